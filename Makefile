@@ -1,0 +1,74 @@
+# Every target makes .venv from requirements.lock when it is missing or stale.
+PYTHON ?= python3
+PROFILE ?= quick
+SUITE ?=
+BUDGET ?=
+MATRIX ?= matrix.yaml
+DATA ?=
+DATA_ROOT ?= data
+FRESH ?=
+YES ?=
+SEED ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup plan sweep site serve test test-all lint bench readme lock clean chromium
+RUN := .venv/bin/python -m harness
+WHAT := --matrix "$(MATRIX)" --profile "$(PROFILE)" --suite "$(SUITE)" --budget "$(BUDGET)" --data "$(DATA)" \
+	--data-root "$(DATA_ROOT)" $(if $(YES),--yes)
+
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "; print "feedrate: how fast can a machine feed its accelerator?\n"} \
+		/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@echo; echo "  PROFILE=quick SUITE= BUDGET=4m MATRIX=matrix.yaml DATA=photographs/ DATA_ROOT=data FRESH=1 SEED= YES=1"
+
+setup: .venv/ready ## Make .venv from requirements.lock (every target does this by itself)
+
+.venv/ready: requirements.lock
+	@echo "Making .venv from requirements.lock (about 2 minutes and 6 GB, most of it PyTorch) ..."
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "feedrate needs Python 3.11 or newer, $(PYTHON) is $$($(PYTHON) -V 2>&1): make PYTHON=python3.12 ..."; exit 2; }
+	@rm -rf .venv && $(PYTHON) -m venv .venv
+	@.venv/bin/python -m pip install --disable-pip-version-check --progress-bar off -q -r requirements.lock
+	@touch $@ && echo ".venv is ready."
+
+plan: .venv/ready ## Print what the matrix expands to on this machine
+	@$(RUN) plan $(WHAT)
+
+sweep: .venv/ready ## Measure: results/MACHINE/RUN/*.parquet (BUDGET=, DATA=, PROFILE= …)
+	@$(RUN) sweep $(WHAT) $(if $(FRESH),--fresh) $(if $(SEED),--seed $(SEED))
+
+site: .venv/ready ## Build the website from all results into build/site
+	@$(RUN) site
+
+serve: .venv/ready ## Show the website on this machine; build again when results change
+	@$(RUN) serve
+
+# The browser test needs Chromium: installed here where this is root on Debian, else the one line to type is said.
+chromium:
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+		echo "Installing Chromium for the browser test ..." && apt-get update -qq >/dev/null && \
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null 2>&1; } || \
+		{ echo "The browser test needs Chromium; type: sudo apt-get install chromium"; exit 2; }
+
+test: .venv/ready chromium ## Run the tests (under 5 minutes)
+	@.venv/bin/python -m pytest -m "not slow"
+
+test-all: .venv/ready chromium ## Run all tests: kills, fuzzing, full matrices too
+	@.venv/bin/python -m pytest
+
+lint: .venv/ready ## ruff, strict mypy, import contracts
+	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/lint-imports
+
+bench: .venv/ready ## Measure what feedrate promises of itself
+	@$(RUN) bench
+
+readme: .venv/ready ## Put the newest run's figure and table into README.md
+	@$(RUN) readme
+
+lock: ## Compile requirements.lock anew from pyproject.toml (needs uv)
+	@uv pip compile -q --universal --python-version 3.11 --group dev pyproject.toml --no-emit-index-url --no-annotate \
+		--custom-compile-command 'make lock' -o requirements.lock
+
+clean: ## Remove what was built: build/, packed data, caches (never results/, never data/DIV2K*)
+	@if [ -d data ]; then find data -mindepth 1 -maxdepth 1 ! -name 'DIV2K*' -exec rm -rf {} +; fi
+	@rm -rf build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,1 @@
+"""Statistics of records: pure functions over pandas frames."""

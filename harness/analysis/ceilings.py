@@ -1,0 +1,154 @@
+"""What each stage of a training cell could do alone, and what therefore holds the cell back.
+
+A training cell's ceilings are the cells of the same run that ``mode: load``, ``copy`` and ``compute`` make of it, axes
+that do not apply there dropped (differential analysis, as in DS-Analyzer, VLDB 2021). An emulated step's ceiling is
+declared, not measured: batch_size ÷ step_ms. On a machine whose workers and model share cores, the ceilings cannot be
+reached together: an efficiency under 1 then names no waste.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from harness.analysis.blocks import Blocks
+from harness.analysis.estimates import cells
+from harness.axes import AXES, applicable, cell_id
+
+STAGES = ("load", "copy", "compute")
+BOUND = {"load": "loader-bound", "copy": "copy-bound", "compute": "compute-bound"}
+ALONE = {"load": "loader alone", "copy": "copy alone", "compute": "compute alone"}
+BALANCED_WITHIN = 1.5
+"""Two smallest ceilings within this factor hold the cell back together."""
+MOST = 0.5
+"""Share of the wall clock from which a phase names the bottleneck where ceilings were not measured."""
+COLUMNS = (
+    "load_ceiling",
+    "copy_ceiling",
+    "compute_ceiling",
+    "limit",
+    "au",
+    "efficiency",
+    "efficiency_lo",
+    "efficiency_hi",
+    "efficiency_n",
+)
+
+
+def _ceiling_ids(cell: Mapping[str, Any]) -> dict[str, str]:
+    """cell_id of each of a training cell's ceilings; an emulated step has no measured compute ceiling."""
+    own = {axis.name: axis.type(cell[axis.name]) for axis in AXES if not pd.isna(cell[axis.name])}
+    full = {axis.name: axis.default for axis in AXES} | own
+    stages = [stage for stage in STAGES if stage != "compute" or cell["step"] != "emulated"]
+    return {stage: cell_id(applicable({**full, "mode": stage}, str(cell["device"]))[0]) for stage in stages}
+
+
+def _decidable(rates: Mapping[str, float]) -> bool:
+    """Whether loading and computing are both known; copying is none on a CPU, and seldom the smallest elsewhere."""
+    return rates["load"] > 0 and rates["compute"] > 0
+
+
+def _smallest(rates: Mapping[str, float]) -> list[str]:
+    return sorted((stage for stage in STAGES if rates[stage] > 0), key=lambda stage: rates[stage])
+
+
+def _limits(cell: Mapping[str, Any], known: Mapping[tuple[str, str], Mapping[str, Any]]) -> dict[str, Any]:
+    """A training cell's ceilings in samples/s and the cell_id of the smallest (None: declared)."""
+    ids = _ceiling_ids(cell)
+    rates = {stage: known.get((cell["run_id"], name), {}).get("samples_per_s", math.nan) for stage, name in ids.items()}
+    if cell["step"] == "emulated" and cell["step_ms"] > 0:
+        rates["compute"] = 1000 * cell["batch_size"] / cell["step_ms"]
+    rates = {stage: rates.get(stage, math.nan) for stage in STAGES}
+    limit = _smallest(rates)[0] if _decidable(rates) else None
+    return {
+        "run_id": cell["run_id"],
+        "cell_id": cell["cell_id"],
+        **{f"{stage}_ceiling": rates[stage] for stage in STAGES},
+        "limit": limit,
+        "limit_id": ids.get(limit) if limit else None,
+        "au": cell["samples_per_s"] / rates["compute"],
+        "efficiency": cell["samples_per_s"] / rates[limit] if limit else math.nan,
+        "efficiency_lo": cell["lo"] / rates[limit] if limit else math.nan,
+        "efficiency_hi": cell["hi"] / rates[limit] if limit else math.nan,
+        "efficiency_n": cell["n"],
+    }
+
+
+def ceilings(trials: pd.DataFrame) -> pd.DataFrame:
+    """Find the ceilings of every training cell.
+
+    Args:
+        trials: rows of ``records.TRIALS`` of any number of runs.
+
+    Returns:
+        A row a cell of mode train: ``run_id``, ``cell_id``, ``load_ceiling``, ``copy_ceiling``, ``compute_ceiling``
+        (samples/s; NaN if the run has no such cell), ``limit`` (the stage of the smallest; null unless loading and
+        computing are both known), ``au`` (achieved ÷ compute ceiling, MLPerf Storage's accelerator utilization),
+        ``efficiency`` (achieved ÷ smallest ceiling, paired by block where that was measured) with its 95 % interval
+        ``efficiency_lo``, ``efficiency_hi`` and ``efficiency_n``.
+    """
+    estimates = cells(trials)
+    rows = [{str(name): value for name, value in row.items()} for row in estimates.to_dict("records")]
+    known = {(row["run_id"], row["cell_id"]): row for row in rows}
+    found = [_limits(row, known) for row in rows if row["mode"] == "train"]
+    result = pd.DataFrame(found, columns=["run_id", "cell_id", *COLUMNS, "limit_id"])
+    paired = np.flatnonzero(result["limit_id"].notna().to_numpy())
+    if len(paired):
+        part = result.iloc[paired]
+        ratios = Blocks(trials).ratios(list(part["run_id"]), list(part["limit_id"]), list(part["cell_id"]))
+        for column, source in (
+            ("efficiency", "ratio"),
+            ("efficiency_lo", "lo"),
+            ("efficiency_hi", "hi"),
+            ("efficiency_n", "n"),
+        ):
+            result.loc[result.index[paired], column] = ratios[source].to_numpy()
+    return result.drop(columns="limit_id")
+
+
+def _by_ceilings(row: Mapping[str, Any]) -> str | None:
+    rates = {stage: float(row.get(f"{stage}_ceiling", math.nan)) for stage in STAGES}
+    if not _decidable(rates):
+        return None
+    first, second = _smallest(rates)[:2]
+    return "balanced" if rates[second] <= BALANCED_WITHIN * rates[first] else BOUND[first]
+
+
+def _by_shares(row: Mapping[str, Any]) -> str:
+    def share(*names: str) -> float:
+        return sum(0.0 if pd.isna(value := row.get(f"{name}_share")) else float(value) for name in names)
+
+    if pd.isna(row.get("fetch_share")):
+        return "unknown"
+    waits, copies, computes = share("fetch"), share("h2d"), share("forward", "backward", "optimizer")
+    if row.get("device") == "cuda" and not pd.isna(row.get("device_idle_share")):
+        # The host runs ahead of the device: its waiting counts only while the device is idle too.
+        waits, copies = min(waits, share("device_idle")), share("device_h2d_exposed")
+        computes = share("device_forward", "device_backward", "device_optimizer")
+    most = max(((waits, "load"), (copies, "copy"), (computes, "compute")))
+    return BOUND[most[1]] if most[0] >= MOST else "balanced"
+
+
+def bottleneck(row: Mapping[str, Any] | pd.Series) -> str:
+    """Say in words what holds a cell back.
+
+    Ceilings decide where loading and computing are both known: the smallest, or ``balanced`` when the two smallest lie
+    within a factor of 1.5. Else a phase with half of the wall clock or more decides; when none has it: ``balanced``.
+
+    Args:
+        row: a row of ``cells``, with the columns of ``ceilings`` where they are known.
+
+    Returns:
+        ``loader-bound``, ``copy-bound``, ``compute-bound`` (``emulated-step-bound`` where the step is a sleep) or
+        ``balanced``; for a cell of one stage ``loader alone``, ``copy alone`` or ``compute alone``; ``unknown`` where
+        no trial ended well.
+    """
+    cell: dict[str, Any] = {str(name): value for name, value in row.items()}
+    if cell["mode"] != "train":
+        return ALONE[cell["mode"]]
+    word = "unknown" if pd.isna(cell["samples_per_s"]) else _by_ceilings(cell) or _by_shares(cell)
+    return "emulated-step-bound" if word == BOUND["compute"] and cell["step"] == "emulated" else word

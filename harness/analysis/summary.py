@@ -1,0 +1,139 @@
+"""What the end of a sweep shows: the best settings of each question, what they gain, and what holds them back.
+
+A question is a set of given conditions (workload, what a step does, size of samples …); everything else is a knob.
+Cells of different conditions are never compared. The best of many cells is picked by its estimate, so its own estimate
+is a little too good; that is why the best is a set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from harness.analysis.blocks import Blocks
+from harness.analysis.ceilings import bottleneck, ceilings
+from harness.analysis.contrasts import filled, verdict
+from harness.analysis.estimates import cells
+from harness.axes import AXES
+
+__all__ = ["CONDITIONS", "KNOBS", "best_cells", "bottleneck", "ceilings", "default_vs_best"]
+
+CONDITIONS = (
+    "workload",
+    "mode",
+    "step",
+    "step_ms",
+    "model",
+    "patch_size",
+    "scale",
+    "n_samples",
+    "read_us",
+    "decode_us",
+    "timing",
+)
+"""Axes that a user's task gives; the others can be chosen."""
+KNOBS = tuple(axis.name for axis in AXES if axis.name not in CONDITIONS)
+_LOADER_KNOBS = tuple(name for name in KNOBS if name not in ("storage_format", "batch_size"))
+_IN_SET = ("place", "is_best", "ratio_to_best", "ratio_lo", "ratio_hi", "pairs", "candidates")
+_MEMORY_STEP = 16 * 2**20
+"""Memory that differs by less than this is the same when cells are ordered by what they cost, in bytes."""
+
+
+def _questions(estimates: pd.DataFrame, *more: str) -> Iterator[pd.DataFrame]:
+    """Cells with an estimate, by run, device, conditions and further axes."""
+    measured = estimates[estimates["samples_per_s"].notna()]
+    keys = ["run_id", "device", *CONDITIONS, *more]
+    by = [measured[key].astype(object).where(measured[key].notna(), None) for key in keys]
+    for _, group in measured.groupby(by, sort=False, dropna=False):
+        yield group
+
+
+def _changed(group: pd.DataFrame) -> pd.Series:
+    """How many knobs of each cell are not at their default."""
+    return sum((filled(group, axis) != axis.default for axis in AXES if axis.name in KNOBS), pd.Series(0, group.index))
+
+
+def _best_of(group: pd.DataFrame, blocks: Blocks) -> pd.DataFrame:
+    """The set of one question, cheapest first."""
+    ids = list(group["cell_id"])
+    best = int(group["samples_per_s"].to_numpy().argmax())
+    ratios = blocks.ratios(list(group["run_id"]), [ids[best]] * len(ids), ids)
+    compared = group.assign(
+        is_best=np.arange(len(ids)) == best,
+        ratio_to_best=ratios["ratio"],
+        ratio_lo=ratios["lo"],
+        ratio_hi=ratios["hi"],
+        pairs=ratios["n"],
+        candidates=len(ids),
+    )
+    cost = pd.DataFrame(
+        {
+            "workers": group["num_workers"].astype("float64").fillna(0),
+            "memory": np.rint(group["pss_peak_bytes"] / _MEMORY_STEP),
+            "changed": _changed(group),
+            "slowness": -group["samples_per_s"],
+        }
+    )
+    members = compared["is_best"] | (compared["ratio_hi"] >= 1)
+    order = cost[members].sort_values(list(cost.columns), kind="stable").index
+    return compared.loc[order].assign(place=range(len(order)))
+
+
+def best_cells(trials: pd.DataFrame) -> pd.DataFrame:
+    """Find the best cell of each question and the cells that cannot be told from it.
+
+    The best has the highest estimate. A cell belongs to its set if the 95 % interval of its throughput ÷ the best's,
+    paired by block, does not lie wholly under 1 (``ratio_hi`` ≥ 1). With fewer than two pairs nothing can be told:
+    such a cell is left out. Order within a set: fewest workers, then least memory (PSS, in steps of 16 MiB), then
+    fewest knobs off their default, then the higher estimate.
+
+    Args:
+        trials: rows of ``records.TRIALS`` of any number of runs.
+
+    Returns:
+        A row a cell of a set, questions in order of appearance: all columns of ``cells``, then ``place`` (0 is the
+        cheapest), ``is_best``, ``ratio_to_best``, ``ratio_lo``, ``ratio_hi``, ``pairs`` and ``candidates`` (cells of
+        the question that have an estimate).
+    """
+    estimates, blocks = cells(trials), Blocks(trials)
+    found = [_best_of(group.reset_index(drop=True), blocks) for group in _questions(estimates)]
+    columns = [*estimates.columns, *_IN_SET]
+    return pd.concat(found, ignore_index=True)[columns] if found else estimates.iloc[:0].reindex(columns=columns)
+
+
+def default_vs_best(trials: pd.DataFrame) -> pd.DataFrame:
+    """Compare a DataLoader with PyTorch's defaults with the best one of the same storage format and batch size.
+
+    The defaults are those of the axis table: ``num_workers=0``, ``pin_memory=False``, ``non_blocking=False`` and so on.
+
+    Args:
+        trials: rows of ``records.TRIALS`` of any number of runs.
+
+    Returns:
+        A row per question, storage format and batch size that has a default cell with an estimate: ``run_id``,
+        ``device``, ``CONDITIONS``, ``storage_format``, ``batch_size``, ``default_cell``, ``best_cell``, the best cell's
+        loader knobs, and ``ratio`` (best ÷ default, paired by block; 1 where the default is the best) with ``lo``,
+        ``hi``, ``n``, ``dropped``, ``sd_log`` and ``verdict`` (of the best against the default).
+    """
+    estimates = cells(trials)
+    same = ["run_id", "device", *CONDITIONS, "storage_format", "batch_size"]
+    found = []
+    for group in _questions(estimates[estimates["num_workers"].notna()], "storage_format", "batch_size"):
+        knobs = [axis for axis in AXES if axis.name in _LOADER_KNOBS]
+        plain = np.logical_and.reduce([filled(group, axis) == axis.default for axis in knobs])
+        if plain.any():
+            best = group.iloc[int(group["samples_per_s"].to_numpy().argmax())]
+            found.append(
+                {
+                    **best[[*same, *_LOADER_KNOBS]].to_dict(),
+                    "best_cell": best["cell_id"],
+                    "default_cell": group["cell_id"].to_numpy()[plain][0],
+                }
+            )
+    result = pd.DataFrame(found, columns=[*same, "default_cell", "best_cell", *_LOADER_KNOBS])
+    result = result.astype({name: estimates[name].dtype for name in (*same, *_LOADER_KNOBS)})
+    ratios = Blocks(trials).ratios(list(result["run_id"]), list(result["default_cell"]), list(result["best_cell"]))
+    ratios["verdict"] = [verdict(*row) for row in zip(ratios["ratio"], ratios["lo"], ratios["hi"], strict=True)]
+    return pd.concat([result, ratios], axis=1)

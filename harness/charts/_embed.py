@@ -1,0 +1,146 @@
+"""A figure as HTML: static pictures first, live on demand, with legend, messages, table and data to download.
+
+The page needs no script: pictures are SVG, numbers are tables. With scripts, a panel that is pointed at or focused is
+drawn anew by Vega from the specification that stands beside it. Everything is escaped here; nothing is trusted.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from harness.charts import _words as words
+from harness.charts._figure import Figure, Key, Panel, Row
+from harness.charts._render import specification, svg
+from harness.charts._theme import colour
+
+WIDE = 670
+"""Of a panel that stands alone on a wide screen, in CSS pixels: two columns and the gap between them."""
+_SYMBOLS = {
+    "bar": '<rect x="1" y="3" width="14" height="10"/>',
+    "circle": '<circle cx="8" cy="8" r="4.5"/>',
+    "square": '<rect x="4" y="4" width="8" height="8"/>',
+    "triangle-up": '<path d="M8 3l5 9H3z"/>',
+    "diamond": '<path d="M8 2.5l5 5.5-5 5.5L3 8z"/>',
+    "cross": '<path d="M6.2 2.5h3.6v3.7h3.7v3.6H9.8v3.7H6.2V9.8H2.5V6.2h3.7z"/>',
+    "triangle-down": '<path d="M8 13L3 4h10z"/>',
+    "triangle-right": '<path d="M13 8L4 13V3z"/>',
+}
+
+
+def figure_html(figure: Figure, name: str, csv_link: str) -> str:
+    """Write a figure.
+
+    Args:
+        figure: what to show.
+        name: unique on its page and safe in an id.
+        csv_link: where its table can be downloaded, relative to the page.
+
+    Returns:
+        One ``<figure>``; without panels, a sentence that says what is missing.
+    """
+    head = f'<figcaption class="fr-question">{escape(figure.question)}</figcaption>'
+    if not figure.panels:
+        return (
+            f'<figure class="fr-figure fr-empty" id="{name}" data-search-exclude>{head}'
+            f'<p class="fr-missing">{escape(figure.missing)}</p></figure>'
+        )
+    alone = len(figure.panels) == 1
+    panels = "".join(_panel_html(panel, f"{name}-{place}", alone) for place, panel in enumerate(figure.panels))
+    notes = "".join(f"<li>{escape(note)}</li>" for note in figure.notes)
+    return (
+        f'<figure class="fr-figure" id="{name}" data-search-exclude>{head}{_legend(figure.keys)}'
+        f'<div class="fr-panels">{panels}</div>'
+        f"{f'<ul class=fr-notes>{notes}</ul>' if notes else ''}"
+        f'<details class="fr-data"><summary>The numbers as a table</summary>{_table(figure, name)}'
+        f'<p><a href="{escape(csv_link)}" download>Download as CSV</a></p></details></figure>'
+    )
+
+
+def _panel_html(panel: Panel, name: str, alone: bool) -> str:
+    """Write a panel; one that stands alone has a second picture for wide screens."""
+    spec = json.dumps(specification(panel), separators=(",", ":"), sort_keys=True).replace("<", "\\u003c")
+    label = escape(f"{panel.title}, {panel.subtitle}. {panel.message}")
+    wide = f'<div class="fr-static fr-wide" aria-hidden="true">{svg(panel, f"{name}w", WIDE)}</div>' if alone else ""
+    return (
+        f'<div class="fr-panel{" fr-alone" if alone else ""}">'
+        f'<div class="fr-chart" role="img" tabindex="0" aria-label="{label}">'
+        f'<div class="fr-static" aria-hidden="true">{svg(panel, name)}</div>{wide}</div>'
+        f'<p class="fr-message">{escape(panel.message)}</p>'
+        f'<script type="application/json" class="fr-spec">{spec}</script></div>'
+    )
+
+
+def _legend(keys: Sequence[Key]) -> str:
+    if not keys:
+        return ""
+    items = "".join(f"<li>{_swatch(key)}{escape(key.label)}</li>" for key in keys)
+    return f'<ul class="fr-legend">{items}</ul>'
+
+
+def _swatch(key: Key) -> str:
+    dashed = f' stroke="{colour("emulated-edge")}" stroke-dasharray="3 2"' if key.dashed and key.shape == "bar" else ""
+    return (
+        f'<svg class="fr-swatch" viewBox="0 0 16 16" width="16" height="16" aria-hidden="true" fill="{key.colour}"'
+        f"{dashed}>{_SYMBOLS[key.shape]}</svg>"
+    )
+
+
+def columns(rows: Sequence[Row]) -> list[str]:
+    """List the columns of a table in order of appearance; rows need not have all of them."""
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def cell_text(value: Any) -> str:
+    """Write a value of a table: numbers to four significant digits, null as a dash."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return words.number(value, 4) if isinstance(value, float) else str(value)
+
+
+def _table(figure: Figure, name: str) -> str:
+    names = columns(figure.rows)
+    numeric = {
+        column
+        for column in names
+        if all(row.get(column) is None or isinstance(row.get(column), int | float) for row in figure.rows)
+    }
+    head = "".join(f'<th scope="col"{_number(column in numeric)}>{escape(column)}</th>' for column in names)
+    body = "".join(
+        "<tr>" + "".join(f"<td{_number(c in numeric)}>{escape(cell_text(row.get(c)))}</td>" for c in names) + "</tr>"
+        for row in figure.rows
+    )
+    return (
+        f'<div class="fr-scroll" tabindex="0" role="region" aria-label="Table: {escape(figure.title)}">'
+        f'<table class="fr-table" id="{name}-table"><caption class="fr-hidden">{escape(figure.title)}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def _number(yes: bool) -> str:
+    return ' class="fr-n"' if yes else ""
+
+
+def figure_csv(figure: Figure) -> str:
+    """Write a figure's table as CSV, numbers in full precision, null as an empty field.
+
+    Text that a spreadsheet would run as a formula is written with a leading apostrophe.
+    """
+    sink = io.StringIO()
+    names = columns(figure.rows)
+    writer = csv.writer(sink, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows([_field(row.get(column)) for column in names] for row in figure.rows)
+    return sink.getvalue()
+
+
+def _field(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value

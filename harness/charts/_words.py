@@ -1,0 +1,58 @@
+"""Numbers and intervals in words, the same in charts, tables and pages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+
+def known(value: object) -> bool:
+    """Say whether a value is a number (not None, not NaN, not ``pd.NA``)."""
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def number(value: float, digits: int = 3) -> str:
+    """Write a number with three significant digits and thousands separators: ``5,210``, ``0.413``."""
+    if not math.isfinite(value):
+        return "–"
+    if value == 0:
+        return "0"
+    places = digits - 1 - math.floor(math.log10(abs(value)))
+    rounded = round(value, places)
+    return f"{rounded:,.{max(0, places)}f}"
+
+
+def percent(share: float) -> str:
+    """Write a share of one as per cent: ``62 %``; below 1 % with a digit more. The space does not break."""
+    if 0 < share < 0.0005:
+        return "under 0.1\u00a0%"
+    return f"{100 * share:.0f}\u00a0%" if share >= 0.0095 or share <= 0 else f"{100 * share:.1f}\u00a0%"
+
+
+def times(ratio: float) -> str:
+    """Write a ratio: ``1.8 times``."""
+    return f"{ratio:.2f} times" if ratio < 1.095 else f"{number(ratio, 2)} times"
+
+
+def plural(count: int, noun: str) -> str:
+    """Write a count with its noun: ``1 worker``, ``2 workers``, ``0 workers``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def interval(lo: float, hi: float, n: int) -> str:
+    """Write a 95 % interval and how many blocks it rests on; say it when one block gives none."""
+    if known(lo) and known(hi):
+        return f"95\u00a0% interval {number(lo)} to {number(hi)}, n = {n}"
+    return f"n = {n}: no interval"
+
+
+def listed(words: Iterable[str]) -> str:
+    """Join words as a sentence does: ``a, b and c``."""
+    items = list(words)
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
+
+
+def sentence(text: str) -> str:
+    """Start with a capital letter and end with a full stop."""
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", "?", "!")) else f"{text}."

@@ -1,0 +1,130 @@
+"""Storage formats side by side, at the same batch size and workers, each mark with its interval.
+
+The samples lie in the page cache after the first pass: this compares what reading and decoding cost, not disks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from harness.charts import _words as words
+from harness.charts._figure import COLUMNS, Figure, Key, Panel, Row, Sheet, listed, sized, table
+from harness.charts._slices import EMULATED, LOAD, TRAIN, Slice, held, plain, slices
+from harness.charts._theme import SHAPES, colour
+
+TITLE = "Storage formats side by side"
+QUESTION = "Does it matter how the samples lie on disk?"
+MOST_ROWS = 12
+"""Settings in one panel; beyond it one batch size stands for all."""
+
+
+def draw(cells: pd.DataFrame) -> Figure:
+    """Draw the formats, loading alone first: there the difference is not hidden behind a model.
+
+    Args:
+        cells: one row a cell of one run, with ``samples_per_s`` and its interval ``lo`` to ``hi``.
+    """
+    sheet = Sheet(TITLE, QUESTION)
+    parts = sorted(slices(cells, (LOAD, EMULATED, TRAIN)), key=lambda part: (LOAD, EMULATED, TRAIN).index(part.kind))
+    names = sorted({name for part in parts for name in part.frame["storage_format"].dropna().unique().tolist()})
+    for part in parts:
+        frame, kept = held(part.frame, ("batch_size", "num_workers", "storage_format"))
+        rows = _thinned(_rows(frame), sheet)
+        if len({row["format"] for row in rows}) < 2:
+            continue
+        columns = COLUMNS | {"storage_format": "format"}
+        sheet.add(_panel(part, rows, names), listed(rows, part.row(), columns), kept)
+    if sheet.panels:
+        sheet.note("Samples are in the page cache: this is the cost of reading and decoding, not of a disk.")
+    return sheet.figure(_keys(names), "Nothing to compare: fewer than two storage formats ended well in one setting.")
+
+
+def _keys(names: Sequence[str]) -> list[Key]:
+    return [Key(name, colour(f"name-{place % 7}"), SHAPES[place % 7]) for place, name in enumerate(names)]
+
+
+def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    return [
+        {
+            "setting": f"batch {int(cell['batch_size'])}, {words.plural(int(cell['num_workers']), 'worker')}",
+            "batch": int(cell["batch_size"]),
+            "workers": int(cell["num_workers"]),
+            "format": str(cell["storage_format"]),
+            "value": float(cell["samples_per_s"]),
+            "lo": plain(cell["lo"]),
+            "hi": plain(cell["hi"]),
+            "n": int(cell["n"]),
+        }
+        for _, cell in frame.sort_values(["batch_size", "num_workers", "storage_format"]).iterrows()
+    ]
+
+
+def _thinned(rows: list[dict[str, Any]], sheet: Sheet) -> list[dict[str, Any]]:
+    """Keep one batch size, the middle one, where a panel would hold too many settings to be read."""
+    if len({row["setting"] for row in rows}) <= MOST_ROWS:
+        return rows
+    batches = sorted({row["batch"] for row in rows})
+    middle = batches[len(batches) // 2]
+    sheet.note(f"Of {len(batches)} batch sizes only {middle} is shown here.")
+    return [row for row in rows if row["batch"] == middle]
+
+
+def _panel(part: Slice, rows: Sequence[Row], names: Sequence[str]) -> Panel:
+    settings = list(dict.fromkeys(row["setting"] for row in rows))
+    keys = _keys(names)
+    y = alt.Y(
+        "setting:N",
+        sort=settings,
+        title=None,
+        axis=alt.Axis(grid=True, ticks=False, domain=False),
+        scale=alt.Scale(paddingInner=0.2),
+    )
+    shift = alt.YOffset("format:N", sort=list(names), scale=alt.Scale(domain=list(names), paddingOuter=0.6))
+    tone = alt.Color("format:N", title=None, scale=alt.Scale(domain=list(names), range=[key.colour for key in keys]))
+    base = alt.Chart(table(rows)).encode(y=y, yOffset=shift, color=tone)
+    x_axis = alt.Axis(format=",.3~s", tickCount=4, grid=False, domain=True)
+    layers = [
+        base.transform_filter("isValid(datum.lo) && isValid(datum.hi)")
+        .mark_rule(strokeWidth=2)
+        .encode(x=alt.X("lo:Q", title="samples per second", axis=x_axis, scale=alt.Scale(zero=True)), x2="hi:Q"),
+        base.mark_point(filled=True, size=60, opacity=1).encode(
+            x=alt.X("value:Q", title="samples per second", scale=alt.Scale(zero=True), axis=x_axis),
+            shape=alt.Shape(
+                "format:N", title=None, scale=alt.Scale(domain=list(names), range=[key.shape for key in keys])
+            ),
+            tooltip=[
+                alt.Tooltip("setting:N"),
+                alt.Tooltip("format:N", title="storage format"),
+                alt.Tooltip("value:Q", title="samples per second", format=",.4~g"),
+                alt.Tooltip("lo:Q", title="low", format=",.4~g"),
+                alt.Tooltip("hi:Q", title="high", format=",.4~g"),
+                alt.Tooltip("n:Q", title="blocks"),
+            ],
+        ),
+    ]
+    height = 92 + (14 + 9 * len(names)) * len(settings)
+    return Panel(part.title, part.subtitle, _message(rows), sized(layers, part.title, part.subtitle, height))
+
+
+def _message(rows: Sequence[Row]) -> str:
+    """Compare the fastest with the slowest format where most were measured: at most workers and the largest batch."""
+    counts = Counter((row["workers"], row["batch"]) for row in rows)
+    workers, batch = max(counts, key=lambda place: (counts[place], *place))
+    end = [row for row in rows if (row["workers"], row["batch"]) == (workers, batch)]
+    best, worst = max(end, key=lambda row: row["value"]), min(end, key=lambda row: row["value"])
+    text = f"at batch {batch} with {words.plural(workers, 'worker')}, "
+    if best["format"] == worst["format"]:
+        return words.sentence(f"{text}only {best['format']} was measured ({words.number(best['value'])} samples/s)")
+    text += (
+        f"{best['format']} brings {words.number(best['value'])} samples/s "
+        f"({words.interval(best['lo'], best['hi'], best['n'])}), "
+        f"{words.times(best['value'] / worst['value'])} what {worst['format']} does"
+    )
+    if words.known(best["lo"]) and words.known(worst["hi"]) and best["lo"] <= worst["hi"]:
+        text += "; their intervals overlap"
+    return words.sentence(text)

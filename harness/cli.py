@@ -1,0 +1,165 @@
+"""The commands. No logic: each reads its options, calls one function and prints."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from harness.errors import FeedrateError
+from harness.here import Options
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help=("feedrate: how fast can a machine feed its accelerator, and what holds it back?"),
+)
+
+MatrixFile = Annotated[Path, typer.Option("--matrix", help="The YAML file that says what to sweep.")]
+Profile = Annotated[str, typer.Option(help="A name under 'profiles' of the matrix.")]
+SuiteName = Annotated[str, typer.Option("--suite", help="One suite instead of the profile's.")]
+Budget = Annotated[str, typer.Option(help="Wall clock for the blocks, such as 90s, 4m, 1h30m.")]
+Data = Annotated[str, typer.Option(help="A folder of photographs in DIV2K's place.")]
+DataRoot = Annotated[Path, typer.Option(help="Where packed samples lie: the disk that is measured.")]
+Results = Annotated[Path, typer.Option(help="Where runs are written.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not refuse a very large matrix.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Do not resume an unfinished run.")]
+Seed = Annotated[int | None, typer.Option(help="Repeat the order of an earlier run.")]
+
+
+def _options(suite: str, budget: str, data: str, **rest: Any) -> Options:
+    places: dict[str, Any] = {
+        name: value.expanduser() if isinstance(value, Path) else value for name, value in rest.items()
+    }
+    folder = Path(data).expanduser() if data else None
+    return Options(suite=suite or None, budget=budget or None, data=folder, **places)
+
+
+@app.command()
+def plan(
+    matrix: MatrixFile = Path("matrix.yaml"),
+    profile: Profile = "quick",
+    suite: SuiteName = "",
+    budget: Budget = "",
+    data: Data = "",
+    data_root: DataRoot = Path("data"),
+    results: Results = Path("results"),
+    yes: Yes = False,
+) -> None:
+    """Print what the matrix expands to on this machine, and run nothing."""
+    from harness import here, plan_report
+
+    options = _options(
+        suite, budget, data, matrix=matrix, profile=profile, data_root=data_root, results=results, yes=yes
+    )
+    plan_report.show(here.make(options), Console())
+
+
+@app.command()
+def sweep(
+    matrix: MatrixFile = Path("matrix.yaml"),
+    profile: Profile = "quick",
+    suite: SuiteName = "",
+    budget: Budget = "",
+    data: Data = "",
+    data_root: DataRoot = Path("data"),
+    results: Results = Path("results"),
+    yes: Yes = False,
+    fresh: Fresh = False,
+    seed: Seed = None,
+) -> None:
+    """Measure what the matrix asks for; results go to results/MACHINE/RUN/."""
+    from harness import here, plan_report, screen
+    from harness import sweep as sweeping
+
+    console = Console()
+    options = _options(
+        suite,
+        budget,
+        data,
+        matrix=matrix,
+        profile=profile,
+        data_root=data_root,
+        results=results,
+        yes=yes,
+        fresh=fresh,
+        seed=seed,
+    )
+    planned = here.make(options)
+    plan_report.show(planned, console)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with screen.TerminalScreen(console) as terminal:
+        run = sweeping.run(planned, terminal)
+    if run is None:
+        console.print("Interrupted before a trial had ended: nothing was written.")
+        raise typer.Exit(130)
+    from harness import report
+
+    report.show(run, console)
+    if run.manifest.stop_reason == "interrupted":
+        raise typer.Exit(130)
+    if not run.manifest.outcomes.get("ok"):
+        raise typer.Exit(1)
+
+
+@app.command()
+def site(
+    results: Results = Path("results"), out: Annotated[Path, typer.Option(help="Build folder.")] = Path("build")
+) -> None:
+    """Build the website from all runs under results/ into build/site."""
+    from harness import site as building
+
+    index = building.build(results, out)
+    Console().print(f"The site is in {index}: make serve shows it.")
+
+
+@app.command()
+def serve(
+    results: Results = Path("results"), out: Annotated[Path, typer.Option(help="Build folder.")] = Path("build")
+) -> None:
+    """Show the website on this machine, and build it again when results change."""
+    from harness import site as building
+
+    building.serve(results, out)
+
+
+@app.command()
+def readme(results: Results = Path("results")) -> None:
+    """Put the newest run's figure and table into README.md."""
+    from harness import readme as writing
+
+    Console().print(f"README.md shows run {writing.write(results).manifest.run_id}.")
+
+
+@app.command()
+def bench() -> None:
+    """Measure what feedrate promises of itself: speed of a trial's start, its own cost, closure, build time."""
+    from harness import bench as benching
+
+    benching.show(benching.measure(Console()), Console())
+
+
+@app.command()
+def axes() -> None:
+    """Print the table of axes: name, default, values, meaning."""
+    from harness import plan_report
+
+    plan_report.show_axes(Console())
+
+
+def main() -> int:
+    """Run a command; a mistake of the user's is one line, never a traceback.
+
+    Returns:
+        1 for a failed run, 2 for bad input; every other status leaves as SystemExit.
+    """
+    try:
+        app()
+    except FeedrateError as error:
+        Console(stderr=True).print(f"feedrate: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        return error.exit_status
+    return 0

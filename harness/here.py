@@ -1,0 +1,133 @@
+"""A plan for this machine: what was asked for, put in the place where it will run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness import __version__, matrix, plan, store
+from harness.errors import InputError
+from harness.machine import Machine, Software, describe, software
+from harness.manifest import Protocol
+from harness.probes import gpu
+from harness.records import PROTOCOL_VERSION
+
+_TELLING = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
+"""Variables that change what is measured: a run is not resumed under others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line asks of a plan or a sweep."""
+
+    matrix: Path = Path("matrix.yaml")
+    profile: str = "quick"
+    suite: str | None = None
+    budget: str | None = None
+    data: Path | None = None
+    data_root: Path = Path("data")
+    results: Path = store.RESULTS
+    yes: bool = False
+    fresh: bool = False
+    seed: int | None = None
+
+    def command(self) -> str:
+        """The command that repeats the run; folders of the user's are named by their variable alone."""
+        parts = ["make sweep"]
+        if self.profile != "quick":
+            parts.append(f"PROFILE={self.profile}")
+        if self.suite:
+            parts.append(f"SUITE={self.suite}")
+        if self.budget:
+            parts.append(f"BUDGET={self.budget}")
+        if self.matrix != Path("matrix.yaml"):
+            parts.append(f"MATRIX={self.matrix.name}")
+        if self.data:
+            parts.append("DATA=DIR")
+        if self.data_root != Path("data"):
+            parts.append("DATA_ROOT=DIR")
+        return " ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """This machine and what is planned on it."""
+
+    options: Options
+    machine: Machine
+    software: Software
+    plan: plan.Plan
+
+    def source(self, workload: str) -> str | None:
+        """The folder of photographs that a workload reads, if it reads one."""
+        if workload == "folder":
+            return str(self.options.data)
+        if workload == "div2k":
+            return str(self.options.data_root / plan.DIV2K_FOLDER)
+        return None
+
+    def key(self) -> str:
+        """Identify what would be measured: an unfinished run with the same key can be resumed."""
+        parts = {
+            "cells": sorted(cell.cell_id for cell in self.plan.cells),
+            "device": self.plan.place.device,
+            "protocol": self.plan.matrix.protocol.model_dump(),
+            "budget": self.plan.matrix.budget_s,
+            "version": __version__,
+            "protocol_version": PROTOCOL_VERSION,
+            "software": self.software.model_dump(),
+            "source": [self.source("folder"), str(self.options.data_root)],
+            "seed": self.options.seed,
+            "environment": {name: os.environ.get(name) for name in _TELLING},
+        }
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _seconds(results: Path, machine_id: str, device: str, protocol: Protocol) -> dict[str, float]:
+    """cell_id to the wall clock of its trials, from runs here on the same device and protocol; the newest counts."""
+    found: dict[str, float] = {}
+    for path in sorted(results.glob(f"{machine_id}/*/run.json")):
+        try:
+            run = json.loads(path.read_text(encoding="utf-8"))
+            if (run["device"], Protocol(**run["protocol"])) == (device, protocol):
+                found |= run["cell_seconds"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return found
+
+
+def _no_folder(path: Path) -> str | None:
+    """Why a path is no folder that can be looked at, or None."""
+    try:
+        return None if path.is_dir() else "a file" if path.exists() else "not there"
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def _existing(folder: Path) -> Path:
+    """The folder itself, or the nearest one above it that can be seen: both lie on the same disk."""
+    return next(path for path in (folder, *folder.absolute().parents) if not _no_folder(path))
+
+
+def make(options: Options) -> Here:
+    """Plan for this machine.
+
+    Raises:
+        InputError: the matrix or an option cannot be used.
+    """
+    if options.data is not None and (problem := _no_folder(options.data)):
+        raise InputError(f"DATA={options.data}: {problem}; expected a folder of photographs (PNG, JPEG)")
+    device = gpu.device()
+    wanted = matrix.load(options.matrix, options.profile, options.suite, options.budget, device)
+    machine = describe(gpu.installed(), _existing(options.data_root))
+    place = plan.Place(
+        device=device,
+        data_root=options.data_root,
+        data=options.data,
+        shm_bytes=plan.free_shared_memory(),
+        seconds=_seconds(options.results, machine.machine_id, device, wanted.protocol),
+    )
+    return Here(options, machine, software(), plan.expand(wanted, place, yes=options.yes))

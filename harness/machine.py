@@ -1,0 +1,170 @@
+"""What this machine is: hardware facts that name it, the system it runs, the libraries that a run used.
+
+Recorded is what makes results comparable; host and user names, paths, addresses, serial numbers and UUIDs are not.
+``machine_id`` stands for the hardware alone: a new kernel, driver or torch is another run on the same machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import re
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+
+import psutil
+from pydantic import BaseModel, ConfigDict, computed_field
+
+from harness import hardware
+from harness.redaction import scrub
+from harness.storage_device import Storage, storage
+
+__all__ = ["Machine", "Software", "Storage", "describe", "scrub", "software", "storage"]
+
+GIB = 2**30
+_NOISE = re.compile(
+    r"\((?:R|TM)\)|@.*|\bwith .*|\b\d+-core\b|\b\d+th gen\b"
+    r"|\b(?:CPU|Processor|Intel|AMD|NVIDIA|GeForce|Tesla|Quadro)\b",
+    re.IGNORECASE,
+)
+"""Words of a product's name that tell nothing more."""
+
+
+class Machine(BaseModel):
+    """Facts of the machine that a run was measured on."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")  # a dump carries machine_id, which is computed anew
+
+    cpu_model: str
+    """As the processor calls itself."""
+    architecture: str
+    """x86_64, aarch64 …"""
+    cores_physical: int | None
+    """Cores that this process may use, hardware threads of one core counted once."""
+    cores_logical: int
+    """Hardware threads that this process may use (affinity)."""
+    cpu_quota_cores: float | None
+    """Cores' worth of time that the control group allows; None without a limit."""
+    memory_bytes: int
+    """Memory that the kernel manages."""
+    memory_limit_bytes: int | None
+    """Memory that the control group allows; None without a limit."""
+    gpu_name: str | None
+    """All kinds of GPU, joined; None without one."""
+    gpu_count: int
+    """GPUs that the driver sees, hidden ones included."""
+    gpu_memory_bytes: int | None
+    """Memory of the first GPU."""
+    virtualised: bool | None
+    """Whether a hypervisor says that it is there; None where it could not be told."""
+    operating_system: str
+    """Linux, …"""
+    kernel: str
+    """Release of the kernel."""
+    distribution: str | None
+    """Name and version, as the system calls itself."""
+    storage: Storage | None = None
+    """What the packed data lies on."""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def machine_id(self) -> str:
+        """A readable slug and 8 hex digits of sha256 over the hardware facts, memory in whole GiB."""
+        facts = self.model_dump(
+            include={
+                "cpu_model",
+                "architecture",
+                "cores_physical",
+                "cores_logical",
+                "cpu_quota_cores",
+                "gpu_name",
+                "gpu_count",
+            }
+        )
+        for name in ("memory_bytes", "memory_limit_bytes", "gpu_memory_bytes"):
+            size = getattr(self, name)
+            facts[name] = None if size is None else round(size / GIB)
+        text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
+        gpus = [f"{self.gpu_count}x"] * (self.gpu_count > 1) + [_short(self.gpu_name)] * (self.gpu_name is not None)
+        slug = "-".join([*gpus, _short(self.cpu_model), f"{self.cores_logical}c"])
+        return f"{slug}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+class Software(BaseModel):
+    """Versions of what a run used; None is not installed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    python: str
+    torch: str | None = None
+    torchvision: str | None = None
+    numpy: str | None = None
+    pillow: str | None = None
+    lmdb: str | None = None
+    h5py: str | None = None
+    zarr: str | None = None
+    webdataset: str | None = None
+    tfrecord: str | None = None
+    pyarrow: str | None = None
+    pandas: str | None = None
+    nvidia_ml_py: str | None = None
+
+
+def software() -> Software:
+    """Read the versions from the installed packages' metadata; imports none of them."""
+    versions: dict[str, str] = {}
+    for name in Software.model_fields:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return Software(**{**versions, "python": platform.python_version()})
+
+
+def _short(name: str | None) -> str:
+    """A processor's or GPU's name as a slug: ``AMD EPYC 7763 64-Core Processor`` → ``epyc-7763``."""
+    words = re.sub(r"[^a-z0-9]+", "-", _NOISE.sub(" ", name or "").lower()).strip("-")
+    return words[:32].strip("-") or "unknown"
+
+
+def _distribution() -> str | None:
+    try:
+        release = platform.freedesktop_os_release()
+    except OSError:
+        return None
+    return scrub(release.get("PRETTY_NAME") or release["NAME"])
+
+
+def describe(gpus: Sequence[tuple[str, int]] = (), data_root: Path | None = None) -> Machine:
+    """Find out what this machine is.
+
+    Args:
+        gpus: (name, memory in bytes) of every GPU, as ``harness.probes.gpu.installed`` lists them.
+        data_root: the folder of the packed data, whose disk is described; None leaves that out.
+
+    Returns:
+        The facts; what the system does not tell is None.
+
+    Raises:
+        InputError: ``data_root`` does not exist.
+    """
+    threads = hardware.usable_cores()
+    return Machine(
+        cpu_model=scrub(hardware.cpu_model()),
+        architecture=platform.machine(),
+        cores_physical=hardware.physical_cores(threads),
+        cores_logical=len(threads),
+        cpu_quota_cores=hardware.cpu_quota(),
+        memory_bytes=psutil.virtual_memory().total,
+        memory_limit_bytes=hardware.memory_limit(),
+        gpu_name=" + ".join(sorted({name for name, _ in gpus})) or None,
+        gpu_count=len(gpus),
+        gpu_memory_bytes=gpus[0][1] if gpus else None,
+        virtualised=hardware.virtualised(),
+        operating_system=platform.system(),
+        kernel=scrub(platform.release()),
+        distribution=_distribution(),
+        storage=None if data_root is None else storage(data_root),
+    )

@@ -1,0 +1,78 @@
+"""Runs, machines and settings in words, the same on every page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from html import escape
+from typing import Any
+
+import pandas as pd
+
+from harness.axes import AXES
+from harness.charts import _words as words
+from harness.store import StoredRun
+
+GIB = 2**30
+
+
+def machine_name(run: StoredRun) -> str:
+    """Name a machine for people: its GPU if it has one, its processor, its cores."""
+    machine = run.manifest.machine
+    cores = words.plural(machine.cores_logical, "core")
+    count = f"{machine.gpu_count} × " if machine.gpu_count > 1 else ""
+    gpu = f"{count}{machine.gpu_name}, " if machine.gpu_name else ""
+    return f"{gpu}{machine.cpu_model}, {cores}"
+
+
+def day(moment: str) -> str:
+    """Write the date of an ISO 8601 moment; text that is none stays as it is."""
+    try:
+        return datetime.fromisoformat(moment).strftime("%-d %B %Y")
+    except ValueError:
+        return moment
+
+
+def minutes(start: str, end: str) -> str:
+    """Write how long something took, from two ISO 8601 moments."""
+    try:
+        seconds = (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
+    except (ValueError, TypeError):
+        return "unknown"
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.1f} min"
+
+
+def size(count: int | None) -> str:
+    """Write a number of bytes in the unit that suits it."""
+    if count is None:
+        return "unknown"
+    for unit, scale in (("GiB", GIB), ("MiB", 2**20), ("KiB", 2**10)):
+        if count >= scale:
+            return f"{words.number(count / scale)} {unit}"
+    return f"{count} bytes"
+
+
+def setting(row: Mapping[Any, Any]) -> str:
+    """Write a cell by the axes that are not at their default: ``batch_size 8, num_workers 2``."""
+    return changed(row) or "all at their defaults"
+
+
+def changed(row: Mapping[Any, Any]) -> str:
+    """Write the axes in a row that apply and are not at their default; empty when there are none."""
+    shown = []
+    for axis in AXES:
+        value = row.get(axis.name)
+        if not pd.isna(value) and value != axis.default:
+            said = f"{value:g}" if axis.type is float else str(axis.type(value))
+            shown.append(f"{axis.name} {said.lower() if axis.type is bool else said}")
+    return ", ".join(shown)
+
+
+def spread(lo: float, hi: float) -> str:
+    """Write an interval as a table shows it."""
+    return f"{words.number(lo)} – {words.number(hi)}" if words.known(lo) and words.known(hi) else "one block: none"
+
+
+def code(text: object) -> str:
+    """Set text as code."""
+    return f"<code>{escape(str(text))}</code>"

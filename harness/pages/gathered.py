@@ -1,0 +1,89 @@
+"""What all pages draw on: every run with its frames, read and estimated once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pandas as pd
+
+from harness import registry, store
+from harness.charts._embed import figure_csv, figure_html
+from harness.charts._estimates import estimated
+from harness.charts._figure import Figure
+from harness.pages import markup
+from harness.pages.headlines import headlines
+
+
+class Shown:
+    """A stored run with the frames that pages need."""
+
+    def __init__(self, run: store.StoredRun) -> None:
+        self.run = run
+        self.manifest = run.manifest
+        self.trials = run.table("trials")
+        self.slug = markup.slug(run.manifest.run_id)
+        self.page = f"runs/{self.slug}.md"
+
+    @property
+    def machine_id(self) -> str:
+        """The machine's readable id."""
+        return self.manifest.machine.machine_id
+
+    @property
+    def suites(self) -> list[str]:
+        """Suites that trials of the run were made for, in order of their name."""
+        return sorted(str(name) for name in self.trials["suite"].dropna().unique())
+
+    @cached_property
+    def cells(self) -> pd.DataFrame:
+        """Estimates of every cell."""
+        return estimated(self.trials)
+
+    @cached_property
+    def headlines(self) -> pd.DataFrame:
+        """The best cell of each task."""
+        return headlines(self.trials)
+
+    def of_suite(self, name: str) -> pd.DataFrame:
+        """Estimates of the cells of one suite."""
+        return self.cells[self.cells["suite"].eq(name).fillna(False)]
+
+
+def gather(results: Path) -> list[Shown]:
+    """Read all runs, newest first."""
+    found = [Shown(run) for run in store.runs(results)]
+    return sorted(found, key=lambda shown: (shown.manifest.started_at, shown.manifest.run_id), reverse=True)
+
+
+def newest(runs: Sequence[Shown]) -> list[Shown]:
+    """Keep the newest run of each machine; ``runs`` come newest first."""
+    first: dict[str, Shown] = {}
+    for shown in runs:
+        first.setdefault(shown.machine_id, shown)
+    return list(first.values())
+
+
+def draw(chart: str, cells: pd.DataFrame) -> Figure:
+    """Draw one chart by its name."""
+    figure: Figure = registry.load("harness.charts", chart).draw(cells)
+    return figure
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A figure where a page shows it."""
+
+    name: str
+    html: str
+    csv_path: str
+    csv: str
+
+
+def place(figure: Figure, name: str, page: str) -> Placed:
+    """Make a figure ready for a page, its data as a file of its own beside it."""
+    up = "../" * page.count("/")
+    path = f"data/{name}.csv"
+    return Placed(name, figure_html(figure, name, up + path), path, figure_csv(figure))

@@ -1,0 +1,140 @@
+"""Pages as Markdown and HTML in which nothing that comes from a record can be more than text."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path, PurePosixPath
+
+_PLAIN = re.compile(r"[^A-Za-z0-9 ,.;:?%±–’\u00c0-\u024f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page before mkdocs has seen it."""
+
+    path: str
+    """Below the pages folder, ending in ``.md``."""
+    title: str
+    body: str
+    """Markdown with blocks of HTML."""
+    figures: Mapping[str, str] = field(default_factory=dict)
+    """Name to HTML; put in place of :func:`slot` after mkdocs, which has no business in them."""
+    files: Mapping[str, str | Path] = field(default_factory=dict)
+    """Files beside the pages: path to content, or to the file that is copied."""
+    listed: bool = True
+    """Whether navigation and search know the page."""
+    hide: Sequence[str] = ()
+    """``navigation`` and ``toc``, where a page has no use for them."""
+
+    def markdown(self) -> str:
+        """Write the page with its front matter."""
+        lines = ["---", f'title: "{entities(self.title)}"']
+        lines += ["hide:", *(f"  - {part}" for part in self.hide)] if self.hide else []
+        lines += [] if self.listed else ["search:", "  exclude: true"]
+        return "\n".join([*lines, "---", "", self.body, ""])
+
+
+def entities(text: object) -> str:
+    """Write text so that neither Markdown nor HTML finds any markup in it, on one line."""
+    flat = " ".join(str(text).split())
+    return _PLAIN.sub(lambda match: f"&#{ord(match[0])};", flat)
+
+
+def slug(text: str) -> str:
+    """Turn text into a name that is safe in paths, ids and links; names that had to be changed get a hash."""
+    safe = re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")[:80]
+    return safe if safe == text and text else f"{safe}-{hashlib.sha256(text.encode()).hexdigest()[:8]}".lstrip("-")
+
+
+def link(page: str, target: str, text: str) -> str:
+    """Write a link from one page to a file below the pages folder, as the built site has it.
+
+    Args:
+        page: path of the page that holds the link.
+        target: path of what it points to; ``.md`` becomes ``.html``.
+        text: what is shown; escaped here.
+    """
+    up = "../" * (len(PurePosixPath(page).parts) - 1)
+    return f'<a href="{escape(up + re.sub(r"[.]md$", ".html", target))}">{escape(text)}</a>'
+
+
+def heading(level: int, text: str, name: str = "") -> str:
+    """Write a Markdown heading that the table of contents finds, with an id that stays."""
+    anchor = f" {{ #{name} }}" if name else ""
+    return f"{'#' * level} {entities(text)}{anchor}\n"
+
+
+def paragraph(text: str, style: str = "") -> str:
+    """Write a paragraph of plain text as HTML."""
+    return f"<p{_class(style)}>{escape(text)}</p>\n"
+
+
+def slot(name: str) -> str:
+    """Mark the place of a figure."""
+    return f'<div class="fr-slot" id="slot-{name}"></div>'
+
+
+def facts(pairs: Iterable[tuple[str, str]]) -> str:
+    """Write names and values, the values being HTML already."""
+    lines = "".join(f"<div><dt>{escape(name)}</dt><dd>{value}</dd></div>" for name, value in pairs)
+    return f'<dl class="fr-facts">{lines}</dl>\n'
+
+
+def table(
+    caption: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    numeric: Sequence[str] = (),
+    *,
+    stack: bool = False,
+) -> str:
+    """Write a table that scrolls within itself on a narrow screen.
+
+    Args:
+        caption: says to a screen reader what the table holds.
+        columns: headings, escaped here.
+        rows: cells, HTML already.
+        numeric: the columns that are set flush right.
+        stack: on a narrow screen show each row as a block of its own, every cell under its heading.
+    """
+    styles = [_class("fr-n" if column in numeric else "") for column in columns]
+    # A block is no row to a browser any more, so the roles are said.
+    roles = {part: f' role="{part}"' if stack else "" for part in ("table", "rowgroup", "row", "cell", "columnheader")}
+    labels = [f' data-label="{escape(column)}"' if stack else "" for column in columns]
+    head = "".join(
+        f'<th scope="col"{roles["columnheader"]}{style}>{escape(column)}</th>'
+        for column, style in zip(columns, styles, strict=True)
+    )
+    starts = [f"<td{roles['cell']}{style}{label}>" for style, label in zip(styles, labels, strict=True)]
+    lines = (
+        "".join(f"{start}{_boxed(cell, stack)}</td>" for start, cell in zip(starts, row, strict=True)) for row in rows
+    )
+    body = "".join(f"<tr{roles['row']}>{line}</tr>" for line in lines)
+    return (
+        f'<div class="fr-scroll" tabindex="0" role="region" aria-label="{escape(caption)}">'
+        f'<table class="fr-table{" fr-stack" if stack else ""}"{roles["table"]}>'
+        f'<caption class="fr-hidden">{escape(caption)}</caption>'
+        f"<thead{roles['rowgroup']}><tr{roles['row']}>{head}</tr></thead>"
+        f"<tbody{roles['rowgroup']}>{body}</tbody></table></div>\n"
+    )
+
+
+def _boxed(cell: str, stack: bool) -> str:
+    """Keep a cell in one piece beside its heading."""
+    return f"<div>{cell}</div>" if stack else cell
+
+
+def commands(lines: Iterable[tuple[str, str]]) -> str:
+    """Write commands to type, each with what it does."""
+    body = "".join(
+        f"<div><dt><code>{escape(command)}</code></dt><dd>{escape(effect)}</dd></div>" for command, effect in lines
+    )
+    return f'<dl class="fr-commands">{body}</dl>\n'
+
+
+def _class(style: str) -> str:
+    return f' class="{style}"' if style else ""

@@ -1,0 +1,210 @@
+"""One page a run: everything that the run says of itself, what failed and why, the order of trials, the raw files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from html import escape
+from typing import Any
+
+from harness.charts import _words as words
+from harness.pages import described, markup
+from harness.pages.gathered import Shown
+from harness.pages.headlines import headline_table
+from harness.pages.markup import Page
+
+_MOST_OPEN = 12
+"""Failures that are shown without being asked for."""
+_FILES = {
+    "run.json": "the manifest",
+    "trials.parquet": "a row a trial, the manifest embedded",
+    "steps.parquet": "a row a step of the first steps of each trial",
+    "telemetry.parquet": "a row a probe sample",
+}
+
+
+def page(shown: Shown) -> Page:
+    """Write the page of a run; it copies the run's files beside it."""
+    run = shown.manifest
+    body = [f'<p class="fr-eyebrow">Run</p>\n\n# {markup.entities(run.run_id)}\n', _summary(shown)]
+    body += _section("Best settings", headline_table(shown.headlines))
+    body += _section("What to know", _lines([*run.substitutions, *_cautions(shown)]))
+    body += _section("What failed", _failures(shown))
+    body += _section("Machine", markup.facts(_named(run.machine.model_dump(exclude={"storage", "machine_id"}))))
+    if run.machine.storage:
+        body += _section("Storage", markup.facts(_named(run.machine.storage.model_dump())))
+    body += _section("Software", markup.facts(_named(run.software.model_dump(exclude_none=True))))
+    body += _section("Protocol", markup.facts(_named(run.protocol.model_dump())))
+    body += _section("Data", _datasets(shown))
+    body += _section("Combinations that are no cells", _counted(shown))
+    body += _section("Order of trials", _order(shown))
+    there = {name: shown.run.folder / name for name in _FILES if (shown.run.folder / name).is_file()}
+    files = {f"runs/{shown.slug}/{name}": path for name, path in there.items()}
+    body += _section("Files", _downloads(shown, files))
+    return Page(shown.page, f"Run {run.run_id}", "\n".join(body), files=files, listed=False, hide=("navigation",))
+
+
+def _section(title: str, content: str) -> list[str]:
+    return [markup.heading(2, title, markup.slug(title.lower().replace(" ", "-"))), content] if content else []
+
+
+def _summary(shown: Shown) -> str:
+    run = shown.manifest
+    outcomes = ", ".join(f"{count:,} {name}" for name, count in run.outcomes.items())
+    return markup.facts(
+        (
+            ("Machine", escape(described.machine_name(shown.run))),
+            ("Machine id", described.code(run.machine.machine_id)),
+            ("Device", escape(run.device)),
+            ("Repeat it", described.code(run.command)),
+            ("Began", f"{escape(described.day(run.started_at))} ({escape(run.started_at)})"),
+            ("Took", escape(described.minutes(run.started_at, run.ended_at))),
+            (
+                "Measured",
+                f"{words.plural(run.blocks, 'whole block')} of {run.cells} cells, from {run.combinations:,} "
+                "combinations",
+            ),
+            ("Trials", escape(outcomes)),
+            ("Stopped by", escape(run.stop_reason)),
+            ("Profile", escape(run.profile)),
+            ("Suites", escape(words.listed(run.suites) or "none")),
+            ("Parent’s CPU", f"{run.parent_cpu_pct:.1f} % of one core"),
+            ("Version", f"feedrate {escape(run.feedrate_version)}, protocol {run.protocol_version}, seed {run.seed}"),
+        )
+    )
+
+
+def _cautions(shown: Shown) -> Iterable[str]:
+    trials = shown.trials
+    if shown.manifest.blocks < 2:
+        yield "One block only: no interval can be given for any number of this run."
+    ended = trials[trials["outcome"].eq("ok")]
+    drifting = int((~ended["steady"].fillna(True).astype(bool)).sum())
+    if drifting:
+        yield f"{drifting} of {len(ended)} windows were still drifting: their halves differ by more than a tenth."
+    left = int(trials["left_processes"].fillna(0).sum())
+    if left:
+        yield f"{left} processes outlived their trial and were killed after it."
+
+
+def _lines(notes: Iterable[str]) -> str:
+    items = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    return f"<ul>{items}</ul>\n" if items else ""
+
+
+def _failures(shown: Shown) -> str:
+    failed = shown.trials[shown.trials["outcome"].ne("ok")]
+    rows = [
+        (
+            str(row["block"]),
+            str(row["position"]),
+            escape(described.setting(row)),
+            escape(str(row["outcome"])),
+            f"{escape(_text(row['error_kind']))}<br>{escape(_text(row['error_message']))}",
+        )
+        for row in failed.sort_values(["block", "position"]).to_dict("records")
+    ]
+    listing = markup.table(
+        "Trials that failed, with their reasons",
+        ("Block", "Place", "Setting", "Outcome", "Reason"),
+        rows,
+        ("Block", "Place"),
+        stack=True,
+    )
+    if len(rows) <= _MOST_OPEN:
+        return listing if rows else ""
+    return f"<details><summary>All {len(rows):,} trials that failed, with their reasons</summary>{listing}</details>\n"
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _named(values: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(_label(name), escape(_fact(name, value))) for name, value in values.items()]
+
+
+def _label(name: str) -> str:
+    spoken = name.removesuffix("_bytes").removesuffix("_s").replace("_", " ")
+    return re.sub(r"\b(cpu|gpu)\b", lambda match: match[1].upper(), spoken)
+
+
+def _fact(name: str, value: Any) -> str:
+    if value is None:
+        return "none" if name.startswith(("gpu", "cpu_quota", "memory_limit")) else "unknown"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if name.endswith("_bytes"):
+        return described.size(value)
+    if isinstance(value, list | tuple):
+        return ", ".join(str(part) for part in value)
+    return f"{value:g} s" if name.endswith("_s") else str(value)
+
+
+def _datasets(shown: Shown) -> str:
+    rows = [
+        (
+            escape(data.name) + "".join(f"<br>{escape(note)}" for note in data.notes),
+            escape(data.storage_format),
+            f"{data.count:,}",
+            described.size(data.bytes),
+            f"{data.pack_s:.1f} s",
+            described.code(data.data_hash),
+        )
+        for data in shown.manifest.datasets
+    ]
+    columns = ("Set", "Format", "Samples", "On disk", "Packed in", "Hash")
+    return (
+        markup.table("The packed sets that were read", columns, rows, ("Samples", "On disk", "Packed in"), stack=True)
+        if rows
+        else ""
+    )
+
+
+def _counted(shown: Shown) -> str:
+    rows = [
+        (f"{part.count:,}", what, escape(part.reason))
+        for what, parts in (("merged", shown.manifest.merged), ("left out", shown.manifest.excluded))
+        for part in parts
+    ]
+    return (
+        markup.table(
+            "Combinations that were merged or left out",
+            ("Combinations", "What became of them", "Reason"),
+            rows,
+            ("Combinations",),
+        )
+        if rows
+        else ""
+    )
+
+
+def _order(shown: Shown) -> str:
+    rows = [
+        (
+            str(row["block"]),
+            str(row["position"]),
+            escape(described.setting(row)),
+            escape(str(row["outcome"])),
+            words.number(float(row["samples_per_s"])) if words.known(row["samples_per_s"]) else "–",
+        )
+        for row in shown.trials.sort_values(["block", "position"]).to_dict("records")
+    ]
+    columns = ("Block", "Place", "Setting", "Outcome", "Samples/s")
+    listing = markup.table("Every trial in the order in which it ran", columns, rows, ("Block", "Place", "Samples/s"))
+    return (
+        markup.paragraph(
+            "Every block runs each cell once, in a fresh random order, so that a drift of the machine "
+            "falls on all cells alike. Only axes that are not at their default are named."
+        )
+        + f"<details><summary>All {len(rows):,} trials</summary>{listing}</details>\n"
+    )
+
+
+def _downloads(shown: Shown, files: Iterable[str]) -> str:
+    items = "".join(f"<li>{_download(shown.page, path)} {_FILES[path.rpartition('/')[2]]}</li>" for path in files)
+    return f"<ul>{items}</ul>\n"
+
+
+def _download(page_path: str, path: str) -> str:
+    return markup.link(page_path, path, path.rpartition("/")[2]).replace("<a ", "<a download ", 1)

@@ -1,0 +1,80 @@
+"""One page a suite: the question, what the numbers answer, and its charts for the newest run of each machine."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from html import escape
+
+from harness import registry, suite
+from harness.charts import _words as words
+from harness.pages import described, markup
+from harness.pages.gathered import Shown, draw, newest, place
+from harness.pages.headlines import answer, headlines
+from harness.pages.markup import Page
+from harness.suite import Suite
+
+
+def found(runs: Sequence[Shown]) -> list[tuple[str, str, Suite]]:
+    """List the suites that have results: name, page and content; one that this version lacks shows every chart."""
+    names = sorted({name for shown in runs for name in shown.suites})
+    known = registry.names("suites")
+    every = registry.names("harness.charts")
+    return [
+        (
+            name,
+            f"suites/{markup.slug(name)}.md",
+            suite.load(name) if name in known else Suite(f"What did the suite {name} measure?", every),
+        )
+        for name in names
+    ]
+
+
+def _about(name: str) -> str:
+    """What the suite's own file says beyond its first line."""
+    if name not in registry.names("suites"):
+        return "This version of feedrate does not have the suite; all charts are shown."
+    text = inspect.getdoc(registry.load("suites", name)) or ""
+    return " ".join(text.partition("\n\n")[2].split())
+
+
+def page(name: str, path: str, content: Suite, runs: Sequence[Shown]) -> Page:
+    """Write a suite's page.
+
+    Args:
+        name: the suite, as the records spell it.
+        path: of the page.
+        content: its question and charts.
+        runs: all runs, newest first.
+    """
+    body = [
+        f'<p class="fr-eyebrow">Suite: {markup.entities(name)}</p>\n\n# {markup.entities(content.question)}\n',
+        markup.paragraph(_about(name), "fr-lead"),
+    ]
+    figures, files = {}, {}
+    for shown in newest([shown for shown in runs if name in shown.suites]):
+        trials = shown.trials[shown.trials["suite"].eq(name).fillna(False)]
+        mark = markup.slug(shown.machine_id)
+        body += [markup.heading(2, described.machine_name(shown.run), mark), _origin(shown, path)]
+        if said := answer(headlines(trials)):
+            body.append(markup.paragraph(said, "fr-answer"))
+        for chart in content.charts:
+            figure = draw(chart, shown.of_suite(name))
+            placed = place(figure, f"{markup.slug(name)}-{chart}-{mark}", path)
+            figures[placed.name] = placed.html
+            if figure.panels:
+                files[placed.csv_path] = placed.csv
+            body += [markup.heading(3, figure.title, f"{chart}-{mark}"), markup.slot(placed.name), "\n"]
+    return Page(path, name.capitalize(), "\n".join(body), figures, files, hide=("navigation",))
+
+
+def _origin(shown: Shown, path: str) -> str:
+    run = shown.manifest
+    failed = sum(count for outcome, count in run.outcomes.items() if outcome != "ok")
+    said = [described.day(run.started_at), words.plural(run.blocks, "block"), f"{sum(run.outcomes.values()):,} trials"]
+    said += [f"{failed:,} failed"] if failed else []
+    notes = "".join(f"<br>{escape(note)}" for note in run.substitutions)
+    return (
+        f'<p class="fr-origin">{markup.entities(", ".join(said))}, '
+        f"{markup.link(path, shown.page, f'run {run.run_id}')}{notes}</p>\n"
+    )

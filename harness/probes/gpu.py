@@ -1,0 +1,202 @@
+"""The GPU as its driver sees it: NVML, sampled from outside the measured process.
+
+NVML's utilization is the share of time in which *a* kernel ran, averaged by the driver over a sixth of a second to a
+second: it says nothing of how full the GPU was, and samples taken less than a second after a window began describe
+the time before it. What a GPU, a driver or a container does not answer is None, never 0. Source: NVML API reference
+(nvmlDeviceQueries). PCIe traffic costs 20 ms of waiting a question, so it is asked at most once a second.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import reduce
+from types import ModuleType, TracebackType
+from typing import Any, Literal, Self
+
+from harness.probes import nvml as _library
+from harness.probes.nvml import installed
+from harness.probes.procfs import descendants
+
+__all__ = ["NO_GPU", "GpuProbe", "device", "installed", "window"]
+
+Sample = Mapping[str, float | int | None]
+
+NO_GPU: dict[str, float | int | None] = dict.fromkeys(
+    (
+        "gpu_util_pct",
+        "gpu_power_w",
+        "gpu_mem_bytes",
+        "gpu_sm_clock_mhz",
+        "gpu_temperature_c",
+        "gpu_throttle_reasons",
+        "gpu_pcie_rx_bytes_per_s",
+    )
+)
+"""The telemetry columns of the GPU where there is none."""
+SETTLE_NS = 1_000_000_000
+"""NVML averages utilization over up to this long, in nanoseconds."""
+LEAST_WINDOW_NS = 3_000_000_000
+"""Shortest window whose utilization is reported, in nanoseconds."""
+PCIE_EVERY_NS = 1_000_000_000
+"""How often PCIe traffic is asked for, in nanoseconds."""
+
+
+class GpuProbe:
+    """Watches the first GPU that CUDA will see. Open it with ``GpuProbe.open()``; close it, or use it in a ``with``."""
+
+    __slots__ = ("_handle", "_nvml", "_pcie_asked_ns")
+
+    def __init__(self, nvml: ModuleType, handle: Any) -> None:
+        """Keep an initialised NVML and a device handle of it; ``open`` finds both."""
+        self._nvml = nvml
+        self._handle = handle
+        self._pcie_asked_ns = -PCIE_EVERY_NS
+
+    @classmethod
+    def open(cls) -> GpuProbe | None:
+        """Open the probe; None without NVML, without a GPU, or when CUDA_VISIBLE_DEVICES hides all of them."""
+        nvml = None if _library.hidden() else _library.load()
+        if nvml is None:
+            return None
+        handle = _library.visible(nvml)
+        if handle is None:
+            nvml.nvmlShutdown()
+            return None
+        return cls(nvml, handle)
+
+    def __enter__(self) -> Self:
+        """Return the probe itself."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Close the probe."""
+        self.close()
+
+    def close(self) -> None:
+        """Shut NVML down; a driver that is gone by then is no matter."""
+        self._ask(self._nvml.nvmlShutdown)
+
+    def _ask(self, question: Callable[..., Any], *arguments: Any) -> Any | None:
+        try:
+            return question(*arguments)
+        except (self._nvml.NVMLError, AttributeError):
+            return None
+
+    def _device(self, name: str, *arguments: Any) -> Any | None:
+        """Ask NVML about the device; ``name`` without ``nvmlDeviceGet``. None when it is not supported."""
+        question = getattr(self._nvml, f"nvmlDeviceGet{name}", None)
+        return None if question is None else self._ask(question, self._handle, *arguments)
+
+    def sample(self) -> dict[str, float | int | None]:
+        """Look once: the telemetry columns of the GPU, None for each that is not supported.
+
+        Returns:
+            The keys of ``NO_GPU``. PCIe traffic is None in samples less than a second after it was last asked for.
+        """
+        nvml = self._nvml
+        utilization, power = self._device("UtilizationRates"), self._device("PowerUsage")
+        memory, clock = self._device("MemoryInfo"), self._device("ClockInfo", nvml.NVML_CLOCK_SM)
+        temperature = self._device("Temperature", nvml.NVML_TEMPERATURE_GPU)
+        reasons = self._device("CurrentClocksEventReasons")
+        if reasons is None:  # its name before driver 535
+            reasons = self._device("CurrentClocksThrottleReasons")
+        return {
+            "gpu_util_pct": None if utilization is None else float(utilization.gpu),
+            "gpu_power_w": None if power is None else power / 1000,
+            "gpu_mem_bytes": None if memory is None else int(memory.used),
+            "gpu_sm_clock_mhz": None if clock is None else float(clock),
+            "gpu_temperature_c": None if temperature is None else float(temperature),
+            "gpu_throttle_reasons": None if reasons is None else int(reasons),
+            "gpu_pcie_rx_bytes_per_s": self._pcie_rx(),
+        }
+
+    def _pcie_rx(self) -> float | None:
+        now = time.perf_counter_ns()
+        if now - self._pcie_asked_ns < PCIE_EVERY_NS:
+            return None
+        self._pcie_asked_ns = now
+        kilobytes = self._device("PcieThroughput", self._nvml.NVML_PCIE_UTIL_RX_BYTES)
+        return None if kilobytes is None else kilobytes * 1000.0
+
+    def energy_j(self) -> float | None:
+        """Energy that the GPU has used since its driver was loaded, in joules (Volta and later)."""
+        millijoules = self._device("TotalEnergyConsumption")
+        return None if millijoules is None else millijoules / 1000
+
+    def facts(self) -> dict[str, str | int | float | None]:
+        """Tell what the GPU is, without anything that identifies it.
+
+        Returns:
+            ``name``, ``memory_bytes``, ``driver``, ``power_limit_w``, and ``pcie_generation`` and ``pcie_width``, the
+            most that GPU and slot allow together (an idle link falls back); None for what is not supported.
+        """
+        memory, limit = self._device("MemoryInfo"), self._device("EnforcedPowerLimit")
+        return {
+            "name": self._device("Name"),
+            "memory_bytes": None if memory is None else int(memory.total),
+            "driver": self._ask(self._nvml.nvmlSystemGetDriverVersion),
+            "pcie_generation": self._device("MaxPcieLinkGeneration"),
+            "pcie_width": self._device("MaxPcieLinkWidth"),
+            "power_limit_w": None if limit is None else limit / 1000,
+        }
+
+    def foreign_processes(self, ours: Collection[int] | None = None) -> int | None:
+        """Count the processes that compute on the GPU and are not ours; a desktop, which draws, is not counted.
+
+        In a container NVML may name processes by the host's numbers, which cannot be told from foreign ones: ask while
+        nothing of ours is on the GPU.
+
+        Args:
+            ours: process ids that are ours; by default this process and its descendants.
+
+        Returns:
+            How many; None when NVML does not say.
+        """
+        computing = self._device("ComputeRunningProcesses")
+        if computing is None:
+            return None
+        shared = self._device("MPSComputeRunningProcesses") or []
+        known = set(ours) if ours is not None else {os.getpid(), *descendants(os.getpid())}
+        return len({process.pid for process in (*computing, *shared)} - known)
+
+
+def device() -> Literal["cuda", "cpu"]:
+    """Tell which device a plan is made for: ``cuda`` where NVML finds a GPU that CUDA will see, else ``cpu``."""
+    probe = GpuProbe.open()
+    if probe is None:
+        return "cpu"
+    probe.close()
+    return "cuda"
+
+
+def _mean(samples: Sequence[Sample], column: str) -> float | None:
+    values = [value for sample in samples if (value := sample.get(column)) is not None]
+    return sum(values) / len(values) if values else None
+
+
+def window(samples: Sequence[Sample], start_ns: int, end_ns: int) -> dict[str, float | int | None]:
+    """Sum a window's samples up into the trials columns of the GPU.
+
+    Args:
+        samples: results of ``sample``, each with ``t_ns`` added: when it was taken, on the clock of the next two.
+        start_ns: when the window began, in nanoseconds.
+        end_ns: when it ended.
+
+    Returns:
+        ``gpu_util_pct`` and ``gpu_power_w``, which the driver averages over up to a second: means of the samples taken
+        at least ``SETTLE_NS`` after the start, None for a window under ``LEAST_WINDOW_NS``; ``gpu_sm_clock_mhz``, mean;
+        ``gpu_throttle_reasons``, or-ed.
+        Energy is the difference of two ``energy_j``; the peak of the caching allocator is the child's to tell.
+    """
+    inside = [sample for sample in samples if start_ns <= (sample["t_ns"] or 0) <= end_ns]
+    settled = [sample for sample in inside if (sample["t_ns"] or 0) >= start_ns + SETTLE_NS]
+    long = end_ns - start_ns >= LEAST_WINDOW_NS
+    reasons = [int(bits) for sample in inside if (bits := sample.get("gpu_throttle_reasons")) is not None]
+    return {
+        "gpu_util_pct": _mean(settled, "gpu_util_pct") if long else None,
+        "gpu_power_w": _mean(settled, "gpu_power_w") if long else None,
+        "gpu_sm_clock_mhz": _mean(inside, "gpu_sm_clock_mhz"),
+        "gpu_throttle_reasons": reduce(int.__or__, reasons) if reasons else None,
+    }

@@ -1,0 +1,189 @@
+"""What Linux tells about one process: CPU time, context switches, faults, reads, memory, children.
+
+Every function answers None (or nothing) for what a kernel or a container withholds and for a process that is gone:
+never 0, never an exception. Sources: proc(5), clock_getcpuclockid(3).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+"""One tick of the clocks in ``/proc/stat`` and ``/proc/PID/stat``, in nanoseconds: 10 ms where USER_HZ is 100."""
+SHM = "/dev/shm"  # noqa: S108 - where POSIX shared memory lies, not a place for temporary files
+SHM_PREFIXES = ("torch_", "sem.", "psm_", "nccl-", "__KMP_REGISTERED_LIB_")
+"""Shared memory of ATen (``torch_PID_RANDOM_N``), POSIX semaphores (``multiprocessing`` locks), CPython's
+``multiprocessing.shared_memory``, NCCL, and the OpenMP runtime of LLVM and Intel."""
+
+
+def read(path: str, size: int = 16384) -> bytes | None:
+    """Read the start of a small file in one system call.
+
+    Args:
+        path: the file, usually under ``/proc``.
+        size: most bytes to read.
+
+    Returns:
+        Its content, or None when it cannot be read.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        return os.read(descriptor, size)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _entries(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - Path objects would double the cost of a sample
+    except OSError:
+        return []
+
+
+def _stat_fields(pid: int) -> list[bytes] | None:
+    """``/proc/PID/stat`` from its third field (state) on; the name before it may hold spaces and brackets."""
+    text = read(f"/proc/{pid}/stat")
+    return text.rpartition(b")")[2].split() if text else None
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    for thread in _entries(f"/proc/{pid}/task"):
+        found.extend(map(int, (read(f"/proc/{pid}/task/{thread}/children") or b"").split()))
+    return found
+
+
+def _parents() -> dict[int, list[int]]:
+    """Children of every process, by scanning all of them: for kernels without CONFIG_PROC_CHILDREN."""
+    tree: dict[int, list[int]] = {}
+    for name in filter(str.isdigit, _entries("/proc")):
+        if fields := _stat_fields(int(name)):
+            tree.setdefault(int(fields[1]), []).append(int(name))
+    return tree
+
+
+def descendants(pid: int) -> list[int]:
+    """List the children of a process, theirs, and so on; defunct ones too.
+
+    A descendant whose own parent has died hangs under a subreaper or init and is not found.
+
+    Args:
+        pid: the process at the root; it is not in the list.
+
+    Returns:
+        Process ids, parents before their children; empty for a process that is gone.
+    """
+    own = os.getpid()
+    tree = _parents() if read(f"/proc/{own}/task/{own}/children") is None else None
+    found = [pid]
+    for parent in found:
+        found.extend(_children(parent) if tree is None else tree.get(parent, []))
+    return found[1:]
+
+
+def cpu_ns(pid: int) -> int | None:
+    """Tell the CPU time of all threads of a process, those that ended included, in nanoseconds.
+
+    The process CPU clock costs half a microsecond and needs no file; the sum of ``task/*/schedstat`` would forget
+    threads that ended and lag by up to a tick. Ticks of ``/proc/PID/stat`` are the fallback.
+
+    Args:
+        pid: the process; its children are not included.
+
+    Returns:
+        Nanoseconds on a CPU since it started, or None.
+    """
+    try:
+        # MAKE_PROCESS_CPUCLOCK(pid, CPUCLOCK_SCHED), as in glibc's clock_getcpuclockid.c; Python does not wrap it.
+        return time.clock_gettime_ns((~pid << 3) | 2)
+    except OSError:
+        fields = _stat_fields(pid)
+        return (int(fields[11]) + int(fields[12])) * TICK_NS if fields else None
+
+
+def switches(pid: int) -> dict[int, tuple[int, int]] | None:
+    """Count (voluntary, involuntary) context switches of each living thread of a process, by thread id."""
+    counts: dict[int, tuple[int, int]] = {}
+    for thread in _entries(f"/proc/{pid}/task"):
+        status = read(f"/proc/{pid}/task/{thread}/status")
+        _, label, rest = (status or b"").partition(b"\nvoluntary_ctxt_switches:")
+        if label:
+            voluntary, _, involuntary = rest.split()[:3]
+            counts[int(thread)] = (int(voluntary), int(involuntary))
+    return counts or None
+
+
+def major_faults(pid: int) -> int | None:
+    """Count the major page faults of all threads of a process since it started."""
+    fields = _stat_fields(pid)
+    return int(fields[9]) if fields else None
+
+
+def _amount(text: bytes | None, label: bytes) -> int | None:
+    """The number after ``label`` in lines of ``label: number``."""
+    _, found, rest = (b"\n" + (text or b"")).partition(b"\n" + label + b":")
+    return int(rest.split(None, 1)[0]) if found else None
+
+
+def read_bytes(pid: int) -> int | None:
+    """Tell how many bytes a process caused to be read from storage since it started (page cache hits are not)."""
+    return _amount(read(f"/proc/{pid}/io"), b"read_bytes")
+
+
+def _footprint(pid: int) -> tuple[int, int] | None:
+    """(USS, PSS) of one process, in bytes."""
+    rollup = read(f"/proc/{pid}/smaps_rollup")
+    clean, dirty = _amount(rollup, b"Private_Clean"), _amount(rollup, b"Private_Dirty")
+    pss = _amount(rollup, b"Pss")
+    if clean is None or dirty is None or pss is None:
+        return None
+    huge = _amount(rollup, b"Private_Hugetlb") or 0
+    return (clean + dirty + huge) * 1024, pss * 1024
+
+
+def memory(trial_pid: int) -> dict[str, int | None]:
+    """Sum the memory of a process and its descendants; walking the page tables takes milliseconds a process.
+
+    Args:
+        trial_pid: the training process.
+
+    Returns:
+        The trials columns ``uss_peak_bytes``, ``pss_peak_bytes`` and ``shm_bytes`` as they are now, in bytes; None
+        for what cannot be seen, and for a process that is gone.
+    """
+    main = _footprint(trial_pid)
+    parts = [part for pid in descendants(trial_pid) if (part := _footprint(pid))] if main else []
+    try:
+        shm = os.statvfs(SHM)
+        shm_bytes: int | None = (shm.f_blocks - shm.f_bfree) * shm.f_frsize
+    except OSError:
+        shm_bytes = None
+    return {
+        "uss_peak_bytes": main[0] + sum(uss for uss, _ in parts) if main else None,
+        "pss_peak_bytes": main[1] + sum(pss for _, pss in parts) if main else None,
+        "shm_bytes": shm_bytes,
+    }
+
+
+def shm_segments() -> set[str]:
+    """List the names under ``/dev/shm`` that belong to this user and that training processes make.
+
+    PyTorch's default sharing strategy unlinks a segment as soon as the other side has opened it: names that stay are
+    left-overs of processes that were killed, or of the ``file_system`` strategy.
+    """
+    found: set[str] = set()
+    for name in _entries(SHM):
+        try:
+            mine = Path(SHM, name).lstat().st_uid == os.getuid()
+        except OSError:
+            continue
+        if mine and name.startswith(SHM_PREFIXES):
+            found.add(name)
+    return found

@@ -1,0 +1,180 @@
+"""THE table of measured columns: name, type, unit, meaning. Schema, data dictionary and chart titles come from it.
+
+Three tables make a run. ``trials`` has a row a trial, ``steps`` a row a step of a trial's window (the first
+``STEPS_KEPT``), ``telemetry`` a row a probe sample. Every ``*_ns`` column of ``trials`` that names a phase is a sum
+over the trial's window; null means *not applicable* or *not observable here*, never zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from harness.axes import AXES
+
+SCHEMA_VERSION = 1
+"""Of the files: columns, names, types."""
+PROTOCOL_VERSION = 1
+"""Of the semantics of a measurement: records of two versions are never compared."""
+STEPS_KEPT = 256
+"""Steps of a window whose single times are stored; the sums in ``trials`` are over all of them."""
+
+DType = Literal["string", "int64", "float64", "bool"]
+PHASES = ("fetch", "h2d", "forward", "backward", "optimizer", "other")
+"""Host phases of a step, in their order; their sum closes on the wall clock of the window."""
+DEVICE_SPANS = ("h2d", "h2d_exposed", "forward", "backward", "optimizer", "idle")
+WORKER_STAGES = ("read", "decode", "transform", "collate")
+OUTCOMES = ("ok", "error", "oom", "timeout", "crash")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One measured quantity."""
+
+    name: str
+    dtype: DType
+    doc: str
+    unit: str = ""
+
+
+_PHASE_DOC = {
+    "fetch": "the training process waited for the next batch",
+    "h2d": "it copied the batch to the device (null on a CPU)",
+    "forward": "it ran the forward pass and the loss; for an emulated step, the sleep",
+    "backward": "it ran the backward pass",
+    "optimizer": "it ran the optimizer and cleared the gradients",
+    "other": "everything else in the loop, stamped by itself; on CUDA with the final synchronisation",
+}
+_SPAN_DOC = {
+    "h2d": "copies to the device",
+    "h2d_exposed": "copies that the compute stream had to wait for",
+    "forward": "forward passes, launch gaps included",
+    "backward": "backward passes, launch gaps included",
+    "optimizer": "optimizer steps, launch gaps included",
+    "idle": "gaps from one step's last event to the next step's first",
+}
+_STAGE_DOC = {
+    "read": "storage to bytes in memory",
+    "decode": "bytes to arrays",
+    "transform": "arrays to tensors",
+    "collate": "samples to a batch",
+}
+
+_IDENTITY = (
+    Column("run_id", "string", "The run that the row belongs to."),
+    Column("trial_id", "string", "One execution of one cell: run, block and position."),
+    Column(
+        "cell_id", "string", "First 12 hex digits of sha256 over the axes that apply and differ from their default."
+    ),
+    Column("machine_id", "string", "Slug and hash of the machine's hardware facts."),
+    Column("suite", "string", "The first suite of the matrix that asked for the cell."),
+    Column("block", "int64", "Which repetition of all cells, from 0."),
+    Column("position", "int64", "Place of the trial in the block's random order, from 0."),
+    Column("device", "string", "cpu or cuda."),
+    Column("protocol_version", "int64", "Semantics of the measurement."),
+    Column("workload_version", "int64", "Version of the workload's data and model step."),
+    Column("data_hash", "string", "First 16 hex digits of sha256 over the decoded samples."),
+    Column("started_at", "string", "When the trial began, ISO 8601, UTC."),
+    Column("outcome", "string", f"One of {', '.join(OUTCOMES)}."),
+    Column("error_kind", "string", "Class of the failure; null when ok."),
+    Column("error_message", "string", "Its message, scrubbed of names and paths; null when ok."),
+)
+_THROUGHPUT = (
+    Column("steps", "int64", "Steps in the window."),
+    Column("samples", "int64", "Samples in the window: steps times batch_size.", "samples"),
+    Column("wall_ns", "int64", "Wall clock of the window.", "ns"),
+    Column("samples_per_s", "float64", "samples divided by wall clock; stored for convenience.", "samples/s"),
+    Column("startup_ns", "int64", "From creating the iterator to holding the first batch.", "ns"),
+    Column("first_batch_ns", "int64", "From the parent's order to the first batch: fork, open, model, start-up.", "ns"),
+    Column("warmup_steps", "int64", "Steps before the window."),
+    Column("warmup_ns", "int64", "Wall clock of the warm-up, first batch excluded.", "ns"),
+    Column("half_ratio", "float64", "Throughput of the window's second half over its first; by CUDA events if any."),
+    Column("steady", "bool", "Whether half_ratio lies within 0.9 and 1/0.9."),
+)
+_PHASE_COLUMNS = tuple(
+    Column(f"host_{phase}_ns", "int64", f"Sum over the window: {_PHASE_DOC[phase]}.", "ns") for phase in PHASES
+)
+_SPAN_COLUMNS = tuple(
+    Column(f"device_{span}_ns", "int64", f"Sum over the window, by CUDA events: {_SPAN_DOC[span]}.", "ns")
+    for span in DEVICE_SPANS
+)
+_STAGE_COLUMNS = tuple(
+    Column(f"worker_{stage}_ns", "int64", f"Sum over the window's batches, all workers: {_STAGE_DOC[stage]}.", "ns")
+    for stage in WORKER_STAGES
+)
+_GPU = (
+    Column(
+        "gpu_util_pct", "float64", "NVML: share of time in which a kernel ran, mean of the samples that count.", "%"
+    ),
+    Column("gpu_power_w", "float64", "NVML board power, mean of the samples that count.", "W"),
+    Column("gpu_energy_j", "float64", "NVML energy counter over the window.", "J"),
+    Column("gpu_sm_clock_mhz", "float64", "NVML SM clock, mean over the window.", "MHz"),
+    Column("gpu_throttle_reasons", "int64", "NVML clock event reasons, or-ed over the window (bit mask)."),
+    Column("gpu_mem_peak_bytes", "int64", "Peak device memory in tensors (max_memory_allocated).", "bytes"),
+)
+_HOST = (
+    Column("cpu_util_pct", "float64", "Busy share of all of the machine's cores during the window.", "%"),
+    Column("main_cpu_pct", "float64", "CPU of the training process during the window; 100 is one core.", "%"),
+    Column("workers_cpu_pct", "float64", "CPU of all workers during the window; 100 is one core.", "%"),
+    Column("voluntary_switches", "int64", "Voluntary context switches of main process and workers in the window."),
+    Column("involuntary_switches", "int64", "Involuntary context switches of main process and workers in the window."),
+    Column("major_faults", "int64", "Major page faults of main process and workers in the window."),
+    Column("read_bytes", "int64", "Bytes that main process and workers caused to be read from storage.", "bytes"),
+    Column(
+        "uss_peak_bytes",
+        "int64",
+        "Memory unique to main process and workers, read once after the window. Pages that a fork shares with the "
+        "template, PyTorch's code and data among them, do not count.",
+        "bytes",
+    ),
+    Column("pss_peak_bytes", "int64", "Proportional memory of main process and workers, after the window.", "bytes"),
+    Column("shm_bytes", "int64", "Shared memory in use under /dev/shm after the window.", "bytes"),
+)
+_UPKEEP = (
+    Column("trial_wall_ns", "int64", "From the parent's order until nothing of the trial was left.", "ns"),
+    Column("left_processes", "int64", "Processes of the trial that outlived the kill of its group (killed after)."),
+    Column("left_shm_segments", "int64", "Shared-memory files that the trial left behind (removed after)."),
+)
+
+MEASURED: tuple[Column, ...] = (*_THROUGHPUT, *_PHASE_COLUMNS, *_SPAN_COLUMNS, *_STAGE_COLUMNS, *_GPU, *_HOST, *_UPKEEP)
+"""What a trial measures, identity and axes left out."""
+
+_DTYPES: dict[type, DType] = {str: "string", int: "int64", float: "float64", bool: "bool"}
+AXIS_COLUMNS = tuple(Column(axis.name, _DTYPES[axis.type], axis.doc, axis.unit) for axis in AXES)
+TRIALS: tuple[Column, ...] = (*_IDENTITY, *AXIS_COLUMNS, *MEASURED)
+
+_STEP_SPANS = tuple(span for span in DEVICE_SPANS if span != "h2d_exposed")
+STEPS: tuple[Column, ...] = (
+    Column("run_id", "string", "The run that the row belongs to."),
+    Column("trial_id", "string", "The trial that the step belongs to."),
+    Column("step", "int64", "Place in the window, from 0."),
+    *(Column(f"{phase}_ns", "int64", f"In this step, {_PHASE_DOC[phase]}.", "ns") for phase in PHASES),
+    *(
+        Column(f"device_{span}_ns", "int64", f"In this step, by CUDA events: {_SPAN_DOC[span]}.", "ns")
+        for span in _STEP_SPANS
+    ),
+    *(
+        Column(f"worker_{stage}_ns", "int64", f"For this batch, in its worker: {_STAGE_DOC[stage]}.", "ns")
+        for stage in WORKER_STAGES
+    ),
+)
+TELEMETRY: tuple[Column, ...] = (
+    Column("run_id", "string", "The run that the row belongs to."),
+    Column("trial_id", "string", "The trial that was running."),
+    Column("t_ns", "int64", "Since the run began, on the machine's monotonic clock.", "ns"),
+    Column("in_window", "bool", "Whether the sample fell into the trial's window."),
+    Column("cpu_util_pct", "float64", "Busy share of all cores since the sample before.", "%"),
+    Column("main_cpu_pct", "float64", "CPU of the training process since the sample before; 100 is one core.", "%"),
+    Column("workers_cpu_pct", "float64", "CPU of all workers since the sample before; 100 is one core.", "%"),
+    Column("load_1m", "float64", "Load average over a minute."),
+    Column("mem_available_bytes", "int64", "Memory that the kernel says is available.", "bytes"),
+    Column("gpu_util_pct", "float64", "NVML utilization, averaged by the driver over up to a second.", "%"),
+    Column("gpu_power_w", "float64", "NVML board power.", "W"),
+    Column("gpu_mem_bytes", "int64", "NVML device memory in use, all processes.", "bytes"),
+    Column("gpu_sm_clock_mhz", "float64", "NVML SM clock.", "MHz"),
+    Column("gpu_temperature_c", "float64", "NVML temperature.", "C"),
+    Column("gpu_throttle_reasons", "int64", "NVML clock event reasons (bit mask)."),
+    Column("gpu_pcie_rx_bytes_per_s", "float64", "NVML PCIe traffic to the device.", "bytes/s"),
+)
+
+TABLES: dict[str, tuple[Column, ...]] = {"trials": TRIALS, "steps": STEPS, "telemetry": TELEMETRY}

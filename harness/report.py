@@ -1,0 +1,164 @@
+"""The end of a sweep on the terminal: best settings, what bounds them, defaults against best, files, what is next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+from harness.analysis.contrasts import contrasts
+from harness.analysis.estimates import cells
+from harness.analysis.summary import CONDITIONS, KNOBS, best_cells, bottleneck, ceilings, default_vs_best
+from harness.axes import BY_NAME
+from harness.store import StoredRun
+
+Row = Mapping[str, Any]
+
+
+def show(run: StoredRun, console: Console) -> None:
+    """Print what a run found.
+
+    Args:
+        run: as stored.
+        console: where it goes.
+    """
+    trials = run.table("trials")
+    _ended(run, console)
+    _failures(trials, console)
+    if (trials["outcome"] == "ok").any():
+        _tasks(trials, console)
+        _contrasts(trials, console)
+    _next(run, console)
+
+
+def _say(console: Console, text: str, style: str = "") -> None:
+    console.print(text, style=style, markup=False, highlight=False)
+
+
+def _ended(run: StoredRun, console: Console) -> None:
+    manifest = run.manifest
+    why = {"budget": "the budget is used", "blocks": "the protocol's blocks are done", "interrupted": "interrupted"}
+    outcomes = ", ".join(f"{count} {outcome}" for outcome, count in sorted(manifest.outcomes.items()))
+    _say(
+        console,
+        f"\nRun {manifest.run_id}: {manifest.cells} cells, {manifest.blocks} whole blocks, trials: {outcomes} "
+        f"({why[manifest.stop_reason]}).",
+        "bold",
+    )
+    for line in manifest.substitutions:
+        _say(console, f"Note: {line}.")
+
+
+def _failures(trials: pd.DataFrame, console: Console) -> None:
+    failed = trials[trials["outcome"] != "ok"]
+    for (outcome, kind, message), rows in failed.groupby(["outcome", "error_kind", "error_message"], dropna=False):
+        _say(console, f"  {len(rows)} × {outcome}: {kind}: {message}", "yellow")
+
+
+def task(row: Row) -> str:
+    """A question's conditions in a line: what is done, on what."""
+    mode = {"load": "loading alone", "compute": "step alone", "copy": "copy alone", "train": "training"}[row["mode"]]
+    if row["mode"] == "train" and row["step"] == "emulated":
+        mode = f"emulated {row['step_ms']:g} ms step"
+    shown = {"workload", "mode", "step", "step_ms", "patch_size"}
+    rest = {axis: row[axis] for axis in CONDITIONS if axis not in shown and not bool(pd.isna(row[axis]))}
+    more = [f", {axis}={value}" for axis, value in rest.items() if value != BY_NAME[axis].default]
+    return f"{mode} · {row['workload']} {row['patch_size']} px{''.join(more)}"
+
+
+def settings(row: Row) -> str:
+    """The knobs of a cell in a line; what does not apply is left out."""
+    known = {axis: row[axis] for axis in KNOBS if not bool(pd.isna(row[axis]))}
+    parts = [str(known.pop("storage_format"))] if "storage_format" in known else []
+    parts.append(f"batch {known.pop('batch_size')}")
+    if "num_workers" in known:
+        parts.append(f"{known.pop('num_workers')} workers")
+    changed = {name: value for name, value in known.items() if value != BY_NAME[name].default}
+    parts += [name if value is True else f"{name}={value}" for name, value in changed.items()]
+    return ", ".join(parts)
+
+
+def rate(value: float, lo: float, hi: float) -> str:
+    """Samples a second with the half-width of the 95 % interval; one block has none, and that is said."""
+    if not math.isfinite(lo):
+        return f"{value:,.0f} samples/s (one block: no interval)"
+    half = (hi - lo) / 2 / value
+    return f"{value:,.0f} samples/s ± {100 * half:.1f} %" if half < 1 else f"{value:,.0f} samples/s (± over 100 %)"
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+
+
+def _tasks(trials: pd.DataFrame, console: Console) -> None:
+    """Per task: the best cell and what bounds it, then the default settings against the best at each batch size."""
+    limits = {(row["run_id"], row["cell_id"]): row for row in _records(ceilings(trials))}
+    members = best_cells(trials[trials["mode"].isin(["train", "load"])])
+    sizes = members.groupby((members["place"] == 0).cumsum()).size()
+    against: dict[str, list[dict[str, Any]]] = {}
+    for row in _records(default_vs_best(trials).sort_values(["storage_format", "batch_size"])):
+        against.setdefault(task(row), []).append(row)
+    rates = {row["cell_id"]: row for row in _records(cells(trials))}
+    found = zip(_records(members[members["place"] == 0]), sizes, strict=True)
+    for row, size in sorted(found, key=lambda pair: _rank(pair[0])):
+        bound = bottleneck(row | limits.get((row["run_id"], row["cell_id"]), {}))
+        _say(console, f"\n{task(row)}", "bold")
+        held = f", {bound}" if row["mode"] == "train" else ""
+        _say(console, f"  best: {settings(row)}: {rate(row['samples_per_s'], row['lo'], row['hi'])}{held}")
+        if size > 1:
+            than = "" if row["is_best"] else f" ({row['ratio_to_best']:.2f}× the fastest)"
+            _say(console, f"  the cheapest of {size} that cannot be told apart, out of {row['candidates']}{than}")
+        console.print(_against_defaults(against.get(task(row), []), rates))
+
+
+def _rank(row: Row) -> tuple[bool, bool, str, int]:
+    """Real training first, then the emulated step, then the loader alone."""
+    return row["mode"] != "train", row["step"] != "real", str(row["workload"]), int(row["patch_size"])
+
+
+def _against_defaults(rows: list[dict[str, Any]], rates: Mapping[str, Row]) -> Table:
+    """PyTorch's default DataLoader settings against the best, same format and batch size."""
+    table = Table(box=None, padding=(0, 1), header_style="dim")
+    for name in ("", "defaults", "best settings", "ratio (95 %)", "verdict"):
+        table.add_column(name, justify="right" if name == "defaults" else "left")
+    for row in rows:
+        data, default = f"{row['storage_format']}, batch {row['batch_size']}", rates[row["default_cell"]]
+        if row["default_cell"] == row["best_cell"]:
+            found = ["the defaults", "", ""]
+        else:
+            best = settings(rates[row["best_cell"]]).removeprefix(f"{data}, ")
+            interval = f"({row['lo']:.2f}–{row['hi']:.2f})" if math.isfinite(row["lo"]) else "(one block)"
+            found = [best, f"{row['ratio']:.2f}× {interval}", row["verdict"]]
+        table.add_row(f" {data}", f"{default['samples_per_s']:,.0f}", *found)
+    return table
+
+
+def _contrasts(trials: pd.DataFrame, console: Console) -> None:
+    found = contrasts(trials)
+    if found.empty:
+        return
+    decided = found[found["verdict"] != "inconclusive"]
+    clear = decided[decided["verdict"] != "no difference"]
+    _say(
+        console,
+        f"\n{len(decided)} of {len(found)} contrasts (two cells that differ in one axis) are decided: "
+        f"{len(clear)} differ, {len(decided) - len(clear)} do not (within 3 %).",
+    )
+
+
+def _next(run: StoredRun, console: Console) -> None:
+    parent = run.manifest.parent_cpu_pct
+    _say(
+        console,
+        f"Files: {run.folder}/ (trials.parquet holds the whole result). The harness itself used {parent:.1f} % "
+        "of one core.",
+    )
+    if run.manifest.stop_reason == "interrupted":
+        _say(console, "What had ended is written; make sweep begins a new run.")
+    same = " ".join(word for word in run.manifest.command.split() if not word.startswith("BUDGET="))
+    longer = f" Tighter intervals: {same} BUDGET={run.manifest.budget_s * 4:.0f}s." if run.manifest.budget_s else ""
+    _say(console, f"Next: make site builds the charts into build/site, make serve shows them.{longer}")

@@ -1,0 +1,119 @@
+"""Pages → finished site: assets, mkdocs, figures in their places, and one strict content security policy.
+
+The policy names the hashes of the theme's inline scripts, so it is made after the build, from all pages, and is the
+same on every page. As a ``<meta>`` element it binds pages but not workers; a host should send it as a header as well.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import logging
+import os
+import re
+import shutil
+from collections.abc import Iterable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import vl_convert
+
+from harness.charts._theme import config, css
+from harness.errors import FeedrateError
+from harness.pages.markup import Page, slot
+
+_SCRIPT = re.compile(r"<script(?P<attributes>[^>]*)>(?P<body>.*?)</script>", re.DOTALL)
+_SEARCH = 'data-md-component="search" role="dialog"'
+"""The theme gives the search dialog no name."""
+_CHARSET = '<meta charset="utf-8">'
+
+
+def publish(source: Path, docs: Path, target: Path, nav: list[dict[str, Any]], pages: Sequence[Page]) -> Path:
+    """Turn the pages below ``docs`` into the site below ``target``.
+
+    Args:
+        source: holds ``mkdocs.yml`` and ``assets``.
+        docs: the generated pages.
+        target: an empty folder.
+        nav: mkdocs' navigation.
+        pages: what was generated, with the figures that go into their slots.
+
+    Returns:
+        ``target``.
+    """
+    shutil.copytree(source / "assets", docs / "assets")
+    (docs / "assets" / "palette.css").write_text(css(), encoding="utf-8")
+    (docs / "assets" / "vega.js").write_text(_vega(docs.parent), encoding="utf-8")
+    _mkdocs(source / "mkdocs.yml", docs, target, nav)
+    for page in pages:
+        path = (target / page.path).with_suffix(".html")
+        path.write_text(_with_figures(path.read_text(encoding="utf-8"), page), encoding="utf-8")
+    _secure(sorted(target.rglob("*.html")))
+    return target
+
+
+def _vega(cache: Path) -> str:
+    """Vega, Vega-Lite and Embed as one script without exports, kept between builds (making it takes seconds)."""
+    path = cache / f"vega-{version('vl-convert-python')}.js"
+    if not path.exists():
+        bundle = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+        path.write_text(f"(()=>{{{bundle}}})();", encoding="utf-8")
+    return path.read_text(encoding="utf-8")
+
+
+def _mkdocs(configuration: Path, docs: Path, target: Path, nav: list[dict[str, Any]]) -> None:
+    os.environ.setdefault("NO_MKDOCS_2_WARNING", "1")
+    from mkdocs.commands.build import build
+    from mkdocs.config import load_config
+    from mkdocs.exceptions import MkDocsException
+
+    logging.getLogger("mkdocs").setLevel(logging.WARNING)
+    try:
+        build(load_config(str(configuration), docs_dir=str(docs.resolve()), site_dir=str(target.resolve()), nav=nav))
+    except (MkDocsException, SystemExit) as error:
+        raise FeedrateError(f"{configuration}: mkdocs could not build the site: {error}") from error
+
+
+def _with_figures(html: str, page: Page) -> str:
+    for name, figure in page.figures.items():
+        html = html.replace(slot(name), figure, 1)
+    if page.figures:
+        theme = json.dumps(config(), separators=(",", ":"), sort_keys=True)
+        html = html.replace("</body>", f'<script type="application/json" id="fr-theme">{theme}</script></body>', 1)
+    return html
+
+
+def _secure(paths: Iterable[Path]) -> None:
+    texts = {path: path.read_text(encoding="utf-8") for path in paths}
+    hashes = sorted(
+        {
+            _hash(match["body"])
+            for text in texts.values()
+            for match in _SCRIPT.finditer(text)
+            if "src=" not in match["attributes"] and "json" not in match["attributes"]
+        }
+    )
+    policy = "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src 'self' {' '.join(hashes)}",
+            "style-src 'self'",
+            "img-src 'self' data:",
+            "font-src 'self'",
+            "connect-src 'self'",
+            "worker-src 'self'",
+            "base-uri 'none'",
+            "form-action 'self'",
+        )
+    )
+    meta = f'{_CHARSET}<meta http-equiv="Content-Security-Policy" content="{policy}">'
+    for path, text in texts.items():
+        path.write_text(
+            text.replace(_CHARSET, meta, 1).replace(_SEARCH, f'{_SEARCH} aria-label="Search"', 1), encoding="utf-8"
+        )
+
+
+def _hash(script: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"

@@ -1,0 +1,248 @@
+"""The only reader and writer of ``results/``.
+
+A run lives in ``results/<machine_id>/<run_id>/``. While it is measured there is a ``plan.json`` and an fsynced
+journal, a line a trial. When it ends the journal becomes parquet, each file written to a temporary name and renamed,
+``run.json`` last: a folder with ``run.json`` is whole, and nothing in it is ever edited. A journal that was cut off
+mid-line loses that line and no other.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import itertools
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.errors import EnvironmentFault, InputError
+from harness.manifest import RunManifest
+from harness.records import TABLES, Column
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+RESULTS = Path("results")
+_MANIFEST_KEY = b"feedrate"
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Turn a disk that is full or closed into a message that says what was kept."""
+    try:
+        yield
+    except OSError as error:
+        reason = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else (error.strerror or str(error))
+        raise EnvironmentFault(
+            f"{path}: cannot write: {reason}; expected a writable folder with free space. Trials that ended before are "
+            "kept in the journal: mend this and type the same command again, it resumes"
+        ) from error
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that a reader sees all of it or none."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    with _writing(path):
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+
+
+def _entries(journal: Path) -> Iterator[dict[str, Any]]:
+    """The whole lines of a journal, decoded one by one."""
+    with journal.open("rb") as file:
+        yield from (json.loads(line) for line in file if line.endswith(b"\n"))
+
+
+class Journal:
+    """The finished trials of a run that has not ended: JSON lines, synced to disk one by one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "journal.jsonl"
+        with _writing(self.path):
+            self._cut_torn_line()
+            self._file = self.path.open("ab", buffering=0)
+
+    def _cut_torn_line(self) -> None:
+        if self.path.exists():
+            data = self.path.read_bytes()
+            if whole := data[: data.rfind(b"\n") + 1]:
+                os.truncate(self.path, len(whole))
+            else:
+                self.path.write_bytes(b"")
+
+    def append(self, entry: Mapping[str, Any]) -> None:
+        """Add one trial and return when the disk has it.
+
+        Raises:
+            EnvironmentFault: the disk is full or gone; what was appended before stays readable.
+        """
+        left = memoryview(json.dumps(entry, separators=(",", ":")).encode() + b"\n")
+        with _writing(self.path):
+            while left:
+                left = left[self._file.write(left) :]
+            os.fsync(self._file.fileno())
+
+    def entries(self) -> Iterator[dict[str, Any]]:
+        """Read the trials back one by one, in the order in which they ended."""
+        return _entries(self.path)
+
+    def close(self) -> None:
+        """Let go of the file; the journal stays until the run is written."""
+        self._file.close()
+
+
+def without_details(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """What a sweep keeps in memory of a trial: its row, not its steps and telemetry."""
+    return {"trial": entry["trial"]}
+
+
+def journal_chunks(folder: Path, trials: int = 200) -> Iterator[list[dict[str, Any]]]:
+    """Read a run's journal so many trials at a time: a long run's steps do not fit into memory at once."""
+    entries = _entries(folder / "journal.jsonl")
+    while chunk := list(itertools.islice(entries, trials)):
+        yield chunk
+
+
+@contextmanager
+def machine_lock(results: Path, machine_id: str) -> Iterator[Path]:
+    """Hold a machine's folder: two sweeps at once would measure each other.
+
+    Yields:
+        ``results/<machine_id>``, which exists and can be written.
+
+    Raises:
+        InputError: another sweep holds it.
+        EnvironmentFault: it cannot be written.
+    """
+    folder = results / machine_id
+    with _writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / ".lock").open("a+")
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            lock.seek(0)
+            raise InputError(
+                f"{folder}: another sweep is running here (process {lock.read().strip() or 'unknown'}); expected one "
+                "at a time, as two would measure each other. Wait for it or stop it"
+            ) from error
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield folder
+
+
+def begin(machine_folder: Path, run_id: str, plan: Mapping[str, Any]) -> Path:
+    """Create a run's folder with its ``plan.json``; the run can be resumed from then on."""
+    folder = machine_folder / run_id
+    with _writing(folder):
+        folder.mkdir()
+    _write_whole(folder / "plan.json", json.dumps(plan, indent=1, sort_keys=True).encode())
+    return folder
+
+
+def discard(folder: Path) -> None:
+    """Remove a run in which nothing was measured."""
+    for name in ("plan.json", "journal.jsonl"):
+        (folder / name).unlink(missing_ok=True)
+    folder.rmdir()
+
+
+def unfinished(machine_folder: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """List runs that began and did not end, oldest first, with their ``plan.json``."""
+    begun = (path for path in sorted(machine_folder.glob("*/plan.json")) if not path.with_name("run.json").exists())
+    return [(path.parent, json.loads(path.read_text(encoding="utf-8"))) for path in begun]
+
+
+def _schema(columns: Iterable[Column], manifest: RunManifest) -> pa.Schema:
+    import pyarrow as pa
+
+    types = {"string": pa.string(), "int64": pa.int64(), "float64": pa.float64(), "bool": pa.bool_()}
+    fields = [pa.field(c.name, types[c.dtype], metadata={"unit": c.unit, "doc": c.doc}) for c in columns]
+    return pa.schema(fields, metadata={_MANIFEST_KEY: manifest.model_dump_json().encode()})
+
+
+def write_run(folder: Path, manifest: RunManifest, chunks: Iterable[Mapping[str, list[dict[str, Any]]]]) -> None:
+    """Write a run that has ended: its parquet files, then ``run.json``; then drop plan and journal.
+
+    Args:
+        folder: the run's folder.
+        manifest: what the run says of itself; embedded in every file.
+        chunks: rows of ``trials``, ``steps`` and ``telemetry``, a row group a chunk; a column that a row lacks is null.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schemas = {name: _schema(columns, manifest) for name, columns in TABLES.items()}
+    temporary = {name: folder / f"{name}.parquet.tmp" for name in TABLES}
+    with _writing(folder):
+        with ExitStack() as stack:
+            writers = {
+                name: stack.enter_context(pq.ParquetWriter(path, schemas[name], compression="zstd"))
+                for name, path in temporary.items()
+            }
+            for tables in chunks:
+                for name, writer in writers.items():
+                    writer.write_table(pa.Table.from_pylist(tables[name], schemas[name]))
+        for name, path in temporary.items():
+            _sync(path)
+            path.replace(folder / f"{name}.parquet")
+    _write_whole(folder / "run.json", manifest.model_dump_json(indent=1).encode() + b"\n")
+    for name in ("plan.json", "journal.jsonl"):
+        (folder / name).unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run that has ended."""
+
+    folder: Path
+    manifest: RunManifest
+
+    def table(self, name: str) -> pd.DataFrame:
+        """Read ``trials``, ``steps`` or ``telemetry`` with nullable types (``pd.NA`` is null)."""
+        import pyarrow.parquet as pq
+
+        frame: pd.DataFrame = pq.read_table(self.folder / f"{name}.parquet").to_pandas(types_mapper=_nullable().get)
+        return frame
+
+
+def _nullable() -> dict[pa.DataType, Any]:
+    import pandas as pd
+    import pyarrow as pa
+
+    return {
+        pa.string(): pd.StringDtype(),
+        pa.int64(): pd.Int64Dtype(),
+        pa.float64(): pd.Float64Dtype(),
+        pa.bool_(): pd.BooleanDtype(),
+    }
+
+
+def runs(results: Path = RESULTS) -> list[StoredRun]:
+    """List the runs that have ended, oldest first.
+
+    Raises:
+        InputError: a ``run.json`` cannot be understood.
+    """
+    found = []
+    for path in sorted(results.glob("*/*/run.json"), key=lambda p: (p.parent.name, p)):
+        try:
+            found.append(StoredRun(path.parent, RunManifest.model_validate_json(path.read_bytes())))
+        except ValueError as error:
+            raise InputError(f"{path}: not a run manifest of this version: {error}; move the folder away") from error
+    return found

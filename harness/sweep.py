@@ -1,0 +1,216 @@
+"""A sweep: plan → data → blocks → journal → parquet.
+
+Every cell runs once a block, each block in a fresh random order that the run's seed repeats. The parent holds no torch;
+it orders, watches and writes. Whatever happens, trials that ended are kept: a run that was killed resumes, one that was
+interrupted is written as far as it came.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from harness import durations, registry, store
+from harness.errors import EnvironmentFault, FeedrateError, InputError
+from harness.here import Here
+from harness.launcher import Answer, Template
+from harness.machine import scrub
+from harness.manifest import Dataset
+from harness.observer import Observer, rows
+from harness.plan import PlannedCell
+from harness.progress import Screen
+from harness.records import PROTOCOL_VERSION
+from harness.running import Running
+
+PREPARE_TIMEOUT_S = 24 * 3600.0
+_SKIPPED = re.compile(r"^skipped .*: ")
+_ERRORS: dict[str, type[FeedrateError]] = {"InputError": InputError, "EnvironmentFault": EnvironmentFault}
+
+
+def run(here: Here, screen: Screen) -> store.StoredRun | None:
+    """Measure a plan.
+
+    Args:
+        here: machine and plan.
+        screen: where progress goes.
+
+    Returns:
+        The run as stored; None when it was interrupted before any trial had ended.
+
+    Raises:
+        FeedrateError: the sweep cannot begin or go on; what was measured stays in the journal.
+    """
+    if here.plan.blocks == 0 and not here.options.yes:
+        raise InputError(
+            f"BUDGET: {durations.show(here.plan.matrix.budget_s or 0)} is less than one block, which takes about "
+            f"{durations.show(here.plan.block_s)}; expected room for one at least. Raise BUDGET, leave values out "
+            "(make plan says which), or say YES=1 to run one block all the same"
+        )
+    with store.machine_lock(here.options.results, here.machine.machine_id) as folder:
+        sweep = _open(here, folder, screen)
+        try:
+            reason = _measure(sweep)
+        except KeyboardInterrupt:
+            reason = "interrupted"
+        except BaseException:
+            sweep.close()
+            if not sweep.entries:
+                store.discard(sweep.folder)
+            raise
+        return _finish(sweep, reason)
+
+
+def _finish(sweep: Running, reason: str) -> store.StoredRun | None:
+    """Turn the journal into parquet; a run without a trial leaves nothing."""
+    sweep.close()
+    if not sweep.entries:
+        store.discard(sweep.folder)
+        return None
+    manifest = sweep.manifest(reason)
+    store.write_run(sweep.folder, manifest, map(rows, store.journal_chunks(sweep.folder)))
+    return store.StoredRun(sweep.folder, manifest)
+
+
+def _open(here: Here, folder: Path, screen: Screen) -> Running:
+    """Resume the unfinished run of the same plan, or begin a new one."""
+    key = here.key()
+    for path, begun in store.unfinished(folder):
+        if begun["key"] != key:
+            screen.say(f"Note: {path} holds an unfinished run of another plan; the same command as then resumes it.")
+            continue
+        journal = store.Journal(path)
+        run = Running(here, path, path.name, begun["seed"], begun["started_at"], journal, screen)
+        run.entries = [store.without_details(entry) for entry in journal.entries()]
+        if not here.options.fresh:
+            screen.say(f"resuming run {path.name}: {len(run.entries)} trials are there already (FRESH=1 starts anew)")
+            return run
+        _finish(run, "interrupted")
+        screen.say(f"Run {path.name} is closed with the {len(run.entries)} trials that it had.")
+    now = datetime.now(UTC)
+    run_id = f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
+    seed = here.options.seed if here.options.seed is not None else secrets.randbits(32)
+    started_at = now.isoformat(timespec="seconds")
+    path = store.begin(folder, run_id, {"key": key, "seed": seed, "started_at": started_at})
+    return Running(here, path, run_id, seed, started_at, store.Journal(path), screen)
+
+
+def _measure(sweep: Running) -> str:
+    """Prepare data, then run blocks until the budget or the protocol ends them.
+
+    Returns:
+        Why it stopped.
+    """
+    plan = sweep.here.plan
+    budget = plan.matrix.budget_s
+    first = max((e["trial"]["block"] for e in sweep.entries), default=0)
+    sweep.screen.say("Starting: importing torch takes a few seconds.")
+    with Template(registry.ROOT) as template:
+        _confirm_device(sweep, template)
+        _prepare(sweep, template)
+        sweep.begin_blocks()
+        _block(sweep, first, template)
+    for block in range(first + 1, plan.matrix.protocol.blocks[1]):
+        if budget and sweep.elapsed_s() * (block + 1) / block > budget:
+            return "budget"
+        with Template(registry.ROOT) as template:
+            _block(sweep, block, template)
+    return "blocks"
+
+
+def _confirm_device(sweep: Running, template: Template) -> None:
+    """The child, which may ask CUDA, must agree with the plan, which asked NVML."""
+    planned = sweep.here.plan.place.device
+    answer = _ask(template, {"kind": "facts"})
+    sweep.runtime = {name: answer.result[name] for name in ("cuda", "cudnn", "torch_threads")}
+    if sweep.gpu:
+        sweep.runtime |= {name: value for name, value in sweep.gpu.facts().items() if name != "memory_bytes"}
+    found = answer.result["device"]
+    if found != planned:
+        raise EnvironmentFault(
+            f"the driver (NVML) says {planned}, PyTorch says {found}; expected them to agree. Install a PyTorch built "
+            "for this driver, or set CUDA_VISIBLE_DEVICES= to measure the CPU"
+        )
+
+
+def _ask(template: Template, job: dict[str, Any], watch: Any = lambda *_: None, timeout_s: float = 120.0) -> Answer:
+    """Run a job that must not fail."""
+    answer = template.run(json.dumps(job), timeout_s=timeout_s, watch=watch)
+    if answer.outcome != "ok":
+        raise _ERRORS.get(answer.kind or "", FeedrateError)(answer.message or f"{job['kind']}: {answer.outcome}")
+    return answer
+
+
+def _prepare(sweep: Running, template: Template) -> None:
+    """Pack every set that a cell reads, once."""
+    wanted = {sweep.set_of(cell): cell for cell in reversed(sweep.here.plan.cells)}
+    said: set[str] = set()
+    for key, cell in reversed(wanted.items()):
+        axes = dict(key)
+        name = f"{axes['workload']} {axes['patch_size']} px {axes['storage_format']}"
+
+        def watch(event: str, _: int, fields: dict[str, Any], name: str = name) -> None:
+            if event == "progress":
+                sweep.screen.preparing(name, fields["done"], fields["total"])
+
+        answer = _ask(template, sweep.job("prepare", cell), watch, PREPARE_TIMEOUT_S)
+        sweep.packed[key] = answer.result["packed"]
+        _same_data(sweep, key, answer.result["data_hash"])
+        fields = {field: answer.result[field] for field in Dataset.model_fields}
+        for note in fields["notes"]:
+            if note not in said:
+                sweep.screen.say(f"{axes['workload']}: {note}")
+            said.add(note)
+        sweep.datasets.append(Dataset(**fields | {"notes": without_names(fields["notes"])}))
+
+
+def _same_data(sweep: Running, key: tuple[tuple[str, Any], ...], data_hash: str) -> None:
+    """A resumed run must go on with the pixels that it began with."""
+    readers = {cell.cell_id for cell in sweep.here.plan.cells if sweep.set_of(cell) == key}
+    before = {e["trial"].get("data_hash") for e in sweep.entries if e["trial"]["cell_id"] in readers}
+    if before - {None, data_hash}:
+        raise InputError(
+            f"run {sweep.run_id}: the data changed since it began ({dict(key)['workload']}); expected the same samples "
+            "to the end. FRESH=1 closes that run as far as it came and begins anew"
+        )
+
+
+def without_names(notes: list[str]) -> tuple[str, ...]:
+    """Notes as they may be published: how many files were skipped and why, not what a user's photographs are called."""
+    counts = Counter(_SKIPPED.sub("skipped a file: ", note) for note in notes)
+    return tuple(f"{scrub(note)} (× {count})" if count > 1 else scrub(note) for note, count in counts.items())
+
+
+def _block(sweep: Running, block: int, template: Template) -> None:
+    """Run every live cell that the journal does not hold yet, once."""
+    done, dropped = sweep.done(), sweep.given_up()
+    for place, cell in enumerate(sweep.order(block)):
+        if (block, cell.cell_id) in done or cell.cell_id in dropped:
+            continue
+        sweep.screen.trial(cell, sweep.progress(block, place))
+        entry = _trial(sweep, template, block, place, cell)
+        sweep.journal.append(entry)
+        sweep.entries.append(store.without_details(entry))
+        sweep.screen.ended(entry)
+
+
+def _trial(sweep: Running, template: Template, block: int, place: int, cell: PlannedCell) -> dict[str, Any]:
+    observer = Observer(sweep.host, sweep.gpu, sweep.origin_ns, sweep.screen.tick)
+    protocol = sweep.here.plan.matrix.protocol
+    answer = template.run(json.dumps(sweep.job("trial", cell, block)), timeout_s=protocol.timeout_s, watch=observer)
+    identity = {
+        "run_id": sweep.run_id,
+        "trial_id": f"{sweep.run_id}-{block:03d}-{place:04d}",
+        "cell_id": cell.cell_id,
+        "machine_id": sweep.here.machine.machine_id,
+        "suite": cell.suite,
+        "block": block,
+        "position": place,
+        "device": sweep.here.plan.place.device,
+        "protocol_version": PROTOCOL_VERSION,
+    }
+    return observer.entry(answer, identity, cell.axes)

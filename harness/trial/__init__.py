@@ -1,0 +1,1 @@
+"""What runs inside the measured process: template, child, loader, stages, loop."""

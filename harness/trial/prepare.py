@@ -1,0 +1,224 @@
+"""Packing a workload's samples in a storage format, once, so that what lies under ``data/`` is either whole or absent.
+
+Samples are packed into a folder beside the final one, whose name holds this machine and process; shapes, count and
+hash are taken as the samples pass by; what was written is forced to disk, described in ``manifest.json``, read back in
+part, and only then renamed. What a killed process left is removed by the next one.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import platform
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+
+from harness import registry
+from harness.errors import DataError, EnvironmentFault, InputError
+from harness.formats import Manifest, Sample
+from harness.workloads import DataSpec
+from harness.workloads._photos import list_images
+
+Progress = Callable[[int, int], None]
+"""Called with (samples packed, samples in all), at most 20 times a second and once at the end."""
+
+SYNC_THREADS = 8
+"""A journaling file system commits what waits together in one go."""
+_PROGRESS_S = 0.05
+_LOCKED = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+def dataset_root(data_root: Path, spec: DataSpec, storage_format: str) -> Path:
+    """Name the folder of a packed data set, such as ``div2k_standin-p64-x2-n1024/png``.
+
+    Where photographs come from a folder, the name ends in a hash of its path and of the names, sizes and times of
+    change of its images, so that a folder that changed is packed anew.
+
+    Args:
+        data_root: where packed data lie.
+        spec: which samples.
+        storage_format: name of the format.
+
+    Raises:
+        InputError: the folder of photographs is missing or empty.
+    """
+    scale = f"-x{spec.scale}" if spec.scale != 1 else ""
+    source = f"-{_fingerprint(spec.source)}" if spec.source is not None else ""
+    return data_root / f"{spec.workload}-p{spec.patch_size}{scale}-n{spec.n_samples}{source}" / storage_format
+
+
+def _fingerprint(folder: Path) -> str:
+    stats = [(name.as_posix(), (folder / name).stat()) for name in list_images(folder)]
+    listing = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
+    return hashlib.sha256(json.dumps([os.fspath(folder.resolve()), listing]).encode()).hexdigest()[:8]
+
+
+def prepare(spec: DataSpec, storage_format: str, data_root: Path, progress: Progress) -> Manifest:
+    """Make sure that the samples of a spec are packed in a format.
+
+    Args:
+        spec: which samples.
+        storage_format: name of the format, which must give back exactly what was packed.
+        data_root: where packed data lie; created when missing.
+        progress: told how packing goes; not called when the data are there.
+
+    Returns:
+        The manifest of the folder that ``dataset_root`` names.
+
+    Raises:
+        InputError: an unknown or uninstalled workload or format, or photographs that cannot be used.
+        EnvironmentFault: the disk is full, or the folder cannot be written.
+        DataError: reading back did not give what was packed.
+    """
+    workload = registry.load("harness.workloads", spec.workload)
+    storage = registry.load("harness.formats", storage_format)
+    root = dataset_root(data_root, spec, storage_format)
+    if found := _whole(root, spec, workload, storage):
+        return found
+    mark = f".{root.name}.{hashlib.sha256(platform.node().encode()).hexdigest()[:6]}."
+    temp = root.parent / f"{mark}{os.getpid()}.tmp"
+    try:
+        root.parent.mkdir(parents=True, exist_ok=True)
+        _remove_stale(root.parent, mark)
+        temp.mkdir()
+        manifest = _fill(temp, spec, workload, storage, progress)
+        if found := _whole(root, spec, workload, storage):  # another process was faster
+            return found
+        _install(temp, root)
+        return manifest
+    except OSError as error:
+        raise _fault(error, root, spec, storage_format) from error
+    finally:
+        shutil.rmtree(temp, ignore_errors=True)
+
+
+def _whole(root: Path, spec: DataSpec, workload: ModuleType, storage: ModuleType) -> Manifest | None:
+    """Give the manifest of a folder that needs no packing: right versions and count, and not a byte missing."""
+    try:
+        manifest = Manifest.load(root)
+    except DataError:
+        return None
+    found = (manifest.count, manifest.workload_version, manifest.format_version, manifest.bytes)
+    wanted = (spec.n_samples, workload.VERSION, storage.VERSION, _size(root))
+    return manifest if found == wanted else None
+
+
+def _size(root: Path) -> int:
+    """Add up the bytes of all files but the manifest."""
+    files = (Path(folder, name) for folder, _, names in os.walk(root) for name in names)
+    return sum(path.stat().st_size for path in files if path != root / "manifest.json")
+
+
+class _Observed:
+    """Passes samples on, once, and keeps what the manifest and the check need to know about them."""
+
+    def __init__(self, samples: Iterable[Sample], total: int, progress: Progress) -> None:
+        self.samples, self.total, self.progress = samples, total, progress
+        self.count = 0
+        self.hash = hashlib.sha256()
+        self.first: Sample = ()
+        self.last: Sample = ()
+
+    def __iter__(self) -> Iterator[Sample]:
+        self.progress(0, self.total)
+        told = time.perf_counter()
+        for sample in self.samples:
+            if self.count == 0:
+                self.first = sample
+            if _shapes(sample) != _shapes(self.first):
+                raise DataError(f"sample {self.count} has shapes {_shapes(sample)}, the first {_shapes(self.first)}")
+            for field in sample:
+                self.hash.update(field.tobytes())
+            yield sample
+            self.last = sample
+            self.count += 1
+            if time.perf_counter() - told >= _PROGRESS_S and self.count < self.total:
+                self.progress(self.count, self.total)
+                told = time.perf_counter()
+        self.progress(self.count, self.total)
+
+
+def _shapes(sample: Sample) -> tuple[tuple[int, ...], ...]:
+    return tuple(field.shape for field in sample)
+
+
+def _fill(temp: Path, spec: DataSpec, workload: ModuleType, storage: ModuleType, progress: Progress) -> Manifest:
+    """Pack into an empty folder, force it to disk, describe it, and read the first and last sample back."""
+    started = time.perf_counter()
+    source = workload.samples(spec)
+    seen = _Observed(source.samples, spec.n_samples, progress)
+    storage.pack(seen, temp)
+    if seen.count != spec.n_samples:
+        raise InputError(f"{spec.workload}: has {seen.count} samples, n_samples asks for {spec.n_samples}")
+    _sync(temp)
+    manifest = Manifest(
+        count=seen.count,
+        shapes=_shapes(seen.first),
+        bytes=_size(temp),
+        data_hash=seen.hash.hexdigest()[:16],
+        workload_version=workload.VERSION,
+        format_version=storage.VERSION,
+        pack_s=round(time.perf_counter() - started, 3),
+        notes=tuple(source.notes),
+    )
+    (temp / "manifest.json").write_text(json.dumps(asdict(manifest), indent=1), encoding="utf-8")
+    _sync_one(temp / "manifest.json")
+    _sync_one(temp)
+    reader = storage.open(temp)
+    for index, packed in ((0, seen.first), (seen.count - 1, seen.last)):
+        back = reader[index]
+        if len(back) != len(packed) or not all(map(np.array_equal, back, packed)):
+            raise DataError(f"{temp}: sample {index} was packed but does not come back the same; report this format")
+    return manifest
+
+
+def _sync(root: Path) -> None:
+    """Force all files and folders below ``root`` to disk, from several threads: one by one, thousands take seconds."""
+    walked = list(os.walk(root))
+    with ThreadPoolExecutor(SYNC_THREADS) as pool:
+        list(pool.map(_sync_one, (Path(folder, name) for folder, _, names in walked for name in names)))
+    for folder, _, _ in reversed(walked):
+        _sync_one(Path(folder))
+
+
+def _sync_one(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _install(temp: Path, root: Path) -> None:
+    """Rename the packed folder; an older one of that name is moved aside first and then removed."""
+    aside = temp.with_suffix(".old.tmp")
+    if root.exists():
+        root.rename(aside)
+    temp.rename(root)
+    _sync_one(root.parent)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _remove_stale(folder: Path, mark: str) -> None:
+    """Remove what processes of this machine left that are gone (or had our own number in an earlier life)."""
+    for path in folder.glob(f"{mark}*.tmp"):
+        pid = path.name.removeprefix(mark).split(".")[0]
+        if pid == str(os.getpid()) or not Path("/proc", pid).exists():
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _fault(error: OSError, root: Path, spec: DataSpec, storage_format: str) -> EnvironmentFault:
+    task = f"while packing {spec.n_samples} samples of {spec.workload} as {storage_format}"
+    advice = "make it writable" if error.errno in _LOCKED else "free some space there"
+    return EnvironmentFault(
+        f"{root.parent}: {error.strerror or error} {task}; {advice}, or choose another folder with DATA_ROOT="
+    )

@@ -1,0 +1,45 @@
+"""Workloads: dataset, transform and model step. One file a workload, found by its name, imported only when used.
+
+A workload module has a docstring (what it is, where it comes from, what it does *not* show), and
+
+- ``REQUIRES: dict[str, str]``: third-party modules that it imports → the name that pip installs;
+- ``VERSION: int``: raised when samples, transform or loss change;
+- ``samples(spec)``: a ``Source`` of raw samples to be packed, in a fixed order;
+- ``transform(sample)``: one raw sample → a tuple of float tensors, C × H × W, in 0..1;
+- ``loss(output, target)``: a scalar tensor.
+
+Networks are in ``harness.workloads.models``, one file each: ``build() -> torch.nn.Module``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.formats import Sample
+
+
+@dataclass(frozen=True, slots=True)
+class DataSpec:
+    """Which samples: the axes that change the data, and where photographs lie."""
+
+    workload: str
+    n_samples: int
+    """How many samples are wanted; a source with fewer gives an InputError."""
+    patch_size: int
+    """Height and width of a sample, in pixels."""
+    scale: int
+    """Super-resolution factor; 1 where the axis does not apply."""
+    source: Path | None = None
+    """Folder of photographs (``folder``, ``div2k``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Samples to be packed, and what was noticed on the way."""
+
+    samples: Iterable[Sample]
+    """Lazily produced, in a fixed order, exactly ``n_samples`` of them."""
+    notes: list[str] = field(default_factory=list)
+    """Filled while samples are drawn: skipped files and the like."""

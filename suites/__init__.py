@@ -1,0 +1,1 @@
+"""Suites: one file a question, found by its name."""

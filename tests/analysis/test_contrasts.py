@@ -1,0 +1,247 @@
+"""Contrasts: which pairs are compared, how, and what is said of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from itertools import permutations, product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from harness.analysis.contrasts import NO_KNOBS, contrasts, verdict
+from harness.axes import AXES, applicable, cell_id
+
+Trials = Callable[..., pd.DataFrame]
+CellOf = Callable[..., dict[str, Any]]
+VALUES: dict[str, list[Any]] = {
+    "workload": ["synthetic", "div2k_standin"],
+    "mode": ["train", "load", "compute"],
+    "step": ["real", "emulated"],
+    "step_ms": [10.0, 20.0],
+    "num_workers": [0, 2, 4],
+    "prefetch_factor": [2, 4],
+    "batch_size": [8, 32],
+    "pin_memory": [False, True],
+    "scale": [2, 3],
+    "read_us": [0, 100],
+    "timing": ["events", "serialized"],
+}
+COMBINATION = st.fixed_dictionaries({name: st.sampled_from(values) for name, values in VALUES.items()})
+RATE = st.floats(1.0, 1e6)
+
+
+def pairs(found: pd.DataFrame) -> set[tuple[str, str, str]]:
+    return set(zip(found["axis"], found["cell_a"], found["cell_b"], strict=True))
+
+
+def changed(cell: Mapping[str, Any], axis: str, value: Any, device: str) -> dict[str, Any]:
+    """The cell with one axis changed, axes that newly apply at their default: as the matrix would expand it."""
+    return applicable({**{axis.name: axis.default for axis in AXES}, **cell, axis: value}, device)[0]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(COMBINATION, min_size=2, max_size=14), st.sampled_from(["cpu", "cuda"]))
+def test_pairs_are_those_that_one_change_turns_into_each_other(
+    trials_of: Trials, cell_of: CellOf, combinations: list[dict[str, Any]], device: str
+) -> None:
+    """Against brute force over harness.axes.applicable: A with B's value is B, and B with A's value is A."""
+    cells = list({cell_id(cell): cell for cell in (cell_of(axes, device) for axes in combinations)}.values())
+    expected = {
+        (axis, cell_id(a), cell_id(b))
+        for a, b in permutations(cells, 2)
+        for axis in set(a) & set(b) - NO_KNOBS
+        if a[axis] < b[axis] and changed(a, axis, b[axis], device) == b and changed(b, axis, a[axis], device) == a
+    }
+    assert pairs(contrasts(trials_of([(cell, [100.0]) for cell in cells], device=device))) == expected
+
+
+def test_no_workers_against_two_is_a_contrast_at_the_default_prefetch_factor(
+    trials_of: Trials, cell_of: CellOf
+) -> None:
+    """prefetch_factor applies on one side only: at its default it is no second difference, elsewhere it is."""
+    none, two, deep = {}, {"num_workers": 2}, {"num_workers": 2, "prefetch_factor": 4}
+    found = contrasts(trials_of([(axes, [100.0] * 2) for axes in (deep, two, none)]))
+    ids = {name: cell_id(cell_of(axes)) for name, axes in (("none", none), ("two", two), ("deep", deep))}
+    assert pairs(found) == {("num_workers", ids["none"], ids["two"]), ("prefetch_factor", ids["two"], ids["deep"])}
+    assert found.set_index("axis").loc["num_workers", ["a_value", "b_value"]].tolist() == [0, 2]
+    assert [type(value) for value in found["b_value"]] == [int, int]
+
+
+def test_a_loader_alone_is_no_contrast_to_training(trials_of: Trials) -> None:
+    """Mode and step say what a trial does; the emulated step's length is a knob of emulated steps."""
+    emulated = {"step": "emulated"}
+    frame = trials_of(
+        [
+            ({}, [1.0]),
+            ({"mode": "load"}, [1.0]),
+            ({"mode": "compute"}, [1.0]),
+            (emulated, [1.0]),
+            ({**emulated, "step_ms": 20.0}, [1.0]),
+        ]
+    )
+    assert list(contrasts(frame)["axis"]) == ["step_ms"]
+
+
+def test_b_is_the_later_value(trials_of: Trials) -> None:
+    """Numbers ascending, false before true, names in the axis table's order."""
+    axes = [{"batch_size": 128}, {"batch_size": 8}, {"batch_size": 32}]
+    found = contrasts(trials_of([(cell, [100.0]) for cell in axes]))
+    assert sorted(zip(found["a_value"], found["b_value"], strict=True)) == [(8, 32), (8, 128), (32, 128)]
+    on_cuda = [{"pin_memory": True}, {}, {"pin_memory": True, "timing": "serialized"}, {"storage_format": "lmdb"}]
+    found = contrasts(trials_of([(cell, [100.0]) for cell in on_cuda], device="cuda")).set_index("axis")
+    assert found.loc["pin_memory", ["a_value", "b_value"]].tolist() == [False, True]
+    assert found.loc["timing", ["a_value", "b_value"]].tolist() == ["events", "serialized"]
+    assert found.loc["storage_format", ["a_value", "b_value"]].tolist() == ["lmdb", "png"]
+
+
+def test_what_both_sides_share_is_told_and_the_axis_that_differs_is_null(trials_of: Trials) -> None:
+    """A conditional axis takes the value of the side where it applies."""
+    row = contrasts(trials_of([({}, [1.0]), ({"num_workers": 2}, [1.0])])).iloc[0]
+    assert pd.isna(row["num_workers"])
+    assert (row["prefetch_factor"], row["batch_size"], row["workload"]) == (2, 32, "synthetic")
+
+
+def test_cells_of_different_runs_are_never_paired(trials_of: Trials) -> None:
+    """A contrast lies within one run."""
+    frame = pd.concat([trials_of([({}, [1.0])], run_id="a"), trials_of([({"batch_size": 8}, [1.0])], run_id="b")])
+    assert len(contrasts(frame)) == 0
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.tuples(RATE, RATE), min_size=2, max_size=10))
+def test_the_interval_is_students_t_on_paired_log_ratios(trials_of: Trials, rates: list[tuple[float, float]]) -> None:
+    """Ratio and interval agree with SciPy's on the differences of logs."""
+    first, second = np.array(rates).T
+    row = contrasts(trials_of([({"batch_size": 8}, list(first)), ({"batch_size": 16}, list(second))])).iloc[0]
+    logs = np.log(second) - np.log(first)
+    assert row["ratio"] == pytest.approx(np.exp(logs.mean()))
+    assert (row["n"], row["dropped"]) == (len(rates), 0)
+    if logs.std() > 1e-9:
+        lo, hi = stats.t.interval(0.95, len(rates) - 1, loc=logs.mean(), scale=stats.sem(logs))
+        assert (np.log(row["lo"]), np.log(row["hi"])) == (pytest.approx(lo), pytest.approx(hi))
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.tuples(RATE, RATE), min_size=2, max_size=10), st.floats(0.01, 100), st.randoms())
+def test_swapping_sides_inverts_and_block_effects_cancel(
+    trials_of: Trials, rates: list[tuple[float, float]], factor: float, random: Any
+) -> None:
+    """B ÷ A is 1 ÷ (A ÷ B), ends swapped; a block that is slow for all changes no ratio; row order neither."""
+    first, second = (list(side) for side in zip(*rates, strict=True))
+    small, large = {"batch_size": 8}, {"batch_size": 16}
+    one = contrasts(trials_of([(small, first), (large, second)])).iloc[0]
+    swapped = contrasts(trials_of([(small, second), (large, first)])).iloc[0]
+    weather = [random.uniform(0.5, 2) * factor for _ in rates]
+    frame = trials_of(
+        [
+            (cell, [rate * slow for rate, slow in zip(side, weather, strict=True)])
+            for cell, side in ((small, first), (large, second))
+        ]
+    )
+    moved = contrasts(frame.sample(frac=1, random_state=random.randrange(2**31))).iloc[0]
+    assert swapped["ratio"] == pytest.approx(1 / one["ratio"])
+    assert (swapped["lo"], swapped["hi"]) == (pytest.approx(1 / one["hi"]), pytest.approx(1 / one["lo"]))
+    assert [moved[end] for end in ("ratio", "lo", "hi")] == [pytest.approx(one[end]) for end in ("ratio", "lo", "hi")]
+
+
+def test_a_failed_partner_drops_the_pair_and_is_counted(trials_of: Trials) -> None:
+    """Failed on one side: dropped. Never begun on one side: no pair, and none dropped."""
+    never = float("nan")
+    frame = trials_of(
+        [
+            ({"batch_size": 8}, [100.0, None, 100.0, 100.0, None]),
+            ({"batch_size": 16}, [200.0, 200.0, 200.0, never, None]),
+        ]
+    )
+    row = contrasts(frame).iloc[0]
+    assert (row["n"], row["dropped"], row["ratio"]) == (2, 2, pytest.approx(2))
+
+
+def test_a_control_cell_that_runs_often_in_a_block_is_averaged(trials_of: Trials) -> None:
+    """Repetitions on one side make one pair a block, and not the sum of them."""
+    frame = trials_of([({"batch_size": 8}, [100.0, 50.0]), ({"batch_size": 16}, [200.0, 100.0])])
+    often = pd.concat([frame, *[frame[frame["batch_size"] == 8]] * 4], ignore_index=True)
+    assert contrasts(often)[["ratio", "n", "dropped"]].to_numpy().tolist() == [[pytest.approx(2), 2, 0]]
+
+
+def test_without_pairs_there_is_no_number(trials_of: Trials) -> None:
+    """One pair has no interval; none has no ratio; both are inconclusive."""
+    one = contrasts(trials_of([({"batch_size": 8}, [100.0]), ({"batch_size": 16}, [200.0])])).iloc[0]
+    assert (one["ratio"], one["n"], one["verdict"]) == (pytest.approx(2), 1, "inconclusive")
+    assert np.isnan([one["lo"], one["hi"]]).all()
+    none = contrasts(trials_of([({"batch_size": 8}, [None]), ({"batch_size": 16}, [200.0])])).iloc[0]
+    assert (none["n"], none["dropped"], none["verdict"]) == (0, 1, "inconclusive")
+    assert np.isnan(none["ratio"])
+
+
+def test_intervals_of_pairs_cover_the_truth_95_times_in_100(trials_of: Trials) -> None:
+    """2,000 contrasts of 8 blocks, 20 % weather shared by a block, 3 % of its own each, ratio 1.1."""
+    random = np.random.default_rng(2)
+    runs, blocks = 2000, 8
+    one = trials_of([({"batch_size": 8}, [1.0] * blocks), ({"batch_size": 16}, [1.0] * blocks)])
+    frame = pd.concat([one] * runs, ignore_index=True)
+    frame["run_id"] = np.repeat([f"r{run}" for run in range(runs)], 2 * blocks)
+    weather = np.repeat(random.normal(0, 0.2, (runs, 1, blocks)), 2, axis=1)
+    effect = np.array([0, np.log(1.1)])[None, :, None]
+    frame["samples_per_s"] = np.exp(5 + weather + effect + random.normal(0, 0.03, weather.shape)).ravel()
+    found = contrasts(frame)
+    assert len(found) == runs
+    assert 0.935 < ((found["lo"] < 1.1) & (found["hi"] > 1.1)).mean() < 0.965
+    assert (found["hi"] / found["lo"]).median() < 1.12
+
+
+@pytest.mark.parametrize(
+    ("lo", "hi", "plain", "faster", "slower"),
+    [
+        (0.971, 1.029, "no difference", "no difference", "no difference"),
+        (1.011, 1.029, "no difference", "no difference", "no difference"),
+        (1.011, 1.2, "faster", "confirmed", "refuted"),
+        (1.009, 1.2, "inconclusive", "inconclusive", "inconclusive"),
+        (0.8, 0.989, "slower", "refuted", "confirmed"),
+        (0.8, 0.995, "inconclusive", "inconclusive", "inconclusive"),
+        (0.9, 1.1, "inconclusive", "inconclusive", "inconclusive"),
+        (float("nan"), float("nan"), "inconclusive", "inconclusive", "inconclusive"),
+    ],
+)
+def test_verdicts(lo: float, hi: float, plain: str, faster: str, slower: str) -> None:
+    """The first rule that holds: inside ±3 %, over 1.01 as claimed, under 0.99, else inconclusive."""
+    ratio = (lo * hi) ** 0.5
+    assert [verdict(ratio, lo, hi), verdict(ratio, lo, hi, "faster"), verdict(ratio, lo, hi, "slower")] == [
+        plain,
+        faster,
+        slower,
+    ]
+
+
+def test_a_large_sweep_is_compared_quickly(trials_of: Trials) -> None:
+    """768 cells of 30 blocks, thousands of contrasts: under two seconds."""
+    names = ("workload", "storage_format", "patch_size", "batch_size", "num_workers", "pin_memory", "non_blocking")
+    values = (
+        ["synthetic", "div2k_standin"],
+        ["png", "lmdb"],
+        [16, 64],
+        [8, 16, 32, 64],
+        [0, 1, 2, 4, 8, 16],
+        [False, True],
+        [False, True],
+    )
+    grid = [dict(zip(names, row, strict=True)) for row in product(*values)]
+    one = trials_of([(axes, [100.0]) for axes in grid], device="cuda")
+    frame = pd.concat([one.assign(block=block) for block in range(30)], ignore_index=True)
+    started = time.process_time()
+    found = contrasts(frame)
+    assert time.process_time() - started < 2
+    assert len(found) == len(grid) * sum(len(each) - 1 for each in values) // 2
+
+
+def test_no_trials_give_no_contrasts(trials_of: Trials) -> None:
+    """An empty run has an empty table with its columns."""
+    found = contrasts(trials_of([]))
+    assert len(found) == 0
+    assert {"axis", "ratio", "lo", "hi", "n", "dropped", "verdict", "batch_size"} <= set(found.columns)

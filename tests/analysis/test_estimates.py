@@ -1,0 +1,130 @@
+"""Estimates of cells, against SciPy, against known truths, and against what must not matter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from harness.analysis.estimates import MEDIANS, cells
+from harness.records import AXIS_COLUMNS
+
+Trials = Callable[..., pd.DataFrame]
+RATES = st.lists(st.floats(1e-3, 1e9), min_size=2, max_size=12)
+
+
+@settings(deadline=None, max_examples=30)
+@given(RATES)
+def test_the_interval_is_students_t_on_logs(trials_of: Trials, rates: list[float]) -> None:
+    """Estimate, interval and spread agree with SciPy's."""
+    row = cells(trials_of([({}, rates)])).iloc[0]
+    logs = np.log(rates)
+    assert row["samples_per_s"] == pytest.approx(stats.gmean(rates))
+    if logs.std() > 1e-9:
+        lo, hi = stats.t.interval(0.95, len(rates) - 1, loc=logs.mean(), scale=stats.sem(logs))
+        assert (np.log(row["lo"]), np.log(row["hi"])) == (pytest.approx(lo), pytest.approx(hi))
+    assert row["cv_pct"] == pytest.approx(100 * stats.variation(rates, ddof=1), abs=1e-9)
+    assert (row["n"], row["failed"]) == (len(rates), 0)
+
+
+@settings(deadline=None, max_examples=20)
+@given(RATES, st.floats(1e-2, 1e2), st.randoms())
+def test_scale_and_order_do_not_matter(trials_of: Trials, rates: list[float], factor: float, random: object) -> None:
+    """Twice as fast everywhere is twice the estimate and twice its ends; the order of rows changes nothing."""
+    frame = trials_of([({}, rates)])
+    one = cells(frame).iloc[0]
+    scaled = cells(trials_of([({}, [rate * factor for rate in rates])])).iloc[0]
+    shuffled = cells(frame.sample(frac=1, random_state=random.randrange(2**31))).iloc[0]  # type: ignore[attr-defined]
+    for name in ("samples_per_s", "lo", "hi"):
+        assert scaled[name] == pytest.approx(one[name] * factor)
+        assert shuffled[name] == pytest.approx(one[name])
+    assert scaled["cv_pct"] == pytest.approx(one["cv_pct"], abs=1e-6)
+
+
+def test_the_interval_covers_the_truth_95_times_in_100(trials_of: Trials) -> None:
+    """2,000 cells of 8 blocks with 5 % spread: the true throughput lies in 93.5 to 96.5 % of the intervals."""
+    random = np.random.default_rng(1)
+    runs, blocks = 2000, 8
+    one = trials_of([({}, [1.0] * blocks)])
+    frame = pd.concat([one] * runs, ignore_index=True)
+    frame["run_id"] = np.repeat([f"r{run}" for run in range(runs)], blocks)
+    frame["samples_per_s"] = 1000 * np.exp(random.normal(0, 0.05, len(frame)))
+    found = cells(frame)
+    assert len(found) == runs
+    assert 0.935 < ((found["lo"] < 1000) & (found["hi"] > 1000)).mean() < 0.965
+
+
+def test_one_block_has_an_estimate_and_no_interval(trials_of: Trials) -> None:
+    """A spread that nobody saw is NaN, not 0."""
+    row = cells(trials_of([({}, [100.0])])).iloc[0]
+    assert row["samples_per_s"] == pytest.approx(100)
+    assert row["n"] == 1
+    assert np.isnan([row["lo"], row["hi"], row["cv_pct"]]).all()
+
+
+def test_failed_trials_are_counted_and_left_out(trials_of: Trials) -> None:
+    """A failure costs its block; a cell whose every trial failed is NaN, not 0."""
+    frame = trials_of([({}, [100.0, None, 100.0]), ({"batch_size": 64}, [None, None])])
+    some, none = cells(frame).to_dict("records")
+    assert (some["n"], some["failed"], some["samples_per_s"]) == (2, 1, pytest.approx(100))
+    assert (none["n"], none["failed"]) == (0, 2)
+    assert np.isnan([none[name] for name in ("samples_per_s", "lo", "hi", "cv_pct", "fetch_share", *MEDIANS)]).all()
+    assert none["batch_size"] == 64
+
+
+def test_a_control_cell_that_runs_often_in_a_block_counts_once_a_block(trials_of: Trials) -> None:
+    """The block is the unit: repetitions within it are averaged first."""
+    frame = trials_of([({}, [100.0, 200.0])])
+    often = pd.concat([frame, *[frame[frame["block"] == 0]] * 9], ignore_index=True)
+    once, repeated = (cells(part).iloc[0] for part in (frame, often))
+    assert repeated["n"] == 2
+    assert repeated["samples_per_s"] == pytest.approx(once["samples_per_s"])
+    assert repeated["hi"] == pytest.approx(once["hi"])
+
+
+def test_shares_are_of_the_wall_clock_and_null_stays_null(trials_of: Trials) -> None:
+    """Each phase's share is its sum over the window ÷ wall clock; h2d on a CPU is NaN."""
+    frame = trials_of([({}, [1000.0, 1000.0])], host_fetch_ns=600_000_000, host_forward_ns=300_000_000, steady=True)
+    frame["steady"] = [True, False]
+    row = cells(frame).iloc[0]
+    assert (row["fetch_share"], row["forward_share"]) == (pytest.approx(0.6), pytest.approx(0.3))
+    assert np.isnan([row["h2d_share"], row["device_idle_share"], row["gpu_util_pct"]]).all()
+    assert row["steady_share"] == 0.5
+
+
+def test_what_was_seen_beside_it_is_a_median_over_blocks(trials_of: Trials) -> None:
+    """An outlier among three blocks does not move utilization; joules are a sample's."""
+    frame = trials_of([({}, [100.0] * 3)], gpu_energy_j=50.0)
+    frame["cpu_util_pct"] = [10.0, 12.0, 99.0]
+    row = cells(frame).iloc[0]
+    assert row["cpu_util_pct"] == 12
+    assert row["joules_per_sample"] == pytest.approx(0.05)
+
+
+def test_cells_of_two_runs_are_apart(trials_of: Trials) -> None:
+    """The same cell in two runs is two rows."""
+    frame = pd.concat([trials_of([({}, [100.0] * 2)], run_id=run) for run in ("a", "b")])
+    assert list(cells(frame)["run_id"]) == ["a", "b"]
+
+
+@pytest.mark.parametrize("backend", ["float", "nullable"])
+def test_nulls_of_every_kind_are_read(trials_of: Trials, backend: str) -> None:
+    """NaN, None and pandas' own null count the same, in every type that a reader may choose."""
+    frame = trials_of([({"num_workers": 2}, [100.0, None, 110.0]), ({}, [100.0, 110.0, 120.0])], host_fetch_ns=1)
+    frame = frame.convert_dtypes() if backend == "nullable" else frame
+    found = cells(frame)
+    assert list(found["n"]) == [2, 3]
+    assert found["prefetch_factor"].isna().tolist() == [False, True]
+    assert {column.name for column in AXIS_COLUMNS} <= set(found.columns)
+
+
+def test_no_trials_give_no_cells(trials_of: Trials) -> None:
+    """An empty run has an empty table with all columns."""
+    found = cells(trials_of([]))
+    assert len(found) == 0
+    assert {"samples_per_s", "lo", "hi", "n", "fetch_share"} <= set(found.columns)

@@ -1,0 +1,248 @@
+"""Runs that were never measured: plausible rows by formula and seed, written through the real store.
+
+The formulas follow the shape of real runs (loading against computing, whichever is slower, plus overheads); the numbers
+stand for no machine.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from harness import store
+from harness.axes import AXES, Value, applicable, cell_id
+from harness.machine import Machine, Software
+from harness.manifest import Counted, Dataset, Protocol, RunManifest
+from harness.records import PHASES, PROTOCOL_VERSION
+
+HOSTILE = '<script>document.title="owned"</script><img src=x onerror="document.title=1"> [a](javascript:alert(1)) `x` |'
+
+
+@dataclass(frozen=True)
+class Fake:
+    """What kind of run to make up."""
+
+    run_id: str = "20260102T030405Z-fake"
+    device: str = "cpu"
+    blocks: int = 6
+    fails: str = "some"
+    """none, some or all trials."""
+    batches: Sequence[int] = (8, 32, 128)
+    nulls: bool = False
+    """Leave out every metric that a probe might not give."""
+    hostile: bool = False
+    """Put HOSTILE wherever free text can stand."""
+    suites: Sequence[str] = field(default=("loader",))
+    cores: int = 16
+    """Tells one made-up machine from another."""
+
+
+def machine(fake: Fake) -> Machine:
+    """Make up a machine with or without a GPU."""
+    gpu = fake.device == "cuda"
+    return Machine(
+        cpu_model=HOSTILE if fake.hostile else "Example 9000 8-Core",
+        architecture="x86_64",
+        cores_physical=8,
+        cores_logical=fake.cores,
+        cpu_quota_cores=None,
+        memory_bytes=64 * 2**30,
+        memory_limit_bytes=None,
+        gpu_name="Example GPU 80" if gpu else None,
+        gpu_count=int(gpu),
+        gpu_memory_bytes=80 * 10**9 if gpu else None,
+        virtualised=False,
+        operating_system="Linux",
+        kernel="6.1.0",
+        distribution="Example Linux 12",
+    )
+
+
+def cells(fake: Fake) -> list[dict[str, Value]]:
+    """List the cells of a small loader suite."""
+    workload = HOSTILE if fake.hostile else "div2k_standin"
+    common: dict[str, Sequence[Value]] = {
+        "batch_size": fake.batches,
+        "num_workers": (0, 2),
+        "storage_format": ("png", "lmdb"),
+        "workload": (workload,),
+    }
+    wanted: list[dict[str, Sequence[Value]]] = [
+        {**common, "mode": ("train",), "patch_size": (16,), "pin_memory": (False, True), "non_blocking": (False, True)},
+        {**common, "mode": ("train",), "step": ("emulated",), "patch_size": (64,)},
+        {**common, "mode": ("load",), "workload": ("div2k_standin", "synthetic"), "batch_size": (32,)},
+        {"mode": ("compute",), "workload": ("div2k_standin",), "patch_size": (16,), "batch_size": fake.batches},
+    ]
+    if fake.device == "cuda":
+        del wanted[1]
+    found: dict[str, dict[str, Value]] = {}
+    defaults = {axis.name: axis.default for axis in AXES}
+    for part in wanted:
+        for values in product(*part.values()):
+            cell, _ = applicable({**defaults, **dict(zip(part, values, strict=True))}, fake.device)
+            found[cell_id(cell)] = cell
+    return list(found.values())
+
+
+def _times(cell: dict[str, Value], device: str) -> dict[str, float]:
+    """Seconds a batch in each phase."""
+    batch, workers = int(cell["batch_size"]), int(cell.get("num_workers", 0))
+    pixels = int(cell["patch_size"]) ** 2 / 64**2
+    load = batch * (220e-6 * pixels + (60e-6 if cell.get("storage_format") == "png" else 12e-6)) + 0.6e-3
+    if workers:
+        load = load / min(workers, 2) + 0.3e-3
+    speed = 40.0 if device == "cuda" else 1.0
+    step = 0.010 if cell.get("step") == "emulated" else (3e-3 + batch * 1.1e-3 * pixels * 16) / speed
+    if cell["mode"] == "load":
+        step = 0.0
+    hidden = step if workers else 0.0
+    times = {"fetch": max(load - hidden, 0.2e-3), "forward": step, "other": 0.05e-3}
+    if cell["mode"] == "compute":
+        times["fetch"] = 0.0
+    if cell.get("step") != "emulated" and cell["mode"] != "load":
+        times |= {"forward": step * 0.3, "backward": step * 0.62, "optimizer": step * 0.08}
+    if device == "cuda" and cell["mode"] != "compute":
+        times["h2d"] = batch * 12e-6 * pixels * (0.6 if cell.get("pin_memory") else 1.0)
+    return times
+
+
+def _trial(fake: Fake, cell: dict[str, Value], block: int, position: int, random_: random.Random) -> dict[str, Any]:
+    steps = 40
+    noise = random_.gauss(1.0, 0.02)
+    times = {phase: seconds * noise * steps for phase, seconds in _times(cell, fake.device).items()}
+    wall = sum(times.values())
+    row: dict[str, Any] = {
+        "run_id": fake.run_id,
+        "trial_id": f"{fake.run_id}-{block:02d}-{position:03d}",
+        "cell_id": cell_id(cell),
+        "machine_id": machine(fake).machine_id,
+        "suite": fake.suites[position % len(fake.suites)],
+        "block": block,
+        "position": position,
+        "device": fake.device,
+        "protocol_version": PROTOCOL_VERSION,
+        "workload_version": 1,
+        "data_hash": "0123456789abcdef",
+        "started_at": f"2026-01-02T03:{block:02d}:{position % 60:02d}Z",
+        "outcome": "ok",
+        **cell,
+    }
+    if fake.fails == "all" or (fake.fails == "some" and random_.random() < 0.03):
+        outcome = random_.choice(["oom", "timeout", "error"])
+        return {
+            **row,
+            "outcome": outcome,
+            "error_kind": {"oom": "OutOfMemoryError"}.get(outcome, "RuntimeError"),
+            "error_message": HOSTILE if fake.hostile else f"made up: {outcome} while loading",
+        }
+    samples = steps * int(cell["batch_size"])
+    row |= {
+        "steps": steps,
+        "samples": samples,
+        "wall_ns": int(wall * 1e9),
+        "samples_per_s": samples / wall,
+        "startup_ns": int(4e7),
+        "first_batch_ns": int(6e7),
+        "warmup_steps": 8,
+        "warmup_ns": int(3e8),
+        "half_ratio": 1.0,
+        "steady": True,
+        "trial_wall_ns": int((wall + 0.5) * 1e9),
+        "left_processes": 0,
+        "left_shm_segments": 0,
+    }
+    row |= {f"host_{phase}_ns": int(times[phase] * 1e9) for phase in PHASES if phase in times}
+    if not fake.nulls:
+        busy = 1 - times.get("fetch", 0.0) / wall
+        row |= {"cpu_util_pct": 100 * min(1, 0.3 + 0.6 * busy) * noise / 1.1, "main_cpu_pct": 90.0}
+        if fake.device == "cuda":
+            row |= {"gpu_util_pct": 100 * min(1.0, busy * noise), "gpu_power_w": 200.0}
+    return row
+
+
+def rows(fake: Fake) -> dict[str, list[dict[str, Any]]]:
+    """Make up the three tables of a run."""
+    random_ = random.Random(7)
+    trials = []
+    for block in range(fake.blocks):
+        order = cells(fake)
+        random_.shuffle(order)
+        trials += [_trial(fake, cell, block, position, random_) for position, cell in enumerate(order)]
+    steps = [
+        {"run_id": fake.run_id, "trial_id": trials[0]["trial_id"], "step": step, "fetch_ns": 1000, "other_ns": 10}
+        for step in range(3)
+    ]
+    telemetry = [
+        {
+            "run_id": fake.run_id,
+            "trial_id": trials[0]["trial_id"],
+            "t_ns": 10**8 * tick,
+            "in_window": True,
+            "cpu_util_pct": 50.0,
+        }
+        for tick in range(3)
+    ]
+    return {"trials": trials, "steps": steps, "telemetry": telemetry}
+
+
+def _counts(values: Iterable[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for value in values:
+        found[value] = found.get(value, 0) + 1
+    return dict(sorted(found.items()))
+
+
+def manifest(fake: Fake, trials: Sequence[dict[str, Any]]) -> RunManifest:
+    """Make up what the run says of itself."""
+    text = HOSTILE if fake.hostile else ""
+    return RunManifest(
+        feedrate_version="0.1.0",
+        run_id=fake.run_id,
+        machine=machine(fake),
+        software=Software(python="3.11.7", torch="2.15.0", torchvision="0.29.2"),
+        device=fake.device,
+        command=f"make sweep {text}".strip(),
+        profile="quick",
+        suites={name: [{"batch_size": [8]}] for name in fake.suites},
+        protocol=Protocol(warmup_s=0.3, window_s=0.6, min_steps=12, blocks=(8, 30), timeout_s=120),
+        budget_s=240.0,
+        seed=7,
+        combinations=96,
+        cells=len(cells(fake)),
+        merged=(Counted(count=36, reason=text or "no CUDA device here: pin_memory, non_blocking"),),
+        excluded=(Counted(count=2, reason="the set is smaller than a batch"),),
+        substitutions=(text or "div2k_standin stands in for div2k: procedural images of its geometry",),
+        datasets=(
+            Dataset(
+                name="div2k_standin-p16-s2-n1024",
+                storage_format="png",
+                count=1024,
+                bytes=1_234_567,
+                data_hash="0123456789abcdef",
+                workload_version=1,
+                pack_s=2.5,
+                notes=(text,) if text else (),
+            ),
+        ),
+        started_at="2026-01-02T03:04:05Z",
+        ended_at="2026-01-02T03:08:05Z",
+        blocks=fake.blocks,
+        stop_reason="budget",
+        outcomes=_counts(row["outcome"] for row in trials),
+        cell_seconds={},
+        parent_cpu_pct=1.2,
+    )
+
+
+def write(results: Path, fake: Fake = Fake()) -> Path:
+    """Write a made-up run below ``results`` and return its folder."""
+    tables = rows(fake)
+    run = manifest(fake, tables["trials"])
+    folder = results / run.machine.machine_id / ("hostile" if fake.hostile else fake.run_id)
+    folder.mkdir(parents=True)
+    store.write_run(folder, run, [tables])
+    return folder

@@ -1,0 +1,310 @@
+"""The host probe, against real processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.probes import counters as counting
+from harness.probes import host, procfs
+from harness.probes.host import HostProbe, TrialCounters, descendants, difference, memory, shm_segments
+
+Spawn = Callable[[str], "subprocess.Popen[str]"]
+BURN = "import time\nend = time.process_time() + {seconds}\nwhile time.process_time() < end: pass\n"
+TALK = "print('ready', flush=True)\ninput()\n"
+CHILD = "import subprocess, sys\nchild = subprocess.Popen([sys.executable, '-c', sys.argv[1]], stdin=subprocess.PIPE)\n"
+
+
+@pytest.fixture
+def spawn() -> Iterator[Spawn]:
+    """Start Python code in a session of its own; everything in it is killed at the end."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(code: str, *arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-S", "-c", code, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            os.killpg(process.pid, 9)
+        process.communicate()
+
+
+def said(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def go_on(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+def nobody() -> int:
+    """The id of a process that is gone."""
+    process = subprocess.Popen(["true"])
+    process.wait()
+    return process.pid
+
+
+def test_a_burning_process_is_seen_with_the_cpu_time_that_it_says_it_used(spawn: Spawn) -> None:
+    """main_cpu_pct is CPU time over wall clock: near 100 for a process that computes all the time."""
+    process = spawn(BURN.format(seconds=0.2) + TALK + BURN.format(seconds=0.3) + TALK)
+    said(process)
+    with HostProbe() as probe:
+        before = probe.counters(process.pid)
+        probe.sample(process.pid)
+        go_on(process)
+        assert said(process) == "ready"
+        after = probe.counters(process.pid)
+        sampled = probe.sample(process.pid)["main_cpu_pct"]
+    expected = 100 * 0.3e9 / (after.t_ns - before.t_ns)
+    assert difference(before, after)["main_cpu_pct"] == pytest.approx(expected, rel=0.05)
+    assert sampled == pytest.approx(expected, rel=0.1)
+
+
+def test_a_child_is_a_worker_and_not_the_training_process(spawn: Spawn) -> None:
+    """workers_cpu_pct counts descendants alone, main_cpu_pct the process alone."""
+    process = spawn(CHILD + TALK, BURN.format(seconds=0.2) + TALK)
+    assert said(process) == said(process) == "ready"
+    with HostProbe() as probe:
+        counters = probe.counters(process.pid)
+    assert counters.workers_cpu_ns == pytest.approx(0.2e9, rel=0.3)
+    assert counters.main_cpu_ns < 0.15e9  # type: ignore[operator]
+
+
+def test_a_burning_worker_is_seen_by_sample(spawn: Spawn) -> None:
+    """A worker's CPU appears in workers_cpu_pct and not in main_cpu_pct."""
+    process = spawn(CHILD + TALK, BURN.format(seconds=30))
+    said(process)
+    time.sleep(0.2)
+    with HostProbe() as probe:
+        probe.sample(process.pid)
+        (child,) = descendants(process.pid)
+        used, started = procfs.cpu_ns(child), time.perf_counter_ns()
+        time.sleep(0.3)
+        seen = probe.sample(process.pid)
+        share = 100 * (procfs.cpu_ns(child) - used) / (time.perf_counter_ns() - started)  # type: ignore[operator]
+    assert seen["workers_cpu_pct"] == pytest.approx(share, rel=0.1)
+    assert seen["main_cpu_pct"] < 20  # type: ignore[operator]
+
+
+def test_grandchildren_are_found_parents_first(spawn: Spawn) -> None:
+    """descendants() walks the whole tree."""
+    grandchild = f"{CHILD}print(child.pid, flush=True)\ninput()\n"
+    process = spawn(CHILD.replace("sys.argv[1]]", "sys.argv[1], sys.argv[2]]") + TALK, grandchild, "input()\n")
+    said(process)
+    last = int(said(process))
+    found = descendants(process.pid)
+    assert len(found) == 2
+    assert found[1] == last
+
+
+def test_the_tree_is_found_without_children_files(spawn: Spawn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels without /proc/PID/task/*/children get the same list from a scan."""
+    process = spawn(CHILD + TALK, "input()\n")
+    said(process)
+    expected, read = descendants(process.pid), procfs.read
+    monkeypatch.setattr(procfs, "read", lambda path, size=16384: None if "children" in path else read(path, size))
+    assert descendants(process.pid) == expected != []
+
+
+def test_a_worker_that_died_makes_no_negative_number(spawn: Spawn) -> None:
+    """What dead workers used stays in the sum, so that no counter shrinks."""
+    process = spawn(CHILD + TALK + "child.kill(); child.wait()\n" + TALK, BURN.format(seconds=0.1) + TALK)
+    assert said(process) == said(process) == "ready"
+    with HostProbe() as probe:
+        before = probe.counters(process.pid)
+        assert len(descendants(process.pid)) == 1
+        go_on(process)
+        said(process)
+        assert descendants(process.pid) == []
+        after = probe.counters(process.pid)
+    assert before.workers_cpu_ns == after.workers_cpu_ns > 100_000_000  # type: ignore[operator]
+    assert all(value >= 0 for value in difference(before, after).values() if value is not None)
+
+
+def test_a_dead_process_gives_none() -> None:
+    """A process that is gone has no numbers: not 0, no exception."""
+    gone = nobody()
+    with HostProbe() as probe:
+        probe.sample(gone)
+        sample, before = probe.sample(gone), probe.counters(gone)
+        after = probe.counters(gone)
+    assert sample["main_cpu_pct"] is None
+    assert sample["workers_cpu_pct"] is None
+    columns = difference(before, after)
+    assert {name for name, value in columns.items() if value is None} >= {
+        "main_cpu_pct",
+        "workers_cpu_pct",
+        "voluntary_switches",
+        "involuntary_switches",
+        "major_faults",
+        "read_bytes",
+    }
+    assert memory(gone)["uss_peak_bytes"] is None
+    assert memory(gone)["pss_peak_bytes"] is None
+    assert descendants(gone) == []
+
+
+def test_what_is_withheld_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container without /proc/stat, /proc/PID/io and smaps gets None in those columns and numbers in the others."""
+    read = procfs.read
+    hidden = ("/io", "/smaps_rollup")
+    monkeypatch.setattr(procfs, "read", lambda path, size=16384: None if path.endswith(hidden) else read(path, size))
+    monkeypatch.setattr(host, "_MACHINE_FILES", ("/proc/loadavg", "/proc/no_such_file"))
+    with HostProbe() as probe:
+        sample = probe.sample(os.getpid())
+        columns = difference(probe.counters(os.getpid()), probe.counters(os.getpid()))
+    assert sample["cpu_util_pct"] is None
+    assert sample["mem_available_bytes"] is None
+    assert sample["load_1m"] is not None
+    assert columns["read_bytes"] is None
+    assert columns["cpu_util_pct"] is None
+    assert columns["main_cpu_pct"] is not None
+    assert memory(os.getpid())["uss_peak_bytes"] is None
+
+
+def test_ticks_stand_in_for_a_missing_cpu_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without process CPU clocks, /proc/PID/stat answers, to a tick."""
+
+    def refuse(clock: int) -> int:
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(procfs.time, "clock_gettime_ns", refuse)
+    before = procfs.cpu_ns(os.getpid())
+    end = time.process_time() + 0.2
+    while time.process_time() < end:
+        pass
+    used = procfs.cpu_ns(os.getpid()) - before  # type: ignore[operator]
+    assert used == pytest.approx(0.2e9, abs=3 * procfs.TICK_NS)
+
+
+def test_machine_columns_are_plausible() -> None:
+    """Load, available memory and the machine's busy share come from the kernel's own files."""
+    with HostProbe() as probe:
+        assert probe.sample(None)["cpu_util_pct"] is None
+        end = time.perf_counter() + 0.1
+        while time.perf_counter() < end:
+            pass
+        sample = probe.sample(None)
+    assert 0 < sample["cpu_util_pct"] <= 100  # type: ignore[operator]
+    assert sample["load_1m"] >= 0  # type: ignore[operator]
+    assert 2**20 < sample["mem_available_bytes"] < 2**50  # type: ignore[operator]
+    assert sample["main_cpu_pct"] is None
+
+
+def test_the_busy_share_is_what_is_neither_idle_nor_waiting(tmp_path: Path) -> None:
+    """Ticks by proc(5): user nice system idle iowait irq softirq steal, then guest time, which user time contains."""
+    stat = tmp_path / "stat"
+    stat.write_text("cpu  100 0 50 800 40 5 5 0 7 0\ncpu0 1 1 1 1\n")
+    with HostProbe() as probe:
+        os.close(probe._files["/proc/stat"])
+        probe._files["/proc/stat"] = os.open(stat, os.O_RDONLY)
+        probe.sample(None)
+        stat.write_text("cpu  120 5 60 840 50 5 5 10 27 0\ncpu0 1 1 1 1\n")
+        assert probe.sample(None)["cpu_util_pct"] == pytest.approx(100 * 45 / 95)
+
+
+def test_a_closed_probe_says_none() -> None:
+    """Closing twice is no matter, and a closed probe knows nothing of the machine."""
+    probe = HostProbe()
+    probe.close()
+    probe.close()
+    assert probe.sample(None) == dict.fromkeys(
+        ("cpu_util_pct", "main_cpu_pct", "workers_cpu_pct", "load_1m", "mem_available_bytes")
+    )
+
+
+def test_context_switches_and_reads_are_counted(spawn: Spawn, tmp_path: Path) -> None:
+    """Each sleep is a voluntary switch; bytes that come from the page cache are no reads from storage."""
+    cached = tmp_path / "cached"
+    cached.write_bytes(bytes(100_000))
+    process = spawn(
+        f"{TALK}import time\nopen({str(cached)!r}, 'rb').read()\nfor _ in range(50): time.sleep(0.001)\n{TALK}"
+    )
+    said(process)
+    with HostProbe() as probe:
+        before = probe.counters(process.pid)
+        go_on(process)
+        said(process)
+        columns = difference(before, probe.counters(process.pid))
+    assert columns["voluntary_switches"] >= 50  # type: ignore[operator]
+    assert columns["read_bytes"] in (None, *range(100_000))
+
+
+def test_memory_sums_process_and_descendants(spawn: Spawn) -> None:
+    """USS is at most PSS plus nothing shared: both grow by what a worker allocates."""
+    process = spawn(CHILD + TALK, "block = bytearray(b'x' * 50_000_000)\nprint('ready', flush=True)\ninput()\n")
+    assert said(process) == said(process) == "ready"
+    seen = memory(process.pid)
+    assert 50_000_000 < seen["uss_peak_bytes"] <= seen["pss_peak_bytes"] < 150_000_000  # type: ignore[operator]
+    assert seen["shm_bytes"] is not None
+
+
+def test_shared_memory_of_torch_is_recognised_and_other_files_are_not() -> None:
+    """Names as ATen makes them count, if they are ours."""
+    ours, other = (Path(procfs.SHM, f"{prefix}_{os.getpid()}_1_0") for prefix in ("torch", "feedrate-test"))
+    try:
+        ours.touch()
+        other.touch()
+        assert ours.name in shm_segments()
+        assert other.name not in shm_segments()
+    finally:
+        ours.unlink()
+        other.unlink()
+    assert ours.name not in shm_segments()
+
+
+def test_a_reused_process_id_counts_from_zero() -> None:
+    """A counter that is smaller than before belongs to another process: it adds what it has."""
+    tally = counting.Tally()
+    assert [tally.add(7, 10), tally.add(7, 15), tally.add(7, 4)] == [10, 5, 4]
+    assert tally.total == 19
+
+
+def test_busy_share_stays_within_bounds_when_idle_time_shrinks() -> None:
+    """Time spent waiting for I/O may go backwards; a share is never over 100 or under 0."""
+    before = TrialCounters(0, 100, 200, 0, 0, 0, 0, 0, 0)
+    assert difference(before, replace(before, t_ns=1, busy_ticks=120, total_ticks=210))["cpu_util_pct"] == 100
+    assert difference(before, replace(before, t_ns=1, busy_ticks=90, total_ticks=210))["cpu_util_pct"] == 0
+    assert difference(before, replace(before, t_ns=1))["cpu_util_pct"] is None
+
+
+def test_looking_is_cheap(spawn: Spawn) -> None:
+    """Ten samples a second with three descendants cost far under 1 % of a core."""
+    process = spawn(CHILD * 3 + TALK, "input()\n")
+    said(process)
+    assert len(descendants(process.pid)) == 3
+    with HostProbe() as probe:
+        started = time.process_time()
+        for _ in range(200):
+            probe.sample(process.pid)
+        cost = (time.process_time() - started) / 200
+    assert cost < 500e-6
+
+
+def test_the_probe_loads_no_heavy_library() -> None:
+    """The parent of a sweep imports neither torch nor pandas nor numpy for its probes."""
+    code = (
+        "import sys, harness.probes.host, harness.probes.gpu, harness.machine\n"
+        "print(sorted({'torch', 'pandas', 'numpy', 'scipy'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,33 @@
+"""The plan asks the driver, the child asks PyTorch; they must agree."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from harness import sweep
+from harness.errors import EnvironmentFault
+from harness.launcher import Answer
+
+
+def confirm(planned: str, found: str) -> SimpleNamespace:
+    """Confirm a plan's device against what a child found."""
+    here = SimpleNamespace(plan=SimpleNamespace(place=SimpleNamespace(device=planned)))
+    running = SimpleNamespace(here=here, gpu=None, runtime={})
+    facts = {"device": found, "cuda": None, "cudnn": None, "torch_threads": 2}
+    template = SimpleNamespace(run=lambda *_, **__: Answer("ok", result=facts))
+    sweep._confirm_device(running, template)
+    return running
+
+
+@pytest.mark.parametrize(("planned", "found"), [("cuda", "cpu"), ("cpu", "cuda")])
+def test_disagreement_is_an_error(planned: str, found: str) -> None:
+    """A driver that sees a GPU which PyTorch cannot use (or the reverse) stops the sweep and says what to do."""
+    with pytest.raises(EnvironmentFault, match=rf"says {planned}, PyTorch says {found}.*CUDA_VISIBLE_DEVICES"):
+        confirm(planned, found)
+
+
+def test_agreement_goes_on_and_is_recorded() -> None:
+    """Where both agree nothing is raised, and what PyTorch said of itself is kept for the manifest."""
+    assert confirm("cpu", "cpu").runtime["torch_threads"] == 2

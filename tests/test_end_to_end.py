@@ -1,0 +1,109 @@
+"""The main job, whole and real: photographs → sweep → parquet → site → browser."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import skimage.data
+from playwright.sync_api import Browser
+
+from harness import store
+from harness.analysis.estimates import cells
+from harness.charts import _words as words
+from harness.registry import ROOT
+from harness.site_serve import bind
+
+MATRIX = """
+version: 1
+protocol: {warmup_s: 0.05, window_s: 0.2, min_steps: 2, blocks: [1, 2], timeout_s: 30}
+suites:
+  loader:
+    - {mode: load, workload: div2k, patch_size: 32, n_samples: 64, storage_format: [png, lmdb], batch_size: 8,
+       num_workers: [0, 1]}
+    - {mode: train, workload: div2k, patch_size: 16, scale: 3, n_samples: 32, batch_size: [4, 8]}
+profiles: {quick: {}}
+"""
+
+
+def harness(*arguments: str) -> str:
+    command = [sys.executable, "-m", "harness", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sweep over photographs of scikit-image, nested and among junk, and the site of its results."""
+    folder = tmp_path_factory.mktemp("end-to-end")
+    photographs = folder / "photographs" / "nested"
+    photographs.mkdir(parents=True)
+    for name in ("astronaut.png", "coffee.png", "rocket.jpg", "retina.jpg"):
+        source = Path(skimage.data.__file__).with_name(name)
+        (photographs / name).write_bytes(source.read_bytes())
+    (photographs.parent / "broken.jpg").write_bytes(b"not a photograph")
+    (folder / "matrix.yaml").write_text(MATRIX)
+    places = ["--results", str(folder / "results"), "--data-root", str(folder / "data")]
+    printed = harness("sweep", "--matrix", str(folder / "matrix.yaml"), *places, "--data", str(folder / "photographs"))
+    (folder / "printed").write_text(printed)
+    harness("site", "--results", str(folder / "results"), "--out", str(folder / "build"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(place: Path) -> Iterator[str]:
+    server = bind(place / "build" / "site")
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/"
+    server.shutdown()
+    server.server_close()
+
+
+def test_photographs_are_swept_under_their_own_name(place: Path) -> None:
+    """A folder is the workload `folder`, never div2k; what was skipped is listed, and published without its name."""
+    (run,) = store.runs(place / "results")
+    assert set(run.table("trials")["workload"]) == {"folder"}
+    assert set(run.manifest.outcomes) == {"ok"}
+    assert "skipped broken.jpg: neither PNG nor JPEG" in (place / "printed").read_text()
+    published = run.manifest.model_dump_json()
+    assert "broken.jpg" not in published
+    assert "skipped a file: neither PNG nor JPEG" in published
+
+
+def test_both_formats_hold_the_same_pixels(place: Path) -> None:
+    """Png and lmdb were packed from the same samples: their hashes agree."""
+    (run,) = store.runs(place / "results")
+    hashes = {data.data_hash for data in run.manifest.datasets if "p32" in data.name}
+    assert len(hashes) == 1
+
+
+@pytest.mark.parametrize("page", ["index.html", "suites/loader.html", "runs/index.html", "RUN"])
+def test_every_page_of_a_real_run_opens_clean(place: Path, address: str, browser: Browser, page: str) -> None:
+    """No console error, no failed request, none to another host."""
+    (run,) = store.runs(place / "results")
+    problems: list[str] = []
+    opened = browser.new_page()
+    opened.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    opened.on("pageerror", lambda error: problems.append(str(error)))
+    opened.on("requestfailed", lambda request: problems.append(request.url))
+    opened.on("request", lambda r: None if r.url.startswith(address) else problems.append(f"off host: {r.url}"))
+    opened.goto(address + page.replace("RUN", f"runs/{run.manifest.run_id}.html"), wait_until="networkidle")
+    assert not problems
+    opened.close()
+
+
+def test_the_site_shows_the_records_numbers(place: Path, address: str, browser: Browser) -> None:
+    """The throughput chart's table holds the estimates of the run, as rounded for people."""
+    (run,) = store.runs(place / "results")
+    opened = browser.new_page()
+    opened.goto(address + "suites/loader.html")
+    shown = opened.locator("body").inner_text() + opened.locator("body").text_content()
+    estimates = cells(run.table("trials"))
+    for _, row in estimates[(estimates["storage_format"] == "png") & (estimates["mode"] == "load")].iterrows():
+        assert words.number(float(row["samples_per_s"])) in shown
+    opened.close()

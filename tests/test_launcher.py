@@ -1,0 +1,203 @@
+"""Jobs in forked children: every way in which one can end is an answer, and nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from harness.launcher import Answer, Template
+from harness.registry import ROOT
+
+CELL = {
+    "workload": "synthetic",
+    "mode": "load",
+    "storage_format": "lmdb",
+    "n_samples": 64,
+    "patch_size": 16,
+    "batch_size": 8,
+    "num_workers": 2,
+    "prefetch_factor": 2,
+}
+
+
+class Runner:
+    """A warm template with packed samples."""
+
+    def __init__(self, template: Template, data: Path) -> None:
+        self.template, self.data, self.packed = template, data, "nowhere"
+
+    def run(self, kind: str = "trial", watch: Any = lambda *_: None, timeout_s: float = 30, **cell: Any) -> Answer:
+        job = {"kind": kind, "cell": CELL | cell, "data_root": str(self.data), "packed": self.packed}
+        job |= {"warmup_s": 0.05, "window_s": 0.2}
+        return self.template.run(json.dumps(job), timeout_s=timeout_s, watch=watch)
+
+
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
+    data = tmp_path_factory.mktemp("data")
+    with Template(ROOT) as template:
+        found = Runner(template, data)
+        found.packed = found.run("prepare").result["packed"]
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(runner: Runner) -> Iterator[None]:
+    """After each test the template has no child, this process not one more, and shared memory no file more."""
+    before, segments = {p.pid for p in psutil.Process().children()}, shared_memory()
+    yield
+    assert {p.pid for p in psutil.Process().children()} == before
+    assert psutil.Process(runner.template.pid).children(recursive=True) == []
+    assert shared_memory() <= segments
+
+
+def shared_memory() -> set[str]:
+    """The names that PyTorch gave to shared memory."""
+    return {path.name for path in Path("/dev/shm").glob("torch_*")}
+
+
+def workers(pid: int) -> list[psutil.Process]:
+    return psutil.Process(pid).children(recursive=True)
+
+
+def test_a_trial_reports(runner: Runner) -> None:
+    """A trial answers with its row, and its workers are gone."""
+    answer = runner.run()
+    assert answer.outcome == "ok"
+    row = answer.result["row"]
+    assert row["samples"] == row["steps"] * CELL["batch_size"]
+    assert row["steps"] % 2 == 0
+    assert answer.left_processes == 0
+    assert answer.ordered_ns < answer.first_batch_ns < answer.over_ns
+
+
+def test_an_exception_is_an_answer(runner: Runner) -> None:
+    """What a trial raises comes back with kind and message."""
+    answer = runner.run(workload="nothing")
+    assert (answer.outcome, answer.kind) == ("error", "InputError")
+    assert "unknown name 'nothing'" in answer.message
+
+
+def test_a_timeout_is_an_answer(runner: Runner) -> None:
+    """A trial that takes too long is killed, workers and all."""
+    begun = time.monotonic()
+    answer = runner.run(read_us=5_000_000, timeout_s=1)
+    assert (answer.outcome, answer.kind) == ("timeout", "Timeout")
+    assert "after 1 s" in answer.message
+    assert time.monotonic() - begun < 5
+
+
+def test_a_killed_worker_is_an_answer(runner: Runner) -> None:
+    """A worker that the kernel kills makes its trial a failed one, at once."""
+
+    def kill(event: str, pid: int, _: dict) -> None:
+        if event == "first_batch":
+            workers(pid)[0].kill()
+
+    answer = runner.run(watch=kill, read_us=2_000)
+    assert (answer.outcome, answer.kind) == ("error", "RuntimeError")
+    assert "exited unexpectedly" in answer.message or "killed by signal" in answer.message
+
+
+def test_a_killed_trial_is_an_answer(runner: Runner) -> None:
+    """A training process that the kernel kills is a crash that names the signal."""
+
+    def kill(event: str, pid: int, _: dict) -> None:
+        if event == "first_batch":
+            os.kill(pid, signal.SIGKILL)
+
+    answer = runner.run(watch=kill)
+    assert (answer.outcome, answer.kind) == ("crash", "SIGKILL")
+    assert "out-of-memory" in answer.message
+
+
+@pytest.mark.parametrize("victim", ["worker", "trial"])
+def test_shared_memory_of_the_dead_is_removed(runner: Runner, victim: str) -> None:
+    """Workers that are gone before anybody looks, reaped or orphaned, leave no shared memory either."""
+    left: set[Path] = set()
+
+    def kill(event: str, pid: int, _: dict) -> None:
+        if event == "first_batch":
+            family = workers(pid)
+            left.update(Path(f"/dev/shm/torch_{worker.pid}_4242_0") for worker in family)
+            for path in left:
+                path.touch()
+            (family[0] if victim == "worker" else psutil.Process(pid)).kill()
+            until = time.monotonic() + 5
+            while alive(family[:1] if victim == "worker" else family) and time.monotonic() < until:
+                time.sleep(0.01)
+
+    answer = runner.run(watch=kill, read_us=2_000)
+    assert answer.outcome != "ok"
+    assert answer.left_shm_segments >= CELL["num_workers"]
+    assert not any(path.exists() for path in left)
+
+
+def alive(family: list[psutil.Process]) -> bool:
+    """Whether one of them still runs; the dead may wait to be reaped."""
+    try:
+        return any(p.status() != psutil.STATUS_ZOMBIE for p in family)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_noise_is_kept_from_the_terminal(runner: Runner, capfd: pytest.CaptureFixture[str]) -> None:
+    """What a trial prints does not reach the terminal; the end of it explains a trial that ended without a word."""
+    answer = runner.template.run("no job", timeout_s=10, watch=lambda *_: None)
+    assert (answer.outcome, answer.kind) == ("crash", "Exit")
+    assert "JSONDecodeError" in answer.message
+    printed = capfd.readouterr()
+    assert (printed.out, printed.err) == ("", "")
+
+
+def test_ticks_come_while_a_trial_runs(runner: Runner) -> None:
+    """The watch is called ten times a second, with the trial's process."""
+    ticks = []
+    runner.run(watch=lambda event, pid, _: ticks.append(pid) if event == "tick" else None, read_us=10_000)
+    assert len(ticks) >= 2
+    assert len(set(ticks)) == 1
+
+
+def test_jobs_follow_each_other(runner: Runner) -> None:
+    """A failed job does not harm the next."""
+    assert runner.run(workload="nothing").outcome == "error"
+    assert runner.run().outcome == "ok"
+
+
+def test_workers_are_forked_whatever_python_prefers() -> None:
+    """Python 3.14 starts workers from a server; the loader asks for fork, so that they die with the trial."""
+    code = (
+        "import multiprocessing as m; m.set_start_method('forkserver')\n"
+        "from harness.trial.loader import build\n"
+        "loader = build([1, 2], batch_size=1, num_workers=1, prefetch_factor=2, pin_memory=False, seed=0)\n"
+        "assert loader.multiprocessing_context.get_start_method() == 'fork'\n"
+        "build([1, 2], batch_size=1, num_workers=0, prefetch_factor=None, pin_memory=False, seed=0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_parent_that_goes_away_in_the_middle_of_an_order(capfd: pytest.CaptureFixture[str]) -> None:
+    """A parent that is interrupted between an order and its answer leaves a template that ends without a word."""
+    before = {process.pid for process in psutil.Process().children()}
+    with Template(ROOT) as template, Path(os.devnull).open("wb") as nowhere:
+        order = json.dumps({"do": "fork", "job": json.dumps({"kind": "facts"})}).encode()
+        socket.send_fds(template._control, [order], [nowhere.fileno(), nowhere.fileno()])
+        template._control.close()
+        assert template._process.wait(timeout=10) == 0
+    orphans = [process for process in psutil.Process().children() if process.pid not in before]
+    _, alive = psutil.wait_procs(orphans, timeout=5)
+    assert not alive
+    printed = capfd.readouterr()
+    assert (printed.out, printed.err) == ("", "")

@@ -1,0 +1,121 @@
+"""Plans: what a matrix becomes on a machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness import matrix, plan, registry
+from harness.errors import InputError
+
+TEXT = """
+version: 1
+protocol: {{timeout_s: 30}}
+suites: {{loader: [{slices}]}}
+profiles: {{quick: {{{budget}}}}}
+"""
+
+
+def expand(folder: Path, slices: str, *, device: str = "cpu", budget: str = "", **place: object) -> plan.Plan:
+    path = folder / "matrix.yaml"
+    path.write_text(TEXT.format(slices=slices, budget=f"budget: {budget}" if budget else ""))
+    return plan.expand(matrix.load(path), plan.Place(device, folder, **place))
+
+
+def test_every_combination_is_a_cell_or_accounted_for(tmp_path: Path) -> None:
+    """Cells, merged and excluded combinations add up to all combinations."""
+    whole = matrix.load(registry.ROOT / "matrix.yaml", "full")
+    for device in ("cpu", "cuda"):
+        found = plan.expand(whole, plan.Place(device, tmp_path, shm_bytes=64 << 20))
+        accounted = sum(c.count for c in (*found.merged, *found.excluded))
+        assert len(found.cells) + accounted == found.combinations
+        assert len({cell.cell_id for cell in found.cells}) == len(found.cells)
+
+
+def test_merging_is_said_with_its_reason(tmp_path: Path) -> None:
+    """Without CUDA the pinning axes merge, and the plan says which and why."""
+    slices = "{num_workers: 1, pin_memory: [false, true], non_blocking: [false, true]}"
+    found = expand(tmp_path, slices)
+    assert len(found.cells) == 1
+    assert [(c.count, c.reason) for c in found.merged] == [(3, "pin_memory, non_blocking: no CUDA device here")]
+    assert len(expand(tmp_path, slices, device="cuda").cells) == 4
+
+
+@pytest.mark.parametrize(
+    ("slices", "place", "reason"),
+    [
+        ("{batch_size: [8, 64], n_samples: 16}", {}, "batch_size above n_samples"),
+        ("{batch_size: 8}, {mode: copy}", {}, "mode copy needs a CUDA device"),
+        ("{batch_size: 8}, {workload: folder}", {}, "DATA=DIR"),
+        ("{batch_size: 8}, {device: cuda, batch_size: 9}", {}, "wanted on cuda only"),
+        ("{num_workers: [0, 4], batch_size: 512}", {"shm_bytes": 1 << 20}, "/dev/shm"),
+    ],
+)
+def test_what_cannot_run_is_excluded_with_its_reason(tmp_path: Path, slices: str, place: dict, reason: str) -> None:
+    """A combination that cannot run here is left out, counted, and the reason says why."""
+    found = expand(tmp_path, slices, **place)
+    assert len(found.cells) == 1
+    assert [c.count for c in found.excluded] == [1]
+    assert reason in found.excluded[0].reason
+
+
+def test_a_missing_library_excludes_its_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A format whose library is not installed is left out with the command that installs it."""
+    monkeypatch.setattr(registry, "missing", lambda _, name: {"lmdb": "lmdb"} if name == "lmdb" else {})
+    found = expand(tmp_path, "{storage_format: [png, lmdb]}")
+    assert len(found.cells) == 1
+    assert "pip install lmdb" in found.excluded[0].reason
+
+
+def test_div2k_is_never_silently_something_else(tmp_path: Path) -> None:
+    """Without the archive the stand-in takes its place under its own name; with photographs, the folder does."""
+    found = expand(tmp_path, "{workload: div2k}")
+    assert found.cells[0].axes["workload"] == "div2k_standin"
+    assert "div2k_standin" in found.substitutions[0]
+    assert expand(tmp_path, "{workload: div2k}", data=tmp_path).cells[0].axes["workload"] == "folder"
+    (tmp_path / plan.DIV2K_FOLDER).mkdir()
+    real = expand(tmp_path, "{workload: div2k}")
+    assert real.cells[0].axes["workload"] == "div2k"
+    assert not real.substitutions
+
+
+def test_a_million_cells_need_a_word(tmp_path: Path) -> None:
+    """A huge matrix is refused with its count before it is expanded."""
+    many = ", ".join(map(str, range(1, 1001)))
+    with pytest.raises(InputError, match=r"1,000,000 combinations.*--yes"):
+        expand(tmp_path, f"{{batch_size: [{many}], n_samples: [{many}]}}")
+
+
+def test_nothing_to_run_is_an_error(tmp_path: Path) -> None:
+    """A matrix without a cell that can run here says why."""
+    with pytest.raises(InputError, match=r"no cell can run here: 1 × mode copy"):
+        expand(tmp_path, "{mode: copy}")
+
+
+def test_time_comes_from_earlier_runs_and_cuts_make_room(tmp_path: Path) -> None:
+    """Known cells cost what they cost here before; when five blocks do not fit, what to cut would make them fit."""
+    slices = "{mode: load, batch_size: [8, 16, 32, 64], num_workers: [0, 2]}"
+    first = expand(tmp_path, slices)
+    known = {cell.cell_id: 5.0 for cell in first.cells}
+    found = expand(tmp_path, slices, budget="100s", seconds=known)
+    assert found.block_s == plan.TEMPLATE_S + 40
+    assert found.blocks == 2
+    assert found.cuts()
+    assert not expand(tmp_path, slices, budget="1h", seconds=known).cuts()
+
+
+def test_planning_loads_neither_torch_nor_pandas(tmp_path: Path) -> None:
+    """`make plan` imports no heavy library."""
+    code = (
+        "import sys; from harness.cli import app\n"
+        f"try: app(['plan', '--results', {str(tmp_path)!r}])\n"
+        "except SystemExit: pass\n"
+        "bad = {'torch', 'pandas', 'numpy', 'pyarrow', 'scipy'} & set(sys.modules)\n"
+        "sys.exit(f'loaded {bad}' if bad else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=registry.ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "combinations" in done.stdout

@@ -1,0 +1,32 @@
+"""The README says what the records say."""
+
+from __future__ import annotations
+
+import re
+
+from harness import readme
+from harness.registry import ROOT
+from harness.store import runs
+
+
+def test_every_number_comes_from_the_run_it_names() -> None:
+    """Table and caption are recomputed from the committed run and must be the same to the letter."""
+    shown = readme.shown()
+    named = re.search(r"run `([^`]+)`", shown)
+    assert named, "README.md names no run"
+    (run,) = [run for run in runs(ROOT / "results") if run.manifest.run_id == named[1]]
+    assert shown == readme.block(run)
+
+
+def test_the_figure_is_drawn() -> None:
+    """The opening figure is an SVG that stands in the repository."""
+    assert readme.FIGURE.read_text(encoding="utf-8").startswith("<svg")
+
+
+def test_named_targets_exist() -> None:
+    """Every `make` command of README and CONTRIBUTING is a target of the Makefile."""
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for name in ("README.md", "CONTRIBUTING.md"):
+        text = (ROOT / name).read_text()
+        named = set(re.findall(r"^make ([a-z-]+)|`make ([a-z-]+)", text, re.MULTILINE))
+        assert {a or b for a, b in named} <= targets, name

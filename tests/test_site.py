@@ -1,0 +1,377 @@
+"""The built site in a real browser: headless Chromium against made-up runs."""
+
+from __future__ import annotations
+
+import csv
+import filecmp
+import io
+import json
+import math
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from playwright.sync_api import Browser, Page
+
+from harness import site, store
+from harness.errors import InputError
+from harness.pages import markup
+from harness.site_serve import bind
+
+KINDS = ("index.html", "suites/loader.html", "runs/index.html", "methodology.html", "dictionary.html", "404.html")
+
+
+@dataclass
+class Site:
+    """A built site that is being served."""
+
+    results: Path
+    folder: Path
+    address: str = ""
+    pages: list[str] = field(default_factory=list)
+
+    @property
+    def runs(self) -> list[store.StoredRun]:
+        return store.runs(self.results)
+
+
+@pytest.fixture(scope="module")
+def sites(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Site]]:
+    """Three sites: two whole machines; odd runs (hostile, one block without metrics, all failed); no results at all."""
+    fake, root = fake_run.Fake, tmp_path_factory.mktemp("sites")
+    wanted = {
+        "main": [fake(), fake(run_id="20260103T030405Z-gpu", device="cuda")],
+        "odd": [
+            fake(run_id=f"<b>x</b> {fake_run.HOSTILE}", hostile=True, batches=(8,), suites=(fake_run.HOSTILE,)),
+            fake(run_id="one-block", blocks=1, batches=(8,), cores=2, fails="none", nulls=True),
+            fake(run_id="all-failed", fails="all", batches=(8,), cores=3),
+        ],
+        "empty": [],
+    }
+    found, servers = {}, []
+    for name, runs in wanted.items():
+        results = root / name / "results"
+        for run in runs:
+            fake_run.write(results, run)
+        folder = site.build(results, root / name / "build")
+        server = bind(folder)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        servers.append(server)
+        pages = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.html"))
+        found[name] = Site(results, folder, f"http://127.0.0.1:{server.server_address[1]}/", pages)
+    yield found
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+@dataclass
+class Visit:
+    """A page and everything that went wrong on it."""
+
+    page: Page
+    origin: str
+    problems: list[str] = field(default_factory=list)
+
+    def watch(self) -> None:
+        self.page.on(
+            "console",
+            lambda message: self.problems.append(message.text) if message.type in ("error", "warning") else None,
+        )
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        # A request that is still under way when the page is left is aborted; that is no failure of the page.
+        self.page.on(
+            "requestfailed",
+            lambda request: (
+                None
+                if request.failure == "net::ERR_ABORTED"
+                else self.problems.append(f"failed: {request.url}: {request.failure}")
+            ),
+        )
+        self.page.on(
+            "request",
+            lambda request: (
+                None if request.url.startswith(self.origin) else self.problems.append(f"off host: {request.url}")
+            ),
+        )
+        self.page.on(
+            "response",
+            lambda answer: None if answer.status < 400 else self.problems.append(f"{answer.status}: {answer.url}"),
+        )
+
+    def open(self, path: str) -> Page:
+        self.page.goto(self.origin + path)
+        return self.page
+
+
+def visit(browser: Browser, shown: Site, width: int = 1280, **options: Any) -> Visit:
+    context = browser.new_context(viewport={"width": width, "height": 800}, **options)
+    seen = Visit(context.new_page(), shown.address)
+    seen.watch()
+    return seen
+
+
+@pytest.mark.parametrize("name", ["main", "odd", "empty"])
+def test_every_page_opens_clean(name: str, sites: dict[str, Site], browser: Browser) -> None:
+    """Every page opens without console message, failed request or request to another host, under one strict CSP."""
+    shown = sites[name]
+    seen = visit(browser, shown)
+    policies = set()
+    for path in shown.pages:
+        page = seen.open(path)
+        policies.add(page.locator("meta[http-equiv=Content-Security-Policy]").get_attribute("content"))
+        assert page.locator("h1").count() == 1, path
+    assert seen.problems == []
+    assert len(policies) == 1
+    policy = policies.pop() or ""
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "http" not in policy
+    assert set(KINDS) - {"suites/loader.html"} <= set(shown.pages)
+
+
+def test_every_chart_has_picture_message_and_table(sites: dict[str, Site], browser: Browser) -> None:
+    """Without scripts every chart is a picture with a text alternative, its message, and its numbers as a table."""
+    seen = visit(browser, sites["main"], java_script_enabled=False)
+    for path in ("index.html", "suites/loader.html"):
+        page = seen.open(path)
+        figures = page.locator(".fr-figure").all()
+        assert len(figures) == (1 if path == "index.html" else 10)
+        for figure in figures:
+            for panel in figure.locator(".fr-panel").all():
+                chart = panel.locator(".fr-chart")
+                message = panel.locator(".fr-message").inner_text()
+                assert message in (chart.get_attribute("aria-label") or "")
+                assert chart.get_attribute("role") == "img"
+                assert any(character.isdigit() for character in message)
+                picture = chart.locator("svg:visible")
+                assert picture.count() == 1
+                assert picture.locator("path").count() > 3
+                assert chart.locator("[aria-hidden=true] svg").count() == chart.locator("svg").count()
+            figure.locator("summary").click()
+            rows = figure.locator("tbody tr").count()
+            link = figure.locator("a[download]").get_attribute("href") or ""
+            text = (sites["main"].folder / path).parent.joinpath(link).read_text(encoding="utf-8")
+            assert rows > 0
+            assert len(list(csv.reader(io.StringIO(text)))) == rows + 1
+    assert seen.problems == []
+
+
+def test_pictures_come_alive_in_place(sites: dict[str, Site], browser: Browser) -> None:
+    """Pointed at or focused, a picture is drawn by Vega at the same place and size, and numbers show on hover."""
+    seen = visit(browser, sites["main"])
+    page = seen.open("suites/loader.html")
+    for place, figure in enumerate(page.locator(".fr-figure").all()[-5:]):
+        chart = figure.locator(".fr-chart").first
+        chart.scroll_into_view_if_needed()
+        before = chart.bounding_box()
+        if place % 2:
+            chart.focus()
+        else:
+            chart.hover()
+        chart.locator(".fr-live svg").wait_for()
+        assert chart.bounding_box() == before
+        assert chart.locator(".fr-static").count() == 0
+    chart.locator(".mark-symbol path").first.hover()
+    tooltip = page.locator("#vg-tooltip-element.visible")
+    tooltip.wait_for()
+    assert "samples per second" in tooltip.inner_text()
+    assert seen.problems == []
+
+
+def test_pictures_follow_the_theme(sites: dict[str, Site], browser: Browser) -> None:
+    """Switching to dark recolours paper, text and pictures, static and live, without drawing them again."""
+    seen = visit(browser, sites["main"], color_scheme="light")
+    page = seen.open("suites/loader.html")
+    page.locator(".fr-chart").first.hover()
+    page.locator(".fr-live svg").wait_for()
+    colour = "element => getComputedStyle(element).fill"
+    labels = (page.locator(".fr-live text").first, page.locator(".fr-static text").first)
+    light = [label.evaluate(colour) for label in labels]
+    page.locator("label[title='Switch to the dark theme']").click()
+    page.locator("body[data-md-color-scheme=slate]").wait_for()
+    dark = [label.evaluate(colour) for label in labels]
+    assert light[0] == light[1]
+    assert dark[0] == dark[1]
+    assert light[0] != dark[0]
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 24, 29)"
+    assert seen.problems == []
+
+
+def test_no_page_scrolls_sideways(sites: dict[str, Site], browser: Browser) -> None:
+    """From a phone to a wide screen no page is wider than the screen, with every table unfolded and a picture live."""
+    for name, shown in sites.items():
+        seen = visit(browser, shown)
+        for path in shown.pages if name == "main" else ["index.html"]:
+            page = seen.open(path)
+            page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true })")
+            for width in (1920, 360):
+                page.set_viewport_size({"width": width, "height": 800})
+                assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+        if (chart := page.locator(".fr-chart").first).count():
+            chart.focus()
+            chart.locator(".fr-live svg").wait_for()
+            assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_keyboard_reaches_everything(sites: dict[str, Site], browser: Browser) -> None:
+    """Tab reaches navigation, charts, tables and links; Enter unfolds a table; what has the focus can be seen."""
+    seen = visit(browser, sites["main"])
+    page = seen.open("index.html")
+    reached: list[str] = []
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        reached.append(
+            page.evaluate(
+                "(e => [e.className, e.tagName, getComputedStyle(e).outlineStyle].join(' '))(document.activeElement)"
+            )
+        )
+        if " SUMMARY" in reached[-1] and not page.locator("details[open]").count():
+            page.keyboard.press("Enter")
+    assert page.locator("details[open]").count() == 1
+    for wanted in ("md-tabs__link", "fr-chart", "SUMMARY", "fr-scroll"):
+        assert any(wanted in part for part in reached), wanted
+    assert not [part for part in reached if part.endswith("none") and "BODY" not in part]
+    page.locator(".fr-live svg").wait_for()
+
+
+def test_hostile_text_is_shown_as_text(sites: dict[str, Site], browser: Browser, fake_run: ModuleType) -> None:
+    """Markup in run id, workload, suite, machine, notes, command and errors makes no element, and is shown as it is."""
+    shown = sites["odd"]
+    seen = visit(browser, shown)
+    held = 0
+    for path in shown.pages:
+        page = seen.open(path)
+        scripts, data = (page.locator(kind, has_text="owned").count() for kind in ("script", "script.fr-spec"))
+        assert scripts == data
+        assert page.locator("img[src=x], a[href^='javascript'], h1 b, main b").count() == 0, path
+        held += "<script>document.title=" in page.inner_text("body")
+    assert held >= 3
+    assert not [path for path in shown.folder.rglob("*") if "<" in path.name]
+    assert seen.problems == []
+
+
+def test_no_results_make_a_useful_site(sites: dict[str, Site], browser: Browser) -> None:
+    """Without any result the site says that there is none, what to type, and how things are measured."""
+    page = visit(browser, sites["empty"]).open("index.html")
+    text = page.inner_text("main")
+    assert "no results here yet" in text
+    assert "make sweep" in text
+    assert page.locator("figure").count() == 0
+
+
+def test_one_block_and_no_metrics_and_failures_are_said(sites: dict[str, Site], browser: Browser) -> None:
+    """One block: no interval, said. All failed: said, with reasons. Missing metrics: said. No axes without marks."""
+    seen = visit(browser, sites["odd"])
+    text = seen.open("runs/one-block.html").inner_text("main")
+    assert "One block only" in text
+    assert "one block: none" in text
+    text = seen.open("runs/all-failed.html").inner_text("main")
+    assert "What failed" in text
+    assert "Best settings" not in text
+    seen.page.locator("summary", has_text="that failed").click()
+    assert "made up: " in seen.page.inner_text("main")
+    page = seen.open("suites/loader.html")
+    assert page.locator(".fr-empty").count() >= 6
+    assert "No utilization was observed" in page.inner_text("main")
+    assert "No trial ended well here" in page.inner_text("main")
+
+
+def test_numbers_are_the_records(sites: dict[str, Site], browser: Browser) -> None:
+    """The home page's number is the geometric mean recomputed from the raw file, with its blocks and run id."""
+    seen = visit(browser, sites["main"])
+    page = seen.open("index.html")
+    stored = next(run for run in sites["main"].runs if run.manifest.device == "cpu")
+    frame = stored.table("trials")
+    frame = frame[frame["step"].eq("emulated") & frame["outcome"].eq("ok")]
+    logs = np.log((frame["samples"] / frame["wall_ns"] * 1e9).astype(float))
+    rates = logs.groupby(frame["cell_id"])
+    best = math.exp(rates.mean().max())
+    row = page.locator("tr", has=page.locator(".fr-kind-emulated")).inner_text()
+    assert f"{float(f'{best:.3g}'):,.0f}" in row
+    assert str(rates.count()[rates.mean().idxmax()]) in row.split()
+    assert page.locator("a", has_text=f"run {stored.manifest.run_id}").count() >= 1
+
+
+def test_raw_files_come_down_whole(sites: dict[str, Site], browser: Browser) -> None:
+    """A run's page offers its files byte for byte, and parquet carries the manifest."""
+    seen = visit(browser, sites["main"])
+    page = seen.open("runs/20260102T030405Z-fake.html")
+    stored = next(run for run in sites["main"].runs if run.manifest.device == "cpu")
+    for name in ("run.json", "trials.parquet", "steps.parquet", "telemetry.parquet"):
+        href = page.locator(f"a[download][href$='{name}']").get_attribute("href")
+        body = page.request.get(seen.origin + (href or "").removeprefix("../")).body()
+        assert body == (stored.folder / name).read_bytes()
+        if name.endswith(".parquet"):
+            metadata = pq.read_schema(io.BytesIO(body)).metadata
+            assert json.loads(metadata[b"feedrate"])["run_id"] == stored.manifest.run_id
+
+
+def test_run_pages_stay_out_of_navigation_and_search(sites: dict[str, Site], browser: Browser) -> None:
+    """Run pages are reached from other pages; navigation and search stay small however many runs there are."""
+    page = visit(browser, sites["main"]).open("methodology.html")
+    links = page.locator("nav a, .md-tabs a").evaluate_all("all => all.map(link => link.getAttribute('href'))")
+    assert not [link for link in links if link and link.startswith("runs/") and link != "runs/index.html"]
+    index = json.loads((sites["main"].folder / "search/search_index.json").read_text(encoding="utf-8"))
+    places = {entry["location"].partition("#")[0] for entry in index["docs"]}
+    assert "suites/loader.html" in places
+    assert not [place for place in places if place.startswith("runs/2")]
+
+
+def test_search_finds_a_column(sites: dict[str, Site], browser: Browser) -> None:
+    """The search finds a column of the data dictionary, under the content security policy."""
+    seen = visit(browser, sites["main"])
+    page = seen.open("index.html")
+    page.locator(".md-search__input").click()
+    page.locator(".md-search__input").press_sequentially("prefetch_factor", delay=10)
+    page.locator(".md-search-result__link").first.wait_for()
+    links = page.locator(".md-search-result__link").evaluate_all("all => all.map(link => link.href)")
+    assert any("dictionary.html" in link for link in links)
+    assert seen.problems == []
+
+
+def test_same_results_same_bytes(sites: dict[str, Site], tmp_path: Path) -> None:
+    """Built again from the same results, every file is byte-identical."""
+    first = sites["odd"]
+    again = site.build(first.results, tmp_path / "build")
+    names = [str(path.relative_to(again)) for path in again.rglob("*") if path.is_file() and path.suffix != ".gz"]
+    same, different, errors = filecmp.cmpfiles(first.folder, again, names, shallow=False)
+    assert not different
+    assert not errors
+    assert len(same) > 40
+
+
+def test_a_foreign_folder_is_not_deleted(tmp_path: Path) -> None:
+    """A build into a folder that holds something else is refused, and what is there stays."""
+    precious = tmp_path / "site" / "precious.txt"
+    precious.parent.mkdir()
+    precious.write_text("mine")
+    with pytest.raises(InputError, match="did not make"):
+        site.build(tmp_path / "results", tmp_path)
+    assert precious.read_text() == "mine"
+
+
+def test_the_readme_figure_comes_from_a_run(sites: dict[str, Site]) -> None:
+    """figure() gives SVG with its machine and run id; a run in which all failed is refused with a message."""
+    stored = next(run for run in sites["main"].runs if run.manifest.device == "cpu")
+    drawn = site.figure(stored).decode()
+    assert drawn.startswith("<svg")
+    assert stored.manifest.run_id in drawn
+    assert "var(" not in drawn
+    failed = next(run for run in sites["odd"].runs if run.manifest.run_id == "all-failed")
+    with pytest.raises(InputError, match="no training trial ended well"):
+        site.figure(failed)
+
+
+def test_names_are_safe_and_tell_runs_apart() -> None:
+    """A safe name stays; every other gets a hash, so that no two runs share a page and none leaves its folder."""
+    assert markup.slug("20260102T030405Z-1a") == "20260102T030405Z-1a"
+    odd = [markup.slug(name) for name in ("../../x", "x", "..", "", "a/b", "a b", "<a b>")]
+    assert len(set(odd)) == len(odd)
+    assert all(name and not set(name) & set("./<> ") for name in odd)

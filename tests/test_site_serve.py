@@ -1,0 +1,58 @@
+"""Serving the built site on this machine."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from harness import site_serve
+from harness.errors import InputError
+
+
+def test_a_busy_port_gives_way_to_the_next(tmp_path: Path) -> None:
+    """When the port is in use the next free one is taken, on this machine only."""
+    (tmp_path / "index.html").write_text("hello")
+    with socket.socket() as busy:
+        busy.bind(("127.0.0.1", 0))
+        busy.listen()
+        port = busy.getsockname()[1]
+        with site_serve.bind(tmp_path, port) as server:
+            assert server.server_address[0] == "127.0.0.1"
+            assert server.server_address[1] > port
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            with urllib.request.urlopen(f"http://127.0.0.1:{server.server_address[1]}/index.html") as answer:
+                assert answer.read() == b"hello"
+            server.shutdown()
+
+
+def test_a_change_builds_again_and_a_failure_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new file builds again; a build that fails is one line and ends nothing; a journal's growth is no change."""
+    monkeypatch.setattr(site_serve, "_POLL_S", 0.02)
+    stopped, built = threading.Event(), threading.Event()
+    fails = [True, False]
+
+    def rebuild() -> None:
+        if fails.pop(0):
+            raise InputError("run.json: broken")
+        built.set()
+
+    watcher = threading.Thread(target=site_serve.watch, args=(rebuild, [tmp_path], stopped))
+    watcher.start()
+    (tmp_path / "journal.jsonl").write_text("{}")
+    time.sleep(0.1)
+    assert len(fails) == 2
+    (tmp_path / "run.json").write_text("{")
+    while len(fails) == 2:
+        time.sleep(0.01)
+    (tmp_path / "run.json").write_text("{}")
+    assert built.wait(5)
+    stopped.set()
+    watcher.join()
+    assert "run.json: broken" in capsys.readouterr().err

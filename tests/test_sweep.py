@@ -1,0 +1,344 @@
+"""A real sweep, small: what it writes, and what it survives."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from harness import records, store
+from harness.analysis.contrasts import contrasts
+from harness.registry import ROOT
+from harness.sweep import without_names
+
+MATRIX = """
+version: 1
+protocol: {warmup_s: 0.1, window_s: 0.25, min_steps: 4, blocks: [1, 2], timeout_s: 30}
+suites:
+  loader:
+    - {mode: [train, load], patch_size: 16, n_samples: 96, storage_format: [png, lmdb], batch_size: 8,
+        num_workers: [0, 2], pin_memory: [false, true]}
+    - {mode: train, step: emulated, step_ms: 5, patch_size: 16, n_samples: 96, batch_size: 8, num_workers: [0, 2],
+       read_us: [0, 2000]}
+    - {mode: load, patch_size: 16, n_samples: 96, batch_size: 8, decode_us: 1000}
+    - {mode: compute, patch_size: 16, batch_size: 8}
+profiles: {quick: {}, forever: {protocol: {blocks: [1, 1000]}}}
+"""
+PHASES = [f"host_{phase}_ns" for phase in records.PHASES]
+
+
+class Place:
+    """A folder to sweep in."""
+
+    def __init__(self, folder: Path, data: Path) -> None:
+        self.results, self.data, self.matrix = folder / "results", data, folder / "matrix.yaml"
+        self.matrix.write_text(MATRIX)
+
+    def command(self, *more: str) -> list[str]:
+        own = ["--matrix", str(self.matrix), "--results", str(self.results), "--data-root", str(self.data)]
+        return [sys.executable, "-m", "harness", "sweep", *own, *more]
+
+    def start(self, *more: str) -> subprocess.Popen[str]:
+        out = subprocess.PIPE
+        return subprocess.Popen(self.command(*more), cwd=ROOT, stdout=out, stderr=subprocess.STDOUT, text=True)
+
+    def journal(self) -> list[dict]:
+        found = list(self.results.glob("*/*/journal.jsonl"))
+        return [json.loads(line) for path in found for line in path.read_bytes().splitlines()] if found else []
+
+    def wait_for_trials(self, count: int, seconds: float = 60) -> None:
+        until = time.monotonic() + seconds
+        while len(self.journal()) < count:
+            assert time.monotonic() < until, "no trial ended in time"
+            time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory, data: Path) -> tuple[Place, str]:
+    place = Place(tmp_path_factory.mktemp("swept"), data)
+    done = subprocess.run(place.command("--seed", "7"), cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return place, done.stdout
+
+
+@pytest.fixture(scope="module")
+def run(swept: tuple[Place, str]) -> store.StoredRun:
+    return store.runs(swept[0].results)[-1]
+
+
+@pytest.fixture(scope="module")
+def trials(run: store.StoredRun) -> pd.DataFrame:
+    return run.table("trials")
+
+
+@pytest.fixture
+def place(tmp_path: Path, data: Path, swept: object) -> Place:
+    return Place(tmp_path, data)
+
+
+def test_every_cell_ran_once_a_block(run: store.StoredRun, trials: pd.DataFrame) -> None:
+    """Blocks are complete, in orders of their own, and every trial ended well."""
+    assert (trials["outcome"] == "ok").all(), trials["error_message"].dropna().to_list()
+    assert run.manifest.blocks == 2
+    assert run.manifest.stop_reason == "blocks"
+    per_block = [list(group["cell_id"]) for _, group in trials.groupby("block")]
+    assert sorted(per_block[0]) == sorted(per_block[1])
+    assert len(set(per_block[0])) == run.manifest.cells == 14
+    assert per_block[0] != per_block[1]
+
+
+def test_files_hold_the_schema_and_the_manifest(run: store.StoredRun) -> None:
+    """Each parquet file has exactly the columns of records.py, and one file is a whole result."""
+    for name, columns in records.TABLES.items():
+        file = pq.read_table(run.folder / f"{name}.parquet")
+        assert file.column_names == [column.name for column in columns]
+        embedded = store.RunManifest.model_validate_json(file.schema.metadata[b"feedrate"])
+        assert embedded == run.manifest
+    assert sorted(path.name for path in run.folder.iterdir()) == [
+        "run.json",
+        "steps.parquet",
+        "telemetry.parquet",
+        "trials.parquet",
+    ]
+
+
+def test_throughput_is_samples_over_wall_clock(trials: pd.DataFrame) -> None:
+    """The stored rate, the samples and the steps agree to the last digit."""
+    assert (trials["samples"] == trials["steps"] * trials["batch_size"]).all()
+    assert (trials["samples_per_s"] == trials["samples"] * 1e9 / trials["wall_ns"]).all()
+
+
+def test_phases_close_on_the_wall_clock(trials: pd.DataFrame) -> None:
+    """The phases, each stamped by itself, add up to the window within 1 % in every trial."""
+    total = trials[PHASES].fillna(0).sum(axis=1)
+    assert ((total / trials["wall_ns"] - 1).abs() <= 0.01).all()
+
+
+def test_windows_are_long_enough_and_end_on_a_multiple_of_the_workers(trials: pd.DataFrame) -> None:
+    """A window has its least wall clock and steps, and no burst is cut."""
+    assert (trials["wall_ns"] >= 0.25e9).all()
+    assert (trials["steps"] >= 4).all()
+    with_workers = trials[trials["num_workers"].fillna(0) > 0]
+    assert (with_workers["steps"] % with_workers["num_workers"] == 0).all()
+    stock = with_workers["num_workers"] * with_workers["prefetch_factor"] + with_workers["num_workers"]
+    assert (with_workers["warmup_steps"] >= stock).all()
+
+
+def test_what_cannot_be_is_null(trials: pd.DataFrame) -> None:
+    """Without a device its columns are null, never zero; so are axes that do not apply and stages that did not run."""
+    empty = [name for name in trials if name.startswith(("device_", "gpu_"))]
+    assert trials[[*empty, "host_h2d_ns", "pin_memory", "non_blocking", "timing"]].isna().all(axis=None)
+    assert (trials["device"] == "cpu").all()
+    load = trials[trials["mode"] == "load"]
+    assert load[["step", "model", "host_forward_ns"]].isna().all(axis=None)
+    compute = trials[trials["mode"] == "compute"]
+    assert compute[["num_workers", "startup_ns", "worker_read_ns"]].isna().all(axis=None)
+    assert (trials["prefetch_factor"].isna() == (trials["num_workers"].fillna(0) == 0)).all()
+
+
+def test_planted_costs_are_read_back(trials: pd.DataFrame) -> None:
+    """A wait of 2 ms a read and 1 ms of computing a decode come back from the workers' own stamps."""
+    waits = trials[trials["read_us"] == 2000]
+    per_sample = waits["worker_read_ns"] / waits["samples"]
+    assert per_sample.between(2.0e6, 3.0e6).all(), per_sample.to_list()
+    burns = trials[trials["decode_us"] == 1000]
+    assert (burns["worker_decode_ns"] / burns["samples"] >= 1.0e6).all()
+
+
+def test_emulated_steps_sleep_as_declared(trials: pd.DataFrame) -> None:
+    """An emulated step takes its declared 5 ms and little more, and is named emulated."""
+    emulated = trials[trials["step"] == "emulated"]
+    assert (emulated["host_forward_ns"] / emulated["steps"] >= 5e6).all()
+    assert (emulated["host_forward_ns"] / emulated["steps"]).median() < 6e6
+    assert emulated["model"].isna().all()
+
+
+def test_steps_and_telemetry_belong_to_trials(run: store.StoredRun, trials: pd.DataFrame) -> None:
+    """Single steps add up to no more than their trial; telemetry came about ten times a second."""
+    steps = run.table("steps")
+    sums = steps.groupby("trial_id")["fetch_ns"].sum()
+    fetched = trials.set_index("trial_id")["host_fetch_ns"]
+    assert (sums <= fetched.loc[sums.index]).all()
+    assert steps.groupby("trial_id").size().max() <= records.STEPS_KEPT
+    telemetry = run.table("telemetry")
+    assert set(telemetry["trial_id"]) <= set(trials["trial_id"])
+    assert telemetry["in_window"].any()
+    spacing = telemetry.groupby("trial_id")["t_ns"].diff().dropna()
+    assert spacing.median() < 0.13e9
+
+
+def test_nothing_private_is_recorded(run: store.StoredRun) -> None:
+    """Neither host name nor user nor a path of this machine stands in any file of a run."""
+    host = os.uname().nodename.encode()
+    for path in run.folder.iterdir():
+        data = path.read_bytes()
+        if path.suffix == ".parquet":
+            table = pq.read_table(path)
+            data = str(table.to_pylist()).encode() + str(table.schema.metadata).encode()
+        for secret in (b"/tmp/", b"/work/", str(Path.home()).encode() + b"/", *([host] if len(host) > 3 else [])):
+            assert secret not in data, (path.name, secret)
+
+
+def test_the_end_is_told(swept: tuple[Place, str]) -> None:
+    """The terminal shows best settings, bounds, defaults against best, where files are, what to type next."""
+    printed = swept[1]
+    for words in (
+        "best: ",
+        "defaults",
+        "bound",
+        "contrasts",
+        "Files:",
+        "make site",
+        "pin_memory: no CUDA device here",
+        "packing synthetic",
+    ):
+        assert words in printed
+    assert "Traceback" not in printed
+
+
+def test_contrasts_pair_by_block(trials: pd.DataFrame) -> None:
+    """A contrast's ratio is the geometric mean of the two blocks' ratios."""
+    first = contrasts(trials).iloc[0]
+    rates = trials.pivot_table(index="block", columns="cell_id", values="samples_per_s")
+    ratio = (rates[first["cell_b"]] / rates[first["cell_a"]]).prod() ** 0.5
+    assert first["ratio"] == pytest.approx(ratio)
+
+
+def test_a_damaged_set_is_a_row_and_the_sweep_goes_on(place: Place, tmp_path: Path) -> None:
+    """A trial that fails is recorded with its reason; the others are measured."""
+    place.data = tmp_path / "data"
+    process = place.start("--profile", "forever", "--seed", "1")
+    place.wait_for_trials(2)
+    for path in place.data.glob("synthetic-*/png/**/*.png"):
+        path.write_bytes(b"not a picture")
+    place.wait_for_trials(14)
+    process.send_signal(signal.SIGINT)
+    printed, _ = process.communicate(timeout=20)
+    found = store.runs(place.results)[-1].table("trials")
+    failed = found[found["outcome"] == "error"]
+    assert (failed["error_kind"] == "DataError").all()
+    assert not failed.empty
+    assert str(tmp_path) not in " ".join(failed["error_message"])
+    assert (found.loc[found["storage_format"] == "lmdb", "outcome"] == "ok").all()
+    assert "× error: DataError" in printed
+
+
+def test_ctrl_c_keeps_what_had_ended(place: Place) -> None:
+    """Ctrl-C ends the sweep in seconds, status 130, with every finished trial in parquet and no process left."""
+    process = place.start("--profile", "forever")
+    place.wait_for_trials(3)
+    family = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(signal.SIGINT)
+    begun = time.monotonic()
+    printed, _ = process.communicate(timeout=20)
+    assert time.monotonic() - begun < 10
+    assert process.returncode == 130, printed
+    run = store.runs(place.results)[-1]
+    assert run.manifest.stop_reason == "interrupted"
+    assert len(run.table("trials")) >= 3
+    assert not [p for p in family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+    assert "Traceback" not in printed
+
+
+def test_ctrl_c_before_anything_was_measured(place: Place) -> None:
+    """Ctrl-C while torch is imported ends at once, with one line and nothing written."""
+    process = place.start()
+    assert process.stdout is not None
+    while "Starting" not in (line := process.stdout.readline()):
+        assert line
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    printed, _ = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert printed.strip() == "Interrupted before a trial had ended: nothing was written."
+    assert not list(place.results.glob("*/*/"))
+
+
+@pytest.mark.slow
+def test_a_killed_sweep_resumes(place: Place) -> None:
+    """A kill -9 of the parent loses at most the running trial, leaves nobody behind, and the same command resumes."""
+    process = place.start("--seed", "3")
+    place.wait_for_trials(5)
+    family = psutil.Process(process.pid).children(recursive=True)
+    assert len(family) >= 1
+    process.kill()
+    process.communicate()
+    psutil.wait_procs(family, timeout=3)
+    assert not [p for p in family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+    before = place.journal()
+    assert len(before) >= 5
+    done = subprocess.run(place.command("--seed", "3"), cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(before)} trials are there already" in done.stdout
+    runs = store.runs(place.results)
+    assert len(runs) == 1
+    found = runs[0].table("trials")
+    assert len(found) == len(set(found["trial_id"])) == 28
+    kept = [entry["trial"]["started_at"] for entry in before]
+    assert list(found["started_at"])[: len(kept)] == kept
+
+
+@pytest.mark.slow
+def test_fresh_does_not_resume(place: Place) -> None:
+    """FRESH=1 closes the unfinished run as far as it came, and begins a new one."""
+    process = place.start("--seed", "3")
+    place.wait_for_trials(2)
+    process.kill()
+    process.communicate()
+    done = subprocess.run(
+        place.command("--fresh", "--seed", "3"), cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0
+    assert "trials are there already" not in done.stdout
+    old, new = store.runs(place.results)
+    assert (old.manifest.stop_reason, new.manifest.stop_reason) == ("interrupted", "blocks")
+    assert len(old.table("trials")) >= 2
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_with_the_data_that_it_began_with(place: Place, tmp_path: Path) -> None:
+    """Photographs that changed while a sweep was down are not mixed into its run."""
+    folder = tmp_path / "photographs"
+    folder.mkdir()
+    Image.new("RGB", (64, 64), "red").save(folder / "a.png")
+    place.matrix.write_text(MATRIX.replace("batch_size: 8", "batch_size: 8, workload: div2k"))
+    words = ["--data", str(folder), "--seed", "3"]
+    process = place.start(*words)
+    place.wait_for_trials(3)
+    process.kill()
+    process.communicate()
+    Image.new("RGB", (64, 64), "blue").save(folder / "a.png")
+    done = subprocess.run(place.command(*words), cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stdout
+    assert "the data changed since it began (folder)" in done.stderr
+    assert len(place.journal()) >= 3
+
+
+def test_the_order_is_the_seeds(run: store.StoredRun, trials: pd.DataFrame) -> None:
+    """A block's order comes from the seed and the cells alone, however the matrix lists them."""
+    first = list(trials[trials["block"] == 0].sort_values("position")["cell_id"])
+    again = sorted(first)
+    random.Random(f"{run.manifest.seed}:0").shuffle(again)
+    assert first == again
+
+
+def test_file_names_of_photographs_are_not_published() -> None:
+    """What was skipped is told with its reason and number; what a user's files are called is not."""
+    notes = ["skipped me at home.jpg: neither PNG nor JPEG", "skipped x/y.png: neither PNG nor JPEG", "skipped 80 more"]
+    assert without_names(notes) == ("skipped a file: neither PNG nor JPEG (× 2)", "skipped 80 more")

@@ -1,0 +1,57 @@
+"""One trial: its limits, and how its window becomes a row."""
+
+from __future__ import annotations
+
+from array import array
+
+import pytest
+
+from harness.trial.job import Job
+from harness.trial.loop import Window
+from harness.trial.run import _phases, _steadiness, _throughput, _warm_up_limits, _window_limits
+
+
+def job(**cell: object) -> Job:
+    return Job("trial", cell={"batch_size": 4, **cell}, warmup_s=0.5, window_s=0.25, min_steps=10)
+
+
+def window(steps: int, drained: int = 0) -> Window:
+    """Steps of 2 ms fetch and 1 ms other, then a device that takes a while to drain."""
+    ms = 1_000_000
+    stamps = [at for k in range(steps) for at in (3 * k * ms, (3 * k + 2) * ms, (3 * k + 2) * ms)]
+    end = 3 * steps * ms
+    return Window(("fetch", "other"), 0, end + drained, drained, steps, array("q", [*stamps, end]), [b""] * steps)
+
+
+@pytest.mark.parametrize(
+    ("cell", "least"),
+    [({}, 5), ({"num_workers": 2, "prefetch_factor": 2}, 6), ({"num_workers": 8, "prefetch_factor": 4}, 40)],
+)
+def test_the_warm_up_outlasts_the_prefetched_stock(cell: dict, least: int) -> None:
+    """A warm-up consumes what all workers had prepared, at least five steps, and lasts at least warmup_s."""
+    limits = _warm_up_limits(job(**cell))
+    assert (limits.window_ns, limits.least) == (500_000_000, least)
+
+
+def test_a_window_ends_with_whole_bursts() -> None:
+    """min_steps is rounded up to a multiple of the workers."""
+    limits = _window_limits(job(num_workers=4, prefetch_factor=2))
+    assert (limits.window_ns, limits.least, limits.multiple) == (250_000_000, 12, 4)
+
+
+def test_draining_the_device_is_part_of_other() -> None:
+    """The synchronisation behind the window is added to other, so that phases close on the wall clock."""
+    found = window(10, drained=2_000_000)
+    sums = _phases(found, found.durations())
+    assert sum(sums.values()) == found.wall_ns
+    assert sums["host_other_ns"] == 12_000_000
+
+
+def test_throughput_is_samples_over_wall_clock() -> None:
+    """Not a mean of rates: all samples divided by the whole wall clock; an even window is steady."""
+    row = _throughput(job(), window(5), window(10, drained=2_000_000))
+    assert row["samples"] == 40
+    assert row["samples_per_s"] == 40 / 0.032
+    assert _steadiness(job(), window(10), None)["steady"]
+    slow_end = window(10, drained=30_000_000)
+    assert not _steadiness(job(), slow_end, None)["steady"]

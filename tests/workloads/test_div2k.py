@@ -1,0 +1,33 @@
+"""Pairs from the photographs of a folder, under the name div2k."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image as PILImage
+
+from harness.errors import InputError
+from harness.registry import load
+from harness.workloads import DataSpec
+
+
+def test_cuts_pairs(tmp_path: Path) -> None:
+    """Photographs become (input, target) pairs, as many as asked for."""
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 30, 3), np.uint8)
+    for name in ("0001.png", "0002.png"):
+        PILImage.fromarray(pixels).save(tmp_path / name)
+    workload = load("harness.workloads", "div2k")
+    got = list(workload.samples(DataSpec("div2k", 7, 16, 2, tmp_path)).samples)
+    assert [field.shape for sample in got for field in sample] == [(16, 16, 3)] * 14
+    assert len(workload.transform(got[0])) == 2
+
+
+def test_without_photographs(tmp_path: Path) -> None:
+    """Without a folder, or with an empty one, the message says what to do."""
+    workload = load("harness.workloads", "div2k")
+    with pytest.raises(InputError, match="make div2k"):
+        workload.samples(DataSpec("div2k", 7, 16, 2))
+    with pytest.raises(InputError, match="no image here"):
+        workload.samples(DataSpec("div2k", 7, 16, 2, tmp_path))

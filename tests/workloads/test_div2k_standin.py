@@ -1,0 +1,100 @@
+"""Procedural images: the published pixels, with a photograph's cost of decoding."""
+
+from __future__ import annotations
+
+import io
+import statistics
+import struct
+import time
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image as PILImage
+
+from harness.errors import InputError
+from harness.formats import Image
+from harness.formats.png import COMPRESS_LEVEL
+from harness.workloads import DataSpec, div2k_standin
+
+
+@pytest.fixture(scope="module")
+def image() -> Image:
+    """Image 0."""
+    return div2k_standin.image(0)
+
+
+def encode(pixels: Image) -> bytes:
+    """Encode as the PNG format does."""
+    file = io.BytesIO()
+    PILImage.fromarray(pixels).save(file, format="PNG", compress_level=COMPRESS_LEVEL)
+    return file.getvalue()
+
+
+def row_filters(png: bytes) -> list[int]:
+    """Count how many rows use each of PNG's filters: none, sub, up, average, Paeth (PNG specification, clause 9)."""
+    width, height = struct.unpack(">II", png[16:24])
+    place, packed = 8, b""
+    while place < len(png):
+        (length,) = struct.unpack(">I", png[place : place + 4])
+        if png[place + 4 : place + 8] == b"IDAT":
+            packed += png[place + 8 : place + 8 + length]
+        place += 12 + length
+    rows = np.frombuffer(zlib.decompress(packed), np.uint8).reshape(height, 1 + 3 * width)
+    return np.bincount(rows[:, 0], minlength=5).tolist()
+
+
+def test_golden(image: Image) -> None:
+    """The pixels are the published ones on this machine; if they are not, its results match nobody's."""
+    assert image.shape == (1356, 2040, 3)
+    assert image.dtype == np.uint8
+    assert div2k_standin.fingerprint(image) == div2k_standin.GOLDEN
+
+
+def test_bits_and_filter_of_photographs(image: Image) -> None:
+    """A PNG has 12.6 ± 0.4 bits a pixel, as DIV2K's, and nearly all rows use Paeth's filter, as photographs' do."""
+    png = encode(image)
+    assert len(png) * 8 / image.shape[0] / image.shape[1] == pytest.approx(12.6, abs=0.4)
+    assert row_filters(png)[4] > 0.9 * image.shape[0]
+
+
+def test_decodes_like_a_photograph(image: Image) -> None:
+    """Decoding a crop takes 0.8 to 1.25 times what a photograph of the same size takes, decoded in turns with it."""
+    photo = pytest.importorskip("skimage.data").chelsea()  # 451 × 300, 13.7 bits a pixel, CC0
+    height, width = photo.shape[:2]
+    files = [encode(image[:height, :width]), encode(np.ascontiguousarray(photo))]
+    ratios = []
+    for _ in range(31):
+        marks = [time.perf_counter_ns()]
+        for file in files:
+            np.array(PILImage.open(io.BytesIO(file)))
+            marks.append(time.perf_counter_ns())
+        ratios.append((marks[1] - marks[0]) / (marks[2] - marks[1]))
+    assert 0.8 < statistics.median(ratios) < 1.25
+
+
+def test_images_differ(image: Image) -> None:
+    """Every image is another one."""
+    assert not np.array_equal(div2k_standin.image(1), image)
+
+
+def test_samples(monkeypatch: pytest.MonkeyPatch, image: Image) -> None:
+    """Two images serve up to 512 samples, and a machine that computes other pixels says so in a note."""
+    made = []
+    monkeypatch.setattr(div2k_standin, "image", lambda place: made.append(place) or image)
+    source = div2k_standin.samples(DataSpec("div2k_standin", 4, 64, 2))
+    assert [field.shape for sample in source.samples for field in sample] == [(64, 64, 3)] * 8
+    assert (made, source.notes) == ([0, 1], [])
+    monkeypatch.setattr(div2k_standin, "GOLDEN", "another")
+    source = div2k_standin.samples(DataSpec("div2k_standin", 1025, 16, 2))
+    assert len(list(source.samples)) == 1025
+    assert made == [0, 1, 0, 1, 2, 3, 4]
+    assert len(source.notes) == 1
+    assert "other pixels" in source.notes[0]
+
+
+def test_patch_larger_than_an_image(monkeypatch: pytest.MonkeyPatch, image: Image) -> None:
+    """A patch that fits into no image is the user's to change."""
+    monkeypatch.setattr(div2k_standin, "image", lambda place: image)
+    with pytest.raises(InputError, match="none of 2 images can be used"):
+        list(div2k_standin.samples(DataSpec("div2k_standin", 4, 1357, 2)).samples)

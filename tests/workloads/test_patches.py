@@ -1,0 +1,160 @@
+"""Cutting pairs from images, spread evenly, each image once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image as PILImage
+
+from harness.errors import InputError
+from harness.formats import Image
+from harness.workloads import DataSpec
+from harness.workloads._patches import NOTES_KEPT, Picture, degrade, loss, mix, pairs, photographs, transform
+from harness.workloads._photos import Unusable
+
+
+class Gallery:
+    """Flat images whose level tells their place; counts how often each is loaded."""
+
+    def __init__(self, count: int, broken: tuple[int, ...] = (), size: tuple[int, int] = (40, 50)) -> None:
+        self.loads: list[int] = []
+        self.broken, self.size = broken, size
+        self.pictures = [Picture(f"{place}.png", lambda place=place: self.load(place)) for place in range(count)]
+
+    def load(self, place: int) -> Image:
+        """Give image ``place``."""
+        self.loads.append(place)
+        if place in self.broken:
+            raise Unusable("broken")
+        return np.full((*self.size, 3), place, np.uint8)
+
+    def places(self, n_samples: int) -> list[int]:
+        """From which image each of so many samples came."""
+        source = pairs(self.pictures, DataSpec("folder", n_samples, 16, 2))
+        self.notes = source.notes
+        return [int(target[0, 0, 0]) for _, target in source.samples]
+
+
+def noise(height: int, width: int) -> Image:
+    """An image without two equal patches."""
+    return np.random.default_rng(height * width).integers(0, 256, (height, width, 3), np.uint8)
+
+
+def test_pair_geometry() -> None:
+    """Both fields are patches of the same place: the target cut from the image, the input from its degraded twin."""
+    image = noise(41, 53)
+    degraded, cropped = degrade(image, 3)
+    assert degraded.shape == cropped.shape == (39, 51, 3)
+    assert np.array_equal(cropped, image[:39, :51])
+    for small, large in pairs([Picture("a", lambda: image)], DataSpec("folder", 20, 16, 3)).samples:
+        assert small.shape == large.shape == (16, 16, 3)
+        assert small.flags.owndata
+        assert large.flags.owndata
+        top, left = next(
+            (y, x) for y in range(24) for x in range(36) if np.array_equal(image[y : y + 16, x : x + 16], large)
+        )
+        assert np.array_equal(degraded[top : top + 16, left : left + 16], small)
+
+
+def test_degrade_is_pillows_bicubic() -> None:
+    """The input is the image reduced and enlarged by Pillow's bicubic filter, and so smoother than the target."""
+    image = noise(32, 48)
+    small = PILImage.fromarray(image).resize((24, 16), PILImage.Resampling.BICUBIC)
+    expected = np.asarray(small.resize((48, 32), PILImage.Resampling.BICUBIC))
+    degraded, target = degrade(image, 2)
+    assert np.array_equal(degraded, expected)
+    assert degraded.std() < target.std()
+
+
+def test_spread_evenly() -> None:
+    """Each image gives its share, in order, counts differ by at most one, and each is loaded once."""
+    gallery = Gallery(5)
+    places = gallery.places(33)
+    counts = [places.count(place) for place in range(5)]
+    assert places == sorted(places)
+    assert sum(counts) == 33
+    assert max(counts) - min(counts) == 1
+    assert gallery.loads == [0, 1, 2, 3, 4]
+
+
+def test_fewer_samples_than_images() -> None:
+    """Then the first images give one each, and no other is touched."""
+    gallery = Gallery(100, broken=(1,))
+    assert gallery.places(4) == [0, 2, 3, 4]
+    assert gallery.loads == [0, 1, 2, 3, 4]
+    assert gallery.notes == ["skipped 1.png: broken"]
+
+
+@pytest.mark.parametrize("broken", [(0,), (2, 3), (4,), (0, 1, 3, 4), (3, 4)])
+def test_broken_images_leave_the_number(broken: tuple[int, ...]) -> None:
+    """The number of samples is the one asked for, wherever the broken images lie; none is loaded twice."""
+    gallery = Gallery(5, broken)
+    places = gallery.places(21)
+    assert len(places) == 21
+    assert set(places) == set(range(5)) - set(broken)
+    assert gallery.loads == [0, 1, 2, 3, 4]
+    assert gallery.notes == [f"skipped {place}.png: broken" for place in broken]
+
+
+def test_nothing_usable() -> None:
+    """When no image can be used the user is told, with a reason."""
+    with pytest.raises(InputError, match=r"none of 2 images can be used \(skipped 0.png: broken\)"):
+        Gallery(2, (0, 1)).places(3)
+
+
+def test_too_small() -> None:
+    """An image without room for one patch, after cropping to a multiple of the factor, is skipped with its size."""
+    images = {"small": noise(17, 64), "fits": noise(18, 18)}
+    pictures = [Picture(name, lambda image=image: image) for name, image in images.items()]
+    source = pairs(pictures, DataSpec("folder", 3, 17, 2))
+    assert len(list(source.samples)) == 3
+    assert source.notes == ["skipped small: 64 x 17 pixels, needs 18 x 18"]
+
+
+def test_many_skipped_are_counted() -> None:
+    """A folder full of unusable files does not fill the records with their names."""
+    gallery = Gallery(100, broken=tuple(range(99)))
+    gallery.places(1)
+    assert len(gallery.notes) == NOTES_KEPT + 1
+    assert gallery.notes[-1] == f"skipped {99 - NOTES_KEPT} more"
+
+
+def test_same_everywhere() -> None:
+    """Positions come from integers alone: the published ones, and the same in every draw."""
+    assert [mix(0), mix(1)] == [0xE220A8397B1DCDAF, 0x910A2DEC89025CC1]  # splitmix64's reference values
+    draws = [pairs([Picture("a", lambda: noise(64, 64))], DataSpec("folder", 9, 8, 2)).samples for _ in range(2)]
+    assert all(np.array_equal(a[1], b[1]) for a, b in zip(*draws, strict=True))
+
+
+def test_positions_reach_every_corner() -> None:
+    """Patches may lie anywhere, at the borders too."""
+    rows = np.broadcast_to(np.arange(12, dtype=np.uint8)[:, None, None], (12, 12, 3))
+    for image in (np.array(rows), np.array(rows.swapaxes(0, 1))):
+        targets = [t for _, t in pairs([Picture("a", lambda i=image: i)], DataSpec("folder", 400, 8, 2)).samples]
+        assert {int(target[0, 0, 0]) for target in targets} == {0, 1, 2, 3, 4}
+
+
+def test_folder_without_source() -> None:
+    """Without a folder the message says how to name one."""
+    with pytest.raises(InputError, match="folder: no folder of photographs was given; do this"):
+        photographs(DataSpec("folder", 3, 8, 2), "do this")
+
+
+def test_names_are_relative(tmp_path: Path) -> None:
+    """A note shows a file's name below the folder, never where the folder lies."""
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "bad.png").write_bytes(b"")
+    PILImage.fromarray(noise(20, 20)).save(tmp_path / "good.png")
+    source = photographs(DataSpec("folder", 2, 8, 2, tmp_path), "")
+    assert len(list(source.samples)) == 2
+    assert source.notes == ["skipped sub/bad.png: neither PNG nor JPEG"]
+
+
+def test_transform_and_loss() -> None:
+    """Tensors are float, channels first, in 0..1; the loss is the mean squared error."""
+    tensors = transform((np.full((4, 6, 3), 255, np.uint8), np.zeros((4, 6, 3), np.uint8)))
+    assert [(t.shape, t.dtype) for t in tensors] == [(torch.Size((3, 4, 6)), torch.float32)] * 2
+    assert loss(tensors[0], tensors[1] + 0.5).item() == pytest.approx(0.25)

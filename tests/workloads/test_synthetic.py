@@ -1,0 +1,39 @@
+"""Patterns that every machine makes alike."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from harness.workloads import DataSpec
+from harness.workloads.synthetic import samples
+
+
+def test_golden() -> None:
+    """The bytes are the published ones: a change of the pattern must raise VERSION and this hash."""
+    digest = hashlib.sha256()
+    for sample in samples(DataSpec("synthetic", 64, 33, 1)).samples:
+        for field in sample:
+            assert field.dtype == np.uint8
+            assert field.shape == (33, 33, 3)
+            digest.update(field.tobytes())
+    assert digest.hexdigest()[:16] == "88161eb9623b762c"
+
+
+def test_seeded_by_index_alone() -> None:
+    """Sample i is the same in a small and in a large set, and no two samples are equal."""
+    few, many = (list(samples(DataSpec("synthetic", n, 8, 1)).samples) for n in (3, 500))
+    assert all(np.array_equal(a[1], b[1]) for a, b in zip(few, many, strict=False))
+    assert len({target.tobytes() for _, target in many}) == 500
+
+
+def test_smooth() -> None:
+    """Neighbouring pixels differ little, and the input less than the target."""
+    degraded, target = (
+        np.stack(field).astype(int) for field in zip(*samples(DataSpec("s", 50, 64, 1)).samples, strict=True)
+    )
+    steps = [np.abs(np.diff(field, axis=2)) for field in (degraded, target)]
+    assert steps[1].max() <= 16
+    assert steps[0].mean() < steps[1].mean()
+    assert np.abs(degraded - target).max() > 0
