@@ -83,6 +83,15 @@ def _needs_model(cell: Cell, _device: str) -> str | None:
     return "matters only where a model runs (mode = compute, or train with step = real)"
 
 
+def _planted(axis: str) -> Callable[[Cell, str], str | None]:
+    """The axis shapes another planted cost and matters only where there is one."""
+
+    def idle(cell: Cell, _device: str) -> str | None:
+        return None if cell.get(axis) else f"matters only with {axis} > 0"
+
+    return idle
+
+
 _LOADS = _only("mode", "train", "load")
 _PHOTOS = ("div2k", "div2k_standin", "folder")
 
@@ -156,6 +165,40 @@ AXES: tuple[Axis, ...] = (
         unit="us",
         least=0,
         idle=_only("workload", "synthetic"),
+    ),
+    Axis(
+        "read_shape",
+        str,
+        "constant",
+        "Planted: how the read's wait varies around its mean, read_us: not, evenly from 0 to twice the mean, or with a "
+        "heavy (log-normal) tail.",
+        choices=_one_of("constant", "jittered", "heavy_tailed"),
+        idle=_planted("read_us"),
+    ),
+    Axis(
+        "collate_us",
+        int,
+        0,
+        "Planted: how long collating one batch computes, on top of the real collation.",
+        unit="us",
+        least=0,
+        idle=_only("workload", "synthetic"),
+    ),
+    Axis(
+        "payload_bytes",
+        int,
+        0,
+        "Planted: bytes that every sample carries beside its pixels, from the worker to the device.",
+        unit="bytes",
+        least=0,
+        idle=_only("workload", "synthetic"),
+    ),
+    Axis(
+        "replica",
+        int,
+        0,
+        "Changes nothing: the same cell again under another id, to see what two equal cells differ by.",
+        least=0,
     ),
     Axis("batch_size", int, 32, "Samples in a batch.", unit="samples", least=1),
     Axis("num_workers", int, 0, "DataLoader worker processes; 0 loads in the training process.", least=0, idle=_LOADS),

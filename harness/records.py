@@ -24,6 +24,18 @@ PHASES = ("fetch", "h2d", "forward", "backward", "optimizer", "other")
 """Host phases of a step, in their order; their sum closes on the wall clock of the window."""
 DEVICE_SPANS = ("h2d", "h2d_exposed", "forward", "backward", "optimizer", "idle")
 WORKER_STAGES = ("read", "decode", "transform", "collate")
+ROLES = ("cell", "ceiling", "control")
+"""Why a trial ran: the matrix asks for its cell, another cell's efficiency needs it, or drift is looked for."""
+FLAGS = (
+    "foreign_cpu",
+    "steal",
+    "throttled",
+    "pressure",
+    "gpu_throttled",
+    "gpu_shared",
+    "unsteady",
+)
+"""What can disturb a trial, in the order in which ``flags`` names it."""
 OUTCOMES = ("ok", "error", "oom", "timeout", "crash")
 
 
@@ -68,6 +80,7 @@ _IDENTITY = (
     ),
     Column("machine_id", "string", "Slug and hash of the machine's hardware facts."),
     Column("suite", "string", "The first suite of the matrix that asked for the cell."),
+    Column("role", "string", f"Why the trial ran: {', '.join(ROLES)}."),
     Column("block", "int64", "Which repetition of all cells, from 0."),
     Column("position", "int64", "Place of the trial in the block's random order, from 0."),
     Column("device", "string", "cpu or cuda."),
@@ -130,13 +143,45 @@ _HOST = (
     Column("pss_peak_bytes", "int64", "Proportional memory of main process and workers, after the window.", "bytes"),
     Column("shm_bytes", "int64", "Shared memory in use under /dev/shm after the window.", "bytes"),
 )
+_NOISE = (
+    Column(
+        "foreign_cpu_pct",
+        "float64",
+        "CPU of everything that is not the trial or its parent during the window; 100 is one core.",
+        "%",
+    ),
+    Column("steal_pct", "float64", "Share of all cores' time that the hypervisor gave to others, in the window.", "%"),
+    Column("throttled_ns", "int64", "Time for which the control group's CPU quota stopped it, in the window.", "ns"),
+    Column(
+        "io_pressure_pct", "float64", "PSI: share of the window in which some task waited for storage (machine).", "%"
+    ),
+    Column(
+        "memory_pressure_pct",
+        "float64",
+        "PSI: share of the window in which some task waited for memory (machine).",
+        "%",
+    ),
+    Column("gpu_foreign_processes", "int64", "NVML: processes of others on the GPU when the window closed."),
+    Column(
+        "flags", "string", f"What may have disturbed the trial, by stated rules: {', '.join(FLAGS)}; null: nothing."
+    ),
+)
 _UPKEEP = (
     Column("trial_wall_ns", "int64", "From the parent's order until nothing of the trial was left.", "ns"),
     Column("left_processes", "int64", "Processes of the trial that outlived the kill of its group (killed after)."),
     Column("left_shm_segments", "int64", "Shared-memory files that the trial left behind (removed after)."),
 )
 
-MEASURED: tuple[Column, ...] = (*_THROUGHPUT, *_PHASE_COLUMNS, *_SPAN_COLUMNS, *_STAGE_COLUMNS, *_GPU, *_HOST, *_UPKEEP)
+MEASURED: tuple[Column, ...] = (
+    *_THROUGHPUT,
+    *_PHASE_COLUMNS,
+    *_SPAN_COLUMNS,
+    *_STAGE_COLUMNS,
+    *_GPU,
+    *_HOST,
+    *_NOISE,
+    *_UPKEEP,
+)
 """What a trial measures, identity and axes left out."""
 
 _DTYPES: dict[type, DType] = {str: "string", int: "int64", float: "float64", bool: "bool"}
@@ -166,6 +211,7 @@ TELEMETRY: tuple[Column, ...] = (
     Column("cpu_util_pct", "float64", "Busy share of all cores since the sample before.", "%"),
     Column("main_cpu_pct", "float64", "CPU of the training process since the sample before; 100 is one core.", "%"),
     Column("workers_cpu_pct", "float64", "CPU of all workers since the sample before; 100 is one core.", "%"),
+    Column("steal_pct", "float64", "Share of all cores' time that the hypervisor gave to others.", "%"),
     Column("load_1m", "float64", "Load average over a minute."),
     Column("mem_available_bytes", "int64", "Memory that the kernel says is available.", "bytes"),
     Column("gpu_util_pct", "float64", "NVML utilization, averaged by the driver over up to a second.", "%"),

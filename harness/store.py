@@ -214,10 +214,18 @@ class StoredRun:
     manifest: RunManifest
 
     def table(self, name: str) -> pd.DataFrame:
-        """Read ``trials``, ``steps`` or ``telemetry`` with nullable types (``pd.NA`` is null)."""
+        """Read ``trials``, ``steps`` or ``telemetry`` with nullable types (``pd.NA`` is null).
+
+        A column that came to the table after the run was written is null throughout.
+        """
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
-        frame: pd.DataFrame = pq.read_table(self.folder / f"{name}.parquet").to_pandas(types_mapper=_nullable().get)
+        table = pq.read_table(self.folder / f"{name}.parquet")
+        for field in _schema(TABLES[name], self.manifest):
+            if field.name not in table.column_names:
+                table = table.append_column(field, pa.nulls(table.num_rows, field.type))
+        frame: pd.DataFrame = table.to_pandas(types_mapper=_nullable().get)
         return frame
 
 

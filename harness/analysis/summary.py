@@ -31,6 +31,10 @@ CONDITIONS = (
     "n_samples",
     "read_us",
     "decode_us",
+    "read_shape",
+    "collate_us",
+    "payload_bytes",
+    "replica",
     "timing",
 )
 """Axes that a user's task gives; the others can be chosen."""
