@@ -235,6 +235,10 @@ AXES: tuple[Axis, ...] = (
     ),
 )
 
+NO_KNOBS = frozenset(("mode", "step"))
+"""Axes that say what a trial does rather than how: a loader alone against a training step is no contrast."""
+CEILINGS = ("load", "copy", "compute")
+"""Values of ``mode`` that run one stage of a training cell alone."""
 BY_NAME: Mapping[str, Axis] = {axis.name: axis for axis in AXES}
 
 
@@ -256,6 +260,22 @@ def applicable(combination: Cell, device: str) -> tuple[dict[str, Value], dict[s
         else:
             cell[axis.name] = combination[axis.name]
     return cell, reasons
+
+
+def ceilings(cell: Cell, device: str) -> dict[str, dict[str, Value]]:
+    """Find the cells that a training cell's stages make when each runs alone; unrelated axes do not apply there.
+
+    Args:
+        cell: a cell of mode train: the axes that apply.
+        device: ``cpu`` or ``cuda``.
+
+    Returns:
+        Stage to its cell. On a CPU there is nothing to copy; an emulated step's ceiling is declared, not measured.
+    """
+    whole = {axis.name: axis.default for axis in AXES} | dict(cell)
+    left_out = {"copy"} if device == "cpu" else set()
+    left_out |= {"compute"} if cell["step"] == "emulated" else set()
+    return {stage: applicable({**whole, "mode": stage}, device)[0] for stage in CEILINGS if stage not in left_out}
 
 
 def cell_id(cell: Cell) -> str:

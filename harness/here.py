@@ -8,10 +8,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import __version__, matrix, plan, store
+from harness import __version__, expand, matrix, plan, store
 from harness.errors import InputError
 from harness.machine import Machine, Software, describe, software
-from harness.manifest import Protocol
+from harness.manifest import Protocol, Spread
 from harness.probes import gpu
 from harness.records import PROTOCOL_VERSION
 
@@ -72,7 +72,7 @@ class Here:
     def key(self) -> str:
         """Identify what would be measured: an unfinished run with the same key can be resumed."""
         parts = {
-            "cells": sorted(cell.cell_id for cell in self.plan.cells),
+            "cells": sorted(cell.cell_id for cell in self.plan.everything),
             "device": self.plan.place.device,
             "protocol": self.plan.matrix.protocol.model_dump(),
             "budget": self.plan.matrix.budget_s,
@@ -86,17 +86,25 @@ class Here:
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _seconds(results: Path, machine_id: str, device: str, protocol: Protocol) -> dict[str, float]:
-    """cell_id to the wall clock of its trials, from runs here on the same device and protocol; the newest counts."""
-    found: dict[str, float] = {}
+def _seen(
+    results: Path, machine_id: str, device: str, protocol: Protocol
+) -> tuple[dict[str, float], dict[str, Spread]]:
+    """What earlier runs here say of each cell, on the same device and protocol; the newest counts.
+
+    Returns:
+        cell_id to the wall clock of its trials, and to their spread.
+    """
+    seconds: dict[str, float] = {}
+    spread: dict[str, Spread] = {}
     for path in sorted(results.glob(f"{machine_id}/*/run.json")):
         try:
             run = json.loads(path.read_text(encoding="utf-8"))
             if (run["device"], Protocol(**run["protocol"])) == (device, protocol):
-                found |= run["cell_seconds"]
+                seconds |= run["cell_seconds"]
+                spread |= {cell: Spread(**seen) for cell, seen in run.get("cell_spread", {}).items()}
         except (OSError, ValueError, KeyError, TypeError):
             continue
-    return found
+    return seconds, spread
 
 
 def _no_folder(path: Path) -> str | None:
@@ -123,11 +131,13 @@ def make(options: Options) -> Here:
     device = gpu.device()
     wanted = matrix.load(options.matrix, options.profile, options.suite, options.budget, device)
     machine = describe(gpu.installed(), _existing(options.data_root))
+    seconds, spread = _seen(options.results, machine.machine_id, device, wanted.protocol)
     place = plan.Place(
         device=device,
         data_root=options.data_root,
         data=options.data,
-        shm_bytes=plan.free_shared_memory(),
-        seconds=_seconds(options.results, machine.machine_id, device, wanted.protocol),
+        shm_bytes=expand.free_shared_memory(),
+        seconds=seconds,
+        spread=spread,
     )
-    return Here(options, machine, software(), plan.expand(wanted, place, yes=options.yes))
+    return Here(options, machine, software(), expand.expand(wanted, place, yes=options.yes))

@@ -24,9 +24,34 @@ class Protocol(_Frozen):
     min_steps: int
     """Least steps in a window."""
     blocks: tuple[int, int]
-    """(fewest, most): the most ends a run; the fewest that a decision should rest on is recorded, and stops nothing."""
+    """(fewest, most): no contrast stops before the fewest, and the most ends a run."""
+    ci_target_pct: float = 3.0
+    """A contrast stops when the half-width of its 95 % interval is at most this."""
+    control_every: int = 16
+    """The control cell runs again after so many trials."""
     timeout_s: float
     """A trial that has not reported after this long is killed."""
+
+
+class Spread(_Frozen):
+    """How a cell's log throughput varied in a run."""
+
+    sd: float
+    """Standard deviation between blocks."""
+    within: float
+    """The part of it that arises within windows: half the spread of the logs of the halves' ratios."""
+
+
+class Stopped(_Frozen):
+    """A contrast, and why it was not measured further."""
+
+    axis: str
+    cell_a: str
+    cell_b: str
+    blocks: int
+    """Blocks in which both sides ended well."""
+    reason: str
+    """target, or what ended the run before: blocks, budget, interrupted; failed where a side only ever failed."""
 
 
 class Counted(_Frozen):
@@ -84,10 +109,22 @@ class RunManifest(_Frozen):
     blocks: int
     """Whole blocks that were measured."""
     stop_reason: str
-    """budget, blocks, interrupted."""
+    """target (every contrast is narrow enough), blocks, budget, interrupted."""
+    control: str | None = None
+    """cell_id of the control cell."""
+    ceilings: int = 0
+    """Cells that the harness added: stages of training cells, each alone."""
+    contrasts: tuple[Stopped, ...] = ()
+    """Every contrast of the cells that were asked for."""
+    noise_before: dict[str, float | int | None] = {}
+    """What a look at the machine saw before the run, while feedrate itself did nothing."""
+    noise_after: dict[str, float | int | None] = {}
+    """The same after the run."""
     outcomes: dict[str, int]
     """Outcome to the number of trials."""
     cell_seconds: dict[str, float]
     """cell_id to the mean wall clock of its trials, in seconds: what a plan predicts from."""
+    cell_spread: dict[str, Spread] = {}
+    """cell_id to how its trials varied: what a plan predicts the blocks from."""
     parent_cpu_pct: float
     """CPU of the parent, probes included, during the blocks; 100 is one core."""

@@ -26,7 +26,16 @@ CONDITION = "device"
 
 Slice = Mapping[str, tuple[Value, ...]]
 """Axis to its values; every combination of them is wanted."""
-DEFAULT_PROTOCOL = {"warmup_s": 0.3, "window_s": 0.6, "min_steps": 12, "blocks": [8, 30], "timeout_s": 120.0}
+DEFAULT_PROTOCOL = {
+    "warmup_s": 0.3,
+    "window_s": 0.6,
+    "min_steps": 12,
+    "blocks": [8, 30],
+    "ci_target_pct": 3.0,
+    "control_every": 16,
+    "timeout_s": 120.0,
+}
+_WHOLE = ("min_steps", "control_every")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +162,8 @@ def _overridden(name: str, base: tuple[SuiteSlice, ...], raw: Any, where: str) -
 
 def _protocol(raw: Mapping[str, Any], where: str) -> Protocol:
     merged = {**DEFAULT_PROTOCOL, **raw}
-    for key in ("warmup_s", "window_s", "timeout_s", "min_steps"):
-        value, whole = merged[key], key == "min_steps"
+    for key in ("warmup_s", "window_s", "timeout_s", "ci_target_pct", *_WHOLE):
+        value, whole = merged[key], key in _WHOLE
         wrong = isinstance(value, bool) or not isinstance(value, int if whole else int | float)
         if wrong or not 0 <= value < math.inf or (value == 0 and key != "warmup_s"):
             raise InputError(

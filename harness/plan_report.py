@@ -27,6 +27,12 @@ def show(here: Here, console: Console) -> None:
         console.print(f"  − {counted.count:,} merged: {counted.reason}", highlight=False, markup=False)
     for counted in plan.excluded:
         console.print(f"  − {counted.count:,} left out: {counted.reason}", highlight=False, markup=False)
+    if plan.ceilings:
+        console.print(
+            f"  + {len(plan.ceilings):,} added: stages of the training cells, each alone (their ceilings)",
+            highlight=False,
+            markup=False,
+        )
     console.print(_axes_swept(plan))
     for line in plan.substitutions:
         console.print(f"  {line}", highlight=False, markup=False)
@@ -52,6 +58,7 @@ def _time(plan: Plan, console: Console) -> None:
         f"{limit}: about {plan.blocks} block{'s' * (plan.blocks != 1)}, {durations.show(plan.blocks * plan.block_s)}.",
         highlight=False,
     )
+    _outlook(plan, console)
     if cuts := plan.cuts():
         console.print(
             f"Fewer than {BLOCKS_WANTED} blocks decide little. Raise BUDGET to "
@@ -61,6 +68,22 @@ def _time(plan: Plan, console: Console) -> None:
         )
         for cut in cuts:
             console.print(f"  {cut}", style="yellow", highlight=False)
+
+
+def _outlook(plan: Plan, console: Console) -> None:
+    """How many blocks the contrasts will take, and whether longer windows would make them fewer."""
+    if found := plan.outlook():
+        advice = (
+            "longer windows (protocol.window_s) help"
+            if found.within > 0.5
+            else "more blocks help, longer windows do not"
+        )
+        console.print(
+            f"At the spread seen here before, half of the contrasts reach ±{plan.matrix.protocol.ci_target_pct:g} % "
+            f"after {found.half} blocks, nine in ten after {found.most}; {found.within:.0%} of that spread arises "
+            f"within windows: {advice}.",
+            highlight=False,
+        )
 
 
 def show_axes(console: Console) -> None:

@@ -17,6 +17,9 @@ class Progress:
     """How many are expected."""
     position: int
     cells: int
+    """Trials in this block."""
+    done: int
+    """Cells that are measured well enough and run no more."""
     eta_s: float
 
 

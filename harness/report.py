@@ -41,7 +41,12 @@ def _say(console: Console, text: str, style: str = "") -> None:
 
 def _ended(run: StoredRun, console: Console) -> None:
     manifest = run.manifest
-    why = {"budget": "the budget is used", "blocks": "the protocol's blocks are done", "interrupted": "interrupted"}
+    why = {
+        "target": "every contrast is as narrow as wanted",
+        "budget": "the budget is used",
+        "blocks": "the protocol's blocks are done",
+        "interrupted": "interrupted",
+    }
     outcomes = ", ".join(f"{count} {outcome}" for outcome, count in sorted(manifest.outcomes.items()))
     _say(
         console,

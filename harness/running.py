@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 from harness import __version__, store
 from harness.axes import Value
 from harness.here import Here
-from harness.manifest import Dataset, RunManifest
-from harness.plan import PlannedCell
+from harness.manifest import Dataset, RunManifest, Spread, Stopped
+from harness.plan import TEMPLATE_S, PlannedCell
 from harness.probes.gpu import GpuProbe
 from harness.probes.host import HostProbe
 from harness.progress import Progress, Screen
+from harness.stopping import Questions
 
 GIVE_UP_AFTER = 2
 """A cell that failed so often and never ran is left out of the blocks that follow."""
@@ -40,12 +43,27 @@ class Running:
     packed: dict[tuple[tuple[str, Value], ...], str] = field(default_factory=dict)
     """Data axes of a set to its folder."""
     entries: list[dict[str, Any]] = field(default_factory=list)
+    noise: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """``before`` and ``after`` to what a look at the machine saw."""
+    questions: Questions = field(init=False)
     origin_ns: int = 0
     """When its blocks began, monotonic clock; earlier by what a resumed run had used."""
     began: tuple[float, float] = (0.0, 0.0)
     """CPU of this process and the clock when the blocks began here, in seconds."""
     host: HostProbe = field(default_factory=HostProbe)
     gpu: GpuProbe | None = field(default_factory=GpuProbe.open)
+
+    def __post_init__(self) -> None:
+        plan = self.here.plan
+        asked = {cell.cell_id: cell.axes for cell in plan.cells}
+        self.questions = Questions(plan.rule, asked, plan.needs)
+
+    def take(self, entry: dict[str, Any]) -> None:
+        """Take in a trial that has ended."""
+        self.entries.append(store.without_details(entry))
+        trial = entry["trial"]
+        if trial["outcome"] == "ok":
+            self.questions.add(trial["cell_id"], trial["block"], trial["samples_per_s"])
 
     def begin_blocks(self) -> None:
         """Start the clock of the blocks."""
@@ -64,26 +82,55 @@ class Running:
         if self.gpu:
             self.gpu.close()
 
-    def done(self) -> set[tuple[int, str]]:
-        """(block, cell_id) of the trials in the journal."""
-        return {(e["trial"]["block"], e["trial"]["cell_id"]) for e in self.entries}
-
     def elapsed_s(self) -> float:
         """Wall clock of its blocks so far."""
         return (time.perf_counter_ns() - self.origin_ns) / 1e9
 
-    def given_up(self) -> set[str]:
-        """Cells that only ever failed."""
+    def given_up(self, before: int | None = None) -> set[str]:
+        """Cells that only ever failed, in the blocks before one if one is given."""
         counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for entry in self.entries:
-            counts[entry["trial"]["cell_id"]][entry["trial"]["outcome"]] += 1
+            if before is None or entry["trial"]["block"] < before:
+                counts[entry["trial"]["cell_id"]][entry["trial"]["outcome"]] += 1
         return {cell for cell, seen in counts.items() if not seen["ok"] and seen.total() >= GIVE_UP_AFTER}
 
     def order(self, block: int) -> list[PlannedCell]:
-        """The block's cells in its random order."""
-        cells = sorted(self.here.plan.cells, key=lambda cell: cell.cell_id)
+        """The block's trials in their random order, the control cell after every so many.
+
+        It depends on the seed and on the blocks before alone, so that a resumed run goes on with the same.
+        """
+        cells = sorted(self.here.plan.everything, key=lambda cell: cell.cell_id)
         random.Random(f"{self.seed}:{block}").shuffle(cells)
-        return cells
+        wanted = self._wanted(block)
+        live = [cell for cell in cells if wanted.get(cell.cell_id, 0) > block]
+        control = replace(self.here.plan.control, role="control")
+        every = math.inf if control.cell_id in self.given_up(block) else self.here.plan.matrix.protocol.control_every
+        order: list[PlannedCell] = []
+        for place, cell in enumerate(live, start=1):
+            order.append(cell)
+            if place % every == 0:
+                order.append(control)
+        return order
+
+    def _wanted(self, block: int) -> dict[str, int]:
+        return self.questions.expected(block, self.given_up(block))
+
+    def block_s(self, order: list[PlannedCell]) -> float:
+        """Predict how long a block takes: its trials as long as they took so far, and what comes between them."""
+        seen = self._seconds()
+        blocks = len({entry["trial"]["block"] for entry in self.entries})
+        known = sum(map(sum, seen.values()))
+        between = max(0.0, (self.elapsed_s() - known) / blocks) if blocks and self.origin_ns else TEMPLATE_S
+        return between + sum(
+            fmean(seen[cell.cell_id]) if cell.cell_id in seen else self.here.plan.cell_s(cell) for cell in order
+        )
+
+    def _seconds(self) -> dict[str, list[float]]:
+        """cell_id to the wall clock of its trials."""
+        seconds: defaultdict[str, list[float]] = defaultdict(list)
+        for entry in self.entries:
+            seconds[entry["trial"]["cell_id"]].append(entry["trial"]["trial_wall_ns"] / 1e9)
+        return dict(seconds)
 
     def set_of(self, cell: PlannedCell) -> tuple[tuple[str, Value], ...]:
         """Key of the packed set that a cell reads."""
@@ -101,31 +148,76 @@ class Running:
             "packed": self.packed.get(self.set_of(cell)),
             "seed": random.Random(f"{self.seed}:{block}:samples").getrandbits(31),
             "warmup_s": protocol.warmup_s,
-            "window_s": protocol.window_s,
+            "window_s": self.here.plan.window_s(cell),
             "min_steps": protocol.min_steps,
         }
 
-    def progress(self, block: int, place: int) -> Progress:
+    def forecast(self, block: int) -> tuple[int, float]:
+        """Predict the number of blocks, and the seconds that those after this one take.
+
+        Cells that will have stopped are left out; nothing runs past the budget.
+        """
+        plan, wanted = self.here.plan, self._wanted(block)
+        blocks, later, left = block + 1, 0.0, math.inf
+        if plan.matrix.budget_s is not None:
+            left = plan.matrix.budget_s - self.elapsed_s() - self.block_s(self.order(block))
+        while live := [cell for cell in plan.everything if wanted.get(cell.cell_id, 0) > blocks]:
+            takes = self.block_s(live)
+            if later + takes > left:
+                break
+            blocks, later = blocks + 1, later + takes
+        return blocks, later
+
+    def progress(self, block: int, place: int, order: list[PlannedCell], forecast: tuple[int, float]) -> Progress:
         """Where it stands when a trial begins; blocks and time left are estimates."""
-        plan, spent, cells = self.here.plan, self.elapsed_s(), len(self.here.plan.cells)
-        begun = block + place / cells
-        block_s = spent / begun if begun > 0.5 else plan.block_s
-        most = plan.matrix.protocol.blocks[1]
-        blocks = (
-            most if plan.matrix.budget_s is None else max(block + 1, min(most, int(plan.matrix.budget_s / block_s)))
-        )
-        return Progress(block, blocks, place, cells, max(0.0, (blocks - begun) * block_s))
+        blocks, later = forecast
+        rest = later + self.block_s(order[place:])
+        done = len(self.here.plan.everything) - len({cell.cell_id for cell in order})
+        return Progress(block, blocks, place, len(order), done, rest)
+
+    def _stopped(self, reason: str) -> tuple[Stopped, ...]:
+        """Every contrast, and why it was not measured further."""
+        failed, rule = self.given_up(), self.questions.rule
+        found = []
+        for pair in self.questions.pairs:
+            values = self.questions.values(pair)
+            why = "target" if rule.done(values) else reason
+            if {pair.cell_a, pair.cell_b} & failed:
+                why = "failed"
+            found.append(
+                Stopped(axis=pair.axis, cell_a=pair.cell_a, cell_b=pair.cell_b, blocks=len(values), reason=why)
+            )
+        return tuple(found)
+
+    def _spread(self) -> dict[str, Spread]:
+        """How each cell's log throughput varied: between blocks, and within windows by their halves.
+
+        A window's log throughput is about the mean of its halves', whose difference is the log of their ratio: half the
+        spread of that is the window's own share.
+        """
+        halves: defaultdict[str, list[float]] = defaultdict(list)
+        for entry in self.entries:
+            if entry["trial"]["outcome"] == "ok" and (ratio := entry["trial"].get("half_ratio")):
+                halves[entry["trial"]["cell_id"]].append(math.log(ratio) / 2)
+        found = {}
+        for cell in self.here.plan.everything:
+            logs = self.questions.alone(cell.cell_id)
+            if len(logs) > 1:
+                own = halves[cell.cell_id]
+                found[cell.cell_id] = Spread(
+                    sd=round(stdev(logs), 6), within=round(stdev(own), 6) if len(own) > 1 else 0.0
+                )
+        return found
+
+    def _is_whole(self, block: int) -> bool:
+        """Whether every trial of a block has ended."""
+        ended = len([entry for entry in self.entries if entry["trial"]["block"] == block])
+        return ended > 0 and ended >= len(self.order(block))
 
     def manifest(self, reason: str) -> RunManifest:
         """What the run says of itself, having stopped for a reason."""
         here, plan = self.here, self.here.plan
-        seconds: defaultdict[str, list[float]] = defaultdict(list)
-        per_block: Counter[int] = Counter()
-        for entry in self.entries:
-            trial = entry["trial"]
-            seconds[trial["cell_id"]].append(trial["trial_wall_ns"] / 1e9)
-            per_block[trial["block"]] += 1
-        expected = len(plan.cells) - len(self.given_up())
+        whole = [block for block in range(plan.matrix.protocol.blocks[1]) if self._is_whole(block)]
         return RunManifest(
             feedrate_version=__version__,
             run_id=self.run_id,
@@ -147,9 +239,15 @@ class Running:
             datasets=tuple(self.datasets),
             started_at=self.started_at,
             ended_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            blocks=sum(count >= expected for count in per_block.values()),
+            blocks=len(whole),
             stop_reason=reason,
+            control=plan.control.cell_id,
+            ceilings=len(plan.ceilings),
+            contrasts=self._stopped(reason),
+            noise_before=self.noise.get("before", {}),
+            noise_after=self.noise.get("after", {}),
             outcomes=dict(Counter(entry["trial"]["outcome"] for entry in self.entries)),
-            cell_seconds={cell: round(sum(times) / len(times), 3) for cell, times in seconds.items()},
+            cell_seconds={cell: round(fmean(times), 3) for cell, times in self._seconds().items()},
+            cell_spread=self._spread(),
             parent_cpu_pct=round(self.own_cpu_pct(), 2),
         )

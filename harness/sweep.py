@@ -85,7 +85,8 @@ def _open(here: Here, folder: Path, screen: Screen) -> Running:
             continue
         journal = store.Journal(path)
         run = Running(here, path, path.name, begun["seed"], begun["started_at"], journal, screen)
-        run.entries = [store.without_details(entry) for entry in journal.entries()]
+        for entry in journal.entries():
+            run.take(entry)
         if not here.options.fresh:
             screen.say(f"resuming run {path.name}: {len(run.entries)} trials are there already (FRESH=1 starts anew)")
             return run
@@ -100,25 +101,27 @@ def _open(here: Here, folder: Path, screen: Screen) -> Running:
 
 
 def _measure(sweep: Running) -> str:
-    """Prepare data, then run blocks until the budget or the protocol ends them.
+    """Prepare data, then run blocks until every contrast is narrow enough, or budget or protocol end them.
 
     Returns:
         Why it stopped.
     """
-    plan = sweep.here.plan
-    budget = plan.matrix.budget_s
+    budget, most = sweep.here.plan.matrix.budget_s, sweep.here.plan.matrix.protocol.blocks[1]
     first = max((e["trial"]["block"] for e in sweep.entries), default=0)
-    sweep.screen.say("Starting: importing torch takes a few seconds.")
-    with Template(registry.ROOT) as template:
-        _confirm_device(sweep, template)
-        _prepare(sweep, template)
-        sweep.begin_blocks()
-        _block(sweep, first, template)
-    for block in range(first + 1, plan.matrix.protocol.blocks[1]):
-        if budget and sweep.elapsed_s() * (block + 1) / block > budget:
+    for block in range(first, most):
+        order = sweep.order(block)
+        if not order:
+            return "target"
+        if block > first and budget and sweep.elapsed_s() + sweep.block_s(order) > budget:
             return "budget"
+        if block == first:
+            sweep.screen.say("Starting: importing torch takes a few seconds.")
         with Template(registry.ROOT) as template:
-            _block(sweep, block, template)
+            if block == first:
+                _confirm_device(sweep, template)
+                _prepare(sweep, template)
+                sweep.begin_blocks()
+            _block(sweep, block, order, template)
     return "blocks"
 
 
@@ -147,7 +150,7 @@ def _ask(template: Template, job: dict[str, Any], watch: Any = lambda *_: None, 
 
 def _prepare(sweep: Running, template: Template) -> None:
     """Pack every set that a cell reads, once."""
-    wanted = {sweep.set_of(cell): cell for cell in reversed(sweep.here.plan.cells)}
+    wanted = {sweep.set_of(cell): cell for cell in reversed(sweep.here.plan.everything)}
     said: set[str] = set()
     for key, cell in reversed(wanted.items()):
         axes = dict(key)
@@ -170,7 +173,7 @@ def _prepare(sweep: Running, template: Template) -> None:
 
 def _same_data(sweep: Running, key: tuple[tuple[str, Any], ...], data_hash: str) -> None:
     """A resumed run must go on with the pixels that it began with."""
-    readers = {cell.cell_id for cell in sweep.here.plan.cells if sweep.set_of(cell) == key}
+    readers = {cell.cell_id for cell in sweep.here.plan.everything if sweep.set_of(cell) == key}
     before = {e["trial"].get("data_hash") for e in sweep.entries if e["trial"]["cell_id"] in readers}
     if before - {None, data_hash}:
         raise InputError(
@@ -185,16 +188,17 @@ def without_names(notes: list[str]) -> tuple[str, ...]:
     return tuple(f"{scrub(note)} (× {count})" if count > 1 else scrub(note) for note, count in counts.items())
 
 
-def _block(sweep: Running, block: int, template: Template) -> None:
-    """Run every live cell that the journal does not hold yet, once."""
-    done, dropped = sweep.done(), sweep.given_up()
-    for place, cell in enumerate(sweep.order(block)):
-        if (block, cell.cell_id) in done or cell.cell_id in dropped:
+def _block(sweep: Running, block: int, order: list[PlannedCell], template: Template) -> None:
+    """Run every trial of the block that the journal does not hold yet."""
+    done = {e["trial"]["position"] for e in sweep.entries if e["trial"]["block"] == block}
+    forecast = sweep.forecast(block)
+    for place, cell in enumerate(order):
+        if place in done:
             continue
-        sweep.screen.trial(cell, sweep.progress(block, place))
+        sweep.screen.trial(cell, sweep.progress(block, place, order, forecast))
         entry = _trial(sweep, template, block, place, cell)
         sweep.journal.append(entry)
-        sweep.entries.append(store.without_details(entry))
+        sweep.take(entry)
         sweep.screen.ended(entry)
 
 
@@ -208,6 +212,7 @@ def _trial(sweep: Running, template: Template, block: int, place: int, cell: Pla
         "cell_id": cell.cell_id,
         "machine_id": sweep.here.machine.machine_id,
         "suite": cell.suite,
+        "role": cell.role,
         "block": block,
         "position": place,
         "device": sweep.here.plan.place.device,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from harness import expand as expanding
 from harness import matrix, plan, registry
 from harness.errors import InputError
 
@@ -22,14 +23,14 @@ profiles: {{quick: {{{budget}}}}}
 def expand(folder: Path, slices: str, *, device: str = "cpu", budget: str = "", **place: object) -> plan.Plan:
     path = folder / "matrix.yaml"
     path.write_text(TEXT.format(slices=slices, budget=f"budget: {budget}" if budget else ""))
-    return plan.expand(matrix.load(path), plan.Place(device, folder, **place))
+    return expanding.expand(matrix.load(path), plan.Place(device, folder, **place))
 
 
 def test_every_combination_is_a_cell_or_accounted_for(tmp_path: Path) -> None:
     """Cells, merged and excluded combinations add up to all combinations."""
     whole = matrix.load(registry.ROOT / "matrix.yaml", "full")
     for device in ("cpu", "cuda"):
-        found = plan.expand(whole, plan.Place(device, tmp_path, shm_bytes=64 << 20))
+        found = expanding.expand(whole, plan.Place(device, tmp_path, shm_bytes=64 << 20))
         accounted = sum(c.count for c in (*found.merged, *found.excluded))
         assert len(found.cells) + accounted == found.combinations
         assert len({cell.cell_id for cell in found.cells}) == len(found.cells)

@@ -24,7 +24,8 @@ from harness.sweep import without_names
 
 MATRIX = """
 version: 1
-protocol: {warmup_s: 0.1, window_s: 0.25, min_steps: 4, blocks: [1, 2], timeout_s: 30}
+protocol: {warmup_s: 0.1, window_s: 0.25, min_steps: 4, blocks: [1, 2], ci_target_pct: 0.001, control_every: 8,
+           timeout_s: 30}
 suites:
   loader:
     - {mode: [train, load], patch_size: 16, n_samples: 96, storage_format: [png, lmdb], batch_size: 8,
@@ -97,10 +98,44 @@ def test_every_cell_ran_once_a_block(run: store.StoredRun, trials: pd.DataFrame)
     assert (trials["outcome"] == "ok").all(), trials["error_message"].dropna().to_list()
     assert run.manifest.blocks == 2
     assert run.manifest.stop_reason == "blocks"
-    per_block = [list(group["cell_id"]) for _, group in trials.groupby("block")]
+    per_block = [list(group["cell_id"]) for _, group in trials[trials["role"] != "control"].groupby("block")]
     assert sorted(per_block[0]) == sorted(per_block[1])
-    assert len(set(per_block[0])) == run.manifest.cells == 14
+    assert len(set(per_block[0])) == len(per_block[0]) == run.manifest.cells + run.manifest.ceilings
+    assert (run.manifest.cells, run.manifest.ceilings) == (14, 2)
     assert per_block[0] != per_block[1]
+
+
+def test_ceilings_are_added_and_the_control_cell_comes_back(run: store.StoredRun, trials: pd.DataFrame) -> None:
+    """What a training cell is judged against runs though nobody asked for it; after every 8 trials the control runs."""
+    added = trials[trials["role"] == "ceiling"]
+    assert set(added["mode"]) == {"load"}
+    assert set(added["read_us"]) == {2000}
+    controls = trials[trials["role"] == "control"]
+    assert set(controls["cell_id"]) == {run.manifest.control}
+    assert list(controls["position"]) == [8, 17, 8, 17]
+
+
+def test_why_each_contrast_stopped_is_recorded(run: store.StoredRun, trials: pd.DataFrame) -> None:
+    """The manifest names every contrast of the cells that were asked for, its blocks and its reason."""
+    asked = contrasts(trials[trials["role"] != "ceiling"])
+    stopped = run.manifest.contrasts
+    assert {(one.cell_a, one.cell_b) for one in stopped} == set(zip(asked["cell_a"], asked["cell_b"], strict=True))
+    assert {(one.blocks, one.reason) for one in stopped} == {(2, "blocks")}
+
+
+def test_a_run_ends_when_every_contrast_is_narrow_enough(place: Place) -> None:
+    """Blocks stop at the target, after the fewest, and the report says so."""
+    axes = "{step: emulated, step_ms: 5, patch_size: 16, n_samples: 96, batch_size: 8, num_workers: [0, 2]}"
+    protocol = (
+        "protocol: {warmup_s: 0.1, window_s: 0.2, min_steps: 4, blocks: [2, 9], ci_target_pct: 900, timeout_s: 30}"
+    )
+    place.matrix.write_text(f"version: 1\n{protocol}\nsuites: {{loader: {axes}}}\nprofiles: {{quick: {{}}}}\n")
+    done = subprocess.run(place.command(), cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = store.runs(place.results)[-1]
+    assert (run.manifest.stop_reason, run.manifest.blocks) == ("target", 2)
+    assert [(one.axis, one.blocks, one.reason) for one in run.manifest.contrasts] == [("num_workers", 2, "target")]
+    assert "every contrast is as narrow as wanted" in " ".join(done.stdout.split())
 
 
 def test_files_hold_the_schema_and_the_manifest(run: store.StoredRun) -> None:
@@ -289,7 +324,7 @@ def test_a_killed_sweep_resumes(place: Place) -> None:
     runs = store.runs(place.results)
     assert len(runs) == 1
     found = runs[0].table("trials")
-    assert len(found) == len(set(found["trial_id"])) == 28
+    assert len(found) == len(set(found["trial_id"])) == 36
     kept = [entry["trial"]["started_at"] for entry in before]
     assert list(found["started_at"])[: len(kept)] == kept
 
@@ -332,7 +367,8 @@ def test_a_run_goes_on_with_the_data_that_it_began_with(place: Place, tmp_path: 
 
 def test_the_order_is_the_seeds(run: store.StoredRun, trials: pd.DataFrame) -> None:
     """A block's order comes from the seed and the cells alone, however the matrix lists them."""
-    first = list(trials[trials["block"] == 0].sort_values("position")["cell_id"])
+    block = trials[(trials["block"] == 0) & (trials["role"] != "control")]
+    first = list(block.sort_values("position")["cell_id"])
     again = sorted(first)
     random.Random(f"{run.manifest.seed}:0").shuffle(again)
     assert first == again
