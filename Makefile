@@ -9,6 +9,7 @@ DATA_ROOT ?= data
 FRESH ?=
 YES ?=
 SEED ?=
+WAIT_QUIET ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup plan sweep site serve test test-all lint bench readme lock clean chromium
@@ -19,7 +20,7 @@ WHAT := --matrix "$(MATRIX)" --profile "$(PROFILE)" --suite "$(SUITE)" --budget 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "; print "feedrate: how fast can a machine feed its accelerator?\n"} \
 		/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
-	@echo; echo "  PROFILE=quick SUITE= BUDGET=4m MATRIX=matrix.yaml DATA=photographs/ DATA_ROOT=data FRESH=1 SEED= YES=1"
+	@echo; echo "  PROFILE=quick SUITE= BUDGET=4m MATRIX=matrix.yaml DATA=photographs/ DATA_ROOT=data FRESH=1 SEED= YES=1 WAIT_QUIET=10m"
 
 setup: .venv/ready ## Make .venv from requirements.lock (every target does this by itself)
 
@@ -35,7 +36,8 @@ plan: .venv/ready ## Print what the matrix expands to on this machine
 	@$(RUN) plan $(WHAT)
 
 sweep: .venv/ready ## Measure: results/MACHINE/RUN/*.parquet (BUDGET=, DATA=, PROFILE= …)
-	@$(RUN) sweep $(WHAT) $(if $(FRESH),--fresh) $(if $(SEED),--seed $(SEED))
+	@$(RUN) sweep $(WHAT) $(if $(FRESH),--fresh) $(if $(SEED),--seed $(SEED)) \
+		$(if $(WAIT_QUIET),--wait-quiet $(WAIT_QUIET))
 
 site: .venv/ready ## Build the website from all results into build/site
 	@$(RUN) site

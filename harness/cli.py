@@ -28,6 +28,7 @@ DataRoot = Annotated[Path, typer.Option(help="Where packed samples lie: the disk
 Results = Annotated[Path, typer.Option(help="Where runs are written.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not refuse a very large matrix.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Do not resume an unfinished run.")]
+WaitQuiet = Annotated[str, typer.Option(help="Wait at most so long (10m) until nothing else uses the machine.")]
 Seed = Annotated[int | None, typer.Option(help="Repeat the order of an earlier run.")]
 
 
@@ -71,6 +72,7 @@ def sweep(
     yes: Yes = False,
     fresh: Fresh = False,
     seed: Seed = None,
+    wait_quiet: WaitQuiet = "",
 ) -> None:
     """Measure what the matrix asks for; results go to results/MACHINE/RUN/."""
     from harness import here, plan_report, screen
@@ -88,6 +90,7 @@ def sweep(
         yes=yes,
         fresh=fresh,
         seed=seed,
+        wait_quiet=wait_quiet or None,
     )
     planned = here.make(options)
     plan_report.show(planned, console)

@@ -33,6 +33,8 @@ class Options:
     yes: bool = False
     fresh: bool = False
     seed: int | None = None
+    wait_quiet: str | None = None
+    """How long to wait at most until the machine is quiet; None does not wait."""
 
     def command(self) -> str:
         """The command that repeats the run; folders of the user's are named by their variable alone."""

@@ -31,7 +31,7 @@ def show(run: StoredRun, console: Console) -> None:
     _failures(trials, console)
     if (trials["outcome"] == "ok").any():
         _tasks(trials, console)
-        _contrasts(trials, console)
+        _contrasts(run, trials, console)
     _next(run, console)
 
 
@@ -142,16 +142,19 @@ def _against_defaults(rows: list[dict[str, Any]], rates: Mapping[str, Row]) -> T
     return table
 
 
-def _contrasts(trials: pd.DataFrame, console: Console) -> None:
-    found = contrasts(trials)
+def _contrasts(run: StoredRun, trials: pd.DataFrame, console: Console) -> None:
+    """How many questions are answered, and how many intervals became as narrow as the protocol wants."""
+    found = contrasts(trials[trials["role"].ne("ceiling").fillna(True)])
     if found.empty:
         return
     decided = found[found["verdict"] != "inconclusive"]
     clear = decided[decided["verdict"] != "no difference"]
+    narrow = sum(one.reason == "target" for one in run.manifest.contrasts)
     _say(
         console,
         f"\n{len(decided)} of {len(found)} contrasts (two cells that differ in one axis) are decided: "
-        f"{len(clear)} differ, {len(decided) - len(clear)} do not (within 3 %).",
+        f"{len(clear)} differ, {len(decided) - len(clear)} do not (within 3 %). {narrow} are as narrow as wanted "
+        f"(±{run.manifest.protocol.ci_target_pct:g} % after {run.manifest.protocol.blocks[0]} blocks or more).",
     )
 
 

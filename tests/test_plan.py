@@ -11,6 +11,7 @@ import pytest
 from harness import expand as expanding
 from harness import matrix, plan, registry
 from harness.errors import InputError
+from harness.manifest import Spread
 
 TEXT = """
 version: 1
@@ -120,3 +121,44 @@ def test_planning_loads_neither_torch_nor_pandas(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=registry.ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "combinations" in done.stdout
+
+
+def test_ceilings_are_planned_once_for_all_cells_that_share_them(tmp_path: Path) -> None:
+    """A training cell's stages run alone, for the sub-axes that they depend on and not for every cell."""
+    found = expand(tmp_path, "{batch_size: 8, num_workers: [0, 2], step: [real, emulated]}")
+    modes = sorted((str(cell.axes["mode"]), cell.axes.get("num_workers")) for cell in found.ceilings)
+    assert modes == [("compute", None), ("load", 0), ("load", 2)]
+    assert {cell.role for cell in found.ceilings} == {"ceiling"}
+    assert {len(stages) for stages in found.needs.values()} == {1, 2}
+    slices = "{pin_memory: [false, true], non_blocking: [false, true]}"
+    cuda = expand(tmp_path, slices, device="cuda")
+    assert sorted(str(cell.axes["mode"]) for cell in cuda.ceilings) == ["compute", *["copy"] * 4, *["load"] * 2]
+
+
+def test_a_ceiling_that_is_asked_for_is_not_added(tmp_path: Path) -> None:
+    """What the matrix names stays a cell of its own."""
+    found = expand(tmp_path, "{batch_size: 8}, {mode: load, batch_size: 8}, {mode: compute, batch_size: 8}")
+    assert (len(found.cells), found.ceilings) == (3, ())
+    assert len(found.needs) == 1
+
+
+def test_the_control_cell_feels_the_machine(tmp_path: Path) -> None:
+    """It sleeps through no emulated step, has no workers, and is otherwise the plainest."""
+    slices = "{step: emulated, batch_size: 32}, {batch_size: [8, 32], num_workers: [0, 2], storage_format: [png, lmdb]}"
+    control = expand(tmp_path, slices).control.axes
+    assert (control["step"], control["num_workers"], control["batch_size"]) == ("real", 0, 32)
+    assert control["storage_format"] == "png"
+
+
+def test_blocks_are_predicted_from_the_spread_seen_before(tmp_path: Path) -> None:
+    """A noisy machine needs more blocks; what arises within windows is told apart."""
+    slices = "{num_workers: [0, 2, 4]}"
+    assert expand(tmp_path, slices).outlook() is None
+    ids = [cell.cell_id for cell in expand(tmp_path, slices).cells]
+    quiet, noisy = (
+        expand(tmp_path, slices, spread={key: Spread(sd=sd, within=sd / 2) for key in ids}).outlook()
+        for sd in (0.005, 0.05)
+    )
+    assert (quiet.half, quiet.most) == (8, 8)
+    assert 15 < noisy.half <= 30
+    assert quiet.within == pytest.approx(0.25)
