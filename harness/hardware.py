@@ -41,7 +41,7 @@ def physical_cores(threads: Sequence[int]) -> int | None:
     return None if ("", "") in places else len(places)
 
 
-def _groups(controller: str) -> Iterator[Path]:
+def groups(controller: str) -> Iterator[Path]:
     """Folders of this process' control groups for a controller, innermost first, both versions' layouts."""
     for line in _text("/proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
@@ -55,7 +55,7 @@ def _groups(controller: str) -> Iterator[Path]:
 def cpu_quota() -> float | None:
     """Cores' worth of CPU time that the control groups allow, the tightest of them; None without a limit."""
     found: list[float] = []
-    for folder in _groups("cpu"):
+    for folder in groups("cpu"):
         words = _text(folder / "cpu.max").split()
         if not words:
             words = [_text(folder / "cpu.cfs_quota_us").strip(), _text(folder / "cpu.cfs_period_us").strip()]
@@ -67,7 +67,7 @@ def cpu_quota() -> float | None:
 def memory_limit() -> int | None:
     """Bytes of memory that the control groups allow, the tightest of them; None without a limit."""
     texts = [
-        _text(folder / name).strip() for folder in _groups("memory") for name in ("memory.max", "memory.limit_in_bytes")
+        _text(folder / name).strip() for folder in groups("memory") for name in ("memory.max", "memory.limit_in_bytes")
     ]
     return min((int(text) for text in texts if text.isdigit() and int(text) < _UNLIMITED), default=None)
 

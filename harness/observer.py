@@ -1,7 +1,8 @@
 """Watches one trial from outside and turns its answer into a row.
 
 Counters are read when the child says that its window opens and closes; telemetry in between, ten times a
-second; memory, which is costly, once and after the window, while the trial's workers still live.
+second; memory, which is costly, once and after the window, while the trial's workers still live. Who else computes on
+the GPU is asked before the child is there and when its window closes.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from typing import Any
 from harness import machine
 from harness.axes import Cell
 from harness.launcher import Answer
-from harness.probes import gpu
+from harness.probes import gpu, noise
 from harness.probes.counters import TrialCounters
-from harness.probes.host import HostProbe, difference, memory
+from harness.probes.host import HostProbe, descendants, difference, memory
 
 
 class Observer:
@@ -41,6 +42,7 @@ class Observer:
         self._samples: list[dict[str, Any]] = []
         self._before: TrialCounters | None = None
         self._energy_j: float | None = None
+        self._computing = device.computing() if device else None
         self._columns: dict[str, Any] = {}
 
     def __call__(self, event: str, pid: int, _fields: dict[str, Any]) -> None:
@@ -50,8 +52,7 @@ class Observer:
             self._energy_j = self._gpu.energy_j() if self._gpu else None
         elif event == "window_closes" and self._before is not None:
             self._columns |= difference(self._before, self._host.counters(pid))
-            if self._gpu and self._energy_j is not None and (now := self._gpu.energy_j()) is not None:
-                self._columns["gpu_energy_j"] = now - self._energy_j
+            self._close_gpu(pid)
         elif event == "result":
             self._columns |= memory(pid)
         elif event == "tick":
@@ -60,6 +61,14 @@ class Observer:
                 sample |= self._gpu.sample()
             self._samples.append(sample)
             self._tick(sample)
+
+    def _close_gpu(self, pid: int) -> None:
+        if not self._gpu:
+            return
+        if self._energy_j is not None and (now := self._gpu.energy_j()) is not None:
+            self._columns["gpu_energy_j"] = now - self._energy_j
+        ours = {pid, *descendants(pid)}
+        self._columns["gpu_foreign_processes"] = self._gpu.foreign_processes(self._computing, ours)
 
     def entry(self, answer: Answer, identity: dict[str, Any], cell: Cell) -> dict[str, Any]:
         """The trial for the journal.
@@ -90,6 +99,7 @@ class Observer:
         }
         if answer.first_batch_ns is not None:
             row["first_batch_ns"] = answer.first_batch_ns - answer.ordered_ns
+        row["flags"] = noise.flags(row)
         telemetry = [
             {**sample, "t_ns": sample["t_ns"] - self._origin_ns, "in_window": started <= sample["t_ns"] <= ended}
             for sample in self._samples

@@ -19,6 +19,8 @@ class Suite:
     """Names of ``harness.charts``, in the order of its page."""
     slices: tuple[dict[str, Any], ...] = ()
     """Axis to values, as in matrix.yaml; used where matrix.yaml does not name the suite."""
+    budget: str | None = None
+    """Wall clock that its own slices take, such as 10m; counts where ``SUITE=`` names it and nothing else does."""
 
 
 def load(name: str) -> Suite:

@@ -7,6 +7,7 @@ interrupted is written as far as it came.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import secrets
@@ -15,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harness import durations, registry, store
+from harness import durations, quiet, registry, store
 from harness.errors import EnvironmentFault, FeedrateError, InputError
 from harness.here import Here
 from harness.launcher import Answer, Template
@@ -54,7 +55,10 @@ def run(here: Here, screen: Screen) -> store.StoredRun | None:
     with store.machine_lock(here.options.results, here.machine.machine_id) as folder:
         sweep = _open(here, folder, screen)
         try:
+            _look_before(sweep)
             reason = _measure(sweep)
+            with contextlib.suppress(KeyboardInterrupt):
+                sweep.noise["after"] = quiet.look(sweep.host, sweep.gpu).numbers
         except KeyboardInterrupt:
             reason = "interrupted"
         except BaseException:
@@ -63,6 +67,21 @@ def run(here: Here, screen: Screen) -> store.StoredRun | None:
                 store.discard(sweep.folder)
             raise
         return _finish(sweep, reason)
+
+
+def _look_before(sweep: Running) -> None:
+    """See whether anything else uses the machine, wait for it if asked to, and say so at once."""
+    if sweep.here.options.wait_quiet:
+        limit_s = durations.parse(sweep.here.options.wait_quiet, "WAIT_QUIET")
+        sweep.noise["before"] = quiet.wait(sweep.host, sweep.gpu, limit_s, sweep.screen.say).numbers
+        return
+    seen = quiet.look(sweep.host, sweep.gpu)
+    sweep.noise["before"] = seen.numbers
+    if not seen.quiet:
+        sweep.screen.say(
+            f"The machine is busy: {'; '.join(seen.reasons)}. Numbers will scatter and the run's grade will say so "
+            "(WAIT_QUIET=10m waits for a quiet machine)."
+        )
 
 
 def _finish(sweep: Running, reason: str) -> store.StoredRun | None:

@@ -146,13 +146,13 @@ def test_the_tightest_cpu_quota_counts(
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     (inner / "cpu.max").write_text("800000 100000\n")
-    monkeypatch.setattr(hardware, "_groups", lambda controller: iter((inner, tmp_path)))
+    monkeypatch.setattr(hardware, "groups", lambda controller: iter((inner, tmp_path)))
     assert hardware.cpu_quota() == (quota or 8.0)
 
 
 def test_the_tightest_memory_limit_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Version 1's absurd number is no limit."""
-    monkeypatch.setattr(hardware, "_groups", lambda controller: iter((tmp_path,)))
+    monkeypatch.setattr(hardware, "groups", lambda controller: iter((tmp_path,)))
     assert hardware.memory_limit() is None
     (tmp_path / "memory.limit_in_bytes").write_text("9223372036854771712\n")
     assert hardware.memory_limit() is None

@@ -8,7 +8,6 @@ the time before it. What a GPU, a driver or a container does not answer is None,
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import reduce
@@ -17,7 +16,6 @@ from typing import Any, Literal, Self
 
 from harness.probes import nvml as _library
 from harness.probes.nvml import installed
-from harness.probes.procfs import descendants
 
 __all__ = ["NO_GPU", "GpuProbe", "device", "installed", "window"]
 
@@ -142,24 +140,38 @@ class GpuProbe:
             "power_limit_w": None if limit is None else limit / 1000,
         }
 
-    def foreign_processes(self, ours: Collection[int] | None = None) -> int | None:
-        """Count the processes that compute on the GPU and are not ours; a desktop, which draws, is not counted.
-
-        In a container NVML may name processes by the host's numbers, which cannot be told from foreign ones: ask while
-        nothing of ours is on the GPU.
-
-        Args:
-            ours: process ids that are ours; by default this process and its descendants.
+    def computing(self) -> frozenset[int] | None:
+        """List the processes that compute on the GPU, by the numbers that NVML gives them; a desktop draws, and is not.
 
         Returns:
-            How many; None when NVML does not say.
+            Process ids; in a container these may be the host's, or missing. None when NVML does not say.
         """
         computing = self._device("ComputeRunningProcesses")
         if computing is None:
             return None
         shared = self._device("MPSComputeRunningProcesses") or []
-        known = set(ours) if ours is not None else {os.getpid(), *descendants(os.getpid())}
-        return len({process.pid for process in (*computing, *shared)} - known)
+        return frozenset(process.pid for process in (*computing, *shared))
+
+    def foreign_processes(self, before: Collection[int] | None, ours: Collection[int]) -> int | None:
+        """Count the processes that compute on the GPU beside a trial.
+
+        Where one of ours is listed, numbers mean what they mean here, and all others are foreign. Else NVML counts as
+        the host does: whoever was there before is foreign, and of the newcomers one may be the trial.
+
+        Args:
+            before: what ``computing`` said while nothing of ours was on the GPU.
+            ours: process ids of the trial.
+
+        Returns:
+            How many; None when NVML does not say, or lists nobody at all while a trial runs: it may hide them.
+        """
+        now = self.computing()
+        if not now or before is None:
+            return None
+        if not now.isdisjoint(ours):
+            return len(now.difference(ours))
+        newcomers = len(now.difference(before))
+        return len(now) - min(newcomers, 1)
 
 
 def device() -> Literal["cuda", "cpu"]:

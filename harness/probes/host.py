@@ -1,27 +1,26 @@
 """The host as the parent of a trial sees it: cheap enough to look ten times a second.
 
 Processes are read through their CPU clocks (nanoseconds), the machine through files that stay open. ``/proc/stat``
-counts in ticks of 10 ms (USER_HZ is 100 on Linux): over a sample of 100 ms the machine's busy share has steps of
-10 % of one core. Workers are all descendants of the training process; the list is looked up at most every
-``REFRESH_NS``, so a worker that lives for less can be missed by ``sample``. What is withheld is None, never 0.
+counts in ticks of 10 ms: over a sample of 100 ms the machine's busy share has steps of 10 % of one core. Workers are
+all descendants of the training process; the list is looked up at most every ``REFRESH_NS``, so a worker that lives for
+less can be missed by ``sample``, and is in ``counters`` once it was waited for. What is withheld is None, never 0.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass, field
 from typing import Self
 
 from harness.probes import procfs
-from harness.probes.counters import Tally, TrialCounters, busy_share, difference, percent, total
+from harness.probes.counters import MachineCounters, Tally, Ticks, TrialCounters, cpu_shares, difference, percent, total
 from harness.probes.procfs import descendants, memory, shm_segments
+from harness.probes.system import System
 
-__all__ = ["HostProbe", "TrialCounters", "descendants", "difference", "memory", "shm_segments"]
+__all__ = ["HostProbe", "MachineCounters", "TrialCounters", "descendants", "difference", "memory", "shm_segments"]
 
 REFRESH_NS = 500_000_000
 """How old the list of workers may become before ``sample`` looks it up again, in nanoseconds."""
-_MACHINE_FILES = ("/proc/stat", "/proc/loadavg", "/proc/meminfo")
 
 
 @dataclass(slots=True)
@@ -49,17 +48,16 @@ class _Trial:
 class HostProbe:
     """Watches the machine and one trial at a time from the trial's parent. Close it, or use it in a ``with``."""
 
-    __slots__ = ("_files", "_machine", "_trial")
+    __slots__ = ("_system", "_ticks", "_trial")
 
-    def __init__(self) -> None:
-        """Open the machine's files; a file that cannot be opened makes its columns None."""
-        self._files: dict[str, int] = {}
-        for path in _MACHINE_FILES:
-            try:
-                self._files[path] = os.open(path, os.O_RDONLY)
-            except OSError:
-                continue
-        self._machine: tuple[int | None, int | None] = (None, None)
+    def __init__(self, system: System | None = None) -> None:
+        """Open the machine's files; a file that cannot be opened makes its columns None.
+
+        Args:
+            system: the machine's files; by default this machine's.
+        """
+        self._system = system or System()
+        self._ticks: Ticks | None = None
         self._trial: _Trial | None = None
 
     def __enter__(self) -> Self:
@@ -72,8 +70,7 @@ class HostProbe:
 
     def close(self) -> None:
         """Close the machine's files; later samples hold None for its columns."""
-        while self._files:
-            os.close(self._files.popitem()[1])
+        self._system.close()
 
     def sample(self, trial_pid: int | None) -> dict[str, float | int | None]:
         """Look once: the telemetry columns of the host.
@@ -82,20 +79,28 @@ class HostProbe:
             trial_pid: the training process, or None while there is none.
 
         Returns:
-            ``cpu_util_pct``, ``main_cpu_pct`` and ``workers_cpu_pct`` since the sample before (None in the first, and
-            for a process that is gone), ``load_1m`` and ``mem_available_bytes``.
+            ``cpu_util_pct``, ``main_cpu_pct``, ``workers_cpu_pct`` and ``steal_pct`` since the sample before (None in
+            the first, and for a process that is gone), ``load_1m`` and ``mem_available_bytes``.
         """
-        before, self._machine = self._machine, self._ticks()
+        before, self._ticks = self._ticks, self._system.ticks()
+        shares = cpu_shares(before, self._ticks)
         main, workers = self._processes(trial_pid)
-        load = self._text("/proc/loadavg", 64).split(b" ", 1)[0]
-        available = self._text("/proc/meminfo", 512).partition(b"MemAvailable:")[2].split(b"kB", 1)[0]
         return {
-            "cpu_util_pct": busy_share(before, self._machine),
+            "cpu_util_pct": shares["cpu_util_pct"],
             "main_cpu_pct": main,
             "workers_cpu_pct": workers,
-            "load_1m": float(load) if load else None,
-            "mem_available_bytes": int(available) * 1024 if available else None,
+            "steal_pct": shares["steal_pct"],
+            "load_1m": self._system.load_1m(),
+            "mem_available_bytes": self._system.mem_available_bytes(),
         }
+
+    def machine(self) -> MachineCounters:
+        """Read the counters of the machine alone, while there is no trial."""
+        return self._system.counters()
+
+    def load_1m(self) -> float | None:
+        """Load average over a minute."""
+        return self._system.load_1m()
 
     def counters(self, trial_pid: int) -> TrialCounters:
         """Read what ``difference`` needs, at the start and at the end of a window.
@@ -106,25 +111,25 @@ class HostProbe:
         Returns:
             The counters; those of the trial are None when the process is gone.
         """
-        now = time.perf_counter_ns()
         trial = self._watch(trial_pid)
-        trial.look_up(now)
+        trial.look_up(time.perf_counter_ns())
         pids = [trial_pid, *trial.workers]
-        busy, all_ticks = self._ticks()
+        machine = self._system.counters()
         main = procfs.cpu_ns(trial_pid)
-        for pid in trial.workers:
-            if (used := procfs.cpu_ns(pid)) is not None:
-                trial.cpu.add(pid, used)
+        living = [(pid, used) for pid in trial.workers if (used := procfs.cpu_ns(pid)) is not None]
+        for pid, used in living:
+            trial.cpu.add(pid, used)
+        # What a worker used after it was last seen is known once it was waited for, in whole ticks.
+        reaped = sum(procfs.reaped_cpu_ns(pid) or 0 for pid in pids)
+        workers = max(trial.cpu.total, sum(used for _, used in living) + reaped)
         threads = [procfs.switches(pid) for pid in pids]
         for thread, (voluntary, involuntary) in (item for each in threads if each for item in each.items()):
             trial.voluntary.add(thread, voluntary)
             trial.involuntary.add(thread, involuntary)
         return TrialCounters(
-            t_ns=now,
-            busy_ticks=busy,
-            total_ticks=all_ticks,
+            machine=machine,
             main_cpu_ns=main,
-            workers_cpu_ns=None if main is None else trial.cpu.total,
+            workers_cpu_ns=None if main is None else workers,
             voluntary_switches=trial.voluntary.total if threads[0] else None,
             involuntary_switches=trial.involuntary.total if threads[0] else None,
             major_faults=total(trial.faults, pids, procfs.major_faults),
@@ -135,20 +140,6 @@ class HostProbe:
         if self._trial is None or self._trial.pid != trial_pid:
             self._trial = _Trial(trial_pid)
         return self._trial
-
-    def _text(self, path: str, size: int) -> bytes:
-        try:
-            return os.pread(self._files[path], size, 0)
-        except (KeyError, OSError):
-            return b""
-
-    def _ticks(self) -> tuple[int | None, int | None]:
-        """(busy, total) of all cores. Guest time is contained in user time already (proc(5))."""
-        fields = [int(word) for word in self._text("/proc/stat", 256).split(b"\n", 1)[0].split()[1:9]]
-        if len(fields) < 4:
-            return None, None
-        idle = fields[3] + (fields[4] if len(fields) > 4 else 0)
-        return sum(fields) - idle, sum(fields)
 
     def _processes(self, trial_pid: int | None) -> tuple[float | None, float | None]:
         """CPU % of main process and workers since the sample before."""

@@ -53,6 +53,17 @@ def _stat_fields(pid: int) -> list[bytes] | None:
     return text.rpartition(b")")[2].split() if text else None
 
 
+def processes() -> list[int]:
+    """List the ids of all processes that can be seen, the kernel's threads too."""
+    return [int(name) for name in _entries("/proc") if name.isdigit()]
+
+
+def command(pid: int) -> str | None:
+    """Tell the name of a process' program, at most 15 printable characters; any process may call itself anything."""
+    name = (read(f"/proc/{pid}/comm") or b"").decode(errors="replace")
+    return "".join(filter(str.isprintable, name)) or None
+
+
 def _children(pid: int) -> list[int]:
     found: list[int] = []
     for thread in _entries(f"/proc/{pid}/task"):
@@ -63,9 +74,9 @@ def _children(pid: int) -> list[int]:
 def _parents() -> dict[int, list[int]]:
     """Children of every process, by scanning all of them: for kernels without CONFIG_PROC_CHILDREN."""
     tree: dict[int, list[int]] = {}
-    for name in filter(str.isdigit, _entries("/proc")):
-        if fields := _stat_fields(int(name)):
-            tree.setdefault(int(fields[1]), []).append(int(name))
+    for pid in processes():
+        if fields := _stat_fields(pid):
+            tree.setdefault(int(fields[1]), []).append(pid)
     return tree
 
 
@@ -106,6 +117,12 @@ def cpu_ns(pid: int) -> int | None:
     except OSError:
         fields = _stat_fields(pid)
         return (int(fields[11]) + int(fields[12])) * TICK_NS if fields else None
+
+
+def reaped_cpu_ns(pid: int) -> int | None:
+    """Tell the CPU time of the children that a process has waited for, and of theirs, in nanoseconds of whole ticks."""
+    fields = _stat_fields(pid)
+    return (int(fields[13]) + int(fields[14])) * TICK_NS if fields else None
 
 
 def switches(pid: int) -> dict[int, tuple[int, int]] | None:

@@ -218,17 +218,47 @@ def test_facts_hold_nothing_that_identifies_the_board(driver: Callable[..., Any]
     }
 
 
-def test_foreign_processes_are_those_that_are_not_ours(driver: Callable[..., Any]) -> None:
-    """This process and its descendants are ours by default; a process under two APIs counts once; unknown is None."""
-    others = [SimpleNamespace(pid=pid) for pid in (os.getpid(), 999_999_991, 999_999_992)]
-    driver(
-        nvmlDeviceGetComputeRunningProcesses=lambda handle: others,
-        nvmlDeviceGetMPSComputeRunningProcesses=lambda handle: others[2:],
-    )
-    assert opened().foreign_processes() == 2
-    assert opened().foreign_processes(ours={999_999_991}) == 2
+def listing(*pids: int) -> Callable[..., Any]:
+    return lambda handle: [SimpleNamespace(pid=pid) for pid in pids]
+
+
+def test_processes_that_compute_are_listed_once(driver: Callable[..., Any]) -> None:
+    """A process under two APIs counts once; a GPU that does not say gives None, not nobody."""
+    compute, shared = "nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses"
+    driver(**{compute: listing(11, 12), shared: listing(12, 13)})
+    assert opened().computing() == {11, 12, 13}
+    driver(**{compute: listing(11), shared: raising})
+    assert opened().computing() == {11}
+    driver(**{compute: raising})
+    assert opened().computing() is None
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "foreign"),
+    [
+        ({7}, (7, 8, 100), 2),  # ours is listed: all others are foreign, newcomers too
+        (set(), (100, 101), 0),  # two of ours
+        ({7}, (7, 900), 1),  # a container: ours goes by another number, and is the newcomer
+        ({7}, (7, 900, 901), 2),  # of two newcomers one is ours
+        (set(), (900,), 0),
+        ({7, 8}, (7, 8), 2),  # ours is not on the GPU
+        ({7, 8}, (8,), 1),
+        (set(), (), None),  # nobody, though ours is there: processes may be hidden
+        (None, (7, 8), None),
+    ],
+)
+def test_foreign_processes_are_told_from_a_trial(
+    before: set[int] | None, now: tuple[int, ...], foreign: int | None, driver: Callable[..., Any]
+) -> None:
+    """By its number where that is listed, else by who was there before."""
+    driver(nvmlDeviceGetComputeRunningProcesses=listing(*now))
+    assert opened().foreign_processes(before, {100, 101}) == foreign
+
+
+def test_foreign_processes_are_unknown_when_the_driver_does_not_say(driver: Callable[..., Any]) -> None:
+    """Null, never 0."""
     driver(nvmlDeviceGetComputeRunningProcesses=raising)
-    assert opened().foreign_processes() is None
+    assert opened().foreign_processes(set(), {100}) is None
 
 
 def test_a_gpu_that_falls_off_the_bus_does_not_stop_a_run(driver: Callable[..., Any]) -> None:
@@ -239,6 +269,7 @@ def test_a_gpu_that_falls_off_the_bus_does_not_stop_a_run(driver: Callable[..., 
         setattr(module, name, raising)
     assert probe.sample() == NO_GPU
     assert probe.energy_j() is None
+    assert probe.computing() is None
     assert set(probe.facts().values()) == {None}
     probe.close()
 

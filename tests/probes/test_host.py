@@ -13,13 +13,28 @@ from pathlib import Path
 import pytest
 
 from harness.probes import counters as counting
-from harness.probes import host, procfs
-from harness.probes.host import HostProbe, TrialCounters, descendants, difference, memory, shm_segments
+from harness.probes import procfs
+from harness.probes.counters import Ticks
+from harness.probes.host import HostProbe, descendants, difference, memory, shm_segments
+from harness.probes.system import System
+from harness.records import TELEMETRY, TRIALS
 
 Spawn = Callable[[str], "subprocess.Popen[str]"]
 BURN = "import time\nend = time.process_time() + {seconds}\nwhile time.process_time() < end: pass\n"
 TALK = "print('ready', flush=True)\ninput()\n"
 CHILD = "import subprocess, sys\nchild = subprocess.Popen([sys.executable, '-c', sys.argv[1]], stdin=subprocess.PIPE)\n"
+
+
+NOISE = ("foreign_cpu_pct", "steal_pct", "throttled_ns", "io_pressure_pct", "memory_pressure_pct")
+
+
+def counters(
+    ticks: Ticks, *, t_ns: int = 0, own: int = 0, main: int = 0, workers: int = 0, cpus: int = 4
+) -> counting.TrialCounters:
+    """Counters that nobody read."""
+    pressure = dict.fromkeys(counting.PRESSURES, 0)
+    machine = counting.MachineCounters(ticks, t_ns, own, cpus, pressure, 0)
+    return counting.TrialCounters(machine, main, workers, 0, 0, 0, 0)
 
 
 @pytest.fixture
@@ -74,7 +89,7 @@ def test_a_burning_process_is_seen_with_the_cpu_time_that_it_says_it_used(spawn:
         assert said(process) == "ready"
         after = probe.counters(process.pid)
         sampled = probe.sample(process.pid)["main_cpu_pct"]
-    expected = 100 * 0.3e9 / (after.t_ns - before.t_ns)
+    expected = 100 * 0.3e9 / (after.machine.t_ns - before.machine.t_ns)
     assert difference(before, after)["main_cpu_pct"] == pytest.approx(expected, rel=0.05)
     assert sampled == pytest.approx(expected, rel=0.1)
 
@@ -163,20 +178,21 @@ def test_a_dead_process_gives_none() -> None:
     assert descendants(gone) == []
 
 
-def test_what_is_withheld_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_withheld_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A container without /proc/stat, /proc/PID/io and smaps gets None in those columns and numbers in the others."""
     read = procfs.read
     hidden = ("/io", "/smaps_rollup")
     monkeypatch.setattr(procfs, "read", lambda path, size=16384: None if path.endswith(hidden) else read(path, size))
-    monkeypatch.setattr(host, "_MACHINE_FILES", ("/proc/loadavg", "/proc/no_such_file"))
-    with HostProbe() as probe:
+    (tmp_path / "loadavg").write_text("0.50 0.40 0.30 1/90 1000\n")
+    with HostProbe(System(tmp_path, [])) as probe:
         sample = probe.sample(os.getpid())
         columns = difference(probe.counters(os.getpid()), probe.counters(os.getpid()))
     assert sample["cpu_util_pct"] is None
     assert sample["mem_available_bytes"] is None
-    assert sample["load_1m"] is not None
+    assert sample["load_1m"] == 0.5
     assert columns["read_bytes"] is None
-    assert columns["cpu_util_pct"] is None
+    for name in (*NOISE, "cpu_util_pct"):
+        assert columns[name] is None
     assert columns["main_cpu_pct"] is not None
     assert memory(os.getpid())["uss_peak_bytes"] is None
 
@@ -210,16 +226,86 @@ def test_machine_columns_are_plausible() -> None:
     assert sample["main_cpu_pct"] is None
 
 
-def test_the_busy_share_is_what_is_neither_idle_nor_waiting(tmp_path: Path) -> None:
+def test_the_busy_share_is_what_is_neither_idle_nor_waiting_nor_stolen(tmp_path: Path) -> None:
     """Ticks by proc(5): user nice system idle iowait irq softirq steal, then guest time, which user time contains."""
     stat = tmp_path / "stat"
     stat.write_text("cpu  100 0 50 800 40 5 5 0 7 0\ncpu0 1 1 1 1\n")
-    with HostProbe() as probe:
-        os.close(probe._files["/proc/stat"])
-        probe._files["/proc/stat"] = os.open(stat, os.O_RDONLY)
+    with HostProbe(System(tmp_path, [])) as probe:
         probe.sample(None)
         stat.write_text("cpu  120 5 60 840 50 5 5 10 27 0\ncpu0 1 1 1 1\n")
-        assert probe.sample(None)["cpu_util_pct"] == pytest.approx(100 * 45 / 95)
+        sample = probe.sample(None)
+    assert sample["cpu_util_pct"] == pytest.approx(100 * 35 / 95)
+    assert sample["steal_pct"] == pytest.approx(100 * 10 / 95)
+
+
+def test_telemetry_and_window_have_the_columns_of_the_record() -> None:
+    """What the host probe returns is named as the tables name it, telemetry in their order."""
+    with HostProbe() as probe:
+        sample = probe.sample(os.getpid())
+        columns = difference(probe.counters(os.getpid()), probe.counters(os.getpid()))
+    gpu, other = "gpu_", ("run_id", "trial_id", "t_ns", "in_window")
+    assert list(sample) == [c.name for c in TELEMETRY if c.name not in other and not c.name.startswith(gpu)]
+    assert set(NOISE) < set(columns) <= {column.name for column in TRIALS}
+
+
+def test_another_process_is_foreign_and_the_trial_is_not(spawn: Spawn) -> None:
+    """Two probes over one window, one of which has a burning process for its trial, differ by what that used.
+
+    The difference is taken because other work may run beside this test.
+    """
+    burner, sleeper = spawn(BURN.format(seconds=60)), spawn(TALK)
+    said(sleeper)
+    with HostProbe() as theirs, HostProbe() as ours:
+        before = theirs.counters(burner.pid), ours.counters(sleeper.pid)
+        time.sleep(0.8)
+        as_trial = difference(before[0], theirs.counters(burner.pid))
+        as_stranger = difference(before[1], ours.counters(sleeper.pid))
+    used = as_trial["main_cpu_pct"]
+    assert used > 20  # type: ignore[operator]
+    more = as_stranger["foreign_cpu_pct"] - as_trial["foreign_cpu_pct"]  # type: ignore[operator]
+    assert more == pytest.approx(used, abs=12)  # each probe reads the clocks at its own moment
+
+
+def test_foreign_cpu_is_what_neither_trial_nor_worker_nor_parent_used() -> None:
+    """Of 4 cores 60 % are busy, 150 % of a core by the trial and 2 % by its parent: 88 % are foreign.
+
+    Stolen time is nobody's here, and what is less than nothing is nothing.
+    """
+    before = counters(Ticks(1000, 0, 4000))
+    after = counters(Ticks(1240, 40, 4400), t_ns=10**9, own=20_000_000, main=500_000_000, workers=10**9)
+    columns = difference(before, after)
+    assert columns["foreign_cpu_pct"] == pytest.approx(0.6 * 400 - 150 - 2)
+    assert columns["steal_pct"] == 10
+    assert columns["cpu_util_pct"] == 60
+    more = replace(after, main_cpu_ns=2 * 10**9)
+    assert difference(before, more)["foreign_cpu_pct"] == 0
+
+
+def test_foreign_cpu_is_unknown_when_a_part_is() -> None:
+    """Without the machine's ticks, its cores or the trial's own time there is no rest; no ticks at all are no 0."""
+    before = counters(Ticks(0, 0, 0))
+    after = counters(Ticks(100, 0, 400), t_ns=10**9)
+    assert difference(before, after)["foreign_cpu_pct"] == 100
+    blind = (
+        replace(after, main_cpu_ns=None),
+        replace(after, machine=replace(after.machine, ticks=None)),
+        replace(after, machine=replace(after.machine, cpus=None)),
+        replace(after, machine=replace(after.machine, ticks=Ticks(0, 0, 0))),
+    )
+    assert [difference(before, each)["foreign_cpu_pct"] for each in blind] == [None] * 4
+
+
+def test_workers_that_lived_and_died_unseen_are_no_strangers(spawn: Spawn) -> None:
+    """A worker that began and ended between two readings is known from its parent, which waited for it."""
+    brief = f"import subprocess, sys\n{TALK}subprocess.run([sys.executable, '-S', '-c', sys.argv[1]])\n{TALK}"
+    process = spawn(brief, BURN.format(seconds=0.3))
+    said(process)
+    with HostProbe() as probe:
+        before = probe.counters(process.pid)
+        go_on(process)
+        assert said(process) == "ready"
+        after = probe.counters(process.pid)
+    assert after.workers_cpu_ns - before.workers_cpu_ns == pytest.approx(0.3e9, abs=0.06e9)  # type: ignore[operator]
 
 
 def test_a_closed_probe_says_none() -> None:
@@ -228,7 +314,7 @@ def test_a_closed_probe_says_none() -> None:
     probe.close()
     probe.close()
     assert probe.sample(None) == dict.fromkeys(
-        ("cpu_util_pct", "main_cpu_pct", "workers_cpu_pct", "load_1m", "mem_available_bytes")
+        ("cpu_util_pct", "main_cpu_pct", "workers_cpu_pct", "steal_pct", "load_1m", "mem_available_bytes")
     )
 
 
@@ -281,10 +367,10 @@ def test_a_reused_process_id_counts_from_zero() -> None:
 
 def test_busy_share_stays_within_bounds_when_idle_time_shrinks() -> None:
     """Time spent waiting for I/O may go backwards; a share is never over 100 or under 0."""
-    before = TrialCounters(0, 100, 200, 0, 0, 0, 0, 0, 0)
-    assert difference(before, replace(before, t_ns=1, busy_ticks=120, total_ticks=210))["cpu_util_pct"] == 100
-    assert difference(before, replace(before, t_ns=1, busy_ticks=90, total_ticks=210))["cpu_util_pct"] == 0
-    assert difference(before, replace(before, t_ns=1))["cpu_util_pct"] is None
+    before = counters(Ticks(100, 0, 200))
+    ends = (Ticks(120, 0, 210), Ticks(90, 0, 210), Ticks(100, 0, 200))
+    shares = [difference(before, counters(ticks, t_ns=1))["cpu_util_pct"] for ticks in ends]
+    assert shares == [100, 0, None]
 
 
 def test_looking_is_cheap(spawn: Spawn) -> None:
@@ -297,13 +383,18 @@ def test_looking_is_cheap(spawn: Spawn) -> None:
         for _ in range(200):
             probe.sample(process.pid)
         cost = (time.process_time() - started) / 200
+        started = time.process_time()
+        for _ in range(200):
+            probe.machine()
+        machine = (time.process_time() - started) / 200
     assert cost < 500e-6
+    assert machine < 500e-6
 
 
 def test_the_probe_loads_no_heavy_library() -> None:
     """The parent of a sweep imports neither torch nor pandas nor numpy for its probes."""
     code = (
-        "import sys, harness.probes.host, harness.probes.gpu, harness.machine\n"
+        "import sys, harness.probes.host, harness.probes.gpu, harness.probes.noise, harness.quiet, harness.machine\n"
         "print(sorted({'torch', 'pandas', 'numpy', 'scipy'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

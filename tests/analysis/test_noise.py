@@ -1,0 +1,288 @@
+"""Grades and summaries of disturbances, on made-up trials."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.analysis import noise
+from harness.analysis.noise import CRITERIA, LETTERS, flagged, grade
+from harness.probes.noise import DERIVED
+from harness.records import FLAGS, TRIALS
+
+Trials = Callable[..., pd.DataFrame]
+CELLS = [{"batch_size": 8 * n} for n in range(1, 6)]
+WATCHED = {"foreign_cpu_pct": 0.5, "steal_pct": 0.0, "cpu_util_pct": 50.0, "steady": True, "half_ratio": 1.0}
+LIMITS = {each.name: each for each in CRITERIA}
+
+
+def run(
+    trials_of: Trials,
+    blocks: int = 8,
+    cv_pct: float = 1.0,
+    drift_pct: float = 0.0,
+    flags: int = 0,
+    control: bool = True,
+    **columns: Any,
+) -> pd.DataFrame:
+    """A run of five cells, the first of which is the control cell and runs once more in each block.
+
+    Args:
+        trials_of: the builder of trials.
+        blocks: how many.
+        cv_pct: spread of every cell between blocks: two values in turn, so that it is the same for any even number.
+        drift_pct: growth of the control cell's throughput from its first trial to its last.
+        flags: how many trials carry one.
+        control: whether the control cell runs once more.
+        **columns: further columns.
+    """
+    swing = cv_pct / 100 * np.sqrt((blocks - 1) / blocks) if blocks > 1 else 0.0
+    rates = [1000 * (1 + swing * (-1) ** block) for block in range(blocks)]
+    trials = trials_of([(cell, rates) for cell in CELLS], **{**WATCHED, "role": "cell", **columns})
+    extra = trials[trials["cell_id"] == trials["cell_id"][0]].assign(role="control")
+    trials = pd.concat([trials, extra], ignore_index=True) if control else trials
+    trials = trials.sort_values(["block", "cell_id"], kind="stable").reset_index(drop=True)
+    at = np.arange(len(trials))
+    trials["started_at"] = [f"2026-01-01T00:00:{second:06.3f}+00:00" for second in at * 0.1]
+    own = trials["cell_id"] == extra["cell_id"].iloc[0]
+    growth = np.log1p(drift_pct / 100) * at / (len(at) - 1)
+    trials.loc[own, "samples_per_s"] *= np.exp(growth[own])
+    trials["flags"] = [("foreign_cpu" if place < flags else None) for place in at]
+    return trials
+
+
+def test_a_quiet_run_is_an_a(trials_of: Trials) -> None:
+    """Eight blocks, little spread, no drift, no flags: A in everything, a sentence for each."""
+    found = grade(run(trials_of))
+    assert found.letter == "A"
+    assert found.letters == dict.fromkeys(LIMITS, "A")
+    assert len(found.reasons) == len(CRITERIA)
+    assert all(reason.endswith(": A.") for reason in found.reasons)
+    assert found.trials == 48
+    assert found.blocks == 8
+    assert found.flagged_pct == 0
+    assert found.by_flag == {}
+    assert found.spread_pct == pytest.approx(1.0, rel=0.01)
+    assert found.control_spread_pct == pytest.approx(1.0, rel=0.05)
+    assert found.drift_lo_pct <= found.drift_pct <= found.drift_hi_pct  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(("blocks", "letter"), [(9, "A"), (8, "A"), (7, "B"), (5, "B"), (4, "C"), (2, "C"), (1, "D")])
+def test_fewer_blocks_are_a_lower_grade(blocks: int, letter: str, trials_of: Trials) -> None:
+    """At the limit the better letter, below it the next."""
+    found = grade(run(trials_of, blocks=blocks, cv_pct=0.1))
+    assert found.letters["blocks"] == letter
+    assert found.letter == letter
+
+
+@pytest.mark.parametrize(
+    ("cv_pct", "letter"), [(2.9, "A"), (3.1, "B"), (5.9, "B"), (6.1, "C"), (11.9, "C"), (12.1, "D"), (60, "D")]
+)
+def test_more_spread_is_a_lower_grade(cv_pct: float, letter: str, trials_of: Trials) -> None:
+    """The median cell's coefficient of variation between blocks."""
+    found = grade(run(trials_of, cv_pct=cv_pct))
+    assert found.spread_pct == pytest.approx(cv_pct, rel=0.01)
+    assert found.letters["spread"] == letter
+    assert found.letter == letter
+
+
+@pytest.mark.parametrize(
+    ("drift_pct", "letter"), [(0.0, "A"), (-2.0, "A"), (5.0, "B"), (-5.0, "B"), (9.0, "C"), (25.0, "D"), (-25.0, "D")]
+)
+def test_drift_is_a_lower_grade(drift_pct: float, letter: str, trials_of: Trials) -> None:
+    """Faster or slower, by what the control cell shows of it; the interval holds the true drift."""
+    found = grade(run(trials_of, drift_pct=drift_pct, cv_pct=0.2))
+    assert found.drift_pct == pytest.approx(drift_pct, abs=0.5)
+    assert found.letters["drift"] == letter
+
+
+def test_drift_that_noise_may_have_made_is_not_held_against_a_run(trials_of: Trials) -> None:
+    """A slope whose interval holds none is no drift; one that holds the worst too tells nothing, and earns no A."""
+    found = grade(run(trials_of, cv_pct=2.0, blocks=4))
+    assert abs(found.drift_pct) > 0.3  # type: ignore[arg-type]
+    assert found.letters["drift"] == "A"
+    found = grade(run(trials_of, cv_pct=20.0, blocks=4))
+    assert abs(found.drift_pct) > 3  # type: ignore[arg-type]
+    assert found.letters["drift"] is None
+    assert any(reason.endswith("tells nothing of drift: B at best.") for reason in found.reasons)
+
+
+@pytest.mark.parametrize(
+    ("flags", "letter"), [(0, "A"), (2, "A"), (3, "B"), (7, "B"), (8, "C"), (19, "C"), (20, "D"), (48, "D")]
+)
+def test_flagged_trials_are_a_lower_grade(flags: int, letter: str, trials_of: Trials) -> None:
+    """5, 15 and 40 % of 48 trials; the flags that were raised are named with their shares."""
+    found = grade(run(trials_of, flags=flags))
+    assert found.flagged_pct == pytest.approx(100 * flags / 48)
+    assert found.letters["flagged"] == letter
+    assert found.letter == letter
+    assert found.by_flag == ({"foreign_cpu": pytest.approx(100 * flags / 48)} if flags else {})
+    if flags:
+        assert any(f"foreign_cpu {100 * flags / 48:.1f} %" in reason for reason in found.reasons)
+
+
+def test_the_worst_criterion_is_the_grade_and_comes_first(trials_of: Trials) -> None:
+    """One bad thing is enough."""
+    found = grade(run(trials_of, cv_pct=4.0, flags=30))
+    assert found.letter == "D"
+    assert found.letters == {"flagged": "D", "spread": "B", "drift": "A", "blocks": "A"}
+    assert found.reasons[:2] == (
+        "62.5 % of 48 trials carry a flag (foreign_cpu 62.5 %); not told here: throttled, pressure: D.",
+        f"Half of the cells vary by 4.0 % or more between blocks; the control cell's trials by "
+        f"{found.control_spread_pct:.1f} %: B.",
+    )
+    assert [reason[-2] for reason in found.reasons] == ["D", "B", "A", "A"]
+
+
+def test_without_a_control_cell_a_run_is_b_at_best(trials_of: Trials) -> None:
+    """What cannot be judged is named and does not count as passed; a control cell that is named is enough."""
+    trials = run(trials_of, control=False)
+    found = grade(trials)
+    assert found.letter == "B"
+    assert found.letters["drift"] is None
+    assert found.drift_pct is None
+    assert "Drift is not known (the control cell did not run often enough): B at best." in found.reasons
+    assert grade(trials, control=trials["cell_id"][0]).letter == "A"
+    assert grade(trials, control="no such cell").letter == "B"
+
+
+def test_drift_needs_to_know_when_the_control_cell_ran(trials_of: Trials) -> None:
+    """Without times there is none; from three trials within a second of a day's run anything may follow."""
+    trials = run(trials_of, cv_pct=2.0, blocks=3, control=False)
+    control = trials["cell_id"][0]
+    assert grade(trials.assign(started_at=None), control).drift_pct is None
+    trials.loc[len(trials) - 1, "started_at"] = "2026-01-02T00:00:00.000+00:00"
+    found = grade(trials, control)
+    assert found.letters["drift"] is None
+    assert found.drift_hi_pct == np.inf
+
+
+def test_a_machine_that_tells_nothing_is_b_at_best(trials_of: Trials) -> None:
+    """As in runs from before there were such columns; unsteady trials still count against it."""
+    untold = run(trials_of, foreign_cpu_pct=None, steal_pct=None, cpu_util_pct=None)
+    found = grade(untold)
+    assert found.letter == "B"
+    assert found.letters["flagged"] is None
+    assert any("the machine told nothing of other work" in reason for reason in found.reasons)
+    unsteady = grade(untold.assign(flags=["unsteady"] * 10 + [None] * 38))
+    assert unsteady.letters["flagged"] == unsteady.letter == "C"
+
+
+def test_what_a_machine_does_not_tell_is_named(trials_of: Trials) -> None:
+    """GPU flags only where there is a GPU."""
+    assert grade(run(trials_of)).unwatched == ("throttled", "pressure")
+    assert "not told here: throttled, pressure" in " ".join(grade(run(trials_of)).reasons)
+    full = run(trials_of, throttled_ns=0, memory_pressure_pct=0.0)
+    assert grade(full).unwatched == ()
+    assert grade(full.assign(device="cuda")).unwatched == ("gpu_throttled", "gpu_shared")
+
+
+def test_failed_trials_are_not_graded(trials_of: Trials) -> None:
+    """They are no measurements; a run of nothing else is a D, and no error."""
+    trials = run(trials_of)
+    failed = trials.assign(outcome="crash", samples_per_s=np.nan, flags="foreign_cpu")
+    both = pd.concat([trials, failed.assign(cell_id="failed")], ignore_index=True)
+    assert grade(both).letter == "A"
+    assert grade(both).trials == 48
+    nothing = grade(failed)
+    assert nothing.letter == "D"
+    assert nothing.blocks == nothing.trials == 0
+    assert nothing.flagged_pct is None
+
+
+def test_a_grade_is_of_one_run(trials_of: Trials) -> None:
+    """Two runs together have none."""
+    trials = run(trials_of)
+    with pytest.raises(ValueError, match="2 runs; expected those of one"):
+        grade(pd.concat([trials, trials.assign(run_id="other")]))
+
+
+def test_types_of_a_stored_run_are_understood(trials_of: Trials) -> None:
+    """Nullable types, as parquet gives them, are graded as Python's are."""
+    types = {"string": "string", "int64": "Int64", "float64": "Float64", "bool": "boolean"}
+    trials = run(trials_of, flags=4, drift_pct=2.0)
+    stored = trials.astype({column.name: types[column.dtype] for column in TRIALS if column.name != "steady"})
+    assert grade(stored) == grade(trials)
+    pd.testing.assert_frame_equal(flagged(stored), flagged(trials))
+
+
+def test_limits_get_stricter_towards_a() -> None:
+    """The table is in order, and each criterion says why."""
+    for each in CRITERIA:
+        assert list(each.limits) == sorted(each.limits, reverse=each.at_least)
+        assert [each.letter(limit) for limit in each.limits] == ["A", "B", "C"]
+        assert each.letter(0 if each.at_least else 1e9) == "D"
+        assert each.doc.endswith(".")
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_a_flag_more_never_improves_a_grade(trials_of: Trials, data: st.DataObject) -> None:
+    """Whatever a run was: one more flag on one more trial leaves the grade or lowers it."""
+    names = st.sampled_from([None, "unsteady", "foreign_cpu", "steal,unsteady"])
+    told = data.draw(st.booleans())
+    trials = run(
+        trials_of,
+        blocks=data.draw(st.integers(1, 9)),
+        cv_pct=data.draw(st.floats(0.1, 20)),
+        control=data.draw(st.booleans()),
+        **({} if told else {"foreign_cpu_pct": None, "steal_pct": None}),
+    )
+    before = data.draw(st.lists(names, min_size=len(trials), max_size=len(trials)))
+    place = data.draw(st.integers(0, len(trials) - 1))
+    flag = data.draw(st.sampled_from(FLAGS))
+    after = [*before]
+    after[place] = ",".join(name for name in FLAGS if name in {flag, *(before[place] or "").split(",")})
+    first, second = (grade(trials.assign(flags=pd.Series(flags, dtype=object))) for flags in (before, after))
+    assert LETTERS.index(second.letter) >= LETTERS.index(first.letter)
+
+
+def test_a_summary_has_a_row_a_flag(trials_of: Trials) -> None:
+    """How many carry it, in how many the machine told of it, and the worst value among those that carry it."""
+    trials = run(trials_of, wall_ns=600_000_000, main_cpu_pct=90.0, workers_cpu_pct=0.0)
+    trials.loc[0, ["flags", "foreign_cpu_pct"]] = ["foreign_cpu,unsteady", 150.0]
+    trials.loc[1, ["flags", "foreign_cpu_pct"]] = ["foreign_cpu", 30.0]
+    trials.loc[0, ["steady", "half_ratio"]] = [False, 0.5]
+    trials.loc[2, ["steady", "half_ratio", "flags"]] = [False, np.nan, "unsteady"]
+    trials.loc[3, "foreign_cpu_pct"] = np.nan
+    found = flagged(trials).set_index("flag")
+    assert list(found.index) == list(FLAGS)
+    assert found.loc["foreign_cpu"].to_dict() == {
+        "trials": 2,
+        "watched": 47,
+        "share": 2 / 48,
+        "worst": 150.0,
+        "measure": "foreign_cpu_pct",
+        "unit": "% of one core",
+    }
+    assert found.loc["unsteady", ["trials", "watched", "worst"]].tolist() == [2, 48, 100.0]
+    assert found.loc["gpu_shared", ["trials", "watched"]].tolist() == [0, 0]
+    assert np.isnan(found.loc["gpu_shared", "worst"])
+    assert set(found["measure"]) <= set(DERIVED) | {column.name for column in TRIALS}
+
+
+def test_pressure_takes_the_worse_of_memory_and_storage(trials_of: Trials) -> None:
+    """Two rules raise one flag; waiting for storage counts only where the trial itself read little."""
+    trials = run(trials_of, memory_pressure_pct=2.0, io_pressure_pct=40.0, read_bytes=0).assign(flags="pressure")
+    assert flagged(trials).set_index("flag").loc["pressure", "worst"] == 40
+    reading = trials.assign(read_bytes=10**9)
+    assert flagged(reading).set_index("flag").loc["pressure", "worst"] == 2
+
+
+def test_no_trials_are_no_error(trials_of: Trials) -> None:
+    """Empty in, empty counts out."""
+    nothing = run(trials_of).iloc[:0]
+    assert flagged(nothing)["trials"].sum() == 0
+    assert flagged(nothing)["share"].isna().all()
+    assert grade(nothing).letter == "D"
+
+
+def test_the_best_letter_without_knowledge_is_one_of_the_letters() -> None:
+    """Not A: unknown is no proof."""
+    assert noise.UNKNOWN_AT_BEST in LETTERS[1:]

@@ -1,0 +1,165 @@
+"""What the watch of a trial writes down: columns of the record, and the flags that follow from them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.launcher import Answer
+from harness.observer import Observer, rows
+from harness.probes.host import HostProbe
+from harness.probes.system import System
+from harness.records import TELEMETRY, TRIALS
+
+PSI = "some avg10=0.00 avg60=0.00 avg300=0.00 total={}\n"
+BURN = "import time\nprint(flush=True)\nend = time.process_time() + 60\nwhile time.process_time() < end: pass\n"
+
+
+class Machine:
+    """A machine of two cores whose files say what they are told to."""
+
+    def __init__(self, proc: Path) -> None:
+        self.proc = proc
+        self.says()
+        self.probe = HostProbe(System(proc, [proc]))
+
+    def says(self, busy: int = 0, idle: int = 0, steal: int = 0, memory_us: int = 0, throttled_us: int = 0) -> None:
+        """Counters since it started: ticks of all cores, waiting for memory, stopped by a quota."""
+        (self.proc / "pressure").mkdir(exist_ok=True)
+        (self.proc / "stat").write_text(f"cpu  {busy} 0 0 {idle} 0 0 0 {steal} 0 0\ncpu0 1\ncpu1 1\n")
+        (self.proc / "pressure" / "memory").write_text(PSI.format(memory_us))
+        (self.proc / "cpu.stat").write_text(f"throttled_usec {throttled_us}\n")
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    made = Machine(tmp_path)
+    yield made
+    made.probe.close()
+
+
+@pytest.fixture
+def trial() -> Iterator[int]:
+    """A process that sleeps."""
+    process = subprocess.Popen(["sleep", "60"])
+    yield process.pid
+    process.kill()
+    process.wait()
+
+
+def gpu(before: int, foreign: int | None, bits: int) -> Any:
+    """A GPU with so many processes before the trial; what it says beside it, and why its clocks are as they are."""
+    return SimpleNamespace(
+        computing=lambda: frozenset(range(before)),
+        foreign_processes=lambda seen, ours: foreign if len(seen) == before and ours else None,
+        energy_j=lambda: 1.0,
+        sample=lambda: {"gpu_throttle_reasons": bits},
+    )
+
+
+def answered(**row: Any) -> Answer:
+    now = time.perf_counter_ns()
+    result = {
+        "row": {"wall_ns": 600_000_000, "steady": True, **row},
+        "started_ns": now - 10**10,
+        "ended_ns": now + 10**10,
+    }
+    return Answer("ok", result=result, ordered_ns=now - 10**10, over_ns=now)
+
+
+def watched(observer: Observer, machine: Machine, pid: int, answer: Answer, **says: int) -> dict[str, Any]:
+    """A trial during whose window the machine came to say something."""
+    observer("window_opens", pid, {})
+    machine.says(**says)
+    observer("tick", pid, {})
+    time.sleep(0.1)
+    observer("window_closes", pid, {})
+    return observer.entry(answer, {"run_id": "r", "trial_id": "t"}, {"mode": "load"})
+
+
+def ignored(_sample: dict[str, Any]) -> None:
+    """Nobody looks at the telemetry."""
+
+
+def test_a_quiet_trial_has_its_columns_and_no_flag(machine: Machine, trial: int) -> None:
+    """Idle cores, no pressure, no quota: zeros where the machine tells, null where it does not, flags null."""
+    entry = watched(Observer(machine.probe, None, 0, ignored), machine, trial, answered(), idle=200)
+    row = entry["trial"]
+    zeros = ("foreign_cpu_pct", "steal_pct", "throttled_ns", "memory_pressure_pct")
+    assert {name: row[name] for name in zeros} == dict.fromkeys(zeros, 0)
+    assert row["io_pressure_pct"] is None
+    assert row["flags"] is None
+    assert row.keys() <= {column.name for column in TRIALS}
+    assert entry["telemetry"][0].keys() <= {column.name for column in TELEMETRY}
+
+
+def test_a_disturbed_trial_says_by_what(machine: Machine, trial: int) -> None:
+    """Each disturbance is in its column, and its name among the flags, in the record's order."""
+    says = {"busy": 100, "idle": 80, "steal": 20, "memory_us": 10**6, "throttled_us": 70_000}
+    observer = Observer(machine.probe, gpu(before=2, foreign=2, bits=0x05), 0, ignored)
+    answer = answered(steady=False, half_ratio=0.7)
+    row = watched(observer, machine, trial, answer, **says)["trial"]
+    assert row["foreign_cpu_pct"] == pytest.approx(100, abs=20)
+    assert row["steal_pct"] == 10
+    assert row["throttled_ns"] == 70_000_000
+    assert row["memory_pressure_pct"] == 100
+    assert row["gpu_foreign_processes"] == 2
+    assert row["flags"] == "foreign_cpu,steal,throttled,pressure,gpu_throttled,gpu_shared,unsteady"
+
+
+def test_stolen_time_is_seen_in_telemetry(machine: Machine, trial: int) -> None:
+    """From sample to sample, beside the busy share."""
+    observer = Observer(machine.probe, None, 0, ignored)
+    observer("tick", trial, {})
+    entry = watched(observer, machine, trial, answered(), busy=10, idle=70, steal=20)
+    assert [sample["steal_pct"] for sample in entry["telemetry"]] == [None, 20]
+    assert [sample["cpu_util_pct"] for sample in entry["telemetry"]] == [None, 10]
+
+
+def test_a_gpu_that_hides_its_processes_raises_no_flag(machine: Machine, trial: int) -> None:
+    """Unknown is null and flags nothing; an idle GPU's clocks are no disturbance."""
+    observer = Observer(machine.probe, gpu(before=0, foreign=None, bits=0x01), 0, ignored)
+    row = watched(observer, machine, trial, answered(), idle=200)["trial"]
+    assert row["gpu_foreign_processes"] is None
+    assert row["gpu_throttle_reasons"] == 1
+    assert row["flags"] is None
+
+
+def test_a_trial_that_failed_before_its_window_has_nothing_to_flag(machine: Machine, trial: int) -> None:
+    """No window, no columns of one, and no error."""
+    observer = Observer(machine.probe, gpu(before=0, foreign=0, bits=0), 0, ignored)
+    observer("tick", trial, {})
+    observer("window_closes", trial, {})
+    entry = observer.entry(Answer("crash", kind="SIGSEGV", message="killed"), {"run_id": "r", "trial_id": "t"}, {})
+    assert entry["trial"]["flags"] is None
+    assert "foreign_cpu_pct" not in entry["trial"]
+    assert len(rows([entry])["trials"]) == 1
+
+
+def test_a_burning_stranger_is_flagged(trial: int) -> None:
+    """On this machine, whatever it is: a process that computes beside a sleeping trial raises foreign_cpu."""
+    burner = subprocess.Popen([sys.executable, "-S", "-c", BURN], stdout=subprocess.PIPE, text=True)
+    try:
+        assert burner.stdout is not None
+        burner.stdout.readline()
+        with HostProbe() as probe:
+            if probe.machine().ticks is None:
+                pytest.skip("/proc/stat is withheld here")
+            observer = Observer(probe, None, 0, ignored)
+            observer("window_opens", trial, {})
+            time.sleep(0.6)
+            observer("window_closes", trial, {})
+            cores = probe.machine().cpus or 1
+            row = observer.entry(answered(), {"run_id": "r", "trial_id": "t"}, {})["trial"]
+        assert row["foreign_cpu_pct"] > 20
+        assert cores > 10 or row["flags"].startswith("foreign_cpu")
+    finally:
+        burner.kill()
+        burner.communicate()
