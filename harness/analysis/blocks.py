@@ -7,7 +7,7 @@ of pairing. Ratios of throughputs are means of differences of logs, their interv
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,19 +21,88 @@ KEYS = ["run_id", "cell_id"]
 """What tells one cell of one run."""
 
 
-def half_width(sd: Any, n: Any) -> Floats:
-    """Half-width of the 95 % Student-t interval of a mean.
+MOST_BLOCKS = 2**20
+"""What would take more repetitions than this is out of reach."""
+
+
+def reach(error: Any, df: Any, level: Any = CONFIDENCE) -> Floats:
+    """Half-width of a Student-t interval.
+
+    Args:
+        error: standard errors of the estimates, any shape.
+        df: degrees of freedom, a shape that broadcasts with it.
+        level: coverage of the interval, likewise.
+
+    Returns:
+        Their common shape; NaN where df is not positive.
+    """
+    freedom = np.asarray(df, dtype=np.float64)
+    quantile = stdtrit(np.where(freedom > 0, freedom, np.nan), 0.5 + np.asarray(level, dtype=np.float64) / 2)
+    return np.asarray(quantile * np.asarray(error, dtype=np.float64))
+
+
+def half_width(sd: Any, n: Any, level: Any = CONFIDENCE) -> Floats:
+    """Half-width of the Student-t interval of a mean.
 
     Args:
         sd: standard deviations of the single values (n - 1 in the denominator), any shape.
-        n: how many values, same shape.
+        n: how many values, a shape that broadcasts with it.
+        level: coverage of the interval, likewise.
 
     Returns:
-        Same shape; NaN where n < 2: one value has no spread.
+        Their common shape; NaN where n < 2: one value has no spread.
     """
     counts = np.asarray(n, dtype=np.float64)
     usable = np.where(counts >= 2, counts, np.nan)
-    return np.asarray(stdtrit(usable - 1, 0.5 + CONFIDENCE / 2) * np.asarray(sd, dtype=np.float64) / np.sqrt(usable))
+    return reach(np.asarray(sd, dtype=np.float64) / np.sqrt(usable), usable - 1, level)
+
+
+def blocks_for(target: Any, sd: Any, level: Any = CONFIDENCE) -> Floats:
+    """Say how many values it takes until the interval of their mean is as narrow as a target.
+
+    Args:
+        target: half-width to reach, any shape.
+        sd: standard deviations of the single values, a shape that broadcasts with it.
+        level: coverage of the interval, likewise.
+
+    Returns:
+        The smallest whole numbers, at least 2, as float64; infinite where ``MOST_BLOCKS`` are not enough, NaN where the
+        target or the spread is not known.
+    """
+    target, sd, level = np.broadcast_arrays(*(np.asarray(each, dtype=np.float64) for each in (target, sd, level)))
+    few, many = np.full(target.shape, 2), np.full(target.shape, MOST_BLOCKS)
+    while (few < many).any():
+        middle = (few + many) // 2
+        enough = half_width(sd, middle, level) <= target
+        few, many = np.where(enough, few, middle + 1), np.where(enough, middle, many)
+    found = np.where(half_width(sd, many, level) <= target, many.astype(np.float64), np.inf)
+    return np.where(np.isnan(target) | np.isnan(sd), np.nan, found)
+
+
+class Moments(NamedTuple):
+    """What is known of rows of values."""
+
+    mean: Floats
+    """NaN where n is 0."""
+    sd: Floats
+    """Standard deviation, n - 1 in the denominator; NaN where n < 2."""
+    n: npt.NDArray[np.int64]
+
+
+def moments(values: Floats) -> Moments:
+    """Mean, spread and number of the values that are known, along the last axis.
+
+    Args:
+        values: float64, any shape; NaN is not known.
+
+    Returns:
+        Each of its shape without the last axis.
+    """
+    known = np.isfinite(values)
+    n = known.sum(axis=-1)
+    mean = np.divide(np.where(known, values, 0.0).sum(axis=-1), n, out=np.full(n.shape, np.nan), where=n > 0)
+    squares = np.where(known, (values - mean[..., None]) ** 2, 0.0).sum(axis=-1)
+    return Moments(mean, np.sqrt(np.divide(squares, n - 1, out=np.full(n.shape, np.nan), where=n > 1)), n)
 
 
 def good(trials: pd.DataFrame) -> pd.DataFrame:
@@ -68,6 +137,18 @@ class Blocks:
         rows = np.fromiter((self._row[key] for key in zip(trials["run_id"], trials["cell_id"], strict=True)), np.intp)
         return rows, np.searchsorted(columns, trials["block"].to_numpy(dtype=np.int64))
 
+    def logs(self, run_ids: Sequence[str], cell_ids: Sequence[str]) -> Floats:
+        """Log throughput of cells by block.
+
+        Args:
+            run_ids: the run of each cell.
+            cell_ids: the cells.
+
+        Returns:
+            float64, cells × blocks, in the order of the cells; NaN where no trial ended well.
+        """
+        return self._logs[[self._row[key] for key in zip(run_ids, cell_ids, strict=True)]]
+
     def ratios(self, run_ids: Sequence[str], cells_a: Sequence[str], cells_b: Sequence[str]) -> pd.DataFrame:
         """Compare pairs of cells, each pair within one run.
 
@@ -83,12 +164,7 @@ class Blocks:
         """
         first = [self._row[key] for key in zip(run_ids, cells_a, strict=True)]
         second = [self._row[key] for key in zip(run_ids, cells_b, strict=True)]
-        differences = self._logs[second] - self._logs[first]
-        paired = np.isfinite(differences)
-        n = paired.sum(axis=1)
-        mean = np.divide(np.where(paired, differences, 0.0).sum(axis=1), n, out=np.full(len(n), np.nan), where=n > 0)
-        squares = np.where(paired, (differences - mean[:, None]) ** 2, 0.0).sum(axis=1)
-        sd = np.sqrt(np.divide(squares, n - 1, out=np.full(len(n), np.nan), where=n > 1))
+        mean, sd, n = moments(self._logs[second] - self._logs[first])
         half = half_width(sd, n)
         return pd.DataFrame(
             {

@@ -7,15 +7,15 @@ number. Claims are few, and corrected where they are judged.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from harness.analysis.blocks import Blocks
+from harness.analysis.blocks import Blocks, Floats, blocks_for
 from harness.analysis.estimates import AXIS_NAMES, identities
-from harness.axes import AXES, Axis
+from harness.axes import AXES, NO_KNOBS, Axis
 
 Direction = Literal["faster", "slower"]
 
@@ -25,8 +25,6 @@ CONFIRMED_OVER = 1.01
 """An interval wholly above is a difference in the claimed direction: "above 1" confirms a true 1 % too often."""
 REFUTED_UNDER = 0.99
 """An interval wholly below is one in the other direction."""
-NO_KNOBS = frozenset(("mode", "step"))
-"""Axes that say what a trial does rather than how: a loader alone against a training step is no contrast."""
 COLUMNS = (
     "run_id",
     "machine_id",
@@ -43,36 +41,89 @@ COLUMNS = (
     "dropped",
     "sd_log",
     "verdict",
+    "blocks_needed",
 )
 
 
-def verdict(ratio: float, lo: float, hi: float, direction: Direction | None = None) -> str:
-    """Judge one contrast; the first rule that holds.
+def _slower(directions: Any) -> npt.NDArray[np.bool_]:
+    """Where a claim says that B is slower; None, one direction, or one for each."""
+    return np.asarray(np.equal(np.asarray(directions, dtype=object), "slower"), dtype=bool)
+
+
+def verdicts(ratio: Any, lo: Any, hi: Any, directions: Any = None) -> npt.NDArray[np.str_]:
+    """Judge contrasts; the first rule that holds.
 
     ``no difference`` if the interval lies inside ±3 %; a difference if its lower end is over 1.01 in the direction
     asked about; the contrary if its upper end is under 0.99; else ``inconclusive``.
 
     Args:
-        ratio: B ÷ A, the estimate; NaN where there is none.
-        lo: lower end of its interval.
-        hi: upper end.
-        direction: what a claim says of B; None where nothing is claimed.
+        ratio: B ÷ A, the estimates, any shape; NaN where there is none.
+        lo: lower ends of their intervals.
+        hi: upper ends.
+        directions: what claims say of B, ``faster`` or ``slower``, for all or for each; None where nothing is claimed.
 
     Returns:
         With a claim ``confirmed`` or ``refuted``, without ``faster`` or ``slower`` (B), or one of the other two. An
         interval that is not known (fewer than two pairs) is ``inconclusive``.
     """
-    if not np.isfinite([ratio, lo, hi]).all():
-        return "inconclusive"
-    if SAME[0] <= lo and hi <= SAME[1]:
-        return "no difference"
-    if direction == "slower":
-        lo, hi = 1 / hi, 1 / lo
-    if lo > CONFIRMED_OVER:
-        return "confirmed" if direction else "faster"
-    if hi < REFUTED_UNDER:
-        return "refuted" if direction else "slower"
-    return "inconclusive"
+    ratio, lo, hi = (np.asarray(each, dtype=np.float64) for each in (ratio, lo, hi))
+    known = np.isfinite(ratio) & np.isfinite(lo) & np.isfinite(hi)
+    slower = _slower(directions)
+    claimed = slower | np.asarray(np.equal(np.asarray(directions, dtype=object), "faster"), dtype=bool)
+    with np.errstate(divide="ignore"):
+        low, high = np.where(slower, 1 / hi, lo), np.where(slower, 1 / lo, hi)
+    rules = (
+        known & (lo >= SAME[0]) & (hi <= SAME[1]),
+        known & (low > CONFIRMED_OVER),
+        known & (high < REFUTED_UNDER),
+    )
+    words = ("no difference", np.where(claimed, "confirmed", "faster"), np.where(claimed, "refuted", "slower"))
+    return np.asarray(np.select(rules, words, "inconclusive"), dtype=np.str_)
+
+
+def verdict(ratio: float, lo: float, hi: float, direction: Direction | None = None) -> str:
+    """Judge one contrast: ``verdicts`` of one."""
+    return str(verdicts(ratio, lo, hi, direction))
+
+
+class Room(NamedTuple):
+    """How wide an interval around an estimate may be, as half-widths in logs; negative where none is narrow enough."""
+
+    same: Floats
+    """So that there is ``no difference``."""
+    differ: Floats
+    """So that there is one, in whichever direction."""
+
+
+def room(ratio: Any, directions: Any = None) -> Room:
+    """Say how wide the intervals around estimates may be before they are inconclusive.
+
+    The margins overlap: around 1.02 half-widths of 1 % serve either verdict, so that no estimate is beyond any.
+
+    Args:
+        ratio: B ÷ A, the estimates, any shape.
+        directions: as for ``verdicts``.
+    """
+    log = np.log(np.asarray(ratio, dtype=np.float64))
+    claimed = np.where(_slower(directions), -log, log)
+    same = np.minimum(log - np.log(SAME[0]), np.log(SAME[1]) - log)
+    return Room(same, np.maximum(claimed - np.log(CONFIRMED_OVER), np.log(REFUTED_UNDER) - claimed))
+
+
+def blocks_needed(ratio: Any, sd_log: Any) -> Floats:
+    """Say how many blocks a verdict takes, should estimate and spread stay as they are.
+
+    An estimate that is a little off the truth makes this a guess: half of all contrasts will take more.
+
+    Args:
+        ratio: B ÷ A, the estimates, any shape.
+        sd_log: standard deviations of the paired log ratios.
+
+    Returns:
+        The smallest numbers of blocks with which a verdict other than ``inconclusive`` holds; float64, NaN where there
+        is no spread to go by.
+    """
+    return blocks_for(np.maximum(*room(ratio)), sd_log)
 
 
 def filled(cells: pd.DataFrame, axis: Axis) -> pd.Series:
@@ -126,8 +177,9 @@ def contrasts(trials: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         A row a contrast, B being the later value (larger, or later in the axis table): ``COLUMNS``, of which ``ratio``
-        is B ÷ A with its 95 % interval ``lo``, ``hi`` (see ``Blocks.ratios``), then every axis: what both sides share,
-        null in the axis that differs.
+        is B ÷ A with its 95 % interval ``lo``, ``hi`` (see ``Blocks.ratios``) and ``blocks_needed`` the blocks that a
+        verdict would take where it is ``inconclusive`` (else NaN); then every axis: what both sides share, null in the
+        axis that differs.
     """
     cells = identities(trials)
     pairs = _pairs(cells)
@@ -136,7 +188,9 @@ def contrasts(trials: pd.DataFrame) -> pd.DataFrame:
     side_a, side_b = (cells.iloc[rows].reset_index(drop=True) for rows in (rows_a, rows_b))
     names = np.array([name for name, _, _ in pairs], dtype=object)
     found = Blocks(trials).ratios(list(side_a["run_id"]), list(side_a["cell_id"]), list(side_b["cell_id"]))
-    found["verdict"] = [verdict(*row) for row in zip(found["ratio"], found["lo"], found["hi"], strict=True)]
+    found["verdict"] = verdicts(found["ratio"], found["lo"], found["hi"])
+    undecided = found["verdict"] == "inconclusive"
+    found["blocks_needed"] = np.where(undecided, blocks_needed(found["ratio"], found["sd_log"]), np.nan)
     for column in ("run_id", "machine_id", "device"):
         found[column] = side_a[column]
     found["axis"], found["cell_a"], found["cell_b"] = names, side_a["cell_id"], side_b["cell_id"]

@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from harness.analysis.contrasts import NO_KNOBS, contrasts, verdict
-from harness.axes import AXES, applicable, cell_id
+from harness.analysis.blocks import half_width
+from harness.analysis.contrasts import blocks_needed, contrasts, room, verdict, verdicts
+from harness.axes import AXES, NO_KNOBS, applicable, cell_id
 
 Trials = Callable[..., pd.DataFrame]
 CellOf = Callable[..., dict[str, Any]]
@@ -217,6 +218,78 @@ def test_verdicts(lo: float, hi: float, plain: str, faster: str, slower: str) ->
         faster,
         slower,
     ]
+
+
+def ladder(ratio: float, lo: float, hi: float, direction: str | None) -> str:
+    """The rule of the methodology page, word by word."""
+    if not all(np.isfinite([ratio, lo, hi])):
+        return "inconclusive"
+    if lo >= 0.97 and hi <= 1.03:
+        return "no difference"
+    lower, upper = (1 / hi, 1 / lo) if direction == "slower" else (lo, hi)
+    if lower > 1.01:
+        return "confirmed" if direction else "faster"
+    if upper < 0.99:
+        return "refuted" if direction else "slower"
+    return "inconclusive"
+
+
+LOG = st.floats(-0.2, 0.2) | st.sampled_from([0.0, float("nan")])
+INTERVAL = st.tuples(LOG, st.floats(0, 0.1) | st.just(float("nan")))
+DIRECTION = st.sampled_from([None, "faster", "slower"])
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.tuples(INTERVAL, DIRECTION), min_size=1, max_size=30))
+def test_every_interval_has_one_verdict(cases: list[tuple[tuple[float, float], Any]]) -> None:
+    """Arrays are judged as the rule says of each element, a direction for each or one for all."""
+    middle, half = np.array([interval for interval, _ in cases]).T
+    directions = np.array([direction for _, direction in cases], dtype=object)
+    ends = np.exp(middle), np.exp(middle - half), np.exp(middle + half)
+    expected = [ladder(*row, direction) for *row, direction in zip(*ends, directions, strict=True)]
+    assert list(verdicts(*ends, directions)) == expected
+    for direction in (None, "faster", "slower"):
+        assert list(verdicts(*ends, direction)) == [ladder(*row, direction) for row in zip(*ends, strict=True)]
+    assert verdict(*(float(end[0]) for end in ends), directions[0]) == expected[0]
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.floats(0.5, 2.0), DIRECTION)
+def test_an_interval_is_decided_as_soon_as_it_fits_its_room(ratio: float, direction: Any) -> None:
+    """A little narrower than the wider ``room`` says something, a little wider says nothing; there always is room."""
+    same, differ = room(ratio, direction)
+    wide = float(max(same, differ))
+    assert wide > 0.0097
+    for half, decided in ((wide * 0.999999, True), (wide * 1.000001, False)):
+        said = verdict(ratio, ratio * np.exp(-half), ratio * np.exp(half), direction)
+        assert (said != "inconclusive") is decided
+        assert not decided or (said == "no difference") is bool(same >= half)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.floats(0.8, 1.2), st.floats(0.005, 0.2))
+def test_blocks_needed_are_the_first_that_decide(ratio: float, sd: float) -> None:
+    """With as many blocks the verdict holds, with one fewer it does not."""
+
+    def said(n: float) -> str:
+        half = float(half_width(sd, n))
+        return verdict(ratio, ratio * np.exp(-half), ratio * np.exp(half))
+
+    n = float(blocks_needed(ratio, sd))
+    assert said(n) != "inconclusive"
+    assert n == 2 or said(n - 1) == "inconclusive"
+
+
+def test_blocks_needed_are_told_where_nothing_is_decided(trials_of: Trials) -> None:
+    """More than were measured where it is inconclusive, NaN where a verdict holds or no spread is known."""
+    wobbly = [100.0, 120.0, 90.0, 110.0]
+    rates = {8: [100.0] * 4, 16: wobbly, 32: [200.0, 201.0, 199.0, 200.0], 64: [100.0, None, None, None]}
+    frame = trials_of([({"batch_size": size}, values) for size, values in rates.items()])
+    found = contrasts(frame).set_index(["a_value", "b_value"])
+    assert found.loc[(8, 16), "verdict"] == "inconclusive"
+    assert 4 < found.loc[(8, 16), "blocks_needed"] < 1000
+    assert found.loc[(8, 32), "verdict"] == "faster"
+    assert found.loc[[(8, 32), (8, 64)], "blocks_needed"].isna().all()
 
 
 def test_a_large_sweep_is_compared_quickly(trials_of: Trials) -> None:

@@ -1,0 +1,126 @@
+"""The arithmetic under every interval, against SciPy, NumPy and brute force, and what must not matter to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from harness.analysis.blocks import MOST_BLOCKS, Blocks, blocks_for, half_width, moments, reach
+
+Trials = Callable[..., pd.DataFrame]
+RATE = st.floats(1.0, 1e6)
+PAIRS = st.lists(st.tuples(RATE, RATE), min_size=2, max_size=12)
+LEVEL = st.floats(0.5, 0.9999)
+ENDS = ("ratio", "lo", "hi")
+
+
+def ratios(frame: pd.DataFrame) -> pd.Series:
+    """The second cell of a frame ÷ its first."""
+    a, b = frame["cell_id"].unique()
+    return Blocks(frame).ratios(["run"], [a], [b]).iloc[0]
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.floats(-10, 10), min_size=2, max_size=20), LEVEL)
+def test_the_interval_is_students_t(values: list[float], level: float) -> None:
+    """At any level, as SciPy has it."""
+    sd = np.std(values, ddof=1)
+    if sd > 1e-6:
+        lo, hi = stats.t.interval(level, len(values) - 1, loc=np.mean(values), scale=stats.sem(values))
+        assert half_width(sd, len(values), level) == pytest.approx((hi - lo) / 2)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.floats(0.001, 10), st.integers(2, 500), LEVEL)
+def test_more_blocks_and_less_certainty_narrow_an_interval(sd: float, n: int, level: float) -> None:
+    """Of the same spread, one more block is always narrower."""
+    assert half_width(sd, n + 1, level) < half_width(sd, n, level) < half_width(sd, n, level + (1 - level) / 2)
+
+
+def test_what_has_no_spread_has_no_interval() -> None:
+    """Fewer than two values, and no degrees of freedom: NaN; a spread of 0 is a width of 0."""
+    assert np.isnan(half_width([0.1, 0.1], [0, 1])).all()
+    assert np.isnan(reach(0.1, [0, -1])).all()
+    assert half_width(0.0, 5) == 0
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.floats(0.02, 1), st.floats(0.001, 0.3), st.sampled_from([0.9, 0.95, 0.999]))
+@example(0.01, 0.4, 0.95)
+def test_blocks_for_a_target_are_the_fewest(target: float, sd: float, level: float) -> None:
+    """Against counting upwards."""
+    n = next(n for n in range(2, 10_000) if half_width(sd, n, level) <= target)
+    assert blocks_for(target, sd, level) == n
+
+
+def test_targets_out_of_reach() -> None:
+    """No width at all is never reached, no spread always, and nothing is said of what is not known."""
+    assert blocks_for([0.0, -0.1, 0.1], [0.1, 0.1, 0.0]).tolist() == [np.inf, np.inf, 2]
+    assert np.isnan(blocks_for([np.nan, 0.1], [0.1, np.nan])).all()
+    assert blocks_for(1e-9, 1.0) == np.inf
+    assert half_width(1.0, MOST_BLOCKS) > 1e-9
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.lists(st.floats(-5, 5) | st.just(float("nan")), min_size=4, max_size=4), min_size=1, max_size=6))
+def test_moments_are_those_of_the_values_that_are_known(rows: list[list[float]]) -> None:
+    """As NumPy has them of each row without its NaN."""
+    found = moments(np.array(rows))
+    for place, row in enumerate(rows):
+        known = [value for value in row if value == value]
+        assert found.n[place] == len(known)
+        assert found.mean[place] == pytest.approx(np.mean(known) if known else np.nan, nan_ok=True)
+        assert found.sd[place] == pytest.approx(np.std(known, ddof=1) if len(known) > 1 else np.nan, nan_ok=True)
+
+
+@settings(deadline=None, max_examples=30)
+@given(PAIRS, st.floats(1e-3, 1e3))
+def test_ratios_do_not_depend_on_the_unit(trials_of: Trials, rates: list[tuple[float, float]], factor: float) -> None:
+    """Both sides faster by a factor is the same ratio; one side alone moves ratio and ends by it."""
+    first, second = (list(side) for side in zip(*rates, strict=True))
+    small, large = {"batch_size": 8}, {"batch_size": 16}
+    one = ratios(trials_of([(small, first), (large, second)]))
+    faster = [rate * factor for rate in second]
+    both = ratios(trials_of([(small, [rate * factor for rate in first]), (large, faster)]))
+    alone = ratios(trials_of([(small, first), (large, faster)]))
+    for end in ENDS:
+        assert both[end] == pytest.approx(one[end])
+        assert alone[end] == pytest.approx(one[end] * factor)
+    assert alone["sd_log"] == pytest.approx(one["sd_log"], abs=1e-9)
+
+
+@settings(deadline=None, max_examples=30)
+@given(PAIRS, st.randoms())
+def test_order_of_rows_and_of_blocks_does_not_matter(
+    trials_of: Trials, rates: list[tuple[float, float]], random: Any
+) -> None:
+    """Rows shuffled and blocks renamed: the same ratio; sides exchanged: its inverse, ends swapped."""
+    first, second = (list(side) for side in zip(*rates, strict=True))
+    frame = trials_of([({"batch_size": 8}, first), ({"batch_size": 16}, second)])
+    a, b = frame["cell_id"].unique()
+    names = random.sample(range(1000), len(rates))
+    moved = frame.assign(block=[names[block] for block in frame["block"]])
+    moved = moved.sample(frac=1, random_state=random.randrange(2**31))
+    one, swapped = (Blocks(frame).ratios(["run"], *sides).iloc[0] for sides in (([a], [b]), ([b], [a])))
+    other = Blocks(moved).ratios(["run"], [a], [b]).iloc[0]
+    assert [other[end] for end in ENDS] == [pytest.approx(one[end]) for end in ENDS]
+    assert [1 / swapped[end] for end in ("ratio", "hi", "lo")] == [pytest.approx(one[end]) for end in ENDS]
+
+
+def test_logs_are_by_cell_and_block(trials_of: Trials) -> None:
+    """A trial that failed is NaN; a cell that ran twice in a block counts its mean; cells come as they were asked."""
+    frame = trials_of([({"batch_size": 8}, [np.e, None]), ({"batch_size": 16}, [1.0, np.e**2])])
+    again = frame[(frame["block"] == 1) & (frame["batch_size"] == 16)].assign(samples_per_s=np.e**4)
+    blocks = Blocks(pd.concat([frame, again]))
+    a, b = frame["cell_id"].unique()
+    found = blocks.logs(["run", "run"], [b, a])
+    assert found[0].tolist() == [pytest.approx(0), pytest.approx(3)]
+    assert found[1, 0] == pytest.approx(1)
+    assert np.isnan(found[1, 1])
