@@ -95,6 +95,7 @@ _IDENTITY = (
 _THROUGHPUT = (
     Column("steps", "int64", "Steps in the window."),
     Column("samples", "int64", "Samples in the window: steps times batch_size.", "samples"),
+    Column("batch_bytes", "int64", "Bytes of a batch as the step gets it: all of its tensors.", "bytes"),
     Column("wall_ns", "int64", "Wall clock of the window.", "ns"),
     Column("samples_per_s", "float64", "samples divided by wall clock; stored for convenience.", "samples/s"),
     Column("startup_ns", "int64", "From creating the iterator to holding the first batch.", "ns"),
@@ -111,9 +112,17 @@ _SPAN_COLUMNS = tuple(
     Column(f"device_{span}_ns", "int64", f"Sum over the window, by CUDA events: {_SPAN_DOC[span]}.", "ns")
     for span in DEVICE_SPANS
 )
-_STAGE_COLUMNS = tuple(
-    Column(f"worker_{stage}_ns", "int64", f"Sum over the window's batches, all workers: {_STAGE_DOC[stage]}.", "ns")
-    for stage in WORKER_STAGES
+_STAGE_COLUMNS = (
+    *(
+        Column(f"worker_{stage}_ns", "int64", f"Sum over the window's batches, all workers: {_STAGE_DOC[stage]}.", "ns")
+        for stage in WORKER_STAGES
+    ),
+    Column(
+        "planted_read_ns",
+        "int64",
+        "What the reads of the window's batches were planted to wait; null where no wait is planted.",
+        "ns",
+    ),
 )
 _GPU = (
     Column(

@@ -10,13 +10,19 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
+from harness import report_calibration
+from harness.analysis.ceilings import judged
 from harness.analysis.contrasts import contrasts
-from harness.analysis.estimates import cells
-from harness.analysis.summary import CONDITIONS, KNOBS, best_cells, bottleneck, ceilings, default_vs_best
+from harness.analysis.loading import overlap, stages
+from harness.analysis.noise import grade
+from harness.analysis.summary import CONDITIONS, KNOBS, best_cells, default_vs_best
 from harness.axes import BY_NAME
+from harness.records import WORKER_STAGES
 from harness.store import StoredRun
 
 Row = Mapping[str, Any]
+CALIBRATION = "calibration"
+"""The suite whose cells are no settings to choose from."""
 
 
 def show(run: StoredRun, console: Console) -> None:
@@ -28,9 +34,11 @@ def show(run: StoredRun, console: Console) -> None:
     """
     trials = run.table("trials")
     _ended(run, console)
+    _grade(run, trials, console)
     _failures(trials, console)
     if (trials["outcome"] == "ok").any():
-        _tasks(trials, console)
+        _tasks(trials[trials["suite"].ne(CALIBRATION)], console)
+        report_calibration.show(trials[trials["suite"].eq(CALIBRATION)], console)
         _contrasts(run, trials, console)
     _next(run, console)
 
@@ -56,6 +64,14 @@ def _ended(run: StoredRun, console: Console) -> None:
     )
     for line in manifest.substitutions:
         _say(console, f"Note: {line}.")
+
+
+def _grade(run: StoredRun, trials: pd.DataFrame, console: Console) -> None:
+    """How quiet the machine was, and what speaks against the run."""
+    found = grade(trials, run.manifest.control)
+    _say(console, f"Grade {found.letter} (A: quiet machine, enough blocks; D: neither)", "bold")
+    for sentence in found.reasons:
+        _say(console, f"  {sentence}")
 
 
 def _failures(trials: pd.DataFrame, console: Console) -> None:
@@ -101,23 +117,44 @@ def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _tasks(trials: pd.DataFrame, console: Console) -> None:
     """Per task: the best cell and what bounds it, then the default settings against the best at each batch size."""
-    limits = {(row["run_id"], row["cell_id"]): row for row in _records(ceilings(trials))}
-    members = best_cells(trials[trials["mode"].isin(["train", "load"])])
+    estimates = judged(trials)
+    inside = {row["cell_id"]: row for row in _records(stages(trials, estimates))}
+    hidden = {row["cell_id"]: row["fetch_hidden"] for row in _records(overlap(trials, estimates))}
+    members = best_cells(trials, estimates)
+    members = members[members["mode"].isin(["train", "load"])].reset_index(drop=True)
     sizes = members.groupby((members["place"] == 0).cumsum()).size()
     against: dict[str, list[dict[str, Any]]] = {}
-    for row in _records(default_vs_best(trials).sort_values(["storage_format", "batch_size"])):
+    for row in _records(default_vs_best(trials, estimates).sort_values(["storage_format", "batch_size"])):
         against.setdefault(task(row), []).append(row)
-    rates = {row["cell_id"]: row for row in _records(cells(trials))}
+    rates = {row["cell_id"]: row for row in _records(estimates)}
     found = zip(_records(members[members["place"] == 0]), sizes, strict=True)
     for row, size in sorted(found, key=lambda pair: _rank(pair[0])):
-        bound = bottleneck(row | limits.get((row["run_id"], row["cell_id"]), {}))
         _say(console, f"\n{task(row)}", "bold")
-        held = f", {bound}" if row["mode"] == "train" else ""
-        _say(console, f"  best: {settings(row)}: {rate(row['samples_per_s'], row['lo'], row['hi'])}{held}")
+        _say(console, f"  best: {settings(row)}: {rate(row['samples_per_s'], row['lo'], row['hi'])}")
+        _say(console, f"  {why(row, inside.get(row['cell_id']), hidden.get(row['cell_id'], math.nan))}")
         if size > 1:
             than = "" if row["is_best"] else f" ({row['ratio_to_best']:.2f}× the fastest)"
             _say(console, f"  the cheapest of {size} that cannot be told apart, out of {row['candidates']}{than}")
         console.print(_against_defaults(against.get(task(row), []), rates))
+
+
+def why(row: Row, loader: Row | None, fetch_hidden: float) -> str:
+    """What holds a cell back, in a line.
+
+    Args:
+        row: of ``judged``.
+        loader: its row of ``loading.stages``, where it has a loader.
+        fetch_hidden: share of loading that the step hides; NaN where it is not known.
+    """
+    parts = [row["bottleneck"]] if row["mode"] == "train" else []
+    if math.isfinite(row["efficiency"]):
+        parts.append(f"reaches {row['efficiency']:.0%} of its smallest ceiling")
+    if math.isfinite(fetch_hidden):
+        parts.append(f"{fetch_hidden:.0%} of loading is hidden behind the step")
+    if loader is not None:
+        shares = ", ".join(f"{stage} {loader[f'{stage}_share']:.0%}" for stage in WORKER_STAGES)
+        parts.append(f"a sample's loading: {shares}")
+    return "; ".join(parts)
 
 
 def _rank(row: Row) -> tuple[bool, bool, str, int]:

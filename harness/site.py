@@ -11,16 +11,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from harness.bench_record import BenchRecord
 from harness.charts import _render
 from harness.charts._figure import Figure
 from harness.errors import EnvironmentFault, InputError
-from harness.pages import described, home, reference, run, suites
+from harness.pages import accuracy, described, home, methodology, reference, run, suites
 from harness.pages.gathered import Shown, gather
 from harness.pages.markup import Page, entities
 from harness.registry import ROOT
 from harness.site_publish import publish
 from harness.site_serve import serve as _serve
-from harness.store import RESULTS, StoredRun
+from harness.store import RESULTS, StoredRun, benches
 
 SOURCE = ROOT / "site"
 _MARK = ".feedrate"
@@ -41,8 +42,7 @@ def build(results: Path = RESULTS, out: Path = Path("build")) -> Path:
         InputError: a run cannot be read, or a folder in the way was not made by feedrate.
         EnvironmentFault: the disk cannot be written.
     """
-    runs = gather(results)
-    pages = _pages(runs)
+    pages = _pages(gather(results), benches(results))
     try:
         docs, site = _fresh(out / "pages"), out / "site"
         _check(site)
@@ -88,34 +88,27 @@ def _opening(stored: StoredRun) -> tuple[Figure, str]:
     return found[1], f"{described.machine_name(stored)}; {run.blocks} blocks, 95 % intervals; run {run.run_id}"
 
 
-def _pages(runs: Sequence[Shown]) -> list[Page]:
+def _pages(runs: Sequence[Shown], measured: Sequence[BenchRecord]) -> list[Page]:
     questions = suites.found(runs)
     return [
         home.page(runs, questions),
         *(suites.page(*question, runs) for question in questions),
         reference.runs_page(runs),
         *(run.page(shown) for shown in runs),
+        accuracy.page(measured),
+        methodology.page((SOURCE / "pages" / methodology.PATH).read_text(encoding="utf-8")),
         reference.dictionary_page(),
-        *_written(),
-    ]
-
-
-def _written() -> list[Page]:
-    """The pages that people wrote, from ``site/pages``."""
-    return [
-        Page(path.name, path.stem.capitalize(), path.read_text(encoding="utf-8"), hide=("navigation",))
-        for path in sorted((SOURCE / "pages").glob("*.md"))
     ]
 
 
 def _nav(pages: Sequence[Page]) -> list[dict[str, Any]]:
     questions = [{entities(page.title): page.path} for page in pages if page.path.startswith("suites/")]
-    written = [{page.title: page.path} for page in pages if page.path == "methodology.md"]
     return [
         {"Home": home.PATH},
         *([{"Suites": questions}] if questions else []),
         {"Runs": reference.RUNS},
-        *written,
+        {"How accurate?": accuracy.PATH},
+        {"Methodology": methodology.PATH},
         {"Data dictionary": reference.DICTIONARY},
     ]
 

@@ -3,8 +3,8 @@
 Contrasts stop, not cells: a cell whose own interval is narrow runs on while one of its contrasts is wide, and a cell
 that no question needs any more is left out of the blocks that follow. A contrast is done when its interval's half-width
 is at most the target, after at least the protocol's fewest blocks; never because of what it shows, which would bias it.
-Looking after every block from 8 on, intervals were simulated to cover 93 to 95 % (``analysis.simulate``). A half-width of
-3 % leaves a true effect of 5 % little room over the verdict's margin of 1 %: who claims so little wants about 2.2 %.
+Looking after every block from 8 on, intervals were simulated to cover 93 to 95 % (``analysis.simulate``). A half-width
+of 3 % leaves a true effect of 5 % little room over the verdict's margin of 1 %: who claims so little wants about 2.2 %.
 
 Pure Python: the parent of a sweep loads neither pandas nor SciPy.
 """

@@ -4,6 +4,8 @@ A run lives in ``results/<machine_id>/<run_id>/``. While it is measured there is
 journal, a line a trial. When it ends the journal becomes parquet, each file written to a temporary name and renamed,
 ``run.json`` last: a folder with ``run.json`` is whole, and nothing in it is ever edited. A journal that was cut off
 mid-line loses that line and no other.
+
+What ``make bench`` found is one file: ``results/<machine_id>/bench/<time>.json``.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.bench_record import BenchRecord
 from harness.errors import EnvironmentFault, InputError
 from harness.manifest import RunManifest
 from harness.records import TABLES, Column
@@ -31,23 +34,25 @@ RESULTS = Path("results")
 _MANIFEST_KEY = b"feedrate"
 
 
+_JOURNALLED = "Trials that ended before are kept in the journal: mend this and type the same command again, it resumes"
+
+
 @contextmanager
-def _writing(path: Path) -> Iterator[None]:
+def _writing(path: Path, kept: str = _JOURNALLED) -> Iterator[None]:
     """Turn a disk that is full or closed into a message that says what was kept."""
     try:
         yield
     except OSError as error:
         reason = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else (error.strerror or str(error))
         raise EnvironmentFault(
-            f"{path}: cannot write: {reason}; expected a writable folder with free space. Trials that ended before are "
-            "kept in the journal: mend this and type the same command again, it resumes"
+            f"{path}: cannot write: {reason}; expected a writable folder with free space. {kept}"
         ) from error
 
 
-def _write_whole(path: Path, data: bytes) -> None:
+def _write_whole(path: Path, data: bytes, kept: str = _JOURNALLED) -> None:
     """Write a file so that a reader sees all of it or none."""
     temporary = path.with_name(f"{path.name}.tmp")
-    with _writing(path):
+    with _writing(path, kept):
         with temporary.open("wb") as file:
             file.write(data)
             file.flush()
@@ -253,4 +258,36 @@ def runs(results: Path = RESULTS) -> list[StoredRun]:
             found.append(StoredRun(path.parent, RunManifest.model_validate_json(path.read_bytes())))
         except ValueError as error:
             raise InputError(f"{path}: not a run manifest of this version: {error}; move the folder away") from error
+    return found
+
+
+def write_bench(results: Path, record: BenchRecord) -> Path:
+    """Write what ``make bench`` found on a machine, whole or not at all.
+
+    Returns:
+        The file: ``results/<machine_id>/bench/<time>.json``.
+
+    Raises:
+        EnvironmentFault: the disk cannot be written.
+    """
+    path = results / record.machine.machine_id / "bench" / f"{record.name}.json"
+    kept = "Nothing was kept: mend this and type the same command again"
+    with _writing(path, kept):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    _write_whole(path, record.model_dump_json(indent=1).encode() + b"\n", kept)
+    return path
+
+
+def benches(results: Path = RESULTS) -> list[BenchRecord]:
+    """List what ``make bench`` found, of all machines, oldest first.
+
+    Raises:
+        InputError: a record cannot be understood.
+    """
+    found = []
+    for path in sorted(results.glob("*/bench/*.json"), key=lambda p: (p.name, p)):
+        try:
+            found.append(BenchRecord.model_validate_json(path.read_bytes()))
+        except ValueError as error:
+            raise InputError(f"{path}: not a bench record of this version: {error}; move the file away") from error
     return found

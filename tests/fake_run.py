@@ -9,16 +9,20 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
 from harness import store
-from harness.axes import AXES, Value, applicable, cell_id
+from harness.axes import AXES, Value, applicable, ceilings, cell_id
 from harness.machine import Machine, Software
-from harness.manifest import Counted, Dataset, Protocol, RunManifest
-from harness.records import PHASES, PROTOCOL_VERSION
+from harness.manifest import Counted, Dataset, Protocol, RunManifest, Stopped
+from harness.probes import noise
+from harness.records import PHASES, PROTOCOL_VERSION, WORKER_STAGES
 
+CONTROL_EVERY = 16
+WORK = {"png": (0.2, 0.55, 0.15, 0.1), "lmdb": (0.1, 0.05, 0.55, 0.3)}
+"""Share of a worker's time in each of its stages, by format."""
 HOSTILE = '<script>document.title="owned"</script><img src=x onerror="document.title=1"> [a](javascript:alert(1)) `x` |'
 
 
@@ -32,10 +36,17 @@ class Fake:
     fails: str = "some"
     """none, some or all trials."""
     batches: Sequence[int] = (8, 32, 128)
+    workers: Sequence[int] = (0, 2)
     nulls: bool = False
     """Leave out every metric that a probe might not give."""
     hostile: bool = False
     """Put HOSTILE wherever free text can stand."""
+    busy: bool = False
+    """Other work on the machine: flags, a wide spread, and a machine that grows slower."""
+    plants: bool = False
+    """Plant costs instead, and read them back a little off."""
+    asked_only: bool = False
+    """A run from before ceilings, controls and noise were recorded."""
     suites: Sequence[str] = field(default=("loader",))
     cores: int = 16
     """Tells one made-up machine from another."""
@@ -62,12 +73,26 @@ def machine(fake: Fake) -> Machine:
     )
 
 
+def _planted() -> list[dict[str, Sequence[Value]]]:
+    """Costs as the suite calibration plants them."""
+    data = {"workload": ("synthetic",), "storage_format": ("lmdb",), "patch_size": (16,), "batch_size": (8, 16)}
+    load: dict[str, Sequence[Value]] = {**data, "mode": ("load",), "replica": (0, 1)}
+    step: dict[str, Sequence[Value]] = {**data, "mode": ("train",), "step": ("emulated",), "num_workers": (0, 1, 2)}
+    return [
+        load,
+        {**load, "read_us": (1000, 2000), "num_workers": (0, 1)},
+        {**load, "decode_us": (2000, 2020, 2100)},
+        {**load, "collate_us": (10_000,)},
+        {**step, "read_us": (2000,), "step_ms": (5.0, 20.0)},
+    ]
+
+
 def cells(fake: Fake) -> list[dict[str, Value]]:
-    """List the cells of a small loader suite."""
+    """List the cells of a small loader suite, or of one that plants costs."""
     workload = HOSTILE if fake.hostile else "div2k_standin"
     common: dict[str, Sequence[Value]] = {
         "batch_size": fake.batches,
-        "num_workers": (0, 2),
+        "num_workers": fake.workers,
         "storage_format": ("png", "lmdb"),
         "workload": (workload,),
     }
@@ -79,6 +104,7 @@ def cells(fake: Fake) -> list[dict[str, Value]]:
     ]
     if fake.device == "cuda":
         del wanted[1]
+    wanted = _planted() if fake.plants else wanted
     found: dict[str, dict[str, Value]] = {}
     defaults = {axis.name: axis.default for axis in AXES}
     for part in wanted:
@@ -88,32 +114,65 @@ def cells(fake: Fake) -> list[dict[str, Value]]:
     return list(found.values())
 
 
+def added(fake: Fake) -> list[dict[str, Value]]:
+    """List the ceilings of the training cells that the suite does not ask for itself."""
+    asked = cells(fake)
+    found = {
+        cell_id(alone): alone
+        for cell in asked
+        if cell["mode"] == "train"
+        for alone in ceilings(cell, fake.device).values()
+    }
+    for cell in asked:
+        found.pop(cell_id(cell), None)
+    return [] if fake.asked_only else list(found.values())
+
+
+def _loading(cell: dict[str, Value]) -> float:
+    """Seconds for which one process prepares a batch."""
+    pixels = int(cell["patch_size"]) ** 2 / 64**2
+    sample = 220e-6 * pixels + (60e-6 if cell.get("storage_format") == "png" else 12e-6)
+    return int(cell["batch_size"]) * sample + 0.6e-3 + sum(_plants(cell)) / 1e9
+
+
+def _plants(cell: dict[str, Value]) -> tuple[float, float, float, float]:
+    """What is planted into each of a worker's stages, nanoseconds a batch."""
+    read, decode, collate = (float(cell.get(f"{name}_us", 0)) * 1000 for name in ("read", "decode", "collate"))
+    return int(cell["batch_size"]) * read, int(cell["batch_size"]) * decode, 0.0, collate
+
+
 def _times(cell: dict[str, Value], device: str) -> dict[str, float]:
     """Seconds a batch in each phase."""
     batch, workers = int(cell["batch_size"]), int(cell.get("num_workers", 0))
     pixels = int(cell["patch_size"]) ** 2 / 64**2
-    load = batch * (220e-6 * pixels + (60e-6 if cell.get("storage_format") == "png" else 12e-6)) + 0.6e-3
+    load = _loading(cell)
     if workers:
         load = load / min(workers, 2) + 0.3e-3
     speed = 40.0 if device == "cuda" else 1.0
-    step = 0.010 if cell.get("step") == "emulated" else (3e-3 + batch * 1.1e-3 * pixels * 16) / speed
-    if cell["mode"] == "load":
+    step = (
+        float(cell["step_ms"]) / 1000
+        if cell.get("step") == "emulated"
+        else (3e-3 + batch * 1.1e-3 * pixels * 16) / speed
+    )
+    if cell["mode"] in ("load", "copy"):
         step = 0.0
     hidden = step if workers else 0.0
     times = {"fetch": max(load - hidden, 0.2e-3), "forward": step, "other": 0.05e-3}
-    if cell["mode"] == "compute":
+    if cell["mode"] in ("compute", "copy"):
         times["fetch"] = 0.0
-    if cell.get("step") != "emulated" and cell["mode"] != "load":
+    if cell.get("step") != "emulated" and cell["mode"] in ("train", "compute"):
         times |= {"forward": step * 0.3, "backward": step * 0.62, "optimizer": step * 0.08}
-    if device == "cuda" and cell["mode"] != "compute":
+    if device == "cuda" and cell["mode"] in ("train", "copy"):
         times["h2d"] = batch * 12e-6 * pixels * (0.6 if cell.get("pin_memory") else 1.0)
     return times
 
 
-def _trial(fake: Fake, cell: dict[str, Value], block: int, position: int, random_: random.Random) -> dict[str, Any]:
+def _trial(
+    fake: Fake, cell: dict[str, Value], role: str, block: int, position: int, random_: random.Random
+) -> dict[str, Any]:
     steps = 40
-    noise = random_.gauss(1.0, 0.02)
-    times = {phase: seconds * noise * steps for phase, seconds in _times(cell, fake.device).items()}
+    weather = random_.gauss(1.0, 0.09) + 0.03 * block if fake.busy else random_.gauss(1.0, 0.02)
+    times = {phase: seconds * weather * steps for phase, seconds in _times(cell, fake.device).items()}
     wall = sum(times.values())
     row: dict[str, Any] = {
         "run_id": fake.run_id,
@@ -121,6 +180,7 @@ def _trial(fake: Fake, cell: dict[str, Value], block: int, position: int, random
         "cell_id": cell_id(cell),
         "machine_id": machine(fake).machine_id,
         "suite": fake.suites[position % len(fake.suites)],
+        "role": None if fake.asked_only else role,
         "block": block,
         "position": position,
         "device": fake.device,
@@ -158,20 +218,71 @@ def _trial(fake: Fake, cell: dict[str, Value], block: int, position: int, random
     row |= {f"host_{phase}_ns": int(times[phase] * 1e9) for phase in PHASES if phase in times}
     if not fake.nulls:
         busy = 1 - times.get("fetch", 0.0) / wall
-        row |= {"cpu_util_pct": 100 * min(1, 0.3 + 0.6 * busy) * noise / 1.1, "main_cpu_pct": 90.0}
+        row |= {
+            "cpu_util_pct": 100 * min(1, 0.3 + 0.6 * busy) * weather / 1.1,
+            "main_cpu_pct": _main_cpu_pct(cell, times, wall),
+        }
         if fake.device == "cuda":
-            row |= {"gpu_util_pct": 100 * min(1.0, busy * noise), "gpu_power_w": 200.0}
+            row |= {"gpu_util_pct": 100 * min(1.0, busy * weather), "gpu_power_w": 200.0}
+        row |= _spans(cell, times) if fake.device == "cuda" else {}
+        row |= _stamps(cell, steps) | ({} if fake.asked_only else _disturbed(fake, random_))
+        row["flags"] = None if fake.asked_only else noise.flags(row)
     return row
+
+
+def _main_cpu_pct(cell: dict[str, Value], times: dict[str, float], wall: float) -> float:
+    """The training process computes in its own phases unless it sleeps, and loads where there are no workers."""
+    idle = () if cell.get("num_workers") == 0 else ("fetch",)
+    idle += ("forward",) if cell.get("step") == "emulated" else ()
+    return 100 * sum(seconds for phase, seconds in times.items() if phase not in idle) / wall
+
+
+def _spans(cell: dict[str, Value], times: dict[str, float]) -> dict[str, int]:
+    """What CUDA events say: the host's times, of copies that return early a quarter waited for."""
+    spans = {phase: times[phase] for phase in ("h2d", "forward", "backward", "optimizer") if phase in times}
+    if "h2d" in spans:
+        spans["h2d_exposed"] = spans["h2d"] * (0.25 if cell.get("non_blocking") else 1.0)
+    return {f"device_{span}_ns": int(seconds * 1e9) for span, seconds in spans.items()}
+
+
+def _stamps(cell: dict[str, Value], steps: int) -> dict[str, int]:
+    """What the workers stamp."""
+    if cell["mode"] not in ("train", "load"):
+        return {}
+    planted = _plants(cell)
+    busy = (_loading(cell) * 1e9 - sum(planted)) * 0.95
+    shares = WORK[str(cell["storage_format"])]
+    return {
+        f"worker_{stage}_ns": int((share * busy + 1.004 * more) * steps)
+        for stage, share, more in zip(WORKER_STAGES, shares, planted, strict=True)
+    }
+
+
+def _disturbed(fake: Fake, random_: random.Random) -> dict[str, Any]:
+    """What the machine tells of other work; a container that tells nothing of pressure."""
+    others = random_.random() < (0.35 if fake.busy else 0.02)
+    seen = {
+        "foreign_cpu_pct": random_.uniform(30, 80) if others else random_.uniform(0, 4),
+        "workers_cpu_pct": 20.0,
+        "steal_pct": 2.5 if fake.busy and random_.random() < 0.2 else 0.0,
+        "throttled_ns": 0,
+        "read_bytes": 0,
+    }
+    return seen | ({"gpu_foreign_processes": 0, "gpu_throttle_reasons": 0} if fake.device == "cuda" else {})
 
 
 def rows(fake: Fake) -> dict[str, list[dict[str, Any]]]:
     """Make up the three tables of a run."""
     random_ = random.Random(7)
     trials = []
+    everything = [(cell, "cell") for cell in cells(fake)] + [(cell, "ceiling") for cell in added(fake)]
     for block in range(fake.blocks):
-        order = cells(fake)
+        order = list(everything)
         random_.shuffle(order)
-        trials += [_trial(fake, cell, block, position, random_) for position, cell in enumerate(order)]
+        if not fake.asked_only:
+            for place in range(CONTROL_EVERY * (len(order) // CONTROL_EVERY), 0, -CONTROL_EVERY):
+                order.insert(place, (everything[0][0], "control"))
+        trials += [_trial(fake, cell, role, block, place, random_) for place, (cell, role) in enumerate(order)]
     steps = [
         {"run_id": fake.run_id, "trial_id": trials[0]["trial_id"], "step": step, "fetch_ns": 1000, "other_ns": 10}
         for step in range(3)
@@ -194,6 +305,35 @@ def _counts(values: Iterable[str]) -> dict[str, int]:
     for value in values:
         found[value] = found.get(value, 0) + 1
     return dict(sorted(found.items()))
+
+
+def _stopped(fake: Fake) -> tuple[Stopped, ...]:
+    """Contrasts of batch sizes: some narrow enough, some stopped by the budget."""
+    asked = [cell for cell in cells(fake) if cell["mode"] == "train"]
+    pairs = [
+        (cell_id(a), cell_id(b)) for a, b in combinations(asked, 2) if {**a, "batch_size": 0} == {**b, "batch_size": 0}
+    ]
+    return tuple(
+        Stopped(axis="batch_size", cell_a=a, cell_b=b, blocks=fake.blocks, reason="budget" if at % 3 else "target")
+        for at, (a, b) in enumerate(pairs)
+    )
+
+
+def _look(busy: bool) -> dict[str, float | int | None]:
+    return {
+        "wall_ns": 1_000_400_000,
+        "cpu_util_pct": 31.0 if busy else 0.4,
+        "foreign_cpu_pct": 62.0 if busy else 1.1,
+        "steal_pct": 0.0,
+        "throttled_ns": None,
+        "io_pressure_pct": None,
+        "memory_pressure_pct": None,
+        "cpu_pressure_pct": None,
+        "load_1m": 1.7 if busy else 0.21,
+        "gpu_foreign_processes": None,
+        "gpu_util_pct": None,
+        "gpu_throttle_reasons": None,
+    }
 
 
 def manifest(fake: Fake, trials: Sequence[dict[str, Any]]) -> RunManifest:
@@ -232,10 +372,22 @@ def manifest(fake: Fake, trials: Sequence[dict[str, Any]]) -> RunManifest:
         ended_at="2026-01-02T03:08:05Z",
         blocks=fake.blocks,
         stop_reason="budget",
+        **({} if fake.asked_only else _trust(fake)),
         outcomes=_counts(row["outcome"] for row in trials),
         cell_seconds={},
         parent_cpu_pct=1.2,
     )
+
+
+def _trust(fake: Fake) -> dict[str, Any]:
+    """What a run says of how far it can be trusted."""
+    return {
+        "control": cell_id(cells(fake)[0]),
+        "ceilings": len(added(fake)),
+        "contrasts": _stopped(fake),
+        "noise_before": _look(fake.busy),
+        "noise_after": _look(False),
+    }
 
 
 def write(results: Path, fake: Fake = Fake()) -> Path:

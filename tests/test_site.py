@@ -7,12 +7,15 @@ import filecmp
 import io
 import json
 import math
+import os
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -24,7 +27,15 @@ from harness.errors import InputError
 from harness.pages import markup
 from harness.site_serve import bind
 
-KINDS = ("index.html", "suites/loader.html", "runs/index.html", "methodology.html", "dictionary.html", "404.html")
+KINDS = (
+    "index.html",
+    "suites/loader.html",
+    "runs/index.html",
+    "accuracy.html",
+    "methodology.html",
+    "dictionary.html",
+    "404.html",
+)
 
 
 @dataclass
@@ -46,11 +57,13 @@ def sites(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Ite
     """Three sites: two whole machines; odd runs (hostile, one block without metrics, all failed); no results at all."""
     fake, root = fake_run.Fake, tmp_path_factory.mktemp("sites")
     wanted = {
-        "main": [fake(), fake(run_id="20260103T030405Z-gpu", device="cuda")],
+        "main": [fake(workers=(0, 1, 2)), fake(run_id="20260103T030405Z-gpu", device="cuda", busy=True)],
         "odd": [
             fake(run_id=f"<b>x</b> {fake_run.HOSTILE}", hostile=True, batches=(8,), suites=(fake_run.HOSTILE,)),
             fake(run_id="one-block", blocks=1, batches=(8,), cores=2, fails="none", nulls=True),
             fake(run_id="all-failed", fails="all", batches=(8,), cores=3),
+            fake(run_id="planted", suites=("planted",), plants=True, cores=4),
+            fake(run_id="older", batches=(8,), asked_only=True, cores=5),
         ],
         "empty": [],
     }
@@ -264,6 +277,22 @@ def test_no_results_make_a_useful_site(sites: dict[str, Site], browser: Browser)
     assert "no results here yet" in text
     assert "make sweep" in text
     assert page.locator("figure").count() == 0
+
+
+def test_every_link_leads_somewhere(sites: dict[str, Site]) -> None:
+    """Every link within the site leads to a file that is there, its fragment to an id; no page has an id twice."""
+    for shown in sites.values():
+        texts = {path: (shown.folder / path).read_text(encoding="utf-8") for path in shown.pages}
+        marks = {
+            path: re.findall(r' id="?([^" >]+)', re.sub(r"<svg.*?</svg>", "", text)) for path, text in texts.items()
+        }
+        for path, text in texts.items():
+            assert len(set(marks[path])) == len(marks[path]), path
+            main = text.partition("<article")[2].partition("</article>")[0]
+            for target, fragment in re.findall(r'href="([^"#:]*)(?:#([^"]*))?"', main):
+                found = os.path.normpath(Path(path).parent / target) if target else path
+                assert (shown.folder / found).is_file(), (path, target)
+                assert not fragment or unquote(fragment) in marks[found], (path, target, fragment)
 
 
 def test_one_block_and_no_metrics_and_failures_are_said(sites: dict[str, Site], browser: Browser) -> None:

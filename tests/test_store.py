@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from harness import registry, store
+from harness.bench_record import BenchRecord
 from harness.errors import EnvironmentFault, InputError
 
 
@@ -102,3 +105,96 @@ def test_write_is_whole_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(EnvironmentFault, match="the disk is full"):
         store._write_whole(path, b"new")
     assert path.read_bytes() == b"old"
+
+
+def bench_record(cpu_model: str = "Example", **changes: object) -> BenchRecord:
+    """A bench record of a made-up machine with one trial beside the external clock."""
+    trial = {
+        "cell_id": "0123456789ab",
+        "cell": {"mode": "load", "num_workers": 2},
+        "repeat": 0,
+        "samples": 800,
+        "wall_ns": 10**9,
+        "witness_ns": 1_000_100_000,
+        "epoch_steps": 8,
+        "epochs_samples": 64,
+        "epochs_witness_ns": 10**9,
+        "estimates": {"wall_clock": 800.0, "mean_of_rates": 9000.0},
+    }
+    machine = {
+        "cpu_model": cpu_model,
+        "architecture": "x86_64",
+        "cores_physical": 2,
+        "cores_logical": 2,
+        "cpu_quota_cores": None,
+        "memory_bytes": 8 * 2**30,
+        "memory_limit_bytes": None,
+        "gpu_name": None,
+        "gpu_count": 0,
+        "gpu_memory_bytes": None,
+        "virtualised": None,
+        "operating_system": "Linux",
+        "kernel": "6.1",
+        "distribution": None,
+    }
+    whole = {
+        "feedrate_version": "0.1.0",
+        "machine": machine,
+        "software": {"python": "3.11.7"},
+        "device": "cpu",
+        "started_at": "2026-01-02T03:04:05Z",
+        "took_s": 300.0,
+        "sections": ["accuracy"],
+        "promises": [{"section": "accuracy", "what": "a", "target": "b", "measured": "c", "met": None}],
+        "witnessed": [trial],
+    }
+    return BenchRecord.model_validate(whole | changes)
+
+
+def test_a_bench_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    """Records lie beside the machine's runs, under the moment at which they began, and come oldest first."""
+    late, early = bench_record("Early in the alphabet", started_at="2026-02-02T03:04:05Z"), bench_record()
+    path = store.write_bench(tmp_path, late)
+    store.write_bench(tmp_path, early)
+    assert path == tmp_path / late.machine.machine_id / "bench" / "20260202T030405Z.json"
+    assert store.benches(tmp_path) == [early, late]
+
+
+def test_runs_and_benches_do_not_see_each_other(tmp_path: Path, fake_run: ModuleType) -> None:
+    """A machine's folder holds both, and each is read as what it is."""
+    record = bench_record()
+    fake_run.write(tmp_path)
+    (run,) = store.runs(tmp_path)
+    shutil.copytree(tmp_path / run.manifest.machine.machine_id, tmp_path / record.machine.machine_id)
+    store.write_bench(tmp_path, record)
+    assert len(store.runs(tmp_path)) == 2
+    assert store.benches(tmp_path) == [record]
+    assert store.unfinished(tmp_path / record.machine.machine_id) == []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["{", '{"schema_version": 1}', "schema", "field", "estimate", "derived"],
+)
+def test_a_broken_bench_record_is_named(tmp_path: Path, damage: str) -> None:
+    """A file that is cut off, of another schema or not true to itself is an error that names it, not a traceback."""
+    path = store.write_bench(tmp_path, bench_record())
+    record = json.loads(path.read_text())
+    if damage == "schema":
+        record["schema_version"] = 2
+    elif damage == "field":
+        record["witnessed"][0]["unknown"] = 1
+    elif damage == "estimate":
+        record["witnessed"][0]["estimates"]["mean_of_rates"] = -1
+    elif damage == "derived":
+        record["witnessed"][0]["estimates"]["wall_clock"] = 801.0
+    path.write_text(damage if damage.startswith("{") else json.dumps(record))
+    with pytest.raises(InputError, match=r"bench/20260102T030405Z\.json: not a bench record of this version"):
+        store.benches(tmp_path)
+
+
+def test_a_bench_that_cannot_be_written_says_that_nothing_was_kept(tmp_path: Path) -> None:
+    """There is no journal of a bench: the message does not promise one."""
+    (tmp_path / bench_record().machine.machine_id).write_text("a file")
+    with pytest.raises(EnvironmentFault, match=r"cannot write.*Nothing was kept"):
+        store.write_bench(tmp_path, bench_record())

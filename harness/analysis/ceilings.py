@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from harness.analysis.blocks import Blocks
+from harness import axes
+from harness.analysis.blocks import KEYS, Blocks
 from harness.analysis.estimates import cells
-from harness.axes import AXES, applicable, cell_id
+from harness.axes import AXES, cell_id
 
-STAGES = ("load", "copy", "compute")
+STAGES = axes.CEILINGS
 BOUND = {"load": "loader-bound", "copy": "copy-bound", "compute": "compute-bound"}
 ALONE = {"load": "loader alone", "copy": "copy alone", "compute": "compute alone"}
 BALANCED_WITHIN = 1.5
@@ -39,12 +40,17 @@ COLUMNS = (
 )
 
 
-def _ceiling_ids(cell: Mapping[str, Any]) -> dict[str, str]:
-    """cell_id of each of a training cell's ceilings; an emulated step has no measured compute ceiling."""
+def ceiling_ids(cell: Mapping[str, Any]) -> dict[str, str]:
+    """Name the cells that are a training cell's ceilings, whether the matrix or the plan asked for them.
+
+    Args:
+        cell: a row of ``cells``: its axes and ``device``.
+
+    Returns:
+        Stage to ``cell_id``, as ``axes.ceilings`` has them.
+    """
     own = {axis.name: axis.type(cell[axis.name]) for axis in AXES if not pd.isna(cell[axis.name])}
-    full = {axis.name: axis.default for axis in AXES} | own
-    stages = [stage for stage in STAGES if stage != "compute" or cell["step"] != "emulated"]
-    return {stage: cell_id(applicable({**full, "mode": stage}, str(cell["device"]))[0]) for stage in stages}
+    return {stage: cell_id(alone) for stage, alone in axes.ceilings(own, str(cell["device"])).items()}
 
 
 def _decidable(rates: Mapping[str, float]) -> bool:
@@ -58,7 +64,7 @@ def _smallest(rates: Mapping[str, float]) -> list[str]:
 
 def _limits(cell: Mapping[str, Any], known: Mapping[tuple[str, str], Mapping[str, Any]]) -> dict[str, Any]:
     """A training cell's ceilings in samples/s and the cell_id of the smallest (None: declared)."""
-    ids = _ceiling_ids(cell)
+    ids = ceiling_ids(cell)
     rates = {stage: known.get((cell["run_id"], name), {}).get("samples_per_s", math.nan) for stage, name in ids.items()}
     if cell["step"] == "emulated" and cell["step_ms"] > 0:
         rates["compute"] = 1000 * cell["batch_size"] / cell["step_ms"]
@@ -78,11 +84,14 @@ def _limits(cell: Mapping[str, Any], known: Mapping[tuple[str, str], Mapping[str
     }
 
 
-def ceilings(trials: pd.DataFrame) -> pd.DataFrame:
+def ceilings(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.DataFrame:
     """Find the ceilings of every training cell.
+
+    A ceiling is found by its ``cell_id``: that the plan added it (role ceiling) or that the matrix asked for it is one.
 
     Args:
         trials: rows of ``records.TRIALS`` of any number of runs.
+        estimates: ``cells(trials)``, where it is at hand already.
 
     Returns:
         A row a cell of mode train: ``run_id``, ``cell_id``, ``load_ceiling``, ``copy_ceiling``, ``compute_ceiling``
@@ -91,11 +100,11 @@ def ceilings(trials: pd.DataFrame) -> pd.DataFrame:
         ``efficiency`` (achieved ÷ smallest ceiling, paired by block where that was measured) with its 95 % interval
         ``efficiency_lo``, ``efficiency_hi`` and ``efficiency_n``.
     """
-    estimates = cells(trials)
+    estimates = cells(trials) if estimates is None else estimates
     rows = [{str(name): value for name, value in row.items()} for row in estimates.to_dict("records")]
     known = {(row["run_id"], row["cell_id"]): row for row in rows}
     found = [_limits(row, known) for row in rows if row["mode"] == "train"]
-    result = pd.DataFrame(found, columns=["run_id", "cell_id", *COLUMNS, "limit_id"])
+    result = pd.DataFrame(found, columns=[*KEYS, *COLUMNS, "limit_id"])
     paired = np.flatnonzero(result["limit_id"].notna().to_numpy())
     if len(paired):
         part = result.iloc[paired]
@@ -108,6 +117,21 @@ def ceilings(trials: pd.DataFrame) -> pd.DataFrame:
         ):
             result.loc[result.index[paired], column] = ratios[source].to_numpy()
     return result.drop(columns="limit_id")
+
+
+def judged(trials: pd.DataFrame) -> pd.DataFrame:
+    """Estimate every cell and say what holds it back: ``cells``, ``ceilings`` and ``bottleneck`` in one table.
+
+    Args:
+        trials: rows of ``records.TRIALS`` of any number of runs.
+
+    Returns:
+        One row per (run_id, cell_id): all columns of ``cells``, then those of ``ceilings`` (null where the cell is not
+        of mode train) and ``bottleneck``.
+    """
+    estimates = cells(trials)
+    result = estimates.merge(ceilings(trials, estimates), on=KEYS, how="left")
+    return result.assign(bottleneck=[bottleneck(row) for _, row in result.iterrows()])
 
 
 def _by_ceilings(row: Mapping[str, Any]) -> str | None:

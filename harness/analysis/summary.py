@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from harness.analysis.blocks import Blocks
-from harness.analysis.ceilings import bottleneck, ceilings
+from harness.analysis.blocks import KEYS, Blocks
+from harness.analysis.ceilings import bottleneck, ceilings, judged
 from harness.analysis.contrasts import filled, verdict
 from harness.analysis.estimates import cells
 from harness.axes import AXES
@@ -40,9 +40,20 @@ CONDITIONS = (
 """Axes that a user's task gives; the others can be chosen."""
 KNOBS = tuple(axis.name for axis in AXES if axis.name not in CONDITIONS)
 _LOADER_KNOBS = tuple(name for name in KNOBS if name not in ("storage_format", "batch_size"))
+_CEILINGS = ("load_ceiling", "copy_ceiling", "compute_ceiling", "limit", "efficiency_n")
 _IN_SET = ("place", "is_best", "ratio_to_best", "ratio_lo", "ratio_hi", "pairs", "candidates")
 _MEMORY_STEP = 16 * 2**20
 """Memory that differs by less than this is the same when cells are ordered by what they cost, in bytes."""
+
+
+def _asked(trials: pd.DataFrame, estimates: pd.DataFrame) -> pd.DataFrame:
+    """Estimates of cells that the matrix asked for, replicas left out: what serves other cells answers no question.
+
+    A cell of which every trial was a ceiling or a control goes. Records that are older than roles were all asked for.
+    """
+    own = trials[~trials["role"].isin(["ceiling", "control"])]
+    asked = pd.MultiIndex.from_frame(estimates[KEYS]).isin(pd.MultiIndex.from_frame(own[KEYS]))
+    return estimates[asked & (estimates["replica"].fillna(0) == 0).to_numpy(dtype=bool)]
 
 
 def _questions(estimates: pd.DataFrame, *more: str) -> Iterator[pd.DataFrame]:
@@ -85,35 +96,39 @@ def _best_of(group: pd.DataFrame, blocks: Blocks) -> pd.DataFrame:
     return compared.loc[order].assign(place=range(len(order)))
 
 
-def best_cells(trials: pd.DataFrame) -> pd.DataFrame:
+def best_cells(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.DataFrame:
     """Find the best cell of each question and the cells that cannot be told from it.
 
     The best has the highest estimate. A cell belongs to its set if the 95 % interval of its throughput ÷ the best's,
     paired by block, does not lie wholly under 1 (``ratio_hi`` ≥ 1). With fewer than two pairs nothing can be told:
     such a cell is left out. Order within a set: fewest workers, then least memory (PSS, in steps of 16 MiB), then
-    fewest knobs off their default, then the higher estimate.
+    fewest knobs off their default, then the higher estimate. Cells that only serve others (ceilings that the plan
+    added, controls, replicas) are no candidates.
 
     Args:
-        trials: rows of ``records.TRIALS`` of any number of runs.
+        trials: rows of ``records.TRIALS`` of any number of runs, ceilings among them.
+        estimates: ``judged(trials)``, where it is at hand already.
 
     Returns:
-        A row a cell of a set, questions in order of appearance: all columns of ``cells``, then ``place`` (0 is the
+        A row a cell of a set, questions in order of appearance: all columns of ``cells``; ``au``, ``efficiency`` with
+        ``efficiency_lo`` and ``efficiency_hi``, and ``bottleneck`` as in ``judged``; then ``place`` (0 is the
         cheapest), ``is_best``, ``ratio_to_best``, ``ratio_lo``, ``ratio_hi``, ``pairs`` and ``candidates`` (cells of
         the question that have an estimate).
     """
-    estimates, blocks = cells(trials), Blocks(trials)
-    found = [_best_of(group.reset_index(drop=True), blocks) for group in _questions(estimates)]
-    columns = [*estimates.columns, *_IN_SET]
+    estimates, blocks = judged(trials) if estimates is None else estimates, Blocks(trials)
+    columns = [name for name in estimates if name not in _CEILINGS] + list(_IN_SET)
+    found = [_best_of(group.reset_index(drop=True), blocks) for group in _questions(_asked(trials, estimates))]
     return pd.concat(found, ignore_index=True)[columns] if found else estimates.iloc[:0].reindex(columns=columns)
 
 
-def default_vs_best(trials: pd.DataFrame) -> pd.DataFrame:
+def default_vs_best(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.DataFrame:
     """Compare a DataLoader with PyTorch's defaults with the best one of the same storage format and batch size.
 
     The defaults are those of the axis table: ``num_workers=0``, ``pin_memory=False``, ``non_blocking=False`` and so on.
 
     Args:
         trials: rows of ``records.TRIALS`` of any number of runs.
+        estimates: ``cells(trials)`` or ``judged(trials)``, where it is at hand already.
 
     Returns:
         A row per question, storage format and batch size that has a default cell with an estimate: ``run_id``,
@@ -121,7 +136,7 @@ def default_vs_best(trials: pd.DataFrame) -> pd.DataFrame:
         loader knobs, and ``ratio`` (best ÷ default, paired by block; 1 where the default is the best) with ``lo``,
         ``hi``, ``n``, ``dropped``, ``sd_log`` and ``verdict`` (of the best against the default).
     """
-    estimates = cells(trials)
+    estimates = _asked(trials, cells(trials) if estimates is None else estimates)
     same = ["run_id", "device", *CONDITIONS, "storage_format", "batch_size"]
     found = []
     for group in _questions(estimates[estimates["num_workers"].notna()], "storage_format", "batch_size"):

@@ -4,7 +4,7 @@ The log throughput of a cell's trials varies for three reasons. *Within*: a wind
 same trial would have given another number; longer windows lessen it. *Drift*: the machine gets slower or faster as the
 run goes on; only a quieter machine lessens it. *Between*: the rest, in which one start of the process, or one minute,
 differs from the next; more blocks average it out. What is within is estimated from the two halves of each window, or
-from the single steps of it (batch means: G. S. Fishman, Operations Research 26, 1978).
+from the single steps of it (batch means: G. S. Fishman, Management Science 24(5), 1978).
 
 Each part is itself an estimate: with the usual 6 to 30 trials a cell's own split is rough, the run's is not.
 """
@@ -265,7 +265,7 @@ def overall(parts: pd.DataFrame, ci_target_pct: float = 3.0) -> pd.DataFrame:
     Returns:
         A row a run: ``run_id``, ``cells``, and the columns of ``split`` after ``cell_id``, of its average cell.
     """
-    known = parts[parts["total_sd"].notna() & parts["within_sd"].notna()]
+    known = parts[parts["total_sd"].notna() & parts["within_sd"].notna() & (parts["n"] > 1)]
     rows = []
     for run, part in known.groupby("run_id", sort=False):
         squares = part[["total_sd", "within_sd", "drift_sd"]].to_numpy(dtype=np.float64) ** 2

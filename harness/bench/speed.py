@@ -1,7 +1,7 @@
-"""What feedrate promises of itself, measured: how fast a trial starts, what the harness costs, whether phases close.
+"""How fast feedrate is itself: a trial's start, a plan, a site, what the parent of a sweep takes, whether phases close.
 
-Times on a shared machine vary by some per cent between minutes: where two things are compared they take turns, and the
-ratio is what counts. A figure that misses its target is printed as missed.
+Starts from a template and from fresh interpreters take turns, and the ratio is what counts: times on a shared machine
+vary by some per cent between minutes.
 """
 
 from __future__ import annotations
@@ -11,19 +11,17 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 from harness import here, records, screen, site, store, sweep
+from harness.bench.place import Place
+from harness.bench_record import Promise
 from harness.launcher import Template
 from harness.registry import ROOT
 
+SECTION = "speed"
 _CELL = {
     "workload": "synthetic",
     "mode": "train",
@@ -39,48 +37,26 @@ _PAIRS = 5
 _FORKS_A_PAIR = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One promise and what was seen."""
-
-    what: str
-    target: str
-    measured: str
-    met: bool
-
-
-def measure(console: Console) -> list[Figure]:
-    """Take all figures; about three minutes.
-
-    Args:
-        console: where progress goes.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        console.print("Starting trials from a template and from fresh interpreters, in turns ...")
-        found = _starts(place)
-        console.print("Planning ...")
-        found.append(_plan())
-        console.print("One minute of the quick profile ...")
-        with screen.TerminalScreen(console) as terminal:
-            options = here.Options(results=place / "results", data_root=place / "data", budget="60s")
-            run = sweep.run(here.make(options), terminal)
-        if run is None:
-            raise KeyboardInterrupt
-        found += _sweep(run)
-        console.print("Building its site ...")
-        found.append(_site(place))
+def measure(place: Place) -> list[Promise]:
+    """Take the figures of speed; about two and a half minutes, one of which is a sweep."""
+    place.say("Starting trials from a template and from fresh interpreters, in turns ...")
+    found = _starts(place.folder)
+    place.say("Planning ...")
+    found.append(_plan())
+    place.say("One minute of the quick profile ...")
+    with screen.TerminalScreen(place.console) as terminal:
+        options = here.Options(results=place.folder / "results", data_root=place.folder / "data", budget="60s")
+        run = sweep.run(here.make(options), terminal)
+    if run is None:
+        raise KeyboardInterrupt
+    found += _sweep(run)
+    place.say("Building its site ...")
+    found.append(_site(place.folder))
     return found
 
 
-def show(figures: list[Figure], console: Console) -> None:
-    """Print the figures as a table."""
-    table = Table(box=None, padding=(0, 2), header_style="bold")
-    for heading in ("figure", "target", "measured", ""):
-        table.add_column(heading)
-    for figure in figures:
-        table.add_row(figure.what, figure.target, figure.measured, "met" if figure.met else "MISSED")
-    console.print(table)
+def _promise(what: str, target: str, measured: str, *, met: bool) -> Promise:
+    return Promise(section=SECTION, what=what, target=target, measured=measured, met=met)
 
 
 def _job(data: Path, kind: str, packed: str | None = None) -> str:
@@ -104,7 +80,7 @@ def _fresh_start_ms(job: str) -> float:
     return (first["t_ns"] - begun) / 1e6
 
 
-def _starts(place: Path) -> list[Figure]:
+def _starts(place: Path) -> list[Promise]:
     data = place / "data"
     forked: list[float] = []
     ratios: list[float] = []
@@ -120,21 +96,24 @@ def _starts(place: Path) -> list[Figure]:
             forked += mine
             ratios.append(fresh / statistics.median(mine))
     middle, ratio = statistics.median(forked), statistics.median(ratios)
-    spread = f"{min(forked):.0f}–{max(forked):.0f}, n = {len(forked)}"
     return [
-        Figure(
+        _promise(
             "order of a trial to its first batch (synthetic, no workers)",
             "≤ 60 ms",
-            f"{middle:.0f} ms ({spread})",
-            middle <= 60,
+            f"{middle:.0f} ms ({_range(forked, 0)})",
+            met=middle <= 60,
         ),
-        Figure(
+        _promise(
             "the same in a fresh interpreter ÷ in a fork",
             "≥ 30×",
-            f"{ratio:.0f}× ({min(ratios):.0f}–{max(ratios):.0f}, n = {len(ratios)})",
-            ratio >= 30,
+            f"{ratio:.0f}× ({_range(ratios, 0)})",
+            met=ratio >= 30,
         ),
     ]
+
+
+def _range(values: Sequence[float], places: int) -> str:
+    return f"{min(values):.{places}f}–{max(values):.{places}f}, n = {len(values)}"
 
 
 def _seconds(run: Callable[[], object]) -> float:
@@ -143,30 +122,35 @@ def _seconds(run: Callable[[], object]) -> float:
     return time.perf_counter() - begun
 
 
-def _plan() -> Figure:
+def _plan() -> Promise:
     command = [sys.executable, "-m", "harness", "plan"]
     took = [_seconds(lambda: subprocess.run(command, cwd=ROOT, check=True, capture_output=True)) for _ in range(5)]
     middle = statistics.median(took)
-    return Figure("make plan", "≤ 0.7 s", f"{middle:.2f} s ({min(took):.2f}–{max(took):.2f}, n = 5)", middle <= 0.7)
+    return _promise("make plan", "≤ 0.7 s", f"{middle:.2f} s ({_range(took, 2)})", met=middle <= 0.7)
 
 
-def _sweep(run: store.StoredRun) -> list[Figure]:
+def _sweep(run: store.StoredRun) -> list[Promise]:
     trials = run.table("trials")
     ended = trials[trials["outcome"] == "ok"]
     total = ended[[f"host_{phase}_ns" for phase in records.PHASES]].fillna(0).sum(axis=1)
     closure = 100 * (total / ended["wall_ns"] - 1).abs()
     parent = run.manifest.parent_cpu_pct
     return [
-        Figure("parent's CPU during a sweep, probes included", "≤ 3 % of a core", f"{parent:.1f} %", parent <= 3),
-        Figure(
+        _promise(
+            "parent's CPU during a sweep, probes included",
+            "≤ 3 % of a core",
+            f"{parent:.1f} % (one sweep, {len(trials)} trials)",
+            met=parent <= 3,
+        ),
+        _promise(
             "closure |Σ phases − wall| ÷ wall, worst trial",
             "≤ 1 %",
             f"{closure.max():.3f} % (median {closure.median():.4f} %, n = {len(ended)})",
-            bool(closure.max() <= 1),
+            met=bool(closure.max() <= 1),
         ),
     ]
 
 
-def _site(place: Path) -> Figure:
+def _site(place: Path) -> Promise:
     took = _seconds(lambda: site.build(place / "results", place / "build"))
-    return Figure("site build of a quick run", "≤ 20 s", f"{took:.1f} s", took <= 20)
+    return _promise("site build of a quick run", "≤ 20 s", f"{took:.1f} s (n = 1)", met=took <= 20)

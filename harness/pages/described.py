@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from harness.analysis.summary import KNOBS
 from harness.axes import AXES
 from harness.charts import _words as words
 from harness.store import StoredRun
@@ -68,9 +69,22 @@ def changed(row: Mapping[Any, Any]) -> str:
     return ", ".join(shown)
 
 
+def knobs(row: Mapping[Any, Any]) -> str:
+    """Write what can be chosen of a cell: format, batch and workers always, the others where not at their default."""
+    named = ("storage_format", "batch_size", "num_workers")
+    parts = [str(row["storage_format"]), f"batch {row['batch_size']}", words.plural(int(row["num_workers"]), "worker")]
+    return ", ".join(filter(None, [*parts, changed({name: row[name] for name in KNOBS if name not in named})]))
+
+
 def spread(lo: float, hi: float) -> str:
     """Write an interval as a table shows it."""
-    return f"{words.number(lo)} – {words.number(hi)}" if words.known(lo) and words.known(hi) else "one block: none"
+    known = words.known(lo) and words.known(hi)
+    return f"{words.number(lo)}\u00a0–\u00a0{words.number(hi)}" if known else "one block: none"
+
+
+def signed(value: float, places: int = 1) -> str:
+    """Write a difference in per cent with its sign."""
+    return f"{value:+.{places}f}\u00a0%".replace("-", "−") if words.known(value) else "–"
 
 
 def code(text: object) -> str:

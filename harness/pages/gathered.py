@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from harness import registry, store
+from harness.analysis import ceilings, loading, noise, variance
 from harness.charts._embed import figure_csv, figure_html
 from harness.charts._estimates import estimated
 from harness.charts._figure import Figure
@@ -43,9 +45,41 @@ class Shown:
         return estimated(self.trials)
 
     @cached_property
+    def judged(self) -> pd.DataFrame:
+        """Estimates of every cell with its ceilings and what holds it back."""
+        return ceilings.judged(self.trials)
+
+    @cached_property
+    def stages(self) -> pd.DataFrame:
+        """What each cell's loader spends its time on."""
+        return loading.stages(self.trials, self.judged)
+
+    @cached_property
+    def overlap(self) -> pd.DataFrame:
+        """How much of loading and copying each training cell hides."""
+        return loading.overlap(self.trials, self.judged)
+
+    @cached_property
+    def grade(self) -> noise.Grade:
+        """How far the run can be trusted."""
+        return noise.grade(self.trials, self.manifest.control)
+
+    @cached_property
+    def spread(self) -> dict[Any, Any] | None:
+        """Where the spread between the run's trials comes from (``variance.overall``); None where too few ran."""
+        target = self.manifest.protocol.ci_target_pct
+        parts = variance.split(self.trials, target)
+        found = variance.overall(parts[parts["n"] > 1], target)
+        return next(iter(found.to_dict("records")), None)
+
+    @cached_property
     def headlines(self) -> pd.DataFrame:
         """The best cell of each task."""
-        return headlines(self.trials)
+        return headlines(self.trials, self.judged)
+
+    def answers(self, suite: str) -> pd.DataFrame:
+        """The best cell of each task of one suite; its ceilings may be cells of another."""
+        return headlines(self.trials, self.judged[self.judged["suite"].eq(suite).fillna(False)])
 
     def of_suite(self, name: str) -> pd.DataFrame:
         """Estimates of the cells of one suite."""

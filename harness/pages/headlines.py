@@ -8,8 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from harness.analysis.ceilings import bottleneck, ceilings
-from harness.analysis.summary import CONDITIONS, KNOBS, best_cells, default_vs_best
+from harness.analysis.summary import CONDITIONS, best_cells, default_vs_best
 from harness.charts import _words as words
 from harness.charts._slices import EMULATED, LOAD, PHOTOGRAPHS, TRAIN
 from harness.pages import described, markup
@@ -41,7 +40,7 @@ _SPOKEN = {TRAIN: "real training", EMULATED: "an emulated step", LOAD: "loading 
 _KINDS = {TRAIN: "real training", EMULATED: "emulated step", LOAD: "loading alone"}
 
 
-def headlines(trials: pd.DataFrame) -> pd.DataFrame:
+def headlines(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.DataFrame:
     """Take the best cell of each task, and where better loader settings gained most over PyTorch's defaults.
 
     A gain compares two loaders at the same storage format and batch size, paired by block; of all formats and batch
@@ -49,17 +48,17 @@ def headlines(trials: pd.DataFrame) -> pd.DataFrame:
 
     Args:
         trials: rows of ``records.TRIALS`` of one run.
+        estimates: the rows of ``judged(trials)`` that are asked about; by default all of them.
 
     Returns:
         A row a task: the columns of ``best_cells``, ``kind``, ``bound``, and ``gain`` (a row of ``default_vs_best``, or
         None where no default cell ended well). Real training first, photographs before synthetic data.
     """
-    best = best_cells(trials)
-    best = best[best["is_best"].astype(bool) & best["mode"].isin(["train", "load"])]
+    best = best_cells(trials, estimates)
+    best = best[best["is_best"].astype(bool) & best["mode"].isin(["train", "load"])].reset_index(drop=True)
     if not len(best):
         return best.assign(gain=[], kind=[], bound=[])
-    best = best.merge(ceilings(trials), on=["run_id", "cell_id"], how="left")
-    gains = _gains(trials)
+    gains = _gains(trials, estimates)
     kinds = [
         "load" if mode == "load" else "emulated" if step == "emulated" else "train"
         for mode, step in zip(best["mode"], best["step"], strict=True)
@@ -67,7 +66,7 @@ def headlines(trials: pd.DataFrame) -> pd.DataFrame:
     best = best.assign(
         gain=pd.Series([gains.get(_key(row)) for row in best.to_dict("records")], dtype=object),
         kind=kinds,
-        bound=[bottleneck(row) for _, row in best.iterrows()],
+        bound=best["bottleneck"],
     )
     order = (
         pd.DataFrame(
@@ -87,10 +86,10 @@ def _key(row: Mapping[Any, Any]) -> tuple[str, ...]:
     return tuple(_comparable(row[name]) for name in _TASK)
 
 
-def _gains(trials: pd.DataFrame) -> dict[tuple[str, ...], dict[Any, Any]]:
+def _gains(trials: pd.DataFrame, estimates: pd.DataFrame | None) -> dict[tuple[str, ...], dict[Any, Any]]:
     """Task to its row of ``default_vs_best`` with the highest lower end; without intervals, the highest ratio."""
     found: dict[tuple[str, ...], dict[Any, Any]] = {}
-    for row in default_vs_best(trials).sort_values(["lo", "ratio"], ascending=False).to_dict("records"):
+    for row in default_vs_best(trials, estimates).sort_values(["lo", "ratio"], ascending=False).to_dict("records"):
         found.setdefault(_key(row), row)
     return found
 
@@ -108,11 +107,11 @@ def headline_table(rows: pd.DataFrame) -> str:
     lines = [
         (
             _what(row),
-            escape(_setting(row)),
+            escape(described.knobs(row)),
             words.number(float(row["samples_per_s"])),
             described.spread(float(row["lo"]), float(row["hi"])),
             str(row["n"]),
-            escape("the loader itself" if row["kind"] == LOAD else str(row["bound"])),
+            _held_back(row),
             _gain(row["gain"]),
         )
         for row in rows.to_dict("records")
@@ -120,18 +119,23 @@ def headline_table(rows: pd.DataFrame) -> str:
     return markup.table("The best setting of each task", _COLUMNS, lines, ("Samples/s", "n"), stack=True)
 
 
-def _setting(row: Mapping[Any, Any]) -> str:
-    """Format, batch and workers always; the other knobs where they are not at their default."""
-    named = ("storage_format", "batch_size", "num_workers")
-    rest = {knob: row[knob] for knob in KNOBS if knob not in named}
-    parts = [str(row["storage_format"]), f"batch {row['batch_size']}", words.plural(int(row["num_workers"]), "worker")]
-    return ", ".join([*parts, *([changed] if (changed := described.changed(rest)) else [])])
+def _held_back(row: Mapping[Any, Any]) -> str:
+    """What holds it back, and how much of its slowest stage and of its compute stage it reaches."""
+    if row["kind"] == LOAD:
+        return "the loader itself"
+    reached = [f"{name}\u00a0{words.percent(value)}" for name, value in _reached(row)]
+    return escape(str(row["bound"])) + (f'<br><span class="fr-kind">{", ".join(reached)}</span>' if reached else "")
+
+
+def _reached(row: Mapping[Any, Any]) -> list[tuple[str, float]]:
+    given = (("efficiency", row["efficiency"]), ("AU", row["au"]))
+    return [(name, float(value)) for name, value in given if words.known(value)]
 
 
 def _what(row: Mapping[Any, Any]) -> str:
     detail = f", {row['step_ms']:g} ms a step" if row["kind"] == EMULATED else ""
     return (
-        f"<strong>{escape(str(row['workload']))}</strong>, {row['patch_size']} px<br>"
+        f"<strong>{escape(str(row['workload']))}</strong>, {row['patch_size']}\u00a0px<br>"
         f'<span class="fr-kind fr-kind-{row["kind"]}">{_KINDS[row["kind"]]}{detail}</span>'
     )
 
@@ -171,7 +175,8 @@ def answer(rows: pd.DataFrame) -> str:
             said.append(f"For {at} there is one block, which says nothing about its spread.")
         elif gain["verdict"] == "faster":
             said.append(
-                f"For {at}, {gain_words(gain)[1].split(': ')[1]} feed {gain['ratio']:.2f} times as many samples as "
+                f"For {at}, {gain_words(gain)[1].split(': ')[1]} feed{'s' if gain['num_workers'] == 1 else ''} "
+                f"{gain['ratio']:.2f} times as many samples as "
                 f"PyTorch’s default loader (95\u00a0% interval {_range(gain)}), from {gain['storage_format']} at batch "
                 f"{gain['batch_size']}."
             )

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from harness.charts import _words as words
 from harness.charts._figure import Figure
-from harness.pages import described, markup
+from harness.pages import described, markup, trust
 from harness.pages.gathered import Shown, draw, newest, place
 from harness.pages.headlines import answer, headline_table
 from harness.pages.markup import Page
@@ -68,7 +68,7 @@ def page(runs: Sequence[Shown], suites: Sequence[tuple[str, str, Suite]]) -> Pag
 def _origin(shown: Shown, *before: str) -> str:
     run = markup.link(PATH, shown.page, f"run {shown.manifest.run_id}")
     said = ", ".join([*before, described.day(shown.manifest.started_at), words.plural(shown.manifest.blocks, "block")])
-    return f'<p class="fr-origin">{markup.entities(said)}, {run}</p>\n'
+    return f'<p class="fr-origin">{markup.entities(said)}, {run}, {trust.badge(PATH, shown)}</p>\n'
 
 
 def _numbers(runs: Sequence[Shown]) -> list[str]:

@@ -55,11 +55,12 @@ def link(page: str, target: str, text: str) -> str:
 
     Args:
         page: path of the page that holds the link.
-        target: path of what it points to; ``.md`` becomes ``.html``.
+        target: path of what it points to; ``.md`` becomes ``.html``, before a
+            fragment too.
         text: what is shown; escaped here.
     """
     up = "../" * (len(PurePosixPath(page).parts) - 1)
-    return f'<a href="{escape(up + re.sub(r"[.]md$", ".html", target))}">{escape(text)}</a>'
+    return f'<a href="{escape(up + re.sub(r"[.]md(?=#|$)", ".html", target))}">{escape(text)}</a>'
 
 
 def heading(level: int, text: str, name: str = "") -> str:

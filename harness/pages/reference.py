@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from harness.axes import AXES, Axis
-from harness.pages import described, markup
+from harness.pages import described, markup, trust
 from harness.pages.gathered import Shown
 from harness.pages.markup import Page
 from harness.records import AXIS_COLUMNS, SCHEMA_VERSION, TABLES, Column
@@ -25,6 +25,7 @@ def runs_page(runs: Sequence[Shown]) -> Page:
     rows = [
         (
             markup.link(RUNS, shown.page, shown.manifest.run_id),
+            trust.badge(RUNS, shown),
             escape(described.machine_name(shown.run)),
             escape(described.day(shown.manifest.started_at)),
             str(shown.manifest.blocks),
@@ -35,13 +36,18 @@ def runs_page(runs: Sequence[Shown]) -> Page:
     ]
     listing = (
         markup.table(
-            "All runs", ("Run", "Machine", "Date", "Blocks", "Cells", "Failed"), rows, ("Blocks", "Cells", "Failed")
+            "All runs",
+            ("Run", "Grade", "Machine", "Date", "Blocks", "Cells", "Failed"),
+            rows,
+            ("Blocks", "Cells", "Failed"),
+            stack=True,
         )
         if rows
         else markup.paragraph("There are no runs yet. Type make sweep, then make site.")
     )
     lead = markup.paragraph(
-        "One run is one sweep on one machine. Each has a page with its settings, its failures and its raw files.",
+        "One run is one sweep on one machine. Each has a page with its settings, its failures and its raw files. Its "
+        "grade says how quiet the machine was and how often it was asked.",
         "fr-lead",
     )
     return Page(RUNS, "Runs", f"# Runs\n\n{lead}\n{listing}", hide=("navigation", "toc"))

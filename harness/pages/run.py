@@ -8,7 +8,8 @@ from html import escape
 from typing import Any
 
 from harness.charts import _words as words
-from harness.pages import described, markup
+from harness.manifest import Protocol
+from harness.pages import described, markup, trust
 from harness.pages.gathered import Shown
 from harness.pages.headlines import headline_table
 from harness.pages.markup import Page
@@ -29,12 +30,17 @@ def page(shown: Shown) -> Page:
     body = [f'<p class="fr-eyebrow">Run</p>\n\n# {markup.entities(run.run_id)}\n', _summary(shown)]
     body += _section("Best settings", headline_table(shown.headlines))
     body += _section("What to know", _lines([*run.substitutions, *_cautions(shown)]))
+    body += _section("How far to trust it", trust.verdict(shown))
+    body += _section("Why it stopped", trust.stopped(shown), 3)
+    body += _section("Longer windows or more blocks?", trust.spread(shown), 3)
+    body += _section("What disturbed trials", trust.disturbed(shown), 3)
+    body += _section("Before and after", trust.looks(shown), 3)
     body += _section("What failed", _failures(shown))
     body += _section("Machine", markup.facts(_named(run.machine.model_dump(exclude={"storage", "machine_id"}))))
     if run.machine.storage:
         body += _section("Storage", markup.facts(_named(run.machine.storage.model_dump())))
-    body += _section("Software", markup.facts(_named(run.software.model_dump(exclude_none=True))))
-    body += _section("Protocol", markup.facts(_named(run.protocol.model_dump())))
+    body += _section("Software", markup.facts(_named(run.software.model_dump(exclude_none=True) | run.runtime)))
+    body += _section("Protocol", markup.facts(_protocol(run.protocol)))
     body += _section("Data", _datasets(shown))
     body += _section("Combinations that are no cells", _counted(shown))
     body += _section("Order of trials", _order(shown))
@@ -44,8 +50,9 @@ def page(shown: Shown) -> Page:
     return Page(shown.page, f"Run {run.run_id}", "\n".join(body), files=files, listed=False, hide=("navigation",))
 
 
-def _section(title: str, content: str) -> list[str]:
-    return [markup.heading(2, title, markup.slug(title.lower().replace(" ", "-"))), content] if content else []
+def _section(title: str, content: str, level: int = 2) -> list[str]:
+    name = "".join(letter for letter in title.lower().replace(" ", "-") if letter.isalpha() or letter == "-")
+    return [markup.heading(level, title, name), content] if content else []
 
 
 def _summary(shown: Shown) -> str:
@@ -53,6 +60,7 @@ def _summary(shown: Shown) -> str:
     outcomes = ", ".join(f"{count:,} {name}" for name, count in run.outcomes.items())
     return markup.facts(
         (
+            ("Grade", f'<a href="#how-far-to-trust-it"><strong>{shown.grade.letter}</strong>, and why</a>'),
             ("Machine", escape(described.machine_name(shown.run))),
             ("Machine id", described.code(run.machine.machine_id)),
             ("Device", escape(run.device)),
@@ -65,7 +73,8 @@ def _summary(shown: Shown) -> str:
                 "combinations",
             ),
             ("Trials", escape(outcomes)),
-            ("Stopped by", escape(run.stop_reason)),
+            *trust.added(shown),
+            ("Stopped", escape(trust.STOPPED.get(run.stop_reason, run.stop_reason))),
             ("Profile", escape(run.profile)),
             ("Suites", escape(words.listed(run.suites) or "none")),
             ("Parent’s CPU", f"{run.parent_cpu_pct:.1f} % of one core"),
@@ -124,6 +133,21 @@ def _named(values: dict[str, Any]) -> list[tuple[str, str]]:
     return [(_label(name), escape(_fact(name, value))) for name, value in values.items()]
 
 
+def _protocol(protocol: Protocol) -> list[tuple[str, str]]:
+    """The protocol in words where its names alone do not say what a number means."""
+    fewest, most = protocol.blocks
+    said = {
+        "blocks": f"{fewest} to {most}: nothing stops earlier for being narrow enough, nothing runs longer",
+        "ci_target_pct": f"±{protocol.ci_target_pct:g} % is narrow enough for a contrast",
+        "control_every": f"the control cell runs again every {words.plural(protocol.control_every, 'trial')}",
+    }
+    labels = {"ci_target_pct": "interval wanted", "control_every": "control cell"}
+    values = protocol.model_dump()
+    return [
+        (labels.get(name, _label(name)), escape(said.get(name, _fact(name, value)))) for name, value in values.items()
+    ]
+
+
 def _label(name: str) -> str:
     spoken = name.removesuffix("_bytes").removesuffix("_s").replace("_", " ")
     return re.sub(r"\b(cpu|gpu)\b", lambda match: match[1].upper(), spoken)
@@ -180,22 +204,27 @@ def _counted(shown: Shown) -> str:
 
 
 def _order(shown: Shown) -> str:
+    told = trust.flags(shown.trials)
     rows = [
         (
             str(row["block"]),
             str(row["position"]),
             escape(described.setting(row)),
+            *((escape(_text(row["role"])),) if told else ()),
             escape(str(row["outcome"])),
             words.number(float(row["samples_per_s"])) if words.known(row["samples_per_s"]) else "–",
+            *((escape(_text(row["flags"]).replace(",", ", ")),) if told else ()),
         )
         for row in shown.trials.sort_values(["block", "position"]).to_dict("records")
     ]
-    columns = ("Block", "Place", "Setting", "Outcome", "Samples/s")
+    roles, flags = (("Ran as",), ("Flags",)) if told else ((), ())
+    columns = ("Block", "Place", "Setting", *roles, "Outcome", "Samples/s", *flags)
     listing = markup.table("Every trial in the order in which it ran", columns, rows, ("Block", "Place", "Samples/s"))
     return (
         markup.paragraph(
-            "Every block runs each cell once, in a fresh random order, so that a drift of the machine "
-            "falls on all cells alike. Only axes that are not at their default are named."
+            "Every block runs each cell once, in a fresh random order, so that a drift of the machine falls on all "
+            "cells alike; the control cell comes again and again to show it. Only axes that are not at their default "
+            "are named."
         )
         + f"<details><summary>All {len(rows):,} trials</summary>{listing}</details>\n"
     )

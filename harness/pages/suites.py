@@ -8,9 +8,9 @@ from html import escape
 
 from harness import registry, suite
 from harness.charts import _words as words
-from harness.pages import described, markup
+from harness.pages import calibrated, described, markup, trust, why
 from harness.pages.gathered import Shown, draw, newest, place
-from harness.pages.headlines import answer, headlines
+from harness.pages.headlines import answer
 from harness.pages.markup import Page
 from harness.suite import Suite
 
@@ -53,10 +53,11 @@ def page(name: str, path: str, content: Suite, runs: Sequence[Shown]) -> Page:
     ]
     figures, files = {}, {}
     for shown in newest([shown for shown in runs if name in shown.suites]):
-        trials = shown.trials[shown.trials["suite"].eq(name).fillna(False)]
         mark = markup.slug(shown.machine_id)
         body += [markup.heading(2, described.machine_name(shown.run), mark), _origin(shown, path)]
-        if said := answer(headlines(trials)):
+        planted = calibrated.section(shown, name)
+        body += planted
+        if not planted and (said := answer(shown.answers(name))):
             body.append(markup.paragraph(said, "fr-answer"))
         for chart in content.charts:
             figure = draw(chart, shown.of_suite(name))
@@ -65,6 +66,10 @@ def page(name: str, path: str, content: Suite, runs: Sequence[Shown]) -> Page:
             if figure.panels:
                 files[placed.csv_path] = placed.csv
             body += [markup.heading(3, figure.title, f"{chart}-{mark}"), markup.slot(placed.name), "\n"]
+        if not planted:
+            told = why.section(shown, name, path)
+            body.append(told.html)
+            files |= told.files
     return Page(path, name.capitalize(), "\n".join(body), figures, files, hide=("navigation",))
 
 
@@ -76,5 +81,5 @@ def _origin(shown: Shown, path: str) -> str:
     notes = "".join(f"<br>{escape(note)}" for note in run.substitutions)
     return (
         f'<p class="fr-origin">{markup.entities(", ".join(said))}, '
-        f"{markup.link(path, shown.page, f'run {run.run_id}')}{notes}</p>\n"
+        f"{markup.link(path, shown.page, f'run {run.run_id}')}, {trust.badge(path, shown)}{notes}</p>\n"
     )

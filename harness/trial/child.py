@@ -12,9 +12,11 @@ from collections.abc import Callable
 
 import torch
 
+from harness.trial.instrumentation import run_instrumentation
 from harness.trial.job import Job, Reporter
 from harness.trial.prepare import dataset_root, prepare
 from harness.trial.run import run_trial
+from harness.trial.witnessed import run_witnessed
 
 
 def perform(text: str, descriptor: int) -> int:
@@ -29,7 +31,13 @@ def perform(text: str, descriptor: int) -> int:
     """
     reporter = Reporter(descriptor)
     job = Job.from_json(text)
-    work: dict[str, Callable[[Job, Reporter], None]] = {"facts": _facts, "prepare": _prepare, "trial": run_trial}
+    work: dict[str, Callable[[Job, Reporter], None]] = {
+        "facts": _facts,
+        "prepare": _prepare,
+        "trial": run_trial,
+        "witness": run_witnessed,
+        "instrumentation": run_instrumentation,
+    }
     try:
         work[job.kind](job, reporter)
     except Exception as error:  # noqa: BLE001 - whatever a trial raises becomes its row

@@ -20,7 +20,7 @@ from harness.workloads import DataSpec
 class Job:
     """One thing to do in a process of its own."""
 
-    kind: Literal["facts", "prepare", "trial"]
+    kind: Literal["facts", "prepare", "trial", "witness", "instrumentation"]
     device: str = "cpu"
     """What the plan believes: cpu or cuda."""
     cell: dict[str, Any] | None = None
@@ -64,10 +64,11 @@ class Reporter:
     """The child's end of the report pipe."""
 
     def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+        self.descriptor = descriptor
+        """Of the pipe; another process may write whole lines there too."""
 
     def send(self, event: str, **fields: Any) -> None:
         """Write one answer, whole."""
         data = json.dumps({"event": event, **fields}, separators=(",", ":")).encode() + b"\n"
         while data:
-            data = data[os.write(self._descriptor, data) :]
+            data = data[os.write(self.descriptor, data) :]

@@ -22,6 +22,8 @@ from harness.formats import Reader, Sample
 from harness.linux import die_with_parent
 
 Fields = tuple[torch.Tensor, ...]
+Collate = Callable[[list[Fields]], Any]
+"""Makes the tensors of a batch, one a field, out of its samples."""
 STAMPS = struct.Struct("<4q")
 """Nanoseconds of read, decode, transform, collate for one batch."""
 
@@ -33,31 +35,6 @@ class Batch(NamedTuple):
     """The workload's tensors, each batch × channels × height × width."""
     stamps: bytes
     """``STAMPS``."""
-
-
-class PlantedReader(Reader):
-    """A reader that costs more than it does: it waits after each read and computes after each decode."""
-
-    def __init__(self, inner: Reader, read_us: int, decode_us: int) -> None:
-        super().__init__(inner.root)
-        self._inner = inner
-        self._read_ns = read_us * 1000
-        self._decode_ns = decode_us * 1000
-
-    def read(self, index: int) -> Any:
-        """Read, then sleep for the planted latency."""
-        raw = self._inner.read(index)
-        if self._read_ns:
-            time.sleep(self._read_ns / 1e9)
-        return raw
-
-    def decode(self, raw: Any) -> Sample:
-        """Decode, then burn the planted CPU time of this thread."""
-        sample = self._inner.decode(raw)
-        until = time.thread_time_ns() + self._decode_ns
-        while time.thread_time_ns() < until:
-            pass
-        return sample
 
 
 class StampedDataset(Dataset[Fields]):
@@ -88,18 +65,19 @@ class StampedDataset(Dataset[Fields]):
 
 
 class StampedCollate:
-    """PyTorch's default collation; closes the batch's account.
+    """Collates, by PyTorch's default unless told otherwise, and closes the batch's account.
 
     It shares the dataset's sums: both are handed to a worker together, by fork or in one pickle.
     """
 
-    def __init__(self, dataset: StampedDataset) -> None:
+    def __init__(self, dataset: StampedDataset, collate: Collate = default_collate) -> None:
         self._dataset = dataset
+        self._collate = collate
 
     def __call__(self, samples: list[Fields]) -> Batch:
         """Collate one batch."""
         begun = time.perf_counter_ns()
-        fields = tuple(default_collate(samples))
+        fields = tuple(self._collate(samples))
         spent = self._dataset.spent
         stamps = STAMPS.pack(*spent, time.perf_counter_ns() - begun)
         spent[:] = 0, 0, 0
@@ -132,6 +110,7 @@ def _begin_worker(main_process: int, _worker: int) -> None:
 
 def build(
     dataset: StampedDataset,
+    collate: StampedCollate,
     *,
     batch_size: int,
     num_workers: int,
@@ -143,6 +122,7 @@ def build(
 
     Args:
         dataset: what is read.
+        collate: makes its batches.
         batch_size: samples in a batch.
         num_workers: worker processes.
         prefetch_factor: batches that each worker prepares ahead; None without workers.
@@ -152,7 +132,7 @@ def build(
     return DataLoader(
         dataset,
         batch_sampler=EndlessBatches(len(dataset), batch_size, seed),
-        collate_fn=StampedCollate(dataset),
+        collate_fn=collate,
         num_workers=num_workers,
         prefetch_factor=prefetch_factor,
         pin_memory=pin_memory,

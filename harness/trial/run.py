@@ -11,7 +11,7 @@ import torch
 from harness.records import STEPS_KEPT, WORKER_STAGES
 from harness.trial import loader, loop, stages
 from harness.trial.device import Timeline, serialize
-from harness.trial.feed import Feed, open_feed
+from harness.trial.feed import Feed, open_feed, planted_read_ns
 from harness.trial.job import Job, Reporter
 
 EVENT_ROOM = 4
@@ -41,6 +41,8 @@ def run_trial(job: Job, reporter: Reporter) -> None:
         | _phases(window, steps)
         | {
             "startup_ns": feed.startup_ns,
+            "batch_bytes": feed.batch_bytes,
+            "planted_read_ns": planted_read_ns(job, warm.steps, window.steps),
             "data_hash": feed.manifest.data_hash,
             "workload_version": feed.manifest.workload_version,
         }

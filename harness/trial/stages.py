@@ -17,15 +17,15 @@ On a CPU there is nothing to copy and no ``h2d``.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 
-from harness import registry
+from harness import linux, registry
 from harness.trial.job import Job
 from harness.trial.loader import Batch, Fields
+from harness.trial.planted import Wait
 
 LEARNING_RATE = 1e-4
 
@@ -48,8 +48,8 @@ class RealStep:
         self._optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
 
     def forward(self, fields: Fields) -> torch.Tensor:
-        """Loss of one batch of (input, target)."""
-        source, target = fields
+        """Loss of one batch of (input, target); what rides along behind them is ignored."""
+        source, target = fields[:2]
         return self._loss(self._model(source), target)
 
     def backward(self, loss: torch.Tensor) -> None:
@@ -67,11 +67,12 @@ class RealStep:
 
 
 def _emulated(step_ms: float) -> Stage:
-    """Sleep until ``step_ms`` after the stage began, as MLPerf Storage does for an accelerator that is not there."""
-    seconds = step_ms / 1000
+    """Sleep for ``step_ms`` on average, as MLPerf Storage does for an accelerator that is not there."""
+    linux.exact_timers()
+    wait, ns = Wait(), round(step_ms * 1e6)
 
     def sleep(_: Fields) -> None:
-        time.sleep(seconds)
+        wait(ns)
 
     return Stage("forward", sleep)
 

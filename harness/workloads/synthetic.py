@@ -1,7 +1,7 @@
 """Patterns that cost next to nothing to make: (input, target) pairs for calibration and for machines without data.
 
 Each is a sum of triangle waves, computed in integers from the sample's index alone, so that every machine makes the
-same bytes; the input is the target, smoothed. Known costs of reading and decoding are planted by the trial, not here.
+same bytes; the input is the target, smoothed. Known costs are not planted here but by ``harness.trial.planted``.
 
 It does *not* show what storing photographs costs: these patterns compress far better and decode at another speed.
 """

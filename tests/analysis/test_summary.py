@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.analysis.estimates import cells
-from harness.analysis.summary import CONDITIONS, KNOBS, best_cells, bottleneck, ceilings, default_vs_best
+from harness.analysis.ceilings import judged
+from harness.analysis.summary import CONDITIONS, KNOBS, best_cells, default_vs_best
 from harness.axes import AXES, cell_id
 
 Trials = Callable[..., pd.DataFrame]
@@ -98,110 +98,51 @@ def test_failed_cells_are_no_candidates(trials_of: Trials) -> None:
     assert {"place", "ratio_to_best", "samples_per_s"} <= set(empty.columns)
 
 
-def row_of(**columns: Any) -> dict[str, Any]:
-    return {"mode": "train", "step": "real", "device": "cpu", "samples_per_s": 100.0, **columns}
-
-
-@pytest.mark.parametrize(
-    ("columns", "words"),
-    [
-        ({"fetch_share": 0.6, "forward_share": 0.3}, "loader-bound"),
-        ({"fetch_share": 0.1, "forward_share": 0.3, "backward_share": 0.4, "optimizer_share": 0.1}, "compute-bound"),
-        ({"fetch_share": 0.1, "forward_share": 0.9, "step": "emulated"}, "emulated-step-bound"),
-        ({"fetch_share": 0.4, "forward_share": 0.4}, "balanced"),
-        ({"fetch_share": 0.1, "h2d_share": 0.7, "device": "cuda"}, "copy-bound"),
-        ({"fetch_share": float("nan")}, "unknown"),
-        ({"fetch_share": 0.9, "samples_per_s": float("nan")}, "unknown"),
-        ({"mode": "load", "fetch_share": 1.0}, "loader alone"),
-        ({"mode": "compute"}, "compute alone"),
-        ({"mode": "copy"}, "copy alone"),
-        # A host that runs ahead waits for data while the device still computes.
-        (
-            {
-                "device": "cuda",
-                "fetch_share": 0.8,
-                "device_idle_share": 0.1,
-                "device_forward_share": 0.3,
-                "device_backward_share": 0.4,
-            },
-            "compute-bound",
-        ),
-        ({"device": "cuda", "fetch_share": 0.8, "device_idle_share": 0.7, "device_forward_share": 0.3}, "loader-bound"),
-        (
-            {"device": "cuda", "fetch_share": 0.1, "device_idle_share": 0.0, "device_h2d_exposed_share": 0.6},
-            "copy-bound",
-        ),
-        # Ceilings outrank shares.
-        ({"fetch_share": 0.9, "load_ceiling": 900.0, "compute_ceiling": 100.0}, "compute-bound"),
-        ({"fetch_share": 0.9, "load_ceiling": 149.0, "compute_ceiling": 100.0}, "balanced"),
-        ({"fetch_share": 0.1, "load_ceiling": 500.0, "compute_ceiling": 900.0, "copy_ceiling": 200.0}, "copy-bound"),
-        ({"fetch_share": 0.9, "load_ceiling": 900.0, "compute_ceiling": float("nan")}, "loader-bound"),
-    ],
-)
-def test_bottlenecks_in_words(columns: dict[str, Any], words: str) -> None:
-    """Ceilings where loading and computing are known, else the phase with half of the wall clock."""
-    assert bottleneck(row_of(**columns)) == words
-    assert bottleneck(pd.Series(row_of(**columns))) == words
-
-
-def test_a_training_cell_finds_its_ceilings(trials_of: Trials, cell_of: CellOf) -> None:
-    """Same loader, same batch: load and compute of another batch size or other workers are not its ceilings."""
+def test_cells_that_serve_others_answer_no_question(trials_of: Trials) -> None:
+    """Neither a ceiling that the plan added, nor a control or a replica, is best; a cell that is asked for too is."""
     frame = trials_of(
         [
-            ({"num_workers": 2}, times(1.0)),
-            ({"mode": "load", "num_workers": 2}, times(2.0)),
-            ({"mode": "compute"}, times(1.25, 0.01)),
-            ({"mode": "load"}, times(0.1)),
-            ({"mode": "compute", "batch_size": 64}, times(0.1)),
-        ]
-    )
-    row = ceilings(frame).set_index("cell_id").loc[cell_id(cell_of({"num_workers": 2}))]
-    assert row["load_ceiling"] == pytest.approx(200, rel=0.01)
-    assert row["limit"] == "compute"
-    assert (row["efficiency"], row["au"]) == (pytest.approx(0.8, rel=0.01), pytest.approx(0.8, rel=0.01))
-    assert 0 < row["efficiency_lo"] < row["efficiency"] < row["efficiency_hi"]
-    assert row["efficiency_n"] == 4
-    assert np.isnan(row["copy_ceiling"])
-    merged = cells(frame).merge(ceilings(frame), on=["run_id", "cell_id"])
-    assert [bottleneck(each) for _, each in merged.iterrows()] == ["compute-bound"]
-
-
-def test_on_cuda_the_copy_is_a_ceiling_too(trials_of: Trials) -> None:
-    """pin_memory and non_blocking pick the copy cell; compute knows neither."""
-    axes = {"pin_memory": True, "non_blocking": True}
-    frame = trials_of(
-        [
-            (axes, times(1.0)),
-            ({"mode": "load", "pin_memory": True}, times(9.0)),
-            ({"mode": "copy", **axes}, times(1.1)),
-            ({"mode": "compute"}, times(5.0)),
+            ({"num_workers": 2}, STEADY),
+            ({"num_workers": 4}, times(9.0)),
+            ({"mode": "load", "num_workers": 2}, times(3.0)),
+            ({"mode": "load"}, times(2.0)),
+            ({"replica": 1, "num_workers": 2}, times(1.1)),
         ],
-        device="cuda",
+        role="cell",
     )
-    assert ceilings(frame).iloc[0]["limit"] == "copy"
+    added = (frame["mode"] == "load") & (frame["num_workers"] == 2)
+    frame.loc[frame["num_workers"] == 4, "role"] = "control"
+    found = best_cells(frame.assign(role=frame["role"].mask(added, "ceiling")))
+    assert found[["mode", "num_workers"]].to_numpy().tolist() == [["train", 2], ["load", 0]]
+    assert found["candidates"].tolist() == [1, 1]
+    both = frame.assign(role=frame["role"].mask(added & (frame["block"] > 0), "ceiling"))
+    assert best_cells(both)["num_workers"].tolist() == [2, 2]
+    assert len(default_vs_best(frame)) == 1
 
 
-def test_an_emulated_step_has_a_declared_ceiling(trials_of: Trials) -> None:
-    """batch_size ÷ step_ms, and no model's measured speed."""
-    frame = trials_of(
-        [
-            ({"step": "emulated", "step_ms": 100.0}, times(1.0)),
-            ({"mode": "load"}, times(50.0)),
-            ({"mode": "compute"}, times(0.01)),
-        ]
-    )
-    row = ceilings(frame).iloc[0]
-    assert row["compute_ceiling"] == pytest.approx(320)
-    assert row["efficiency"] == pytest.approx(100 / 320, rel=0.01)
+def test_best_cells_say_what_holds_them_back(trials_of: Trials) -> None:
+    """Efficiency, AU and bottleneck stand in every row, found from ceilings that are no candidates themselves."""
+    frame = trials_of([({}, times(1.0)), ({"mode": "load"}, times(8.0)), ({"mode": "compute"}, times(1.25, 0.01))])
+    found = best_cells(frame.assign(role=np.where(frame["mode"] == "train", "cell", "ceiling")))
+    (row,) = found.to_dict("records")
+    assert row["bottleneck"] == "compute-bound"
+    assert (row["efficiency"], row["au"]) == (pytest.approx(0.8, rel=0.01), pytest.approx(0.8, rel=0.01))
     assert row["efficiency_lo"] < row["efficiency"] < row["efficiency_hi"]
+    assert best_cells(frame)["bottleneck"].tolist() == ["compute-bound", "loader alone", "compute alone"]
 
 
-def test_an_unknown_ceiling_gives_no_efficiency(trials_of: Trials) -> None:
-    """Loading alone does not say how much of the machine's best was reached."""
-    row = ceilings(trials_of([({}, STEADY), ({"mode": "load"}, times(3.0))])).iloc[0]
-    assert pd.isna(row["limit"])
-    assert np.isnan([row["efficiency"], row["au"], row["compute_ceiling"]]).all()
-    assert len(ceilings(trials_of([]))) == 0
+def test_a_table_that_is_at_hand_is_not_computed_again(trials_of: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With ``judged``, both summaries give the same and estimate no cell."""
+    frame = trials_of([({}, STEADY), ({"num_workers": 2}, times(3.0)), ({"mode": "load"}, times(9.0))])
+    table, best, against = judged(frame), best_cells(frame), default_vs_best(frame)
+
+    def never(*_: Any) -> pd.DataFrame:
+        raise AssertionError
+
+    monkeypatch.setattr("harness.analysis.summary.cells", never)
+    monkeypatch.setattr("harness.analysis.summary.judged", never)
+    pd.testing.assert_frame_equal(best_cells(frame, table), best)
+    pd.testing.assert_frame_equal(default_vs_best(frame, table), against)
 
 
 def test_the_defaults_are_compared_with_the_best_of_the_same_format_and_batch(

@@ -1,0 +1,179 @@
+"""The page "How accurate is feedrate?": errors against an external clock, and every figure that feedrate promises."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+import pandas as pd
+
+from harness.analysis.estimators import ESTIMATORS, OURS, frame, summary
+from harness.bench_record import SECTIONS, BenchRecord
+from harness.charts import _accuracy as chart
+from harness.charts import _words as words
+from harness.pages import described, markup
+from harness.pages.gathered import place
+from harness.pages.markup import Page
+
+PATH = "accuracy.md"
+TITLE = "How accurate is feedrate?"
+_LEAD = (
+    "Another process stamps one byte when the window of a trial opens and one when it closes: an external clock for "
+    "the same trial. feedrate’s throughput is set against it, and so is what other ways of timing make of the same "
+    "steps."
+)
+_METHOD = (
+    "The cells are planted: samples that take a known time to read and to decode, from none to more workers than there "
+    "are cores, a loader alone and one before an emulated step. Every estimator gets the raw stamps of the same trial. "
+    "Only the clock that is set back at each epoch’s end needs epochs, which a window does not have: it is given short "
+    "ones{} in a stretch of their own, with its own external clock."
+)
+_LIMITS = (
+    "These are the rules of other tools applied to our steps, not those tools’ own figures, in which other things "
+    "differ as well. The external clock says how exact a window is for itself; how much windows differ is what the "
+    "intervals over blocks say."
+)
+_MET = {True: "met", False: "<strong>missed</strong>", None: "cannot be measured here"}
+_SPOKEN = {
+    "speed": "Speed",
+    "accuracy": "Accuracy",
+    "instrumentation": "Cost of timing",
+    "statistics": "Statistics, simulated",
+    "calibration": "Calibration",
+}
+
+
+def page(benches: Sequence[BenchRecord]) -> Page:
+    """Write the page.
+
+    Args:
+        benches: of all machines, oldest first; of each machine the newest one with a section counts for it. None is
+            fine: the page then says what to type.
+    """
+    body = [f"# {TITLE}\n", markup.paragraph(_LEAD, "fr-lead")]
+    figures: dict[str, str] = {}
+    files: dict[str, str] = {}
+    for machine_id, newest in _machines(benches).items():
+        mark = markup.slug(machine_id)
+        machine = next(iter(newest.values())).machine
+        body.append(markup.heading(2, machine.gpu_name or machine.cpu_model, mark))
+        if "accuracy" in newest and newest["accuracy"].witnessed:
+            found = summary(frame(newest["accuracy"].witnessed))
+            placed = place(chart.draw(found), f"accuracy-{mark}", PATH)
+            record = f"data/bench-{mark}.json"
+            figures[placed.name], files[placed.csv_path] = placed.html, placed.csv
+            files[record] = newest["accuracy"].model_dump_json(indent=1)
+            body += [_origin(newest["accuracy"], record), markup.paragraph(answer(found), "fr-answer")]
+            body += [markup.slot(placed.name), "\n", _estimators(found)]
+        body += [markup.heading(3, "What feedrate promises of itself", f"promises-{mark}"), _promises(newest)]
+    body += _method(benches) if benches else [_nothing()]
+    return Page(PATH, TITLE, "\n".join(body), figures, files, hide=("navigation",))
+
+
+def _machines(benches: Sequence[BenchRecord]) -> dict[str, dict[str, BenchRecord]]:
+    """Machine to section to the newest record that has it; the machine that was measured last comes first."""
+    found: dict[str, dict[str, BenchRecord]] = {}
+    for bench in sorted(benches, key=lambda bench: bench.started_at, reverse=True):
+        sections = found.setdefault(bench.machine.machine_id, {})
+        for name in bench.sections:
+            sections.setdefault(name, bench)
+    return found
+
+
+def answer(found: pd.DataFrame) -> str:
+    """Answer the page's question in one or two sentences made from the errors.
+
+    Args:
+        found: ``analysis.estimators.summary`` of one machine.
+    """
+    rows: dict[str, Mapping[Any, Any]] = {row["estimator"]: row for row in found.to_dict("records")}
+    if not (ours := rows.pop(OURS, None)):
+        return ""
+    trials, planted = words.plural(ours["n"], "trial"), words.plural(ours["cells"], "planted cell")
+    worst, median = chart.size(ours["worst_pct"]), chart.signed(ours["median_pct"])
+    said = (
+        f"Over {trials} of {planted}, the throughput that feedrate reports is within {worst} of an external clock "
+        f"(median {median})."
+    )
+    if not rows:
+        return said
+    near, far = (pick(rows.values(), key=lambda row: abs(row["worst_pct"])) for pick in (min, max))
+    return (
+        f"{said} Of the other ways to time the same steps, the nearest ({chart.LABELS[near['estimator']]}) is off by "
+        f"up to {chart.signed(near['worst_pct'])}, the farthest ({chart.LABELS[far['estimator']]}) by up to "
+        f"{chart.signed(far['worst_pct'])}."
+    )
+
+
+def _origin(bench: BenchRecord, record: str) -> str:
+    said = ", ".join(
+        (
+            described.day(bench.started_at.isoformat()),
+            words.plural(bench.machine.cores_logical, "core"),
+            f"feedrate {bench.feedrate_version}",
+            f"PyTorch {bench.software.torch or 'unknown'}",
+        )
+    )
+    download = markup.link(PATH, record, "every trial as JSON").replace("<a ", "<a download ", 1)
+    return f'<p class="fr-origin">{markup.entities(said)}, {download}</p>\n'
+
+
+def _estimators(found: pd.DataFrame) -> str:
+    errors: dict[str, Mapping[Any, Any]] = {row["estimator"]: row for row in found.to_dict("records")}
+    rows = []
+    for estimator in ESTIMATORS:
+        error = errors.get(estimator.name)
+        rows.append(
+            (
+                f"<strong>{escape(estimator.label)}</strong>" if estimator.name == OURS else escape(estimator.label),
+                chart.signed(error["median_pct"]) if error else "–",
+                chart.signed(error["worst_pct"]) if error else "–",
+                str(error["n"]) if error else "0",
+                escape(estimator.fault if error else f"{estimator.fault} {_absent(estimator.name)}"),
+                escape(estimator.used_by),
+            )
+        )
+    columns = ("Estimator", "Median error", "Worst error", "n", "What it does wrong", "Who does so")
+    caption = "Estimators of throughput and their errors against the external clock"
+    return markup.table(caption, columns, rows, ("Median error", "Worst error", "n"), stack=True)
+
+
+def _absent(estimator: str) -> str:
+    if estimator == "synchronised_steps":
+        return "Not applicable on a CPU, where there is nothing to wait for."
+    return "Not in this record."
+
+
+def _promises(newest: Mapping[str, BenchRecord]) -> str:
+    rows = [
+        (
+            escape(_SPOKEN[name]),
+            escape(promise.what),
+            escape(promise.target),
+            escape(promise.measured),
+            _MET[promise.met],
+            escape(described.day(newest[name].started_at.isoformat())),
+        )
+        for name in SECTIONS
+        if name in newest
+        for promise in newest[name].section(name)
+    ]
+    columns = ("About", "Figure", "Target", "Measured", "Verdict", "Date")
+    return markup.table("Figures that feedrate promises of itself", columns, rows, stack=True)
+
+
+def _method(benches: Sequence[BenchRecord]) -> list[str]:
+    steps = sorted({trial.epoch_steps for bench in benches for trial in bench.witnessed})
+    return [
+        markup.heading(2, "How it is measured", "method"),
+        markup.paragraph(_METHOD.format(f" ({words.listed(map(str, steps))} steps)" if steps else "")),
+        markup.paragraph(_LIMITS),
+    ]
+
+
+def _nothing() -> str:
+    return (
+        '<div class="fr-nothing"><p><strong>Nothing has been measured here yet.</strong> Type <code>make bench</code> '
+        "(about six minutes), then <code>make site</code>.</p></div>\n"
+    )

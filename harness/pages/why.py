@@ -1,0 +1,253 @@
+"""Why training is not faster: of a suite's telling cells what was reached, what each stage does alone, what is hidden.
+
+Above the table stands a sentence a task, made from the numbers of its fastest cell. The cells that are not shown come
+as a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+import pandas as pd
+
+from harness.analysis.ceilings import BALANCED_WITHIN, STAGES
+from harness.analysis.prediction import held_out
+from harness.axes import AXES
+from harness.charts import _words as words
+from harness.charts._embed import _field
+from harness.charts._slices import EMULATED
+from harness.machine import Machine
+from harness.pages import described, markup
+from harness.pages.gathered import Shown
+from harness.pages.telling import Task, by_task, telling, training_cells
+
+TASKS = 6
+"""Tasks that are shown; more of them are in the file alone."""
+PREDICTED = 150
+"""With more cells than this only the shown ones are predicted: the model runs batch by batch."""
+STAGE_WORDS = {"load": "loader", "copy": "copy", "compute": "step"}
+STAGE_DOING = {"read": "reading", "decode": "decoding", "transform": "transforming", "collate": "collating"}
+_FILE = (
+    "samples_per_s",
+    "lo",
+    "hi",
+    "n",
+    *(f"{stage}_ceiling" for stage in STAGES),
+    "limit",
+    "efficiency",
+    "efficiency_lo",
+    "efficiency_hi",
+    "au",
+    "bottleneck",
+    "bound",
+    "dominant",
+    "dominant_share",
+    "fetch_hidden",
+    "copy_hidden",
+)
+_MEANS = {
+    "loader-bound": "The loader holds it back",
+    "copy-bound": "Copying to the device holds it back: a faster loader or model would gain little",
+    "compute-bound": "The model holds it back: a faster loader would gain little",
+    "emulated-step-bound": "The emulated step holds it back: loading keeps up with it",
+    "balanced": f"Two stages lie within {BALANCED_WITHIN:g} times of one another: a faster one alone gains little",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """A section of a suite's page."""
+
+    html: str
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Path to content of the whole list."""
+
+
+def section(shown: Shown, suite: str, path: str) -> Why:
+    """Explain what holds the training cells of a suite back; nothing where none ended well.
+
+    Args:
+        shown: a run.
+        suite: whose cells.
+        path: of the page.
+    """
+    cells = training_cells(shown, suite)
+    if not len(cells):
+        return Why("")
+    mark = markup.slug(shown.machine_id)
+    file = f"data/{markup.slug(suite)}-why-{mark}.csv"
+    tasks = [telling(task) for task in by_task(cells)][:TASKS]
+    predicted = _predicted(shown, {str(cell["cell_id"]) for task in tasks for _, cell in task.told})
+    rows = [row for task in tasks for row in _rows(task, predicted, alone=len(tasks) == 1)]
+    said = [markup.paragraph(_sentence(task), "fr-answer") for task in tasks]
+    body = [
+        markup.heading(3, "Why is it not faster?", f"why-{mark}"),
+        *said,
+        _table(rows),
+        *_notes(shown, cells, predicted, path, file),
+    ]
+    return Why("\n".join(body), {file: _listed(cells)})
+
+
+def _listed(cells: pd.DataFrame) -> str:
+    axes = [axis.name for axis in AXES if cells[axis.name].notna().any()]
+    return cells[[*axes, *_FILE]].astype(object).map(_field).to_csv(index=False, lineterminator="\n")
+
+
+def _cores(machine: Machine) -> float:
+    quota = machine.cpu_quota_cores
+    return min(machine.cores_logical, quota) if quota else machine.cores_logical
+
+
+def _predicted(shown: Shown, wanted: set[str]) -> pd.DataFrame:
+    """Predictions of cells that the model was not fitted to, by other workers where possible; a row a cell."""
+    trials = shown.trials
+    if len(shown.judged) > PREDICTED:
+        fitted = trials["num_workers"].le(1).fillna(False)
+        trials = trials[fitted | trials["cell_id"].isin(sorted(wanted))]
+    if not trials["num_workers"].eq(1).any():
+        return pd.DataFrame({"cell_id": [], "predicted_samples_per_s": [], "error_pct": [], "within": []})
+    found = held_out(trials, shown.run.table("steps"), _cores(shown.manifest.machine))
+    return found[found["error_pct"].notna()].drop_duplicates("cell_id")
+
+
+_COLUMNS = (
+    "Setting",
+    "Samples/s",
+    "Each stage alone",
+    "Efficiency",
+    "AU",
+    "Held back by",
+    "In the loader",
+    "Hidden",
+    "Predicted",
+)
+
+
+def _rows(task: Task, predicted: pd.DataFrame, *, alone: bool) -> Iterator[tuple[str, ...]]:
+    """A row a cell; where a table has one task alone, its rows do not repeat it."""
+    by_cell = predicted.set_index("cell_id").to_dict("index")
+    for reason, cell in task.told:
+        yield (
+            f"{escape(described.knobs(cell))}<br>"
+            f'<span class="fr-kind">{escape(reason if alone else f"{_task(cell)}: {reason}")}</span>',
+            words.number(float(cell["samples_per_s"])),
+            _lines(_alone(cell)),
+            _efficiency(cell),
+            words.percent(float(cell["au"])) if words.known(cell["au"]) else "",
+            escape(str(cell["bottleneck"])),
+            _lines(_loader(cell)),
+            _lines(_hidden(cell)),
+            _prediction(by_cell.get(cell["cell_id"])),
+        )
+
+
+def _table(rows: list[tuple[str, ...]]) -> str:
+    """The table without the columns that nothing is known of."""
+    kept = [place for place in range(len(_COLUMNS)) if any(row[place] for row in rows)]
+    columns = [_COLUMNS[place] for place in kept]
+    lines = [[row[place] or "–" for place in kept] for row in rows]
+    numeric = ("Samples/s", "Efficiency", "AU", "Predicted")
+    return markup.table("What holds training back", columns, lines, numeric, stack=True)
+
+
+def _lines(parts: list[str]) -> str:
+    return "<br>".join(escape(part).replace(" ", "\u00a0") for part in parts)
+
+
+def _task(cell: Mapping[Any, Any]) -> str:
+    kind = f"emulated step of {cell['step_ms']:g} ms" if cell["step"] == EMULATED else "real training"
+    return f"{kind}, {cell['workload']}, {cell['patch_size']} px"
+
+
+def _alone(cell: Mapping[Any, Any]) -> list[str]:
+    """What each stage could do alone; an emulated step's is declared."""
+    return [
+        f"{STAGE_WORDS[stage]} {words.number(float(rate))}"
+        for stage in STAGES
+        if words.known(rate := cell[f"{stage}_ceiling"])
+    ]
+
+
+def _efficiency(cell: Mapping[Any, Any]) -> str:
+    if not words.known(cell["efficiency"]):
+        return ""
+    value = words.percent(float(cell["efficiency"]))
+    lo, hi = cell["efficiency_lo"], cell["efficiency_hi"]
+    if not (words.known(lo) and words.known(hi)):
+        return f'{value}<br><span class="fr-kind">one block</span>'
+    return f'{value}<br><span class="fr-kind">{100 * lo:.0f} – {100 * hi:.0f} %</span>'
+
+
+def _loader(cell: Mapping[Any, Any]) -> list[str]:
+    if not isinstance(cell["dominant"], str):
+        return []
+    said = [f"{cell['dominant']} {words.percent(float(cell['dominant_share']))}"]
+    return [*said, *([cell["bound"]] if isinstance(cell["bound"], str) else [])]
+
+
+def _hidden(cell: Mapping[Any, Any]) -> list[str]:
+    return [
+        f"{what} {words.percent(float(cell[f'{what}_hidden']))}"
+        for what in ("fetch", "copy")
+        if words.known(cell[f"{what}_hidden"])
+    ]
+
+
+def _prediction(found: Mapping[Any, Any] | None) -> str:
+    if found is None:
+        return ""
+    rate, error = words.number(found["predicted_samples_per_s"]), f"{described.signed(found['error_pct'])}"
+    return f'{rate}<br><span class="fr-kind">{error}</span>'
+
+
+def _meaning(cell: Mapping[Any, Any]) -> str:
+    """What a bottleneck means for a reader; where its stages were not measured alone, no more than what phases tell."""
+    meaning = _MEANS[cell["bottleneck"]]
+    known = isinstance(cell["limit"], str)
+    return meaning if known else f"{meaning.partition(':')[0]}, as far as its phases tell"
+
+
+def _sentence(task: Task) -> str:
+    """Say in plain words what holds a task back, made from the numbers of its fastest cell."""
+    cell, settings = task.fastest, len(task.cells)
+    what, rate = _task(cell), words.number(float(cell["samples_per_s"]))
+    said = f"{what[:1].upper()}{what[1:]}: the fastest setting ({described.knobs(cell)}) does {rate} samples a second"
+    if words.known(cell["efficiency"]) and isinstance(cell["limit"], str):
+        said += f", {words.percent(float(cell['efficiency']))} of what its {STAGE_WORDS[cell['limit']]} does alone"
+    said += f". {_meaning(cell)}" if cell["bottleneck"] in _MEANS else ""
+    if cell["bottleneck"] == "loader-bound" and isinstance(cell["dominant"], str):
+        share = words.percent(float(cell["dominant_share"]))
+        said += f"; most of the workers’ time goes into {STAGE_DOING[cell['dominant']]} ({share})"
+    said += "."
+    if words.known(cell["fetch_hidden"]):
+        said += f" The step hides {words.percent(float(cell['fetch_hidden']))} of loading."
+    counts = task.cells["bottleneck"].value_counts()
+    if len(counts) > 1:
+        parts = words.listed(f"{count} {'is' if count == 1 else 'are'} {name}" for name, count in counts.items())
+        said += f" Of the {settings} settings of this task, {parts}."
+    return said
+
+
+def _notes(shown: Shown, cells: pd.DataFrame, predicted: pd.DataFrame, path: str, file: str) -> Iterator[str]:
+    if shown.manifest.device == "cpu" and cells["num_workers"].gt(0).any():
+        yield markup.paragraph(
+            "On a CPU, workers and model share the cores: what each stage does alone cannot be reached together, and "
+            "an efficiency under 100\u00a0% names no waste.",
+            "fr-note",
+        )
+    if len(predicted):
+        errors = predicted["error_pct"].abs()
+        half, worst = (f"{words.number(float(value), 2)}\u00a0%" for value in (errors.median(), errors.max()))
+        text = (
+            f"A model of the pipeline predicted {words.plural(len(predicted), 'cell')} that it was not fitted to: half "
+            f"of them within {half}, all within {worst}."
+        )
+        link = markup.link(path, "methodology.md#pipeline", "How it predicts")
+        yield f'<p class="fr-note">{escape(text)} {link}.</p>\n'
+    link = markup.link(path, file, f"All {len(cells):,} training cells as CSV").replace("<a ", "<a download ", 1)
+    rules = markup.link(path, "methodology.md#ceilings", "What the columns mean")
+    yield f'<p class="fr-note">{link}. {rules}.</p>\n'

@@ -1,0 +1,267 @@
+"""Calibration: planted costs read back from records whose truth is known, effects, equal pairs and bottlenecks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from harness.analysis.calibration import (
+    BOTTLENECK_COLUMNS,
+    EFFECT_COLUMNS,
+    PAIR_COLUMNS,
+    PLANTED_COLUMNS,
+    bottlenecks,
+    effects,
+    planted,
+    same_pairs,
+    summary,
+)
+
+Trials = Callable[..., pd.DataFrame]
+STEPS = 50
+US, MS = 1e3, 1e6
+WEATHER = (1.0, 1.004, 0.996, 1.002)
+"""What real costs are multiplied with, block by block; planted ones keep their length."""
+REAL_US = {"read": 5.0, "decode": 3.0, "transform": 30.0}
+"""A sample."""
+COLLATE_US, REST_US, BYTES = 50.0, 200.0, 6144
+DATA = {"workload": "synthetic", "storage_format": "lmdb", "batch_size": 8}
+LOAD = {**DATA, "mode": "load"}
+STEP = {**DATA, "mode": "train", "step": "emulated"}
+
+
+def number(row: Mapping[str, Any], axis: str) -> float:
+    return 0.0 if pd.isna(row[axis]) else float(row[axis])
+
+
+def costs(row: Mapping[str, Any], late_us: float) -> dict[str, float]:
+    """What one trial would record, each read being late by so many microseconds."""
+    weather, batch = WEATHER[row["block"]], number(row, "batch_size")
+    stages = {stage: batch * us * weather for stage, us in REAL_US.items()} | {"collate": COLLATE_US * weather}
+    if waits := number(row, "read_us"):
+        stages["read"] += batch * (waits + late_us)
+        stages["transform"] *= 1.5  # caches have gone cold
+    stages["decode"] += batch * number(row, "decode_us")
+    stages["collate"] += number(row, "collate_us")
+    step = number(row, "step_ms") * MS if row["mode"] == "train" else 0.0
+    wall = (sum(stages.values()) + REST_US * weather) * US + step
+    if workers := number(row, "num_workers"):
+        wall = max(step, sum(stages.values()) * US / workers)
+    return {
+        "steps": STEPS,
+        "wall_ns": STEPS * wall,
+        "samples": STEPS * batch,
+        "samples_per_s": batch * 1e9 / wall,
+        "host_forward_ns": STEPS * step,
+        **{f"worker_{stage}_ns": STEPS * us * US for stage, us in stages.items()},
+        "batch_bytes": batch * (BYTES + number(row, "payload_bytes")),
+    }
+
+
+def ran(trials_of: Trials, cells: Sequence[Mapping[str, Any]], late_us: float = 0.0) -> pd.DataFrame:
+    """Trials of cells that cost what their axes plant, and what everything costs anyway."""
+    frame = trials_of([(cell, [1.0] * len(WEATHER)) for cell in cells]).astype(object)
+    found = pd.DataFrame([costs(row, late_us) for row in frame.to_dict("records")], index=frame.index)
+    return frame.drop(columns=[name for name in found if name in frame]).join(found)
+
+
+def one(frame: pd.DataFrame, **wanted: Any) -> dict[str, Any]:
+    (row,) = [row for row in frame.to_dict("records") if all(row[name] == value for name, value in wanted.items())]
+    return row
+
+
+@pytest.mark.parametrize("late_us", [0.0, 20.0])
+def test_stages_are_read_back(trials_of: Trials, late_us: float) -> None:
+    """What is planted comes back to the last bit, real costs taken off block by block; an error is what it is."""
+    cell = {"read_us": 1000, "decode_us": 500, "collate_us": 4000}
+    found = planted(ran(trials_of, [LOAD, {**LOAD, **cell}], late_us))
+    assert tuple(found.columns) == PLANTED_COLUMNS
+    assert found["quantity"].tolist() == ["read", "decode", "collate", "batch"]
+    expected = {"read": (1000, 1000 + late_us), "decode": (500, 500), "collate": (4000, 4000)}
+    expected["batch"] = (16.0, 16.0 + 8 * late_us / 1000)
+    for quantity, (truth, measured) in expected.items():
+        row = one(found, quantity=quantity)
+        assert (row["planted"], row["n"]) == (truth, len(WEATHER))
+        assert row["measured"] == pytest.approx(measured, rel=1e-9)
+        assert row["error_pct"] == pytest.approx(100 * (measured / truth - 1), abs=1e-6)
+        assert row["lo"] == pytest.approx(row["measured"], rel=1e-6)
+
+
+def test_an_interval_is_students_over_blocks(trials_of: Trials) -> None:
+    """Mean over blocks of the paired differences and its 95 % interval, as SciPy has it for four values."""
+    frame = ran(trials_of, [LOAD, {**LOAD, "read_us": 1000}])
+    off = np.array([10.0, -20.0, 30.0, 0.0])
+    slow = (frame["read_us"] == 1000).to_numpy()
+    frame.loc[slow, "worker_read_ns"] += STEPS * 8 * US * off[frame.loc[slow, "block"].astype(int)]
+    row = one(planted(frame), quantity="read")
+    half = 3.182446305 * off.std(ddof=1) / 2
+    assert [row["measured"], row["lo"], row["hi"]] == pytest.approx([1005, 1005 - half, 1005 + half], rel=1e-6)
+    assert [row["error_lo"], row["error_hi"]] == pytest.approx([0.5 - half / 10, 0.5 + half / 10], abs=1e-4)
+
+
+def test_the_truth_of_waits_is_what_was_dealt(trials_of: Trials) -> None:
+    """Where a window's reads were to wait longer than the mean, that is planted, and makes neither error nor spread."""
+    shaped = {"read_us": 1000, "read_shape": "jittered"}
+    frame = ran(trials_of, [LOAD, {**LOAD, **shaped}])
+    slow = (frame["read_us"] == 1000).to_numpy()
+    dealt = np.array([980.0, 1050.0, 1010.0, 1000.0])[frame.loc[slow, "block"].astype(int)]
+    frame.loc[slow, "planted_read_ns"] = dealt * STEPS * 8 * US
+    frame.loc[slow, ["worker_read_ns", "wall_ns"]] += ((dealt - 1000) * STEPS * 8 * US)[:, None]
+    found = planted(frame)
+    for quantity, truth in (("read", 1010.0), ("batch", 8.08)):
+        row = one(found, quantity=quantity)
+        assert [row["planted"], row["measured"], row["lo"]] == pytest.approx([truth] * 3, rel=1e-6)
+        assert row["error_pct"] == pytest.approx(0, abs=1e-6)
+
+
+def test_one_block_has_no_interval(trials_of: Trials) -> None:
+    """A value from one block is given, and nothing is said about its spread."""
+    frame = ran(trials_of, [LOAD, {**LOAD, "read_us": 1000}])
+    row = one(planted(frame[frame["block"] == 0]), quantity="read")
+    assert row["measured"] == pytest.approx(1000)
+    assert (row["n"], np.isnan(row["lo"]), np.isnan(row["error_hi"])) == (1, True, True)
+
+
+def test_what_is_taken_off_comes_from_cells_that_compare(trials_of: Trials) -> None:
+    """Reading is taken off from any cell with a worker at most; collating only from the same batch and workers."""
+    busy = ran(trials_of, [{**LOAD, "num_workers": 4}, {**LOAD, "read_us": 1000, "num_workers": 2}])
+    assert planted(busy).empty
+    calm = ran(trials_of, [{**LOAD, "batch_size": 16}, {**LOAD, "read_us": 1000, "collate_us": 4000}])
+    assert planted(calm)["quantity"].tolist() == ["read"]
+    laden = {**LOAD, "payload_bytes": 1000}
+    collating = ran(trials_of, [laden, {**LOAD, "collate_us": 4000}])
+    assert "collate" not in set(planted(collating)["quantity"])
+
+
+def test_workers_that_share_cores_are_not_read_back(trials_of: Trials) -> None:
+    """With several workers waits come back, but nothing of a cell that plants computing; with one, all do."""
+    cells = [LOAD, {**LOAD, "num_workers": 1}]
+    cells += [{**LOAD, "num_workers": workers, "read_us": 1000} for workers in (1, 2)]
+    cells += [{**LOAD, "num_workers": workers, "read_us": 1000, "decode_us": 500} for workers in (1, 2)]
+    found = planted(ran(trials_of, cells))
+    seen = sorted((row["quantity"], row["num_workers"], row["decode_us"]) for row in found.to_dict("records"))
+    assert seen == [("decode", 1, 500), ("read", 1, 0), ("read", 1, 500), ("read", 2, 0)]
+
+
+def test_steps_and_payloads(trials_of: Trials) -> None:
+    """An emulated step is read off its phase; bytes are counted, and not invented where nobody counted them."""
+    frame = ran(trials_of, [LOAD, {**STEP, "step_ms": 20.0}, {**LOAD, "payload_bytes": 100_000}])
+    found = planted(frame)
+    assert one(found, quantity="step")["measured"] == pytest.approx(20.0)
+    assert one(found, quantity="batch")["measured"] == pytest.approx(20.0)
+    assert one(found, quantity="payload")["measured"] == pytest.approx(100_000)
+    older = planted(frame.drop(columns="batch_bytes"))
+    assert sorted(older["quantity"]) == ["batch", "step"]
+
+
+def test_real_training_is_no_calibration(trials_of: Trials) -> None:
+    """Cells whose step computes, and other workloads, neither show planted costs nor are taken off."""
+    real = {**DATA, "mode": "train", "read_us": 1000}
+    photographs = {**LOAD, "workload": "div2k_standin"}
+    assert planted(ran(trials_of, [LOAD, real, photographs])).empty
+    assert planted(ran(trials_of, [real, {**LOAD, "read_us": 1000}])).empty
+
+
+def test_nothing_to_read_back(trials_of: Trials) -> None:
+    """A run without planted cells, or without any cell that ended well, gives empty tables with their columns."""
+    plain = ran(trials_of, [LOAD])
+    failed = trials_of([({**LOAD, "read_us": 1000, "replica": replica}, [None, None]) for replica in (0, 1)])
+    for frame in (plain, failed, plain.iloc[:0]):
+        for found, columns in (
+            (planted(frame), PLANTED_COLUMNS),
+            (effects(frame), EFFECT_COLUMNS),
+            (same_pairs(frame), PAIR_COLUMNS),
+            (bottlenecks(frame), BOTTLENECK_COLUMNS),
+        ):
+            assert tuple(found.columns) == columns
+            assert found.empty
+        assert summary(planted(frame)).empty
+
+
+def test_errors_are_summed_up(trials_of: Trials) -> None:
+    """Of each quantity the cells, the median size of their errors and the worst with its sign."""
+    cells = [LOAD, *({**LOAD, "read_us": us} for us in (1000, 2000, 4000))]
+    found = summary(planted(ran(trials_of, cells, late_us=-20.0)))
+    row = one(found, quantity="read")
+    assert (row["cells"], row["n"]) == (3, len(WEATHER))
+    assert [row["median_pct"], row["worst_pct"]] == pytest.approx([1.0, -2.0])
+
+
+def test_effects_are_held_against_their_truth(trials_of: Trials) -> None:
+    """Steps of 20, 20.2 and 21 ms: 1 % is not called a difference, 5 % is, and ratios are those of whole batches."""
+    cells = [LOAD, *({**STEP, "step_ms": ms} for ms in (20.0, 20.2, 21.0))]
+    cells += [{**cell, "replica": 1} for cell in cells[:2]]
+    found = effects(ran(trials_of, cells))
+    assert tuple(found.columns) == EFFECT_COLUMNS
+    assert len(found) == 4
+    small, large = one(found, a_value=20.0, b_value=20.2), one(found, a_value=20.0, b_value=21.0)
+    rest = (8 * sum(REAL_US.values()) + COLLATE_US + REST_US) * np.mean(WEATHER) / 1000
+    assert large["planted"] == pytest.approx((20 + rest) / (21 + rest), rel=1e-6)
+    assert large["ratio"] == pytest.approx(large["planted"], rel=1e-4)
+    assert (small["verdict"], small["expected"]) == ("no difference", "not different")
+    assert (large["verdict"], large["expected"]) == ("slower", "slower")
+    assert one(found, axis="replica")["planted"] == 1
+    assert found["right"].all()
+
+
+@pytest.mark.parametrize(
+    ("ms", "factor", "right"), [(20.2, 0.95, False), (21.0, 1.05, False), (20.5, 1.0, True), (20.0, 0.95, False)]
+)
+def test_a_wrong_verdict_is_not_right(trials_of: Trials, ms: float, factor: float, right: bool) -> None:
+    """1 % or nothing that comes out as 5 %, and 5 % that comes out as none, are wrong; between, either may be said."""
+    other = {**STEP, "step_ms": ms, "replica": int(ms == 20.0)}
+    frame = ran(trials_of, [LOAD, {**STEP, "step_ms": 20.0}, other])
+    second = (frame["step_ms"].eq(ms) & frame["replica"].eq(other["replica"])).to_numpy()
+    frame.loc[second, "samples_per_s"] *= factor
+    (row,) = effects(frame).to_dict("records")
+    assert row["right"] is right or row["right"] == right
+    assert row["error_pct"] == pytest.approx(100 * (factor - 1), abs=0.01)
+    assert row["inside"] == (factor == 1.0)
+
+
+def test_only_small_effects_without_workers(trials_of: Trials) -> None:
+    """Twice the wait is no small effect, and with workers the truth is not a sum."""
+    cells = [LOAD, {**LOAD, "read_us": 1000}, {**LOAD, "read_us": 2000}]
+    cells += [{**LOAD, "num_workers": 2, "read_us": us} for us in (1000, 1010)]
+    assert effects(ran(trials_of, cells)).empty
+
+
+@pytest.mark.parametrize("factor", [1.005, 0.995])
+def test_equal_pairs(trials_of: Trials, factor: float) -> None:
+    """Every two replicas of a cell are a pair; one whose interval leaves out 1 counts, however small it is."""
+    cells = [{**LOAD, "replica": replica} for replica in (0, 1, 2)] + [{**LOAD, "batch_size": 16}]
+    frame = ran(trials_of, cells)
+    assert len(same_pairs(frame)) == 3
+    assert not same_pairs(frame)["different"].any()
+    third = frame["replica"].eq(2).to_numpy()
+    frame.loc[third, "samples_per_s"] *= factor
+    found = same_pairs(frame)
+    assert found["different"].tolist() == [False, True, True]
+    assert set(found["verdict"]) == {"no difference"}
+
+
+def test_bottlenecks_are_as_planted(trials_of: Trials) -> None:
+    """16 ms a batch before 5 ms is the loader's, before 40 ms the step's; what is near is left out; workers divide."""
+    slow = {"read_us": 2000}
+    cells = [
+        LOAD,
+        {**STEP, **slow, "step_ms": 5.0},
+        {**STEP, **slow, "step_ms": 40.0},
+        {**STEP, **slow, "step_ms": 15.0},
+    ]
+    cells += [{**STEP, **slow, "step_ms": 15.0, "num_workers": 4}, {**STEP, "step_ms": 10.0}]
+    loaders = [{**LOAD, **slow}, {**LOAD, **slow, "num_workers": 4}]
+    frame = ran(trials_of, [*cells, *loaders])
+    found = bottlenecks(frame)
+    assert tuple(found.columns) == BOTTLENECK_COLUMNS
+    assert found["apart"].tolist() == pytest.approx([3.2, 2.5, 3.75, np.inf])
+    assert found["planted_load"].tolist() == pytest.approx([500, 500, 2000, np.inf])
+    assert found["truth"].tolist() == ["loader-bound", *["emulated-step-bound"] * 3]
+    assert found["right"].all()
+    fast = ((frame["mode"] == "load") & frame["read_us"].eq(2000) & frame["num_workers"].eq(0)).to_numpy()
+    frame.loc[fast, "samples_per_s"] *= 10
+    assert bottlenecks(frame)["right"].tolist() == [False, True, True, True]

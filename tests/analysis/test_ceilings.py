@@ -1,0 +1,157 @@
+"""What each stage could do alone, and what therefore holds a cell back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from harness.analysis.ceilings import bottleneck, ceiling_ids, ceilings, judged
+from harness.analysis.estimates import cells
+from harness.axes import ceilings as planned
+from harness.axes import cell_id
+
+Trials = Callable[..., pd.DataFrame]
+CellOf = Callable[..., dict[str, Any]]
+STEADY = [100.0, 101.0, 99.0, 100.0]
+
+
+def times(factor: float, wobble: float = 0.0) -> list[float]:
+    """STEADY, faster by a factor, with alternating noise of its own."""
+    return [rate * factor * (1 + wobble * (-1) ** block) for block, rate in enumerate(STEADY)]
+
+
+def row_of(**columns: Any) -> dict[str, Any]:
+    return {"mode": "train", "step": "real", "device": "cpu", "samples_per_s": 100.0, **columns}
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"fetch_share": 0.6, "forward_share": 0.3}, "loader-bound"),
+        ({"fetch_share": 0.1, "forward_share": 0.3, "backward_share": 0.4, "optimizer_share": 0.1}, "compute-bound"),
+        ({"fetch_share": 0.1, "forward_share": 0.9, "step": "emulated"}, "emulated-step-bound"),
+        ({"fetch_share": 0.4, "forward_share": 0.4}, "balanced"),
+        ({"fetch_share": 0.1, "h2d_share": 0.7, "device": "cuda"}, "copy-bound"),
+        ({"fetch_share": float("nan")}, "unknown"),
+        ({"fetch_share": 0.9, "samples_per_s": float("nan")}, "unknown"),
+        ({"mode": "load", "fetch_share": 1.0}, "loader alone"),
+        ({"mode": "compute"}, "compute alone"),
+        ({"mode": "copy"}, "copy alone"),
+        # A host that runs ahead waits for data while the device still computes.
+        (
+            {
+                "device": "cuda",
+                "fetch_share": 0.8,
+                "device_idle_share": 0.1,
+                "device_forward_share": 0.3,
+                "device_backward_share": 0.4,
+            },
+            "compute-bound",
+        ),
+        ({"device": "cuda", "fetch_share": 0.8, "device_idle_share": 0.7, "device_forward_share": 0.3}, "loader-bound"),
+        (
+            {"device": "cuda", "fetch_share": 0.1, "device_idle_share": 0.0, "device_h2d_exposed_share": 0.6},
+            "copy-bound",
+        ),
+        # Ceilings outrank shares.
+        ({"fetch_share": 0.9, "load_ceiling": 900.0, "compute_ceiling": 100.0}, "compute-bound"),
+        ({"fetch_share": 0.9, "load_ceiling": 149.0, "compute_ceiling": 100.0}, "balanced"),
+        ({"fetch_share": 0.1, "load_ceiling": 500.0, "compute_ceiling": 900.0, "copy_ceiling": 200.0}, "copy-bound"),
+        ({"fetch_share": 0.9, "load_ceiling": 900.0, "compute_ceiling": float("nan")}, "loader-bound"),
+    ],
+)
+def test_bottlenecks_in_words(columns: dict[str, Any], words: str) -> None:
+    """Ceilings where loading and computing are known, else the phase with half of the wall clock."""
+    assert bottleneck(row_of(**columns)) == words
+    assert bottleneck(pd.Series(row_of(**columns))) == words
+
+
+def test_a_training_cell_finds_its_ceilings(trials_of: Trials, cell_of: CellOf) -> None:
+    """Same loader, same batch: load and compute of another batch size or other workers are not its ceilings."""
+    frame = trials_of(
+        [
+            ({"num_workers": 2}, times(1.0)),
+            ({"mode": "load", "num_workers": 2}, times(2.0)),
+            ({"mode": "compute"}, times(1.25, 0.01)),
+            ({"mode": "load"}, times(0.1)),
+            ({"mode": "compute", "batch_size": 64}, times(0.1)),
+        ]
+    )
+    row = ceilings(frame).set_index("cell_id").loc[cell_id(cell_of({"num_workers": 2}))]
+    assert row["load_ceiling"] == pytest.approx(200, rel=0.01)
+    assert row["limit"] == "compute"
+    assert (row["efficiency"], row["au"]) == (pytest.approx(0.8, rel=0.01), pytest.approx(0.8, rel=0.01))
+    assert 0 < row["efficiency_lo"] < row["efficiency"] < row["efficiency_hi"]
+    assert row["efficiency_n"] == 4
+    assert np.isnan(row["copy_ceiling"])
+    merged = cells(frame).merge(ceilings(frame), on=["run_id", "cell_id"])
+    assert [bottleneck(each) for _, each in merged.iterrows()] == ["compute-bound"]
+
+
+def test_on_cuda_the_copy_is_a_ceiling_too(trials_of: Trials) -> None:
+    """pin_memory and non_blocking pick the copy cell; compute knows neither."""
+    axes = {"pin_memory": True, "non_blocking": True}
+    frame = trials_of(
+        [
+            (axes, times(1.0)),
+            ({"mode": "load", "pin_memory": True}, times(9.0)),
+            ({"mode": "copy", **axes}, times(1.1)),
+            ({"mode": "compute"}, times(5.0)),
+        ],
+        device="cuda",
+    )
+    assert ceilings(frame).iloc[0]["limit"] == "copy"
+
+
+def test_an_emulated_step_has_a_declared_ceiling(trials_of: Trials) -> None:
+    """batch_size ÷ step_ms, and no model's measured speed."""
+    frame = trials_of(
+        [
+            ({"step": "emulated", "step_ms": 100.0}, times(1.0)),
+            ({"mode": "load"}, times(50.0)),
+            ({"mode": "compute"}, times(0.01)),
+        ]
+    )
+    row = ceilings(frame).iloc[0]
+    assert row["compute_ceiling"] == pytest.approx(320)
+    assert row["efficiency"] == pytest.approx(100 / 320, rel=0.01)
+    assert row["efficiency_lo"] < row["efficiency"] < row["efficiency_hi"]
+
+
+def test_an_unknown_ceiling_gives_no_efficiency(trials_of: Trials) -> None:
+    """Loading alone does not say how much of the machine's best was reached."""
+    row = ceilings(trials_of([({}, STEADY), ({"mode": "load"}, times(3.0))])).iloc[0]
+    assert pd.isna(row["limit"])
+    assert np.isnan([row["efficiency"], row["au"], row["compute_ceiling"]]).all()
+    assert len(ceilings(trials_of([]))) == 0
+
+
+def test_ceilings_that_the_plan_added_count_like_others(trials_of: Trials) -> None:
+    """The role of a trial says why it ran, not what it measured."""
+    frame = trials_of([({}, times(1.0)), ({"mode": "load"}, times(2.0)), ({"mode": "compute"}, times(9.0))])
+    added = frame.assign(role=np.where(frame["mode"] == "train", "cell", "ceiling"))
+    pd.testing.assert_frame_equal(ceilings(added), ceilings(frame))
+    assert ceilings(added)["limit"].tolist() == ["load"]
+
+
+def test_the_ceilings_of_a_row_are_those_of_its_cell(trials_of: Trials, cell_of: CellOf) -> None:
+    """What the plan adds is what is looked for; on a CPU there is nothing to copy, and an emulated step is declared."""
+    for axes, stages in (({}, {"load", "compute"}), ({"step": "emulated", "num_workers": 2}, {"load"})):
+        (row,) = cells(trials_of([(axes, STEADY)])).to_dict("records")
+        ids = ceiling_ids({str(name): value for name, value in row.items()})
+        assert ids.keys() == stages
+        assert set(ids.values()) == {cell_id(cell) for cell in planned(cell_of(axes), "cpu").values()}
+
+
+def test_all_is_judged_in_one_table(trials_of: Trials) -> None:
+    """Every cell once, with its estimate, its ceilings where it trains, and its bottleneck in words."""
+    frame = trials_of([({}, times(1.0)), ({"mode": "load"}, times(1.1)), ({"mode": "compute"}, [None] * 4)])
+    found = judged(frame)
+    pd.testing.assert_frame_equal(found[list(cells(frame).columns)], cells(frame))
+    assert found["bottleneck"].tolist() == ["unknown", "loader alone", "compute alone"]
+    assert found["load_ceiling"].isna().tolist() == [False, True, True]
+    assert list(judged(trials_of([])).columns) == list(found.columns)

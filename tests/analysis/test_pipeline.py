@@ -1,0 +1,152 @@
+"""The model of a DataLoader: PyTorch's order of events, and cores that are shared."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.analysis.pipeline import Floats, Pipeline, simulate
+
+MS = 1e6
+PLENTY = 1000.0
+
+
+def pipeline(wait_ms: Any = 0.0, compute_ms: Any = 0.0, **others: float) -> Pipeline:
+    """Given in milliseconds; plenty of cores unless said otherwise."""
+    wait, compute = np.broadcast_arrays(np.atleast_1d(wait_ms), np.atleast_1d(compute_ms))
+    parts = {"receive_wait": 0.0, "receive_compute": 0.0, "step": 0.0, **others}
+    return Pipeline(
+        wait_ns=wait.astype(np.float64) * MS,
+        compute_ns=compute.astype(np.float64) * MS,
+        receive_wait_ns=parts["receive_wait"] * MS,
+        receive_compute_ns=parts["receive_compute"] * MS,
+        step_ns=parts["step"] * MS,
+        step_cores=others.get("step_cores", 0.0),
+        cores=others.get("cores", PLENTY),
+    )
+
+
+def recurrences(times: Floats, step: float, receive: float, num_workers: int, prefetch_factor: int) -> float:
+    """Pace in ns by the equations of the module's docstring, over as many steps as it simulates."""
+    steps = -(-256 // num_workers) * num_workers
+    warm, ahead = num_workers * (prefetch_factor + 1), num_workers * prefetch_factor
+    done: list[float] = []
+    take: list[float] = []
+    for i in range(warm + steps + 1):
+        start = max(done[i - num_workers] if i >= num_workers else 0.0, take[i - ahead] if i >= ahead else 0.0)
+        done.append(start + times[i % len(times)])
+        take.append(max(done[i], take[-1] + step if take else 0.0) + receive)
+    return (take[-1] - take[warm]) / steps
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    prepare=st.floats(0.1, 100),
+    waits=st.floats(0, 1),
+    step=st.floats(0, 50),
+    receive=st.floats(0, 5),
+    workers=st.integers(1, 9),
+    prefetch=st.integers(1, 4),
+)
+def test_with_free_cores_the_recurrences_hold(
+    prepare: float, waits: float, step: float, receive: float, workers: int, prefetch: int
+) -> None:
+    """Whatever a batch takes and however much of it is waiting: the pace of the equations, and their waits."""
+    model = pipeline(waits * prepare, (1 - waits) * prepare, step=step, receive_compute=receive)
+    pace = simulate(model, workers, prefetch)
+    expected = recurrences(np.array([prepare * MS]), step * MS, receive * MS, workers, prefetch)
+    assert pace.step_ns == pytest.approx(expected, rel=1e-6, abs=1)
+    assert pace.data_wait_ns + step * MS == pytest.approx(pace.step_ns, rel=1e-6, abs=1)
+
+
+def test_without_workers_everything_comes_one_after_the_other() -> None:
+    """Waiting, computing and the step add up; nothing is received from anybody."""
+    pace = simulate(pipeline(20, 10, step=5, receive_compute=3), 0)
+    assert pace.step_ns == pytest.approx(35 * MS)
+    assert pace.data_wait_ns == pytest.approx(30 * MS)
+
+
+def test_workers_that_wait_add_up_until_the_step_or_the_receiving_is_the_limit() -> None:
+    """40 ms of waiting on two cores: 20, 10, and then no less than receiving and the step."""
+    model = pipeline(40, 0, step=5, receive_compute=1, cores=2)
+    paces = [simulate(model, workers).step_ns / MS for workers in (1, 2, 4, 8, 16)]
+    assert paces == pytest.approx([40, 20, 10, 6, 6], rel=0.01)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    compute=st.floats(1, 50),
+    wait=st.floats(0, 50),
+    receive=st.floats(0, 3),
+    cores=st.sampled_from([1.0, 1.5, 2.0, 4.0]),
+    workers=st.integers(1, 12),
+)
+def test_no_pace_beats_the_cores_or_the_workers(
+    compute: float, wait: float, receive: float, cores: float, workers: int
+) -> None:
+    """A batch takes at least its CPU time ÷ cores, and at least its worker's time ÷ workers (1 %: what lies ready)."""
+    pace = simulate(pipeline(wait, compute, receive_compute=receive, cores=cores), workers)
+    least = max((compute + receive) / cores, (wait + compute) / workers, receive)
+    assert pace.step_ns / MS >= 0.99 * least
+
+
+def test_cores_are_a_bound_that_is_reached() -> None:
+    """Many computing workers use all of two cores, no matter how many they are; and their CPU time stays what it is."""
+    model = pipeline(0, 10, receive_compute=1, cores=2)
+    paces = [simulate(model, workers).step_ns / MS for workers in (1, 4, 8)]
+    assert paces == pytest.approx([10, 5.5, 5.5], rel=0.02)
+
+
+def test_workers_that_compute_by_chance_at_once_lose_more_than_the_bound() -> None:
+    """Four workers, half waiting and half computing, could use two cores wholly if never in each other's way."""
+    waits, computes = np.random.default_rng(1).exponential(10, (2, 500))
+    free, shared = (simulate(pipeline(waits, computes, cores=cores), 4, 16).step_ns for cores in (PLENTY, 2))
+    assert free / MS == pytest.approx(20 / 4, rel=0.06)
+    assert shared > 1.1 * free
+
+
+def test_a_step_on_all_cores_is_slowed_by_a_worker() -> None:
+    """The step asks for two cores, a worker for one: together they take their whole CPU time ÷ two cores."""
+    pace = simulate(pipeline(0, 4, step=10, step_cores=2, cores=2), 1)
+    assert pace.step_ns / MS == pytest.approx((2 * 10 + 4) / 2, rel=0.01)
+    assert simulate(pipeline(4, 0, step=10, step_cores=2, cores=2), 1).step_ns / MS == pytest.approx(10, rel=0.01)
+
+
+def test_one_slow_batch_holds_the_others_up_and_prefetching_helps() -> None:
+    """Delivery is in order: a heavy tail costs more than its mean, less with more batches ahead, nothing alone."""
+    tail = np.where(np.arange(200) % 20 == 0, 105.0, 5.0)
+    alone = simulate(pipeline(tail), 1).step_ns / MS
+    assert alone == pytest.approx(10, rel=0.02)
+    few, many = (simulate(pipeline(tail), 4, prefetch).step_ns / MS for prefetch in (1, 16))
+    even = simulate(pipeline(tail.mean()), 4).step_ns / MS
+    assert even == pytest.approx(2.5, rel=0.01)
+    assert few > 1.3 * many > 1.3 * even
+
+
+@settings(max_examples=25, deadline=None)
+@given(wait=st.floats(1, 50), step=st.floats(0, 20), seed=st.integers(0, 5))
+def test_more_workers_are_never_slower_where_cores_are_free(wait: float, step: float, seed: int) -> None:
+    """And never faster than the step."""
+    times = wait * np.random.default_rng(seed).uniform(0.5, 1.5, 300)
+    paces = [simulate(pipeline(times, step=step), workers, seed=seed).step_ns for workers in (1, 2, 4, 8)]
+    assert all(more <= fewer * 1.02 for fewer, more in pairwise(paces))
+    assert paces[-1] >= step * MS * (1 - 1e-9)
+
+
+def test_the_mean_of_the_measured_batches_is_kept() -> None:
+    """Of thousands of batches only some hundreds are drawn: their mean is that of all, tail included."""
+    times = np.random.default_rng(3).lognormal(1, 2, 5000)
+    assert simulate(pipeline(0, times), 1, seed=4).step_ns / MS == pytest.approx(times.mean(), rel=0.05)
+    assert simulate(pipeline(times), 0, seed=4).step_ns / MS == pytest.approx(times.mean(), rel=0.01)
+
+
+def test_the_order_of_batches_is_seeded() -> None:
+    """The same seed gives the same pace, another one another."""
+    model = pipeline(np.random.default_rng(0).lognormal(2, 1, 400), 1.0, cores=2)
+    assert simulate(model, 4, seed=1) == simulate(model, 4, seed=1)
+    assert simulate(model, 4, seed=1) != simulate(model, 4, seed=2)

@@ -1,0 +1,288 @@
+"""Planted costs: as long as they should be, in the stage that they belong to, and nothing where none is planted."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import pickle
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from statistics import fmean, median
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils.data import default_collate
+
+from harness import linux
+from harness.formats import Manifest, Reader, Sample
+from harness.trial import feed, loader, planted, stages
+from harness.trial.job import Job
+from harness.trial.loader import STAMPS, Batch
+from harness.trial.planted import LATE_NS, SLICES, Burn, Plants, Wait, waits_ns
+
+US = 1_000
+SHAPES = ["constant", "jittered", "heavy_tailed"]
+
+
+class Clock:
+    """Time that passes only while somebody sleeps, and then longer than asked for."""
+
+    def __init__(self, late_ns: Callable[[int], int]) -> None:
+        self.now = 0
+        self.slept: list[int] = []
+        self._late_ns = late_ns
+
+    def sleep(self, seconds: float) -> None:
+        asked = round(seconds * 1e9)
+        self.slept.append(asked)
+        self.now += asked + self._late_ns(len(self.slept))
+
+
+@pytest.fixture
+def clocked(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[int], int]], Clock]:
+    """Put a made-up clock under the waits."""
+
+    def put(late_ns: Callable[[int], int]) -> Clock:
+        clock = Clock(late_ns)
+        monkeypatch.setattr(planted.time, "sleep", clock.sleep)
+        monkeypatch.setattr(planted.time, "perf_counter_ns", lambda: clock.now)
+        return clock
+
+    return put
+
+
+def test_a_late_timer_does_not_make_waits_longer(clocked: Callable[..., Clock]) -> None:
+    """A timer that is always 70 us late leaves the mean of 500 us as planted, to one lateness in all."""
+    clock = clocked(lambda _: 70 * US)
+    wait = Wait()
+    for _ in range(1000):
+        wait(500 * US)
+    assert clock.now - 1000 * 500 * US <= 70 * US
+    assert min(clock.slept) == 430 * US
+
+
+def test_a_process_that_was_not_run_makes_no_burst(clocked: Callable[..., Clock]) -> None:
+    """After 50 ms off the CPU no wait is shorter than half, and only what may be owed is ever made up for."""
+    clock = clocked(lambda call: 50_000 * US if call == 10 else 0)
+    wait = Wait()
+    for _ in range(100):
+        wait(1000 * US)
+    assert min(clock.slept) == 500 * US
+    assert clock.now == 100 * 1000 * US + 50_000 * US - LATE_NS
+    assert clock.slept[9 + LATE_NS // (500 * US) + 1 :] == [1000 * US] * (100 - 10 - LATE_NS // (500 * US))
+
+
+def test_waits_that_are_over_before_they_begin_are_made_up_for(clocked: Callable[..., Clock]) -> None:
+    """Where waits vary, what the shortest cannot take back the longer ones do."""
+    clock = clocked(lambda _: 20 * US)
+    wait = Wait()
+    for _ in range(500):
+        wait(5 * US)
+        wait(995 * US)
+    assert clock.now == pytest.approx(500 * 1000 * US, rel=1e-4)
+
+
+def test_real_waits_keep_their_mean() -> None:
+    """On this machine, however busy, waits are about as long as planted, and none ends before half of it."""
+    linux.exact_timers()
+    wait, took = Wait(), []
+    for _ in range(100):
+        begun = time.perf_counter_ns()
+        wait(2000 * US)
+        took.append(time.perf_counter_ns() - begun)
+    assert median(took) == pytest.approx(2000 * US, rel=0.1)
+    assert min(took) >= 1000 * US
+
+
+def test_burning_uses_cpu_time() -> None:
+    """The thread's own CPU clock shows what was planted, to a microsecond in all; a sleep would not move it."""
+    burn = Burn()
+    begun = time.thread_time_ns()
+    for _ in range(100):
+        burn(200 * US)
+    assert time.thread_time_ns() - begun == pytest.approx(100 * 200 * US, rel=0.02)
+
+
+def test_burning_too_long_is_taken_off_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CPU clock of coarse ticks leaves the mean as planted, to one tick in all."""
+    ticks = iter(range(0, 10_000_000, 7))
+    monkeypatch.setattr(planted.time, "thread_time_ns", lambda: next(ticks) * US)
+    burn = Burn()
+    for _ in range(100):
+        burn(20 * US)
+    calls = 101  # each burn reads the clock when it begins, which takes a tick that it does not count
+    assert next(ticks) - calls * 7 - 100 * 20 == pytest.approx(0, abs=7)
+
+
+@given(
+    mean_us=st.integers(1, 100_000),
+    shape=st.sampled_from(SHAPES),
+    count=st.one_of(st.integers(1, 300), st.sampled_from([SLICES, 2 * SLICES])),
+    seed=st.integers(0, 2**31 - 1),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_set_of_waits_has_its_mean(mean_us: int, shape: str, count: int, seed: int) -> None:
+    """Whatever the shape and the seed, the waits of a set are as many as its samples, none negative, the mean exact."""
+    waits = waits_ns(mean_us, shape, count, seed)
+    assert len(waits) == count
+    assert min(waits) >= 0
+    assert fmean(waits) == pytest.approx(mean_us * US, abs=0.5)
+    assert waits == waits_ns(mean_us, shape, count, seed)
+
+
+def test_the_shapes_are_what_they_are_called() -> None:
+    """Constant is; jittered is even up to twice the mean; of the heavy-tailed one per cent makes 9 % of all waiting."""
+    constant, jittered, heavy = (sorted(waits_ns(1000, shape, SLICES, 0)) for shape in SHAPES)
+    assert set(constant) == {1000 * US}
+    assert jittered[-1] <= 2000 * US
+    assert [jittered[SLICES * k // 4] for k in (1, 2, 3)] == pytest.approx([500 * US, 1000 * US, 1500 * US], rel=0.01)
+    assert median(heavy) == pytest.approx(607 * US, rel=0.01)
+    assert heavy[-(SLICES // 100)] == pytest.approx(6210 * US, rel=0.05)
+    assert sum(heavy[-(SLICES // 100) :]) / sum(heavy) == pytest.approx(0.09, abs=0.005)
+
+
+def test_waits_are_dealt_by_the_seed() -> None:
+    """Another seed deals the same waits to other samples."""
+    first, second = (waits_ns(1000, "jittered", 200, seed) for seed in (1, 2))
+    assert first != second
+    assert sorted(first) == sorted(second)
+
+
+class Numbers(Reader):
+    """Sample i is one pixel of value i; reading and decoding take no time."""
+
+    def read(self, index: int) -> int:
+        return index
+
+    def decode(self, raw: int) -> Sample:
+        return (torch.full((1, 1, 1), raw).numpy(),)
+
+
+def transform(sample: Sample) -> loader.Fields:
+    return tuple(torch.from_numpy(field).float() for field in sample)
+
+
+@pytest.fixture
+def numbers(tmp_path: Path) -> Numbers:
+    manifest = Manifest(8, ((1, 1, 1),), 0, "", 1, 1, 0.0)
+    (tmp_path / "manifest.json").write_text(json.dumps(asdict(manifest)))
+    return Numbers(tmp_path)
+
+
+def plants(**cell: object) -> Plants:
+    return Plants.of(Job("trial", cell=cell, seed=3))
+
+
+def test_nothing_planted_is_nothing_added(numbers: Numbers) -> None:
+    """Reader, transform and collation are handed back themselves."""
+    none = plants()
+    assert none.reader(numbers) is numbers
+    assert none.transform(transform) is transform
+    assert none.collate(default_collate) is default_collate
+
+
+def stamped(found: Plants, numbers: Numbers) -> Batch:
+    """One batch of all samples as a worker makes it, out of a pickle."""
+    dataset = loader.StampedDataset(found.reader(numbers), found.transform(transform))
+    collate = loader.StampedCollate(dataset, found.collate(default_collate))
+    dataset, collate = pickle.loads(pickle.dumps((dataset, collate)))
+    return collate([dataset[index] for index in range(len(dataset))])
+
+
+@pytest.mark.parametrize(
+    ("cell", "stage", "least_us"),
+    [
+        ({"read_us": 2000}, 0, 8 * 2000),
+        ({"read_us": 2000, "read_shape": "heavy_tailed"}, 0, 8 * 2000),
+        ({"decode_us": 1000}, 1, 8 * 1000),
+        ({"collate_us": 10_000}, 3, 10_000),
+    ],
+)
+def test_a_plant_is_stamped_where_it_belongs(numbers: Numbers, cell: dict, stage: int, least_us: int) -> None:
+    """A wait is reading, a computation decoding or collating; the samples stay what they were."""
+    batch = stamped(plants(**cell), numbers)
+    spent = STAMPS.unpack(batch.stamps)
+    assert spent[stage] >= least_us * US
+    assert spent[stage] == max(spent)
+    assert batch.fields[0].flatten().tolist() == list(range(8))
+
+
+def test_all_plants_at_once(numbers: Numbers) -> None:
+    """Read, decode, collate and payload do not hide each other."""
+    found = plants(read_us=1000, decode_us=1000, collate_us=5000, payload_bytes=100)
+    batch = stamped(found, numbers)
+    read, decode, _, collate = STAMPS.unpack(batch.stamps)
+    assert min(read, decode) >= 8000 * US
+    assert collate >= 5000 * US
+    assert [field.shape for field in batch.fields] == [(8, 1, 1, 1), (8, 100)]
+
+
+def test_a_payload_rides_along_and_is_ignored(numbers: Numbers) -> None:
+    """Every sample carries the bytes behind its own fields, and a model's step takes the first two fields alone."""
+    batch = stamped(plants(payload_bytes=1000), numbers)
+    assert (batch.fields[1].dtype, batch.fields[1].nbytes) == (torch.uint8, 8 * 1000)
+    step = stages.RealStep(torch.nn.Linear(1, 1), torch.nn.functional.mse_loss)
+    data = torch.ones(2, 1)
+    assert step.forward((data, data, batch.fields[1])).item() == step.forward((data, data)).item()
+
+
+def test_a_trials_samples_have_its_plants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a trial loads is planted as its cell says, its waits dealt by its seed."""
+    manifest = Manifest(8, ((1, 1, 1),), 0, "", 1, 1, 0.0)
+    (tmp_path / "manifest.json").write_text(json.dumps(asdict(manifest)))
+    fake = type("Fake", (), {"open": Numbers, "transform": staticmethod(transform)})
+    monkeypatch.setattr(feed.registry, "load", lambda *_: fake)
+    cell = {"read_us": 50, "read_shape": "jittered", "decode_us": 50, "collate_us": 500, "payload_bytes": 10}
+    job = Job("trial", cell={**cell, "batch_size": 8}, packed=str(tmp_path), seed=3)
+    waited: list[int] = []
+    monkeypatch.setattr(Wait, "__call__", lambda _, ns: waited.append(ns))
+    opened = feed.open_feed(job, torch.device("cpu"))
+    batch = next(opened.batches)
+    assert opened.batch_bytes == sum(field.nbytes for field in batch.fields) == 8 * (4 + 10)
+    assert sorted(waited) == sorted(waits_ns(50, "jittered", 8, 3))
+    assert STAMPS.unpack(batch.stamps)[3] >= 500 * US
+
+
+def test_the_truth_of_a_stretch_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the reads of some batches were to wait is what they waited, although the order is shuffled and goes on."""
+    manifest = Manifest(8, ((1, 1, 1),), 0, "", 1, 1, 0.0)
+    (tmp_path / "manifest.json").write_text(json.dumps(asdict(manifest)))
+    fake = type("Fake", (), {"open": Numbers, "transform": staticmethod(transform)})
+    monkeypatch.setattr(feed.registry, "load", lambda *_: fake)
+    cell = {"read_us": 500, "read_shape": "heavy_tailed", "batch_size": 3, "n_samples": 8}
+    job = Job("trial", cell=cell, packed=str(tmp_path), seed=3)
+    waited: list[int] = []
+    monkeypatch.setattr(Wait, "__call__", lambda _, ns: waited.append(ns))
+    batches = feed.open_feed(job, torch.device("cpu")).batches
+    for _ in range(7):
+        next(batches)
+    for before, count in ((0, 1), (1, 4), (2, 5)):
+        assert feed.planted_read_ns(job, before, count) == sum(waited[3 * before : 3 * (before + count)])
+    assert feed.planted_read_ns(Job("trial", cell={"read_us": 0}), 0, 5) is None
+
+
+def test_an_emulated_step_sleeps_as_declared(clocked: Callable[..., Clock]) -> None:
+    """Steps of 5 ms last 5 ms on average although the timer is late, and none of them less than half of it."""
+    clock = clocked(lambda _: 80 * US)
+    row = stages.build(Job("trial", cell={"mode": "train", "step": "emulated", "step_ms": 5.0}), torch.device("cpu"))
+    assert [stage.phase for stage in row] == ["forward"]
+    for _ in range(100):
+        row[0].run(Batch((), b""))
+    assert clock.now - 100 * 5_000 * US <= 80 * US
+    assert min(clock.slept) >= 2_500 * US
+
+
+def test_exact_timers_reach_workers() -> None:
+    """The timer slack of this thread and of a process that is forked from it is a nanosecond."""
+    linux.exact_timers()
+    libc, get_timerslack = ctypes.CDLL(None), 30
+    assert libc.prctl(get_timerslack, 0, 0, 0, 0) == 1
+    child = os.fork()
+    if child == 0:
+        os._exit(libc.prctl(get_timerslack, 0, 0, 0, 0) != 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -1,0 +1,140 @@
+"""The external clock, and the trial that runs beside it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from harness.trial import loop, witnessed
+from harness.trial.job import Job, Reporter
+from harness.trial.loader import Batch
+from harness.trial.loop import Limits
+from harness.trial.prepare import dataset_root, prepare
+from harness.trial.stages import Stage
+from harness.trial.witness import CLOSES, EPOCHS_BEGIN, EPOCHS_END, OPENS, Witness
+from harness.trial.witnessed import EPOCH_STEPS, EPOCHS, run_witnessed
+
+CELL = {
+    "workload": "synthetic",
+    "mode": "train",
+    "step": "emulated",
+    "step_ms": 3.0,
+    "storage_format": "lmdb",
+    "n_samples": 64,
+    "patch_size": 8,
+    "batch_size": 4,
+}
+
+
+def nothing() -> None:
+    pass
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    reading, writing = os.pipe()
+    yield reading, writing
+    os.close(reading)
+    os.close(writing)
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("data")
+    spec = Job("prepare", cell=CELL).data_spec()
+    prepare(spec, "lmdb", folder, lambda *_: None)
+    return str(dataset_root(folder, spec, "lmdb"))
+
+
+def events(reading: int) -> list[dict[str, Any]]:
+    """What came over a report pipe, in its order."""
+    return [json.loads(line) for line in os.read(reading, 1 << 20).splitlines()]
+
+
+def witnessed_job(packed: str, pipe: tuple[int, int], **cell: Any) -> list[dict[str, Any]]:
+    """Run a witnessed trial in this process."""
+    job = Job("witness", cell=CELL | cell, packed=packed, warmup_s=0.05, window_s=0.2)
+    run_witnessed(job, Reporter(pipe[1]))
+    return events(pipe[0])
+
+
+def test_the_witness_stamps_by_itself(pipe: tuple[int, int]) -> None:
+    """Its stamps come from another process, by its own clock, over the report pipe, once it has been told to end."""
+    with Witness(pipe[1]) as witness:
+        before = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+        witness.stamp("a")
+        time.sleep(0.05)
+        witness.stamp("b")
+        time.sleep(0.02)
+    after = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+    (report,) = events(pipe[0])
+    stamps = report["stamps"]
+    assert report["event"] == "witness"
+    assert before <= stamps["a"] < stamps["b"] <= after
+    assert stamps["b"] - stamps["a"] == pytest.approx(50e6, rel=0.4)
+
+
+def test_a_witness_that_does_not_come_up_is_an_error(pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is measured beside a clock that is not there."""
+    monkeypatch.setattr("sys.executable", "/bin/true")
+    with pytest.raises(RuntimeError, match="before it listened"):
+        Witness(pipe[1]).__enter__()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_witnessed_trial_reports_all_its_steps(packed: str, pipe: tuple[int, int], workers: int) -> None:
+    """Every border of warm-up and window is there; our clock lies within the witness' and agrees with it."""
+    first, seen, result = witnessed_job(packed, pipe, num_workers=workers)
+    assert (first["event"], seen["event"], result["event"]) == ("first_batch", "witness", "result")
+    assert result["iterated"] < first["t_ns"] <= result["warm"][0]
+    borders = [*result["warm"], *result["window"]]
+    assert borders == sorted(borders)
+    assert len(result["window"]) == result["steps"] + 1
+    assert len(result["warm"]) == result["warmup_steps"] + 1
+    assert result["started"] <= result["window"][0] < result["window"][-1] <= result["ended"]
+    assert result["wall_ns"] == result["ended"] - result["started"]
+    assert seen["stamps"][CLOSES] - seen["stamps"][OPENS] == pytest.approx(result["wall_ns"], rel=0.1)
+    assert result["synchronised"] is None
+
+
+def test_the_epochs_are_real_ones(packed: str, pipe: tuple[int, int]) -> None:
+    """Each epoch starts its workers anew, and what lies between epochs is in the witness' stretch and in no span."""
+    _, seen, result = witnessed_job(packed, pipe, num_workers=1)
+    spans = [end - begin for begin, end in result["epochs"]]
+    assert (len(spans), result["epoch_steps"]) == (EPOCHS, EPOCH_STEPS)
+    assert min(spans) >= EPOCH_STEPS * 3e6
+    assert result["epochs"][1][0] > result["epochs"][0][1]
+    assert seen["stamps"][EPOCHS_END] - seen["stamps"][EPOCHS_BEGIN] > sum(spans) + EPOCHS * 1e6
+
+
+def test_an_epochs_clock_runs_from_its_first_batch_to_its_last() -> None:
+    """Waiting for the first batch and taking the loader down fall outside, as where a clock is reset."""
+
+    class Source:
+        def __iter__(self) -> Iterator[Batch]:
+            time.sleep(0.05)
+            yield Batch((), b"")
+            time.sleep(0.01)
+            yield Batch((), b"")
+            time.sleep(0.05)
+
+    spans = witnessed._epochs(Source(), [Stage("forward", lambda _: time.sleep(0.005))], nothing)
+    assert len(spans) == EPOCHS
+    assert all(20e6 <= end - begin < 50e6 for begin, end in spans)
+
+
+def test_borders_are_where_steps_meet() -> None:
+    """One stamp a step and one behind the last; what lies between two is one step, phases and all."""
+    stages = [Stage("forward", lambda _: time.sleep(0.002)), Stage("backward", lambda state: state)]
+    window = loop.measure(itertools.repeat(Batch((), b"")), stages, Limits(0, 5, 1, 8), nothing)
+    found = witnessed.borders(window)
+    assert len(found) == 6
+    totals = [sum(times) for times in zip(*window.durations().values(), strict=True)]
+    assert [b - a for a, b in itertools.pairwise(found)] == pytest.approx(totals, rel=0.05)
+    assert window.started <= found[0] < found[-1] <= window.ended
