@@ -19,10 +19,9 @@ from harness.analysis.summary import CONDITIONS, KNOBS, best_cells, default_vs_b
 from harness.axes import BY_NAME
 from harness.records import WORKER_STAGES
 from harness.store import StoredRun
+from harness.suite import CALIBRATION
 
 Row = Mapping[str, Any]
-CALIBRATION = "calibration"
-"""The suite whose cells are no settings to choose from."""
 
 
 def show(run: StoredRun, console: Console) -> None:

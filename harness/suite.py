@@ -8,6 +8,9 @@ from typing import Any
 from harness import registry
 from harness.errors import InputError, expected_one_of
 
+CALIBRATION = "calibration"
+"""The suite that asks about feedrate and not about a machine: its cells are no settings to choose from."""
+
 
 @dataclass(frozen=True, slots=True)
 class Suite:

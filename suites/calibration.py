@@ -28,6 +28,7 @@ _FAST = {"batch_size": 4, "read_us": 2000, "read_shape": "heavy_tailed"}
 SUITE = Suite(
     question="Does feedrate read back what was planted, and only that?",
     charts=("calibration",),
+    budget="10m",
     slices=(
         # Nothing is planted: what the rest costs by itself.
         {**_LOAD, **_TWICE, "batch_size": [4, 8, 16]},

@@ -17,6 +17,7 @@ from harness.charts._estimates import estimated
 from harness.charts._figure import Figure
 from harness.pages import markup
 from harness.pages.headlines import headlines
+from harness.suite import CALIBRATION
 
 
 class Shown:
@@ -75,15 +76,16 @@ class Shown:
     @cached_property
     def headlines(self) -> pd.DataFrame:
         """The best cell of each task."""
-        return headlines(self.trials, self.judged)
+        return headlines(self.trials, self.judged[self.judged["suite"].ne(CALIBRATION).fillna(True)])
+
+    @property
+    def asks(self) -> bool:
+        """Whether the run asks about its machine, and not about feedrate alone."""
+        return any(name != CALIBRATION for name in self.suites)
 
     def answers(self, suite: str) -> pd.DataFrame:
         """The best cell of each task of one suite; its ceilings may be cells of another."""
         return headlines(self.trials, self.judged[self.judged["suite"].eq(suite).fillna(False)])
-
-    def of_suite(self, name: str) -> pd.DataFrame:
-        """Estimates of the cells of one suite."""
-        return self.cells[self.cells["suite"].eq(name).fillna(False)]
 
 
 def gather(results: Path) -> list[Shown]:
@@ -100,9 +102,17 @@ def newest(runs: Sequence[Shown]) -> list[Shown]:
     return list(first.values())
 
 
-def draw(chart: str, cells: pd.DataFrame) -> Figure:
-    """Draw one chart by its name."""
-    figure: Figure = registry.load("harness.charts", chart).draw(cells)
+def draw(chart: str, shown: Shown, suite: str | None = None) -> Figure:
+    """Draw one chart of a run.
+
+    Args:
+        chart: its name; the chart's ``READS`` says whether it takes the run's cells or its trials.
+        shown: the run.
+        suite: only what this suite asked for.
+    """
+    drawing = registry.load("harness.charts", chart)
+    frame = shown.trials if getattr(drawing, "READS", "cells") == "trials" else shown.cells
+    figure: Figure = drawing.draw(frame if suite is None else frame[frame["suite"].eq(suite).fillna(False)])
     return figure
 
 

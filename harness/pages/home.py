@@ -31,8 +31,8 @@ _OPENING_PANELS = 2
 
 def opening(runs: Sequence[Shown]) -> tuple[Shown, Figure] | None:
     """Pick the figure that opens the site and the README: phases, from the newest run that has them."""
-    for shown in runs:
-        figure = draw("phases", shown.cells)
+    for shown in (shown for shown in runs if shown.asks):
+        figure = draw("phases", shown)
         if figure.panels:
             panels = figure.panels[:_OPENING_PANELS]
             return shown, replace(figure, panels=panels)
@@ -46,6 +46,7 @@ def page(runs: Sequence[Shown], suites: Sequence[tuple[str, str, Suite]]) -> Pag
         runs: all runs, newest first; none is fine.
         suites: name, page and content of each suite that has results.
     """
+    runs = [shown for shown in runs if shown.asks]
     body = [f"# {_TITLE}\n", markup.paragraph(_LEAD, "fr-lead")]
     figures, files = {}, {}
     if found := opening(runs):

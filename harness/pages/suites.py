@@ -60,7 +60,7 @@ def page(name: str, path: str, content: Suite, runs: Sequence[Shown]) -> Page:
         if not planted and (said := answer(shown.answers(name))):
             body.append(markup.paragraph(said, "fr-answer"))
         for chart in content.charts:
-            figure = draw(chart, shown.of_suite(name))
+            figure = draw(chart, shown, name)
             placed = place(figure, f"{markup.slug(name)}-{chart}-{mark}", path)
             figures[placed.name] = placed.html
             if figure.panels:

@@ -132,6 +132,17 @@ def test_equal_cells_that_differ_are_counted(tmp_path: Path) -> None:
     assert "6 of 6 are called what they are" in printed(calm)
 
 
+def test_a_wrong_verdict_is_said(trials: pd.DataFrame) -> None:
+    """An effect of 5 % that shows as nothing is counted as wrong, with what was expected."""
+    frame = trials.copy()
+    large = frame["step_ms"].eq(21.0).fillna(False).to_numpy(bool)
+    frame.loc[large, "samples_per_s"] *= 1.049
+    (message,) = [panel.message for panel in calibration.draw(frame).panels if panel.title == "Planted effects"]
+    assert message.startswith("4 of 6 planted effects are called what they are")
+    assert "step_ms 20 → 21" in printed(frame)
+    assert "no difference (expected: slower)" in printed(frame)
+
+
 def test_bottlenecks_are_counted(trials: pd.DataFrame) -> None:
     """How many training cells are named as planted stands under the figure and at the end of the table."""
     said = "19 of 19 training cells are called bound by the stage that was planted to hold them back."
