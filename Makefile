@@ -10,6 +10,7 @@ FRESH ?=
 YES ?=
 SEED ?=
 WAIT_QUIET ?=
+ONLY ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup plan sweep site serve test test-all lint bench readme lock clean chromium
@@ -61,8 +62,8 @@ test-all: .venv/ready chromium ## Run all tests: kills, fuzzing, full matrices t
 lint: .venv/ready ## ruff, strict mypy, import contracts
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/lint-imports
 
-bench: .venv/ready ## Measure what feedrate promises of itself
-	@$(RUN) bench
+bench: .venv/ready ## Measure what feedrate promises of itself: results/MACHINE/bench/ (ONLY=accuracy,speed …)
+	@$(RUN) bench $(if $(ONLY),--only "$(ONLY)")
 
 readme: .venv/ready ## Put the newest run's figure and table into README.md
 	@$(RUN) readme

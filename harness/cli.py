@@ -139,11 +139,17 @@ def readme(results: Results = Path("results")) -> None:
 
 
 @app.command()
-def bench() -> None:
-    """Measure what feedrate promises of itself: speed of a trial's start, its own cost, closure, build time."""
+def bench(
+    only: Annotated[
+        str, typer.Option(help="Sections, by commas: speed, accuracy, instrumentation, statistics, calibration.")
+    ] = "",
+    results: Results = Path("results"),
+) -> None:
+    """Measure what feedrate promises of itself, and write it under results/MACHINE/bench/."""
     from harness import bench as benching
 
-    benching.show(benching.measure(Console()), Console())
+    console = Console()
+    benching.show(benching.measure(console, only, results), console)
 
 
 @app.command()

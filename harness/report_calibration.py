@@ -13,6 +13,10 @@ from rich.table import Table
 from harness.analysis.calibration import bottlenecks, effects, planted, same_pairs, summary
 
 _DIGITS = 5
+"""That are shown of a value."""
+
+
+_SHORT = {"bytes": "B"}
 
 
 def show(trials: pd.DataFrame, console: Console) -> None:
@@ -25,7 +29,7 @@ def show(trials: pd.DataFrame, console: Console) -> None:
     found = planted(trials)
     if found.empty:
         return
-    _say(console, "\nPlanted costs, read back (mean over blocks, what is not planted taken off)", "bold")
+    _say(console, "\nPlanted costs, read back (means over blocks; what the rest costs is taken off)", "bold")
     console.print(_costs(found))
     for row in summary(found).to_dict("records"):
         _say(
@@ -48,36 +52,35 @@ def _count(number: int, noun: str) -> str:
 
 def _costs(found: pd.DataFrame) -> Table:
     """One line a quantity and configuration; replicas count in the lines below the table alone."""
-    table = Table(box=None, padding=(0, 1), header_style="dim")
-    for name in ("quantity", "ran", "workers", "batch", "shape", "planted", "measured", "error (95 %)", "n"):
-        table.add_column(name, justify="left" if name in ("quantity", "ran", "shape") else "right")
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
+    for name in ("quantity", "step", "workers", "batch", "planted", "measured", "error, %", "n"):
+        table.add_column(name, justify="left" if name == "quantity" else "right", no_wrap=True)
     first = found[found["replica"] == 0].sort_values(["num_workers", "batch_size", "planted"], kind="stable")
     order = {name: place for place, name in enumerate(dict.fromkeys(found["quantity"]))}
     for row in first.sort_values("quantity", key=lambda names: names.map(order), kind="stable").to_dict("records"):
         table.add_row(
-            f" {row['quantity']}",
-            "loader alone" if row["mode"] == "load" else f"{row['step_ms']:g} ms step",
+            _quantity(row),
+            "–" if row["mode"] == "load" else f"{row['step_ms']:g} ms",
             str(row["num_workers"]),
             str(row["batch_size"]),
-            str(row["read_shape"]).replace("_", "-") if row["quantity"] == "read" else "",
-            f"{_number(row['planted'])} {row['unit']}",
-            _number(row["measured"]),
+            f"{row['planted']:,.{_DIGITS}g} {_SHORT.get(unit := row['unit'].partition(' ')[0], unit)}",
+            f"{row['measured']:,.{_DIGITS}g}",
             _error(row),
             str(row["n"]),
         )
     return table
 
 
-def _number(value: float) -> str:
-    """Five digits, never an exponent."""
-    return f"{value:,.0f}" if value >= 10**_DIGITS / 10 else f"{value:,.{_DIGITS}g}"
+def _quantity(row: Mapping[Any, Any]) -> str:
+    shape = f", {row['read_shape'].replace('_', '-')}" if row["quantity"] == "read" else ""
+    return f"{row['quantity']}{shape}"
 
 
 def _error(row: Mapping[Any, Any]) -> str:
     """The error with the half-width of its interval; one block has none."""
     if not math.isfinite(row["error_lo"]):
-        return f"{row['error_pct']:+.2f} % (one block)"
-    return f"{row['error_pct']:+.2f} % ± {(row['error_hi'] - row['error_lo']) / 2:.2f}"
+        return f"{row['error_pct']:+.2f} (one block)"
+    return f"{row['error_pct']:+.2f} ± {(row['error_hi'] - row['error_lo']) / 2:.2f}"
 
 
 def _effects(found: pd.DataFrame) -> str:

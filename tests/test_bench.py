@@ -218,10 +218,10 @@ def test_verdicts_on_planted_effects_are_counted(monkeypatch: pytest.MonkeyPatch
 
 
 def test_predictions_are_judged_by_what_was_held_out() -> None:
-    """Nine cells of ten within the limit are enough, eight are not; rates and waits are judged apart."""
+    """Of batch sizes nine cells of ten are enough, of workers all are wanted; rates and waits are judged apart."""
     found = pd.DataFrame(
         {
-            "held_out": ["num_workers"] * 10,
+            "held_out": ["batch_size"] * 10,
             "within": [True] * 9 + [False],
             "error_pct": [1.0] * 9 + [-20.0],
             "wait_within": [True] * 8 + [False] * 2,
@@ -232,3 +232,4 @@ def test_predictions_are_judged_by_what_was_held_out() -> None:
     assert (rate.met, wait.met) == (True, False)
     assert "90 % (error: median 1.0 %, worst 20.0 %, n = 10)" in rate.measured
     assert "worst 9.00 ms" in wait.measured
+    assert not calibration._predicted(found.assign(held_out="num_workers"), say)[0].met

@@ -103,7 +103,7 @@ def test_a_quiet_trial_has_its_columns_and_no_flag(machine: Machine, trial: int)
 def test_a_disturbed_trial_says_by_what(machine: Machine, trial: int) -> None:
     """Each disturbance is in its column, and its name among the flags, in the record's order."""
     says = {"busy": 100, "idle": 80, "steal": 20, "memory_us": 10**6, "throttled_us": 70_000}
-    observer = Observer(machine.probe, gpu(before=2, foreign=2, bits=0x05), 0, ignored)
+    observer = Observer(machine.probe, gpu(before=2, foreign=2, bits=0x09), 0, ignored)
     answer = answered(steady=False, half_ratio=0.7)
     row = watched(observer, machine, trial, answer, **says)["trial"]
     assert row["foreign_cpu_pct"] == pytest.approx(100, abs=20)

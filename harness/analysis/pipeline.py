@@ -18,9 +18,8 @@ seen. It is PyTorch's own order of events (``torch.utils.data.dataloader``, ``_M
 Cores are shared as a fair scheduler shares them: computing tasks that together ask for more than the machine's cores
 all slow down by the same factor; a task that waits (storage, a planted latency, an emulated step) asks for none. So the
 CPU's bound, batch time ≥ CPU time of all processes a batch ÷ cores, comes out by itself, and so does what is lost above
-it when workers compute at the same time by chance. A batch first waits, then computes: to let both alternate sample by
-sample moved no prediction by more than others were off. Batches differ: their times are drawn from measured ones, in a
-seeded order, around the same mean.
+it when workers compute at the same time by chance: waiting and computing alternate within a batch, as samples do.
+Batches differ: their times are drawn from measured ones, in a seeded order, around the same mean.
 
 It does **not** know: cores that are slower together than alone (two threads of one physical core, shared caches, clocks
 that fall), a worker that hands batches over more slowly while all cores are busy, storage that is slower under more
@@ -45,6 +44,8 @@ Floats = npt.NDArray[np.float64]
 
 STEPS = 256
 """Steps that are simulated after the warm-up; rounded up to whole rounds of the workers."""
+SLICES = 8
+"""Into so many parts at most is a batch cut whose waiting and computing alternate sample by sample."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,8 @@ class Pipeline:
     """How many cores the step keeps busy: 0 for a sleep, 1 for a thread, up to all."""
     cores: float
     """Cores that all processes of the trial share."""
+    slices: int = SLICES
+    """How often waiting and computing alternate within a batch: its samples, ``SLICES`` at most."""
 
 
 class Pace(NamedTuple):
@@ -153,8 +156,11 @@ class _Simulation:
         self._machine.run()
 
     def _prepare(self, batch: int) -> Task:
-        yield self._wait[batch], 0
-        yield self._compute[batch], 1
+        wait, compute = self._wait[batch], self._compute[batch]
+        slices = self._pipeline.slices if wait and compute else 1
+        for _ in range(slices):
+            yield wait / slices, 0
+            yield compute / slices, 1
 
     def _work(self, first: int, num_workers: int) -> Task:
         for batch in range(first, self._asked, num_workers):

@@ -33,7 +33,7 @@ from harness.analysis.blocks import KEYS, good
 from harness.analysis.ceilings import bottleneck, judged
 from harness.analysis.estimates import identities
 from harness.analysis.loading import per_step
-from harness.analysis.pipeline import Floats, Pace, Pipeline, simulate
+from harness.analysis.pipeline import SLICES, Floats, Pace, Pipeline, simulate
 from harness.axes import AXES
 from harness.records import WORKER_STAGES
 
@@ -97,6 +97,7 @@ class Fit:
             step_ns=self.step_ns,
             step_cores=self.step_cores,
             cores=cores,
+            slices=min(self.batch_size, SLICES),
         )
         return simulate(pipeline, num_workers, prefetch_factor)
 

@@ -81,8 +81,8 @@ class Simulated:
 
 SIMULATED = {
     "stopping": Simulated(
-        "an interval that is checked from 3 blocks on, and stops when it is narrow, covers the truth in 80 to 92 % of "
-        "cases, from 8 on in 94 to 95 %",
+        "an interval that is checked after every block from 8 on, and stops when it is narrow, covers the truth in "
+        "93 to 95 % of cases",
         "nothing stops before the fewest blocks",
     ),
     "same": Simulated(

@@ -73,7 +73,7 @@ def _bare_ns(batches: Iterator[Any], row: Sequence[Stage], steps: int) -> int:
 
 
 def _timed_ns(batches: Iterator[Batch], row: Sequence[Stage], steps: int) -> int:
-    return loop.measure(batches, row, loop.Limits(0, steps, 1, steps), run._nothing).wall_ns
+    return loop.measure(batches, row, loop.Limits(0, steps, 1, steps), run.nothing).wall_ns
 
 
 def loop_cost(

@@ -21,22 +21,22 @@ EVENT_ROOM = 4
 def run_trial(job: Job, reporter: Reporter) -> None:
     """Run a trial in this process and report: ``first_batch``, ``window_opens``, ``window_closes``, ``result``."""
     torch.manual_seed(job.seed)
-    synchronize = torch.cuda.synchronize if job.device == "cuda" else _nothing
+    synchronize = torch.cuda.synchronize if job.device == "cuda" else nothing
     synchronize()  # makes the CUDA context, which is no part of a loader's start-up
     row = stages.build(job, torch.device(job.device))
     feed = open_feed(job, torch.device(job.device))
     reporter.send("first_batch", t_ns=time.perf_counter_ns())
-    row, timeline = _timed(job, row, synchronize)
-    warm = loop.measure(feed.batches, row, _warm_up_limits(job), synchronize)
+    row, timeline = timed(job, row, synchronize)
+    warm = loop.measure(feed.batches, row, warm_up_limits(job), synchronize)
     if timeline:
         timeline.reset(EVENT_ROOM * int(job.window_s * 1e9) // warm.pace_ns())
     window = loop.measure(
-        feed.batches, row, _window_limits(job), synchronize, opens=lambda: reporter.send("window_opens")
+        feed.batches, row, window_limits(job), synchronize, opens=lambda: reporter.send("window_opens")
     )
     reporter.send("window_closes")
     steps = window.durations()
     columns = (
-        _throughput(job, warm, window)
+        throughput(job, warm, window)
         | _steadiness(job, window, timeline)
         | _phases(window, steps)
         | {
@@ -52,11 +52,11 @@ def run_trial(job: Job, reporter: Reporter) -> None:
     reporter.send("result", row=columns, steps=kept, started_ns=window.started, ended_ns=window.ended)
 
 
-def _nothing() -> None:
+def nothing() -> None:
     """There is no device to wait for."""
 
 
-def _timed(
+def timed(
     job: Job, row: list[stages.Stage], synchronize: Callable[[], None]
 ) -> tuple[list[stages.Stage], Timeline | None]:
     """Put the device's clock around the stages, as the axis ``timing`` says."""
@@ -68,18 +68,19 @@ def _timed(
     return timeline.instrument(row), timeline
 
 
-def _warm_up_limits(job: Job) -> loop.Limits:
+def warm_up_limits(job: Job) -> loop.Limits:
     """Until the prefetched stock is gone, for five steps, and for ``warmup_s``."""
     least = max(5, loop.drained_after(job.value("num_workers"), job.value("prefetch_factor")))
     return loop.Limits.of(job.warmup_s, least, 1)
 
 
-def _window_limits(job: Job) -> loop.Limits:
+def window_limits(job: Job) -> loop.Limits:
     """At least ``window_s`` and ``min_steps``, in multiples of the workers."""
     return loop.Limits.of(job.window_s, job.min_steps, max(1, job.value("num_workers")))
 
 
-def _throughput(job: Job, warm: loop.Window, window: loop.Window) -> dict[str, Any]:
+def throughput(job: Job, warm: loop.Window, window: loop.Window) -> dict[str, Any]:
+    """Count the window: steps, samples, wall clock, samples a second; and the warm-up before it."""
     samples = window.steps * job.value("batch_size")
     return {
         "steps": window.steps,

@@ -37,7 +37,7 @@ def run_witnessed(job: Job, reporter: Reporter) -> None:
     batch held, last step ended); and the throughput columns of ``synchronised`` steps, null without CUDA.
     """
     torch.manual_seed(job.seed)
-    synchronize = torch.cuda.synchronize if job.device == "cuda" else run._nothing
+    synchronize = torch.cuda.synchronize if job.device == "cuda" else run.nothing
     synchronize()
     plain = stages.build(job, torch.device(job.device))
     with Witness(reporter.descriptor) as witness:
@@ -56,19 +56,19 @@ def _window(
     source = feed.open_feed(job, torch.device(job.device))
     held = time.perf_counter_ns()
     reporter.send("first_batch", t_ns=held)
-    row, timeline = run._timed(job, list(plain), synchronize)
-    warm = loop.measure(source.batches, row, run._warm_up_limits(job), synchronize)
+    row, timeline = run.timed(job, list(plain), synchronize)
+    warm = loop.measure(source.batches, row, run.warm_up_limits(job), synchronize)
     if timeline:
         timeline.reset(run.EVENT_ROOM * int(job.window_s * 1e9) // warm.pace_ns())
-    limits = run._window_limits(job)
+    limits = run.window_limits(job)
     window = loop.measure(source.batches, row, limits, synchronize, opens=lambda: witness.stamp(OPENS))
     witness.stamp(CLOSES)
     synchronised = None
     if job.device == "cuda":
         waiting = [*plain, Stage("other", lambda _: synchronize())]
-        synchronised = run._throughput(job, warm, loop.measure(source.batches, waiting, limits, synchronize))
+        synchronised = run.throughput(job, warm, loop.measure(source.batches, waiting, limits, synchronize))
     return {
-        **run._throughput(job, warm, window),
+        **run.throughput(job, warm, window),
         "started": window.started,
         "ended": window.ended,
         "iterated": held - (source.startup_ns or 0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -115,6 +116,13 @@ def test_a_step_on_all_cores_is_slowed_by_a_worker() -> None:
     pace = simulate(pipeline(0, 4, step=10, step_cores=2, cores=2), 1)
     assert pace.step_ns / MS == pytest.approx((2 * 10 + 4) / 2, rel=0.01)
     assert simulate(pipeline(4, 0, step=10, step_cores=2, cores=2), 1).step_ns / MS == pytest.approx(10, rel=0.01)
+
+
+def test_a_batch_waits_and_computes_in_turns() -> None:
+    """On one core a step cannot compute all the while that a batch waits: it meets each sample's computing."""
+    once = replace(pipeline(10, 10, step=10, step_cores=1, cores=1), slices=1)
+    assert simulate(once, 1).step_ns / MS == pytest.approx(20)
+    assert simulate(replace(once, slices=8), 1).step_ns / MS == pytest.approx(25)
 
 
 def test_one_slow_batch_holds_the_others_up_and_prefetching_helps() -> None:

@@ -19,7 +19,7 @@ MS = 1e6
 CORES = 2.0
 KEPT = 50
 BLOCKS = 4
-EMULATED = {"step": "emulated", "step_ms": 10.0}
+EMULATED: dict[str, Any] = {"step": "emulated", "step_ms": 10.0}
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,6 +132,16 @@ def test_equal_cells_that_differ_are_counted(tmp_path: Path) -> None:
     assert "6 of 6 are called what they are" in printed(calm)
 
 
+def test_the_table_fits_a_terminal(trials: pd.DataFrame) -> None:
+    """On 80 columns every configuration has one line, whole, with what was planted and measured."""
+    sink = io.StringIO()
+    report_calibration.show(trials, Console(file=sink, width=80))
+    lines = [line for line in sink.getvalue().splitlines() if "±" in line]
+    assert len(lines) == (planted(trials)["replica"] == 0).sum()
+    assert "…" not in sink.getvalue()
+    assert any(line.split()[:5] == ["read,", "jittered", "5", "ms", "4"] for line in lines)
+
+
 def test_a_wrong_verdict_is_said(trials: pd.DataFrame) -> None:
     """An effect of 5 % that shows as nothing is counted as wrong, with what was expected."""
     frame = trials.copy()

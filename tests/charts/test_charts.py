@@ -22,7 +22,9 @@ from harness.charts._estimates import estimated
 from harness.charts._figure import Figure
 from harness.records import PHASES
 
-NAMES = registry.names("harness.charts")
+CHARTS = {name: registry.load("harness.charts", name) for name in registry.names("harness.charts")}
+NAMES = [name for name, chart in CHARTS.items() if not hasattr(chart, "READS")]
+"""Charts that are drawn from cells; one that reads trials has tests of its own."""
 Trials = Callable[..., pd.DataFrame]
 
 

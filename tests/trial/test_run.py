@@ -8,7 +8,7 @@ import pytest
 
 from harness.trial.job import Job
 from harness.trial.loop import Window
-from harness.trial.run import _phases, _steadiness, _throughput, _warm_up_limits, _window_limits
+from harness.trial.run import _phases, _steadiness, throughput, warm_up_limits, window_limits
 
 
 def job(**cell: object) -> Job:
@@ -29,13 +29,13 @@ def window(steps: int, drained: int = 0) -> Window:
 )
 def test_the_warm_up_outlasts_the_prefetched_stock(cell: dict, least: int) -> None:
     """A warm-up consumes what all workers had prepared, at least five steps, and lasts at least warmup_s."""
-    limits = _warm_up_limits(job(**cell))
+    limits = warm_up_limits(job(**cell))
     assert (limits.window_ns, limits.least) == (500_000_000, least)
 
 
 def test_a_window_ends_with_whole_bursts() -> None:
     """min_steps is rounded up to a multiple of the workers."""
-    limits = _window_limits(job(num_workers=4, prefetch_factor=2))
+    limits = window_limits(job(num_workers=4, prefetch_factor=2))
     assert (limits.window_ns, limits.least, limits.multiple) == (250_000_000, 12, 4)
 
 
@@ -49,7 +49,7 @@ def test_draining_the_device_is_part_of_other() -> None:
 
 def test_throughput_is_samples_over_wall_clock() -> None:
     """Not a mean of rates: all samples divided by the whole wall clock; an even window is steady."""
-    row = _throughput(job(), window(5), window(10, drained=2_000_000))
+    row = throughput(job(), window(5), window(10, drained=2_000_000))
     assert row["samples"] == 40
     assert row["samples_per_s"] == 40 / 0.032
     assert _steadiness(job(), window(10), None)["steady"]
