@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.charts import _words as words
 from harness.manifest import Protocol
-from harness.pages import described, markup, trust
+from harness.pages import clocks, described, markup, trust
 from harness.pages.gathered import Shown
 from harness.pages.headlines import headline_table
 from harness.pages.markup import Page
@@ -35,6 +35,7 @@ def page(shown: Shown) -> Page:
     body += _section("Longer windows or more blocks?", trust.spread(shown), 3)
     body += _section("What disturbed trials", trust.disturbed(shown), 3)
     body += _section("Before and after", trust.looks(shown), 3)
+    body += _section("Two clocks", clocks.section(shown), 3)
     body += _section("What failed", _failures(shown))
     body += _section("Machine", markup.facts(_named(run.machine.model_dump(exclude={"storage", "machine_id"}))))
     if run.machine.storage:
