@@ -115,6 +115,13 @@ def test_ceilings_are_added_and_the_control_cell_comes_back(run: store.StoredRun
     assert list(controls["position"]) == [8, 17, 8, 17]
 
 
+def test_the_machine_is_looked_at_before_and_after(run: store.StoredRun) -> None:
+    """What else used it while feedrate did nothing is in the manifest."""
+    for seen in (run.manifest.noise_before, run.manifest.noise_after):
+        assert seen["wall_ns"] >= 9e8
+        assert {"foreign_cpu_pct", "steal_pct", "memory_pressure_pct", "load_1m"} <= set(seen)
+
+
 def test_why_each_contrast_stopped_is_recorded(run: store.StoredRun, trials: pd.DataFrame) -> None:
     """The manifest names every contrast of the cells that were asked for, its blocks and its reason."""
     asked = contrasts(trials[trials["role"] != "ceiling"])

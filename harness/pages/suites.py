@@ -12,12 +12,15 @@ from harness.pages import calibrated, described, markup, trust, why
 from harness.pages.gathered import Shown, draw, newest, place
 from harness.pages.headlines import answer
 from harness.pages.markup import Page
-from harness.suite import Suite
+from harness.suite import CALIBRATION, Suite
 
 
 def found(runs: Sequence[Shown]) -> list[tuple[str, str, Suite]]:
-    """List the suites that have results: name, page and content; one that this version lacks shows every chart."""
-    names = sorted({name for shown in runs for name in shown.suites})
+    """List the suites that have results: name, page and content; one that this version lacks shows every chart.
+
+    What asks about machines comes before what asks about feedrate.
+    """
+    names = sorted({name for shown in runs for name in shown.suites}, key=lambda name: (name == CALIBRATION, name))
     known = registry.names("suites")
     every = registry.names("harness.charts")
     return [
