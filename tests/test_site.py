@@ -365,6 +365,7 @@ def test_search_finds_a_column(sites: dict[str, Site], browser: Browser) -> None
     assert seen.problems == []
 
 
+@pytest.mark.slow
 def test_same_results_same_bytes(sites: dict[str, Site], tmp_path: Path) -> None:
     """Built again from the same results, every file is byte-identical."""
     first = sites["odd"]

@@ -30,6 +30,8 @@ from harness.stopping import Rule, half_width
 
 Trials = Callable[..., pd.DataFrame]
 
+pytestmark = pytest.mark.slow
+
 
 @cache
 def recorded() -> pd.DataFrame:
