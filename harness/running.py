@@ -152,7 +152,7 @@ class Running:
             "min_steps": protocol.min_steps,
         }
 
-    def forecast(self, block: int) -> tuple[int, float]:
+    def forecast(self, block: int, order: list[PlannedCell]) -> tuple[int, float]:
         """Predict the number of blocks, and the seconds that those after this one take.
 
         Cells that will have stopped are left out; nothing runs past the budget.
@@ -160,7 +160,7 @@ class Running:
         plan, wanted = self.here.plan, self._wanted(block)
         blocks, later, left = block + 1, 0.0, math.inf
         if plan.matrix.budget_s is not None:
-            left = plan.matrix.budget_s - self.elapsed_s() - self.block_s(self.order(block))
+            left = plan.matrix.budget_s - self.elapsed_s() - self.block_s(order)
         while live := [cell for cell in plan.everything if wanted.get(cell.cell_id, 0) > blocks]:
             takes = self.block_s(live)
             if later + takes > left:

@@ -210,7 +210,7 @@ def without_names(notes: list[str]) -> tuple[str, ...]:
 def _block(sweep: Running, block: int, order: list[PlannedCell], template: Template) -> None:
     """Run every trial of the block that the journal does not hold yet."""
     done = {e["trial"]["position"] for e in sweep.entries if e["trial"]["block"] == block}
-    forecast = sweep.forecast(block)
+    forecast = sweep.forecast(block, order)
     for place, cell in enumerate(order):
         if place in done:
             continue

@@ -14,7 +14,7 @@ import pandas as pd
 
 from harness.analysis.blocks import KEYS, Blocks
 from harness.analysis.ceilings import bottleneck, ceilings, judged
-from harness.analysis.contrasts import filled, verdict
+from harness.analysis.contrasts import filled, verdicts
 from harness.analysis.estimates import cells
 from harness.axes import AXES
 
@@ -154,5 +154,5 @@ def default_vs_best(trials: pd.DataFrame, estimates: pd.DataFrame | None = None)
     result = pd.DataFrame(found, columns=[*same, "default_cell", "best_cell", *_LOADER_KNOBS])
     result = result.astype({name: estimates[name].dtype for name in (*same, *_LOADER_KNOBS)})
     ratios = Blocks(trials).ratios(list(result["run_id"]), list(result["default_cell"]), list(result["best_cell"]))
-    ratios["verdict"] = [verdict(*row) for row in zip(ratios["ratio"], ratios["lo"], ratios["hi"], strict=True)]
+    ratios["verdict"] = verdicts(ratios["ratio"], ratios["lo"], ratios["hi"])
     return pd.concat([result, ratios], axis=1)
