@@ -73,6 +73,8 @@ def _time(plan: Plan, console: Console) -> None:
 def _outlook(plan: Plan, console: Console) -> None:
     """How many blocks the contrasts will take, and whether longer windows would make them fewer."""
     if found := plan.outlook():
+        # The prediction goes no further than the protocol's most blocks.
+        half, most = (f"{n} or more" if n == plan.rule.most else str(n) for n in (found.half, found.most))
         advice = (
             "longer windows (protocol.window_s) help"
             if found.within > 0.5
@@ -80,7 +82,7 @@ def _outlook(plan: Plan, console: Console) -> None:
         )
         console.print(
             f"At the spread seen here before, half of the contrasts reach ±{plan.matrix.protocol.ci_target_pct:g} % "
-            f"after {found.half} blocks, nine in ten after {found.most}; {found.within:.0%} of that spread arises "
+            f"after {half} blocks, nine in ten after {most}; {found.within:.0%} of that spread arises "
             f"within windows: {advice}.",
             highlight=False,
         )
