@@ -11,16 +11,18 @@ YES ?=
 SEED ?=
 WAIT_QUIET ?=
 ONLY ?=
+SPLIT ?= train
+ARCHIVE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup plan sweep site serve test test-all lint bench readme lock clean chromium
+.PHONY: help setup plan sweep site serve test test-all lint bench div2k pets readme lock clean chromium
 RUN := .venv/bin/python -m harness
 WHAT := --matrix "$(MATRIX)" --profile "$(PROFILE)" --suite "$(SUITE)" --budget "$(BUDGET)" --data "$(DATA)" \
 	--data-root "$(DATA_ROOT)" $(if $(YES),--yes)
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "; print "feedrate: how fast can a machine feed its accelerator?\n"} \
-		/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+		/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 	@echo; echo "  PROFILE=quick SUITE= BUDGET=4m MATRIX=matrix.yaml DATA=photographs/ DATA_ROOT=data FRESH=1 SEED= YES=1 WAIT_QUIET=10m"
 
 setup: .venv/ready ## Make .venv from requirements.lock (every target does this by itself)
@@ -65,6 +67,12 @@ lint: .venv/ready ## ruff, strict mypy, import contracts
 bench: .venv/ready ## Measure what feedrate promises of itself: results/MACHINE/bench/ (ONLY=accuracy,speed …)
 	@$(RUN) bench $(if $(ONLY),--only "$(ONLY)")
 
+div2k: .venv/ready ## Download DIV2K's photographs and cut them (SPLIT=train|valid, ARCHIVE= your own copy)
+	@$(RUN) div2k --split "$(SPLIT)" --archive "$(ARCHIVE)" --data-root "$(DATA_ROOT)"
+
+pets: .venv/ready ## Download the Oxford-IIIT Pets, for the workload pets
+	@$(RUN) pets --data-root "$(DATA_ROOT)"
+
 readme: .venv/ready ## Put the newest run's figure and table into README.md
 	@$(RUN) readme
 
@@ -72,6 +80,6 @@ lock: ## Compile requirements.lock anew from pyproject.toml (needs uv)
 	@uv pip compile -q --universal --python-version 3.11 --group dev pyproject.toml --no-emit-index-url --no-annotate \
 		--custom-compile-command 'make lock' -o requirements.lock
 
-clean: ## Remove what was built: build/, packed data, caches (never results/, never data/DIV2K*)
-	@if [ -d data ]; then find data -mindepth 1 -maxdepth 1 ! -name 'DIV2K*' -exec rm -rf {} +; fi
+clean: ## Remove what was built: build/, packed data, caches (never results/, nor what was downloaded)
+	@if [ -d data ]; then find data -mindepth 1 -maxdepth 1 ! -name 'DIV2K*' ! -name 'oxford-*' -exec rm -rf {} +; fi
 	@rm -rf build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from harness.registry import names
+from harness.traits import traits
 
 Value = bool | int | float | str
 Cell = Mapping[str, Value]
@@ -93,13 +94,31 @@ def _planted(axis: str) -> Callable[[Cell, str], str | None]:
 
 
 def _loads_synthetic(cell: Cell, _device: str) -> str | None:
-    """Costs are planted into what a loader does, and into synthetic samples only."""
-    if cell.get("workload") == "synthetic" and cell.get("mode") in ("train", "load"):
+    """Costs are planted into what a loader does, and into synthetic samples only; a stream has no reads to plant in."""
+    loads = cell.get("workload") == "synthetic" and cell.get("mode") in ("train", "load")
+    if loads and not traits(str(cell["storage_format"])).streamed:
         return None
-    return "planted only where synthetic samples are loaded"
+    return "planted only where synthetic samples are loaded one by one"
 
 
 _LOADS = _only("mode", "train", "load")
+
+
+def _format_has(knob: str) -> Callable[[Cell, str], str | None]:
+    """The axis is a knob of some storage formats only."""
+
+    def idle(cell: Cell, _device: str) -> str | None:
+        name = str(cell.get("storage_format", ""))
+        return None if name and knob in traits(name).knobs else f"no knob of storage_format = {name or 'none'}"
+
+    return idle
+
+
+def _streams(cell: Cell, _device: str) -> str | None:
+    name = str(cell.get("storage_format", ""))
+    return None if name and traits(name).streamed else "matters only where samples are streamed from shards"
+
+
 _PHOTOS = ("div2k", "div2k_standin", "folder")
 
 AXES: tuple[Axis, ...] = (
@@ -144,6 +163,55 @@ AXES: tuple[Axis, ...] = (
     ),
     Axis(
         "storage_format", str, "png", "How samples lie on disk.", choices=lambda: names("harness.formats"), idle=_LOADS
+    ),
+    Axis(
+        "page_cache",
+        str,
+        "warm",
+        "Whether the packed samples lie in the system's page cache when a trial begins: all of them, or none. A cold "
+        "trial reads every sample once at most.",
+        choices=_one_of("warm", "cold"),
+        idle=_LOADS,
+    ),
+    Axis(
+        "access",
+        str,
+        "random",
+        "Order of the samples: a new permutation each epoch, or as they lie on disk.",
+        choices=_one_of("random", "sequential"),
+        idle=_LOADS,
+    ),
+    Axis(
+        "shuffle_buffer",
+        int,
+        0,
+        "Where samples are streamed from shards: how many each worker holds to draw the next one from; 0 keeps the "
+        "order of the shard. The order of the shards is shuffled every epoch.",
+        unit="samples",
+        least=0,
+        idle=_streams,
+    ),
+    Axis(
+        "decoder",
+        str,
+        "pil",
+        "The library that decodes stored image files.",
+        choices=lambda: names("harness.formats.decoders"),
+        idle=_format_has("decoder"),
+    ),
+    Axis(
+        "readahead",
+        bool,
+        True,
+        "LMDB: whether the kernel may read ahead of what is asked for.",
+        idle=_format_has("readahead"),
+    ),
+    Axis(
+        "swmr",
+        bool,
+        False,
+        "HDF5: whether the file is opened for reading while another process may write it.",
+        idle=_format_has("swmr"),
     ),
     Axis("n_samples", int, 1024, "Samples in the set.", unit="samples", least=1, idle=_LOADS),
     Axis("patch_size", int, 64, "Height and width of a sample.", unit="pixels", least=4),

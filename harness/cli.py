@@ -110,6 +110,29 @@ def sweep(
 
 
 @app.command()
+def div2k(
+    split: Annotated[str, typer.Option(help="train (800 photographs, 3.5 GB) or valid (100, 0.4 GB).")] = "train",
+    archive: Annotated[str, typer.Option(help="Your own copy: the zip as published, or the folder of its PNGs.")] = "",
+    data_root: DataRoot = Path("data"),
+) -> None:
+    """Download the photographs of DIV2K and cut them into sub-images; goes on where it was interrupted."""
+    from harness.downloads import div2k as fetching
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    own = Path(archive).expanduser() if archive else None
+    fetching.fetch(split, data_root.expanduser(), Console(), own)
+
+
+@app.command()
+def pets(data_root: DataRoot = Path("data")) -> None:
+    """Download the Oxford-IIIT Pets; goes on where it was interrupted."""
+    from harness.downloads import pets as fetching
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    fetching.fetch(data_root.expanduser(), Console())
+
+
+@app.command()
 def site(
     results: Results = Path("results"), out: Annotated[Path, typer.Option(help="Build folder.")] = Path("build")
 ) -> None:
@@ -141,7 +164,8 @@ def readme(results: Results = Path("results")) -> None:
 @app.command()
 def bench(
     only: Annotated[
-        str, typer.Option(help="Sections, by commas: speed, accuracy, instrumentation, statistics, calibration.")
+        str,
+        typer.Option(help="Sections, by commas: speed, storage, accuracy, instrumentation, statistics, calibration."),
     ] = "",
     results: Results = Path("results"),
 ) -> None:

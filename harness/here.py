@@ -68,7 +68,9 @@ class Here:
         if workload == "folder":
             return str(self.options.data)
         if workload == "div2k":
-            return str(self.options.data_root / plan.DIV2K_FOLDER)
+            return str(plan.div2k_folder(self.options.data_root))
+        if workload == "pets":
+            return str(self.options.data_root / plan.PETS_FOLDER)
         return None
 
     def key(self) -> str:
@@ -138,6 +140,7 @@ def make(options: Options) -> Here:
         device=device,
         data_root=options.data_root,
         data=options.data,
+        in_memory=machine.storage is not None and machine.storage.device_class == "memory",
         shm_bytes=expand.free_shared_memory(),
         seconds=seconds,
         spread=spread,

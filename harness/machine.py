@@ -103,10 +103,14 @@ class Software(BaseModel):
     numpy: str | None = None
     pillow: str | None = None
     lmdb: str | None = None
+    lz4: str | None = None
     h5py: str | None = None
     zarr: str | None = None
     webdataset: str | None = None
     tfrecord: str | None = None
+    crc32c: str | None = None
+    opencv_python_headless: str | None = None
+    pyspng: str | None = None
     pyarrow: str | None = None
     pandas: str | None = None
     nvidia_ml_py: str | None = None

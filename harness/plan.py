@@ -27,7 +27,14 @@ CEILING_WINDOW_S = 1.0
 """A ceiling that nobody asked for is measured no longer: only training needs windows that suit the GPU's own probes."""
 DATA_AXES = ("workload", "storage_format", "n_samples", "patch_size", "scale")
 """They name a packed set."""
-DIV2K_FOLDER = "DIV2K_train_HR"
+DIV2K_FOLDERS = ("DIV2K_train_HR_sub", "DIV2K_valid_HR_sub")
+"""What ``make div2k`` leaves below the data folder; the first that is whole is read."""
+PETS_FOLDER = "oxford-iiit-pet"
+
+
+def div2k_folder(data_root: Path) -> Path | None:
+    """The folder of DIV2K's sub-images, or None where none is whole."""
+    return next((path for name in DIV2K_FOLDERS if ((path := data_root / name) / "cut.json").is_file()), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +57,8 @@ class Place:
     data_root: Path
     data: Path | None = None
     """Folder of photographs that replaces div2k."""
+    in_memory: bool = False
+    """Whether packed samples lie in a file system in memory, which cannot be cold."""
     shm_bytes: int | None = None
     """Free shared memory; None where it cannot be told."""
     seconds: Mapping[str, float] = field(default_factory=dict)

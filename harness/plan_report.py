@@ -92,7 +92,7 @@ def show_axes(console: Console) -> None:
     """Print the table of axes."""
     table = Table(box=None, padding=(0, 2), header_style="bold")
     for heading in ("axis", "default", "values", "what it is"):
-        table.add_column(heading, no_wrap=heading != "what it is")
+        table.add_column(heading, no_wrap=heading in ("axis", "default"))
     for axis in AXES:
         least = f"≥ {axis.least or 0:g}"
         kind = {bool: "false, true", int: f"whole numbers {least}", float: f"numbers {least}"}

@@ -86,7 +86,8 @@ _IDENTITY = (
     Column("device", "string", "cpu or cuda."),
     Column("protocol_version", "int64", "Semantics of the measurement."),
     Column("workload_version", "int64", "Version of the workload's data and model step."),
-    Column("data_hash", "string", "First 16 hex digits of sha256 over the decoded samples."),
+    Column("format_version", "int64", "Version of the storage format's bytes on disk; null where no loader runs."),
+    Column("data_hash", "string", "First 16 hex digits of sha256 over the samples as they were packed."),
     Column("started_at", "string", "When the trial began, ISO 8601, UTC."),
     Column("outcome", "string", f"One of {', '.join(OUTCOMES)}."),
     Column("error_kind", "string", "Class of the failure; null when ok."),
@@ -99,11 +100,29 @@ _THROUGHPUT = (
     Column("wall_ns", "int64", "Wall clock of the window.", "ns"),
     Column("samples_per_s", "float64", "samples divided by wall clock; stored for convenience.", "samples/s"),
     Column("startup_ns", "int64", "From creating the iterator to holding the first batch.", "ns"),
-    Column("first_batch_ns", "int64", "From the parent's order to the first batch: fork, open, model, start-up.", "ns"),
+    Column(
+        "first_batch_ns",
+        "int64",
+        "From the parent's order to the first batch: fork, open, model, start-up; settling the page cache left out.",
+        "ns",
+    ),
     Column("warmup_steps", "int64", "Steps before the window."),
     Column("warmup_ns", "int64", "Wall clock of the warm-up, first batch excluded.", "ns"),
     Column("half_ratio", "float64", "Throughput of the window's second half over its first; by CUDA events if any."),
     Column("steady", "bool", "Whether half_ratio lies within 0.9 and 1/0.9."),
+)
+_STORED = (
+    Column("stored_bytes", "int64", "Size on disk of the packed set that the trial read.", "bytes"),
+    Column(
+        "pack_ns", "int64", "What packing that set took when it was packed: source, encoding, writing, fsync.", "ns"
+    ),
+    Column(
+        "cached_before_pct",
+        "float64",
+        "Share of the packed set's pages in the page cache before anything was opened (cachestat or mincore).",
+        "%",
+    ),
+    Column("cached_after_pct", "float64", "The same after the window.", "%"),
 )
 _PHASE_COLUMNS = tuple(
     Column(f"host_{phase}_ns", "int64", f"Sum over the window: {_PHASE_DOC[phase]}.", "ns") for phase in PHASES
@@ -183,6 +202,7 @@ _UPKEEP = (
 
 MEASURED: tuple[Column, ...] = (
     *_THROUGHPUT,
+    *_STORED,
     *_PHASE_COLUMNS,
     *_SPAN_COLUMNS,
     *_STAGE_COLUMNS,

@@ -1,7 +1,8 @@
 """Plug-ins by file name: a new workload, format, suite or chart is one new file.
 
-Names come from a scan of the folder and requirements from the file's own ``REQUIRES`` literal, both without importing
-the file: planning must know what exists and what is missing, and may load neither torch nor an optional library.
+Names come from a scan of the folder, requirements and traits from literals in the file (``REQUIRES``, ``TRAITS``), all
+without importing it: planning must know what exists and what is missing, and may load neither torch nor an optional
+library.
 Files whose name begins with an underscore and sub-packages are not plug-ins.
 """
 
@@ -13,6 +14,7 @@ import importlib.util
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from harness.errors import InputError, expected_one_of
 
@@ -26,17 +28,27 @@ def names(package: str) -> tuple[str, ...]:
 
 
 @cache
+def declared(package: str, name: str, literal: str) -> Any:
+    """Read an annotated literal of a plug-in's file, such as ``REQUIRES``, without importing it.
+
+    Returns:
+        Its value; None where the file has no such literal.
+    """
+    path = ROOT.joinpath(*package.split("."), f"{name}.py")
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == literal:
+            return ast.literal_eval(node.value) if node.value else None
+    return None
+
+
+@cache
 def missing(package: str, name: str) -> dict[str, str]:
     """Say which third-party modules a plug-in needs and this environment lacks.
 
     Returns:
         Import name to the name that ``pip install`` takes; empty when the plug-in can be used.
     """
-    path = ROOT.joinpath(*package.split("."), f"{name}.py")
-    requires: dict[str, str] = {}
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "REQUIRES":
-            requires = ast.literal_eval(node.value) if node.value else {}
+    requires: dict[str, str] = declared(package, name, "REQUIRES") or {}
     return {module: pip for module, pip in requires.items() if importlib.util.find_spec(module) is None}
 
 

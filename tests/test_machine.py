@@ -186,6 +186,29 @@ def test_classes_of_storage(file_system: str | None, name: str, rotational: bool
     assert storage_device._device_class(file_system, name, rotational) == kind
 
 
+def test_what_is_set_on_a_disk_is_told_and_nobody_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Model, scheduler and readahead come from the kernel; of the mount options, those that name hosts do not."""
+    device = tmp_path / "nvme0n1"
+    for name, text in {
+        "queue/rotational": "0\n",
+        "queue/scheduler": "none [kyber] bfq\n",
+        "queue/read_ahead_kb": "128\n",
+        "device/model": "Example SSD 990 2TB      \n",
+        "device/serial": "S3CR3T\n",
+    }.items():
+        (device / name).parent.mkdir(parents=True, exist_ok=True)
+        (device / name).write_text(text)
+    monkeypatch.setattr(storage_device, "_block_device", lambda folder, source: device)
+    options = storage_device._telling("rw,noatime,addr=10.0.0.7,clientaddr=10.0.0.9,rsize=1048576,username=ann")
+    mount = storage_device._Mount("ext4", "/dev/nvme0n1p1", options)
+    monkeypatch.setattr(storage_device, "_mount", lambda folder: mount)
+    found = storage(tmp_path)
+    assert (found.device_class, found.rotational, found.model) == ("nvme", False, "Example SSD 990 2TB")
+    assert (found.scheduler, found.read_ahead_bytes) == ("kyber", 128 * 1024)
+    assert found.mount_options == ("noatime", "rsize=1048576", "rw")
+    assert "S3CR3T" not in found.model_dump_json()
+
+
 def test_a_folder_that_is_not_there_is_the_users_to_mend(tmp_path: Path) -> None:
     """The message names the folder and what was expected."""
     with pytest.raises(InputError, match=r"nowhere: No such file.*expected a folder that exists"):

@@ -54,6 +54,17 @@ def test_merging_is_said_with_its_reason(tmp_path: Path) -> None:
         ("{batch_size: 8}, {workload: folder}", {}, "DATA=DIR"),
         ("{batch_size: 8}, {device: cuda, batch_size: 9}", {}, "wanted on cuda only"),
         ("{num_workers: [0, 4], batch_size: 512}", {"shm_bytes": 1 << 20}, "/dev/shm"),
+        ("{storage_format: tfrecord, access: [sequential, random]}", {}, "tfrecord is streamed from shards: it has no"),
+        (
+            "{storage_format: tfrecord, access: sequential, num_workers: [0, 33], batch_size: 4}",
+            {},
+            "more workers than",
+        ),
+        ("{storage_format: jpeg, decoder: [pil, pyspng]}", {}, "decoder pyspng cannot decode jpeg"),
+        ("{page_cache: [warm, cold]}", {"in_memory": True}, "lies in memory"),
+        ("{page_cache: cold, n_samples: [1024, 543]}", {}, "n_samples of 544 or more"),
+        ("{workload: synthetic}, {workload: pets, model: resnet18}", {}, "make pets"),
+        ("{model: [srcnn, resnet18]}", {}, "model resnet18 is for classification, workload synthetic for super-res"),
     ],
 )
 def test_what_cannot_run_is_excluded_with_its_reason(tmp_path: Path, slices: str, place: dict, reason: str) -> None:
@@ -72,13 +83,27 @@ def test_a_missing_library_excludes_its_format(tmp_path: Path, monkeypatch: pyte
     assert "pip install lmdb" in found.excluded[0].reason
 
 
+def test_a_knob_merges_where_a_format_has_none(tmp_path: Path) -> None:
+    """Readahead is LMDB's, swmr HDF5's, a decoder that of stored image files, a shuffle buffer that of streams."""
+    slices = "{storage_format: lmdb, readahead: [true, false], swmr: [true, false], decoder: [pil, cv2]}"
+    found = expand(tmp_path, slices)
+    assert [cell.axes["readahead"] for cell in found.cells] == [True, False]
+    assert all(not {"swmr", "decoder", "shuffle_buffer"} & set(cell.axes) for cell in found.cells)
+    assert found.merged[0].count == 6
+    assert "decoder, swmr: no knob of storage_format = lmdb" in found.merged[0].reason
+    streamed = expand(tmp_path, "{storage_format: tfrecord, access: sequential, shuffle_buffer: [0, 100]}")
+    assert [cell.axes["shuffle_buffer"] for cell in streamed.cells] == [0, 100]
+
+
 def test_div2k_is_never_silently_something_else(tmp_path: Path) -> None:
     """Without the archive the stand-in takes its place under its own name; with photographs, the folder does."""
     found = expand(tmp_path, "{workload: div2k}")
     assert found.cells[0].axes["workload"] == "div2k_standin"
     assert "div2k_standin" in found.substitutions[0]
     assert expand(tmp_path, "{workload: div2k}", data=tmp_path).cells[0].axes["workload"] == "folder"
-    (tmp_path / plan.DIV2K_FOLDER).mkdir()
+    (tmp_path / plan.DIV2K_FOLDERS[-1]).mkdir()
+    assert expand(tmp_path, "{workload: div2k}").substitutions, "a folder that is not whole is none"
+    (tmp_path / plan.DIV2K_FOLDERS[-1] / "cut.json").touch()
     real = expand(tmp_path, "{workload: div2k}")
     assert real.cells[0].axes["workload"] == "div2k"
     assert not real.substitutions

@@ -29,6 +29,8 @@ CONDITIONS = (
     "patch_size",
     "scale",
     "n_samples",
+    "page_cache",
+    "access",
     "read_us",
     "decode_us",
     "read_shape",

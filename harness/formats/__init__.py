@@ -4,8 +4,9 @@ A format module has a docstring (what it is, its pitfalls), and
 
 - ``REQUIRES: dict[str, str]``: third-party modules that it imports → the name that pip installs;
 - ``VERSION: int``: raised when the bytes on disk change;
-- ``pack(samples, root)``: writes an iterable of samples into the empty folder ``root``;
-- ``open(root)``: a ``Reader`` over what was packed.
+- ``TRAITS: dict[str, object]``: what it is and can do, as ``harness.traits.Traits`` explains;
+- ``pack(samples, root)``: writes an iterable of samples into the empty folder ``root``, holding few of them at a time;
+- ``open(root, options)``: a ``Reader`` over what was packed, or a ``Stream`` where samples can only be read in order.
 
 Packing is made atomic, counted, hashed and described (``manifest.json``) around ``pack`` by ``harness.trial.prepare``.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
@@ -26,6 +27,8 @@ from harness.errors import DataError
 
 Image = NDArray[np.uint8]
 """Pixels, height × width × channels, uint8."""
+LEAST_IMAGE = 8
+"""A field with fewer rows or columns, such as a label, is no image: what is lossy stores it as it is."""
 Sample = tuple[Image, ...]
 """One sample: its fields in the workload's order; (input, target) for super-resolution."""
 
@@ -50,6 +53,8 @@ class Manifest:
     """How long packing took."""
     notes: tuple[str, ...] = ()
     """What a reader of results should know, such as files that were skipped."""
+    checksum: str = ""
+    """CRC-32 over the names and bytes of all files, 8 hex digits: a flipped bit among raw pixels shows nowhere else."""
 
     @classmethod
     def load(cls, root: Path) -> Manifest:
@@ -68,11 +73,23 @@ class Manifest:
             raise DataError(f"{path}: not a readable manifest ({error}); delete {root} and run again") from error
 
 
-class Reader(ABC, Sequence[Sample]):
-    """Random access to packed samples, in two timed stages.
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How packed samples are opened: the axes that are knobs of some formats. A format ignores those of others."""
 
-    A reader is created in the training process and used in its workers: it must hold no open handle when it is created,
-    forked or pickled, and opens what it needs at its first ``read`` in each process.
+    decoder: str = "pil"
+    """A name of ``harness.formats.decoders``, for stored image files."""
+    readahead: bool = True
+    """LMDB: whether the kernel may read ahead."""
+    swmr: bool = False
+    """HDF5: single writer, multiple readers."""
+
+
+class Packed(ABC):
+    """What ``pack`` wrote, opened.
+
+    It is created in the training process and used in its workers: it must hold no open handle when it is created,
+    forked or pickled, and opens what it needs at its first read in each process.
     """
 
     def __init__(self, root: Path) -> None:
@@ -83,15 +100,40 @@ class Reader(ABC, Sequence[Sample]):
         return self.manifest.count
 
     @abstractmethod
-    def read(self, index: int) -> Any:
-        """Bring sample ``index`` from storage into memory that the caller owns; what comes is for ``decode`` alone."""
-
-    @abstractmethod
     def decode(self, raw: Any) -> Sample:
-        """Turn what ``read`` gave into arrays.
+        """Turn what was read into arrays that the caller owns and may write to.
 
         Raises:
             DataError: the bytes are damaged.
+        """
+
+
+class Stream(Packed):
+    """Packed samples that can only be read in the order of their shards."""
+
+    @property
+    @abstractmethod
+    def shards(self) -> int:
+        """Files that can be read independently of each other; no two hold the same sample."""
+
+    @abstractmethod
+    def records(self, shard: int) -> Iterator[Any]:
+        """Read one shard from its beginning to its end; what comes is for ``decode`` alone.
+
+        Raises:
+            DataError: the shard is missing, truncated, damaged, or does not hold what was packed.
+        """
+
+
+class Reader(Packed, Sequence[Sample]):
+    """Random access to packed samples, in two timed stages."""
+
+    @abstractmethod
+    def read(self, index: int) -> Any:
+        """Bring sample ``index`` from storage into memory that the caller owns; what comes is for ``decode`` alone.
+
+        Raises:
+            DataError: it is missing, truncated or damaged.
         """
 
     @overload

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from html import escape
 
+from harness import registry
 from harness.analysis import ceilings, claims, contrasts, noise, pipeline, prediction, variance
 from harness.analysis.blocks import CONFIDENCE
 from harness.analysis.estimators import ESTIMATORS
@@ -24,10 +25,12 @@ from harness.plan import CEILING_WINDOW_S
 from harness.probes import noise as probed
 from harness.records import PROTOCOL_VERSION
 from harness.running import GIVE_UP_AFTER
+from harness.traits import STREAM_SHARDS, traits
+from harness.window import COLD, LEAST_WARM_UP, WARM
 
 PATH = "methodology.md"
-STEADY, WARM_UP_STEPS = 0.9, 5
-"""As ``harness.trial`` has them, which loads only together with PyTorch; a test compares."""
+STEADY = 0.9
+"""As ``harness.trial`` has it, which loads only together with PyTorch; a test compares."""
 _NAME = re.compile(r"\{\{(\w+)\}\}")
 _KIND = re.compile(r"\{\{(\w+):(.+?)\}\}")
 _HEADING = re.compile(r"^## (.+?) \{ #([\w-]+) \}$", re.MULTILINE)
@@ -70,8 +73,11 @@ def numbers() -> dict[str, str]:
         "give_up_after": GIVE_UP_AFTER,
         "window_s": protocol.window_s,
         "min_steps": protocol.min_steps,
-        "warm_up_steps": WARM_UP_STEPS,
+        "warm_up_steps": LEAST_WARM_UP,
         "steady": STEADY,
+        "cold": 100 * COLD,
+        "warm": 100 * WARM,
+        "shards": STREAM_SHARDS,
         "confidence": 100 * CONFIDENCE,
         "balanced_within": ceilings.BALANCED_WITHIN,
         "most": 100 * ceilings.MOST,
@@ -106,6 +112,7 @@ def tables() -> dict[str, str]:
         "flags": _flags(),
         "derived": _derived(),
         "planted": _planted(),
+        "formats": _formats(),
         "simulated": _simulated(),
         "sources": _sources(),
     }
@@ -123,6 +130,17 @@ def _estimators() -> str:
     ]
     columns = ("Throughput as", "What is wrong with it", "Who does so")
     return markup.table("Ways to state throughput", columns, rows, stack=True)
+
+
+def _formats() -> str:
+    columns = ("Format", "Container", "A sample is stored as", "Read in order", "Knobs")
+    rows = []
+    for name in registry.names("harness.formats"):
+        its = traits(name)
+        stored = f"{its.stores}{' (lossy)' if its.lossy else ''}"
+        order = "as it lies in its shard" if its.streamed else "any"
+        rows.append((f"<code>{name}</code>", its.container, stored, order, ", ".join(its.knobs) or "–"))
+    return markup.table("Storage formats", columns, rows, stack=True)
 
 
 def _verdicts() -> str:

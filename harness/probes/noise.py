@@ -96,7 +96,7 @@ def _gpu_slowed(row: Row) -> int | None:
 
 def _halves_apart_pct(row: Row) -> float | None:
     steady, ratio = row.get("steady"), row.get("half_ratio")
-    if steady is None:
+    if steady is None or row.get("page_cache") == "cold":  # what is read ahead makes its second half the faster
         return None
     apart = 100 * (max(ratio, 1 / ratio) - 1) if ratio else 0.0
     return 0.0 if steady else apart or math.inf
@@ -109,7 +109,7 @@ DERIVED: dict[str, tuple[Callable[[Row], float | None], str]] = {
     "throttled_pct": (_throttled_pct, "throttled_ns ÷ wall_ns; over 100 when several cores were stopped"),
     "foreign_io_pct": (_foreign_io_pct, "io_pressure_pct of a trial that reads less than 1 MB/s; else unknown"),
     "gpu_slowed": (_gpu_slowed, f"how many reasons NVML gave: {', '.join(SLOWED_BY.values())}"),
-    "halves_apart_pct": (_halves_apart_pct, "by how much the window's halves differ, 0 when steady"),
+    "halves_apart_pct": (_halves_apart_pct, "by how much the window's halves differ, 0 if steady; unknown if cold"),
 }
 """Measures that are computed from columns: how, and what they are."""
 
@@ -175,6 +175,7 @@ READS = (
     "gpu_foreign_processes",
     "half_ratio",
     "steady",
+    "page_cache",
     "wall_ns",
 )
 """Columns that the rules read."""

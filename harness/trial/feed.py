@@ -11,58 +11,119 @@ from pathlib import Path
 import torch
 from torch.utils.data import default_collate
 
-from harness import registry
-from harness.formats import Manifest, Reader
-from harness.trial import loader
+from harness import registry, window
+from harness.errors import InputError
+from harness.formats import Manifest, ReadOptions, Stream
+from harness.trial import loader, page_cache
 from harness.trial.job import Job
-from harness.trial.loader import Batch
+from harness.trial.loader import Batch, Batches, StampedDataset, StampedStream
 from harness.trial.planted import Plants
 
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """Endless batches, and what it took to get the first."""
+    """Batches, and what it took to get the first."""
 
     batches: Iterator[Batch]
+    """Endless, unless a sample may be read once only."""
     startup_ns: int | None
     """From creating the iterator to holding the first batch; None where no loader runs."""
     manifest: Manifest
     batch_bytes: int
     """Of the tensors of a batch."""
+    cached: float | None = None
+    """Share of the packed samples in the page cache before anything was opened; None where no loader runs."""
+    most_steps: int | None = None
+    """Steps that a window may have where a sample may be read once only."""
+    settled_ns: int = 0
+    """What bringing the page cache into the wanted state took; no part of any measured time."""
 
 
 def open_feed(job: Job, device: torch.device) -> Feed:
-    """Open the packed samples of a trial and start what delivers them."""
-    manifest, dataset, collate = samples(job)
+    """Open the packed samples of a trial and start what delivers them.
+
+    Raises:
+        DataError: the page cache is not in the state that the cell asks for, or the samples are damaged.
+        InputError: more workers than the samples have shards, or too few samples to read each once only.
+    """
     if job.value("mode") in ("compute", "copy"):
+        manifest, dataset, collate = samples(job)
         resident = _resident(job, device, dataset, collate)
         return Feed(repeat(resident), None, manifest, _bytes(resident))
+    settling = time.perf_counter_ns()
+    cached = page_cache.settle(packed(job), job.value("page_cache"))
+    settled_ns = time.perf_counter_ns() - settling
+    manifest, dataset, collate = samples(job)
+    most_steps = _most_steps(job, dataset) if once(job) else None
     source = loader.build(
         dataset,
         collate,
+        batches=None if isinstance(dataset, StampedStream) else order(job, manifest.count),
         batch_size=job.value("batch_size"),
         num_workers=job.value("num_workers"),
         prefetch_factor=job.value("prefetch_factor") if job.value("num_workers") else None,
         pin_memory=job.value("pin_memory"),
-        seed=job.seed,
     )
     begun = time.perf_counter_ns()
     batches: Iterator[Batch] = iter(source)
     first = next(batches)
     startup_ns = time.perf_counter_ns() - begun
-    return Feed(chain([first], batches), startup_ns, manifest, _bytes(first))
+    return Feed(chain([first], batches), startup_ns, manifest, _bytes(first), cached, most_steps, settled_ns)
+
+
+def packed(job: Job) -> Path:
+    """Folder of the packed samples of a trial."""
+    return Path(job.packed or "")
+
+
+def once(job: Job) -> bool:
+    """Whether a trial may read every sample once only."""
+    return bool(job.value("page_cache") == "cold")
+
+
+def order(job: Job, count: int) -> Batches:
+    """The order of a trial's samples.
+
+    Args:
+        job: the trial.
+        count: samples in the set.
+    """
+    shuffled = job.value("access") == "random"
+    return Batches(count, job.value("batch_size"), job.seed, shuffled=shuffled, endless=not once(job))
+
+
+def _most_steps(job: Job, dataset: StampedDataset | StampedStream) -> int:
+    shards = dataset.shards if isinstance(dataset, StampedStream) else None
+    size, workers, ahead = job.value("batch_size"), job.value("num_workers"), job.value("prefetch_factor")
+    steps = window.steps_once(window.batches_once(len(dataset), size, workers, shards), workers, ahead)
+    if steps < window.whole(job.min_steps, workers):
+        raise InputError(
+            f"{packed(job)}: {len(dataset)} samples are too few to read each once only (page_cache = cold); expected "
+            f"{window.samples_once(size, workers, ahead, job.min_steps)} or more. Raise n_samples, or lower batch_size"
+        )
+    return steps
 
 
 def _bytes(batch: Batch) -> int:
     return sum(field.nbytes for field in batch.fields)
 
 
-def samples(job: Job) -> tuple[Manifest, loader.StampedDataset, loader.StampedCollate]:
+def samples(job: Job) -> tuple[Manifest, StampedDataset | StampedStream, loader.StampedCollate]:
     """Open the packed samples of a trial, its planted costs around them, and what makes batches of them."""
     plants = Plants.of(job)
-    reader = _reader(job)
-    transform = registry.load("harness.workloads", job.value("workload")).transform
-    dataset = loader.StampedDataset(reader, plants.transform(transform))
+    options = ReadOptions(job.value("decoder"), job.value("readahead"), job.value("swmr"))
+    reader = registry.load("harness.formats", job.value("storage_format")).open(packed(job), options)
+    transform = plants.transform(registry.load("harness.workloads", job.value("workload")).transform)
+    dataset: StampedDataset | StampedStream
+    if isinstance(reader, Stream):
+        if reader.shards < job.value("num_workers"):
+            raise InputError(
+                f"{packed(job)}: {reader.shards} shards for {job.value('num_workers')} workers; expected one for each"
+            )
+        buffer = job.value("shuffle_buffer")
+        dataset = StampedStream(reader, transform, seed=job.seed, buffer=buffer, endless=not once(job))
+    else:
+        dataset = StampedDataset(plants.reader(reader), transform)
     return reader.manifest, dataset, loader.StampedCollate(dataset, plants.collate(default_collate))
 
 
@@ -84,19 +145,18 @@ def planted_read_ns(job: Job, before: int, batches: int) -> int | None:
         return None
     count = job.value("n_samples")
     waits = Plants.of(job).waits_ns(count)
-    order = loader.EndlessBatches(count, job.value("batch_size"), job.seed)
-    return sum(waits[index] for batch in islice(order, before, before + batches) for index in batch)
+    return sum(waits[index] for batch in islice(order(job, count), before, before + batches) for index in batch)
 
 
-def _reader(job: Job) -> Reader:
-    reader: Reader = registry.load("harness.formats", job.value("storage_format")).open(Path(job.packed or ""))
-    return Plants.of(job).reader(reader)
-
-
-def _resident(job: Job, device: torch.device, dataset: loader.StampedDataset, collate: loader.StampedCollate) -> Batch:
+def _resident(
+    job: Job, device: torch.device, dataset: StampedDataset | StampedStream, collate: loader.StampedCollate
+) -> Batch:
     """One batch for ever: on the device (compute), or on the host, pinned or not (copy)."""
-    indices = [i % len(dataset) for i in range(job.value("batch_size"))]
-    batch = collate([dataset[i] for i in indices])
+    size = job.value("batch_size")
+    if isinstance(dataset, StampedStream):
+        batch = collate(list(islice(dataset, size)))
+    else:
+        batch = collate([dataset[i % len(dataset)] for i in range(size)])
     if job.value("mode") == "compute":
         fields = tuple(field.to(device) for field in batch.fields)
     else:

@@ -179,7 +179,7 @@ def _training(job: Job) -> list[float]:
     reader = registry.load("harness.formats", job.value("storage_format")).open(Path(job.packed or ""))
     plain = _Plain(reader, registry.load("harness.workloads", job.value("workload")).transform)
     _, stamped, collate = feed.samples(job)
-    sampler = loader.EndlessBatches(len(plain), job.value("batch_size"), job.seed)
+    sampler = loader.Batches(len(plain), job.value("batch_size"), job.seed)
     with_stamps = iter(DataLoader(stamped, batch_sampler=sampler, collate_fn=collate))
     bare = iter(DataLoader(plain, batch_sampler=sampler, collate_fn=_plain_collate))
     row = stages.build(job, torch.device("cpu"))

@@ -12,13 +12,14 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain, count, islice
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate, get_worker_info
 
-from harness.formats import Reader, Sample
+from harness.formats import Reader, Sample, Stream
 from harness.linux import die_with_parent
 
 Fields = tuple[torch.Tensor, ...]
@@ -37,14 +38,20 @@ class Batch(NamedTuple):
     """``STAMPS``."""
 
 
-class StampedDataset(Dataset[Fields]):
+class Account:
+    """What read, decode and transform took since the last batch."""
+
+    spent: list[int]
+    """Nanoseconds of read, decode, transform."""
+
+
+class StampedDataset(Account, Dataset[Fields]):
     """Map-style access to packed samples; adds up what each stage took until the batch is collated."""
 
     def __init__(self, reader: Reader, transform: Callable[[Sample], Fields]) -> None:
         self._reader = reader
         self._transform = transform
         self.spent = [0, 0, 0]
-        """Nanoseconds of read, decode, transform since the last batch."""
 
     def __len__(self) -> int:
         return len(self._reader)
@@ -64,44 +71,123 @@ class StampedDataset(Dataset[Fields]):
         return fields
 
 
+class StampedStream(Account, IterableDataset[Fields]):
+    """Samples streamed from shards, each worker its own share of them; the same account.
+
+    Every pass takes the shards in a new seeded order, alike for all workers, of which each has every n-th: a pass holds
+    each sample once. Where there is a shuffle buffer, a worker draws the next sample from it at random.
+    """
+
+    def __init__(
+        self, stream: Stream, transform: Callable[[Sample], Fields], *, seed: int, buffer: int, endless: bool
+    ) -> None:
+        self._stream = stream
+        self._transform = transform
+        self._seed = seed
+        self._buffer = buffer
+        self._endless = endless
+        self.spent = [0, 0, 0]
+
+    def __len__(self) -> int:
+        return len(self._stream)
+
+    @property
+    def shards(self) -> int:
+        """Files that workers divide among them."""
+        return self._stream.shards
+
+    def __iter__(self) -> Iterator[Fields]:
+        now = time.perf_counter_ns
+        spent = self.spent
+        records = self._records()
+        while True:
+            begun = now()
+            raw = next(records, None)
+            if raw is None:
+                return
+            read = now()
+            sample = self._stream.decode(raw)
+            decoded = now()
+            fields = self._transform(sample)
+            spent[0] += read - begun
+            spent[1] += decoded - read
+            spent[2] += now() - decoded
+            yield fields
+
+    def _records(self) -> Iterator[Any]:
+        info = get_worker_info()
+        worker, workers = (info.id, info.num_workers) if info else (0, 1)
+        random = np.random.default_rng((self._seed, worker))
+        for epoch in count() if self._endless else (0,):
+            order = np.random.default_rng((self._seed, epoch)).permutation(self._stream.shards)[worker::workers]
+            passed = chain.from_iterable(self._stream.records(shard) for shard in order.tolist())
+            yield from _shuffled(passed, self._buffer, random) if self._buffer else passed
+
+
+def _shuffled(records: Iterator[Any], size: int, random: np.random.Generator) -> Iterator[Any]:
+    """Hand out records in an order that is random within reach of a buffer."""
+    held = list(islice(records, size))
+    for record in records:
+        place = int(random.integers(len(held)))
+        held[place], drawn = record, held[place]
+        yield drawn
+    for place in random.permutation(len(held)).tolist():
+        yield held[place]
+
+
 class StampedCollate:
     """Collates, by PyTorch's default unless told otherwise, and closes the batch's account.
 
     It shares the dataset's sums: both are handed to a worker together, by fork or in one pickle.
     """
 
-    def __init__(self, dataset: StampedDataset, collate: Collate = default_collate) -> None:
-        self._dataset = dataset
+    def __init__(self, dataset: Account, collate: Collate = default_collate) -> None:
+        self._account = dataset
         self._collate = collate
 
     def __call__(self, samples: list[Fields]) -> Batch:
         """Collate one batch."""
         begun = time.perf_counter_ns()
         fields = tuple(self._collate(samples))
-        spent = self._dataset.spent
+        spent = self._account.spent
         stamps = STAMPS.pack(*spent, time.perf_counter_ns() - begun)
         spent[:] = 0, 0, 0
         return Batch(fields, stamps)
 
 
-class EndlessBatches:
-    """Batches of indices without end: one seeded permutation of the set after the other, incomplete batches dropped.
+class Batches:
+    """Batches of indices; incomplete ones are dropped.
 
-    No epoch boundary falls inside a window, and each sample comes once before any comes again.
+    Without end, so that no epoch boundary falls inside a window: one pass over the set after the other, in each of
+    which every sample comes once. Or one pass, for a trial that must not read a sample twice.
     """
 
-    def __init__(self, count: int, batch_size: int, seed: int) -> None:
+    def __init__(self, count: int, batch_size: int, seed: int, *, shuffled: bool = True, endless: bool = True) -> None:
+        """Describe an order.
+
+        Args:
+            count: samples in the set.
+            batch_size: samples in a batch.
+            seed: of the permutations.
+            shuffled: a new permutation for each pass; else samples come as they lie on disk.
+            endless: pass after pass.
+        """
         self._count = count
         self._batch_size = batch_size
         self._seed = seed
+        self._shuffled = shuffled
+        self._endless = endless
 
     def __iter__(self) -> Iterator[list[int]]:
         generator = np.random.default_rng(self._seed)
         whole = self._count - self._count % self._batch_size
         while True:
-            order = generator.permutation(self._count)[:whole].tolist()
+            order = generator.permutation(self._count) if self._shuffled else np.arange(self._count)
+            indices = order[:whole].tolist()
             for start in range(0, whole, self._batch_size):
-                yield order[start : start + self._batch_size]
+                yield indices[start : start + self._batch_size]
+            if not self._endless:
+                return
 
 
 def _begin_worker(main_process: int, _worker: int) -> None:
@@ -109,29 +195,30 @@ def _begin_worker(main_process: int, _worker: int) -> None:
 
 
 def build(
-    dataset: StampedDataset,
+    dataset: StampedDataset | StampedStream,
     collate: StampedCollate,
     *,
+    batches: Batches | None,
     batch_size: int,
     num_workers: int,
     prefetch_factor: int | None,
     pin_memory: bool,
-    seed: int,
 ) -> DataLoader[Fields]:
     """Assemble PyTorch's own DataLoader over a dataset.
 
     Args:
         dataset: what is read.
         collate: makes its batches.
-        batch_size: samples in a batch.
+        batches: which samples make a batch; None for a stream, which forms its own.
+        batch_size: samples in a batch of a stream.
         num_workers: worker processes.
         prefetch_factor: batches that each worker prepares ahead; None without workers.
         pin_memory: whether batches end in page-locked memory.
-        seed: of the sampler.
     """
+    order: dict[str, Any] = {"batch_sampler": batches} if batches else {"batch_size": batch_size, "drop_last": True}
     return DataLoader(
         dataset,
-        batch_sampler=EndlessBatches(len(dataset), batch_size, seed),
+        **order,
         collate_fn=collate,
         num_workers=num_workers,
         prefetch_factor=prefetch_factor,

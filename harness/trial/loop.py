@@ -144,8 +144,3 @@ def measure(
     ended = now()
     names = ("fetch", *(stage.phase for stage in stages), "other")
     return Window(names, started, ended, ended - last, step, stamps, tags)
-
-
-def drained_after(num_workers: int, prefetch_factor: int) -> int:
-    """Batches to consume before the prefetched stock is gone and the loader shows its own pace."""
-    return num_workers * prefetch_factor + num_workers

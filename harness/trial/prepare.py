@@ -3,6 +3,9 @@
 Samples are packed into a folder beside the final one, whose name holds this machine and process; shapes, count and
 hash are taken as the samples pass by; what was written is forced to disk, described in ``manifest.json``, read back in
 part, and only then renamed. What a killed process left is removed by the next one.
+
+A set that is there already is read once, whole, before anything is measured on it: a byte that changed since it was
+packed is found by its checksum, and the set is packed anew. Formats without checksums of their own rely on that.
 """
 
 from __future__ import annotations
@@ -14,17 +17,20 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 
 from harness import registry
+from harness.downloads.cut_set import RECORD
 from harness.errors import DataError, EnvironmentFault, InputError
-from harness.formats import Manifest, Sample
+from harness.formats import LEAST_IMAGE, Image, Manifest, ReadOptions, Sample, Stream
 from harness.workloads import DataSpec
 from harness.workloads._photos import list_images
 
@@ -34,6 +40,7 @@ Progress = Callable[[int, int], None]
 SYNC_THREADS = 8
 """A journaling file system commits what waits together in one go."""
 _PROGRESS_S = 0.05
+_CHUNK = 1 << 20
 _LOCKED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
@@ -57,8 +64,12 @@ def dataset_root(data_root: Path, spec: DataSpec, storage_format: str) -> Path:
 
 
 def _fingerprint(folder: Path) -> str:
-    stats = [(name.as_posix(), (folder / name).stat()) for name in list_images(folder)]
-    listing = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
+    record = folder / RECORD
+    if record.is_file():  # says what its thousands of files are
+        listing: object = record.read_text(encoding="utf-8")
+    else:
+        stats = [(name.as_posix(), (folder / name).stat()) for name in list_images(folder)]
+        listing = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
     return hashlib.sha256(json.dumps([os.fspath(folder.resolve()), listing]).encode()).hexdigest()[:8]
 
 
@@ -82,16 +93,18 @@ def prepare(spec: DataSpec, storage_format: str, data_root: Path, progress: Prog
     workload = registry.load("harness.workloads", spec.workload)
     storage = registry.load("harness.formats", storage_format)
     root = dataset_root(data_root, spec, storage_format)
-    if found := _whole(root, spec, workload, storage):
-        return found
     mark = f".{root.name}.{hashlib.sha256(platform.node().encode()).hexdigest()[:6]}."
     temp = root.parent / f"{mark}{os.getpid()}.tmp"
     try:
+        found, damage = _whole(root, spec, workload, storage)
+        if found:
+            return found
         root.parent.mkdir(parents=True, exist_ok=True)
         _remove_stale(root.parent, mark)
         temp.mkdir()
-        manifest = _fill(temp, spec, workload, storage, progress)
-        if found := _whole(root, spec, workload, storage):  # another process was faster
+        manifest = _fill(temp, spec, workload, storage, progress, damage)
+        found, _ = _whole(root, spec, workload, storage)
+        if found:  # another process was faster
             return found
         _install(temp, root)
         return manifest
@@ -101,21 +114,41 @@ def prepare(spec: DataSpec, storage_format: str, data_root: Path, progress: Prog
         shutil.rmtree(temp, ignore_errors=True)
 
 
-def _whole(root: Path, spec: DataSpec, workload: ModuleType, storage: ModuleType) -> Manifest | None:
-    """Give the manifest of a folder that needs no packing: right versions and count, and not a byte missing."""
+def _whole(
+    root: Path, spec: DataSpec, workload: ModuleType, storage: ModuleType
+) -> tuple[Manifest | None, tuple[str, ...]]:
+    """Look for a folder that needs no packing: right versions and count, and not a byte changed.
+
+    Returns:
+        Its manifest, or None; and what a reader of results should know of a set that must be packed anew.
+    """
     try:
         manifest = Manifest.load(root)
     except DataError:
-        return None
-    found = (manifest.count, manifest.workload_version, manifest.format_version, manifest.bytes)
-    wanted = (spec.n_samples, workload.VERSION, storage.VERSION, _size(root))
-    return manifest if found == wanted else None
+        return None, ()
+    found = (manifest.count, manifest.workload_version, manifest.format_version)
+    if found != (spec.n_samples, workload.VERSION, storage.VERSION):
+        return None, ()
+    if manifest.checksum and (manifest.bytes, manifest.checksum) != _summed(root):
+        return None, (f"{storage.__name__.rpartition('.')[2]}: the packed samples were damaged and are packed anew",)
+    return (manifest, ()) if manifest.checksum else (None, ())
 
 
-def _size(root: Path) -> int:
-    """Add up the bytes of all files but the manifest."""
-    files = (Path(folder, name) for folder, _, names in os.walk(root) for name in names)
-    return sum(path.stat().st_size for path in files if path != root / "manifest.json")
+def _summed(root: Path) -> tuple[int, str]:
+    """Add up the bytes of all files but the manifest, and their checksum."""
+    size = checksum = 0
+    for folder, folders, names in os.walk(root):
+        folders.sort()
+        for name in sorted(names):
+            path = Path(folder, name)
+            if path == root / "manifest.json":
+                continue
+            checksum = zlib.crc32(path.relative_to(root).as_posix().encode(), checksum)
+            with path.open("rb", buffering=0) as file:
+                while chunk := file.read(_CHUNK):
+                    size += len(chunk)
+                    checksum = zlib.crc32(chunk, checksum)
+    return size, f"{checksum:08x}"
 
 
 class _Observed:
@@ -151,7 +184,9 @@ def _shapes(sample: Sample) -> tuple[tuple[int, ...], ...]:
     return tuple(field.shape for field in sample)
 
 
-def _fill(temp: Path, spec: DataSpec, workload: ModuleType, storage: ModuleType, progress: Progress) -> Manifest:
+def _fill(
+    temp: Path, spec: DataSpec, workload: ModuleType, storage: ModuleType, progress: Progress, notes: Sequence[str]
+) -> Manifest:
     """Pack into an empty folder, force it to disk, describe it, and read the first and last sample back."""
     started = time.perf_counter()
     source = workload.samples(spec)
@@ -160,25 +195,43 @@ def _fill(temp: Path, spec: DataSpec, workload: ModuleType, storage: ModuleType,
     if seen.count != spec.n_samples:
         raise InputError(f"{spec.workload}: has {seen.count} samples, n_samples asks for {spec.n_samples}")
     _sync(temp)
+    took = time.perf_counter() - started
+    size, checksum = _summed(temp)
     manifest = Manifest(
         count=seen.count,
         shapes=_shapes(seen.first),
-        bytes=_size(temp),
+        bytes=size,
         data_hash=seen.hash.hexdigest()[:16],
         workload_version=workload.VERSION,
         format_version=storage.VERSION,
-        pack_s=round(time.perf_counter() - started, 3),
-        notes=tuple(source.notes),
+        pack_s=round(took, 3),
+        notes=(*notes, *source.notes),
+        checksum=checksum,
     )
     (temp / "manifest.json").write_text(json.dumps(asdict(manifest), indent=1), encoding="utf-8")
     _sync_one(temp / "manifest.json")
     _sync_one(temp)
-    reader = storage.open(temp)
-    for index, packed in ((0, seen.first), (seen.count - 1, seen.last)):
-        back = reader[index]
-        if len(back) != len(packed) or not all(map(np.array_equal, back, packed)):
-            raise DataError(f"{temp}: sample {index} was packed but does not come back the same; report this format")
+    _compare(storage, temp, seen)
     return manifest
+
+
+def _compare(storage: ModuleType, root: Path, seen: _Observed) -> None:
+    """Read the first and last sample back: a format that gives back something else is not measured."""
+    reader = storage.open(root, ReadOptions())
+    if isinstance(reader, Stream):
+        pairs = [(0, reader.decode(next(reader.records(0))), seen.first)]
+    else:
+        pairs = [(0, reader[0], seen.first), (seen.count - 1, reader[seen.count - 1], seen.last)]
+    bound = getattr(storage, "MEAN_ERROR", 0.0)
+    for index, back, packed in pairs:
+        if _shapes(back) != _shapes(packed) or not all(map(partial(_alike, bound), back, packed)):
+            raise DataError(f"{root}: sample {index} was packed but does not come back the same; report this format")
+
+
+def _alike(bound: float, back: Image, packed: Image) -> bool:
+    """Whether a field came back, an image on average within ``bound`` levels."""
+    image = min(packed.shape[:2]) >= LEAST_IMAGE
+    return bool(np.abs(back.astype(np.int16) - packed).mean() <= (bound if image else 0))
 
 
 def _sync(root: Path) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
+from harness import window as windows
 from harness.records import STEPS_KEPT, WORKER_STAGES
-from harness.trial import loader, loop, stages
+from harness.trial import loader, loop, page_cache, stages
 from harness.trial.device import Timeline, serialize
-from harness.trial.feed import Feed, open_feed, planted_read_ns
+from harness.trial.feed import Feed, once, open_feed, packed, planted_read_ns
 from harness.trial.job import Job, Reporter
 
 EVENT_ROOM = 4
@@ -25,14 +27,13 @@ def run_trial(job: Job, reporter: Reporter) -> None:
     synchronize()  # makes the CUDA context, which is no part of a loader's start-up
     row = stages.build(job, torch.device(job.device))
     feed = open_feed(job, torch.device(job.device))
-    reporter.send("first_batch", t_ns=time.perf_counter_ns())
+    reporter.send("first_batch", t_ns=time.perf_counter_ns() - feed.settled_ns)
     row, timeline = timed(job, row, synchronize)
     warm = loop.measure(feed.batches, row, warm_up_limits(job), synchronize)
     if timeline:
         timeline.reset(EVENT_ROOM * int(job.window_s * 1e9) // warm.pace_ns())
-    window = loop.measure(
-        feed.batches, row, window_limits(job), synchronize, opens=lambda: reporter.send("window_opens")
-    )
+    limits = window_limits(job, feed.most_steps)
+    window = loop.measure(feed.batches, row, limits, synchronize, opens=lambda: reporter.send("window_opens"))
     reporter.send("window_closes")
     steps = window.durations()
     columns = (
@@ -43,9 +44,8 @@ def run_trial(job: Job, reporter: Reporter) -> None:
             "startup_ns": feed.startup_ns,
             "batch_bytes": feed.batch_bytes,
             "planted_read_ns": planted_read_ns(job, warm.steps, window.steps),
-            "data_hash": feed.manifest.data_hash,
-            "workload_version": feed.manifest.workload_version,
         }
+        | _data(job, feed)
     )
     columns |= _workers(feed, window, steps) | _device(job, timeline, steps)
     kept = {f"{name}_ns": times[:STEPS_KEPT] for name, times in steps.items()}
@@ -69,14 +69,40 @@ def timed(
 
 
 def warm_up_limits(job: Job) -> loop.Limits:
-    """Until the prefetched stock is gone, for five steps, and for ``warmup_s``."""
-    least = max(5, loop.drained_after(job.value("num_workers"), job.value("prefetch_factor")))
-    return loop.Limits.of(job.warmup_s, least, 1)
+    """Until the prefetched stock is gone, for five steps, and for ``warmup_s``.
+
+    Where samples may be read once only, none are spent on time.
+    """
+    least = windows.warm_up_steps(job.value("num_workers"), job.value("prefetch_factor"))
+    return loop.Limits.of(0.0 if once(job) else job.warmup_s, least, 1)
 
 
-def window_limits(job: Job) -> loop.Limits:
-    """At least ``window_s`` and ``min_steps``, in multiples of the workers."""
-    return loop.Limits.of(job.window_s, job.min_steps, max(1, job.value("num_workers")))
+def window_limits(job: Job, most: int | None = None) -> loop.Limits:
+    """At least ``window_s`` and ``min_steps``, in multiples of the workers.
+
+    Args:
+        job: the trial.
+        most: steps at which the window ends even so.
+    """
+    limits = loop.Limits.of(job.window_s, job.min_steps, max(1, job.value("num_workers")))
+    return limits if most is None else replace(limits, capacity=min(limits.capacity, most))
+
+
+def _data(job: Job, feed: Feed) -> dict[str, Any]:
+    """Say what was read, and which share of it lay in the page cache before and after."""
+    columns: dict[str, Any] = {
+        "data_hash": feed.manifest.data_hash,
+        "workload_version": feed.manifest.workload_version,
+    }
+    if feed.cached is not None:
+        columns |= {
+            "cached_before_pct": 100 * feed.cached,
+            "cached_after_pct": 100 * page_cache.cached(packed(job)),
+            "stored_bytes": feed.manifest.bytes,
+            "pack_ns": round(feed.manifest.pack_s * 1e9),
+            "format_version": feed.manifest.format_version,
+        }
+    return columns
 
 
 def throughput(job: Job, warm: loop.Window, window: loop.Window) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from harness.trial import feed, loader, loop, run, stages
+from harness.trial import feed, loop, run, stages
 from harness.trial.job import Job, Reporter
 from harness.trial.loader import Batch, Fields
 from harness.trial.stages import Stage
@@ -88,7 +88,7 @@ def _epoch_loader(job: Job) -> DataLoader[Fields]:
     """The trial's samples in epochs of ``EPOCH_STEPS`` batches, as a training script would load them."""
     _, dataset, collate = feed.samples(job)
     workers = job.value("num_workers")
-    endless = loader.EndlessBatches(len(dataset), job.value("batch_size"), job.seed)
+    endless = feed.order(job, len(dataset))
     return DataLoader(
         dataset,
         batch_sampler=list(islice(endless, EPOCH_STEPS)),

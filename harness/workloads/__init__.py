@@ -3,12 +3,15 @@
 A workload module has a docstring (what it is, where it comes from, what it does *not* show), and
 
 - ``REQUIRES: dict[str, str]``: third-party modules that it imports → the name that pip installs;
+- ``TASK: str``: a literal, ``"super-resolution"`` or ``"classification"``, read without importing the file: a model
+  runs on workloads of its own task only;
 - ``VERSION: int``: raised when samples, transform or loss change;
 - ``samples(spec)``: a ``Source`` of raw samples to be packed, in a fixed order;
-- ``transform(sample)``: one raw sample → a tuple of float tensors, C × H × W, in 0..1;
+- ``transform(sample)``: one raw sample → a tuple of tensors, (input, target): float images, C × H × W, in 0..1 for
+  super-resolution; a normalised image and an int64 scalar, the class, for classification;
 - ``loss(output, target)``: a scalar tensor.
 
-Networks are in ``harness.workloads.models``, one file each: ``build() -> torch.nn.Module``.
+Networks are in ``harness.workloads.models``, one file each: ``REQUIRES``, ``TASK`` and ``build() -> torch.nn.Module``.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ class DataSpec:
     scale: int
     """Super-resolution factor; 1 where the axis does not apply."""
     source: Path | None = None
-    """Folder of photographs (``folder``, ``div2k``)."""
+    """Folder of photographs (``folder``), of sub-images (``div2k``) or of the data set (``pets``)."""
 
 
 @dataclass(frozen=True, slots=True)

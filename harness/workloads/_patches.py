@@ -7,9 +7,10 @@ own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -19,10 +20,9 @@ from torchvision.transforms.functional import to_tensor
 from harness.errors import InputError
 from harness.formats import Image, Sample
 from harness.workloads import DataSpec, Source
+from harness.workloads._notes import Notes
 from harness.workloads._photos import Unusable, list_images, open_rgb
 
-NOTES_KEPT = 20
-"""Skipped images that are named one by one; the rest is counted."""
 _WORD = (1 << 64) - 1
 
 
@@ -82,8 +82,18 @@ def photographs(spec: DataSpec, advice: str) -> Source:
     """
     if spec.source is None:
         raise InputError(f"{spec.workload}: no folder of photographs was given; {advice}")
-    names = list_images(spec.source)
-    return pairs([Picture(name.as_posix(), partial(open_rgb, spec.source / name)) for name in names], spec)
+    return pairs(pictures(spec.source, list_images(spec.source)), spec)
+
+
+def pictures(folder: Path, names: Iterable[Path]) -> list[Picture]:
+    """Make pictures of the files of a folder, named relative to it, in their order."""
+    return [Picture(name.as_posix(), partial(open_rgb, folder / name)) for name in names]
+
+
+def evenly(count: int, wanted: int) -> list[int]:
+    """Choose places out of ``count``, in order, as evenly spread as can be; all of them if more are wanted."""
+    wanted = min(count, wanted)
+    return [place * count // wanted for place in range(wanted)]
 
 
 def pairs(pictures: Sequence[Picture], spec: DataSpec) -> Source:
@@ -97,30 +107,27 @@ def pairs(pictures: Sequence[Picture], spec: DataSpec) -> Source:
     Raises:
         InputError: while drawing, when no picture can be used.
     """
-    notes: list[str] = []
-    return Source(_draw(pictures, spec, notes), notes)
+    notes = Notes()
+    return Source(_draw(pictures, spec, notes), notes.lines)
 
 
-def _draw(pictures: Sequence[Picture], spec: DataSpec, notes: list[str]) -> Iterator[Sample]:
-    left, skipped, last = spec.n_samples, 0, None
+def _draw(pictures: Sequence[Picture], spec: DataSpec, notes: Notes) -> Iterator[Sample]:
+    left, last = spec.n_samples, None
     for place, picture in enumerate(pictures):
         if left == 0:
             break
         try:
             pair = _pair(picture, spec)
         except Unusable as reason:
-            skipped += 1
-            if skipped <= NOTES_KEPT:
-                notes.append(f"skipped {picture.name}: {reason}")
+            notes.skipped(picture.name, str(reason))
             continue
         share = -(-left // (len(pictures) - place))
         yield from _cut(pair, place, range(share), spec.patch_size)
         left, last = left - share, (pair, place, share)
-    if skipped > NOTES_KEPT:
-        notes.append(f"skipped {skipped - NOTES_KEPT} more")
+    notes.close()
     if last is None:
         where = spec.source or spec.workload
-        raise InputError(f"{where}: none of {len(pictures)} images can be used ({notes[0]})")
+        raise InputError(f"{where}: none of {len(pictures)} images can be used ({notes.lines[0]})")
     pair, place, taken = last
     yield from _cut(pair, place, range(taken, taken + left), spec.patch_size)
 

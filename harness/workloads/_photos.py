@@ -14,7 +14,7 @@ from harness.errors import InputError
 from harness.formats import Image
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
-_DAMAGE = (OSError, ValueError, SyntaxError, EOFError, struct.error, zlib.error, PILImage.DecompressionBombError)
+DAMAGE = (OSError, ValueError, SyntaxError, EOFError, struct.error, zlib.error, PILImage.DecompressionBombError)
 """What Pillow raises on files that are truncated, damaged or absurdly large."""
 
 
@@ -63,9 +63,19 @@ def open_rgb(path: Path) -> Image:
             return _rgb(picture)
     except UnidentifiedImageError:
         raise Unusable("neither PNG nor JPEG") from None
-    except _DAMAGE as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise Unusable(reason) from error
+    except DAMAGE as error:
+        raise Unusable(why(error)) from error
+
+
+def why(error: BaseException) -> str:
+    """Say what is wrong with an image, without its path.
+
+    Args:
+        error: one of ``DAMAGE``.
+    """
+    if isinstance(error, UnidentifiedImageError):
+        return "no image that Pillow knows"
+    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
 
 
 def _rgb(picture: PILImage.Image) -> Image:

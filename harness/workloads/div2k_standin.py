@@ -25,9 +25,10 @@ from harness.formats import Image
 from harness.workloads import DataSpec, Source
 from harness.workloads._patches import Picture, loss, pairs, transform
 
-__all__ = ["GOLDEN", "REQUIRES", "VERSION", "fingerprint", "image", "loss", "samples", "transform"]
+__all__ = ["GOLDEN", "REQUIRES", "TASK", "VERSION", "fingerprint", "image", "loss", "samples", "transform"]
 
 REQUIRES: dict[str, str] = {"PIL": "pillow", "numpy": "numpy", "torch": "torch", "torchvision": "torchvision"}
+TASK: str = "super-resolution"
 VERSION: int = 1
 HEIGHT, WIDTH = 1356, 2040
 SAMPLES_PER_IMAGE = 256

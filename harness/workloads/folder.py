@@ -9,9 +9,10 @@ from __future__ import annotations
 from harness.workloads import DataSpec, Source
 from harness.workloads._patches import loss, photographs, transform
 
-__all__ = ["REQUIRES", "VERSION", "loss", "samples", "transform"]
+__all__ = ["REQUIRES", "TASK", "VERSION", "loss", "samples", "transform"]
 
 REQUIRES: dict[str, str] = {"PIL": "pillow", "numpy": "numpy", "torch": "torch", "torchvision": "torchvision"}
+TASK: str = "super-resolution"
 VERSION: int = 1
 
 

@@ -14,9 +14,10 @@ from harness.formats import Image, Sample
 from harness.workloads import DataSpec, Source
 from harness.workloads._patches import loss, mix, transform
 
-__all__ = ["REQUIRES", "VERSION", "loss", "samples", "transform"]
+__all__ = ["REQUIRES", "TASK", "VERSION", "loss", "samples", "transform"]
 
 REQUIRES: dict[str, str] = {"PIL": "pillow", "numpy": "numpy", "torch": "torch", "torchvision": "torchvision"}
+TASK: str = "super-resolution"
 VERSION: int = 1
 
 

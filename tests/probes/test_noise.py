@@ -73,6 +73,7 @@ def test_a_quiet_trial_carries_no_flag() -> None:
         ({"steady": False, "half_ratio": 0.8}, "unsteady"),
         ({"steady": False, "half_ratio": None}, "unsteady"),
         ({"steady": None, "half_ratio": 0.5}, None),
+        ({"steady": False, "half_ratio": 1.8, "page_cache": "cold"}, None),
         ({"steady": False, "memory_pressure_pct": 5.0, **of_cores(2, 50.0)}, "foreign_cpu,pressure,unsteady"),
     ],
 )

@@ -17,8 +17,9 @@ import pytest
 from PIL import Image as PILImage
 
 from harness.errors import DataError, EnvironmentFault, InputError
-from harness.formats import Manifest, Sample
+from harness.formats import Manifest, Reader, ReadOptions, Sample, Stream
 from harness.registry import load, names
+from harness.traits import traits
 from harness.trial import prepare as module
 from harness.trial.prepare import dataset_root, prepare
 from harness.workloads import DataSpec, Source
@@ -42,6 +43,14 @@ def everything(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*")) if folder.exists() else []
 
 
+def stored(packed: Reader | Stream) -> Iterator[Sample]:
+    """All samples of a set in their order."""
+    if isinstance(packed, Stream):
+        raws = sorted((raw for shard in range(packed.shards) for raw in packed.records(shard)), key=lambda raw: raw[0])
+        return map(packed.decode, raws)
+    return iter(packed)
+
+
 def replace_samples(monkeypatch: pytest.MonkeyPatch, make: Callable[[], Iterable[Sample]]) -> None:
     """Let the synthetic workload give other samples."""
     monkeypatch.setattr(SYNTHETIC, "samples", lambda spec: Source(make()))
@@ -58,15 +67,17 @@ def test_manifest_tells_the_truth(tmp_path: Path, storage_format: str) -> None:
     manifest = prepare(SPEC, storage_format, tmp_path, silent)
     root = dataset_root(tmp_path, SPEC, storage_format)
     assert Manifest.load(root) == manifest
+    storage = load("harness.formats", storage_format)
     digest = hashlib.sha256()
-    for sample in load("harness.formats", storage_format).open(root):
+    for sample in stored(storage.open(root, ReadOptions())):
         for field in sample:
             digest.update(field.tobytes())
     files = [path for path in root.rglob("*") if path.is_file() and path.name != "manifest.json"]
-    assert manifest.data_hash == digest.hexdigest()[:16]
+    assert manifest.data_hash == prepare(SPEC, "memmap", tmp_path, silent).data_hash
+    assert (manifest.data_hash == digest.hexdigest()[:16]) is not traits(storage_format).lossy
     assert manifest.bytes == sum(path.stat().st_size for path in files)
     assert (manifest.count, manifest.shapes) == (20, ((8, 8, 3), (8, 8, 3)))
-    assert (manifest.workload_version, manifest.format_version) == (SYNTHETIC.VERSION, PNG.VERSION)
+    assert (manifest.workload_version, manifest.format_version) == (SYNTHETIC.VERSION, storage.VERSION)
     assert manifest.pack_s > 0
 
 
@@ -95,6 +106,31 @@ def test_packs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: st
     assert not (root / "stray").exists()
     assert [path.name for path in root.parent.iterdir()] == ["png"]
     assert prepare(SPEC, "png", tmp_path, never) == again
+
+
+def test_a_byte_that_changed_is_found(tmp_path: Path) -> None:
+    """Raw pixels carry no checksum: a set is read whole before it is used, and packed anew where that tells damage."""
+    first = prepare(SPEC, "memmap", tmp_path, silent)
+    path = dataset_root(tmp_path, SPEC, "memmap") / "pixels.bin"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    again = prepare(SPEC, "memmap", tmp_path, silent)
+    assert again.notes == ("memmap: the packed samples were damaged and are packed anew",)
+    assert (again.data_hash, again.checksum) == (first.data_hash, first.checksum)
+    assert prepare(SPEC, "memmap", tmp_path, never) == again
+
+
+def test_a_lossy_format_is_held_to_its_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes back may differ by as much as the format says and no more; a label must come back as it was."""
+    jpeg = load("harness.formats", "jpeg")
+    monkeypatch.setattr(jpeg, "MEAN_ERROR", 0.0)
+    with pytest.raises(DataError, match="does not come back the same"):
+        prepare(DataSpec("div2k_standin", 4, 16, 2), "jpeg", tmp_path, silent)
+    image, label = np.zeros((9, 9, 3), np.uint8), np.zeros((1, 1, 1), np.uint8)
+    assert module._alike(1.0, image + 1, image)
+    assert not module._alike(0.9, image + 1, image)
+    assert not module._alike(1.0, label + 1, label)
 
 
 @pytest.mark.parametrize("error", [RuntimeError("broke"), KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left")])

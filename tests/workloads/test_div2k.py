@@ -1,4 +1,4 @@
-"""Pairs from the photographs of a folder, under the name div2k."""
+"""Pairs from the sub-images of DIV2K, under the name div2k."""
 
 from __future__ import annotations
 
@@ -8,26 +8,62 @@ import numpy as np
 import pytest
 from PIL import Image as PILImage
 
+from harness.downloads.cut_set import CutSet
 from harness.errors import InputError
 from harness.registry import load
 from harness.workloads import DataSpec
 
 
-def test_cuts_pairs(tmp_path: Path) -> None:
-    """Photographs become (input, target) pairs, as many as asked for."""
-    pixels = np.random.default_rng(0).integers(0, 256, (40, 30, 3), np.uint8)
-    for name in ("0001.png", "0002.png"):
-        PILImage.fromarray(pixels).save(tmp_path / name)
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Sub-images of five photographs, four of each; their level is their place."""
+    for place in range(20):
+        path = tmp_path / f"{place // 4 + 1:04d}" / f"{place // 4 + 1:04d}_s{place % 4 + 1:03d}.png"
+        path.parent.mkdir(exist_ok=True)
+        PILImage.fromarray(np.full((40, 40, 3), place, np.uint8)).save(path)
+    CutSet(5, 20, 480, 240, 3, None).save(tmp_path)
+    return tmp_path
+
+
+def drawn(folder: Path, count: int) -> list[int]:
+    """From which sub-images so many samples come."""
+    source = load("harness.workloads", "div2k").samples(DataSpec("div2k", count, 16, 2, folder))
+    return [int(target[0, 0, 0]) for _, target in source.samples]
+
+
+def test_cuts_pairs(folder: Path) -> None:
+    """Sub-images become (input, target) pairs, as many as asked for."""
     workload = load("harness.workloads", "div2k")
-    got = list(workload.samples(DataSpec("div2k", 7, 16, 2, tmp_path)).samples)
-    assert [field.shape for sample in got for field in sample] == [(16, 16, 3)] * 14
+    got = list(workload.samples(DataSpec("div2k", 27, 16, 2, folder)).samples)
+    assert [field.shape for sample in got for field in sample] == [(16, 16, 3)] * 54
     assert len(workload.transform(got[0])) == 2
 
 
-def test_without_photographs(tmp_path: Path) -> None:
-    """Without a folder, or with an empty one, the message says what to do."""
+def test_spread_over_all_photographs(folder: Path) -> None:
+    """Fewer samples than sub-images still show all photographs; more show all sub-images."""
+    assert drawn(folder, 5) == [0, 4, 8, 12, 16]
+    assert drawn(folder, 7) == [0, 2, 5, 8, 11, 14, 17]
+    assert drawn(folder, 20) == list(range(20))
+    assert sorted(set(drawn(folder, 33))) == list(range(20))
+
+
+def test_broken_sub_image(folder: Path) -> None:
+    """One that is damaged is skipped with a note, and its share falls to another."""
+    (folder / "0002" / "0002_s001.png").write_bytes(b"")
+    source = load("harness.workloads", "div2k").samples(DataSpec("div2k", 5, 16, 2, folder))
+    assert len(list(source.samples)) == 5
+    assert source.notes == ["skipped 0002/0002_s001.png: neither PNG nor JPEG"]
+
+
+def test_without_a_whole_set(folder: Path) -> None:
+    """No folder, one that is being cut, or one that lost a file: the message says what to run."""
     workload = load("harness.workloads", "div2k")
-    with pytest.raises(InputError, match="make div2k"):
+    with pytest.raises(InputError, match="no folder of sub-images was given; run: make div2k"):
         workload.samples(DataSpec("div2k", 7, 16, 2))
-    with pytest.raises(InputError, match="no image here"):
-        workload.samples(DataSpec("div2k", 7, 16, 2, tmp_path))
+    (folder / "0001" / "0001_s001.png").unlink()
+    with pytest.raises(InputError, match="has 19 sub-images; expected 20; run: make div2k"):
+        workload.samples(DataSpec("div2k", 7, 16, 2, folder))
+    for content in ("{", "[]", '{"count": 1}', None):
+        (folder / "cut.json").unlink() if content is None else (folder / "cut.json").write_text(content)
+        with pytest.raises(InputError, match=r"cut.json: not the record of a whole set .*; run: make div2k"):
+            workload.samples(DataSpec("div2k", 7, 16, 2, folder))

@@ -14,7 +14,7 @@ from PIL import Image as PILImage
 
 from harness.errors import InputError
 from harness.formats import Image
-from harness.formats.png import COMPRESS_LEVEL
+from harness.formats._encoding import COMPRESS_LEVEL
 from harness.workloads import DataSpec, div2k_standin
 
 

@@ -12,7 +12,8 @@ from PIL import Image as PILImage
 from harness.errors import InputError
 from harness.formats import Image
 from harness.workloads import DataSpec
-from harness.workloads._patches import NOTES_KEPT, Picture, degrade, loss, mix, pairs, photographs, transform
+from harness.workloads._notes import KEPT
+from harness.workloads._patches import Picture, degrade, loss, mix, pairs, photographs, transform
 from harness.workloads._photos import Unusable
 
 
@@ -118,8 +119,8 @@ def test_many_skipped_are_counted() -> None:
     """A folder full of unusable files does not fill the records with their names."""
     gallery = Gallery(100, broken=tuple(range(99)))
     gallery.places(1)
-    assert len(gallery.notes) == NOTES_KEPT + 1
-    assert gallery.notes[-1] == f"skipped {99 - NOTES_KEPT} more"
+    assert len(gallery.notes) == KEPT + 1
+    assert gallery.notes[-1] == f"skipped {99 - KEPT} more"
 
 
 def test_same_everywhere() -> None:

@@ -1,1 +1,1 @@
-"""Networks: one file each, found by its name, with ``build() -> torch.nn.Module``."""
+"""Networks: one file each, found by its name, with ``REQUIRES``, ``TASK`` and ``build() -> torch.nn.Module``."""

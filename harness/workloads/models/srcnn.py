@@ -11,6 +11,7 @@ from __future__ import annotations
 from torch import nn
 
 REQUIRES: dict[str, str] = {"torch": "torch"}
+TASK: str = "super-resolution"
 
 
 def build() -> nn.Module:

@@ -1,0 +1,66 @@
+"""What a window needs, known to the plan and to pages, which load no torch, and to the trial: steps, samples, cache."""
+
+from __future__ import annotations
+
+LEAST_WARM_UP = 5
+"""Steps of a warm-up at least."""
+COLD, WARM = 0.01, 0.99
+"""Cached shares of the packed samples up to which a trial counts as cold, and from which on as warm."""
+
+
+def drained_after(num_workers: int, prefetch_factor: int) -> int:
+    """Batches to consume before the prefetched stock is gone and the loader shows its own pace."""
+    return num_workers * prefetch_factor + num_workers
+
+
+def warm_up_steps(num_workers: int, prefetch_factor: int) -> int:
+    """Least steps of a warm-up."""
+    return max(LEAST_WARM_UP, drained_after(num_workers, prefetch_factor))
+
+
+def whole(steps: int, num_workers: int) -> int:
+    """Round steps up to whole bursts: a multiple of the workers."""
+    burst = max(1, num_workers)
+    return -(-steps // burst) * burst
+
+
+def steps_once(batches: int, num_workers: int, prefetch_factor: int) -> int:
+    """Steps of a window in which no sample is read twice, warm-up included.
+
+    The window ends while the loader still prepares batches: one that only hands out what it had prepared would look
+    faster than it is.
+
+    Args:
+        batches: whole batches in one pass over the set.
+        num_workers: worker processes; 0 loads in the training process.
+        prefetch_factor: batches that each prepares ahead.
+
+    Returns:
+        A multiple of the workers; 0 or less where the set is too small.
+    """
+    burst = max(1, num_workers)
+    return (batches - warm_up_steps(num_workers, prefetch_factor) - num_workers * prefetch_factor) // burst * burst
+
+
+def samples_once(batch_size: int, num_workers: int, prefetch_factor: int, min_steps: int) -> int:
+    """Least samples in a set that a trial with a window of ``min_steps`` steps reads once at most."""
+    steps = warm_up_steps(num_workers, prefetch_factor) + whole(min_steps, num_workers)
+    return batch_size * (steps + num_workers * prefetch_factor)
+
+
+def batches_once(n_samples: int, batch_size: int, num_workers: int, shards: int | None) -> int:
+    """Whole batches in one pass over a set.
+
+    Args:
+        n_samples: samples in the set.
+        batch_size: samples in a batch.
+        num_workers: worker processes.
+        shards: files that the workers divide among them, each forming batches of its own; None where any sample can be
+            read by any worker.
+
+    Returns:
+        For shards: as many as are sure to come while every worker still works.
+    """
+    if shards is None or num_workers == 0:
+        return n_samples // batch_size
+    return num_workers * (shards // num_workers * (n_samples // shards) // batch_size)

@@ -1,0 +1,25 @@
+"""ResNet-18 for the 37 breeds of the Oxford-IIIT Pet Dataset, from torchvision, with random weights.
+
+He, Zhang, Ren and Sun, "Deep Residual Learning for Image Recognition", CVPR 2016 (arXiv 1512.03385); 11,195,493
+parameters. It halves an image five times: below 64 pixels little is left for its last stages, and below 33 pixels its
+batch normalisation needs batches of two samples at least.
+"""
+
+from __future__ import annotations
+
+from torch import nn
+from torchvision import models
+
+REQUIRES: dict[str, str] = {"torch": "torch", "torchvision": "torchvision"}
+TASK: str = "classification"
+CLASSES = 37
+
+
+def build() -> nn.Module:
+    """Make the network, with torchvision's initialisation.
+
+    Returns:
+        A module from float images, batch × 3 × height × width, to scores, batch × 37.
+    """
+    network: nn.Module = models.resnet18(weights=None, num_classes=CLASSES)
+    return network

@@ -1,0 +1,168 @@
+"""MXNet's RecordIO: the codec of frames, MXNet's header, and the index."""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.errors import DataError
+from harness.formats import Manifest, ReadOptions, Sample, recordio
+from harness.formats._encoding import encode_png
+from harness.formats.recordio import LONGEST, MAGIC, frame, unframe
+
+SHAPES = ((12, 10, 3), (4, 4, 1))
+PAYLOADS = st.lists(
+    st.one_of(st.just(MAGIC), st.just(MAGIC[:3]), st.just(MAGIC[1:]), st.binary(max_size=9)), max_size=12
+).map(b"".join)
+"""Bytes full of magic numbers, at multiples of 4 and beside them."""
+
+
+def chunk(flag: int, data: bytes) -> bytes:
+    """A chunk as the file format's description has it."""
+    return bytes.fromhex("0a23d7ce") + struct.pack("<I", flag << 29 | len(data)) + data
+
+
+def packed(root: Path, count: int = 5) -> tuple[Any, list[Sample]]:
+    """Pack random samples and open them."""
+    random = np.random.default_rng(count)
+    samples = [tuple(random.integers(0, 256, shape, np.uint8) for shape in SHAPES) for _ in range(count)]
+    recordio.pack(iter(samples), root)
+    manifest = Manifest(count, SHAPES, 0, "", 1, 1, 0.0)
+    (root / "manifest.json").write_text(json.dumps(asdict(manifest)))
+    return recordio.open(root, ReadOptions()), samples
+
+
+def same(left: Sample, right: Sample) -> bool:
+    """Whether two samples agree in every pixel."""
+    return all(map(np.array_equal, left, right))
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"", chunk(0, b"")),
+        (b"abcd", chunk(0, b"abcd")),
+        (b"abcde", chunk(0, b"abcde") + bytes(3)),
+        (b"a" + MAGIC, chunk(0, b"a" + MAGIC) + bytes(3)),
+        (MAGIC, chunk(1, b"") + chunk(3, b"")),
+        (b"abcd" + MAGIC + b"ef", chunk(1, b"abcd") + chunk(3, b"ef") + bytes(2)),
+        (MAGIC + MAGIC + b"x" + MAGIC, chunk(1, b"") + chunk(2, b"") + chunk(3, b"x" + MAGIC) + bytes(3)),
+    ],
+)
+def test_frames_are_dmlc_cores(data: bytes, expected: bytes) -> None:
+    """Records lie in the file as ``RecordIOWriter::WriteRecord`` of dmlc-core writes them."""
+    assert frame(data) == expected
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(PAYLOADS, min_size=1, max_size=4))
+def test_records_come_back(payloads: list[bytes]) -> None:
+    """Any bytes come back; at multiples of 4 the magic number begins a chunk and is nowhere else."""
+    framed = [frame(data) for data in payloads]
+    assert all(len(record) % 4 == 0 for record in framed)
+    data, place = b"".join(framed), 0
+    for payload in payloads:
+        got, place = unframe(data, place)
+        assert got == payload
+    assert place == len(data)
+    chunks = sum(1 + len([i for i in range(0, len(p) - 3, 4) if p[i : i + 4] == MAGIC]) for p in payloads)
+    assert [data[i : i + 4] for i in range(0, len(data), 4)].count(MAGIC) == chunks
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.one_of(st.binary(max_size=60), PAYLOADS.map(frame)), st.data())
+def test_damaged_frames(data: bytes, draw: st.DataObject) -> None:
+    """Whatever bytes are read as a record, the outcome is bytes or a ValueError; a truncated record is one."""
+    if data:
+        place = draw.draw(st.integers(0, len(data) - 1))
+        damaged = data[:place] + bytes([data[place] ^ draw.draw(st.integers(1, 255))]) + data[place + 1 :]
+        for anything in (data, damaged):
+            try:
+                got, end = unframe(anything, 0)
+            except ValueError:
+                continue
+            assert len(got) <= end
+    whole = frame(data)
+    with pytest.raises(ValueError, match="truncated"):
+        unframe(whole[: draw.draw(st.integers(0, len(whole) - -len(data) % 4 - 1))], 0)
+
+
+@pytest.mark.parametrize("flags", [(2,), (3,), (4,), (1, 0), (1, 1), (1, 2, 0)])
+def test_chunks_out_of_order(flags: tuple[int, ...]) -> None:
+    """A record that begins in its middle, or is followed by another before its end, is refused."""
+    with pytest.raises(ValueError, match=f"flag {flags[-1]}"):
+        unframe(b"".join(chunk(flag, b"abcd") for flag in flags) + chunk(3, b""), 0)
+
+
+def test_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record beyond 29 bits of length is refused, not cut."""
+    assert LONGEST == 2**29 - 1
+    monkeypatch.setattr(recordio, "LONGEST", 100)
+    with pytest.raises(ValueError, match="at most 100"):
+        frame(bytes(101))
+
+
+def test_file_is_mxnets(tmp_path: Path) -> None:
+    """``data.rec`` holds what im2rec writes: IRHeader with flag 0, label, id and id2, then the image file."""
+    _, samples = packed(tmp_path)
+    data, place, found = (tmp_path / "data.rec").read_bytes(), 0, []
+    while place < len(data):
+        record, place = unframe(data, place)
+        found.append(record)
+    assert len(found) == 10
+    for number, record in enumerate(found):
+        index, field = divmod(number, 2)
+        assert record == struct.pack("<IfQQ", 0, index, index, field) + encode_png(samples[index][field])
+
+
+def test_any_order(tmp_path: Path) -> None:
+    """Samples are read in any order."""
+    reader, samples = packed(tmp_path, 9)
+    assert all(same(reader[index], samples[index]) for index in (8, 0, 5, 5, 1))
+
+
+@pytest.mark.parametrize("name", ["data.rec", "data.idx"])
+def test_flipped_byte(tmp_path: Path, name: str) -> None:
+    """A flipped byte anywhere gives the right pixels (it was padding or a label) or an error that names the file."""
+    _, samples = packed(tmp_path, 2)
+    path = tmp_path / name
+    data = path.read_bytes()
+    for place in range(0, len(data), 1 if name == "data.idx" else 7):
+        path.write_bytes(data[:place] + bytes([data[place] ^ 0xFF]) + data[place + 1 :])
+        reader = recordio.open(tmp_path, ReadOptions())
+        for index, sample in enumerate(samples):
+            problem = ""
+            try:
+                got = reader[index]
+            except DataError as error:
+                problem = str(error)
+            assert ("data." in problem and "run again" in problem) if problem else same(got, sample)
+
+
+@pytest.mark.parametrize("kept", [0, 7, 8, -8, -1])
+def test_truncated_index(tmp_path: Path, kept: int) -> None:
+    """An index that lost its end is an error that names it."""
+    reader, _ = packed(tmp_path)
+    path = tmp_path / "data.idx"
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(DataError, match=r"data\.idx"):
+        reader[0]
+
+
+def test_records_exchanged(tmp_path: Path) -> None:
+    """Samples that changed places are refused: their ids say so."""
+    reader, _ = packed(tmp_path)
+    path = tmp_path / "data.idx"
+    begins = np.fromfile(path, "<u8")
+    begins[[0, 1, 2]] = begins[[2, 3, 4]]
+    begins.tofile(path)
+    with pytest.raises(DataError, match="another record"):
+        reader[0]

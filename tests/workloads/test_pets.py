@@ -1,0 +1,164 @@
+"""Cats and dogs: a small copy of the data set's layout, through torchvision's own loader."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image as PILImage
+from torch.utils.data import default_collate
+
+from harness.errors import InputError
+from harness.formats import Sample
+from harness.sweep import without_names
+from harness.trial.stages import RealStep
+from harness.workloads import DataSpec, Source, pets
+from harness.workloads.models import resnet18
+
+BREEDS, EACH = 6, 5
+
+
+def add(folder: Path, lines: list[str], name: str, breed: int, pixels: np.ndarray) -> None:
+    """Put a photograph into the layout."""
+    PILImage.fromarray(pixels).save(folder / "images" / f"{name}.jpg", quality=95)
+    lines.append(f"{name} {breed + 1} {breed % 2 + 1} {breed // 2 + 1}\n")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Thirty photographs of six breeds, sorted by breed, whose level is 40 times the breed's number."""
+    base, lines = tmp_path / "oxford-iiit-pet", list[str]()
+    (base / "images").mkdir(parents=True)
+    (base / "annotations").mkdir()
+    for place in range(BREEDS * EACH):
+        size = (30 + place, 60 - place, 3)
+        add(base, lines, f"Breed_{place}", place // EACH, np.full(size, 40 * (place // EACH), np.uint8))
+    (base / "annotations" / "trainval.txt").write_text("".join(lines))
+    return base
+
+
+def source(folder: Path | None, count: int, size: int = 24) -> Source:
+    """Ask for samples."""
+    return pets.samples(DataSpec("pets", count, size, 1, folder))
+
+
+def labels(samples: list[Sample]) -> list[int]:
+    """The breed of every sample."""
+    return [int(label[0, 0, 0]) for _, label in samples]
+
+
+def test_samples(folder: Path) -> None:
+    """Each is a square of uint8 and the breed that torchvision gives, which is that of its photograph."""
+    got = list(source(folder, 30).samples)
+    assert labels(got) == [place // EACH for place in range(30)]
+    for image, label in got:
+        assert (image.shape, image.dtype) == ((24, 24, 3), np.uint8)
+        assert (label.shape, label.dtype) == ((1, 1, 1), np.uint8)
+        assert image.flags.owndata
+        assert abs(int(image.mean()) - 40 * int(label[0, 0, 0])) <= 1
+
+
+def test_spread_over_breeds(folder: Path) -> None:
+    """The list is sorted by breed: few samples still show every breed."""
+    assert labels(list(source(folder, 6).samples)) == list(range(6))
+
+
+def test_middle_of_the_photograph(folder: Path) -> None:
+    """The shorter side becomes patch_size, and the middle of the longer one is taken."""
+    pixels = np.zeros((40, 120, 3), np.uint8)
+    pixels[:, 40:80] = 200  # 40 px become 20: the middle third is the square
+    PILImage.fromarray(pixels).save(folder / "images" / "Breed_0.jpg", quality=95)
+    image = next(iter(source(folder, 1, 20).samples))[0]
+    assert image[:, 2:-2].min() > 180
+
+
+def test_as_torchvision_decodes(folder: Path) -> None:
+    """Grey, CMYK and palette photographs, and other files under a JPEG's name, are RGB as its loader makes them."""
+    for place, mode in enumerate(("L", "CMYK", "P")):
+        picture = PILImage.new("RGB", (50, 40), (10, 200, 90)).convert(mode)
+        picture.save(folder / "images" / f"Breed_{place}.jpg", format="PNG" if mode == "P" else "JPEG")
+    got = source(folder, 30)
+    images = [image for image, _ in got.samples]
+    assert got.notes == []
+    assert all(image.shape == (24, 24, 3) for image in images)
+    assert np.ptp(images[0]) == 0  # grey: three equal channels
+    assert abs(int(images[2][..., 1].mean()) - 200) < 30
+
+
+def test_broken_photographs(folder: Path) -> None:
+    """Those that cannot be read are skipped with a note that can be published without a name; others stand in."""
+    (folder / "images" / "Breed_0.jpg").write_bytes(b"")
+    whole = (folder / "images" / "Breed_5.jpg").read_bytes()
+    (folder / "images" / "Breed_5.jpg").write_bytes(whole[: len(whole) // 2])
+    (folder / "images" / "Breed_10.jpg").unlink()
+    got = source(folder, 6)
+    assert sorted(labels(list(got.samples))) == [0, 0, 0, 3, 4, 5]
+    assert len(got.notes) == 3
+    assert got.notes[0] == "skipped photograph 0: no image that Pillow knows"
+    assert not any(str(folder) in note for note in got.notes)
+    assert all(note.startswith("skipped a file: ") for note in without_names(got.notes))
+
+
+def test_too_few(folder: Path) -> None:
+    """More samples than photographs are refused at once; fewer usable ones while drawing."""
+    with pytest.raises(InputError, match="n_samples is 31; expected at most 30"):
+        source(folder, 31)
+    (folder / "images" / "Breed_7.jpg").write_bytes(b"")
+    with pytest.raises(InputError, match=r"29 photographs can be used; n_samples asks for 30 \(skipped photograph 7"):
+        list(source(folder, 30).samples)
+
+
+def test_not_there(folder: Path, tmp_path: Path) -> None:
+    """Without the data set, or with lists that are not its own, the message says what to run."""
+    for given in (None, tmp_path / "nothing" / "oxford-iiit-pet"):
+        with pytest.raises(InputError, match="run: make pets"):
+            source(given, 1)
+    (folder / "annotations" / "trainval.txt").write_text("one two\n")
+    with pytest.raises(InputError, match="run: make pets"):
+        source(folder, 1)
+
+
+def test_memory_is_flat(folder: Path) -> None:
+    """Photographs are decoded one at a time: thirty take no more memory than three."""
+    peaks = []
+    for count in (3, 30):
+        tracemalloc.start()
+        for _ in source(folder, count, 256).samples:
+            pass
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.2 * peaks[0]
+
+
+def test_transform_and_loss(folder: Path) -> None:
+    """Images are normalised as ImageNet's are, labels are int64 without dimensions; the loss is the cross entropy."""
+    image, label = pets.transform((np.full((8, 8, 3), 255, np.uint8), np.full((1, 1, 1), 36, np.uint8)))
+    assert (image.shape, image.dtype) == (torch.Size((3, 8, 8)), torch.float32)
+    assert image[:, 0, 0].tolist() == pytest.approx([(1 - 0.485) / 0.229, (1 - 0.456) / 0.224, (1 - 0.406) / 0.225])
+    assert (label.shape, label.dtype, label.item()) == (torch.Size(()), torch.int64, 36)
+    assert pets.loss(torch.zeros(2, 37), torch.tensor([0, 36])).item() == pytest.approx(np.log(37))
+
+
+def test_a_batch_goes_through_the_model(folder: Path) -> None:
+    """Samples, collated as the loader does, fit ResNet-18 and the loss."""
+    images, breeds = default_collate([pets.transform(sample) for sample in source(folder, 6, 32).samples])
+    assert breeds.tolist() == list(range(6))
+    assert pets.loss(resnet18.build()(images), breeds).shape == ()
+
+
+@pytest.mark.slow
+def test_a_training_step_learns(folder: Path) -> None:
+    """The step that trials take lowers the loss."""
+    torch.manual_seed(0)
+    fields = tuple(default_collate([pets.transform(sample) for sample in source(folder, 6, 32).samples]))
+    step = RealStep(resnet18.build(), pets.loss)
+    losses = []
+    for _ in range(4):
+        loss = step.forward(fields)
+        step.backward(loss)
+        step.optimize(None)
+        losses.append(loss.item())
+    assert losses[-1] < 0.8 * losses[0]
