@@ -6,6 +6,7 @@ stand for no machine.
 
 from __future__ import annotations
 
+import importlib.util
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,13 @@ from harness.machine import Machine, Software
 from harness.manifest import Counted, Dataset, Protocol, RunManifest, Stopped
 from harness.probes import noise
 from harness.records import PHASES, PROTOCOL_VERSION, WORKER_STAGES
+from harness.storage_device import Storage
+
+_SPEC = importlib.util.spec_from_file_location("fake_storage", Path(__file__).with_name("fake_storage.py"))
+assert _SPEC is not None
+assert _SPEC.loader is not None
+fake_storage = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(fake_storage)
 
 CONTROL_EVERY = 16
 WORK = {"png": (0.2, 0.55, 0.15, 0.1), "lmdb": (0.1, 0.05, 0.55, 0.3)}
@@ -45,6 +53,10 @@ class Fake:
     """Other work on the machine: flags, a wide spread, and a machine that grows slower."""
     plants: bool = False
     """Plant costs instead, and read them back a little off."""
+    formats: Sequence[str] = ()
+    """Compare these storage formats instead, as ``fake_storage`` makes them up."""
+    states: Sequence[str] = ("warm", "cold")
+    """Of the page cache, where storage formats are compared."""
     asked_only: bool = False
     """A run from before ceilings, controls and noise were recorded."""
     suites: Sequence[str] = field(default=("loader",))
@@ -70,6 +82,7 @@ def machine(fake: Fake) -> Machine:
         operating_system="Linux",
         kernel="6.1.0",
         distribution="Example Linux 12",
+        storage=Storage(file_system="ext4", device_class="nvme", rotational=False) if fake.formats else None,
     )
 
 
@@ -105,6 +118,7 @@ def cells(fake: Fake) -> list[dict[str, Value]]:
     if fake.device == "cuda":
         del wanted[1]
     wanted = _planted() if fake.plants else wanted
+    wanted = fake_storage.slices(workload, fake.workers, fake.formats, fake.states) if fake.formats else wanted
     found: dict[str, dict[str, Value]] = {}
     defaults = {axis.name: axis.default for axis in AXES}
     for part in wanted:
@@ -172,7 +186,8 @@ def _trial(
 ) -> dict[str, Any]:
     steps = 40
     weather = random_.gauss(1.0, 0.09) + 0.03 * block if fake.busy else random_.gauss(1.0, 0.02)
-    times = {phase: seconds * weather * steps for phase, seconds in _times(cell, fake.device).items()}
+    single = fake_storage.times(cell) if fake.formats else _times(cell, fake.device)
+    times = {phase: seconds * weather * steps for phase, seconds in single.items()}
     wall = sum(times.values())
     row: dict[str, Any] = {
         "run_id": fake.run_id,
@@ -191,7 +206,8 @@ def _trial(
         "outcome": "ok",
         **cell,
     }
-    if fake.fails == "all" or (fake.fails == "some" and random_.random() < 0.03):
+    unlucky = fake.fails == "some" and (random_.random() < 0.03 or fake_storage.broken(cell))
+    if fake.fails == "all" or unlucky:
         outcome = random_.choice(["oom", "timeout", "error"])
         return {
             **row,
@@ -226,6 +242,8 @@ def _trial(
             row |= {"gpu_util_pct": 100 * min(1.0, busy * weather), "gpu_power_w": 200.0}
         row |= _spans(cell, times) if fake.device == "cuda" else {}
         row |= _stamps(cell, steps) | ({} if fake.asked_only else _disturbed(fake, random_))
+        if fake.formats:
+            row |= fake_storage.columns(cell, steps, doubtful=block == 1 and position < 4)
         row["flags"] = None if fake.asked_only else noise.flags(row)
     return row
 
@@ -251,7 +269,7 @@ def _stamps(cell: dict[str, Value], steps: int) -> dict[str, int]:
         return {}
     planted = _plants(cell)
     busy = (_loading(cell) * 1e9 - sum(planted)) * 0.95
-    shares = WORK[str(cell["storage_format"])]
+    shares = WORK.get(str(cell["storage_format"]), WORK["lmdb"])
     return {
         f"worker_{stage}_ns": int((share * busy + 1.004 * more) * steps)
         for stage, share, more in zip(WORKER_STAGES, shares, planted, strict=True)
@@ -354,7 +372,9 @@ def manifest(fake: Fake, trials: Sequence[dict[str, Any]]) -> RunManifest:
         combinations=96,
         cells=len(cells(fake)),
         merged=(Counted(count=36, reason=text or "no CUDA device here: pin_memory, non_blocking"),),
-        excluded=(Counted(count=2, reason="the set is smaller than a batch"),),
+        excluded=(
+            fake_storage.EXCLUDED if fake.formats else (Counted(count=2, reason="the set is smaller than a batch"),)
+        ),
         substitutions=(text or "div2k_standin stands in for div2k: procedural images of its geometry",),
         datasets=(
             Dataset(

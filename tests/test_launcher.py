@@ -180,9 +180,9 @@ def test_workers_are_forked_whatever_python_prefers() -> None:
     code = (
         "import multiprocessing as m; m.set_start_method('forkserver')\n"
         "from harness.trial.loader import build\n"
-        "loader = build([1, 2], list, batch_size=1, num_workers=1, prefetch_factor=2, pin_memory=False, seed=0)\n"
+        "loader = build([1, 2], list, batches=None, batch_size=1, num_workers=1, prefetch_factor=2, pin_memory=False)\n"
         "assert loader.multiprocessing_context.get_start_method() == 'fork'\n"
-        "build([1, 2], list, batch_size=1, num_workers=0, prefetch_factor=None, pin_memory=False, seed=0)"
+        "build([1, 2], list, batches=None, batch_size=1, num_workers=0, prefetch_factor=None, pin_memory=False)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

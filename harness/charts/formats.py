@@ -1,6 +1,6 @@
 """Storage formats side by side, at the same batch size and workers, each mark with its interval.
 
-The samples lie in the page cache after the first pass: this compares what reading and decoding cost, not disks.
+Where the samples lie in the page cache this compares what reading and decoding cost, not disks.
 """
 
 from __future__ import annotations
@@ -21,6 +21,14 @@ TITLE = "Storage formats side by side"
 QUESTION = "Does it matter how the samples lie on disk?"
 MOST_ROWS = 12
 """Settings in one panel; beyond it one batch size stands for all."""
+MOST_FORMATS = len(SHAPES)
+"""Formats with a shape of their own; beyond it only the fastest are drawn."""
+CACHED = {
+    "warm": "Samples lie in the page cache from the start: this is the cost of reading and decoding, not of a disk.",
+    "cold": "No sample lies in the page cache at the start, each is read once at most: the disk is part of the cost.",
+    "": "Samples lie in the page cache after the first pass: this is the cost of reading and decoding, not of a disk.",
+}
+"""What a panel's page cache means; an older run did not say."""
 
 
 def draw(cells: pd.DataFrame) -> Figure:
@@ -31,17 +39,33 @@ def draw(cells: pd.DataFrame) -> Figure:
     """
     sheet = Sheet(TITLE, QUESTION)
     parts = sorted(slices(cells, (LOAD, EMULATED, TRAIN)), key=lambda part: (LOAD, EMULATED, TRAIN).index(part.kind))
-    names = sorted({name for part in parts for name in part.frame["storage_format"].dropna().unique().tolist()})
-    for part in parts:
-        frame, kept = held(part.frame, ("batch_size", "num_workers", "storage_format"))
-        rows = _thinned(_rows(frame), sheet)
+    drawn = [(part, *held(part.frame, ("batch_size", "num_workers", "storage_format"))) for part in parts]
+    names = _names([frame for _, frame, _ in drawn], sheet)
+    for part, frame, kept in drawn:
+        every = _rows(frame)
+        rows = _thinned([row for row in every if row["format"] in names], sheet)
         if len({row["format"] for row in rows}) < 2:
             continue
         columns = COLUMNS | {"storage_format": "format"}
-        sheet.add(_panel(part, rows, names), listed(rows, part.row(), columns), kept)
-    if sheet.panels:
-        sheet.note("Samples are in the page cache: this is the cost of reading and decoding, not of a disk.")
+        sheet.add(_panel(part, rows, names), listed(every, part.row(), columns), kept)
+        for state in sorted(set(frame["page_cache"].fillna(""))):
+            sheet.note(CACHED[str(state)])
     return sheet.figure(_keys(names), "Nothing to compare: fewer than two storage formats ended well in one setting.")
+
+
+def _names(frames: Sequence[pd.DataFrame], sheet: Sheet) -> list[str]:
+    """The formats that are drawn: of many those that are fastest somewhere, by their best place in any setting."""
+    places: dict[str, int] = {}
+    for frame in frames:
+        for _, part in frame.groupby(["batch_size", "num_workers"], dropna=False):
+            ranked = part.sort_values("samples_per_s", ascending=False)["storage_format"].dropna().unique()
+            for place, name in enumerate(ranked):
+                places[str(name)] = min(place, places.get(str(name), place))
+    if len(places) > MOST_FORMATS:
+        sheet.note(
+            f"Of {len(places)} formats the {MOST_FORMATS} that come first somewhere are drawn; the table has all."
+        )
+    return sorted(sorted(places, key=lambda name: (places[name], name))[:MOST_FORMATS])
 
 
 def _keys(names: Sequence[str]) -> list[Key]:

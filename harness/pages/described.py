@@ -76,6 +76,12 @@ def knobs(row: Mapping[Any, Any]) -> str:
     return ", ".join(filter(None, [*parts, changed({name: row[name] for name in KNOBS if name not in named})]))
 
 
+def reading(row: Mapping[Any, Any]) -> list[str]:
+    """Write how samples were read, where that is not as usual: from a cold page cache, in stored order."""
+    unusual = {"page_cache": ("cold", "cold page cache"), "access": ("sequential", "in stored order")}
+    return [said for name, (value, said) in unusual.items() if row.get(name) == value]
+
+
 def spread(lo: float, hi: float) -> str:
     """Write an interval as a table shows it."""
     known = words.known(lo) and words.known(hi)

@@ -37,7 +37,6 @@ _GAIN = (
     "verdict",
 )
 _SPOKEN = {TRAIN: "real training", EMULATED: "an emulated step", LOAD: "loading alone"}
-_READ = {"cold": "cold page cache", "sequential": "in stored order"}
 _KINDS = {TRAIN: "real training", EMULATED: "emulated step", LOAD: "loading alone"}
 
 
@@ -137,17 +136,11 @@ def _reached(row: Mapping[Any, Any]) -> list[tuple[str, float]]:
 
 def _what(row: Mapping[Any, Any]) -> str:
     detail = f", {row['step_ms']:g} ms a step" if row["kind"] == EMULATED else ""
-    detail += "".join(f", {said}" for said in _reading(row))
+    detail += "".join(f", {said}" for said in described.reading(row))
     return (
         f"<strong>{escape(str(row['workload']))}</strong>, {row['patch_size']}\u00a0px<br>"
         f'<span class="fr-kind fr-kind-{row["kind"]}">{_KINDS[row["kind"]]}{detail}</span>'
     )
-
-
-def _reading(row: Mapping[Any, Any]) -> list[str]:
-    """How samples were read, where that is not as usual: from a cold page cache, in stored order."""
-    usual = {"page_cache": "warm", "access": "random"}
-    return [_READ[str(row[name])] for name, value in usual.items() if isinstance(row[name], str) and row[name] != value]
 
 
 def gain_words(gain: Mapping[Any, Any] | None) -> tuple[str, str]:
@@ -180,7 +173,7 @@ def answer(rows: pd.DataFrame) -> str:
     said = []
     measured = [row for row in rows.to_dict("records") if row["gain"] is not None]
     for row in pd.DataFrame(measured, columns=rows.columns).drop_duplicates("kind").to_dict("records"):
-        how = "".join(f", {said}," for said in _reading(row))
+        how = "".join(f", {said}," for said in described.reading(row))
         at, gain = f"{_SPOKEN[row['kind']]} on {row['workload']} at {row['patch_size']} px{how}", row["gain"]
         if not words.known(gain["lo"]):
             said.append(f"For {at} there is one block, which says nothing about its spread.")

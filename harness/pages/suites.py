@@ -8,7 +8,7 @@ from html import escape
 
 from harness import registry, suite
 from harness.charts import _words as words
-from harness.pages import calibrated, described, markup, trust, why
+from harness.pages import calibrated, described, markup, stored, trust, why
 from harness.pages.gathered import Shown, draw, newest, place
 from harness.pages.headlines import answer
 from harness.pages.markup import Page
@@ -58,9 +58,9 @@ def page(name: str, path: str, content: Suite, runs: Sequence[Shown]) -> Page:
     for shown in newest([shown for shown in runs if name in shown.suites]):
         mark = markup.slug(shown.machine_id)
         body += [markup.heading(2, described.machine_name(shown.run), mark), _origin(shown, path)]
-        planted = calibrated.section(shown, name)
-        body += planted
-        if not planted and (said := answer(shown.answers(name))):
+        planted, compared = calibrated.section(shown, name), stored.section(shown, name)
+        body += planted or compared.answers()
+        if not planted and not compared and (said := answer(shown.answers(name))):
             body.append(markup.paragraph(said, "fr-answer"))
         for chart in content.charts:
             figure = draw(chart, shown, name)
@@ -69,6 +69,7 @@ def page(name: str, path: str, content: Suite, runs: Sequence[Shown]) -> Page:
             if figure.panels:
                 files[placed.csv_path] = placed.csv
             body += [markup.heading(3, figure.title, f"{chart}-{mark}"), markup.slot(placed.name), "\n"]
+        body += compared.details()
         if not planted:
             told = why.section(shown, name, path)
             body.append(told.html)

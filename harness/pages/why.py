@@ -160,7 +160,7 @@ def _lines(parts: list[str]) -> str:
 
 def _task(cell: Mapping[Any, Any]) -> str:
     kind = f"emulated step of {cell['step_ms']:g} ms" if cell["step"] == EMULATED else "real training"
-    return f"{kind}, {cell['workload']}, {cell['patch_size']} px"
+    return ", ".join((kind, str(cell["workload"]), f"{cell['patch_size']} px", *described.reading(cell)))
 
 
 def _alone(cell: Mapping[Any, Any]) -> list[str]:

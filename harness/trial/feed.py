@@ -13,7 +13,7 @@ from torch.utils.data import default_collate
 
 from harness import registry, window
 from harness.errors import InputError
-from harness.formats import Manifest, ReadOptions, Stream
+from harness.formats import Manifest, Reader, ReadOptions, Stream
 from harness.trial import loader, page_cache
 from harness.trial.job import Job
 from harness.trial.loader import Batch, Batches, StampedDataset, StampedStream
@@ -111,8 +111,7 @@ def _bytes(batch: Batch) -> int:
 def samples(job: Job) -> tuple[Manifest, StampedDataset | StampedStream, loader.StampedCollate]:
     """Open the packed samples of a trial, its planted costs around them, and what makes batches of them."""
     plants = Plants.of(job)
-    options = ReadOptions(job.value("decoder"), job.value("readahead"), job.value("swmr"))
-    reader = registry.load("harness.formats", job.value("storage_format")).open(packed(job), options)
+    reader = opened(job)
     transform = plants.transform(registry.load("harness.workloads", job.value("workload")).transform)
     dataset: StampedDataset | StampedStream
     if isinstance(reader, Stream):
@@ -125,6 +124,13 @@ def samples(job: Job) -> tuple[Manifest, StampedDataset | StampedStream, loader.
     else:
         dataset = StampedDataset(plants.reader(reader), transform)
     return reader.manifest, dataset, loader.StampedCollate(dataset, plants.collate(default_collate))
+
+
+def opened(job: Job) -> Reader | Stream:
+    """Open the packed samples of a trial as its cell says, without anything planted."""
+    options = ReadOptions(job.value("decoder"), job.value("readahead"), job.value("swmr"))
+    found: Reader | Stream = registry.load("harness.formats", job.value("storage_format")).open(packed(job), options)
+    return found
 
 
 def planted_read_ns(job: Job, before: int, batches: int) -> int | None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, repeat
-from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
@@ -176,7 +175,7 @@ def _batches_ns(dataset: Dataset[Fields], collate: Callable[[list[Fields]], Batc
 
 def _training(job: Job) -> list[float]:
     """Step time of real training on the CPU, instrumented ÷ bare, pair by pair, the first of a pair changing."""
-    reader = registry.load("harness.formats", job.value("storage_format")).open(Path(job.packed or ""))
+    reader = cast("Reader", feed.opened(job))
     plain = _Plain(reader, registry.load("harness.workloads", job.value("workload")).transform)
     _, stamped, collate = feed.samples(job)
     sampler = loader.Batches(len(plain), job.value("batch_size"), job.seed)

@@ -235,7 +235,7 @@ def test_a_trials_samples_have_its_plants(tmp_path: Path, monkeypatch: pytest.Mo
     """What a trial loads is planted as its cell says, its waits dealt by its seed."""
     manifest = Manifest(8, ((1, 1, 1),), 0, "", 1, 1, 0.0)
     (tmp_path / "manifest.json").write_text(json.dumps(asdict(manifest)))
-    fake = type("Fake", (), {"open": Numbers, "transform": staticmethod(transform)})
+    fake = type("Fake", (), {"open": staticmethod(lambda root, _: Numbers(root)), "transform": staticmethod(transform)})
     monkeypatch.setattr(feed.registry, "load", lambda *_: fake)
     cell = {"read_us": 50, "read_shape": "jittered", "decode_us": 50, "collate_us": 500, "payload_bytes": 10}
     job = Job("trial", cell={**cell, "batch_size": 8}, packed=str(tmp_path), seed=3)
@@ -252,7 +252,7 @@ def test_the_truth_of_a_stretch_is_known(tmp_path: Path, monkeypatch: pytest.Mon
     """What the reads of some batches were to wait is what they waited, although the order is shuffled and goes on."""
     manifest = Manifest(8, ((1, 1, 1),), 0, "", 1, 1, 0.0)
     (tmp_path / "manifest.json").write_text(json.dumps(asdict(manifest)))
-    fake = type("Fake", (), {"open": Numbers, "transform": staticmethod(transform)})
+    fake = type("Fake", (), {"open": staticmethod(lambda root, _: Numbers(root)), "transform": staticmethod(transform)})
     monkeypatch.setattr(feed.registry, "load", lambda *_: fake)
     cell = {"read_us": 500, "read_shape": "heavy_tailed", "batch_size": 3, "n_samples": 8}
     job = Job("trial", cell=cell, packed=str(tmp_path), seed=3)

@@ -1,0 +1,194 @@
+"""The container's effect and the effect of storing decoded pixels, apart: paired log ratios by block.
+
+Formats differ in two ways at once: what a sample is on disk (pixels, compressed pixels, an image file) and what holds
+it. The *container's* effect compares formats that store the same; the effect of *pixels* compares formats with the same
+container. Everything else is the same on both sides of a pair: images, order, page cache, batch size and workers; of a
+format's own knobs the default.
+
+It does *not* show why: a container also brings its library, and chunks that hold many samples (``hdf5_chunked``) are
+part of what is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from harness.analysis.blocks import Blocks, Floats, half_width, moments
+from harness.analysis.contrasts import verdicts
+from harness.analysis.storage import OWN, believed, keys_of, plain, stored
+from harness.axes import AXES
+
+CONTAINER, PIXELS, NEITHER = "container", "pixels", "neither"
+REFERENCE = "files"
+"""Other containers are compared with a folder of files, where the same is stored in one."""
+GIVEN = tuple(axis.name for axis in AXES if axis.name not in ("storage_format", *OWN))
+_RATIO = ("ratio", "lo", "hi", "n")
+EFFECT_COLUMNS = ("run_id", *GIVEN, "effect", "a_format", "b_format", "same", "lossy", *_RATIO, "verdict")
+LARGER_COLUMNS = (
+    "run_id",
+    *GIVEN,
+    *(f"pixels_{name}" for name in _RATIO),
+    "pixels_pairs",
+    *(f"container_{name}" for name in _RATIO),
+    "container_a",
+    "container_b",
+    "container_same",
+    "times",
+    "times_lo",
+    "times_hi",
+    "n",
+    "larger",
+)
+
+
+Row = dict[str, Any]
+
+
+class _Pair(NamedTuple):
+    effect: str
+    a: Row
+    b: Row
+    same: str
+    """What both sides share: what is stored, or the container."""
+
+
+def _groups(table: pd.DataFrame) -> Iterator[list[Row]]:
+    """Cells with an estimate that differ in their format alone, by its name."""
+    known = table[table["samples_per_s"].notna()]
+    for _, group in known.groupby(keys_of(known, ("run_id", *GIVEN)), dropna=False, sort=False):
+        rows = group.sort_values("storage_format").to_dict("records")
+        yield [{str(name): value for name, value in row.items()} for row in rows]
+
+
+def _given(group: list[Row]) -> Row:
+    return {name: group[0][name] for name in ("run_id", *GIVEN)}
+
+
+def _by(group: list[Row], trait: str) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in group:
+        found.setdefault(str(row[trait]), []).append(row)
+    return dict(sorted(found.items()))
+
+
+def _pairs(group: list[Row]) -> Iterator[_Pair]:
+    """A: the reference, or what is encoded; B: another container, or the pixels."""
+    for stores, part in _by(group, "stores").items():
+        reference = next((row for row in part if row["container"] == REFERENCE), part[0])
+        for row in part:
+            if row["container"] != reference["container"]:
+                yield _Pair(CONTAINER, reference, row, stores)
+    for container, part in _by(group, "container").items():
+        for pixels in (row for row in part if row["stores"] == PIXELS):
+            for row in (row for row in part if row["stores"] != PIXELS):
+                yield _Pair(PIXELS, row, pixels, container)
+
+
+def effects(trials: pd.DataFrame, table: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Compare formats that differ in one of the two ways.
+
+    Args:
+        trials: rows of ``records.TRIALS`` of one run.
+        table: ``plain(stored(trials))``, where it is at hand already.
+
+    Returns:
+        A row a pair: ``run_id``, the axes that both sides share, ``effect`` (``container`` or ``pixels``),
+        ``a_format``, ``b_format``, ``same`` (what both store, or the container of both), ``lossy`` (whether a side is),
+        ``ratio`` of throughputs, B ÷ A, with its 95 % interval ``lo``, ``hi`` over ``n`` blocks, and ``verdict``.
+    """
+    table = plain(stored(trials)) if table is None else table
+    rows = [
+        {
+            **_given(group),
+            "effect": pair.effect,
+            "same": pair.same,
+            "lossy": bool(pair.a["lossy"] or pair.b["lossy"]),
+            **{f"{side}_format": row["storage_format"] for side, row in (("a", pair.a), ("b", pair.b))},
+            **{f"cell_{side}": row["cell_id"] for side, row in (("a", pair.a), ("b", pair.b))},
+        }
+        for group in _groups(table)
+        for pair in _pairs(group)
+    ]
+    if not rows:
+        return pd.DataFrame(columns=list(EFFECT_COLUMNS))
+    found = pd.DataFrame(rows)
+    ratios = Blocks(believed(trials)).ratios(list(found["run_id"]), list(found["cell_a"]), list(found["cell_b"]))
+    found = pd.concat([found, ratios], axis=1)
+    found["verdict"] = verdicts(found["ratio"], found["lo"], found["hi"])
+    return found[list(EFFECT_COLUMNS)]
+
+
+def larger(trials: pd.DataFrame, table: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Say which of the two effects is larger and by how much, where both can be had.
+
+    The effect of pixels is the mean over the containers that hold both an image file without loss and pixels; where
+    none does, over those that hold compressed pixels. The container's is the largest: the fastest against the slowest
+    that store the same, picked by their estimates, which makes it look a little larger than it is. Sizes are compared
+    as logs, so that 4 times faster and 4 times slower are as large.
+
+    Args:
+        trials: rows of ``records.TRIALS`` of one run.
+        table: ``plain(stored(trials))``, where it is at hand already.
+
+    Returns:
+        A row a setting with both: ``LARGER_COLUMNS``, of which ``times`` is the size of the effect of pixels ÷ that of
+        the container with its 95 % interval over ``n`` blocks, and ``larger`` names one whose interval leaves out 1, or
+        ``neither``.
+    """
+    table = plain(stored(trials)) if table is None else table
+    blocks = Blocks(believed(trials))
+    rows = [row for group in _groups(table) if (row := _larger(group, blocks))]
+    return pd.DataFrame(rows, columns=list(LARGER_COLUMNS))
+
+
+def _larger(group: list[Row], blocks: Blocks) -> Row | None:
+    logs = dict(zip((row["cell_id"] for row in group), blocks.logs(*_ids(group)), strict=True))
+    exact = [pair for pair in _pairs(group) if pair.effect == PIXELS and not pair.a["lossy"]]
+    exact = [pair for pair in exact if pair.a["stores"] == "png"] or exact
+    widest = _widest(group)
+    if not exact or widest is None:
+        return None
+    slow, fast = widest
+    pixels = np.mean([logs[pair.b["cell_id"]] - logs[pair.a["cell_id"]] for pair in exact], axis=0)
+    container = logs[fast["cell_id"]] - logs[slow["cell_id"]]
+    sign = -1.0 if moments(pixels).mean < 0 else 1.0
+    times, lo, hi, n = _interval(sign * pixels - container)
+    return {
+        **_given(group),
+        **dict(zip((f"pixels_{name}" for name in _RATIO), _interval(pixels), strict=True)),
+        "pixels_pairs": ", ".join(f"{pair.a['storage_format']} → {pair.b['storage_format']}" for pair in exact),
+        **dict(zip((f"container_{name}" for name in _RATIO), _interval(container), strict=True)),
+        "container_a": slow["storage_format"],
+        "container_b": fast["storage_format"],
+        "container_same": slow["stores"],
+        "times": times,
+        "times_lo": lo,
+        "times_hi": hi,
+        "n": n,
+        "larger": PIXELS if lo > 1 else CONTAINER if hi < 1 else NEITHER,
+    }
+
+
+def _ids(group: list[Row]) -> tuple[list[str], list[str]]:
+    return [str(row["run_id"]) for row in group], [str(row["cell_id"]) for row in group]
+
+
+def _widest(group: list[Row]) -> tuple[Row, Row] | None:
+    """(slowest, fastest) of the formats that store the same in different containers, where they are furthest apart."""
+    ends = [
+        (min(part, key=lambda row: float(row["samples_per_s"])), max(part, key=lambda row: float(row["samples_per_s"])))
+        for part in _by(group, "stores").values()
+    ]
+    apart = [(slow, fast) for slow, fast in ends if slow["container"] != fast["container"]]
+    return max(apart, key=lambda pair: float(pair[1]["samples_per_s"]) / float(pair[0]["samples_per_s"]), default=None)
+
+
+def _interval(logs: Floats) -> tuple[float, float, float, int]:
+    """A ratio with its interval from log ratios by block."""
+    mean, sd, n = moments(logs)
+    half = half_width(sd, n)
+    return float(np.exp(mean)), float(np.exp(mean - half)), float(np.exp(mean + half)), int(n)
