@@ -17,6 +17,8 @@ ARCHIVE ?=
 .DEFAULT_GOAL := help
 .PHONY: help setup plan sweep site serve test test-all lint bench div2k pets readme lock clean chromium
 RUN := .venv/bin/python -m harness
+# Two files of tests at a time: much of a test is waiting. More would disturb those that measure.
+PYTEST := .venv/bin/python -m pytest -n 2 --dist loadfile
 WHAT := --matrix "$(MATRIX)" --profile "$(PROFILE)" --suite "$(SUITE)" --budget "$(BUDGET)" --data "$(DATA)" \
 	--data-root "$(DATA_ROOT)" $(if $(YES),--yes)
 
@@ -56,10 +58,10 @@ chromium:
 		{ echo "The browser test needs Chromium; type: sudo apt-get install chromium"; exit 2; }
 
 test: .venv/ready chromium ## Run the tests (under 5 minutes)
-	@.venv/bin/python -m pytest -m "not slow"
+	@$(PYTEST) -m "not slow"
 
 test-all: .venv/ready chromium ## Run all tests: kills, fuzzing, full matrices too
-	@.venv/bin/python -m pytest
+	@$(PYTEST)
 
 lint: .venv/ready ## ruff, strict mypy, import contracts
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/lint-imports

@@ -134,7 +134,8 @@ def _tasks(trials: pd.DataFrame, console: Console) -> None:
         if size > 1:
             than = "" if row["is_best"] else f" ({row['ratio_to_best']:.2f}× the fastest)"
             _say(console, f"  the cheapest of {size} that cannot be told apart, out of {row['candidates']}{than}")
-        console.print(_against_defaults(against.get(task(row), []), rates))
+        if rows := against.get(task(row)):
+            console.print(_against_defaults(rows, rates))
 
 
 def why(row: Row, loader: Row | None, fetch_hidden: float) -> str:

@@ -8,6 +8,8 @@ from typing import Any
 from harness import registry
 from harness.errors import InputError, expected_one_of
 
+MAIN = "loader"
+"""The suite that ``make sweep`` runs by itself: a machine's main numbers."""
 CALIBRATION = "calibration"
 """The suite that asks about feedrate and not about a machine: its cells are no settings to choose from."""
 

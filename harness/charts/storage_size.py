@@ -28,6 +28,8 @@ COLUMNS = {
     "high": "hi",
     "n": "n",
 }
+SAME_SIZE = 0.02
+"""Formats whose sizes differ by less are equally small: a header more or less is no reason to choose."""
 
 
 def draw(trials: pd.DataFrame) -> Figure:
@@ -76,8 +78,11 @@ def _front(rows: Sequence[Row]) -> list[Row]:
     part = [row for row in rows if row["state"] == ("warm" if "warm" in states else "cold")]
     kept: list[Row] = []
     for row in sorted(part, key=lambda row: (row["bytes"], -row["value"])):
-        if not kept or row["value"] > kept[-1]["value"]:
-            kept.append(row)
+        if kept and row["value"] <= kept[-1]["value"]:
+            continue
+        if kept and row["bytes"] <= kept[-1]["bytes"] * (1 + SAME_SIZE):
+            kept.pop()
+        kept.append(row)
     return kept
 
 

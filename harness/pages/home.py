@@ -11,7 +11,7 @@ from harness.pages import described, markup, trust
 from harness.pages.gathered import Shown, draw, newest, place
 from harness.pages.headlines import answer, headline_table
 from harness.pages.markup import Page
-from harness.suite import Suite
+from harness.suite import MAIN, Suite
 
 PATH = "index.md"
 _TITLE = "How fast can a machine feed its accelerator?"
@@ -29,9 +29,16 @@ _COMMANDS = (
 _OPENING_PANELS = 2
 
 
+def leading(runs: Sequence[Shown]) -> list[Shown]:
+    """Keep the runs that speak for their machine: of the main suite, or where a machine has none, of any other."""
+    asking = [shown for shown in runs if shown.asks]
+    main = {shown.machine_id for shown in asking if MAIN in shown.suites}
+    return [shown for shown in asking if MAIN in shown.suites or shown.machine_id not in main]
+
+
 def opening(runs: Sequence[Shown]) -> tuple[Shown, Figure] | None:
     """Pick the figure that opens the site and the README: phases, from the newest run that has them."""
-    for shown in (shown for shown in runs if shown.asks):
+    for shown in leading(runs):
         figure = draw("phases", shown)
         if figure.panels:
             panels = figure.panels[:_OPENING_PANELS]
@@ -46,7 +53,7 @@ def page(runs: Sequence[Shown], suites: Sequence[tuple[str, str, Suite]]) -> Pag
         runs: all runs, newest first; none is fine.
         suites: name, page and content of each suite that has results.
     """
-    runs = [shown for shown in runs if shown.asks]
+    runs = leading(runs)
     body = [f"# {_TITLE}\n", markup.paragraph(_LEAD, "fr-lead")]
     figures, files = {}, {}
     if found := opening(runs):

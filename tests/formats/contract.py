@@ -1,0 +1,173 @@
+"""What the contract tests of storage formats share: samples that tell their index, and ways to pack and read them."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from harness.formats import LEAST_IMAGE, Manifest, Reader, ReadOptions, Sample, Stream
+from harness.registry import load, names
+from harness.traits import Traits, traits
+from harness.trial.loader import Batches, StampedCollate, StampedDataset, StampedStream, build
+
+SHAPES = ((16, 14, 3), (9, 11, 1), (5, 7, 3), (1, 2, 1))
+"""Two images and two fields that are too small to be one; the last holds the sample's index."""
+FORMATS = names("harness.formats")
+SYNTHETIC = load("harness.workloads", "synthetic")
+QUICK = "memmap"
+"""The format that stays in the quick run where the others would take long."""
+ALL_BUT_ONE_SLOWLY = [name if name == QUICK else pytest.param(name, marks=pytest.mark.slow) for name in FORMATS]
+NO_LIMIT = resource.RLIM_INFINITY
+
+
+def of(storage: ModuleType) -> Traits:
+    """Traits of a format's module."""
+    return traits(storage.__name__.rpartition(".")[2])
+
+
+def photograph(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """A smooth picture with a little noise, as lenses and sensors make them."""
+    rows, columns = np.ogrid[: shape[0], : shape[1]]
+    planes = [
+        128 + 50 * np.sin(rows / a + b) + 50 * np.cos(columns / c + b) + random.normal(0, 2, shape[:2])
+        for a, b, c in random.uniform(4, 12, (shape[2], 3))
+    ]
+    return np.clip(np.stack(planes, axis=2), 0, 255).astype(np.uint8)
+
+
+def make(count: int, shapes: tuple[tuple[int, ...], ...] = SHAPES, *, lossy: bool = False) -> list[Sample]:
+    """Samples whose last two bytes tell their index: noise, which nothing compresses, or pictures."""
+    random = np.random.default_rng(count)
+    samples = [
+        tuple(
+            photograph(random, shape) if lossy else random.integers(0, 256, shape, np.uint8, endpoint=False)
+            for shape in shapes
+        )
+        for _ in range(count)
+    ]
+    for index, sample in enumerate(samples):
+        sample[-1].reshape(-1)[-2:] = divmod(index, 256)
+    return samples
+
+
+def describe(root: Path, samples: list[Sample], count: int | None = None) -> None:
+    """Write a manifest, as ``prepare`` does."""
+    shapes = tuple(field.shape for field in samples[0])
+    manifest = Manifest(len(samples) if count is None else count, shapes, 0, "", 1, 1, 0.0)
+    (root / "manifest.json").write_text(json.dumps(asdict(manifest)))
+
+
+def pack(storage: ModuleType, root: Path, samples: list[Sample]) -> Reader | Stream:
+    """Pack samples and open them."""
+    root.mkdir(exist_ok=True)
+    storage.pack(iter(samples), root)
+    describe(root, samples)
+    return again(storage, root)
+
+
+def again(storage: ModuleType, root: Path) -> Reader | Stream:
+    """Open what was packed."""
+    opened = storage.open(root, ReadOptions())
+    assert isinstance(opened, Stream if of(storage).streamed else Reader)
+    return opened  # type: ignore[no-any-return]
+
+
+def streamed(opened: Stream) -> Iterator[Sample]:
+    """One shard after the other."""
+    for shard in range(opened.shards):
+        yield from map(opened.decode, opened.records(shard))
+
+
+def unsorted(opened: Reader | Stream) -> Iterator[Sample]:
+    """All samples as they come."""
+    return streamed(opened) if isinstance(opened, Stream) else iter(opened)
+
+
+def everything(opened: Reader | Stream) -> list[Sample]:
+    """All samples, in the order of a reader or of their indices."""
+    return sorted(streamed(opened), key=index_of) if isinstance(opened, Stream) else list(opened)
+
+
+def index_of(sample: Sample) -> int:
+    """Read the index out of a sample of ``make``."""
+    high, low = sample[-1].reshape(-1)[-2:].tolist()
+    return int(high) * 256 + int(low)
+
+
+def same_field(got: np.ndarray, packed: np.ndarray, bound: float) -> bool:
+    """Whether a field came back; with an error on average where it is an image and the format loses something."""
+    if got.dtype != packed.dtype or got.shape != packed.shape:
+        return False
+    if bound and min(packed.shape[:2]) >= LEAST_IMAGE:
+        return float(np.abs(got.astype(int) - packed.astype(int)).mean()) <= bound
+    return bool(np.array_equal(got, packed))
+
+
+def same(storage: ModuleType, got: list[Sample], packed: list[Sample]) -> bool:
+    """Whether samples came back, as many, each field in its shape, type and, with the bound of the format, pixels."""
+    bound = storage.MEAN_ERROR if of(storage).lossy else 0.0
+    return len(got) == len(packed) and all(
+        len(left) == len(right) and all(same_field(a, b, bound) for a, b in zip(left, right, strict=True))
+        for left, right in zip(got, packed, strict=True)
+    )
+
+
+def dataset(opened: Reader | Stream) -> StampedDataset | StampedStream:
+    """One pass over a set, as a trial makes it; fields stay as they are."""
+    if isinstance(opened, Stream):
+        return StampedStream(opened, tuple, seed=1, buffer=0, endless=False)  # type: ignore[arg-type]
+    return StampedDataset(opened, tuple)  # type: ignore[arg-type]
+
+
+def one_pass(opened: Reader | Stream, workers: int, *, shuffled: bool = True) -> list[int]:
+    """Indices of one epoch as a trial's loader delivers them."""
+    data = dataset(opened)
+    stream = isinstance(data, StampedStream)
+    batches = None if stream else Batches(len(data), 1, 1, shuffled=shuffled, endless=False)
+    loader = build(
+        data,
+        StampedCollate(data),
+        batches=batches,
+        batch_size=1,
+        num_workers=workers,
+        prefetch_factor=2 if workers else None,
+        pin_memory=False,
+    )
+    return [index_of((label.numpy(),)) for batch in loader for label in batch.fields[-1]]
+
+
+def packed_files(root: Path) -> list[Path]:
+    """All packed files, the largest first."""
+    files = (path for path in root.rglob("*") if path.is_file() and path.name != "manifest.json")
+    return sorted(files, key=lambda path: (-path.stat().st_size, path))
+
+
+def in_child(work: Callable[[], object]) -> tuple[int, str]:
+    """Do something in a process of its own that may die of it.
+
+    Returns:
+        Its exit code, negative for a signal, and what the work returned or raised, as text.
+    """
+    receiver, sender = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            try:
+                answer = str(work())
+            except BaseException as error:
+                answer = f"{type(error).__name__} {getattr(error, 'errno', None)}: {error}"
+            os.write(sender, answer.encode()[:4000])
+        finally:
+            os._exit(0)
+    os.close(sender)
+    with os.fdopen(receiver, "rb") as answers:
+        said = answers.read().decode()
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), said

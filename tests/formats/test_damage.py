@@ -1,0 +1,194 @@
+"""What formats do with damaged files, with packers that are killed, and with disks that are full: over all formats."""
+
+from __future__ import annotations
+
+import math
+import os
+import resource
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from contract import (
+    NO_LIMIT,
+    SHAPES,
+    SYNTHETIC,
+    again,
+    describe,
+    everything,
+    in_child,
+    make,
+    of,
+    pack,
+    packed_files,
+    same,
+    unsorted,
+)
+
+from harness.errors import DataError
+from harness.formats import ReadOptions, Sample
+from harness.trial import prepare as preparing
+from harness.trial.prepare import dataset_root, prepare
+from harness.workloads import DataSpec
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.01, 0.5, 0.95])
+def test_truncated_file(storage: ModuleType, tmp_path: Path, kept: float) -> None:
+    """A file that lost its end gives a DataError that names it and says what to do; the process lives."""
+    opened = pack(storage, tmp_path, make(10, ((32, 32, 3), (32, 32, 3))))
+    path = packed_files(tmp_path)[0]
+    os.truncate(path, int(path.stat().st_size * kept))
+    with pytest.raises(DataError, match="run again") as caught:
+        everything(opened)
+    assert path.name in str(caught.value)
+
+
+@pytest.mark.slow
+def test_truncated_anywhere(storage: ModuleType, tmp_path: Path) -> None:
+    """Wherever a file of a set is cut, what can be read is what was packed, or a DataError; no process dies of it."""
+    samples = make(40, lossy=of(storage).lossy)
+    pack(storage, tmp_path / "set", samples)
+    random = np.random.default_rng(0)
+    for _ in range(60):
+        root = tmp_path / "cut"
+        shutil.copytree(tmp_path / "set", root)
+        files = packed_files(root)
+        path = files[int(random.integers(len(files)))]
+        os.truncate(path, int(random.integers(path.stat().st_size)))
+        status, said = in_child(lambda root=root: same(storage, everything(again(storage, root)), samples))
+        assert (status, said.split()[0]) in {(0, "True"), (0, "DataError")}, f"{path.name}: {status} {said}"
+        shutil.rmtree(root)
+
+
+def test_missing_file(storage: ModuleType, tmp_path: Path) -> None:
+    """A file that is gone gives a DataError that names it."""
+    opened = pack(storage, tmp_path, make(3))
+    path = packed_files(tmp_path)[0]
+    path.unlink()
+    with pytest.raises(DataError, match="run again") as caught:
+        everything(opened)
+    assert path.name in str(caught.value)
+
+
+@pytest.mark.parametrize("longer", [False, True])
+def test_overwritten_file(storage: ModuleType, tmp_path: Path, longer: bool) -> None:
+    """Files with other content give a DataError that names one; other bytes of a raw file are other pixels."""
+    samples = make(3)
+    opened = pack(storage, tmp_path, samples)
+    files = packed_files(tmp_path)
+    for path in files:
+        size = path.stat().st_size * (3 if longer else 1)
+        path.write_bytes((b"not what was packed" * math.ceil(size / 19))[:size])
+    if of(storage).container == "raw file" and not longer:
+        assert not same(storage, everything(opened), samples)
+        return
+    with pytest.raises(DataError, match="run again") as caught:
+        everything(opened)
+    assert any(path.name in str(caught.value) for path in files)
+
+
+def test_manifest_disagrees(storage: ModuleType, tmp_path: Path) -> None:
+    """Samples of another size or number than the manifest says are refused, never reshaped into something else."""
+    label = SHAPES[-1]
+    pack(storage, tmp_path, make(3, ((8, 8, 3), label)))
+    describe(tmp_path, make(3, ((8, 9, 3), label)))
+    with pytest.raises(DataError, match="run again"):
+        everything(again(storage, tmp_path))
+    describe(tmp_path, make(4, ((8, 8, 3), label)))
+    with pytest.raises(DataError, match="run again"):
+        everything(again(storage, tmp_path))
+
+
+def test_source_breaks(storage: ModuleType, tmp_path: Path) -> None:
+    """When the source of samples breaks, its error comes through and what was written cannot be opened."""
+
+    def breaking() -> Iterator[Sample]:
+        yield from make(5)
+        raise RuntimeError("source broke")
+
+    with pytest.raises(RuntimeError, match="source broke"):
+        storage.pack(breaking(), tmp_path)
+    with pytest.raises(DataError, match="manifest"):
+        storage.open(tmp_path, ReadOptions())
+
+
+def killed_at(storage_format: str, data_root: Path, spec: DataSpec, count: int) -> None:
+    """Pack in a process that is killed when ``count`` samples have passed."""
+
+    def progress(done: int, _total: int) -> None:
+        if done >= count:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    status, said = in_child(lambda: prepare(spec, storage_format, data_root, progress))
+    assert (status, said) == (-signal.SIGKILL, "")
+
+
+@pytest.mark.parametrize("count", [30, *(pytest.param(count, marks=pytest.mark.slow) for count in (0, 1, 59, 60))])
+def test_killed_half_way(storage: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """A packing process that is killed leaves nothing that looks whole, and the next one packs everything."""
+    monkeypatch.setattr(preparing, "_PROGRESS_S", 0.0)
+    name = storage.__name__.rpartition(".")[2]
+    spec = DataSpec("synthetic", 60, 16, 1)
+    killed_at(name, tmp_path, spec, count)
+    assert list(tmp_path.rglob("manifest.json")) == []
+    assert not dataset_root(tmp_path, spec, name).exists()
+    manifest = prepare(spec, name, tmp_path, lambda _done, _total: None)
+    root = dataset_root(tmp_path, spec, name)
+    assert (manifest.count, len(list(root.parent.iterdir()))) == (60, 1)
+    packed = list(SYNTHETIC.samples(spec).samples)
+    for got in unsorted(again(storage, root)):
+        assert any(same(storage, [got], [sample]) for sample in packed)
+        packed = [sample for sample in packed if not same(storage, [got], [sample])]
+    assert packed == []
+
+
+def endless() -> Iterator[Sample]:
+    """Samples until the disk is full, 24 MiB at most."""
+    random = np.random.default_rng(0)
+    yield from ((random.integers(0, 256, (64, 64, 3), np.uint8),) for _ in range(2048))
+
+
+@pytest.mark.parametrize("allowed", [0, 300_000])
+def test_no_room_for_a_file(storage: ModuleType, tmp_path: Path, allowed: int) -> None:
+    """When a file cannot grow further, packing ends in an OSError with its number; the process lives.
+
+    The system's limit on the size of files stands in for a full disk: it needs no rights, and every write fails alike.
+    Formats of many small files do not meet one of 300,000 bytes, and are not asked.
+    """
+
+    def limited() -> str:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (allowed, NO_LIMIT))
+        storage.pack(endless(), tmp_path)
+        return "packed"
+
+    if of(storage).container == "files" and allowed:
+        return
+    status, said = in_child(limited)
+    assert status == 0
+    assert said.split()[0] in {"OSError", "PermissionError"}, said
+    assert said.split()[1].strip(":").isdigit(), said
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 2 MiB in memory, where this process may mount one."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)]
+    if shutil.which("mount") is None or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small file system takes root")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_full_disk(storage: ModuleType, full_disk: Path) -> None:
+    """On a disk that is full, packing ends in an OSError that says so; the process lives."""
+    status, said = in_child(lambda: storage.pack(endless(), full_disk))
+    assert status == 0
+    assert said.startswith("OSError 28:"), said
