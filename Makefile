@@ -35,6 +35,7 @@ setup: .venv/ready ## Make .venv from requirements.lock (every target does this 
 		{ echo "feedrate needs Python 3.11 or newer, $(PYTHON) is $$($(PYTHON) -V 2>&1): make PYTHON=python3.12 ..."; exit 2; }
 	@rm -rf .venv && $(PYTHON) -m venv .venv
 	@.venv/bin/python -m pip install --disable-pip-version-check --progress-bar off -q -r requirements.lock
+	@sync  # gigabytes on their way to the disk would slow down whatever is measured or tested next
 	@touch $@ && echo ".venv is ready."
 
 plan: .venv/ready ## Print what the matrix expands to on this machine

@@ -25,6 +25,7 @@ from playwright.sync_api import Browser, Page
 from harness import site, store
 from harness.errors import InputError
 from harness.pages import markup
+from harness.registry import ROOT
 from harness.site_serve import bind
 
 KINDS = (
@@ -397,6 +398,15 @@ def test_the_readme_figure_comes_from_a_run(sites: dict[str, Site]) -> None:
     failed = next(run for run in sites["odd"].runs if run.manifest.run_id == "all-failed")
     with pytest.raises(InputError, match="no training trial ended well"):
         site.figure(failed)
+
+
+@pytest.mark.slow
+def test_the_committed_results_make_a_site(tmp_path: Path) -> None:
+    """What lies under results/ is shown: every run has its page, every bench record its figures."""
+    built = site.build(ROOT / "results", tmp_path / "build")
+    pages = {path.stem for path in (built / "runs").glob("*.html")}
+    assert {run.manifest.run_id for run in store.runs(ROOT / "results")} <= pages
+    assert "preadv" in (built / "accuracy.html").read_text(encoding="utf-8")
 
 
 def test_names_are_safe_and_tell_runs_apart() -> None:

@@ -35,7 +35,7 @@ _VERDICT = {True: "met", False: "MISSED", None: "not here"}
 
 
 def measure(console: Console, only: str = "", results: Path = store.RESULTS) -> BenchRecord:
-    """Take the figures of some or all sections and write them down; all take about eight minutes.
+    """Take the figures of some or all sections and write them down; all take about seven minutes.
 
     Args:
         console: where progress goes.

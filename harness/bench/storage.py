@@ -44,7 +44,7 @@ OPENED = ("png", "lmdb", "memmap", "hdf5", "arrow", "recordio")
 
 
 def measure(place: Place) -> list[Promise]:
-    """Take the figures of storage; about four minutes."""
+    """Take the figures of storage; about two minutes."""
     found = []
     for size, least in READERS.items():
         place.say(f"Reading samples of {size} x {size} pixels beside preadv ...")

@@ -37,6 +37,7 @@ _LIMITS = (
 _MET = {True: "met", False: "<strong>missed</strong>", None: "cannot be measured here"}
 _SPOKEN = {
     "speed": "Speed",
+    "storage": "Storage formats",
     "accuracy": "Accuracy",
     "instrumentation": "Cost of timing",
     "statistics": "Statistics, simulated",
@@ -175,5 +176,5 @@ def _method(benches: Sequence[BenchRecord]) -> list[str]:
 def _nothing() -> str:
     return (
         '<div class="fr-nothing"><p><strong>Nothing has been measured here yet.</strong> Type <code>make bench</code> '
-        "(about six minutes), then <code>make site</code>.</p></div>\n"
+        "(about seven minutes), then <code>make site</code>.</p></div>\n"
     )

@@ -21,6 +21,8 @@ from harness.errors import DataError, EnvironmentFault, FeedrateError, InputErro
 
 Start = Callable[..., "subprocess.Popen[str]"]
 Files = Callable[[Path], dict[str, bytes]]
+PATIENCE_S = 120
+"""An fsync waits for all that is on its way to the disk: gigabytes, where something was just installed."""
 
 
 @pytest.fixture
@@ -177,13 +179,13 @@ def test_disk_that_fills_up(server: Any, archives: dict[str, Any], start: Start,
     made, root = archives["train"], tmp_path / "data"
     served = server.serve("DIV2K_train_HR.zip", made.archive)
     process = start(made.part, root, most=20_000)
-    said, _ = process.communicate(timeout=60)
+    said, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     assert "EnvironmentFault" in said
     assert "File too large while downloading" in said
     assert "Traceback" not in said
     process = start(made.part, root)
-    said, _ = process.communicate(timeout=60)
+    said, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, said
     assert served.asked[-1]["Range"] == "bytes=20000-"
 
@@ -194,11 +196,11 @@ def test_disk_that_fills_up_with_sub_images(archives: dict[str, Any], start: Sta
     made, root = archives["train"], tmp_path / "data"
     own = made.write(tmp_path / "own.zip")
     process = start(made.part, root, own, most=2000)
-    said, _ = process.communicate(timeout=60)
+    said, _ = process.communicate(timeout=PATIENCE_S)
     assert "File too large while cutting DIV2K_train_HR/000" in said
     assert "Traceback" not in said
     process = start(made.part, root, own)
-    said, _ = process.communicate(timeout=60)
+    said, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, said
 
 
@@ -223,7 +225,7 @@ def test_damaged_photograph(server: Any, damaged: Any, tmp_path: Path, screen: A
 
 def until(done: Callable[[], bool], process: subprocess.Popen[str]) -> None:
     """Wait for something that a running process does."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while not done() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.0005)
 
@@ -245,7 +247,7 @@ def killed_then_finished(
     assert not (root / "DIV2K_train_HR_sub" / "cut.json").exists()
     then()
     process = start(part, root, archive)
-    said, _ = process.communicate(timeout=60)
+    said, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, said
 
 
@@ -308,7 +310,7 @@ def test_killed_at_any_byte(
             whole = {name: data for name, data in files(target).items() if not name.startswith(".")}
             assert whole.items() <= expected.items()
     process = start(archives["train"].part, root)
-    said, _ = process.communicate(timeout=60)
+    said, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, said
     assert files(root / "DIV2K_train_HR_sub") == expected
     assert (root / "DIV2K_train_HR.zip").read_bytes() == content
@@ -327,13 +329,13 @@ def test_interrupted(server: Any, archives: dict[str, Any], start: Start, tmp_pa
     else:
         until(lambda: any(target.glob(".*.tmp")), process)
     process.send_signal(signal.SIGINT)
-    said, _ = process.communicate(timeout=30)
+    said, _ = process.communicate(timeout=PATIENCE_S)
     served.go.set()
     assert process.returncode == 130, said
     assert "Interrupted. What is there is kept: the same command continues." in said
     assert "Traceback" not in said
     process = start(made.part, root)
-    said, _ = process.communicate(timeout=60)
+    said, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, said
 
 
@@ -348,5 +350,5 @@ def test_two_at_once(
     with pytest.raises(FeedrateError, match="another process"):
         fetch()
     served.go.set()
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from harness.analysis import estimators
-from harness.bench_record import BenchRecord, Promise, WitnessedTrial
+from harness.bench_record import SECTIONS, BenchRecord, Promise, WitnessedTrial
 from harness.charts import _accuracy, _render
 from harness.charts._figure import Figure
 from harness.machine import Software
@@ -101,6 +101,11 @@ def test_a_missed_target_is_said(make: Any) -> None:
     assert all(f"figure {met}" in body for met in (True, False, None))
     assert body.count("missed") == 1
     assert body.count("cannot be measured here") == 1
+
+
+def test_every_section_has_its_words() -> None:
+    """A section that can be measured can be shown."""
+    assert list(accuracy._SPOKEN) == list(SECTIONS)
 
 
 def test_the_newest_record_with_a_section_counts(make: Any) -> None:

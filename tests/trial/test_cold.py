@@ -77,6 +77,12 @@ def test_a_cold_trial_reads_no_sample_twice(packed: Path, reads: Path, workers: 
     assert row["stored_bytes"] == (packed / "data.mdb").stat().st_size
 
 
+def test_a_cold_order_ends(packed: Path) -> None:
+    """Whatever asks for more than one pass over the set gets none, from batches of indices as from streams."""
+    job = Job("trial", cell={**CELL, "page_cache": "cold", "batch_size": 4}, packed=os.fspath(packed))
+    assert len(list(feed.order(job, 128))) == 32
+
+
 def test_a_warm_trial_is_warm_and_goes_on(packed: Path, reads: Path) -> None:
     """After a cold trial the samples are read back in before anything is timed; the window has its own length."""
     trial(packed, page_cache="cold", batch_size=4)

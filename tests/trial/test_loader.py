@@ -78,6 +78,7 @@ def test_a_shuffle_buffer_mixes_within_its_reach_and_is_seeded() -> None:
     plain = [number for batch in stream() for number in batch]
     mixed = [number for batch in stream(buffer=7) for number in batch]
     assert mixed != plain
+    assert any(mixed.index(number) < COUNT // 2 for number in plain[:7])
     assert all(plain.index(number) <= place + 7 for place, number in enumerate(mixed))
     assert mixed == [number for batch in stream(buffer=7) for number in batch]
     assert mixed != [number for batch in stream(buffer=7, seed=2) for number in batch]
