@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,6 +29,8 @@ COLUMNS = {
     "high": "hi",
     "n": "n",
 }
+NAME_WIDE, NAME_HIGH = 0.25, 0.3
+"""About what a name takes of a panel: a share of raw pixels, and a step in the logarithm of throughput."""
 SAME_SIZE = 0.02
 """Formats whose sizes differ by less are equally small: a header more or less is no reason to choose."""
 
@@ -50,7 +53,10 @@ def draw(trials: pd.DataFrame) -> Figure:
 
     sheet = storage.sheet_of(TITLE, QUESTION, storage.parts(trials), panel)
     if sheet.panels:
-        sheet.note("Named are the formats than which none is smaller and faster. Raw pixels take a byte a channel.")
+        sheet.note(
+            "Named are formats than which none is smaller and faster, where there is room. Raw pixels take a byte a "
+            "channel."
+        )
     return storage.closed(sheet, shown, "The size on disk of fewer than two formats is known.")
 
 
@@ -67,7 +73,7 @@ def _rows(part: storage.Part) -> list[dict[str, Any]]:
         size, share = sizes[row["format"], row["state"]]
         if size is not None and share is not None:
             rows.append({**row, "bytes": float(size), "share": float(share)})
-    front = {row["format"] for row in _front(rows)}
+    front = {row["format"] for row in _apart(_front(rows))}
     state = part.states[0]
     return [{**row, "name": row["format"] if row["format"] in front and row["state"] == state else ""} for row in rows]
 
@@ -83,6 +89,21 @@ def _front(rows: Sequence[Row]) -> list[Row]:
         if kept and row["bytes"] <= kept[-1]["bytes"] * (1 + SAME_SIZE):
             kept.pop()
         kept.append(row)
+    return kept
+
+
+def _apart(front: Sequence[Row]) -> list[Row]:
+    """Of a front, the rows whose names do not lie on one another; the faster of two keeps its name."""
+    kept: list[Row] = []
+    for row in reversed(front):
+        near = [
+            other
+            for other in kept
+            if abs(other["share"] - row["share"]) < NAME_WIDE
+            and abs(math.log(other["value"] / row["value"])) < NAME_HIGH
+        ]
+        if not near:
+            kept.append(row)
     return kept
 
 

@@ -154,7 +154,7 @@ def _promises(newest: Mapping[str, BenchRecord]) -> str:
             escape(promise.target),
             escape(promise.measured),
             _MET[promise.met],
-            escape(described.day(newest[name].started_at.isoformat())),
+            escape(described.day(newest[name].started_at.isoformat()).replace(" ", "\u00a0")),
         )
         for name in SECTIONS
         if name in newest

@@ -131,7 +131,9 @@ def test_unsafe_archive(
     assert not Path("/tmp/feedrate_outside").exists()
 
 
-@pytest.mark.parametrize("content", [b"not packed", packed({"images/a.jpg": b"x" * 9999})[:-30]])
+@pytest.mark.parametrize(
+    "content", [b"not packed", packed({"images/a.jpg": b"x" * 9999})[:-30]], ids=["text", "truncated"]
+)
 def test_damaged_archive(
     fetch: Fetch, remotes: dict[str, Remote], server: Any, expect: Callable[..., Remote], tmp_path: Path, content: bytes
 ) -> None:
