@@ -120,7 +120,7 @@ def test_the_newest_record_with_a_section_counts(make: Any) -> None:
     assert ">three<" in page.body
     assert ">one<" not in page.body
     assert ">two<" in page.body
-    assert "5 January 2026" in page.body
+    assert "5\u00a0January\u00a02026" in page.body
     assert "2 January 2026" in page.body
     assert len(page.figures) == 1
 
