@@ -19,8 +19,8 @@ from pathlib import Path, PurePosixPath
 
 from PIL import Image, UnidentifiedImageError
 
-from harness import linux
-from harness.downloads import cut_set, disk
+from harness import durable, linux
+from harness.downloads import cut_set
 
 DAMAGE = (
     OSError,
@@ -72,11 +72,11 @@ def cut(data: bytes, folder: Path) -> int:
             box = (left, top, left + cut_set.SIZE, top + cut_set.SIZE)
             picture.crop(box).save(path, format="PNG", compress_level=cut_set.COMPRESS_LEVEL)
         for path in (*paths, temp):  # after all are written: the first takes the others along
-            disk.sync(path)
+            durable.sync(path)
         temp.rename(folder)
     finally:
         shutil.rmtree(temp, ignore_errors=True)
-    disk.sync(folder.parent)
+    durable.sync(folder.parent)
     return len(corners)
 
 

@@ -7,18 +7,16 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness import durable
 from harness.errors import EnvironmentFault, InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-SYNC_THREADS = 8
-"""A journaling file system commits what waits together in one go."""
 _LOCK = ".downloads.lock"
 _LOCKED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _NO_FOLDER = (errno.ENOTDIR, errno.EEXIST, errno.ENOENT)
@@ -113,24 +111,11 @@ def gigabytes(size: int) -> str:
     return f"{size} bytes"
 
 
-def sync(path: Path) -> None:
-    """Force a file or folder to disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def install(temp: Path, final: Path) -> None:
     """Force a finished folder and all that is in it to disk, and only then give it its name."""
-    walked = list(os.walk(temp))
-    with ThreadPoolExecutor(SYNC_THREADS) as pool:
-        list(pool.map(sync, (Path(folder, name) for folder, _, names in walked for name in names)))
-    for folder, _, _ in reversed(walked):
-        sync(Path(folder))
+    durable.sync_tree(temp)
     temp.rename(final)
-    sync(final.parent)
+    durable.sync(final.parent)
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -138,9 +123,9 @@ def write_whole(path: Path, text: str) -> None:
     temp = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         temp.write_text(text, encoding="utf-8")
-        sync(temp)
+        durable.sync(temp)
         temp.replace(path)
-        sync(path.parent)
+        durable.sync(path.parent)
     finally:
         with suppress(OSError):
             temp.unlink(missing_ok=True)

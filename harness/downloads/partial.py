@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from harness import durable
 from harness.downloads import disk
 
 
@@ -61,7 +62,7 @@ class PartialFile:
 
     def finish(self, destination: Path) -> None:
         """Give the whole file its name."""
-        disk.sync(self.path)
+        durable.sync(self.path)
         self.path.replace(destination)
         self._note.unlink(missing_ok=True)
-        disk.sync(destination.parent)
+        durable.sync(destination.parent)

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate, get_worker_info
 
-from harness.formats import Reader, Sample, Stream
+from harness.formats import Packed, Reader, Sample, Stream
 from harness.linux import die_with_parent
 
 Fields = tuple[torch.Tensor, ...]
@@ -38,30 +38,23 @@ class Batch(NamedTuple):
     """``STAMPS``."""
 
 
-class Account:
-    """What read, decode and transform took since the last batch."""
+class Stamped:
+    """Packed samples whose reading, decoding and transforming are added up until a batch is collated."""
 
-    spent: list[int]
-    """Nanoseconds of read, decode, transform."""
-
-
-class StampedDataset(Account, Dataset[Fields]):
-    """Map-style access to packed samples; adds up what each stage took until the batch is collated."""
-
-    def __init__(self, reader: Reader, transform: Callable[[Sample], Fields]) -> None:
-        self._reader = reader
+    def __init__(self, packed: Packed, transform: Callable[[Sample], Fields]) -> None:
+        self._packed = packed
         self._transform = transform
         self.spent = [0, 0, 0]
+        """Nanoseconds of read, decode, transform since the last batch."""
 
     def __len__(self) -> int:
-        return len(self._reader)
+        return len(self._packed)
 
-    def __getitem__(self, index: int) -> Fields:
+    def _fields(self, raw: Any, begun: int) -> Fields:
+        """Decode and transform what was read since a moment, and add all three to the account."""
         now = time.perf_counter_ns
-        begun = now()
-        raw = self._reader.read(index)
         read = now()
-        sample = self._reader.decode(raw)
+        sample = self._packed.decode(raw)
         decoded = now()
         fields = self._transform(sample)
         spent = self.spent
@@ -71,8 +64,20 @@ class StampedDataset(Account, Dataset[Fields]):
         return fields
 
 
-class StampedStream(Account, IterableDataset[Fields]):
-    """Samples streamed from shards, each worker its own share of them; the same account.
+class StampedDataset(Stamped, Dataset[Fields]):
+    """Map-style access to packed samples."""
+
+    def __init__(self, reader: Reader, transform: Callable[[Sample], Fields]) -> None:
+        super().__init__(reader, transform)
+        self._reader = reader
+
+    def __getitem__(self, index: int) -> Fields:
+        begun = time.perf_counter_ns()
+        return self._fields(self._reader.read(index), begun)
+
+
+class StampedStream(Stamped, IterableDataset[Fields]):
+    """Samples streamed from shards, each worker its own share of them.
 
     Every pass takes the shards in a new seeded order, alike for all workers, of which each has every n-th: a pass holds
     each sample once. Where there is a shuffle buffer, a worker draws the next sample from it at random.
@@ -81,15 +86,11 @@ class StampedStream(Account, IterableDataset[Fields]):
     def __init__(
         self, stream: Stream, transform: Callable[[Sample], Fields], *, seed: int, buffer: int, endless: bool
     ) -> None:
+        super().__init__(stream, transform)
         self._stream = stream
-        self._transform = transform
         self._seed = seed
         self._buffer = buffer
         self._endless = endless
-        self.spent = [0, 0, 0]
-
-    def __len__(self) -> int:
-        return len(self._stream)
 
     @property
     def shards(self) -> int:
@@ -97,22 +98,13 @@ class StampedStream(Account, IterableDataset[Fields]):
         return self._stream.shards
 
     def __iter__(self) -> Iterator[Fields]:
-        now = time.perf_counter_ns
-        spent = self.spent
         records = self._records()
         while True:
-            begun = now()
+            begun = time.perf_counter_ns()
             raw = next(records, None)
             if raw is None:
                 return
-            read = now()
-            sample = self._stream.decode(raw)
-            decoded = now()
-            fields = self._transform(sample)
-            spent[0] += read - begun
-            spent[1] += decoded - read
-            spent[2] += now() - decoded
-            yield fields
+            yield self._fields(raw, begun)
 
     def _records(self) -> Iterator[Any]:
         info = get_worker_info()
@@ -141,15 +133,15 @@ class StampedCollate:
     It shares the dataset's sums: both are handed to a worker together, by fork or in one pickle.
     """
 
-    def __init__(self, dataset: Account, collate: Collate = default_collate) -> None:
-        self._account = dataset
+    def __init__(self, dataset: Stamped, collate: Collate = default_collate) -> None:
+        self._dataset = dataset
         self._collate = collate
 
     def __call__(self, samples: list[Fields]) -> Batch:
         """Collate one batch."""
         begun = time.perf_counter_ns()
         fields = tuple(self._collate(samples))
-        spent = self._account.spent
+        spent = self._dataset.spent
         stamps = STAMPS.pack(*spent, time.perf_counter_ns() - begun)
         spent[:] = 0, 0, 0
         return Batch(fields, stamps)

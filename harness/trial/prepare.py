@@ -19,7 +19,6 @@ import shutil
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -27,7 +26,7 @@ from types import ModuleType
 
 import numpy as np
 
-from harness import registry
+from harness import durable, registry
 from harness.downloads.cut_set import RECORD
 from harness.errors import DataError, EnvironmentFault, InputError
 from harness.formats import LEAST_IMAGE, Image, Manifest, ReadOptions, Sample, Stream
@@ -37,8 +36,6 @@ from harness.workloads._photos import list_images
 Progress = Callable[[int, int], None]
 """Called with (samples packed, samples in all), at most 20 times a second and once at the end."""
 
-SYNC_THREADS = 8
-"""A journaling file system commits what waits together in one go."""
 _PROGRESS_S = 0.05
 _CHUNK = 1 << 20
 _LOCKED = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -194,7 +191,7 @@ def _fill(
     storage.pack(seen, temp)
     if seen.count != spec.n_samples:
         raise InputError(f"{spec.workload}: has {seen.count} samples, n_samples asks for {spec.n_samples}")
-    _sync(temp)
+    durable.sync_tree(temp)
     took = time.perf_counter() - started
     size, checksum = _summed(temp)
     manifest = Manifest(
@@ -209,8 +206,8 @@ def _fill(
         checksum=checksum,
     )
     (temp / "manifest.json").write_text(json.dumps(asdict(manifest), indent=1), encoding="utf-8")
-    _sync_one(temp / "manifest.json")
-    _sync_one(temp)
+    durable.sync(temp / "manifest.json")
+    durable.sync(temp)
     _compare(storage, temp, seen)
     return manifest
 
@@ -234,30 +231,13 @@ def _alike(bound: float, back: Image, packed: Image) -> bool:
     return bool(np.abs(back.astype(np.int16) - packed).mean() <= (bound if image else 0))
 
 
-def _sync(root: Path) -> None:
-    """Force all files and folders below ``root`` to disk, from several threads: one by one, thousands take seconds."""
-    walked = list(os.walk(root))
-    with ThreadPoolExecutor(SYNC_THREADS) as pool:
-        list(pool.map(_sync_one, (Path(folder, name) for folder, _, names in walked for name in names)))
-    for folder, _, _ in reversed(walked):
-        _sync_one(Path(folder))
-
-
-def _sync_one(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _install(temp: Path, root: Path) -> None:
     """Rename the packed folder; an older one of that name is moved aside first and then removed."""
     aside = temp.with_suffix(".old.tmp")
     if root.exists():
         root.rename(aside)
     temp.rename(root)
-    _sync_one(root.parent)
+    durable.sync(root.parent)
     shutil.rmtree(aside, ignore_errors=True)
 
 

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image as PILImage
 
-from harness.downloads import cut_set, cutter, cutting, disk
+from harness import durable
+from harness.downloads import cut_set, cutter, cutting
 from harness.errors import DataError, EnvironmentFault
 
 SIZE = cut_set.SIZE
@@ -64,14 +65,14 @@ def test_on_disk_before_it_has_its_name(
 ) -> None:
     """A photograph's folder is renamed, not filled, and only after every file and the folder were forced to disk."""
     synced: dict[str, int] = {}
-    sync = disk.sync
+    sync = durable.sync
 
     def seen(path: Path) -> None:
         synced[path.name] = path.stat().st_ino
         assert (tmp_path / "0001").exists() == (path == tmp_path)
         sync(path)
 
-    monkeypatch.setattr(disk, "sync", seen)
+    monkeypatch.setattr(durable, "sync", seen)
     assert cutter.cut(archives["train"].photographs["0001.png"], tmp_path / "0001") == 4
     inodes = {path.stat().st_ino for path in (tmp_path, tmp_path / "0001", *(tmp_path / "0001").iterdir())}
     assert set(synced.values()) == inodes

@@ -206,6 +206,9 @@ def test_broken_source(name: str, broken: type[BaseException], size: int, tmp_pa
 def test_no_samples(name: str, tmp_path: Path) -> None:
     """Packing nothing is no error: the count is checked by who asked for some."""
     load("harness.formats", name).pack(iter(()), tmp_path)
+    written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert b"IHDR" not in written
+    assert b"JFIF" not in written
 
 
 @pytest.mark.slow
