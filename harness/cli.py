@@ -110,6 +110,18 @@ def sweep(
 
 
 @app.command()
+def claims(
+    machine: Annotated[list[str] | None, typer.Option(help="A machine's id; may be said several times.")] = None,
+    results: Results = Path("results"),
+    whole: Annotated[bool, typer.Option("--whole", help="A sentence for every claim, made from its numbers.")] = False,
+) -> None:
+    """Print what the stored runs say of the sources' claims: a verdict for each, on one machine or several."""
+    from harness import report_claims
+
+    report_claims.of_results(results, Console(), machine or (), whole=whole)
+
+
+@app.command()
 def div2k(
     split: Annotated[str, typer.Option(help="train (800 photographs, 3.5 GB) or valid (100, 0.4 GB).")] = "train",
     archive: Annotated[str, typer.Option(help="Your own copy: the zip as published, or the folder of its PNGs.")] = "",

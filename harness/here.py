@@ -144,5 +144,6 @@ def make(options: Options) -> Here:
         shm_bytes=expand.free_shared_memory(),
         seconds=seconds,
         spread=spread,
+        gpus=gpu.count(),
     )
     return Here(options, machine, software(), expand.expand(wanted, place, yes=options.yes))

@@ -16,6 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ from typing import Any, Self
 
 from harness import linux
 from harness.errors import TrialError
-from harness.probes.procfs import SHM, descendants, shm_segments
+from harness.probes.procfs import SHM, descendants, semaphores, shm_segments
 
 TEMPLATE_TIMEOUT_S = 180.0
 ORDER_TIMEOUT_S = 60.0
@@ -64,8 +65,11 @@ class Template:
     def __init__(self, root: Path) -> None:
         linux.adopt_orphans()
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # Every worker makes a folder for its sockets there, which one that is killed leaves behind.
+        self._scratch = tempfile.TemporaryDirectory(prefix="feedrate-")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "harness.trial.template", str(theirs.fileno()), str(os.getpid())],
+            env={**os.environ, "TMPDIR": self._scratch.name},
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             start_new_session=True,
@@ -102,6 +106,7 @@ class Template:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._scratch.cleanup()
 
     def run(self, job: str, *, timeout_s: float, watch: Watch, interval_s: float = 0.09) -> Answer:
         """Fork a child for a job and stay with it until nothing of it is left.
@@ -132,10 +137,16 @@ class Template:
             answer = child.follow(timeout_s, watch, interval_s)
         finally:
             family = child.family.union(descendants(pid))
+            locks = child.locks | semaphores(pid)
             status = self._end(pid)
-            # Workers whose training process was killed are its descendants no more; they have become ours.
-            adopted = _children() - before
-            left = _clear(adopted, pid)
+            # Workers whose training process was killed are its descendants no more; they have become ours. So do the
+            # workers of its ranks, once these are dead themselves.
+            left, adopted = 0, set[int]()
+            while orphans := _children() - before:
+                left += _clear(orphans, pid)
+                adopted |= orphans
+            for path in locks:  # the tracker that would have removed them was killed with the group
+                path.unlink(missing_ok=True)
             child.close()
             tail = _tail(output)
         if answer is None:
@@ -188,6 +199,8 @@ class _Child:
         self.first_batch_ns: int | None = None
         self.family = {pid}
         """The process and its workers as they were at the first batch: one that is killed later is reaped unseen."""
+        self.locks: set[Path] = set()
+        """Its named semaphores, by which spawned workers find its locks, as they were then."""
 
     def close(self) -> None:
         os.close(self._pipe)
@@ -236,6 +249,7 @@ class _Child:
         if event["event"] == "first_batch":
             self.first_batch_ns = event["t_ns"]
             self.family.update(descendants(self._pid))
+            self.locks.update(semaphores(self._pid))
         if event["event"] == "result":
             return Answer("ok", result=event)
         if event["event"] == "failure":

@@ -67,6 +67,8 @@ class Machine(BaseModel):
     """Name and version, as the system calls itself."""
     storage: Storage | None = None
     """What the packed data lies on."""
+    shared_memory_bytes: int | None = None
+    """Size of /dev/shm, through which workers hand batches over; None where there is none, and in older runs."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -141,6 +143,13 @@ def _distribution() -> str | None:
     return scrub(release.get("PRETTY_NAME") or release["NAME"])
 
 
+def _shared_memory() -> int | None:
+    try:
+        return psutil.disk_usage("/dev/shm").total or None  # noqa: S108 - asked, not written
+    except OSError:
+        return None
+
+
 def describe(gpus: Sequence[tuple[str, int]] = (), data_root: Path | None = None) -> Machine:
     """Find out what this machine is.
 
@@ -171,4 +180,5 @@ def describe(gpus: Sequence[tuple[str, int]] = (), data_root: Path | None = None
         kernel=scrub(platform.release()),
         distribution=_distribution(),
         storage=None if data_root is None else storage(data_root),
+        shared_memory_bytes=_shared_memory(),
     )

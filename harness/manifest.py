@@ -54,6 +54,16 @@ class Stopped(_Frozen):
     """target, or what ended the run before: blocks, budget, interrupted; failed where a side only ever failed."""
 
 
+class AskedClaim(_Frozen):
+    """A claim that the run's cells were to judge, and why it was not measured further."""
+
+    claim: str
+    blocks: int
+    """Blocks in which all cells of its effect ended well; for a fact, its checks."""
+    reason: str
+    """done, or what ended the run before: blocks, budget, interrupted; failed where a cell only ever failed."""
+
+
 class Counted(_Frozen):
     """A number of combinations and why they are no cells of their own."""
 
@@ -116,6 +126,10 @@ class RunManifest(_Frozen):
     """Cells that the harness added: stages of training cells, each alone."""
     contrasts: tuple[Stopped, ...] = ()
     """Every contrast of the cells that were asked for."""
+    claims: tuple[AskedClaim, ...] = ()
+    """Every claim that its cells were to judge."""
+    untestable: dict[str, str] = {}
+    """Claim to why the run could not test it."""
     noise_before: dict[str, float | int | None] = {}
     """What a look at the machine saw before the run, while feedrate itself did nothing."""
     noise_after: dict[str, float | int | None] = {}

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from harness import durations, registry, suite
-from harness.axes import BY_NAME, Axis, Value
+from harness.axes import BY_NAME, Value
 from harness.errors import InputError, expected_one_of
 from harness.manifest import Protocol
 
@@ -113,26 +113,11 @@ def _section(value: Any, where: str, keys: Sequence[str] | None = None) -> dict[
     return value
 
 
-def _value(axis: Axis, value: Any, where: str) -> Value:
-    """Check one value against the table of axes; whole numbers are taken for an axis of floats."""
-    if axis.type is float and type(value) is int:
-        value = float(value)
-    if type(value) is not axis.type:
-        kind = {int: "a whole number", float: "a number", bool: "true or false", str: "a name"}[axis.type]
-        raise InputError(f"{where}: got {value!r}; expected {kind}")
-    if axis.choices and value not in axis.choices():
-        noun = axis.name.removeprefix("storage_")
-        raise InputError(f"{where}: unknown {noun} '{value}'; {expected_one_of(value, axis.choices())}")
-    if axis.least is not None and isinstance(value, int | float) and not axis.least <= value < float("inf"):
-        raise InputError(f"{where}: got {value!r}; expected a number of at least {axis.least:g}")
-    return value
-
-
 def _axis(name: str, values: Any, where: str) -> tuple[Value, ...]:
     listed = values if isinstance(values, list) else [values]
     if not listed:
         raise InputError(f"{where}: got no values; expected at least one, or leave the axis out for its default")
-    checked = [_value(BY_NAME[name], value, where) for value in listed]
+    checked = [BY_NAME[name].checked(value, where) for value in listed]
     if len({(type(v), v) for v in checked}) < len(checked):
         raise InputError(f"{where}: got {values!r}; expected each value once")
     return tuple(checked)

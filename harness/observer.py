@@ -17,14 +17,20 @@ from harness.axes import Cell
 from harness.launcher import Answer
 from harness.probes import gpu, noise
 from harness.probes.counters import TrialCounters
-from harness.probes.host import HostProbe, descendants, difference, memory
+from harness.probes.host import HostProbe, descendants, difference, memory, workers_uss
 
 
 class Observer:
     """The watch of a trial: hand it to ``Template.run``, then ask for the journal entry."""
 
     def __init__(
-        self, host: HostProbe, device: gpu.GpuProbe | None, origin_ns: int, tick: Callable[[dict[str, Any]], None]
+        self,
+        host: HostProbe,
+        device: gpu.GpuProbe | None,
+        origin_ns: int,
+        tick: Callable[[dict[str, Any]], None],
+        *,
+        growth: bool = False,
     ) -> None:
         """Begin to watch.
 
@@ -33,6 +39,8 @@ class Observer:
             device: probe of its GPU, or None.
             origin_ns: when the run began, monotonic clock.
             tick: sees every telemetry sample (for the screen).
+            growth: read the workers' memory at the first batch too, to see what it grows by; that is for trials whose
+                dataset keeps an index, as it takes milliseconds a worker and more where much is shared.
         """
         self._host = host
         self._gpu = device
@@ -44,17 +52,25 @@ class Observer:
         self._energy_j: float | None = None
         self._computing = device.computing() if device else None
         self._columns: dict[str, Any] = {}
+        self._growth = growth
+        self._read_ns = 0
+        """When the workers' memory had been read at the first batch."""
 
-    def __call__(self, event: str, pid: int, _fields: dict[str, Any]) -> None:
+    def __call__(self, event: str, pid: int, fields: dict[str, Any]) -> None:
         """Take note of an event of the child, or of a tick."""
-        if event == "window_opens":
+        if event == "first_batch" and self._growth:
+            self._columns["workers_uss_start_bytes"] = workers_uss(pid)
+            self._read_ns = time.perf_counter_ns()
+        elif event == "window_opens":
             self._before = self._host.counters(pid)
             self._energy_j = self._gpu.energy_j() if self._gpu else None
         elif event == "window_closes" and self._before is not None:
             self._columns |= difference(self._before, self._host.counters(pid))
             self._close_gpu(pid)
-        elif event == "result":
+        elif event == "result" and "fact" not in fields.get("row", {}):  # a check of a fact has no loop of its own
             self._columns |= memory(pid)
+            if self._growth:
+                self._columns["workers_uss_end_bytes"] = workers_uss(pid)
         elif event == "tick":
             sample = {"t_ns": time.perf_counter_ns(), **self._host.sample(pid)}
             if self._gpu:
@@ -82,6 +98,8 @@ class Observer:
             ``trial`` (a row of ``records.TRIALS``), ``steps`` (column to values) and ``telemetry`` (rows).
         """
         started, ended = answer.result.get("started_ns", 0), answer.result.get("ended_ns", 0)
+        if started < self._read_ns:  # the warm-up was over before the memory was read: no number from inside a window
+            self._columns["workers_uss_start_bytes"] = None
         if self._gpu and started:
             self._columns |= gpu.window(self._samples, started, ended)
         row = {

@@ -13,7 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 
-from harness import axes
+from harness import axes, suite
+from harness.asking import Asked
 from harness.axes import BY_NAME, Value, cell_id
 from harness.manifest import Counted, Spread
 from harness.matrix import Matrix
@@ -24,7 +25,8 @@ BLOCKS_WANTED = 5
 FORK_S, WORKER_S, CUDA_S, TEMPLATE_S = 0.25, 0.05, 2.0, 4.0
 """Where nothing was measured: a trial beside warm-up and window, each worker, a CUDA context, a block's template."""
 CEILING_WINDOW_S = 1.0
-"""A ceiling that nobody asked for is measured no longer: only training needs windows that suit the GPU's own probes."""
+"""What no GPU computes in, and a ceiling that nobody asked for, is measured no longer: only training needs windows that
+suit the GPU's own probes."""
 DATA_AXES = ("workload", "storage_format", "n_samples", "patch_size", "scale")
 """They name a packed set."""
 DIV2K_FOLDERS = ("DIV2K_train_HR_sub", "DIV2K_valid_HR_sub")
@@ -65,6 +67,8 @@ class Place:
     """cell_id to the wall clock of its trials in earlier runs here."""
     spread: Mapping[str, Spread] = field(default_factory=dict)
     """cell_id to the spread of its trials in earlier runs here."""
+    gpus: int = 0
+    """GPUs that CUDA will see."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,10 @@ class Plan:
     merged: tuple[Counted, ...]
     excluded: tuple[Counted, ...]
     substitutions: tuple[str, ...]
+    asked: tuple[Asked, ...] = ()
+    """The claims that its cells are to judge."""
+    untestable: Mapping[str, str] = field(default_factory=dict)
+    """Claim to why it cannot be tested here."""
 
     @cached_property
     def everything(self) -> tuple[PlannedCell, ...]:
@@ -110,7 +118,19 @@ class Plan:
             off = sum(value != BY_NAME[name].default for name, value in cell.axes.items())
             return cell.axes.get("step") == "emulated", bool(cell.axes.get("num_workers")), off, cell.cell_id
 
-        return min(self.cells, key=rank)
+        return min((cell for cell in self.cells if cell.axes["mode"] != "check"), key=rank, default=self.cells[0])
+
+    @cached_property
+    def unasked_checks(self) -> tuple[PlannedCell, ...]:
+        """Checks that no claim asks for."""
+        asked = {cell for claim in self.asked for cell in claim.cells}
+        return tuple(cell for cell in self.cells if cell.axes["mode"] == "check" and cell.cell_id not in asked)
+
+    @cached_property
+    def compared(self) -> dict[str, Mapping[str, Value]]:
+        """The cells whose contrasts are asked about, by id: neither checks nor what is there for its claims alone."""
+        timed = (cell for cell in self.cells if cell.axes["mode"] != "check")
+        return {cell.cell_id: cell.axes for cell in timed if not (self.asked and suite.for_claims(cell.suite))}
 
     @cached_property
     def needs(self) -> dict[str, tuple[str, ...]]:
@@ -132,7 +152,7 @@ class Plan:
     def outlook(self) -> Outlook | None:
         """Predict the blocks that the contrasts take; None where too little is known from earlier runs."""
         known, rule = self.place.spread, self.rule
-        pairs = contrasts({cell.cell_id: cell.axes for cell in self.cells})
+        pairs = contrasts(self.compared)
         spreads = sorted(
             math.hypot(known[pair.cell_a].sd, known[pair.cell_b].sd)
             for pair in pairs
@@ -166,13 +186,15 @@ class Plan:
         step_s = float(cell.axes.get("step_ms", 0)) / 1000
         warm_steps = max(5, workers * (int(cell.axes.get("prefetch_factor", 0)) + 1))
         warm_up = max(protocol.warmup_s, warm_steps * step_s)
-        start = FORK_S + workers * WORKER_S + (CUDA_S if self.place.device == "cuda" else 0)
+        fresh = cell.axes.get("start_method", "fork") != "fork"
+        start = FORK_S + workers * (TEMPLATE_S if fresh else WORKER_S) + (CUDA_S if self.place.device == "cuda" else 0)
         return start + warm_up + max(self.window_s(cell), protocol.min_steps * step_s)
 
     def window_s(self, cell: PlannedCell) -> float:
         """Least wall clock of a cell's window."""
         window_s = self.matrix.protocol.window_s
-        return min(window_s, CEILING_WINDOW_S) if cell.role == "ceiling" else window_s
+        computes = self.place.device != "cuda" or "model" in cell.axes
+        return window_s if computes and cell.role != "ceiling" else min(window_s, CEILING_WINDOW_S)
 
     @property
     def block_s(self) -> float:

@@ -95,7 +95,7 @@ _IDENTITY = (
 )
 _THROUGHPUT = (
     Column("steps", "int64", "Steps in the window."),
-    Column("samples", "int64", "Samples in the window: steps times batch_size.", "samples"),
+    Column("samples", "int64", "Samples in the window: steps times batch_size times world_size.", "samples"),
     Column("batch_bytes", "int64", "Bytes of a batch as the step gets it: all of its tensors.", "bytes"),
     Column("wall_ns", "int64", "Wall clock of the window.", "ns"),
     Column("samples_per_s", "float64", "samples divided by wall clock; stored for convenience.", "samples/s"),
@@ -108,6 +108,23 @@ _THROUGHPUT = (
     ),
     Column("warmup_steps", "int64", "Steps before the window."),
     Column("warmup_ns", "int64", "Wall clock of the warm-up, first batch excluded.", "ns"),
+    Column("epochs", "int64", "Epochs that began inside the window; null where batches come without end."),
+    Column("compile_ns", "int64", "First steps of a compiled or scripted model, before the warm-up.", "ns"),
+    Column(
+        "cache_fill_ns", "int64", "Preparing all items of an on-disk cache and writing them, before start-up.", "ns"
+    ),
+    Column("cache_bytes", "int64", "Size of that cache on disk.", "bytes"),
+    Column(
+        "nonfinite_steps",
+        "int64",
+        "Steps of the window whose loss was not finite, or whose update the loss scaler skipped; null without amp.",
+    ),
+    Column(
+        "host_drain_ns",
+        "int64",
+        "What the synchronisation behind the window took: how far the host had run ahead of its device.",
+        "ns",
+    ),
     Column("half_ratio", "float64", "Throughput of the window's second half over its first; by CUDA events if any."),
     Column("steady", "bool", "Whether half_ratio lies within 0.9 and 1/0.9."),
 )
@@ -119,7 +136,8 @@ _STORED = (
     Column(
         "cached_before_pct",
         "float64",
-        "Share of the packed set's pages in the page cache before anything was opened (cachestat or mincore).",
+        "Share of the pages of what is read (the packed set, or its cache on disk) in the page cache before anything "
+        "was opened (cachestat or mincore).",
         "%",
     ),
     Column("cached_after_pct", "float64", "The same after the window.", "%"),
@@ -152,11 +170,33 @@ _GPU = (
     Column("gpu_sm_clock_mhz", "float64", "NVML SM clock, mean over the window.", "MHz"),
     Column("gpu_throttle_reasons", "int64", "NVML clock event reasons, or-ed over the window (bit mask)."),
     Column("gpu_mem_peak_bytes", "int64", "Peak device memory in tensors (max_memory_allocated).", "bytes"),
+    Column(
+        "gpu_mem_reserved_bytes", "int64", "Peak device memory that PyTorch reserved (max_memory_reserved).", "bytes"
+    ),
+    Column(
+        "gpu_mem_used_bytes",
+        "int64",
+        "Device memory in use by all processes after the window (cudaMemGetInfo).",
+        "bytes",
+    ),
+    Column(
+        "pinned_bytes", "int64", "Page-locked host memory that PyTorch's allocator holds after the window.", "bytes"
+    ),
 )
 _HOST = (
     Column("cpu_util_pct", "float64", "Busy share of all of the machine's cores during the window.", "%"),
-    Column("main_cpu_pct", "float64", "CPU of the training process during the window; 100 is one core.", "%"),
-    Column("workers_cpu_pct", "float64", "CPU of all workers during the window; 100 is one core.", "%"),
+    Column(
+        "main_cpu_pct",
+        "float64",
+        "CPU of the training process during the window; 100 is one core. With ddp that is torchrun's agent.",
+        "%",
+    ),
+    Column(
+        "workers_cpu_pct",
+        "float64",
+        "CPU of all workers during the window; 100 is one core. With ddp ranks are among them.",
+        "%",
+    ),
     Column("voluntary_switches", "int64", "Voluntary context switches of main process and workers in the window."),
     Column("involuntary_switches", "int64", "Involuntary context switches of main process and workers in the window."),
     Column("major_faults", "int64", "Major page faults of main process and workers in the window."),
@@ -169,6 +209,14 @@ _HOST = (
         "bytes",
     ),
     Column("pss_peak_bytes", "int64", "Proportional memory of main process and workers, after the window.", "bytes"),
+    Column(
+        "workers_uss_start_bytes",
+        "int64",
+        "Memory unique to the workers, at the first batch; with an index only.",
+        "bytes",
+    ),
+    Column("workers_uss_end_bytes", "int64", "The same after the window.", "bytes"),
+    Column("mem_available_bytes", "int64", "Memory that the kernel says is available, after the window.", "bytes"),
     Column("shm_bytes", "int64", "Shared memory in use under /dev/shm after the window.", "bytes"),
 )
 _NOISE = (
@@ -200,6 +248,12 @@ _UPKEEP = (
     Column("left_shm_segments", "int64", "Shared-memory files that the trial left behind (removed after)."),
 )
 
+_CHECK = (
+    Column("fact", "bool", "Whether a check saw what its claim says; null where no fact was checked."),
+    Column("fact_value", "float64", "The number behind it, in the unit that the check's file states."),
+    Column("evidence", "string", "What the check saw, in a sentence."),
+)
+
 MEASURED: tuple[Column, ...] = (
     *_THROUGHPUT,
     *_STORED,
@@ -209,6 +263,7 @@ MEASURED: tuple[Column, ...] = (
     *_GPU,
     *_HOST,
     *_NOISE,
+    *_CHECK,
     *_UPKEEP,
 )
 """What a trial measures, identity and axes left out."""

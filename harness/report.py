@@ -10,7 +10,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from harness import report_calibration
+from harness import report_calibration, report_claims, suite
 from harness.analysis.ceilings import judged
 from harness.analysis.contrasts import contrasts
 from harness.analysis.loading import overlap, stages
@@ -36,10 +36,16 @@ def show(run: StoredRun, console: Console) -> None:
     _grade(run, trials, console)
     _failures(trials, console)
     if (trials["outcome"] == "ok").any():
-        _tasks(trials[trials["suite"].ne(CALIBRATION)], console)
+        _tasks(trials[_settings(trials)], console)
         report_calibration.show(trials[trials["suite"].eq(CALIBRATION)], console)
-        _contrasts(run, trials, console)
+        _contrasts(run, trials[~trials["suite"].map(suite.for_claims)], console)
+        report_claims.of_run(run, console)
     _next(run, console)
+
+
+def _settings(trials: pd.DataFrame) -> pd.Series[bool]:
+    """Which trials are of settings to choose from."""
+    return trials["suite"].map(suite.for_machines)
 
 
 def _say(console: Console, text: str, style: str = "") -> None:

@@ -6,6 +6,7 @@ import math
 import random
 import time
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,9 +14,10 @@ from statistics import fmean, stdev
 from typing import Any
 
 from harness import __version__, store
+from harness.asking import FACT_TRIALS, Asking
 from harness.axes import Value
 from harness.here import Here
-from harness.manifest import Dataset, RunManifest, Spread, Stopped
+from harness.manifest import AskedClaim, Dataset, RunManifest, Spread, Stopped
 from harness.plan import TEMPLATE_S, PlannedCell
 from harness.probes.gpu import GpuProbe
 from harness.probes.host import HostProbe
@@ -46,6 +48,7 @@ class Running:
     noise: dict[str, dict[str, Any]] = field(default_factory=dict)
     """``before`` and ``after`` to what a look at the machine saw."""
     questions: Questions = field(init=False)
+    asking: Asking = field(init=False)
     origin_ns: int = 0
     """When its blocks began, monotonic clock; earlier by what a resumed run had used."""
     began: tuple[float, float] = (0.0, 0.0)
@@ -55,15 +58,18 @@ class Running:
 
     def __post_init__(self) -> None:
         plan = self.here.plan
-        asked = {cell.cell_id: cell.axes for cell in plan.cells}
-        self.questions = Questions(plan.rule, asked, plan.needs)
+        needs = {cell: stages for cell, stages in plan.needs.items() if cell in plan.compared}
+        self.questions = Questions(plan.rule, plan.compared, needs)
+        self.asking = Asking(plan.rule, plan.asked)
 
     def take(self, entry: dict[str, Any]) -> None:
         """Take in a trial that has ended."""
         self.entries.append(store.without_details(entry))
         trial = entry["trial"]
         if trial["outcome"] == "ok":
-            self.questions.add(trial["cell_id"], trial["block"], trial["samples_per_s"])
+            self.asking.add(trial)
+            if rate := trial.get("samples_per_s"):
+                self.questions.add(trial["cell_id"], trial["block"], rate)
 
     def begin_blocks(self) -> None:
         """Start the clock of the blocks."""
@@ -99,10 +105,7 @@ class Running:
 
         It depends on the seed and on the blocks before alone, so that a resumed run goes on with the same.
         """
-        cells = sorted(self.here.plan.everything, key=lambda cell: cell.cell_id)
-        random.Random(f"{self.seed}:{block}").shuffle(cells)
-        wanted = self._wanted(block)
-        live = [cell for cell in cells if wanted.get(cell.cell_id, 0) > block]
+        live = self._affordable(block, self.live(block))
         control = replace(self.here.plan.control, role="control")
         every = math.inf if control.cell_id in self.given_up(block) else self.here.plan.matrix.protocol.control_every
         order: list[PlannedCell] = []
@@ -112,24 +115,61 @@ class Running:
                 order.append(control)
         return order
 
+    def live(self, block: int) -> list[PlannedCell]:
+        """The cells that a question still wants in a block, in its random order."""
+        cells = sorted(self.here.plan.everything, key=lambda cell: cell.cell_id)
+        random.Random(f"{self.seed}:{block}").shuffle(cells)
+        wanted = self._wanted(block)
+        return [cell for cell in cells if wanted.get(cell.cell_id, 0) > block]
+
+    def _affordable(self, block: int, live: list[PlannedCell]) -> list[PlannedCell]:
+        """Where the budget has no room for a whole block, the cells of the least certain claims that it has room for.
+
+        Told from the blocks before alone, so that a resumed run takes the same.
+        """
+        budget, claims = self.here.plan.matrix.budget_s, self.asking.open(block, self.given_up(block))
+        if budget is None or block == 0 or not claims:
+            return live
+        before = [entry["trial"] for entry in self.entries if entry["trial"]["block"] < block]
+        left = budget - sum(trial["trial_wall_ns"] for trial in before) / 1e9 - TEMPLATE_S * (block + 1)
+        seen = self._seconds(before)
+        costs = {cell.cell_id: self._cell_s(cell, seen) for cell in live}
+        if sum(costs.values()) <= left:
+            return live
+        chosen: set[str] = set()
+        for claim in claims:
+            more = {cell for cell in claim.cells if cell in costs} - chosen
+            takes = sum(costs[cell] for cell in more)
+            if takes <= left:
+                chosen |= more
+                left -= takes
+        return [cell for cell in live if cell.cell_id in chosen]
+
     def _wanted(self, block: int) -> dict[str, int]:
-        return self.questions.expected(block, self.given_up(block))
+        gone = self.given_up(block)
+        checks = {cell.cell_id: FACT_TRIALS for cell in self.here.plan.unasked_checks if cell.cell_id not in gone}
+        wanted = checks | self.asking.expected(block, gone)
+        for cell, blocks in self.questions.expected(block, gone).items():
+            wanted[cell] = max(blocks, wanted.get(cell, 0))
+        return wanted
 
     def block_s(self, order: list[PlannedCell]) -> float:
         """Predict how long a block takes: its trials as long as they took so far, and what comes between them."""
-        seen = self._seconds()
+        seen = self._seconds([entry["trial"] for entry in self.entries])
         blocks = len({entry["trial"]["block"] for entry in self.entries})
         known = sum(map(sum, seen.values()))
         between = max(0.0, (self.elapsed_s() - known) / blocks) if blocks and self.origin_ns else TEMPLATE_S
-        return between + sum(
-            fmean(seen[cell.cell_id]) if cell.cell_id in seen else self.here.plan.cell_s(cell) for cell in order
-        )
+        return between + sum(self._cell_s(cell, seen) for cell in order)
 
-    def _seconds(self) -> dict[str, list[float]]:
+    def _cell_s(self, cell: PlannedCell, seen: Mapping[str, list[float]]) -> float:
+        """Predict how long a trial takes: as it took so far, else as planned."""
+        return fmean(seen[cell.cell_id]) if cell.cell_id in seen else self.here.plan.cell_s(cell)
+
+    def _seconds(self, trials: Iterable[Mapping[str, Any]]) -> dict[str, list[float]]:
         """cell_id to the wall clock of its trials."""
         seconds: defaultdict[str, list[float]] = defaultdict(list)
-        for entry in self.entries:
-            seconds[entry["trial"]["cell_id"]].append(entry["trial"]["trial_wall_ns"] / 1e9)
+        for trial in trials:
+            seconds[trial["cell_id"]].append(trial["trial_wall_ns"] / 1e9)
         return dict(seconds)
 
     def set_of(self, cell: PlannedCell) -> tuple[tuple[str, Value], ...]:
@@ -189,6 +229,15 @@ class Running:
             )
         return tuple(found)
 
+    def _asked(self, reason: str) -> tuple[AskedClaim, ...]:
+        """Every claim, and why it was not measured further."""
+        gone = self.given_up()
+        found = []
+        for claim in self.asking.asked:
+            why = "failed" if gone & set(claim.weights) else "done" if self.asking.done(claim) else reason
+            found.append(AskedClaim(claim=claim.name, blocks=len(self.asking.values(claim)), reason=why))
+        return tuple(found)
+
     def _spread(self) -> dict[str, Spread]:
         """How each cell's log throughput varied: between blocks, and within windows by their halves.
 
@@ -217,6 +266,7 @@ class Running:
     def manifest(self, reason: str) -> RunManifest:
         """What the run says of itself, having stopped for a reason."""
         here, plan = self.here, self.here.plan
+        took = self._seconds([entry["trial"] for entry in self.entries])
         whole = [block for block in range(plan.matrix.protocol.blocks[1]) if self._is_whole(block)]
         return RunManifest(
             feedrate_version=__version__,
@@ -244,10 +294,12 @@ class Running:
             control=plan.control.cell_id,
             ceilings=len(plan.ceilings),
             contrasts=self._stopped(reason),
+            claims=self._asked(reason),
+            untestable=dict(plan.untestable),
             noise_before=self.noise.get("before", {}),
             noise_after=self.noise.get("after", {}),
             outcomes=dict(Counter(entry["trial"]["outcome"] for entry in self.entries)),
-            cell_seconds={cell: round(fmean(times), 3) for cell, times in self._seconds().items()},
+            cell_seconds={cell: round(fmean(times), 3) for cell, times in took.items()},
             cell_spread=self._spread(),
             parent_cpu_pct=round(self.own_cpu_pct(), 2),
         )

@@ -26,11 +26,14 @@ _BAR = 16
 def describe(cell: Cell) -> str:
     """A cell in a line: what it does, on what, and the settings that differ from their defaults."""
     kind = "emulated step" if cell.get("step") == "emulated" else str(cell["mode"])
-    shown = {"mode", "step", "workload", "storage_format", "batch_size", "num_workers"}
-    parts = [kind, str(cell["workload"])]
-    if "storage_format" in cell:
-        parts.append(str(cell["storage_format"]))
-    parts.append(f"batch {cell['batch_size']}")
+    shown = {"mode", "check", "step", "workload", "storage_format", "batch_size", "num_workers"}
+    if "check" in cell:
+        parts = [kind, str(cell["check"])]
+    else:
+        parts = [kind, str(cell["workload"])]
+        if "storage_format" in cell:
+            parts.append(str(cell["storage_format"]))
+        parts.append(f"batch {cell['batch_size']}")
     if "num_workers" in cell:
         parts.append(f"{cell['num_workers']} workers")
     parts += [f"{name}={value}" for name, value in cell.items() if name not in shown and value != BY_NAME[name].default]
@@ -84,7 +87,8 @@ class TerminalScreen:
         """Remember the last throughput; say a failure at once."""
         row = entry["trial"]
         if row["outcome"] == "ok":
-            self._last = f"{row['samples_per_s']:,.0f} samples/s"
+            rate = row.get("samples_per_s")
+            self._last = f"{rate:,.0f} samples/s" if rate else self._last
         else:
             self.say(f"{row['outcome']}: {self._label}: {row['error_kind']}: {row['error_message']}")
 

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from harness import suite
 from harness.bench_record import BenchRecord
 from harness.charts import _render
 from harness.charts._figure import Figure
 from harness.errors import EnvironmentFault, InputError
-from harness.pages import accuracy, described, home, methodology, reference, run, suites
+from harness.pages import accuracy, claims, described, home, methodology, reference, run, suites, verdicts
 from harness.pages.gathered import Shown, gather
 from harness.pages.markup import Page, entities
 from harness.registry import ROOT
@@ -90,9 +91,12 @@ def _opening(stored: StoredRun) -> tuple[Figure, str]:
 
 def _pages(runs: Sequence[Shown], measured: Sequence[BenchRecord]) -> list[Page]:
     questions = suites.found(runs)
+    told = verdicts.gather(runs)
+    everything = (suite.CLAIMS, claims.PATH, suite.load(suite.CLAIMS))
     return [
-        home.page(runs, questions),
-        *(suites.page(*question, runs) for question in questions),
+        home.page(runs, [*questions, everything] if runs else questions),
+        *(suites.page(*question, runs, told) for question in questions),
+        claims.page(told),
         reference.runs_page(runs),
         *(run.page(shown) for shown in runs),
         accuracy.page(measured),
@@ -106,6 +110,7 @@ def _nav(pages: Sequence[Page]) -> list[dict[str, Any]]:
     return [
         {"Home": home.PATH},
         *([{"Suites": questions}] if questions else []),
+        {"Claims": claims.PATH},
         {"Runs": reference.RUNS},
         {"How accurate?": accuracy.PATH},
         {"Methodology": methodology.PATH},

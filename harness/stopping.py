@@ -66,19 +66,20 @@ def _rank(axis: Axis, value: Value) -> tuple[float, str]:
 
 
 @lru_cache(maxsize=1024)
-def t_quantile(df: int) -> float:
-    """Two-sided 95 % quantile of Student's t for a whole number of degrees of freedom.
+def t_quantile(df: int, level: float = 0.95) -> float:
+    """Two-sided quantile of Student's t for a whole number of degrees of freedom.
 
     The distribution function has a closed form there (Abramowitz and Stegun, 26.7.3 and 26.7.4); it is inverted by
     bisection.
 
     Args:
         df: degrees of freedom, at least 1.
+        level: probability of what lies within.
     """
-    low, high = 1.9, 13.0
-    for _ in range(60):
+    low, high = 0.0, 1e6
+    for _ in range(80):
         middle = (low + high) / 2
-        low, high = (middle, high) if _inside(middle, df) < 0.95 else (low, middle)
+        low, high = (middle, high) if _inside(middle, df) < level else (low, middle)
     return high
 
 
@@ -93,10 +94,10 @@ def _inside(t: float, df: int) -> float:
     return sine * total if df % 2 == 0 else 2 / math.pi * (angle + sine * total)
 
 
-def half_width(values: Sequence[float]) -> float:
-    """Half-width of the 95 % Student-t interval of a mean; infinite for fewer than two values."""
+def half_width(values: Sequence[float], level: float = 0.95) -> float:
+    """Half-width of the Student-t interval of a mean; infinite for fewer than two values."""
     n = len(values)
-    return t_quantile(n - 1) * stdev(values) / math.sqrt(n) if n > 1 else math.inf
+    return t_quantile(n - 1, level) * stdev(values) / math.sqrt(n) if n > 1 else math.inf
 
 
 def blocks_to(target: float, sd: float, fewest: int, most: int) -> int:

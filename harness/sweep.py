@@ -130,7 +130,7 @@ def _measure(sweep: Running) -> str:
     for block in range(first, most):
         order = sweep.order(block)
         if not order:
-            return "target"
+            return "budget" if sweep.live(block) else "target"
         if block > first and budget and sweep.elapsed_s() + sweep.block_s(order) > budget:
             return "budget"
         if block == first:
@@ -169,7 +169,8 @@ def _ask(template: Template, job: dict[str, Any], watch: Any = lambda *_: None, 
 
 def _prepare(sweep: Running, template: Template) -> None:
     """Pack every set that a cell reads, once."""
-    wanted = {sweep.set_of(cell): cell for cell in reversed(sweep.here.plan.everything)}
+    readers = [cell for cell in sweep.here.plan.everything if cell.axes["mode"] != "check"]
+    wanted = {sweep.set_of(cell): cell for cell in reversed(readers)}
     said: set[str] = set()
     for key, cell in reversed(wanted.items()):
         axes = dict(key)
@@ -222,7 +223,8 @@ def _block(sweep: Running, block: int, order: list[PlannedCell], template: Templ
 
 
 def _trial(sweep: Running, template: Template, block: int, place: int, cell: PlannedCell) -> dict[str, Any]:
-    observer = Observer(sweep.host, sweep.gpu, sweep.origin_ns, sweep.screen.tick)
+    growth = cell.axes.get("index_kind", "none") != "none"
+    observer = Observer(sweep.host, sweep.gpu, sweep.origin_ns, sweep.screen.tick, growth=growth)
     protocol = sweep.here.plan.matrix.protocol
     answer = template.run(json.dumps(sweep.job("trial", cell, block)), timeout_s=protocol.timeout_s, watch=observer)
     identity = {

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from harness.claim import Aside, Claim, pair, slope
 from harness.suite import Suite
+from suites._cells import EMULATED, LARGE, PAIRS, PNG, SMALL
 
 _LOAD: dict[str, Any] = {"mode": "load", "workload": "div2k", "num_workers": 2}
 _SMALL = {"patch_size": 96, "n_samples": 4096, "batch_size": 32}
@@ -25,6 +27,247 @@ _COMPRESSED = ["lmdb_lz4", "hdf5_chunked", "png", "lmdb_png", "recordio", "jpeg"
 _STREAMED = ["webdataset", "tfrecord"]
 _ANY = [*_PIXELS, *_COMPRESSED]
 _ORDERED = ["png", "lmdb_png", "recordio", "lmdb", "hdf5_chunked", *_STREAMED]
+
+_TWO = {**SMALL, **PAIRS}
+"""Small images, two workers."""
+_WARM, _COLD = {"page_cache": "warm"}, {"page_cache": "cold"}
+_IN_ORDER = {**_TWO, "access": "sequential"}
+_READERS = (1, 2, 4, 8)
+
+_CLAIMS = (
+    Claim(
+        id="lmdb-over-png",
+        says="Training reads faster from LMDB than from a folder of PNG files, though not by much.",
+        sources=("IO",),
+        design=(
+            "A is a folder of PNG files, B an LMDB of decoded pixels; the same samples in the same order, two workers. "
+            "96-pixel images from memory and from the disk, and 64-pixel ones from memory. LMDB differs twice, in "
+            "container and in what a sample is; beside it stands LMDB with the PNG files themselves, which shows the "
+            "container's share. It does not show what a step would still notice."
+        ),
+        figures="LMDB is better “but not so much”; no figure is given.",
+        effect=pair(
+            {"storage_format": "png"},
+            {"storage_format": "lmdb"},
+            {**_TWO, **_WARM},
+            {**_TWO, **_COLD},
+            {**PNG, **PAIRS},
+        ),
+        asides=(
+            Aside(
+                "PNG files inside LMDB",
+                pair({"storage_format": "png"}, {"storage_format": "lmdb_png"}, {**_TWO, **_WARM}),
+            ),
+            Aside(
+                "before an emulated step of 10 ms",
+                pair({"storage_format": "png"}, {"storage_format": "lmdb"}, {**EMULATED, **PAIRS}),
+            ),
+        ),
+    ),
+    Claim(
+        id="lz4-in-lmdb",
+        says="Compressing the values of an LMDB with lz4 pays.",
+        sources=("IO",),
+        design=(
+            "A is an LMDB of pixels, B the same with every value compressed by lz4; read without workers, so that "
+            "nothing but the read is timed, from memory and from the disk. The size on disk stands beside it. It does "
+            "not show a storage so slow that every byte counts."
+        ),
+        effect=pair({"storage_format": "lmdb"}, {"storage_format": "lmdb_lz4"}, {**SMALL, **_WARM}, {**SMALL, **_COLD}),
+        asides=(
+            Aside(
+                "size on disk",
+                pair(
+                    {"storage_format": "lmdb"},
+                    {"storage_format": "lmdb_lz4"},
+                    {**SMALL, **_WARM},
+                    metric="stored",
+                    says="less",
+                ),
+            ),
+        ),
+    ),
+    Claim(
+        id="hdf5-parallel",
+        says="HDF5 suffers when several processes read it at once, LMDB does not.",
+        sources=("IO",),
+        design=(
+            "An interaction: what a doubling of the workers, from 1 to 8, does for HDF5, divided by what it does for "
+            "LMDB. Both hold pixels, one image a chunk, and every worker opens the file for itself, as both libraries "
+            "ask for; samples lie in memory. Where workers outnumber cores neither gains by more, and the quotient "
+            "still tells whether one loses."
+        ),
+        effect=slope(
+            "num_workers",
+            _READERS,
+            {**SMALL, "storage_format": "hdf5"},
+            against=[{**SMALL, "storage_format": "lmdb"}],
+            says="less",
+        ),
+        asides=(
+            Aside("HDF5 by itself", slope("num_workers", _READERS, {**SMALL, "storage_format": "hdf5"})),
+            Aside("LMDB by itself", slope("num_workers", _READERS, {**SMALL, "storage_format": "lmdb"})),
+        ),
+    ),
+    Claim(
+        id="record-formats",
+        says="Record formats such as TFRecord read faster than a folder of files.",
+        sources=("IO",),
+        design=(
+            "A is a folder of PNG files, B a TFRecord of the same files; both are read in the order of the disk, which "
+            "is the only one that TFRecord has, by two workers, from memory and from the disk. WebDataset and RecordIO "
+            "stand beside it, and LMDB in random order, which it can be read in. All hold the same bytes, so that only "
+            "the container differs."
+        ),
+        figures="No figure is given: the source wishes for such a format in PyTorch.",
+        effect=pair(
+            {"storage_format": "png"}, {"storage_format": "tfrecord"}, {**_IN_ORDER, **_WARM}, {**_IN_ORDER, **_COLD}
+        ),
+        asides=(
+            Aside(
+                "WebDataset, in the order of the disk",
+                pair({"storage_format": "png"}, {"storage_format": "webdataset"}, {**_IN_ORDER, **_WARM}),
+            ),
+            Aside(
+                "RecordIO, in the order of the disk",
+                pair({"storage_format": "png"}, {"storage_format": "recordio"}, {**_IN_ORDER, **_WARM}),
+            ),
+            Aside(
+                "PNG files inside LMDB, in random order",
+                pair({"storage_format": "png"}, {"storage_format": "lmdb_png"}, {**_TWO, **_WARM}),
+            ),
+        ),
+    ),
+    Claim(
+        id="chunking-under-shuffle",
+        says="Formats that store samples in chunks lose their advantage when training shuffles.",
+        sources=("BOT",),
+        design=(
+            "An interaction: what a random order in place of the disk's does for HDF5 in compressed chunks of several "
+            "images, divided by what it does for a folder of PNG files, which has no chunks; two workers, from memory. "
+            "TFRecord and WebDataset have no random order at all: beside it stands what drawing from a buffer of 256 "
+            "samples costs the former. It does not show an order that is shuffled by chunks."
+        ),
+        effect=pair(
+            {"access": "sequential"},
+            {"access": "random"},
+            {**_TWO, "storage_format": "hdf5_chunked"},
+            against=[{**_TWO, "storage_format": "png"}],
+            says="less",
+        ),
+        asides=(
+            Aside(
+                "a shuffle buffer for streams",
+                pair(
+                    {"shuffle_buffer": 0},
+                    {"shuffle_buffer": 256},
+                    {**_IN_ORDER, "storage_format": "tfrecord"},
+                    says="less",
+                ),
+            ),
+        ),
+    ),
+    Claim(
+        id="page-cache",
+        says="After the first pass the page cache hides the storage: what was slow from the disk is fast.",
+        sources=("BOT",),
+        design=(
+            "A reads samples of which no page lies in the system's cache, B samples that lie there whole; both shares "
+            "are verified and recorded with every trial. PNG files, LMDB and HDF5, two workers, each sample once. "
+            "Below the kernel other caches remain, so that a cold disk may still look fast."
+        ),
+        effect=pair(
+            _COLD,
+            _WARM,
+            {**_TWO, "storage_format": "png"},
+            {**_TWO, "storage_format": "lmdb"},
+            {**_TWO, "storage_format": "hdf5"},
+        ),
+    ),
+    Claim(
+        id="hdf5-in-memory",
+        says="HDF5 files are always read into memory as a whole.",
+        sources=("IO",),
+        design=(
+            "A check: a large HDF5 file is written and put out of the page cache; then one sample of it is read. "
+            "What the process holds in memory more than before, and how much of the file lies in the page cache, must "
+            "come near the file's size if the sentence holds. No time is measured."
+        ),
+        facts=({"check": "hdf5_memory"},),
+    ),
+    Claim(
+        id="hdf5-swmr",
+        says="Parallel reading of HDF5 needs its mode for a single writer and multiple readers.",
+        sources=("IO",),
+        design=(
+            "A opens the file for reading, B with that mode on; one, two and four workers, each with a file handle of "
+            "its own, 96-pixel images from memory. That A works at all, with every sample delivered once, is proved by "
+            "tests; here it is asked whether B is faster. Nobody writes while we read, which is what the mode is for."
+        ),
+        effect=pair(
+            {"swmr": False},
+            {"swmr": True},
+            *({**SMALL, "storage_format": "hdf5", "num_workers": readers} for readers in (1, 2, 4)),
+        ),
+    ),
+    Claim(
+        id="png-burns-cpu",
+        says="Decoding PNG files keeps the CPU busy while the model trains.",
+        sources=("IO",),
+        design=(
+            "A feeds pixels from LMDB, B PNG files, to the same emulated step of 10 ms; compared is the workers' CPU "
+            "time for a sample, so that it counts for nothing if one is slower. Two workers, 64-pixel patches. It "
+            "tells the price of decoding, and not how many cores it fills: that depends on the step."
+        ),
+        figures="Every CPU is loaded to 100 % while it trains from PNG files with 16 workers.",
+        effect=pair({"storage_format": "lmdb"}, {"storage_format": "png"}, {**EMULATED, **PAIRS}, metric="workers_cpu"),
+        asides=(
+            Aside("throughput", pair({"storage_format": "lmdb"}, {"storage_format": "png"}, {**EMULATED, **PAIRS})),
+        ),
+    ),
+    Claim(
+        id="storage-device",
+        says="Samples are read faster from NVMe than from SATA, and from SATA than over a network.",
+        sources=("BOT",),
+        design=(
+            "The folder of the data is no setting of a trial: a run each on two devices (DATA_ROOT=), and their cold "
+            "trials compared. What one run can say is how much its own device costs: A reads from memory, B from the "
+            "disk. Below the kernel other caches remain."
+        ),
+        needs="disks",
+        effect=pair(_WARM, _COLD, {**_TWO, "storage_format": "png"}, {**_TWO, "storage_format": "lmdb"}, says="less"),
+    ),
+    Claim(
+        id="io-scheduler",
+        says="The kernel's I/O scheduler hardly matters when samples are read in random order.",
+        sources=("BOT",),
+        design=(
+            "The scheduler is recorded with every run and never changed; machines that differ in it are compared by "
+            "what the disk costs them: A reads from memory, B from the disk, in random order. Such machines differ in "
+            "more than the scheduler."
+        ),
+        needs="machines",
+        effect=pair(_WARM, _COLD, {**_TWO, "storage_format": "png"}, {**_TWO, "storage_format": "hdf5"}, says="less"),
+    ),
+    Claim(
+        id="lmdb-readahead",
+        says="LMDB should be opened with readahead=False.",
+        sources=("field",),
+        design=(
+            "A lets the kernel read ahead of what is asked for, LMDB's default, B does not. Images of 96 and 480 "
+            "pixels from the disk, and 96 pixels from memory, in random order, two workers: a large value spans many "
+            "pages, which only reading ahead fetches in one request. It does not show sets many times larger than "
+            "memory, where pages that nobody asked for push out others."
+        ),
+        effect=pair(
+            {"readahead": True},
+            {"readahead": False},
+            {**_TWO, "storage_format": "lmdb", **_COLD},
+            {**_TWO, "storage_format": "lmdb", **_WARM},
+            {**LARGE, **PAIRS, "storage_format": "lmdb", **_COLD},
+        ),
+    ),
+)
 
 SUITE = Suite(
     question="Which format should my images live in?",
@@ -71,4 +314,5 @@ SUITE = Suite(
         # The same on procedural images, which everybody has.
         {**_LOAD, **_SMALL, **_BOTH, "storage_format": _ANY, "workload": "div2k_standin"},
     ),
+    claims=_CLAIMS,
 )

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from harness import store
@@ -22,11 +23,18 @@ from harness.probes import noise
 from harness.records import PHASES, PROTOCOL_VERSION, WORKER_STAGES
 from harness.storage_device import Storage
 
-_SPEC = importlib.util.spec_from_file_location("fake_storage", Path(__file__).with_name("fake_storage.py"))
-assert _SPEC is not None
-assert _SPEC.loader is not None
-fake_storage = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(fake_storage)
+
+def _beside(name: str) -> ModuleType:
+    """Load a file of this folder: tests are no package."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+fake_claims, fake_storage = _beside("fake_claims"), _beside("fake_storage")
 
 CONTROL_EVERY = 16
 WORK = {"png": (0.2, 0.55, 0.15, 0.1), "lmdb": (0.1, 0.05, 0.55, 0.3)}
@@ -57,6 +65,9 @@ class Fake:
     """Compare these storage formats instead, as ``fake_storage`` makes them up."""
     states: Sequence[str] = ("warm", "cold")
     """Of the page cache, where storage formats are compared."""
+    claims: Sequence[str] = ()
+    """Test the claims of these suites instead, as ``fake_claims`` makes them up."""
+    protocol_version: int = PROTOCOL_VERSION
     asked_only: bool = False
     """A run from before ceilings, controls and noise were recorded."""
     suites: Sequence[str] = field(default=("loader",))
@@ -119,6 +130,8 @@ def cells(fake: Fake) -> list[dict[str, Value]]:
         del wanted[1]
     wanted = _planted() if fake.plants else wanted
     wanted = fake_storage.slices(workload, fake.workers, fake.formats, fake.states) if fake.formats else wanted
+    if fake.claims:
+        return list({cell_id(cell): cell for cell in fake_claims.cells(fake.device, fake.claims)}.values())
     found: dict[str, dict[str, Value]] = {}
     defaults = {axis.name: axis.default for axis in AXES}
     for part in wanted:
@@ -130,6 +143,8 @@ def cells(fake: Fake) -> list[dict[str, Value]]:
 
 def added(fake: Fake) -> list[dict[str, Value]]:
     """List the ceilings of the training cells that the suite does not ask for itself."""
+    if fake.claims:
+        return []
     asked = cells(fake)
     found = {
         cell_id(alone): alone
@@ -186,6 +201,7 @@ def _trial(
 ) -> dict[str, Any]:
     steps = 40
     weather = random_.gauss(1.0, 0.09) + 0.03 * block if fake.busy else random_.gauss(1.0, 0.02)
+    weather *= fake_claims.factor(cell_id(cell)) if fake.claims else 1.0
     single = fake_storage.times(cell) if fake.formats else _times(cell, fake.device)
     times = {phase: seconds * weather * steps for phase, seconds in single.items()}
     wall = sum(times.values())
@@ -199,7 +215,7 @@ def _trial(
         "block": block,
         "position": position,
         "device": fake.device,
-        "protocol_version": PROTOCOL_VERSION,
+        "protocol_version": fake.protocol_version,
         "workload_version": 1,
         "data_hash": "0123456789abcdef",
         "started_at": f"2026-01-02T03:{block:02d}:{position % 60:02d}Z",
@@ -215,6 +231,8 @@ def _trial(
             "error_kind": {"oom": "OutOfMemoryError"}.get(outcome, "RuntimeError"),
             "error_message": HOSTILE if fake.hostile else f"made up: {outcome} while loading",
         }
+    if cell["mode"] == "check":
+        return {**row, **fake_claims.checked(cell)}
     samples = steps * int(cell["batch_size"])
     row |= {
         "steps": steps,
@@ -244,6 +262,7 @@ def _trial(
         row |= _stamps(cell, steps) | ({} if fake.asked_only else _disturbed(fake, random_))
         if fake.formats:
             row |= fake_storage.columns(cell, steps, doubtful=block == 1 and position < 4)
+        row |= fake_claims.columns(cell, steps) if fake.claims else {}
         row["flags"] = None if fake.asked_only else noise.flags(row)
     return row
 
@@ -358,6 +377,7 @@ def manifest(fake: Fake, trials: Sequence[dict[str, Any]]) -> RunManifest:
     """Make up what the run says of itself."""
     text = HOSTILE if fake.hostile else ""
     return RunManifest(
+        protocol_version=fake.protocol_version,
         feedrate_version="0.1.0",
         run_id=fake.run_id,
         machine=machine(fake),

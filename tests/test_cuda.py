@@ -1,18 +1,31 @@
-"""What only a CUDA device can show: device spans, pinned copies, NVML. Skipped where there is none."""
+"""What only a CUDA device can show: device spans, copies of all kinds, precision, replicas, NVML. Else skipped."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
 
 from harness import store
 from harness.probes import gpu
 from harness.registry import ROOT
+from harness.trial import collating, loop, stages, transfer
+from harness.trial.job import Job
+from harness.trial.loader import Batch, Fields
+from harness.trial.loop import Limits
+from harness.trial.stages import Stage
+from harness.trial.step import moving
+from harness.trial.step.plain import Step
 
+CHECK = """
+run_check(Job("trial", device="cuda", cell={"mode": "check", "check": "pin_custom"}), Reporter(1))
+"""
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(gpu.device() != "cuda", reason="needs a CUDA device")]
 
 MATRIX = """
@@ -25,17 +38,49 @@ suites:
     - {mode: [compute, copy], patch_size: 64, batch_size: 64}
 profiles: {quick: {}}
 """
+_DATA = {"patch_size": 64, "batch_size": 64}
+_LOADS = _DATA | {"mode": "train", "n_samples": 512, "storage_format": "lmdb", "num_workers": 2, "pin_memory": True}
+_STEPS = _DATA | {"mode": "compute"}
+AXES = {
+    "version": 1,
+    "protocol": {"warmup_s": 0.3, "window_s": 0.6, "min_steps": 12, "blocks": [1, 2], "timeout_s": 120},
+    "suites": {
+        "loader": [
+            _LOADS | {"non_blocking": True, "prefetcher": ["none", "next_batch", "stream"]},
+            _LOADS | {"parallel": "ddp", "world_size": [1, 2]},
+            _LOADS | {"parallel": "dp", "world_size": 2},
+            _STEPS | {"launch_blocking": [False, True]},
+            _STEPS | {"create_on": ["host", "device"]},
+            _STEPS | {"d2h": ["pageable", "pinned"], "d2h_every": [1, 3]},
+            _STEPS | {"amp": "bf16"},
+            _STEPS | {"amp": "fp16", "grad_scaler": [False, True]},
+            _STEPS | {"cudnn_benchmark": True},
+        ]
+    },
+    "profiles": {"quick": {}},
+}
 
 
-@pytest.fixture(scope="module")
-def trials(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
-    folder = tmp_path_factory.mktemp("cuda")
-    (folder / "matrix.yaml").write_text(MATRIX)
+def swept(folder: Path, text: str) -> pd.DataFrame:
+    """The trials of a matrix."""
+    (folder / "matrix.yaml").write_text(text)
     places = ["--matrix", folder / "matrix.yaml", "--results", folder / "results", "--data-root", folder / "data"]
     command = [sys.executable, "-m", "harness", "sweep", *map(str, places)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    return store.runs(Path(folder) / "results")[-1].table("trials")
+    return store.runs(folder / "results")[-1].table("trials")
+
+
+@pytest.fixture(scope="module")
+def trials(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    return swept(tmp_path_factory.mktemp("cuda"), MATRIX)
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    """One trial of every axis that only CUDA has, ceilings left out."""
+    found = swept(tmp_path_factory.mktemp("axes"), json.dumps(AXES))
+    return found[found["role"] == "cell"]
 
 
 def test_every_cell_ran(trials: pd.DataFrame) -> None:
@@ -71,3 +116,124 @@ def test_serialized_has_no_events(trials: pd.DataFrame) -> None:
     """Serialized timing is a cross-check of its own: no device spans, never mixed in."""
     serialized = trials[trials["timing"] == "serialized"]
     assert serialized[["device_forward_ns", "device_idle_ns"]].isna().all(axis=None)
+
+
+def test_every_axis_ran(others: pd.DataFrame) -> None:
+    """Each value is a cell of its own and runs; nothing of it is left; samples are those of all replicas."""
+    assert (others["outcome"] == "ok").all(), others["error_message"].dropna().to_list()
+    assert not others[["left_processes", "left_shm_segments"]].any(axis=None)
+    replicas = others["world_size"].fillna(1).astype(int)
+    assert set(zip(others["parallel"].fillna("none"), replicas, strict=True)) >= {("none", 1), ("ddp", 1)}
+    assert (others["samples"] == others["steps"] * others["batch_size"] * replicas).all()
+    phases = [f"host_{phase}_ns" for phase in ("fetch", "h2d", "forward", "backward", "optimizer", "other")]
+    assert ((others[phases].fillna(0).sum(axis=1) / others["wall_ns"] - 1).abs() <= 0.01).all()
+
+
+def by(frame: pd.DataFrame, axis: str) -> pd.DataFrame:
+    """The mean of every number, by the values of an axis, of the cells that have it and no replicas."""
+    chosen = frame[frame[axis].notna() & frame["parallel"].fillna("none").eq("none")]
+    return chosen.groupby(axis).mean(numeric_only=True)
+
+
+def test_a_copy_on_its_own_stream_is_hidden(others: pd.DataFrame) -> None:
+    """Over the compute stream all of a copy is waited for; over its own, less than it takes."""
+    loads = by(others, "prefetcher")
+    share = loads["device_h2d_exposed_ns"] / loads["device_h2d_ns"]
+    assert share[["none", "next_batch"]].to_list() == [1, 1]
+    assert share["stream"] < 0.9
+    assert (loads["device_h2d_ns"] > 0).all()
+
+
+def test_blocking_launches_leave_nothing_to_wait_for(others: pd.DataFrame) -> None:
+    """Where every launch waits for its kernel the host is never ahead of the device."""
+    steps = others[(others["mode"] == "compute") & others["create_on"].eq("none") & others["d2h"].eq("none")]
+    plain = steps[steps["amp"].eq("off") & ~steps["cudnn_benchmark"].astype(bool)]
+    drained = plain.groupby(plain["launch_blocking"].astype(bool))["host_drain_ns"].mean()
+    assert drained[True] < drained[False]
+
+
+def test_overflows_are_counted_where_precision_is_mixed(others: pd.DataFrame) -> None:
+    """bfloat16 does not overflow here; without mixed precision nobody counts."""
+    mixed = others["amp"].isin(["bf16", "fp16"])
+    assert others.loc[mixed, "nonfinite_steps"].notna().all()
+    assert others.loc[~mixed, "nonfinite_steps"].isna().all()
+    assert (others.loc[others["amp"] == "bf16", "nonfinite_steps"] == 0).all()
+
+
+STEPS, SIZE = 60, 1 << 20
+
+
+def numbered() -> Iterator[Batch]:
+    """Batches in pinned memory, each full of its number; their memory is given back at once."""
+    return (Batch((torch.full((SIZE,), float(k)).pin_memory(),), b"") for k in range(STEPS + 10))
+
+
+@pytest.mark.parametrize("prefetcher", ["none", "next_batch", "stream"])
+def test_batches_arrive_whole_and_in_order(prefetcher: str) -> None:
+    """Copies ahead of a busy device neither overwrite a batch that is in use nor mix two of them up."""
+    seen: list[torch.Tensor] = []
+    heavy = torch.rand(2048, 2048, device="cuda")
+
+    def copy(batch: Batch) -> Fields:
+        return tuple(field.to("cuda", non_blocking=True) for field in batch.fields)
+
+    def forward(fields: Fields) -> None:
+        (field,) = fields
+        torch.mm(heavy, heavy)  # the device is behind: what is overwritten too soon would be seen
+        seen.append(torch.stack([field.min(), field.max()]))
+
+    source = numbered()
+    row = [Stage("h2d", copy), Stage("forward", forward), Stage("backward", lambda _: None)]
+    ahead = transfer.ahead(Job("trial", cell={"prefetcher": prefetcher}), row, source)
+    loop.measure(source, ahead.row, Limits(0, STEPS, 1, STEPS), torch.cuda.synchronize)
+    assert [pair.tolist() for pair in seen] == [[k, k] for k in range(STEPS)]
+
+
+def test_pinned_outputs_are_whole_before_they_are_overwritten() -> None:
+    """Whoever reads a buffer when its copy is done finds one output in it."""
+    pinned = moving.Pinned()
+    for k in range(STEPS):
+        pinned.keep(torch.full((SIZE,), float(k), device="cuda"))
+    torch.cuda.synchronize()
+    (turns,) = pinned._turns.values()
+    held = [next(turns)[0] for _ in range(moving.Pinned.BUFFERS)]
+    assert all(buffer.is_pinned() for buffer in held)
+    assert sorted([buffer.min().item(), buffer.max().item()] for buffer in held) == [
+        [STEPS - 2] * 2,
+        [STEPS - 1] * 2,
+    ]
+
+
+@pytest.mark.parametrize("where", ["host", "device"])
+def test_a_made_tensor_leaves_the_input_as_it_was(where: str) -> None:
+    """On the device too what is added changes no bit."""
+    seen: list[Fields] = []
+    step = Step(lambda fields: seen.append(fields) or fields[0].sum(), lambda _: None, lambda _: None)
+    image = torch.rand(4, 3, 16, 16, device="cuda")
+    moving.created(step, torch.device("cuda"), where).forward((image, image))
+    assert seen[0][0].is_cuda
+    assert torch.equal(seen[0][0], image)
+
+
+def test_custom_batches_are_pinned_by_their_own_method_alone() -> None:
+    """On a real device PyTorch pins tensors, containers and a class with pin_memory(), and no other class."""
+    done = subprocess.run([sys.executable, "-c", CHECK], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    row = json.loads(done.stdout)["row"]
+    assert row["fact"], row["evidence"]
+    assert row["fact_value"] == 1
+
+
+@pytest.mark.parametrize("workload", ["synthetic", "pets"])
+def test_bytes_are_normalised_on_the_device(workload: str) -> None:
+    """A batch of bytes becomes on the device what the worker would have made of it, to 1e-6 an element."""
+    images = torch.randint(0, 256, (4, 3, 33, 17), dtype=torch.uint8)
+    labels = torch.randint(0, 37, (4, 1, 1, 1), dtype=torch.uint8)
+    fields = (images, labels if workload == "pets" else images.flip(0))
+    cell = {"mode": "train", "workload": workload, "collate": "fast", "normalize_on": "device"}
+    on_host, on_device = (Job("trial", device, cell) for device in ("cpu", "cuda"))
+    moved = stages._copy(torch.device("cuda"), False, collating.on_device(on_device)).run(Batch(fields, b""))
+    for found, expected in zip(moved, collating.on_host(on_host)(fields), strict=True):
+        assert found.is_cuda
+        assert found.is_contiguous()
+        torch.testing.assert_close(found.cpu(), expected, rtol=0, atol=1e-6)

@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from harness.launcher import Answer, Template
+from harness.probes.procfs import semaphores
 from harness.registry import ROOT
 
 CELL = {
@@ -150,6 +151,45 @@ def alive(family: list[psutil.Process]) -> bool:
         return any(p.status() != psutil.STATUS_ZOMBIE for p in family)
     except psutil.NoSuchProcess:
         return False
+
+
+def test_workers_live_until_their_memory_was_read(runner: Runner) -> None:
+    """When the result comes all workers are there, and stay until the parent has done with them."""
+    seen: list[int] = []
+
+    def watch(event: str, pid: int, _: dict) -> None:
+        if event == "result":
+            time.sleep(0.3)
+            seen.append(sum(worker.status() != psutil.STATUS_ZOMBIE for worker in workers(pid)))
+
+    assert runner.run(watch=watch).outcome == "ok"
+    assert seen == [CELL["num_workers"]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_semaphores_of_spawned_workers_are_removed(runner: Runner, method: str) -> None:
+    """They have names, by which workers find them, and whose tracker is killed with the group."""
+    seen: set[Path] = set()
+
+    def watch(event: str, pid: int, _: dict) -> None:
+        if event == "result":
+            seen.update(semaphores(pid))
+
+    answer = runner.run(watch=watch, start_method=method, timeout_s=120)
+    assert (answer.outcome, answer.left_processes, answer.left_shm_segments) == ("ok", 0, 0)
+    assert seen
+    assert not any(path.exists() for path in seen)
+
+
+def test_folders_of_killed_workers_are_removed(tmp_path: Path) -> None:
+    """What a template's trials make among the temporary files is gone with it."""
+    with Template(ROOT) as template:
+        runner, folder = Runner(template, tmp_path), Path(template._scratch.name)
+        runner.packed = runner.run("prepare").result["packed"]
+        assert runner.run().outcome == "ok"
+        assert list(folder.glob("pymp-*"))
+    assert not folder.exists()
 
 
 def test_noise_is_kept_from_the_terminal(runner: Runner, capfd: pytest.CaptureFixture[str]) -> None:

@@ -42,6 +42,7 @@ def test_this_machine_is_described() -> None:
     assert 2**27 < machine.memory_bytes < 2**50
     assert machine.gpu_count == 0
     assert machine.cpu_model
+    assert machine.shared_memory_bytes is None or 2**20 < machine.shared_memory_bytes < 2**50
 
 
 def test_nothing_of_it_names_the_host_or_its_user() -> None:
@@ -62,6 +63,7 @@ def test_the_id_stands_for_the_hardware_alone() -> None:
             "virtualised": None,
             "memory_bytes": PLAIN.memory_bytes - 100 * 2**20,
             "storage": storage_device.Storage(file_system="ext4", device_class="nvme", rotational=False),
+            "shared_memory_bytes": 64 * 2**20,
         }
     )
     assert other.machine_id == PLAIN.machine_id

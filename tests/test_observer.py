@@ -16,7 +16,7 @@ from harness.launcher import Answer
 from harness.observer import Observer, rows
 from harness.probes.host import HostProbe
 from harness.probes.system import System
-from harness.records import TELEMETRY, TRIALS
+from harness.records import MEASURED, TELEMETRY, TRIALS
 
 PSI = "some avg10=0.00 avg60=0.00 avg300=0.00 total={}\n"
 BURN = "import time\nprint(flush=True)\nend = time.process_time() + 60\nwhile time.process_time() < end: pass\n"
@@ -86,6 +86,18 @@ def watched(observer: Observer, machine: Machine, pid: int, answer: Answer, **sa
 
 def ignored(_sample: dict[str, Any]) -> None:
     """Nobody looks at the telemetry."""
+
+
+def test_a_check_has_nothing_but_its_finding(machine: Machine, trial: int) -> None:
+    """A trial without a window, which a check of a fact is, has no memory, no counters and no flags."""
+    observer = Observer(machine.probe, None, 0, ignored)
+    observer("tick", trial, {})
+    result = {"row": {"fact": True, "fact_value": 5.0, "evidence": "It was so."}}
+    observer("result", trial, result)
+    answer = Answer("ok", result=result, over_ns=1)
+    row = observer.entry(answer, {"run_id": "r", "trial_id": "t"}, {"mode": "check"})["trial"]
+    measured = {column.name for column in MEASURED} & {name for name, value in row.items() if value is not None}
+    assert measured == {"fact", "fact_value", "evidence", "trial_wall_ns", "left_processes", "left_shm_segments"}
 
 
 def test_a_quiet_trial_has_its_columns_and_no_flag(machine: Machine, trial: int) -> None:
@@ -163,3 +175,76 @@ def test_a_burning_stranger_is_flagged(trial: int) -> None:
     finally:
         burner.kill()
         burner.communicate()
+
+
+class Grower:
+    """A trial's process whose one worker comes to own more memory when it is told to."""
+
+    CODE = (
+        "import os, sys\n"
+        "held = bytearray(b'x') * 30_000_000\n"
+        "inlet, outlet = os.pipe(), os.pipe()\n"
+        "if os.fork() == 0:\n"
+        "    os.write(outlet[1], b'.')\n"
+        "    os.read(inlet[0], 1)\n"
+        "    held[:] = b'y' * len(held)\n"
+        "    os.write(outlet[1], b'.')\n"
+        "    os.read(inlet[0], 1)\n"
+        "    os._exit(0)\n"
+        "for _ in range(2):\n"
+        "    os.read(outlet[0], 1)\n"
+        "    print(flush=True)\n"
+        "    sys.stdin.readline()\n"
+        "    os.write(inlet[1], b'.')\n"
+    )
+
+    def __init__(self) -> None:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self.process = subprocess.Popen([sys.executable, "-S", "-c", self.CODE], text=True, **pipes)
+        self.wait()
+
+    def wait(self) -> None:
+        assert self.process.stdout is not None
+        self.process.stdout.readline()
+
+    def grow(self) -> None:
+        assert self.process.stdin is not None
+        print(file=self.process.stdin, flush=True)
+        self.wait()
+
+    def end(self) -> None:
+        self.process.communicate("\n")
+
+
+def grown(machine: Machine, *, growth: bool, window_late_ns: int) -> dict[str, Any]:
+    """The row of a trial whose worker copied 30 MB between first batch and window."""
+    trial, observer = Grower(), Observer(machine.probe, None, 0, ignored, growth=growth)
+    try:
+        observer("first_batch", trial.process.pid, {})
+        answer = answered()
+        answer.result["started_ns"] = time.perf_counter_ns() + window_late_ns
+        trial.grow()
+        observer("result", trial.process.pid, {})
+        return observer.entry(answer, {"run_id": "r", "trial_id": "t"}, {})["trial"]  # type: ignore[no-any-return]
+    finally:
+        trial.end()
+
+
+def test_what_workers_come_to_own_is_read_twice(machine: Machine) -> None:
+    """At the first batch and after the window, of workers alone: what they share with their parent does not count."""
+    row = grown(machine, growth=True, window_late_ns=10**9)
+    assert row["workers_uss_start_bytes"] < 15_000_000
+    assert 30_000_000 < row["workers_uss_end_bytes"] - row["workers_uss_start_bytes"] < 70_000_000
+
+
+def test_workers_memory_is_read_only_where_growth_is_asked_for(machine: Machine) -> None:
+    """Walking page tables takes time that other trials need not spend."""
+    row = grown(machine, growth=False, window_late_ns=10**9)
+    assert not {"workers_uss_start_bytes", "workers_uss_end_bytes"} & row.keys()
+
+
+def test_memory_that_was_read_inside_a_window_is_no_number(machine: Machine) -> None:
+    """Where the warm-up was over before the workers were read, the column is null; the reading at the end stands."""
+    row = grown(machine, growth=True, window_late_ns=-(10**9))
+    assert row["workers_uss_start_bytes"] is None
+    assert row["workers_uss_end_bytes"] > 30_000_000

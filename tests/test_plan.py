@@ -37,6 +37,24 @@ def test_every_combination_is_a_cell_or_accounted_for(tmp_path: Path) -> None:
         assert len({cell.cell_id for cell in found.cells}) == len(found.cells)
 
 
+def test_replicas_need_a_device_each_on_cuda(tmp_path: Path) -> None:
+    """On a CPU any number of processes train together; on CUDA each replica has a GPU of its own, or is left out."""
+    slices = "{parallel: [none, dp, ddp], world_size: [1, 2, 3]}"
+
+    def kept(**place: object) -> list[tuple[object, object]]:
+        cells = [cell.axes for cell in expand(tmp_path, slices, **place).cells]
+        return sorted((axes["parallel"], axes["world_size"]) for axes in cells if "world_size" in axes)
+
+    assert kept() == [("ddp", 1), ("ddp", 2), ("ddp", 3)]
+    assert kept(device="cuda", gpus=1) == [("ddp", 1)]
+    assert kept(device="cuda", gpus=2) == [("ddp", 1), ("ddp", 2), ("dp", 2)]
+
+
+def test_replicas_have_no_ceilings(tmp_path: Path) -> None:
+    """A stage alone is one replica's: several are not held against it."""
+    assert not expand(tmp_path, "{parallel: ddp, world_size: 2}").ceilings
+
+
 def test_merging_is_said_with_its_reason(tmp_path: Path) -> None:
     """Without CUDA the pinning axes merge, and the plan says which and why."""
     slices = "{num_workers: 1, pin_memory: [false, true], non_blocking: [false, true]}"
@@ -51,6 +69,13 @@ def test_merging_is_said_with_its_reason(tmp_path: Path) -> None:
     [
         ("{batch_size: [8, 64], n_samples: 16}", {}, "batch_size above n_samples"),
         ("{batch_size: 8}, {mode: copy}", {}, "mode copy needs a CUDA device"),
+        ("{parallel: [none, dp], world_size: 2}", {}, "parallel dp needs CUDA devices"),
+        ("{parallel: [none, dp]}", {}, "nothing to compare"),
+        ("{parallel: [none, dp], world_size: 2, fusion: compile}", {}, "copies the model"),
+        ("{parallel: [none, ddp], world_size: 2, batch_size: 8, n_samples: 12}", {}, "times world_size"),
+        ("{parallel: [none, ddp], storage_format: tfrecord, access: sequential}", {}, "is streamed"),
+        ("{parallel: [none, ddp], cache: sample}", {}, "evict or fill"),
+        ("{batch_size: 8}, {mode: check, check: pin_custom}", {}, "check pin_custom needs a CUDA device"),
         ("{batch_size: 8}, {workload: folder}", {}, "DATA=DIR"),
         ("{batch_size: 8}, {device: cuda, batch_size: 9}", {}, "wanted on cuda only"),
         ("{num_workers: [0, 4], batch_size: 512}", {"shm_bytes": 1 << 20}, "/dev/shm"),
@@ -62,6 +87,7 @@ def test_merging_is_said_with_its_reason(tmp_path: Path) -> None:
         ),
         ("{storage_format: jpeg, decoder: [pil, pyspng]}", {}, "decoder pyspng cannot decode jpeg"),
         ("{page_cache: [warm, cold]}", {"in_memory": True}, "lies in memory"),
+        ("{page_cache: [warm, cold], prefetcher: stream}", {"device": "cuda"}, "with a prefetcher"),
         ("{page_cache: cold, n_samples: [1024, 543]}", {}, "n_samples of 544 or more"),
         ("{workload: synthetic}, {workload: pets, model: resnet18}", {}, "make pets"),
         ("{model: [srcnn, resnet18]}", {}, "model resnet18 is for classification, workload synthetic for super-res"),

@@ -31,6 +31,7 @@ from harness.site_serve import bind
 KINDS = (
     "index.html",
     "suites/loader.html",
+    "claims.html",
     "runs/index.html",
     "accuracy.html",
     "methodology.html",

@@ -109,3 +109,27 @@ def test_it_runs_with_a_gpu_too(tmp_path: Path) -> None:
     found = expanded("cuda", tmp_path)
     assert len(found.cells) >= 50
     assert {cell.axes["mode"] for cell in found.ceilings} == {"copy"}
+
+
+ABOUT_CLAIMS = {"transfer", "collate", "workers", "caching", "training", "parallel", suite.CLAIMS}
+
+
+@pytest.mark.parametrize("name", names("suites"))
+def test_a_suite_of_claims_measures_their_cells_alone(name: str) -> None:
+    """Suites that are there for claims ask for every cell of theirs and for no ceilings; others keep their own."""
+    found = suite.load(name)
+    assert found.claims_only == (name in ABOUT_CLAIMS)
+    if not found.claims_only:
+        return
+    assert "claims" in found.charts
+    assert found.budget
+    claims = [claim for _, claim in suite.claims().values()] if name == suite.CLAIMS else found.claims
+    wanted = [part for claim in claims for part in suite.slices_of(claim)]
+    assert wanted
+    assert all(part in found.slices for part in wanted)
+
+
+def test_claims_stand_in_eight_suites() -> None:
+    """Every one of them has some; neither calibration nor the suite of all claims has any of its own."""
+    assert {where for where, _ in suite.claims().values()} == (ABOUT_CLAIMS - {suite.CLAIMS}) | {"loader", "storage"}
+    assert not suite.load(suite.CLAIMS).claims

@@ -30,10 +30,11 @@ import pandas as pd
 
 from harness.analysis.blocks import KEYS, half_width
 from harness.analysis.ceilings import BALANCED_WITHIN, judged
-from harness.analysis.contrasts import CONFIRMED_OVER, REFUTED_UNDER, SAME, contrasts, filled
+from harness.analysis.contrasts import contrasts, filled
 from harness.analysis.estimates import AXIS_NAMES, identities
 from harness.analysis.loading import per_step
 from harness.axes import AXES, BY_NAME
+from harness.margins import CONFIRMED_OVER, REFUTED_UNDER, SAME
 
 PLANTS = ("read_us", "decode_us", "collate_us", "payload_bytes")
 """Axes that plant a cost into the loader; ``step_ms`` is the one of the step."""
@@ -129,7 +130,7 @@ QUANTITIES = (
         "read",
         "us a sample",
         lambda cells: cells["read_us"],
-        lambda blocks: blocks["read"] / blocks["batch_size"] / 1e3,
+        lambda blocks: blocks["worker_read"] / blocks["batch_size"] / 1e3,
         _undisturbed,
         _free("read_us"),
     ),
@@ -137,7 +138,7 @@ QUANTITIES = (
         "decode",
         "us a sample",
         lambda cells: cells["decode_us"],
-        lambda blocks: blocks["decode"] / blocks["batch_size"] / 1e3,
+        lambda blocks: blocks["worker_decode"] / blocks["batch_size"] / 1e3,
         _undisturbed,
         _free("decode_us"),
     ),
@@ -145,7 +146,7 @@ QUANTITIES = (
         "collate",
         "us a batch",
         lambda cells: cells["collate_us"],
-        lambda blocks: blocks["collate"] / 1e3,
+        lambda blocks: blocks["worker_collate"] / 1e3,
         _undisturbed,
         lambda cells: (cells["collate_us"] == 0) & (cells["payload_bytes"] == 0),
         ("batch_size", "num_workers"),
@@ -169,7 +170,7 @@ QUANTITIES = (
         "batch",
         "ms a batch",
         _batch_ms,
-        lambda blocks: (blocks["wall"] - blocks["h2d"].fillna(0) - blocks["transform"]) / 1e6,
+        lambda blocks: (blocks["wall"] - blocks["h2d"].fillna(0) - blocks["worker_transform"]) / 1e6,
         _alone,
         lambda cells: _alone(cells) & (_batch_ms(cells) == 0),
         ("batch_size",),

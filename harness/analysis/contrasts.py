@@ -7,6 +7,7 @@ number. Claims are few, and corrected where they are judged.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -15,16 +16,11 @@ import pandas as pd
 
 from harness.analysis.blocks import Blocks, Floats, blocks_for
 from harness.analysis.estimates import AXIS_NAMES, identities
-from harness.axes import AXES, NO_KNOBS, Axis
+from harness.axes import AXES, BY_NAME, NO_KNOBS, Axis
+from harness.margins import CONFIRMED_OVER, REFUTED_UNDER, SAME
 
 Direction = Literal["faster", "slower"]
 
-SAME = (0.97, 1.03)
-"""An interval inside is no difference."""
-CONFIRMED_OVER = 1.01
-"""An interval wholly above is a difference in the claimed direction: "above 1" confirms a true 1 % too often."""
-REFUTED_UNDER = 0.99
-"""An interval wholly below is one in the other direction."""
 COLUMNS = (
     "run_id",
     "machine_id",
@@ -130,6 +126,19 @@ def filled(cells: pd.DataFrame, axis: Axis) -> pd.Series:
     """An axis' column with its frozen default where it does not apply, as ``cell_id`` counts it."""
     column = cells[axis.name].astype(object)
     return column.where(column.notna(), axis.default)
+
+
+def keys_of(table: pd.DataFrame, names: Sequence[str]) -> list[pd.Series]:
+    """Columns to group by: an axis that does not apply stands at its default, any other null is a value of its own.
+
+    Args:
+        table: any frame with these columns.
+        names: of the columns.
+    """
+    return [
+        filled(table, BY_NAME[name]) if name in BY_NAME else table[name].astype(object).where(table[name].notna(), None)
+        for name in names
+    ]
 
 
 def _ranks(axis: Axis, column: pd.Series) -> npt.NDArray[np.float64]:

@@ -58,7 +58,8 @@ def identities(trials: pd.DataFrame) -> pd.DataFrame:
     Returns:
         The columns of ``IDENTITY`` and every axis (null where it does not apply).
     """
-    first = trials.drop_duplicates(KEYS).reset_index(drop=True)
+    timed = trials[trials["mode"].ne("check").fillna(True)] if "mode" in trials else trials  # a check times nothing
+    first = timed.drop_duplicates(KEYS).reset_index(drop=True)
     return first.reindex(columns=[*IDENTITY, *AXIS_NAMES])
 
 

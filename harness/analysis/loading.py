@@ -52,16 +52,16 @@ def per_step(trials: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         A row a trial that ended well, its index kept: ``run_id``, ``cell_id``, ``block``, then per step in ns ``wall``,
-        each host phase and each worker stage by its name, ``device_h2d`` and ``device_h2d_exposed``, ``device_span``
-        (exposed copy, forward, backward and optimizer, which follow each other); and the CPU time of ``main`` and
-        ``workers`` as ``main_cpu`` and ``workers_cpu``. NaN where the column is null.
+        each host phase by its name, ``worker_<stage>`` of each stage, ``device_h2d`` and ``device_h2d_exposed``,
+        ``device_span`` (exposed copy, forward, backward and optimizer, which follow each other); and the CPU time of
+        ``main`` and ``workers`` as ``main_cpu`` and ``workers_cpu``. NaN where the column is null.
     """
     ended = good(trials)
     steps = ended["steps"].astype("float64")
     sums = {
         "wall": "wall_ns",
         **{phase: f"host_{phase}_ns" for phase in PHASES},
-        **{stage: f"worker_{stage}_ns" for stage in WORKER_STAGES},
+        **{f"worker_{stage}": f"worker_{stage}_ns" for stage in WORKER_STAGES},
         **{f"device_{span}": f"device_{span}_ns" for span in DEVICE_SPANS if span != "idle"},
     }
     columns = {name: ended[column].astype("float64") / steps for name, column in sums.items()}
@@ -90,7 +90,7 @@ def stages(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.Da
     """
     held = judged(trials) if estimates is None else estimates
     single = per_step(trials)
-    names = list(WORKER_STAGES)
+    names = [f"worker_{stage}" for stage in WORKER_STAGES]
     single["busy"] = single[names].sum(axis=1, skipna=False)
     single[names] = single[names].div(single["busy"], axis=0)
     single["busy_share"] = single["busy"] / single["wall"]
@@ -100,11 +100,11 @@ def stages(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.Da
     costs = found["busy"] / found["batch_size"].astype("float64") / 1000
     workers = np.maximum(1, found["num_workers"].astype("float64"))
     result = found[[*KEYS, "n"]].assign(
-        **{f"{name}_us_per_sample": found[name] * costs for name in names},
-        **{f"{name}_share": found[name] for name in names},
-        dominant=found[names].idxmax(axis=1) if len(found) else [],
+        **{f"{stage}_us_per_sample": found[f"worker_{stage}"] * costs for stage in WORKER_STAGES},
+        **{f"{stage}_share": found[f"worker_{stage}"] for stage in WORKER_STAGES},
+        dominant=found[names].set_axis(WORKER_STAGES, axis=1).idxmax(axis=1) if len(found) else [],
         worker_busy_share=found["busy_share"] / workers,
-        bound=np.where(found["read"] >= 0.5, FETCH_BOUND, PREPARATION_BOUND),
+        bound=np.where(found["worker_read"] >= 0.5, FETCH_BOUND, PREPARATION_BOUND),
     )
     result["bound"] = result["bound"].where(found["bottleneck"].isin(_LOADER), None)
     return result[list(STAGE_COLUMNS)]
@@ -114,9 +114,9 @@ def _load_cells(cells: pd.DataFrame) -> pd.DataFrame:
     """Training cells with a loader and the ``cell_id`` of each one's loader alone."""
     rows: list[Mapping[str, Any]] = [{str(k): v for k, v in row.items()} for row in cells.to_dict("records")]
     found = [
-        {**{key: row[key] for key in KEYS}, "load_id": ceiling_ids(row)["load"]}
+        {**{key: row[key] for key in KEYS}, "load_id": ids["load"]}
         for row in rows
-        if row["mode"] == "train" and not pd.isna(row["num_workers"])
+        if row["mode"] == "train" and not pd.isna(row["num_workers"]) and (ids := ceiling_ids(row))
     ]
     return pd.DataFrame(found, columns=[*KEYS, "load_id"])
 

@@ -31,6 +31,7 @@ import pandas as pd
 
 from harness.analysis.blocks import KEYS, good
 from harness.analysis.ceilings import bottleneck, judged
+from harness.analysis.contrasts import keys_of
 from harness.analysis.estimates import identities
 from harness.analysis.loading import per_step
 from harness.analysis.pipeline import SLICES, Floats, Pace, Pipeline, simulate
@@ -70,6 +71,7 @@ COLUMNS = (
 )
 _SAME = ("run_id", "device", *(axis.name for axis in AXES if axis.name not in FREE))
 _LINES = PARAMETERS[:-1]
+_STAGES = [f"worker_{stage}" for stage in WORKER_STAGES]
 """Parameters that are straight lines over batch sizes."""
 
 
@@ -120,8 +122,8 @@ def _grouped(trials: pd.DataFrame) -> pd.DataFrame:
     """Medians of every cell's steps, its axes, and the number of its group; cells without a loader are left out."""
     middle = per_step(trials).drop(columns="block").groupby(KEYS).median().reset_index()
     seen = identities(trials).merge(middle, on=KEYS)
-    seen = seen[seen["num_workers"].notna() & seen[list(WORKER_STAGES)].notna().all(axis=1)]
-    by = [seen[name].astype(object).where(seen[name].notna(), None) for name in _SAME]
+    seen = seen[seen["num_workers"].notna() & seen[_STAGES].notna().all(axis=1)]
+    by = keys_of(seen, _SAME)
     return seen.assign(group=seen.groupby(by, dropna=False, sort=False).ngroup())
 
 
@@ -130,7 +132,7 @@ def _fitted(seen: pd.DataFrame, cores: float) -> pd.DataFrame:
     one = seen[seen["num_workers"] == 1].sort_values("prefetch_factor").drop_duplicates(["group", "batch_size"])
     none = seen[seen["num_workers"] == 0][["group", "batch_size", "wall", "fetch", "main_cpu"]]
     fits = one.merge(none, on=["group", "batch_size"], how="left", suffixes=("", "_alone"))
-    fits["stamped"] = fits[list(WORKER_STAGES)].sum(axis=1)
+    fits["stamped"] = fits[_STAGES].sum(axis=1)
     return _with_worker(_with_receiving(_with_step(fits, cores)))
 
 
@@ -157,7 +159,7 @@ def _with_worker(fits: pd.DataFrame) -> pd.DataFrame:
     """What preparing a batch makes its worker wait for (at most the reading) and compute."""
     between = (fits["wall"] - fits["stamped"]).clip(lower=0).where(~fits["ahead"])
     whole = fits["stamped"] + _filled(between, fits["run_id"])
-    wait = np.fmin((whole - fits["workers_cpu"]).clip(lower=0), fits["read"])
+    wait = np.fmin((whole - fits["workers_cpu"]).clip(lower=0), fits["worker_read"])
     return fits.assign(wait_ns=wait, compute_ns=whole - wait)
 
 
@@ -181,7 +183,7 @@ def _batches(steps: pd.DataFrame, row: Mapping[str, Any]) -> Floats:
         return np.ones((1, 2))
     read = steps["worker_read_ns"].to_numpy(dtype=np.float64)
     rest = steps[[f"worker_{stage}_ns" for stage in WORKER_STAGES if stage != "read"]].to_numpy(dtype=np.float64)
-    share = row["wait_ns"] / row["read"] if row["read"] else 0.0
+    share = row["wait_ns"] / row["worker_read"] if row["worker_read"] else 0.0
     times = np.column_stack([share * read, (1 - share) * read + rest.sum(axis=1)])
     means = times.mean(axis=0)
     relative: Floats = np.divide(times, means, out=np.ones_like(times), where=means > 0)

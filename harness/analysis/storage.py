@@ -9,23 +9,23 @@ This does *not* show a disk alone: below the kernel its own cache, or that of a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 
 from harness.analysis.blocks import KEYS, Blocks, good, half_width
-from harness.analysis.contrasts import filled
+from harness.analysis.contrasts import filled, keys_of
 from harness.analysis.estimates import cells
 from harness.analysis.loading import per_step
 from harness.axes import AXES, BY_NAME
+from harness.axes.loading import LOADING
+from harness.axes.transfer import TRANSFER
 from harness.records import WORKER_STAGES
 from harness.traits import traits
 from harness.window import COLD, WARM
 
 OWN = ("decoder", "readahead", "swmr", "shuffle_buffer")
 """Knobs that only some formats have."""
-CHOSEN = ("storage_format", "batch_size", "num_workers", "prefetch_factor", "pin_memory", "non_blocking", *OWN)
+CHOSEN = ("storage_format", *OWN, *(axis.name for axis in (*LOADING, *TRANSFER)))
 """Axes that a reader may choose for given images, disk and order."""
 QUESTION = tuple(axis.name for axis in AXES if axis.name not in CHOSEN)
 """Axes that a reader's images, disk and task give."""
@@ -110,7 +110,7 @@ def _per_trial(ended: pd.DataFrame) -> pd.DataFrame:
         "cpu_us": (steps["main_cpu"] + workers) / batch / 1e3,
         "cached_before": _floats(ended, "cached_before_pct"),
         "cached_after": _floats(ended, "cached_after_pct"),
-        **{f"{stage}_us_per_sample": steps[stage] / batch / 1e3 for stage in WORKER_STAGES},
+        **{f"{stage}_us_per_sample": steps[f"worker_{stage}"] / batch / 1e3 for stage in WORKER_STAGES},
     }
     return pd.DataFrame(columns, index=ended.index)
 
@@ -127,16 +127,6 @@ def _spread(ended: pd.DataFrame, values: pd.Series) -> pd.DataFrame:
     mean = logs.mean()
     half = half_width(logs.std(), logs.count())
     return pd.DataFrame({name: np.exp(mean), f"{name}_lo": np.exp(mean - half), f"{name}_hi": np.exp(mean + half)})
-
-
-def keys_of(table: pd.DataFrame, names: Sequence[str]) -> list[pd.Series]:
-    """Columns to group by, null counting as a value of its own.
-
-    Args:
-        table: any frame with these columns.
-        names: of the columns.
-    """
-    return [table[name].astype(object).where(table[name].notna(), None) for name in names]
 
 
 def plain(table: pd.DataFrame) -> pd.DataFrame:

@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 
 from harness.analysis.blocks import Blocks
-from harness.analysis.storage import QUESTION, believed, keys_of, stored
+from harness.analysis.contrasts import keys_of
+from harness.analysis.storage import QUESTION, believed, stored
 from harness.analysis.storage_effects import PIXELS
 
 SPEED, SPACE, LOSSY = "speed", "space", "lossy"
@@ -69,7 +70,7 @@ def _set(part: pd.DataFrame, against: pd.DataFrame, blocks: Blocks) -> pd.DataFr
     overall = str(against["cell_id"].iloc[int(against["samples_per_s"].to_numpy().argmax())])
     own = blocks.ratios(runs, [ids[best]] * len(ids), ids)
     other = blocks.ratios(runs, [overall] * len(ids), ids)
-    found = part.assign(
+    found = part.copy().assign(
         is_best=np.arange(len(ids)) == best,
         ratio_to_best=other["ratio"],
         ratio_lo=other["lo"],
@@ -78,8 +79,8 @@ def _set(part: pd.DataFrame, against: pd.DataFrame, blocks: Blocks) -> pd.DataFr
         candidates=len(ids),
         formats=part["storage_format"].nunique(),
     )
-    cost = found.assign(slowness=-found["samples_per_s"].astype("float64"))
+    cost = found[["num_workers", "sample_bytes"]].assign(slowness=-found["samples_per_s"].astype("float64"))
     members = cost[(np.arange(len(ids)) == best) | own["hi"].ge(1).to_numpy()]
-    order = members.sort_values(["num_workers", "sample_bytes", "slowness"], kind="stable").index
+    order = members.sort_values(list(cost), kind="stable").index
     chosen: pd.DataFrame = found.loc[order].assign(place=range(len(order)))
     return chosen

@@ -18,8 +18,8 @@ import numpy as np
 import pandas as pd
 
 from harness.analysis.blocks import Blocks, Floats, half_width, moments
-from harness.analysis.contrasts import verdicts
-from harness.analysis.storage import OWN, believed, keys_of, plain, stored
+from harness.analysis.contrasts import keys_of, verdicts
+from harness.analysis.storage import OWN, believed, plain, stored
 from harness.axes import AXES
 
 CONTAINER, PIXELS, NEITHER = "container", "pixels", "neither"

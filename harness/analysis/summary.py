@@ -14,7 +14,7 @@ import pandas as pd
 
 from harness.analysis.blocks import KEYS, Blocks
 from harness.analysis.ceilings import bottleneck, ceilings, judged
-from harness.analysis.contrasts import filled, verdicts
+from harness.analysis.contrasts import filled, keys_of, verdicts
 from harness.analysis.estimates import cells
 from harness.axes import AXES
 
@@ -23,14 +23,28 @@ __all__ = ["CONDITIONS", "KNOBS", "best_cells", "bottleneck", "ceilings", "defau
 CONDITIONS = (
     "workload",
     "mode",
+    "check",
+    "ends_by",
+    "guarded",
     "step",
     "step_ms",
     "model",
+    "norm",
+    "debug",
+    "vary_shapes",
+    "sync_every_step",
+    "create_on",
+    "d2h",
+    "d2h_every",
+    "world_size",
     "patch_size",
     "scale",
     "n_samples",
     "page_cache",
     "access",
+    "epoch_steps",
+    "index_kind",
+    "index_entries",
     "read_us",
     "decode_us",
     "read_shape",
@@ -59,10 +73,9 @@ def _asked(trials: pd.DataFrame, estimates: pd.DataFrame) -> pd.DataFrame:
 
 
 def _questions(estimates: pd.DataFrame, *more: str) -> Iterator[pd.DataFrame]:
-    """Cells with an estimate, by run, device, conditions and further axes."""
+    """Cells with an estimate, by run, device, conditions and further axes; what does not apply is at its default."""
     measured = estimates[estimates["samples_per_s"].notna()]
-    keys = ["run_id", "device", *CONDITIONS, *more]
-    by = [measured[key].astype(object).where(measured[key].notna(), None) for key in keys]
+    by = keys_of(measured, ("run_id", "device", *CONDITIONS, *more))
     for _, group in measured.groupby(by, sort=False, dropna=False):
         yield group
 

@@ -13,9 +13,9 @@ import pandas as pd
 
 from harness.analysis import calibration
 from harness.analysis.blocks import KEYS
-from harness.analysis.contrasts import CONFIRMED_OVER, SAME
 from harness.axes import AXES
 from harness.charts import _words as words
+from harness.margins import CONFIRMED_OVER, SAME
 from harness.pages import described, markup
 from harness.pages.gathered import Shown
 

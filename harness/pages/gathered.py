@@ -17,7 +17,7 @@ from harness.charts._estimates import estimated
 from harness.charts._figure import Figure
 from harness.pages import markup
 from harness.pages.headlines import headlines
-from harness.suite import CALIBRATION
+from harness.suite import for_machines
 
 
 class Shown:
@@ -76,12 +76,12 @@ class Shown:
     @cached_property
     def headlines(self) -> pd.DataFrame:
         """The best cell of each task."""
-        return headlines(self.trials, self.judged[self.judged["suite"].ne(CALIBRATION).fillna(True)])
+        return headlines(self.trials, self.judged[self.judged["suite"].astype(str).map(for_machines)])
 
     @property
     def asks(self) -> bool:
-        """Whether the run asks about its machine, and not about feedrate alone."""
-        return any(name != CALIBRATION for name in self.suites)
+        """Whether the run asks which settings suit its machine, and not about claims or feedrate alone."""
+        return any(map(for_machines, self.suites))
 
     def answers(self, suite: str) -> pd.DataFrame:
         """The best cell of each task of one suite; its ceilings may be cells of another."""

@@ -10,10 +10,11 @@ import re
 from collections.abc import Callable, Iterable
 from html import escape
 
-from harness import registry
-from harness.analysis import ceilings, claims, contrasts, noise, pipeline, prediction, variance
+from harness import margins, registry
+from harness.analysis import ceilings, claims, noise, pipeline, prediction, variance
 from harness.analysis.blocks import CONFIDENCE
 from harness.analysis.estimators import ESTIMATORS
+from harness.asking import ERROR, LEAST_BLOCKS
 from harness.axes import AXES
 from harness.manifest import Protocol
 from harness.matrix import DEFAULT_PROTOCOL
@@ -88,8 +89,10 @@ def numbers() -> dict[str, str]:
         "fewest": protocol.blocks[0],
         "most_blocks": protocol.blocks[1],
         "control_every": protocol.control_every,
-        "small": 100 * (contrasts.CONFIRMED_OVER - 1),
-        "clear": 100 * (contrasts.SAME[1] - 1),
+        "certain_from": LEAST_BLOCKS,
+        "certain_error": ERROR,
+        "small": 100 * (margins.CONFIRMED_OVER - 1),
+        "clear": 100 * (margins.SAME[1] - 1),
         "correlated": variance.CORRELATED,
         "fewest_for_drift": noise.FEWEST_FOR_DRIFT,
         "rate_within": prediction.RATE_WITHIN_PCT,
@@ -144,9 +147,9 @@ def _formats() -> str:
 
 
 def _verdicts() -> str:
-    low, high = (f"{abs(100 * (edge - 1)):g}" for edge in contrasts.SAME)
+    low, high = (f"{abs(100 * (edge - 1)):g}" for edge in margins.SAME)
     inside = f"±{high} %" if low == high else f"−{low} % to +{high} %"
-    over, under = f"{contrasts.CONFIRMED_OVER:g}", f"{contrasts.REFUTED_UNDER:g}"
+    over, under = f"{margins.CONFIRMED_OVER:g}", f"{margins.REFUTED_UNDER:g}"
     rows = (
         ("no difference", "no difference", f"the interval lies inside {inside}"),
         ("faster, slower", "confirmed", f"its lower end is over {over}, in the direction that is asked about"),

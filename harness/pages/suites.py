@@ -8,19 +8,22 @@ from html import escape
 
 from harness import registry, suite
 from harness.charts import _words as words
-from harness.pages import calibrated, described, markup, stored, trust, why
+from harness.pages import calibrated, claims, described, markup, stored, trust, why, worker_costs
 from harness.pages.gathered import Shown, draw, newest, place
 from harness.pages.headlines import answer
 from harness.pages.markup import Page
-from harness.suite import CALIBRATION, Suite
+from harness.pages.verdicts import Verdicts
+from harness.suite import CALIBRATION, CLAIMS, Suite
 
 
 def found(runs: Sequence[Shown]) -> list[tuple[str, str, Suite]]:
     """List the suites that have results: name, page and content; one that this version lacks shows every chart.
 
-    What asks about machines comes before what asks about feedrate.
+    What asks about machines comes before what asks about feedrate. The suite of all claims has a page of another kind.
     """
-    names = sorted({name for shown in runs for name in shown.suites}, key=lambda name: (name == CALIBRATION, name))
+    names = sorted(
+        {name for shown in runs for name in shown.suites} - {CLAIMS}, key=lambda name: (name == CALIBRATION, name)
+    )
     known = registry.names("suites")
     every = registry.names("harness.charts")
     return [
@@ -41,7 +44,7 @@ def _about(name: str) -> str:
     return " ".join(text.partition("\n\n")[2].split())
 
 
-def page(name: str, path: str, content: Suite, runs: Sequence[Shown]) -> Page:
+def page(name: str, path: str, content: Suite, runs: Sequence[Shown], told: Verdicts | None = None) -> Page:
     """Write a suite's page.
 
     Args:
@@ -49,6 +52,7 @@ def page(name: str, path: str, content: Suite, runs: Sequence[Shown]) -> Page:
         path: of the page.
         content: its question and charts.
         runs: all runs, newest first.
+        told: what they say of the sources' claims, if that is to be shown too.
     """
     body = [
         f'<p class="fr-eyebrow">Suite: {markup.entities(name)}</p>\n\n# {markup.entities(content.question)}\n',
@@ -70,10 +74,12 @@ def page(name: str, path: str, content: Suite, runs: Sequence[Shown]) -> Page:
                 files[placed.csv_path] = placed.csv
             body += [markup.heading(3, figure.title, f"{chart}-{mark}"), markup.slot(placed.name), "\n"]
         body += compared.details()
+        body += worker_costs.section(shown, name) if name == worker_costs.SUITE else []
         if not planted:
-            told = why.section(shown, name, path)
-            body.append(told.html)
-            files |= told.files
+            because = why.section(shown, name, path)
+            body.append(because.html)
+            files |= because.files
+    body += claims.said(told, name, path) if told else []
     return Page(path, name.capitalize(), "\n".join(body), figures, files, hide=("navigation",))
 
 

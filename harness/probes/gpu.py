@@ -17,7 +17,7 @@ from typing import Any, Literal, Self
 from harness.probes import nvml as _library
 from harness.probes.nvml import installed
 
-__all__ = ["NO_GPU", "GpuProbe", "device", "installed", "window"]
+__all__ = ["NO_GPU", "GpuProbe", "count", "device", "installed", "window"]
 
 Sample = Mapping[str, float | int | None]
 
@@ -181,6 +181,17 @@ def device() -> Literal["cuda", "cpu"]:
         return "cpu"
     probe.close()
     return "cuda"
+
+
+def count() -> int:
+    """Count the GPUs that CUDA will see, as NVML lists them; 0 without a driver."""
+    nvml = None if _library.hidden() else _library.load()
+    if nvml is None:
+        return 0
+    try:
+        return _library.count(nvml)
+    finally:
+        nvml.nvmlShutdown()
 
 
 def _mean(samples: Sequence[Sample], column: str) -> float | None:

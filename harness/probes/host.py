@@ -14,10 +14,19 @@ from typing import Self
 
 from harness.probes import procfs
 from harness.probes.counters import MachineCounters, Tally, Ticks, TrialCounters, cpu_shares, difference, percent, total
-from harness.probes.procfs import descendants, memory, shm_segments
+from harness.probes.procfs import descendants, memory, shm_segments, workers_uss
 from harness.probes.system import System
 
-__all__ = ["HostProbe", "MachineCounters", "TrialCounters", "descendants", "difference", "memory", "shm_segments"]
+__all__ = [
+    "HostProbe",
+    "MachineCounters",
+    "TrialCounters",
+    "descendants",
+    "difference",
+    "memory",
+    "shm_segments",
+    "workers_uss",
+]
 
 REFRESH_NS = 500_000_000
 """How old the list of workers may become before ``sample`` looks it up again, in nanoseconds."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from itertools import takewhile
 from types import ModuleType
 from typing import Any
 
@@ -34,23 +35,45 @@ def hidden() -> bool:
 def visible(nvml: ModuleType) -> Any | None:
     """Find the first GPU that CUDA will see, by CUDA_VISIBLE_DEVICES.
 
-    An index counts as NVML counts, by bus address; CUDA does so too when all GPUs are alike or when CUDA_DEVICE_ORDER
-    is PCI_BUS_ID. An identifier may be shortened, as CUDA allows, to what only one GPU begins with.
-
     Args:
         nvml: what ``load`` returned.
 
     Returns:
         NVML's handle of the GPU; None when there is none, or the first entry names none.
     """
-    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
+    return _named(nvml, os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0])
+
+
+def count(nvml: ModuleType) -> int:
+    """Count the GPUs that CUDA will see: those that CUDA_VISIBLE_DEVICES names before its first entry that names none.
+
+    Args:
+        nvml: what ``load`` returned.
+    """
+    entries = os.environ.get("CUDA_VISIBLE_DEVICES")
     try:
-        count = nvml.nvmlDeviceGetCount()
+        names = [str(index) for index in range(nvml.nvmlDeviceGetCount())] if entries is None else entries.split(",")
+    except nvml.NVMLError:
+        return 0
+    return len(list(takewhile(lambda name: _named(nvml, name) is not None, names)))
+
+
+def _named(nvml: ModuleType, entry: str) -> Any | None:
+    """Find the GPU that an entry of CUDA_VISIBLE_DEVICES names.
+
+    An index counts as NVML counts, by bus address; CUDA does so too when all GPUs are alike or when CUDA_DEVICE_ORDER
+    is PCI_BUS_ID. An identifier may be shortened, as CUDA allows, to what only one GPU begins with.
+    """
+    first = entry.strip()
+    try:
+        number = nvml.nvmlDeviceGetCount()
         if first.isdigit():
-            return nvml.nvmlDeviceGetHandleByIndex(int(first)) if int(first) < count else None
+            return nvml.nvmlDeviceGetHandleByIndex(int(first)) if int(first) < number else None
         if first.startswith("MIG-"):
             return nvml.nvmlDeviceGetHandleByUUID(first)
-        handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)] if first.startswith("GPU-") else []
+        handles = (
+            [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(number)] if first.startswith("GPU-") else []
+        )
         matching = [handle for handle in handles if nvml.nvmlDeviceGetUUID(handle).startswith(first)]
     except nvml.NVMLError:
         return None

@@ -189,6 +189,33 @@ def memory(trial_pid: int) -> dict[str, int | None]:
     }
 
 
+def workers_uss(trial_pid: int) -> int | None:
+    """Sum the memory that only one of a process' descendants has: what a fork shares counts once it was written to.
+
+    Args:
+        trial_pid: the training process, which is left out.
+
+    Returns:
+        Bytes; None where there are no descendants, or they cannot be seen.
+    """
+    parts = [part[0] for pid in descendants(trial_pid) if (part := _footprint(pid))]
+    return sum(parts) if parts else None
+
+
+def semaphores(pid: int) -> set[Path]:
+    """List the named semaphores under ``/dev/shm`` that a process has open.
+
+    glibc makes one under another name than its own, which is what the map shows: they are told by their inodes.
+    """
+    try:
+        lines = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace").splitlines()
+        inodes = {int(line.split(None, 5)[4]) for line in lines if f" {SHM}/sem." in line}
+        with os.scandir(SHM) as entries:
+            return {Path(each) for each in entries if each.name.startswith("sem.") and each.inode() in inodes}
+    except OSError:
+        return set()
+
+
 def shm_segments() -> set[str]:
     """List the names under ``/dev/shm`` that belong to this user and that training processes make.
 

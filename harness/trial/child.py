@@ -1,4 +1,4 @@
-"""What a forked child does with its job: report facts, prepare data, or run one trial.
+"""What a forked child does with its job: report facts, prepare data, or run one trial (which a check is, too).
 
 After its answer the child does nothing more: it waits to be killed with its whole group, which takes 2 ms where taking
 a DataLoader down takes 100. Until then its workers live, so that the parent can read their memory.
@@ -6,17 +6,23 @@ a DataLoader down takes 100. Until then its workers live, so that the parent can
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable
 
 import torch
 
+from harness.trial import distributed
+from harness.trial.checks import run_check
 from harness.trial.instrumentation import run_instrumentation
 from harness.trial.job import Job, Reporter
 from harness.trial.prepare import dataset_root, prepare
 from harness.trial.run import run_trial
 from harness.trial.witnessed import run_witnessed
+
+BLOCKING = "CUDA_LAUNCH_BLOCKING"
+Work = Callable[[Job, Reporter], None]
 
 
 def perform(text: str, descriptor: int) -> int:
@@ -29,21 +35,64 @@ def perform(text: str, descriptor: int) -> int:
     Returns:
         Exit status; reached only where a signal other than SIGKILL ends the wait.
     """
-    reporter = Reporter(descriptor)
     job = Job.from_json(text)
-    work: dict[str, Callable[[Job, Reporter], None]] = {
+    _set_blocking(job, text, descriptor)
+    work: dict[str, Work] = {
         "facts": _facts,
         "prepare": _prepare,
-        "trial": run_trial,
+        "trial": _trial,
         "witness": run_witnessed,
         "instrumentation": run_instrumentation,
     }
+    _answer(work[job.kind], job, Reporter(descriptor))
+    return 1
+
+
+def _answer(work: Work, job: Job, reporter: Reporter) -> None:
+    """Work, or say why not; then live until the group is killed."""
     try:
-        work[job.kind](job, reporter)
+        work(job, reporter)
     except Exception as error:  # noqa: BLE001 - whatever a trial raises becomes its row
         reporter.send("failure", outcome=outcome_of(error), kind=type(error).__name__, message=str(error))
     signal.pause()
-    return 1
+
+
+def _set_blocking(job: Job, text: str, descriptor: int) -> None:
+    """Have launches wait for their kernels as the cell says, whatever the environment of the sweep says.
+
+    Where they do, this process begins anew as a fresh interpreter: CUDA reads the variable once, when it starts. Its
+    number stays the same, and so it is still the one that the parent watches.
+    """
+    if not job.value("launch_blocking"):
+        os.environ.pop(BLOCKING, None)
+    elif os.environ.get(BLOCKING) != "1":
+        order = os.memfd_create("job")
+        os.write(order, text.encode())
+        os.lseek(order, 0, os.SEEK_SET)
+        os.dup2(order, 0)
+        os.set_inheritable(descriptor, True)
+        command = [sys.executable, "-m", "harness.trial.child", str(descriptor)]
+        os.execve(sys.executable, command, os.environ | {BLOCKING: "1"})  # noqa: S606 - no shell is wanted
+
+
+def _trial(job: Job, reporter: Reporter) -> None:
+    """Run a trial in this process, or in ranks that it starts."""
+    if job.value("mode") == "check":
+        run_check(job, reporter)
+    elif job.value("parallel") == "ddp":
+        distributed.launch(job, reporter.descriptor, _rank)
+    else:
+        run_trial(job, reporter)
+
+
+def _rank(job: Job, reporter: Reporter) -> None:
+    """Run a trial as one of its ranks."""
+    _answer(_member, job, reporter)
+
+
+def _member(job: Job, reporter: Reporter) -> None:
+    distributed.join(job)
+    run_trial(job, reporter)
 
 
 def main() -> None:

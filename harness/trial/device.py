@@ -4,6 +4,9 @@ Events are made before the window and recorded on the compute stream; nothing sy
 two events is a *span*: it contains launch gaps and is no measure of how busy the device was. From one step's last event
 to the next step's first the device had nothing of this step to do: that is ``idle``.
 
+Copies on a stream of their own have events there, and their span is ``h2d``. On the compute stream that phase is then
+the wait for a copy that was begun a step before: the *exposed* copy. On one stream all of a copy is waited for.
+
 ``timing = serialized`` synchronises after every stage instead; it is a value of an axis of its own, for cross-checks.
 """
 
@@ -16,6 +19,8 @@ from typing import Any, Protocol
 import torch
 
 from harness.trial.stages import Stage
+
+COPY = "h2d"
 
 
 class Event(Protocol):
@@ -41,6 +46,7 @@ class Timeline:
         self.phases = tuple(phases)
         self._make = make
         self._events: list[list[Event]] = []
+        self._copies: list[tuple[Event, Event]] | None = None
         self._step = 0
 
     def reset(self, capacity: int) -> None:
@@ -54,10 +60,14 @@ class Timeline:
     def _extend(self, steps: int) -> None:
         """Make events and record each once: CUDA creates an event when it is first recorded."""
         for _ in range(steps):
-            events = [self._make() for _ in range(len(self.phases) + 1)]
-            for event in events:
-                event.record()
-            self._events.append(events)
+            self._events.append([self._recorded() for _ in range(len(self.phases) + 1)])
+            if self._copies is not None:
+                self._copies.append((self._recorded(), self._recorded()))
+
+    def _recorded(self) -> Event:
+        event = self._make()
+        event.record()
+        return event
 
     def instrument(self, stages: Sequence[Stage]) -> list[Stage]:
         """Wrap stages so that each records the event at its end, and the first also the one at its start."""
@@ -75,6 +85,23 @@ class Timeline:
             events[border + 1].record()
             if last:
                 self._step += 1
+            return result
+
+        return timed
+
+    def beside(self, move: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Wrap a copy that the first stage begins on another stream, so that events stand around it there.
+
+        Args:
+            move: is called once a step, with that stream as the current one.
+        """
+        copies = self._copies = []
+
+        def timed(batch: Any) -> Any:
+            begins, ends = copies[self._step]
+            begins.record()
+            result = move(batch)
+            ends.record()
             return result
 
         return timed
@@ -98,13 +125,23 @@ class Timeline:
             Phase to nanoseconds of each step, and ``idle``: the gap before each step (0 before the first).
         """
         used = self._events[: self._step]
-        found = {
-            phase: [round(step[i].elapsed_time(step[i + 1]) * 1e6) for step in used]
-            for i, phase in enumerate(self.phases)
-        }
-        gaps = [round(a[-1].elapsed_time(b[0]) * 1e6) for a, b in pairwise(used)]
+        found = {phase: self._between(border) for border, phase in enumerate(self.phases)}
+        if self._copies is not None:
+            found[COPY] = [_ns(*pair) for pair in self._copies[: self._step]]
+        gaps = [_ns(a[-1], b[0]) for a, b in pairwise(used)]
         found["idle"] = [0, *gaps] if used else []
         return found
+
+    def exposed(self) -> list[int] | None:
+        """Read what the compute stream waited for copies in each step, in nanoseconds; None where none is copied."""
+        return self._between(self.phases.index(COPY)) if COPY in self.phases else None
+
+    def _between(self, border: int) -> list[int]:
+        return [_ns(step[border], step[border + 1]) for step in self._events[: self._step]]
+
+
+def _ns(begins: Event, ends: Event) -> int:
+    return round(begins.elapsed_time(ends) * 1e6)
 
 
 def serialize(stages: Sequence[Stage], synchronize: Callable[[], None]) -> list[Stage]:

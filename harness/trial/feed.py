@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice, repeat
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch.utils.data import default_collate
 
 from harness import registry, window
 from harness.errors import InputError
 from harness.formats import Manifest, Reader, ReadOptions, Stream
-from harness.trial import loader, page_cache
+from harness.trial import caching, collating, distributed, index, loader, page_cache, threads
+from harness.trial.epochs import EpochBatches, Epochs
+from harness.trial.index import IndexedDataset
 from harness.trial.job import Job
 from harness.trial.loader import Batch, Batches, StampedDataset, StampedStream
 from harness.trial.planted import Plants
@@ -32,11 +34,13 @@ class Feed:
     batch_bytes: int
     """Of the tensors of a batch."""
     cached: float | None = None
-    """Share of the packed samples in the page cache before anything was opened; None where no loader runs."""
+    """Share of what the window reads in the page cache before it was opened; None where no loader runs."""
     most_steps: int | None = None
     """Steps that a window may have where a sample may be read once only."""
     settled_ns: int = 0
-    """What bringing the page cache into the wanted state took; no part of any measured time."""
+    """Settling the page cache, filling a cache on disk and building an index; no part of any measured time."""
+    epochs: Epochs | None = None
+    """Counts the epochs that begin; None where batches come without end."""
 
 
 def open_feed(job: Job, device: torch.device) -> Feed:
@@ -52,23 +56,56 @@ def open_feed(job: Job, device: torch.device) -> Feed:
         return Feed(repeat(resident), None, manifest, _bytes(resident))
     settling = time.perf_counter_ns()
     cached = page_cache.settle(packed(job), job.value("page_cache"))
-    settled_ns = time.perf_counter_ns() - settling
     manifest, dataset, collate = samples(job)
+    if read_from(job) != packed(job):
+        cached = page_cache.settle(read_from(job), job.value("page_cache"))
+    read = indexed(job, dataset)
+    settled_ns = time.perf_counter_ns() - settling
     most_steps = _most_steps(job, dataset) if once(job) else None
-    source = loader.build(
-        dataset,
-        collate,
-        batches=None if isinstance(dataset, StampedStream) else order(job, manifest.count),
-        batch_size=job.value("batch_size"),
-        num_workers=job.value("num_workers"),
-        prefetch_factor=job.value("prefetch_factor") if job.value("num_workers") else None,
-        pin_memory=job.value("pin_memory"),
-    )
+    source = _source(job, read, collate, manifest.count)
+    epochs = Epochs(source) if job.value("epoch_steps") else None
     begun = time.perf_counter_ns()
-    batches: Iterator[Batch] = iter(source)
+    batches: Iterator[Batch] = iter(epochs or source)
+    if finish := collating.on_host(job):
+        batches = collating.finished(batches, finish)
     first = next(batches)
     startup_ns = time.perf_counter_ns() - begun
-    return Feed(chain([first], batches), startup_ns, manifest, _bytes(first), cached, most_steps, settled_ns)
+    delivered = chain([first], batches)
+    return Feed(delivered, startup_ns, manifest, _bytes(first), cached, most_steps, settled_ns, epochs)
+
+
+def indexed(job: Job, dataset: StampedDataset | StampedStream) -> StampedDataset | StampedStream | IndexedDataset:
+    """Put what a dataset keeps of every entry before it, where the cell asks for that."""
+    if job.value("index_kind") == "none" or isinstance(dataset, StampedStream):
+        return dataset
+    return IndexedDataset(dataset, index.build(job.value("index_kind"), job.value("index_entries")))
+
+
+def _source(
+    job: Job, dataset: StampedDataset | StampedStream | IndexedDataset, collate: loader.StampedCollate, count: int
+) -> Iterable[Batch]:
+    """Assemble the loader that a cell names: threads, or PyTorch's own; an iteration is an epoch, or has no end."""
+    batches: Iterable[list[int]] | None = None
+    if not isinstance(dataset, StampedStream):
+        whole, steps = order(job, count), job.value("epoch_steps")
+        batches = EpochBatches(whole, steps) if steps else whole
+    workers = job.value("num_workers")
+    common: dict[str, Any] = {
+        "batches": batches,
+        "num_workers": workers,
+        "prefetch_factor": job.value("prefetch_factor") if workers else None,
+        "pin_memory": job.value("pin_memory"),
+    }
+    if workers and job.value("worker_kind") == "thread":
+        return threads.build(dataset, collate, **common)
+    return loader.build(
+        dataset,
+        collate,
+        batch_size=job.value("batch_size"),
+        start_method=job.value("start_method"),
+        persistent_workers=job.value("persistent_workers"),
+        **common,
+    )
 
 
 def packed(job: Job) -> Path:
@@ -76,20 +113,30 @@ def packed(job: Job) -> Path:
     return Path(job.packed or "")
 
 
+def read_from(job: Job) -> Path:
+    """Folder that a trial reads in its window: the packed samples, or its cache."""
+    return packed(job) if job.value("cache") == "none" else caching.folder(job)
+
+
 def once(job: Job) -> bool:
     """Whether a trial may read every sample once only."""
     return bool(job.value("page_cache") == "cold")
 
 
-def order(job: Job, count: int) -> Batches:
-    """The order of a trial's samples.
+def order(job: Job, count: int) -> Iterable[list[int]]:
+    """The order of a trial's samples, in batches of this process.
 
     Args:
         job: the trial.
-        count: samples in the set.
+        count: samples in the set; an index may have more entries, which they stand for in turn.
     """
     shuffled = job.value("access") == "random"
-    return Batches(count, job.value("batch_size"), job.seed, shuffled=shuffled, endless=not once(job))
+    if job.value("index_kind") != "none":
+        count = job.value("index_entries")
+    size = job.value("batch_size") * job.value("world_size")
+    if job.value("cache") == "batch":  # what is ordered are the whole batches, one for every replica
+        count, size = caching.batches_in(job, count), job.value("world_size")
+    return distributed.of(job).share(Batches(count, size, job.seed, shuffled=shuffled, endless=not once(job)))
 
 
 def _most_steps(job: Job, dataset: StampedDataset | StampedStream) -> int:
@@ -109,10 +156,14 @@ def _bytes(batch: Batch) -> int:
 
 
 def samples(job: Job) -> tuple[Manifest, StampedDataset | StampedStream, loader.StampedCollate]:
-    """Open the packed samples of a trial, its planted costs around them, and what makes batches of them."""
+    """Open the packed samples of a trial, its planted costs around them, and what makes batches of them.
+
+    Where the cell asks for a cache, it is filled if it is not there, and stands in their place.
+    """
     plants = Plants.of(job)
     reader = opened(job)
-    transform = plants.transform(registry.load("harness.workloads", job.value("workload")).transform)
+    each, together = collating.ways(job)
+    transform, collate = plants.transform(each), plants.collate(together)
     dataset: StampedDataset | StampedStream
     if isinstance(reader, Stream):
         if reader.shards < job.value("num_workers"):
@@ -122,8 +173,9 @@ def samples(job: Job) -> tuple[Manifest, StampedDataset | StampedStream, loader.
         buffer = job.value("shuffle_buffer")
         dataset = StampedStream(reader, transform, seed=job.seed, buffer=buffer, endless=not once(job))
     else:
-        dataset = StampedDataset(plants.reader(reader), transform)
-    return reader.manifest, dataset, loader.StampedCollate(dataset, plants.collate(default_collate))
+        items, transform, collate = caching.cached(job, plants.reader(reader), transform, collate)
+        dataset = StampedDataset(items, transform)
+    return reader.manifest, dataset, loader.StampedCollate(dataset, collate)
 
 
 def opened(job: Job) -> Reader | Stream:
@@ -145,13 +197,13 @@ def planted_read_ns(job: Job, before: int, batches: int) -> int | None:
         batches: in the stretch.
 
     Returns:
-        Nanoseconds of all samples; None where no wait is planted.
+        Nanoseconds of all samples; None where no wait is planted, or all were paid when a cache was filled.
     """
-    if not job.value("read_us"):
+    if not job.value("read_us") or job.value("cache") != "none":
         return None
-    count = job.value("n_samples")
+    count: int = job.value("n_samples")
     waits = Plants.of(job).waits_ns(count)
-    return sum(waits[index] for batch in islice(order(job, count), before, before + batches) for index in batch)
+    return sum(waits[place % count] for batch in islice(order(job, count), before, before + batches) for place in batch)
 
 
 def _resident(

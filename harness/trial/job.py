@@ -66,6 +66,11 @@ class Reporter:
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         """Of the pipe; another process may write whole lines there too."""
+        self._held: list[object] = []
+
+    def hold(self, thing: object) -> None:
+        """Keep something as long as this process lives: a loader, whose workers' memory the parent reads at the end."""
+        self._held.append(thing)
 
     def send(self, event: str, **fields: Any) -> None:
         """Write one answer, whole."""

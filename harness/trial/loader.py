@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import struct
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain, count, islice
+from multiprocessing import parent_process
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -175,26 +177,40 @@ class Batches:
         whole = self._count - self._count % self._batch_size
         while True:
             order = generator.permutation(self._count) if self._shuffled else np.arange(self._count)
-            indices = order[:whole].tolist()
             for start in range(0, whole, self._batch_size):
-                yield indices[start : start + self._batch_size]
+                yield order[start : start + self._batch_size].tolist()
             if not self._endless:
                 return
 
 
-def _begin_worker(main_process: int, _worker: int) -> None:
-    die_with_parent(main_process)
+def _begin_worker(training: int, served: bool, _worker: int) -> None:
+    """See to it that no worker outlives the training process.
+
+    A worker that a server forked is no child of it, and the server lives as long as its workers do: PyTorch's own
+    watch, which looks whether a worker's parent has changed, would let both stay for ever.
+    """
+    if served:
+        threading.Thread(target=_leave_with, args=(parent_process(),), daemon=True).start()
+    else:
+        die_with_parent(training)
+
+
+def _leave_with(training: Any) -> None:
+    training.join()
+    os._exit(1)
 
 
 def build(
-    dataset: StampedDataset | StampedStream,
-    collate: StampedCollate,
+    dataset: Dataset[Fields],
+    collate: Collate,
     *,
-    batches: Batches | None,
+    batches: Iterable[list[int]] | None,
     batch_size: int,
     num_workers: int,
     prefetch_factor: int | None,
     pin_memory: bool,
+    start_method: str = "fork",
+    persistent_workers: bool = False,
 ) -> DataLoader[Fields]:
     """Assemble PyTorch's own DataLoader over a dataset.
 
@@ -206,6 +222,9 @@ def build(
         num_workers: worker processes.
         prefetch_factor: batches that each worker prepares ahead; None without workers.
         pin_memory: whether batches end in page-locked memory.
+        start_method: how worker processes begin. A ``fork`` shares the memory of the training process; ``spawn`` and
+            ``forkserver`` begin as new interpreters that import what they need and get the dataset in a pickle.
+        persistent_workers: whether workers live on when an iteration ends.
     """
     order: dict[str, Any] = {"batch_sampler": batches} if batches else {"batch_size": batch_size, "drop_last": True}
     return DataLoader(
@@ -215,7 +234,8 @@ def build(
         num_workers=num_workers,
         prefetch_factor=prefetch_factor,
         pin_memory=pin_memory,
-        # Explicit: Python 3.14 starts workers from a server, whose death is not the training process'.
-        multiprocessing_context="fork" if num_workers else None,
-        worker_init_fn=partial(_begin_worker, os.getpid()),
+        # Explicit: which one Python would take depends on its version.
+        multiprocessing_context=start_method if num_workers else None,
+        worker_init_fn=partial(_begin_worker, os.getpid(), start_method == "forkserver"),
+        persistent_workers=persistent_workers,
     )

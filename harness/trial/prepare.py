@@ -1,8 +1,7 @@
 """Packing a workload's samples in a storage format, once, so that what lies under ``data/`` is either whole or absent.
 
-Samples are packed into a folder beside the final one, whose name holds this machine and process; shapes, count and
-hash are taken as the samples pass by; what was written is forced to disk, described in ``manifest.json``, read back in
-part, and only then renamed. What a killed process left is removed by the next one.
+Samples are packed into a folder beside the final one; shapes, count and hash are taken as the samples pass by; what
+was written is forced to disk, described in ``manifest.json``, read back in part, and only then renamed.
 
 A set that is there already is read once, whole, before anything is measured on it: a byte that changed since it was
 packed is found by its checksum, and the set is packed anew. Formats without checksums of their own rely on that.
@@ -10,14 +9,10 @@ packed is found by its checksum, and the set is packed anew. Formats without che
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
-import platform
-import shutil
 import time
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -28,8 +23,9 @@ import numpy as np
 
 from harness import durable, registry
 from harness.downloads.cut_set import RECORD
-from harness.errors import DataError, EnvironmentFault, InputError
+from harness.errors import DataError, InputError
 from harness.formats import LEAST_IMAGE, Image, Manifest, ReadOptions, Sample, Stream
+from harness.trial import whole
 from harness.workloads import DataSpec
 from harness.workloads._photos import list_images
 
@@ -37,8 +33,6 @@ Progress = Callable[[int, int], None]
 """Called with (samples packed, samples in all), at most 20 times a second and once at the end."""
 
 _PROGRESS_S = 0.05
-_CHUNK = 1 << 20
-_LOCKED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def dataset_root(data_root: Path, spec: DataSpec, storage_format: str) -> Path:
@@ -90,25 +84,20 @@ def prepare(spec: DataSpec, storage_format: str, data_root: Path, progress: Prog
     workload = registry.load("harness.workloads", spec.workload)
     storage = registry.load("harness.formats", storage_format)
     root = dataset_root(data_root, spec, storage_format)
-    mark = f".{root.name}.{hashlib.sha256(platform.node().encode()).hexdigest()[:6]}."
-    temp = root.parent / f"{mark}{os.getpid()}.tmp"
+    task = f"while packing {spec.n_samples} samples of {spec.workload} as {storage_format}"
     try:
         found, damage = _whole(root, spec, workload, storage)
-        if found:
-            return found
-        root.parent.mkdir(parents=True, exist_ok=True)
-        _remove_stale(root.parent, mark)
-        temp.mkdir()
-        manifest = _fill(temp, spec, workload, storage, progress, damage)
+    except OSError as error:
+        raise whole.fault(error, root, task) from error
+    if found:
+        return found
+    with whole.building(root, task) as temp:
         found, _ = _whole(root, spec, workload, storage)
         if found:  # another process was faster
             return found
-        _install(temp, root)
-        return manifest
-    except OSError as error:
-        raise _fault(error, root, spec, storage_format) from error
-    finally:
-        shutil.rmtree(temp, ignore_errors=True)
+        manifest = _fill(temp, spec, workload, storage, progress, damage)
+        whole.install(temp, root)
+    return manifest
 
 
 def _whole(
@@ -126,26 +115,9 @@ def _whole(
     found = (manifest.count, manifest.workload_version, manifest.format_version)
     if found != (spec.n_samples, workload.VERSION, storage.VERSION):
         return None, ()
-    if manifest.checksum and (manifest.bytes, manifest.checksum) != _summed(root):
+    if manifest.checksum and (manifest.bytes, manifest.checksum) != whole.summed(root):
         return None, (f"{storage.__name__.rpartition('.')[2]}: the packed samples were damaged and are packed anew",)
     return (manifest, ()) if manifest.checksum else (None, ())
-
-
-def _summed(root: Path) -> tuple[int, str]:
-    """Add up the bytes of all files but the manifest, and their checksum."""
-    size = checksum = 0
-    for folder, folders, names in os.walk(root):
-        folders.sort()
-        for name in sorted(names):
-            path = Path(folder, name)
-            if path == root / "manifest.json":
-                continue
-            checksum = zlib.crc32(path.relative_to(root).as_posix().encode(), checksum)
-            with path.open("rb", buffering=0) as file:
-                while chunk := file.read(_CHUNK):
-                    size += len(chunk)
-                    checksum = zlib.crc32(chunk, checksum)
-    return size, f"{checksum:08x}"
 
 
 class _Observed:
@@ -193,7 +165,7 @@ def _fill(
         raise InputError(f"{spec.workload}: has {seen.count} samples, n_samples asks for {spec.n_samples}")
     durable.sync_tree(temp)
     took = time.perf_counter() - started
-    size, checksum = _summed(temp)
+    size, checksum = whole.summed(temp)
     manifest = Manifest(
         count=seen.count,
         shapes=_shapes(seen.first),
@@ -229,29 +201,3 @@ def _alike(bound: float, back: Image, packed: Image) -> bool:
     """Whether a field came back, an image on average within ``bound`` levels."""
     image = min(packed.shape[:2]) >= LEAST_IMAGE
     return bool(np.abs(back.astype(np.int16) - packed).mean() <= (bound if image else 0))
-
-
-def _install(temp: Path, root: Path) -> None:
-    """Rename the packed folder; an older one of that name is moved aside first and then removed."""
-    aside = temp.with_suffix(".old.tmp")
-    if root.exists():
-        root.rename(aside)
-    temp.rename(root)
-    durable.sync(root.parent)
-    shutil.rmtree(aside, ignore_errors=True)
-
-
-def _remove_stale(folder: Path, mark: str) -> None:
-    """Remove what processes of this machine left that are gone (or had our own number in an earlier life)."""
-    for path in folder.glob(f"{mark}*.tmp"):
-        pid = path.name.removeprefix(mark).split(".")[0]
-        if pid == str(os.getpid()) or not Path("/proc", pid).exists():
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def _fault(error: OSError, root: Path, spec: DataSpec, storage_format: str) -> EnvironmentFault:
-    task = f"while packing {spec.n_samples} samples of {spec.workload} as {storage_format}"
-    advice = "make it writable" if error.errno in _LOCKED else "free some space there"
-    return EnvironmentFault(
-        f"{root.parent}: {error.strerror or error} {task}; {advice}, or choose another folder with DATA_ROOT="
-    )

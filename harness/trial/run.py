@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import reduce
+from itertools import chain
+from math import lcm
 from typing import Any
 
 import torch
 
 from harness import window as windows
 from harness.records import STEPS_KEPT, WORKER_STAGES
-from harness.trial import loader, loop, page_cache, stages
+from harness.trial import caching, distributed, loader, loop, page_cache, stages, transfer
 from harness.trial.device import Timeline, serialize
-from harness.trial.feed import Feed, once, open_feed, packed, planted_read_ns
+from harness.trial.feed import Feed, once, open_feed, planted_read_ns, read_from
 from harness.trial.job import Job, Reporter
+from harness.trial.loader import Batch
+from harness.trial.step import Training, shapes
+from harness.trial.transfer import Ahead
 
 EVENT_ROOM = 4
 """CUDA events are made before the window for so many times the steps that the end of the warm-up promises."""
@@ -25,15 +31,24 @@ def run_trial(job: Job, reporter: Reporter) -> None:
     torch.manual_seed(job.seed)
     synchronize = torch.cuda.synchronize if job.device == "cuda" else nothing
     synchronize()  # makes the CUDA context, which is no part of a loader's start-up
-    row = stages.build(job, torch.device(job.device))
+    replicas = distributed.of(job)
+    together = replicas.together(synchronize)
+    plain, training = stages.assemble(job, torch.device(job.device), replicas.wrap)
     feed = open_feed(job, torch.device(job.device))
+    reporter.hold(feed)
     reporter.send("first_batch", t_ns=time.perf_counter_ns() - feed.settled_ns)
-    row, timeline = timed(job, row, synchronize)
-    warm = loop.measure(feed.batches, row, warm_up_limits(job), synchronize)
+    batches, compile_ns = rehearsed(training, plain, feed.batches, synchronize)
+    ahead = transfer.ahead(job, plain, batches)
+    row, timeline = timed(job, ahead, synchronize)
+    warm = replicas.warm_up(lambda limits: loop.measure(batches, row, limits, together), warm_up_limits(job))
     if timeline:
         timeline.reset(EVENT_ROOM * int(job.window_s * 1e9) // warm.pace_ns())
-    limits = window_limits(job, feed.most_steps)
-    window = loop.measure(feed.batches, row, limits, synchronize, opens=lambda: reporter.send("window_opens"))
+    overflows = training.overflows if training else None
+    if overflows:
+        overflows.reset()
+    limits = replicas.agree(window_limits(job, feed.most_steps), warm.pace_ns())
+    begun = feed.epochs.begun if feed.epochs else 0
+    window = loop.measure(batches, row, limits, together, opens=lambda: reporter.send("window_opens"))
     reporter.send("window_closes")
     steps = window.durations()
     columns = (
@@ -42,50 +57,77 @@ def run_trial(job: Job, reporter: Reporter) -> None:
         | _phases(window, steps)
         | {
             "startup_ns": feed.startup_ns,
+            "compile_ns": compile_ns,
             "batch_bytes": feed.batch_bytes,
-            "planted_read_ns": planted_read_ns(job, warm.steps, window.steps),
+            "planted_read_ns": planted_read_ns(job, ahead.held + warm.steps, window.steps),
         }
         | _data(job, feed)
+        | {"epochs": feed.epochs.begun - begun if feed.epochs else None}
     )
-    columns |= _workers(feed, window, steps) | _device(job, timeline, steps)
+    columns |= _workers(feed, window, steps) | _device(job, window, timeline, steps)
+    columns["nonfinite_steps"] = overflows.count() if overflows else None
     kept = {f"{name}_ns": times[:STEPS_KEPT] for name, times in steps.items()}
     reporter.send("result", row=columns, steps=kept, started_ns=window.started, ended_ns=window.ended)
+
+
+def rehearsed(
+    training: Training | None, row: Sequence[stages.Stage], batches: Iterator[Batch], synchronize: Callable[[], None]
+) -> tuple[Iterator[Batch], int | None]:
+    """Have everything compiled before the warm-up.
+
+    Returns:
+        The batches, none of them spent, and nanoseconds; None where nothing is compiled.
+    """
+    if training is None or not training.rehearsals:
+        return batches, None
+    first = next(batches)
+    begun = time.perf_counter_ns()
+    training.rehearse(lambda: reduce(lambda state, stage: stage.run(state), row, first))
+    synchronize()
+    return chain([first], batches), time.perf_counter_ns() - begun
 
 
 def nothing() -> None:
     """There is no device to wait for."""
 
 
-def timed(
-    job: Job, row: list[stages.Stage], synchronize: Callable[[], None]
-) -> tuple[list[stages.Stage], Timeline | None]:
+def timed(job: Job, ahead: Ahead, synchronize: Callable[[], None]) -> tuple[list[stages.Stage], Timeline | None]:
     """Put the device's clock around the stages, as the axis ``timing`` says."""
+    row = ahead.row
     if job.device != "cuda" or not row:
         return row, None
     if job.value("timing") == "serialized":
         return serialize(row, synchronize), None
     timeline = Timeline([stage.phase for stage in row])
+    if ahead.streamed:
+        ahead.streamed.move = timeline.beside(ahead.streamed.move)
     return timeline.instrument(row), timeline
 
 
 def warm_up_limits(job: Job) -> loop.Limits:
-    """Until the prefetched stock is gone, for five steps, and for ``warmup_s``.
+    """Until the prefetched stock is gone, for five steps, and for ``warmup_s``; with epochs, until one of them ends.
 
     Where samples may be read once only, none are spent on time.
     """
     least = windows.warm_up_steps(job.value("num_workers"), job.value("prefetch_factor"))
-    return loop.Limits.of(0.0 if once(job) else job.warmup_s, least, 1)
+    return loop.Limits.of(0.0 if once(job) else job.warmup_s, least, max(1, job.value("epoch_steps")))
 
 
 def window_limits(job: Job, most: int | None = None) -> loop.Limits:
-    """At least ``window_s`` and ``min_steps``, in multiples of the workers.
+    """At least ``window_s`` and ``min_steps``, in whole rounds; two epochs, if any, as its halves are compared.
 
     Args:
         job: the trial.
         most: steps at which the window ends even so.
     """
-    limits = loop.Limits.of(job.window_s, job.min_steps, max(1, job.value("num_workers")))
+    least = max(job.min_steps, 2 * job.value("epoch_steps"))
+    limits = loop.Limits.of(job.window_s, least, steps_of_a_round(job))
     return limits if most is None else replace(limits, capacity=min(limits.capacity, most))
+
+
+def steps_of_a_round(job: Job) -> int:
+    """Count the steps after which all stands where it stood: an epoch or a batch of every worker; sizes of images."""
+    return lcm(int(job.value("epoch_steps")) or max(1, job.value("num_workers")), shapes(job))
 
 
 def _data(job: Job, feed: Feed) -> dict[str, Any]:
@@ -97,17 +139,18 @@ def _data(job: Job, feed: Feed) -> dict[str, Any]:
     if feed.cached is not None:
         columns |= {
             "cached_before_pct": 100 * feed.cached,
-            "cached_after_pct": 100 * page_cache.cached(packed(job)),
+            "cached_after_pct": 100 * page_cache.cached(read_from(job)),
             "stored_bytes": feed.manifest.bytes,
             "pack_ns": round(feed.manifest.pack_s * 1e9),
             "format_version": feed.manifest.format_version,
+            **caching.columns(job),
         }
     return columns
 
 
 def throughput(job: Job, warm: loop.Window, window: loop.Window) -> dict[str, Any]:
-    """Count the window: steps, samples, wall clock, samples a second; and the warm-up before it."""
-    samples = window.steps * job.value("batch_size")
+    """Count the window: steps, samples of all replicas, wall clock, samples a second; and the warm-up before it."""
+    samples = window.steps * job.value("batch_size") * job.value("world_size")
     return {
         "steps": window.steps,
         "samples": samples,
@@ -120,7 +163,7 @@ def throughput(job: Job, warm: loop.Window, window: loop.Window) -> dict[str, An
 
 def _steadiness(job: Job, window: loop.Window, timeline: Timeline | None) -> dict[str, Any]:
     """Compare the window's halves, by the device's clock where it has one."""
-    half = (timeline or window).half_ratio(max(1, job.value("num_workers")))
+    half = (timeline or window).half_ratio(steps_of_a_round(job))
     return {"half_ratio": half, "steady": half is not None and loop.STEADY < half < 1 / loop.STEADY}
 
 
@@ -139,16 +182,29 @@ def _workers(feed: Feed, window: loop.Window, steps: dict[str, list[int]]) -> di
     return {f"worker_{stage}_ns": sum(steps[f"worker_{stage}"]) for stage in WORKER_STAGES}
 
 
-def _device(job: Job, timeline: Timeline | None, steps: dict[str, list[int]]) -> dict[str, int]:
-    """Read the events: sums for the trial, single times into ``steps``."""
-    columns: dict[str, int] = {}
+def _device(
+    job: Job, window: loop.Window, timeline: Timeline | None, steps: dict[str, list[int]]
+) -> dict[str, int | None]:
+    """Read the events: sums for the trial, single times into ``steps``; and the device's memory."""
+    columns: dict[str, int | None] = {}
     if timeline:
         spans = timeline.spans()
         steps |= {f"device_{name}": times for name, times in spans.items()}
         columns = {f"device_{name}_ns": sum(times) for name, times in spans.items()}
-    if "device_h2d_ns" in columns:
-        # Copies go over the compute stream: all of a copy is waited for.
-        columns["device_h2d_exposed_ns"] = columns["device_h2d_ns"]
+        if (exposed := timeline.exposed()) is not None:
+            columns["device_h2d_exposed_ns"] = sum(exposed)
     if job.device == "cuda":
-        columns["gpu_mem_peak_bytes"] = torch.cuda.max_memory_allocated()
+        columns |= {"host_drain_ns": window.drained, **_memory()}
     return columns
+
+
+def _memory() -> dict[str, int | None]:
+    """Memory of the device after the window, and page-locked memory of the host where PyTorch accounts for it."""
+    free, total = torch.cuda.mem_get_info()
+    pinned = torch.cuda.host_memory_stats() if hasattr(torch.cuda, "host_memory_stats") else {}
+    return {
+        "gpu_mem_peak_bytes": torch.cuda.max_memory_allocated(),
+        "gpu_mem_reserved_bytes": torch.cuda.max_memory_reserved(),
+        "gpu_mem_used_bytes": total - free,
+        "pinned_bytes": pinned.get("allocated_bytes.current"),
+    }

@@ -22,12 +22,16 @@ from typing import Any, NamedTuple
 
 import torch
 
-from harness import linux, registry
+from harness import linux
+from harness.trial import collating
+from harness.trial import step as steps
+from harness.trial.collating import Finish
 from harness.trial.job import Job
 from harness.trial.loader import Batch, Fields
 from harness.trial.planted import Wait
-
-LEARNING_RATE = 1e-4
+from harness.trial.step import Training
+from harness.trial.step.network import Wrap
+from harness.trial.step.plain import Step
 
 
 class Stage(NamedTuple):
@@ -37,33 +41,6 @@ class Stage(NamedTuple):
     """Its name in ``records.PHASES``."""
     run: Callable[[Any], Any]
     """Takes what the stage before returned; the first takes a ``Batch``."""
-
-
-class RealStep:
-    """Forward and loss, backward, optimizer of a network; Adam, gradients set to None."""
-
-    def __init__(self, model: torch.nn.Module, loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> None:
-        self._model = model
-        self._loss = loss
-        self._optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
-
-    def forward(self, fields: Fields) -> torch.Tensor:
-        """Loss of one batch of (input, target); what rides along behind them is ignored."""
-        source, target = fields[:2]
-        return self._loss(self._model(source), target)
-
-    def backward(self, loss: torch.Tensor) -> None:
-        """Gradients of the loss."""
-        loss.backward()  # type: ignore[no-untyped-call]
-
-    def optimize(self, _: None) -> None:
-        """Update the weights and drop the gradients."""
-        self._optimizer.step()
-        self._optimizer.zero_grad()
-
-    def stages(self) -> list[Stage]:
-        """The three stages in their order."""
-        return [Stage("forward", self.forward), Stage("backward", self.backward), Stage("optimizer", self.optimize)]
 
 
 def _emulated(step_ms: float) -> Stage:
@@ -77,11 +54,15 @@ def _emulated(step_ms: float) -> Stage:
     return Stage("forward", sleep)
 
 
-def _copy(device: torch.device, non_blocking: bool) -> Stage:
+def _copy(device: torch.device, non_blocking: bool, finish: Finish | None) -> Stage:
+    """Copy a batch to the device; what was handed over as bytes is normalised there, on the stream of the copy."""
+
     def to_device(batch: Batch) -> Fields:
         return tuple(field.to(device, non_blocking=non_blocking) for field in batch.fields)
 
-    return Stage("h2d", to_device)
+    if finish is None:
+        return Stage("h2d", to_device)
+    return Stage("h2d", lambda batch: finish(to_device(batch)))
 
 
 def _unpack(first: Stage) -> Stage:
@@ -90,27 +71,41 @@ def _unpack(first: Stage) -> Stage:
     return first._replace(run=lambda batch: run(batch.fields))
 
 
-def _real(job: Job, device: torch.device) -> list[Stage]:
-    model = registry.load("harness.workloads.models", job.value("model")).build().to(device)
-    loss = registry.load("harness.workloads", job.value("workload")).loss
-    return RealStep(model, loss).stages()
+class Row(NamedTuple):
+    """The stages of a trial."""
+
+    stages: list[Stage]
+    training: Training | None
+    """What is behind them where a model runs."""
+
+
+def stages_of(step: Step) -> list[Stage]:
+    """Name the parts of a training step."""
+    return [Stage("forward", step.forward), Stage("backward", step.backward), Stage("optimizer", step.optimizer)]
 
 
 def build(job: Job, device: torch.device) -> list[Stage]:
+    """Choose the stages of a trial that needs nothing outside its window."""
+    return assemble(job, device).stages
+
+
+def assemble(job: Job, device: torch.device, wrap: Wrap = lambda network: network) -> Row:
     """Choose the stages of a trial.
 
     Args:
-        job: the trial; its cell names mode, step, model and workload.
+        job: the trial; its cell names mode, step, model, workload and all axes of training.
         device: where the step runs.
+        wrap: goes around the network, for instance its replication.
     """
     mode = job.value("mode")
     if mode == "load":
-        return []
-    copy = _copy(device, job.value("non_blocking"))
+        return Row([], None)
+    copy = _copy(device, job.value("non_blocking"), collating.on_device(job))
     if mode == "copy":
-        return [copy]
+        return Row([copy], None)
     emulated = mode == "train" and job.value("step") == "emulated"
-    stages = [_emulated(job.value("step_ms"))] if emulated else _real(job, device)
+    training = None if emulated else steps.build(job, device, wrap)
+    stages = stages_of(training.step) if training else [_emulated(job.value("step_ms"))]
     if mode == "train" and device.type == "cuda":
-        return [copy, *stages]
-    return [_unpack(stages[0]), *stages[1:]]
+        return Row([copy, *stages], training)
+    return Row([_unpack(stages[0]), *stages[1:]], training)

@@ -22,6 +22,7 @@ from harness.trial import feed, loop, run, stages
 from harness.trial.job import Job, Reporter
 from harness.trial.loader import Batch, Fields
 from harness.trial.stages import Stage
+from harness.trial.transfer import Ahead
 from harness.trial.witness import CLOSES, EPOCHS_BEGIN, EPOCHS_END, OPENS, Witness
 
 EPOCHS = 2
@@ -56,7 +57,7 @@ def _window(
     source = feed.open_feed(job, torch.device(job.device))
     held = time.perf_counter_ns()
     reporter.send("first_batch", t_ns=held)
-    row, timeline = run.timed(job, list(plain), synchronize)
+    row, timeline = run.timed(job, Ahead(list(plain), 0, None), synchronize)
     warm = loop.measure(source.batches, row, run.warm_up_limits(job), synchronize)
     if timeline:
         timeline.reset(run.EVENT_ROOM * int(job.window_s * 1e9) // warm.pace_ns())

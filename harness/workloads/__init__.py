@@ -9,9 +9,13 @@ A workload module has a docstring (what it is, where it comes from, what it does
 - ``samples(spec)``: a ``Source`` of raw samples to be packed, in a fixed order;
 - ``transform(sample)``: one raw sample → a tuple of tensors, (input, target): float images, C × H × W, in 0..1 for
   super-resolution; a normalised image and an int64 scalar, the class, for classification;
+- ``normalize(fields, empty=torch.empty_like)``: the fields of a whole batch as they were packed, uint8 tensors,
+  batch × channels × height × width, on any device → there, contiguous, what ``transform`` gives for its samples,
+  collated. Every tensor of the result is one that ``empty(tensor, dtype=…)`` made: uninitialised, of another's shape;
 - ``loss(output, target)``: a scalar tensor.
 
-Networks are in ``harness.workloads.models``, one file each: ``REQUIRES``, ``TASK`` and ``build() -> torch.nn.Module``.
+Networks are in ``harness.workloads.models``, one file each: ``REQUIRES``, ``TASK``, ``KNOBS`` and
+``build(**knobs) -> torch.nn.Module``.
 """
 
 from __future__ import annotations

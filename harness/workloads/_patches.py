@@ -41,6 +41,21 @@ def transform(sample: Sample) -> tuple[torch.Tensor, ...]:
     return tuple(to_tensor(field) for field in sample)
 
 
+def normalize(
+    fields: Sequence[torch.Tensor], empty: Callable[..., torch.Tensor] = torch.empty_like
+) -> tuple[torch.Tensor, ...]:
+    """Do to the pixels of a batch what ``transform`` does to those of a sample.
+
+    Args:
+        fields: uint8, batch × channels × height × width.
+        empty: makes an uninitialised tensor like another, but of a ``dtype``.
+
+    Returns:
+        float32, of the same shapes, in 0..1.
+    """
+    return tuple(empty(field, dtype=torch.float32).copy_(field).div_(255) for field in fields)
+
+
 def loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """Give the mean squared error of two equal-shaped tensors, as a scalar tensor."""
     return torch.nn.functional.mse_loss(output, target)

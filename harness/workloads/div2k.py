@@ -15,10 +15,10 @@ from __future__ import annotations
 from harness.downloads.cut_set import CutSet
 from harness.errors import DataError, InputError
 from harness.workloads import DataSpec, Source
-from harness.workloads._patches import evenly, loss, pairs, pictures, transform
+from harness.workloads._patches import evenly, loss, normalize, pairs, pictures, transform
 from harness.workloads._photos import list_images
 
-__all__ = ["REQUIRES", "TASK", "VERSION", "loss", "samples", "transform"]
+__all__ = ["REQUIRES", "TASK", "VERSION", "loss", "normalize", "samples", "transform"]
 
 REQUIRES: dict[str, str] = {"PIL": "pillow", "numpy": "numpy", "torch": "torch", "torchvision": "torchvision"}
 TASK: str = "super-resolution"

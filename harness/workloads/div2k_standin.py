@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 from harness.formats import Image
 from harness.workloads import DataSpec, Source
-from harness.workloads._patches import Picture, loss, pairs, transform
+from harness.workloads._patches import Picture, loss, normalize, pairs, transform
 
-__all__ = ["GOLDEN", "REQUIRES", "TASK", "VERSION", "fingerprint", "image", "loss", "samples", "transform"]
+__all__ = ["GOLDEN", "REQUIRES", "TASK", "VERSION", "fingerprint", "image", "loss", "normalize", "samples", "transform"]
 
 REQUIRES: dict[str, str] = {"PIL": "pillow", "numpy": "numpy", "torch": "torch", "torchvision": "torchvision"}
 TASK: str = "super-resolution"

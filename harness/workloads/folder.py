@@ -7,9 +7,9 @@ photographs (``data_hash``). It is not DIV2K under another name, even if it shou
 from __future__ import annotations
 
 from harness.workloads import DataSpec, Source
-from harness.workloads._patches import loss, photographs, transform
+from harness.workloads._patches import loss, normalize, photographs, transform
 
-__all__ = ["REQUIRES", "TASK", "VERSION", "loss", "samples", "transform"]
+__all__ = ["REQUIRES", "TASK", "VERSION", "loss", "normalize", "samples", "transform"]
 
 REQUIRES: dict[str, str] = {"PIL": "pillow", "numpy": "numpy", "torch": "torch", "torchvision": "torchvision"}
 TASK: str = "super-resolution"

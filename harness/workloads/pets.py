@@ -11,20 +11,18 @@ does in its workers; nor accuracy: the network begins with random weights.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torchvision.datasets import OxfordIIITPet
-from torchvision.transforms import InterpolationMode
-from torchvision.transforms.functional import center_crop, normalize, resize, to_tensor
+from torchvision.transforms import InterpolationMode, functional
 
 from harness.errors import InputError
 from harness.formats import Sample
-from harness.workloads import DataSpec, Source
+from harness.workloads import DataSpec, Source, _patches
 from harness.workloads._notes import Notes
-from harness.workloads._patches import evenly
 from harness.workloads._photos import DAMAGE, why
 
 REQUIRES: dict[str, str] = {"PIL": "pillow", "numpy": "numpy", "torch": "torch", "torchvision": "torchvision"}
@@ -63,7 +61,26 @@ def transform(sample: Sample) -> tuple[torch.Tensor, ...]:
         float32, 3 × height × width, normalised as ImageNet's are, and int64 without dimensions.
     """
     image, label = sample
-    return normalize(to_tensor(image), MEAN, STD), torch.tensor(int(label[0, 0, 0]))
+    return functional.normalize(functional.to_tensor(image), MEAN, STD), torch.tensor(int(label[0, 0, 0]))
+
+
+def normalize(
+    fields: Sequence[torch.Tensor], empty: Callable[..., torch.Tensor] = torch.empty_like
+) -> tuple[torch.Tensor, ...]:
+    """Do to images and labels of a batch what ``transform`` does to one of each.
+
+    Args:
+        fields: uint8, batch × 3 × height × width, and batch × 1 × 1 × 1.
+        empty: makes an uninitialised tensor like another, but of a ``dtype``.
+
+    Returns:
+        float32 of the first's shape, normalised as ImageNet's are, and int64 of length batch.
+    """
+    images, labels = _patches.normalize(fields[:1], empty)[0], fields[1].flatten()
+    # Channel by channel: a tensor of means would have to be copied to the device in every step.
+    for channel, (mean, std) in enumerate(zip(MEAN, STD, strict=True)):
+        images[:, channel].sub_(mean).div_(std)
+    return images, empty(labels, dtype=torch.int64).copy_(labels)
 
 
 def loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -73,7 +90,7 @@ def loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 
 def _draw(photographs: OxfordIIITPet, spec: DataSpec, notes: Notes) -> Iterator[Sample]:
     """One at a time, spread evenly; those that were left out stand in for those that cannot be used."""
-    chosen = evenly(len(photographs), spec.n_samples)
+    chosen = _patches.evenly(len(photographs), spec.n_samples)
     others = sorted(set(range(len(photographs))) - set(chosen))
     left = spec.n_samples
     for place in (*chosen, *others):
@@ -95,4 +112,5 @@ def _draw(photographs: OxfordIIITPet, spec: DataSpec, notes: Notes) -> Iterator[
 
 
 def _square(image: Any, size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    return np.array(center_crop(resize(image, size, InterpolationMode.BICUBIC), [size, size]))
+    resized = functional.resize(image, size, InterpolationMode.BICUBIC)
+    return np.array(functional.center_crop(resized, [size, size]))

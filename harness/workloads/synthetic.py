@@ -12,9 +12,9 @@ import numpy as np
 
 from harness.formats import Image, Sample
 from harness.workloads import DataSpec, Source
-from harness.workloads._patches import loss, mix, transform
+from harness.workloads._patches import loss, mix, normalize, transform
 
-__all__ = ["REQUIRES", "TASK", "VERSION", "loss", "samples", "transform"]
+__all__ = ["REQUIRES", "TASK", "VERSION", "loss", "normalize", "samples", "transform"]
 
 REQUIRES: dict[str, str] = {"PIL": "pillow", "numpy": "numpy", "torch": "torch", "torchvision": "torchvision"}
 TASK: str = "super-resolution"

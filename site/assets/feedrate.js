@@ -21,26 +21,32 @@
     tooltip: { disableDefaultStyle: true, theme: "custom" },
   });
 
-  async function enliven(chart) {
-    if (chart.dataset.state) return;
-    chart.dataset.state = "loading";
+  // Another script may ask for a picture of some of its rows: then `given` is what is drawn, in place of what is there.
+  async function enliven(chart, given) {
+    if (chart.dataset.state && !given) return;
+    chart.dataset.state ??= "loading";
+    const turn = chart.dataset.turn = String(1 + Number(chart.dataset.turn ?? 0));
     try {
       const embed = await load();
       const live = document.createElement("div");
-      live.className = "fr-live";
+      live.className = "fr-live fr-next";
       live.setAttribute("aria-hidden", "true");
       chart.append(live);
-      const still = [...chart.querySelectorAll(".fr-static")];
-      const shown = still.find((picture) => picture.offsetWidth > 0);
-      const spec = JSON.parse(chart.parentElement.querySelector(".fr-spec").textContent);
-      spec.width = Number(shown.firstElementChild.getAttribute("width"));
+      const before = [...chart.querySelectorAll(".fr-static, .fr-live:not(.fr-next)")];
+      const shown = [...chart.querySelectorAll(".fr-static")].find((picture) => picture.offsetWidth > 0);
+      if (shown) chart.dataset.width = shown.firstElementChild.getAttribute("width");
+      const spec = given ?? JSON.parse(chart.parentElement.querySelector(".fr-spec").textContent);
+      spec.width = Number(chart.dataset.width);
       const result = await embed(live, spec, options());
-      for (const picture of still) picture.remove();
+      if (chart.dataset.turn !== turn) { result.finalize(); live.remove(); return; }
+      for (const picture of before) picture.remove();
+      live.classList.remove("fr-next");
       chart.dataset.state = "live";
+      chart.view?.finalize();
       chart.view = result;
     } catch (error) {
-      chart.querySelector(".fr-live")?.remove();
-      delete chart.dataset.state;
+      chart.querySelector(".fr-next")?.remove();
+      if (chart.dataset.state === "loading") delete chart.dataset.state;
       console.error("feedrate: this picture stays static:", error);
     }
   }
@@ -52,6 +58,7 @@
     for (const chart of document.querySelectorAll(".fr-chart")) {
       const start = () => enliven(chart);
       for (const event of ["pointerenter", "focus", "pointerdown"]) chart.addEventListener(event, start, { once: true });
+      chart.addEventListener("fr-rows", (event) => enliven(chart, event.detail));
     }
   }
 

@@ -130,4 +130,4 @@ def test_what_a_trial_summed_up_becomes_a_step(trials_of: Trials) -> None:
     assert found[["wall", "main_cpu", "workers_cpu", "device_span"]].iloc[0].tolist() == pytest.approx(
         [4 * MS, 2 * MS, 6 * MS, 3 * MS]
     )
-    assert found[["fetch", "read"]].isna().all(axis=None)
+    assert found[["fetch", "worker_read"]].isna().all(axis=None)

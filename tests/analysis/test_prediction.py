@@ -82,7 +82,7 @@ def run_of(
     trials["trial_id"] = [f"trial {place}" for place in range(len(trials))]
     stamps = [
         {"run_id": "run", "trial_id": row["trial_id"], "step": step}
-        | {name: row[name] / KEPT for name in trials.columns if name.startswith("worker_")}
+        | {name: row[name] / KEPT for name in trials.columns if name.startswith("worker_") and name.endswith("_ns")}
         for row in trials.to_dict("records")
         for step in range(3)
     ]

@@ -8,8 +8,8 @@ from html import unescape
 
 import pytest
 
-from harness import stopping
-from harness.analysis import contrasts, noise
+from harness import margins, stopping
+from harness.analysis import noise
 from harness.pages import methodology
 from harness.pages.sources import SIMULATED, SOURCES
 from harness.probes import noise as probed
@@ -72,7 +72,7 @@ def test_every_rule_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
         assert f'id="measure-{name}"' in text
         assert doc in text
     assert "lower end is over 1.01," in text
-    monkeypatch.setattr(contrasts, "CONFIRMED_OVER", 1.0234)
+    monkeypatch.setattr(margins, "CONFIRMED_OVER", 1.0234)
     strict = dataclasses.replace(noise.CRITERIA[0], limits=(1.25, 15.0, 40.0))
     monkeypatch.setattr(noise, "CRITERIA", (strict, *noise.CRITERIA[1:]))
     assert "lower end is over 1.0234," in shown()

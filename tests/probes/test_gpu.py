@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from harness.probes import gpu, nvml
-from harness.probes.gpu import NO_GPU, GpuProbe, device, installed, window
+from harness.probes.gpu import NO_GPU, GpuProbe, count, device, installed, window
 from harness.records import TELEMETRY, TRIALS
 
 S = 1_000_000_000
@@ -141,6 +141,20 @@ def test_visible_devices_are_honoured(
     assert (probe.facts()["name"] if probe else None) == name
     assert device() == ("cuda" if name else "cpu")
     assert installed() == [("NVIDIA Example 0", 80), ("NVIDIA Example 1", 80)]
+
+
+@pytest.mark.parametrize(
+    ("visible", "number"),
+    [(None, 2), ("1", 1), ("0,1", 2), ("0,7,1", 1), ("GPU-b,0", 2), ("GPU-x,0", 0), ("", 0), ("-1", 0)],
+)
+def test_cuda_sees_what_is_named_before_the_first_wrong_entry(
+    driver: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, visible: str | None, number: int
+) -> None:
+    """As CUDA counts: an entry of CUDA_VISIBLE_DEVICES that names nothing hides all that follow."""
+    driver()
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert count() == number
 
 
 def test_a_sample_has_the_telemetry_columns_in_their_units(driver: Callable[..., Any]) -> None:

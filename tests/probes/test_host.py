@@ -15,7 +15,7 @@ import pytest
 from harness.probes import counters as counting
 from harness.probes import procfs
 from harness.probes.counters import Ticks
-from harness.probes.host import HostProbe, descendants, difference, memory, shm_segments
+from harness.probes.host import HostProbe, descendants, difference, memory, shm_segments, workers_uss
 from harness.probes.system import System
 from harness.records import TELEMETRY, TRIALS
 
@@ -342,6 +342,18 @@ def test_memory_sums_process_and_descendants(spawn: Spawn) -> None:
     seen = memory(process.pid)
     assert 50_000_000 < seen["uss_peak_bytes"] <= seen["pss_peak_bytes"] < 150_000_000  # type: ignore[operator]
     assert seen["shm_bytes"] is not None
+
+
+def test_workers_memory_is_theirs_alone(spawn: Spawn) -> None:
+    """What descendants have to themselves counts, the training process does not; without workers it is None, not 0."""
+    process = spawn(CHILD + TALK, "block = bytearray(b'x' * 50_000_000)\nprint('ready', flush=True)\ninput()\n")
+    assert said(process) == said(process) == "ready"
+    seen = workers_uss(process.pid)
+    assert seen is not None
+    assert 50_000_000 < seen < (memory(process.pid)["uss_peak_bytes"] or 0) - 1_000_000
+    assert workers_uss(nobody()) is None
+    (worker,) = descendants(process.pid)
+    assert workers_uss(worker) is None
 
 
 def test_shared_memory_of_torch_is_recognised_and_other_files_are_not() -> None:

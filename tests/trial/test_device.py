@@ -101,3 +101,59 @@ def test_halves_are_told_by_the_device() -> None:
         timed.run(None)
         clock.ms += 3 * (step >= 5)
     assert timeline.half_ratio(1) < 0.65
+
+
+def test_a_copy_of_its_own_stream_has_its_own_clock() -> None:
+    """Its span is read on its stream; what the compute stream waited for it is the exposed part of it."""
+    compute, copies = Clock(), Clock()
+    on: list[Clock] = [compute]
+    timeline = Timeline(["h2d", "forward"], lambda: Anywhere(on))
+
+    def move(batch: int) -> int:
+        copies.ms += 4
+        return batch
+
+    def wait(batch: object) -> object:
+        compute.ms += 2
+        on.append(copies)
+        timed_move(batch)
+        on.pop()
+        return batch
+
+    timed_move = timeline.beside(move)
+    row = timeline.instrument([Stage("h2d", wait), compute.work(3)])
+    timeline.reset(1)  # the second step's events are made when it comes
+    for _ in range(2):
+        for stage in row:
+            stage.run(None)
+    spans = timeline.spans()
+    assert spans["h2d"] == [4_000_000, 4_000_000]
+    assert timeline.exposed() == [2_000_000, 2_000_000]
+    assert spans["forward"] == [3_000_000, 3_000_000]
+    timeline.reset(2)
+    assert (timeline.spans()["h2d"], timeline.exposed()) == ([], [])
+
+
+def test_on_one_stream_all_of_a_copy_is_exposed() -> None:
+    """Without a stream of its own a copy is waited for; where nothing is copied, nothing is."""
+    clock = Clock()
+    timeline = Timeline(["h2d"], clock.event)
+    (timed,) = timeline.instrument([clock.work(2)])
+    timed.run(None)
+    assert timeline.exposed() == timeline.spans()["h2d"] == [2_000_000]
+    assert Timeline(["forward"], clock.event).exposed() is None
+
+
+class Anywhere:
+    """An event that is recorded on the stream that is current then."""
+
+    def __init__(self, on: list[Clock]) -> None:
+        self._on = on
+        self._at = -1.0
+
+    def record(self) -> None:
+        self._at = self._on[-1].ms
+
+    def elapsed_time(self, end: Anywhere) -> float:
+        assert self._at >= 0, "an event was read that was never recorded"
+        return end._at - self._at

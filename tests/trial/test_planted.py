@@ -24,6 +24,7 @@ from harness.trial import feed, loader, planted, stages
 from harness.trial.job import Job
 from harness.trial.loader import STAMPS, Batch
 from harness.trial.planted import LATE_NS, SLICES, Burn, Plants, Wait, waits_ns
+from harness.trial.step.plain import RealStep
 
 US = 1_000
 SHAPES = ["constant", "jittered", "heavy_tailed"]
@@ -226,7 +227,7 @@ def test_a_payload_rides_along_and_is_ignored(numbers: Numbers) -> None:
     """Every sample carries the bytes behind its own fields, and a model's step takes the first two fields alone."""
     batch = stamped(plants(payload_bytes=1000), numbers)
     assert (batch.fields[1].dtype, batch.fields[1].nbytes) == (torch.uint8, 8 * 1000)
-    step = stages.RealStep(torch.nn.Linear(1, 1), torch.nn.functional.mse_loss)
+    step = RealStep(torch.nn.Linear(1, 1), torch.nn.functional.mse_loss)
     data = torch.ones(2, 1)
     assert step.forward((data, data, batch.fields[1])).item() == step.forward((data, data)).item()
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import platform
 import resource
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -206,7 +208,7 @@ def test_stale_leftovers(tmp_path: Path) -> None:
     """What a dead process of this machine left is removed; a living one's is not, nor another machine's."""
     prepare(SPEC, "png", tmp_path, silent)
     root = dataset_root(tmp_path, SPEC, "png")
-    mark = f".png.{hashlib.sha256(module.platform.node().encode()).hexdigest()[:6]}."
+    mark = f".png.{hashlib.sha256(platform.node().encode()).hexdigest()[:6]}."
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     gone = [f"{mark}{dead.pid}.tmp", f"{mark}{dead.pid}.old.tmp", f"{mark}{os.getpid()}.tmp"]
@@ -265,19 +267,18 @@ def test_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_another_process_was_faster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When two processes pack the same set, the second uses what the first installed."""
+    """When two processes (here threads) pack the same set, the second waits and uses what the first installed."""
     original = PNG.pack
+    waiting: list[Future[Manifest]] = []
+    with ThreadPoolExecutor(1) as pool:
 
-    def overtaken(samples: Iterable[Sample], root: Path) -> None:
-        original(samples, root)
-        monkeypatch.setattr(PNG, "pack", original)
-        monkeypatch.setattr(module.os, "getpid", lambda: 1)
-        others.append(prepare(SPEC, "png", tmp_path, silent))
+        def overlapping(samples: Iterable[Sample], root: Path) -> None:
+            waiting.append(pool.submit(prepare, SPEC, "png", tmp_path, never))
+            original(samples, root)
 
-    others: list[Manifest] = []
-    monkeypatch.setattr(PNG, "pack", overtaken)
-    manifest = prepare(SPEC, "png", tmp_path, silent)
-    assert others == [manifest]
+        monkeypatch.setattr(PNG, "pack", overlapping)
+        manifest = prepare(SPEC, "png", tmp_path, silent)
+        assert [other.result(30) for other in waiting] == [manifest]
     assert [path.name for path in dataset_root(tmp_path, SPEC, "png").parent.iterdir()] == ["png"]
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from array import array
 
 import pytest
+import torch
 
 from harness.trial.job import Job
 from harness.trial.loop import Window
-from harness.trial.run import _phases, _steadiness, throughput, warm_up_limits, window_limits
+from harness.trial.run import _device, _phases, _steadiness, throughput, warm_up_limits, window_limits
 
 
 def job(**cell: object) -> Job:
@@ -39,6 +40,15 @@ def test_a_window_ends_with_whole_bursts() -> None:
     assert (limits.window_ns, limits.least, limits.multiple) == (250_000_000, 12, 4)
 
 
+@pytest.mark.parametrize(
+    ("cell", "multiple"),
+    [({}, 4), ({"num_workers": 3, "prefetch_factor": 2}, 12), ({"epoch_steps": 6}, 12), ({"patch_size": 16}, 2)],
+)
+def test_a_window_has_every_size_equally_often(cell: dict, multiple: int) -> None:
+    """Where images change their size, a window ends with whole rounds of the sizes and whole bursts or epochs."""
+    assert window_limits(job(**({"patch_size": 32} | cell), vary_shapes=True)).multiple == multiple
+
+
 def test_draining_the_device_is_part_of_other() -> None:
     """The synchronisation behind the window is added to other, so that phases close on the wall clock."""
     found = window(10, drained=2_000_000)
@@ -55,3 +65,27 @@ def test_throughput_is_samples_over_wall_clock() -> None:
     assert _steadiness(job(), window(10), None)["steady"]
     slow_end = window(10, drained=30_000_000)
     assert not _steadiness(job(), slow_end, None)["steady"]
+
+
+def test_memory_and_how_far_the_host_ran_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On CUDA the row has what the device's memory held and what the last wait took; pinned memory where it is told."""
+    told = {
+        "max_memory_allocated": 1,
+        "max_memory_reserved": 2,
+        "mem_get_info": (70, 100),
+        "host_memory_stats": {"allocated_bytes.current": 4},
+    }
+    for name, value in told.items():
+        monkeypatch.setattr(torch.cuda, name, lambda value=value: value)
+    cuda = Job("trial", device="cuda")
+    expected = {
+        "gpu_mem_peak_bytes": 1,
+        "gpu_mem_reserved_bytes": 2,
+        "gpu_mem_used_bytes": 30,
+        "pinned_bytes": 4,
+        "host_drain_ns": 5,
+    }
+    assert _device(cuda, window(10, drained=5), None, {}) == expected
+    monkeypatch.delattr(torch.cuda, "host_memory_stats")
+    assert _device(cuda, window(10, drained=5), None, {}) == expected | {"pinned_bytes": None}
+    assert _device(job(), window(10), None, {}) == {}

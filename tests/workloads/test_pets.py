@@ -14,7 +14,7 @@ from torch.utils.data import default_collate
 from harness.errors import InputError
 from harness.formats import Sample
 from harness.sweep import without_names
-from harness.trial.stages import RealStep
+from harness.trial.step.plain import RealStep
 from harness.workloads import DataSpec, Source, pets
 from harness.workloads.models import resnet18
 
@@ -140,6 +140,19 @@ def test_transform_and_loss(folder: Path) -> None:
     assert image[:, 0, 0].tolist() == pytest.approx([(1 - 0.485) / 0.229, (1 - 0.456) / 0.224, (1 - 0.406) / 0.225])
     assert (label.shape, label.dtype, label.item()) == (torch.Size(()), torch.int64, 36)
     assert pets.loss(torch.zeros(2, 37), torch.tensor([0, 36])).item() == pytest.approx(np.log(37))
+
+
+def test_normalize() -> None:
+    """A batch of bytes becomes what the transform makes of its samples: equal images, and breeds in one dimension."""
+    random = np.random.default_rng(0)
+    samples = [(random.integers(0, 256, (7, 5, 3), np.uint8), np.full((1, 1, 1), breed, np.uint8)) for breed in (0, 36)]
+    fields = [
+        torch.from_numpy(np.stack(field)).permute(0, 3, 1, 2).contiguous() for field in zip(*samples, strict=True)
+    ]
+    images, breeds = pets.normalize(fields)
+    expected = default_collate([pets.transform(sample) for sample in samples])
+    assert (images.dtype, breeds.dtype, breeds.tolist()) == (torch.float32, torch.int64, [0, 36])
+    torch.testing.assert_close(images, expected[0], rtol=0, atol=1e-6)
 
 
 def test_a_batch_goes_through_the_model(folder: Path) -> None:

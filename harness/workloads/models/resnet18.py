@@ -12,6 +12,7 @@ from torchvision import models
 
 REQUIRES: dict[str, str] = {"torch": "torch", "torchvision": "torchvision"}
 TASK: str = "classification"
+KNOBS: tuple[str, ...] = ()
 CLASSES = 37
 
 

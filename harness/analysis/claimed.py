@@ -1,0 +1,265 @@
+"""A run's records → a verdict for every claim, where it holds, and the numbers beside it.
+
+An effect has one value a block: the weighted sum of the logs of its cells in it. Over blocks that gives an estimate
+with a Student-t interval as for any contrast. Verdicts are corrected for the number of claims of the run
+(``analysis.claims``); the cases that an effect is the mean of, and the numbers beside it, have single intervals and no
+correction: they say where, not whether.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from harness.analysis.blocks import Blocks, Floats, half_width, moments
+from harness.analysis.claims import judge
+from harness.analysis.contrasts import verdicts
+from harness.axes import Value, cell_id
+from harness.claim import PHOTOGRAPHS, Claim, Effect, Term, Values, cells_of, terms, untestable
+from harness.errors import InputError
+from harness.metrics import METRICS
+
+DIRECTION = {"more": "faster", "less": "slower"}
+"""What a claim says of B's metric, as ``analysis.contrasts`` has it."""
+NOT_TESTABLE = "not testable here"
+VERDICTS = ("confirmed", "refuted", "no difference", "inconclusive", NOT_TESTABLE)
+"""In the order in which they are listed."""
+_ESTIMATE = ("ratio", "lo", "hi", "n", "dropped", "sd_log")
+_WHO = ("claim", "suite", "run_id", "machine_id", "device")
+CLAIM_COLUMNS = (*_WHO, "verdict", *_ESTIMATE, "p_holm", "level", "blocks_needed", "fact", "fact_value", "reason")
+CASE_COLUMNS = (*_WHO, "role", "case", *_ESTIMATE, "verdict", "a_value", "b_value", "fact", "fact_value", "evidence")
+ASIDE_COLUMNS = (*_WHO, "label", "along", *_ESTIMATE, "verdict")
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What the records of one run say of claims."""
+
+    claims: pd.DataFrame
+    """A row a claim: ``CLAIM_COLUMNS``; ``reason`` says why one is not testable here."""
+    cases: pd.DataFrame
+    """A row a case of an effect, or a check: ``CASE_COLUMNS``; ``role`` is case, against or check."""
+    asides: pd.DataFrame
+    """A row a number beside a claim: ``ASIDE_COLUMNS``; ``along`` is the axis of a fitted line."""
+
+
+class _Run:
+    """The blocks of a run by metric, and which cells it has."""
+
+    def __init__(self, trials: pd.DataFrame) -> None:
+        self.trials = trials
+        self.run_id = str(trials["run_id"].iloc[0])
+        self.device = str(trials["device"].iloc[0])
+        self.ids = set(trials["cell_id"])
+        self._tried = trials[["cell_id", "block"]].drop_duplicates()
+        self._blocks: dict[str, Blocks] = {}
+        present = set(trials["workload"].dropna())
+        self.photographs = [name for name in PHOTOGRAPHS if name in present] or [PHOTOGRAPHS[0]]
+
+    def blocks(self, metric: str) -> Blocks:
+        """Logs of a metric, cells × blocks."""
+        if metric not in self._blocks:
+            found = METRICS[metric]
+            columns = [name for name in (*found.up, *found.down) if name in self.trials]
+            known = self.trials[columns].astype(object).where(self.trials[columns].notna(), None)
+            each = zip(*(known[name] for name in columns), strict=True)
+            values = pd.Series([found.of(dict(zip(columns, row, strict=True))) for row in each], self.trials.index)
+            self._blocks[metric] = Blocks(self.trials.assign(samples_per_s=values))
+        return self._blocks[metric]
+
+    def found(self, effect: Effect, cases: Sequence[tuple[float, Values]] | None = None) -> list[Term] | None:
+        """The cells of an effect, if the run has all of them."""
+        for photographs in self.photographs:
+            wanted = terms(effect, self.device, photographs, cases)
+            if all(term.cell_id in self.ids for term in wanted):
+                return wanted
+        return None
+
+    def estimate(self, wanted: Sequence[Term], metric: str) -> dict[str, Any]:
+        """Exponential of the mean weighted sum over blocks, with its 95 % interval."""
+        blocks = self.blocks(metric)
+        logs = blocks.logs([self.run_id] * len(wanted), [term.cell_id for term in wanted])
+        weights = np.array([term.weight for term in wanted])
+        sums: Floats = weights @ logs
+        mean, sd, n = (each[0] for each in moments(sums[None, :]))
+        half = half_width(sd, n)
+        tried = self._tried[self._tried["cell_id"].isin([term.cell_id for term in wanted])]
+        attempted = int((tried["block"].value_counts() == len(wanted)).sum())
+        low, high = float(np.exp(mean - half)), float(np.exp(mean + half))
+        return {
+            "ratio": float(np.exp(mean)),
+            "lo": low,
+            "hi": high,
+            "n": int(n),
+            "dropped": attempted - int(n),
+            "sd_log": float(sd),
+        }
+
+    def level(self, values: Values, metric: str, photographs: str) -> float:
+        """A side's own metric: its geometric mean over blocks."""
+        cell, _ = cells_of(values, self.device, photographs)
+        logs = self.blocks(metric).logs([self.run_id], [cell_id(cell)])
+        return float(np.exp(moments(logs).mean[0]))
+
+    def check(self, values: Values) -> dict[str, Any] | None:
+        """What the checks of a fact saw: whether all that ended agree, the median number, the newest evidence."""
+        cell, _ = cells_of({"mode": "check", **values}, self.device)
+        rows = self.trials[self.trials["cell_id"].eq(cell_id(cell)) & self.trials["outcome"].eq("ok")]
+        rows = rows[rows["fact"].notna()] if "fact" in rows else rows.iloc[:0]
+        if rows.empty:
+            return None
+        facts = set(rows["fact"].astype(bool))
+        return {
+            "n": len(rows),
+            "fact": facts.pop() if len(facts) == 1 else None,
+            "fact_value": float(rows["fact_value"].astype("float64").median()),
+            "evidence": str(rows["evidence"].iloc[-1]),
+        }
+
+
+def label(case: Values, cases: Sequence[Values]) -> str:
+    """Name a case by what tells it from the others; a single one needs no name."""
+    telling = [
+        name for name in case if any(other.get(name) != case[name] for other in cases) and name not in ("mode", "step")
+    ]
+    return ", ".join(f"{name}={_word(case[name])}" for name in telling)
+
+
+def _word(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def judged(
+    trials: pd.DataFrame, claims: Mapping[str, tuple[str, Claim]], why_not: Mapping[str, str] | None = None
+) -> Judged:
+    """Judge claims by the records of one run.
+
+    Args:
+        trials: rows of ``records.TRIALS`` of one run.
+        claims: id to suite and claim (``suite.claims()``).
+        why_not: id to what the run's plan said speaks against testing it.
+
+    Returns:
+        A verdict for every claim. One whose cells the run lacks is ``not testable here``, with the reason.
+
+    Raises:
+        InputError: trials of several runs, or of several versions of the protocol.
+    """
+    alone(trials)
+    run = _Run(trials)
+    who = {"run_id": run.run_id, "machine_id": str(trials["machine_id"].iloc[0]), "device": run.device}
+    rows, cases, asides = [], [], []
+    for name, (suite, claim) in claims.items():
+        mine = {"claim": name, "suite": suite, **who}
+        row, parts = _found(run, claim)
+        asides += [{**mine, **aside} for aside in _asides(run, claim)]
+        if row["verdict"] == NOT_TESTABLE:
+            row["reason"] = untestable(claim, run.device) or (why_not or {}).get(name) or "the run has no cells of it"
+        rows.append({**mine, **row})
+        cases += [{**mine, **part} for part in parts]
+    frame = pd.DataFrame(rows, columns=list(CLAIM_COLUMNS))
+    _correct(frame, claims)
+    return Judged(
+        frame, pd.DataFrame(cases, columns=list(CASE_COLUMNS)), pd.DataFrame(asides, columns=list(ASIDE_COLUMNS))
+    )
+
+
+def alone(trials: pd.DataFrame) -> None:
+    """Refuse what must not be judged together.
+
+    Raises:
+        InputError: trials of several runs, or of several versions of the protocol; or none.
+    """
+    versions = sorted(set(trials["protocol_version"].dropna().astype(int)))
+    if len(versions) > 1:
+        raise InputError(
+            f"trials of the protocol's versions {' and '.join(map(str, versions))} stand together; expected one: what "
+            "was measured in different ways is not compared. Repeat the older run"
+        )
+    if trials["run_id"].nunique() != 1:
+        raise InputError(f"trials of {trials['run_id'].nunique()} runs; expected one: blocks pair within a run")
+
+
+def _found(run: _Run, claim: Claim) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The claim's row and those of its cases; where an axis does not matter its two sides would be one cell."""
+    if untestable(claim, run.device):
+        return {"verdict": NOT_TESTABLE}, []
+    return _facts(run, claim) if claim.facts else _effect(run, claim)
+
+
+def _effect(run: _Run, claim: Claim) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    effect = claim.effect
+    wanted = run.found(effect) if effect else None
+    if effect is None or wanted is None:
+        return {"verdict": NOT_TESTABLE}, []
+    row = run.estimate(wanted, effect.metric)
+    row["verdict"] = "inconclusive"
+    return row, list(_cases(run, effect))
+
+
+def _cases(run: _Run, effect: Effect) -> Iterator[dict[str, Any]]:
+    """Every case by itself."""
+    everything = [*effect.cases, *effect.against]
+    for role, cases in (("case", effect.cases), ("against", effect.against)):
+        for case in cases:
+            wanted = run.found(effect, [(1.0, case)])
+            if wanted is None:
+                continue
+            found = run.estimate(wanted, effect.metric)
+            photographs = next(
+                name
+                for name in run.photographs
+                if {t.cell_id for t in terms(effect, run.device, name, [(1.0, case)])} <= run.ids
+            )
+            sides = effect.sides(case)
+            first, last = (run.level(values, effect.metric, photographs) for _, values in (sides[0], sides[-1]))
+            word = verdicts(found["ratio"], found["lo"], found["hi"], DIRECTION[effect.says])
+            yield {
+                "role": role,
+                "case": label(case, everything),
+                **found,
+                "verdict": str(word),
+                "a_value": first,
+                "b_value": last,
+            }
+
+
+def _asides(run: _Run, claim: Claim) -> Iterator[dict[str, Any]]:
+    for aside in claim.asides if not untestable(claim, run.device) else ():
+        wanted = run.found(aside.effect)
+        if wanted is not None:
+            found = run.estimate(wanted, aside.effect.metric)
+            word = verdicts(found["ratio"], found["lo"], found["hi"], DIRECTION[aside.effect.says])
+            yield {"label": aside.label, "along": aside.effect.along, **found, "verdict": str(word)}
+
+
+def _facts(run: _Run, claim: Claim) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The first check decides; the others say where else."""
+    parts = []
+    for values in claim.facts:
+        found = run.check(values)
+        if found is not None:
+            word = "inconclusive" if found["fact"] is None else "confirmed" if found["fact"] else "refuted"
+            parts.append({"role": "check", "case": label(values, claim.facts), **found, "verdict": word})
+    first = run.check(claim.facts[0])
+    if first is None:
+        return {"verdict": NOT_TESTABLE}, parts
+    row = {name: first[name] for name in ("n", "fact", "fact_value")}
+    return {**row, "verdict": parts[0]["verdict"]}, parts
+
+
+def _correct(frame: pd.DataFrame, claims: Mapping[str, tuple[str, Claim]]) -> None:
+    """Correct the verdicts of effects for their number, in place."""
+    tested = frame["ratio"].notna()
+    if not tested.any():
+        return
+    effects = {name: claim.effect for name, (_, claim) in claims.items() if claim.effect}
+    asked = frame[tested].assign(direction=[DIRECTION[effects[name].says] for name in frame["claim"][tested]])
+    found = judge(asked)
+    for column in ("verdict", "p_holm", "level", "blocks_needed"):
+        frame[column] = frame[column].astype(object)
+        frame.loc[tested, column] = found[column].astype(object)

@@ -1,0 +1,90 @@
+"""Verdicts over many runs: for each machine and claim the newest run that tested it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from harness.analysis.claimed import NOT_TESTABLE, Judged, judged
+from harness.claim import Claim
+from harness.records import PROTOCOL_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A run as far as claims go."""
+
+    run_id: str
+    trials: pd.DataFrame
+    untestable: Mapping[str, str]
+    """Claim to why the run's plan could not test it."""
+    asked: frozenset[str] = frozenset()
+    """Claims that the run was made for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What runs say of claims."""
+
+    found: Judged
+    """Frames over all machines; a claim stands there once a machine."""
+    left_out: tuple[str, ...]
+    """Runs of another version of the protocol: what was measured in another way is not shown beside this."""
+
+
+def answered(runs: Iterable[Measured], claims: Mapping[str, tuple[str, Claim]]) -> Answered:
+    """Judge claims by all runs of any number of machines.
+
+    Args:
+        runs: newest first.
+        claims: id to suite and claim.
+
+    Returns:
+        For each machine, device and claim what the newest run says that was made to test it; where there is none, the
+        newest that has its cells all the same, or why the newest run did not test it.
+        Blocks of two runs are never mixed, nor are versions of the protocol.
+    """
+    kept: list[Judged] = []
+    left_out: list[str] = []
+    asked: set[tuple[str, str]] = set()
+    for run in runs:
+        versions = set(run.trials["protocol_version"].dropna().astype(int))
+        if versions - {PROTOCOL_VERSION}:
+            left_out.append(run.run_id)
+        elif len(run.trials):
+            kept.append(judged(run.trials, claims, run.untestable))
+            asked |= {(run.run_id, name) for name in run.asked}
+    order = list(claims)
+    verdicts = _joined([one.claims for one in kept])
+    if verdicts.empty:
+        return Answered(Judged(*(_joined([getattr(one, part) for one in kept]) for part in _PARTS)), tuple(left_out))
+    tested = verdicts["verdict"].ne(NOT_TESTABLE)
+    place = verdicts["claim"].map(order.index)
+    meant = [key in asked for key in zip(verdicts["run_id"], verdicts["claim"], strict=True)]
+    ranked = verdicts.assign(_untested=~tested, _by_chance=~np.array(meant, dtype=bool), _place=place)
+    ranked = ranked.sort_values(["_untested", "_by_chance"], kind="stable")
+    chosen = ranked.drop_duplicates(["machine_id", "device", "claim"]).sort_values(
+        ["machine_id", "device", "_place"], kind="stable"
+    )
+    chosen = chosen.drop(columns=["_untested", "_by_chance", "_place"]).reset_index(drop=True)
+    keys = pd.MultiIndex.from_frame(chosen[_KEYS])
+    beside = []
+    for part in _PARTS[1:]:
+        rows = _joined([getattr(one, part) for one in kept])
+        beside.append(rows[pd.MultiIndex.from_frame(rows[_KEYS]).isin(keys)].reset_index(drop=True))
+    return Answered(Judged(chosen, *beside), tuple(left_out))
+
+
+_PARTS = ("claims", "cases", "asides")
+_KEYS = ["machine_id", "run_id", "claim"]
+
+
+def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
+    """Rows of several frames of the same columns; empty ones have no say in what a column holds."""
+    filled = [frame.astype(object) for frame in frames if len(frame)]
+    if filled:
+        return pd.concat(filled, ignore_index=True)
+    return frames[0] if frames else pd.DataFrame(columns=_KEYS)

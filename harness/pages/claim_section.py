@@ -1,0 +1,167 @@
+"""A claim on the Claims page: what is said and by whom, how it is tested, and what each machine found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+
+from harness import suite as suites
+from harness.analysis.claim_words import estimate, named, power
+from harness.analysis.claimed import NOT_TESTABLE
+from harness.charts import _words as words
+from harness.charts._embed import _swatch
+from harness.charts._figure import Key
+from harness.charts.claims import MARKS, TONES
+from harness.claim import SOURCES, Claim
+from harness.metrics import METRICS
+from harness.pages import described, markup, trust
+from harness.pages.verdicts import Place, Row, Told, Verdicts
+
+
+def section(name: str, verdicts: Verdicts, path: str) -> str:
+    """Write a claim, folded behind its sentence and its verdicts.
+
+    Args:
+        name: its id.
+        verdicts: what the records of all runs say.
+        path: of the page.
+    """
+    suite, claim = verdicts.asked[name]
+    told = verdicts.told[name]
+    body = [_about(claim, suite, verdicts)]
+    body += [_found(each, place, path) for each, place in zip(told, verdicts.places, strict=True)]
+    head = f'<span class="fr-claim-says">{escape(claim.says)}</span> {badges(told)}'
+    return (
+        f'<details class="fr-claim" id="claim-{name}" data-claim="{name}" data-sources="{" ".join(claim.sources)}">'
+        f"<summary>{head}</summary>{''.join(body)}</details>\n"
+    )
+
+
+def badges(told: Sequence[Told]) -> str:
+    """Write the verdicts of a claim in short: with the effect of one machine, counted for several."""
+    if len(told) == 1 or not told:
+        return "".join(badge(each.verdict, _effect(each)) for each in told) or badge("not tested yet")
+    counts: dict[str, int] = {}
+    for each in told:
+        counts[each.verdict] = counts.get(each.verdict, 0) + 1
+    return " ".join(badge(verdict, words.plural(count, "machine")) for verdict, count in counts.items())
+
+
+def badge(verdict: str, more: str = "") -> str:
+    """Write a verdict with the mark that it has in the picture."""
+    mark = _swatch(Key("", TONES[verdict], MARKS[verdict])) if verdict in TONES else ""
+    said = f" <span>{escape(more)}</span>" if more else ""
+    return f'<span class="fr-badge">{mark}{escape(verdict)}{said}</span>'
+
+
+def _effect(told: Told) -> str:
+    return f"{words.number(told.row['ratio'])}×" if words.known(told.row.get("ratio")) else ""
+
+
+def _about(claim: Claim, suite: str, verdicts: Verdicts) -> str:
+    said_by = "<br>".join(
+        f'<a href="#source-{name}">{escape(SOURCES[name].title)}</a> '
+        f'<span class="fr-kind">({escape(SOURCES[name].about)})</span>'
+        for name in claim.sources
+    )
+    pairs = [("said by", said_by)]
+    pairs += [("with the figures", _linked(claim.figures, claim.id, verdicts.asked))] if claim.figures else []
+    # Suites that also ask other things leave their claims to the suite of all claims.
+    asks = suite if suites.load(suite).claims_only else suites.CLAIMS
+    pairs.append(("tested so", _linked(claim.design, claim.id, verdicts.asked)))
+    pairs.append(("repeat it", described.code(f"make sweep SUITE={asks}")))
+    return markup.facts(pairs)
+
+
+def _linked(text: str, here: str, ids: Iterable[str]) -> str:
+    """Write text in which the ids of other claims lead to them: where sources contradict each other both are named."""
+    others = "|".join(re.escape(name) for name in sorted(ids, key=len, reverse=True) if name != here and "-" in name)
+    link = r'<a href="#claim-\1">\1</a>'
+    return re.sub(rf"(?<![\w-])({others})(?![\w-])", link, escape(text)) if others else escape(text)
+
+
+def _found(told: Told, place: Place, path: str) -> str:
+    """What one machine found."""
+    data = f'data-verdict="{told.verdict}" data-device="{told.device}" data-machine="{escape(told.shown.machine_id)}"'
+    said = f'<p class="fr-on-said">{badge(told.verdict)} {escape(told.sentence)}</p>'
+    tables = (*_cases(told), *_asides(told)) if told.tested else ()
+    rest = _origin(told, path) if told.tested else ""
+    return f'<div class="fr-on" {data}><p class="fr-origin">{escape(place.name)}</p>{said}{rest}{"".join(tables)}</div>'
+
+
+def _origin(told: Told, path: str) -> str:
+    noun = "block" if told.claim.effect else "check"
+    lost = int(told.row["dropped"]) if words.known(told.row["dropped"]) else 0
+    said = [words.plural(int(told.row["n"]), noun)]
+    said += [f"{words.plural(lost, noun)} dropped, as a side failed"] if lost else []
+    said.append(described.day(told.shown.manifest.started_at))
+    run = markup.link(path, told.shown.page, f"run {told.shown.manifest.run_id}")
+    notes = "".join(f"; {escape(note)}" for note in told.shown.manifest.substitutions)
+    return f'<p class="fr-origin">{escape(", ".join(said))}, {run}, {trust.badge(path, told.shown)}{notes}</p>'
+
+
+def _cases(told: Told) -> Iterator[str]:
+    """A line a setting: its sides and its effect; a line a check for a fact."""
+    effect = told.claim.effect
+    if effect is None:
+        yield from _checks(told)
+        return
+    metric = METRICS[effect.metric]
+    unit = f", {metric.unit}" if metric.unit else ""
+    sides = [f"{named(effect.steps[end][1])}{unit}" for end in (0, -1)]
+    change = "A doubling" if effect.along else "B ÷ A"
+    columns = ["Where", f"A: {sides[0]}", f"B: {sides[1]}", change, "n", "By itself"]
+    lines = [_case(row) for row in told.cases]
+    if effect.against:
+        # Neither side of an interaction is what the claim speaks of.
+        columns, lines = columns[:-1], [line[:-1] for line in lines]
+    if lines:
+        yield markup.table(f"{metric.noun.capitalize()} in each setting", columns, lines, columns[1:5], stack=True)
+
+
+def _checks(told: Told) -> Iterator[str]:
+    if len(told.cases) > 1:
+        rows = [
+            (escape(str(row["case"]) or "–"), escape(str(row["evidence"])), str(row["n"]), str(row["verdict"]))
+            for row in told.cases
+        ]
+        yield markup.table("What the checks saw", ("Where", "Seen", "Checks", "So it is"), rows, stack=True)
+
+
+def _case(row: Row) -> tuple[str, ...]:
+    where = str(row["case"]) or "as above"
+    against = f'<span class="fr-kind">against:</span> {escape(where)}' if row["role"] == "against" else escape(where)
+    return (
+        against,
+        words.number(float(row["a_value"])),
+        words.number(float(row["b_value"])),
+        escape(estimate(row)) if words.known(row["ratio"]) else "–",
+        str(int(row["n"])),
+        escape(str(row["verdict"])),
+    )
+
+
+def _asides(told: Told) -> Iterator[str]:
+    """Numbers beside the claim."""
+    effects = {aside.label: aside.effect for aside in told.claim.asides}
+    rows = []
+    for row in told.asides:
+        if words.known(row["ratio"]):
+            grown = power(row, effects[row["label"]])
+            said = f'<br><span class="fr-kind">{escape(grown)}</span>' if grown else ""
+            rows.append((f"{escape(str(row['label']))}{said}", escape(estimate(row)), str(int(row["n"]))))
+    if rows:
+        columns = ("Beside it", "Ratio", "n")
+        yield markup.table("Numbers beside the claim", columns, rows, columns[1:], stack=True)
+
+
+def untested(told: Sequence[Told]) -> str:
+    """List claims that a machine cannot test, by reason."""
+    reasons: dict[str, list[str]] = {}
+    for each in told:
+        if each.verdict == NOT_TESTABLE:
+            link = f'<a href="#claim-{each.claim.id}">{each.claim.id}</a>'
+            reasons.setdefault(str(each.row["reason"]), []).append(link)
+    items = (f"<li>{escape(reason)}: {', '.join(links)}</li>" for reason, links in reasons.items())
+    return f"<ul>{''.join(items)}</ul>" if reasons else ""

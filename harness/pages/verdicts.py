@@ -1,0 +1,140 @@
+"""What the records say of claims: for each claim, machine and device, what the newest run that tested it found.
+
+A run counts by its records, whatever it was made for. Runs of another version of the protocol were measured in another
+way and are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from harness import suite
+from harness.analysis.claim_words import sentence
+from harness.analysis.claimed import CLAIM_COLUMNS, NOT_TESTABLE, VERDICTS
+from harness.analysis.claimed_runs import Measured, answered
+from harness.claim import Claim, untestable
+from harness.pages import described
+from harness.pages.gathered import Shown
+
+UNTESTED = "no run of this machine has its cells"
+Row = Mapping[str, Any]
+Asked = Mapping[str, tuple[str, Claim]]
+"""Claims by id, each with its suite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is known of a claim on one machine and device."""
+
+    claim: Claim
+    shown: Shown
+    """The newest run that tested it; where none did, the newest of the machine."""
+    device: str
+    row: Row
+    """Of ``Judged.claims``."""
+    cases: Sequence[Row] = ()
+    asides: Sequence[Row] = ()
+
+    @property
+    def verdict(self) -> str:
+        """One of ``VERDICTS``."""
+        return str(self.row["verdict"])
+
+    @property
+    def tested(self) -> bool:
+        """Whether a run has its cells."""
+        return self.verdict != NOT_TESTABLE
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in plain words."""
+        return sentence(self.row, self.cases, self.claim)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A machine and device on which claims were tested."""
+
+    shown: Shown
+    """Its newest run."""
+    device: str
+    several: bool
+    """Whether runs of both devices were made on this machine."""
+
+    @property
+    def name(self) -> str:
+        """For people; with the device where that does not follow from the machine."""
+        machine = described.machine_name(self.shown.run)
+        return f"{machine}, on {self.device.upper()}" if self.several else machine
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """All of it."""
+
+    asked: Asked
+    places: tuple[Place, ...]
+    told: Mapping[str, tuple[Told, ...]]
+    """Claim to what is known of it, in the order of the places."""
+    left_out: tuple[Shown, ...]
+    """Runs of another version of the protocol."""
+
+    def frame(self) -> pd.DataFrame:
+        """Rows of ``Judged.claims`` of what was tested, a row a claim and place."""
+        tested = [dict(told.row) for part in self.told.values() for told in part if told.tested]
+        return pd.DataFrame(tested, columns=list(CLAIM_COLUMNS))
+
+    def tally(self, place: int) -> dict[str, int]:
+        """Count the verdicts of a place, in the order of ``VERDICTS``."""
+        words = [part[place].verdict for part in self.told.values()]
+        return {verdict: words.count(verdict) for verdict in VERDICTS if verdict in words}
+
+
+def _measured(shown: Shown) -> Measured:
+    meant = frozenset(one.claim for one in shown.manifest.claims)
+    return Measured(shown.manifest.run_id, shown.trials, shown.manifest.untestable, meant)
+
+
+def gather(runs: Sequence[Shown], asked: Asked | None = None) -> Verdicts:
+    """Judge the claims by every run.
+
+    Args:
+        runs: newest first.
+        asked: claims by id; those of all suites if not given.
+    """
+    asked = suite.claims() if asked is None else asked
+    by_id = {shown.manifest.run_id: shown for shown in runs}
+    answers = answered((_measured(shown) for shown in by_id.values()), asked)
+    found = {part: _records(getattr(answers.found, part)) for part in ("claims", "cases", "asides")}
+    keys = dict.fromkeys(_key(row) for row in found["claims"] if row["verdict"] != NOT_TESTABLE)
+    newest = {key: shown for shown in reversed(runs) if (key := (shown.machine_id, shown.manifest.device)) in keys}
+    machines = [machine for machine, _ in keys]
+    places = tuple(Place(newest[key], key[1], machines.count(key[0]) > 1) for key in keys)
+    rows = {(row["claim"], *_key(row)): row for row in found["claims"]}
+    told = {}
+    for name, (_, claim) in asked.items():
+        parts = []
+        for key, place in zip(keys, places, strict=True):
+            row = rows.get((name, *key)) or {"verdict": NOT_TESTABLE, "run_id": None}
+            if row["verdict"] == NOT_TESTABLE and not isinstance(row.get("reason"), str):
+                row = {**row, "reason": untestable(claim, key[1]) or UNTESTED}
+            mine = [[one for one in found[part] if _same(one, row)] for part in ("cases", "asides")]
+            parts.append(Told(claim, by_id.get(row["run_id"], place.shown), key[1], row, *mine))
+        told[name] = tuple(parts)
+    return Verdicts(asked, places, told, tuple(by_id[name] for name in answers.left_out))
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+
+
+def _key(row: Row) -> tuple[str, str]:
+    return str(row["machine_id"]), str(row["device"])
+
+
+def _same(part: Row, row: Row) -> bool:
+    return bool(part["run_id"] == row["run_id"] and part["claim"] == row.get("claim"))

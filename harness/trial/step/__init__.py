@@ -1,0 +1,103 @@
+"""The training step of a trial, put together from its cell.
+
+A step is three callables (``plain.Step``). Every axis that changes it is one small function that makes another step out
+of one; an axis at its default adds nothing, so that the plain step pays for nothing that it does not do. From inside to
+outside: the plain step or the one with a loss scaler, autocast, layout of the images, their size, the tensor made in
+every step, the check of gradients, the count of overflows, the output brought back, the reading of the loss, and the
+debugging aid around all of it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from harness import registry
+from harness.trial.job import Job
+from harness.trial.step import debugging, images, moving, network, precision, reading
+from harness.trial.step.network import Wrap
+from harness.trial.step.plain import RealStep, Step
+
+REHEARSALS = {"compile": 1, "script": 2}
+"""Steps of one shape after which code is made: TorchScript watches its first run and optimises in the second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """The step of a trial, and what is done about it outside the window."""
+
+    step: Step
+    network: torch.nn.Module
+    """Bare: its parameters are the ones that are trained."""
+    optimizer: torch.optim.Optimizer
+    rehearsals: int
+    """Steps that make all code that the trial runs; 0 where nothing is compiled."""
+    overflows: precision.Overflows | None
+    """Counts steps that were not finite; None without mixed precision."""
+
+    def rehearse(self, step: Callable[[], object]) -> None:
+        """Run whole steps until all is compiled, and take back what they changed: weights, statistics, moments.
+
+        Args:
+            step: runs one, on any batch.
+        """
+        begun = copy.deepcopy(self.network.state_dict())
+        for _ in range(self.rehearsals):
+            step()
+        self.network.load_state_dict(begun)
+        self.optimizer.state.clear()
+        self.optimizer.zero_grad()
+
+
+def build(job: Job, device: torch.device, wrap: Wrap) -> Training:
+    """Put the training step of a trial together.
+
+    Args:
+        job: the trial; its cell names the model, the workload and all axes of training.
+        device: where the step runs.
+        wrap: goes around the network, for instance its replication.
+    """
+    if device.type == "cuda":
+        # Set in any case, and before the network is made: it must not depend on PyTorch's default.
+        torch.backends.cudnn.benchmark = job.value("cudnn_benchmark")
+    loss = registry.load("harness.workloads", job.value("workload")).loss
+    bare = network.bare(job, device)
+    called = network.fused(bare, job.value("fusion"), wrap)
+    outputs = None if job.value("d2h") == "none" else moving.Outputs(job.value("d2h"), job.value("d2h_every"))
+    real = RealStep(called, outputs.seen(loss) if outputs else loss, set_to_none=job.value("zero_grad") == "none")
+    step = _on_images(job, _in_precision(job, device, real))
+    if job.value("create_on") != "none":
+        step = moving.created(step, device, job.value("create_on"))
+    overflows = None if job.value("amp") == "off" else precision.Overflows(real.optimizer)
+    debug = job.value("debug")
+    if debug in debugging.CHECKS:
+        step = debugging.checked(step, bare, loss, debugging.CHECKS[debug])
+    if overflows:
+        step = overflows.watched(step)
+    if outputs:
+        step = outputs.returned(step)
+    if job.value("sync_every_step"):
+        step = reading.read(step)
+    if debug in debugging.AROUND:
+        step = debugging.around(step, debugging.AROUND[debug])
+    return Training(step, bare, real.optimizer, REHEARSALS.get(job.value("fusion"), 0) * shapes(job), overflows)
+
+
+def _in_precision(job: Job, device: torch.device, real: RealStep) -> Step:
+    step = precision.scaled(real, device) if job.value("grad_scaler") else real.step()
+    amp = job.value("amp")
+    return step if amp == "off" else precision.autocast(step, device, amp)
+
+
+def _on_images(job: Job, step: Step) -> Step:
+    if job.value("memory_format") == "channels_last":
+        step = images.channels_last(step)
+    return images.varied(step, job.value("patch_size")) if job.value("vary_shapes") else step
+
+
+def shapes(job: Job) -> int:
+    """Count the sizes that a trial's images have in turn."""
+    return len(images.sizes(job.value("patch_size"))) if job.value("vary_shapes") else 1

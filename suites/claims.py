@@ -1,0 +1,21 @@
+"""Which of the sources' claims hold on this machine?
+
+Five widely read documents, and common advice, say what makes training faster. Every sentence of theirs is a claim of
+the suite that it belongs to (loader, storage, transfer, collate, workers, caching, training, parallel): two settings
+that differ in what the sentence is about, or a check of a fact. This suite measures the cells of all of them; claims
+that are certain make room for those that are not.
+
+It does not show how large an effect is elsewhere: a verdict is of one machine, and of the settings that are named.
+"""
+
+from __future__ import annotations
+
+from harness.suite import Suite, claims, slices_of
+
+SUITE = Suite(
+    question="Which of the sources' claims hold on this machine?",
+    charts=("claims",),
+    budget="10m",
+    slices=tuple(part for _, claim in claims().values() for part in slices_of(claim)),
+    claims_only=True,
+)

@@ -1,0 +1,54 @@
+"""What does it bring to train on several devices, and how?
+
+One process that drives all devices (DataParallel) against one process a device (DistributedDataParallel), with batches
+of one size on every device. Without a CUDA device two processes share the machine's cores, and exchange their
+gradients over gloo: that tells what the exchange costs, and not what a second device brings.
+
+It does not show several machines.
+"""
+
+from __future__ import annotations
+
+from harness.claim import Aside, Claim, Values, pair
+from harness.suite import Suite, slices_of
+from suites._cells import DEVICE, REAL
+
+_ONE: Values = {"parallel": "ddp", "world_size": 1}
+_TWO: Values = {"parallel": "ddp", "world_size": 2}
+
+_CLAIMS = (
+    Claim(
+        id="ddp-over-dp",
+        says="DistributedDataParallel is faster than DataParallel.",
+        sources=("TIPS", "BOT"),
+        design=(
+            "A drives two devices from one process (DataParallel), B from two (DistributedDataParallel, NCCL); every "
+            "device gets batches of 128 patches of 64 pixels. What two processes bring over one stands beside it. With "
+            "more devices A has more to lose."
+        ),
+        needs="gpus",
+        effect=pair({"parallel": "dp", "world_size": 2}, _TWO, DEVICE),
+        asides=(Aside("from one process to two", pair(_ONE, _TWO, DEVICE)),),
+    ),
+    Claim(
+        id="ddp-scaling",
+        says="Two processes of DistributedDataParallel train faster than one.",
+        sources=("field",),
+        design=(
+            "A trains in one process, B in two, each with batches of 32 of its own; gradients are averaged in every "
+            "step. SRCNN on 16-pixel patches from PNG files. Without a CUDA device both share the same cores, so that "
+            "B can win only by using them better, and loses what the exchange costs; with fewer devices than processes "
+            "it cannot be tested on CUDA."
+        ),
+        effect=pair(_ONE, _TWO, REAL),
+    ),
+)
+
+SUITE = Suite(
+    question="What does it bring to train on several devices, and how?",
+    charts=("claims",),
+    slices=tuple(part for claim in _CLAIMS for part in slices_of(claim)),
+    budget="10m",
+    claims=_CLAIMS,
+    claims_only=True,
+)

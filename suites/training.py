@@ -1,0 +1,284 @@
+"""Which switches of the training step make it faster?
+
+Most trials run the step alone on one resident batch, so that no loader disturbs it; what happens once (compilation,
+the choice of convolution algorithms, warm-up) is recorded apart.
+
+It does not show what a switch does to what is learnt. On a CPU networks and images are small, so that a trial stays
+short; claims about accelerators are tested at the source's sizes, and on a CUDA device only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.claim import Aside, Claim, Values, pair, slope
+from harness.suite import Suite, slices_of
+from suites._cells import DEVICE, DEVICE_STEP, REAL, STEP
+
+_FEW = {**STEP, "batch_size": 8}
+_LINEAR = {**STEP, "model": "mlp"}
+_POINTWISE = {**STEP, "model": "pointwise"}
+_TINY: dict[str, Any] = {**STEP, "batch_size": 1, "patch_size": 4}
+"""Small enough to compare its gradients with differences, element by element."""
+_NORMED = {**STEP, "norm": "batch"}
+_SOURCE = {**REAL, "num_workers": 16}
+_MEMORY = (
+    "873 to 1238 MiB for batches of 8 to 128. What of it does not grow, TIPS takes for pinned memory, and BOT does not "
+    "(pinned-is-gpu-memory)."
+)
+_GROWING = (32, 128, 512)
+
+
+def _large(amp: str) -> Values:
+    return {**DEVICE_STEP, "amp": amp}
+
+
+_CLAIMS = (
+    Claim(
+        id="cudnn-benchmark",
+        says="Letting cuDNN time its algorithms and keep the fastest makes convolutions faster.",
+        sources=("TIPS",),
+        design=(
+            "A takes what cuDNN's heuristics choose, B what its autotuner found; SRCNN alone on a resident batch, "
+            "patches of 64 pixels, batches of 128. The search happens during the warm-up. Images whose size changes "
+            "from step to step stand beside it: every new size is searched for once."
+        ),
+        needs="cuda",
+        effect=pair({"cudnn_benchmark": False}, {"cudnn_benchmark": True}, DEVICE_STEP),
+        asides=(
+            Aside(
+                "sizes that change",
+                pair({"cudnn_benchmark": False}, {"cudnn_benchmark": True}, {**DEVICE_STEP, "vary_shapes": True}),
+            ),
+        ),
+    ),
+    Claim(
+        id="amp",
+        says="Mixed precision is faster, and frees memory for larger batches.",
+        sources=("TIPS", "BOT"),
+        design=(
+            "A computes in float32, B in bfloat16 where autocast allows it; SRCNN and a perceptron of large layers, "
+            "alone on a resident batch, small enough for a CPU. A CUDA device, which such a step does not fill, has a "
+            "larger one beside it, with float16 and with peak memory. A CPU gains only if its instructions know "
+            "bfloat16."
+        ),
+        effect=pair({"amp": "off"}, {"amp": "bf16"}, STEP, _LINEAR),
+        asides=(
+            Aside(
+                "peak memory of the device, 64-pixel patches",
+                pair({"amp": "off"}, {"amp": "bf16"}, DEVICE_STEP, metric="gpu_mem_peak", says="less"),
+                needs="cuda",
+            ),
+            *(
+                Aside(f"{name}, 64-pixel patches", pair({"amp": "off"}, {"amp": name}, DEVICE_STEP), needs="cuda")
+                for name in ("bf16", "fp16")
+            ),
+        ),
+    ),
+    Claim(
+        id="bias-before-norm",
+        says="Convolutions that are followed by a batch norm are faster without a bias.",
+        sources=("TIPS",),
+        design=(
+            "A keeps the bias of the convolutions before a batch norm, B drops it; the norm takes the mean off, so "
+            "that both compute the same. SRCNN with batch norms, alone on a resident batch, batches of 8 and of 32 of "
+            "16-pixel patches. A deeper network has more such pairs, and more to gain."
+        ),
+        effect=pair({"conv_bias": True}, {"conv_bias": False}, _NORMED, {**_NORMED, "batch_size": 8}),
+        asides=(
+            Aside(
+                "64-pixel patches",
+                pair({"conv_bias": True}, {"conv_bias": False}, {**DEVICE_STEP, "norm": "batch"}),
+                needs="cuda",
+            ),
+        ),
+    ),
+    Claim(
+        id="grad-none",
+        says="Setting gradients to None is faster than overwriting them with zeros.",
+        sources=("TIPS",),
+        design=(
+            "A clears gradients with zeros, B drops them, which is PyTorch's default by now; weights are the same bit "
+            "by bit after any number of steps. A perceptron of large layers, whose gradients are 46 MB, with batches "
+            "of 8 and of 32, and SRCNN, whose gradients are small. The step alone, on a resident batch."
+        ),
+        effect=pair({"zero_grad": "memset"}, {"zero_grad": "none"}, _LINEAR, {**_LINEAR, "batch_size": 8}, STEP),
+    ),
+    Claim(
+        id="debug-apis",
+        says="PyTorch's debugging aids slow training: anomaly detection, the profiler, NVTX ranges, gradient checks.",
+        sources=("TIPS",),
+        design=(
+            "A trains without, B with anomaly detection, which also looks for NaN in every gradient; SRCNN alone on a "
+            "resident batch, of one 4-pixel patch and of eight 16-pixel patches. The other aids stand beside it; the "
+            "gradient checks run once a step on the smallest batch, for their cost is that of one step. The larger the "
+            "network's operations, the smaller is what an aid adds."
+        ),
+        effect=pair({"debug": "off"}, {"debug": "anomaly"}, _TINY, _FEW, says="less"),
+        asides=(
+            Aside("the profiler", pair({"debug": "off"}, {"debug": "profiler"}, _FEW, says="less")),
+            Aside("NVTX ranges", pair({"debug": "off"}, {"debug": "nvtx"}, _FEW, says="less"), needs="cuda"),
+            Aside("a gradient check in every step", pair({"debug": "off"}, {"debug": "gradcheck"}, _TINY, says="less")),
+            Aside(
+                "a check of second gradients in every step",
+                pair({"debug": "off"}, {"debug": "gradgradcheck"}, _TINY, says="less"),
+            ),
+        ),
+    ),
+    Claim(
+        id="fuse-pointwise",
+        says="Fusing pointwise operations saves launches and memory traffic.",
+        sources=("TIPS", "BOT"),
+        design=(
+            "A computes a chain of GELUs operation by operation, B compiles it (torch.compile); the same numbers "
+            "within rounding. PyTorch's own fused GELU stands beside it. Compiling happens before the warm-up and is a "
+            "column of its own: it must be earned back over the steps of a training."
+        ),
+        effect=pair({"fusion": "eager"}, {"fusion": "compile"}, _POINTWISE),
+        asides=(
+            Aside("PyTorch's own GELU", pair({"fusion": "eager"}, {"fusion": "functional"}, _POINTWISE)),
+            Aside("compiled against PyTorch's own", pair({"fusion": "functional"}, {"fusion": "compile"}, _POINTWISE)),
+            Aside(
+                "64-pixel patches",
+                pair({"fusion": "eager"}, {"fusion": "compile"}, {**DEVICE_STEP, "model": "pointwise"}),
+                needs="cuda",
+            ),
+        ),
+    ),
+    Claim(
+        id="jit-script",
+        says="TorchScript speeds up training.",
+        sources=("BOT", "TIPS"),
+        design=(
+            "A runs the network as written, B through torch.jit.script; a chain of GELUs, which it can fuse, and "
+            "SRCNN, where there is little to fuse; alone on a resident batch. TorchScript is deprecated in favour of "
+            "torch.compile; where this PyTorch or Python has it no more, the claim cannot be tested."
+        ),
+        effect=pair({"fusion": "eager"}, {"fusion": "script"}, _POINTWISE, _FEW),
+    ),
+    Claim(
+        id="larger-batch-tuning",
+        says="The gradient work for a sample falls as the batch grows to fill the device's memory.",
+        sources=("TIPS",),
+        design=(
+            "Batches of 32 to 512 patches of 64 pixels; the backward pass of a sample on the device is fitted over the "
+            "batch size, the step alone on a resident batch. Throughput and peak memory stand beside it. It does not "
+            "show what larger batches do to what is learnt."
+        ),
+        needs="cuda",
+        effect=slope("batch_size", _GROWING, DEVICE_STEP, metric="device_backward", says="less"),
+        asides=(
+            Aside("throughput", slope("batch_size", _GROWING, DEVICE_STEP)),
+            Aside("peak memory of the device", slope("batch_size", _GROWING, DEVICE_STEP, metric="gpu_mem_peak")),
+        ),
+    ),
+    Claim(
+        id="loss-item",
+        says="Reading the loss in every step costs throughput.",
+        sources=("AIDA",),
+        design=(
+            "A never reads the loss, B reads it in every step, for which the host waits for the device. SRCNN, a "
+            "perceptron of large layers and a chain of pointwise operations, alone on a resident batch. On a CPU there "
+            "is nothing to wait for, so that the claim can only hold on a CUDA device; with a loader and copies see "
+            "nonblocking-sync-points."
+        ),
+        effect=pair(
+            {"sync_every_step": False}, {"sync_every_step": True}, _FEW, STEP, _LINEAR, _POINTWISE, says="less"
+        ),
+        asides=(
+            Aside(
+                "training on 64-pixel patches from pinned memory",
+                pair(
+                    {"sync_every_step": False},
+                    {"sync_every_step": True},
+                    {**DEVICE, "pin_memory": True, "non_blocking": True},
+                    says="less",
+                ),
+                needs="cuda",
+            ),
+        ),
+    ),
+    Claim(
+        id="memory-by-batch",
+        says="GPU memory grows with the batch, but far less than in proportion.",
+        sources=("IO",),
+        design=(
+            "A trains on batches of 8, B of 128; memory in use on the whole device after the window, as the source "
+            "read it, with the context and whatever the libraries keep. What tensors need at their peak and what "
+            "PyTorch reserves stand beside it. In proportion would be 16 times."
+        ),
+        figures=_MEMORY,
+        needs="cuda",
+        effect=pair({"batch_size": 8}, {"batch_size": 128}, _SOURCE, metric="gpu_mem_used"),
+        asides=(
+            Aside("peak in tensors", pair({"batch_size": 8}, {"batch_size": 128}, _SOURCE, metric="gpu_mem_peak")),
+            Aside(
+                "reserved by PyTorch", pair({"batch_size": 8}, {"batch_size": 128}, _SOURCE, metric="gpu_mem_reserved")
+            ),
+            Aside(
+                "in use, 64-pixel patches",
+                pair({"batch_size": 8}, {"batch_size": 128}, {**_SOURCE, "patch_size": 64}, metric="gpu_mem_used"),
+            ),
+        ),
+    ),
+    Claim(
+        id="fp16-loss-scaling",
+        says="Training in float16 needs loss scaling, which costs a little throughput.",
+        sources=("BOT",),
+        design=(
+            "A trains in float16 without, B with a GradScaler; SRCNN alone on a resident batch, patches of 64 pixels, "
+            "batches of 128. Compared is the cost, of which the source says that it is small: no difference fits it as "
+            "well as a small loss. Steps whose loss or gradients are not finite are a column of the records; gradients "
+            "that vanish without scaling are not seen there."
+        ),
+        needs="cuda",
+        effect=pair({"grad_scaler": False}, {"grad_scaler": True}, {**DEVICE_STEP, "amp": "fp16"}, says="less"),
+    ),
+    Claim(
+        id="batchnorm-sync",
+        says="A batch norm makes the host wait for the device.",
+        sources=("API",),
+        design=(
+            "A trains SRCNN without, B with batch norms. Compared is how far the host has run ahead when the window "
+            "ends, as the time that the final synchronisation takes: a host that waits in every step is not ahead. "
+            "Throughput stands beside it; it falls as well because a norm is work."
+        ),
+        needs="cuda",
+        effect=pair({"norm": "none"}, {"norm": "batch"}, DEVICE_STEP, metric="host_ahead", says="less"),
+        asides=(Aside("throughput", pair({"norm": "none"}, {"norm": "batch"}, DEVICE_STEP, says="less")),),
+    ),
+    Claim(
+        id="channels-last",
+        says="Storing images with their channels last makes convolutions faster.",
+        sources=("field",),
+        design=(
+            "A keeps images and weights in PyTorch's usual layout, B with channels last; the same numbers within "
+            "rounding. SRCNN alone on a resident batch, batches of 8 and of 32 of 16-pixel patches; with mixed "
+            "precision beside it, which accelerators want the layout for."
+        ),
+        effect=pair({"memory_format": "contiguous"}, {"memory_format": "channels_last"}, STEP, _FEW),
+        asides=(
+            Aside(
+                "with bfloat16",
+                pair({"memory_format": "contiguous"}, {"memory_format": "channels_last"}, {**STEP, "amp": "bf16"}),
+            ),
+            *(
+                Aside(
+                    f"64-pixel patches, amp={amp}",
+                    pair({"memory_format": "contiguous"}, {"memory_format": "channels_last"}, _large(amp)),
+                    needs="cuda",
+                )
+                for amp in ("off", "bf16")
+            ),
+        ),
+    ),
+)
+
+SUITE = Suite(
+    question="Which switches of the training step make it faster?",
+    charts=("claims",),
+    slices=tuple(part for claim in _CLAIMS for part in slices_of(claim)),
+    budget="10m",
+    claims=_CLAIMS,
+    claims_only=True,
+)

@@ -1,0 +1,209 @@
+"""The sentence of a verdict is made from its numbers, for every form that a claim can have."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from harness.analysis.claim_words import estimate, exponent, named, power, sentence
+from harness.analysis.claimed import NOT_TESTABLE, Judged, judged
+from harness.axes import Value
+from harness.claim import Claim, Effect, pair, slope
+
+Trials = Callable[..., pd.DataFrame]
+LOAD: dict[str, Value] = {"mode": "load"}
+WORKERS = ({"num_workers": 0}, {"num_workers": 2})
+SD = 0.01
+
+
+def claim(effect: Effect | None, facts: Sequence[Mapping[str, Value]] = ()) -> Claim:
+    return Claim("x", "Says so.", ("BOT",), "Tested so.", effect, tuple(facts))
+
+
+def rates(mean: float, sd: float = SD, blocks: int = 12) -> list[float]:
+    """Samples a second whose logs have this mean and spread exactly enough."""
+    ends = np.resize([1.0, -1.0], blocks)
+    return [float(rate) for rate in mean * np.exp(sd * ends * np.random.default_rng(7).uniform(0.8, 1.2, blocks))]
+
+
+def told(frame: pd.DataFrame, asked: Claim, **change: Any) -> str:
+    found = judged(frame, {"x": ("workers", asked)})
+    row = {**found.claims.iloc[0].to_dict(), **change}
+    return sentence(row, rows(found), asked)
+
+
+def rows(found: Judged) -> list[dict[Any, Any]]:
+    return found.cases.to_dict("records")
+
+
+def loading(trials_of: Trials, ratios: Mapping[int, float], sd: float = SD, blocks: int = 12) -> pd.DataFrame:
+    """Two workers against none at several batch sizes, with a planted ratio at each."""
+    given = []
+    for batch, ratio in ratios.items():
+        for workers, rate in ((0, 1000.0), (2, 1000.0 * ratio)):
+            spread = sd if workers else 1e-4
+            given.append(({**LOAD, "batch_size": batch, "num_workers": workers}, rates(rate, spread, blocks)))
+    return trials_of(given)
+
+
+def test_a_pair_of_a_rate(trials_of: Trials) -> None:
+    """A rate is told as *as fast as*, with its interval, what is held fixed, and the verdict."""
+    asked = claim(pair(*WORKERS, {**LOAD, "batch_size": 32}))
+    frame = loading(trials_of, {32: 1.62})
+    low, high = (judged(frame, {"x": ("workers", asked)}).claims[end].iloc[0] for end in ("lo", "hi"))
+    said = told(frame, asked)
+    ratio = f"1.62× ({low:.2f}–{high:.2f})"
+    assert said == (
+        f"On this machine num_workers=2 was {ratio} as fast as num_workers=0 at batch_size=32 (loading alone): "
+        "confirmed."
+    )
+
+
+def test_a_stand_in_is_not_called_photographs(trials_of: Trials) -> None:
+    """A sentence does not name div2k, since a stand-in may have been read."""
+    asked = claim(pair(*WORKERS, {**LOAD, "batch_size": 32, "workload": "div2k"}))
+    frame = trials_of(
+        [
+            ({**LOAD, "batch_size": 32, "workload": "div2k_standin", "num_workers": workers}, rates(1000.0 + workers))
+            for workers in (0, 2)
+        ]
+    )
+    said = told(frame, asked)
+    assert "no difference" in said
+    assert "div2k" not in said
+
+
+def test_where_it_holds_and_where_not(trials_of: Trials) -> None:
+    """A mean of several settings says in which of them it holds, and in which there is no difference."""
+    asked = claim(pair(*WORKERS, *({**LOAD, "batch_size": size} for size in (8, 32, 128))))
+    said = told(loading(trials_of, {8: 4.1, 32: 2.0, 128: 1.0}), asked)
+    assert ", averaged over 3 settings: confirmed. " in said
+    assert said.endswith("It holds at batch_size=8 (4.10×), 32 (2.00×); not at batch_size=128 (1.00×, no difference).")
+    said = told(loading(trials_of, {8: 4.1, 32: 2.0, 128: 1.5}), asked)
+    assert said.endswith("It holds in each of them (1.50× to 4.10×).")
+    said = told(loading(trials_of, {8: 0.5, 32: 0.5, 128: 0.5}), asked)
+    assert said.endswith(": refuted. It is refuted in each of them (0.50×).")
+    said = told(loading(trials_of, {8: 1.0, 32: 0.8, 128: 1.0}), asked)
+    assert "It does not hold at batch_size=8 (1.00×, no difference), " in said
+
+
+def test_a_metric_that_is_no_rate(trials_of: Trials) -> None:
+    """Another metric is told as what it was with B of what it was with A."""
+    asked = claim(pair(*WORKERS, {**LOAD, "batch_size": 32}, metric="data_wait", says="less"))
+    frame = loading(trials_of, {32: 2.0})
+    wait = np.where(frame["num_workers"].eq(2), 800.0, 1000.0) * frame["samples_per_s"] / 1000
+    frame["host_fetch_ns"] = np.where(frame["num_workers"].eq(2), wait / 2, wait)
+    said = told(frame, asked)
+    assert "the data wait of a sample was with num_workers=2 0.80× (" in said
+    assert "what it was with num_workers=0" in said
+    assert said.endswith(": confirmed.")
+
+
+def test_a_slope_tells_the_exponent(trials_of: Trials) -> None:
+    """A time a sample that falls by a tenth a doubling: a batch's time grows with the power 1 + log2 0.9."""
+    effect = slope("batch_size", (8, 16, 32), LOAD, metric="data_wait", says="less")
+    frame = trials_of([({**LOAD, "batch_size": size}, rates(1000.0)) for size in (8, 16, 32)])
+    doublings = np.log2(frame["batch_size"].astype(float))
+    frame["host_fetch_ns"] = 1e6 * 0.9**doublings * frame["samples_per_s"] / 1000
+    said = told(frame, claim(effect))
+    assert "the data wait of a sample changed by a factor of 0.90 (" in said
+    assert "for every doubling of batch_size from 8 to 32, so that a batch's time grows with its size" in said
+    assert f"to the power of {1 + math.log2(0.9):.2f} (" in said
+    found = exponent({"ratio": 0.5, "lo": 0.25, "hi": 1.0}, effect)
+    assert found == pytest.approx((0.0, -1.0, 1.0))
+
+
+def test_an_exponent_is_of_a_batchs_time_alone() -> None:
+    """Rates, other axes and counts have no exponent of time."""
+    row = {"ratio": 2.0, "lo": 1.9, "hi": 2.1}
+    for effect in (
+        slope("batch_size", (8, 16, 32), LOAD),
+        slope("num_workers", (1, 2, 4), LOAD, metric="data_wait"),
+        slope("batch_size", (8, 16, 32), LOAD, metric="switches"),
+        pair(*WORKERS, LOAD, metric="data_wait"),
+    ):
+        assert exponent(row, effect) is None
+        assert power(row, effect) == ""
+
+
+def test_an_interaction_tells_both_sides(trials_of: Trials) -> None:
+    """A change that does more here than there: the ratio of the two factors, and each by itself."""
+    effect = pair(*WORKERS, {**LOAD, "batch_size": 8}, against=({**LOAD, "batch_size": 32},))
+    said = told(loading(trials_of, {8: 3.0, 32: 1.5}), claim(effect))
+    assert (
+        "the factor by which going from num_workers=0 to num_workers=2 changes throughput was with batch_size=8 2.00× ("
+    ) in said
+    assert "what it was with batch_size=32 (loading alone): confirmed." in said
+    assert said.endswith("The factor by itself: 3.00 with batch_size=8, 1.50 with batch_size=32.")
+
+
+def test_inconclusive_says_what_it_would_take(trials_of: Trials) -> None:
+    """Few blocks more are counted; where a hundred would not do, longer windows are named."""
+    asked = claim(pair(*WORKERS, {**LOAD, "batch_size": 32}))
+    frame = loading(trials_of, {32: 1.05}, sd=0.08)
+    row = judged(frame, {"x": ("workers", asked)}).claims.iloc[0]
+    more = math.ceil(row["blocks_needed"] - row["n"])
+    assert more > 1
+    assert f"inconclusive; about {more} more blocks would decide it." in told(frame, asked)
+    assert "about 1 more block would decide it" in told(frame, asked, blocks_needed=row["n"] + 1)
+    for needed in (math.inf, row["n"] + 101, math.nan):
+        assert "inconclusive; it takes longer windows" in told(frame, asked, blocks_needed=needed)
+
+
+def test_many_claims_together_are_said(trials_of: Trials) -> None:
+    """A verdict that only the number of claims took away is explained."""
+    asked = claim(pair(*WORKERS, {**LOAD, "batch_size": 32}))
+    said = told(loading(trials_of, {32: 1.5}), asked, verdict="inconclusive", blocks_needed=20.0)
+    assert "inconclusive among so many claims (by itself it would be called confirmed); about 8 more blocks" in said
+
+
+def test_one_block_and_none(trials_of: Trials) -> None:
+    """One block gives no interval, and trials that all failed give no effect; both are said."""
+    asked = claim(pair(*WORKERS, {**LOAD, "batch_size": 32}))
+    said = told(loading(trials_of, {32: 1.5}, sd=0.0, blocks=1), asked)
+    assert "1.50× (one block: no interval)" in said
+    assert "inconclusive, as one block gives no interval." in said
+    cells = [({**LOAD, "batch_size": 32, "num_workers": workers}, [None, None]) for workers in (0, 2)]
+    assert "ended well: inconclusive." in told(trials_of(cells), asked)
+
+
+def test_what_cannot_be_tested_says_why() -> None:
+    """The reason is the sentence."""
+    row = {"verdict": NOT_TESTABLE, "reason": "needs a CUDA device", "ratio": math.nan}
+    assert sentence(row, [], claim(pair(*WORKERS, LOAD))) == "Not testable here: needs a CUDA device."
+
+
+def test_a_fact_shows_its_evidence() -> None:
+    """A check's own sentence and its verdict; the other checks say where else."""
+    asked = claim(None, ({"check": "termination"},))
+    row = {"verdict": "confirmed", "n": 3.0, "ratio": math.nan}
+    checks = [
+        {"case": "ends_by=sigkill", "evidence": "2 workers lived for 6.1 s.", "verdict": "confirmed"},
+        {"case": "ends_by=sigterm", "evidence": "They lived.", "verdict": "confirmed"},
+        {"case": "ends_by=return", "evidence": "They went.", "verdict": "refuted"},
+    ]
+    assert sentence(row, checks, asked) == (
+        "Seen on this machine in 3 checks with ends_by=sigkill: 2 workers lived for 6.1 s: confirmed. "
+        "It holds with ends_by=sigterm. It does not hold with ends_by=return."
+    )
+    alone = [{"case": "", "evidence": "Stale.", "verdict": "inconclusive"}]
+    said = sentence({**row, "n": 1, "verdict": "inconclusive"}, alone, asked)
+    assert said == "Seen on this machine in 1 check: Stale: the checks do not agree: inconclusive."
+
+
+@pytest.mark.parametrize(
+    ("ratio", "shown"), [(1.618, "1.62×"), (0.0421, "0.0421×"), (31.44, "31.4×"), (1234.5, "1,234×"), (2e5, "2.0e+05×")]
+)
+def test_ratios_are_short(ratio: float, shown: str) -> None:
+    """A ratio has about three digits wherever it lies."""
+    assert estimate({"ratio": ratio, "lo": ratio, "hi": ratio}).startswith(shown)
+
+
+def test_settings_are_spelled_as_they_are_typed() -> None:
+    """Truth values are lower case, as in the matrix."""
+    assert named({"pin_memory": True, "num_workers": 2}) == "pin_memory=true, num_workers=2"

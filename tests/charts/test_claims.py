@@ -1,0 +1,184 @@
+"""The forest plot of claims: what is drawn is what was judged, turned into the direction that is claimed."""
+
+from __future__ import annotations
+
+import json
+import math
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from harness import store
+from harness.analysis.claimed import CLAIM_COLUMNS, judged
+from harness.charts import _render
+from harness.charts import claims as chart
+from harness.charts._embed import figure_csv, figure_html
+from harness.charts._figure import Figure
+from harness.claim import Claim, Effect, pair, slope
+from harness.suite import claims
+
+SIDES = ({"num_workers": 0}, {"num_workers": 2})
+LOAD = {"mode": "load"}
+
+
+def claim(name: str, effect: Effect | None) -> Claim:
+    facts = () if effect else ({"check": "termination"},)
+    return Claim(name, "Says so.", ("BOT",), "Tested so.", effect, facts)
+
+
+ASKED = {
+    each.id: ("workers", each)
+    for each in (
+        claim("more", pair(*SIDES, LOAD)),
+        claim("less", pair(*SIDES, LOAD, metric="data_wait", says="less")),
+        claim("along", slope("batch_size", (8, 16, 32), LOAD)),
+        claim("fact", None),
+    )
+}
+
+
+def judgement(name: str, ratio: float, width: float = 1.02, **more: Any) -> dict[str, Any]:
+    row: dict[str, Any] = dict.fromkeys(CLAIM_COLUMNS)
+    ends = {"lo": ratio / width, "hi": ratio * width}
+    given = {"claim": name, "suite": "workers", "run_id": "r", "machine_id": "m", "device": "cpu", "n": 9}
+    return row | given | ends | {"ratio": ratio, "verdict": "confirmed"} | more
+
+
+def forest(*rows: Mapping[str, Any]) -> Figure:
+    return chart.forest(pd.DataFrame(list(rows), columns=list(CLAIM_COLUMNS)), ASKED)
+
+
+def values(figure: Figure, panel: int = 0) -> dict[str, dict[str, Any]]:
+    """What is drawn, by claim."""
+    spec = _render.specification(figure.panels[panel])
+    found = [row for rows in spec["datasets"].values() for row in rows if "claim" in row]
+    return {row["claim"]: row for row in found}
+
+
+def test_right_of_one_is_what_the_claim_says() -> None:
+    """Where less is claimed the ratio and its ends are inverted for the picture; the table has them as measured."""
+    figure = forest(judgement("more", 1.5), judgement("less", 0.5, 1.1))
+    drawn = values(figure)
+    assert drawn["more"]["value"] == pytest.approx(1.5)
+    assert drawn["less"]["value"] == pytest.approx(2.0)
+    assert (drawn["less"]["from"], drawn["less"]["to"]) == pytest.approx((2 / 1.1, 2 * 1.1), rel=1e-4)
+    listed = {row["claim"]: row for row in figure.rows}
+    assert (listed["less"]["ratio"], listed["less"]["low"], listed["less"]["high"]) == pytest.approx(
+        (0.5, 0.5 / 1.1, 0.55)
+    )
+    assert listed["less"]["claimed"] == "less"
+    assert "data wait" in listed["less"]["metric"]
+
+
+def test_what_has_no_effect_is_not_drawn() -> None:
+    """Facts, claims that were not tested, and ids that this version lacks make no row; nothing at all is said."""
+    rows = [
+        judgement("more", 1.2),
+        judgement("fact", math.nan),
+        judgement("along", math.nan, verdict="not testable here"),
+        judgement("gone", 1.1),
+    ]
+    figure = forest(*rows)
+    assert [row["claim"] for row in figure.rows] == ["more"]
+    none = forest(*rows[1:])
+    assert not none.panels
+    assert none.missing
+    assert not chart.draw(pd.DataFrame(columns=["suite"])).panels
+
+
+def test_machines_have_panels_in_one_order() -> None:
+    """A panel a machine and device; a claim stands in the same place in each, the largest mean effect on top."""
+    figure = forest(
+        judgement("more", 1.1),
+        judgement("along", 1.3),
+        judgement("more", 3.0, machine_id="n", run_id="s"),
+        judgement("along", 1.2, machine_id="n", run_id="s"),
+        judgement("along", 1.2, machine_id="n", device="cuda", run_id="t"),
+    )
+    assert [panel.subtitle for panel in figure.panels] == ["cpu, run r", "cpu, run s", "cuda, run t"]
+    specs = [_render.specification(panel) for panel in figure.panels]
+    orders = [spec["layer"][3]["encoding"]["y"]["sort"] for spec in specs]
+    assert orders == [["more", "along"], ["more", "along"], ["along"]]
+    assert [spec["usermeta"]["machine"] for spec in specs] == ["m", "n", "n"]
+    assert specs[0]["height"] - specs[2]["height"] == specs[0]["usermeta"]["row"]
+
+
+def test_long_intervals_end_at_the_edge_and_one_block_has_none() -> None:
+    """An interval beyond the axis is cut in the picture, not in the table; a claim with one block is a point."""
+    wide = judgement("more", 1.1, 1000.0, verdict="inconclusive")
+    single = judgement("along", 1.2, n=1, verdict="inconclusive") | {"lo": math.nan, "hi": math.nan}
+    figure = forest(wide, single)
+    drawn = values(figure)
+    spec = _render.specification(figure.panels[0])
+    domain = spec["layer"][3]["encoding"]["x"]["scale"]["domain"]
+    assert (drawn["more"]["from"], drawn["more"]["to"]) == pytest.approx(tuple(domain), rel=1e-4)
+    assert drawn["more"]["high"] == pytest.approx(1100.0)
+    assert drawn["along"]["from"] is drawn["along"]["to"] is None
+    assert "no interval" not in figure.panels[0].message
+
+
+def test_colour_is_never_the_only_difference() -> None:
+    """Every verdict has a colour and a shape of its own, in the picture and in the legend."""
+    words = ("confirmed", "refuted", "no difference", "inconclusive")
+    assert len({chart.TONES[word] for word in words}) == len({chart.MARKS[word] for word in words}) == len(words)
+    figure = forest(judgement("more", 1.2), judgement("along", 0.9, verdict="refuted"))
+    assert [(key.label, key.shape) for key in figure.keys] == [("confirmed", "circle"), ("refuted", "diamond")]
+
+
+@pytest.mark.parametrize(
+    ("ends", "shown"),
+    [((0.8, 1.25), [0.8, 0.9, 1, 1.1, 1.2]), ((0.7, 2.2), [0.7, 1, 1.5, 2]), ((0.3, 5.5), [0.5, 1, 2, 5])],
+)
+def test_ticks_go_as_far_as_the_axis(ends: tuple[float, float], shown: list[float]) -> None:
+    """The finest round values that reach both ends are written, 1 among them; few enough not to overlap."""
+    assert chart._ticks(*ends) == shown
+    far = chart._ticks(0.001, 3000)
+    assert 3 <= len(far) <= 7
+
+
+@pytest.fixture(scope="module")
+def trials(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    results = tmp_path_factory.mktemp("results")
+    fake_run.write(results, fake_run.Fake(suites=("workers",), claims=("workers", "collate"), blocks=3))
+    return store.runs(results)[0].table("trials")
+
+
+def test_a_run_is_judged_and_drawn(trials: pd.DataFrame) -> None:
+    """From trials: the claims of the suites that they were made for, or of all where the suite asks about all."""
+    figure = chart.draw(trials)
+    asked = claims()
+    found = judged(trials, asked).claims
+    effects = found[found["ratio"].notna()]
+    assert {row["claim"] for row in figure.rows} == set(effects["claim"][effects["suite"].eq("workers")])
+    every = chart.draw(trials.assign(suite="claims"))
+    assert {row["claim"] for row in every.rows} == set(effects["claim"])
+    assert {row["suite"] for row in every.rows} > {"workers"}
+    for row in every.rows:
+        judged_row = effects[effects["claim"].eq(row["claim"])].iloc[0]
+        assert (row["ratio"], row["verdict"]) == (pytest.approx(judged_row["ratio"]), judged_row["verdict"])
+
+
+def test_it_draws_says_and_tabulates(trials: pd.DataFrame) -> None:
+    """The panel is a picture of a phone's width with a message of numbers; the table and its file have every row."""
+    figure = chart.draw(trials)
+    (panel,) = figure.panels
+    assert figure.question.endswith("?")
+    assert any(character.isdigit() for character in panel.message)
+    picture = ET.fromstring(_render.svg(panel, "p"))
+    assert picture.get("width") == "320"
+    texts = {text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")}
+    assert {row["claim"] for row in figure.rows} <= texts
+    assert len(figure_csv(figure).splitlines()) == len(figure.rows) + 1
+
+
+def test_text_from_records_stays_text() -> None:
+    """A machine's or a run's name with markup makes no element, and closes no script."""
+    hostile = "</script><img src=x>"
+    html = figure_html(forest(judgement("more", 1.2, machine_id=hostile, run_id=hostile)), "f", "data.csv")
+    assert "<img" not in html
+    spec = html.partition('class="fr-spec">')[2].partition("</script>")[0]
+    assert json.loads(spec)["usermeta"]["machine"] == hostile

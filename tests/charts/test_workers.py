@@ -1,0 +1,163 @@
+"""The charts of workers: start-up and memory are those of the analysis, and fit the narrowest screen."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from harness.analysis.worker_costs import growth, startup
+from harness.axes import AXES, Value, applicable, cell_id
+from harness.charts import _render, _workers, worker_memory, worker_startup
+from harness.charts._embed import figure_csv, figure_html
+from harness.charts._figure import Figure
+from harness.records import TRIALS
+
+MIB = 2**20
+LOAD: dict[str, Value] = {"mode": "load", "workload": "synthetic", "storage_format": "lmdb", "batch_size": 8}
+WAYS: dict[str, dict[str, Value]] = {
+    "no workers": {"num_workers": 0},
+    "2 workers, fork": {"num_workers": 2},
+    "8 workers, fork": {"num_workers": 8},
+    "2 workers, spawn": {"num_workers": 2, "start_method": "spawn"},
+    "2 workers, forkserver": {"num_workers": 2, "start_method": "forkserver"},
+    "2 threads": {"num_workers": 2, "worker_kind": "thread"},
+}
+
+
+def trials(cells: Mapping[str, tuple[Mapping[str, Value], Mapping[str, Any]]], blocks: int = 3) -> pd.DataFrame:
+    """Trials of a run: cells with their columns, a little more in every block."""
+    rows = []
+    for axes, columns in cells.values():
+        cell, _ = applicable({**{axis.name: axis.default for axis in AXES}, **LOAD, **axes}, "cpu")
+        common = {"run_id": "r", "cell_id": cell_id(cell), "suite": "workers", "device": "cpu", "outcome": "ok"}
+        for block in range(blocks):
+            grown = {name: round(value * (1 + block / 100)) for name, value in columns.items()}
+            rows.append({**cell, **common, "block": block, "samples_per_s": 10.0, **grown})
+    return pd.DataFrame(rows, columns=[column.name for column in TRIALS])
+
+
+def starting(blocks: int = 3) -> pd.DataFrame:
+    return trials({name: (axes, {"startup_ns": 10**7 * 3**at}) for at, (name, axes) in enumerate(WAYS.items())}, blocks)
+
+
+def holding(blocks: int = 3) -> pd.DataFrame:
+    """Indexes of three kinds: the list grows."""
+    sizes = {"workers_uss_start_bytes": 20 * MIB, "pss_peak_bytes": 400 * MIB, "steps": 100, "warmup_steps": 20}
+    ends = {("list", "fork"): 90, ("numpy", "fork"): 21, ("list", "spawn"): 900}
+    return trials(
+        {
+            str(key): (
+                {"num_workers": 2, "index_kind": key[0], "start_method": key[1]},
+                {**sizes, "workers_uss_end_bytes": end * MIB},
+            )
+            for key, end in ends.items()
+        },
+        blocks,
+    )
+
+
+def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+
+
+def fits(figure: Figure) -> None:
+    """Every panel is as wide as a phone, holds no NaN, names its rows, and has a message with numbers."""
+    assert figure.panels
+    assert figure.question.endswith("?")
+    assert len(figure_csv(figure).splitlines()) == len(figure.rows) + 1
+    for panel in figure.panels:
+        assert "NaN" not in json.dumps(_render.specification(panel))
+        assert any(character.isdigit() for character in panel.message)
+        picture = ET.fromstring(_render.svg(panel, "p"))
+        assert picture.get("width") == "320"
+
+
+def test_start_up_is_that_of_the_analysis() -> None:
+    """A line for each way to have workers, with the value and the interval that the analysis gives."""
+    frame = starting()
+    figure = worker_startup.draw(frame)
+    fits(figure)
+    found = {_workers.who(row): row for row in rows_of(startup(frame))}
+    assert {row["workers"] for row in figure.rows} == set(WAYS) == set(found)
+    for row in figure.rows:
+        ends = [found[row["workers"]][f"startup_ms{end}"] for end in ("", "_lo", "_hi")]
+        assert [row["first batch (ms)"], row["low"], row["high"]] == pytest.approx(ends)
+    assert {key.label for key in figure.keys} == set(_workers.TONES)
+    texts = {text.text for text in ET.fromstring(_render.svg(figure.panels[0], "p")).iter() if text.text}
+    assert set(WAYS) <= texts
+    assert "synthetic" in figure.panels[0].title
+    assert "No workers: 10.1 ms" in figure.message
+    assert "2 threads: 2,450 ms" in figure.message
+    assert "240 times as long" in figure.message
+
+
+def test_what_was_loaded_is_said_in_lines_that_fit() -> None:
+    """A panel's second line names what is not at its default, broken where it would be too long."""
+    cells = {
+        name: (
+            {**WAYS[name], "index_kind": "serialized", "index_entries": 200_000, "read_us": 2000},
+            {"startup_ns": 10**7},
+        )
+        for name in ("2 workers, fork", "2 workers, spawn")
+    }
+    (panel,) = worker_startup.draw(trials(cells)).panels
+    assert "read_us 2000" in panel.subtitle
+    lines = _render.specification(panel)["title"]["subtitle"]
+    assert ", ".join(lines) == panel.subtitle
+    assert len(lines) > 1
+    assert max(map(len, lines)) <= 46
+
+
+def test_memory_is_that_of_the_analysis() -> None:
+    """Growth of all workers, and what one of them holds, in MiB; most first."""
+    frame = holding()
+    figure = worker_memory.draw(frame)
+    fits(figure)
+    assert [panel.title for panel in figure.panels] == ["Growth of 2 workers", "What one worker holds"]
+    found = {f"{row['index_kind']}, {_workers.begin(row)}": row for row in rows_of(growth(frame))}
+    for row in figure.rows:
+        name, divisor = ("grew_bytes", 1) if row["what"].startswith("Growth") else ("end_bytes", 2)
+        wanted = found[row["index, start method"]][name] / divisor / MIB
+        assert row["MiB"] == pytest.approx(wanted)
+    assert [row["index, start method"] for row in figure.rows[3:]] == ["list, spawn", "list, fork", "numpy, fork"]
+
+
+@pytest.mark.parametrize(("chart", "made"), [(worker_startup, starting), (worker_memory, holding)])
+def test_one_block_has_no_interval_and_nothing_is_said(chart: Any, made: Any) -> None:
+    """With one block there is no interval; without records of it a sentence, and no axes."""
+    single = chart.draw(made(blocks=1))
+    fits(single)
+    assert all(row["low"] is None and row["high"] is None for row in single.rows)
+    assert "no interval" in single.message
+    for frame in (made().iloc[:0], made().assign(outcome="error"), trials({"one": (WAYS["no workers"], {})})):
+        figure = chart.draw(frame)
+        assert not figure.panels
+        assert figure.missing.endswith(".")
+        assert "<svg" not in figure_html(figure, "x", "x.csv")
+
+
+def test_a_long_interval_is_cut_in_the_picture_alone() -> None:
+    """An interval of two blocks that disagree does not press all marks together; the table has it whole."""
+    frame = starting(blocks=2)
+    frame.loc[frame["block"].eq(1) & frame["num_workers"].eq(8), "startup_ns"] = 10**10
+    figure = worker_startup.draw(frame)
+    (row,) = (row for row in figure.rows if row["workers"] == "8 workers, fork")
+    spec = _render.specification(figure.panels[0])
+    lo, hi = spec["layer"][1]["encoding"]["x"]["scale"]["domain"]
+    most = max(row["first batch (ms)"] for row in figure.rows)
+    assert row["high"] > 100 * most
+    assert hi < 10 * most
+    assert lo > 0
+
+
+def test_text_from_records_stays_text() -> None:
+    """A workload's name with markup makes no element, and closes no script."""
+    hostile = "</script><img src=x>"
+    frame = starting().assign(workload=hostile)
+    html = figure_html(worker_startup.draw(frame), "f", "data.csv")
+    assert "<img" not in html

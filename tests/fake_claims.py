@@ -1,0 +1,56 @@
+"""What a made-up run of the claims measures: the cells of claims that a device can test, with effects by formula.
+
+Every cell is faster or slower by a factor of its own, so that claims come out either way; the numbers stand for no
+machine, and confirm or refute nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness import suite
+from harness.axes import Value
+from harness.claim import cells_of, terms, untestable
+
+PHOTOGRAPHS = "div2k_standin"
+_TOLD_APART = 0.35
+"""Spread of the factors, as a log."""
+
+
+def cells(device: str, suites: Sequence[str]) -> list[dict[str, Value]]:
+    """List the cells of the claims of some suites that can be tested on a device."""
+    asked = [claim for owner, claim in suite.claims().values() if owner in suites and untestable(claim, device) is None]
+    checks = [
+        cells_of({"mode": "check", **values}, device, PHOTOGRAPHS)[0] for claim in asked for values in claim.facts
+    ]
+    effects = [effect for claim in asked for effect in claim.effects()]
+    return [*checks, *(term.cell for effect in effects for term in terms(effect, device, PHOTOGRAPHS))]
+
+
+def factor(cell_id: str) -> float:
+    """How much longer than usual a cell takes; every third takes as long as usual."""
+    place = int(cell_id[:6], 16)
+    return 1.0 if place % 3 == 0 else math.exp(_TOLD_APART * (place / 0xFFFFFF - 0.5))
+
+
+def checked(cell: Mapping[str, Value]) -> dict[str, Any]:
+    """What a check of a fact reports."""
+    fact = len(str(cell)) % 2 == 0
+    return {
+        "fact": fact,
+        "fact_value": 0.75 if fact else 0.0,
+        "evidence": f"Made up: {'seen' if fact else 'not seen'}.",
+    }
+
+
+def columns(cell: Mapping[str, Value], steps: int) -> dict[str, Any]:
+    """What claims about other things than throughput are told from."""
+    samples = steps * int(cell.get("batch_size", 1))
+    return {
+        "workers_uss_start_bytes": 10**8,
+        "workers_uss_end_bytes": 10**8 + 40 * samples,
+        "involuntary_switches": samples // 4 + 1,
+        "mem_available_bytes": 10**10,
+    }

@@ -1,0 +1,194 @@
+"""The Claims page: which run speaks, what a claim's section says, what is left out, and a suite's own list."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html import unescape
+from typing import Any
+
+import pytest
+
+from harness.analysis.claim_words import estimate
+from harness.analysis.claimed import NOT_TESTABLE
+from harness.claim import SOURCES
+from harness.pages import claim_section, claims, suites, verdicts
+from harness.pages.gathered import Shown
+from harness.pages.verdicts import Verdicts, gather
+from harness.suite import Suite
+from harness.suite import claims as all_claims
+
+Show = Callable[..., Shown]
+TESTED = ("workers", "collate")
+
+
+def plain(html: str) -> str:
+    linked = re.sub(r"</?a\b[^>]*>", "", html)
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", linked)).split())
+
+
+def run(show: Show, **what: Any) -> Shown:
+    return show(**{"suites": ("claims",), "claims": TESTED, "blocks": 3, "fails": "none"} | what)
+
+
+@pytest.fixture(scope="module")
+def tested(show: Show) -> Shown:
+    return run(show)
+
+
+@pytest.fixture(scope="module")
+def found(tested: Shown) -> Verdicts:
+    return gather([tested])
+
+
+@pytest.fixture(scope="module")
+def body(found: Verdicts) -> str:
+    return claims.page(found).body
+
+
+def section(body: str, name: str) -> str:
+    return body.partition(f'id="claim-{name}"')[2].partition('<details class="fr-claim"')[0]
+
+
+def test_every_claim_has_a_section(body: str) -> None:
+    """Each claim stands there once, with its words, its sources by name, its design and its source's figures."""
+    for name, (_, claim) in all_claims().items():
+        assert body.count(f'id="claim-{name}"') == 1
+        said = plain(section(body, name))
+        for text in (claim.says, claim.design, claim.figures, *(SOURCES[key].title for key in claim.sources)):
+            assert " ".join(text.split()) in said, name
+
+
+def test_a_tested_claim_shows_its_evidence(found: Verdicts, tested: Shown, body: str) -> None:
+    """Verdict, sentence, blocks, run and the command that repeats it stand in its section, with a line a case."""
+    (told,) = found.told["excess-workers"]
+    assert told.tested
+    html = section(body, "excess-workers")
+    assert plain(told.sentence) in plain(html)
+    assert f'data-verdict="{told.verdict}"' in html
+    assert f"{told.row['n']:.0f} blocks" in html
+    assert f'href="{tested.page.replace(".md", ".html")}"' in html
+    assert "make sweep SUITE=workers" in html
+    for row in told.cases:
+        assert estimate(row) in html
+
+
+def test_a_fact_shows_what_was_seen(found: Verdicts, body: str) -> None:
+    """A check of a fact has its evidence for every way in which it was checked."""
+    (told,) = found.told["clean-termination"]
+    html = plain(section(body, "clean-termination"))
+    assert told.verdict in ("confirmed", "refuted")
+    assert html.count("Made up: ") > len(told.cases)
+
+
+def test_the_tally_counts_every_claim(found: Verdicts, body: str) -> None:
+    """The verdicts of a machine add up to all claims, and the sentence says each count."""
+    counts = found.tally(0)
+    assert sum(counts.values()) == len(all_claims())
+    said = plain(body)
+    for verdict, count in counts.items():
+        assert f"{count} {verdict}" in said
+
+
+def test_what_cannot_be_tested_has_its_reason(found: Verdicts, body: str) -> None:
+    """Claims without cells, or that need a device, are listed with the reason, in their section and together."""
+    (told,) = found.told["pin-danger"]
+    assert told.verdict == NOT_TESTABLE
+    assert "Not testable here: needs a CUDA device." in plain(section(body, "pin-danger"))
+    listed = body.partition("Not testable {")[2].partition("##")[0]
+    assert '<a href="#claim-pin-danger">' in listed
+    assert plain(listed).count("needs a CUDA device:") == 1
+    assert "run has no cells of it" in plain(listed)
+
+
+def test_what_a_plan_could_not_test_keeps_its_reason(tested: Shown) -> None:
+    """What the run itself said against testing a claim is what the page says."""
+    shown = Shown(tested.run)
+    shown.manifest = tested.manifest.model_copy(update={"untestable": {"disk-cache": "no disk is left"}})
+    (told,) = gather([shown]).told["disk-cache"]
+    assert told.sentence == "Not testable here: no disk is left."
+
+
+def test_contradicting_sources_lead_to_each_other(body: str) -> None:
+    """A figure that names another claim links to it, so that both can stand side by side."""
+    assert '<a href="#claim-pinned-is-gpu-memory">' in section(body, "pin-danger")
+    assert '<a href="#claim-pin-danger">' not in section(body, "pin-danger")
+
+
+def test_the_newest_run_that_tested_speaks(show: Show, tested: Shown) -> None:
+    """A newer run of other cells takes no verdict away; a newer one of the same cells does."""
+    other = run(show, run_id="20270101T000000Z-other", claims=("collate",))
+    found = gather([other, tested])
+    assert found.told["excess-workers"][0].shown is tested
+    assert found.told["totensor-transpose"][0].shown is other
+    assert len(found.places) == 1
+
+
+def test_machines_and_devices_stand_apart(show: Show, tested: Shown) -> None:
+    """Each machine has its own verdict, in the order of the tallies; its picture has a panel for each."""
+    gpu = run(show, run_id="20260103T030405Z-gpu", device="cuda", claims=("collate",))
+    found = gather([gpu, tested])
+    assert {place.device for place in found.places} == {"cpu", "cuda"}
+    page = claims.page(found)
+    html = section(page.body, "totensor-transpose")
+    for place, told in zip(found.places, found.told["totensor-transpose"], strict=True):
+        assert told.device == place.device
+        assert place.name in plain(html)
+        assert plain(told.sentence) in plain(html)
+    assert page.figures["claims"].count('class="fr-chart"') == 2
+    assert page.body.count('name="device"') == 2
+
+
+def test_other_versions_of_the_protocol_are_left_out(show: Show, tested: Shown) -> None:
+    """A run that was measured in another way is named as left out, with the reason, and judged nothing."""
+    old = run(show, run_id="20270101T000000Z-old", protocol_version=0, cores=4)
+    found = gather([old, tested])
+    assert found.left_out == (old,)
+    assert [place.shown for place in found.places] == [tested]
+    said = plain(claims.page(found).body)
+    assert "Left out: 20270101T000000Z-old (version 0)" in said
+    assert "not compared" in said
+
+
+def test_without_any_run_claims_are_listed(show: Show) -> None:
+    """Before the first run of claims the page lists them and says what to type; no picture, no check boxes."""
+    for runs in ([], [show(suites=("calibration",), plants=True)]):
+        page = claims.page(gather(runs))
+        assert not page.figures
+        assert "No run has tested a claim yet" in page.body
+        assert "fr-filter" not in page.body
+        assert page.body.count('class="fr-claim"') == len(all_claims())
+
+
+def test_a_suite_lists_its_claims(tested: Shown, found: Verdicts) -> None:
+    """A suite's page names its claims with their verdicts and leads to them; others' are not there."""
+    body = suites.page("loader", "suites/loader.md", Suite("Which?", ()), [tested], found).body
+    mine = [name for name, (owner, _) in all_claims().items() if owner == "loader"]
+    links = re.findall(r'href="\.\./claims\.html#claim-([\w-]+)"', body)
+    assert links == mine
+    assert claims.said(found, "calibration", "suites/calibration.md") == []
+    assert "What the sources say" not in suites.page("loader", "suites/loader.md", Suite("Which?", ()), [tested]).body
+
+
+def test_the_suite_of_all_claims_has_no_other_page(tested: Shown) -> None:
+    """Its page is the Claims page."""
+    assert suites.found([tested]) == []
+
+
+def test_text_from_records_stays_text(show: Show) -> None:
+    """Markup in a machine's name or a run's notes makes no element."""
+    shown = run(show, hostile=True, claims=("collate",))
+    page = claims.page(gather([shown]))
+    html = page.body + "".join(page.figures.values())
+    assert "<script>document" not in html
+    assert "<img" not in html
+    assert "&lt;script&gt;" in html
+
+
+def test_badges_count_several_machines(found: Verdicts) -> None:
+    """One machine shows its effect; several are counted by verdict; none is said."""
+    (told,) = found.told["excess-workers"]
+    assert "×" in plain(claim_section.badges([told]))
+    assert "2 machines" in plain(claim_section.badges([told, told]))
+    assert plain(claim_section.badges([])) == "not tested yet"
+    assert verdicts.UNTESTED

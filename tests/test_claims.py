@@ -1,0 +1,203 @@
+"""Claims from plan to terminal: whose cells run, what gets a budget's last seconds, and the table of verdicts."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rich.console import Console
+
+from harness import claims, here, report_claims, store, suite
+from harness.axes import Cell
+from harness.claim import Claim, pair
+from harness.errors import InputError
+from harness.registry import ROOT
+from harness.running import Running
+
+LOAD = {"mode": "load", "workload": "synthetic", "storage_format": "lmdb"}
+CERTAIN = "slow-dataset-workers"
+
+
+def claim(effect: Any = None, **more: Any) -> Claim:
+    return Claim("x", "It helps.", ("BOT",), "Two cells.", effect, **more)
+
+
+WORKERS = claim(pair({"num_workers": 0}, {"num_workers": 2}, LOAD))
+
+
+def planned(one: Claim, cells: set[str], impossible: Any = lambda _: None, device: str = "cpu") -> tuple[Any, Any]:
+    return claims.plan([one], cells, device, "div2k_standin", impossible)
+
+
+def ids(one: Claim) -> set[str]:
+    assert one.effect
+    return {term.cell_id for term in claims.terms(one.effect, "cpu")}
+
+
+def test_a_claim_is_asked_where_all_its_cells_run() -> None:
+    """With the weights of its sides, and the cells of the numbers beside it."""
+    (asked,), reasons = planned(WORKERS, ids(WORKERS))
+    assert (asked.name, asked.metric, reasons) == ("x", "throughput", {})
+    assert sorted(asked.weights.values()) == [-1, 1]
+    assert asked.cells == ids(WORKERS)
+
+
+def test_what_speaks_against_a_claim_is_kept() -> None:
+    """The device first, then what makes a cell impossible, then that this run leaves it out."""
+    pinned = claim(pair({"pin_memory": False}, {"pin_memory": True}, LOAD), needs="cuda")
+    assert planned(pinned, set())[1] == {"x": "needs a CUDA device"}
+
+    def impossible(cell: Cell) -> str | None:
+        return "no room" if cell["num_workers"] else None
+
+    assert planned(WORKERS, set(), impossible)[1] == {"x": "no room"}
+    assert planned(WORKERS, set())[1] == {"x": "this run leaves out cells of it"}
+    two = claim(pair({"world_size": 1}, {"world_size": 2}, {"parallel": "ddp"}), needs="gpus")
+    assert planned(two, set())[1] == {"x": "needs two CUDA devices"}
+
+
+def test_suites_ask_their_own_claims_and_the_suite_of_all_asks_everybodys() -> None:
+    """A suite whose slices are another question's asks none by itself."""
+    everything = suite.claims()
+    assert set(claims.asked_by(["claims"])) == set(everything)
+    assert set(claims.asked_by(["workers"])) == {name for name, (owner, _) in everything.items() if owner == "workers"}
+    assert claims.asked_by(["loader", "storage", "calibration", "gone"]) == {}
+
+
+class Place:
+    """A folder with a matrix that asks about some claims of the suite of workers."""
+
+    def __init__(self, folder: Path, names: list[str], blocks: str = "[4, 6]") -> None:
+        self.folder = folder
+        slices = [part for name in names for part in suite.slices_of(suite.claims()[name][1])]
+        protocol = yaml.safe_load(f"{{warmup_s: 0.1, window_s: 0.2, min_steps: 4, timeout_s: 30, blocks: {blocks}}}")
+        document = {"version": 1, "protocol": protocol, "suites": {"workers": slices}, "profiles": {"quick": {}}}
+        (folder / "matrix.yaml").write_text(yaml.safe_dump(document))
+
+    def options(self, **more: Any) -> here.Options:
+        folder = self.folder
+        return here.Options(folder / "matrix.yaml", data_root=folder / "data", results=folder / "results", **more)
+
+    def harness(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "harness", *words], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Place, str]:
+    """A real sweep of one claim whose truth is planted: reads that sleep, and workers that sleep side by side."""
+    place = Place(tmp_path_factory.mktemp("claims"), [CERTAIN])
+    options = place.options()
+    done = place.harness(
+        "sweep",
+        *("--matrix", str(options.matrix)),
+        *("--results", str(options.results)),
+        *("--data-root", str(options.data_root)),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return place, done.stdout
+
+
+def test_a_planted_claim_is_confirmed(swept: tuple[Place, str]) -> None:
+    """It stops when it is certain, no ceilings are added, and the end of the sweep says the verdict."""
+    place, output = swept
+    (run,) = store.runs(place.folder / "results")
+    trials = run.table("trials")
+    assert (trials["outcome"] == "ok").all(), trials["error_message"].dropna().to_list()
+    assert set(trials["role"]) <= {"cell", "control"}
+    (asked,) = run.manifest.claims
+    assert (asked.claim, asked.reason) == (CERTAIN, "done")
+    assert set(run.manifest.untestable) == set(claims.asked_by(["workers"])) - {CERTAIN}
+    line = next(line for line in output.splitlines() if CERTAIN in line)
+    assert "confirmed" in line
+    assert "●" in line or "▶" in line
+
+
+def test_verdicts_are_printed_again(swept: tuple[Place, str]) -> None:
+    """From the results, with a sentence for each where wanted; an unknown machine is a mistake that is named."""
+    place, _ = swept
+    results = str(place.folder / "results")
+    done = place.harness("claims", "--results", results, "--whole")
+    assert done.returncode == 0, done.stderr
+    assert f"{CERTAIN}: " in done.stdout
+    assert "On this machine " in done.stdout
+    assert "Not testable here (needs a CUDA device): " in done.stdout
+    wrong = place.harness("claims", "--results", results, "--machine", "nobody")
+    assert wrong.returncode == 2
+    assert "claims: unknown machine 'nobody'; expected one of " in wrong.stderr
+    assert "Traceback" not in wrong.stderr
+
+
+def test_without_a_run_it_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds no run; make sweep SUITE=claims makes one"):
+        report_claims.of_results(tmp_path, Console(file=io.StringIO()))
+
+
+class Silent:
+    """A screen that shows nothing."""
+
+    def __getattr__(self, _: str) -> Any:
+        return lambda *_: None
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    """A run of two claims with a budget, before its first block."""
+    place = Place(tmp_path, [CERTAIN, "gil-threads"], "[8, 30]")
+    made = here.make(place.options(budget="60s"))
+    (tmp_path / "results" / "machine").mkdir(parents=True)
+    folder = store.begin(tmp_path / "results" / "machine", "run", {"key": "", "seed": 1, "started_at": ""})
+    run = Running(made, folder, "run", 1, "", store.Journal(folder), Silent())
+    yield run
+    run.close()
+
+
+def play(run: Running, blocks: range, seconds: float, clear: str) -> None:
+    """Trials that took so long; one claim's effect is clear, the other's is lost in noise."""
+    sides = {
+        cell: weight for claim in run.asking.asked for cell, weight in claim.weights.items() if claim.name == clear
+    }
+    for block in blocks:
+        for position, cell in enumerate(run.live(block)):
+            noise = 1 + 0.01 * (-1) ** block if cell.cell_id in sides else 1 + 0.4 * (-1) ** (block + position)
+            rate = 1000 * noise * (3 if sides.get(cell.cell_id, -1) > 0 else 1)
+            trial = {
+                "cell_id": cell.cell_id,
+                "block": block,
+                "position": position,
+                "outcome": "ok",
+                "samples_per_s": rate,
+                "trial_wall_ns": int(seconds * 1e9),
+            }
+            run.take({"trial": trial})
+
+
+def test_the_certain_make_room(running: Running) -> None:
+    """After four blocks only the cells of the claim that is open still run."""
+    assert {claim.name for claim in running.asking.asked} == {CERTAIN, "gil-threads"}
+    play(running, range(4), 0.01, CERTAIN)
+    left = {cell.cell_id for cell in running.live(4)}
+    certain, open_ = (next(c for c in running.asking.asked if c.name == name) for name in (CERTAIN, "gil-threads"))
+    assert left == set(open_.cells)
+    assert not left & (certain.cells - open_.cells)
+
+
+def test_a_budgets_last_seconds_go_to_what_is_least_certain(running: Running) -> None:
+    """Where a whole block does not fit any more, a part of it does; a resumed run would choose the same."""
+    play(running, range(2), 1.0, CERTAIN)
+    whole = len(running.live(2))
+    spent = 2 * whole
+    budget = spent + 12 + 0.75 * whole
+    plan = running.here.plan
+    running.here = replace(running.here, plan=replace(plan, matrix=replace(plan.matrix, budget_s=budget)))
+    order = running.order(2)
+    assert 0 < len({cell.cell_id for cell in order}) < whole
+    assert order == running.order(2)

@@ -1,0 +1,65 @@
+"""Which batches PyTorch pins, by its own code; pinning itself is pretended where there is no CUDA device."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from harness.errors import TrialError
+from harness.trial.checks import pin_custom
+from harness.trial.checks.pin_custom import Custom, Pinnable, conclude
+from harness.trial.job import Job
+
+JOB = Job("trial", device="cuda", cell={"mode": "check", "check": "pin_custom"})
+
+
+@pytest.fixture
+def pretended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tensors remember that they were pinned, and PyTorch believes in an accelerator; what it walks through is real."""
+
+    def pin(tensor: torch.Tensor, device: object = None) -> torch.Tensor:
+        copy = tensor.clone()
+        copy._pretended = True
+        return copy
+
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
+    monkeypatch.setattr(torch.Tensor, "is_pinned", lambda tensor: getattr(tensor, "_pretended", False))
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
+
+
+@pytest.mark.usefixtures("pretended")
+def test_a_custom_class_is_left_unpinned() -> None:
+    """Tensors, dictionaries, tuples and a class with pin_memory() come pinned; the class without it does not."""
+    found = pin_custom.check(JOB)
+    assert found.fact
+    assert found.value == 1
+    assert found.evidence == (
+        "Pinned came: tensor, dictionary, tuple, a class with pin_memory(); left in pageable memory: a class without "
+        "pin_memory()."
+    )
+
+
+@pytest.mark.usefixtures("pretended")
+def test_a_class_with_the_method_flips_the_fact(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same class, given pin_memory(), is pinned like all others: the fact is gone."""
+    monkeypatch.setattr(Custom, "pin_memory", Pinnable.pin_memory, raising=False)
+    found = pin_custom.check(JOB)
+    assert not found.fact
+    assert found.value == 0
+    assert "left in pageable memory: none" in found.evidence
+
+
+@pytest.mark.usefixtures("pretended")
+def test_another_kind_that_is_left_flips_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the class that defines pin_memory() is left unpinned as well, it is not the method that matters."""
+    monkeypatch.delattr(Pinnable, "pin_memory")
+    found = pin_custom.check(JOB)
+    assert not found.fact
+    assert found.value == 2
+
+
+def test_nothing_pinned_shows_nothing() -> None:
+    """Where not even a tensor is pinned (no CUDA), the check could not be made: an error, not a finding."""
+    with pytest.raises(TrialError, match="expected a CUDA device"):
+        conclude(dict.fromkeys(pin_custom._KINDS, False))

@@ -1,0 +1,164 @@
+"""Workers that are left behind are seen, however they stay; those that go with their parent are not."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from harness.errors import TrialError
+from harness.trial.checks import termination
+from harness.trial.checks.termination import Ending, conclude, watch
+from harness.trial.job import Job
+
+PR_SET_PDEATHSIG = 1
+
+
+def script(worker: str, end: str = "") -> list[str]:
+    """A training process of plain Python with two forked workers: what a worker does, and what follows on a line."""
+    code = f"""
+        import ctypes, os, pathlib, signal, sys, time
+        def worker():
+            {worker}
+        workers = []
+        for _ in range(2):
+            pid = os.fork()
+            if not pid:
+                worker()
+                os._exit(0)
+            workers.append(pid)
+        time.sleep(0.1)
+        print("ready", flush=True)
+        sys.stdin.readline()
+        {end}
+    """
+    return [sys.executable, "-c", textwrap.dedent(code)]
+
+
+STAYS = "time.sleep(60)"
+DIES = f"ctypes.CDLL(None).prctl({PR_SET_PDEATHSIG}, signal.SIGKILL, 0, 0, 0); time.sleep(60)"
+LINGERS = (
+    "parent = os.getppid()\n            while os.getppid() == parent: time.sleep(0.01)\n            time.sleep(0.8)"
+)
+REAPS = "[os.kill(pid, 9) or os.waitpid(pid, 0) for pid in workers]"
+FORGETS = "[os.kill(pid, 9) for pid in workers]; time.sleep(0.7)"
+
+
+def ended(worker: str, end: str, ends_by: str, limit_s: float = 3.0) -> tuple[Ending, list[psutil.Process]]:
+    """How such a script ended, and which of its processes are still there."""
+    before = set(psutil.Process().children(recursive=True))
+    found = watch(script(worker, end), ends_by, limit_s)
+    return found, sorted(set(psutil.Process().children(recursive=True)) - before, key=lambda process: process.pid)
+
+
+@pytest.mark.parametrize("ends_by", ["sigkill", "return"])
+def test_workers_that_ignore_death_are_left_behind(ends_by: str) -> None:
+    """Workers that stay when their parent ends make the claim true, are timed up to the limit, and then killed."""
+    ending, left = ended(STAYS, "os._exit(0)", ends_by, limit_s=0.6)
+    assert ending.outlived_s == (None, None)
+    found = conclude(ending, ends_by, guarded=False)
+    assert found.fact
+    assert found.value == 0.6
+    assert "2 of its 2 workers were still there 0.6 s later" in found.evidence
+    assert left == []
+
+
+def test_workers_that_die_with_their_parent_are_not() -> None:
+    """The same workers, bound to their parent, are gone at once after the same SIGKILL: the verdict flips."""
+    ending, left = ended(DIES, "", "sigkill")
+    found = conclude(ending, "sigkill", guarded=True)
+    assert not found.fact
+    assert found.value < termination.GRACE_S
+    assert left == []
+
+
+def test_how_long_orphans_live_is_timed() -> None:
+    """Workers that live on for 0.8 s are timed: neither called gone nor waited for up to the limit."""
+    ending, _ = ended(LINGERS, "", "sigkill")
+    found = conclude(ending, "sigkill", guarded=False)
+    assert found.fact
+    assert 0.75 < found.value < 2
+    assert "2 of its 2 workers outlived it, the last by " in found.evidence
+
+
+def test_a_parent_that_takes_its_workers_down_leaves_none() -> None:
+    """Workers that are gone before their parent are not left behind, and lay defunct no longer than a look takes."""
+    ending, _ = ended(STAYS, REAPS, "return")
+    found = conclude(ending, "return", guarded=False)
+    assert not found.fact
+    assert found.value < 0.1
+    assert "none lay defunct" in found.evidence
+
+
+def test_defunct_workers_are_seen() -> None:
+    """Workers that are dead while nobody asks for their status are defunct: the claim is true, none being alive."""
+    ending, left = ended(STAYS, FORGETS, "return")
+    assert min(ending.defunct_s) > termination.GRACE_S
+    found = conclude(ending, "return", guarded=False)
+    assert found.fact
+    assert re.search(r"2 lay defunct for up to \d\.\d s", found.evidence)
+    assert left == []
+
+
+def test_shared_memory_that_is_left_is_counted_and_removed() -> None:
+    """Files that carry a dead worker's id are counted and removed; those of others are left alone."""
+    foreign = Path(f"/dev/shm/torch_{os.getpid()}_4242_0")
+    leaves = 'pathlib.Path(f"/dev/shm/torch_{os.getpid()}_1_0").touch(); time.sleep(60)'
+    before = set(Path("/dev/shm").glob("torch_*"))
+    try:
+        command = script(leaves, REAPS)
+        command[-1] = command[-1].replace("sys.stdin", f"pathlib.Path({str(foreign)!r}).touch(); sys.stdin")
+        ending = watch(command, "return", 3.0)
+        assert ending.segments == 2
+        assert "2 files were left in shared memory" in conclude(ending, "return", guarded=False).evidence
+        assert set(Path("/dev/shm").glob("torch_*")) - before == {foreign}
+    finally:
+        foreign.unlink(missing_ok=True)
+
+
+def test_a_script_that_does_not_start_says_why() -> None:
+    """What the script said last is in the error: the check could not be made."""
+    with pytest.raises(TrialError, match=r"did not begin to train.*no such luck"):
+        watch([sys.executable, "-c", "raise SystemExit('no such luck')"], "return")
+
+
+def test_a_script_that_does_not_end_is_killed() -> None:
+    """A training process that ignores the order is killed, workers and all, and the check fails."""
+    begun = time.monotonic()
+    with pytest.raises(TrialError, match=r"had not ended after 0\.5 s"):
+        ended(STAYS, "time.sleep(60)", "return", limit_s=0.5)
+    assert time.monotonic() - begun < 5
+    assert not [p for p in psutil.Process().children(recursive=True) if p.create_time() > time.time() - 5]
+
+
+def checked(ends_by: str, guarded: bool) -> termination.Finding:
+    return termination.check(Job("trial", cell={"mode": "check", "ends_by": ends_by, "guarded": guarded}))
+
+
+def test_feedrates_guards_hold() -> None:
+    """Real workers of a real DataLoader go at once with a training process that is killed, as feedrate's do."""
+    found = checked("sigkill", True)
+    assert not found.fact
+    assert found.value < termination.GRACE_S
+    assert found.evidence.startswith("After SIGKILL to the training process alone (workers die with their parent")
+    assert "nothing was left in shared memory" in found.evidence
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ends_by", ["return", "exception", "sigint", "sigterm", "sigkill"])
+@pytest.mark.parametrize("guarded", [False, True])
+def test_every_ending(ends_by: str, guarded: bool) -> None:
+    """Plain PyTorch leaves its workers for seconds after SIGTERM and SIGKILL, and not otherwise; guarded, never.
+
+    Orphaned workers look for their parent every 5 s (``MP_STATUS_CHECK_INTERVAL``).
+    """
+    found = checked(ends_by, guarded)
+    assert found.fact == (not guarded and ends_by in ("sigterm", "sigkill")), found.evidence
+    if found.fact:
+        assert 0.5 < found.value < termination.LIMIT_S

@@ -1,0 +1,198 @@
+"""Two ways to make a batch: the same tensors, made in other places."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils.data import default_collate
+
+from harness import registry
+from harness.formats import Sample
+from harness.trial import collating, feed, stages
+from harness.trial.job import Job
+from harness.trial.loader import STAMPS, Batch, Fields
+from harness.trial.prepare import dataset_root, prepare
+from harness.workloads import DataSpec
+
+WORKLOADS = registry.names("harness.workloads")
+COUNT, SIZE = 24, 9
+PLACES = ["worker", "device"]
+
+
+def job(root: Path | None = None, **cell: object) -> Job:
+    """A trial that drains its loader on a CPU."""
+    defaults = {"workload": "synthetic", "mode": "load", "batch_size": 4, "n_samples": COUNT, "patch_size": SIZE}
+    return Job("trial", cell=defaults | cell, packed=str(root), seed=3)
+
+
+def fast(workload: str, place: str, **cell: object) -> tuple[collating.Transform, Any, Any]:
+    """What is done to a sample, to a batch, and to a batch that was fetched."""
+    asked = job(workload=workload, collate="fast", normalize_on=place, **cell)
+    return *collating.ways(asked), collating.on_host(asked)
+
+
+def drawn(workload: str, seed: int, count: int, height: int, width: int) -> list[Sample]:
+    """Samples as they are decoded: two images, or an image and a label."""
+    random = np.random.default_rng(seed)
+    images = random.integers(0, 256, (2, count, height, width, 3), np.uint8)
+    if registry.load("harness.workloads", workload).TASK == "classification":
+        return [(image, random.integers(0, 37, (1, 1, 1), np.uint8)) for image in images[0]]
+    return list(zip(images[0], images[1], strict=True))
+
+
+def same(found: Fields, expected: Fields) -> None:
+    """Compare batches: the same form, and values to 1e-6 an element."""
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        assert (one.dtype, one.shape, one.stride()) == (other.dtype, other.shape, other.stride())
+        assert one.is_contiguous()
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+@given(seed=st.integers(0, 2**31 - 1), count=st.integers(1, 5), height=st.integers(1, 33), width=st.integers(1, 33))
+@settings(max_examples=12, deadline=None)
+def test_fast_equals_totensor(workload: str, seed: int, count: int, height: int, width: int) -> None:
+    """Every workload's batches are the same to 1e-6 an element, and of one form, wherever they are normalised."""
+    samples = drawn(workload, seed, count, height, width)
+    transform, collate = collating.ways(job(workload=workload))
+    expected = tuple(collate([transform(sample) for sample in samples]))
+    for place in PLACES:
+        each, together, finish = fast(workload, place)
+        fields = together([each(sample) for sample in samples])
+        same(finish(fields) if finish else fields, expected)
+
+
+def test_totensor_is_torchvisions_and_pytorchs_own() -> None:
+    """What is not asked for is not there: the workload's transform and default_collate themselves."""
+    assert collating.ways(job()) == (registry.load("harness.workloads", "synthetic").transform, default_collate)
+    assert (collating.on_host(job()), collating.on_device(job())) == (None, None)
+
+
+def test_pixels_stay_bytes_until_they_are_normalised() -> None:
+    """For the device a quarter of the bytes leaves the worker: uint8, channels first, the samples' own pixels."""
+    samples = drawn("synthetic", 0, 3, 5, 7)
+    each, together, _ = fast("synthetic", "device")
+    fields = together([each(sample) for sample in samples])
+    for place, field in enumerate(fields):
+        assert (field.dtype, tuple(field.shape)) == (torch.uint8, (3, 3, 5, 7))
+        assert np.array_equal(field.permute(0, 2, 3, 1).numpy(), np.stack([sample[place] for sample in samples]))
+
+
+@pytest.mark.parametrize(
+    ("device", "mode", "on_host", "on_device"),
+    [
+        ("cpu", "train", True, False),
+        ("cpu", "load", True, False),
+        ("cuda", "train", False, True),
+        ("cuda", "load", True, False),
+    ],
+)
+def test_a_batch_is_finished_once(device: str, mode: str, on_host: bool, on_device: bool) -> None:
+    """On CUDA behind the copy, elsewhere at the fetch, and nowhere where the worker did it."""
+    for place in PLACES:
+        asked = Job("trial", device, {"mode": mode, "collate": "fast", "normalize_on": place})
+        found = collating.on_host(asked) is not None, collating.on_device(asked) is not None
+        assert found == ((on_host, on_device) if place == "device" else (False, False))
+
+
+def test_cuda_finishes_behind_the_copy() -> None:
+    """The phase h2d copies bytes and hands floats to the step; where the worker normalised, it is the copy alone."""
+    samples = drawn("synthetic", 0, 2, 5, 7)
+    _, together, finish = fast("synthetic", "device")
+    batch = Batch(together(samples), b"")
+    asked = Job("trial", "cuda", {"collate": "fast", "normalize_on": "device"})
+    copied = stages._copy(torch.device("cpu"), False, collating.on_device(asked)).run(batch)
+    same(copied, finish(batch.fields))
+    plain = stages._copy(torch.device("cpu"), False, collating.on_device(job())).run(batch)
+    assert [field.dtype for field in plain] == [torch.uint8] * 2
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_payload_rides_along(place: str) -> None:
+    """It stays the bytes that it was, behind the workload's own fields."""
+    each, together, finish = fast("synthetic", place, payload_bytes=10)
+    payload = torch.arange(10, dtype=torch.uint8)
+    fields = together([(*each(sample), payload) for sample in drawn("synthetic", 0, 3, 5, 7)])
+    fields = finish(fields) if finish else fields
+    assert [field.dtype for field in fields] == [torch.float32, torch.float32, torch.uint8]
+    assert fields[2].tolist() == [list(range(10))] * 3
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_workers_write_into_the_memory_that_they_share(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No tensor of a batch has to be copied to be handed over, as with default_collate; elsewhere none is shared."""
+    for workload in ("synthetic", "pets"):
+        each, together, _ = fast(workload, place)
+        samples = [each(sample) for sample in drawn(workload, 0, 2, 5, 7)]
+        assert not any(field.is_shared() for field in together(samples))
+        with monkeypatch.context() as patched:
+            patched.setattr(collating, "get_worker_info", lambda: "a worker")
+            assert all(field.is_shared() for field in together(samples))
+
+
+def test_a_spawned_worker_gets_it_in_a_pickle() -> None:
+    """Collations and what finishes them survive a pickle."""
+    each, together, finish = pickle.loads(pickle.dumps(fast("pets", "device")))
+    samples = drawn("pets", 1, 2, 4, 4)
+    same(finish(together([each(sample) for sample in samples])), default_collate(_transformed("pets", samples)))
+
+
+def _transformed(workload: str, samples: list[Sample]) -> list[Fields]:
+    transform = registry.load("harness.workloads", workload).transform
+    return [transform(sample) for sample in samples]
+
+
+def fetched(asked: Job, count: int) -> list[Batch]:
+    """The first batches of a trial's loader, copied, as a training step gets them."""
+    opened = feed.open_feed(asked, torch.device("cpu"))
+    batches: Iterator[Batch] = islice(opened.batches, count)
+    return [batch._replace(fields=tuple(field.clone() for field in batch.fields)) for batch in batches]
+
+
+def packed(folder: Path, storage_format: str) -> Path:
+    """Pack the synthetic samples."""
+    spec = DataSpec("synthetic", COUNT, SIZE, 1)
+    prepare(spec, storage_format, folder, lambda _done, _total: None)
+    return dataset_root(folder, spec, storage_format)
+
+
+@pytest.mark.parametrize(("storage_format", "workers"), [("png", 0), ("png", 2), ("tfrecord", 1)])
+def test_a_loader_delivers_the_same_either_way(tmp_path: Path, storage_format: str, workers: int) -> None:
+    """The same seed gives the same samples in the same order, read one by one or streamed; two passes over the set."""
+    root = packed(tmp_path, storage_format)
+    cell = {"storage_format": storage_format, "num_workers": workers}
+    expected = fetched(job(root, **cell), 2 * COUNT // 4)
+    for place in PLACES:
+        found = fetched(job(root, collate="fast", normalize_on=place, **cell), 2 * COUNT // 4)
+        for one, other in zip(found, expected, strict=True):
+            same(one.fields, other.fields)
+
+
+def test_stamps_say_who_did_the_work(tmp_path: Path) -> None:
+    """ToTensor's share is the stamp ``transform``; without it that is next to nothing and the batch's stamp has it."""
+    root = packed(tmp_path, "png")
+    plain, quick = (
+        np.array([STAMPS.unpack(batch.stamps) for batch in fetched(job(root, collate=way), 6)]).sum(axis=0)
+        for way in ("totensor", "fast")
+    )
+    assert quick[2] < 0.2 * plain[2]
+    assert quick[3] > quick[2]
+    assert quick.all()
+
+
+def test_batch_bytes_are_those_that_a_step_gets(tmp_path: Path) -> None:
+    """On a CPU the floats, wherever they were made."""
+    root = packed(tmp_path, "png")
+    for cell in ({}, {"collate": "fast"}, {"collate": "fast", "normalize_on": "device"}):
+        opened = feed.open_feed(job(root, **cell), torch.device("cpu"))
+        assert opened.batch_bytes == 2 * 4 * 4 * 3 * SIZE * SIZE

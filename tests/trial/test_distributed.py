@@ -1,0 +1,355 @@
+"""Replicas of a model: each rank's share of the samples, the number of steps, gradients, and how ranks end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from array import array
+from collections.abc import Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils.data import BatchSampler, DistributedSampler
+
+from harness.launcher import Answer, Template
+from harness.registry import ROOT
+from harness.trial import child, feed, stages
+from harness.trial.distributed import Alone, Devices, FailuresOnly, Share, fixed, joined, of
+from harness.trial.job import Job
+from harness.trial.loader import Batch, Batches
+from harness.trial.loop import Limits, Window
+
+CELL: dict[str, Any] = {
+    "workload": "synthetic",
+    "mode": "train",
+    "step": "real",
+    "model": "srcnn",
+    "storage_format": "lmdb",
+    "n_samples": 64,
+    "patch_size": 16,
+    "batch_size": 4,
+    "parallel": "ddp",
+    "world_size": 2,
+}
+
+
+@settings(max_examples=60, deadline=None)
+@given(world=st.integers(1, 5), size=st.integers(1, 6), count=st.integers(1, 90), seed=st.integers(0, 9))
+def test_a_rank_gets_what_distributed_sampler_gives_it(world: int, size: int, count: int, seed: int) -> None:
+    """Rank by rank and batch by batch the shares of one permutation are those of PyTorch's DistributedSampler."""
+    permutation = [index for batch in Batches(count, 1, seed, endless=False) for index in batch]
+    for rank in range(world):
+        sampler = DistributedSampler(permutation, world, rank, shuffle=False, drop_last=True)
+        theirs = [[permutation[at] for at in batch] for batch in BatchSampler(sampler, size, drop_last=True)]
+        assert list(Share(Batches(count, world * size, seed, endless=False), rank, world)) == theirs
+
+
+def test_together_the_ranks_see_what_one_process_sees() -> None:
+    """The k-th batches of all ranks hold the samples of one process' k-th batch with their sizes added, epochs on."""
+    one = feed.order(Job("trial", cell={**CELL, "parallel": "none", "world_size": 1, "batch_size": 8}), 20)
+    all_ranks = [Share(feed.order(Job("trial", cell=CELL), 20), rank, 2) for rank in range(2)]
+    for whole, *shares in islice(zip(one, *all_ranks, strict=True), 7):
+        assert all(len(share) == 4 for share in shares)
+        assert sorted(chain.from_iterable(shares)) == sorted(whole)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    window=st.integers(0, 10**9), least=st.integers(1, 50), multiple=st.integers(1, 8), pace=st.integers(10**5, 10**8)
+)
+def test_agreed_steps_fill_the_time(window: int, least: int, multiple: int, pace: int) -> None:
+    """As many steps as last the window at the pace seen, in whole bursts; the clock has no say any more."""
+    limits = fixed(Limits.of(window / 1e9, least, multiple), pace)
+    assert limits.window_ns == 0
+    assert limits.least == limits.capacity
+    assert limits.least >= least
+    assert limits.least % multiple == 0
+    assert limits.least * pace >= window
+
+
+def stretch(begins: int, steps: int) -> Window:
+    """Steps of 2 fetching and 1 otherwise."""
+    stamps = [begins + at for k in range(steps) for at in (3 * k, 3 * k + 2, 3 * k + 2)]
+    end = begins + 3 * steps
+    room = array("q", [*stamps, end, 0, 0])
+    tags = [str(begins + k).encode() for k in range(steps)]
+    return Window(("fetch", "other"), begins, end, 0, steps, room, [*tags, b""])
+
+
+def test_two_stretches_make_one() -> None:
+    """No step and no batch's stamps are lost; what lies between the two belongs to the last step of the first."""
+    both = joined(stretch(0, 2), stretch(100, 3))
+    assert (both.steps, both.wall_ns) == (5, 109)
+    assert both.durations() == {"fetch": [2] * 5, "other": [1, 95, 1, 1, 1]}
+    assert both.tags[:5] == [b"0", b"1", b"100", b"101", b"102"]
+
+
+def test_one_replica_changes_nothing() -> None:
+    """Without replicas all is handed through as it is: nothing is wrapped, dealt out or waited for."""
+    alone, model, order = of(Job("trial", cell={})), torch.nn.Linear(1, 1), [[1, 2]]
+    limits = Limits.of(1, 2, 3)
+    assert type(alone) is Alone
+    assert alone.wrap(model) is model
+    assert alone.share(order) is order
+    assert alone.together(os.getpid) is os.getpid
+    assert alone.agree(limits, 1) is limits
+    assert alone.warm_up(lambda given: given, limits) is limits
+
+
+def test_data_parallel_is_one_process() -> None:
+    """With dp the loader makes the batch of all GPUs in one, and DataParallel deals it out."""
+    job = Job("trial", cell={**CELL, "parallel": "dp", "world_size": 3})
+    assert type(of(job)) is Devices
+    assert [len(batch) for batch in islice(feed.order(job, 64), 6)] == [12] * 6
+
+
+def test_other_ranks_speak_only_when_they_fail() -> None:
+    """A rank that is not the first reports nothing but its failure."""
+    reading, writing = os.pipe()
+    quiet = FailuresOnly(writing)
+    quiet.send("first_batch", t_ns=1)
+    quiet.send("failure", message="no")
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        assert [json.loads(line)["event"] for line in pipe] == ["failure"]
+
+
+def batch_of(indices: list[int]) -> Batch:
+    """Images that their numbers make."""
+    images = torch.stack([torch.rand(3, 16, 16, generator=torch.Generator().manual_seed(at)) for at in indices])
+    return Batch((images, images.flip(3)), b"")
+
+
+def gradients(job: Job, wrap: Any, order: Any, steps: int = 3) -> list[torch.Tensor]:
+    """Train some steps on a trial's order of samples; the weights and the last step's gradients."""
+    torch.manual_seed(job.seed)
+    row, training = stages.assemble(job, torch.device("cpu"), wrap)
+    assert training
+    batches = [batch_of(indices) for indices in islice(order, steps)]
+    for batch in batches:
+        loss = row[0].run(batch)
+        row[1].run(loss)
+        found = [p.grad.clone() for p in training.network.parameters() if p.grad is not None]
+        row[2].run(None)
+    return [*found, *(p.detach().clone() for p in training.network.parameters())]
+
+
+RANK = """
+import json, sys, torch
+from pathlib import Path
+from importlib.util import spec_from_file_location, module_from_spec
+from harness.trial import distributed, feed
+from harness.trial.job import Job
+
+def work(job, reporter):
+    spec = spec_from_file_location("test_distributed", sys.argv[1])
+    tests = module_from_spec(spec)
+    spec.loader.exec_module(tests)
+    distributed.join(job)
+    replicas = distributed.of(job)
+    found = tests.gradients(job, replicas.wrap, feed.order(job, 64))
+    torch.save(found, Path(sys.argv[2], f"{replicas.rank}.pt"))
+
+try:
+    distributed.launch(Job(**json.loads(sys.argv[3])), 1, work)
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_gradients_are_those_of_one_process(tmp_path: Path) -> None:
+    """From their halves of every batch two ranks compute the gradients of the whole, and come to the same weights."""
+    job = {"kind": "trial", "cell": CELL, "seed": 3}
+    command = [sys.executable, "-c", RANK, __file__, str(tmp_path), json.dumps(job)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    assert "all ranks ended without a result" in done.stdout, done.stdout + done.stderr
+    single = Job("trial", cell={**CELL, "parallel": "none", "world_size": 1, "batch_size": 8}, seed=3)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # beside other tests the threads of a small step mostly wait for each other
+    wanted = gradients(single, lambda model: model, feed.order(single, 64))
+    torch.set_num_threads(threads)
+    for rank in range(2):
+        found = torch.load(tmp_path / f"{rank}.pt")
+        assert len(found) == len(wanted)
+        for ours, theirs in zip(found, wanted, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+DYING = """
+import os, signal
+from harness.trial import distributed
+from harness.trial.job import Job
+
+def work(job, reporter):
+    if os.environ["RANK"] == "1":
+        os.kill(os.getpid(), signal.SIGKILL)
+    signal.pause()
+
+try:
+    distributed.launch(Job("trial", cell={"world_size": 2}), 1, work)
+except RuntimeError as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+def test_a_rank_that_dies_is_named() -> None:
+    """Where nobody else notices, torchrun's agent does: it says which rank, and how; no file stays behind."""
+    before = traces()
+    command = [sys.executable, "-c", DYING]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    assert "rank 1 of 2 died: killed by SIGKILL; often the kernel's out-of-memory killer" in done.stdout, done.stderr
+    assert traces() == before
+
+
+class Runner:
+    """A warm template with packed samples."""
+
+    def __init__(self, template: Template, data: Path) -> None:
+        self.template, self.data, self.packed = template, data, "nowhere"
+
+    def run(self, kind: str = "trial", watch: Any = lambda *_: None, **cell: Any) -> Answer:
+        job = {"kind": kind, "cell": CELL | cell, "data_root": str(self.data), "packed": self.packed}
+        return self.template.run(json.dumps(job | {"warmup_s": 0.05, "window_s": 0.2}), timeout_s=60, watch=watch)
+
+
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
+    data = tmp_path_factory.mktemp("data")
+    with Template(ROOT) as template:
+        found = Runner(template, data)
+        found.packed = found.run("prepare").result["packed"]
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """After each trial no process and no file of a traceback is left."""
+    if "runner" not in request.fixturenames:
+        yield
+        return
+    template = request.getfixturevalue("runner").template
+    before = {p.pid for p in psutil.Process().children()}, traces()
+    yield
+    assert ({p.pid for p in psutil.Process().children()}, traces()) == before
+    assert psutil.Process(template.pid).children(recursive=True) == []
+
+
+def traces() -> set[Path]:
+    """What torch.multiprocessing and torchrun leave in the folder for temporary files."""
+    return {path for name in ("pytorch-errorfile-*", "torchelastic_*") for path in Path("/tmp").glob(name)}
+
+
+def test_ranks_train_together(runner: Runner) -> None:
+    """Two ranks with a worker each: samples of both count, one row comes, phases close, and all are in one group."""
+    seen: dict[str, list[int]] = {}
+
+    def watch(event: str, pid: int, _: dict) -> None:
+        seen.setdefault(event, [])
+        if event == "window_closes":
+            family = psutil.Process(pid).children(recursive=True)
+            seen[event] = [os.getpgid(member.pid) == pid for member in family]
+
+    answer = runner.run(watch=watch, num_workers=1, prefetch_factor=2)
+    assert answer.outcome == "ok", answer.message
+    row = answer.result["row"]
+    assert row["samples"] == row["steps"] * 4 * 2
+    assert row["samples_per_s"] == row["samples"] * 1e9 / row["wall_ns"]
+    host = sum(row[f"host_{phase}_ns"] for phase in ("fetch", "forward", "backward", "optimizer", "other"))
+    assert abs(host / row["wall_ns"] - 1) < 0.01
+    assert seen["window_closes"] == [True] * 4  # two ranks, two workers
+    assert set(seen) >= {"first_batch", "window_opens", "result"}
+    assert answer.left_processes == 0
+    assert answer.left_shm_segments == 0
+
+
+def test_a_rank_that_raises_is_an_answer(runner: Runner) -> None:
+    """What a rank raises comes back with kind and message, at once."""
+    answer = runner.run(workload="nothing")
+    assert (answer.outcome, answer.kind) == ("error", "InputError")
+    assert "unknown name 'nothing'" in answer.message
+    assert answer.left_processes == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_killed_rank_is_an_answer(runner: Runner, rank: int) -> None:
+    """A rank that the kernel kills ends the trial as an error, not by its timeout; nothing is left behind."""
+
+    def kill(event: str, pid: int, _: dict) -> None:
+        if event == "window_opens":
+            os.kill(psutil.Process(pid).children()[rank].pid, signal.SIGKILL)
+
+    answer = runner.run(watch=kill, read_us=3_000)
+    assert answer.outcome == "error"
+    assert "SIGKILL" in answer.message or "onnect" in answer.message
+    assert answer.left_processes == 0
+
+
+@pytest.mark.slow
+def test_a_killed_agent_takes_its_ranks_along(runner: Runner) -> None:
+    """When the process that started the ranks is killed they go too, and so do their workers."""
+    seen: list[psutil.Process] = []
+
+    def kill(event: str, pid: int, _: dict) -> None:
+        if event == "window_opens":
+            seen.extend(psutil.Process(pid).children(recursive=True))
+            os.kill(pid, signal.SIGKILL)
+            _, alive = psutil.wait_procs(seen, timeout=10)
+            assert all(member.status() == psutil.STATUS_ZOMBIE for member in alive)
+
+    answer = runner.run(watch=kill, read_us=3_000, num_workers=1, prefetch_factor=2)
+    assert (answer.outcome, answer.kind) == ("crash", "SIGKILL")
+    assert len(seen) == 4
+    assert answer.left_processes == 0
+
+
+@pytest.mark.slow
+def test_a_blocking_trial_is_a_fresh_interpreter(runner: Runner) -> None:
+    """CUDA_LAUNCH_BLOCKING is there before anything starts, in the process that the parent has watched all along."""
+    environments: list[bytes] = []
+
+    def watch(event: str, pid: int, _: dict) -> None:
+        if event == "first_batch":
+            environments.append(Path(f"/proc/{pid}/environ").read_bytes())
+
+    loading = {"num_workers": 1, "prefetch_factor": 2}
+    answer = runner.run(watch=watch, parallel="none", world_size=1, launch_blocking=True, **loading)
+    assert answer.outcome == "ok", answer.message
+    assert b"CUDA_LAUNCH_BLOCKING=1\0" in environments[0]
+    assert answer.left_processes == 0
+
+
+def test_launches_block_as_the_cell_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A blocking trial begins anew with the variable, its job and its pipe; any other has the variable taken away."""
+    begun: list[Any] = []
+    monkeypatch.setattr(os, "execve", lambda *arguments: begun.append((*arguments, os.read(0, 99))))
+    reading, pipe = os.pipe()
+    stdin = os.dup(0)
+    job = Job("trial", cell={"launch_blocking": True})
+    monkeypatch.setenv(child.BLOCKING, "0")
+    try:
+        child._set_blocking(job, "the job", pipe)
+    finally:
+        os.dup2(stdin, 0)
+    ((_, command, environment, order),) = begun
+    assert command[1:] == ["-m", "harness.trial.child", str(pipe)]
+    assert environment == dict(os.environ) | {child.BLOCKING: "1"}
+    assert order == b"the job"
+    assert os.get_inheritable(pipe)
+    monkeypatch.setenv(child.BLOCKING, "1")
+    child._set_blocking(job, "the job", pipe)
+    assert len(begun) == 1
+    child._set_blocking(Job("trial", cell={}), "another", pipe)
+    assert child.BLOCKING not in os.environ
+    for descriptor in (reading, pipe, stdin):
+        os.close(descriptor)

@@ -1,0 +1,199 @@
+"""What a dataset keeps of every entry: the same for all kinds, shared or copied as its kind has it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import multiprocessing
+import os
+import pickle
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.formats import Reader, Sample
+from harness.probes.host import workers_uss
+from harness.trial import feed, index, prepare
+from harness.trial.job import Job
+from harness.trial.loader import STAMPS, StampedCollate, StampedDataset
+from harness.workloads import DataSpec
+
+KINDS = ("list", "numpy", "serialized")
+COUNT = 10
+
+
+@given(count=st.integers(1, 300), places=st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=9))
+@settings(max_examples=30, deadline=None)
+def test_all_kinds_give_equal_entries(count: int, places: list[float]) -> None:
+    """Whatever is looked up, in whatever order, and out of a pickle as spawned workers get it."""
+    expected = list(index.entries(count))
+    for kind in KINDS:
+        found = pickle.loads(pickle.dumps(index.build(kind, count)))
+        assert len(found) == count
+        for place in (int(share * count) for share in places):
+            assert found[place] == expected[place]
+            assert [type(value) for value in found[place].values()] == [str, int, int]
+        assert found[:] == expected
+
+
+def test_entries_are_told_apart() -> None:
+    """Every path comes once; labels and sizes vary, as those of files do."""
+    found = list(index.entries(2000))
+    assert len({entry["path"] for entry in found}) == 2000
+    assert len({entry["label"] for entry in found}) == index.LABELS
+    assert len({entry["size"] for entry in found}) > 1000
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_beyond_the_end_is_an_error(kind: str) -> None:
+    """Not another entry, and no place from the end."""
+    for place in (5, -1):
+        with pytest.raises(IndexError, match=f"entry {place} of 5"):
+            index.build(kind, 5)[place]
+
+
+def test_an_index_is_never_copied_within_a_process() -> None:
+    """Threads share one, whatever else of their datasets is copied."""
+    found = index.build("list", 5)
+    assert copy.deepcopy([found])[0] is found
+
+
+class Numbers(Reader):
+    """Sample i is one pixel of value i."""
+
+    def read(self, index: int) -> int:
+        return index
+
+    def decode(self, raw: int) -> Sample:
+        return (torch.full((1, 1, 1), raw).numpy(),)
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> StampedDataset:
+    manifest = {"count": COUNT, "shapes": [[1, 1, 1]], "bytes": 0, "data_hash": "", "workload_version": 1}
+    manifest |= {"format_version": 1, "pack_s": 0.0, "notes": []}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    return StampedDataset(Numbers(tmp_path), lambda sample: (torch.from_numpy(sample[0]),))
+
+
+def test_packed_samples_stand_for_all_entries_in_turn(dataset: StampedDataset) -> None:
+    """Entry i is read from packed sample i mod count, and every one of them is looked up."""
+    looked: list[int] = []
+
+    class Noted(index.ListIndex):
+        def entry(self, place: int) -> index.Entry:
+            looked.append(place)
+            return super().entry(place)
+
+    found = index.IndexedDataset(dataset, Noted(3 * COUNT))
+    assert len(found) == 3 * COUNT
+    assert [int(found[place][0]) for place in range(3 * COUNT)] == list(range(COUNT)) * 3
+    assert looked == list(range(3 * COUNT))
+
+
+def test_a_lookup_is_part_of_reading(dataset: StampedDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its time goes into the account of the batch that it is for."""
+    now = iter(range(0, 10**9, 1000))
+    for module in (index, __import__("harness.trial.loader", fromlist=["time"])):
+        monkeypatch.setattr(module.time, "perf_counter_ns", lambda: next(now))
+    plain, found = StampedCollate(dataset), index.IndexedDataset(dataset, index.build("numpy", COUNT))
+    alone = STAMPS.unpack(plain([dataset[1], dataset[2]]).stamps)
+    looked_up = STAMPS.unpack(plain([found[1], found[2]]).stamps)
+    assert looked_up[0] == alone[0] + 2 * 1000
+    assert looked_up[1:] == alone[1:]
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small set on disk."""
+    root, spec = tmp_path_factory.mktemp("data"), DataSpec("synthetic", COUNT, 8, 1)
+    prepare.prepare(spec, "memmap", root, lambda done, total: None)
+    return prepare.dataset_root(root, spec, "memmap")
+
+
+def job(packed: Path, **cell: object) -> Job:
+    own = {"workload": "synthetic", "mode": "load", "storage_format": "memmap", "patch_size": 8, "n_samples": COUNT}
+    return Job("trial", cell=own | {"batch_size": 5} | cell, packed=os.fspath(packed), seed=3)
+
+
+def batches(packed: Path, count: int, **cell: object) -> list[bytes]:
+    opened = feed.open_feed(job(packed, **cell), torch.device("cpu"))
+    return [batch.fields[0].numpy().tobytes() for batch in islice(opened.batches, count)]
+
+
+@pytest.mark.parametrize("cell", [{}, {"num_workers": 2}, {"num_workers": 2, "worker_kind": "thread"}], ids=str)
+def test_all_kinds_read_the_same_samples(packed: Path, cell: dict[str, object]) -> None:
+    """Batch by batch, in one order over all entries; each packed sample as often as it stands for one."""
+    found = [batches(packed, 20, index_kind=kind, index_entries=100, **cell) for kind in KINDS]
+    assert found[0] == found[1] == found[2]
+    assert batches(packed, 20, index_kind="list", index_entries=100) == found[0]
+    places = [
+        place
+        for batch in islice(feed.order(job(packed, index_kind="list", index_entries=100), COUNT), 20)
+        for place in batch
+    ]
+    assert sorted(places) == list(range(100))
+
+
+def test_an_index_as_long_as_the_set_changes_nothing(packed: Path) -> None:
+    """Then its samples are those without an index, in the same order."""
+    assert batches(packed, 8, index_kind="numpy", index_entries=COUNT) == batches(packed, 8)
+
+
+def test_building_it_is_no_part_of_a_measured_time(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is done before start-up begins, and is taken off the time to the first batch."""
+    build = index.build
+
+    def slow(kind: str, count: int) -> index.Index:
+        until = feed.time.perf_counter() + 0.5
+        while feed.time.perf_counter() < until:
+            pass
+        return build(kind, count)
+
+    monkeypatch.setattr(index, "build", slow)
+    opened = feed.open_feed(job(packed, index_kind="list", index_entries=20), torch.device("cpu"))
+    assert opened.settled_ns >= 0.5e9
+    assert opened.startup_ns is not None
+    assert opened.startup_ns < 0.5e9
+
+
+def test_the_planted_truth_follows_the_entries(packed: Path) -> None:
+    """An entry waits as the packed sample does that stands for it."""
+    planted: dict[str, Any] = {"read_us": 100, "read_shape": "heavy_tailed"}
+    plain = job(packed, **planted)
+    entries = job(packed, **planted, index_kind="numpy", index_entries=10 * COUNT)
+    assert feed.planted_read_ns(entries, 0, 20) == 10 * (feed.planted_read_ns(plain, 0, 2) or 0)
+    assert feed.planted_read_ns(entries, 3, 4) != feed.planted_read_ns(plain, 3, 4)
+
+
+def _look_at_all(found: index.Index, inbox: Any, outbox: Any) -> None:
+    inbox.get()
+    for entry in found:
+        tuple(entry.values())
+    outbox.put(None)
+    inbox.get()
+
+
+@pytest.mark.parametrize(("kind", "least", "most"), [("list", 20, 400), ("numpy", -5, 5), ("serialized", -5, 5)])
+def test_only_objects_are_copied_into_a_fork_that_looks_at_them(kind: str, least: float, most: float) -> None:
+    """A forked process that looks all entries up comes to own those of a list, and nothing of arrays (MiB)."""
+    context = multiprocessing.get_context("fork")
+    inbox, outbox = context.SimpleQueue(), context.SimpleQueue()
+    held = index.build(kind, 200_000)
+    worker = context.Process(target=_look_at_all, args=(held, inbox, outbox))
+    worker.start()
+    try:
+        before = workers_uss(os.getpid()) or 0
+        inbox.put(None)
+        outbox.get()
+        grown = (workers_uss(os.getpid()) or 0) - before
+        inbox.put(None)
+    finally:
+        worker.join()
+    assert len(held) == 200_000
+    assert least < grown / 2**20 < most

@@ -1,0 +1,163 @@
+"""Networks that are compiled: the same function, all of it made before the warm-up, nothing left of the rehearsal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch._dynamo
+
+from harness.launcher import Answer, Template
+from harness.registry import ROOT
+from harness.trial import stages
+from harness.trial.job import Job
+from harness.trial.loader import Batch
+from harness.trial.run import nothing, rehearsed
+from harness.trial.step import network
+
+SIZE = 32
+COMPILE = torch.compile
+
+
+def trial(**cell: object) -> Job:
+    return Job("trial", cell={"workload": "synthetic", "mode": "train", "patch_size": SIZE, **cell})
+
+
+def batches(count: int) -> list[Batch]:
+    generator = torch.Generator().manual_seed(7)
+    return [Batch(tuple(torch.rand(2, 2, 3, SIZE, SIZE, generator=generator)), b"") for _ in range(count)]
+
+
+def run(row: list[stages.Stage], state: Any) -> None:
+    for stage in row:
+        state = stage.run(state)
+
+
+def trained(count: int, **cell: object) -> torch.Tensor:
+    """The weights after some steps behind a rehearsal; whatever would be compiled in them is an error."""
+    torch.manual_seed(1)
+    row, training = stages.assemble(trial(**cell), torch.device("cpu"))
+    fed, _ = rehearsed(training, row, iter(batches(count)), nothing)
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for batch in fed:
+            run(row, batch)
+    return torch.cat([weights.detach().flatten() for weights in training.network.parameters()])
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
+    """Compile in milliseconds: capture as ever, but let PyTorch's own kernels run what was captured."""
+    asked: list[dict[str, Any]] = []
+
+    def compiled(model: torch.nn.Module, **given: Any) -> Any:
+        asked.append(given)
+        return COMPILE(model, backend="aot_eager", dynamic=given["dynamic"])
+
+    monkeypatch.setattr(network.torch, "compile", compiled)
+    yield asked
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("cell", [{"vary_shapes": True}, {"amp": "bf16", "norm": "batch"}], ids=str)
+def test_all_is_compiled_before_the_warm_up(quick: list[dict[str, Any]], cell: dict[str, Any]) -> None:
+    """After the rehearsal no step compiles anything, of whatever size; the weights become the eager ones."""
+    expected = trained(5, **cell)
+    assert not quick
+    found = trained(5, fusion="compile", **cell)
+    assert torch.allclose(found, expected, atol=1e-6)
+    assert len(quick) == 1
+
+
+def test_compilers_start_no_pool_and_shapes_are_static(quick: list[dict[str, Any]]) -> None:
+    """torch.compile is asked for static shapes, and to compile in the trial's own process."""
+    stages.build(trial(model="pointwise", fusion="compile"), torch.device("cpu"))
+    assert quick == [{"dynamic": False, "options": {"compile_threads": 1}}]
+
+
+def test_nothing_is_left_of_a_rehearsal(quick: list[dict[str, Any]]) -> None:
+    """Weights, statistics of norms, moments and gradients are what they were, and no batch is spent."""
+    row, training = stages.assemble(trial(fusion="compile", norm="batch", zero_grad="memset"), torch.device("cpu"))
+    before = {name: value.clone() for name, value in training.network.state_dict().items()}
+    given = batches(3)
+    seen: list[Batch] = []
+    watched = [row[0]._replace(run=lambda batch: (seen.append(batch), row[0].run(batch))[1]), *row[1:]]
+    fed, took = rehearsed(training, watched, iter(given), nothing)
+    assert seen == given[:1]
+    assert took > 0
+    assert [batch is one for batch, one in zip(fed, given, strict=True)] == [True] * 3
+    after = training.network.state_dict()
+    assert all(torch.equal(after[name], value) for name, value in before.items())
+    assert not training.optimizer.state
+    assert all(weights.grad is None for weights in training.network.parameters())
+
+
+def test_a_step_that_is_not_compiled_is_not_rehearsed() -> None:
+    """Without a compiler nothing runs before the warm-up, and there is no time of compiling."""
+    for cell in ({}, {"model": "pointwise", "fusion": "functional"}, {"step": "emulated"}):
+        row, training = stages.assemble(trial(**cell), torch.device("cpu"))
+        given = iter(batches(1))
+        assert rehearsed(training, row, given, nothing) == (given, None)
+
+
+@pytest.mark.parametrize("varied", [False, True])
+def test_rehearsals(varied: bool) -> None:
+    """A compiler sees every size of the images once, TorchScript each twice, so that the sizes' turn does not move."""
+    counts = {
+        fusion: stages.assemble(trial(fusion=fusion, vary_shapes=varied), torch.device("cpu"))[1].rehearsals
+        for fusion in ("eager", "script", "compile")
+    }
+    sizes = 4 if varied else 1
+    assert counts == {"eager": 0, "script": 2 * sizes, "compile": sizes}
+
+
+class Runner:
+    """A warm template with packed samples."""
+
+    def __init__(self, template: Template, data: Path) -> None:
+        self._template, self._data, self._packed = template, data, "nowhere"
+        self._packed = self.run("prepare").result["packed"]
+
+    def run(self, kind: str = "trial", **cell: Any) -> Answer:
+        cell = {"workload": "synthetic", "n_samples": 32, "patch_size": 16, "batch_size": 4, **cell}
+        job = {"kind": kind, "cell": cell, "data_root": str(self._data), "packed": self._packed}
+        job |= {"warmup_s": 0.02, "window_s": 0.1, "min_steps": 4}
+        return self._template.run(json.dumps(job), timeout_s=200, watch=lambda *_: None)
+
+
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
+    with Template(ROOT) as template:
+        yield Runner(template, tmp_path_factory.mktemp("data"))
+
+
+def test_trials_report_what_training_cost(runner: Runner) -> None:
+    """Compiling has its own column, outside warm-up and window; steps are looked at with mixed precision only."""
+    plain = runner.run(mode="train").result["row"]
+    assert (plain["compile_ns"], plain["nonfinite_steps"]) == (None, None)
+    row = runner.run(mode="train", fusion="script", amp="bf16").result["row"]
+    assert row["compile_ns"] > 0
+    assert row["nonfinite_steps"] == 0
+    assert "host_drain_ns" not in row, "there is no device that the host could run ahead of"
+
+
+@pytest.mark.slow
+def test_a_forked_trial_compiles_for_itself(runner: Runner) -> None:
+    """PyTorch's compiler works in a fork of the template, and leaves no process behind."""
+    answer = runner.run(mode="compute", model="pointwise", fusion="compile")
+    assert answer.outcome == "ok", answer.message
+    assert answer.result["row"]["compile_ns"] > 10_000_000
+    assert (answer.left_processes, answer.left_shm_segments) == (0, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["pointwise", "srcnn"])
+def test_compiled_networks_learn_the_same(model: str) -> None:
+    """With PyTorch's own compiler weights become those of the eager network within 1e-6; nothing is recompiled."""
+    found, expected = trained(4, model=model, fusion="compile"), trained(4, model=model)
+    torch._dynamo.reset()
+    assert torch.allclose(found, expected, atol=1e-6)
+    assert not torch.equal(found, expected), "nothing was compiled"
