@@ -219,7 +219,7 @@ class _Watch:
         for worker in self.workers:
             if worker.gone is None and _is_there(worker.pidfd):
                 signal.pidfd_send_signal(worker.pidfd, signal.SIGKILL)
-                has_ended(worker.pidfd, self.limit_s)
+                has_ended(worker.pidfd, max(self.limit_s, LIMIT_S))
                 worker.look()
             os.close(worker.pidfd)
 

@@ -13,8 +13,8 @@ from harness.trial.checks import hdf5_memory
 from harness.trial.checks.hdf5_memory import measure, write
 from harness.trial.job import Job
 
-SMALL = 128
-"""Samples: 25 MB."""
+SMALL = 208
+"""Samples: 41 MB; up to 32 MB the C library may hand out memory that was resident already."""
 
 
 def test_hdf5_reads_what_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
