@@ -3,7 +3,8 @@
 A claim is *certain* when an interval that is far stricter than its verdict needs leaves only one verdict: its level is
 that of the smallest p-value among all claims of the run by Holm, with a tenth of the error. Looking after every block
 and stopping what is certain then adds little to the chance of a wrong verdict, and large effects, of which there are
-many, cost four blocks and not thirty. Everything else goes on until its interval is as narrow as the protocol wants.
+many, cost four blocks and not thirty. Everything else goes on as long as the protocol and the budget allow: an interval
+that is as narrow as a contrast's has to be may still leave two verdicts.
 
 Pure Python: the parent of a sweep loads neither pandas nor SciPy.
 """
@@ -49,7 +50,7 @@ class Asking:
         """Begin with nothing known.
 
         Args:
-            rule: the protocol's: fewest and most blocks, and how narrow an interval is wanted.
+            rule: the protocol's: most blocks, and how narrow an interval is wanted, for the forecast.
             asked: the claims whose cells all run.
         """
         self.rule = rule
@@ -97,9 +98,7 @@ class Asking:
 
     def done(self, claim: Asked, before: int | None = None) -> bool:
         """Whether more blocks would tell nothing that is wanted."""
-        values = self.values(claim, before)
-        narrow = claim.metric is not None and self.rule.done(values)
-        return narrow or len(values) >= self.rule.most or self.certainty(claim, before) >= 1
+        return len(self.values(claim, before)) >= self.rule.most or self.certainty(claim, before) >= 1
 
     def open(self, before: int, dropped: Iterable[str] = ()) -> list[Asked]:
         """The claims that are not done, the least certain first; those with a cell that only ever failed are gone."""

@@ -160,7 +160,7 @@ def _open(rows: Sequence[Row], console: Console) -> None:
     for row in found:
         needed = float(row["blocks_needed"])
         more = f"about {needed:,.0f} blocks" if needed < 200 else "longer windows: its estimate lies at a margin"
-        _say(console, f"  {row['claim']} would need {more} (had {row['n']}).", "dim")
+        _say(console, f"  {row['claim']} would need {more} (had {row['n']:.0f}).", "dim")
 
 
 def _rest(rows: Sequence[Row], console: Console) -> None:
