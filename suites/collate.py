@@ -18,7 +18,7 @@ _FAST = {"collate": "fast", "normalize_on": "device"}
 _CLAIMS = (
     Claim(
         id="totensor-transpose",
-        says="Transposing and converting every sample (ToTensor) is most of what loading costs.",
+        says="Collating bytes and converting the whole batch is faster than ToTensor on every sample.",
         sources=("BOT",),
         design=(
             "A converts sample by sample in the loader, B copies bytes into a batch (fast_collate) and converts the "
@@ -27,7 +27,10 @@ _CLAIMS = (
             "equal to 1e-6. The workers' stamps give the transform's share of loading in every record; the ratio here "
             "gives what is saved without it."
         ),
-        figures="The transpose and copy of ToTensor are about 80 % of loading.",
+        figures=(
+            "The transpose and copy of ToTensor are about 80 % of loading, says the source: without them loading would "
+            "be five times as fast."
+        ),
         effect=pair(_TOTENSOR, _FAST, LMDB, {**LMDB, **PAIRS}, PNG),
         asides=(
             Aside(

@@ -22,7 +22,7 @@ from harness.registry import ROOT
 from harness.running import Running
 
 LOAD = {"mode": "load", "workload": "synthetic", "storage_format": "lmdb"}
-CERTAIN = "slow-dataset-workers"
+CERTAIN = "persistent-workers"
 
 
 def claim(effect: Any = None, **more: Any) -> Claim:
@@ -93,7 +93,7 @@ class Place:
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Place, str]:
-    """A real sweep of one claim whose truth is planted: reads that sleep, and workers that sleep side by side."""
+    """A real sweep of one claim whose truth is plain: workers that start anew every eight steps, or live on."""
     place = Place(tmp_path_factory.mktemp("claims"), [CERTAIN])
     options = place.options()
     done = place.harness(
@@ -106,7 +106,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Place, str]:
     return place, done.stdout
 
 
-def test_a_planted_claim_is_confirmed(swept: tuple[Place, str]) -> None:
+def test_a_plain_claim_is_confirmed(swept: tuple[Place, str]) -> None:
     """It stops when it is certain, no ceilings are added, and the end of the sweep says the verdict."""
     place, output = swept
     (run,) = store.runs(place.folder / "results")

@@ -267,7 +267,7 @@ def test_a_block_is_short() -> None:
     assert not found.ceilings
     assert found.block_s <= 205
     slow = [cell for cell in found.cells if found.cell_s(cell) > 1.4]
-    assert len(slow) <= 10
+    assert len(slow) <= 12
 
 
 def test_a_gpu_has_room_for_its_questions() -> None:

@@ -18,7 +18,7 @@ import pandas as pd
 from harness.analysis.blocks import Blocks, Floats, half_width, moments
 from harness.analysis.claims import judge
 from harness.analysis.contrasts import verdicts
-from harness.axes import Value, cell_id
+from harness.axes import BY_NAME, Value, cell_id
 from harness.claim import PHOTOGRAPHS, Claim, Effect, Term, Values, cells_of, terms, untestable
 from harness.errors import InputError
 from harness.metrics import METRICS
@@ -29,6 +29,8 @@ NOT_TESTABLE = "not testable here"
 VERDICTS = ("confirmed", "refuted", "no difference", "inconclusive", NOT_TESTABLE)
 """In the order in which they are listed."""
 _ESTIMATE = ("ratio", "lo", "hi", "n", "dropped", "sd_log")
+_UNTELLING = ("mode", "step", "step_ms", "n_samples")
+"""Axes that go without saying in the name of a case."""
 _WHO = ("claim", "suite", "run_id", "machine_id", "device")
 CLAIM_COLUMNS = (*_WHO, "verdict", *_ESTIMATE, "p_holm", "level", "blocks_needed", "fact", "fact_value", "reason")
 CASE_COLUMNS = (*_WHO, "role", "case", *_ESTIMATE, "verdict", "a_value", "b_value", "fact", "fact_value", "evidence")
@@ -122,11 +124,11 @@ class _Run:
 
 
 def label(case: Values, cases: Sequence[Values]) -> str:
-    """Name a case by what tells it from the others; a single one needs no name."""
-    telling = [
-        name for name in case if any(other.get(name) != case[name] for other in cases) and name not in ("mode", "step")
-    ]
-    return ", ".join(f"{name}={_word(case[name])}" for name in telling)
+    """Name a case by what tells it from the others, which may be a default; a single one needs no name."""
+    names = dict.fromkeys(name for each in cases for name in each if name not in _UNTELLING)
+    values = {name: [each.get(name, BY_NAME[name].default) for each in cases] for name in names}
+    telling = [name for name in names if len(set(values[name])) > 1]
+    return ", ".join(f"{name}={_word(case.get(name, BY_NAME[name].default))}" for name in telling)
 
 
 def _word(value: Value) -> str:

@@ -23,7 +23,7 @@ def test_hdf5_reads_what_is_asked_for(tmp_path: Path, monkeypatch: pytest.Monkey
     found = hdf5_memory.check(Job("trial", cell={"mode": "check"}, data_root=str(tmp_path / "data")))
     assert not found.fact
     assert found.value < 0.25
-    assert "from the middle of an HDF5 file of 25 MB" in found.evidence
+    assert "from the middle of an HDF5 file of 41 MB" in found.evidence
     assert str(tmp_path) not in found.evidence
     assert list((tmp_path / "data").iterdir()) == []
 
