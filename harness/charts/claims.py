@@ -43,6 +43,7 @@ _TICKS = (
     (0.8, 0.9, 1, 1.1, 1.2),
     (0.5, 0.7, 1, 1.5, 2),
     (0.2, 0.5, 1, 2, 5),
+    (0.1, 0.2, 0.5, 1, 2, 5, 10),
     (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100),
 )
 """Round values around 1, finest first; each for an axis that goes little further than they do."""

@@ -131,7 +131,12 @@ def test_colour_is_never_the_only_difference() -> None:
 
 @pytest.mark.parametrize(
     ("ends", "shown"),
-    [((0.8, 1.25), [0.8, 0.9, 1, 1.1, 1.2]), ((0.7, 2.2), [0.7, 1, 1.5, 2]), ((0.3, 5.5), [0.5, 1, 2, 5])],
+    [
+        ((0.8, 1.25), [0.8, 0.9, 1, 1.1, 1.2]),
+        ((0.7, 2.2), [0.7, 1, 1.5, 2]),
+        ((0.3, 5.5), [0.5, 1, 2, 5]),
+        ((0.4, 9), [0.5, 1, 2, 5]),
+    ],
 )
 def test_ticks_go_as_far_as_the_axis(ends: tuple[float, float], shown: list[float]) -> None:
     """The finest round values that reach both ends are written, 1 among them; few enough not to overlap."""
