@@ -182,6 +182,7 @@ def test_semaphores_of_spawned_workers_are_removed(runner: Runner, method: str) 
     assert not any(path.exists() for path in seen)
 
 
+@pytest.mark.slow
 def test_folders_of_killed_workers_are_removed(tmp_path: Path) -> None:
     """What a template's trials make among the temporary files is gone with it."""
     with Template(ROOT) as template:
@@ -228,6 +229,7 @@ def test_workers_are_forked_whatever_python_prefers() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_parent_that_goes_away_in_the_middle_of_an_order(capfd: pytest.CaptureFixture[str]) -> None:
     """A parent that is interrupted between an order and its answer leaves a template that ends without a word."""
     before = {process.pid for process in psutil.Process().children()}

@@ -270,6 +270,7 @@ def test_contrasts_pair_by_block(trials: pd.DataFrame) -> None:
     assert first["ratio"] == pytest.approx(ratio)
 
 
+@pytest.mark.slow
 def test_a_damaged_set_is_a_row_and_the_sweep_goes_on(place: Place, tmp_path: Path) -> None:
     """A trial that fails is recorded with its reason; the others are measured."""
     place.data = tmp_path / "data"
@@ -289,6 +290,7 @@ def test_a_damaged_set_is_a_row_and_the_sweep_goes_on(place: Place, tmp_path: Pa
     assert "× error: DataError" in printed
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_had_ended(place: Place) -> None:
     """Ctrl-C ends the sweep in seconds, status 130, with every finished trial in parquet and no process left."""
     process = place.start("--profile", "forever")

@@ -46,7 +46,7 @@ def changed(cell: Mapping[str, Any], axis: str, value: Any, device: str) -> dict
     return applicable({**{axis.name: axis.default for axis in AXES}, **cell, axis: value}, device)[0]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(st.lists(COMBINATION, min_size=2, max_size=14), st.sampled_from(["cpu", "cuda"]))
 def test_pairs_are_those_that_one_change_turns_into_each_other(
     trials_of: Trials, cell_of: CellOf, combinations: list[dict[str, Any]], device: str
@@ -114,7 +114,7 @@ def test_cells_of_different_runs_are_never_paired(trials_of: Trials) -> None:
     assert len(contrasts(frame)) == 0
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=15)
 @given(st.lists(st.tuples(RATE, RATE), min_size=2, max_size=10))
 def test_the_interval_is_students_t_on_paired_log_ratios(trials_of: Trials, rates: list[tuple[float, float]]) -> None:
     """Ratio and interval agree with SciPy's on the differences of logs."""
@@ -128,7 +128,7 @@ def test_the_interval_is_students_t_on_paired_log_ratios(trials_of: Trials, rate
         assert (np.log(row["lo"]), np.log(row["hi"])) == (pytest.approx(lo), pytest.approx(hi))
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=20)
 @given(st.lists(st.tuples(RATE, RATE), min_size=2, max_size=10), st.floats(0.01, 100), st.randoms())
 def test_swapping_sides_inverts_and_block_effects_cancel(
     trials_of: Trials, rates: list[tuple[float, float]], factor: float, random: Any
