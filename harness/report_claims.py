@@ -66,7 +66,7 @@ def of_run(run: StoredRun, console: Console) -> None:
     asked = {one.claim for one in run.manifest.claims} | set(run.manifest.untestable)
     claims = {name: found for name, found in suite.claims().items() if name in asked}
     if claims:
-        show(answered([measured(run)], claims), claims, console)
+        show(answered([_measured(run)], claims), claims, console)
 
 
 def of_results(results: Path, console: Console, machines: Sequence[str] = (), *, whole: bool = False) -> None:
@@ -90,13 +90,11 @@ def of_results(results: Path, console: Console, machines: Sequence[str] = (), *,
             raise InputError(f"claims: unknown machine '{machine}'; {expected_one_of(machine, known)}")
     claims = suite.claims()
     wanted = [run for run in runs if not machines or run.manifest.machine.machine_id in machines]
-    show(answered(map(measured, wanted), claims), claims, console, whole=whole)
+    show(answered(map(_measured, wanted), claims), claims, console, whole=whole)
 
 
-def measured(run: StoredRun) -> Measured:
-    """What claims need of a stored run."""
-    asked = frozenset(one.claim for one in run.manifest.claims)
-    return Measured(run.manifest.run_id, run.table("trials"), run.manifest.untestable, asked)
+def _measured(run: StoredRun) -> Measured:
+    return Measured.of(run.manifest, run.table("trials"))
 
 
 def _say(console: Console, text: str, style: str = "") -> None:

@@ -73,13 +73,13 @@ class _Run:
             self._blocks[metric] = Blocks(self.trials.assign(samples_per_s=values))
         return self._blocks[metric]
 
-    def found(self, effect: Effect, cases: Sequence[tuple[float, Values]] | None = None) -> list[Term] | None:
-        """The cells of an effect, if the run has all of them."""
+    def found(self, effect: Effect, cases: Sequence[tuple[float, Values]] | None = None) -> tuple[list[Term], str]:
+        """The cells of an effect and the photographs that they read; no cells where the run lacks any."""
         for photographs in self.photographs:
             wanted = terms(effect, self.device, photographs, cases)
             if all(term.cell_id in self.ids for term in wanted):
-                return wanted
-        return None
+                return wanted, photographs
+        return [], PHOTOGRAPHS[0]
 
     def estimate(self, wanted: Sequence[Term], metric: str) -> dict[str, Any]:
         """Exponential of the mean weighted sum over blocks, with its 95 % interval."""
@@ -195,8 +195,8 @@ def _found(run: _Run, claim: Claim) -> tuple[dict[str, Any], list[dict[str, Any]
 
 def _effect(run: _Run, claim: Claim) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     effect = claim.effect
-    wanted = run.found(effect) if effect else None
-    if effect is None or wanted is None:
+    wanted = run.found(effect)[0] if effect else []
+    if effect is None or not wanted:
         return {"verdict": NOT_TESTABLE}, []
     row = run.estimate(wanted, effect.metric)
     row["verdict"] = "inconclusive"
@@ -208,15 +208,10 @@ def _cases(run: _Run, effect: Effect) -> Iterator[dict[str, Any]]:
     everything = [*effect.cases, *effect.against]
     for role, cases in (("case", effect.cases), ("against", effect.against)):
         for case in cases:
-            wanted = run.found(effect, [(1.0, case)])
-            if wanted is None:
+            wanted, photographs = run.found(effect, [(1.0, case)])
+            if not wanted:
                 continue
             found = run.estimate(wanted, effect.metric)
-            photographs = next(
-                name
-                for name in run.photographs
-                if {t.cell_id for t in terms(effect, run.device, name, [(1.0, case)])} <= run.ids
-            )
             sides = effect.sides(case)
             first, last = (run.level(values, effect.metric, photographs) for _, values in (sides[0], sides[-1]))
             word = verdicts(found["ratio"], found["lo"], found["hi"], DIRECTION[effect.says])
@@ -232,8 +227,8 @@ def _cases(run: _Run, effect: Effect) -> Iterator[dict[str, Any]]:
 
 def _asides(run: _Run, claim: Claim) -> Iterator[dict[str, Any]]:
     for aside in claim.asides if not untestable(claim, run.device) else ():
-        wanted = run.found(aside.effect)
-        if wanted is not None:
+        wanted, _ = run.found(aside.effect)
+        if wanted:
             found = run.estimate(wanted, aside.effect.metric)
             word = verdicts(found["ratio"], found["lo"], found["hi"], DIRECTION[aside.effect.says])
             yield {"label": aside.label, "along": aside.effect.along, **found, "verdict": str(word)}
@@ -241,17 +236,16 @@ def _asides(run: _Run, claim: Claim) -> Iterator[dict[str, Any]]:
 
 def _facts(run: _Run, claim: Claim) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The first check decides; the others say where else."""
-    parts = []
-    for values in claim.facts:
-        found = run.check(values)
-        if found is not None:
-            word = "inconclusive" if found["fact"] is None else "confirmed" if found["fact"] else "refuted"
-            parts.append({"role": "check", "case": label(values, claim.facts), **found, "verdict": word})
-    first = run.check(claim.facts[0])
-    if first is None:
+    found = [run.check(values) for values in claim.facts]
+    words = {None: "inconclusive", True: "confirmed", False: "refuted"}
+    parts = [
+        {"role": "check", "case": label(values, claim.facts), **seen, "verdict": words[seen["fact"]]}
+        for values, seen in zip(claim.facts, found, strict=True)
+        if seen is not None
+    ]
+    if found[0] is None:
         return {"verdict": NOT_TESTABLE}, parts
-    row = {name: first[name] for name in ("n", "fact", "fact_value")}
-    return {**row, "verdict": parts[0]["verdict"]}, parts
+    return {name: parts[0][name] for name in ("n", "fact", "fact_value", "verdict")}, parts
 
 
 def _correct(frame: pd.DataFrame, claims: Mapping[str, tuple[str, Claim]]) -> None:

@@ -10,6 +10,7 @@ import pandas as pd
 
 from harness.analysis.claimed import NOT_TESTABLE, Judged, judged
 from harness.claim import Claim
+from harness.manifest import RunManifest
 from harness.records import PROTOCOL_VERSION
 
 
@@ -23,6 +24,12 @@ class Measured:
     """Claim to why the run's plan could not test it."""
     asked: frozenset[str] = frozenset()
     """Claims that the run was made for."""
+
+    @classmethod
+    def of(cls, manifest: RunManifest, trials: pd.DataFrame) -> Measured:
+        """Take what claims need of a stored run."""
+        asked = frozenset(one.claim for one in manifest.claims)
+        return cls(manifest.run_id, trials, manifest.untestable, asked)
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ def _about(claim: Claim, suite: str, verdicts: Verdicts) -> str:
     pairs = [("said by", said_by)]
     pairs += [("with the figures", _linked(claim.figures, claim.id, verdicts.asked))] if claim.figures else []
     # Suites that also ask other things leave their claims to the suite of all claims.
-    asks = suite if suites.load(suite).claims_only else suites.CLAIMS
+    asks = suite if suites.for_claims(suite) else suites.CLAIMS
     pairs.append(("tested so", _linked(claim.design, claim.id, verdicts.asked)))
     pairs.append(("repeat it", described.code(f"make sweep SUITE={asks}")))
     return markup.facts(pairs)

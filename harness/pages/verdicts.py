@@ -94,11 +94,6 @@ class Verdicts:
         return {verdict: words.count(verdict) for verdict in VERDICTS if verdict in words}
 
 
-def _measured(shown: Shown) -> Measured:
-    meant = frozenset(one.claim for one in shown.manifest.claims)
-    return Measured(shown.manifest.run_id, shown.trials, shown.manifest.untestable, meant)
-
-
 def gather(runs: Sequence[Shown], asked: Asked | None = None) -> Verdicts:
     """Judge the claims by every run.
 
@@ -108,7 +103,7 @@ def gather(runs: Sequence[Shown], asked: Asked | None = None) -> Verdicts:
     """
     asked = suite.claims() if asked is None else asked
     by_id = {shown.manifest.run_id: shown for shown in runs}
-    answers = answered((_measured(shown) for shown in by_id.values()), asked)
+    answers = answered((Measured.of(shown.manifest, shown.trials) for shown in by_id.values()), asked)
     found = {part: _records(getattr(answers.found, part)) for part in ("claims", "cases", "asides")}
     keys = dict.fromkeys(_key(row) for row in found["claims"] if row["verdict"] != NOT_TESTABLE)
     newest = {key: shown for shown in reversed(runs) if (key := (shown.machine_id, shown.manifest.device)) in keys}
