@@ -65,7 +65,8 @@ class Template:
     def __init__(self, root: Path) -> None:
         linux.adopt_orphans()
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        # Every worker makes a folder for its sockets there, which one that is killed leaves behind.
+        # Every worker makes a folder for its sockets there, which one that is killed leaves behind. PyTorch's compiler
+        # keeps its cache there too: gone with the block, so that every block's compilation is a first one.
         self._scratch = tempfile.TemporaryDirectory(prefix="feedrate-")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "harness.trial.template", str(theirs.fileno()), str(os.getpid())],
