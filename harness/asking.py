@@ -6,6 +6,10 @@ and stopping what is certain then adds little to the chance of a wrong verdict, 
 many, cost four blocks and not thirty. Everything else goes on as long as the protocol and the budget allow: an interval
 that is as narrow as a contrast's has to be may still leave two verdicts.
 
+Where a budget cannot decide all that is open, time goes to the claims that it can decide, those that take least of it
+first; only when none is in reach, to the least certain. What is in reach is predicted anew before every block. A claim
+that has a verdict but is not certain of it stays in reach, so that none is left alone just when it crossed a margin.
+
 Pure Python: the parent of a sweep loads neither pandas nor SciPy.
 """
 
@@ -14,18 +18,21 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 from harness.margins import room
 from harness.metrics import METRICS
-from harness.stopping import Rule, half_width
+from harness.stopping import Rule, blocks_to, half_width
 
 LEAST_BLOCKS = 4
 """Before anything is certain."""
 ERROR = 0.005
 """Of calling any of a run's claims certain that is not; a tenth of what its verdicts allow."""
+VERDICT_ERROR = 0.05
+"""Of a wrong verdict among the claims of a run, as ``analysis.claims`` allows it: what reaching a verdict asks for."""
 FACT_TRIALS = 2
 """Checks of a fact; they do not scatter, they agree or they do not."""
 
@@ -60,11 +67,15 @@ class Asking:
         for claim in self.asked:
             for cell in claim.weights:
                 self._wants[cell].add(claim.metric or "")
+        self._tried: defaultdict[str, set[int]] = defaultdict(set)
         self._logs: defaultdict[tuple[str, str], dict[int, list[float]]] = defaultdict(dict)
 
     def add(self, trial: Mapping[str, Any]) -> None:
-        """Take in a trial that ended well."""
+        """Take in a trial, however it ended."""
         cell, block = trial["cell_id"], trial["block"]
+        self._tried[cell].add(block)
+        if trial["outcome"] != "ok":
+            return
         for metric in self._wants.get(cell, ()):
             value = METRICS[metric].of(trial) if metric else 1.0
             if value is not None:
@@ -83,10 +94,15 @@ class Asking:
             if before is None or block < before
         ]
 
+    def tried(self, claim: Asked, before: int | None = None) -> int:
+        """In how many blocks the claim had its turn, whether or not its trials ended well."""
+        together = set[int].intersection(*(self._tried[cell] for cell in claim.weights))
+        return sum(before is None or block < before for block in together)
+
     def certainty(self, claim: Asked, before: int | None = None) -> float:
         """How many times as wide its strict interval might be without leaving its verdict; 1 and more is certain.
 
-        0 where nothing can be told yet, and negative where the estimate lies between two verdicts.
+        0 where nothing can be told yet, and small where the estimate lies near a margin.
         """
         values = self.values(claim, before)
         if claim.metric is None:
@@ -98,7 +114,7 @@ class Asking:
 
     def done(self, claim: Asked, before: int | None = None) -> bool:
         """Whether more blocks would tell nothing that is wanted."""
-        return len(self.values(claim, before)) >= self.rule.most or self.certainty(claim, before) >= 1
+        return self.tried(claim, before) >= self.rule.most or self.certainty(claim, before) >= 1
 
     def open(self, before: int, dropped: Iterable[str] = ()) -> list[Asked]:
         """The claims that are not done, the least certain first; those with a cell that only ever failed are gone."""
@@ -106,17 +122,59 @@ class Asking:
         left = [claim for claim in self.asked if gone.isdisjoint(claim.weights) and not self.done(claim, before)]
         return sorted(left, key=lambda claim: (self.certainty(claim, before), claim.name))
 
-    def expected(self, before: int, dropped: Iterable[str] = ()) -> dict[str, int]:
-        """Predict with how many blocks each cell will be done, from what was seen before a block.
+    def cells(self, claim: Asked, before: int) -> AbstractSet[str]:
+        """What a claim wants of a block that has no room for everything: later ones leave out what stands beside it."""
+        return claim.cells if before < LEAST_BLOCKS else claim.weights.keys()
+
+    def in_reach(self, before: int, dropped: Iterable[str], seconds: Mapping[str, float], left_s: float) -> list[Asked]:
+        """The open claims that the time left would bring to a verdict, those that take least of it first.
+
+        Args:
+            before: the block that is about to begin.
+            dropped: cells that only ever failed.
+            seconds: cell_id to what a trial of it takes.
+            left_s: of the budget.
 
         Returns:
-            cell_id to its number of blocks; a cell that no open claim wants is not named.
+            What can be decided, then what else fits into the time with all of its blocks; everything that is open while
+            too few blocks are there to tell.
+        """
+        claims = self.open(before, dropped)
+        if before < LEAST_BLOCKS:
+            return claims
+        level = 1 - VERDICT_ERROR / max(1, len(claims))
+        each = {claim.name: sum(seconds.get(cell, 0.0) for cell in self.cells(claim, before)) for claim in claims}
+        takes = {claim.name: self._missing(claim, before, level) * each[claim.name] for claim in claims}
+        quickest = sorted(claims, key=lambda claim: (takes[claim.name], claim.name))
+        whole = {claim.name: (self.rule.most - self.tried(claim, before)) * each[claim.name] for claim in claims}
+        chosen: list[Asked] = []
+        for wanted, order in ((takes, quickest), (whole, claims)):
+            for claim in order:
+                if claim not in chosen and wanted[claim.name] <= left_s:
+                    chosen.append(claim)
+                    left_s -= wanted[claim.name]
+        return chosen
+
+    def _missing(self, claim: Asked, before: int, level: float) -> float:
+        """Predict how many more blocks a verdict takes, at least one; infinitely many where the protocol ends first."""
+        values = self.values(claim, before)
+        if claim.metric is None or len(values) < LEAST_BLOCKS:
+            return 1
+        wanted = blocks_to(room(fmean(values)), stdev(values), LEAST_BLOCKS, self.rule.most + 1, level)
+        return max(1, wanted - len(values)) if wanted <= self.rule.most else math.inf
+
+    def expected(self, before: int, dropped: Iterable[str] = ()) -> dict[str, int]:
+        """Predict with which block each cell will be done, from what was seen before a block.
+
+        A claim that had to wait has its blocks later than others: the protocol's most are each claim's own.
+
+        Returns:
+            cell_id to the number of the run's blocks by then; a cell that no open claim wants is not named.
         """
         gone, found = set(dropped), dict[str, int]()
         for claim in self.open(before, gone):
-            values = self.values(claim, before)
-            wanted = FACT_TRIALS if claim.metric is None else self.rule.needed(values)
-            wanted = min(self.rule.most, max(wanted, before + 1))
+            wanted = FACT_TRIALS if claim.metric is None else self.rule.needed(self.values(claim, before))
+            more = max(1, min(self.rule.most, wanted) - self.tried(claim, before))
             for cell in claim.cells - gone:
-                found[cell] = max(found.get(cell, 0), wanted)
+                found[cell] = max(found.get(cell, 0), before + more)
         return found

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from harness.axes import AXES, BY_NAME, Value, applicable, cell_id
@@ -31,8 +31,8 @@ NEEDS: Mapping[str, str] = {
     "cpu": "",
     "cuda": "needs a CUDA device",
     "gpus": "needs two CUDA devices",
-    "disks": "needs two storage devices: runs with DATA_ROOT= on each, compared",
-    "machines": "needs several machines that differ in it; it is recorded, never changed",
+    "disks": "needs runs on two storage devices (DATA_ROOT=), and nothing compares runs yet",
+    "machines": "needs several machines that differ in it, which is recorded and never changed; nothing compares them yet",
 }
 PHOTOGRAPHS = ("div2k", "folder", "div2k_standin")
 """Workloads that stand in for another; a claim that names the first is tested on whichever a run has."""
@@ -166,8 +166,16 @@ class Claim:
     """Checks, for a claim of a fact: values beside ``mode = check``. The first decides, the others say where else."""
     asides: tuple[Aside, ...] = ()
     needs: Needs = "cpu"
+    on_cuda: Effect | None = None
+    """What decides it on a CUDA device instead, which the sizes of ``effect`` would leave idle."""
+    most_cores: int | None = None
+    """Cores beyond which its sides are not what it speaks of; None where that does not matter."""
     figures: str = ""
     """What the source measured, where it gives figures; with its contradictions."""
+
+    def on(self, device: str) -> Claim:
+        """The claim as it is tested on a device, ``cpu`` or ``cuda``."""
+        return replace(self, effect=self.on_cuda, on_cuda=None) if self.on_cuda and device == "cuda" else self
 
     def effects(self) -> list[Effect]:
         """What decides it and what stands beside it."""
@@ -175,7 +183,8 @@ class Claim:
 
     def wanted(self) -> list[tuple[Effect, Needs]]:
         """The same, each with what it takes."""
-        own = [(self.effect, self.needs)] if self.effect else []
+        own: list[tuple[Effect, Needs]] = [(self.effect, self.needs)] if self.effect else []
+        own += [(self.on_cuda, "cuda")] if self.on_cuda else []
         return [*own, *((aside.effect, aside.needs or self.needs) for aside in self.asides)]
 
 

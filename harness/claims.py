@@ -28,6 +28,7 @@ def plan(
     device: str,
     photographs: str,
     impossible: Callable[[Cell], str | None],
+    cores: int = 1,
 ) -> tuple[tuple[Asked, ...], dict[str, str]]:
     """Find the cells of claims among those that are planned.
 
@@ -37,15 +38,18 @@ def plan(
         device: ``cpu`` or ``cuda``.
         photographs: the workload that stands in div2k's place.
         impossible: cell → why it cannot run here.
+        cores: of this machine.
 
     Returns:
         The claims all of whose deciding cells run; and for each other the reason.
     """
     asked, reasons = [], {}
-    for claim in claims:
+    for claim in (each.on(device) for each in claims):
         decide = _deciding(claim, device, photographs)
         missing = [term.cell for term in decide if term.cell_id not in cells]
-        if reason := untestable(claim, device) or next(filter(None, map(impossible, missing)), None):
+        if claim.most_cores and cores > claim.most_cores:
+            reasons[claim.id] = f"its sides are for {claim.most_cores} cores at most; this machine has {cores}"
+        elif reason := untestable(claim, device) or next(filter(None, map(impossible, missing)), None):
             reasons[claim.id] = reason
         elif missing:
             reasons[claim.id] = "this run leaves out cells of it"

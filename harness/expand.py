@@ -112,6 +112,7 @@ def expand(matrix: Matrix, place: Place, *, yes: bool = False) -> Plan:
         place.device,
         photographs(place),
         lambda cell: impossible(cell, place, matrix.protocol),
+        place.cores,
     )
     counts = _counted(merged), _counted(excluded)
     return Plan(matrix, place, total, asked, added, *counts, tuple(said), claimed, untestable)

@@ -145,5 +145,6 @@ def make(options: Options) -> Here:
         seconds=seconds,
         spread=spread,
         gpus=gpu.count(),
+        cores=machine.cores_logical,
     )
     return Here(options, machine, software(), expand.expand(wanted, place, yes=options.yes))

@@ -139,6 +139,9 @@ def _no_replicas(cell: Cell, place: Place) -> str | None:
             dp and fusion in ("compile", "script")
         ),
         "parallel dp needs CUDA devices": dp and not cuda,
+        "parallel dp with amp bf16: DataParallel's threads compute in float16 whatever autocast was told": (
+            dp and cell.get("amp") == "bf16"
+        ),
         f"world_size {world} needs {world} CUDA devices; {place.gpus} here": cuda and world > place.gpus,
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
@@ -153,7 +156,8 @@ def _no_room(cell: Cell, place: Place) -> str | None:
         return "batch_size above index_entries"
     if samples and workers > (shards := _shards(cell) or workers):
         return f"more workers than shards: storage_format {cell['storage_format']} has {shards} for {samples} samples"
-    if place.shm_bytes and workers * int(cell.get("prefetch_factor", 0)) * batch_bytes(cell) * world > place.shm_bytes:
+    sharing = 0 if cell.get("worker_kind") == "thread" else workers
+    if place.shm_bytes and sharing * int(cell.get("prefetch_factor", 0)) * batch_bytes(cell) * world > place.shm_bytes:
         return "prefetched batches would not fit into /dev/shm (lower num_workers, prefetch_factor or batch_size)"
     return None
 

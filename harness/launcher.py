@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import select
 import signal
 import socket
@@ -25,12 +24,11 @@ from typing import Any, Self
 
 from harness import linux
 from harness.errors import TrialError
-from harness.probes.procfs import SHM, descendants, semaphores, shm_segments
+from harness.probes.procfs import descendants, remove_segments, semaphores, shm_segments
 
 TEMPLATE_TIMEOUT_S = 180.0
 ORDER_TIMEOUT_S = 60.0
 _READ = 1 << 20
-_OWNER = re.compile(r"torch_(\d+)_")
 
 
 @dataclass(slots=True)
@@ -59,6 +57,10 @@ Watch = Callable[[str, int, dict[str, Any]], None]
 """Called with (event, the child's pid, the event's fields); ``tick`` comes every ``interval_s`` between events."""
 
 
+_CACHES = {"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"}
+"""Where a user keeps what was compiled: a trial that found it there would not compile."""
+
+
 class Template:
     """A running template process; use it as a context."""
 
@@ -70,7 +72,7 @@ class Template:
         self._scratch = tempfile.TemporaryDirectory(prefix="feedrate-")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "harness.trial.template", str(theirs.fileno()), str(os.getpid())],
-            env={**os.environ, "TMPDIR": self._scratch.name},
+            env={name: os.environ[name] for name in os.environ.keys() - _CACHES} | {"TMPDIR": self._scratch.name},
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             start_new_session=True,
@@ -130,6 +132,10 @@ class Template:
         ordered = time.perf_counter_ns()
         try:
             pid = self._order({"do": "fork", "job": job}, [writing, output])["pid"]
+        except TrialError:
+            os.close(reading)
+            os.close(output)
+            raise
         finally:
             os.close(writing)
         child = _Child(pid, reading)
@@ -152,7 +158,8 @@ class Template:
             tail = _tail(output)
         if answer is None:
             answer = _crash(status, tail)
-        answer.left_processes, answer.left_shm_segments = left, _unlink(shm_segments() - segments, family | adopted)
+        answer.left_processes = left
+        answer.left_shm_segments = remove_segments(shm_segments() - segments, family | adopted)
         answer.ordered_ns, answer.over_ns = ordered, time.perf_counter_ns()
         answer.first_batch_ns = child.first_batch_ns
         return answer
@@ -273,22 +280,6 @@ def _tail(output: int, most: int = 2000) -> str:
     text = os.pread(output, most, max(0, size - most)).decode(errors="replace")
     os.close(output)
     return text.strip()
-
-
-def _unlink(segments: set[str], family: set[int]) -> int:
-    """Remove a dead trial's shared-memory files: a worker that is killed at the wrong moment leaves one.
-
-    Args:
-        segments: names under /dev/shm; PyTorch's hold the process id of their maker.
-        family: the trial's processes; other containers may share /dev/shm, and theirs are left alone.
-
-    Returns:
-        How many were removed.
-    """
-    dead = [name for name in segments if (owner := _OWNER.match(name)) and int(owner[1]) in family]
-    for name in dead:
-        Path(SHM, name).unlink(missing_ok=True)
-    return len(dead)
 
 
 def _children() -> set[int]:

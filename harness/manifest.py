@@ -119,7 +119,7 @@ class RunManifest(_Frozen):
     blocks: int
     """Whole blocks that were measured."""
     stop_reason: str
-    """target (every contrast is narrow enough), blocks, budget, interrupted."""
+    """target (contrasts are narrow enough, claims certain), blocks, budget, interrupted."""
     control: str | None = None
     """cell_id of the control cell."""
     ceilings: int = 0

@@ -51,7 +51,9 @@ METRICS: Mapping[str, Metric] = {
     "forward": Metric(("host_forward_ns",), ("samples",), "the forward pass of a sample", "s"),
     "backward": Metric(("host_backward_ns",), ("samples",), "the backward pass of a sample", "s"),
     "device_forward": Metric(("device_forward_ns",), ("samples",), "the forward span of a sample on the device", "s"),
-    "workers_cpu": Metric(("workers_cpu_pct", "wall_ns"), ("samples",), "the workers' CPU time for a sample", "% · s"),
+    "workers_cpu": Metric(
+        ("workers_cpu_pct", "wall_ns"), ("samples",), "the workers' CPU time for a sample", "hundredths of a CPU second"
+    ),
     "device_backward": Metric(
         ("device_backward_ns",), ("samples",), "the backward span of a sample on the device", "s"
     ),

@@ -69,6 +69,8 @@ class Place:
     """cell_id to the spread of its trials in earlier runs here."""
     gpus: int = 0
     """GPUs that CUDA will see."""
+    cores: int = 1
+    """Logical cores."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,7 @@ _IDENTITY = (
 _THROUGHPUT = (
     Column("steps", "int64", "Steps in the window."),
     Column("samples", "int64", "Samples in the window: steps times batch_size times world_size.", "samples"),
-    Column("batch_bytes", "int64", "Bytes of a batch as the step gets it: all of its tensors.", "bytes"),
+    Column("batch_bytes", "int64", "Bytes of a batch as it is fetched, all of its tensors: what is copied to a device.", "bytes"),
     Column("wall_ns", "int64", "Wall clock of the window.", "ns"),
     Column("samples_per_s", "float64", "samples divided by wall clock; stored for convenience.", "samples/s"),
     Column("startup_ns", "int64", "From creating the iterator to holding the first batch.", "ns"),
@@ -122,7 +122,8 @@ _THROUGHPUT = (
     Column(
         "host_drain_ns",
         "int64",
-        "What the synchronisation behind the window took: how far the host had run ahead of its device.",
+        "What the synchronisation behind the window took: how far the host had run ahead of its device; with ddp the "
+        "wait for the other ranks too.",
         "ns",
     ),
     Column("half_ratio", "float64", "Throughput of the window's second half over its first; by CUDA events if any."),
@@ -169,7 +170,7 @@ _GPU = (
     Column("gpu_energy_j", "float64", "NVML energy counter over the window.", "J"),
     Column("gpu_sm_clock_mhz", "float64", "NVML SM clock, mean over the window.", "MHz"),
     Column("gpu_throttle_reasons", "int64", "NVML clock event reasons, or-ed over the window (bit mask)."),
-    Column("gpu_mem_peak_bytes", "int64", "Peak device memory in tensors (max_memory_allocated).", "bytes"),
+    Column("gpu_mem_peak_bytes", "int64", "Peak device memory in tensors since the warm-up (max_memory_allocated).", "bytes"),
     Column(
         "gpu_mem_reserved_bytes", "int64", "Peak device memory that PyTorch reserved (max_memory_reserved).", "bytes"
     ),

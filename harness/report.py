@@ -55,7 +55,7 @@ def _say(console: Console, text: str, style: str = "") -> None:
 def _ended(run: StoredRun, console: Console) -> None:
     manifest = run.manifest
     why = {
-        "target": "every contrast is as narrow as wanted",
+        "target": "every question is answered as well as wanted",
         "budget": "the budget is used",
         "blocks": "the protocol's blocks are done",
         "interrupted": "interrupted",

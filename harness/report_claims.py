@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness import store, suite
-from harness.analysis.claim_words import estimate, sentence
+from harness.analysis.claim_words import estimate, needed, sentence
 from harness.analysis.claimed import NOT_TESTABLE, VERDICTS
 from harness.analysis.claimed_runs import Answered, Measured, answered
 from harness.claim import Claim
@@ -36,12 +36,12 @@ def show(answers: Answered, claims: Mapping[str, tuple[str, Claim]], console: Co
         console: where it goes.
         whole: a sentence for every claim too.
     """
-    for machine, rows in answers.found.claims.groupby("machine_id", sort=False):
+    for (machine, device), rows in answers.found.claims.groupby(["machine_id", "device"], sort=False):
         records = rows.to_dict("records")
         tested = [row for row in records if row["verdict"] != NOT_TESTABLE]
         counts = rows["verdict"].value_counts()
         said = ", ".join(f"{counts[word]} {word}" for word in VERDICTS if word in counts)
-        console.print(f"\nClaims of the sources on {machine}: {said}", style="bold", markup=False, highlight=False)
+        _say(console, f"\nClaims of the sources on {machine}, {str(device).upper()}: {said}", "bold")
         if tested:
             console.print(_table(tested))
             _say(
@@ -148,17 +148,15 @@ def _sentences(
     cases = answers.found.cases
     for row in rows:
         mine = cases[cases["claim"].eq(row["claim"]) & cases["run_id"].eq(row["run_id"])].to_dict("records")
-        _say(console, f"\n{row['claim']}: {claims[row['claim']][1].says}", "bold")
-        _say(console, f"  {sentence(row, mine, claims[row['claim']][1])}")
+        claim = claims[row["claim"]][1].on(row["device"])
+        _say(console, f"\n{claim.id}: {claim.says}", "bold")
+        _say(console, f"  {sentence(row, mine, claim)}")
 
 
 def _open(rows: Sequence[Row], console: Console) -> None:
     """What it would take to decide the rest."""
-    found = [row for row in rows if row["verdict"] == "inconclusive" and not pd.isna(row["blocks_needed"])]
-    for row in found:
-        needed = float(row["blocks_needed"])
-        more = f"about {needed:,.0f} blocks" if needed < 200 else "longer windows: its estimate lies at a margin"
-        _say(console, f"  {row['claim']} would need {more} (had {row['n']:.0f}).", "dim")
+    for row in [row for row in rows if row["verdict"] == "inconclusive" and not pd.isna(row["ratio"])]:
+        _say(console, f"  {row['claim']}: {needed(row)} (had {row['n']:.0f}).", "dim")
 
 
 def _rest(rows: Sequence[Row], console: Console) -> None:

@@ -66,10 +66,9 @@ class Running:
         """Take in a trial that has ended."""
         self.entries.append(store.without_details(entry))
         trial = entry["trial"]
-        if trial["outcome"] == "ok":
-            self.asking.add(trial)
-            if rate := trial.get("samples_per_s"):
-                self.questions.add(trial["cell_id"], trial["block"], rate)
+        self.asking.add(trial)
+        if trial["outcome"] == "ok" and (rate := trial.get("samples_per_s")):
+            self.questions.add(trial["cell_id"], trial["block"], rate)
 
     def begin_blocks(self) -> None:
         """Start the clock of the blocks."""
@@ -122,28 +121,44 @@ class Running:
         wanted = self._wanted(block)
         return [cell for cell in cells if wanted.get(cell.cell_id, 0) > block]
 
-    def _affordable(self, block: int, live: list[PlannedCell]) -> list[PlannedCell]:
-        """Where the budget has no room for a whole block, the cells of the least certain claims that it has room for.
+    def answered(self, block: int) -> bool:
+        """Whether every question whose cells ran was answered as well as the protocol wants, before a block."""
+        gone = self.given_up(block)
+        asked = [claim for claim in self.asking.asked if gone.isdisjoint(claim.weights)]
+        certain = all(self.asking.certainty(claim, block) >= 1 for claim in asked)
+        return certain and not any(self.questions.expected(block, gone).values())
 
-        Told from the blocks before alone, so that a resumed run takes the same.
+    def _affordable(self, block: int, live: list[PlannedCell]) -> list[PlannedCell]:
+        """Where the budget has no room for all that is open, the cells of the claims that it can still decide.
+
+        Without such claims, those of the least certain. Told from the blocks before alone, so that a resumed run takes
+        the same.
         """
-        budget, claims = self.here.plan.matrix.budget_s, self.asking.open(block, self.given_up(block))
+        budget, gone = self.here.plan.matrix.budget_s, self.given_up(block)
+        claims = self.asking.open(block, gone)
         if budget is None or block == 0 or not claims:
             return live
         before = [entry["trial"] for entry in self.entries if entry["trial"]["block"] < block]
         left = budget - sum(trial["trial_wall_ns"] for trial in before) / 1e9 - TEMPLATE_S * (block + 1)
         seen = self._seconds(before)
         costs = {cell.cell_id: self._cell_s(cell, seen) for cell in live}
-        if sum(costs.values()) <= left:
+        chosen = self.asking.in_reach(block, gone, costs, left) or claims
+        if len(chosen) == len(claims) and sum(costs.values()) <= left:
             return live
-        chosen: set[str] = set()
-        for claim in claims:
-            more = {cell for cell in claim.cells if cell in costs} - chosen
+        waiting = {cell for claim in claims for cell in claim.cells}
+        waiting -= {cell for claim in chosen for cell in self.asking.cells(claim, block)}
+        waiting -= {cell for cell, blocks in self.questions.expected(block, gone).items() if blocks > block}
+        live = [cell for cell in live if cell.cell_id not in waiting]
+        if sum(costs[cell.cell_id] for cell in live) <= left:
+            return live
+        fits: set[str] = set()
+        for claim in chosen:
+            more = {cell for cell in self.asking.cells(claim, block) if cell in costs} - fits
             takes = sum(costs[cell] for cell in more)
             if takes <= left:
-                chosen |= more
+                fits |= more
                 left -= takes
-        return [cell for cell in live if cell.cell_id in chosen]
+        return [cell for cell in live if cell.cell_id in fits]
 
     def _wanted(self, block: int) -> dict[str, int]:
         gone = self.given_up(block)
@@ -234,7 +249,8 @@ class Running:
         gone = self.given_up()
         found = []
         for claim in self.asking.asked:
-            why = "failed" if gone & set(claim.weights) else "done" if self.asking.done(claim) else reason
+            over = "blocks" if self.asking.done(claim) else reason
+            why = "failed" if gone & set(claim.weights) else "done" if self.asking.certainty(claim) >= 1 else over
             found.append(AskedClaim(claim=claim.name, blocks=len(self.asking.values(claim)), reason=why))
         return tuple(found)
 
@@ -267,7 +283,7 @@ class Running:
         """What the run says of itself, having stopped for a reason."""
         here, plan = self.here, self.here.plan
         took = self._seconds([entry["trial"] for entry in self.entries])
-        whole = [block for block in range(plan.matrix.protocol.blocks[1]) if self._is_whole(block)]
+        whole = filter(self._is_whole, {entry["trial"]["block"] for entry in self.entries})
         return RunManifest(
             feedrate_version=__version__,
             run_id=self.run_id,
@@ -289,7 +305,7 @@ class Running:
             datasets=tuple(self.datasets),
             started_at=self.started_at,
             ended_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            blocks=len(whole),
+            blocks=len(list(whole)),
             stop_reason=reason,
             control=plan.control.cell_id,
             ceilings=len(plan.ceilings),

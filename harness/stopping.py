@@ -100,7 +100,7 @@ def half_width(values: Sequence[float], level: float = 0.95) -> float:
     return t_quantile(n - 1, level) * stdev(values) / math.sqrt(n) if n > 1 else math.inf
 
 
-def blocks_to(target: float, sd: float, fewest: int, most: int) -> int:
+def blocks_to(target: float, sd: float, fewest: int, most: int, level: float = 0.95) -> int:
     """Predict how many blocks an interval takes to become as narrow as the target.
 
     Args:
@@ -108,9 +108,10 @@ def blocks_to(target: float, sd: float, fewest: int, most: int) -> int:
         sd: spread of the single log ratios.
         fewest: never less.
         most: never more.
+        level: probability of what lies within the interval.
     """
     for n in range(max(2, fewest), most):
-        if t_quantile(n - 1) * sd / math.sqrt(n) <= target:
+        if t_quantile(n - 1, level) * sd / math.sqrt(n) <= target:
             return n
     return most
 

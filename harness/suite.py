@@ -86,8 +86,9 @@ def slices_of(claim: Claim) -> list[dict[str, Any]]:
         return []
     found: list[dict[str, Any]] = [{**_where(claim.needs), "mode": "check", **values} for values in claim.facts]
     for effect, needs in claim.wanted():
+        where = {"device": "cpu"} if claim.on_cuda and effect is claim.effect else _where(needs)
         for _, case in effect.parts():
-            found += [{**_where(needs), **values} for _, values in effect.sides(case)]
+            found += [{**where, **values} for _, values in effect.sides(case)]
     return found
 
 

@@ -120,17 +120,16 @@ def _open(here: Here, folder: Path, screen: Screen) -> Running:
 
 
 def _measure(sweep: Running) -> str:
-    """Prepare data, then run blocks until every contrast is narrow enough, or budget or protocol end them.
+    """Prepare data, then run blocks until every contrast is narrow enough and every claim certain.
+
+    Budget or protocol may end them before.
 
     Returns:
         Why it stopped.
     """
-    budget, most = sweep.here.plan.matrix.budget_s, sweep.here.plan.matrix.protocol.blocks[1]
-    first = max((e["trial"]["block"] for e in sweep.entries), default=0)
-    for block in range(first, most):
-        order = sweep.order(block)
-        if not order:
-            return "budget" if sweep.live(block) else "target"
+    budget = sweep.here.plan.matrix.budget_s
+    block = first = max((e["trial"]["block"] for e in sweep.entries), default=0)
+    while order := sweep.order(block):
         if block > first and budget and sweep.elapsed_s() + sweep.block_s(order) > budget:
             return "budget"
         if block == first:
@@ -141,7 +140,8 @@ def _measure(sweep: Running) -> str:
                 _prepare(sweep, template)
                 sweep.begin_blocks()
             _block(sweep, block, order, template)
-    return "blocks"
+        block += 1
+    return "budget" if sweep.live(block) else "target" if sweep.answered(block) else "blocks"
 
 
 def _confirm_device(sweep: Running, template: Template) -> None:

@@ -169,13 +169,14 @@ SUITE = Suite(
         ),
         Claim(
             id="utilization-is-time",
-            says="The busier the GPU, the shorter the epoch, in inverse proportion.",
+            says="The busier the GPU, the shorter the epoch.",
             sources=("BOT",),
             design=(
                 "Training is made faster by more workers alone, from 1 to 16, and utilization is fitted over them: "
-                "it must rise. Throughput stands beside it; its quotient with utilization would stay at 1 if one were "
-                "proportional to the other. SRCNN, PNG files, batches of 128. It does not show what utilization says "
-                "where the kernels themselves change, as with larger batches."
+                "it must rise, which decides the verdict. The source says that both change in inverse proportion: "
+                "throughput stands beside it, and its quotient with utilization, which would stay at 1 then. SRCNN, "
+                "PNG files, batches of 128. It does not show what utilization says where the kernels themselves "
+                "change, as with larger batches."
             ),
             needs="cuda",
             effect=slope("num_workers", _WORKERS, {**REAL, **_LARGEST, "patch_size": 64}, metric="gpu_util"),

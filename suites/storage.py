@@ -37,13 +37,14 @@ _READERS = (1, 2, 4, 8)
 _CLAIMS = (
     Claim(
         id="lmdb-over-png",
-        says="Training reads faster from LMDB than from a folder of PNG files, though not by much.",
+        says="Training reads faster from LMDB than from a folder of PNG files.",
         sources=("IO",),
         design=(
             "A is a folder of PNG files, B an LMDB of decoded pixels; the same samples in the same order, two workers. "
             "96-pixel images from memory and from the disk, and 64-pixel ones from memory. LMDB differs twice, in "
             "container and in what a sample is; beside it stands LMDB with the PNG files themselves, which shows the "
-            "container's share. It does not show what a step would still notice."
+            "container's share. The source’s “not so much” decides nothing: read the ratio. It does not show what a "
+            "step would still notice."
         ),
         figures="LMDB is better “but not so much”; no figure is given.",
         effect=pair(
@@ -70,8 +71,9 @@ _CLAIMS = (
         sources=("IO",),
         design=(
             "A is an LMDB of pixels, B the same with every value compressed by lz4; read without workers, so that "
-            "nothing but the read is timed, from memory and from the disk. The size on disk stands beside it. It does "
-            "not show a storage so slow that every byte counts."
+            "no scheduling of theirs is timed with it, from memory and from the disk; conversion to a tensor and to a "
+            "batch ride along on both sides. The size on disk stands beside it. It does not show a storage so slow "
+            "that every byte counts."
         ),
         effect=pair({"storage_format": "lmdb"}, {"storage_format": "lmdb_lz4"}, {**SMALL, **_WARM}, {**SMALL, **_COLD}),
         asides=(
@@ -173,8 +175,8 @@ _CLAIMS = (
         sources=("BOT",),
         design=(
             "A reads samples of which no page lies in the system's cache, B samples that lie there whole; both shares "
-            "are verified and recorded with every trial. PNG files, LMDB and HDF5, two workers, each sample once. "
-            "Below the kernel other caches remain, so that a cold disk may still look fast."
+            "are verified and recorded with every trial. PNG files, LMDB and HDF5, two workers; a cold trial "
+            "reads each sample once. Below the kernel other caches remain, so that a cold disk may still look fast."
         ),
         effect=pair(
             _COLD,
@@ -197,13 +199,14 @@ _CLAIMS = (
     ),
     Claim(
         id="hdf5-swmr",
-        says="Parallel reading of HDF5 needs its mode for a single writer and multiple readers.",
+        says="Parallel reading of HDF5 gains from its mode for a single writer and multiple readers.",
         sources=("IO",),
         design=(
             "A opens the file for reading, B with that mode on; one, two and four workers, each with a file handle of "
             "its own, 96-pixel images from memory. That A works at all, with every sample delivered once, is proved by "
             "tests; here it is asked whether B is faster. Nobody writes while we read, which is what the mode is for."
         ),
+        figures="The source says that it is needed; no figure is given.",
         effect=pair(
             {"swmr": False},
             {"swmr": True},
@@ -230,9 +233,9 @@ _CLAIMS = (
         says="Samples are read faster from NVMe than from SATA, and from SATA than over a network.",
         sources=("BOT",),
         design=(
-            "The folder of the data is no setting of a trial: a run each on two devices (DATA_ROOT=), and their cold "
-            "trials compared. What one run can say is how much its own device costs: A reads from memory, B from the "
-            "disk. Below the kernel other caches remain."
+            "The folder of the data is no setting of a trial: the cold trials of a run each on two devices "
+            "(DATA_ROOT=) would have to be compared. What one run can say is how much its own device costs: A reads "
+            "from memory, B from the disk. Below the kernel other caches remain."
         ),
         needs="disks",
         effect=pair(_WARM, _COLD, {**_TWO, "storage_format": "png"}, {**_TWO, "storage_format": "lmdb"}, says="less"),
@@ -242,9 +245,9 @@ _CLAIMS = (
         says="The kernel's I/O scheduler hardly matters when samples are read in random order.",
         sources=("BOT",),
         design=(
-            "The scheduler is recorded with every run and never changed; machines that differ in it are compared by "
-            "what the disk costs them: A reads from memory, B from the disk, in random order. Such machines differ in "
-            "more than the scheduler."
+            "The scheduler is recorded with every run and never changed; machines that differ in it would have to be "
+            "compared by what the disk costs them: A reads from memory, B from the disk, in random order. Such "
+            "machines differ in more than the scheduler."
         ),
         needs="machines",
         effect=pair(_WARM, _COLD, {**_TWO, "storage_format": "png"}, {**_TWO, "storage_format": "hdf5"}, says="less"),

@@ -4,14 +4,14 @@ Most trials run the step alone on one resident batch, so that no loader disturbs
 the choice of convolution algorithms, warm-up) is recorded apart.
 
 It does not show what a switch does to what is learnt. On a CPU networks and images are small, so that a trial stays
-short; claims about accelerators are tested at the source's sizes, and on a CUDA device only.
+short; on a CUDA device, which such a step would leave idle, larger ones decide.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from harness.claim import Aside, Claim, Values, pair, slope
+from harness.claim import Aside, Claim, pair, slope
 from harness.suite import Suite, slices_of
 from suites._cells import DEVICE, DEVICE_STEP, REAL, STEP
 
@@ -21,16 +21,16 @@ _POINTWISE = {**STEP, "model": "pointwise"}
 _TINY: dict[str, Any] = {**STEP, "batch_size": 1, "patch_size": 4}
 """Small enough to compare its gradients with differences, element by element."""
 _NORMED = {**STEP, "norm": "batch"}
+_DEVICE_LINEAR = {**DEVICE_STEP, "model": "mlp"}
+_DEVICE_POINTWISE = {**DEVICE_STEP, "model": "pointwise"}
+_DEVICE_BF16 = {**DEVICE_STEP, "amp": "bf16"}
+_ON_CUDA = "On a CUDA device 64-pixel patches in batches of 128 decide."
 _SOURCE = {**REAL, "num_workers": 16}
 _MEMORY = (
     "873 to 1238 MiB for batches of 8 to 128. What of it does not grow, TIPS takes for pinned memory, and BOT does not "
     "(pinned-is-gpu-memory)."
 )
 _GROWING = (32, 128, 512)
-
-
-def _large(amp: str) -> Values:
-    return {**DEVICE_STEP, "amp": amp}
 
 
 _CLAIMS = (
@@ -58,21 +58,18 @@ _CLAIMS = (
         sources=("TIPS", "BOT"),
         design=(
             "A computes in float32, B in bfloat16 where autocast allows it; SRCNN and a perceptron of large layers, "
-            "alone on a resident batch, small enough for a CPU. A CUDA device, which such a step does not fill, has a "
-            "larger one beside it, with float16 and with peak memory. A CPU gains only if its instructions know "
-            "bfloat16."
+            "alone on a resident batch of 16-pixel patches. A CPU gains only if its instructions know bfloat16. "
+            f"{_ON_CUDA} Float16 and peak memory stand beside it."
         ),
         effect=pair({"amp": "off"}, {"amp": "bf16"}, STEP, _LINEAR),
+        on_cuda=pair({"amp": "off"}, {"amp": "bf16"}, DEVICE_STEP, _DEVICE_LINEAR),
         asides=(
             Aside(
-                "peak memory of the device, 64-pixel patches",
+                "peak memory of the device",
                 pair({"amp": "off"}, {"amp": "bf16"}, DEVICE_STEP, metric="gpu_mem_peak", says="less"),
                 needs="cuda",
             ),
-            *(
-                Aside(f"{name}, 64-pixel patches", pair({"amp": "off"}, {"amp": name}, DEVICE_STEP), needs="cuda")
-                for name in ("bf16", "fp16")
-            ),
+            Aside("in float16", pair({"amp": "off"}, {"amp": "fp16"}, DEVICE_STEP), needs="cuda"),
         ),
     ),
     Claim(
@@ -82,16 +79,10 @@ _CLAIMS = (
         design=(
             "A keeps the bias of the convolutions before a batch norm, B drops it; the norm takes the mean off, so "
             "that both compute the same. SRCNN with batch norms, alone on a resident batch, batches of 8 and of 32 of "
-            "16-pixel patches. A deeper network has more such pairs, and more to gain."
+            f"16-pixel patches. {_ON_CUDA} A deeper network has more such pairs, and more to gain."
         ),
         effect=pair({"conv_bias": True}, {"conv_bias": False}, _NORMED, {**_NORMED, "batch_size": 8}),
-        asides=(
-            Aside(
-                "64-pixel patches",
-                pair({"conv_bias": True}, {"conv_bias": False}, {**DEVICE_STEP, "norm": "batch"}),
-                needs="cuda",
-            ),
-        ),
+        on_cuda=pair({"conv_bias": True}, {"conv_bias": False}, {**DEVICE_STEP, "norm": "batch"}),
     ),
     Claim(
         id="grad-none",
@@ -100,9 +91,10 @@ _CLAIMS = (
         design=(
             "A clears gradients with zeros, B drops them, which is PyTorch's default by now; weights are the same bit "
             "by bit after any number of steps. A perceptron of large layers, whose gradients are 46 MB, with batches "
-            "of 8 and of 32, and SRCNN, whose gradients are small. The step alone, on a resident batch."
+            f"of 8 and of 32, and SRCNN, whose gradients are small. The step alone, on a resident batch. {_ON_CUDA}"
         ),
         effect=pair({"zero_grad": "memset"}, {"zero_grad": "none"}, _LINEAR, {**_LINEAR, "batch_size": 8}, STEP),
+        on_cuda=pair({"zero_grad": "memset"}, {"zero_grad": "none"}, _DEVICE_LINEAR, DEVICE_STEP),
     ),
     Claim(
         id="debug-apis",
@@ -132,17 +124,14 @@ _CLAIMS = (
         design=(
             "A computes a chain of GELUs operation by operation, B compiles it (torch.compile); the same numbers "
             "within rounding. PyTorch's own fused GELU stands beside it. Compiling happens before the warm-up and is a "
-            "column of its own: it must be earned back over the steps of a training."
+            "column of its own: it must be earned back over the steps of a training. "
+            f"{_ON_CUDA}"
         ),
         effect=pair({"fusion": "eager"}, {"fusion": "compile"}, _POINTWISE),
+        on_cuda=pair({"fusion": "eager"}, {"fusion": "compile"}, _DEVICE_POINTWISE),
         asides=(
             Aside("PyTorch's own GELU", pair({"fusion": "eager"}, {"fusion": "functional"}, _POINTWISE)),
             Aside("compiled against PyTorch's own", pair({"fusion": "functional"}, {"fusion": "compile"}, _POINTWISE)),
-            Aside(
-                "64-pixel patches",
-                pair({"fusion": "eager"}, {"fusion": "compile"}, {**DEVICE_STEP, "model": "pointwise"}),
-                needs="cuda",
-            ),
         ),
     ),
     Claim(
@@ -152,9 +141,11 @@ _CLAIMS = (
         design=(
             "A runs the network as written, B through torch.jit.script; a chain of GELUs, which it can fuse, and "
             "SRCNN, where there is little to fuse; alone on a resident batch. TorchScript is deprecated in favour of "
-            "torch.compile; where this PyTorch or Python has it no more, the claim cannot be tested."
+            "torch.compile; where this PyTorch or Python has it no more, the claim cannot be tested. "
+            f"{_ON_CUDA}"
         ),
         effect=pair({"fusion": "eager"}, {"fusion": "script"}, _POINTWISE, _FEW),
+        on_cuda=pair({"fusion": "eager"}, {"fusion": "script"}, _DEVICE_POINTWISE, DEVICE_STEP),
     ),
     Claim(
         id="larger-batch-tuning",
@@ -200,12 +191,12 @@ _CLAIMS = (
     ),
     Claim(
         id="memory-by-batch",
-        says="GPU memory grows with the batch, but far less than in proportion.",
+        says="GPU memory grows with the batch.",
         sources=("IO",),
         design=(
             "A trains on batches of 8, B of 128; memory in use on the whole device after the window, as the source "
             "read it, with the context and whatever the libraries keep. What tensors need at their peak and what "
-            "PyTorch reserves stand beside it. In proportion would be 16 times."
+            "PyTorch reserves stand beside it. In proportion would be 16 times; the verdict is of whether it grows."
         ),
         figures=_MEMORY,
         needs="cuda",
@@ -239,13 +230,27 @@ _CLAIMS = (
         says="A batch norm makes the host wait for the device.",
         sources=("API",),
         design=(
-            "A trains SRCNN without, B with batch norms. Compared is how far the host has run ahead when the window "
-            "ends, as the time that the final synchronisation takes: a host that waits in every step is not ahead. "
-            "Throughput stands beside it; it falls as well because a norm is work."
+            "SRCNN with batch norms. A reads its loss in every step, for which the host must wait, B does not. "
+            "Compared is how far the host has run ahead when the window ends, as the time that the final "
+            "synchronisation takes. If the norms made the host wait, B would be no further ahead than A: no difference "
+            "is what the claim says, and a B that is far ahead refutes it. What norms do to that time and to "
+            "throughput stands beside it; both change as well because norms are work, in short kernels."
         ),
         needs="cuda",
-        effect=pair({"norm": "none"}, {"norm": "batch"}, DEVICE_STEP, metric="host_ahead", says="less"),
-        asides=(Aside("throughput", pair({"norm": "none"}, {"norm": "batch"}, DEVICE_STEP, says="less")),),
+        effect=pair(
+            {"sync_every_step": True},
+            {"sync_every_step": False},
+            {**DEVICE_STEP, "norm": "batch"},
+            metric="host_ahead",
+            says="less",
+        ),
+        asides=(
+            Aside(
+                "how far the host is ahead, without and with norms",
+                pair({"norm": "none"}, {"norm": "batch"}, DEVICE_STEP, metric="host_ahead", says="less"),
+            ),
+            Aside("throughput, without and with norms", pair({"norm": "none"}, {"norm": "batch"}, DEVICE_STEP)),
+        ),
     ),
     Claim(
         id="channels-last",
@@ -254,21 +259,19 @@ _CLAIMS = (
         design=(
             "A keeps images and weights in PyTorch's usual layout, B with channels last; the same numbers within "
             "rounding. SRCNN alone on a resident batch, batches of 8 and of 32 of 16-pixel patches; with mixed "
-            "precision beside it, which accelerators want the layout for."
+            f"precision beside it, which accelerators want the layout for. {_ON_CUDA}"
         ),
         effect=pair({"memory_format": "contiguous"}, {"memory_format": "channels_last"}, STEP, _FEW),
+        on_cuda=pair({"memory_format": "contiguous"}, {"memory_format": "channels_last"}, DEVICE_STEP),
         asides=(
             Aside(
                 "with bfloat16",
                 pair({"memory_format": "contiguous"}, {"memory_format": "channels_last"}, {**STEP, "amp": "bf16"}),
             ),
-            *(
-                Aside(
-                    f"64-pixel patches, amp={amp}",
-                    pair({"memory_format": "contiguous"}, {"memory_format": "channels_last"}, _large(amp)),
-                    needs="cuda",
-                )
-                for amp in ("off", "bf16")
+            Aside(
+                "with bfloat16, 64-pixel patches",
+                pair({"memory_format": "contiguous"}, {"memory_format": "channels_last"}, _DEVICE_BF16),
+                needs="cuda",
             ),
         ),
     ),

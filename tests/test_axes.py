@@ -42,11 +42,14 @@ def test_not_applicable_equals_default() -> None:
         ({"step": "emulated"}, {"model"}),
         ({"workload": "synthetic"}, {"scale"}),
         ({"workload": "div2k"}, {"read_us", "decode_us"}),
+        ({"mode": "load"}, {"prefetcher", "d2h", "create_on", "launch_blocking", "timing"}),
+        ({"mode": "compute"}, {"prefetcher", "parallel"}),
+        ({"d2h": "none"}, {"d2h_every"}),
     ],
 )
 def test_what_cannot_matter_is_not_applicable(changed: dict, absent: set) -> None:
     """An axis that cannot change a trial is left out of its cell, with a reason."""
-    cell, reasons = applicable(DEFAULTS | changed, "cpu")
+    cell, reasons = applicable(DEFAULTS | changed, "cuda")
     assert absent <= set(reasons)
     assert not absent & set(cell)
     assert set(cell) | set(reasons) == set(BY_NAME)

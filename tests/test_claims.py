@@ -15,11 +15,14 @@ import yaml
 from rich.console import Console
 
 from harness import claims, here, report_claims, store, suite
+from harness.asking import LEAST_BLOCKS
 from harness.axes import Cell
-from harness.claim import Claim, pair
+from harness.claim import Claim, pair, terms
 from harness.errors import InputError
+from harness.plan import TEMPLATE_S
 from harness.registry import ROOT
 from harness.running import Running
+from harness.suite import slices_of
 
 LOAD = {"mode": "load", "workload": "synthetic", "storage_format": "lmdb"}
 CERTAIN = "persistent-workers"
@@ -47,6 +50,27 @@ def test_a_claim_is_asked_where_all_its_cells_run() -> None:
     assert (asked.name, asked.metric, reasons) == ("x", "throughput", {})
     assert sorted(asked.weights.values()) == [-1, 1]
     assert asked.cells == ids(WORKERS)
+
+
+def test_a_machine_with_too_many_cores_is_not_asked() -> None:
+    """Where sides are chosen for few cores, more of them would make it another question."""
+    few = replace(WORKERS, most_cores=4)
+    assert claims.plan([few], ids(WORKERS), "cpu", "div2k_standin", lambda _: None, 4)[1] == {}
+    asked, reasons = claims.plan([few], ids(WORKERS), "cpu", "div2k_standin", lambda _: None, 5)
+    assert not asked
+    assert reasons == {"x": "its sides are for 4 cores at most; this machine has 5"}
+
+
+def test_a_cuda_device_may_have_an_effect_of_its_own() -> None:
+    """The small cells run on a CPU only, the large ones on CUDA only, and each decides where it runs."""
+    large = pair({"num_workers": 0}, {"num_workers": 8}, LOAD)
+    both = replace(WORKERS, on_cuda=large)
+    assert {part["device"] for part in slices_of(both)} == {"cpu", "cuda"}
+    assert [part["num_workers"] for part in slices_of(both) if part["device"] == "cuda"] == [0, 8]
+    for device, effect in (("cpu", WORKERS.effect), ("cuda", large)):
+        cells = {term.cell_id for term in terms(effect, device)}
+        (asked,), _ = claims.plan([both], cells, device, "div2k_standin", lambda _: None)
+        assert set(asked.weights) == cells
 
 
 def test_what_speaks_against_a_claim_is_kept() -> None:
@@ -160,24 +184,31 @@ def running(tmp_path: Path) -> Iterator[Running]:
     run.close()
 
 
-def play(run: Running, blocks: range, seconds: float, clear: str) -> None:
-    """Trials that took so long; one claim's effect is clear, the other's is lost in noise."""
-    sides = {
-        cell: weight for claim in run.asking.asked for cell, weight in claim.weights.items() if claim.name == clear
-    }
+def play(run: Running, blocks: range, seconds: float, clear: str, effect: float = 3.0, wobble: float = 0.0) -> None:
+    """Trials that took so long; one claim has an effect that wobbles by blocks, any other is lost in noise."""
     for block in blocks:
+        factors = {
+            cell: effect * (1 + wobble * (-1) ** block) if claim.name == clear else 1 + 0.4 * (-1) ** block
+            for claim in run.asking.asked
+            for cell, weight in claim.weights.items()
+            if weight > 0
+        }
         for position, cell in enumerate(run.live(block)):
-            noise = 1 + 0.01 * (-1) ** block if cell.cell_id in sides else 1 + 0.4 * (-1) ** (block + position)
-            rate = 1000 * noise * (3 if sides.get(cell.cell_id, -1) > 0 else 1)
             trial = {
                 "cell_id": cell.cell_id,
                 "block": block,
                 "position": position,
                 "outcome": "ok",
-                "samples_per_s": rate,
+                "samples_per_s": 1000 * factors.get(cell.cell_id, 1),
                 "trial_wall_ns": int(seconds * 1e9),
             }
             run.take({"trial": trial})
+
+
+def give(run: Running, budget_s: float) -> None:
+    """Another budget."""
+    plan = run.here.plan
+    run.here = replace(run.here, plan=replace(plan, matrix=replace(plan.matrix, budget_s=budget_s)))
 
 
 def test_the_certain_make_room(running: Running) -> None:
@@ -195,9 +226,18 @@ def test_a_budgets_last_seconds_go_to_what_is_least_certain(running: Running) ->
     play(running, range(2), 1.0, CERTAIN)
     whole = len(running.live(2))
     spent = 2 * whole
-    budget = spent + 12 + 0.75 * whole
-    plan = running.here.plan
-    running.here = replace(running.here, plan=replace(plan, matrix=replace(plan.matrix, budget_s=budget)))
+    give(running, spent + 12 + 0.75 * whole)
     order = running.order(2)
     assert 0 < len({cell.cell_id for cell in order}) < whole
     assert order == running.order(2)
+
+
+def test_what_the_budget_cannot_decide_waits_for_what_it_can(running: Running) -> None:
+    """One claim is a few blocks from its verdict, the other lost in noise: only the former's cells run."""
+    play(running, range(LEAST_BLOCKS), 1.0, CERTAIN, effect=1.05, wobble=0.02)
+    near = next(claim for claim in running.asking.asked if claim.name == CERTAIN)
+    spent = LEAST_BLOCKS * len(running.live(0)) + TEMPLATE_S * (LEAST_BLOCKS + 1)
+    give(running, spent + 10 * len(near.weights))
+    assert len(running.asking.open(LEAST_BLOCKS)) == 2
+    assert {cell.cell_id for cell in running.live(LEAST_BLOCKS)} > near.cells
+    assert {cell.cell_id for cell in running.order(LEAST_BLOCKS)} == set(near.weights) < near.cells

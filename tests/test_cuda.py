@@ -24,6 +24,8 @@ from harness.trial.step import moving
 from harness.trial.step.plain import Step
 
 CHECK = """
+from harness.trial.checks import run_check
+from harness.trial.job import Job, Reporter
 run_check(Job("trial", device="cuda", cell={"mode": "check", "check": "pin_custom"}), Reporter(1))
 """
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(gpu.device() != "cuda", reason="needs a CUDA device")]
@@ -55,6 +57,13 @@ AXES = {
             _STEPS | {"amp": "bf16"},
             _STEPS | {"amp": "fp16", "grad_scaler": [False, True]},
             _STEPS | {"cudnn_benchmark": True},
+            _STEPS | {"debug": ["nvtx", "profiler"]},
+            _STEPS | {"model": "pointwise", "fusion": ["compile", "script"]},
+            _STEPS | {"memory_format": "channels_last", "amp": "bf16"},
+            _STEPS | {"vary_shapes": True, "cudnn_benchmark": True},
+            _STEPS | {"norm": "batch", "sync_every_step": True},
+            _LOADS | {"non_blocking": True, "collate": "fast", "normalize_on": "device", "prefetcher": "stream"},
+            _LOADS | {"worker_kind": "thread"},
         ]
     },
     "profiles": {"quick": {}},
@@ -73,12 +82,14 @@ def swept(folder: Path, text: str) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def trials(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
-    return swept(tmp_path_factory.mktemp("cuda"), MATRIX)
+    """One trial of each cell that the matrix asks for, ceilings left out."""
+    found = swept(tmp_path_factory.mktemp("cuda"), MATRIX)
+    return found[found["role"] == "cell"]
 
 
 @pytest.fixture(scope="module")
 def others(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
-    """One trial of every axis that only CUDA has, ceilings left out."""
+    """One trial of every axis that CUDA has a path of its own for, ceilings left out."""
     found = swept(tmp_path_factory.mktemp("axes"), json.dumps(AXES))
     return found[found["role"] == "cell"]
 
@@ -107,8 +118,9 @@ def test_phases_close(trials: pd.DataFrame) -> None:
 
 def test_nvml_was_heard(trials: pd.DataFrame) -> None:
     """Utilization, power and memory are there, in their ranges."""
-    assert trials["gpu_util_pct"].between(0, 100).all()
-    assert (trials["gpu_power_w"] > 0).all()
+    computing = trials[trials["mode"] != "copy"]  # windows of copies are too short for NVML
+    assert computing["gpu_util_pct"].between(0, 100).all()
+    assert (computing["gpu_power_w"] > 0).all()
     assert (trials["gpu_mem_peak_bytes"] > 0).all()
 
 
@@ -137,7 +149,7 @@ def by(frame: pd.DataFrame, axis: str) -> pd.DataFrame:
 
 def test_a_copy_on_its_own_stream_is_hidden(others: pd.DataFrame) -> None:
     """Over the compute stream all of a copy is waited for; over its own, less than it takes."""
-    loads = by(others, "prefetcher")
+    loads = by(others[others["collate"].eq("totensor") & others["worker_kind"].eq("process")], "prefetcher")
     share = loads["device_h2d_exposed_ns"] / loads["device_h2d_ns"]
     assert share[["none", "next_batch"]].to_list() == [1, 1]
     assert share["stream"] < 0.9
@@ -147,7 +159,8 @@ def test_a_copy_on_its_own_stream_is_hidden(others: pd.DataFrame) -> None:
 def test_blocking_launches_leave_nothing_to_wait_for(others: pd.DataFrame) -> None:
     """Where every launch waits for its kernel the host is never ahead of the device."""
     steps = others[(others["mode"] == "compute") & others["create_on"].eq("none") & others["d2h"].eq("none")]
-    plain = steps[steps["amp"].eq("off") & ~steps["cudnn_benchmark"].astype(bool)]
+    plain = steps[steps["amp"].eq("off") & steps["debug"].eq("off") & steps["model"].eq("srcnn")]
+    plain = plain[~plain[["cudnn_benchmark", "sync_every_step", "vary_shapes"]].astype(bool).any(axis=1)]
     drained = plain.groupby(plain["launch_blocking"].astype(bool))["host_drain_ns"].mean()
     assert drained[True] < drained[False]
 

@@ -144,7 +144,7 @@ def test_a_run_ends_when_every_contrast_is_narrow_enough(place: Place) -> None:
     run = store.runs(place.results)[-1]
     assert (run.manifest.stop_reason, run.manifest.blocks) == ("target", 2)
     assert [(one.axis, one.blocks, one.reason) for one in run.manifest.contrasts] == [("num_workers", 2, "target")]
-    assert "every contrast is as narrow as wanted" in " ".join(done.stdout.split())
+    assert "every question is answered as well as wanted" in " ".join(done.stdout.split())
 
 
 def test_files_hold_the_schema_and_the_manifest(run: store.StoredRun) -> None:

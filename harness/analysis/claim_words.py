@@ -20,7 +20,7 @@ from harness.claim import PHOTOGRAPHS, Claim, Effect, Values
 from harness.metrics import METRICS
 
 MOST_BLOCKS = 100
-"""Who would need more blocks than this is better served by longer windows."""
+"""Beyond so many more blocks a forecast from the spread so far says little but that there is far to go."""
 _KINDS = {"load": "loading alone", "compute": "the step alone", "copy": "copying alone"}
 _UNSAID = ("mode", "step", "step_ms", "check", "n_samples")
 """Axes of a case that are told in words, or are no setting to choose."""
@@ -116,7 +116,7 @@ def _change(row: Row, effect: Effect) -> str:
         cause = f"every doubling of {effect.along}" if effect.along else f"going from {first} to {last}"
         sides = [_several(effect, part) for part in (effect.cases, effect.against)]
         return (
-            f"the factor by which {cause} changes {metric.noun} was with {sides[0]} {estimate(row)} what it was with "
+            f"with {sides[0]} the factor by which {cause} changes {metric.noun} was {estimate(row)} what it was with "
             f"{sides[1]}"
         )
     if effect.along:
@@ -128,7 +128,7 @@ def _change(row: Row, effect: Effect) -> str:
         )
     if metric.rate:
         return f"{last} was {estimate(row)} as fast as {first}"
-    return f"{metric.noun} was with {last} {estimate(row)} what it was with {first}"
+    return f"with {last} {metric.noun} was {estimate(row)} what it was with {first}"
 
 
 def _several(effect: Effect, part: Sequence[Values]) -> str:
@@ -168,11 +168,20 @@ def _verdict(row: Row, effect: Effect) -> str:
         return "inconclusive, as one block gives no interval"
     alone = str(verdicts(row["ratio"], row["lo"], row["hi"], DIRECTION[effect.says]))
     among = f" among so many claims (by itself it would be called {alone})" if alone != "inconclusive" else ""
-    needed = row["blocks_needed"]
-    more = max(1, math.ceil(needed - row["n"])) if _known(needed) else math.inf
+    return f"inconclusive{among}; {needed(row)}"
+
+
+def needed(row: Row) -> str:
+    """Write what would decide an effect that is not decided, from its spread so far.
+
+    Args:
+        row: of ``Judged.claims``, inconclusive.
+    """
+    blocks = row["blocks_needed"]
+    more = max(1, math.ceil(blocks - row["n"])) if _known(blocks) else math.inf
     if more > MOST_BLOCKS:
-        return f"inconclusive{among}; it takes longer windows rather than more blocks"
-    return f"inconclusive{among}; about {more} more {'block' if more == 1 else 'blocks'} would decide it"
+        return f"more than {MOST_BLOCKS} more blocks would be needed: a quieter machine or longer windows"
+    return f"about {more} more {'block' if more == 1 else 'blocks'} would decide it"
 
 
 def _parts(cases: Sequence[Row]) -> str:

@@ -155,16 +155,19 @@ def judged(
     run = _Run(trials)
     who = {"run_id": run.run_id, "machine_id": str(trials["machine_id"].iloc[0]), "device": run.device}
     rows, cases, asides = [], [], []
-    for name, (suite, claim) in claims.items():
+    why_not = why_not or {}
+    asked = {name: (suite, claim.on(run.device)) for name, (suite, claim) in claims.items()}
+    for name, (suite, claim) in asked.items():
         mine = {"claim": name, "suite": suite, **who}
-        row, parts = _found(run, claim)
-        asides += [{**mine, **aside} for aside in _asides(run, claim)]
+        row, parts = _found(run, claim) if name not in why_not else ({"verdict": NOT_TESTABLE}, [])
         if row["verdict"] == NOT_TESTABLE:
-            row["reason"] = untestable(claim, run.device) or (why_not or {}).get(name) or "the run has no cells of it"
+            row["reason"] = untestable(claim, run.device) or why_not.get(name) or "the run has no cells of it"
+        else:
+            asides += [{**mine, **aside} for aside in _asides(run, claim)]
         rows.append({**mine, **row})
         cases += [{**mine, **part} for part in parts]
     frame = pd.DataFrame(rows, columns=list(CLAIM_COLUMNS))
-    _correct(frame, claims)
+    _correct(frame, asked)
     return Judged(
         frame, pd.DataFrame(cases, columns=list(CASE_COLUMNS)), pd.DataFrame(asides, columns=list(ASIDE_COLUMNS))
     )
@@ -226,7 +229,7 @@ def _cases(run: _Run, effect: Effect) -> Iterator[dict[str, Any]]:
 
 
 def _asides(run: _Run, claim: Claim) -> Iterator[dict[str, Any]]:
-    for aside in claim.asides if not untestable(claim, run.device) else ():
+    for aside in claim.asides:
         wanted, _ = run.found(aside.effect)
         if wanted:
             found = run.estimate(wanted, aside.effect.metric)

@@ -51,7 +51,7 @@ def answered(runs: Iterable[Measured], claims: Mapping[str, tuple[str, Claim]]) 
 
     Returns:
         For each machine, device and claim what the newest run says that was made to test it; where there is none, the
-        newest that has its cells all the same, or why the newest run did not test it.
+        newest that has its cells all the same, or why the newest run that was made for it could not test it.
         Blocks of two runs are never mixed, nor are versions of the protocol.
     """
     kept: list[Judged] = []
@@ -63,7 +63,7 @@ def answered(runs: Iterable[Measured], claims: Mapping[str, tuple[str, Claim]]) 
             left_out.append(run.run_id)
         elif len(run.trials):
             kept.append(judged(run.trials, claims, run.untestable))
-            asked |= {(run.run_id, name) for name in run.asked}
+            asked |= {(run.run_id, name) for name in (*run.asked, *run.untestable)}
     order = list(claims)
     verdicts = _joined([one.claims for one in kept])
     if verdicts.empty:

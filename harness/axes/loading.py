@@ -59,7 +59,7 @@ LOADING: tuple[Axis, ...] = (
         "How samples become a batch: each to float tensors by torchvision's ToTensor and then stacked, or all at once "
         "from uint8 (fast).",
         choices=one_of("totensor", "fast"),
-        idle=LOADS,
+        idle=only("mode", "train", "load", "copy"),
     ),
     Axis(
         "normalize_on",

@@ -29,7 +29,7 @@ from harness.suite import CLAIMS, claims
 TITLE = "The effects"
 QUESTION = "Which of the sources’ claims hold, and by how much?"
 READS = "trials"
-MISSING = "No claim about a size was tested here."
+MISSING = "No claim whose effect can be measured was tested here."
 TONES = {
     "confirmed": colour("name-2"),
     "refuted": colour("name-1"),
@@ -106,10 +106,12 @@ def _rows(found: pd.DataFrame, asked: Asked) -> list[dict[str, Any]]:
     rows = []
     for each in found.to_dict("records"):
         row = {str(name): value for name, value in each.items()}
-        effect = asked[row["claim"]][1].effect if row["claim"] in asked else None
+        effect = asked[row["claim"]][1].on(row["device"]).effect if row["claim"] in asked else None
         if effect is not None and words.known(row["ratio"]):
             metric = METRICS[effect.metric]
-            rows.append({**row, "says": effect.says, "metric": metric.noun, "along": effect.along})
+            what = metric.noun + (f", per doubling of {effect.along}" if effect.along else "")
+            what += ", factor here ÷ factor there" if effect.against else ""
+            rows.append({**row, "says": effect.says, "metric": what})
     return rows
 
 
@@ -128,7 +130,7 @@ def _drawn(row: Row) -> dict[str, Any]:
         "run": str(row["run_id"]),
         "verdict": str(row["verdict"]),
         "says": row["says"],
-        "metric": row["metric"] + (f", per doubling of {row['along']}" if row["along"] else ""),
+        "metric": row["metric"],
         "ratio": ratio,
         "low": lo,
         "high": hi,

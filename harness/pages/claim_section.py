@@ -31,7 +31,7 @@ def section(name: str, verdicts: Verdicts, path: str) -> str:
     told = verdicts.told[name]
     body = [_about(claim, suite, verdicts)]
     body += [_found(each, place, path) for each, place in zip(told, verdicts.places, strict=True)]
-    head = f'<span class="fr-claim-says">{escape(claim.says)}</span> {badges(told)}'
+    head = f'<span class="fr-claim-says">{escape(claim.says)}</span> <span class="fr-badges">{badges(told)}</span>'
     return (
         f'<details class="fr-claim" id="claim-{name}" data-claim="{name}" data-sources="{" ".join(claim.sources)}">'
         f"<summary>{head}</summary>{''.join(body)}</details>\n"
@@ -117,7 +117,9 @@ def _cases(told: Told) -> Iterator[str]:
         # Neither side of an interaction is what the claim speaks of.
         columns, lines = columns[:-1], [line[:-1] for line in lines]
     if lines:
-        yield markup.table(f"{metric.noun.capitalize()} in each setting", columns, lines, columns[1:5], stack=True)
+        yield markup.table(
+            f"{metric.noun[:1].upper()}{metric.noun[1:]} in each setting", columns, lines, columns[1:5], stack=True
+        )
 
 
 def _checks(told: Told) -> Iterator[str]:

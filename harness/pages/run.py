@@ -138,7 +138,7 @@ def _protocol(protocol: Protocol) -> list[tuple[str, str]]:
     """The protocol in words where its names alone do not say what a number means."""
     fewest, most = protocol.blocks
     said = {
-        "blocks": f"{fewest} to {most}: nothing stops earlier for being narrow enough, nothing runs longer",
+        "blocks": f"{fewest} to {most}: nothing stops earlier for being narrow enough, nothing is asked about in more",
         "ci_target_pct": f"±{protocol.ci_target_pct:g} % is narrow enough for a contrast",
         "control_every": f"the control cell runs again every {words.plural(protocol.control_every, 'trial')}",
     }

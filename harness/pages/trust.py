@@ -20,7 +20,7 @@ from harness.records import TELEMETRY, TRIALS
 
 RULES = "methodology.md#grade"
 STOPPED = {
-    "target": "every contrast is as narrow as the protocol wants",
+    "target": "every question is answered as well as the protocol wants",
     "blocks": "the most blocks that the protocol allows had run",
     "budget": "the time that it was given was used up",
     "interrupted": "somebody stopped it",

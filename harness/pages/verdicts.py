@@ -16,11 +16,10 @@ from harness import suite
 from harness.analysis.claim_words import sentence
 from harness.analysis.claimed import CLAIM_COLUMNS, NOT_TESTABLE, VERDICTS
 from harness.analysis.claimed_runs import Measured, answered
-from harness.claim import Claim, untestable
+from harness.claim import Claim
 from harness.pages import described
 from harness.pages.gathered import Shown
 
-UNTESTED = "no run of this machine has its cells"
 Row = Mapping[str, Any]
 Asked = Mapping[str, tuple[str, Claim]]
 """Claims by id, each with its suite."""
@@ -114,11 +113,9 @@ def gather(runs: Sequence[Shown], asked: Asked | None = None) -> Verdicts:
     for name, (_, claim) in asked.items():
         parts = []
         for key, place in zip(keys, places, strict=True):
-            row = rows.get((name, *key)) or {"verdict": NOT_TESTABLE, "run_id": None}
-            if row["verdict"] == NOT_TESTABLE and not isinstance(row.get("reason"), str):
-                row = {**row, "reason": untestable(claim, key[1]) or UNTESTED}
+            row = rows[name, *key]
             mine = [[one for one in found[part] if _same(one, row)] for part in ("cases", "asides")]
-            parts.append(Told(claim, by_id.get(row["run_id"], place.shown), key[1], row, *mine))
+            parts.append(Told(claim.on(key[1]), by_id.get(row["run_id"], place.shown), key[1], row, *mine))
         told[name] = tuple(parts)
     return Verdicts(asked, places, told, tuple(by_id[name] for name in answers.left_out))
 

@@ -75,7 +75,7 @@ def beside(verdicts: Verdicts) -> Iterator[str]:
         tested = [part[at].shown for part in mine if part[at].tested]
         for shown in sorted(tested, key=lambda shown: shown.manifest.started_at, reverse=True)[:1]:
             suite = SUITE if SUITE in shown.suites else next(iter(shown.suites))
-            body = section(shown, suite, 4, f"{place.device}-{markup.slug(shown.machine_id)}")
+            body = section(shown, suite, 3, f"{place.device}-{markup.slug(shown.machine_id)}")
             if body:
                 yield body[0]
                 yield markup.paragraph(place.name, "fr-origin")
@@ -159,7 +159,7 @@ def _left(rows: Sequence[Row]) -> str:
         elif part:
             ways = words.listed(_ENDS[row["ends_by"]] for row in part)
             most = _seconds(max(row["gone_most_s"] for row in part))
-            said.append(f"with {name}, none were left behind after {ways}: the last was gone within {most}")
+            said.append(f"with {name}, none were left behind after {ways}: the last was gone after {most}")
     return " ".join(words.sentence(text) for text in said)
 
 

@@ -7,7 +7,9 @@ never 0, never an exception. Sources: proc(5), clock_getcpuclockid(3).
 from __future__ import annotations
 
 import os
+import re
 import time
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
@@ -16,6 +18,8 @@ SHM = "/dev/shm"  # noqa: S108 - where POSIX shared memory lies, not a place for
 SHM_PREFIXES = ("torch_", "sem.", "psm_", "nccl-", "__KMP_REGISTERED_LIB_")
 """Shared memory of ATen (``torch_PID_RANDOM_N``), POSIX semaphores (``multiprocessing`` locks), CPython's
 ``multiprocessing.shared_memory``, NCCL, and the OpenMP runtime of LLVM and Intel."""
+
+_OWNER = re.compile(r"torch_(\d+)_")
 
 
 def read(path: str, size: int = 16384) -> bytes | None:
@@ -214,6 +218,22 @@ def semaphores(pid: int) -> set[Path]:
             return {Path(each) for each in entries if each.name.startswith("sem.") and each.inode() in inodes}
     except OSError:
         return set()
+
+
+def remove_segments(segments: Iterable[str], makers: Collection[int]) -> int:
+    """Remove shared-memory files of processes that are dead: a worker that is killed at the wrong moment leaves one.
+
+    Args:
+        segments: names under ``/dev/shm``; PyTorch's hold the process id of their maker.
+        makers: the dead processes; other containers may share ``/dev/shm``, and theirs are left alone.
+
+    Returns:
+        How many were removed.
+    """
+    dead = [name for name in segments if (owner := _OWNER.match(name)) and int(owner[1]) in makers]
+    for name in dead:
+        Path(SHM, name).unlink(missing_ok=True)
+    return len(dead)
 
 
 def shm_segments() -> set[str]:

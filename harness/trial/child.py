@@ -102,7 +102,7 @@ def main() -> None:
 
 def outcome_of(error: Exception) -> str:
     """Tell running out of memory from other failures; on a CPU, PyTorch raises a bare RuntimeError for it."""
-    words = ("can't allocate memory", "not enough memory", "Cannot allocate memory", "out of memory")
+    words = ("can't allocate memory", "not enough memory", "Cannot allocate memory", "out of memory", "ALLOC_FAILED")
     known = isinstance(error, MemoryError | torch.OutOfMemoryError)
     return "oom" if known or any(word in str(error) for word in words) else "error"
 

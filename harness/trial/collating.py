@@ -146,7 +146,7 @@ def _deferred(job: Job) -> bool:
 
 
 def _moved(job: Job) -> bool:
-    return bool(job.device == "cuda" and job.value("mode") == "train")
+    return bool(job.device == "cuda" and job.value("mode") in ("train", "copy"))
 
 
 def _finish(job: Job) -> Finish:

@@ -39,6 +39,8 @@ SPARE = 1.25
 MONITOR_S = 1.0
 """How often torchrun's agent looks whether all ranks live."""
 LOCAL = "127.0.0.1"
+NVML_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
+"""With it set PyTorch counts devices without starting CUDA."""
 
 
 class Alone:
@@ -199,6 +201,8 @@ def launch(job: Job, descriptor: int, work: Callable[[Job, Reporter], None]) -> 
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+    # LaunchConfig asks for an accelerator: asked of CUDA itself, that would poison the fork of every rank.
+    os.environ[NVML_CHECK] = "1"
     config = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
@@ -212,6 +216,7 @@ def launch(job: Job, descriptor: int, work: Callable[[Job, Reporter], None]) -> 
         start_method="fork",
         logs_specs=DefaultLogsSpecs(log_dir=os.devnull),
     )
+    del os.environ[NVML_CHECK]  # with it every later question would go to NVML, which takes long
     try:
         elastic_launch(config, _rank)(job, descriptor, os.getpid(), work)
     except ChildFailedError as error:

@@ -43,6 +43,8 @@ def run_trial(job: Job, reporter: Reporter) -> None:
     warm = replicas.warm_up(lambda limits: loop.measure(batches, row, limits, together), warm_up_limits(job))
     if timeline:
         timeline.reset(EVENT_ROOM * int(job.window_s * 1e9) // warm.pace_ns())
+    if job.device == "cuda":
+        torch.cuda.reset_peak_memory_stats()  # compiling and searching for algorithms take more than training
     overflows = training.overflows if training else None
     if overflows:
         overflows.reset()

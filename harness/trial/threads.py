@@ -29,7 +29,7 @@ from harness.trial.loader import Batch, Fields
 Prepare = Callable[[list[int]], Batch]
 """Makes a batch out of its samples' indices."""
 _OPENING = threading.Lock()
-"""Held for a worker's first batch, in which it opens what it reads: LMDB refuses to open one file twice at a time."""
+"""Held for the first batch that is made of a dataset, in which it opens what it reads: LMDB refuses to open one file twice at a time."""
 
 
 class _Worker(threading.Thread):
@@ -49,18 +49,12 @@ class _Worker(threading.Thread):
         torch.set_num_threads(1)  # as PyTorch's worker processes do
         torch.get_num_threads()  # the first look takes the process' number over, which changes behind the barrier
         self._ready.wait()
-        prepare: Prepare = self._first
         while (indices := self.dealt.get()) is not None:
-            self.made.put(self._made(prepare, indices))
-            prepare = self._prepare
+            self.made.put(self._made(indices))
 
-    def _first(self, indices: list[int]) -> Batch:
-        with _OPENING:
-            return self._prepare(indices)
-
-    def _made(self, prepare: Prepare, indices: list[int]) -> Batch | ExceptionWrapper:
+    def _made(self, indices: list[int]) -> Batch | ExceptionWrapper:
         try:
-            return prepare(indices)
+            return self._prepare(indices)
         except Exception:  # noqa: BLE001 - whatever it is, it is raised again where the batch is waited for
             return self._failed()
 
@@ -135,9 +129,13 @@ class _Prepared:
         self._dataset = dataset
         self._collate = collate
         self._finish = _pinned if pin_memory else _as_it_is
+        self._opening: contextlib.AbstractContextManager[Any] = _OPENING
 
     def __call__(self, indices: list[int]) -> Batch:
-        return self._finish(self._collate([self._dataset[index] for index in indices]))
+        with self._opening:
+            batch = self._finish(self._collate([self._dataset[index] for index in indices]))
+        self._opening = contextlib.nullcontext()  # it is open, in later epochs too
+        return batch
 
 
 def _pinned(batch: Batch) -> Batch:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from harness.trial import feed, loop, run, stages
+from harness.trial import feed, loader, loop, run, stages
 from harness.trial.job import Job, Reporter
 from harness.trial.loader import Batch, Fields
 from harness.trial.stages import Stage
@@ -90,13 +90,14 @@ def _epoch_loader(job: Job) -> DataLoader[Fields]:
     _, dataset, collate = feed.samples(job)
     workers = job.value("num_workers")
     endless = feed.order(job, len(dataset))
-    return DataLoader(
+    return loader.build(
         dataset,
-        batch_sampler=list(islice(endless, EPOCH_STEPS)),
-        collate_fn=collate,
+        collate,
+        batches=list(islice(endless, EPOCH_STEPS)),
+        batch_size=job.value("batch_size"),
         num_workers=workers,
         prefetch_factor=job.value("prefetch_factor") if workers else None,
-        multiprocessing_context="fork" if workers else None,
+        pin_memory=False,
     )
 
 

@@ -65,6 +65,9 @@
         values.splice(0, values.length, ...some);
       }
       each.chart.parentElement.hidden = !left;
+      each.label ??= each.chart.getAttribute("aria-label");
+      each.chart.setAttribute("aria-label", left < all ? `${left} of ${all} effects; the table has them.` : each.label);
+      each.chart.parentElement.querySelector(".fr-message").hidden = left < all;
       const shown = spec.datasets ? JSON.stringify(spec.datasets) : "";
       const before = each.shown ?? JSON.stringify(each.spec.datasets);
       each.shown = shown;

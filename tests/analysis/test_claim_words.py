@@ -99,7 +99,7 @@ def test_a_metric_that_is_no_rate(trials_of: Trials) -> None:
     wait = np.where(frame["num_workers"].eq(2), 800.0, 1000.0) * frame["samples_per_s"] / 1000
     frame["host_fetch_ns"] = np.where(frame["num_workers"].eq(2), wait / 2, wait)
     said = told(frame, asked)
-    assert "the data wait of a sample was with num_workers=2 0.80× (" in said
+    assert "with num_workers=2 the data wait of a sample was 0.80× (" in said
     assert "what it was with num_workers=0" in said
     assert said.endswith(": confirmed.")
 
@@ -136,14 +136,14 @@ def test_an_interaction_tells_both_sides(trials_of: Trials) -> None:
     effect = pair(*WORKERS, {**LOAD, "batch_size": 8}, against=({**LOAD, "batch_size": 32},))
     said = told(loading(trials_of, {8: 3.0, 32: 1.5}), claim(effect))
     assert (
-        "the factor by which going from num_workers=0 to num_workers=2 changes throughput was with batch_size=8 2.00× ("
+        "with batch_size=8 the factor by which going from num_workers=0 to num_workers=2 changes throughput was 2.00× ("
     ) in said
     assert "what it was with batch_size=32 (loading alone): confirmed." in said
     assert said.endswith("The factor by itself: 3.00 with batch_size=8, 1.50 with batch_size=32.")
 
 
 def test_inconclusive_says_what_it_would_take(trials_of: Trials) -> None:
-    """Few blocks more are counted; where a hundred would not do, longer windows are named."""
+    """Few blocks more are counted; where a hundred would not do, what else might is named."""
     asked = claim(pair(*WORKERS, {**LOAD, "batch_size": 32}))
     frame = loading(trials_of, {32: 1.05}, sd=0.08)
     row = judged(frame, {"x": ("workers", asked)}).claims.iloc[0]
@@ -152,7 +152,7 @@ def test_inconclusive_says_what_it_would_take(trials_of: Trials) -> None:
     assert f"inconclusive; about {more} more blocks would decide it." in told(frame, asked)
     assert "about 1 more block would decide it" in told(frame, asked, blocks_needed=row["n"] + 1)
     for needed in (math.inf, row["n"] + 101, math.nan):
-        assert "inconclusive; it takes longer windows" in told(frame, asked, blocks_needed=needed)
+        assert "inconclusive; more than 100 more blocks would be needed: " in told(frame, asked, blocks_needed=needed)
 
 
 def test_many_claims_together_are_said(trials_of: Trials) -> None:

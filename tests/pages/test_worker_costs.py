@@ -94,7 +94,7 @@ def test_every_way_of_ending_has_its_line(run: Shown, body: list[str]) -> None:
     assert killed[4].startswith("Made up: ")
     said = plain("".join(body))
     assert "With plain PyTorch, workers were left behind after SIGKILL, for up to 6.2 s." in said
-    assert "With the guard, none were left behind after SIGTERM and SIGKILL: the last was gone within under" in said
+    assert "With the guard, none were left behind after SIGTERM and SIGKILL: the last was gone after under" in said
 
 
 def test_numbers_are_those_of_the_analysis(run: Shown, body: list[str]) -> None:
@@ -164,8 +164,8 @@ def test_the_suite_s_page_and_the_claims_page_show_it(run: Shown, show: Show) ->
     assert "What workers cost" not in other.body
     everything = measured(show, suite.CLAIMS)
     told = claims.page(gather([everything])).body
-    assert told.count("#### What workers cost") == 1
-    assert told.index("{ #suite-workers }") < told.index("#### What workers cost")
+    assert told.count("### What workers cost") == 1
+    assert told.index("{ #suite-workers }") < told.index("### What workers cost")
     assert "Starting them anew every epoch" in plain(told)
 
 

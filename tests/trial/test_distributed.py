@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from array import array
 from collections.abc import Iterator
 from itertools import chain, islice
@@ -201,6 +202,27 @@ except RuntimeError as error:
 """
 
 
+UNASKED = (
+    """
+import torch
+def asked():
+    raise SystemExit("CUDA itself was asked: ranks could not be forked any more")
+torch._C._cuda_getDeviceCount = asked
+torch.cuda._device_count_nvml = lambda: 1
+"""
+    + DYING
+)
+
+
+@pytest.mark.slow
+def test_starting_ranks_asks_cuda_nothing() -> None:
+    """The settings of torchrun ask for an accelerator; the answer comes from NVML, which leaves forks as they are."""
+    done = subprocess.run(
+        [sys.executable, "-c", UNASKED], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert "rank 1 of 2 died: killed by SIGKILL" in done.stdout, done.stdout + done.stderr
+
+
 @pytest.mark.slow
 def test_a_rank_that_dies_is_named() -> None:
     """Where nobody else notices, torchrun's agent does: it says which rank, and how; no file stays behind."""
@@ -238,15 +260,16 @@ def nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         return
     template = request.getfixturevalue("runner").template
-    before = {p.pid for p in psutil.Process().children()}, traces()
+    scratch = template._scratch.name  # its ranks' folder for temporary files
+    before = {p.pid for p in psutil.Process().children()}, traces(scratch)
     yield
-    assert ({p.pid for p in psutil.Process().children()}, traces()) == before
+    assert ({p.pid for p in psutil.Process().children()}, traces(scratch)) == before
     assert psutil.Process(template.pid).children(recursive=True) == []
 
 
-def traces() -> set[Path]:
-    """What torch.multiprocessing and torchrun leave in the folder for temporary files."""
-    return {path for name in ("pytorch-errorfile-*", "torchelastic_*") for path in Path("/tmp").glob(name)}
+def traces(folder: str = tempfile.gettempdir()) -> set[Path]:
+    """What torch.multiprocessing and torchrun leave in a folder for temporary files."""
+    return {path for name in ("pytorch-errorfile-*", "torchelastic_*") for path in Path(folder).glob(name)}
 
 
 def test_ranks_train_together(runner: Runner) -> None:

@@ -22,12 +22,11 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import IO
 
 from harness.errors import TrialError
 from harness.linux import adopt_orphans
-from harness.probes.procfs import SHM, descendants, shm_segments
+from harness.probes.procfs import descendants, remove_segments, shm_segments
 from harness.registry import ROOT
 from harness.trial.checks import Finding
 from harness.trial.job import Job
@@ -173,7 +172,9 @@ class _Watch:
         finally:
             os.close(pidfd)
             self._clear()
-        return Ending(ended - ordered, outlived, defunct, self._unlink(shm_segments() - before), self.limit_s)
+        makers = {self.main.pid, *(worker.pid for worker in self.workers)}
+        removed = remove_segments(shm_segments() - before, makers)
+        return Ending(ended - ordered, outlived, defunct, removed, self.limit_s)
 
     def _await_ready(self) -> None:
         output = _pipe(self.main.stdout)
@@ -222,14 +223,6 @@ class _Watch:
                 has_ended(worker.pidfd, max(self.limit_s, LIMIT_S))
                 worker.look()
             os.close(worker.pidfd)
-
-    def _unlink(self, segments: set[str]) -> int:
-        """Remove what the processes left in shared memory: PyTorch puts the maker's id into the name."""
-        makers = tuple(f"torch_{pid}_" for pid in (self.main.pid, *(worker.pid for worker in self.workers)))
-        left = [name for name in segments if name.startswith(makers)]
-        for name in left:
-            Path(SHM, name).unlink(missing_ok=True)
-        return len(left)
 
 
 def has_ended(pidfd: int, within_s: float = 0.0) -> bool:

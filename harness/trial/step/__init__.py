@@ -41,6 +41,8 @@ class Training:
     def rehearse(self, step: Callable[[], object]) -> None:
         """Run whole steps until all is compiled, and take back what they changed: weights, statistics, moments.
 
+        A loss scaler keeps what it has learnt.
+
         Args:
             step: runs one, on any batch.
         """

@@ -20,6 +20,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import cache
 from typing import Any
 
 import torch
@@ -35,8 +36,10 @@ CHECKS: dict[str, Callable[..., bool]] = {
 }
 
 
-def _activities() -> list[ProfilerActivity]:
-    return [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
+@cache
+def _activities() -> tuple[ProfilerActivity, ...]:
+    """What a profiler looks at; found once, as asking CUDA takes time in every step."""
+    return (ProfilerActivity.CPU, *((ProfilerActivity.CUDA,) if torch.cuda.is_available() else ()))
 
 
 AROUND: dict[str, Callable[[], AbstractContextManager[Any]]] = {

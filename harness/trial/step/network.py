@@ -2,8 +2,8 @@
 
 ``fusion = compile`` hands the network to ``torch.compile`` with two settings. Shapes are static, so that with
 ``vary_shapes`` each size has code of its own, made before the window. And it compiles in this process: a pool of
-compiling processes would outlive the compilation and burden the window. PyTorch keeps what it compiled on disk, where
-later trials find it: the first of a machine pays for more than those that follow.
+compiling processes would outlive the compilation and burden the window. PyTorch keeps what it compiled among the
+temporary files of a block: the first trial of a block that compiles a network pays for those that follow.
 """
 
 from __future__ import annotations

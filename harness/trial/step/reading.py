@@ -11,7 +11,7 @@ from harness.trial.step.plain import Step
 def read(step: Step) -> Step:
     """Read the loss (``loss.item()``) at the end of every step; the wait for the device is part of ``optimizer``.
 
-    It comes last, so that the host waits for all that the step has put on the device.
+    It comes last, so that the host waits for all that the step has put on the compute stream.
     """
     seen: list[torch.Tensor] = []
 
