@@ -13,9 +13,10 @@ WAIT_QUIET ?=
 ONLY ?=
 SPLIT ?= train
 ARCHIVE ?=
+OUT ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup plan sweep site serve test test-all lint bench div2k pets readme lock clean chromium
+.PHONY: help setup plan sweep site figures serve test test-all lint bench div2k pets readme lock clean chromium
 RUN := .venv/bin/python -m harness
 # Two files of tests at a time: much of a test is waiting. More would disturb those that measure.
 PYTEST := .venv/bin/python -m pytest -n 2 --dist loadfile
@@ -47,6 +48,9 @@ sweep: .venv/ready ## Measure: results/MACHINE/RUN/*.parquet (BUDGET=, DATA=, PR
 
 site: .venv/ready ## Build the website from all results into build/site
 	@$(RUN) site
+
+figures: .venv/ready ## Write every figure for papers: SVG, PNG, PDF, CSV, Vega-Lite, figures.bib (OUT=build/figures)
+	@$(RUN) figures $(if $(OUT),--out "$(OUT)")
 
 serve: .venv/ready ## Show the website on this machine; build again when results change
 	@$(RUN) serve

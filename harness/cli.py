@@ -156,6 +156,22 @@ def site(
 
 
 @app.command()
+def figures(
+    results: Results = Path("results"),
+    out: Annotated[Path, typer.Option(help="A folder for them; it must be empty or made by this command.")] = Path(
+        "build/figures"
+    ),
+) -> None:
+    """Write every figure of the website for papers: SVG, PNG (2×), PDF, CSV, Vega-Lite, and figures.bib for LaTeX."""
+    from harness import site as building
+
+    count = len(building.write_figures(results, out.expanduser()))
+    Console().print(
+        f"{count} figures are in {out}, each as SVG, PNG, PDF, CSV and Vega-Lite; cite them from figures.bib."
+    )
+
+
+@app.command()
 def serve(
     results: Results = Path("results"), out: Annotated[Path, typer.Option(help="Build folder.")] = Path("build")
 ) -> None:
@@ -177,7 +193,9 @@ def readme(results: Results = Path("results")) -> None:
 def bench(
     only: Annotated[
         str,
-        typer.Option(help="Sections, by commas: speed, storage, accuracy, instrumentation, statistics, calibration."),
+        typer.Option(
+            help="Sections, by commas: speed, storage, accuracy, instrumentation, statistics, calibration, site."
+        ),
     ] = "",
     results: Results = Path("results"),
 ) -> None:

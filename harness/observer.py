@@ -132,7 +132,7 @@ def rows(entries: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
         trial = entry["trial"]
         key = {"run_id": trial["run_id"], "trial_id": trial["trial_id"]}
         tables["trials"].append(trial)
-        columns: dict[str, list[int]] = entry["steps"]
+        columns: dict[str, list[int | None]] = entry["steps"]
         names = list(columns)
         for step, values in enumerate(zip(*columns.values(), strict=True)):
             tables["steps"].append({**key, "step": step, **dict(zip(names, values, strict=True))})

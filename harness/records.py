@@ -96,7 +96,12 @@ _IDENTITY = (
 _THROUGHPUT = (
     Column("steps", "int64", "Steps in the window."),
     Column("samples", "int64", "Samples in the window: steps times batch_size times world_size.", "samples"),
-    Column("batch_bytes", "int64", "Bytes of a batch as it is fetched, all of its tensors: what is copied to a device.", "bytes"),
+    Column(
+        "batch_bytes",
+        "int64",
+        "Bytes of a batch as it is fetched, all of its tensors: what is copied to a device.",
+        "bytes",
+    ),
     Column("wall_ns", "int64", "Wall clock of the window.", "ns"),
     Column("samples_per_s", "float64", "samples divided by wall clock; stored for convenience.", "samples/s"),
     Column("startup_ns", "int64", "From creating the iterator to holding the first batch.", "ns"),
@@ -170,7 +175,12 @@ _GPU = (
     Column("gpu_energy_j", "float64", "NVML energy counter over the window.", "J"),
     Column("gpu_sm_clock_mhz", "float64", "NVML SM clock, mean over the window.", "MHz"),
     Column("gpu_throttle_reasons", "int64", "NVML clock event reasons, or-ed over the window (bit mask)."),
-    Column("gpu_mem_peak_bytes", "int64", "Peak device memory in tensors since the warm-up (max_memory_allocated).", "bytes"),
+    Column(
+        "gpu_mem_peak_bytes",
+        "int64",
+        "Peak device memory in tensors since the warm-up (max_memory_allocated).",
+        "bytes",
+    ),
     Column(
         "gpu_mem_reserved_bytes", "int64", "Peak device memory that PyTorch reserved (max_memory_reserved).", "bytes"
     ),
@@ -273,7 +283,6 @@ _DTYPES: dict[type, DType] = {str: "string", int: "int64", float: "float64", boo
 AXIS_COLUMNS = tuple(Column(axis.name, _DTYPES[axis.type], axis.doc, axis.unit) for axis in AXES)
 TRIALS: tuple[Column, ...] = (*_IDENTITY, *AXIS_COLUMNS, *MEASURED)
 
-_STEP_SPANS = tuple(span for span in DEVICE_SPANS if span != "h2d_exposed")
 STEPS: tuple[Column, ...] = (
     Column("run_id", "string", "The run that the row belongs to."),
     Column("trial_id", "string", "The trial that the step belongs to."),
@@ -281,12 +290,20 @@ STEPS: tuple[Column, ...] = (
     *(Column(f"{phase}_ns", "int64", f"In this step, {_PHASE_DOC[phase]}.", "ns") for phase in PHASES),
     *(
         Column(f"device_{span}_ns", "int64", f"In this step, by CUDA events: {_SPAN_DOC[span]}.", "ns")
-        for span in _STEP_SPANS
+        for span in DEVICE_SPANS
     ),
     *(
         Column(f"worker_{stage}_ns", "int64", f"For this batch, in its worker: {_STAGE_DOC[stage]}.", "ns")
         for stage in WORKER_STAGES
     ),
+    Column("worker", "int64", "Which worker prepared the batch, from 0; null where the training process did."),
+    Column(
+        "worker_begun_ns",
+        "int64",
+        "When the batch's first sample was asked for, from the beginning of the window's first step; negative: before.",
+        "ns",
+    ),
+    Column("worker_ended_ns", "int64", "When the batch was collated, likewise.", "ns"),
 )
 TELEMETRY: tuple[Column, ...] = (
     Column("run_id", "string", "The run that the row belongs to."),

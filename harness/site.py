@@ -7,18 +7,35 @@ to run. The finished site replaces the one before in a single rename, so that a 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness import suite
+from harness import figures, site_ahead, site_brief
 from harness.bench_record import BenchRecord
 from harness.charts import _render
 from harness.charts._figure import Figure
 from harness.errors import EnvironmentFault, InputError
-from harness.pages import accuracy, claims, described, home, methodology, reference, run, suites, verdicts
+from harness.pages import (
+    accuracy,
+    brief,
+    cite,
+    claims,
+    contribute,
+    described,
+    explore,
+    home,
+    machines,
+    methodology,
+    reference,
+    releases,
+    suites,
+    verdicts,
+)
+from harness.pages.featured import Cast, cast
 from harness.pages.gathered import Shown, gather
 from harness.pages.markup import Page, entities
+from harness.pages.placed import FOLDER, Placed
 from harness.registry import ROOT
 from harness.site_publish import publish
 from harness.site_serve import serve as _serve
@@ -43,25 +60,50 @@ def build(results: Path = RESULTS, out: Path = Path("build")) -> Path:
         InputError: a run cannot be read, or a folder in the way was not made by feedrate.
         EnvironmentFault: the disk cannot be written.
     """
-    pages = _pages(gather(results), benches(results))
+    everyone = cast(gather(results))
     try:
         docs, site = _fresh(out / "pages"), out / "site"
         _check(site)
-        _write(docs, pages)
-        finished = publish(SOURCE, docs, _fresh(out / "site.next"), _nav(pages), pages)
-        (finished / _MARK).touch()
-        _replace(finished, site)
+        with figures.drawing(out / "pictures") as drawn:
+            pages = list(drawn.following(_pages(everyone, benches(results))))
+            made = publish(SOURCE, docs, _fresh(out / "site.next"), _nav(pages), pages, brief.likes(everyone))
+            site_brief.write(made, everyone)
+            drawn.put(made.folder / FOLDER)
+        (made.folder / _MARK).touch()
+        _replace(made.folder, site)
     except OSError as error:
-        raise EnvironmentFault(
-            f"{error.filename or out}: cannot write the site: {error.strerror or error}; expected a "
-            "writable folder with free space (--out names another)"
-        ) from error
+        raise _unwritable(out, error) from error
     return site
 
 
 def serve(results: Path = RESULTS, out: Path = Path("build")) -> None:
     """Build the site, show it on this machine and build it again when results or sources change."""
     _serve(lambda: build(results, out), out / "site", (results, SOURCE))
+
+
+def write_figures(results: Path = RESULTS, out: Path = Path("build/figures")) -> list[Placed]:
+    """Write every figure of the site as files for papers, with a bibliography.
+
+    Args:
+        results: the folder of runs.
+        out: gets the files that ``figures.write`` names; what an earlier call left there goes.
+
+    Returns:
+        The figures.
+
+    Raises:
+        InputError: no run has a figure, a run cannot be read, or the folder was not made by feedrate.
+        EnvironmentFault: the disk cannot be written.
+        FeedrateError: a picture cannot be drawn.
+    """
+    _check(out)
+    if not (found := figures.placed(_content(cast(gather(results)), benches(results)))):
+        raise InputError(f"{results}: no run has a figure yet; expected at least one run. Type make sweep first")
+    try:
+        figures.write(found, _fresh(out), _address())
+    except OSError as error:
+        raise _unwritable(out, error) from error
+    return found
 
 
 def figure(stored: StoredRun) -> bytes:
@@ -89,33 +131,76 @@ def _opening(stored: StoredRun) -> tuple[Figure, str]:
     return found[1], f"{described.machine_name(stored)}; {run.blocks} blocks, 95 % intervals; run {run.run_id}"
 
 
-def _pages(runs: Sequence[Shown], measured: Sequence[BenchRecord]) -> list[Page]:
-    questions = suites.found(runs)
-    told = verdicts.gather(runs)
-    everything = (suite.CLAIMS, claims.PATH, suite.load(suite.CLAIMS))
-    return [
-        home.page(runs, [*questions, everything] if runs else questions),
-        *(suites.page(*question, runs, told) for question in questions),
-        claims.page(told),
-        reference.runs_page(runs),
-        *(run.page(shown) for shown in runs),
-        accuracy.page(measured),
-        methodology.page((SOURCE / "pages" / methodology.PATH).read_text(encoding="utf-8")),
-        reference.dictionary_page(),
-    ]
+def _pages(everyone: Cast, measured: Sequence[BenchRecord]) -> Iterator[Page]:
+    """Make all pages, one by one; the last lists the figures of the others."""
+    cited: list[Placed] = []
+    for page in _content(everyone, measured):
+        cited += figures.placed([page])
+        yield brief.noted(page, everyone)
+    yield brief.noted(cite.page(cited, everyone.every, _address()), everyone)
+
+
+def _content(everyone: Cast, measured: Sequence[BenchRecord]) -> Iterator[Page]:
+    questions = suites.found(everyone.featured)
+    with site_ahead.started(everyone, questions) as ahead:
+        told = verdicts.gather(everyone.of_claims())
+        paths = {name: path for name, path, _ in questions}
+        yield home.page(everyone.at_home(), questions, told, len(everyone.machines))
+        yield explore.page(everyone)
+        yield claims.page(told)
+        yield machines.index_page(everyone.detailed)
+        for own in machines.by_machine(everyone.detailed).values():
+            yield machines.page(own, told, paths)
+        yield reference.runs_page(everyone.detailed)
+        yield accuracy.page(measured)
+        yield methodology.page(_prose(SOURCE / "pages" / methodology.PATH))
+        yield reference.dictionary_page()
+        yield contribute.page(_prose(SOURCE / "pages" / contribute.PATH), _prose(ROOT / "CONTRIBUTING.md"))
+        yield releases.page(everyone.every[: brief.ROWS], measured, _prose(ROOT / "CHANGELOG.md"))
+        for question in questions:
+            yield ahead.suite(question, told)
+        for shown in everyone.detailed:
+            yield ahead.run(shown)
+
+
+def _address() -> str:
+    """Where the site will be published, as ``site/mkdocs.yml`` says it, ending in a slash; empty where it does not."""
+    from mkdocs.utils.yaml import yaml_load
+
+    with (SOURCE / "mkdocs.yml").open(encoding="utf-8") as file:
+        found: str = yaml_load(file).get("site_url") or ""
+    return found and found.rstrip("/") + "/"
+
+
+def _prose(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
 
 
 def _nav(pages: Sequence[Page]) -> list[dict[str, Any]]:
     questions = [{entities(page.title): page.path} for page in pages if page.path.startswith("suites/")]
     return [
         {"Home": home.PATH},
+        {"Explore": explore.PATH},
         *([{"Suites": questions}] if questions else []),
         {"Claims": claims.PATH},
+        {"Machines": machines.INDEX},
         {"Runs": reference.RUNS},
-        {"How accurate?": accuracy.PATH},
-        {"Methodology": methodology.PATH},
-        {"Data dictionary": reference.DICTIONARY},
+        {
+            "How it works": [
+                {"Methodology": methodology.PATH},
+                {"How accurate?": accuracy.PATH},
+                {"Data dictionary": reference.DICTIONARY},
+            ]
+        },
+        {"About": [{"Contribute": contribute.PATH}, {"Cite": cite.PATH}, {releases.TITLE: releases.PATH}]},
     ]
+
+
+def _unwritable(out: Path, error: OSError) -> EnvironmentFault:
+    return EnvironmentFault(
+        f"{error.filename or out}: cannot be read or written: {error.strerror or error}; expected a writable "
+        "folder with free space (--out names another)"
+    )
 
 
 def _check(folder: Path) -> None:
@@ -141,15 +226,3 @@ def _replace(finished: Path, site: Path) -> None:
         site.rename(before)
     finished.rename(site)
     shutil.rmtree(before, ignore_errors=True)
-
-
-def _write(docs: Path, pages: Sequence[Page]) -> None:
-    for page in pages:
-        (docs / page.path).parent.mkdir(parents=True, exist_ok=True)
-        (docs / page.path).write_text(page.markdown(), encoding="utf-8")
-        for name, content in page.files.items():
-            (docs / name).parent.mkdir(parents=True, exist_ok=True)
-            if isinstance(content, Path):
-                shutil.copyfile(content, docs / name)
-            else:
-                (docs / name).write_text(content, encoding="utf-8")

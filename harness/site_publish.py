@@ -1,5 +1,8 @@
 """Pages → finished site: assets, mkdocs, figures in their places, and one strict content security policy.
 
+mkdocs builds what navigation and search know; every other page goes into an empty page of the same theme
+(``site_shell``). Files that pages offer never pass through mkdocs.
+
 The policy names the hashes of the theme's inline scripts, so it is made after the build, from all pages, and is the
 same on every page. As a ``<meta>`` element it binds pages but not workers; a host should send it as a header as well.
 """
@@ -14,12 +17,14 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import vl_convert
 
+from harness import site_shell
 from harness.charts._theme import config, css
 from harness.errors import FeedrateError
 from harness.pages.markup import Page, slot
@@ -30,28 +35,59 @@ _SEARCH = 'data-md-component="search" role="dialog"'
 _CHARSET = '<meta charset="utf-8">'
 
 
-def publish(source: Path, docs: Path, target: Path, nav: list[dict[str, Any]], pages: Sequence[Page]) -> Path:
-    """Turn the pages below ``docs`` into the site below ``target``.
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A finished site, and what it takes to add pages of the same make."""
+
+    folder: Path
+    frames: site_shell.Frames
+    plain: site_shell.Content
+    """An empty page whose only heading is its first."""
+
+
+def publish(
+    source: Path, docs: Path, target: Path, nav: list[dict[str, Any]], pages: Sequence[Page], more: Sequence[Page] = ()
+) -> Published:
+    """Turn pages into the site below ``target``.
 
     Args:
         source: holds ``mkdocs.yml`` and ``assets``.
-        docs: the generated pages.
+        docs: an empty folder for what mkdocs reads.
         target: an empty folder.
         nav: mkdocs' navigation.
         pages: what was generated, with the figures that go into their slots.
-
-    Returns:
-        ``target``.
+        more: pages, or empty ones like them, that the caller will add through ``Published.frames``.
     """
+    listed, others = [page for page in pages if page.listed], [page for page in pages if not page.listed]
+    empty = site_shell.placeholders([*others, *more])
+    for page in (*listed, *empty):
+        put(docs / page.path, page.markdown())
     shutil.copytree(source / "assets", docs / "assets")
     (docs / "assets" / "palette.css").write_text(css(), encoding="utf-8")
     (docs / "assets" / "vega.js").write_text(_vega(docs.parent), encoding="utf-8")
-    _mkdocs(source / "mkdocs.yml", docs, target, nav)
-    for page in pages:
+    configuration = _mkdocs(source / "mkdocs.yml", docs, target, nav)
+    theme = json.dumps(config(), separators=(",", ":"), sort_keys=True)
+    for page in listed:
         path = (target / page.path).with_suffix(".html")
-        path.write_text(_with_figures(path.read_text(encoding="utf-8"), page), encoding="utf-8")
+        path.write_text(_with_figures(path.read_text(encoding="utf-8"), page, theme), encoding="utf-8")
     _secure(sorted(target.rglob("*.html")))
-    return target
+    frames, shell = site_shell.take(target, empty), site_shell.Shell(configuration)
+    for page in others:
+        html = frames.fill(page, shell.content(page.body))
+        put((target / page.path).with_suffix(".html"), _with_figures(html, page, theme))
+    for page in pages:
+        for name, content in page.all_files().items():
+            put(target / name, content)
+    return Published(target, frames, shell.without_contents("", ""))
+
+
+def put(path: Path, content: str | Path) -> None:
+    """Write a file, or copy it, with the folders above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(content, Path):
+        shutil.copyfile(content, path)
+    else:
+        path.write_text(content, encoding="utf-8")
 
 
 def _vega(cache: Path) -> str:
@@ -63,7 +99,8 @@ def _vega(cache: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def _mkdocs(configuration: Path, docs: Path, target: Path, nav: list[dict[str, Any]]) -> None:
+def _mkdocs(configuration: Path, docs: Path, target: Path, nav: list[dict[str, Any]]) -> Any:
+    """Build, and return the configuration that was built with."""
     os.environ.setdefault("NO_MKDOCS_2_WARNING", "1")
     from mkdocs.commands.build import build
     from mkdocs.config import load_config
@@ -71,16 +108,17 @@ def _mkdocs(configuration: Path, docs: Path, target: Path, nav: list[dict[str, A
 
     logging.getLogger("mkdocs").setLevel(logging.WARNING)
     try:
-        build(load_config(str(configuration), docs_dir=str(docs.resolve()), site_dir=str(target.resolve()), nav=nav))
+        loaded = load_config(str(configuration), docs_dir=str(docs.resolve()), site_dir=str(target.resolve()), nav=nav)
+        build(loaded)
     except (MkDocsException, SystemExit) as error:
         raise FeedrateError(f"{configuration}: mkdocs could not build the site: {error}") from error
+    return loaded
 
 
-def _with_figures(html: str, page: Page) -> str:
-    for name, figure in page.figures.items():
-        html = html.replace(slot(name), figure, 1)
+def _with_figures(html: str, page: Page, theme: str) -> str:
+    for name, placed in page.figures.items():
+        html = html.replace(slot(name), placed.html, 1)
     if page.figures:
-        theme = json.dumps(config(), separators=(",", ":"), sort_keys=True)
         html = html.replace("</body>", f'<script type="application/json" id="fr-theme">{theme}</script></body>', 1)
     return html
 

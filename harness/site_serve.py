@@ -1,10 +1,16 @@
-"""Show the built site on this machine only, and build it again when something that it is made from changes."""
+"""Show the built site on this machine only, and build it again when something that it is made from changes.
+
+Pages that are open reload themselves after a build: a script is added to them on their way, which the site itself does
+not have.
+"""
 
 from __future__ import annotations
 
 import errno
 import threading
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,11 +19,23 @@ from typing import Any
 from rich.console import Console
 
 from harness.errors import EnvironmentFault, FeedrateError
+from harness.registry import ROOT
 
 FIRST_PORT = 8000
 _PORTS = 50
 _POLL_S = 1.0
+_LOOKING = 0.1
+"""Share of the time that may go into looking for changes: a look at very many files takes long."""
+_SCRIPT, _COUNT = "/feedrate-reload.js", "/feedrate-build"
+_END = b"</body>"
 Stamp = dict[Path, tuple[int, int]]
+
+
+@dataclass(slots=True)
+class Builds:
+    """How often the site was built since it is shown."""
+
+    count: int = 0
 
 
 class _Handler(SimpleHTTPRequestHandler):
@@ -30,15 +48,57 @@ class _Handler(SimpleHTTPRequestHandler):
         super().end_headers()
 
 
-def bind(folder: Path, first: int = FIRST_PORT) -> ThreadingHTTPServer:
+class _Reloading(_Handler):
+    """Adds the script that reloads a page, and answers it."""
+
+    def __init__(self, *args: Any, builds: Builds, **rest: Any) -> None:
+        self._builds = builds
+        super().__init__(*args, **rest)
+
+    def do_GET(self) -> None:
+        """Answer with a file, or with what the script asks for."""
+        asked = self.path.partition("?")[0]
+        if asked == _SCRIPT:
+            self._send((ROOT / "site" / "reload.js").read_bytes(), "text/javascript")
+        elif asked == _COUNT:
+            self._send(str(self._builds.count).encode(), "text/plain")
+        elif (page := self._page()) is not None:
+            self._send(page, "text/html; charset=utf-8")
+        else:
+            super().do_GET()
+
+    def _page(self) -> bytes | None:
+        """The page that is asked for, with the script; None where it is no page or is not there."""
+        path = Path(self.translate_path(self.path))
+        path = path / "index.html" if self.path.partition("?")[0].endswith("/") else path
+        if path.suffix != ".html" or not path.is_file():
+            return None
+        before, end, after = path.read_bytes().rpartition(_END)
+        return before + f'<script src="{_SCRIPT}"></script>'.encode() + end + after
+
+    def _send(self, body: bytes, kind: str) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def bind(folder: Path, first: int = FIRST_PORT, builds: Builds | None = None) -> ThreadingHTTPServer:
     """Open a server for a folder on localhost, on the first free port.
+
+    Args:
+        folder: what is served.
+        first: the port that is tried first.
+        builds: counts builds, where pages are to reload themselves after one; else they are sent as they are.
 
     Raises:
         EnvironmentFault: no port is free.
     """
+    make = partial(_Reloading, builds=builds) if builds else _Handler
     for port in range(first, first + _PORTS):
         try:
-            return ThreadingHTTPServer(("127.0.0.1", port), partial(_Handler, directory=str(folder)))
+            return ThreadingHTTPServer(("127.0.0.1", port), partial(make, directory=str(folder)))
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise EnvironmentFault(f"localhost:{port}: cannot be opened: {error.strerror}") from error
@@ -61,9 +121,11 @@ def stamp(folders: Sequence[Path]) -> Stamp:
 
 def watch(rebuild: Callable[[], object], folders: Sequence[Path], stopped: threading.Event) -> None:
     """Rebuild after every change until ``stopped`` is set; a build that fails is said and the old site stays."""
-    before = stamp(folders)
-    while not stopped.wait(_POLL_S):
+    before, took = stamp(folders), 0.0
+    while not stopped.wait(max(_POLL_S, took / _LOOKING)):
+        begun = time.perf_counter()
         now = stamp(folders)
+        took = time.perf_counter() - begun
         if now != before:
             before = now
             _build(rebuild)
@@ -76,13 +138,13 @@ def _say(text: str, stderr: bool = False) -> None:
 def _build(rebuild: Callable[[], object]) -> None:
     try:
         rebuild()
-        _say("Built again: reload the page.")
+        _say("Built again.")
     except FeedrateError as error:
         _say(f"feedrate: {error}", stderr=True)
 
 
 def serve(rebuild: Callable[[], object], folder: Path, watched: Sequence[Path], first: int = FIRST_PORT) -> None:
-    """Build, serve and rebuild until Ctrl-C.
+    """Build, serve and rebuild until Ctrl-C; pages that are open reload themselves.
 
     Args:
         rebuild: builds the site below ``folder``.
@@ -91,12 +153,17 @@ def serve(rebuild: Callable[[], object], folder: Path, watched: Sequence[Path], 
         first: the port that is tried first.
     """
     rebuild()
-    stopped = threading.Event()
-    with bind(folder, first) as server:
+    builds, stopped = Builds(), threading.Event()
+
+    def rebuild_and_count() -> None:
+        rebuild()
+        builds.count += 1
+
+    with bind(folder, first, builds) as server:
         port = server.server_address[1]
         busy = f" (port {first} is in use)" if port != first else ""
         _say(f"The site is at http://localhost:{port}/{busy}. Ctrl-C ends this.")
-        watcher = threading.Thread(target=watch, args=(rebuild, watched, stopped), daemon=True)
+        watcher = threading.Thread(target=watch, args=(rebuild_and_count, watched, stopped), daemon=True)
         watcher.start()
         try:
             server.serve_forever()

@@ -218,15 +218,21 @@ class StoredRun:
     folder: Path
     manifest: RunManifest
 
-    def table(self, name: str) -> pd.DataFrame:
+    def table(self, name: str, trials: Iterable[str] | None = None) -> pd.DataFrame:
         """Read ``trials``, ``steps`` or ``telemetry`` with nullable types (``pd.NA`` is null).
 
         A column that came to the table after the run was written is null throughout.
+
+        Args:
+            name: of the table.
+            trials: the trials whose rows are read; all of them if not given.
         """
         import pyarrow as pa
+        import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
-        table = pq.read_table(self.folder / f"{name}.parquet")
+        wanted = None if trials is None else pc.field("trial_id").isin(pa.array(trials, pa.string()))
+        table = pq.read_table(self.folder / f"{name}.parquet", filters=wanted)
         for field in _schema(TABLES[name], self.manifest):
             if field.name not in table.column_names:
                 table = table.append_column(field, pa.nulls(table.num_rows, field.type))

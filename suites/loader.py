@@ -36,7 +36,7 @@ filled again after it."""
 
 SUITE = Suite(
     question="Which DataLoader settings keep the accelerator fed, and what bounds the rest?",
-    charts=("phases", "throughput", "heatmap", "utilization", "formats"),
+    charts=("phases", "timeline", "roofline", "throughput", "worker_scaling", "heatmap", "utilization", "formats"),
     claims=(
         Claim(
             id="batch-size-epoch",

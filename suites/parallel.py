@@ -46,7 +46,7 @@ _CLAIMS = (
 
 SUITE = Suite(
     question="What does it bring to train on several devices, and how?",
-    charts=("claims",),
+    charts=("claims", "timeline"),
     slices=tuple(part for claim in _CLAIMS for part in slices_of(claim)),
     budget="10m",
     claims=_CLAIMS,

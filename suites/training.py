@@ -279,7 +279,7 @@ _CLAIMS = (
 
 SUITE = Suite(
     question="Which switches of the training step make it faster?",
-    charts=("claims",),
+    charts=("claims", "timeline"),
     slices=tuple(part for claim in _CLAIMS for part in slices_of(claim)),
     budget="10m",
     claims=_CLAIMS,

@@ -248,7 +248,7 @@ _CLAIMS = (
 
 SUITE = Suite(
     question="When does it pay to pin memory, and to copy while the device computes?",
-    charts=("claims",),
+    charts=("claims", "transfer_size"),
     slices=tuple(part for claim in _CLAIMS for part in slices_of(claim)),
     budget="10m",
     claims=_CLAIMS,

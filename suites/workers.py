@@ -185,7 +185,7 @@ _CLAIMS = (
 
 SUITE = Suite(
     question="How many workers, of which kind, and what do they cost?",
-    charts=("claims", "worker_startup", "worker_memory"),
+    charts=("claims", "worker_scaling", "worker_startup", "worker_memory"),
     slices=tuple(part for claim in _CLAIMS for part in slices_of(claim)),
     budget="10m",
     claims=_CLAIMS,

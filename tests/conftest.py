@@ -1,13 +1,15 @@
-"""What several test files share: made-up runs, and a browser."""
+"""What several test files share: made-up runs, sites built from them, and a browser."""
 
 from __future__ import annotations
 
 import importlib.util
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, sync_playwright
@@ -15,17 +17,32 @@ from playwright.sync_api import Browser, sync_playwright
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 
-@pytest.fixture(scope="session")
-def fake_run() -> ModuleType:
-    """The module ``tests/fake_run.py``: tests are no package, so it is loaded by its path."""
-    path = Path(__file__).with_name("fake_run.py")
-    spec = importlib.util.spec_from_file_location("fake_run", path)
+def _beside(name: str) -> ModuleType:
+    """Load a module of this folder by its path, as tests are no package; then others can import it by its name."""
+    path = Path(__file__).with_name(f"{name}.py")
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} cannot be loaded")
     module = importlib.util.module_from_spec(spec)
-    sys.modules["fake_run"] = module
+    sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+visits = _beside("visits")
+
+
+@pytest.fixture(scope="session")
+def fake_run() -> ModuleType:
+    """The module ``tests/fake_run.py``."""
+    return _beside("fake_run")
+
+
+@pytest.fixture(scope="module")
+def sites(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Any]]:
+    """Sites of made-up runs (``visits.made_up``): built once for all files, served for one, as a server is a thread."""
+    with ExitStack() as stack:
+        yield visits.Sites(visits.common_root(tmp_path_factory.getbasetemp()), fake_run, stack)
 
 
 @pytest.fixture(scope="module")

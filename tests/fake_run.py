@@ -20,7 +20,7 @@ from harness.axes import AXES, Value, applicable, ceilings, cell_id
 from harness.machine import Machine, Software
 from harness.manifest import Counted, Dataset, Protocol, RunManifest, Stopped
 from harness.probes import noise
-from harness.records import PHASES, PROTOCOL_VERSION, WORKER_STAGES
+from harness.records import DEVICE_SPANS, PHASES, PROTOCOL_VERSION, WORKER_STAGES
 from harness.storage_device import Storage
 
 
@@ -37,6 +37,8 @@ def _beside(name: str) -> ModuleType:
 fake_claims, fake_storage = _beside("fake_claims"), _beside("fake_storage")
 
 CONTROL_EVERY = 16
+STEPS_KEPT = 12
+"""Of a trial with a loader."""
 WORK = {"png": (0.2, 0.55, 0.15, 0.1), "lmdb": (0.1, 0.05, 0.55, 0.3)}
 """Share of a worker's time in each of its stages, by format."""
 HOSTILE = '<script>document.title="owned"</script><img src=x onerror="document.title=1"> [a](javascript:alert(1)) `x` |'
@@ -250,6 +252,8 @@ def _trial(
         "left_shm_segments": 0,
     }
     row |= {f"host_{phase}_ns": int(times[phase] * 1e9) for phase in PHASES if phase in times}
+    if fake.device == "cuda" and "h2d" in times:
+        row["batch_bytes"] = 2 * 12 * int(cell["patch_size"]) ** 2 * int(cell["batch_size"])
     if not fake.nulls:
         busy = 1 - times.get("fetch", 0.0) / wall
         row |= {
@@ -308,6 +312,33 @@ def _disturbed(fake: Fake, random_: random.Random) -> dict[str, Any]:
     return seen | ({"gpu_foreign_processes": 0, "gpu_throttle_reasons": 0} if fake.device == "cuda" else {})
 
 
+def _steps(fake: Fake, trial: dict[str, Any]) -> list[dict[str, Any]]:
+    """The first steps of a trial with a loader, each like their mean; its batch is whole when it is fetched."""
+    if trial["outcome"] != "ok" or trial["mode"] not in ("train", "load"):
+        return []
+    told = {
+        f"{name}_ns": trial[f"{prefix}{name}_ns"] // trial["steps"]
+        for prefix, names in (
+            ("host_", PHASES),
+            ("", [f"worker_{stage}" for stage in WORKER_STAGES]),
+            ("", [f"device_{span}" for span in DEVICE_SPANS]),
+        )
+        for name in names
+        if f"{prefix}{name}_ns" in trial
+    }
+    wall = sum(told.get(f"{phase}_ns", 0) for phase in PHASES)
+    if (spans := sum(told.get(f"device_{span}_ns", 0) for span in DEVICE_SPANS if span != "h2d_exposed")) > 0:
+        told["device_idle_ns"] = max(0, wall - spans)
+    busy, workers = sum(told.get(f"worker_{stage}_ns", 0) for stage in WORKER_STAGES), trial.get("num_workers", 0)
+    found = []
+    for step in range(STEPS_KEPT):
+        whole = step * wall + told["fetch_ns"]
+        moments = {"worker_begun_ns": whole - busy, "worker_ended_ns": whole} if busy and not fake.asked_only else {}
+        moments |= {"worker": step % workers} if moments and workers else {}
+        found.append({"run_id": fake.run_id, "trial_id": trial["trial_id"], "step": step, **told, **moments})
+    return found
+
+
 def rows(fake: Fake) -> dict[str, list[dict[str, Any]]]:
     """Make up the three tables of a run."""
     random_ = random.Random(7)
@@ -320,21 +351,44 @@ def rows(fake: Fake) -> dict[str, list[dict[str, Any]]]:
             for place in range(CONTROL_EVERY * (len(order) // CONTROL_EVERY), 0, -CONTROL_EVERY):
                 order.insert(place, (everything[0][0], "control"))
         trials += [_trial(fake, cell, role, block, place, random_) for place, (cell, role) in enumerate(order)]
-    steps = [
-        {"run_id": fake.run_id, "trial_id": trials[0]["trial_id"], "step": step, "fetch_ns": 1000, "other_ns": 10}
-        for step in range(3)
-    ]
-    telemetry = [
-        {
-            "run_id": fake.run_id,
-            "trial_id": trials[0]["trial_id"],
-            "t_ns": 10**8 * tick,
-            "in_window": True,
-            "cpu_util_pct": 50.0,
+    steps = [step for trial in trials for step in _steps(fake, trial)]
+    return {"trials": trials, "steps": steps, "telemetry": _samples(fake, trials)}
+
+
+def _samples(fake: Fake, trials: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What the probes see: three looks at every trial, half a second apart, and a pause between blocks."""
+    random_, found, now = random.Random(11), [], 0
+    for at, trial in enumerate(trials):
+        now += 4 * 10**9 if at and trials[at - 1]["block"] != trial["block"] else 10**8
+        for tick in range(3):
+            now += 5 * 10**8
+            sample = {"run_id": fake.run_id, "trial_id": trial["trial_id"], "t_ns": now, "in_window": tick > 0}
+            found.append(sample | ({} if fake.nulls else _look_at(fake, random_)))
+    return found
+
+
+def _look_at(fake: Fake, random_: random.Random) -> dict[str, Any]:
+    """One look of the probes."""
+    main, workers, others = (
+        random_.uniform(60, 100),
+        random_.uniform(0, 190),
+        random_.uniform(0, 80 if fake.busy else 8),
+    )
+    seen = {
+        "cpu_util_pct": (main + workers + others) / fake.cores,
+        "main_cpu_pct": main,
+        "workers_cpu_pct": workers,
+        "steal_pct": random_.choice((0.0, 0.0, 2.5)) if fake.busy else 0.0,
+        "load_1m": random_.uniform(1.5, 2.5),
+        "mem_available_bytes": random_.randint(50, 56) * 2**30,
+    }
+    if fake.device == "cuda":
+        seen |= {
+            "gpu_util_pct": random_.uniform(20, 100),
+            "gpu_power_w": random_.uniform(90, 300),
+            "gpu_mem_bytes": 3 * 2**30,
         }
-        for tick in range(3)
-    ]
-    return {"trials": trials, "steps": steps, "telemetry": telemetry}
+    return seen
 
 
 def _counts(values: Iterable[str]) -> dict[str, int]:

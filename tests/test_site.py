@@ -9,127 +9,35 @@ import json
 import math
 import os
 import re
-import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser
+from visits import Site, visit
 
-from harness import site, store
+from harness import site, store, suite
 from harness.errors import InputError
 from harness.pages import markup
 from harness.registry import ROOT
-from harness.site_serve import bind
 
 KINDS = (
     "index.html",
     "suites/loader.html",
     "claims.html",
+    "machines/index.html",
     "runs/index.html",
     "accuracy.html",
     "methodology.html",
     "dictionary.html",
+    "contribute.html",
+    "releases.html",
+    "cite.html",
     "404.html",
 )
-
-
-@dataclass
-class Site:
-    """A built site that is being served."""
-
-    results: Path
-    folder: Path
-    address: str = ""
-    pages: list[str] = field(default_factory=list)
-
-    @property
-    def runs(self) -> list[store.StoredRun]:
-        return store.runs(self.results)
-
-
-@pytest.fixture(scope="module")
-def sites(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Site]]:
-    """Three sites: two whole machines; odd runs (hostile, one block without metrics, all failed); no results at all."""
-    fake, root = fake_run.Fake, tmp_path_factory.mktemp("sites")
-    wanted = {
-        "main": [fake(workers=(0, 1, 2)), fake(run_id="20260103T030405Z-gpu", device="cuda", busy=True)],
-        "odd": [
-            fake(run_id=f"<b>x</b> {fake_run.HOSTILE}", hostile=True, batches=(8,), suites=(fake_run.HOSTILE,)),
-            fake(run_id="one-block", blocks=1, batches=(8,), cores=2, fails="none", nulls=True),
-            fake(run_id="all-failed", fails="all", batches=(8,), cores=3),
-            fake(run_id="planted", suites=("planted",), plants=True, cores=4),
-            fake(run_id="older", batches=(8,), asked_only=True, cores=5),
-        ],
-        "empty": [],
-    }
-    found, servers = {}, []
-    for name, runs in wanted.items():
-        results = root / name / "results"
-        for run in runs:
-            fake_run.write(results, run)
-        folder = site.build(results, root / name / "build")
-        server = bind(folder)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        servers.append(server)
-        pages = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.html"))
-        found[name] = Site(results, folder, f"http://127.0.0.1:{server.server_address[1]}/", pages)
-    yield found
-    for server in servers:
-        server.shutdown()
-        server.server_close()
-
-
-@dataclass
-class Visit:
-    """A page and everything that went wrong on it."""
-
-    page: Page
-    origin: str
-    problems: list[str] = field(default_factory=list)
-
-    def watch(self) -> None:
-        self.page.on(
-            "console",
-            lambda message: self.problems.append(message.text) if message.type in ("error", "warning") else None,
-        )
-        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
-        # A request that is still under way when the page is left is aborted; that is no failure of the page.
-        self.page.on(
-            "requestfailed",
-            lambda request: (
-                None
-                if request.failure == "net::ERR_ABORTED"
-                else self.problems.append(f"failed: {request.url}: {request.failure}")
-            ),
-        )
-        self.page.on(
-            "request",
-            lambda request: (
-                None if request.url.startswith(self.origin) else self.problems.append(f"off host: {request.url}")
-            ),
-        )
-        self.page.on(
-            "response",
-            lambda answer: None if answer.status < 400 else self.problems.append(f"{answer.status}: {answer.url}"),
-        )
-
-    def open(self, path: str) -> Page:
-        self.page.goto(self.origin + path)
-        return self.page
-
-
-def visit(browser: Browser, shown: Site, width: int = 1280, **options: Any) -> Visit:
-    context = browser.new_context(viewport={"width": width, "height": 800}, **options)
-    seen = Visit(context.new_page(), shown.address)
-    seen.watch()
-    return seen
 
 
 @pytest.mark.parametrize("name", ["main", "odd", "empty"])
@@ -157,7 +65,7 @@ def test_every_chart_has_picture_message_and_table(sites: dict[str, Site], brows
     for path in ("index.html", "suites/loader.html"):
         page = seen.open(path)
         figures = page.locator(".fr-figure").all()
-        assert len(figures) == (1 if path == "index.html" else 10)
+        assert len(figures) == (1 if path == "index.html" else 2 * len(suite.load("loader").charts))
         for figure in figures:
             for panel in figure.locator(".fr-panel").all():
                 chart = panel.locator(".fr-chart")
@@ -169,9 +77,9 @@ def test_every_chart_has_picture_message_and_table(sites: dict[str, Site], brows
                 assert picture.count() == 1
                 assert picture.locator("path").count() > 3
                 assert chart.locator("[aria-hidden=true] svg").count() == chart.locator("svg").count()
-            figure.locator("summary").click()
+            figure.locator(".fr-data summary").click()
             rows = figure.locator("tbody tr").count()
-            link = figure.locator("a[download]").get_attribute("href") or ""
+            link = figure.locator(".fr-data a[download]").get_attribute("href") or ""
             text = (sites["main"].folder / path).parent.joinpath(link).read_text(encoding="utf-8")
             assert rows > 0
             assert len(list(csv.reader(io.StringIO(text)))) == rows + 1
@@ -369,10 +277,14 @@ def test_search_finds_a_column(sites: dict[str, Site], browser: Browser) -> None
 
 @pytest.mark.slow
 def test_same_results_same_bytes(sites: dict[str, Site], tmp_path: Path) -> None:
-    """Built again from the same results, every file is byte-identical."""
+    """Built again from the same results, every file but PDF is byte-identical: tables, specifications and pictures."""
     first = sites["odd"]
     again = site.build(first.results, tmp_path / "build")
-    names = [str(path.relative_to(again)) for path in again.rglob("*") if path.is_file() and path.suffix != ".gz"]
+    names = [
+        str(path.relative_to(again))
+        for path in again.rglob("*")
+        if path.is_file() and path.suffix not in (".gz", ".pdf")
+    ]
     same, different, errors = filecmp.cmpfiles(first.folder, again, names, shallow=False)
     assert not different
     assert not errors

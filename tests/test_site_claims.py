@@ -76,7 +76,7 @@ def test_check_boxes_leave_claims_everywhere(built: Built, browser: Browser) -> 
     """A verdict leaves its claims in the list, the table and the pictures; a second one adds, a source narrows."""
     page = built.open(browser, "claims.html")
     rows = page.locator("#claims-table tbody tr")
-    page.locator("#claims details summary").click()
+    page.locator("#claims .fr-data summary").click()
     every = rows.locator("visible=true").count()
     page.locator("input[value='not testable here']").check()
     untested = ids(page)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -56,3 +57,31 @@ def test_a_change_builds_again_and_a_failure_is_said(
     stopped.set()
     watcher.join()
     assert "run.json: broken" in capsys.readouterr().err
+
+
+def test_open_pages_reload_themselves_after_a_build(tmp_path: Path) -> None:
+    """Served pages carry a script that asks how often the site was built; the files themselves stay as they are."""
+    page = tmp_path / "index.html"
+    page.write_text("<html><body>hello</body></html>")
+    (tmp_path / "data.csv").write_text("a</body>")
+    builds = site_serve.Builds()
+    with site_serve.bind(tmp_path, builds=builds) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        origin = f"http://127.0.0.1:{server.server_address[1]}"
+
+        def got(path: str) -> str:
+            with urllib.request.urlopen(origin + path) as answer:
+                text: str = answer.read().decode()
+                return text
+
+        for path in ("/", "/index.html?q=1"):
+            assert got(path) == '<html><body>hello<script src="/feedrate-reload.js"></script></body></html>'
+        assert "location.reload()" in got("/feedrate-reload.js")
+        assert got("/data.csv") == "a</body>"
+        assert got("/feedrate-build") == "0"
+        builds.count += 1
+        assert got("/feedrate-build") == "1"
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            got("/absent.html")
+        server.shutdown()
+    assert "script" not in page.read_text()

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtrit
 
-from harness.analysis.blocks import CONFIDENCE, good
+from harness.analysis import drift
+from harness.analysis.blocks import good
 from harness.analysis.estimates import cells
 from harness.probes import noise
 from harness.records import FLAGS
@@ -25,7 +25,7 @@ UNKNOWN_AT_BEST = "B"
 """The best letter of a run of which a criterion cannot be judged."""
 WATCHED = tuple(flag for flag in FLAGS if flag != "unsteady")
 """Flags about what others do; whether a trial is steady is known without looking at the machine."""
-FEWEST_FOR_DRIFT = 3
+FEWEST_FOR_DRIFT = drift.FEWEST_FOR_SLOPE
 """Trials of the control cell from which a slope has an interval."""
 
 
@@ -178,36 +178,17 @@ def flagged(trials: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-def _control(ended: pd.DataFrame, control: str | None) -> pd.DataFrame:
-    """All trials of the control cell, in the order in which they ran."""
-    if control is None:
-        named = ended.loc[ended["role"].eq("control").fillna(False).astype(bool), "cell_id"]
-        control = None if named.empty else str(named.iloc[0])
-    return ended[ended["cell_id"].eq(control).fillna(False).astype(bool)] if control else ended.iloc[:0]
-
-
-def _seconds(trials: pd.DataFrame) -> pd.Series:
-    """When trials began, in seconds; NaN where that is not recorded."""
-    began = pd.to_datetime(trials["started_at"].astype(object), utc=True, format="ISO8601")
-    return (began - began.min()).dt.total_seconds()
-
-
-def _drift(ended: pd.DataFrame, control: pd.DataFrame) -> _Drift | None:
-    """Slope of the control cell's log throughput, times how long the run took."""
-    seconds = _seconds(ended)
-    at = seconds.loc[control.index].to_numpy(dtype=np.float64)
-    logs = np.log(control["samples_per_s"].to_numpy(dtype=np.float64))
-    logs, at = logs[np.isfinite(at)], at[np.isfinite(at)]
-    if len(at) < FEWEST_FOR_DRIFT or np.ptp(at) <= 0:
+def _drift(ended: pd.DataFrame, own: pd.DataFrame) -> _Drift | None:
+    """What the control cell's trend comes to over the run."""
+    began = drift.seconds(ended)
+    at, rates = (
+        np.asarray(column, dtype=np.float64)
+        for column in (began.loc[own.index], own["samples_per_s"].astype("float64"))
+    )
+    if (trend := drift.trend(at, rates)) is None:
         return None
-    centred = at - at.mean()
-    slope = (centred @ logs) / (centred @ centred)
-    residuals = logs - logs.mean() - slope * centred
-    error = np.sqrt(residuals @ residuals / (len(at) - 2) / (centred @ centred))
-    half, run = stdtrit(len(at) - 2, 0.5 + CONFIDENCE / 2) * error, seconds.max()
-    with np.errstate(over="ignore"):  # few trials, close together, may mean anything over a long run
-        pct, lo, hi = (100 * np.expm1(run * value) for value in (slope, slope - half, slope + half))
-    return _Drift(float(pct), float(lo), float(hi))
+    found = trend.over(float(began.max()))
+    return _Drift(*(100 * (end - 1) for end in (found.value, found.lo, found.hi)))
 
 
 def _variation_pct(values: pd.Series) -> float | None:
@@ -278,8 +259,8 @@ def grade(trials: pd.DataFrame, control: str | None = None) -> Grade:
     if trials["run_id"].nunique() > 1:
         raise ValueError(f"trials of {trials['run_id'].nunique()} runs; expected those of one: a grade is a run's")
     ended = good(trials).reset_index(drop=True)
-    summary, own = flagged(ended), _control(ended, control)
-    drift = _drift(ended, own)
+    summary, own = flagged(ended), drift.control(ended, control)
+    change = _drift(ended, own)
     measured = cells(trials).query("n > 0")
     spread = measured["cv_pct"].median()
     found = Grade(
@@ -292,15 +273,15 @@ def grade(trials: pd.DataFrame, control: str | None = None) -> Grade:
         unwatched=_unwatched(summary, ended),
         spread_pct=None if pd.isna(spread) else float(spread),
         control_spread_pct=_variation_pct(own["samples_per_s"]),
-        drift_pct=None if drift is None else drift.pct,
-        drift_lo_pct=None if drift is None else drift.lo,
-        drift_hi_pct=None if drift is None else drift.hi,
+        drift_pct=None if change is None else change.pct,
+        drift_lo_pct=None if change is None else change.lo,
+        drift_hi_pct=None if change is None else change.hi,
         blocks=int(measured["n"].median()) if len(measured) else 0,
     )
     values = {
         "flagged": found.flagged_pct,
         "spread": found.spread_pct,
-        "drift": None if drift is None else drift.shown,
+        "drift": None if change is None else change.shown,
         "blocks": float(found.blocks),
     }
     return _judged(found, values, told=bool(summary.loc[summary["flag"].isin(WATCHED), "watched"].any()))

@@ -154,9 +154,11 @@ def default_vs_best(trials: pd.DataFrame, estimates: pd.DataFrame | None = None)
     estimates = _asked(trials, cells(trials) if estimates is None else estimates)
     same = ["run_id", "device", *CONDITIONS, "storage_format", "batch_size"]
     found = []
-    for group in _questions(estimates[estimates["num_workers"].notna()], "storage_format", "batch_size"):
-        knobs = [axis for axis in AXES if axis.name in _LOADER_KNOBS]
-        plain = np.logical_and.reduce([filled(group, axis) == axis.default for axis in knobs])
+    loaders = estimates[estimates["num_workers"].notna()].reset_index(drop=True)
+    knobs = [axis for axis in AXES if axis.name in _LOADER_KNOBS]
+    defaults = np.logical_and.reduce([filled(loaders, axis) == axis.default for axis in knobs])
+    for group in _questions(loaders, "storage_format", "batch_size"):
+        plain = defaults[group.index]
         if plain.any():
             best = group.iloc[int(group["samples_per_s"].to_numpy().argmax())]
             found.append(

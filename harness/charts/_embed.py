@@ -15,30 +15,17 @@ from typing import Any
 
 from harness.charts import _words as words
 from harness.charts._figure import Figure, Key, Panel, Row
-from harness.charts._render import specification, svg
-from harness.charts._theme import colour
-
-WIDE = 670
-"""Of a panel that stands alone on a wide screen, in CSS pixels: two columns and the gap between them."""
-_SYMBOLS = {
-    "bar": '<rect x="1" y="3" width="14" height="10"/>',
-    "circle": '<circle cx="8" cy="8" r="4.5"/>',
-    "square": '<rect x="4" y="4" width="8" height="8"/>',
-    "triangle-up": '<path d="M8 3l5 9H3z"/>',
-    "diamond": '<path d="M8 2.5l5 5.5-5 5.5L3 8z"/>',
-    "cross": '<path d="M6.2 2.5h3.6v3.7h3.7v3.6H9.8v3.7H6.2V9.8H2.5V6.2h3.7z"/>',
-    "triangle-down": '<path d="M8 13L3 4h10z"/>',
-    "triangle-right": '<path d="M13 8L4 13V3z"/>',
-}
+from harness.charts._render import SYMBOLS, WIDE, edge, specification, svg
 
 
-def figure_html(figure: Figure, name: str, csv_link: str) -> str:
+def figure_html(figure: Figure, name: str, csv_link: str, cite: str = "") -> str:
     """Write a figure.
 
     Args:
         figure: what to show.
-        name: unique on its page and safe in an id.
+        name: unique on the site and safe in an id.
         csv_link: where its table can be downloaded, relative to the page.
+        cite: how to link to it and to cite it, as ``_cited.foot`` writes it; nothing for a figure of no records.
 
     Returns:
         One ``<figure>``; without panels, a sentence that says what is missing.
@@ -50,26 +37,28 @@ def figure_html(figure: Figure, name: str, csv_link: str) -> str:
             f'<p class="fr-missing">{escape(figure.missing)}</p></figure>'
         )
     alone = len(figure.panels) == 1
-    panels = "".join(_panel_html(panel, f"{name}-{place}", alone) for place, panel in enumerate(figure.panels))
+    panels = "".join(
+        _panel_html(panel, f"{name}-{place}", alone or panel.wide) for place, panel in enumerate(figure.panels)
+    )
     notes = "".join(f"<li>{escape(note)}</li>" for note in figure.notes)
     return (
         f'<figure class="fr-figure" id="{name}" data-search-exclude>{head}{_legend(figure.keys)}'
         f'<div class="fr-panels">{panels}</div>'
         f"{f'<ul class=fr-notes>{notes}</ul>' if notes else ''}"
         f'<details class="fr-data"><summary>The numbers as a table</summary>{_table(figure, name)}'
-        f'<p><a href="{escape(csv_link)}" download>Download as CSV</a></p></details></figure>'
+        f'<p><a href="{escape(csv_link)}" download>Download as CSV</a></p></details>{cite}</figure>'
     )
 
 
-def _panel_html(panel: Panel, name: str, alone: bool) -> str:
-    """Write a panel; one that stands alone has a second picture for wide screens."""
+def _panel_html(panel: Panel, name: str, wide: bool) -> str:
+    """Write a panel, which may have a second picture for wide screens."""
     spec = json.dumps(specification(panel), separators=(",", ":"), sort_keys=True).replace("<", "\\u003c")
     label = escape(f"{panel.title}, {panel.subtitle}. {panel.message}")
-    wide = f'<div class="fr-static fr-wide" aria-hidden="true">{svg(panel, f"{name}w", WIDE)}</div>' if alone else ""
+    second = f'<div class="fr-static fr-wide" aria-hidden="true">{svg(panel, f"{name}w", WIDE)}</div>' if wide else ""
     return (
-        f'<div class="fr-panel{" fr-alone" if alone else ""}">'
+        f'<div class="fr-panel{" fr-alone" if wide else ""}">'
         f'<div class="fr-chart" role="img" tabindex="0" aria-label="{label}">'
-        f'<div class="fr-static" aria-hidden="true">{svg(panel, name)}</div>{wide}</div>'
+        f'<div class="fr-static" aria-hidden="true">{svg(panel, name)}</div>{second}</div>'
         f'<p class="fr-message">{escape(panel.message)}</p>'
         f'<script type="application/json" class="fr-spec">{spec}</script></div>'
     )
@@ -83,10 +72,9 @@ def _legend(keys: Sequence[Key]) -> str:
 
 
 def _swatch(key: Key) -> str:
-    dashed = f' stroke="{colour("emulated-edge")}" stroke-dasharray="3 2"' if key.dashed and key.shape == "bar" else ""
     return (
         f'<svg class="fr-swatch" viewBox="0 0 16 16" width="16" height="16" aria-hidden="true" fill="{key.colour}"'
-        f"{dashed}>{_SYMBOLS[key.shape]}</svg>"
+        f"{edge(key)}>{SYMBOLS[key.shape]}</svg>"
     )
 
 
@@ -119,7 +107,7 @@ def _table(figure: Figure, name: str) -> str:
         for row in figure.rows
     )
     return (
-        f'<div class="fr-scroll" tabindex="0" role="region" aria-label="Table: {escape(figure.title)}">'
+        f'<div class="fr-scroll" tabindex="0" role="group" aria-label="Table: {escape(figure.title)}">'
         f'<table class="fr-table" id="{name}-table"><caption class="fr-hidden">{escape(figure.title)}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )

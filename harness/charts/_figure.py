@@ -41,6 +41,8 @@ class Panel:
     message: str
     """What the picture shows, in sentences made from its numbers: its text alternative."""
     chart: alt.LayerChart
+    wide: bool = False
+    """Whether it takes two columns where there is room, as one that stands alone does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,5 +143,8 @@ def sized(layers: Sequence[alt.Chart], title: str, subtitle: str, height: int) -
 
 
 def table(rows: Sequence[Row]) -> alt.InlineData:
-    """Give rows to Altair as plain values, so that nothing is guessed about their types."""
-    return alt.InlineData(values=[dict(row) for row in rows])
+    """Give rows to Altair as plain values, so that nothing is guessed about their types.
+
+    They are a tuple, which Altair hands on where it would copy a list row by row for every layer of a chart.
+    """
+    return alt.InlineData(values=tuple(dict(row) for row in rows))

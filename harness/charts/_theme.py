@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from harness.records import PHASES
+from harness.records import PHASES, WORKER_STAGES
 
 FONT = "Helvetica, Arial, sans-serif"
 """The families whose widths are the same where the pictures are made and where they are read."""
@@ -71,6 +71,8 @@ def colour(name: str) -> str:
 
 PHASE_COLOURS = {phase: colour(f"phase-{phase}") for phase in (*PHASES, "emulated")}
 """One colour per phase everywhere; ``emulated`` is the sleep that stands in for a model's step."""
+STAGE_COLOURS = dict(zip(WORKER_STAGES, map(colour, ("name-3", "series-6", "accent", "series-1")), strict=True))
+"""One colour per stage of loading everywhere."""
 
 
 def series(count: int, has_zero: bool) -> list[int]:
@@ -91,12 +93,9 @@ def series(count: int, has_zero: bool) -> list[int]:
 
 
 def css() -> str:
-    """Write the palette as CSS variables, light and dark."""
-    rules = []
-    for place, scheme in enumerate(("default", "slate")):
-        lines = "".join(f"  --fr-{name}: {pair[place]};\n" for name, pair in PALETTE.items())
-        rules.append(f'[data-md-color-scheme="{scheme}"] {{\n{lines}}}\n')
-    return "".join(rules)
+    """Write the palette as CSS variables: light, and for screens that ask for it dark; paper is always light."""
+    light, dark = ("".join(f"  --fr-{name}: {pair[place]};\n" for name, pair in PALETTE.items()) for place in range(2))
+    return f'[data-md-color-scheme] {{\n{light}}}\n@media screen {{\n[data-md-color-scheme="slate"] {{\n{dark}}}\n}}\n'
 
 
 def solid(text: str) -> str:

@@ -26,7 +26,7 @@ from harness.margins import SAME
 from harness.metrics import METRICS
 from harness.suite import CLAIMS, claims
 
-TITLE = "The effects"
+TITLE = "Effects of the sources’ claims"
 QUESTION = "Which of the sources’ claims hold, and by how much?"
 READS = "trials"
 MISSING = "No claim whose effect can be measured was tested here."

@@ -6,7 +6,7 @@ CUDA a phase includes waiting for the device where the host had to, and nothing 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import altair as alt
@@ -29,6 +29,8 @@ LABELS = {
     "other": "other",
     "emulated": "emulated step (sleep)",
 }
+WHISKER = "Bars are means over blocks; the thin line is the 95 % interval of the whole bar."
+_COLUMNS = {"batch_size": "batch", "num_workers": "workers"}
 
 
 def draw(cells: pd.DataFrame) -> Figure:
@@ -41,8 +43,8 @@ def draw(cells: pd.DataFrame) -> Figure:
     used: set[str] = set()
     for part in slices(cells, (TRAIN, EMULATED)):
         frame, kept = held(part.frame, ("batch_size", "num_workers"))
-        if rows := [row for w in _workers(frame) for row in _rows(part, frame[frame["num_workers"].eq(w)])]:
-            sheet.add(_panel(part, rows), _wide(part, rows), kept)
+        if rows := _rows(part, frame):
+            sheet.add(panel(part, rows, _message(rows)), wide(part, rows, _COLUMNS), kept)
             used |= {row["phase"] for row in rows}
     if EMULATED in used:
         sheet.note(
@@ -50,11 +52,12 @@ def draw(cells: pd.DataFrame) -> Figure:
         )
     if len({row["num_workers"] for row in sheet.rows}) > 1:
         sheet.note("Shown are PyTorch’s default, no workers, and the count that is fastest at the largest batch.")
-    sheet.note("Bars are means over blocks; the thin line is the 95 % interval of the whole bar.")
-    return sheet.figure(_keys(used), "No trial of a training loop ended well here, so there are no phases to show.")
+    sheet.note(WHISKER)
+    return sheet.figure(keys(used), "No trial of a training loop ended well here, so there are no phases to show.")
 
 
-def _keys(used: set[str]) -> list[Key]:
+def keys(used: set[str]) -> list[Key]:
+    """The legend of the phases that are drawn."""
     return [Key(LABELS[name], PHASE_COLOURS[name], dashed=name == "emulated") for name in LABELS if name in used]
 
 
@@ -67,40 +70,66 @@ def _workers(frame: pd.DataFrame) -> list[int]:
 
 
 def _rows(part: Slice, frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """One row a bar's segment, microseconds a sample."""
+    """A bar a batch size and worker count."""
+    cells = frame[frame["num_workers"].isin(_workers(frame))].sort_values(["batch_size", "num_workers"])
+    return [
+        row
+        for _, cell in cells.iterrows()
+        for row in segments(part, cell, f"batch {int(cell['batch_size'])}, {_counted(cell)}")
+    ]
+
+
+def _counted(cell: Any) -> str:
+    return words.plural(int(cell["num_workers"]), "worker")
+
+
+def segments(part: Slice, cell: Any, bar: str) -> list[dict[str, Any]]:
+    """Cut the time of a sample into phases: a row a segment, microseconds.
+
+    Args:
+        part: the slice that the cell is of.
+        cell: a row of ``estimated``.
+        bar: what its bar is called.
+    """
     rows = []
-    for _, cell in frame.sort_values("batch_size").iterrows():
-        batch, workers, rate = int(cell["batch_size"]), int(cell["num_workers"]), float(cell["samples_per_s"])
-        lo, hi = plain(cell["lo"]), plain(cell["hi"])
-        for order, phase in enumerate(PHASES):
-            share = plain(cell[f"{phase}_share"])
-            if share is None:
-                continue
-            name = "emulated" if phase == "forward" and part.kind == EMULATED else phase
-            if name not in ("forward", "backward", "optimizer") or part.kind == TRAIN:
-                rows.append(
-                    {
-                        "bar": f"batch {batch}, {words.plural(workers, 'worker')}",
-                        "batch": batch,
-                        "workers": workers,
-                        "order": order,
-                        "phase": name,
-                        "label": LABELS[name],
-                        "share": share,
-                        "us": share / rate * 1e6,
-                        "total": 1e6 / rate,
-                        "n": int(cell["n"]),
-                        "lo": 1e6 / hi if hi else None,
-                        "hi": 1e6 / lo if lo else None,
-                    }
-                )
+    rate, lo, hi = float(cell["samples_per_s"]), plain(cell["lo"]), plain(cell["hi"])
+    for order, phase in enumerate(PHASES):
+        share = plain(cell[f"{phase}_share"])
+        if share is None:
+            continue
+        name = "emulated" if phase == "forward" and part.kind == EMULATED else phase
+        if name not in ("forward", "backward", "optimizer") or part.kind == TRAIN:
+            rows.append(
+                {
+                    "bar": bar,
+                    "setting": bar,
+                    "batch": int(cell["batch_size"]),
+                    "workers": int(cell["num_workers"]),
+                    "order": order,
+                    "phase": name,
+                    "label": LABELS[name],
+                    "share": share,
+                    "us": share / rate * 1e6,
+                    "total": 1e6 / rate,
+                    "n": int(cell["n"]),
+                    "lo": 1e6 / hi if hi else None,
+                    "hi": 1e6 / lo if lo else None,
+                }
+            )
     return rows
 
 
-def _panel(part: Slice, rows: Sequence[Row]) -> Panel:
+def panel(part: Slice, rows: Sequence[Row], message: str) -> Panel:
+    """Draw segments as bars, from top to bottom in their order.
+
+    Args:
+        part: the slice that they are of.
+        rows: of ``segments``.
+        message: what the picture shows, in words.
+    """
     scale, unit = (1.0, "µs") if max(row["total"] for row in rows) < 2000 else (1e-3, "ms")
     drawn = [{**row, **{name: row[name] and row[name] * scale for name in ("us", "total", "lo", "hi")}} for row in rows]
-    bars = list(dict.fromkeys(row["bar"] for row in sorted(drawn, key=lambda r: (r["batch"], r["workers"]))))
+    bars = list(dict.fromkeys(row["bar"] for row in drawn))
     names = [name for name in LABELS if any(row["phase"] == name for row in drawn)]
     y = alt.Y("bar:N", sort=bars, title=None, axis=alt.Axis(domain=False, ticks=False))
     base = alt.Chart(table(drawn))
@@ -114,7 +143,7 @@ def _panel(part: Slice, rows: Sequence[Row]) -> Panel:
         ),
         order=alt.Order("order:Q"),
         tooltip=[
-            alt.Tooltip("bar:N", title="setting"),
+            alt.Tooltip("setting:N"),
             alt.Tooltip("label:N", title="phase"),
             alt.Tooltip("us:Q", title=f"{unit} per sample", format=",.3~g"),
             alt.Tooltip("share:Q", title="share", format=".1%"),
@@ -127,9 +156,7 @@ def _panel(part: Slice, rows: Sequence[Row]) -> Panel:
         .encode(y=y, x="lo:Q", x2="hi:Q")
     )
     layers = [stack if part.kind == TRAIN else _edged(stack), whisker]
-    return Panel(
-        part.title, part.subtitle, _message(rows), sized(layers, part.title, part.subtitle, 92 + 21 * len(bars))
-    )
+    return Panel(part.title, part.subtitle, message, sized(layers, part.title, part.subtitle, 92 + 21 * len(bars)))
 
 
 def _edged(stack: alt.Chart) -> alt.Chart:
@@ -141,25 +168,21 @@ def _edged(stack: alt.Chart) -> alt.Chart:
     )
 
 
-def _wide(part: Slice, rows: Sequence[Row]) -> list[Row]:
-    """One row a bar, a column a phase."""
+def wide(part: Slice, rows: Sequence[Row], columns: Mapping[str, str]) -> list[Row]:
+    """Tabulate segments: a row a bar, a column a phase.
+
+    Args:
+        part: the slice that they are of.
+        rows: of ``segments``.
+        columns: heading to key of what tells the bars apart.
+    """
     found: dict[str, dict[str, Any]] = {}
+    given = dict(columns) | {"total (us)": "total", "low (us)": "lo", "high (us)": "hi", "n": "n"}
     for row in rows:
-        line = found.setdefault(
-            row["bar"],
-            {
-                **part.row(),
-                "batch_size": row["batch"],
-                "num_workers": row["workers"],
-                "total (us)": row["total"],
-                "low (us)": row["lo"],
-                "high (us)": row["hi"],
-                "n": row["n"],
-            },
-        )
+        line = found.setdefault(row["bar"], {**part.row(), **{heading: row[key] for heading, key in given.items()}})
         line[f"{row['phase']} (us)"] = row["us"]
-    columns = list(dict.fromkeys(key for line in found.values() for key in line))
-    return [{key: line.get(key) for key in columns} for line in found.values()]
+    names = list(dict.fromkeys(key for line in found.values() for key in line))
+    return [{key: line.get(key) for key in names} for line in found.values()]
 
 
 def _message(rows: Sequence[Row]) -> str:

@@ -12,13 +12,13 @@ from harness.charts import _storage as storage
 from harness.charts import _words as words
 from harness.charts._figure import Figure, Key, Panel, Row, Sheet, sized
 from harness.charts._slices import plain as value_of
-from harness.charts._theme import colour
+from harness.charts._theme import STAGE_COLOURS, colour
 from harness.records import WORKER_STAGES
 
 TITLE = "Where a sample’s loading goes"
 QUESTION = "What does the loader spend its time on, and how much of it?"
 READS = "trials"
-TONES = dict(zip(WORKER_STAGES, map(colour, ("name-3", "series-6", "accent", "series-1")), strict=True))
+TONES = STAGE_COLOURS
 
 
 def draw(trials: pd.DataFrame) -> Figure:

@@ -12,9 +12,11 @@ from harness.analysis.estimators import ESTIMATORS, OURS, frame, summary
 from harness.bench_record import SECTIONS, BenchRecord
 from harness.charts import _accuracy as chart
 from harness.charts import _words as words
+from harness.citation import Origin, day
 from harness.pages import described, markup
 from harness.pages.gathered import place
 from harness.pages.markup import Page
+from harness.pages.placed import Placed
 
 PATH = "accuracy.md"
 TITLE = "How accurate is feedrate?"
@@ -42,6 +44,7 @@ _SPOKEN = {
     "instrumentation": "Cost of timing",
     "statistics": "Statistics, simulated",
     "calibration": "Calibration",
+    "site": "This website",
 }
 
 
@@ -53,7 +56,7 @@ def page(benches: Sequence[BenchRecord]) -> Page:
             fine: the page then says what to type.
     """
     body = [f"# {TITLE}\n", markup.paragraph(_LEAD, "fr-lead")]
-    figures: dict[str, str] = {}
+    figures: dict[str, Placed] = {}
     files: dict[str, str] = {}
     for machine_id, newest in _machines(benches).items():
         mark = markup.slug(machine_id)
@@ -61,15 +64,22 @@ def page(benches: Sequence[BenchRecord]) -> Page:
         body.append(markup.heading(2, machine.gpu_name or machine.cpu_model, mark))
         if "accuracy" in newest and newest["accuracy"].witnessed:
             found = summary(frame(newest["accuracy"].witnessed))
-            placed = place(chart.draw(found), f"accuracy-{mark}", PATH)
+            placed = place(chart.draw(found), f"accuracy-{mark}", PATH, _from(newest["accuracy"]))
             record = f"data/bench-{mark}.json"
-            figures[placed.name], files[placed.csv_path] = placed.html, placed.csv
+            figures[placed.name] = placed
             files[record] = newest["accuracy"].model_dump_json(indent=1)
             body += [_origin(newest["accuracy"], record), markup.paragraph(answer(found), "fr-answer")]
             body += [markup.slot(placed.name), "\n", _estimators(found)]
         body += [markup.heading(3, "What feedrate promises of itself", f"promises-{mark}"), _promises(newest)]
     body += _method(benches) if benches else [_nothing()]
-    return Page(PATH, TITLE, "\n".join(body), figures, files, hide=("navigation",))
+    return Page(PATH, TITLE, "\n".join(body), figures, files)
+
+
+def _from(bench: BenchRecord) -> Origin:
+    """Where the figure comes from, as citations say it."""
+    trials = words.plural(len(bench.witnessed), "trial")
+    days, made = day(bench.started_at.isoformat()), (bench.feedrate_version,)
+    return Origin((described.name_of(bench.machine),), (bench.name,), days, made, trials, "bench record")
 
 
 def _machines(benches: Sequence[BenchRecord]) -> dict[str, dict[str, BenchRecord]]:
@@ -176,5 +186,5 @@ def _method(benches: Sequence[BenchRecord]) -> list[str]:
 def _nothing() -> str:
     return (
         '<div class="fr-nothing"><p><strong>Nothing has been measured here yet.</strong> Type <code>make bench</code> '
-        "(about seven minutes), then <code>make site</code>.</p></div>\n"
+        "(about a quarter of an hour), then <code>make site</code>.</p></div>\n"
     )

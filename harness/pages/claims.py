@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from html import escape
-from pathlib import Path
 
 from harness import suite as suites
 from harness.analysis.claimed import VERDICTS
 from harness.charts import _words as words
 from harness.charts.claims import forest
+from harness.citation import together
 from harness.claim import SOURCES
 from harness.margins import CONFIRMED_OVER, REFUTED_UNDER, SAME
 from harness.pages import described, markup, worker_costs
 from harness.pages.claim_section import badge, section, untested
 from harness.pages.gathered import place
 from harness.pages.markup import Page
+from harness.pages.placed import Placed
 from harness.pages.verdicts import Place, Told, Verdicts
 from harness.records import PROTOCOL_VERSION
 
@@ -47,19 +48,16 @@ def page(verdicts: Verdicts) -> Page:
         *_tallies(verdicts),
         *_left_out(verdicts),
     ]
-    figures: dict[str, str] = {}
-    files: dict[str, str | Path] = {}
+    figures: dict[str, Placed] = {}
     if verdicts.places:
         names = {each.shown.machine_id: described.machine_name(each.shown.run) for each in verdicts.places}
         figure = forest(verdicts.frame(), verdicts.asked, names)
-        placed = place(figure, "claims", PATH)
-        figures[placed.name] = placed.html
-        if figure.panels:
-            files[placed.csv_path] = placed.csv
+        placed = place(figure, "claims", PATH, together(each.shown.origin for each in verdicts.places))
+        figures[placed.name] = placed
         body += [_filter(verdicts), markup.heading(2, figure.title, "effects"), markup.slot(placed.name), "\n"]
     body += [*_sections(verdicts), *_untested(verdicts), *_sources(verdicts)]
     body += [markup.heading(2, "What to type", "what-to-type"), markup.commands(_COMMANDS)]
-    return Page(PATH, "Claims", "\n".join(body), figures, files, hide=("navigation",))
+    return Page(PATH, "Claims", "\n".join(body), figures, hide=("navigation",))
 
 
 def said(verdicts: Verdicts, suite: str, path: str) -> list[str]:

@@ -12,6 +12,7 @@ import pandas as pd
 from harness.analysis.summary import KNOBS
 from harness.axes import AXES
 from harness.charts import _words as words
+from harness.machine import Machine
 from harness.store import StoredRun
 
 GIB = 2**30
@@ -19,7 +20,11 @@ GIB = 2**30
 
 def machine_name(run: StoredRun) -> str:
     """Name a machine for people: its GPU if it has one, its processor, its cores."""
-    machine = run.manifest.machine
+    return name_of(run.manifest.machine)
+
+
+def name_of(machine: Machine) -> str:
+    """Name a machine as :func:`machine_name` does."""
     cores = words.plural(machine.cores_logical, "core")
     count = f"{machine.gpu_count} × " if machine.gpu_count > 1 else ""
     gpu = f"{count}{machine.gpu_name}, " if machine.gpu_name else ""

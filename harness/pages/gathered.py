@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
+from inspect import signature
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pandas as pd
 
 from harness import registry, store
-from harness.analysis import ceilings, loading, noise, variance
+from harness.analysis import ceilings, loading, noise, timeline, variance
+from harness.charts import _words as words
+from harness.charts._cited import FILES, foot
 from harness.charts._embed import figure_csv, figure_html
 from harness.charts._estimates import estimated
 from harness.charts._figure import Figure
-from harness.pages import markup
+from harness.charts._render import picture, standalone
+from harness.citation import Citation, Origin, data_hash, day
+from harness.pages import described, markup
 from harness.pages.headlines import headlines
+from harness.pages.placed import FOLDER, Placed
 from harness.suite import for_machines
+
+ON_SAMPLES = ("suite", "block", "position", "role", "outcome", "flags", "cached_before_pct", "cached_after_pct")
+"""Columns of ``records.TRIALS`` that stand beside every sample of the probes."""
 
 
 class Shown:
@@ -26,14 +36,36 @@ class Shown:
     def __init__(self, run: store.StoredRun) -> None:
         self.run = run
         self.manifest = run.manifest
-        self.trials = run.table("trials")
         self.slug = markup.slug(run.manifest.run_id)
         self.page = f"runs/{self.slug}.md"
+
+    @cached_property
+    def trials(self) -> pd.DataFrame:
+        """Rows of ``records.TRIALS``, read when a page first asks: lists of all runs need the manifests alone."""
+        return self.run.table("trials")
 
     @property
     def machine_id(self) -> str:
         """The machine's readable id."""
         return self.manifest.machine.machine_id
+
+    @property
+    def machine_page(self) -> str:
+        """Path of the page of the machine that was measured."""
+        return f"machines/{markup.slug(self.machine_id)}.md"
+
+    @property
+    def failed(self) -> int:
+        """How many trials did not end well."""
+        return sum(count for outcome, count in self.manifest.outcomes.items() if outcome != "ok")
+
+    @property
+    def origin(self) -> Origin:
+        """Where a figure of this run comes from, as citations say it."""
+        run = self.manifest
+        machine, days = described.machine_name(self.run), day(run.started_at)
+        basis = f"up to {words.plural(run.blocks, 'block')}"
+        return Origin((machine,), (run.run_id,), days, (run.feedrate_version,), basis)
 
     @property
     def suites(self) -> list[str]:
@@ -49,6 +81,28 @@ class Shown:
     def judged(self) -> pd.DataFrame:
         """Estimates of every cell with its ceilings and what holds it back."""
         return ceilings.judged(self.trials)
+
+    @property
+    def telemetry(self) -> pd.DataFrame:
+        """Samples of the probes, each with what ``ON_SAMPLES`` names of the trial that was running."""
+        of_trials = self.trials[["trial_id", *ON_SAMPLES]]
+        return self.run.table("telemetry").merge(of_trials, on="trial_id", how="inner")
+
+    def steps_of(self, trials: pd.DataFrame) -> pd.DataFrame:
+        """Recorded steps of those of some trials that ``analysis.timeline`` chooses, beside what the trials are."""
+        chosen = timeline.telling(trials)
+        return timeline.joined(chosen, self.run.table("steps", chosen["trial_id"]))
+
+    @property
+    def cores(self) -> float:
+        """Cores that the machine lets a run use: its own, or what a quota leaves of them."""
+        machine = self.manifest.machine
+        return min(machine.cores_logical, machine.cpu_quota_cores or machine.cores_logical)
+
+    def read_by(self, drawing: ModuleType) -> pd.DataFrame:
+        """The frame that a chart's ``READS`` names; cells where it names none."""
+        frame: pd.DataFrame = getattr(self, getattr(drawing, "READS", "cells"))
+        return frame
 
     @cached_property
     def stages(self) -> pd.DataFrame:
@@ -106,28 +160,48 @@ def draw(chart: str, shown: Shown, suite: str | None = None) -> Figure:
     """Draw one chart of a run.
 
     Args:
-        chart: its name; the chart's ``READS`` says whether it takes the run's cells or its trials.
+        chart: its name; the chart's ``READS`` names the frame that it takes: ``cells``, ``trials``, ``telemetry``, or
+            ``steps`` of the trials that ``analysis.timeline`` chooses.
         shown: the run.
         suite: only what this suite asked for.
     """
     drawing = registry.load("harness.charts", chart)
-    frame = shown.trials if getattr(drawing, "READS", "cells") == "trials" else shown.cells
-    figure: Figure = drawing.draw(frame if suite is None else frame[frame["suite"].eq(suite).fillna(False)])
+    steps = getattr(drawing, "READS", "") == "steps"
+    frame = shown.trials if steps else shown.read_by(drawing)
+    asked = frame if suite is None else frame[frame["suite"].eq(suite).fillna(False)]
+    asked = shown.steps_of(asked) if steps else asked
+    more = {"cores": shown.cores} if "cores" in signature(drawing.draw).parameters else {}
+    figure: Figure = drawing.draw(asked, **more)
     return figure
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A figure where a page shows it."""
+def place(figure: Figure, name: str, page: str, origin: Origin) -> Placed:
+    """Make a figure ready for a page, with its citation and the files that it can be downloaded as.
 
-    name: str
-    html: str
-    csv_path: str
-    csv: str
+    Args:
+        figure: what to show.
+        name: unique on the site and safe in an id: links and citations name it.
+        page: path of the page below the pages folder.
+        origin: where its numbers come from.
+    """
+    if not figure.panels:
+        return Placed(name, figure_html(figure, name, ""))
+    up, table = "../" * page.count("/"), figure_csv(figure)
+    address = f"{page.removesuffix('.md')}.html#{name}"
+    citation = Citation(name, figure.title, origin, data_hash(table), address)
+    files = {
+        f"data/{name}.csv": table,
+        f"{FOLDER}/{name}.svg": picture(figure, _caption(citation)),
+        f"{FOLDER}/{name}.vl.json": json.dumps(standalone(figure), separators=(",", ":"), sort_keys=True) + "\n",
+    }
+    places = {kind: f"{FOLDER}/{name}.{end}" for kind, end in FILES.items()} | {"CSV": f"data/{name}.csv"}
+    cite = foot(citation, {kind: up + path for kind, path in places.items()})
+    return Placed(name, figure_html(figure, name, up + places["CSV"], cite), files, citation)
 
 
-def place(figure: Figure, name: str, page: str) -> Placed:
-    """Make a figure ready for a page, its data as a file of its own beside it."""
-    up = "../" * page.count("/")
-    path = f"data/{name}.csv"
-    return Placed(name, figure_html(figure, name, up + path), path, figure_csv(figure))
+def _caption(citation: Citation) -> str:
+    """What a picture says of itself when it has left the site."""
+    origin = citation.origin
+    *facts, version = origin.facts()
+    basis = [origin.basis] if origin.basis else []
+    return f"{'; '.join([*facts, *basis])}\n{version}; figure {citation.name}; data sha256 {citation.data_hash}"

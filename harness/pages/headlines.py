@@ -118,7 +118,9 @@ def headline_table(rows: pd.DataFrame) -> str:
         )
         for row in rows.to_dict("records")
     ]
-    return markup.table("The best setting of each task", _COLUMNS, lines, ("Samples/s", "n"), stack=True)
+    return markup.table(
+        "The best setting of each task", _COLUMNS, lines, ("Samples/s", "95 % interval", "n"), stack=True
+    )
 
 
 def _held_back(row: Mapping[Any, Any]) -> str:

@@ -1,31 +1,42 @@
-"""The home page: what this is, the figure that tells the story, the numbers that matter, what to type."""
+"""The home page: what this is, three doors, the figure that tells the story, the numbers that matter, what to type."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from html import escape
 
 from harness.charts import _words as words
 from harness.charts._figure import Figure
-from harness.pages import described, markup, trust
+from harness.pages import claims, contribute, described, machines, markup, trust
 from harness.pages.gathered import Shown, draw, newest, place
 from harness.pages.headlines import answer, headline_table
 from harness.pages.markup import Page
+from harness.pages.placed import Placed
+from harness.pages.verdicts import Verdicts
 from harness.suite import MAIN, Suite
 
 PATH = "index.md"
+FEATURED = 3
+"""Machines whose numbers stand on the front: those that were measured last."""
 _TITLE = "How fast can a machine feed its accelerator?"
 _LEAD = (
-    "feedrate sweeps the settings that people argue about (batch size, workers, pinned memory, prefetching, "
-    "storage format) over real training loops. It says which stage starves the accelerator, and by how much, and "
-    "gives every number its spread, its machine and the command that repeats it."
+    "feedrate sweeps the settings that people argue about (batch size, workers, pinned memory, prefetching, storage "
+    "format) over real PyTorch training loops, and says which stage starves the accelerator, and by how much. Every "
+    "number has its spread, its machine and the command that repeats it."
 )
 _COMMANDS = (
-    ("make sweep", "measure this machine, in about five minutes after set-up"),
-    ("make site", "build these pages from your results into build/site"),
-    ("make serve", "look at them"),
-    ("make sweep DATA=photos/", "measure with your own photographs"),
+    ("make sweep", "measure this machine: about five minutes after set-up; it ends with the best settings"),
+    ("make serve", "build these pages from your own results, and show them"),
 )
+_MORE = (
+    ("make sweep DATA=photos/", "measure with your own photographs"),
+    ("make sweep SUITE=storage DATA=photos/", "which storage format they should live in"),
+    ("make sweep SUITE=claims", "what of the usual advice holds on this machine"),
+)
+EXPLORE = "explore.md"
+"""As ``pages.explore`` has it, which draws on this page."""
+_OPENING = "defaults"
 _OPENING_PANELS = 2
 
 
@@ -37,40 +48,83 @@ def leading(runs: Sequence[Shown]) -> list[Shown]:
 
 
 def opening(runs: Sequence[Shown]) -> tuple[Shown, Figure] | None:
-    """Pick the figure that opens the site and the README: phases, from the newest run that has them."""
+    """Pick the figure that opens the site and the README: defaults against best, from the newest run that has it."""
     for shown in leading(runs):
-        figure = draw("phases", shown)
+        figure = draw(_OPENING, shown)
         if figure.panels:
-            panels = figure.panels[:_OPENING_PANELS]
-            return shown, replace(figure, panels=panels)
+            return shown, replace(figure, panels=figure.panels[:_OPENING_PANELS])
     return None
 
 
-def page(runs: Sequence[Shown], suites: Sequence[tuple[str, str, Suite]]) -> Page:
+def page(
+    runs: Sequence[Shown], suites: Sequence[tuple[str, str, Suite]], told: Verdicts, known: int | None = None
+) -> Page:
     """Write the home page.
 
     Args:
         runs: all runs, newest first; none is fine.
         suites: name, page and content of each suite that has results.
+        told: what the runs say of the claims.
+        known: how many machines there are, where that is more than have a run here.
     """
-    runs = leading(runs)
-    body = [f"# {_TITLE}\n", markup.paragraph(_LEAD, "fr-lead")]
-    figures, files = {}, {}
-    if found := opening(runs):
+    known = len({shown.machine_id for shown in runs}) if known is None else known
+    body = [f"# {_TITLE}\n", markup.paragraph(_LEAD, "fr-lead"), _doors(told, known)]
+    speaking = leading(runs)
+    figures: dict[str, Placed] = {}
+    if found := opening(speaking):
         shown, figure = found
-        placed = place(figure, "opening", PATH)
-        figures[placed.name], files[placed.csv_path] = placed.html, placed.csv
+        placed = place(figure, "opening", PATH, shown.origin)
+        figures[placed.name] = placed
         body += [
             markup.heading(2, figure.title, "opening-figure"),
             _origin(shown, described.machine_name(shown.run)),
             markup.slot(placed.name),
             "\n",
+            _explore(),
         ]
-    body += _numbers(runs) if runs else [_nothing()]
-    body += [markup.heading(2, "What to type", "what-to-type"), markup.commands(_COMMANDS)]
+    body += _numbers(speaking, known) if speaking else [_nothing(known)]
+    body += _tune(suites)
     if suites:
-        body += [markup.heading(2, "The questions", "questions"), _doors(suites)]
-    return Page(PATH, "feedrate", "\n".join(body), figures, files, hide=("navigation", "toc"))
+        body += [markup.heading(2, "The questions", "questions"), _questions(suites)]
+    return Page(PATH, "feedrate", "\n".join(body), figures, hide=("navigation", "toc"))
+
+
+def _explore() -> str:
+    return (
+        f'<p class="fr-note">{markup.link(PATH, EXPLORE, "Explore")} draws every number of every run by any axis.</p>\n'
+    )
+
+
+def _doors(told: Verdicts, known: int) -> str:
+    doors = (
+        ("#tune", "Tune my machine", "Two commands measure it and say which settings feed it best."),
+        (machines.INDEX, "Compare hardware", _compared(known)),
+        (claims.PATH, "Check a claim", _tested(told)),
+    )
+    items = "".join(
+        f"<li>{markup.link(PATH, path, title)}<span>{escape(said)}</span></li>" for path, title, said in doors
+    )
+    return f'<ul class="fr-doors">{items}</ul>\n'
+
+
+def _compared(count: int) -> str:
+    if not count:
+        return "No machine has been measured yet."
+    if count == 1:
+        return "One machine so far: what suits it, and what holds it back."
+    return f"{count:,} machines: what suits each, and what holds it back."
+
+
+def _tested(told: Verdicts) -> str:
+    asked = f"{len(told.told)} statements on what makes training faster"
+    machines_asked = len({place.shown.machine_id for place in told.places})
+    if not machines_asked:
+        return f"{asked}; no run has tested them yet."
+    if machines_asked > 1:
+        return f"{asked}, tested on {machines_asked} machines."
+    counts = {verdict: count for verdict, count in told.tally(0).items() if verdict in ("confirmed", "refuted")}
+    found = words.listed(f"{count} {verdict}" for verdict, count in counts.items())
+    return f"{asked}: {found} on one machine." if found else f"{asked}, tested on one machine."
 
 
 def _origin(shown: Shown, *before: str) -> str:
@@ -79,36 +133,57 @@ def _origin(shown: Shown, *before: str) -> str:
     return f'<p class="fr-origin">{markup.entities(said)}, {run}, {trust.badge(PATH, shown)}</p>\n'
 
 
-def _numbers(runs: Sequence[Shown]) -> list[str]:
+def _numbers(runs: Sequence[Shown], known: int) -> list[str]:
     body = [markup.heading(2, "The numbers", "numbers")]
-    for shown in newest(runs):
+    speaking = newest(runs)[:FEATURED]
+    for shown in speaking:
         table = headline_table(shown.headlines)
         name = described.machine_name(shown.run)
         body += [markup.heading(3, name, f"numbers-{markup.slug(shown.machine_id)}"), _origin(shown)]
-        body += (
-            [
-                markup.paragraph(answer(shown.headlines)),
-                table,
-                markup.paragraph(
-                    "n counts blocks. The best of many settings is picked by its own estimate, so that estimate is a "
-                    "little too good; the comparison with the defaults is paired block by block.",
-                    "fr-note",
-                ),
-            ]
-            if table
-            else [markup.paragraph("No trial of this run ended well; its page lists why.")]
+        failed = markup.paragraph("No trial of this run ended well; its page lists why.")
+        body += [markup.paragraph(answer(shown.headlines)), table] if table else [failed]
+        more = markup.link(PATH, shown.machine_page, "Everything about this machine")
+        body.append(f'<p class="fr-note">{more}</p>\n')
+    if known > len(speaking):
+        rest = markup.link(PATH, machines.INDEX, f"All {known:,} machines")
+        many = words.plural(len(speaking), "machine")
+        body.append(f"<p>These are the numbers of the {many} measured last. {rest}</p>\n")
+    body.append(
+        markup.paragraph(
+            "n counts blocks. The best of many settings is picked by its own estimate, so that estimate is a little "
+            "too good; the comparison with the defaults is paired block by block.",
+            "fr-note",
         )
+    )
     return body
 
 
-def _nothing() -> str:
+def _nothing(known: int) -> str:
+    said = (
+        "<strong>No run here asks which settings suit a machine.</strong> Type <code>make sweep</code>"
+        if known
+        else "<strong>There are no results here yet.</strong> Type <code>make sweep</code>"
+    )
     return (
-        '<div class="fr-nothing"><p><strong>There are no results here yet.</strong> The first sweep takes about '
-        "five minutes and leaves a folder under <code>results/</code>; build the site again and its numbers are "
-        "here.</p></div>\n"
+        f'<div class="fr-nothing"><p>{said}: it takes about five minutes and leaves a folder under '
+        "<code>results/</code>. Build the site again and its numbers are here.</p></div>\n"
     )
 
 
-def _doors(suites: Sequence[tuple[str, str, Suite]]) -> str:
+def _tune(suites: Sequence[tuple[str, str, Suite]]) -> list[str]:
+    """What to type, and where the answer stands for machines that were measured."""
+    how = markup.link(PATH, contribute.PATH, "How to run it, and how to add your machine here")
+    asked = [markup.link(PATH, path, content.question) for name, path, content in suites if name == MAIN]
+    answered = f"What came out on machines that were measured: {asked[0]} " if asked else ""
+    return [
+        markup.heading(2, "Tune my machine", "tune"),
+        markup.commands(_COMMANDS),
+        markup.paragraph("That is all on Linux with Python 3.11 or newer, make and git. Then, for instance:"),
+        markup.commands(_MORE),
+        f"<p>{answered}{how}.</p>\n",
+    ]
+
+
+def _questions(suites: Sequence[tuple[str, str, Suite]]) -> str:
     items = "".join(f"<li>{markup.link(PATH, path, suite.question)}</li>" for _, path, suite in suites)
-    return f'<ul class="fr-doors">{items}</ul>\n'
+    return f'<ul class="fr-questions">{items}</ul>\n'

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path, PurePosixPath
 
+from harness.pages.placed import Placed
+
 _PLAIN = re.compile(r"[^A-Za-z0-9 ,.;:?%±–’\u00c0-\u024f]")
 
 
@@ -21,14 +23,19 @@ class Page:
     title: str
     body: str
     """Markdown with blocks of HTML."""
-    figures: Mapping[str, str] = field(default_factory=dict)
-    """Name to HTML; put in place of :func:`slot` after mkdocs, which has no business in them."""
+    figures: Mapping[str, Placed] = field(default_factory=dict)
+    """By name; put in place of :func:`slot` after mkdocs, which has no business in them."""
     files: Mapping[str, str | Path] = field(default_factory=dict)
-    """Files beside the pages: path to content, or to the file that is copied."""
+    """Files beside the pages, those of figures aside: path to content, or to the file that is copied."""
     listed: bool = True
     """Whether navigation and search know the page."""
     hide: Sequence[str] = ()
     """``navigation`` and ``toc``, where a page has no use for them."""
+
+    def all_files(self) -> dict[str, str | Path]:
+        """List the page's files and those of its figures."""
+        of_figures = {path: text for placed in self.figures.values() for path, text in placed.files.items()}
+        return {**self.files, **of_figures}
 
     def markdown(self) -> str:
         """Write the page with its front matter."""
@@ -116,7 +123,7 @@ def table(
     )
     body = "".join(f"<tr{roles['row']}>{line}</tr>" for line in lines)
     return (
-        f'<div class="fr-scroll" tabindex="0" role="region" aria-label="{escape(caption)}">'
+        f'<div class="fr-scroll" tabindex="0" role="group" aria-label="{escape(caption)}">'
         f'<table class="fr-table{" fr-stack" if stack else ""}"{roles["table"]}>'
         f'<caption class="fr-hidden">{escape(caption)}</caption>'
         f"<thead{roles['rowgroup']}><tr{roles['row']}>{head}</tr></thead>"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from html import escape
 
 from harness import margins, registry
-from harness.analysis import ceilings, claims, noise, pipeline, prediction, variance
+from harness.analysis import ceilings, claims, noise, pipeline, prediction, telemetry, variance
 from harness.analysis.blocks import CONFIDENCE
 from harness.analysis.estimators import ESTIMATORS
 from harness.asking import ERROR, LEAST_BLOCKS
@@ -48,7 +48,7 @@ def page(text: str) -> Page:
     """
     values = {**numbers(), **tables(), "contents": _contents(text)}
     known = _NAME.sub(lambda match: values[match[1]], text)
-    return Page(PATH, "Methodology", _KIND.sub(lambda match: _KINDS[match[1]](match[2]), known), hide=("navigation",))
+    return Page(PATH, "Methodology", _KIND.sub(lambda match: _KINDS[match[1]](match[2]), known))
 
 
 def _formula(text: str) -> str:
@@ -98,6 +98,8 @@ def numbers() -> dict[str, str]:
         "rate_within": prediction.RATE_WITHIN_PCT,
         "wait_within": prediction.WAIT_WITHIN_MS,
         "pipeline_steps": pipeline.STEPS,
+        "bins": telemetry.BINS,
+        "least_bin": telemetry.LEAST_BIN_S,
     }
     return {name: f"{value:g}" for name, value in shown.items()} | {
         "whole": "100\u00a0%",

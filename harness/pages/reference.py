@@ -26,11 +26,11 @@ def runs_page(runs: Sequence[Shown]) -> Page:
         (
             markup.link(RUNS, shown.page, shown.manifest.run_id),
             trust.badge(RUNS, shown),
-            escape(described.machine_name(shown.run)),
+            markup.link(RUNS, shown.machine_page, described.machine_name(shown.run)),
             escape(described.day(shown.manifest.started_at)),
             str(shown.manifest.blocks),
             str(shown.manifest.cells),
-            str(sum(n for outcome, n in shown.manifest.outcomes.items() if outcome != "ok")),
+            str(shown.failed),
         )
         for shown in runs
     ]
@@ -72,10 +72,10 @@ def dictionary_page() -> Page:
     body.append(_entries([(axis.name, _axis_kind(axis), axis.doc) for axis in AXES], "axis"))
     axes = {column.name for column in AXIS_COLUMNS}
     for name, columns in TABLES.items():
-        listed = [column for column in columns if column.name not in axes]
+        listed = [column for column in columns if name != "trials" or column.name not in axes]
         body += [markup.heading(2, f"{name}.parquet", name), markup.paragraph(_TABLE_DOCS[name])]
         body.append(_entries([(column.name, _kind(column), column.doc) for column in listed], name))
-    return Page(DICTIONARY, "Data dictionary", "\n".join(body), hide=("navigation",))
+    return Page(DICTIONARY, "Data dictionary", "\n".join(body))
 
 
 def _axis_kind(axis: Axis) -> str:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from html import escape
 from typing import Any
 
+from harness.axes import AXES
 from harness.charts import _words as words
 from harness.manifest import Protocol
-from harness.pages import clocks, described, markup, trust
-from harness.pages.gathered import Shown
+from harness.pages import cite, clocks, described, markup, trust
+from harness.pages.gathered import Shown, draw, place
 from harness.pages.headlines import headline_table
 from harness.pages.markup import Page
+from harness.pages.placed import Placed
 
 _MOST_OPEN = 12
 """Failures that are shown without being asked for."""
@@ -22,15 +24,23 @@ _FILES = {
     "steps.parquet": "a row a step of the first steps of each trial",
     "telemetry.parquet": "a row a probe sample",
 }
+_ORDERED = ["block", "position", "role", "outcome", "samples_per_s", "flags", *(axis.name for axis in AXES)]
+"""What the list of all trials tells of each."""
+_PICTURES = {"drift": "trials.parquet", "telemetry": "telemetry.parquet"}
+"""Charts of a run as a whole, and the file that each needs."""
 
 
 def page(shown: Shown) -> Page:
     """Write the page of a run; it copies the run's files beside it."""
+    figures: dict[str, Placed] = {}
     run = shown.manifest
     body = [f'<p class="fr-eyebrow">Run</p>\n\n# {markup.entities(run.run_id)}\n', _summary(shown)]
     body += _section("Best settings", headline_table(shown.headlines))
     body += _section("What to know", _lines([*run.substitutions, *_cautions(shown)]))
     body += _section("How far to trust it", trust.verdict(shown))
+    for title, placed in _pictures(shown):
+        figures[placed.name] = placed
+        body += _section(title, f"{markup.slot(placed.name)}\n", 3)
     body += _section("Why it stopped", trust.stopped(shown), 3)
     body += _section("Longer windows or more blocks?", trust.spread(shown), 3)
     body += _section("What disturbed trials", trust.disturbed(shown), 3)
@@ -48,7 +58,15 @@ def page(shown: Shown) -> Page:
     there = {name: shown.run.folder / name for name in _FILES if (shown.run.folder / name).is_file()}
     files = {f"runs/{shown.slug}/{name}": path for name, path in there.items()}
     body += _section("Files", _downloads(shown, files))
-    return Page(shown.page, f"Run {run.run_id}", "\n".join(body), files=files, listed=False, hide=("navigation",))
+    body += _section("Cite", cite.run_forms(shown)) if "trials.parquet" in there else []
+    return Page(shown.page, f"Run {run.run_id}", "\n".join(body), figures, files, listed=False, hide=("navigation",))
+
+
+def _pictures(shown: Shown) -> Iterator[tuple[str, Placed]]:
+    """Title and figure of every chart of the whole run that it has anything for."""
+    for chart, file in _PICTURES.items():
+        if (shown.run.folder / file).is_file() and (figure := draw(chart, shown)).panels:
+            yield figure.title, place(figure, f"{chart}-{shown.slug}", shown.page, shown.origin)
 
 
 def _section(title: str, content: str, level: int = 2) -> list[str]:
@@ -62,7 +80,7 @@ def _summary(shown: Shown) -> str:
     return markup.facts(
         (
             ("Grade", f'<a href="#how-far-to-trust-it"><strong>{shown.grade.letter}</strong>, and why</a>'),
-            ("Machine", escape(described.machine_name(shown.run))),
+            ("Machine", markup.link(shown.page, shown.machine_page, described.machine_name(shown.run))),
             ("Machine id", described.code(run.machine.machine_id)),
             ("Device", escape(run.device)),
             ("Repeat it", described.code(run.command)),
@@ -216,7 +234,7 @@ def _order(shown: Shown) -> str:
             words.number(float(row["samples_per_s"])) if words.known(row["samples_per_s"]) else "–",
             *((escape(_text(row["flags"]).replace(",", ", ")),) if told else ()),
         )
-        for row in shown.trials.sort_values(["block", "position"]).to_dict("records")
+        for row in shown.trials[_ORDERED].sort_values(["block", "position"]).to_dict("records")
     ]
     roles, flags = (("Ran as",), ("Flags",)) if told else ((), ())
     columns = ("Block", "Place", "Setting", *roles, "Outcome", "Samples/s", *flags)

@@ -30,6 +30,13 @@ SOURCES = {
         "https://arxiv.org/abs/2007.06775",
         "ceilings by differential analysis",
     ),
+    "roofline": Source(
+        "the roofline model (Williams and others 2009)",
+        "S. Williams, A. Waterman, D. Patterson: Roofline: An Insightful Visual Performance Model for Multicore "
+        "Architectures. Communications of the ACM 52(4), 2009",
+        "https://doi.org/10.1145/1498765.1498785",
+        "one roof for the cells of all tasks",
+    ),
     "mlperf": Source(
         "MLPerf Storage",
         "MLCommons: MLPerf Storage benchmark suite, rules and source",

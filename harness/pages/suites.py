@@ -12,6 +12,7 @@ from harness.pages import calibrated, claims, described, markup, stored, trust, 
 from harness.pages.gathered import Shown, draw, newest, place
 from harness.pages.headlines import answer
 from harness.pages.markup import Page
+from harness.pages.placed import Placed
 from harness.pages.verdicts import Verdicts
 from harness.suite import CALIBRATION, CLAIMS, Suite
 
@@ -58,8 +59,11 @@ def page(name: str, path: str, content: Suite, runs: Sequence[Shown], told: Verd
         f'<p class="fr-eyebrow">Suite: {markup.entities(name)}</p>\n\n# {markup.entities(content.question)}\n',
         markup.paragraph(_about(name), "fr-lead"),
     ]
-    figures, files = {}, {}
-    for shown in newest([shown for shown in runs if name in shown.suites]):
+    figures: dict[str, Placed] = {}
+    files: dict[str, str] = {}
+    measured = newest([shown for shown in runs if name in shown.suites])
+    body.append(_places(measured))
+    for shown in measured:
         mark = markup.slug(shown.machine_id)
         body += [markup.heading(2, described.machine_name(shown.run), mark), _origin(shown, path)]
         planted, compared = calibrated.section(shown, name), stored.section(shown, name)
@@ -68,10 +72,8 @@ def page(name: str, path: str, content: Suite, runs: Sequence[Shown], told: Verd
             body.append(markup.paragraph(said, "fr-answer"))
         for chart in content.charts:
             figure = draw(chart, shown, name)
-            placed = place(figure, f"{markup.slug(name)}-{chart}-{mark}", path)
-            figures[placed.name] = placed.html
-            if figure.panels:
-                files[placed.csv_path] = placed.csv
+            placed = place(figure, f"{markup.slug(name)}-{chart}-{mark}", path, shown.origin)
+            figures[placed.name] = placed
             body += [markup.heading(3, figure.title, f"{chart}-{mark}"), markup.slot(placed.name), "\n"]
         body += compared.details()
         body += worker_costs.section(shown, name) if name == worker_costs.SUITE else []
@@ -80,16 +82,25 @@ def page(name: str, path: str, content: Suite, runs: Sequence[Shown], told: Verd
             body.append(because.html)
             files |= because.files
     body += claims.said(told, name, path) if told else []
-    return Page(path, name.capitalize(), "\n".join(body), figures, files, hide=("navigation",))
+    return Page(path, name.capitalize(), "\n".join(body), figures, files)
+
+
+def _places(measured: Sequence[Shown]) -> str:
+    """Lead to each machine below, where there are several."""
+    links = [
+        f'<a href="#{markup.slug(shown.machine_id)}">{escape(described.machine_name(shown.run))}</a>'
+        for shown in measured
+    ]
+    return f'<p class="fr-origin">Measured on {words.listed(links)}.</p>\n' if len(links) > 1 else ""
 
 
 def _origin(shown: Shown, path: str) -> str:
     run = shown.manifest
-    failed = sum(count for outcome, count in run.outcomes.items() if outcome != "ok")
     said = [described.day(run.started_at), words.plural(run.blocks, "block"), f"{sum(run.outcomes.values()):,} trials"]
-    said += [f"{failed:,} failed"] if failed else []
+    said += [f"{shown.failed:,} failed"] if shown.failed else []
     notes = "".join(f"<br>{escape(note)}" for note in run.substitutions)
+    machine = markup.link(path, shown.machine_page, "the machine and its other tasks")
     return (
         f'<p class="fr-origin">{markup.entities(", ".join(said))}, '
-        f"{markup.link(path, shown.page, f'run {run.run_id}')}, {trust.badge(path, shown)}{notes}</p>\n"
+        f"{markup.link(path, shown.page, f'run {run.run_id}')}, {trust.badge(path, shown)}, {machine}{notes}</p>\n"
     )

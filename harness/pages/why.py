@@ -19,7 +19,6 @@ from harness.axes import AXES
 from harness.charts import _words as words
 from harness.charts._embed import _field
 from harness.charts._slices import EMULATED
-from harness.machine import Machine
 from harness.pages import described, markup
 from harness.pages.gathered import Shown
 from harness.pages.telling import Task, by_task, telling, training_cells
@@ -97,11 +96,6 @@ def _listed(cells: pd.DataFrame) -> str:
     return cells[[*axes, *_FILE]].astype(object).map(_field).to_csv(index=False, lineterminator="\n")
 
 
-def _cores(machine: Machine) -> float:
-    quota = machine.cpu_quota_cores
-    return min(machine.cores_logical, quota) if quota else machine.cores_logical
-
-
 def _predicted(shown: Shown, wanted: set[str]) -> pd.DataFrame:
     """Predictions of cells that the model was not fitted to, by other workers where possible; a row a cell."""
     trials = shown.trials
@@ -110,7 +104,7 @@ def _predicted(shown: Shown, wanted: set[str]) -> pd.DataFrame:
         trials = trials[fitted | trials["cell_id"].isin(sorted(wanted))]
     if not trials["num_workers"].eq(1).any():
         return pd.DataFrame({"cell_id": [], "predicted_samples_per_s": [], "error_pct": [], "within": []})
-    found = held_out(trials, shown.run.table("steps"), _cores(shown.manifest.machine))
+    found = held_out(trials, shown.run.table("steps"), shown.cores)
     return found[found["error_pct"].notna()].drop_duplicates("cell_id")
 
 

@@ -153,6 +153,7 @@ class IndexedDataset(Dataset[Fields]):
 
     def __getitem__(self, place: int) -> Fields:
         begun = time.perf_counter_ns()
+        self._dataset.begun = self._dataset.begun or begun
         tuple(self._index[place].values())  # as whoever opens the file and sets the label looks at them
         self._dataset.spent[0] += time.perf_counter_ns() - begun
         return self._dataset[place % len(self._dataset)]

@@ -1,8 +1,8 @@
 """The DataLoader that is measured, and the workers' own account of what they do.
 
 A step timer sees only that a batch was late. The dataset therefore stamps read, decode and transform of every sample
-and the collate function the batch; the four sums travel with the batch as 32 inline bytes (one more tensor would cost
-340 to 420 us a batch, bytes cost 10 to 70).
+and the collate function the batch. The four sums, when the batch was begun and when it was whole, and who prepared it
+travel with the batch as 52 inline bytes (one more tensor would cost 340 to 420 us a batch, bytes cost 10 to 70).
 """
 
 from __future__ import annotations
@@ -27,8 +27,11 @@ from harness.linux import die_with_parent
 Fields = tuple[torch.Tensor, ...]
 Collate = Callable[[list[Fields]], Any]
 """Makes the tensors of a batch, one a field, out of its samples."""
-STAMPS = struct.Struct("<4q")
-"""Nanoseconds of read, decode, transform, collate for one batch."""
+STAMPS = struct.Struct("<6qi")
+"""Of one batch: nanoseconds of read, decode, transform, collate; when its first sample was asked for and when it was
+whole, both by ``perf_counter_ns``, which is one clock for all processes; the worker that prepared it, or ``NOBODY``."""
+NOBODY = -1
+"""In place of a worker: the training process prepared the batch itself."""
 
 
 class Batch(NamedTuple):
@@ -48,6 +51,8 @@ class Stamped:
         self._transform = transform
         self.spent = [0, 0, 0]
         """Nanoseconds of read, decode, transform since the last batch."""
+        self.begun = 0
+        """When the first sample since the last batch was asked for; 0 before that."""
 
     def __len__(self) -> int:
         return len(self._packed)
@@ -56,6 +61,7 @@ class Stamped:
         """Decode and transform what was read since a moment, and add all three to the account."""
         now = time.perf_counter_ns
         read = now()
+        self.begun = self.begun or begun
         sample = self._packed.decode(raw)
         decoded = now()
         fields = self._transform(sample)
@@ -138,14 +144,19 @@ class StampedCollate:
     def __init__(self, dataset: Stamped, collate: Collate = default_collate) -> None:
         self._dataset = dataset
         self._collate = collate
+        self.worker = NOBODY
+        """Number of the thread that has this copy; a worker process knows its own."""
 
     def __call__(self, samples: list[Fields]) -> Batch:
         """Collate one batch."""
         begun = time.perf_counter_ns()
         fields = tuple(self._collate(samples))
-        spent = self._dataset.spent
-        stamps = STAMPS.pack(*spent, time.perf_counter_ns() - begun)
-        spent[:] = 0, 0, 0
+        ended = time.perf_counter_ns()
+        info, dataset = get_worker_info(), self._dataset
+        worker = info.id if info else self.worker
+        stamps = STAMPS.pack(*dataset.spent, ended - begun, dataset.begun, ended, worker)
+        dataset.spent[:] = 0, 0, 0
+        dataset.begun = 0
         return Batch(fields, stamps)
 
 

@@ -69,7 +69,8 @@ def run_trial(job: Job, reporter: Reporter) -> None:
     columns |= _workers(feed, window, steps) | _device(job, window, timeline, steps)
     columns["nonfinite_steps"] = overflows.count() if overflows else None
     kept = {f"{name}_ns": times[:STEPS_KEPT] for name, times in steps.items()}
-    reporter.send("result", row=columns, steps=kept, started_ns=window.started, ended_ns=window.ended)
+    single = kept | _prepared(feed, window)
+    reporter.send("result", row=columns, steps=single, started_ns=window.started, ended_ns=window.ended)
 
 
 def rehearsed(
@@ -184,6 +185,19 @@ def _workers(feed: Feed, window: loop.Window, steps: dict[str, list[int]]) -> di
     return {f"worker_{stage}_ns": sum(steps[f"worker_{stage}"]) for stage in WORKER_STAGES}
 
 
+def _prepared(feed: Feed, window: loop.Window) -> dict[str, Sequence[int | None]]:
+    """Say who prepared the batches of the first steps, and when, from the beginning of the window's first step."""
+    if feed.startup_ns is None:
+        return {}
+    unpacked = [loader.STAMPS.unpack(tag)[-3:] for tag in window.tags[: min(window.steps, STEPS_KEPT)]]
+    origin = window.stamps[0]
+    return {
+        "worker": [None if worker == loader.NOBODY else worker for _, _, worker in unpacked],
+        "worker_begun_ns": [begun - origin for begun, _, _ in unpacked],
+        "worker_ended_ns": [ended - origin for _, ended, _ in unpacked],
+    }
+
+
 def _device(
     job: Job, window: loop.Window, timeline: Timeline | None, steps: dict[str, list[int]]
 ) -> dict[str, int | None]:
@@ -194,6 +208,7 @@ def _device(
         steps |= {f"device_{name}": times for name, times in spans.items()}
         columns = {f"device_{name}_ns": sum(times) for name, times in spans.items()}
         if (exposed := timeline.exposed()) is not None:
+            steps["device_h2d_exposed"] = exposed
             columns["device_h2d_exposed_ns"] = sum(exposed)
     if job.device == "cuda":
         columns |= {"host_drain_ns": window.drained, **_memory()}

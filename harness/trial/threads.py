@@ -24,12 +24,12 @@ import torch
 from torch._utils import ExceptionWrapper
 from torch.utils.data import Dataset
 
-from harness.trial.loader import Batch, Fields
+from harness.trial.loader import Batch, Fields, StampedCollate
 
 Prepare = Callable[[list[int]], Batch]
 """Makes a batch out of its samples' indices."""
 _OPENING = threading.Lock()
-"""Held for the first batch that is made of a dataset, in which it opens what it reads: LMDB refuses to open one file twice at a time."""
+"""Held for a dataset's first batch, in which what it reads is opened: LMDB refuses to open a file twice at a time."""
 
 
 class _Worker(threading.Thread):
@@ -166,4 +166,7 @@ def build(
         pin_memory: whether batches end in page-locked memory.
     """
     copies: list[tuple[Any, Any]] = [deepcopy((dataset, collate)) for _ in range(num_workers)]
+    for number, (_, own) in enumerate(copies):
+        if isinstance(own, StampedCollate):
+            own.worker = number
     return ThreadLoader([_Prepared(*copy, pin_memory) for copy in copies], batches, prefetch_factor)

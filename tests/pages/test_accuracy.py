@@ -129,7 +129,7 @@ def test_machines_are_kept_apart(make: Any) -> None:
     """Each machine has its figure, its data and its tables, the one that was measured last first."""
     page = accuracy.page([make(2, cores=2), make(3, cores=4)])
     assert len(page.figures) == 2
-    assert len({name for name in page.files if name.endswith(".csv")}) == 2
+    assert len({name for name in page.all_files() if name.endswith(".csv")}) == 2
     assert page.body.index("4 cores") < page.body.index("2 cores")
     (name,) = (name for name in page.files if "2c" in name and name.endswith(".json"))
     assert BenchRecord.model_validate(json.loads(str(page.files[name]))).witnessed == make().witnessed
@@ -139,7 +139,7 @@ def test_nothing_in_a_record_is_markup(make: Any) -> None:
     """What a record says of itself is text, wherever it stands."""
     promise = Promise(section="accuracy", what=HOSTILE, target=HOSTILE, measured=HOSTILE, met=False)
     page = accuracy.page([make(hostile=True, promises=(promise,), feedrate_version=HOSTILE)])
-    for text in (page.markdown(), *page.figures.values()):
+    for text in (page.markdown(), *(placed.html for placed in page.figures.values())):
         assert "<script>alert" not in text
         assert "<script>document" not in text
     assert "](javascript" not in page.markdown().split("<table")[0]

@@ -135,7 +135,7 @@ def test_machines_and_devices_stand_apart(show: Show, tested: Shown) -> None:
         assert told.device == place.device
         assert place.name in plain(html)
         assert plain(told.sentence) in plain(html)
-    assert page.figures["claims"].count('class="fr-chart"') == 2
+    assert page.figures["claims"].html.count('class="fr-chart"') == 2
     assert page.body.count('name="device"') == 2
 
 
@@ -179,7 +179,7 @@ def test_text_from_records_stays_text(show: Show) -> None:
     """Markup in a machine's name or a run's notes makes no element."""
     shown = run(show, hostile=True, claims=("collate",))
     page = claims.page(gather([shown]))
-    html = page.body + "".join(page.figures.values())
+    html = page.body + "".join(placed.html for placed in page.figures.values())
     assert "<script>document" not in html
     assert "<img" not in html
     assert "&lt;script&gt;" in html

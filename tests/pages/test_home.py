@@ -1,11 +1,16 @@
-"""The front page speaks of what `make sweep` measures, whatever else was run later."""
+"""The front page speaks of what `make sweep` measures, whatever else was run later, and its doors lead on."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
-from harness.pages import home
+from harness.pages import home, suites, verdicts
 from harness.pages.gathered import Shown
+
+
+def body(*runs: Shown) -> str:
+    return home.page(runs, suites.found(runs), verdicts.gather(runs)).body
 
 
 def test_the_main_suite_speaks_for_its_machine(show: Callable[..., Shown]) -> None:
@@ -22,3 +27,37 @@ def test_the_main_suite_speaks_for_its_machine(show: Callable[..., Shown]) -> No
 def test_calibration_alone_is_no_machines_number(show: Callable[..., Shown]) -> None:
     """What asks about feedrate says nothing of a machine."""
     assert home.leading([show(suites=("calibration",), plants=True)]) == []
+
+
+def test_three_doors_say_what_is_behind_them(show: Callable[..., Shown]) -> None:
+    """The doors lead to the commands, the machines and the claims, and count what is there."""
+    one, other = show(), show(cores=8)
+    text = body(one, other)
+    doors = re.findall(r'<li><a href="([^"]+)">([^<]+)</a><span>([^<]+)</span>', text)
+    assert [door[:2] for door in doors] == [
+        ("#tune", "Tune my machine"),
+        ("machines/index.html", "Compare hardware"),
+        ("claims.html", "Check a claim"),
+    ]
+    assert "{ #tune }" in text
+    assert doors[1][2].startswith("2 machines")
+    assert re.match(r"\d+ statements", doors[2][2])
+    assert "on one machine" in doors[2][2] or "on 2 machines" in doors[2][2]
+
+
+def test_without_results_the_doors_are_true() -> None:
+    """No machine, no verdict, and what to type."""
+    text = body()
+    assert "no run has tested them yet." in text
+    assert "No machine has been measured yet." in text
+    assert "make sweep" in text
+    assert "There are no results here yet." in text
+
+
+def test_the_front_shows_few_machines_and_leads_to_all(show: Callable[..., Shown]) -> None:
+    """Of many machines those stand on the front that were measured last; the others are one link away."""
+    runs = [show(cores=cores, batches=(8,)) for cores in range(20, 20 + home.FEATURED + 1)]
+    text = body(*runs)
+    assert text.count("{ #numbers-") == home.FEATURED
+    assert f"All {len(runs)} machines" in text
+    assert f"{home.FEATURED} machines measured last" in text

@@ -209,7 +209,7 @@ def test_a_plant_is_stamped_where_it_belongs(numbers: Numbers, cell: dict, stage
     batch = stamped(plants(**cell), numbers)
     spent = STAMPS.unpack(batch.stamps)
     assert spent[stage] >= least_us * US
-    assert spent[stage] == max(spent)
+    assert spent[stage] == max(spent[:4])
     assert batch.fields[0].flatten().tolist() == list(range(8))
 
 
@@ -217,7 +217,7 @@ def test_all_plants_at_once(numbers: Numbers) -> None:
     """Read, decode, collate and payload do not hide each other."""
     found = plants(read_us=1000, decode_us=1000, collate_us=5000, payload_bytes=100)
     batch = stamped(found, numbers)
-    read, decode, _, collate = STAMPS.unpack(batch.stamps)
+    read, decode, _, collate, *_ = STAMPS.unpack(batch.stamps)
     assert min(read, decode) >= 8000 * US
     assert collate >= 5000 * US
     assert [field.shape for field in batch.fields] == [(8, 1, 1, 1), (8, 100)]

@@ -1,0 +1,140 @@
+"""What the probes saw over a run, thinned to what a picture can show.
+
+The probes look ten times a second, a run lasts minutes to hours. Its time is cut into equal bins; of every quantity a
+bin keeps the mean, the least and the most of its samples, so that no peak is lost. The same samples always give the
+same bins. What is seen is described, not estimated: neighbouring samples depend on one another, and a mean of theirs
+has no interval.
+
+Samples are taken while a trial runs; between trials, while a fresh process gets ready, nobody looks, and bins without a
+sample stay empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+BINS = 120
+"""Points of a line; a wide picture gives each of them five pixels."""
+LEAST_BIN_S = 0.5
+"""In which five samples lie."""
+GIB = 2**30
+PER_TRIAL = ("block", "position", "role", "outcome", "flags", "cached_before_pct", "cached_after_pct")
+DIRECT = {
+    "load": ("load_1m", 1.0),
+    "steal": ("steal_pct", 1.0),
+    "memory": ("mem_available_bytes", 1.0 / GIB),
+    "gpu_util": ("gpu_util_pct", 1.0),
+    "gpu_power": ("gpu_power_w", 1.0),
+    "gpu_memory": ("gpu_mem_bytes", 1.0 / GIB),
+}
+"""Quantity to its column of ``records.TELEMETRY`` and what that is multiplied by."""
+CPU = ("main", "workers", "others")
+"""Who uses the cores: the training process, its workers, everything else; in cores."""
+QUANTITIES = (*CPU, *DIRECT)
+_NS = 1e9
+
+
+def in_order(samples: pd.DataFrame) -> pd.DataFrame:
+    """Put samples on one clock that never goes back, in seconds.
+
+    A run that was resumed counts its time on from the trials that it had, without the pauses between them: its first
+    samples can then lie before the last of the run that was interrupted, and are moved behind them.
+
+    Args:
+        samples: rows of ``records.TELEMETRY`` of one run with ``block`` and ``position`` of their trial.
+
+    Returns:
+        The samples by time, with ``t_s``, the first at 0.
+    """
+    found = samples.assign(t_s=samples["t_ns"].to_numpy(dtype=np.float64) / _NS)
+    ends = found.groupby(["block", "position", "trial_id"], sort=True)["t_s"].agg(["min", "max"])
+    moved = _moved(ends).droplevel(["block", "position"])
+    found["t_s"] += found["trial_id"].map(moved).astype("float64")
+    return found.assign(t_s=found["t_s"] - found["t_s"].min()).sort_values("t_s", kind="stable").reset_index(drop=True)
+
+
+def _moved(ends: pd.DataFrame) -> pd.Series:
+    """By how much each trial is moved, so that none begins before the one before it has ended."""
+    shift, last, found = 0.0, -np.inf, []
+    for low, high in zip(ends["min"], ends["max"], strict=True):
+        shift += max(0.0, last - (low + shift))
+        last = high + shift
+        found.append(shift)
+    return pd.Series(found, ends.index, dtype="float64")
+
+
+def quantities(samples: pd.DataFrame, cores: float | None = None) -> pd.DataFrame:
+    """Turn samples into the quantities that are shown.
+
+    Args:
+        samples: rows of ``records.TELEMETRY``.
+        cores: of the machine; without them nobody can say what everything else uses.
+
+    Returns:
+        A row a sample, float64, NaN where nothing was seen: ``main``, ``workers`` and ``others`` (cores in use),
+        ``load``, ``steal`` (%), ``memory`` (available, GiB), ``gpu_util`` (%), ``gpu_power`` (W), ``gpu_memory`` (GiB).
+    """
+    main, workers, every = (
+        samples[f"{name}_pct"].astype("float64") / 100 for name in ("main_cpu", "workers_cpu", "cpu_util")
+    )
+    rest = every * (cores if cores else np.nan) - main.fillna(0.0) - workers.fillna(0.0)
+    columns = {"main": main, "workers": workers, "others": rest.clip(lower=0.0)}
+    columns |= {name: samples[column].astype("float64") * scale for name, (column, scale) in DIRECT.items()}
+    return pd.DataFrame(columns, index=samples.index)
+
+
+def binned(samples: pd.DataFrame, cores: float | None = None, bins: int = BINS) -> pd.DataFrame:
+    """Cut a run's time into equal bins and sum up each.
+
+    Args:
+        samples: as :func:`in_order` gives them.
+        cores: of the machine.
+        bins: how many, at most: never shorter than ``LEAST_BIN_S``.
+
+    Returns:
+        A row a bin, empty ones too: ``from_s``, ``to_s``, ``n`` (samples), and of every quantity its mean under its
+        own name, its least as ``<name>_least`` and its most as ``<name>_most``; NaN where a bin saw none.
+    """
+    whole = float(samples["t_s"].max()) if len(samples) else 0.0
+    count = max(1, min(bins, int(whole / LEAST_BIN_S)))
+    width = whole / count if whole else 1.0
+    place = np.minimum((samples["t_s"].to_numpy(dtype=np.float64) / width).astype(np.int64), count - 1)
+    groups = quantities(samples, cores).groupby(place)
+    every = pd.RangeIndex(count)
+    parts = [
+        groups.mean(),
+        groups.min().add_suffix("_least"),
+        groups.max().add_suffix("_most"),
+        groups.size().rename("n"),
+    ]
+    found = pd.concat(parts, axis=1).reindex(every)
+    found["n"] = found["n"].fillna(0).astype("int64")
+    return found.assign(from_s=width * every.to_numpy(), to_s=width * (every.to_numpy() + 1))
+
+
+def trials(samples: pd.DataFrame) -> pd.DataFrame:
+    """Say when each trial ran, as far as the probes saw it.
+
+    Args:
+        samples: as :func:`in_order` gives them, with the columns of ``PER_TRIAL``.
+
+    Returns:
+        A row a trial with at least one sample, in their order: ``trial_id``, ``from_s``, ``to_s`` and ``PER_TRIAL``.
+    """
+    groups = samples.groupby("trial_id", sort=False)
+    ends = groups["t_s"].agg(["min", "max"]).set_axis(["from_s", "to_s"], axis=1)
+    return ends.join(groups[list(PER_TRIAL)].first()).sort_values("from_s", kind="stable").reset_index()
+
+
+def blocks(ran: pd.DataFrame) -> pd.DataFrame:
+    """Say when each block ran: ``block``, ``from_s``, ``to_s``; of what :func:`trials` gives."""
+    groups = ran.groupby("block")
+    return pd.DataFrame({"from_s": groups["from_s"].min(), "to_s": groups["to_s"].max()}).reset_index()
+
+
+def means(samples: pd.DataFrame, cores: float | None = None) -> Mapping[str, float]:
+    """Mean of every quantity over all samples; NaN where none was seen."""
+    return {str(name): float(value) for name, value in quantities(samples, cores).mean().items()}

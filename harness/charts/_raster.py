@@ -1,0 +1,49 @@
+"""PNG and PDF from SVG, in a process of its own: ``python -m harness.charts._raster FOLDER < NAMES``.
+
+Drawing pixels takes seconds for a site, and holds Python's lock while it does. A process apart does it meanwhile.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import vl_convert
+
+SCALE = 2.0
+"""Pixels of a PNG for each of the picture's."""
+
+
+def convert(folder: Path, names: Iterable[str]) -> list[str]:
+    """Make ``NAME.png`` and ``NAME.pdf`` of ``NAME.svg`` for every name; the SVG goes when both are whole.
+
+    Args:
+        folder: where pictures are, in real colours and with no file beside them that they need.
+        names: as they come; the next is asked for when one is done.
+
+    Returns:
+        What went wrong: a line a picture, its name first.
+    """
+    wrong = []
+    for name in names:
+        path = folder / f"{name}.svg"
+        drawn = path.read_text(encoding="utf-8")
+        try:
+            _write(path.with_suffix(".png"), vl_convert.svg_to_png(drawn, scale=SCALE))
+            _write(path.with_suffix(".pdf"), vl_convert.svg_to_pdf(drawn))
+        except RuntimeError as error:  # the renderer's; a trace of its own follows the message
+            why, _, _ = str(error).partition("\n")
+            wrong.append(f"{name} {why}")
+        path.unlink()
+    return wrong
+
+
+def _write(path: Path, content: bytes) -> None:
+    part = path.with_name(f"{path.name}.tmp")
+    part.write_bytes(content)
+    part.replace(path)
+
+
+if __name__ == "__main__":
+    sys.exit("\n".join(convert(Path(sys.argv[1]), map(str.strip, sys.stdin))) or 0)

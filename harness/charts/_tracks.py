@@ -1,0 +1,147 @@
+"""Several quantities over one time axis: tracks above one another in one picture, each with a scale of its own.
+
+They stand in one picture, and not in panels beside one another, so that an eye can go straight down from a peak to what
+happened meanwhile. Every track spans some units of one vertical axis; what it shows is drawn in these units, and the
+axis' labels say the true values.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import altair as alt
+
+from harness.charts._figure import table
+from harness.charts._theme import colour
+
+UNIT = 46
+"""CSS pixels of a track's unit."""
+_HEAD = 0.42
+"""Of a unit: what a track's name takes above it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """One quantity, or several that add up."""
+
+    name: str
+    """With its unit."""
+    top: float
+    """Value at its upper edge; 0 is the lower one."""
+    stacked: tuple[tuple[str, str], ...] = ()
+    """Key of a row and colour of what adds up, from below."""
+    line: str = ""
+    """Key of a row of a line; its least and most stand under the key with ``_least`` and ``_most``."""
+    units: float = 1.0
+    """Height without its name."""
+    ticks: int = 2
+    """Labels of its scale, 0 among them; none for 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A track and where its lower edge lies, in units from below."""
+
+    track: Track
+    base: float
+
+    def at(self, value: str) -> str:
+        """Where a value lies: an expression of Vega for an expression of the datum; null stays null."""
+        reach = f"{self.base:g}+{self.track.units / self.track.top:.6g}*min({value},{self.track.top:g})"
+        return f"isValid({value})?{reach}:null"
+
+
+def place(tracks: Sequence[Track]) -> tuple[list[Placed], float]:
+    """Put tracks below one another; returns them with the height of all of them in units."""
+    whole = sum(track.units + _HEAD for track in tracks)
+    found, top = [], whole
+    for track in tracks:
+        top -= track.units + _HEAD
+        found.append(Placed(track, top))
+    return found, whole
+
+
+def height(whole: float) -> int:
+    """Of a picture with so many units, title and time axis included."""
+    return 100 + round(UNIT * whole)
+
+
+def axis(placed: Sequence[Placed], whole: float) -> alt.Y:
+    """The vertical axis: labels of each track's own scale."""
+    values, labels = [], []
+    for each in placed:
+        steps = each.track.ticks - 1
+        for step in range(each.track.ticks):
+            share = step / steps if steps else 0.0
+            values.append(round(each.base + share * each.track.units, 6))
+            labels.append(short(share * each.track.top))
+    said = f"{json.dumps(labels)}[indexof({json.dumps(values)},datum.value)]"
+    lines = alt.Axis(
+        values=values,
+        tickCount=2 * len(values),  # Vega drops every other one of more values than it would have chosen itself
+        labelExpr=said,
+        labelOverlap=False,
+        grid=True,
+        domain=False,
+        ticks=False,
+    )
+    return alt.Y("y:Q", title=None, scale=alt.Scale(domain=[0, whole], nice=False, zero=True), axis=lines)
+
+
+def short(value: float) -> str:
+    """Write a label of a scale: ``0``, ``2.5``, ``100``."""
+    return f"{value:.3g}"
+
+
+def names(placed: Sequence[Placed]) -> alt.Chart:
+    """The tracks' names, at the left above each."""
+    rows = [{"y": each.base + each.track.units + 0.16, "text": each.track.name} for each in placed]
+    text = alt.Chart(table(rows)).mark_text(
+        align="left", baseline="middle", fontSize=11, fontWeight="bold", color=colour("ink"), aria=False
+    )
+    named: alt.Chart = text.encode(x=alt.value(2), y="y:Q", text="text:N")
+    return named
+
+
+def drawn(each: Placed, base: alt.Chart, x: alt.X) -> list[alt.Chart]:
+    """Draw a track's stack, or its line with least to most around it.
+
+    Args:
+        each: the track.
+        base: a chart whose rows are bins.
+        x: of the middle of a bin.
+    """
+    track = each.track
+    if track.line:
+        ends = {"y": each.at(f"datum.{track.line}_least"), "y2": each.at(f"datum.{track.line}_most")}
+        band = base.transform_calculate(**ends).mark_area(color=colour("accent"), opacity=0.22, aria=False)
+        line = base.transform_calculate(y=each.at(f"datum.{track.line}")).mark_line(
+            color=colour("accent"), strokeWidth=1.4, aria=False
+        )
+        return [band.encode(x=x, y="y:Q", y2="y2:Q"), line.encode(x=x, y="y:Q")]
+    layers, below = [], "0"
+    for key, tone in track.stacked:
+        above = f"{below}+datum.{key}"
+        known = f"isValid(datum.{track.stacked[0][0]})"
+        ends = {name: f"{known}?{each.at(f'({end})').partition('?')[2]}" for name, end in (("y", below), ("y2", above))}
+        area = base.transform_calculate(**ends).mark_area(color=tone, opacity=0.9, aria=False)
+        layers.append(area.encode(x=x, y="y:Q", y2="y2:Q"))
+        below = above
+    return layers
+
+
+def nice(value: float) -> float:
+    """Round up to 1, 2, 2.5 or 5 of a decade: the top of a scale."""
+    if value <= 0:
+        return 1.0
+    decade = 10.0 ** math.floor(math.log10(value))
+    return next(step * decade for step in (1.0, 2.0, 2.5, 5.0, 10.0) if step * decade >= value * 0.9999)
+
+
+def tooltips(placed: Sequence[Placed], spoken: Mapping[str, str]) -> list[alt.Tooltip]:
+    """Numbers of a bin on hover: key of a row to its name."""
+    shown = [key for each in placed for key in (*(key for key, _ in each.track.stacked), each.track.line) if key]
+    return [alt.Tooltip(f"{key}:Q", title=spoken[key], format=",.3~g") for key in shown if key in spoken]

@@ -1,0 +1,132 @@
+"""Figures as files for papers: SVG, PNG, PDF, table and specification, and one bibliography of them all.
+
+PNG and PDF are made from the SVG by a process apart, while pages are written, and are kept by what they were made from:
+a picture that has not changed is not drawn again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from harness.citation import BIBLIOGRAPHY, bibliography
+from harness.errors import FeedrateError
+from harness.pages.markup import Page
+from harness.pages.placed import Placed
+from harness.registry import ROOT
+
+_KINDS = (".png", ".pdf")
+
+
+def placed(pages: Iterable[Page]) -> list[Placed]:
+    """List the figures of pages that can be cited: those with a picture, in the order of the pages."""
+    return [figure for page in pages for figure in page.figures.values() if figure.citation]
+
+
+def write(figures: Sequence[Placed], folder: Path, address: str = "") -> None:
+    """Write everything that a paper can use of some figures.
+
+    Args:
+        figures: each with a citation.
+        folder: an empty folder; gets ``NAME.svg``, ``.png``, ``.pdf``, ``.csv`` and ``.vl.json`` of each figure, and
+            ``figures.bib``.
+        address: of the site, for the bibliography.
+
+    Raises:
+        FeedrateError: a picture could not be drawn.
+    """
+    with TemporaryDirectory() as kept, drawing(Path(kept)) as drawn:
+        for figure in figures:
+            drawn.add(figure.name, figure.picture)
+            for path, content in figure.files.items():
+                (folder / Path(path).name).write_text(content, encoding="utf-8")
+        cited = bibliography([figure.citation for figure in figures if figure.citation], address)
+        (folder / BIBLIOGRAPHY).write_text(cited, encoding="utf-8")
+        drawn.put(folder)
+
+
+@contextmanager
+def drawing(kept: Path) -> Iterator[Drawing]:
+    """Draw figures as PNG and PDF while the caller does something else.
+
+    Args:
+        kept: a folder that holds what was drawn before; what is not wanted any more is removed from it in the end.
+    """
+    kept.mkdir(parents=True, exist_ok=True)
+    for left in kept.glob("*.svg"):
+        left.unlink()
+    drawn = Drawing(kept)
+    try:
+        yield drawn
+    finally:
+        drawn.stop()
+
+
+class Drawing:
+    """Pictures that are being drawn by a process apart, which is started for the first that is not kept."""
+
+    def __init__(self, kept: Path) -> None:
+        self._kept = kept
+        self._made_from: dict[str, str] = {}
+        self._process: subprocess.Popen[str] | None = None
+
+    def following(self, pages: Iterable[Page]) -> Iterator[Page]:
+        """Pass pages on, one by one, and begin to draw the figures of each."""
+        for page in pages:
+            for figure in placed([page]):
+                self.add(figure.name, figure.picture)
+            yield page
+
+    def add(self, name: str, picture: str) -> None:
+        """Begin to draw an SVG, unless what it gives is kept."""
+        address = hashlib.sha256(f"{version('vl-convert-python')} {picture}".encode()).hexdigest()
+        self._made_from[name] = address
+        if not all((self._kept / f"{address}{kind}").exists() for kind in _KINDS):
+            (self._kept / f"{address}.svg").write_text(picture, encoding="utf-8")
+            self._ask(address)
+
+    def put(self, folder: Path) -> None:
+        """Wait until all are drawn, and put them into a folder as ``NAME.png`` and ``NAME.pdf``.
+
+        Raises:
+            FeedrateError: a picture could not be drawn.
+        """
+        self._wait()
+        for name, address in self._made_from.items():
+            folder.mkdir(parents=True, exist_ok=True)
+            for kind in _KINDS:
+                shutil.copyfile(self._kept / f"{address}{kind}", folder / f"{name}{kind}")
+        wanted = set(self._made_from.values())
+        for path in self._kept.iterdir():
+            if path.stem not in wanted:
+                path.unlink()
+
+    def stop(self) -> None:
+        """End the process, whatever it is doing."""
+        if self._process:
+            with self._process:
+                self._process.kill()
+
+    def _ask(self, address: str) -> None:
+        if not self._process:
+            command = [sys.executable, "-m", "harness.charts._raster", str(self._kept.resolve())]
+            pipe = subprocess.PIPE
+            self._process = subprocess.Popen(command, cwd=ROOT, stdin=pipe, stderr=pipe, text=True, bufsize=1)
+        if self._process.stdin:
+            self._process.stdin.write(f"{address}\n")
+
+    def _wait(self) -> None:
+        if not self._process:
+            return
+        _, told = self._process.communicate()
+        if self._process.returncode:
+            address, _, why = told.partition("\n")[0].partition(" ")
+            name = next((name for name, made_from in self._made_from.items() if made_from == address), "a figure")
+            raise FeedrateError(f"figures: {name} could not be turned into PNG and PDF: {why}")

@@ -1,0 +1,105 @@
+"""What a machine has been asked to do, and the best that any of its runs found for each task.
+
+A task is what a user is given: the conditions of ``analysis.summary`` on one device. Of several runs that have a task
+the newest speaks; runs of another version of the protocol were measured in another way and are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from harness.analysis.summary import CONDITIONS
+from harness.axes import BY_NAME
+from harness.charts._slices import EMULATED
+from harness.pages import described
+from harness.pages.gathered import Shown
+from harness.records import PROTOCOL_VERSION
+from harness.suite import MAIN
+
+Task = tuple[str, ...]
+"""Values of ``CONDITIONS`` as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The best setting of a task on one machine."""
+
+    shown: Shown
+    """The run that found it."""
+    row: Mapping[Any, Any]
+    """Of ``pages.headlines.headlines``."""
+
+    @property
+    def rate(self) -> float:
+        """Samples a second."""
+        return float(self.row["samples_per_s"])
+
+
+Tasks = Mapping[Task, Best]
+"""Task to its best, in the order of the headlines of the newest run that has it."""
+
+
+def tasks(own: Sequence[Shown]) -> Tasks:
+    """Find the best setting of every task of one machine.
+
+    Args:
+        own: its runs, newest first.
+    """
+    found: dict[Task, Best] = {}
+    for shown in own:
+        if shown.manifest.protocol_version == PROTOCOL_VERSION:
+            for row in shown.headlines.to_dict("records"):
+                found.setdefault(_task(row), Best(shown, row))
+    return found
+
+
+def of_run(shown: Shown, found: Tasks) -> pd.DataFrame:
+    """Keep the headlines of a run for whose task no newer run speaks.
+
+    Args:
+        shown: a run of the machine.
+        found: ``tasks`` of the machine.
+    """
+    mine = [_task(row) in found and found[_task(row)].shown is shown for row in shown.headlines.to_dict("records")]
+    return shown.headlines[mine]
+
+
+def shared(machines: Sequence[Tasks]) -> Task | None:
+    """Choose the task by which machines are compared: the one that most of them have.
+
+    Of several that equally many have it is one of the main suite, and of those the first in the headlines of the
+    machine that was measured last.
+
+    Args:
+        machines: tasks of each, the machine that was measured last first.
+
+    Returns:
+        None where no machine has any.
+    """
+    counts: dict[Task, tuple[int, int]] = {}
+    for found in machines:
+        for task, best in found.items():
+            had, main = counts.get(task, (0, 0))
+            counts[task] = had + 1, main + (MAIN in best.shown.suites)
+    return max(counts, key=lambda task: counts[task], default=None)
+
+
+def spoken(row: Mapping[Any, Any]) -> str:
+    """Name a task in words: ``real training on div2k_standin at 16 px``."""
+    kinds = {"train": "real training", EMULATED: "an emulated step", "load": "loading alone"}
+    step = f" of {_text(row['step_ms'])} ms" if row["kind"] == EMULATED else ""
+    how = "".join(f", {said}" for said in described.reading(row))
+    return f"{kinds[row['kind']]}{step} on {row['workload']} at {row['patch_size']} px{how}"
+
+
+def _task(row: Mapping[Any, Any]) -> Task:
+    """Without the device, and what does not apply at its default: the same task on a CPU and on a GPU is one."""
+    return tuple(_text(BY_NAME[name].default if pd.isna(row[name]) else row[name]) for name in CONDITIONS)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else f"{float(value):g}"

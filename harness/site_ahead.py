@@ -1,0 +1,81 @@
+"""Long pages, made in processes of their own while the caller makes others.
+
+A page is a pure function of its runs, so nothing is shared and the order does not matter. Processes are worth their
+start (a second each, and their memory) only where there is much to draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from multiprocessing import get_context
+
+from harness.hardware import usable_cores
+from harness.pages import claims, run, suites
+from harness.pages.featured import Cast
+from harness.pages.gathered import Shown
+from harness.pages.markup import Page
+from harness.pages.verdicts import Verdicts
+from harness.suite import Suite
+
+WORTH = 2_000
+"""Trials of the runs that are shown in full, from which on processes are started."""
+Question = tuple[str, str, Suite]
+"""A suite's name, the path of its page, and what it holds."""
+
+
+class Ahead:
+    """Pages of suites and of runs, some of which are being made."""
+
+    def __init__(self, pool: ProcessPoolExecutor | None, everyone: Cast, questions: Sequence[Question]) -> None:
+        self._everyone = everyone
+        self._made: dict[str, Future[Page]] = {}
+        if not pool:
+            return
+        asked = [(question, everyone.of_suite(question[0])) for question in questions]
+        for (name, path, content), runs in sorted(asked, key=lambda each: _trials(each[1]), reverse=True):
+            self._made[path] = pool.submit(suites.page, name, path, content, [Shown(shown.run) for shown in runs])
+        for shown in sorted(everyone.detailed, key=lambda shown: _trials([shown]), reverse=True):
+            self._made[shown.page] = pool.submit(run.page, Shown(shown.run))
+
+    def suite(self, question: Question, told: Verdicts) -> Page:
+        """Give a suite's page.
+
+        Args:
+            question: its name, its path and what it holds.
+            told: what the runs say of the sources' claims.
+        """
+        name, path, content = question
+        if path not in self._made:
+            return suites.page(name, path, content, self._everyone.of_suite(name), told)
+        page = self._made[path].result()
+        return replace(page, body="\n".join([page.body, *claims.said(told, name, path)]))
+
+    def run(self, shown: Shown) -> Page:
+        """Give a run's page in full."""
+        return self._made[shown.page].result() if shown.page in self._made else run.page(shown)
+
+
+@contextmanager
+def started(everyone: Cast, questions: Sequence[Question]) -> Iterator[Ahead]:
+    """Begin to make the pages of suites and of runs in full.
+
+    Args:
+        everyone: all runs.
+        questions: the suites that get a page.
+    """
+    cores = len(usable_cores())
+    if cores < 2 or _trials(everyone.detailed) < WORTH:
+        yield Ahead(None, everyone, questions)
+        return
+    with ProcessPoolExecutor(cores, get_context("spawn")) as pool:
+        try:
+            yield Ahead(pool, everyone, questions)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _trials(runs: Sequence[Shown]) -> int:
+    return sum(sum(shown.manifest.outcomes.values()) for shown in runs)

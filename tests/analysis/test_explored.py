@@ -1,0 +1,129 @@
+"""Every measure of every cell, against the estimates that the rest of the site shows, and against sums done by hand."""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from harness.analysis.blocks import KEYS
+from harness.analysis.estimates import cells
+from harness.analysis.explored import COLUMNS, MEASURES, explored
+from harness.records import PHASES, TRIALS
+
+Trials = Callable[..., pd.DataFrame]
+
+
+def test_throughput_is_the_estimate_of_all_other_pages(trials_of: Trials) -> None:
+    """Mean, interval, n and failures are those of ``estimates.cells``; a control counts once a block."""
+    first = trials_of([({}, [100.0, 120.0, None, 90.0]), ({"batch_size": 64}, [50.0]), ({"batch_size": 8}, [None])])
+    first = pd.concat([first, first[first["block"].eq(0)].assign(samples_per_s=80.0)], ignore_index=True)
+    frame = pd.concat([first, trials_of([({}, [7.0, 8.0])], run_id="other")], ignore_index=True)
+    known, found = cells(frame), explored(frame)
+    assert found[KEYS].equals(known[KEYS])
+    assert found[["n", "failed"]].equals(known[["n", "failed"]])
+    for ours, theirs in (("samples_per_s", "samples_per_s"), ("samples_per_s_lo", "lo"), ("samples_per_s_hi", "hi")):
+        np.testing.assert_allclose(found[ours], known[theirs])
+
+
+def test_phases_are_arithmetic_and_add_up(trials_of: Trials) -> None:
+    """A phase that took no time in a block counts as 0, so that phases sum to a sample's time; ends are Student's."""
+    frame = trials_of([({}, [100.0, 200.0, 400.0])], samples=1000)
+    times = {"fetch": [3e6, 0.0, 1e6], "forward": [2e6, 2e6, 2e6], "other": [1e6, 1e6, 1e6]}
+    for phase, values in times.items():
+        frame[f"host_{phase}_ns"] = values
+    row = explored(frame).iloc[0]
+    assert sum(row[f"{phase}_us"] for phase in times) == pytest.approx(sum(map(sum, times.values())) / 3 / 1000 / 1000)
+    low, high = stats.t.interval(0.95, 2, loc=4 / 3, scale=stats.sem([3.0, 0.0, 1.0]))
+    assert low < 0
+    assert (row["fetch_us_lo"], row["fetch_us_hi"], row["fetch_us_n"]) == (0.0, pytest.approx(high), 3)
+    assert row["forward_us_lo"] == row["forward_us_hi"] == pytest.approx(2.0)
+    assert np.isnan(row["backward_us"])
+    assert row["backward_us_n"] == 0
+
+
+def test_an_epoch_is_startup_and_all_samples(trials_of: Trials) -> None:
+    """Start-up plus the samples of the set at the trial's throughput; null where no set is read."""
+    frame = trials_of([({"n_samples": 512}, [100.0, 100.0]), ({"mode": "compute"}, [100.0])], startup_ns=2_000_000_000)
+    loads, computes = explored(frame).to_dict("records")
+    assert loads["epoch_s"] == pytest.approx(2 + 5.12)
+    assert np.isnan(computes["epoch_s"])
+
+
+def test_percentages_end_at_a_hundred_and_one_block_has_no_interval(trials_of: Trials) -> None:
+    """The upper end of a utilization is cut off; what one block says has a mean and no ends."""
+    frame = trials_of([({}, [100.0, 100.0]), ({"batch_size": 8}, [100.0])])
+    frame["cpu_util_pct"] = [99.0, 95.0, 50.0]
+    two, one = explored(frame).to_dict("records")
+    assert (two["cpu_util_pct"], two["cpu_util_pct_hi"]) == (97.0, 100.0)
+    assert (one["cpu_util_pct"], one["cpu_util_pct_n"]) == (50.0, 1)
+    assert np.isnan([one["cpu_util_pct_lo"], one["cpu_util_pct_hi"], one["samples_per_s_lo"]]).all()
+
+
+def test_a_cold_trial_that_was_warm_does_not_count(trials_of: Trials) -> None:
+    """As on the pages of storage: what was not as its cell says is left out; a cell of nothing else has n = 0."""
+    frame = trials_of([({"page_cache": "cold"}, [100.0, 900.0, 110.0])])
+    frame["cached_before_pct"] = [0.0, 100.0, 0.0]
+    row = explored(frame).iloc[0]
+    assert row["n"] == 2
+    assert row["samples_per_s"] == pytest.approx(stats.gmean([100.0, 110.0]))
+    frame["cached_before_pct"] = 100.0
+    assert explored(frame).iloc[0]["n"] == 0
+
+
+def test_checks_are_no_cells_and_nothing_is_fine(trials_of: Trials) -> None:
+    """A check times nothing; no rows give no cells, with all columns."""
+    frame = trials_of([({"mode": "check", "check": "next_epoch"}, [100.0]), ({}, [100.0])])
+    assert explored(frame)["mode"].tolist() == ["train"]
+    nothing = explored(pd.DataFrame({name: pd.Series(dtype=object) for name in COLUMNS}))
+    assert len(nothing) == 0
+    assert {"samples_per_s", "n", "failed", *(f"{measure.name}_hi" for measure in MEASURES)} <= set(nothing)
+
+
+def test_all_runs_at_once_are_each_run_alone(trials_of: Trials) -> None:
+    """Cells of one id in several runs do not mix."""
+    runs = [
+        trials_of([({}, [rate, rate * 1.1]), ({"batch_size": 8}, [rate])], run_id=f"r{rate}") for rate in (1.0, 5.0)
+    ]
+    alone = pd.concat([explored(run) for run in runs], ignore_index=True)
+    pd.testing.assert_frame_equal(explored(pd.concat(runs, ignore_index=True)), alone)
+
+
+def test_measures_read_recorded_columns() -> None:
+    """Every column that a measure names is recorded, every phase has a measure, and no two share a name."""
+    assert set(COLUMNS) <= {column.name for column in TRIALS}
+    names = [measure.name for measure in MEASURES]
+    assert len(set(names)) == len(names)
+    assert {f"{phase}_us" for phase in PHASES} <= set(names)
+
+
+def _million(trials_of: Trials, told: object) -> None:
+    one = trials_of(
+        [({"batch_size": batch}, [100.0] * 8) for batch in range(1, 126)], startup_ns=10**9, host_fetch_ns=5
+    )
+    frame = pd.concat([one[list(COLUMNS)].convert_dtypes()] * 1000, ignore_index=True)
+    frame["run_id"] = np.repeat([f"r{run}" for run in range(1000)], len(one))
+    before = time.perf_counter()
+    found = explored(frame)
+    took = time.perf_counter() - before
+    told.put((len(frame), len(found), took, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))  # type: ignore[attr-defined]
+
+
+@pytest.mark.slow
+def test_a_million_trials_take_seconds(trials_of: Trials) -> None:
+    """1,000,000 rows of 1,000 runs: 125,000 cells in under a minute, within 2 GB with the frame itself."""
+    context = multiprocessing.get_context("fork")
+    told = context.Queue()
+    child = context.Process(target=_million, args=(trials_of, told))
+    child.start()
+    rows, count, took, peak = told.get(timeout=280)
+    child.join()
+    assert (rows, count) == (1_000_000, 125_000)
+    assert took < 60
+    assert peak < 2e9

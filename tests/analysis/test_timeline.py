@@ -1,0 +1,294 @@
+"""Which trials a timeline shows, and that its bars are those of the records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from harness.analysis import timeline
+from harness.analysis.timeline_bars import (
+    COPIES,
+    DEVICE,
+    IDLE,
+    MAIN,
+    OWN,
+    Bar,
+    Recorded,
+    Stretch,
+    account,
+    bars,
+    recorded,
+    stretches,
+)
+from harness.axes import Value
+from harness.records import STEPS
+
+Trials = Callable[..., pd.DataFrame]
+Rates = tuple[dict[str, Value], Sequence[float | None]]
+MS = 1_000_000
+TRAIN: dict[str, Value] = {"mode": "train", "workload": "synthetic", "storage_format": "png"}
+SLEEP: dict[str, Value] = {**TRAIN, "step": "emulated"}
+LOAD: dict[str, Value] = {**TRAIN, "mode": "load"}
+
+
+@pytest.fixture
+def run(trials_of: Trials) -> Callable[..., pd.DataFrame]:
+    """Trials of cells, each with a name."""
+
+    def make(*rates: Rates, device: str = "cpu") -> pd.DataFrame:
+        frame = trials_of(list(rates), device=device)
+        return frame.assign(trial_id=[f"t{place:03d}" for place in range(len(frame))])
+
+    return make
+
+
+def chosen(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
+    told = timeline.telling(frame)
+    return list(zip(told["mode"], told["step"], told["batch_size"], told["num_workers"], strict=True))
+
+
+def test_the_pair_that_is_farthest_apart_is_told(run: Trials) -> None:
+    """Fewest workers beside the fastest, at the batch at which workers give most; other axes never differ in a pair."""
+    frame = run(
+        ({**SLEEP, "batch_size": 8, "num_workers": 0}, [100, 110]),
+        ({**SLEEP, "batch_size": 8, "num_workers": 2}, [150, 160]),
+        ({**SLEEP, "batch_size": 32, "num_workers": 0}, [100, 110]),
+        ({**SLEEP, "batch_size": 32, "num_workers": 2}, [290, 310]),
+        ({**SLEEP, "batch_size": 32, "num_workers": 4}, [200, 210]),
+        ({**SLEEP, "batch_size": 64, "num_workers": 4}, [2000, 2100]),
+    )
+    assert chosen(frame) == [("train", "emulated", 32, 0), ("train", "emulated", 32, 2)]
+
+
+def test_real_training_comes_before_an_emulated_step_and_loading_alone_is_the_last_resort(run: Trials) -> None:
+    """A pair of each kind of step; the loader alone, as a ceiling or asked for, only where nothing was trained."""
+    cells = [
+        ({**kind, "num_workers": n}, [rate * (1 + n)])
+        for kind, rate in ((LOAD, 900), (SLEEP, 80), (TRAIN, 60))
+        for n in (0, 1)
+    ]
+    kinds = [(mode, None if pd.isna(step) else step) for mode, step, *_ in chosen(run(*cells))]
+    assert kinds == [("train", "real")] * 2 + [("train", "emulated")] * 2
+    assert [mode for mode, *_ in chosen(run(*cells[:2]))] == ["load", "load"]
+
+
+def test_the_median_trial_is_told(run: Trials) -> None:
+    """Of trials that ended well, the one in the middle by throughput; the cell's own estimate stands beside it."""
+    frame = run(({**TRAIN, "num_workers": 0}, [50, None, 90, 70, 10]), ({**TRAIN, "num_workers": 2}, [100, 100, 102]))
+    first, second = timeline.telling(frame).to_dict("records")
+    assert (first["trial_samples_per_s"], first["block"], first["n"]) == (50, 0, 4)
+    assert first["trial_id"] == "t000"
+    assert (second["trial_samples_per_s"], second["n"]) == (100, 3)
+    assert second["lo"] < second["samples_per_s"] < second["hi"]
+
+
+def test_a_lone_cell_is_told_and_no_cell_is_none(run: Trials) -> None:
+    """Without a partner a cell stands alone; trials that failed, and replicas, are no cells to look at."""
+    lone = ({**TRAIN, "num_workers": 2}, [50.0])
+    assert chosen(run(lone, ({**TRAIN, "num_workers": 0}, [None]))) == [("train", "real", 32, 2)]
+    assert chosen(run(lone, ({**TRAIN, "num_workers": 4, "replica": 1}, [90.0]))) == [("train", "real", 32, 2)]
+    assert chosen(run(({**TRAIN, "mode": "compute"}, [50.0]))) == []
+    assert chosen(run(lone).iloc[:0]) == []
+
+
+def steps(trial: str, count: int, **columns: Any) -> pd.DataFrame:
+    """Rows of the records: a number stands for all steps."""
+    given = {"run_id": "run", "trial_id": trial, "step": range(count)} | columns
+    frame = pd.DataFrame(given).reindex(columns=[column.name for column in STEPS])
+    return frame.astype({c.name: {"int64": "Int64", "string": "string"}[c.dtype] for c in STEPS})
+
+
+def test_steps_stand_beside_their_trials(run: Trials) -> None:
+    """In the order of the trials that were chosen; steps of others are left out."""
+    frame = run(({**SLEEP, "num_workers": 2}, [90.0]), ({**SLEEP, "num_workers": 0}, [50.0]), ({**LOAD}, [10.0]))
+    recorded_steps = pd.concat([steps(f"t{n:03d}", 3, fetch_ns=n) for n in range(3)])
+    told = timeline.telling(frame)
+    found = timeline.joined(told, recorded_steps)
+    assert list(found.columns) == [*timeline.TRIAL_COLUMNS, *timeline.STEP_COLUMNS]
+    assert found["trial_id"].tolist() == ["t001"] * 3 + ["t000"] * 3
+    assert found["place"].tolist() == [0, 1, 2] * 2
+    assert found["step"].eq("emulated").all()
+    assert found["fetch_ns"].tolist() == [1] * 3 + [0] * 3
+    assert not len(timeline.joined(told.iloc[:0], recorded_steps))
+
+
+@pytest.fixture
+def trial(run: Trials) -> Callable[..., Recorded]:
+    """The recorded steps of one trial."""
+
+    def make(count: int, axes: dict[str, Value], device: str = "cpu", **columns: Any) -> Recorded:
+        told = timeline.telling(run(({**SLEEP, **axes}, [50.0]), device=device))
+        return recorded(timeline.joined(told, steps("t000", count, **columns)))
+
+    return make
+
+
+def whole(found: Recorded) -> list[Bar]:
+    return bars(found, Stretch(0, len(found.places), float(found.borders[-1])))
+
+
+def lane(found: Sequence[Bar], name: str) -> list[Bar]:
+    return [bar for bar in found if bar.lane == name]
+
+
+HOST = {"fetch_ns": 4 * MS, "forward_ns": 5 * MS, "other_ns": 1 * MS}
+STAGES = {"worker_read_ns": MS, "worker_decode_ns": 2 * MS, "worker_transform_ns": 0, "worker_collate_ns": MS}
+
+
+def test_phases_follow_one_another(trial: Callable[..., Recorded]) -> None:
+    """Each begins where the one before ended, from the first step on; phases that are null are not there."""
+    found = lane(whole(trial(3, {}, **HOST)), MAIN)
+    assert [bar.part for bar in found] == ["fetch", "forward", "other"] * 3
+    assert [bar.begin / MS for bar in found] == [0, 4, 9, 10, 14, 19, 20, 24, 29]
+    assert all(a.end == b.begin for a, b in pairwise(found))
+    assert [bar.batch for bar in found] == [0] * 3 + [1] * 3 + [2] * 3
+
+
+def test_a_batch_that_is_moved_ahead_is_moved_behind_both_passes(trial: Callable[..., Recorded]) -> None:
+    """With next_batch the copy stands between backward pass and optimizer, as the step runs it."""
+    columns = {"h2d_ns": MS, "backward_ns": MS, "optimizer_ns": MS, **HOST}
+    for prefetcher, order in (
+        ("none", ["fetch", "h2d", "forward", "backward", "optimizer", "other"]),
+        ("next_batch", ["fetch", "forward", "backward", "h2d", "optimizer", "other"]),
+    ):
+        axes: dict[str, Value] = {"step": "real", "prefetcher": prefetcher}
+        found = lane(whole(trial(2, axes, device="cuda", **columns)), MAIN)
+        assert [bar.part for bar in found] == order * 2
+
+
+def test_a_workers_batch_is_drawn_where_it_was_stamped(trial: Callable[..., Recorded]) -> None:
+    """From begin to end, stages in order and in proportion; one that took no time has no bar."""
+    begun = [-6 * MS, 1 * MS, 3 * MS]
+    found = trial(
+        3,
+        {"num_workers": 2},
+        **HOST,
+        **STAGES,
+        worker=[0, 1, 0],
+        worker_begun_ns=begun,
+        worker_ended_ns=[at + 8 * MS for at in begun],
+    )
+    drawn = whole(found)
+    assert lane(drawn, OWN) == []
+    (second,) = {tuple(bar[3:]) for bar in lane(drawn, "worker 1") if bar.part == "decode"}
+    assert second == (3 * MS, 7 * MS)
+    assert [bar.part for bar in lane(drawn, "worker 1")] == ["read", "decode", "collate"]
+    first = lane(drawn, "worker 0")
+    assert first[0] == Bar("worker 0", "collate", 0, 0, 2 * MS)
+    assert {bar.batch for bar in first} == {0, 2}
+    assert max(bar.end for bar in first) == 11 * MS
+
+
+def test_without_stamps_of_the_moment_a_worker_has_no_lane(trial: Callable[..., Recorded]) -> None:
+    """In an older run; what the training process loads itself begins with its fetch, and never outlasts it."""
+    workers = trial(2, {"num_workers": 2}, **HOST, **STAGES)
+    assert not workers.stamped
+    assert {bar.lane for bar in whole(workers)} == {MAIN}
+    alone = lane(whole(trial(2, {"num_workers": 0}, **HOST, **STAGES)), OWN)
+    assert [(bar.part, bar.begin / MS, bar.end / MS) for bar in alone[:3]] == [
+        ("read", 0, 1),
+        ("decode", 1, 3),
+        ("collate", 3, 4),
+    ]
+    assert alone[3].begin == 10 * MS
+    longer = lane(whole(trial(2, {"num_workers": 0}, **HOST, **(STAGES | {"worker_read_ns": 9 * MS}))), OWN)
+    assert longer[2].end == pytest.approx(4 * MS)
+
+
+SPANS = {
+    "device_h2d_ns": MS,
+    "device_h2d_exposed_ns": MS,
+    "device_forward_ns": 2 * MS,
+    "device_backward_ns": 3 * MS,
+    "device_optimizer_ns": MS,
+}
+ASKS = {"h2d_ns": 0, "backward_ns": 0, "optimizer_ns": 0}
+
+
+def test_no_device_works_before_it_is_asked_to(trial: Callable[..., Recorded]) -> None:
+    """Spans keep their distances, and the clocks are set so that the step that waited least began when it could."""
+    idle = [0, 3 * MS, 4 * MS]
+    found = trial(3, {"step": "real"}, device="cuda", **(HOST | ASKS), **SPANS, device_idle_ns=idle)
+    drawn = lane(whole(found), DEVICE)
+    firsts = [bar.begin for bar in drawn if bar.part == "h2d"]
+    launched = found.borders[:-1] + found.phases["fetch"]
+    assert np.diff(firsts).tolist() == [10 * MS, 11 * MS]
+    assert min(np.array(firsts) - launched) == 0
+    gaps = [(bar.end - bar.begin) / MS for bar in drawn if bar.part == IDLE]
+    assert gaps == [4, 3, 4]
+    assert lane(whole(found), COPIES) == []
+    within = Stretch(1, 2, 20.0 * MS)
+    assert account(found, within).idle == pytest.approx(7 / 20)
+
+
+def test_copies_of_a_stream_of_their_own_have_a_lane(trial: Callable[..., Recorded]) -> None:
+    """The compute stream shows what it waited for them; without that, in an older run, there is no device lane."""
+    axes: dict[str, Value] = {"step": "real", "prefetcher": "stream"}
+    given = HOST | ASKS | SPANS | {"device_h2d_ns": 5 * MS, "device_idle_ns": [0, 4 * MS]}
+    found = whole(trial(2, axes, device="cuda", **given))
+    assert [(bar.end - bar.begin) / MS for bar in lane(found, COPIES)] == [5, 5]
+    assert [(bar.end - bar.begin) / MS for bar in lane(found, DEVICE) if bar.part == "h2d"] == [1, 1]
+    older = given | {"device_h2d_exposed_ns": None}
+    assert {bar.lane for bar in whole(trial(2, axes, device="cuda", **older))} == {MAIN}
+
+
+def test_all_of_a_comparison_look_at_the_same_time(trial: Callable[..., Recorded]) -> None:
+    """Six steps of the slower; of one that is ten times as fast no more than can be told apart."""
+    slow, fast = trial(40, {}, **HOST), trial(40, {}, fetch_ns=MS, forward_ns=4 * MS, other_ns=0)
+    one, other = stretches([slow, fast])
+    assert (one.count, other.count, one.span_ns, other.span_ns) == (6, 12, 60 * MS, 60 * MS)
+    quick = trial(60, {}, fetch_ns=MS, forward_ns=0, other_ns=0)
+    one, other = stretches([slow, quick])
+    assert (one.count, other.count) == (2, 20)
+    assert stretches([quick])[0].count == 6
+    assert stretches([trial(1, {}, **HOST)]) == [Stretch(0, 1, 10.0 * MS)]
+
+
+def test_the_steps_that_are_most_like_the_mean_are_looked_at(trial: Callable[..., Recorded]) -> None:
+    """In wall clock and in waiting for data, not the first ones and not the fastest."""
+    fetch = [40, *[10] * 6, 1, 1, 30, 1, 1, 30, 1, 10, 1, 1, 1]
+    found = trial(len(fetch), {}, fetch_ns=[ms * MS for ms in fetch], forward_ns=MS, other_ns=0)
+    (stretch,) = stretches([found])
+    mean = sum(fetch) / len(fetch)
+    shares = [abs(sum(fetch[at : at + 6]) - 6 * mean) for at in range(len(fetch) - 5)]
+    assert shares[stretch.first] == min(shares)
+    assert stretch.first == shares.index(min(shares))
+
+
+def test_a_stretch_ends_before_the_workers_records_do(trial: Callable[..., Recorded]) -> None:
+    """What workers prepared for steps that were not recorded is not known: those moments are not looked at."""
+    fetch = [0] * 3 + [42] + [0] * 10 + [3] * 6
+    columns = HOST | STAGES | {"fetch_ns": [ms * MS for ms in fetch]}
+    begun = [8 * step * MS for step in range(20)]
+    stamps = {"worker": 0, "worker_begun_ns": begun, "worker_ended_ns": [at + 9 * MS for at in begun]}
+    found = trial(20, {"num_workers": 1}, **columns, **stamps)
+    (stretch,) = stretches([found])
+    assert found.borders[stretch.first + stretch.count] <= max(begun) + 9 * MS
+    assert stretches([trial(20, {"num_workers": 1}, **columns)])[0].first == 14
+
+
+def test_sums_say_what_the_bars_show(trial: Callable[..., Recorded]) -> None:
+    """The share of waiting, how long batches lay ready, and how much of the workers' work nobody waited for."""
+    begun = [(10 * step - 2) * MS for step in range(8)]
+    found = trial(
+        8,
+        {"num_workers": 1},
+        **HOST,
+        **STAGES,
+        worker=0,
+        worker_begun_ns=begun,
+        worker_ended_ns=[at + 8 * MS for at in begun],
+    )
+    sums = account(found, Stretch(1, 6, 60.0 * MS))
+    assert sums.step_ns == 10 * MS
+    assert sums.waiting == pytest.approx(0.4)
+    assert sums.lead_ns == pytest.approx(-6 * MS)
+    assert sums.hidden == pytest.approx(0.5)
+    assert sums.idle is None
+    alone = account(trial(8, {"num_workers": 0}, **HOST, **STAGES), Stretch(1, 6, 60.0 * MS))
+    assert (alone.lead_ns, alone.hidden) == (None, None)

@@ -1,0 +1,235 @@
+"""The timeline: its table is exactly its bars, its words are their sums, and it says what it does not know."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from harness import store
+from harness.analysis import timeline
+from harness.axes import AXES, Value, applicable, cell_id
+from harness.charts import _render, _theme, _timeline
+from harness.charts import timeline as chart
+from harness.charts._embed import figure_csv, figure_html
+from harness.charts._figure import Figure
+from harness.pages import gathered
+from harness.records import STEPS, TRIALS, WORKER_STAGES
+
+MS = 1_000_000
+COUNT = 40
+COMMON: dict[str, Value] = {"workload": "synthetic", "storage_format": "png", "batch_size": 32}
+KINDS: dict[str, dict[str, Value]] = {
+    "real": {"mode": "train"},
+    "emulated": {"mode": "train", "step": "emulated", "step_ms": 12.0},
+    "load": {"mode": "load"},
+}
+
+
+def steps(
+    kinds: tuple[str, ...] = ("real", "emulated"), *, device: str = "cpu", stamped: bool = True, **more: Value
+) -> pd.DataFrame:
+    """Recorded steps of a run: without workers 20 ms of loading before 12 ms of step, with two workers hidden."""
+    trials, rows = [], []
+    for kind in kinds:
+        for workers in (0, 2):
+            axes = {axis.name: axis.default for axis in AXES} | COMMON | KINDS[kind] | more | {"num_workers": workers}
+            cell, _ = applicable(axes, device)
+            step = 0 if kind == "load" else 12
+            fetch = (8 if kind == "load" else 1) if workers else 20
+            trial = {"run_id": "r", "trial_id": f"{kind}-{workers}", "cell_id": cell_id(cell), "device": device, **cell}
+            trials += [
+                {**trial, "trial_id": f"{trial['trial_id']}-{block}", "block": block, "outcome": "ok"}
+                | {"samples_per_s": 32e3 / (fetch + step) + block}
+                for block in range(3)
+            ]
+            rows += [
+                {"run_id": "r", "trial_id": f"{trial['trial_id']}-1", "step": place}
+                | _host(kind, fetch, device)
+                | _loaded(place, workers, fetch + step, stamped=stamped)
+                for place in range(COUNT)
+            ]
+    frame = pd.DataFrame(rows).reindex(columns=[column.name for column in STEPS])
+    given = frame.astype({c.name: {"int64": "Int64", "string": "string"}[c.dtype] for c in STEPS})
+    return timeline.joined(timeline.telling(pd.DataFrame(trials, columns=[column.name for column in TRIALS])), given)
+
+
+def _host(kind: str, fetch: int, device: str) -> dict[str, int]:
+    host = {"fetch_ns": fetch * MS, "other_ns": 0}
+    if kind == "emulated":
+        return host | {"forward_ns": 12 * MS}
+    if kind == "load":
+        return host
+    host |= {"forward_ns": 4 * MS, "backward_ns": 7 * MS, "optimizer_ns": MS}
+    if device == "cpu":
+        return host
+    spans = {"h2d": 2, "h2d_exposed": 2, "forward": 3, "backward": 4, "optimizer": 1, "idle": fetch + 2}
+    return host | {"h2d_ns": 0} | {f"device_{name}_ns": ms * MS for name, ms in spans.items()}
+
+
+def _loaded(place: int, workers: int, step: int, *, stamped: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {f"worker_{stage}_ns": 4 * MS for stage in WORKER_STAGES}
+    if stamped:
+        begun = (place * step - (40 if workers else 0)) * MS
+        ended = begun + (18 if workers else 20) * MS
+        found |= {"worker": place % workers if workers else None, "worker_begun_ns": begun, "worker_ended_ns": ended}
+    return found
+
+
+def texts(figure: Figure, panel: int = 0) -> str:
+    picture = ET.fromstring(_render.svg(figure.panels[panel], "p"))
+    return " ".join(text.text for text in picture.iter() if text.text)
+
+
+def drawn(figure: Figure, panel: int = 0) -> list[dict[str, Any]]:
+    """The rows of a panel's bars."""
+    spec = _render.specification(figure.panels[panel])
+    rows: list[dict[str, Any]] = spec["datasets"][spec["layer"][0]["data"]["name"]]
+    return rows
+
+
+@pytest.fixture(scope="module")
+def figure() -> Figure:
+    return chart.draw(steps())
+
+
+def test_a_panel_a_kind_of_step_each_with_picture_message_and_keys(figure: Figure) -> None:
+    """Real training and an emulated step apart, as wide as a phone; the words name lanes and settings."""
+    assert [panel.subtitle.split(",")[0].split(" of")[0] for panel in figure.panels] == [
+        "real training",
+        "emulated step: a sleep",
+    ]
+    for place, panel in enumerate(figure.panels):
+        assert ET.fromstring(_render.svg(panel, "p")).get("width") == "320"
+        assert "NaN" not in json.dumps(_render.specification(panel))
+        said = texts(figure, place)
+        for word in ("main process", "its loading", "worker 0", "worker 1", "no workers: ", "2 workers, fork: "):
+            assert word in said
+    labels = {key.label for key in figure.keys}
+    assert {"decode (loading)", "fetch: wait for data", "emulated step (sleep)"} <= labels
+    assert all(label in labels for label in _timeline.PARTS.values() if label.endswith("(loading)"))
+
+
+def test_the_message_is_made_of_the_numbers(figure: Figure) -> None:
+    """Shares, pace and how long batches lay ready: 20 of 32 ms without workers; 22 ms ahead with them."""
+    message = figure.panels[0].message
+    spends = "of which the main process spends"
+    assert f"No workers: 5 steps of 32.0 ms, {spends} 62\u00a0% loading its batches itself." in message
+    assert (
+        f"2 workers, fork: 12 steps of 13.0 ms, {spends} 8\u00a0% fetching; a batch is ready 22.0 ms before" in message
+    )
+    assert "it is asked for (median), so that fetching is taking it over" in message
+    late = steps(("emulated",))
+    late["worker_ended_ns"] += 30 * MS
+    said = chart.draw(late).message
+    assert "8\u00a0% waiting for data; a batch is ready 8.00 ms after it is asked for" in said
+
+
+def test_the_table_holds_exactly_the_bars(figure: Figure) -> None:
+    """As many lines as bars in the pictures, each with its begin and length; the CSV too."""
+    bars = [row for place in range(len(figure.panels)) for row in drawn(figure, place)]
+    assert len(figure.rows) == len(bars) == len(figure_csv(figure).splitlines()) - 1
+    for row, bar in zip(figure.rows, bars, strict=True):
+        assert row["begins (ms)"] == pytest.approx(bar["begin"], rel=1e-4)
+        assert row["lasts (ms)"] == pytest.approx(bar["lasts"], rel=1e-4)
+        assert 0 <= bar["from"] < bar["to"] <= 160
+        assert bar["y"].endswith(f":{row['lane']}")
+
+
+def test_phases_and_stages_have_their_colours(figure: Figure) -> None:
+    """Those of every other chart; an emulated step never has the colour of computing."""
+    tones: dict[str, str] = {}
+    for panel in figure.panels:
+        scale = _render.specification(panel)["layer"][0]["encoding"]["color"]["scale"]
+        tones |= dict(zip(scale["domain"], scale["range"], strict=True))
+    assert tones["backward"] == _theme.PHASE_COLOURS["backward"]
+    assert tones["read (loading)"] == _theme.STAGE_COLOURS["read"]
+    assert len(set(tones.values())) == len(tones)
+    assert "forward" not in {row["what"] for row in drawn(figure, 1)}
+    assert any("no model runs" in note for note in figure.notes)
+
+
+def test_single_times_are_called_so_and_the_cell_has_its_interval(figure: Figure) -> None:
+    """Bars have no interval, and it is said why; each setting's throughput has one over its blocks."""
+    assert any("have no interval" in note for note in figure.notes)
+    spread = [note for note in figure.notes if "95\u00a0% interval" in note]
+    assert [note.count("n = 3") for note in spread] == [2, 2]
+
+
+def test_an_older_run_shows_what_it_knows() -> None:
+    """Without stamps of the moment the lanes of workers are left out, and it is said; the rest stands."""
+    older = chart.draw(steps(stamped=False))
+    said = texts(older)
+    assert "worker 0" not in said
+    assert "its loading" in said
+    assert any("before workers stamped" in note for note in older.notes)
+    assert "is asked for" not in older.message
+    assert not any("before workers stamped" in note for note in chart.draw(steps()).notes)
+
+
+def test_a_device_has_a_lane_with_its_gaps() -> None:
+    """Spans and idle gaps, how the clocks stand, and the share of idling in words."""
+    found = chart.draw(steps(("real",), device="cuda"))
+    assert "device" in texts(found).split()
+    assert any(key.label == "device idle" for key in found.keys)
+    assert "the device is idle for 69\u00a0% of the time" in found.message
+    assert any("against the host’s clock" in note for note in found.notes)
+    ahead = chart.draw(steps(("real",), device="cuda", prefetcher="stream"))
+    assert "copy stream" in texts(ahead)
+    assert any("of the next one" in note for note in ahead.notes)
+
+
+def test_loading_alone_is_shown_where_nothing_is_trained() -> None:
+    """Then there is no step whose waiting could be told."""
+    found = chart.draw(steps(("load",)))
+    assert "loading alone" in found.panels[0].subtitle
+    assert "of which the main process" not in found.message
+
+
+def test_many_workers_keep_the_first_lanes() -> None:
+    """A picture has eight lanes of workers; the others are counted."""
+    frame = steps(("emulated",))
+    many = frame["num_workers"].eq(2)
+    frame.loc[many, "worker"] = frame.loc[many, "place"] % 12
+    frame.loc[many, "num_workers"] = 12
+    found = chart.draw(frame)
+    assert {row["lane"] for row in found.rows if row["lane"].startswith("worker")} <= {f"worker {n}" for n in range(8)}
+    assert any("4 more workers" in note for note in found.notes)
+
+
+def test_nothing_is_a_sentence() -> None:
+    """Without steps there is a sentence, and no axes."""
+    trials, rows = (pd.DataFrame(columns=[column.name for column in table]) for table in (TRIALS, STEPS))
+    found = chart.draw(timeline.joined(timeline.telling(trials), rows))
+    assert not found.panels
+    assert found.missing.endswith(".")
+
+
+def test_the_same_records_give_the_same_bytes(figure: Figure) -> None:
+    """Specifications and pictures."""
+    again = chart.draw(steps())
+    for one, other in zip(figure.panels, again.panels, strict=True):
+        assert json.dumps(_render.specification(one)) == json.dumps(_render.specification(other))
+        assert _render.svg(one, "p") == _render.svg(other, "p")
+
+
+@pytest.mark.parametrize(("device", "older"), [("cpu", False), ("cuda", False), ("cpu", True)])
+def test_a_stored_run_is_drawn(device: str, older: bool, fake_run: ModuleType, tmp_path: Path) -> None:
+    """From the files of a run, suite by suite; those of trials that nobody looks at are not in the picture."""
+    what = {"batches": (8,), "workers": (0, 2), "blocks": 3, "fails": "none", "asked_only": older, "device": device}
+    fake_run.write(tmp_path, fake_run.Fake(**what))
+    (run,) = store.runs(tmp_path)
+    found = gathered.draw("timeline", gathered.Shown(run), "loader")
+    lanes = {row["lane"] for row in found.rows}
+    assert ("worker 0" in lanes) != older
+    assert ("device" in lanes) == (device == "cuda")
+    assert len(found.panels) == (1 if device == "cuda" else 2)
+    html = figure_html(found, "x", "x.csv", "")
+    assert len(gzip.compress(html.encode())) < 25_000
+    assert not gathered.draw("timeline", gathered.Shown(run), "no such suite").panels

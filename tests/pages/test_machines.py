@@ -1,0 +1,118 @@
+"""The machines: one table in which they can be compared, a page each, and links both ways."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from harness.charts import _words as words
+from harness.pages import machine_tasks, machines, reference, suites, verdicts
+from harness.pages.gathered import Shown
+
+Show = Callable[..., Shown]
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of every row of a page's tables as text."""
+    lines = re.findall(r"<tr[^>]*>(.*?)</tr>", text, re.DOTALL)
+    return [
+        [re.sub(r"<[^>]+>", "", cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", line, re.DOTALL)] for line in lines
+    ]
+
+
+def page(*runs: Shown) -> str:
+    """The page of the only machine of some runs, newest first."""
+    return machines.page(runs, verdicts.gather(runs), {name: path for name, path, _ in suites.found(runs)}).body
+
+
+def test_machines_are_compared_by_a_task_that_most_have(show: Show) -> None:
+    """The task of most machines is chosen and named; one without it is listed and not ranked; the fastest is first."""
+    gpu, cpu = show(device="cuda", run_id="20260103T030405Z-gpu"), show(cores=8)
+    odd = show(formats=("png", "lmdb"), suites=("storage",), cores=4, run_id="20260104T030405Z-fake")
+    text = machines.index_page([odd, gpu, cpu]).body
+    assert "Samples/s are those of real training on div2k_standin at 16 px" in text
+    found = [row for row in rows(text) if row]
+    assert [row[1] for row in found] == ["GPU", "CPU", "CPU"]
+    assert found[2][6] == "not measured"
+    best = machine_tasks.tasks([gpu])
+    shared = machine_tasks.shared([machine_tasks.tasks([odd]), best, machine_tasks.tasks([cpu])])
+    assert shared is not None
+    assert found[0][6] == words.number(best[shared].rate)
+    assert found[0][8] == str(best[shared].row["n"])
+
+
+def test_the_newest_run_of_a_task_speaks(show: Show) -> None:
+    """Two runs of the same tasks: the newer is told, the older is listed; a run of another protocol says nothing."""
+    old, new = show(), show(run_id="20260202T030405Z-fake")
+    other = show(run_id="20260303T030405Z-fake", protocol_version=99)
+    found = machine_tasks.tasks([other, new, old])
+    assert {best.shown for best in found.values()} == {new}
+    text = page(other, new, old)
+    assert f"best-{new.slug}" in text
+    assert f"best-{old.slug}" not in text
+    assert all(f"{shown.slug}.html" in text for shown in (other, new, old))
+
+
+def test_stages_alone_are_those_of_the_same_run(show: Show) -> None:
+    """Each stage's own throughput stands beside the whole with interval and n; an emulated step's is declared."""
+    text = page(show(fails="none"))
+    section = text.partition("{ #stages }")[2].partition("## ")[0]
+    found = [row for row in rows(section) if row]
+    assert any(row[0].startswith("Real training") for row in found)
+    emulated = next(row for row in found if "emulated step" in row[0])
+    assert "declared" in emulated[3]
+    assert "n = 6" in emulated[1]
+    assert "n = 6" in emulated[2]
+    assert "Copy alone" not in section
+
+
+def test_a_machine_without_good_trials_is_still_a_machine(show: Show) -> None:
+    """All failed: what it is and its runs are told, and that nothing says which settings suit it."""
+    text = page(show(fails="all", batches=(8,)))
+    assert "No run of this machine says which settings suit it." in text
+    assert "Example 9000" in text
+    assert "{ #best }" not in text
+
+
+def test_verdicts_of_the_machine_are_listed(show: Show) -> None:
+    """Every claim that was tested there is a row with its verdict, its link and its effect, and no other machine's."""
+    tested = show(suites=("claims",), blocks=3, fails="none", claims=("collate",))
+    other = show(cores=8, run_id="20260105T030405Z-other")
+    told = verdicts.gather([tested, other])
+    assert len(told.places) == 2
+    for at, place in enumerate(told.places):
+        text = machines.page([place.shown], told, {}).body.partition("{ #claims }")[2].partition("## ")[0]
+        count = sum(part[at].tested for part in told.told.values())
+        assert len([row for row in rows(text) if row]) == count > 0
+        assert text.count('href="../claims.html#claim-') == count
+    unasked = show(suites=("calibration",), plants=True, cores=2, run_id="20260106T030405Z-other")
+    assert "{ #claims }" not in machines.page([unasked], told, {}).body
+
+
+def test_runs_machines_and_suites_lead_to_each_other(show: Show) -> None:
+    """The lists of runs and of machines and the suites' pages link a machine's page, and that links all of them."""
+    shown = show()
+    questions = suites.found([shown])
+    linked = f'{shown.machine_page.removesuffix(".md")}.html"'
+    assert linked in reference.runs_page([shown]).body
+    assert linked.removeprefix("machines/") in machines.index_page([shown]).body
+    assert linked in suites.page(*questions[0], [shown]).body
+    text = page(shown)
+    for target in (shown.page, questions[0][1], machines.INDEX):
+        assert target.replace(".md", ".html").removeprefix("machines/") in text
+
+
+def test_hostile_names_stay_text(show: Show, fake_run: ModuleType) -> None:
+    """Markup in the processor's name or in a suite's makes no element."""
+    odd: Any = show(run_id=f"<b>x</b> {fake_run.HOSTILE}", hostile=True, batches=(8,), suites=(fake_run.HOSTILE,))
+    for text in (page(odd), machines.index_page([odd]).body):
+        assert "<script>document" not in text
+        assert "<img" not in text
+        assert "<b>x" not in text
+
+
+def test_no_machine_is_said() -> None:
+    """Without runs the table is a sentence that says what to type."""
+    assert "make sweep" in machines.index_page([]).body

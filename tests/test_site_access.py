@@ -1,0 +1,240 @@
+"""Whether everybody can use the site: by keyboard, by screen reader, at any width, on paper, without scripts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import visits
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page
+from visits import Site, visit
+
+from harness import site
+from harness.registry import ROOT
+
+THEMES = ("light", "dark")
+WIDTHS = (360, 768, 1280, 1920)
+UNFOLD = "document.querySelectorAll('details').forEach(part => { part.open = true })"
+SHIFTS = """
+window.shifted = 0;
+new PerformanceObserver(list => { for (const each of list.getEntries()) window.shifted += each.value; })
+  .observe({ type: 'layout-shift', buffered: true });
+"""
+OVERLAPS = """() => {
+  const IGNORED = "script, style, .fr-hidden, .md-search, .md-header, .md-tabs, .md-sidebar, thead";
+  const boxes = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const node = walker.currentNode, parent = node.parentElement;
+    if (!node.data.trim() || parent.closest(IGNORED)) continue;
+    if (!parent.checkVisibility({ opacityProperty: true, visibilityProperty: true })) continue;
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    for (const box of range.getClientRects()) {
+      if (box.width < 5 || box.height < 5) continue;
+      boxes.push([box.left + 1, box.top + 3, box.right - 1, box.bottom - 3, node.data.trim()]);
+    }
+  }
+  boxes.sort((a, b) => a[1] - b[1]);
+  const found = [];
+  for (let i = 0; i < boxes.length; i++) {
+    for (let j = i + 1; j < boxes.length && boxes[j][1] < boxes[i][3]; j++) {
+      if (boxes[i][4] === boxes[j][4]) continue;  // a text and its halo
+      if (boxes[i][0] < boxes[j][2] && boxes[j][0] < boxes[i][2]) found.push(boxes[i][4] + ' / ' + boxes[j][4]);
+    }
+  }
+  return found;
+}"""
+FOCUSABLE = """() => {
+  const kinds = ["a[href]", "button", "input", "select", "summary", "[tabindex='0']"];
+  const all = document.querySelectorAll(kinds.map(kind => "main " + kind).join());
+  let count = 0;
+  for (const one of all) {
+    if (one.disabled || one.hidden || !one.checkVisibility({ visibilityProperty: true })) continue;
+    if (one.type === 'radio' && !one.checked) continue;
+    one.dataset.order = count++;
+  }
+  return count;
+}"""
+FOCUSED = """() => {
+  const one = document.activeElement, style = getComputedStyle(one);
+  const near = one.nextElementSibling && getComputedStyle(one.nextElementSibling);
+  const seen = style.outlineStyle !== 'none' || (near && near.outlineStyle !== 'none');
+  return [one.dataset.order ?? '', seen, one.outerHTML.slice(0, 120)];
+}"""
+
+
+def one_of_each(pages: list[str]) -> list[str]:
+    """A page of every kind: all of the top, and of each folder its index and one more."""
+    found = [page for page in pages if "/" not in page]
+    for folder in sorted({page.partition("/")[0] for page in pages if "/" in page}):
+        inside = [page for page in pages if page.startswith(f"{folder}/")]
+        found += [page for page in inside if page.endswith("/index.html")]
+        found += [page for page in inside if not page.endswith("/index.html")][:1]
+    return found
+
+
+def violations(page: Page) -> list[str]:
+    """What axe finds wrong, with the places."""
+    found: list[dict[str, Any]] = Axe().run(page).response["violations"]
+    return [f"{each['id']}: {[node['html'][:160] for node in each['nodes']][:3]}" for each in found]
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """The site of the committed results."""
+    folder = site.build(ROOT / "results", tmp_path_factory.mktemp("real"))
+    pages = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.html"))
+    with visits.served(folder) as address:
+        yield Site(ROOT / "results", folder, address, pages)
+
+
+def test_axe_finds_no_fault(sites: dict[str, Site], browser: Browser) -> None:
+    """A page of every kind is accessible by axe's rules, every second one in the dark theme."""
+    found = {}
+    for place, path in enumerate(one_of_each(sites["main"].pages)):
+        seen = visit(browser, sites["main"], color_scheme=THEMES[place % 2])
+        found[path] = violations(seen.open(path))
+        seen.page.context.close()
+    assert {path: wrong for path, wrong in found.items() if wrong} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("theme", THEMES)
+def test_axe_finds_no_fault_anywhere(theme: str, real: Site, browser: Browser) -> None:
+    """Every page of the committed results is accessible in both themes, folded and unfolded, with a picture alive."""
+    found = {}
+    for path in real.pages:
+        seen = visit(browser, real, color_scheme=theme)
+        page = seen.open(path)
+        page.evaluate(UNFOLD)
+        if (chart := page.locator(".fr-chart:visible").first).count():
+            chart.focus()
+            chart.locator(".fr-live svg").wait_for()
+        found[path] = violations(page) + seen.problems
+        seen.page.context.close()
+    assert {path: wrong for path, wrong in found.items() if wrong} == {}
+
+
+def unfit(page: Page, width: int) -> list[str]:
+    """What is wider than the screen, and which texts lie on one another."""
+    page.set_viewport_size({"width": width, "height": 900})
+    for _ in range(20):  # the theme slides its drawer out of the way
+        if (wide := page.evaluate("document.documentElement.scrollWidth")) <= width:
+            break
+        page.wait_for_timeout(50)
+    found: list[str] = page.evaluate(OVERLAPS)
+    return [f"{wide} px wide"] * (wide > width) + found
+
+
+def test_text_never_lies_on_text(sites: dict[str, Site], browser: Browser) -> None:
+    """On a phone and on a desk no page of any kind is wider than the screen, and no text lies on another."""
+    seen = visit(browser, sites["main"])
+    found = {}
+    for path in one_of_each(sites["main"].pages):
+        page = seen.open(path)
+        found |= {(path, width): unfit(page, width) for width in (360, 1280)}
+    assert {where: wrong for where, wrong in found.items() if wrong} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("theme", THEMES)
+def test_every_page_fits_every_width(theme: str, real: Site, browser: Browser) -> None:
+    """The same of every page of the committed results at four widths, unfolded."""
+    seen = visit(browser, real, color_scheme=theme)
+    found = {}
+    for path in real.pages:
+        page = seen.open(path)
+        page.evaluate(UNFOLD)
+        found |= {(path, width): unfit(page, width) for width in WIDTHS}
+    assert {where: wrong for where, wrong in found.items() if wrong} == {}
+
+
+def test_nothing_moves_when_pictures_come_alive(sites: dict[str, Site], browser: Browser) -> None:
+    """From the first paint on, with every picture of a page drawn anew, nothing shifts."""
+    for width in (360, 1280):
+        seen = visit(browser, sites["main"], width)
+        seen.page.add_init_script(SHIFTS)
+        for path in ("index.html", "suites/loader.html"):
+            page = seen.open(path)
+            for chart in page.locator(".fr-chart").all()[:4]:
+                chart.focus()
+                chart.locator(".fr-live svg").wait_for()
+            page.wait_for_timeout(100)
+            assert page.evaluate("window.shifted") == 0, (path, width)
+        assert seen.problems == []
+
+
+def test_tab_reaches_everything_and_shows_where_it_is(sites: dict[str, Site], browser: Browser) -> None:
+    """Every link, button, field, picture and scrolling table has the focus once, visibly, and none keeps it."""
+    seen = visit(browser, sites["main"])
+    for path in ("index.html", "claims.html", "machines/index.html"):
+        page = seen.open(path)
+        wanted = page.evaluate(FOCUSABLE)
+        reached: set[str] = set()
+        for _ in range(wanted + 40):
+            page.keyboard.press("Tab")
+            order, visible, html = page.evaluate(FOCUSED)
+            reached.add(order)
+            assert visible or not order, (path, html)
+        assert {str(order) for order in range(wanted)} <= reached, path
+
+
+def test_every_kind_of_page_is_whole_without_scripts(sites: dict[str, Site], browser: Browser) -> None:
+    """Without scripts every page says what it says: its heading, its pictures, its tables, and no empty frame."""
+    seen = visit(browser, sites["main"], java_script_enabled=False)
+    for path in one_of_each(sites["main"].pages):
+        page = seen.open(path)
+        assert page.locator("h1").first.is_visible(), path
+        for chart in page.locator(".fr-chart").all():
+            assert chart.locator("svg:visible").count() == 1, path
+        assert len(page.locator("main").inner_text()) > 20, path
+    # Scripts that are not allowed to run count as refused.
+    assert [problem for problem in seen.problems if not problem.endswith("csp")] == []
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_paper_is_white(theme: str, sites: dict[str, Site], browser: Browser) -> None:
+    """Printed from either theme, a page is dark on white, with its figures and without what only screens need."""
+    seen = visit(browser, sites["main"], color_scheme=theme)
+    page = seen.open("index.html")
+    page.emulate_media(media="print")
+    colours = "element => [getComputedStyle(element).backgroundColor, getComputedStyle(element).color]"
+    assert page.locator("body").evaluate(colours)[0] == "rgb(255, 255, 255)"
+    ink = page.locator("h1").evaluate(colours)[1]
+    assert max(map(int, ink.removeprefix("rgb(").removesuffix(")").split(","))) < 80
+    assert page.locator(".fr-chart svg:visible").count() >= 1
+    assert page.locator(".md-header").is_hidden()
+    assert page.locator(".fr-doors").is_hidden()
+
+
+@pytest.mark.parametrize(
+    ("typed", "page_found"), [("pin_memory", "dictionary.html"), ("accelerator fed", "suites/loader")]
+)
+def test_search_finds(typed: str, page_found: str, sites: dict[str, Site], browser: Browser) -> None:
+    """The search finds a column by its name and a suite by words of its question."""
+    seen = visit(browser, sites["main"])
+    page = seen.open("methodology.html")
+    page.locator(".md-search__input").click()
+    page.locator(".md-search__input").press_sequentially(typed, delay=5)
+    page.locator(".md-search-result__link").first.wait_for()
+    links = page.locator(".md-search-result__link").evaluate_all("all => all.map(link => link.href)")
+    assert any(page_found in link for link in links)
+    assert seen.problems == []
+
+
+def test_machines_stay_out_of_navigation_and_search(sites: dict[str, Site], browser: Browser) -> None:
+    """Machine pages are reached from other pages, however many there are; their index is found."""
+    page = visit(browser, sites["main"]).open("methodology.html")
+    links = page.locator("nav a, .md-tabs a").evaluate_all("all => all.map(link => link.getAttribute('href'))")
+    mine = {link for link in links if link and link.startswith("machines/")}
+    assert mine == {"machines/index.html"}
+    index = json.loads(Path(sites["main"].folder / "search/search_index.json").read_text(encoding="utf-8"))
+    places = {entry["location"].partition("#")[0] for entry in index["docs"]}
+    assert {place for place in places if place.startswith("machines/")} == {"machines/index.html"}

@@ -1,0 +1,162 @@
+"""Sites that are built from made-up runs once for all test files, and visits to them that note what goes wrong.
+
+Every test file loads this module, so it imports no part of the harness before it is used.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from playwright.sync_api import Browser, Page
+
+
+@dataclass
+class Site:
+    """A built site that is being served."""
+
+    results: Path
+    folder: Path
+    address: str = ""
+    pages: list[str] = field(default_factory=list)
+
+    @property
+    def runs(self) -> list[Any]:
+        from harness import store
+
+        return store.runs(self.results)
+
+
+def made_up(fake_run: ModuleType) -> dict[str, list[Any]]:
+    """Whole runs on two machines; odd runs (hostile, one block without metrics, all failed); no results at all."""
+    fake = fake_run.Fake
+    return {
+        "main": [fake(workers=(0, 1, 2)), fake(run_id="20260103T030405Z-gpu", device="cuda", busy=True)],
+        "odd": [
+            fake(run_id=f"<b>x</b> {fake_run.HOSTILE}", hostile=True, batches=(8,), suites=(fake_run.HOSTILE,)),
+            fake(run_id="one-block", blocks=1, batches=(8,), cores=2, fails="none", nulls=True),
+            fake(run_id="all-failed", fails="all", batches=(8,), cores=3),
+            fake(run_id="planted", suites=("planted",), plants=True, cores=4),
+            fake(run_id="older", batches=(8,), asked_only=True, cores=5),
+        ],
+        "empty": [],
+    }
+
+
+def built(root: Path, name: str, fake_run: ModuleType) -> Site:
+    """Build one of the sites; where several processes ask, the first builds and the others wait for it."""
+    from harness import site
+
+    results, out = root / name / "results", root / name / "build"
+    root.mkdir(parents=True, exist_ok=True)
+    with (root / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = root / f"{name}.done"
+        if not done.exists():
+            shutil.rmtree(root / name, ignore_errors=True)  # of a build that failed
+            for run in made_up(fake_run)[name]:
+                fake_run.write(results, run)
+            site.build(results, out)
+            done.touch()
+    folder = out / "site"
+    return Site(results, folder, pages=sorted(str(path.relative_to(folder)) for path in folder.rglob("*.html")))
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Serve a folder on this machine.
+
+    Yields:
+        Its address, ending in a slash.
+    """
+    from harness.site_serve import bind
+
+    server = bind(folder)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+class Sites(Mapping[str, Site]):
+    """The sites of ``made_up`` by name, each built and served when it is first asked for."""
+
+    def __init__(self, root: Path, fake_run: ModuleType, stack: ExitStack) -> None:
+        self._root, self._fake_run, self._stack = root, fake_run, stack
+        self._names = tuple(made_up(fake_run))
+        self._found: dict[str, Site] = {}
+
+    def __getitem__(self, name: str) -> Site:
+        if name not in self._found:
+            shown = built(self._root, name, self._fake_run)
+            shown.address = self._stack.enter_context(served(shown.folder))
+            self._found[name] = shown
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def common_root(base: Path) -> Path:
+    """A folder that all processes of one test run share, from pytest's base folder of this process."""
+    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "sites"
+
+
+@dataclass
+class Visit:
+    """A page and everything that went wrong on it."""
+
+    page: Page
+    origin: str
+    problems: list[str] = field(default_factory=list)
+
+    def watch(self) -> None:
+        self.page.on(
+            "console",
+            lambda message: self.problems.append(message.text) if message.type in ("error", "warning") else None,
+        )
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        # A request that is still under way when the page is left is aborted; that is no failure of the page.
+        self.page.on(
+            "requestfailed",
+            lambda request: (
+                None
+                if request.failure == "net::ERR_ABORTED"
+                else self.problems.append(f"failed: {request.url}: {request.failure}")
+            ),
+        )
+        self.page.on(
+            "request",
+            lambda request: (
+                None if request.url.startswith(self.origin) else self.problems.append(f"off host: {request.url}")
+            ),
+        )
+        self.page.on(
+            "response",
+            lambda answer: None if answer.status < 400 else self.problems.append(f"{answer.status}: {answer.url}"),
+        )
+
+    def open(self, path: str) -> Page:
+        self.page.goto(self.origin + path)
+        return self.page
+
+
+def visit(browser: Browser, shown: Site, width: int = 1280, **options: Any) -> Visit:
+    """Open a context of its own for a site."""
+    context = browser.new_context(viewport={"width": width, "height": 800}, **options)
+    seen = Visit(context.new_page(), shown.address)
+    seen.watch()
+    return seen
