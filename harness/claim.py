@@ -32,7 +32,7 @@ NEEDS: Mapping[str, str] = {
     "cuda": "needs a CUDA device",
     "gpus": "needs two CUDA devices",
     "disks": "needs runs on two storage devices (DATA_ROOT=), and nothing compares runs yet",
-    "machines": "needs several machines that differ in it, which is recorded and never changed; nothing compares them yet",
+    "machines": "needs several machines that differ in it, which is recorded, never changed, and not compared yet",
 }
 PHOTOGRAPHS = ("div2k", "folder", "div2k_standin")
 """Workloads that stand in for another; a claim that names the first is tested on whichever a run has."""

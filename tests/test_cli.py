@@ -84,7 +84,7 @@ def test_a_million_cells(matrix: Path) -> None:
     assert "1,000,000 combinations" in done.stderr
 
 
-@pytest.mark.parametrize("option", ["--results", "--data-root"])
+@pytest.mark.parametrize("option", ["--results", pytest.param("--data-root", marks=pytest.mark.slow)])
 def test_a_place_that_cannot_be_written(option: str, matrix: Path, tmp_path: Path) -> None:
     """A folder that cannot be made or written stops the sweep with its name, before anything is measured."""
     blocked = tmp_path / "blocked"
@@ -96,7 +96,7 @@ def test_a_place_that_cannot_be_written(option: str, matrix: Path, tmp_path: Pat
     assert "Traceback" not in done.stderr + done.stdout
 
 
-@pytest.mark.parametrize("content", ["nothing", "only junk"])
+@pytest.mark.parametrize("content", ["nothing", pytest.param("only junk", marks=pytest.mark.slow)])
 def test_a_folder_without_photographs(content: str, matrix: Path, tmp_path: Path) -> None:
     """An empty folder, and one with nothing usable, are errors that say what was looked for."""
     folder = tmp_path / "photographs"

@@ -147,6 +147,7 @@ def test_the_address_is_the_whole_choice(page: Page, browser: Browser) -> None:
     again.close()
 
 
+@pytest.mark.slow
 def test_words_that_nobody_knows_are_said(sites: dict[str, Any], browser: Browser) -> None:
     """Unknown machines, runs, axes, values and measures in a link are named in a sentence; the rest of it holds."""
     seen = visits.visit(browser, sites["main"])
@@ -290,6 +291,7 @@ def test_two_machines_stand_side_by_side(page: Page) -> None:
     assert page.locator(DRAWN).count() > 3
 
 
+@pytest.mark.slow
 def test_a_sleep_is_called_a_sleep(sites: dict[str, Any], browser: Browser) -> None:
     """An emulated step has no forward pass: neither control, table nor legend speak of one."""
     page = visits.visit(browser, sites["main"]).open("explore.html")
@@ -337,6 +339,7 @@ def test_without_scripts_the_table_stands(sites: dict[str, Any], browser: Browse
     assert page.locator("#fr-explore-plain a[download]").count() == 1
 
 
+@pytest.mark.slow
 def test_odd_runs_are_shown_as_text(sites: dict[str, Any], browser: Browser, fake_run: ModuleType) -> None:
     """One block, no metrics, hostile names: every machine can be chosen, and no name becomes an element."""
     seen = visits.visit(browser, sites["odd"])

@@ -59,6 +59,7 @@ def built(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield Built(root / "results", site.build(root / "results", root / "build"))
 
 
+@pytest.mark.slow
 def test_every_run_and_machine_has_a_page_and_its_files(built: Built) -> None:
     """In full or in short, each run has its page with its raw files byte for byte, and each machine has its own."""
     for run in built.runs:
@@ -71,6 +72,7 @@ def test_every_run_and_machine_has_a_page_and_its_files(built: Built) -> None:
         assert (built.folder / "machines" / f"{markup.slug(run.manifest.machine.machine_id)}.html").is_file()
 
 
+@pytest.mark.slow
 def test_what_is_left_out_is_said_and_reached(built: Built) -> None:
     """Home, suites, claims and the lists say how many are shown and lead to the rest; the lists hold every run once."""
     for path in ("index.html", "claims.html", "suites/loader.html"):
@@ -85,6 +87,7 @@ def test_what_is_left_out_is_said_and_reached(built: Built) -> None:
     assert sorted(pages) == sorted(f"../runs/{markup.slug(run.manifest.run_id)}.html" for run in built.runs)
 
 
+@pytest.mark.slow
 def test_short_pages_are_of_those_that_were_measured_long_ago(built: Built) -> None:
     """The newest runs are shown in full, with a grade; all others in short, which says so and why."""
     short = {
@@ -100,6 +103,7 @@ def _newest(built: Built) -> list[store.StoredRun]:
     return sorted(built.runs, key=lambda run: run.manifest.started_at, reverse=True)[:DETAILED]
 
 
+@pytest.mark.slow
 def test_a_short_pages_number_is_the_records(built: Built) -> None:
     """Its best rate is the geometric mean over blocks of the fastest cell, recomputed from the raw file, with n."""
     run = sorted(built.runs, key=lambda run: run.manifest.started_at)[0]
@@ -111,6 +115,7 @@ def test_a_short_pages_number_is_the_records(built: Built) -> None:
     assert f"<div>{generated.BLOCKS}</div>" in row
 
 
+@pytest.mark.slow
 def test_links_and_policy_hold_on_every_page(built: Built) -> None:
     """Every link within the site leads to a file that is there; all pages have the one content security policy."""
     policies = set()
@@ -129,6 +134,7 @@ def test_links_and_policy_hold_on_every_page(built: Built) -> None:
     assert not list(built.folder.rglob("feedrate-frame*"))
 
 
+@pytest.mark.slow
 def test_navigation_and_search_do_not_grow(built: Built) -> None:
     """Pages of runs and machines, and their lists, are in neither, however many there are."""
     index = json.loads(built.text("search/search_index.json"))
@@ -178,6 +184,7 @@ def test_made_up_results_are_what_the_store_writes(tmp_path: Path) -> None:
         assert run.manifest == again.manifest
 
 
+@pytest.mark.slow
 def test_columns_of_many_runs_are_those_of_each(built: Built) -> None:
     """Read together, rows are those of the runs one by one; a column that a file lacks is null."""
     runs = built.runs[:3]
@@ -186,6 +193,7 @@ def test_columns_of_many_runs_are_those_of_each(built: Built) -> None:
     pd.testing.assert_frame_equal(store_many.rows([run.folder for run in runs], columns), one_by_one)
 
 
+@pytest.mark.slow
 def test_with_room_for_all_everything_is_shown_in_full(built: Built, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few machines leave nothing out; of many runs of one machine those of each suite that are newest are featured."""
     monkeypatch.setattr(featured, "MACHINES", 100)

@@ -130,6 +130,7 @@ def test_why_each_contrast_stopped_is_recorded(run: store.StoredRun, trials: pd.
     assert {(one.blocks, one.reason) for one in stopped} == {(2, "blocks")}
 
 
+@pytest.mark.slow
 def test_a_run_ends_when_every_contrast_is_narrow_enough(place: Place) -> None:
     """Blocks stop at the target, after the fewest, and the report says so."""
     axes = "{step: emulated, step_ms: 5, patch_size: 16, n_samples: 96, batch_size: 8, num_workers: [0, 2]}"

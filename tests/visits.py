@@ -45,7 +45,7 @@ def made_up(fake_run: ModuleType) -> dict[str, list[Any]]:
             fake(run_id="one-block", blocks=1, batches=(8,), cores=2, fails="none", nulls=True),
             fake(run_id="all-failed", fails="all", batches=(8,), cores=3),
             fake(run_id="planted", suites=("planted",), plants=True, cores=4),
-            fake(run_id="older", batches=(8,), asked_only=True, cores=5),
+            fake(run_id="aged", batches=(8,), asked_only=True, cores=5),
         ],
         "empty": [],
     }

@@ -89,7 +89,7 @@ def test_every_quantity_has_a_panel(trials: pd.DataFrame) -> None:
         assert any(character.isdigit() for character in panel.message)
         picture = ET.fromstring(_render.svg(panel, "p"))
         assert picture.get("width") == "320"
-        assert len(list(picture.iter("{http://www.w3.org/2000/svg}path"))) > 3
+        assert len(list(picture.iter("{http://www.w3.org/2000/svg}path"))) > 1  # marks alone: empty ones are left out
     assert {row["what"] for row in figure.rows} == set(calibration.PANELS) - {"payload"}
     assert figure.keys
     assert figure.question.endswith("?")

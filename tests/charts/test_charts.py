@@ -71,7 +71,7 @@ def test_a_chart_draws_says_and_tabulates(name: str, device: str, trials: Trials
         assert any(character.isdigit() for character in panel.message)
         picture = ET.fromstring(_render.svg(panel, "p"))
         assert picture.get("width") == "320"
-        assert len(list(picture.iter("{http://www.w3.org/2000/svg}path"))) > 3
+        assert len(list(picture.iter("{http://www.w3.org/2000/svg}path"))) > 1  # marks alone: empty ones are left out
 
 
 @pytest.mark.parametrize("name", NAMES)

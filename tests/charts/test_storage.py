@@ -78,7 +78,7 @@ def test_a_chart_draws_says_and_tabulates(name: str, figures: dict[str, Figure])
     for panel in figure.panels[-2:]:
         picture = ET.fromstring(_render.svg(panel, "p"))
         assert picture.get("width") == "320"
-        assert len(list(picture.iter("{http://www.w3.org/2000/svg}path"))) > 3
+        assert len(list(picture.iter("{http://www.w3.org/2000/svg}path"))) > 1  # marks alone: empty ones are left out
     assert len(figure_csv(figure).splitlines()) == len(figure.rows) + 1
 
 

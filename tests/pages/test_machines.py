@@ -7,6 +7,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+import pytest
+
 from harness.charts import _words as words
 from harness.pages import machine_tasks, machines, reference, suites, verdicts
 from harness.pages.gathered import Shown
@@ -91,6 +93,7 @@ def test_verdicts_of_the_machine_are_listed(show: Show) -> None:
     assert "{ #claims }" not in machines.page([unasked], told, {}).body
 
 
+@pytest.mark.slow
 def test_runs_machines_and_suites_lead_to_each_other(show: Show) -> None:
     """The lists of runs and of machines and the suites' pages link a machine's page, and that links all of them."""
     shown = show()

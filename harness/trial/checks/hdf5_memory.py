@@ -11,6 +11,7 @@ memory.
 
 from __future__ import annotations
 
+import ctypes
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -74,6 +75,7 @@ def measure(folder: Path, size: int, opens: Callable[[Path], Any] = h5py.File) -
         DataError: the file stays in the page cache (a file system in memory), so that nothing can be seen.
     """
     before = page_cache.settle(folder, "cold")
+    _give_back()
     resident = resident_bytes()
     with opens(folder / "noise.h5") as file:
         stored = file["samples"]
@@ -88,6 +90,12 @@ def measure(folder: Path, size: int, opens: Callable[[Path], Any] = h5py.File) -
         f"added {added / 1e6:.1f} MB to the process' resident memory ({added / size:.1%} of the file) and brought "
         f"{cached:.1%} of it into the page cache.",
     )
+
+
+def _give_back() -> None:
+    """Give freed memory back to the kernel: what is used again would add nothing to what is resident."""
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+        trim(0)
 
 
 def resident_bytes() -> int:
