@@ -273,6 +273,7 @@ def test_a_build_is_judged_by_time_and_memory(tmp_path: Path) -> None:
     assert [promise.met for promise in bench_site._of_shards(built)] == [False]
 
 
+@pytest.mark.slow
 def test_what_a_page_costs_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Bytes are those of every answer, compressed, before and after a chart is touched; busy scripts block."""
     executable = browsed.browser_path()

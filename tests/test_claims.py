@@ -130,6 +130,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Place, str]:
     return place, done.stdout
 
 
+@pytest.mark.slow
 def test_a_plain_claim_is_confirmed(swept: tuple[Place, str]) -> None:
     """It stops when it is certain, no ceilings are added, and the end of the sweep says the verdict."""
     place, output = swept
@@ -145,6 +146,7 @@ def test_a_plain_claim_is_confirmed(swept: tuple[Place, str]) -> None:
     assert "●" in line or "▶" in line
 
 
+@pytest.mark.slow
 def test_verdicts_are_printed_again(swept: tuple[Place, str]) -> None:
     """From the results, with a sentence for each where wanted; an unknown machine is a mistake that is named."""
     place, _ = swept

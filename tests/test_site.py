@@ -40,7 +40,7 @@ KINDS = (
 )
 
 
-@pytest.mark.parametrize("name", ["main", pytest.param("odd", marks=pytest.mark.slow), "empty"])
+@pytest.mark.parametrize("name", ["main", *(pytest.param(name, marks=pytest.mark.slow) for name in ("odd", "empty"))])
 def test_every_page_opens_clean(name: str, sites: dict[str, Site], browser: Browser) -> None:
     """Every page opens without console message, failed request or request to another host, under one strict CSP."""
     shown = sites[name]

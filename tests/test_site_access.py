@@ -157,6 +157,7 @@ def test_every_page_fits_every_width(theme: str, real: Site, browser: Browser) -
     assert {where: wrong for where, wrong in found.items() if wrong} == {}
 
 
+@pytest.mark.slow
 def test_nothing_moves_when_pictures_come_alive(sites: dict[str, Site], browser: Browser) -> None:
     """From the first paint on, with every picture of a page drawn anew, nothing shifts."""
     for width in (360, 1280):
@@ -172,6 +173,7 @@ def test_nothing_moves_when_pictures_come_alive(sites: dict[str, Site], browser:
         assert seen.problems == []
 
 
+@pytest.mark.slow
 def test_tab_reaches_everything_and_shows_where_it_is(sites: dict[str, Site], browser: Browser) -> None:
     """Every link, button, field, picture and scrolling table has the focus once, visibly, and none keeps it."""
     seen = visit(browser, sites["main"])
@@ -187,6 +189,7 @@ def test_tab_reaches_everything_and_shows_where_it_is(sites: dict[str, Site], br
         assert {str(order) for order in range(wanted)} <= reached, path
 
 
+@pytest.mark.slow
 def test_every_kind_of_page_is_whole_without_scripts(sites: dict[str, Site], browser: Browser) -> None:
     """Without scripts every page says what it says: its heading, its pictures, its tables, and no empty frame."""
     seen = visit(browser, sites["main"], java_script_enabled=False)
@@ -200,6 +203,7 @@ def test_every_kind_of_page_is_whole_without_scripts(sites: dict[str, Site], bro
     assert [problem for problem in seen.problems if not problem.endswith("csp")] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("theme", THEMES)
 def test_paper_is_white(theme: str, sites: dict[str, Site], browser: Browser) -> None:
     """Printed from either theme, a page is dark on white, with its figures and without what only screens need."""

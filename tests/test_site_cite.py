@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser, Locator, expect
 from visits import Site, visit
 
@@ -62,6 +63,7 @@ def test_a_citation_is_copied_with_its_whole_address(sites: dict[str, Site], bro
     assert seen.problems == []
 
 
+@pytest.mark.slow
 def test_a_site_that_knows_its_address_cites_that(sites: dict[str, Site], browser: Browser) -> None:
     """Built for an address (``site_url``), citations name it wherever the page is read."""
     shown = sites["main"]
@@ -74,6 +76,7 @@ def test_a_site_that_knows_its_address_cites_that(sites: dict[str, Site], browse
     assert form(figure, "Plain text").endswith(" https://example.org/feedrate/index.html#opening")
 
 
+@pytest.mark.slow
 def test_without_a_clipboard_the_text_is_selected(sites: dict[str, Site], browser: Browser) -> None:
     """Where copying is not possible the button selects the text and says what to press."""
     page = visit(browser, sites["main"]).open(HOME)
@@ -85,6 +88,7 @@ def test_without_a_clipboard_the_text_is_selected(sites: dict[str, Site], browse
     assert page.evaluate("getSelection().toString()").strip() == form(figure, "Plain text")
 
 
+@pytest.mark.slow
 def test_without_scripts_every_figure_can_be_cited(sites: dict[str, Site], browser: Browser) -> None:
     """Without scripts every figure has its link, its files and citations, with an address below the site's."""
     seen = visit(browser, sites["main"], java_script_enabled=False)
@@ -122,6 +126,7 @@ def test_the_page_lists_every_figure(sites: dict[str, Site], browser: Browser) -
     assert page.locator("a[href='figures/figures.bib']").count() == 1
 
 
+@pytest.mark.slow
 def test_hostile_names_stay_text_in_citations(sites: dict[str, Site], browser: Browser) -> None:
     """A run and a machine named in markup are cited as text; files and ids keep safe names."""
     shown = sites["odd"]

@@ -242,6 +242,7 @@ def _large(page: Page) -> Locator:
     return page.locator(f"{DRAWN}[stroke='var(--fr-ink)']")
 
 
+@pytest.mark.slow
 def test_the_table_sorts_pages_and_comes_down(page: Page, sites: dict[str, Any]) -> None:
     """Headings sort down, up and not at all; CSV and JSON hold exactly the marks, with whole identity and intervals."""
     head = page.get_by_role("button", name="Throughput", exact=True)
@@ -274,6 +275,7 @@ def _first_last(lines: list[str]) -> list[str]:
     return [head, *(line for line in lines if line != head)]
 
 
+@pytest.mark.slow
 def test_two_machines_stand_side_by_side(page: Page) -> None:
     """A second machine comes with its own run and panel; what differs between them is said."""
     names = [box.get_attribute("value") or "" for box in page.locator("input[name=machine]").all()]
@@ -309,6 +311,7 @@ def _machine(sites: dict[str, Any], device: str) -> str:
     return found
 
 
+@pytest.mark.slow
 def test_no_control_is_without_effect(page: Page) -> None:
     """Every list has a choice, every filter two values; nothing is offered that does not vary."""
     for select in page.locator(".fr-explore select:visible").all():
@@ -318,6 +321,7 @@ def test_no_control_is_without_effect(page: Page) -> None:
         assert field.locator("input").count() > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [360, 1920])
 def test_it_fits_and_keeps_its_place(sites: dict[str, Any], browser: Browser, width: int) -> None:
     """From a phone to a wide screen nothing sticks out, with everything unfolded."""
@@ -331,6 +335,7 @@ def test_it_fits_and_keeps_its_place(sites: dict[str, Any], browser: Browser, wi
         assert inside["width"] <= outside["width"] + 1
 
 
+@pytest.mark.slow
 def test_without_scripts_the_table_stands(sites: dict[str, Any], browser: Browser) -> None:
     """No promise of a picture; the cells of one run, and their file."""
     page = visits.visit(browser, sites["main"], java_script_enabled=False).open("explore.html")

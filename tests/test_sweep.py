@@ -22,6 +22,9 @@ from harness.analysis.contrasts import contrasts
 from harness.registry import ROOT
 from harness.sweep import without_names
 
+pytestmark = pytest.mark.slow
+"""Real sweeps; tests/test_end_to_end.py runs one in make test."""
+
 MATRIX = """
 version: 1
 protocol: {warmup_s: 0.1, window_s: 0.25, min_steps: 4, blocks: [1, 2], ci_target_pct: 0.001, control_every: 8,
@@ -130,7 +133,6 @@ def test_why_each_contrast_stopped_is_recorded(run: store.StoredRun, trials: pd.
     assert {(one.blocks, one.reason) for one in stopped} == {(2, "blocks")}
 
 
-@pytest.mark.slow
 def test_a_run_ends_when_every_contrast_is_narrow_enough(place: Place) -> None:
     """Blocks stop at the target, after the fewest, and the report says so."""
     axes = "{step: emulated, step_ms: 5, patch_size: 16, n_samples: 96, batch_size: 8, num_workers: [0, 2]}"
@@ -271,7 +273,6 @@ def test_contrasts_pair_by_block(trials: pd.DataFrame) -> None:
     assert first["ratio"] == pytest.approx(ratio)
 
 
-@pytest.mark.slow
 def test_a_damaged_set_is_a_row_and_the_sweep_goes_on(place: Place, tmp_path: Path) -> None:
     """A trial that fails is recorded with its reason; the others are measured."""
     place.data = tmp_path / "data"
@@ -291,7 +292,6 @@ def test_a_damaged_set_is_a_row_and_the_sweep_goes_on(place: Place, tmp_path: Pa
     assert "× error: DataError" in printed
 
 
-@pytest.mark.slow
 def test_ctrl_c_keeps_what_had_ended(place: Place) -> None:
     """Ctrl-C ends the sweep in seconds, status 130, with every finished trial in parquet and no process left."""
     process = place.start("--profile", "forever")
@@ -323,7 +323,6 @@ def test_ctrl_c_before_anything_was_measured(place: Place) -> None:
     assert not list(place.results.glob("*/*/"))
 
 
-@pytest.mark.slow
 def test_a_killed_sweep_resumes(place: Place) -> None:
     """A kill -9 of the parent loses at most the running trial, leaves nobody behind, and the same command resumes."""
     process = place.start("--seed", "3")
@@ -347,7 +346,6 @@ def test_a_killed_sweep_resumes(place: Place) -> None:
     assert list(found["started_at"])[: len(kept)] == kept
 
 
-@pytest.mark.slow
 def test_fresh_does_not_resume(place: Place) -> None:
     """FRESH=1 closes the unfinished run as far as it came, and begins a new one."""
     process = place.start("--seed", "3")
@@ -364,7 +362,6 @@ def test_fresh_does_not_resume(place: Place) -> None:
     assert len(old.table("trials")) >= 2
 
 
-@pytest.mark.slow
 def test_a_run_goes_on_with_the_data_that_it_began_with(place: Place, tmp_path: Path) -> None:
     """Photographs that changed while a sweep was down are not mixed into its run."""
     folder = tmp_path / "photographs"

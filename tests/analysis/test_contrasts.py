@@ -130,6 +130,7 @@ def test_the_interval_is_students_t_on_paired_log_ratios(trials_of: Trials, rate
 
 @settings(deadline=None, max_examples=20)
 @given(st.lists(st.tuples(RATE, RATE), min_size=2, max_size=10), st.floats(0.01, 100), st.randoms())
+@pytest.mark.slow
 def test_swapping_sides_inverts_and_block_effects_cancel(
     trials_of: Trials, rates: list[tuple[float, float]], factor: float, random: Any
 ) -> None:
@@ -181,6 +182,7 @@ def test_without_pairs_there_is_no_number(trials_of: Trials) -> None:
     assert np.isnan(none["ratio"])
 
 
+@pytest.mark.slow
 def test_intervals_of_pairs_cover_the_truth_95_times_in_100(trials_of: Trials) -> None:
     """2,000 contrasts of 8 blocks, 20 % weather shared by a block, 3 % of its own each, ratio 1.1."""
     random = np.random.default_rng(2)

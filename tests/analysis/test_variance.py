@@ -205,6 +205,7 @@ def test_the_control_cell_shows_the_trend_too(trials_of: Trials) -> None:
     assert list(drift(frame)["source"]) == ["cells"]
 
 
+@pytest.mark.slow
 def test_a_steady_machine_has_no_drift(trials_of: Trials) -> None:
     """What a straight line explains by chance is not counted: intervals of 120 runs hold 0, and the part is small."""
     frames = [

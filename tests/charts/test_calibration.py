@@ -121,6 +121,7 @@ def test_the_worst_error_is_said(trials: pd.DataFrame) -> None:
     assert "worst +53.08 %" in printed(frame)
 
 
+@pytest.mark.slow
 def test_equal_cells_that_differ_are_counted(tmp_path: Path) -> None:
     """Replicas that are all slower by a tenth are twenty pairs that are called different, by chart and terminal."""
     frame = run(tmp_path, slow=1.1)

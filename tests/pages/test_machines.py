@@ -29,6 +29,7 @@ def page(*runs: Shown) -> str:
     return machines.page(runs, verdicts.gather(runs), {name: path for name, path, _ in suites.found(runs)}).body
 
 
+@pytest.mark.slow
 def test_machines_are_compared_by_a_task_that_most_have(show: Show) -> None:
     """The task of most machines is chosen and named; one without it is listed and not ranked; the fastest is first."""
     gpu, cpu = show(device="cuda", run_id="20260103T030405Z-gpu"), show(cores=8)
@@ -45,6 +46,7 @@ def test_machines_are_compared_by_a_task_that_most_have(show: Show) -> None:
     assert found[0][8] == str(best[shared].row["n"])
 
 
+@pytest.mark.slow
 def test_the_newest_run_of_a_task_speaks(show: Show) -> None:
     """Two runs of the same tasks: the newer is told, the older is listed; a run of another protocol says nothing."""
     old, new = show(), show(run_id="20260202T030405Z-fake")

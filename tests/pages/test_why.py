@@ -91,6 +91,7 @@ def test_nothing_is_told_of_a_suite_without_training(show: Show) -> None:
     assert why.section(show(fails="all"), "loader", PATH) == why.Why("")
 
 
+@pytest.mark.slow
 def test_hundreds_of_cells_stay_light(show: Show) -> None:
     """With hundreds of training cells the page shows some dozen rows, and stays small."""
     shown = show(device="cuda", batches=(2, 4, 8, 16, 32, 64, 128, 256, 512), workers=(0, 1, 2, 4, 8), blocks=2)

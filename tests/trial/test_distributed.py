@@ -167,6 +167,7 @@ except RuntimeError as error:
 """
 
 
+@pytest.mark.slow
 def test_gradients_are_those_of_one_process(tmp_path: Path) -> None:
     """From their halves of every batch two ranks compute the gradients of the whole, and come to the same weights."""
     job = {"kind": "trial", "cell": CELL, "seed": 3}

@@ -134,6 +134,7 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
         yield Runner(template, tmp_path_factory.mktemp("data"))
 
 
+@pytest.mark.slow
 def test_trials_report_what_training_cost(runner: Runner) -> None:
     """Compiling has its own column, outside warm-up and window; steps are looked at with mixed precision only."""
     plain = runner.run(mode="train").result["row"]

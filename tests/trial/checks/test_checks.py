@@ -62,6 +62,7 @@ def test_an_unknown_check_is_refused() -> None:
         reported(check="flatness")
 
 
+@pytest.mark.slow
 def test_checks_run_as_trials(tmp_path: Path) -> None:
     """From the template, as in a sweep: a check that finds the opposite of its claim is a good trial; nothing is left.
 
