@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from harness.trial import instrumentation, loader
 from harness.trial.instrumentation import loop_cost, stamp_cost
@@ -63,7 +64,12 @@ def test_training_is_compared_with_itself(tmp_path: Path, monkeypatch: pytest.Mo
     prepare(job.data_spec(), "lmdb", tmp_path, lambda *_: None)
     monkeypatch.setattr(instrumentation, "PAIRS", 5)
     packed = str(dataset_root(tmp_path, job.data_spec(), "lmdb"))
-    ratios = instrumentation._training(Job("instrumentation", cell=cell, packed=packed))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # beside other tests, threads that wait for each other would take many times as long
+    try:
+        ratios = instrumentation._training(Job("instrumentation", cell=cell, packed=packed))
+    finally:
+        torch.set_num_threads(threads)
     assert len(ratios) == 5
     assert 0.2 < statistics.median(ratios) < 5
     monkeypatch.setattr(instrumentation, "LEAST_PAIRS", 2)
