@@ -8,14 +8,13 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
-from harness import registry, store
+from harness import registry
 from harness.charts import _render, _theme, utilization
 from harness.charts._embed import figure_csv, figure_html
 from harness.charts._estimates import estimated
@@ -26,21 +25,6 @@ CHARTS = {name: registry.load("harness.charts", name) for name in registry.names
 NAMES = [name for name, chart in CHARTS.items() if not hasattr(chart, "READS")]
 """Charts that are drawn from cells; one that reads trials has tests of its own."""
 Trials = Callable[..., pd.DataFrame]
-
-
-@pytest.fixture(scope="module")
-def trials(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Trials:
-    """Make up a run and read its trials back through the store."""
-    made: dict[str, pd.DataFrame] = {}
-
-    def make(**what: Any) -> pd.DataFrame:
-        if (name := str(what)) not in made:
-            results = tmp_path_factory.mktemp("results")
-            fake_run.write(results, fake_run.Fake(**what))
-            made[name] = store.runs(results)[0].table("trials")
-        return made[name]
-
-    return make
 
 
 @pytest.fixture(scope="module")
