@@ -202,6 +202,7 @@ def bench(
     """Measure what feedrate promises of itself, and write it under results/MACHINE/bench/."""
     from harness import bench as benching
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console()
     benching.show(benching.measure(console, only, results), console)
 

@@ -132,7 +132,7 @@ _THROUGHPUT = (
         "ns",
     ),
     Column("half_ratio", "float64", "Throughput of the window's second half over its first; by CUDA events if any."),
-    Column("steady", "bool", "Whether half_ratio lies within 0.9 and 1/0.9."),
+    Column("steady", "bool", "Whether half_ratio lies within 0.9 and 1/0.9; of cold windows the flag `unsteady` makes no use."),
 )
 _STORED = (
     Column("stored_bytes", "int64", "Size on disk of the packed set that the trial read.", "bytes"),

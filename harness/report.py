@@ -15,6 +15,7 @@ from harness.analysis.ceilings import judged
 from harness.analysis.contrasts import contrasts
 from harness.analysis.loading import overlap, stages
 from harness.analysis.noise import grade
+from harness.analysis.rows import rows_of
 from harness.analysis.summary import CONDITIONS, KNOBS, best_cells, default_vs_best
 from harness.axes import BY_NAME
 from harness.records import WORKER_STAGES
@@ -116,23 +117,19 @@ def rate(value: float, lo: float, hi: float) -> str:
     return f"{value:,.0f} samples/s ± {100 * half:.1f} %" if half < 1 else f"{value:,.0f} samples/s (± over 100 %)"
 
 
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
-
-
 def _tasks(trials: pd.DataFrame, console: Console) -> None:
     """Per task: the best cell and what bounds it, then the default settings against the best at each batch size."""
     estimates = judged(trials)
-    inside = {row["cell_id"]: row for row in _records(stages(trials, estimates))}
-    hidden = {row["cell_id"]: row["fetch_hidden"] for row in _records(overlap(trials, estimates))}
+    inside = {row["cell_id"]: row for row in rows_of(stages(trials, estimates))}
+    hidden = {row["cell_id"]: row["fetch_hidden"] for row in rows_of(overlap(trials, estimates))}
     members = best_cells(trials, estimates)
     members = members[members["mode"].isin(["train", "load"])].reset_index(drop=True)
     sizes = members.groupby((members["place"] == 0).cumsum()).size()
     against: dict[str, list[dict[str, Any]]] = {}
-    for row in _records(default_vs_best(trials, estimates).sort_values(["storage_format", "batch_size"])):
+    for row in rows_of(default_vs_best(trials, estimates).sort_values(["storage_format", "batch_size"])):
         against.setdefault(task(row), []).append(row)
-    rates = {row["cell_id"]: row for row in _records(estimates)}
-    found = zip(_records(members[members["place"] == 0]), sizes, strict=True)
+    rates = {row["cell_id"]: row for row in rows_of(estimates)}
+    found = zip(rows_of(members[members["place"] == 0]), sizes, strict=True)
     for row, size in sorted(found, key=lambda pair: _rank(pair[0])):
         _say(console, f"\n{task(row)}", "bold")
         _say(console, f"  best: {settings(row)}: {rate(row['samples_per_s'], row['lo'], row['hi'])}")

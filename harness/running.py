@@ -14,10 +14,11 @@ from statistics import fmean, stdev
 from typing import Any
 
 from harness import __version__, store
-from harness.asking import FACT_TRIALS, Asking
+from harness.asking import FACT_TRIALS, Asked, Asking
 from harness.axes import Value
 from harness.here import Here
 from harness.manifest import AskedClaim, Dataset, RunManifest, Spread, Stopped
+from harness.ordering import side_by_side
 from harness.plan import TEMPLATE_S, PlannedCell
 from harness.probes.gpu import GpuProbe
 from harness.probes.host import HostProbe
@@ -102,14 +103,17 @@ class Running:
     def order(self, block: int) -> list[PlannedCell]:
         """The block's trials in their random order, the control cell after every so many.
 
-        It depends on the seed and on the blocks before alone, so that a resumed run goes on with the same.
+        The sides of a claim's effect come close to each other (``ordering``). It depends on the seed and on the blocks
+        before alone, so that a resumed run goes on with the same.
         """
-        live = self._affordable(block, self.live(block))
+        live = {cell.cell_id: cell for cell in self._affordable(block, self.live(block))}
+        effects = [claim.weights for claim in self.asking.open(block, self.given_up(block)) if claim.metric]
+        arranged = side_by_side(list(live), effects, random.Random(f"{self.seed}:{block}:direction"))
         control = replace(self.here.plan.control, role="control")
         every = math.inf if control.cell_id in self.given_up(block) else self.here.plan.matrix.protocol.control_every
         order: list[PlannedCell] = []
-        for place, cell in enumerate(live, start=1):
-            order.append(cell)
+        for place, cell in enumerate(arranged, start=1):
+            order.append(live[cell])
             if place % every == 0:
                 order.append(control)
         return order
@@ -145,20 +149,30 @@ class Running:
         chosen = self.asking.in_reach(block, gone, costs, left) or claims
         if len(chosen) == len(claims) and sum(costs.values()) <= left:
             return live
-        waiting = {cell for claim in claims for cell in claim.cells}
-        waiting -= {cell for claim in chosen for cell in self.asking.cells(claim, block)}
-        waiting -= {cell for cell, blocks in self.questions.expected(block, gone).items() if blocks > block}
+        waiting = self._waiting(block, claims, chosen)
         live = [cell for cell in live if cell.cell_id not in waiting]
         if sum(costs[cell.cell_id] for cell in live) <= left:
             return live
-        fits: set[str] = set()
-        for claim in chosen:
-            more = {cell for cell in self.asking.cells(claim, block) if cell in costs} - fits
-            takes = sum(costs[cell] for cell in more)
-            if takes <= left:
-                fits |= more
-                left -= takes
+        fits = self._fitting(block, chosen, costs, left)
         return [cell for cell in live if cell.cell_id in fits]
+
+    def _waiting(self, block: int, claims: list[Asked], chosen: list[Asked]) -> set[str]:
+        """Cells of open claims that neither a chosen one nor another question wants in a block."""
+        found = {cell for claim in claims for cell in claim.cells}
+        found -= {cell for claim in chosen for cell in self.asking.cells(claim, block)}
+        expected = self.questions.expected(block, self.given_up(block))
+        return found - {cell for cell, blocks in expected.items() if blocks > block}
+
+    def _fitting(self, block: int, claims: list[Asked], costs: Mapping[str, float], left_s: float) -> set[str]:
+        """Cells of the claims that there is time for, in their order: each with all of its cells or left out."""
+        found: set[str] = set()
+        for claim in claims:
+            more = {cell for cell in self.asking.cells(claim, block) if cell in costs} - found
+            takes = sum(costs[cell] for cell in more)
+            if takes <= left_s:
+                found |= more
+                left_s -= takes
+        return found
 
     def _wanted(self, block: int) -> dict[str, int]:
         gone = self.given_up(block)

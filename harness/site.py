@@ -18,6 +18,7 @@ from harness.charts._figure import Figure
 from harness.errors import EnvironmentFault, InputError
 from harness.pages import (
     accuracy,
+    apart,
     brief,
     cite,
     claims,
@@ -64,7 +65,7 @@ def build(results: Path = RESULTS, out: Path = Path("build")) -> Path:
     try:
         docs, site = _fresh(out / "pages"), out / "site"
         _check(site)
-        with figures.drawing(out / "pictures") as drawn:
+        with apart.collecting_seldom(), figures.drawing(out / "pictures") as drawn:
             pages = list(drawn.following(_pages(everyone, benches(results))))
             made = publish(SOURCE, docs, _fresh(out / "site.next"), _nav(pages), pages, brief.likes(everyone))
             site_brief.write(made, everyone)

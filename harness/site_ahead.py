@@ -1,7 +1,7 @@
 """Long pages, made in processes of their own while the caller makes others.
 
 A page is a pure function of its runs, so nothing is shared and the order does not matter. Processes are worth their
-start (a second each, and their memory) only where there is much to draw.
+start (a second, and their memory) only where there is much to draw.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from multiprocessing import get_context
 
 from harness.hardware import usable_cores
-from harness.pages import claims, run, suites
+from harness.pages import apart, claims, run, suites
 from harness.pages.featured import Cast
 from harness.pages.gathered import Shown
 from harness.pages.markup import Page
@@ -66,11 +65,10 @@ def started(everyone: Cast, questions: Sequence[Question]) -> Iterator[Ahead]:
         everyone: all runs.
         questions: the suites that get a page.
     """
-    cores = len(usable_cores())
-    if cores < 2 or _trials(everyone.detailed) < WORTH:
+    if len(usable_cores()) < 2 or _trials(everyone.detailed) < WORTH:
         yield Ahead(None, everyone, questions)
         return
-    with ProcessPoolExecutor(cores, get_context("spawn")) as pool:
+    with apart.pool() as pool:
         try:
             yield Ahead(pool, everyone, questions)
         finally:

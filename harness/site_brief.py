@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
 
 import pandas as pd
 
 from harness.analysis import briefly
-from harness.hardware import usable_cores
-from harness.pages import brief
+from harness.pages import apart, brief
 from harness.pages.featured import Cast
 from harness.pages.gathered import Shown
 from harness.pages.markup import Page
@@ -49,7 +46,7 @@ def write(made: Published, everyone: Cast) -> None:
     if len(parts) <= _ALONE:
         list(map(_write_part, parts))
         return
-    with ProcessPoolExecutor(len(usable_cores()), get_context("spawn")) as pool:
+    with apart.pool() as pool:
         list(pool.map(_write_part, parts))
 
 

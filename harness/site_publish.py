@@ -19,7 +19,7 @@ import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import vl_convert
@@ -33,6 +33,8 @@ _SCRIPT = re.compile(r"<script(?P<attributes>[^>]*)>(?P<body>.*?)</script>", re.
 _SEARCH = 'data-md-component="search" role="dialog"'
 """The theme gives the search dialog no name."""
 _CHARSET = '<meta charset="utf-8">'
+_LOST = "<h1>404 - Not found</h1>"
+_LOST_HERE = "<h1>There is no such page</h1><p>The search above, or one of the tabs, leads on.</p>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +68,14 @@ def publish(
     (docs / "assets" / "palette.css").write_text(css(), encoding="utf-8")
     (docs / "assets" / "vega.js").write_text(_vega(docs.parent), encoding="utf-8")
     configuration = _mkdocs(source / "mkdocs.yml", docs, target, nav)
-    theme = json.dumps(config(), separators=(",", ":"), sort_keys=True)
     for page in listed:
         path = (target / page.path).with_suffix(".html")
-        path.write_text(_with_figures(path.read_text(encoding="utf-8"), page, theme), encoding="utf-8")
+        path.write_text(_with_figures(path.read_text(encoding="utf-8"), page), encoding="utf-8")
     _secure(sorted(target.rglob("*.html")))
     frames, shell = site_shell.take(target, empty), site_shell.Shell(configuration)
     for page in others:
         html = frames.fill(page, shell.content(page.body))
-        put((target / page.path).with_suffix(".html"), _with_figures(html, page, theme))
+        put((target / page.path).with_suffix(".html"), _with_figures(html, page))
     for page in pages:
         for name, content in page.all_files().items():
             put(target / name, content)
@@ -91,12 +92,16 @@ def put(path: Path, content: str | Path) -> None:
 
 
 def _vega(cache: Path) -> str:
-    """Vega, Vega-Lite and Embed as one script without exports, kept between builds (making it takes seconds)."""
+    """Vega, Vega-Lite and Embed as one script without exports, kept between builds (making it takes seconds).
+
+    The theme of charts follows: who loads the one needs the other.
+    """
     path = cache / f"vega-{version('vl-convert-python')}.js"
     if not path.exists():
         bundle = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
         path.write_text(f"(()=>{{{bundle}}})();", encoding="utf-8")
-    return path.read_text(encoding="utf-8")
+    theme = json.dumps(config(), separators=(",", ":"), sort_keys=True)
+    return f"{path.read_text(encoding='utf-8')}\nwindow.feedrateTheme={theme};\n"
 
 
 def _mkdocs(configuration: Path, docs: Path, target: Path, nav: list[dict[str, Any]]) -> Any:
@@ -115,11 +120,11 @@ def _mkdocs(configuration: Path, docs: Path, target: Path, nav: list[dict[str, A
     return loaded
 
 
-def _with_figures(html: str, page: Page, theme: str) -> str:
+def _with_figures(html: str, page: Page) -> str:
     for name, placed in page.figures.items():
         html = html.replace(slot(name), placed.html, 1)
-    if page.figures:
-        html = html.replace("</body>", f'<script type="application/json" id="fr-theme">{theme}</script></body>', 1)
+    if page.charts:
+        html = html.replace("</head>", f'<meta name="fr-charts" content="{PurePosixPath(page.charts).name}"></head>', 1)
     return html
 
 
@@ -149,7 +154,10 @@ def _secure(paths: Iterable[Path]) -> None:
     meta = f'{_CHARSET}<meta http-equiv="Content-Security-Policy" content="{policy}">'
     for path, text in texts.items():
         path.write_text(
-            text.replace(_CHARSET, meta, 1).replace(_SEARCH, f'{_SEARCH} aria-label="Search"', 1), encoding="utf-8"
+            text.replace(_CHARSET, meta, 1)
+            .replace(_SEARCH, f'{_SEARCH} aria-label="Search"', 1)
+            .replace(_LOST, _LOST_HERE, 1),
+            encoding="utf-8",
         )
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import errno
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -26,6 +27,8 @@ _PORTS = 50
 _POLL_S = 1.0
 _LOOKING = 0.1
 """Share of the time that may go into looking for changes: a look at very many files takes long."""
+_ENDING_S = 0.05
+"""How often a server beside other work looks whether it is to end."""
 _SCRIPT, _COUNT = "/feedrate-reload.js", "/feedrate-build"
 _END = b"</body>"
 Stamp = dict[Path, tuple[int, int]]
@@ -103,6 +106,29 @@ def bind(folder: Path, first: int = FIRST_PORT, builds: Builds | None = None) ->
             if error.errno != errno.EADDRINUSE:
                 raise EnvironmentFault(f"localhost:{port}: cannot be opened: {error.strerror}") from error
     raise EnvironmentFault(f"localhost: ports {first} to {first + _PORTS - 1} are all in use; free one of them")
+
+
+@contextmanager
+def served(folder: Path, first: int = FIRST_PORT, builds: Builds | None = None) -> Iterator[str]:
+    """Serve a folder on localhost beside other work, for as long as a ``with`` block lasts.
+
+    Args:
+        folder: what is served.
+        first: the port that is tried first.
+        builds: as of :func:`bind`.
+
+    Yields:
+        Its address, ending in a slash.
+
+    Raises:
+        EnvironmentFault: no port is free.
+    """
+    with bind(folder, first, builds) as server:
+        threading.Thread(target=server.serve_forever, args=(_ENDING_S,), daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}/"
+        finally:
+            server.shutdown()
 
 
 def stamp(folders: Sequence[Path]) -> Stamp:

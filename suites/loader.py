@@ -1,7 +1,7 @@
 """How must the DataLoader be set so that the accelerator does not wait?
 
 The suite crosses the DataLoader's settings with storage formats and batch sizes. It does not show what a faster disk
-would give (samples lie in the page cache after the first pass) nor what another model would need.
+would give (samples lie in the page cache from before a trial begins) nor what another model would need.
 """
 
 from __future__ import annotations

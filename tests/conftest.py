@@ -1,11 +1,11 @@
-"""What several test files share: made-up runs, sites built from them, and a browser."""
+"""What several test files share: made-up runs, sites built from them, a browser, and trials of a warm template."""
 
 from __future__ import annotations
 
 import importlib.util
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
@@ -15,6 +15,8 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+FAKES = ("fake_claims", "fake_storage", "fake_kind", "fake_cells", "fake_times", "fake_trial", "fake_run")
+"""The modules that make runs up, each after those that it imports."""
 
 
 def _beside(name: str) -> ModuleType:
@@ -29,13 +31,32 @@ def _beside(name: str) -> ModuleType:
     return module
 
 
-visits = _beside("visits")
+visits, warm = _beside("visits"), _beside("warm")
+_beside("exploring")
 
 
 @pytest.fixture(scope="session")
 def fake_run() -> ModuleType:
     """The module ``tests/fake_run.py``."""
-    return _beside("fake_run")
+    return [_beside(name) for name in FAKES][-1]
+
+
+@pytest.fixture(scope="session")
+def show(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
+    """Make up a run of the given kind and read it back through the store as pages see it; each kind once."""
+    from harness import store
+    from harness.pages.gathered import Shown
+
+    made: dict[str, Shown] = {}
+
+    def make(**what: Any) -> Shown:
+        if (name := str(what)) not in made:
+            results = tmp_path_factory.mktemp("results")
+            fake_run.write(results, fake_run.Fake(**what))
+            made[name] = Shown(store.runs(results)[0])
+        return made[name]
+
+    return make
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +64,16 @@ def sites(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Ite
     """Sites of made-up runs (``visits.made_up``): built once for all files, served for one, as a server is a thread."""
     with ExitStack() as stack:
         yield visits.Sites(visits.common_root(tmp_path_factory.getbasetemp()), fake_run, stack)
+
+
+@pytest.fixture(scope="module")
+def runner(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A warm template with packed samples (``warm.Runner``), whose trials have the axes of the test file's ``CELL``."""
+    from harness.launcher import Template
+    from harness.registry import ROOT
+
+    with Template(ROOT) as template:
+        yield warm.Runner(template, tmp_path_factory.mktemp("data"), request.module.CELL)
 
 
 @pytest.fixture(scope="module")

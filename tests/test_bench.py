@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import math
 from collections.abc import Callable
@@ -17,12 +16,10 @@ from scipy import stats
 
 from harness import bench, store
 from harness.axes import cell_id
-from harness.bench import accuracy, browsed, calibration, instrumentation, simulated
-from harness.bench import site as bench_site
-from harness.bench.browsed import Cost
+from harness.bench import accuracy, calibration, instrumentation, simulated
 from harness.bench.place import Place
 from harness.bench_record import SECTIONS, Promise, WitnessedTrial
-from harness.errors import FeedrateError, InputError
+from harness.errors import InputError
 
 
 def promise(section: str, met: bool | None = True) -> Promise:
@@ -236,81 +233,3 @@ def test_predictions_are_judged_by_what_was_held_out() -> None:
     assert "90 % (error: median 1.0 %, worst 20.0 %, n = 10)" in rate.measured
     assert "worst 9.00 ms" in wait.measured
     assert not calibration._predicted(found.assign(held_out="num_workers"), say)[0].met
-
-
-def cost(path: str, **changed: float) -> Cost:
-    """A page that meets every target."""
-    given = {"before_bytes": 100_000, "after_bytes": 400_000, "paint_ms": 500.0, "blocked_ms": 100.0}
-    return Cost(path, **{**given, **changed})  # type: ignore[arg-type]
-
-
-def test_pages_are_judged_by_the_worst() -> None:
-    """One page too heavy, too late or too busy misses the target, and is named; all good ones meet it."""
-    fine = bench_site.judged([cost("a.html"), cost("b.html", before_bytes=149_000)], "the results here")
-    assert [promise.met for promise in fine] == [True] * 4
-    heavy = {"before_bytes": 151_000, "after_bytes": 501_000, "paint_ms": 1001.0, "blocked_ms": 301.0}
-    for place, (name, value) in enumerate(heavy.items()):
-        found = bench_site.judged([cost("a.html"), cost("b.html", **{name: value})], "the results here")
-        assert [promise.met for promise in found] == [at != place for at in range(4)]
-        assert "b.html" in found[place].measured
-
-
-def test_without_chromium_pages_are_not_judged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The line to type is said, and nothing is met or missed."""
-    monkeypatch.setattr(browsed.shutil, "which", lambda _: None)
-    (found,) = bench_site._of_pages(bench_site.Built("made up", tmp_path, 1.0, 1, 20))
-    assert found.met is None
-    assert "apt-get install chromium" in found.measured
-
-
-def test_a_build_is_judged_by_time_and_memory(tmp_path: Path) -> None:
-    """Both have a target of their own; a file of cells that is too large is seen, sites without any are not asked."""
-    built = bench_site.Built("made up", tmp_path, 19.9, 2_100_000_000, 20)
-    assert [promise.met for promise in bench_site._of_build(built)] == [True, False]
-    assert bench_site._of_shards(built) == []
-    (tmp_path / "explore").mkdir()
-    (tmp_path / "explore" / "a.json").write_bytes(b"0" * 1_000_001)
-    assert [promise.met for promise in bench_site._of_shards(built)] == [False]
-
-
-@pytest.mark.slow
-def test_what_a_page_costs_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Bytes are those of every answer, compressed, before and after a chart is touched; busy scripts block."""
-    executable = browsed.browser_path()
-    if executable is None:
-        pytest.fail(browsed.MISSING)
-    monkeypatch.setattr(browsed, "_LOADS", 1)
-    busy = (
-        "addEventListener('load', () => setTimeout(() => {"
-        "const begun = performance.now(); while (performance.now() - begun < 400); }, 100))"
-    )
-    live = (
-        "document.querySelector('.fr-chart').addEventListener('focus', async (event) => {"
-        "await (await fetch('more.txt')).text();"
-        'event.target.innerHTML = \'<div class="fr-live"><svg width="9" height="9"></svg></div>\'; })'
-    )
-    page = '<!doctype html><link rel="icon" href="data:,"><p>text</p><div class="fr-chart" tabindex="0"></div>'
-    html = f"{page}<script>{busy};{live}</script>"
-    more = np.random.default_rng(0).bytes(10_000).hex()
-    (tmp_path / "index.html").write_text(html, encoding="utf-8")
-    (tmp_path / "more.txt").write_text(more)
-    (found,) = browsed.costs(tmp_path, ["index.html"], executable)
-    assert found.before_bytes == len(gzip.compress(html.encode(), 6))
-    assert found.after_bytes == found.before_bytes + len(gzip.compress(more.encode(), 6))
-    assert 0 < found.paint_ms < 5000
-    assert found.blocked_ms > 200
-
-
-@pytest.mark.slow
-def test_a_build_is_watched_to_its_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The site is built by the command that people type, and its memory is seen; a build that fails says why."""
-    place = Place(Console(file=io.StringIO()), tmp_path, tmp_path / "results", "cpu", "machine")
-    built = bench_site._build(place, "no results", tmp_path / "results", 20)
-    assert (built.folder / "index.html").is_file()
-    assert built.took_s > 1
-    assert 5e7 < built.peak_bytes < 4e9
-    broken = tmp_path / "results" / "machine" / "run" / "run.json"
-    broken.parent.mkdir(parents=True)
-    broken.write_text("{")
-    with pytest.raises(FeedrateError, match="not a run manifest"):
-        bench_site._build(place, "broken results", tmp_path / "results", 20)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from harness import store
 from harness.analysis.estimates import cells
 from harness.charts import _words as words
 from harness.registry import ROOT
-from harness.site_serve import bind
+from harness.site_serve import served
 
 MATRIX = """
 version: 1
@@ -57,11 +56,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(place: Path) -> Iterator[str]:
-    server = bind(place / "build" / "site")
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}/"
-    server.shutdown()
-    server.server_close()
+    with served(place / "build" / "site") as found:
+        yield found
 
 
 def test_photographs_are_swept_under_their_own_name(place: Path) -> None:

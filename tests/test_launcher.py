@@ -11,12 +11,12 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
+from warm import Runner
 
-from harness.launcher import Answer, Template
+from harness.launcher import Template
 from harness.probes.procfs import semaphores
 from harness.registry import ROOT
 
@@ -30,27 +30,6 @@ CELL = {
     "num_workers": 2,
     "prefetch_factor": 2,
 }
-
-
-class Runner:
-    """A warm template with packed samples."""
-
-    def __init__(self, template: Template, data: Path) -> None:
-        self.template, self.data, self.packed = template, data, "nowhere"
-
-    def run(self, kind: str = "trial", watch: Any = lambda *_: None, timeout_s: float = 30, **cell: Any) -> Answer:
-        job = {"kind": kind, "cell": CELL | cell, "data_root": str(self.data), "packed": self.packed}
-        job |= {"warmup_s": 0.05, "window_s": 0.2}
-        return self.template.run(json.dumps(job), timeout_s=timeout_s, watch=watch)
-
-
-@pytest.fixture(scope="module")
-def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
-    data = tmp_path_factory.mktemp("data")
-    with Template(ROOT) as template:
-        found = Runner(template, data)
-        found.packed = found.run("prepare").result["packed"]
-        yield found
 
 
 @pytest.fixture(autouse=True)
@@ -186,8 +165,7 @@ def test_semaphores_of_spawned_workers_are_removed(runner: Runner, method: str) 
 def test_folders_of_killed_workers_are_removed(tmp_path: Path) -> None:
     """What a template's trials make among the temporary files is gone with it."""
     with Template(ROOT) as template:
-        runner, folder = Runner(template, tmp_path), Path(template._scratch.name)
-        runner.packed = runner.run("prepare").result["packed"]
+        runner, folder = Runner(template, tmp_path, CELL), Path(template._scratch.name)
         assert runner.run().outcome == "ok"
         assert list(folder.glob("pymp-*"))
     assert not folder.exists()

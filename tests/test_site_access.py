@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import visits
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 from visits import Site, visit
 
 from harness import site
 from harness.registry import ROOT
+from harness.site_serve import served
 
 THEMES = ("light", "dark")
 WIDTHS = (360, 768, 1280, 1920)
@@ -89,7 +89,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """The site of the committed results."""
     folder = site.build(ROOT / "results", tmp_path_factory.mktemp("real"))
     pages = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.html"))
-    with visits.served(folder) as address:
+    with served(folder) as address:
         yield Site(ROOT / "results", folder, address, pages)
 
 

@@ -116,7 +116,7 @@ def test_the_page_lists_every_figure(sites: dict[str, Site], browser: Browser) -
     """Cite lists each figure once, on a phone too, cites the project and a run, and links the bibliography."""
     shown = sites["main"]
     page = visit(browser, shown, width=360).open("cite.html")
-    names = page.locator("#figures ~ .fr-scroll tbody td:nth-child(4)").all_inner_texts()
+    names = page.locator("#figures ~ .fr-scroll tbody td:first-child code").all_inner_texts()
     assert len(names) == len(set(names)) >= 10
     assert {path.stem for path in (shown.folder / "figures").glob("*.svg")} == {name.strip() for name in names}
     assert page.locator(".fr-forms").count() == 2

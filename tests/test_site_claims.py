@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from harness import site
-from harness.site_serve import bind
+from harness.site_serve import served
 from harness.suite import claims
 
 MOST_KB = 150
@@ -47,12 +46,9 @@ def built(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Ite
     gpu = {"run_id": "20260103T030405Z-gpu", "device": "cuda", "claims": ("loader",)}
     fake_run.write(root / "results", fake_run.Fake(**common, **gpu))
     folder = site.build(root / "results", root / "build")
-    server = bind(folder)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    shown = Built(folder, f"http://127.0.0.1:{server.server_address[1]}/")
-    yield shown
-    server.shutdown()
-    server.server_close()
+    with served(folder) as address:
+        shown = Built(folder, address)
+        yield shown
     assert shown.problems == []
 
 

@@ -7,34 +7,22 @@ import io
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
-from urllib.parse import unquote
 
-import pandas as pd
 import pytest
 import visits
-from playwright.sync_api import Browser, CDPSession, Locator, Page, expect
+from exploring import DRAWN, after, body, choose, marks, ready, state, tick
+from playwright.sync_api import Browser, Locator, Page, expect
 
-from harness.pages import explore
-from harness.pages.featured import Cast, cast
-from harness.pages.gathered import Shown, gather
+from harness.bench.exploring import anew
+from harness.pages.featured import cast
+from harness.pages.gathered import gather
+from harness.site_serve import served
 
-DRAWN = ".fr-explore-main .fr-explore-live .mark-symbol path"
-OLD, NEW = "20260102T030405Z-fake", "20260109T030405Z-new"
-MOST_MS = 200
-CELLS, CHANGES = 20_000, 10
-_CHANGES = """async (count) => {
-  const drawn = () => performance.getEntriesByName("fr-explore").length;
-  for (let each = 0; each < count; each += 1) {
-    const before = drawn();
-    document.querySelector("input[name=storage_format][value=png]").click();
-    while (drawn() === before) await new Promise((go) => setTimeout(go, 10));
-    await new Promise((go) => requestAnimationFrame(() => setTimeout(go)));
-  }
-}"""
+NEW = "20260109T030405Z-new"
 
 
 @pytest.fixture
@@ -43,55 +31,6 @@ def page(sites: dict[str, Any], browser: Browser) -> Iterator[Page]:
     seen = visits.visit(browser, sites["main"])
     yield ready(seen.open("explore.html"))
     assert seen.problems == []
-
-
-def ready(page: Page) -> Page:
-    """Wait until marks are drawn."""
-    page.locator(DRAWN).first.wait_for()
-    return page
-
-
-def choose(page: Page, name: str, value: str) -> None:
-    """Choose in a list of the control bar, and wait until that is drawn."""
-    _after(page, lambda: page.locator(f".fr-explore select[name={name}]").select_option(value))
-
-
-def _after(page: Page, act: Callable[[], object]) -> None:
-    count = "performance.getEntriesByName('fr-explore').length"
-    before = page.evaluate(count)
-    act()
-    for _ in range(200):
-        if page.evaluate(count) > before:
-            return
-        page.wait_for_timeout(25)
-    raise AssertionError("nothing was drawn")
-
-
-def tick(page: Page, name: str, value: str) -> None:
-    """Press a check box of a filter, and wait until that is drawn."""
-    page.locator("details.fr-explore-filters, details.fr-explore-runs, details.fr-explore-machines").evaluate_all(
-        "all => all.forEach(one => { one.open = true })"
-    )
-    _after(page, page.locator(f".fr-explore label:has(input[name='{name}'][value='{value}'])").click)
-
-
-def state(page: Page) -> dict[str, list[str]]:
-    """What the address says."""
-    pairs = (part.partition("=") for part in page.url.partition("#")[2].split("&"))
-    return {unquote(name): [unquote(value) for value in values.split(",")] for name, _, values in pairs}
-
-
-def marks(page: Page) -> list[str]:
-    """Every cell that is drawn, with its numbers, as the downloaded table says."""
-    with page.expect_download() as got:
-        page.get_by_role("button", name="Download CSV").click()
-    lines = Path(got.value.path()).read_text(encoding="utf-8").splitlines()
-    return sorted(lines)
-
-
-def body(page: Page) -> list[list[str]]:
-    """The rows of the table that are shown."""
-    return [row.locator("td").all_inner_texts() for row in page.locator(".fr-explore-table tbody tr").all()]
 
 
 def test_it_opens_with_a_story(page: Page) -> None:
@@ -123,7 +62,7 @@ def test_a_filter_leaves_cells_everywhere_and_says_when_none(page: Page) -> None
     assert "filter batch_size = none of its values leaves nothing" in said
     assert re.search(r"without it there are \d+ cells", said)
     assert page.locator(".fr-explore-views").is_hidden()
-    _after(page, page.get_by_role("button", name="all values of batch_size").click)
+    after(page, page.get_by_role("button", name="all values of batch_size").click)
     expect(page.locator(DRAWN)).to_have_count(before)
 
 
@@ -133,7 +72,7 @@ def test_the_address_is_the_whole_choice(page: Page, browser: Browser) -> None:
     choose(page, "x", "num_workers")
     choose(page, "colour", "storage_format")
     tick(page, "batch_size", "8")
-    _after(page, lambda: choose(page, "beside", "cpu_util_pct"))
+    after(page, lambda: choose(page, "beside", "cpu_util_pct"))
     page.get_by_role("button", name="Waiting for data (fetch)", exact=True).click()
     expect(page.locator("th[aria-sort=descending]")).to_have_count(1)
     address, shown, table = page.url, marks(page), body(page)
@@ -147,49 +86,6 @@ def test_the_address_is_the_whole_choice(page: Page, browser: Browser) -> None:
     again.close()
 
 
-@pytest.mark.slow
-def test_words_that_nobody_knows_are_said(sites: dict[str, Any], browser: Browser) -> None:
-    """Unknown machines, runs, axes, values and measures in a link are named in a sentence; the rest of it holds."""
-    seen = visits.visit(browser, sites["main"])
-    page = ready(seen.open("explore.html"))
-    known = page.url
-    wrong = {
-        "colour=warp": "no axis “warp”",
-        "metric=happiness": "no measure “happiness”",
-        "speed=9": "no axis or setting “speed”",
-        "sort=luck,ascending": "no column “luck”",
-        "batch_size=8,9": "no cell with batch_size “9”",
-    }
-    for part in wrong:
-        known = re.sub(f"&{part.partition('=')[0]}=[^&]*", "", known) + f"&{part}"
-    page.goto("about:blank")
-    page.goto(known)
-    ready(page)
-    problems = page.locator(".fr-explore-problems").inner_text()
-    assert [said for said in wrong.values() if said not in problems] == []
-    assert "batch_size 8" in page.locator(".fr-explore-main .fr-explore-about").inner_text()
-    page.goto("about:blank")
-    page.goto(re.sub("&run=[^&]*", "&run=%3Cb%3Egone", known))
-    expect(page.locator(".fr-explore-problems")).to_contain_text("no run “<b>gone”")
-    assert "No run is chosen" in page.locator(".fr-explore-problems").inner_text()
-    assert seen.problems == []
-
-
-def _again(shown: Any, everyone: Cast, folder: Path) -> Path:
-    """The same site with the page Explore made anew from other runs."""
-    shutil.copytree(shown.folder, folder, ignore=shutil.ignore_patterns("figures", "runs", "suites"))
-    shutil.rmtree(folder / "explore")
-    found = explore.page(everyone)
-    for path, text in found.files.items():
-        (folder / path).parent.mkdir(exist_ok=True)
-        (folder / path).write_text(str(text), encoding="utf-8")
-    html = (folder / "explore.html").read_text(encoding="utf-8")
-    address = re.search('data-index="[^"]*"', found.figures["explore"].html)
-    assert address
-    (folder / "explore.html").write_text(re.sub('data-index="[^"]*"', address[0], html), encoding="utf-8")
-    return folder
-
-
 def test_an_old_link_means_the_same_after_new_results(
     sites: dict[str, Any], browser: Browser, fake_run: ModuleType, tmp_path: Path
 ) -> None:
@@ -201,8 +97,8 @@ def test_an_old_link_means_the_same_after_new_results(
         run_id=NEW, workers=(0, 1, 2, 4), batches=(4, 8, 32, 512), suites=("loader", "storage"), device="cuda"
     )
     fake_run.write(tmp_path / "results", new)
-    folder = _again(sites["main"], cast(gather(tmp_path / "results")), tmp_path / "site")
-    with visits.served(folder) as address:
+    folder = anew(sites["main"].folder, cast(gather(tmp_path / "results")), tmp_path / "site")
+    with served(folder) as address:
         later = browser.new_page()
         later.goto(address + "explore.html")
         ready(later)
@@ -294,24 +190,6 @@ def test_two_machines_stand_side_by_side(page: Page) -> None:
 
 
 @pytest.mark.slow
-def test_a_sleep_is_called_a_sleep(sites: dict[str, Any], browser: Browser) -> None:
-    """An emulated step has no forward pass: neither control, table nor legend speak of one."""
-    page = visits.visit(browser, sites["main"]).open("explore.html")
-    page.goto("about:blank")
-    page.goto(f"{sites['main'].address}explore.html#machine={_machine(sites, 'cpu')}&ran=emulated")
-    ready(page)
-    text = page.locator(".fr-explore").inner_text()
-    assert "Emulated step (sleep)" in text
-    assert "emulated step, no model" in text
-    assert "Forward pass" not in text
-
-
-def _machine(sites: dict[str, Any], device: str) -> str:
-    found: str = next(run.manifest.machine.machine_id for run in sites["main"].runs if run.manifest.device == device)
-    return found
-
-
-@pytest.mark.slow
 def test_no_control_is_without_effect(page: Page) -> None:
     """Every list has a choice, every filter two values; nothing is offered that does not vary."""
     for select in page.locator(".fr-explore select:visible").all():
@@ -319,86 +197,3 @@ def test_no_control_is_without_effect(page: Page) -> None:
     page.locator("details.fr-explore-filters summary").click()
     for field in page.locator(".fr-explore-filters fieldset").all():
         assert field.locator("input").count() > 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("width", [360, 1920])
-def test_it_fits_and_keeps_its_place(sites: dict[str, Any], browser: Browser, width: int) -> None:
-    """From a phone to a wide screen nothing sticks out, with everything unfolded."""
-    page = ready(visits.visit(browser, sites["main"], width=width).open("explore.html"))
-    page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true })")
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    for chart in page.locator(".fr-explore-chart").all():
-        inside, outside = chart.locator("svg").bounding_box(), chart.bounding_box()
-        assert inside
-        assert outside
-        assert inside["width"] <= outside["width"] + 1
-
-
-@pytest.mark.slow
-def test_without_scripts_the_table_stands(sites: dict[str, Any], browser: Browser) -> None:
-    """No promise of a picture; the cells of one run, and their file."""
-    page = visits.visit(browser, sites["main"], java_script_enabled=False).open("explore.html")
-    assert page.locator("#fr-explore").is_hidden()
-    assert page.locator("#fr-explore-plain tbody tr:visible").count() > 5
-    assert page.locator("#fr-explore-plain a[download]").count() == 1
-
-
-@pytest.mark.slow
-def test_odd_runs_are_shown_as_text(sites: dict[str, Any], browser: Browser, fake_run: ModuleType) -> None:
-    """One block, no metrics, hostile names: every machine can be chosen, and no name becomes an element."""
-    seen = visits.visit(browser, sites["odd"])
-    page = ready(seen.open("explore.html"))
-    page.locator("details.fr-explore-machines summary").click()
-    for name in [box.get_attribute("value") or "" for box in page.locator("input[name=machine]").all()]:
-        if name not in state(page)["machine"]:
-            tick(page, "machine", name)
-    assert page.locator(".fr-explore img, .fr-explore script, .fr-explore b").count() == 0
-    assert "onerror" in page.locator(".fr-explore").inner_text()
-    assert page.title() != "owned"
-    assert seen.problems == []
-
-
-def _large_cast(show: Shown) -> SimpleNamespace:
-    """The loading cells of a run again and again, over further axes, until there are many."""
-    everyone = cast([show])
-    own = everyone.cells
-    one = own[own["n"].gt(0) & own["mode"].eq("load") & own["workload"].eq("div2k_standin")]
-    times = -(-CELLS // len(one))
-    places = [{"replica": at % 9, "read_us": at // 9 % 10, "n_samples": 256 * (1 + at // 90)} for at in range(times)]
-    cells = pd.concat([one.assign(**place) for place in places], ignore_index=True).iloc[:CELLS]
-    cells["cell_id"] = [f"{at:012x}" for at in range(CELLS)]
-    return SimpleNamespace(cells=cells, machines=everyone.machines, every=[show], featured=[show])
-
-
-@pytest.mark.slow
-def test_a_filter_among_twenty_thousand_cells_is_quick(
-    sites: dict[str, Any], browser: Browser, fake_run: ModuleType, tmp_path: Path
-) -> None:
-    """A filter among 20,000 cells takes at most 200 ms of CPU until all is drawn: the wall clock of an idle machine."""
-    fake_run.write(tmp_path / "results", fake_run.Fake(run_id=OLD))
-    (show,) = gather(tmp_path / "results")
-    folder = _again(sites["main"], _large_cast(show), tmp_path / "site")  # type: ignore[arg-type]
-    with visits.served(folder) as address:
-        page = browser.new_page()
-        page.goto(address + "explore.html")
-        ready(page)
-        page.evaluate("document.querySelector('details.fr-explore-filters').open = true")
-        for name in ("replica", "read_us", "n_samples", "patch_size"):
-            every = page.get_by_role("button", name=f"all values of {name}", exact=True)
-            if every.count() and every.is_enabled():
-                _after(page, every.click)
-        assert "of 20,000 are drawn" in page.locator(".fr-explore-problems").inner_text()
-        session = page.context.new_cdp_session(page)
-        session.send("Performance.enable", {"timeDomain": "threadTicks"})
-        before = _busy_ms(session)
-        page.evaluate(_CHANGES, CHANGES)
-        took = (_busy_ms(session) - before) / CHANGES
-        page.close()
-    assert took <= MOST_MS
-
-
-def _busy_ms(session: CDPSession) -> float:
-    """CPU time of the page's main thread so far."""
-    told = session.send("Performance.getMetrics")["metrics"]
-    return next(1000 * float(each["value"]) for each in told if each["name"] == "TaskDuration")

@@ -22,13 +22,31 @@ def test_a_busy_port_gives_way_to_the_next(tmp_path: Path) -> None:
         busy.bind(("127.0.0.1", 0))
         busy.listen()
         port = busy.getsockname()[1]
-        with site_serve.bind(tmp_path, port) as server:
-            assert server.server_address[0] == "127.0.0.1"
-            assert server.server_address[1] > port
-            threading.Thread(target=server.serve_forever, daemon=True).start()
-            with urllib.request.urlopen(f"http://127.0.0.1:{server.server_address[1]}/index.html") as answer:
+        with site_serve.served(tmp_path, port) as address:
+            assert port < int(address.removeprefix("http://127.0.0.1:").removesuffix("/")) < port + 50
+            with urllib.request.urlopen(f"{address}index.html") as answer:
                 assert answer.read() == b"hello"
-            server.shutdown()
+
+
+def test_serving_ends_with_its_block(tmp_path: Path) -> None:
+    """A folder is served at an address below which its files are found, until the block ends, if by an error."""
+    (tmp_path / "index.html").write_text("hello")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    addresses = []
+
+    def fail() -> None:
+        with site_serve.served(tmp_path, port) as address:
+            addresses.append(address)
+            with urllib.request.urlopen(f"{address}index.html") as answer:
+                assert answer.read() == b"hello"
+            raise InputError("in the block")
+
+    with pytest.raises(InputError):
+        fail()
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(addresses[0])
 
 
 def test_a_change_builds_again_and_a_failure_is_said(
@@ -65,23 +83,20 @@ def test_open_pages_reload_themselves_after_a_build(tmp_path: Path) -> None:
     page.write_text("<html><body>hello</body></html>")
     (tmp_path / "data.csv").write_text("a</body>")
     builds = site_serve.Builds()
-    with site_serve.bind(tmp_path, builds=builds) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        origin = f"http://127.0.0.1:{server.server_address[1]}"
+    with site_serve.served(tmp_path, builds=builds) as address:
 
         def got(path: str) -> str:
-            with urllib.request.urlopen(origin + path) as answer:
+            with urllib.request.urlopen(address + path) as answer:
                 text: str = answer.read().decode()
                 return text
 
-        for path in ("/", "/index.html?q=1"):
+        for path in ("", "index.html?q=1"):
             assert got(path) == '<html><body>hello<script src="/feedrate-reload.js"></script></body></html>'
-        assert "location.reload()" in got("/feedrate-reload.js")
-        assert got("/data.csv") == "a</body>"
-        assert got("/feedrate-build") == "0"
+        assert "location.reload()" in got("feedrate-reload.js")
+        assert got("data.csv") == "a</body>"
+        assert got("feedrate-build") == "0"
         builds.count += 1
-        assert got("/feedrate-build") == "1"
+        assert got("feedrate-build") == "1"
         with pytest.raises(urllib.error.HTTPError, match="404"):
-            got("/absent.html")
-        server.shutdown()
+            got("absent.html")
     assert "script" not in page.read_text()

@@ -215,9 +215,14 @@ def test_planted_costs_are_read_back(trials: pd.DataFrame) -> None:
 
 
 def test_emulated_steps_sleep_as_declared(trials: pd.DataFrame) -> None:
-    """An emulated step takes its declared 5 ms and little more, and is named emulated."""
+    """An emulated step takes its declared 5 ms and little more, and is named emulated.
+
+    What sleeps before the window were late by is taken off those in it: ``LATE_NS`` at most, however many there are.
+    """
+    from harness.trial.planted import LATE_NS  # imports torch, which the parent of a sweep does without
+
     emulated = trials[trials["step"] == "emulated"]
-    assert (emulated["host_forward_ns"] / emulated["steps"] >= 4.9e6).all()
+    assert (emulated["host_forward_ns"] >= emulated["steps"] * 5e6 - LATE_NS).all()
     assert (emulated["host_forward_ns"] / emulated["steps"]).median() < 6e6
     assert emulated["model"].isna().all()
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import threading
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -70,24 +69,6 @@ def built(root: Path, name: str, fake_run: ModuleType) -> Site:
     return Site(results, folder, pages=sorted(str(path.relative_to(folder)) for path in folder.rglob("*.html")))
 
 
-@contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """Serve a folder on this machine.
-
-    Yields:
-        Its address, ending in a slash.
-    """
-    from harness.site_serve import bind
-
-    server = bind(folder)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/"
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
 class Sites(Mapping[str, Site]):
     """The sites of ``made_up`` by name, each built and served when it is first asked for."""
 
@@ -97,6 +78,8 @@ class Sites(Mapping[str, Site]):
         self._found: dict[str, Site] = {}
 
     def __getitem__(self, name: str) -> Site:
+        from harness.site_serve import served
+
         if name not in self._found:
             shown = built(self._root, name, self._fake_run)
             shown.address = self._stack.enter_context(served(shown.folder))

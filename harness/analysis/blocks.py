@@ -120,6 +120,8 @@ class Blocks:
         Args:
             trials: columns ``run_id``, ``cell_id``, ``block``, ``outcome``, ``samples_per_s``.
         """
+        # Rows of so many columns are dear to choose from.
+        trials = trials[[*KEYS, "block", "outcome", "samples_per_s"]]
         rows = pd.MultiIndex.from_frame(trials[KEYS]).unique()
         columns = np.unique(trials["block"].to_numpy(dtype=np.int64))
         self._row = {key: position for position, key in enumerate(rows)}

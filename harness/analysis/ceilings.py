@@ -18,6 +18,7 @@ import pandas as pd
 from harness import axes
 from harness.analysis.blocks import KEYS, Blocks
 from harness.analysis.estimates import cells
+from harness.analysis.rows import rows_of
 from harness.axes import AXES, cell_id
 
 STAGES = axes.CEILINGS
@@ -101,7 +102,7 @@ def ceilings(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.
         ``efficiency_lo``, ``efficiency_hi`` and ``efficiency_n``.
     """
     estimates = cells(trials) if estimates is None else estimates
-    rows = [{str(name): value for name, value in row.items()} for row in estimates.to_dict("records")]
+    rows = rows_of(estimates)
     known = {(row["run_id"], row["cell_id"]): row for row in rows}
     found = [_limits(row, known) for row in rows if row["mode"] == "train"]
     result = pd.DataFrame(found, columns=[*KEYS, *COLUMNS, "limit_id"])

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from harness.analysis.blocks import Blocks, Floats, half_width, moments
+from harness.analysis.blocks import KEYS, Blocks, Floats, half_width, moments
 from harness.analysis.claims import judge
 from harness.analysis.contrasts import verdicts
 from harness.axes import BY_NAME, Value, cell_id
@@ -30,6 +30,7 @@ VERDICTS = ("confirmed", "refuted", "no difference", "inconclusive", NOT_TESTABL
 """In the order in which they are listed."""
 _ESTIMATE = ("ratio", "lo", "hi", "n", "dropped", "sd_log")
 _UNTELLING = ("mode", "step", "step_ms", "n_samples")
+_CHECKED = ("fact", "fact_value", "evidence")
 """Axes that go without saying in the name of a case."""
 _WHO = ("claim", "suite", "run_id", "machine_id", "device")
 CLAIM_COLUMNS = (*_WHO, "verdict", *_ESTIMATE, "p_holm", "level", "blocks_needed", "fact", "fact_value", "reason")
@@ -58,6 +59,8 @@ class _Run:
         self.device = str(trials["device"].iloc[0])
         self.ids = set(trials["cell_id"])
         self._tried = trials[["cell_id", "block"]].drop_duplicates()
+        ended = trials["outcome"].eq("ok") & (trials["fact"].notna() if "fact" in trials else False)
+        self._checks = trials.loc[ended, ["cell_id", *(name for name in _CHECKED if name in trials)]]
         self._blocks: dict[str, Blocks] = {}
         present = set(trials["workload"].dropna())
         self.photographs = [name for name in PHOTOGRAPHS if name in present] or [PHOTOGRAPHS[0]]
@@ -70,7 +73,8 @@ class _Run:
             known = self.trials[columns].astype(object).where(self.trials[columns].notna(), None)
             each = zip(*(known[name] for name in columns), strict=True)
             values = pd.Series([found.of(dict(zip(columns, row, strict=True))) for row in each], self.trials.index)
-            self._blocks[metric] = Blocks(self.trials.assign(samples_per_s=values))
+            told = self.trials[[*KEYS, "block", "outcome"]]
+            self._blocks[metric] = Blocks(told.assign(samples_per_s=values))
         return self._blocks[metric]
 
     def found(self, effect: Effect, cases: Sequence[tuple[float, Values]] | None = None) -> tuple[list[Term], str]:
@@ -110,8 +114,7 @@ class _Run:
     def check(self, values: Values) -> dict[str, Any] | None:
         """What the checks of a fact saw: whether all that ended agree, the median number, the newest evidence."""
         cell, _ = cells_of({"mode": "check", **values}, self.device)
-        rows = self.trials[self.trials["cell_id"].eq(cell_id(cell)) & self.trials["outcome"].eq("ok")]
-        rows = rows[rows["fact"].notna()] if "fact" in rows else rows.iloc[:0]
+        rows = self._checks[self._checks["cell_id"].eq(cell_id(cell))]
         if rows.empty:
             return None
         facts = set(rows["fact"].astype(bool))

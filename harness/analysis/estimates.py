@@ -58,16 +58,19 @@ def identities(trials: pd.DataFrame) -> pd.DataFrame:
     Returns:
         The columns of ``IDENTITY`` and every axis (null where it does not apply).
     """
-    timed = trials[trials["mode"].ne("check").fillna(True)] if "mode" in trials else trials  # a check times nothing
-    first = timed.drop_duplicates(KEYS).reset_index(drop=True)
-    return first.reindex(columns=[*IDENTITY, *AXIS_NAMES])
+    first = ~trials.duplicated(KEYS)
+    if "mode" in trials:
+        first &= trials["mode"].ne("check").fillna(True)  # a check times nothing
+    return trials.reindex(columns=[*IDENTITY, *AXIS_NAMES])[first].reset_index(drop=True)
 
 
 def _by_block(trials: pd.DataFrame) -> pd.DataFrame:
     """Float columns of each cell in each block, trials of one block averaged; index (run_id, cell_id, block)."""
-    ended = good(trials)
     wanted = {*_SHARES.values(), *MEDIANS, "wall_ns", "steady", "gpu_energy_j", "samples"}
-    given = ended.reindex(columns=sorted(wanted)).astype("float64")
+    ended = good(
+        trials.reindex(columns=[*KEYS, "block", "outcome", "samples_per_s", *sorted(wanted - {"samples_per_s"})])
+    )
+    given = ended[sorted(wanted)].astype("float64")
     columns = {share: given[column] / given["wall_ns"] for share, column in _SHARES.items()}
     columns |= {column: given[column] for column in MEDIANS}
     columns["steady_share"] = given["steady"]

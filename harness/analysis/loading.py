@@ -7,14 +7,12 @@ them. What a worker does between two batches (queues, pickling) is stamped by no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
 from harness.analysis.blocks import KEYS, good, half_width
 from harness.analysis.ceilings import ALONE, BOUND, ceiling_ids, judged
+from harness.analysis.rows import rows_of
 from harness.records import DEVICE_SPANS, PHASES, WORKER_STAGES
 
 FETCH_BOUND = "fetch-bound"
@@ -112,10 +110,9 @@ def stages(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.Da
 
 def _load_cells(cells: pd.DataFrame) -> pd.DataFrame:
     """Training cells with a loader and the ``cell_id`` of each one's loader alone."""
-    rows: list[Mapping[str, Any]] = [{str(k): v for k, v in row.items()} for row in cells.to_dict("records")]
     found = [
         {**{key: row[key] for key in KEYS}, "load_id": ids["load"]}
-        for row in rows
+        for row in rows_of(cells)
         if row["mode"] == "train" and not pd.isna(row["num_workers"]) and (ids := ceiling_ids(row))
     ]
     return pd.DataFrame(found, columns=[*KEYS, "load_id"])

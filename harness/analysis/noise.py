@@ -211,7 +211,7 @@ def _reasons(found: Grade, letters: Mapping[str, str | None], told: bool) -> dic
     return {
         "flagged": "No trial ended well"
         if found.flagged_pct is None
-        else f"{found.flagged_pct:.1f} % of {found.trials} trials carry a flag{flags and f' ({flags})'}{unknown}"
+        else f"{found.flagged_pct:.1f} % of {found.trials:,} trials carry a flag{flags and f' ({flags})'}{unknown}"
         + ("" if told else "; the machine told nothing of other work"),
         "spread": "How trials vary between blocks is not known (no cell was measured in two)"
         if found.spread_pct is None

@@ -22,7 +22,7 @@ step, cores         CPU time of the step ÷ step, seen without workers; an emula
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,6 +35,7 @@ from harness.analysis.contrasts import keys_of
 from harness.analysis.estimates import identities
 from harness.analysis.loading import per_step
 from harness.analysis.pipeline import SLICES, Floats, Pace, Pipeline, simulate
+from harness.analysis.rows import rows_of
 from harness.axes import AXES
 from harness.records import WORKER_STAGES
 
@@ -199,7 +200,7 @@ class _Model:
         self.table = _fitted(self.seen, cores)
         stamps = _by_cell(steps, trials)
         self.fits: dict[int, dict[int, Fit]] = {}
-        for row in _rows(self.table):
+        for row in rows_of(self.table):
             batches = _batches(stamps[row["run_id"], row["cell_id"]], row)
             found = Fit(**{name: row[name] for name in PARAMETERS}, batch_size=row["batch_size"], batches=batches)
             self.fits.setdefault(row["group"], {})[row["batch_size"]] = found
@@ -209,11 +210,6 @@ class _Model:
         others = [found for size, found in self.fits.get(group, {}).items() if size != batch_size]
         sizes = [found.batch_size for found in others]
         return _between(others, batch_size) if sizes and min(sizes) < batch_size < max(sizes) else None
-
-
-def _rows(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    for row in frame.to_dict("records"):
-        yield {str(name): value for name, value in row.items()}
 
 
 def fit(trials: pd.DataFrame, cores: float) -> pd.DataFrame:
@@ -271,7 +267,7 @@ def held_out(
     measured = (judged(trials) if estimates is None else estimates).set_index(KEYS)
     found = []
     for axis in ("num_workers", "batch_size"):
-        for row in _rows(model.seen[model.seen["num_workers"] > (1 if axis == "num_workers" else 0)]):
+        for row in rows_of(model.seen[model.seen["num_workers"] > (1 if axis == "num_workers" else 0)]):
             each = model.fits.get(row["group"], {}).get(row["batch_size"])
             if axis == "batch_size":
                 each = model.without(row["group"], row["batch_size"])
@@ -316,7 +312,7 @@ def best_workers(trials: pd.DataFrame, steps: pd.DataFrame, cores: float) -> pd.
     """
     model = _Model(trials, steps, cores)
     found = []
-    for row in _rows(model.table):
+    for row in rows_of(model.table):
         alone = Pace(row["wall_alone"], row["fetch_alone"])
         each = model.fits[row["group"]][row["batch_size"]]
         paces = {0: alone} if alone.step_ns > 0 else {}

@@ -21,6 +21,7 @@ import pandas as pd
 
 from harness.analysis.blocks import KEYS, Blocks, Floats
 from harness.analysis.ceilings import STAGES, ceiling_ids, judged
+from harness.analysis.rows import rows_of
 
 ENDS = ("lo", "hi", "n")
 ADDED = (
@@ -54,7 +55,7 @@ def roofline(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.
     found = table[known.fillna(False)].reset_index(drop=True)
     if not len(found):
         return found.reindex(columns=list(dict.fromkeys([*table.columns, *ADDED])))
-    ids = [ceiling_ids({str(name): value for name, value in row.items()}) for row in found.to_dict("records")]
+    ids = [ceiling_ids(row) for row in rows_of(found)]
     columns = _own(table, found, ids)
     copied = found["copy_ceiling"].lt(found["load_ceiling"]).fillna(False).to_numpy(dtype=bool)
     columns["feed"] = np.where(copied, "copy", "load")

@@ -19,6 +19,7 @@ import pandas as pd
 
 from harness.analysis.blocks import Blocks, Floats, half_width, moments
 from harness.analysis.contrasts import keys_of, verdicts
+from harness.analysis.rows import rows_of
 from harness.analysis.storage import OWN, believed, plain, stored
 from harness.axes import AXES
 
@@ -60,8 +61,7 @@ def _groups(table: pd.DataFrame) -> Iterator[list[Row]]:
     """Cells with an estimate that differ in their format alone, by its name."""
     known = table[table["samples_per_s"].notna()]
     for _, group in known.groupby(keys_of(known, ("run_id", *GIVEN)), dropna=False, sort=False):
-        rows = group.sort_values("storage_format").to_dict("records")
-        yield [{str(name): value for name, value in row.items()} for row in rows]
+        yield rows_of(group.sort_values("storage_format"))
 
 
 def _given(group: list[Row]) -> Row:

@@ -18,6 +18,7 @@ import pandas as pd
 from harness.analysis import estimates
 from harness.analysis.blocks import KEYS, good
 from harness.analysis.estimates import AXIS_NAMES
+from harness.analysis.rows import rows_of
 from harness.records import STEPS
 
 WORKER_AXES = ("num_workers", "prefetch_factor", "worker_kind", "start_method", "persistent_workers")
@@ -88,8 +89,7 @@ def _pair(cells: pd.DataFrame) -> list[dict[str, Any]]:
     """Take the two cells that differ in their workers only, where more give most; a single one where there is none."""
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     same = [name for name in AXIS_NAMES if name not in WORKER_AXES]
-    for record in cells.to_dict("records"):
-        cell = {str(name): value for name, value in record.items()}
+    for cell in rows_of(cells):
         groups.setdefault(tuple("" if pd.isna(cell[name]) else str(cell[name]) for name in same), []).append(cell)
     pairs = [_ends(group) for group in groups.values()]
     return min(pairs, key=_rank) if pairs else []

@@ -34,7 +34,7 @@ TASK: tuple[Axis, ...] = (
         "ends_by",
         str,
         "return",
-        "How the training process of the check *termination* ends.",
+        "How the training process of the check `termination` ends.",
         choices=one_of("return", "exception", "sigint", "sigterm", "sigkill"),
         idle=only("check", "termination"),
     ),

@@ -36,7 +36,7 @@ _VERDICT = {True: "met", False: "MISSED", None: "not here"}
 
 
 def measure(console: Console, only: str = "", results: Path = store.RESULTS) -> BenchRecord:
-    """Take the figures of some or all sections and write them down; all take about a quarter of an hour.
+    """Take the figures of some or all sections and write them down; all take about twenty minutes.
 
     Args:
         console: where progress goes.

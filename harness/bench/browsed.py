@@ -1,48 +1,58 @@
 """What a page of the website costs its reader, seen by a real browser: bytes, time to the first paint, time blocked.
 
-Chromium runs without a window on this machine, its CPU slowed down as that of a phone; the network is this machine's
-own and costs nothing, so the times are those of parsing, laying out and running scripts. Bytes are those of every
-answer, compressed as web servers do it (gzip, level 6); what is compressed already counts as it is.
+Chromium runs without a window on this machine, the main thread of its pages slowed down as on a phone; the network is
+this machine's own and costs nothing, so the times are those of parsing, laying out and running scripts. Bytes are those
+of every answer, compressed as web servers do it (gzip, level 6); what is compressed already counts as it is.
 """
 
 from __future__ import annotations
 
 import gzip
+import json
 import shutil
 import statistics
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from harness.site_serve import bind
+from harness.errors import EnvironmentFault, FeedrateError
+from harness.site_serve import served
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Request
 
 SLOWER = 4
-"""By how much the CPU is slowed down."""
+"""By how much the main thread of a page is slowed down."""
+LOADS = 5
+"""Slow loads of a page, each with an empty cache."""
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 MISSING = "needs Chromium; type: sudo apt-get install chromium"
+WIDE, PHONE = 1280, 360
+"""Widths of a page in pixels: where bytes are counted, and where times are taken."""
 _FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-_PACKED = (".png", ".jpg", ".gz", ".woff2", ".pdf")
-_LOADS = 5
-_QUIET_MS = 500
-"""How long after it has loaded a page may still be busy with itself."""
-_WATCH = """
-window.__long = [];
-new PerformanceObserver((list) => {
-  for (const one of list.getEntries()) window.__long.push([one.startTime, one.duration]);
-}).observe({ type: "longtask", buffered: true });
-"""
-_SEEN = """() => {
-  const painted = performance.getEntriesByName("first-contentful-paint")[0];
-  const first = painted ? painted.startTime : null;
-  const after = window.__long.filter(([start, took]) => start + took > (first ?? 0));
-  return [first, after.reduce((sum, [, took]) => sum + Math.max(0, took - 50), 0)];
+_PACKED = (".png", ".jpg", ".gz", ".woff2", ".pdf", ".parquet")
+_QUIET_MS, _MOST_MS = 500, 30_000
+"""A page rests when it has neither worked nor asked for anything for so long; one that never does is left."""
+_REST = """async ([quiet, most]) => {
+  let [calm, answers] = [performance.now(), 0];
+  while (performance.now() - calm < quiet && performance.now() < most) {
+    const begun = performance.now();
+    await new Promise((go) => setTimeout(go, 20));
+    const now = performance.now();
+    const there = performance.getEntriesByType("resource").length;
+    if (now - begun > 70 || there !== answers) calm = now;
+    answers = there;
+  }
+  return performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? null;
 }"""
+"""A timer that comes late says that the main thread was busy."""
+_TRACED = ["toplevel", "loading"]
+_PAINTED, _TASK = "firstContentfulPaint", "ThreadControllerImpl::RunTask"
+"""Events of a trace. The browser's own list of long tasks (PerformanceObserver) lacks those of layout and painting."""
+_BLOCKING_MS = 50
+"""What a task may take before it blocks: https://web.dev/articles/tbt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +63,21 @@ class Cost:
     before_bytes: int
     """Of all answers until the page rests, compressed."""
     after_bytes: int
-    """Likewise, after a chart was touched; the same where it has none."""
-    paint_ms: float
-    """First contentful paint with a slow CPU, median of some loads."""
-    blocked_ms: float
-    """What tasks after it took beyond 50 ms each (total blocking time), median."""
+    """Likewise, after its first chart was touched; the same where it has none."""
+    paints_ms: tuple[float, ...]
+    """First contentful paint of each slow load."""
+    blocks_ms: tuple[float, ...]
+    """Total blocking time of each slow load: what tasks after the first paint took beyond 50 ms each."""
+
+    @property
+    def paint_ms(self) -> float:
+        """Median over loads."""
+        return statistics.median(self.paints_ms)
+
+    @property
+    def blocked_ms(self) -> float:
+        """Median over loads."""
+        return statistics.median(self.blocks_ms)
 
 
 def browser_path() -> str | None:
@@ -76,56 +96,103 @@ def costs(site: Path, paths: Sequence[str], executable: str) -> list[Cost]:
         site: the folder of the site.
         paths: of pages below it.
         executable: Chromium.
+
+    Raises:
+        EnvironmentFault: Chromium does not start, or no port is free.
+        FeedrateError: a page does not load, paints nothing, or its chart is not drawn.
     """
-    with _serving(site) as origin, _started(executable) as browser:
+    with served(site) as origin, started(executable) as browser:
         return [_cost(browser, origin, path) for path in paths]
 
 
 @contextmanager
-def _serving(site: Path) -> Iterator[str]:
-    server = bind(site)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/"
-    finally:
-        server.shutdown()
-        server.server_close()
+def started(executable: str) -> Iterator[Browser]:
+    """Run Chromium without a window for as long as a ``with`` block lasts.
 
+    Args:
+        executable: Chromium.
 
-@contextmanager
-def _started(executable: str) -> Iterator[Browser]:
-    from playwright.sync_api import sync_playwright
+    Raises:
+        EnvironmentFault: it does not start.
+    """
+    from playwright.sync_api import Error, sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable, args=_FLAGS)
+        try:
+            browser = playwright.chromium.launch(executable_path=executable, args=_FLAGS)
+        except Error as error:
+            raise EnvironmentFault(f"bench: {executable} did not start: {_first_line(error)}") from error
         try:
             yield browser
         finally:
-            browser.close()
+            with suppress(Error):  # an interrupt has ended the browser too
+                browser.close()
+
+
+@contextmanager
+def opened(browser: Browser, path: str, width: int = WIDE) -> Iterator[Page]:
+    """Give an empty page with a cache of its own; what fails in it is said with its name.
+
+    Args:
+        browser: of ``started``.
+        path: what will be looked at, for messages.
+        width: in pixels.
+
+    Raises:
+        FeedrateError: the browser reports an error meanwhile.
+    """
+    from playwright.sync_api import Error
+
+    try:
+        context = browser.new_context(viewport={"width": width, "height": 800})
+        context.set_default_timeout(_MOST_MS)
+        yield context.new_page()
+        context.close()
+    except Error as error:
+        raise FeedrateError(f"bench: {path} failed in the browser: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    """What an error of the browser says, without its log."""
+    return str(error).strip().partition("\n")[0]
 
 
 def _cost(browser: Browser, origin: str, path: str) -> Cost:
-    before, after = _bytes(browser, origin + path)
-    loads = [_slow(browser, origin + path) for _ in range(_LOADS)]
-    paint, blocked = (statistics.median(each) for each in zip(*loads, strict=True))
-    return Cost(path, before, after, paint, blocked)
+    before, after = _weigh(browser, origin, path)
+    loads = [_slow(browser, origin, path) for _ in range(LOADS)]
+    paints, blocks = zip(*loads, strict=True)
+    return Cost(path, before, after, paints, blocks)
 
 
-def _bytes(browser: Browser, address: str) -> tuple[int, int]:
-    context = browser.new_context(viewport={"width": 1280, "height": 800})
-    page = context.new_page()
-    asked: list[Request] = []
-    page.on("request", lambda request: asked.append(request))  # noqa: PLW0108 - Playwright marks what it is given
-    page.goto(address, wait_until="networkidle")
-    before = sum(map(_size, asked))
-    _touch(page)
-    after = sum(map(_size, asked))
-    context.close()
-    return before, after
+class _Traffic:
+    """What a page asks for, and whether it is all there."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self._asked: list[Request] = []
+        self._ended = 0
+        page.on("request", self._begin)
+        page.on("requestfinished", self._end)
+        page.on("requestfailed", self._end)
+
+    def _begin(self, request: Request) -> None:
+        self._asked.append(request)
+
+    def _end(self, _: Request) -> None:
+        self._ended += 1
+
+    def size(self) -> int:
+        """Wait until nothing has been under way for a while; bytes of all answers so far, each address once."""
+        for _ in range(_MOST_MS // _QUIET_MS):
+            asked = len(self._asked)
+            self._page.wait_for_timeout(_QUIET_MS)
+            if asked == len(self._asked) == self._ended:
+                return sum({request.url: _size(request) for request in self._asked}.values())
+        raise FeedrateError(f"bench: {self._page.url} does not stop asking for more")
 
 
 def _size(request: Request) -> int:
-    """Bytes of the answer, once it is there; what needs none (data in an address) counts nothing."""
+    """Bytes of the answer; what needs none (data in an address) counts nothing."""
     response = request.response()
     if response is None or request.url.startswith("data:"):
         return 0
@@ -134,22 +201,43 @@ def _size(request: Request) -> int:
     return len(body) if packed else len(gzip.compress(body, 6))
 
 
-def _touch(page: Page) -> None:
-    """Focus the first chart and wait until it is drawn anew."""
-    charts = page.locator(".fr-chart")
-    if charts.count():
-        charts.first.focus()
-        charts.first.locator(".fr-live svg").wait_for()
+def _weigh(browser: Browser, origin: str, path: str) -> tuple[int, int]:
+    """Bytes before and after the first chart is touched."""
+    with opened(browser, path) as page:
+        traffic = _Traffic(page)
+        page.goto(origin + path, wait_until="load")
+        before = traffic.size()
+        charts = page.locator(".fr-chart:visible")
+        if charts.count():
+            charts.first.focus()
+            charts.first.locator(".fr-live svg").wait_for()
+        after = traffic.size()
+    return before, after
 
 
-def _slow(browser: Browser, address: str) -> tuple[float, float]:
-    """First paint and blocked time of one load with a slow CPU and an empty cache, in milliseconds."""
-    context = browser.new_context(viewport={"width": 360, "height": 800})
-    page = context.new_page()
-    page.add_init_script(_WATCH)
-    context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": SLOWER})
-    page.goto(address, wait_until="load")
-    page.wait_for_timeout(_QUIET_MS)
-    paint, blocked = page.evaluate(_SEEN)
-    context.close()
-    return float(paint), float(blocked)
+def _slow(browser: Browser, origin: str, path: str) -> tuple[float, float]:
+    """First paint and total blocking time of one load with a slow main thread and an empty cache, in milliseconds."""
+    with opened(browser, path, PHONE) as page:
+        page.context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": SLOWER})
+        browser.start_tracing(page=page, categories=_TRACED)
+        page.goto(origin + path, wait_until="load")
+        paint = page.evaluate(_REST, [_QUIET_MS, _MOST_MS])
+        events = json.loads(browser.stop_tracing())["traceEvents"]
+    if paint is None:
+        raise FeedrateError(f"bench: {path} paints nothing")
+    return float(paint), blocking_ms(events)
+
+
+def blocking_ms(events: Sequence[Mapping[str, Any]]) -> float:
+    """Total blocking time: what tasks take beyond 50 ms each, of one that is under way at the first paint the rest.
+
+    Args:
+        events: of a trace of one page, its first contentful paint among them; times in microseconds.
+    """
+    paint = [event for event in events if event["name"] == _PAINTED][-1]
+    took_ms: list[float] = [
+        (event["ts"] + event["dur"] - max(event["ts"], paint["ts"])) / 1000
+        for event in events
+        if (event["name"], event["pid"], event["tid"]) == (_TASK, paint["pid"], paint["tid"]) and "dur" in event
+    ]
+    return sum(max(0.0, took - _BLOCKING_MS) for took in took_ms)

@@ -1,14 +1,14 @@
 """A figure as HTML: static pictures first, live on demand, with legend, messages, table and data to download.
 
 The page needs no script: pictures are SVG, numbers are tables. With scripts, a panel that is pointed at or focused is
-drawn anew by Vega from the specification that stands beside it. Everything is escaped here; nothing is trusted.
+drawn anew by Vega, from a specification that the page asks for only then. Everything is escaped here; nothing is
+trusted.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Sequence
 from html import escape
 from typing import Any
@@ -38,7 +38,7 @@ def figure_html(figure: Figure, name: str, csv_link: str, cite: str = "") -> str
         )
     alone = len(figure.panels) == 1
     panels = "".join(
-        _panel_html(panel, f"{name}-{place}", alone or panel.wide) for place, panel in enumerate(figure.panels)
+        _panel_html(panel, _chart(name, place), alone or panel.wide) for place, panel in enumerate(figure.panels)
     )
     notes = "".join(f"<li>{escape(note)}</li>" for note in figure.notes)
     return (
@@ -50,17 +50,29 @@ def figure_html(figure: Figure, name: str, csv_link: str, cite: str = "") -> str
     )
 
 
+def specifications(figure: Figure, name: str) -> dict[str, dict[str, Any]]:
+    """Give what the panels of a figure are drawn anew from: the name of each in the page to its specification.
+
+    Args:
+        figure: what is shown.
+        name: as in ``figure_html``.
+    """
+    return {_chart(name, place): specification(panel) for place, panel in enumerate(figure.panels)}
+
+
+def _chart(name: str, place: int) -> str:
+    return f"{name}-{place}"
+
+
 def _panel_html(panel: Panel, name: str, wide: bool) -> str:
     """Write a panel, which may have a second picture for wide screens."""
-    spec = json.dumps(specification(panel), separators=(",", ":"), sort_keys=True).replace("<", "\\u003c")
     label = escape(f"{panel.title}, {panel.subtitle}. {panel.message}")
     second = f'<div class="fr-static fr-wide" aria-hidden="true">{svg(panel, f"{name}w", WIDE)}</div>' if wide else ""
     return (
         f'<div class="fr-panel{" fr-alone" if wide else ""}">'
-        f'<div class="fr-chart" role="img" tabindex="0" aria-label="{label}">'
+        f'<div class="fr-chart" data-chart="{name}" role="img" tabindex="0" aria-label="{label}">'
         f'<div class="fr-static" aria-hidden="true">{svg(panel, name)}</div>{second}</div>'
-        f'<p class="fr-message">{escape(panel.message)}</p>'
-        f'<script type="application/json" class="fr-spec">{spec}</script></div>'
+        f'<p class="fr-message">{escape(panel.message)}</p></div>'
     )
 
 

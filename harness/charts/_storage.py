@@ -15,6 +15,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from harness.analysis.rows import rows_of
 from harness.analysis.storage import OWN, doubted, plain, stored
 from harness.charts import _words as words
 from harness.charts._figure import Figure, Key, Panel, Row, Sheet, listed, sized, table
@@ -92,13 +93,9 @@ def parts(trials: pd.DataFrame, free: Sequence[str] = (), kinds: Sequence[str] =
             subtitle = f"{part.subtitle.removesuffix(', no model')}, {ordered}"
             here = cells["workload"].eq(part.workload) & cells["patch_size"].eq(part.patch_size) & cells["n"].eq(0)
             failed = cells[here & cells["mode"].eq(part.frame["mode"].iloc[0])]
-            lost = sorted({f"{row['storage_format']} ({row['page_cache']})" for row in _records(failed)})
+            lost = sorted({f"{row['storage_format']} ({row['page_cache']})" for row in rows_of(failed)})
             found.append((part.kind, Part(part.title, subtitle, access, frame, kept, tuple(lost))))
     return [part for _, part in sorted(found, key=lambda pair: kinds.index(pair[0]))]
-
-
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
 
 
 def drawn(part: Part, value: str, lo: str, hi: str) -> list[dict[str, Any]]:
@@ -115,7 +112,7 @@ def drawn(part: Part, value: str, lo: str, hi: str) -> list[dict[str, Any]]:
             "samples": int(cell["n_samples"]),
             "buffer": value_of(cell["shuffle_buffer"]),
         }
-        for cell in _records(part.frame)
+        for cell in rows_of(part.frame)
     ]
     return [row for row in rows if row["value"] is not None]
 

@@ -13,6 +13,7 @@ import altair as alt
 import pandas as pd
 
 from harness.analysis.calibration import bottlenecks, effects, planted, same_pairs
+from harness.analysis.rows import rows_of
 from harness.charts import _words as words
 from harness.charts._accuracy import signed
 from harness.charts._figure import Figure, Key, Panel, Row, Sheet, sized, table
@@ -85,11 +86,6 @@ def setting(cell: Mapping[str, Any]) -> str:
     return " ".join(parts + ([f"s{values['step_ms']:g}"] if "step_ms" in values else []))
 
 
-def _records(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    for row in frame.to_dict("records"):
-        yield {str(name): value for name, value in row.items()}
-
-
 def _row(what: str, label: str, found: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     """One mark: planted and measured value with its interval, their errors in per cent, and what is particular."""
     truth = float(found["planted"])
@@ -113,12 +109,12 @@ def _row(what: str, label: str, found: Mapping[str, Any], **more: Any) -> dict[s
 
 
 def _costs(trials: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    for row in _records(planted(trials).sort_values(_ORDER, kind="stable")):
+    for row in rows_of(planted(trials).sort_values(_ORDER, kind="stable")):
         yield _row(row["quantity"], setting(row), row, unit=row["unit"], replica=int(row["replica"]))
 
 
 def _effects(trials: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    for row in _records(effects(trials)):
+    for row in rows_of(effects(trials)):
         if row["axis"] == "replica":
             continue
         name, unit = row["axis"].rsplit("_", 1)
@@ -130,7 +126,7 @@ def _effects(trials: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def _equal(trials: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    for row in _records(same_pairs(trials).sort_values(_ORDER, kind="stable")):
+    for row in rows_of(same_pairs(trials).sort_values(_ORDER, kind="stable")):
         found = {**row, "planted": 1.0, "measured": row["ratio"]}
         right = "wrong" if row["different"] else "right"
         verdict = "different" if row["different"] else "not different"

@@ -16,6 +16,7 @@ import altair as alt
 import pandas as pd
 
 from harness.analysis.claimed import VERDICTS, judged
+from harness.analysis.rows import rows_of
 from harness.charts import _storage as shared
 from harness.charts import _words as words
 from harness.charts._figure import Figure, Key, Panel, Row, sized, table
@@ -104,8 +105,7 @@ def forest(found: pd.DataFrame, asked: Asked, machines: Mapping[str, str] | None
 def _rows(found: pd.DataFrame, asked: Asked) -> list[dict[str, Any]]:
     """Effects, each with what it is the effect on."""
     rows = []
-    for each in found.to_dict("records"):
-        row = {str(name): value for name, value in each.items()}
+    for row in rows_of(found):
         effect = asked[row["claim"]][1].on(row["device"]).effect if row["claim"] in asked else None
         if effect is not None and words.known(row["ratio"]):
             metric = METRICS[effect.metric]

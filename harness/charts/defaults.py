@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 
 from harness.analysis.blocks import Blocks
+from harness.analysis.rows import rows_of
 from harness.analysis.summary import KNOBS
 from harness.axes import BY_NAME
 from harness.charts import _words as words
@@ -98,16 +99,15 @@ def _tasks(trials: pd.DataFrame) -> Iterator[_Task]:
 
 def _pair(frame: pd.DataFrame, batch: int, blocks: Blocks) -> _Pair:
     """Find the two cells of a batch size."""
-    ranked = frame.sort_values("samples_per_s", ascending=False, kind="stable").to_dict("records")
-    best = {str(name): value for name, value in ranked[0].items()}
+    ranked = rows_of(frame.sort_values("samples_per_s", ascending=False, kind="stable"))
+    best = ranked[0]
     default = next((cell for cell in ranked if _by_default(cell)), None)
     if default is None:
         return _Pair(batch, None, best, {})
-    named = {str(name): value for name, value in default.items()}
     if default["cell_id"] == best["cell_id"]:
-        return _Pair(batch, named, None, {})
-    (ratio,) = blocks.ratios([best["run_id"]], [named["cell_id"]], [best["cell_id"]]).to_dict("records")
-    return _Pair(batch, named, best, {str(name): value for name, value in ratio.items()})
+        return _Pair(batch, default, None, {})
+    (ratio,) = rows_of(blocks.ratios([best["run_id"]], [default["cell_id"]], [best["cell_id"]]))
+    return _Pair(batch, default, best, ratio)
 
 
 def _by_default(cell: Any) -> bool:

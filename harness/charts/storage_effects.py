@@ -8,6 +8,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from harness.analysis.rows import rows_of
 from harness.analysis.storage import plain, stored
 from harness.analysis.storage_effects import CONTAINER, GIVEN, PIXELS, effects
 from harness.charts import _storage as storage
@@ -30,7 +31,7 @@ def draw(trials: pd.DataFrame) -> Figure:
         trials: rows of ``records.TRIALS`` of one run.
     """
     found = effects(trials, plain(stored(trials))) if len(trials) else pd.DataFrame()
-    pairs = [{str(name): value for name, value in row.items()} for row in found.to_dict("records")]
+    pairs = rows_of(found)
     seen: set[str] = set()
 
     def panel(part: storage.Part, sheet: Sheet) -> None:

@@ -21,20 +21,28 @@ from harness.pages.placed import Placed
 PATH = "accuracy.md"
 TITLE = "How accurate is feedrate?"
 _LEAD = (
-    "Another process stamps one byte when the window of a trial opens and one when it closes: an external clock for "
-    "the same trial. feedrate’s throughput is set against it, and so is what other ways of timing make of the same "
-    "steps."
+    "How far feedrate’s throughput is from the clock of another process, on the same trials; how far other ways of "
+    "timing are from it, on the same steps; and every figure that feedrate promises, with what was measured."
 )
 _METHOD = (
-    "The cells are planted: samples that take a known time to read and to decode, from none to more workers than there "
-    "are cores, a loader alone and one before an emulated step. Every estimator gets the raw stamps of the same trial. "
-    "Only the clock that is set back at each epoch’s end needs epochs, which a window does not have: it is given short "
-    "ones{} in a stretch of their own, with its own external clock."
+    "A second process is told, by one byte each, that the window of a trial opens and that it closes, and stamps both: "
+    "an external clock for the same trial. The cells are planted: samples that take a known time to read and to "
+    "decode, from none to more workers than there are cores, a loader alone and one before an emulated step. Every "
+    "estimator gets the raw stamps of the same trial. Only the clock that is set back at each epoch’s end needs "
+    "epochs, which a window does not have: it is given short ones{} in a stretch of their own, with its own external "
+    "clock."
 )
 _LIMITS = (
     "These are the rules of other tools applied to our steps, not those tools’ own figures, in which other things "
     "differ as well. The external clock says how exact a window is for itself; how much windows differ is what the "
     "intervals over blocks say."
+)
+_WEBSITE = (
+    "For the figures of this website Chromium opens its pages, without a window, on the same machine. Bytes are those "
+    "of every file that a page asks for, compressed as web servers do it. Times are those of a narrow screen, an "
+    "empty cache and a slowed CPU, as on a phone; the network costs nothing there. Explore loads at once what other "
+    "pages load when a chart is touched, so it is held against the time of a change instead of a weight. Results of "
+    "many machines are made up, and thrown away afterwards."
 )
 _MET = {True: "met", False: "<strong>missed</strong>", None: "cannot be measured here"}
 _SPOKEN = {
@@ -60,8 +68,7 @@ def page(benches: Sequence[BenchRecord]) -> Page:
     files: dict[str, str] = {}
     for machine_id, newest in _machines(benches).items():
         mark = markup.slug(machine_id)
-        machine = next(iter(newest.values())).machine
-        body.append(markup.heading(2, machine.gpu_name or machine.cpu_model, mark))
+        body.append(markup.heading(2, described.name_of(next(iter(newest.values())).machine), mark))
         if "accuracy" in newest and newest["accuracy"].witnessed:
             found = summary(frame(newest["accuracy"].witnessed))
             placed = place(chart.draw(found), f"accuracy-{mark}", PATH, _from(newest["accuracy"]))
@@ -70,7 +77,8 @@ def page(benches: Sequence[BenchRecord]) -> Page:
             files[record] = newest["accuracy"].model_dump_json(indent=1)
             body += [_origin(newest["accuracy"], record), markup.paragraph(answer(found), "fr-answer")]
             body += [markup.slot(placed.name), "\n", _estimators(found)]
-        body += [markup.heading(3, "What feedrate promises of itself", f"promises-{mark}"), _promises(newest)]
+        if promised := _promises(newest):
+            body += [markup.heading(3, "What feedrate promises, and what was measured", f"promises-{mark}"), promised]
     body += _method(benches) if benches else [_nothing()]
     return Page(PATH, TITLE, "\n".join(body), figures, files)
 
@@ -121,7 +129,6 @@ def _origin(bench: BenchRecord, record: str) -> str:
     said = ", ".join(
         (
             described.day(bench.started_at.isoformat()),
-            words.plural(bench.machine.cores_logical, "core"),
             f"feedrate {bench.feedrate_version}",
             f"PyTorch {bench.software.torch or 'unknown'}",
         )
@@ -157,6 +164,12 @@ def _absent(estimator: str) -> str:
 
 
 def _promises(newest: Mapping[str, BenchRecord]) -> str:
+    """Count them, then list them; the day stands in the sentence where it is the same for all."""
+    made = [(name, promise) for name in SECTIONS if name in newest for promise in newest[name].section(name)]
+    if not made:
+        return ""
+    days = {name: described.day(newest[name].started_at.isoformat()) for name, _ in made}
+    several = len(set(days.values())) > 1
     rows = [
         (
             escape(_SPOKEN[name]),
@@ -164,14 +177,22 @@ def _promises(newest: Mapping[str, BenchRecord]) -> str:
             escape(promise.target),
             escape(promise.measured),
             _MET[promise.met],
-            escape(described.day(newest[name].started_at.isoformat()).replace(" ", "\u00a0")),
+            *((escape(days[name].replace(" ", "\u00a0")),) if several else ()),
         )
-        for name in SECTIONS
-        if name in newest
-        for promise in newest[name].section(name)
+        for name, promise in made
     ]
-    columns = ("About", "Figure", "Target", "Measured", "Verdict", "Date")
-    return markup.table("Figures that feedrate promises of itself", columns, rows, stack=True)
+    columns = ("About", "Figure", "Target", "Measured", "Verdict", *(("Date",) if several else ()))
+    said = _counted([promise.met for _, promise in made]) + ("" if several else f" Measured on {min(days.values())}.")
+    table = markup.table("Figures that feedrate promises, and what was measured", columns, rows, stack=True)
+    return markup.paragraph(said) + table
+
+
+def _counted(met: Sequence[bool | None]) -> str:
+    kept, broken, unknown = (met.count(verdict) for verdict in (True, False, None))
+    said = [f"{kept} {'meets its target' if kept == 1 else 'meet their targets'}"] if kept else []
+    said += [f"{broken} {'misses its target' if broken == 1 else 'miss theirs'} (in bold)"] if broken else []
+    said += [f"{unknown} cannot be measured on this machine"] if unknown else []
+    return f"Of {words.plural(len(met), 'figure')}, {words.listed(said)}."
 
 
 def _method(benches: Sequence[BenchRecord]) -> list[str]:
@@ -180,11 +201,12 @@ def _method(benches: Sequence[BenchRecord]) -> list[str]:
         markup.heading(2, "How it is measured", "method"),
         markup.paragraph(_METHOD.format(f" ({words.listed(map(str, steps))} steps)" if steps else "")),
         markup.paragraph(_LIMITS),
+        *([markup.paragraph(_WEBSITE)] if any(bench.section("site") for bench in benches) else []),
     ]
 
 
 def _nothing() -> str:
     return (
         '<div class="fr-nothing"><p><strong>Nothing has been measured here yet.</strong> Type <code>make bench</code> '
-        "(about a quarter of an hour), then <code>make site</code>.</p></div>\n"
+        "(about twenty minutes), then <code>make site</code>.</p></div>\n"
     )

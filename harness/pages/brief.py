@@ -22,6 +22,7 @@ from harness.pages.gathered import Shown
 from harness.pages.headlines import _what
 from harness.pages.markup import Page
 from harness.pages.run import _FILES, _downloads
+from harness.pages.run_table import runs_table
 
 HIDE = ("navigation", "toc")
 FIRST = "top"
@@ -68,7 +69,7 @@ def run_page(shown: Shown, best: Sequence[Row]) -> Page:
         ("Repeat it", described.code(run.command)),
         ("Began", f"{escape(described.day(run.started_at))} ({escape(run.started_at)})"),
         ("Took", escape(described.minutes(run.started_at, run.ended_at))),
-        ("Measured", f"{words.plural(run.blocks, 'whole block')} of {run.cells} cells"),
+        ("Measured", f"{words.plural(run.cells, 'cell')}, in up to {words.plural(run.blocks, 'block')}"),
         ("Trials", escape(outcomes)),
         ("Stopped", escape(trust.STOPPED.get(run.stop_reason, run.stop_reason))),
         ("Suites", escape(words.listed(run.suites) or "none")),
@@ -104,33 +105,14 @@ def machine_page(own: Sequence[Shown], best: Sequence[Sequence[Row]]) -> Page:
         _opened("Machine", name),
         markup.facts(machine_facts.facts(own)),
         *(_section(f"Best settings of run {told[0].manifest.run_id}", "best", _table(told[1])) if told else []),
-        *_section("Runs", "runs", runs_table(own, path)),
+        *_section("Runs", "runs", _runs(own, path)),
         f'<p class="fr-note">{markup.link(path, machines.INDEX, "All machines")}</p>\n',
     ]
     return Page(path, name, "\n".join(body), listed=False, hide=HIDE)
 
 
-def runs_table(runs: Sequence[Shown], path: str) -> str:
-    """Write runs as a table for which nothing of theirs but the manifest is read.
-
-    Args:
-        runs: in the order of the table.
-        path: of the page that holds it.
-    """
-    rows = [
-        (
-            markup.link(path, shown.page, shown.manifest.run_id),
-            markup.link(path, shown.machine_page, described.machine_name(shown.run)),
-            escape(described.day(shown.manifest.started_at)),
-            escape(words.listed(shown.manifest.suites)),
-            str(shown.manifest.blocks),
-            str(shown.manifest.cells),
-            str(shown.failed),
-        )
-        for shown in runs
-    ]
-    columns = ("Run", "Machine", "Date", "Suites", "Blocks", "Cells", "Failed")
-    return markup.table("Runs", columns, rows, ("Blocks", "Cells", "Failed"), stack=True)
+def _runs(runs: Sequence[Shown], path: str) -> str:
+    return runs_table("Runs", runs, path, ("Run", "Machine", "Date", "Suites"))
 
 
 def lists(everyone: Cast) -> Iterator[Page]:
@@ -139,7 +121,7 @@ def lists(everyone: Cast) -> Iterator[Page]:
         return
     for number, part in enumerate(_parts(everyone.every), 1):
         path = _list_path("runs", number)
-        yield _list("All runs, newest first", path, runs_table(part, path), _numbers(path, everyone, "runs", number))
+        yield _list("All runs, newest first", path, _runs(part, path), _numbers(path, everyone, "runs", number))
     own = sorted(everyone.machines.values(), key=lambda runs: (_name(runs), runs[0].machine_id))
     for number, group in enumerate(_parts(own), 1):
         path = _list_path("machines", number)
@@ -218,7 +200,7 @@ def _left_out(page: Page, everyone: Cast) -> str:
         )
     if kind == "machines":
         own = [shown for shown in everyone.brief if shown.machine_page == page.path]
-        return f'<h2 id="older">Older runs</h2>\n{runs_table(own, page.path)}' if own else ""
+        return f'<h2 id="older">Older runs</h2>\n{_runs(own, page.path)}' if own else ""
     return ""
 
 

@@ -78,7 +78,13 @@ def _answer(costs: pd.DataFrame, effects: pd.DataFrame, pairs: pd.DataFrame, bou
         f"({QUANTITIES[worst['quantity']]}) is off by {described.signed(worst['error_pct'], 2)}."
     ]
     if len(effects):
-        said.append(f"Of {words.plural(len(effects), 'small effect')}, {effects['right'].sum()} are judged right.")
+        none = int(effects["planted"].eq(1).sum())
+        of_none = f" ({none} of them none at all)" if none else ""
+        right = int(effects["right"].sum())
+        said.append(
+            f"Of {words.plural(len(effects), 'small effect')}{of_none}, {right} {'is' if right == 1 else 'are'} judged "
+            "right."
+        )
     if len(pairs):
         apart, called = int(pairs["different"].sum()), int(pairs["verdict"].isin(calibration.DIFFERENT).sum())
         said.append(
@@ -219,9 +225,12 @@ def _bottlenecks(bound: pd.DataFrame) -> str:
         for row in bound.sort_values("apart", kind="stable").to_dict("records")
     ]
     columns = ("Setting", "Loader planted", "Step planted", "Apart", "Planted to be", "Found to be")
+    if not rows:
+        return ""
     table = markup.table("Planted bottlenecks", columns, rows, columns[1:4], stack=True)
-    note = "Samples a second that were planted for each stage, no core being short."
-    return _open_or_folded("planted bottlenecks", table, len(rows)) + markup.paragraph(note, "fr-note") if rows else ""
+    told = markup.paragraph("Loader or step is planted to be the slower, and must be called what holds the cell back.")
+    note = "Planted: samples a second that each stage alone would do, no core being short."
+    return told + _open_or_folded("planted bottlenecks", table, len(rows)) + markup.paragraph(note, "fr-note")
 
 
 _MOST_OPEN = 12

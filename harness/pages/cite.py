@@ -51,7 +51,7 @@ _SAME = (
 )
 _COMMANDS = (
     ("make figures", "write every figure as SVG, PNG, PDF, CSV and Vega-Lite, and figures.bib, into build/figures"),
-    ("python -m harness figures --help", "say how to write them elsewhere"),
+    ("make figures OUT=paper/figures", "write them elsewhere"),
 )
 
 
@@ -153,13 +153,11 @@ def _listing(citations: Sequence[Citation]) -> list[str]:
         ]
     rows = [
         (
-            markup.link(PATH, each.link, each.title),
-            markup.entities("; ".join(each.origin.machines)),
-            ", ".join(map(described.code, each.origin.runs)),
-            described.code(each.name),
+            f"{markup.link(PATH, each.link, each.title)}<br>{described.code(each.name)}",
+            f"{markup.entities('; '.join(each.origin.machines))}<br>{', '.join(map(described.code, each.origin.runs))}",
             described.code(each.data_hash),
         )
         for each in citations
     ]
-    columns = ("Figure", "Machine", "Run", "Id", "Data hash")
+    columns = ("Figure and id", "Machine and run", "Data hash")
     return [markup.table("Every figure with its id and data hash", columns, rows, stack=True)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 
 from harness import suite as suites
@@ -13,10 +13,18 @@ from harness.charts import _words as words
 from harness.charts._embed import _swatch
 from harness.charts._figure import Key
 from harness.charts.claims import MARKS, TONES
-from harness.claim import SOURCES, Claim
-from harness.metrics import METRICS
+from harness.claim import PHOTOGRAPHS, SOURCES, Claim
+from harness.metrics import METRICS, Metric
 from harness.pages import described, markup, trust
 from harness.pages.verdicts import Place, Row, Told, Verdicts
+
+_UNITS: Mapping[str, Sequence[tuple[str, float]]] = {
+    "s": (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)),
+    "hundredths of a CPU second": (("s of CPU time", 1e2), ("ms of CPU time", 1e-1), ("µs of CPU time", 1e-4)),
+    "bytes": (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10)),
+    "bytes/s": (("GB/s", 1e9), ("MB/s", 1e6)),
+}
+"""A metric's unit to those that its values may be shown in, the largest first, each with its size in that unit."""
 
 
 def section(name: str, verdicts: Verdicts, path: str) -> str:
@@ -84,7 +92,8 @@ def _linked(text: str, here: str, ids: Iterable[str]) -> str:
 def _found(told: Told, place: Place, path: str) -> str:
     """What one machine found."""
     data = f'data-verdict="{told.verdict}" data-device="{told.device}" data-machine="{escape(told.shown.machine_id)}"'
-    said = f'<p class="fr-on-said">{badge(told.verdict)} {escape(told.sentence)}</p>'
+    verdict = f"{badge(told.verdict)} " if told.tested else ""
+    said = f'<p class="fr-on-said">{verdict}{escape(told.sentence)}</p>'
     tables = (*_cases(told), *_asides(told)) if told.tested else ()
     rest = _origin(told, path) if told.tested else ""
     return f'<div class="fr-on" {data}><p class="fr-origin">{escape(place.name)}</p>{said}{rest}{"".join(tables)}</div>'
@@ -97,8 +106,15 @@ def _origin(told: Told, path: str) -> str:
     said += [f"{words.plural(lost, noun)} dropped, as a side failed"] if lost else []
     said.append(described.day(told.shown.manifest.started_at))
     run = markup.link(path, told.shown.page, f"run {told.shown.manifest.run_id}")
-    notes = "".join(f"; {escape(note)}" for note in told.shown.manifest.substitutions)
+    notes = "".join(f"; {escape(note.partition(':')[0])}" for note in _stand_ins(told))
     return f'<p class="fr-origin">{escape(", ".join(said))}, {run}, {trust.badge(path, told.shown)}{notes}</p>'
+
+
+def _stand_ins(told: Told) -> Sequence[str]:
+    """What was read in place of something else, where the claim reads photographs at all; the page's head says why."""
+    effect = told.claim.effect
+    cases = (*effect.cases, *effect.against) if effect else ()
+    return told.shown.manifest.substitutions if any(case.get("workload") in PHOTOGRAPHS for case in cases) else ()
 
 
 def _cases(told: Told) -> Iterator[str]:
@@ -108,11 +124,12 @@ def _cases(told: Told) -> Iterator[str]:
         yield from _checks(told)
         return
     metric = METRICS[effect.metric]
-    unit = f", {metric.unit}" if metric.unit else ""
+    name, size = _unit(metric, told.cases)
+    unit = f", {name}" if name else ""
     sides = [f"{named(effect.steps[end][1])}{unit}" for end in (0, -1)]
     change = "A doubling" if effect.along else "B ÷ A"
     columns = ["Where", f"A: {sides[0]}", f"B: {sides[1]}", change, "n", "By itself"]
-    lines = [_case(row) for row in told.cases]
+    lines = [_case(row, size) for row in told.cases]
     if effect.against:
         # Neither side of an interaction is what the claim speaks of.
         columns, lines = columns[:-1], [line[:-1] for line in lines]
@@ -120,6 +137,13 @@ def _cases(told: Told) -> Iterator[str]:
         yield markup.table(
             f"{metric.noun[:1].upper()}{metric.noun[1:]} in each setting", columns, lines, columns[1:5], stack=True
         )
+
+
+def _unit(metric: Metric, cases: Sequence[Row]) -> tuple[str, float]:
+    """Choose the unit in which the largest value of a table is one or more, and its size in the metric's own."""
+    values = [abs(float(row[side])) for row in cases for side in ("a_value", "b_value") if words.known(row[side])]
+    units = _UNITS.get(metric.unit, ((metric.unit, 1.0),))
+    return next((each for each in units if max(values, default=0.0) >= each[1]), units[-1])
 
 
 def _checks(told: Told) -> Iterator[str]:
@@ -131,13 +155,13 @@ def _checks(told: Told) -> Iterator[str]:
         yield markup.table("What the checks saw", ("Where", "Seen", "Checks", "So it is"), rows, stack=True)
 
 
-def _case(row: Row) -> tuple[str, ...]:
+def _case(row: Row, size: float) -> tuple[str, ...]:
     where = str(row["case"]) or "as above"
     against = f'<span class="fr-kind">against:</span> {escape(where)}' if row["role"] == "against" else escape(where)
     return (
         against,
-        words.number(float(row["a_value"])),
-        words.number(float(row["b_value"])),
+        words.number(float(row["a_value"]) / size),
+        words.number(float(row["b_value"]) / size),
         escape(estimate(row)) if words.known(row["ratio"]) else "–",
         str(int(row["n"])),
         escape(str(row["verdict"])),

@@ -5,6 +5,7 @@ Check boxes leave out claims by verdict, source and device (``site/assets/claims
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import escape
 
@@ -17,13 +18,14 @@ from harness.claim import SOURCES
 from harness.margins import CONFIRMED_OVER, REFUTED_UNDER, SAME
 from harness.pages import described, markup, worker_costs
 from harness.pages.claim_section import badge, section, untested
-from harness.pages.gathered import place
+from harness.pages.gathered import Shown, place
 from harness.pages.markup import Page
 from harness.pages.placed import Placed
 from harness.pages.verdicts import Place, Told, Verdicts
 from harness.records import PROTOCOL_VERSION
 
 PATH = "claims.md"
+_TITLE = "Which of the sources’ claims hold?"
 _LEAD = (
     "Widely read documents say what makes PyTorch training faster. Most give no spread, one machine, or no number. "
     "Each sentence of theirs is tested here: two settings that differ in nothing else, measured in turn many times, "
@@ -31,7 +33,7 @@ _LEAD = (
 )
 _COMMANDS = (
     ("make sweep SUITE=claims", "test all of them on this machine, in ten minutes; BUDGET=30m decides more of them"),
-    ("python -m harness claims", "print the verdicts of the runs under results/"),
+    (".venv/bin/python -m harness claims", "print the verdicts of the runs under results/"),
 )
 
 
@@ -42,7 +44,7 @@ def page(verdicts: Verdicts) -> Page:
         verdicts: what the records of all runs say.
     """
     body = [
-        f"# {markup.entities(suites.load(suites.CLAIMS).question.replace(' on this machine', ''))}\n",
+        f"# {_TITLE}\n",
         markup.paragraph(_LEAD, "fr-lead"),
         _rule(),
         *_tallies(verdicts),
@@ -86,6 +88,24 @@ def said(verdicts: Verdicts, suite: str, path: str) -> list[str]:
     return [markup.heading(2, "What the sources say", "sources-say"), listing, more]
 
 
+def answer(verdicts: Verdicts, suite: str, shown: Shown) -> str:
+    """Answer a suite that asks by claims: how many of them hold on a run's machine; empty where it tested none.
+
+    Args:
+        verdicts: what the records of all runs say.
+        suite: its name.
+        shown: a run; the newest of its machine and device that tested a claim speaks for it.
+    """
+    mine = [verdicts.told[name] for name, (owner, _) in verdicts.asked.items() if owner == suite]
+    places = [(place.shown.machine_id, place.device) for place in verdicts.places]
+    here = (shown.machine_id, shown.manifest.device)
+    if here not in places or not any(part[places.index(here)].tested for part in mine):
+        return ""
+    found = Counter(part[places.index(here)].verdict for part in mine)
+    counts = words.listed(f"{found[verdict]} {verdict}" for verdict in VERDICTS if found[verdict])
+    return f"Of {words.plural(len(mine), 'claim')} on this question: {counts}."
+
+
 def _pairs(verdicts: Verdicts, told: Sequence[Told]) -> Iterator[tuple[Told, Place]]:
     return zip(told, verdicts.places, strict=True)
 
@@ -115,6 +135,19 @@ def _tallies(verdicts: Verdicts) -> Iterator[str]:
     for at, each in enumerate(verdicts.places):
         counts = words.listed(f"{count} {verdict}" for verdict, count in verdicts.tally(at).items())
         yield markup.paragraph(f"{each.name}: of {words.plural(len(verdicts.told), 'claim')} {counts}.", "fr-answer")
+    for note, names in _substitutions(verdicts).items():
+        where = "" if len(names) == len(verdicts.places) else f"{words.listed(names)}: "
+        yield markup.paragraph(where + described.note(note), "fr-note")
+
+
+def _substitutions(verdicts: Verdicts) -> dict[str, list[str]]:
+    """What the runs that speak read in place of something else, and on which machines."""
+    found: dict[str, list[str]] = {}
+    for at, each in enumerate(verdicts.places):
+        runs = [part[at].shown.manifest for part in verdicts.told.values() if part[at].tested]
+        for note in dict.fromkeys(note for run in runs for note in run.substitutions):
+            found.setdefault(note, []).append(each.name)
+    return found
 
 
 def _left_out(verdicts: Verdicts) -> Iterator[str]:

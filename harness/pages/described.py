@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from html import escape
@@ -16,6 +17,8 @@ from harness.machine import Machine
 from harness.store import StoredRun
 
 GIB = 2**30
+_NAMED = re.compile(r"(?<![\w`*])[`*]([\w.=/-]+)[`*](?![\w`*])")
+"""A name that a docstring sets apart."""
 
 
 def machine_name(run: StoredRun) -> str:
@@ -98,6 +101,20 @@ def signed(value: float, places: int = 1) -> str:
     return f"{value:+.{places}f}\u00a0%".replace("-", "−") if words.known(value) else "–"
 
 
+def note(text: str) -> str:
+    """Write a run's own remark as a sentence; a name at its beginning keeps its spelling."""
+    return words.sentence(text) if text.partition(" ")[0].isalpha() else f"{text.rstrip('.')}."
+
+
 def code(text: object) -> str:
     """Set text as code."""
     return f"<code>{escape(str(text))}</code>"
+
+
+def prose(text: str) -> str:
+    """Write text of feedrate's own as HTML: names between backticks or asterisks become code, apostrophes curl.
+
+    Args:
+        text: a docstring, or the doc of an axis or a column; never anything that comes from a record.
+    """
+    return _NAMED.sub(lambda found: f"<code>{found[1]}</code>", escape(text.replace("'", "’")))

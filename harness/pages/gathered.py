@@ -11,12 +11,13 @@ from types import ModuleType
 from typing import Any
 
 import pandas as pd
+from altair.utils.schemapi import debug_mode
 
 from harness import registry, store
 from harness.analysis import ceilings, loading, noise, timeline, variance
 from harness.charts import _words as words
 from harness.charts._cited import FILES, foot
-from harness.charts._embed import figure_csv, figure_html
+from harness.charts._embed import figure_csv, figure_html, specifications
 from harness.charts._estimates import estimated
 from harness.charts._figure import Figure
 from harness.charts._render import picture, standalone
@@ -171,7 +172,9 @@ def draw(chart: str, shown: Shown, suite: str | None = None) -> Figure:
     asked = frame if suite is None else frame[frame["suite"].eq(suite).fillna(False)]
     asked = shown.steps_of(asked) if steps else asked
     more = {"cores": shown.cores} if "cores" in signature(drawing.draw).parameters else {}
-    figure: Figure = drawing.draw(asked, **more)
+    # Altair would hold every part of a chart against its schema, over and again; the tests of charts let it.
+    with debug_mode(False):
+        figure: Figure = drawing.draw(asked, **more)
     return figure
 
 
@@ -196,7 +199,8 @@ def place(figure: Figure, name: str, page: str, origin: Origin) -> Placed:
     }
     places = {kind: f"{FOLDER}/{name}.{end}" for kind, end in FILES.items()} | {"CSV": f"data/{name}.csv"}
     cite = foot(citation, {kind: up + path for kind, path in places.items()})
-    return Placed(name, figure_html(figure, name, up + places["CSV"], cite), files, citation)
+    html = figure_html(figure, name, up + places["CSV"], cite)
+    return Placed(name, html, files, citation, specifications(figure, name))
 
 
 def _caption(citation: Citation) -> str:

@@ -68,20 +68,20 @@ def page(
         known: how many machines there are, where that is more than have a run here.
     """
     known = len({shown.machine_id for shown in runs}) if known is None else known
-    body = [f"# {_TITLE}\n", markup.paragraph(_LEAD, "fr-lead"), _doors(told, known)]
+    body = [f"# {_TITLE}\n", markup.paragraph(_LEAD, "fr-lead")]
     speaking = leading(runs)
     figures: dict[str, Placed] = {}
     if found := opening(speaking):
         shown, figure = found
         placed = place(figure, "opening", PATH, shown.origin)
         figures[placed.name] = placed
-        body += [
-            markup.heading(2, figure.title, "opening-figure"),
-            _origin(shown, described.machine_name(shown.run)),
-            markup.slot(placed.name),
-            "\n",
-            _explore(),
-        ]
+        picture = (
+            f'<h2 id="opening-figure">{escape(figure.title)}</h2>\n'
+            f"{_origin(shown, described.machine_name(shown.run))}{markup.slot(placed.name)}\n{_explore()}"
+        )
+        body.append(f'<div class="fr-hero">{_doors(told, known)}<div>{picture}</div></div>\n')
+    else:
+        body.append(_doors(told, known))
     body += _numbers(speaking, known) if speaking else [_nothing(known)]
     body += _tune(suites)
     if suites:

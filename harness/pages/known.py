@@ -6,8 +6,6 @@ Explore shows all of it; short pages take the best settings from it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
 import pandas as pd
@@ -15,7 +13,7 @@ import pandas as pd
 from harness import store_many
 from harness.analysis.blocks import KEYS
 from harness.analysis.explored import COLUMNS, explored
-from harness.hardware import usable_cores
+from harness.pages import apart
 from harness.store import StoredRun
 
 _PART = 200
@@ -40,7 +38,7 @@ def cells(runs: Sequence[StoredRun]) -> pd.DataFrame:
         return explored(_nothing()).assign(asked=[])
     if len(folders) <= _ALONE:
         return pd.concat(map(_estimated, parts), ignore_index=True)
-    with ProcessPoolExecutor(len(usable_cores()), get_context("spawn")) as pool:
+    with apart.pool() as pool:
         return pd.concat(pool.map(_estimated, parts), ignore_index=True)
 
 

@@ -11,12 +11,13 @@ from harness.pages.gathered import Shown
 from harness.pages.headlines import answer, headline_table
 from harness.pages.machine_tasks import Best, Tasks
 from harness.pages.markup import Page
+from harness.pages.run_table import runs_table
 from harness.pages.verdicts import Verdicts
 from harness.suite import MAIN
 
 INDEX = "machines/index.md"
 _LEAD = (
-    "Every machine that was measured. Its page has the best setting of each of its tasks, what holds them back, what "
+    "What machines have been measured. A machine’s page has the best setting of each of its tasks, what holds them back, what "
     "became of the sources’ claims there, and its runs."
 )
 _COLUMNS = ("Machine", "Device", "Cores", "Memory", "Storage", "Runs", "Samples/s", "95 % interval", "n", "Grade")
@@ -146,17 +147,7 @@ def _suites(shown: Shown, path: str, questions: Mapping[str, str]) -> str:
 
 
 def _runs(own: Sequence[Shown], path: str, questions: Mapping[str, str]) -> str:
-    rows = [
-        (
-            markup.link(path, shown.page, shown.manifest.run_id),
-            trust.badge(path, shown),
-            _suites(shown, path, questions),
-            escape(described.day(shown.manifest.started_at)),
-            str(shown.manifest.blocks),
-            str(shown.manifest.cells),
-            str(shown.failed),
-        )
-        for shown in own
-    ]
-    columns = ("Run", "Grade", "Suites", "Date", "Blocks", "Cells", "Failed")
-    return markup.table("Runs of this machine", columns, rows, ("Blocks", "Cells", "Failed"), stack=True)
+    def linked(shown: Shown, path: str) -> str:
+        return _suites(shown, path, questions)
+
+    return runs_table("Runs of this machine", own, path, ("Run", "Grade", "Suites", "Date"), linked)

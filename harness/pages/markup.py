@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,10 +33,20 @@ class Page:
     hide: Sequence[str] = ()
     """``navigation`` and ``toc``, where a page has no use for them."""
 
+    @property
+    def charts(self) -> str:
+        """Path of the file that its charts are drawn anew from; empty where it has none."""
+        return self.path.removesuffix(".md") + ".charts.js" if any(f.charts for f in self.figures.values()) else ""
+
     def all_files(self) -> dict[str, str | Path]:
         """List the page's files and those of its figures."""
-        of_figures = {path: text for placed in self.figures.values() for path, text in placed.files.items()}
-        return {**self.files, **of_figures}
+        placed = self.figures.values()
+        found = {**self.files, **{path: text for figure in placed for path, text in figure.files.items()}}
+        if self.charts:
+            specs = {name: spec for figure in placed for name, spec in figure.charts.items()}
+            # A script and no JSON, as a page that was opened from a disk may not read other files.
+            found[self.charts] = f"window.feedrateCharts={json.dumps(specs, separators=(',', ':'), sort_keys=True)};\n"
+        return found
 
     def markdown(self) -> str:
         """Write the page with its front matter."""

@@ -23,6 +23,7 @@ from harness.pages.markup import Page
 from harness.pages.sources import SIMULATED, SOURCES
 from harness.pages.trust import PARTS_SPOKEN
 from harness.plan import CEILING_WINDOW_S
+from harness.probes import gpu
 from harness.probes import noise as probed
 from harness.records import PROTOCOL_VERSION
 from harness.running import GIVE_UP_AFTER
@@ -100,6 +101,8 @@ def numbers() -> dict[str, str]:
         "pipeline_steps": pipeline.STEPS,
         "bins": telemetry.BINS,
         "least_bin": telemetry.LEAST_BIN_S,
+        "settle_s": gpu.SETTLE_NS / 1e9,
+        "gpu_window_s": gpu.LEAST_WINDOW_NS / 1e9,
     }
     return {name: f"{value:g}" for name, value in shown.items()} | {
         "whole": "100\u00a0%",

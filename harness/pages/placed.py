@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from harness.citation import Citation
 
@@ -22,6 +23,8 @@ class Placed:
     """Path below the pages folder to content: table, picture, specification. None for a figure without panels."""
     citation: Citation | None = None
     """None for a figure without panels."""
+    charts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Name of a panel in the page to the Vega-Lite specification that it is drawn anew from."""
 
     @property
     def picture(self) -> str:

@@ -56,7 +56,7 @@ def _run(shown: Shown) -> tuple[str, ...]:
     return (
         _named("run", shown.page, run.run_id),
         escape(", ".join(sorted(run.suites)) or "nothing"),
-        markup.link(PATH, shown.machine_page, described.machine_name(shown.run)),
+        _machine(markup.link(PATH, shown.machine_page, described.machine_name(shown.run))),
         str(run.blocks),
         f"{sum(run.outcomes.values()):,}",
         escape(run.feedrate_version),
@@ -68,12 +68,17 @@ def _bench(bench: BenchRecord) -> tuple[str, ...]:
     return (
         _named("bench record", accuracy.PATH, bench.name),
         f"feedrate itself: {escape(', '.join(bench.sections))}",
-        escape(described.name_of(bench.machine)),
+        _machine(escape(described.name_of(bench.machine))),
         "–",
         f"{len(bench.witnessed):,}" if bench.witnessed else "–",
         escape(bench.feedrate_version),
         "–",
     )
+
+
+def _machine(name: str) -> str:
+    """Keep a name from being squeezed to a word a line."""
+    return f'<span class="fr-roomy">{name}</span>'
 
 
 def _named(what: str, path: str, name: str) -> str:

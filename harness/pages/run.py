@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from typing import Any
 
+from harness.analysis.blocks import good
 from harness.axes import AXES
 from harness.charts import _words as words
 from harness.manifest import Protocol
@@ -36,7 +37,7 @@ def page(shown: Shown) -> Page:
     run = shown.manifest
     body = [f'<p class="fr-eyebrow">Run</p>\n\n# {markup.entities(run.run_id)}\n', _summary(shown)]
     body += _section("Best settings", headline_table(shown.headlines))
-    body += _section("What to know", _lines([*run.substitutions, *_cautions(shown)]))
+    body += _section("What to know", _lines([*map(described.note, run.substitutions), *_cautions(shown)]))
     body += _section("How far to trust it", trust.verdict(shown))
     for title, placed in _pictures(shown):
         figures[placed.name] = placed
@@ -86,11 +87,7 @@ def _summary(shown: Shown) -> str:
             ("Repeat it", described.code(run.command)),
             ("Began", f"{escape(described.day(run.started_at))} ({escape(run.started_at)})"),
             ("Took", escape(described.minutes(run.started_at, run.ended_at))),
-            (
-                "Measured",
-                f"{words.plural(run.blocks, 'whole block')} of {run.cells} cells, from {run.combinations:,} "
-                "combinations",
-            ),
+            ("Measured", _measured(shown)),
             ("Trials", escape(outcomes)),
             *trust.added(shown),
             ("Stopped", escape(trust.STOPPED.get(run.stop_reason, run.stop_reason))),
@@ -102,17 +99,30 @@ def _summary(shown: Shown) -> str:
     )
 
 
+def _measured(shown: Shown) -> str:
+    """Cells and blocks; not every cell is in every block, as what is answered is left out of those that follow."""
+    run = shown.manifest
+    usual = shown.grade.blocks
+    most = f", half of the cells in {usual:,} or more" if 0 < usual < run.blocks else ""
+    cells = f"{words.plural(run.cells, 'cell')}, from {words.plural(run.combinations, 'combination')}"
+    return f"{cells}; {words.plural(run.blocks, 'block')}{most}"
+
+
 def _cautions(shown: Shown) -> Iterable[str]:
     trials = shown.trials
     if shown.manifest.blocks < 2:
         yield "One block only: no interval can be given for any number of this run."
-    ended = trials[trials["outcome"].eq("ok")]
-    drifting = int((~ended["steady"].fillna(True).astype(bool)).sum())
+    # The second half of a cold window is the faster one, as more has been read ahead: as the flag's rule has it.
+    judged = good(trials)
+    judged = judged[judged["steady"].notna() & judged["page_cache"].ne("cold").fillna(True)]
+    drifting = int((~judged["steady"].astype(bool)).sum())
     if drifting:
-        yield f"{drifting} of {len(ended)} windows were still drifting: their halves differ by more than a tenth."
+        halves = "the halves of the window differ by more than a tenth"
+        yield f"{drifting:,} of {words.plural(len(judged), 'trial')} had not settled: {halves}."
     left = int(trials["left_processes"].fillna(0).sum())
     if left:
-        yield f"{left} processes outlived their trial and were killed after it."
+        outlived = f"{left:,} processes outlived their trials" if left > 1 else "1 process outlived its trial"
+        yield f"{outlived}, to be killed after it."
 
 
 def _lines(notes: Iterable[str]) -> str:

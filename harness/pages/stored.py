@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+from harness.analysis.rows import rows_of
 from harness.analysis.storage import believed, doubted, plain, stored
 from harness.analysis.storage_choice import LOSSY, SPACE, SPEED, choices
 from harness.analysis.storage_effects import CONTAINER, NEITHER, PIXELS, larger
@@ -23,6 +24,7 @@ from harness.machine import Storage
 from harness.pages import described, markup, stored_knobs
 from harness.pages.gathered import Shown
 from harness.registry import names
+from harness.traits import traits
 
 SUITE = "storage"
 """The suite that asks about storage formats; others choose theirs for another question."""
@@ -100,10 +102,6 @@ def section(shown: Shown, suite: str) -> Stored:
     return Stored(shown, suite)
 
 
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
-
-
 def _rank(row: Row) -> tuple[Any, ...]:
     """Loading alone first, photographs before others, small before large, any order before the disk's, warm first."""
     return (
@@ -119,7 +117,7 @@ def _rank(row: Row) -> tuple[Any, ...]:
 def _effects(found: pd.DataFrame) -> list[str]:
     """Say which effect is larger and by how much, in a sentence over all settings and in one for each."""
     firsts: dict[tuple[Any, ...], Row] = {}
-    for row in sorted(_records(found), key=lambda row: (*_rank(row), row["num_workers"], row["batch_size"])):
+    for row in sorted(rows_of(found), key=lambda row: (*_rank(row), row["num_workers"], row["batch_size"])):
         firsts.setdefault(_rank(row), row)
     if not firsts:
         return []
@@ -140,13 +138,36 @@ def _larger(rows: Sequence[Row]) -> str:
         NEITHER: "it cannot be told whether what is stored or its container matters more",
     }[most]
     pixels, container = (_range([row[f"{name}_ratio"] for row in rows]) for name in (PIXELS, CONTAINER))
-    times = [row["times"] if most == PIXELS else 1 / row["times"] for row in rows if row["larger"] == most != NEITHER]
-    by = f" One is {_range(times)} as large as the other there." if times else ""
     return (
-        f"{share} {verdict}. In the same container, decoded pixels load {pixels} as fast; of containers "
-        f"that hold the same bytes the fastest is {container} as fast as the slowest (with the fewest workers that "
-        f"were measured).{by}"
+        f"{share} {verdict}{_by(rows, most)}{_otherwise(rows, most)}. In the same container, decoded pixels load "
+        f"{pixels} as fast as {_encoded(rows)}; of containers that hold the same bytes the fastest is {container} as "
+        "fast as the slowest (with the fewest workers that were measured)."
     )
+
+
+def _encoded(rows: Sequence[Row]) -> str:
+    """What decoded pixels were compared with."""
+    pairs = {pair for row in rows for pair in str(row["pixels_pairs"]).split(", ")}
+    kinds = {traits(pair.partition(" ")[0]).stores for pair in pairs}
+    return " or ".join(sorted({STORES.get(kind, kind) for kind in kinds}))
+
+
+def _by(rows: Sequence[Row], larger: str) -> str:
+    """How many times the one effect is the other, where it is the larger one."""
+    times = [row["times"] if larger == PIXELS else 1 / row["times"] for row in rows if row["larger"] == larger]
+    return f" ({_range(times)} the other effect)" if times and larger != NEITHER else ""
+
+
+def _otherwise(rows: Sequence[Row], most: str) -> str:
+    """What the other settings say."""
+    other = {
+        PIXELS: "what is stored matters more",
+        CONTAINER: "the container matters more",
+        NEITHER: "it cannot be told",
+    }
+    counts = {name: sum(row["larger"] == name for row in rows) for name in other if name != most}
+    said = [f"in {count} {other[name]}{_by(rows, name)}" for name, count in counts.items() if count]
+    return f"; {words.listed(said)}" if said else ""
 
 
 def _range(ratios: Sequence[float]) -> str:
@@ -186,7 +207,7 @@ def _use_table(caption: str, rows: Sequence[Sequence[str]]) -> str:
 def _uses(chosen: pd.DataFrame, disk: Storage | None) -> Iterator[tuple[bool, tuple[str, ...]]]:
     """A row a question with two formats or more, and whether it is the usual one: loading alone, in any order."""
     questions: dict[tuple[Any, ...], dict[str, list[dict[str, Any]]]] = {}
-    for row in _records(chosen):
+    for row in rows_of(chosen):
         key = (*_rank(row), str(row["step_ms"]), str(row["scale"]), int(row["n_samples"]))
         questions.setdefault(key, {}).setdefault(row["purpose"], []).append(row)
     several = len({key[:-1] for key in questions}) < len(questions)
@@ -264,8 +285,9 @@ def _shuffled(row: Row) -> str:
 
 
 def _rate(row: Row) -> str:
-    spread = f"{described.spread(float(row['lo']), float(row['hi']))}, n\u00a0=\u00a0{row['n']}"
-    return words.number(float(row["samples_per_s"])) + _kinds([spread])
+    spread = described.spread(float(row["lo"]), float(row["hi"]))
+    whole = f'<br><span class="fr-kind fr-whole">{escape(spread)},</span>'
+    return words.number(float(row["samples_per_s"])) + whole + _kinds([f"n\u00a0=\u00a0{row['n']}"])
 
 
 def _bytes(row: Row) -> str:
@@ -301,7 +323,7 @@ def _beside(part: Sequence[Row] | None, best: Sequence[Row], *, batches: bool) -
 def _sizes(table: pd.DataFrame, mark: str) -> list[str]:
     """Bytes on disk and packing, a table for each kind of images; beyond the first they are folded."""
     found: dict[tuple[Any, ...], list[Row]] = {}
-    for row in _records(table[table["sample_bytes"].notna()]):
+    for row in rows_of(table[table["sample_bytes"].notna()]):
         found.setdefault(_rank(row)[1:4], []).append(row)
     body: list[str] = []
     for (_, workload, size), rows in sorted(found.items()):

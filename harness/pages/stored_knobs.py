@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from harness.analysis.contrasts import contrasts
+from harness.analysis.rows import rows_of
 from harness.analysis.storage import OWN
 from harness.axes import BY_NAME
 from harness.charts import _words as words
@@ -31,7 +32,7 @@ def section(trials: pd.DataFrame, mark: str) -> list[str]:
         A heading and a table; nothing where no knob had two values.
     """
     found = contrasts(trials[trials["mode"].eq(LOAD)]) if len(trials) else pd.DataFrame({"axis": []})
-    pairs = [{str(name): value for name, value in row.items()} for row in found.to_dict("records")]
+    pairs = rows_of(found)
     pairs = [turned(row) for row in pairs if row["axis"] in _KNOBS and row["n"]]
     pairs = [row for row in pairs if row["a_value"] == BY_NAME[row["axis"]].default]
     if not pairs:

@@ -38,11 +38,13 @@ def found(runs: Sequence[Shown]) -> list[tuple[str, str, Suite]]:
 
 
 def _about(name: str) -> str:
-    """What the suite's own file says beyond its first line."""
+    """What the suite's own file says beyond its first line: what is done, then, smaller, what that does not show."""
     if name not in registry.names("suites"):
-        return "This version of feedrate does not have the suite; all charts are shown."
+        return markup.paragraph("This version of feedrate does not have the suite; all charts are shown.", "fr-lead")
     text = inspect.getdoc(registry.load("suites", name)) or ""
-    return " ".join(text.partition("\n\n")[2].split())
+    first, *more = (" ".join(part.split()) for part in text.split("\n\n")[1:] or [""])
+    notes = "".join(f'<p class="fr-note">{described.prose(part)}</p>\n' for part in more)
+    return f'<p class="fr-lead">{described.prose(first)}</p>\n{notes}' if first else ""
 
 
 def page(name: str, path: str, content: Suite, runs: Sequence[Shown], told: Verdicts | None = None) -> Page:
@@ -57,7 +59,7 @@ def page(name: str, path: str, content: Suite, runs: Sequence[Shown], told: Verd
     """
     body = [
         f'<p class="fr-eyebrow">Suite: {markup.entities(name)}</p>\n\n# {markup.entities(content.question)}\n',
-        markup.paragraph(_about(name), "fr-lead"),
+        _about(name),
     ]
     figures: dict[str, Placed] = {}
     files: dict[str, str] = {}
@@ -68,8 +70,9 @@ def page(name: str, path: str, content: Suite, runs: Sequence[Shown], told: Verd
         body += [markup.heading(2, described.machine_name(shown.run), mark), _origin(shown, path)]
         planted, compared = calibrated.section(shown, name), stored.section(shown, name)
         body += planted or compared.answers()
-        if not planted and not compared and (said := answer(shown.answers(name))):
-            body.append(markup.paragraph(said, "fr-answer"))
+        if not planted and not compared:
+            said = answer(shown.answers(name)) or (claims.answer(told, name, shown) if told else "")
+            body += [markup.paragraph(said, "fr-answer")] if said else []
         for chart in content.charts:
             figure = draw(chart, shown, name)
             placed = place(figure, f"{markup.slug(name)}-{chart}-{mark}", path, shown.origin)
@@ -98,7 +101,7 @@ def _origin(shown: Shown, path: str) -> str:
     run = shown.manifest
     said = [described.day(run.started_at), words.plural(run.blocks, "block"), f"{sum(run.outcomes.values()):,} trials"]
     said += [f"{shown.failed:,} failed"] if shown.failed else []
-    notes = "".join(f"<br>{escape(note)}" for note in run.substitutions)
+    notes = "".join(f"<br>{escape(described.note(note))}" for note in run.substitutions)
     machine = markup.link(path, shown.machine_page, "the machine and its other tasks")
     return (
         f'<p class="fr-origin">{markup.entities(", ".join(said))}, '

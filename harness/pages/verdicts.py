@@ -16,6 +16,7 @@ from harness import suite
 from harness.analysis.claim_words import sentence
 from harness.analysis.claimed import CLAIM_COLUMNS, NOT_TESTABLE, VERDICTS
 from harness.analysis.claimed_runs import Measured, answered
+from harness.analysis.rows import rows_of
 from harness.claim import Claim
 from harness.pages import described
 from harness.pages.gathered import Shown
@@ -103,7 +104,7 @@ def gather(runs: Sequence[Shown], asked: Asked | None = None) -> Verdicts:
     asked = suite.claims() if asked is None else asked
     by_id = {shown.manifest.run_id: shown for shown in runs}
     answers = answered((Measured.of(shown.manifest, shown.trials) for shown in by_id.values()), asked)
-    found = {part: _records(getattr(answers.found, part)) for part in ("claims", "cases", "asides")}
+    found = {part: rows_of(getattr(answers.found, part)) for part in ("claims", "cases", "asides")}
     keys = dict.fromkeys(_key(row) for row in found["claims"] if row["verdict"] != NOT_TESTABLE)
     newest = {key: shown for shown in reversed(runs) if (key := (shown.machine_id, shown.manifest.device)) in keys}
     machines = [machine for machine, _ in keys]
@@ -118,10 +119,6 @@ def gather(runs: Sequence[Shown], asked: Asked | None = None) -> Verdicts:
             parts.append(Told(claim.on(key[1]), by_id.get(row["run_id"], place.shown), key[1], row, *mine))
         told[name] = tuple(parts)
     return Verdicts(asked, places, told, tuple(by_id[name] for name in answers.left_out))
-
-
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
 
 
 def _key(row: Row) -> tuple[str, str]:

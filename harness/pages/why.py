@@ -15,6 +15,7 @@ import pandas as pd
 
 from harness.analysis.ceilings import BALANCED_WITHIN, STAGES
 from harness.analysis.prediction import held_out
+from harness.analysis.summary import CONDITIONS
 from harness.axes import AXES
 from harness.charts import _words as words
 from harness.charts._embed import _field
@@ -29,6 +30,8 @@ PREDICTED = 150
 """With more cells than this only the shown ones are predicted: the model runs batch by batch."""
 STAGE_WORDS = {"load": "loader", "copy": "copy", "compute": "step"}
 STAGE_DOING = {"read": "reading", "decode": "decoding", "transform": "transforming", "collate": "collating"}
+_SAID = ("workload", "mode", "step", "step_ms", "patch_size", "scale", "n_samples", "page_cache", "access")
+"""Conditions of a task that its name has words for, or that no two tasks of a run differ in."""
 _FILE = (
     "samples_per_s",
     "lo",
@@ -154,7 +157,9 @@ def _lines(parts: list[str]) -> str:
 
 def _task(cell: Mapping[Any, Any]) -> str:
     kind = f"emulated step of {cell['step_ms']:g} ms" if cell["step"] == EMULATED else "real training"
-    return ", ".join((kind, str(cell["workload"]), f"{cell['patch_size']} px", *described.reading(cell)))
+    more = described.changed({name: cell[name] for name in CONDITIONS if name not in _SAID})
+    reading = filter(None, (*described.reading(cell), more))
+    return ", ".join((kind, str(cell["workload"]), f"{cell['patch_size']} px", *reading))
 
 
 def _alone(cell: Mapping[Any, Any]) -> list[str]:

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-import pandas as pd
-
 from harness.analysis import worker_costs as costs
+from harness.analysis.rows import rows_of
 from harness.charts import _words as words
 from harness.charts import _workers as workers
 from harness.pages import described, markup
@@ -30,7 +29,12 @@ _ENDS = {
 }
 _NOTE = (
     "Means over blocks, of start-up times geometric ones, with single 95\u00a0% intervals, not corrected for their "
-    "number. Ends of a training process: medians over checks, from the least to the most."
+    "number; those of counts are cut off at 0. Ends of a training process: medians over checks, from the least to the "
+    "most."
+)
+_GUARD = (
+    "The guard is what feedrate’s own processes have: workers die with their parent, and SIGTERM ends the training "
+    "process in order."
 )
 Row = Mapping[str, Any]
 
@@ -50,12 +54,12 @@ def section(shown: Shown, suite: str, level: int = 3, mark: str = "") -> list[st
     trials = shown.trials[shown.trials["suite"].eq(suite).fillna(False)]
     limit = shown.manifest.machine.shared_memory_bytes
     parts: tuple[Callable[[], Iterator[str]], ...] = (
-        lambda: _termination(_rows(costs.terminations(trials))),
-        lambda: _startup(_rows(costs.startup(trials))),
-        lambda: _respawn(_rows(costs.respawn(trials))),
-        lambda: _growth(_rows(costs.growth(trials))),
-        lambda: _shared(_rows(costs.shared_memory(trials, limit)), limit),
-        lambda: _switches(_rows(costs.switches(trials))),
+        lambda: _termination(rows_of(costs.terminations(trials))),
+        lambda: _startup(rows_of(costs.startup(trials))),
+        lambda: _respawn(rows_of(costs.respawn(trials))),
+        lambda: _growth(rows_of(costs.growth(trials))),
+        lambda: _shared(rows_of(costs.shared_memory(trials, limit)), limit),
+        lambda: _switches(rows_of(costs.switches(trials))),
     )
     body = [text for part in parts for text in part()]
     if not body:
@@ -80,10 +84,6 @@ def beside(verdicts: Verdicts) -> Iterator[str]:
                 yield body[0]
                 yield markup.paragraph(place.name, "fr-origin")
                 yield from body[1:]
-
-
-def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
 
 
 def _listing(title: str, said: str, columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: int) -> str:
@@ -138,6 +138,7 @@ def _termination(rows: Sequence[Row]) -> Iterator[str]:
     ]
     columns = ("Ended by", "Guard", "Checks that saw workers left", "Last worker gone after", "Seen")
     yield _listing("When the training process ends", _left(rows), columns, lines, len(columns))
+    yield markup.paragraph(_GUARD, "fr-note")
 
 
 def _gone(row: Row) -> str:
@@ -176,7 +177,7 @@ def _startup(rows: Sequence[Row]) -> Iterator[str]:
         for row in rows
     ]
     columns = ("What was loaded", "Workers", "First batch after, ms", "n")
-    yield _listing("Starting them", "", columns, lines, 2)
+    yield _listing("Starting workers", "", columns, lines, 2)
 
 
 def _respawn(rows: Sequence[Row]) -> Iterator[str]:
@@ -204,11 +205,16 @@ def _respawn(rows: Sequence[Row]) -> Iterator[str]:
         f"{share} of one of {int(shortest['epoch_steps'])} steps."
     )
     clear = words.known(shortest["respawn_ms_lo"]) and shortest["respawn_ms_lo"] > 0
-    yield _listing("Starting them anew every epoch", said if clear else "", columns, lines, 3)
+    yield _listing("Starting workers anew every epoch", said if clear else "", columns, lines, 3)
 
 
 def _signed(value: float) -> str:
     return words.number(value).replace("-", "−")
+
+
+def _thousandfold(value: float) -> str:
+    """For 1,000 samples; counts do not fall under none, though their interval may."""
+    return words.number(1000 * max(0.0, value))
 
 
 def _growth(rows: Sequence[Row]) -> Iterator[str]:
@@ -284,18 +290,18 @@ def _shared(rows: Sequence[Row], limit: int | None) -> Iterator[str]:
 
 
 def _switches(rows: Sequence[Row]) -> Iterator[str]:
-    """How often a core is taken away, and given away."""
+    """How often a core is taken away, and given up."""
     if not rows:
         return
     lines = [
         (
             escape(workers.what(row)),
             escape(workers.who(row)),
-            _number(row, "involuntary_per_sample"),
-            _number(row, "voluntary_per_sample"),
+            _number(row, "involuntary_per_sample", _thousandfold),
+            _number(row, "voluntary_per_sample", _thousandfold),
             str(row["n"]),
         )
         for row in rows
     ]
-    columns = ("What was loaded", "Workers", "Taken away, a sample", "Given up, a sample", "n")
+    columns = ("What was loaded", "Workers", "Taken away, per 1,000 samples", "Given up, per 1,000 samples", "n")
     yield _listing("Context switches: how often a core is taken away", "", columns, lines, 2)

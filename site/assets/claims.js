@@ -9,9 +9,7 @@
     const claims = [...document.querySelectorAll(".fr-claim")];
     if (!claims.length) return;
     const boxes = form ? [...form.querySelectorAll("input")] : [];
-    const charts = [...document.querySelectorAll("#claims .fr-chart")].map((chart) => ({
-      chart, spec: JSON.parse(chart.parentElement.querySelector(".fr-spec").textContent), shown: null,
-    }));
+    const charts = [...document.querySelectorAll("#claims .fr-chart")].map((chart) => ({ chart, spec: null, shown: null, kept: null }));
 
     const chosen = (name) => new Set(boxes.filter((box) => box.name === name && box.checked).map((box) => box.value));
 
@@ -40,7 +38,9 @@
       const count = claims.filter((claim) => !claim.hidden).length;
       if (form) form.querySelector(".fr-filter-said").textContent = boxes.some((box) => box.checked)
         ? `${count} of ${claims.length} claims are shown.` : "";
-      for (const each of charts) redraw(each, kept);
+      for (const each of charts) {
+        redraw(each, kept).catch((error) => console.error("feedrate: this picture keeps all its rows:", error));
+      }
     }
 
     function rows(kept) {
@@ -53,7 +53,12 @@
       }
     }
 
-    function redraw(each, kept) {
+    // A picture is right as it stands until something is chosen; then its specification is loaded, and it follows.
+    async function redraw(each, kept) {
+      each.kept = kept;
+      if (!each.shown && !boxes.some((box) => box.checked)) return;
+      each.spec ??= await window.feedrate.specification(each.chart);
+      if (each.kept !== kept) return;
       const { machine, device, row } = each.spec.usermeta;
       const spec = structuredClone(each.spec);
       let all = 0;

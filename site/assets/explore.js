@@ -192,6 +192,7 @@ async function start() {
   const plain = document.getElementById("fr-explore-plain");
   try {
     const explorer = new Explorer(await Library.open(root.dataset.index), root);
+    await parsed;
     plain.hidden = true;
     await explorer.open();
     // All is seen at once, when it is drawn, so that nothing moves.
@@ -205,4 +206,6 @@ async function start() {
   }
 }
 
+// Deferred scripts have run by then: feedrate.js, which draws, is one.
+const parsed = new Promise((resolve) => { document.addEventListener("DOMContentLoaded", resolve, { once: true }); });
 start();

@@ -2,25 +2,6 @@
 // at, and shows which one is looked at elsewhere.
 
 const WAIT_MS = 120;
-let vega = null;
-
-function load() {
-  vega ??= new Promise((resolve, reject) => {
-    const script = document.createElement("script");
-    script.src = new URL("vega.js", import.meta.url).href;
-    script.onload = () => resolve(window.vegaEmbed);
-    script.onerror = () => { vega = null; reject(new Error("vega.js did not load")); };
-    document.head.append(script);
-  });
-  return vega;
-}
-
-// The interpreter (ast) needs no eval, which the content security policy forbids.
-function options() {
-  const config = JSON.parse(document.getElementById("fr-theme").textContent);
-  return { mode: "vega-lite", renderer: "svg", ast: true, actions: false, defaultStyle: false, config,
-    tooltip: { disableDefaultStyle: true, theme: "custom" } };
-}
 
 export class Picture {
   // `pointed` is told the id of the mark under the pointer, or -1; `pressed` that of one that was clicked.
@@ -32,8 +13,6 @@ export class Picture {
   async draw(spec, rows) {
     const turn = this.turn += 1;
     const shape = JSON.stringify(spec);
-    const embed = await load();
-    if (turn !== this.turn) return;
     if (shape === this.shape) {
       this.result.view.signal("hot", this.hot);
       await this.result.view.data("marks", rows).runAsync();
@@ -43,7 +22,7 @@ export class Picture {
     live.className = "fr-explore-next";
     live.setAttribute("aria-hidden", "true");
     this.place.append(live);
-    const result = await embed(live, { ...spec, data: { ...spec.data, values: rows } }, options());
+    const result = await window.feedrate.embed(live, { ...spec, data: { ...spec.data, values: rows } });
     if (turn !== this.turn) {
       result.finalize();
       live.remove();

@@ -1,25 +1,39 @@
-// Pictures are static until they are pointed at or focused; then Vega draws them anew in place, with numbers on hover.
-// The picture has the same size before and after, so nothing on the page moves. Without this script nothing is lost but
-// the hover.
+// Pictures are static until they are pointed at or focused; then Vega and the page's specifications are loaded and the
+// picture is drawn anew in place, with numbers on hover. It has the same size before and after, so nothing on the page
+// moves. Without this script nothing is lost but the hover. Other scripts draw with `window.feedrate`.
 (() => {
   "use strict";
-  const here = document.currentScript.src;
-  let vega = null;
-  let theme = null;
+  const vega = new URL("vega.js", document.currentScript.src).href;
+  const loading = new Map();
 
-  const load = () => (vega ??= new Promise((resolve, reject) => {
-    const script = document.createElement("script");
-    script.src = new URL("vega.js", here).href;
-    script.onload = () => resolve(window.vegaEmbed);
-    script.onerror = () => { vega = null; reject(new Error("vega.js did not load")); };
-    document.head.append(script);
-  }));
+  // A script that is loaded once, when it is first needed; one that did not load is tried again.
+  function load(address) {
+    if (!loading.has(address)) {
+      loading.set(address, new Promise((resolve, reject) => {
+        const script = document.createElement("script");
+        script.src = address;
+        script.onload = resolve;
+        script.onerror = () => { loading.delete(address); reject(new Error(`${address} did not load`)); };
+        document.head.append(script);
+      }));
+    }
+    return loading.get(address);
+  }
 
-  // The interpreter (ast) needs no eval, which the content security policy forbids.
-  const options = () => ({
-    mode: "vega-lite", renderer: "svg", ast: true, actions: false, defaultStyle: false, config: theme,
-    tooltip: { disableDefaultStyle: true, theme: "custom" },
-  });
+  // Draw a specification in a place. The interpreter (ast) needs no eval, which the content security policy forbids.
+  async function embed(place, spec) {
+    await load(vega);
+    return window.vegaEmbed(place, spec, {
+      mode: "vega-lite", renderer: "svg", ast: true, actions: false, defaultStyle: false, config: window.feedrateTheme,
+      tooltip: { disableDefaultStyle: true, theme: "custom" },
+    });
+  }
+
+  // What a chart of this page is drawn from: a copy, for the caller to change.
+  async function specification(chart) {
+    await load(new URL(document.querySelector("meta[name=fr-charts]").content, location.href).href);
+    return structuredClone(window.feedrateCharts[chart.dataset.chart]);
+  }
 
   // Another script may ask for a picture of some of its rows: then `given` is what is drawn, in place of what is there.
   async function enliven(chart, given) {
@@ -27,7 +41,7 @@
     chart.dataset.state ??= "loading";
     const turn = chart.dataset.turn = String(1 + Number(chart.dataset.turn ?? 0));
     try {
-      const embed = await load();
+      const spec = given ?? await specification(chart);
       const live = document.createElement("div");
       live.className = "fr-live fr-next";
       live.setAttribute("aria-hidden", "true");
@@ -35,9 +49,7 @@
       const before = [...chart.querySelectorAll(".fr-static, .fr-live:not(.fr-next)")];
       const shown = [...chart.querySelectorAll(".fr-static")].find((picture) => picture.offsetWidth > 0);
       if (shown) chart.dataset.width = shown.firstElementChild.getAttribute("width");
-      const spec = given ?? JSON.parse(chart.parentElement.querySelector(".fr-spec").textContent);
-      spec.width = Number(chart.dataset.width);
-      const result = await embed(live, spec, options());
+      const result = await embed(live, { ...spec, width: Number(chart.dataset.width) });
       if (chart.dataset.turn !== turn) { result.finalize(); live.remove(); return; }
       for (const picture of before) picture.remove();
       live.classList.remove("fr-next");
@@ -52,9 +64,6 @@
   }
 
   function init() {
-    const text = document.getElementById("fr-theme");
-    if (!text) return;
-    theme = JSON.parse(text.textContent);
     for (const chart of document.querySelectorAll(".fr-chart")) {
       const start = () => enliven(chart);
       for (const event of ["pointerenter", "focus", "pointerdown"]) chart.addEventListener(event, start, { once: true });
@@ -62,6 +71,7 @@
     }
   }
 
+  window.feedrate = { embed, specification };
   if (window.document$) window.document$.subscribe(init);
   else if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", init);
   else init();

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from harness import store
+from harness.pages.gathered import Shown
 
 
-@pytest.fixture(scope="module")
-def trials(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., pd.DataFrame]:
-    """Make up a run and read its trials back through the store."""
-    made: dict[str, pd.DataFrame] = {}
+@pytest.fixture(scope="session")
+def trials(show: Callable[..., Shown]) -> Callable[..., pd.DataFrame]:
+    """The trials of a run of the given kind, read back through the store."""
 
     def make(**what: Any) -> pd.DataFrame:
-        if (name := str(what)) not in made:
-            results = tmp_path_factory.mktemp("results")
-            fake_run.write(results, fake_run.Fake(**what))
-            made[name] = store.runs(results)[0].table("trials")
-        return made[name]
+        return show(**what).trials
 
     return make

@@ -6,14 +6,13 @@ import json
 import math
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from harness import registry, store
+from harness import registry
 from harness.analysis import telemetry as seen
 from harness.analysis.blocks import good
 from harness.analysis.ceilings import judged
@@ -27,21 +26,6 @@ SLOW = pytest.mark.slow
 Show = Callable[..., Shown]
 WHOLE: dict[str, Any] = {"device": "cuda", "workers": (0, 1, 2), "batches": (8, 32), "busy": True}
 """A run that every one of them can be drawn from."""
-
-
-@pytest.fixture(scope="module")
-def show(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Show:
-    """Make up a run of the given kind and read it back through the store."""
-    made: dict[str, Shown] = {}
-
-    def make(**what: Any) -> Shown:
-        if (name := str(what)) not in made:
-            results = tmp_path_factory.mktemp("results")
-            fake_run.write(results, fake_run.Fake(**what))
-            made[name] = Shown(store.runs(results)[0])
-        return made[name]
-
-    return make
 
 
 def specs(figure: Figure) -> list[dict[str, Any]]:

@@ -7,19 +7,19 @@ import itertools
 import json
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from harness import registry, store, suite
+from harness import registry, suite
 from harness.analysis.storage import plain, stored
 from harness.analysis.storage_effects import effects
 from harness.charts import _render, _storage, formats, storage_throughput
 from harness.charts._embed import figure_csv, figure_html
 from harness.charts._estimates import estimated
 from harness.charts._figure import Figure
+from harness.pages.gathered import Shown
 
 CHARTS = suite.load("storage").charts
 VARIED = [pytest.param(name, marks=() if name == "storage_effects" else pytest.mark.slow) for name in CHARTS]
@@ -30,16 +30,11 @@ Trials = Callable[..., pd.DataFrame]
 
 
 @pytest.fixture(scope="module")
-def trials(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Trials:
-    """Make up a storage run and read its trials back through the store."""
-    made: dict[str, pd.DataFrame] = {}
+def trials(show: Callable[..., Shown]) -> Trials:
+    """The trials of a storage run of the given kind, read back through the store."""
 
     def make(**what: Any) -> pd.DataFrame:
-        if (name := str(what)) not in made:
-            results = tmp_path_factory.mktemp("results")
-            fake_run.write(results, fake_run.Fake(**{"suites": ("storage",), "formats": FEW, "blocks": 3} | what))
-            made[name] = store.runs(results)[0].table("trials")
-        return made[name]
+        return show(**{"suites": ("storage",), "formats": FEW, "blocks": 3} | what).trials
 
     return make
 

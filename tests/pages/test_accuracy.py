@@ -101,6 +101,10 @@ def test_a_missed_target_is_said(make: Any) -> None:
     assert all(f"figure {met}" in body for met in (True, False, None))
     assert body.count("missed") == 1
     assert body.count("cannot be measured here") == 1
+    counted = (
+        "Of 3 figures, 1 meets its target, 1 misses its target (in bold) and 1 cannot be measured on this machine."
+    )
+    assert f"{counted} Measured on 2 January 2026." in body
 
 
 def test_every_section_has_its_words() -> None:

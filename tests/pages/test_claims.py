@@ -12,6 +12,7 @@ import pytest
 from harness.analysis.claim_words import estimate
 from harness.analysis.claimed import NOT_TESTABLE
 from harness.claim import SOURCES
+from harness.metrics import METRICS
 from harness.pages import claim_section, claims, suites
 from harness.pages.gathered import Shown
 from harness.pages.verdicts import Verdicts, gather
@@ -191,3 +192,32 @@ def test_badges_count_several_machines(found: Verdicts) -> None:
     assert "×" in plain(claim_section.badges([told]))
     assert "2 machines" in plain(claim_section.badges([told, told]))
     assert plain(claim_section.badges([])) == "not tested yet"
+
+
+def test_values_have_units_that_can_be_read() -> None:
+    """Durations of a sample are told in microseconds where they are short, memory in MiB, shares as they are."""
+    cases = [{"a_value": 0.000289, "b_value": float("nan")}]
+    assert claim_section._unit(METRICS["data_wait"], cases) == ("µs", 1e-6)
+    assert claim_section._unit(METRICS["workers_cpu"], [{"a_value": 0.0171, "b_value": 0.0621}])[0] == "µs of CPU time"
+    assert claim_section._unit(METRICS["gpu_mem_used"], [{"a_value": 3e6, "b_value": 9e8}]) == ("MiB", 2**20)
+    assert claim_section._unit(METRICS["throughput"], [{"a_value": 3.0, "b_value": 9.0}]) == ("samples/s", 1.0)
+
+
+def test_a_stand_in_is_explained_once(body: str, tested: Shown) -> None:
+    """The page's head says what was read in place of what and why; only claims that read it name it again."""
+    (note,) = tested.manifest.substitutions
+    said = plain(body)
+    assert said.count(note) == 1
+    short = note.partition(":")[0]
+    assert short in plain(section(body, "excess-workers"))
+    assert short not in plain(section(body, "clean-termination"))
+    assert short not in plain(section(body, "gil-threads"))
+
+
+def test_a_suite_that_asks_by_claims_is_answered_by_them(found: Verdicts, tested: Shown) -> None:
+    """Where no setting can be recommended the answer counts the verdicts of the suite's own claims."""
+    said = claims.answer(found, "workers", tested)
+    mine = [told[0].verdict for name, told in found.told.items() if found.asked[name][0] == "workers"]
+    assert said.startswith(f"Of {len(mine)} claims on this question: ")
+    assert f"{mine.count('confirmed')} confirmed" in said
+    assert claims.answer(found, "training", tested) == ""

@@ -22,7 +22,7 @@ def test_every_command_exists() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z0-9-]+):", makefile, re.MULTILINE))
     variables = set(re.findall(r"^([A-Z_]+) \?=", makefile, re.MULTILINE))
-    for line in re.findall(r"(?:^|`)make ([^`\n]+)", PROSE + CONTRIBUTING, re.MULTILINE):
+    for line in re.findall(r"(?:^|`|<code>)make ([^`\n<]+)", PROSE + CONTRIBUTING, re.MULTILINE):
         words = line.partition("#")[0].split()
         assert {word for word in words if "=" not in word} <= targets, line
         assert {word.partition("=")[0] for word in words if "=" in word} <= variables, line

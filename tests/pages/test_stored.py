@@ -191,3 +191,14 @@ def test_a_contrast_is_turned_round_to_start_at_the_default() -> None:
     assert (found["a_value"], found["b_value"], found["verdict"]) == ("pil", "cv2", "faster")
     assert [found[end] for end in ("ratio", "lo", "hi")] == pytest.approx([1.25, 1 / 0.9, 2])
     assert stored_knobs.turned(found) == found
+
+
+def test_both_answers_are_told() -> None:
+    """Where the larger effect differs from setting to setting, either side is counted, each with its span."""
+    row = {"pixels_pairs": "png → npy", "pixels_ratio": 3.0, "container_ratio": 2.0}
+    rows = [row | {"larger": "pixels", "times": 1.5}, row | {"larger": "container", "times": 0.25}]
+    assert stored._larger(rows).startswith(
+        "In 1 of 2 settings what is stored matters more than the container that holds it (1.5 times the other effect); "
+        "in 1 the container matters more (4.0 times the other effect). In the same container, decoded pixels load "
+        "3.0 times as fast as PNG;"
+    )

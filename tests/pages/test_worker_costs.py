@@ -98,20 +98,21 @@ def test_every_way_of_ending_has_its_line(run: Shown, body: list[str]) -> None:
 
 
 def test_numbers_are_those_of_the_analysis(run: Shown, body: list[str]) -> None:
-    """Start-up, respawn, growth and switches: as many lines as the analysis has rows, with its numbers."""
+    """Start-up, respawn and switches, these for 1,000 samples: a line a row of the analysis, with its numbers."""
     found = tables(body)
     for title, cost, name, column in (
-        ("Starting them", costs.startup, "startup_ms", 2),
-        ("Starting them anew every epoch", costs.respawn, "respawn_ms", 5),
+        ("Starting workers", costs.startup, "startup_ms", 2),
+        ("Starting workers anew every epoch", costs.respawn, "respawn_ms", 5),
         ("Context switches: how often a core is taken away", costs.switches, "involuntary_per_sample", 2),
     ):
         rows = rows_of(cost(run.trials))
         assert len(rows) == len(found[title]) > 0
         for row, line in zip(rows, found[title], strict=True):
-            assert line[column].split()[0] == words.number(row[name]).replace("-", "−")
+            shown = row[name] * (1000 if name.endswith("_per_sample") else 1)
+            assert line[column].split()[0] == words.number(shown).replace("-", "−")
             assert " to " in line[column]
             assert line[-1] == str(row["n"])
-    assert {line[1] for line in found["Starting them"]} >= {"2 workers, spawn", "2 workers, fork", "2 threads"}
+    assert {line[1] for line in found["Starting workers"]} >= {"2 workers, spawn", "2 workers, fork", "2 threads"}
 
 
 def test_memory_says_how_it_grew_and_where_that_ends(run: Shown, body: list[str]) -> None:
@@ -149,9 +150,9 @@ def test_long_tables_are_folded(body: list[str]) -> None:
     """A table of more than a screen is folded, and says how many lines it has; short ones are open."""
     html = "".join(body)
     assert '<details open=""' in html or "<details open>" in html
-    count = len(tables(body)["Starting them"])
+    count = len(tables(body)["Starting workers"])
     assert count > worker_costs.MOST_OPEN
-    assert f"<details><summary>Starting them, {count} settings</summary>" in html
+    assert f"<details><summary>Starting workers, {count} settings</summary>" in html
 
 
 def test_the_suite_s_page_and_the_claims_page_show_it(run: Shown, show: Show) -> None:
@@ -166,7 +167,7 @@ def test_the_suite_s_page_and_the_claims_page_show_it(run: Shown, show: Show) ->
     told = claims.page(gather([everything])).body
     assert told.count("### What workers cost") == 1
     assert told.index("{ #suite-workers }") < told.index("### What workers cost")
-    assert "Starting them anew every epoch" in plain(told)
+    assert "Starting workers anew every epoch" in plain(told)
 
 
 def test_nothing_is_said_of_what_was_not_measured(show: Show, run: Shown) -> None:

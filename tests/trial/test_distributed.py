@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
@@ -21,13 +21,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, DistributedSampler
 
-from harness.launcher import Answer, Template
 from harness.registry import ROOT
 from harness.trial import child, feed, stages
 from harness.trial.distributed import Alone, Devices, FailuresOnly, Share, fixed, joined, of
 from harness.trial.job import Job
 from harness.trial.loader import Batch, Batches
 from harness.trial.loop import Limits, Window
+
+if TYPE_CHECKING:  # ranks load this file too, without the tests beside it
+    from warm import Runner
 
 CELL: dict[str, Any] = {
     "workload": "synthetic",
@@ -232,26 +234,6 @@ def test_a_rank_that_dies_is_named() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
     assert "rank 1 of 2 died: killed by SIGKILL; often the kernel's out-of-memory killer" in done.stdout, done.stderr
     assert traces() == before
-
-
-class Runner:
-    """A warm template with packed samples."""
-
-    def __init__(self, template: Template, data: Path) -> None:
-        self.template, self.data, self.packed = template, data, "nowhere"
-
-    def run(self, kind: str = "trial", watch: Any = lambda *_: None, **cell: Any) -> Answer:
-        job = {"kind": kind, "cell": CELL | cell, "data_root": str(self.data), "packed": self.packed}
-        return self.template.run(json.dumps(job | {"warmup_s": 0.05, "window_s": 0.2}), timeout_s=60, watch=watch)
-
-
-@pytest.fixture(scope="module")
-def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
-    data = tmp_path_factory.mktemp("data")
-    with Template(ROOT) as template:
-        found = Runner(template, data)
-        found.packed = found.run("prepare").result["packed"]
-        yield found
 
 
 @pytest.fixture(autouse=True)

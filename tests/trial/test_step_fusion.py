@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch._dynamo
+from warm import Runner
 
-from harness.launcher import Answer, Template
-from harness.registry import ROOT
 from harness.trial import stages
 from harness.trial.job import Job
 from harness.trial.loader import Batch
@@ -20,6 +17,8 @@ from harness.trial.run import nothing, rehearsed
 from harness.trial.step import network
 
 SIZE = 32
+CELL = {"workload": "synthetic", "n_samples": 32, "patch_size": 16, "batch_size": 4}
+"""Of trials in processes of their own."""
 COMPILE = torch.compile
 
 
@@ -114,26 +113,6 @@ def test_rehearsals(varied: bool) -> None:
     assert counts == {"eager": 0, "script": 2 * sizes, "compile": sizes}
 
 
-class Runner:
-    """A warm template with packed samples."""
-
-    def __init__(self, template: Template, data: Path) -> None:
-        self._template, self._data, self._packed = template, data, "nowhere"
-        self._packed = self.run("prepare").result["packed"]
-
-    def run(self, kind: str = "trial", **cell: Any) -> Answer:
-        cell = {"workload": "synthetic", "n_samples": 32, "patch_size": 16, "batch_size": 4, **cell}
-        job = {"kind": kind, "cell": cell, "data_root": str(self._data), "packed": self._packed}
-        job |= {"warmup_s": 0.02, "window_s": 0.1, "min_steps": 4}
-        return self._template.run(json.dumps(job), timeout_s=200, watch=lambda *_: None)
-
-
-@pytest.fixture(scope="module")
-def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
-    with Template(ROOT) as template:
-        yield Runner(template, tmp_path_factory.mktemp("data"))
-
-
 @pytest.mark.slow
 def test_trials_report_what_training_cost(runner: Runner) -> None:
     """Compiling has its own column, outside warm-up and window; steps are looked at with mixed precision only."""
@@ -148,7 +127,7 @@ def test_trials_report_what_training_cost(runner: Runner) -> None:
 @pytest.mark.slow
 def test_a_forked_trial_compiles_for_itself(runner: Runner) -> None:
     """PyTorch's compiler works in a fork of the template, and leaves no process behind."""
-    answer = runner.run(mode="compute", model="pointwise", fusion="compile")
+    answer = runner.run(mode="compute", model="pointwise", fusion="compile", timeout_s=200)
     assert answer.outcome == "ok", answer.message
     assert answer.result["row"]["compile_ns"] > 10_000_000
     assert (answer.left_processes, answer.left_shm_segments) == (0, 0)

@@ -1,0 +1,45 @@
+"""Runs as a table: one row each, in the columns that a page has use for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+
+from harness.charts import _words as words
+from harness.pages import described, markup, trust
+from harness.pages.gathered import Shown
+
+Cell = Callable[[Shown, str], str]
+"""What a run has in a column, as HTML on the page of a path."""
+NUMBERS = ("Blocks", "Cells", "Failed")
+"""How much was measured: in every such table, last."""
+_CELLS: Mapping[str, Cell] = {
+    "Run": lambda shown, path: markup.link(path, shown.page, shown.manifest.run_id),
+    "Grade": lambda shown, path: trust.badge(path, shown),
+    "Machine": lambda shown, path: markup.link(path, shown.machine_page, described.machine_name(shown.run)),
+    "Date": lambda shown, _: escape(described.day(shown.manifest.started_at)),
+    "Suites": lambda shown, _: escape(words.listed(shown.manifest.suites)),
+    "Blocks": lambda shown, _: str(shown.manifest.blocks),
+    "Cells": lambda shown, _: str(shown.manifest.cells),
+    "Failed": lambda shown, _: str(shown.failed),
+}
+"""By heading. All but the grade are told from the manifest alone, which ten thousand runs can afford."""
+
+
+def runs_table(
+    caption: str, runs: Sequence[Shown], path: str, columns: Sequence[str], suites: Cell = _CELLS["Suites"]
+) -> str:
+    """Write runs as a table.
+
+    Args:
+        caption: says to a screen reader what the table holds.
+        runs: in the order of the table.
+        path: of the page that holds it.
+        columns: of ``Run``, ``Grade``, ``Machine``, ``Date`` and ``Suites``, in the order of the table; ``NUMBERS``
+            come behind them.
+        suites: writes the suites of a run; else they are named without links.
+    """
+    names = (*columns, *NUMBERS)
+    cells = [{**_CELLS, "Suites": suites}[name] for name in names]
+    rows = [[cell(shown, path) for cell in cells] for shown in runs]
+    return markup.table(caption, names, rows, NUMBERS, stack=True)

@@ -1,0 +1,36 @@
+"""Trials out of a warm template, as a sweep runs them: for tests of what ends them and of what they report.
+
+Every test file loads this module, so it imports no part of the harness before it is used.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from harness.launcher import Answer, Template
+
+LIMITS = {"warmup_s": 0.05, "window_s": 0.2}
+
+
+class Runner:
+    """A warm template with packed samples."""
+
+    def __init__(self, template: Template, data: Path, cell: Mapping[str, Any]) -> None:
+        """Pack the samples.
+
+        Args:
+            template: runs the jobs.
+            data: folder of the packed set.
+            cell: axes of every trial that does not say otherwise.
+        """
+        self.template, self._cell = template, dict(cell)
+        self._job: dict[str, Any] = {**LIMITS, "data_root": str(data)}
+        self._job["packed"] = self.run("prepare").result["packed"]
+
+    def run(self, kind: str = "trial", watch: Any = lambda *_: None, timeout_s: float = 60, **cell: Any) -> Answer:
+        job = {**self._job, "kind": kind, "cell": self._cell | cell}
+        return self.template.run(json.dumps(job), timeout_s=timeout_s, watch=watch)
