@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,6 +23,7 @@ from harness.pages.placed import Placed
 from harness.registry import ROOT
 
 _KINDS = (".png", ".pdf")
+_NICE = 10
 
 
 def placed(pages: Iterable[Page]) -> list[Placed]:
@@ -53,16 +54,17 @@ def write(figures: Sequence[Placed], folder: Path, address: str = "") -> None:
 
 
 @contextmanager
-def drawing(kept: Path) -> Iterator[Drawing]:
+def drawing(kept: Path, *, patient: bool = False) -> Iterator[Drawing]:
     """Draw figures as PNG and PDF while the caller does something else.
 
     Args:
         kept: a folder that holds what was drawn before; what is not wanted any more is removed from it in the end.
+        patient: whether to leave the processor to others, as the pictures are needed last.
     """
     kept.mkdir(parents=True, exist_ok=True)
     for left in kept.glob("*.svg"):
         left.unlink()
-    drawn = Drawing(kept)
+    drawn = Drawing(kept, _NICE if patient else 0)
     try:
         yield drawn
     finally:
@@ -72,8 +74,8 @@ def drawing(kept: Path) -> Iterator[Drawing]:
 class Drawing:
     """Pictures that are being drawn by a process apart, which is started for the first that is not kept."""
 
-    def __init__(self, kept: Path) -> None:
-        self._kept = kept
+    def __init__(self, kept: Path, nice: int) -> None:
+        self._kept, self._nice = kept, nice
         self._made_from: dict[str, str] = {}
         self._process: subprocess.Popen[str] | None = None
 
@@ -116,11 +118,13 @@ class Drawing:
 
     def _ask(self, address: str) -> None:
         if not self._process:
-            command = [sys.executable, "-m", "harness.charts._raster", str(self._kept.resolve())]
+            command = [sys.executable, "-m", "harness.charts._raster", str(self._kept.resolve()), str(self._nice)]
             pipe = subprocess.PIPE
             self._process = subprocess.Popen(command, cwd=ROOT, stdin=pipe, stderr=pipe, text=True, bufsize=1)
-        if self._process.stdin:
-            self._process.stdin.write(f"{address}\n")
+        # Where the process has ended, ``_wait`` will find out why.
+        with suppress(BrokenPipeError):
+            if self._process.stdin:
+                self._process.stdin.write(f"{address}\n")
 
     def _wait(self) -> None:
         if not self._process:

@@ -12,6 +12,7 @@ from harness import __version__, expand, matrix, plan, store
 from harness.errors import InputError
 from harness.machine import Machine, Software, describe, software
 from harness.manifest import Protocol, Spread
+from harness.ordering import ORDERING
 from harness.probes import gpu
 from harness.records import PROTOCOL_VERSION
 
@@ -85,6 +86,7 @@ class Here:
             "software": self.software.model_dump(),
             "source": [self.source("folder"), str(self.options.data_root)],
             "seed": self.options.seed,
+            "order": [ORDERING, *((claim.name, sorted(claim.weights.items())) for claim in self.plan.asked)],
             "environment": {name: os.environ.get(name) for name in _TELLING},
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]

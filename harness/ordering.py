@@ -2,9 +2,10 @@
 
 A machine changes from second to second more than from minute to minute. On the machine of the reference runs what a
 trial was off its cell's mean by correlated with that of a trial 3 s away by 0.26 to 0.33, 12 s away by 0.12 to 0.22,
-and over a minute away by less than 0.06 (three runs of the suite claims, 1,100 trials each). What both sides of a
-comparison share falls out of their ratio, so that trials run side by side tell more than trials a block apart. Which
-side comes first is tossed up for every block, so that what a trial leaves behind for the next favours neither.
+and over a minute away by less than 0.06 (runs 20261121T194213Z-a8b3, 20261121T214023Z-c819 and 20261122T004530Z-d723,
+some 1,100 trials each). What both sides of a comparison share falls out of their ratio, so that trials run side by side
+tell more than trials a block apart. Which side comes first is left to chance in every block: a trial's place favours
+neither. Where the sides leave different things behind for the next trial, half of that difference stays in their ratio.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+ORDERING = 1
+"""Changes whenever the same arguments give another order: a run that was interrupted resumes in its own order alone."""
 KEPT = 0.9
-"""What is left, one trial later, of a trial's wish to have another close to it."""
+"""What is left, one trial later, of a trial's wish to have another close to it: fits trials of one to two seconds."""
 WISH = 0.02
 """Least wish that is heeded."""
 
@@ -43,7 +46,7 @@ def side_by_side(order: Sequence[str], effects: Iterable[Mapping[str, float]], c
     while left:
         following = max(left, key=lambda cell: wishes[cell])
         if wishes[following] <= WISH:
-            following = next(iter(left))
+            following = next((cell for cell in left if wishes[cell] > -WISH), following)
         found.append(following)
         del left[following]
         for cell in wishes:
@@ -54,7 +57,7 @@ def side_by_side(order: Sequence[str], effects: Iterable[Mapping[str, float]], c
 
 
 def _links(effects: Iterable[Mapping[str, float]]) -> defaultdict[str, dict[str, float]]:
-    """How strongly cells wish to be near each other, over all effects; each effect counts the same."""
+    """How strongly cells wish to be near each other, over all effects: their shares in the effects' variances."""
     links: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for weights in effects:
         total = sum(weight * weight for weight in weights.values())

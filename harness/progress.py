@@ -19,7 +19,7 @@ class Progress:
     cells: int
     """Trials in this block."""
     done: int
-    """Cells that are measured well enough and run no more."""
+    """Cells that this block leaves out: measured well enough, given up, or waiting for time."""
     eta_s: float
 
 

@@ -82,7 +82,7 @@ _IDENTITY = (
     Column("suite", "string", "The first suite of the matrix that asked for the cell."),
     Column("role", "string", f"Why the trial ran: {', '.join(ROLES)}."),
     Column("block", "int64", "Which repetition of all cells, from 0."),
-    Column("position", "int64", "Place of the trial in the block's random order, from 0."),
+    Column("position", "int64", "Place of the trial in its block, from 0."),
     Column("device", "string", "cpu or cuda."),
     Column("protocol_version", "int64", "Semantics of the measurement."),
     Column("workload_version", "int64", "Version of the workload's data and model step."),
@@ -132,7 +132,11 @@ _THROUGHPUT = (
         "ns",
     ),
     Column("half_ratio", "float64", "Throughput of the window's second half over its first; by CUDA events if any."),
-    Column("steady", "bool", "Whether half_ratio lies within 0.9 and 1/0.9; of cold windows the flag `unsteady` makes no use."),
+    Column(
+        "steady",
+        "bool",
+        "Whether half_ratio lies within 0.9 and 1/0.9; of cold windows the flag `unsteady` makes no use.",
+    ),
 )
 _STORED = (
     Column("stored_bytes", "int64", "Size on disk of the packed set that the trial read.", "bytes"),

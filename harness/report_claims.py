@@ -21,7 +21,7 @@ from harness.errors import InputError, expected_one_of
 from harness.store import StoredRun
 
 COLOURS = {"confirmed": "green", "refuted": "red", "no difference": "blue", "inconclusive": "yellow"}
-BAR_WIDTH = 17
+BAR_WIDTH = 15
 BAR_REACH = 4.0
 """A bar ends at this ratio and at its inverse; what lies beyond gets an arrow."""
 Row = Mapping[Any, Any]
@@ -103,9 +103,9 @@ def _say(console: Console, text: str, style: str = "") -> None:
 
 def _table(rows: Sequence[Row]) -> Table:
     """The claims that were tested, by verdict."""
-    table = Table(box=None, padding=(0, 1), header_style="dim")
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
     for name in ("claim", "effect (95 %)", "B ÷ A", "verdict"):
-        table.add_column(name, no_wrap=True)
+        table.add_column(name, no_wrap=True, min_width=max(map(len, COLOURS)) if name == "verdict" else None)
     for row in sorted(rows, key=lambda row: VERDICTS.index(row["verdict"])):
         style = COLOURS[row["verdict"]]
         known = not pd.isna(row["ratio"])

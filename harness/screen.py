@@ -98,7 +98,7 @@ class TerminalScreen:
         parts = [
             f"block {p.block + 1} of ~{p.blocks}",
             f"trial {p.position + 1} of {p.cells}",
-            f"{p.done} cells done" if p.done else "",
+            f"{p.done} cells rest" if p.done else "",
             f"{durations.show(p.eta_s)} left",
             f"last {self._last or '–'}",
             self._gpu,
@@ -123,7 +123,7 @@ class TerminalScreen:
         grid.add_row(
             self._bar(share),
             Text(f"block {p.block + 1} of ~{p.blocks}"),
-            Text(f"trial {p.position + 1}/{p.cells}" + (f", {p.done} cells done" if p.done else "")),
+            Text(f"trial {p.position + 1}/{p.cells}" + (f", {p.done} cells rest" if p.done else "")),
             Text(f"{durations.show(p.eta_s)} left"),
             Text(self._last, style="bold"),
             Text(self._gpu),

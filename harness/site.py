@@ -1,13 +1,16 @@
 """Results → pages → website. Reading only: nothing here measures, and nothing below ``results/`` is touched.
 
 Pages are generated before mkdocs runs, figures and the content security policy are put in after it; mkdocs has no hooks
-to run. The finished site replaces the one before in a single rename, so that a server never shows half of it.
+to run. The finished site takes the place of the one before by renaming, so that a server never shows half of it.
 """
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 from collections.abc import Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +41,13 @@ from harness.pages.gathered import Shown, gather
 from harness.pages.markup import Page, entities
 from harness.pages.placed import FOLDER, Placed
 from harness.registry import ROOT
-from harness.site_publish import publish
+from harness.site_publish import publish, sitemap
 from harness.site_serve import serve as _serve
 from harness.store import RESULTS, StoredRun, benches
 
 SOURCE = ROOT / "site"
+_TEXTS = tuple(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff"))
+"""Files outside of ``SOURCE`` that pages are made from."""
 _MARK = ".feedrate"
 """A file that says that a folder was made here and may be made anew."""
 
@@ -58,28 +63,34 @@ def build(results: Path = RESULTS, out: Path = Path("build")) -> Path:
         The folder of the finished site.
 
     Raises:
-        InputError: a run cannot be read, or a folder in the way was not made by feedrate.
-        EnvironmentFault: the disk cannot be written.
+        InputError: a run cannot be read, a folder in the way was not made by feedrate, or another build is under way.
+        EnvironmentFault: the disk cannot be written, or memory ran out.
     """
-    everyone = cast(gather(results))
+    everyone, site = cast(gather(results)), out / "site"
     try:
-        docs, site = _fresh(out / "pages"), out / "site"
-        _check(site)
-        with apart.collecting_seldom(), figures.drawing(out / "pictures") as drawn:
+        with _alone(out), apart.collecting_seldom(), figures.drawing(out / "pictures", patient=True) as drawn:
+            docs = _fresh(out / "pages")
+            _check(site)
             pages = list(drawn.following(_pages(everyone, benches(results))))
             made = publish(SOURCE, docs, _fresh(out / "site.next"), _nav(pages), pages, brief.likes(everyone))
             site_brief.write(made, everyone)
+            sitemap(made.folder, _address())
             drawn.put(made.folder / FOLDER)
-        (made.folder / _MARK).touch()
-        _replace(made.folder, site)
+            (made.folder / _MARK).touch()
+            _replace(made.folder, site)
     except OSError as error:
         raise _unwritable(out, error) from error
+    except BrokenProcessPool as error:
+        raise EnvironmentFault(
+            f"{out}: a process that made pages was ended from outside, as happens where memory runs out; expected "
+            "2 GB of free memory. Free some and build again"
+        ) from error
     return site
 
 
 def serve(results: Path = RESULTS, out: Path = Path("build")) -> None:
     """Build the site, show it on this machine and build it again when results or sources change."""
-    _serve(lambda: build(results, out), out / "site", (results, SOURCE))
+    _serve(lambda: build(results, out), out / "site", (results, SOURCE, *_TEXTS))
 
 
 def write_figures(results: Path = RESULTS, out: Path = Path("build/figures")) -> list[Placed]:
@@ -143,6 +154,8 @@ def _pages(everyone: Cast, measured: Sequence[BenchRecord]) -> Iterator[Page]:
 
 def _content(everyone: Cast, measured: Sequence[BenchRecord]) -> Iterator[Page]:
     questions = suites.found(everyone.featured)
+    if everyone.brief:
+        _ = everyone.cells  # read before there are processes for pages: reading many runs takes processes of its own
     with site_ahead.started(everyone, questions) as ahead:
         told = verdicts.gather(everyone.of_claims())
         paths = {name: path for name, path, _ in questions}
@@ -157,7 +170,7 @@ def _content(everyone: Cast, measured: Sequence[BenchRecord]) -> Iterator[Page]:
         yield methodology.page(_prose(SOURCE / "pages" / methodology.PATH))
         yield reference.dictionary_page()
         yield contribute.page(_prose(SOURCE / "pages" / contribute.PATH), _prose(ROOT / "CONTRIBUTING.md"))
-        yield releases.page(everyone.every[: brief.ROWS], measured, _prose(ROOT / "CHANGELOG.md"))
+        yield releases.page(everyone.every, measured, _prose(ROOT / "CHANGELOG.md"))
         for question in questions:
             yield ahead.suite(question, told)
         for shown in everyone.detailed:
@@ -202,6 +215,21 @@ def _unwritable(out: Path, error: OSError) -> EnvironmentFault:
         f"{error.filename or out}: cannot be read or written: {error.strerror or error}; expected a writable "
         "folder with free space (--out names another)"
     )
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Hold a build folder: two builds at once would remove each other's files."""
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(
+                f"{out}: another build is under way there; expected one at a time. Wait for it, or take another folder "
+                "(--out)"
+            ) from error
+        yield
 
 
 def _check(folder: Path) -> None:

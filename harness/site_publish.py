@@ -16,8 +16,9 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -27,9 +28,11 @@ import vl_convert
 from harness import site_shell
 from harness.charts._theme import config, css
 from harness.errors import FeedrateError
-from harness.pages.markup import Page, slot
+from harness.pages.markup import Page, addressed, slot
 
 _SCRIPT = re.compile(r"<script(?P<attributes>[^>]*)>(?P<body>.*?)</script>", re.DOTALL)
+HEADERS = "_headers"
+"""The file from which some hosts take the headers that they send; for others it holds the policy to be copied."""
 _SEARCH = 'data-md-component="search" role="dialog"'
 """The theme gives the search dialog no name."""
 _CHARSET = '<meta charset="utf-8">'
@@ -68,18 +71,36 @@ def publish(
     (docs / "assets" / "palette.css").write_text(css(), encoding="utf-8")
     (docs / "assets" / "vega.js").write_text(_vega(docs.parent), encoding="utf-8")
     configuration = _mkdocs(source / "mkdocs.yml", docs, target, nav)
+    files = {page.path: page.all_files() for page in pages}
     for page in listed:
         path = (target / page.path).with_suffix(".html")
-        path.write_text(_with_figures(path.read_text(encoding="utf-8"), page), encoding="utf-8")
-    _secure(sorted(target.rglob("*.html")))
+        path.write_text(_with_figures(path.read_text(encoding="utf-8"), page, files[page.path]), encoding="utf-8")
+    policy = _secure(sorted(target.rglob("*.html")))
+    put(target / HEADERS, f"/*\n  Content-Security-Policy: {policy}; frame-ancestors 'none'\n")
     frames, shell = site_shell.take(target, empty), site_shell.Shell(configuration)
     for page in others:
         html = frames.fill(page, shell.content(page.body))
-        put((target / page.path).with_suffix(".html"), _with_figures(html, page))
-    for page in pages:
-        for name, content in page.all_files().items():
+        put((target / page.path).with_suffix(".html"), _with_figures(html, page, files[page.path]))
+    for offered in files.values():
+        for name, content in offered.items():
             put(target / name, content)
     return Published(target, frames, shell.without_contents("", ""))
+
+
+def sitemap(site: Path, address: str) -> None:
+    """List every page of a finished site for search engines; mkdocs' own list knows but those that it built.
+
+    Args:
+        site: its folder.
+        address: under which it will be published, ending in a slash; without one there is nothing to list.
+    """
+    for name in ("sitemap.xml", "sitemap.xml.gz"):
+        (site / name).unlink(missing_ok=True)
+    if address:
+        paths = sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html") if path.name != "404.html")
+        places = "".join(f"<url><loc>{escape(address + path)}</loc></url>\n" for path in paths)
+        head = '<?xml version="1.0" encoding="UTF-8"?>\n<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">\n'
+        (site / "sitemap.xml").write_text(f"{head}{places}</urlset>\n", encoding="utf-8")
 
 
 def put(path: Path, content: str | Path) -> None:
@@ -99,7 +120,9 @@ def _vega(cache: Path) -> str:
     path = cache / f"vega-{version('vl-convert-python')}.js"
     if not path.exists():
         bundle = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-        path.write_text(f"(()=>{{{bundle}}})();", encoding="utf-8")
+        part = path.with_suffix(".tmp")
+        part.write_text(f"(()=>{{{bundle}}})();", encoding="utf-8")
+        part.replace(path)
     theme = json.dumps(config(), separators=(",", ":"), sort_keys=True)
     return f"{path.read_text(encoding='utf-8')}\nwindow.feedrateTheme={theme};\n"
 
@@ -120,15 +143,17 @@ def _mkdocs(configuration: Path, docs: Path, target: Path, nav: list[dict[str, A
     return loaded
 
 
-def _with_figures(html: str, page: Page) -> str:
+def _with_figures(html: str, page: Page, files: Mapping[str, str | Path]) -> str:
     for name, placed in page.figures.items():
         html = html.replace(slot(name), placed.html, 1)
     if page.charts:
-        html = html.replace("</head>", f'<meta name="fr-charts" content="{PurePosixPath(page.charts).name}"></head>', 1)
+        address = addressed(PurePosixPath(page.charts).name, str(files[page.charts]))
+        html = html.replace("</head>", f'<meta name="fr-charts" content="{address}"></head>', 1)
     return html
 
 
-def _secure(paths: Iterable[Path]) -> None:
+def _secure(paths: Iterable[Path]) -> str:
+    """Put one policy into all pages, and return it."""
     texts = {path: path.read_text(encoding="utf-8") for path in paths}
     hashes = sorted(
         {
@@ -159,6 +184,7 @@ def _secure(paths: Iterable[Path]) -> None:
             .replace(_LOST, _LOST_HERE, 1),
             encoding="utf-8",
         )
+    return policy
 
 
 def _hash(script: str) -> str:

@@ -132,10 +132,10 @@ def served(folder: Path, first: int = FIRST_PORT, builds: Builds | None = None) 
 
 
 def stamp(folders: Sequence[Path]) -> Stamp:
-    """Note the time and size of every file below some folders, unfinished ones left out."""
+    """Note the time and size of some files, and of every file below some folders, unfinished ones left out."""
     found: Stamp = {}
     for folder in folders:
-        for path in folder.rglob("*"):
+        for path in (folder, *folder.rglob("*")):
             try:
                 status = path.stat()
             except OSError:
@@ -167,6 +167,8 @@ def _build(rebuild: Callable[[], object]) -> None:
         _say("Built again.")
     except FeedrateError as error:
         _say(f"feedrate: {error}", stderr=True)
+    except Exception as error:  # noqa: BLE001 - the old site stays, whatever a half-written file leads to
+        _say(f"feedrate: the site could not be built: {error!r}; the next change builds it again", stderr=True)
 
 
 def serve(rebuild: Callable[[], object], folder: Path, watched: Sequence[Path], first: int = FIRST_PORT) -> None:

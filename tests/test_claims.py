@@ -223,6 +223,20 @@ def test_the_certain_make_room(running: Running) -> None:
     assert not left & (certain.cells - open_.cells)
 
 
+def test_the_sides_of_a_claim_are_neighbours_and_a_resumed_block_keeps_its_order(running: Running) -> None:
+    """Whatever the block, and also when some of its trials have ended."""
+    sides = next(set(claim.weights) for claim in running.asking.asked if claim.name == "gil-threads")
+    for block in range(5):
+        own = [cell.cell_id for cell in running.order(block) if cell.role != "control"]
+        first, second = (own.index(side) for side in sides)
+        assert abs(first - second) == 1
+    before = [cell.cell_id for cell in running.order(0)]
+    for position, cell in enumerate(before[:3]):
+        trial = {"cell_id": cell, "block": 0, "position": position, "outcome": "ok", "samples_per_s": 1.0}
+        running.take({"trial": {**trial, "trial_wall_ns": 10**9}})
+    assert [cell.cell_id for cell in running.order(0)] == before
+
+
 def test_a_budgets_last_seconds_go_to_what_is_least_certain(running: Running) -> None:
     """Where a whole block does not fit any more, a part of it does; a resumed run would choose the same."""
     play(running, range(2), 1.0, CERTAIN)

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 from visits import Site, visit
 
 from harness import site, store, suite
@@ -67,6 +67,8 @@ def test_every_chart_has_picture_message_and_table(sites: dict[str, Site], brows
         figures = page.locator(".fr-figure").all()
         assert len(figures) == (1 if path == "index.html" else 2 * len(suite.load("loader").charts))
         for figure in figures:
+            figure.scroll_into_view_if_needed()
+            page.wait_for_timeout(50)  # what was out of sight is laid out
             for panel in figure.locator(".fr-panel").all():
                 chart = panel.locator(".fr-chart")
                 message = panel.locator(".fr-message").inner_text()
@@ -86,6 +88,11 @@ def test_every_chart_has_picture_message_and_table(sites: dict[str, Site], brows
     assert seen.problems == []
 
 
+_SETTLED = (
+    "() => new Promise((settled) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(settled))))"
+)
+
+
 def test_pictures_come_alive_in_place(sites: dict[str, Site], browser: Browser) -> None:
     """Pointed at or focused, a picture is drawn by Vega at the same place and size, and numbers show on hover."""
     seen = visit(browser, sites["main"])
@@ -93,6 +100,7 @@ def test_pictures_come_alive_in_place(sites: dict[str, Site], browser: Browser) 
     for place, figure in enumerate(page.locator(".fr-figure").all()[-5:]):
         chart = figure.locator(".fr-chart").first
         chart.scroll_into_view_if_needed()
+        page.evaluate(_SETTLED)  # what has come near is laid out
         before = chart.bounding_box()
         if place % 2:
             chart.focus()
@@ -106,6 +114,15 @@ def test_pictures_come_alive_in_place(sites: dict[str, Site], browser: Browser) 
     tooltip.wait_for()
     assert "samples per second" in tooltip.inner_text()
     assert seen.problems == []
+
+
+def test_a_link_leads_to_its_figure(sites: dict[str, Site], browser: Browser) -> None:
+    """Also to the last of a long page, whose figures before it were never laid out."""
+    page = visit(browser, sites["main"]).open("suites/loader.html")
+    name = page.locator(".fr-figure:not(.fr-empty)").last.get_attribute("id")
+    page.goto("about:blank")
+    page.goto(f"{sites['main'].address}suites/loader.html#{name}")
+    expect(page.locator(f"#{name} figcaption")).to_be_in_viewport()
 
 
 def test_pictures_of_a_page_from_disk_come_alive(sites: dict[str, Site], browser: Browser) -> None:
@@ -285,9 +302,11 @@ def test_search_finds_a_column(sites: dict[str, Site], browser: Browser) -> None
     page.locator(".md-search-result__link").first.wait_for()
     links = page.locator(".md-search-result__link").evaluate_all("all => all.map(link => link.href)")
     assert any("dictionary.html" in link for link in links)
+    seen.open("dictionary.html?h=prefetch_factor")
+    page.locator("article mark").first.wait_for()
     seen.open("index.html?q=prefetch_factor")
     page.locator(".md-search-result__link").first.wait_for()
-    assert asked.count("search_index.json") == 2
+    assert asked.count("search_index.json") == 3
     assert seen.problems == []
 
 

@@ -18,6 +18,9 @@ from harness.site_serve import served
 
 THEMES = ("light", "dark")
 WIDTHS = (360, 768, 1280, 1920)
+LAID_OUT = """() => document.querySelectorAll(".fr-figure, .fr-claim")
+    .forEach((part) => { part.style.contentVisibility = "visible"; })"""
+"""Lays out what is out of sight too."""
 UNFOLD = "document.querySelectorAll('details').forEach(part => { part.open = true })"
 SHIFTS = """
 window.shifted = 0;
@@ -128,6 +131,7 @@ def unfit(page: Page, width: int) -> list[str]:
         if (wide := page.evaluate("document.documentElement.scrollWidth")) <= width:
             break
         page.wait_for_timeout(50)
+    page.evaluate(LAID_OUT)
     found: list[str] = page.evaluate(OVERLAPS)
     return [f"{wide} px wide"] * (wide > width) + found
 

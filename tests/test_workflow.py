@@ -30,11 +30,14 @@ def test_a_workflow_types_what_people_type(path: Any) -> None:
 
 
 def test_the_website_is_published_with_the_least_rights() -> None:
-    """Reading the repository is all that building may do; only the job that publishes may write, and only pages."""
+    """Building may read the repository and where its pages will be; the job that publishes may write pages."""
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "pages.yml").read_text(encoding="utf-8"))
     assert workflow["permissions"] == {"contents": "read"}
     rights = {name: job.get("permissions") for name, job in workflow["jobs"].items()}
-    assert rights == {"build": None, "publish": {"pages": "write", "id-token": "write"}}
+    assert rights == {
+        "build": {"contents": "read", "pages": "read"},
+        "publish": {"pages": "write", "id-token": "write"},
+    }
     assert workflow["jobs"]["publish"]["needs"] == "build"
     (upload,) = (step for step in steps(workflow) if "upload-pages-artifact" in step.get("uses", ""))
     assert upload["with"]["path"] == "build/site"

@@ -30,8 +30,9 @@ VERDICTS = ("confirmed", "refuted", "no difference", "inconclusive", NOT_TESTABL
 """In the order in which they are listed."""
 _ESTIMATE = ("ratio", "lo", "hi", "n", "dropped", "sd_log")
 _UNTELLING = ("mode", "step", "step_ms", "n_samples")
-_CHECKED = ("fact", "fact_value", "evidence")
 """Axes that go without saying in the name of a case."""
+_CHECKED = ("fact", "fact_value", "evidence")
+"""What the check of a fact reports."""
 _WHO = ("claim", "suite", "run_id", "machine_id", "device")
 CLAIM_COLUMNS = (*_WHO, "verdict", *_ESTIMATE, "p_holm", "level", "blocks_needed", "fact", "fact_value", "reason")
 CASE_COLUMNS = (*_WHO, "role", "case", *_ESTIMATE, "verdict", "a_value", "b_value", "fact", "fact_value", "evidence")

@@ -79,11 +79,12 @@ def _panel_html(panel: Panel, name: str, wide: bool) -> str:
 def _legend(keys: Sequence[Key]) -> str:
     if not keys:
         return ""
-    items = "".join(f"<li>{_swatch(key)}{escape(key.label)}</li>" for key in keys)
+    items = "".join(f"<li>{swatch(key)}{escape(key.label)}</li>" for key in keys)
     return f'<ul class="fr-legend">{items}</ul>'
 
 
-def _swatch(key: Key) -> str:
+def swatch(key: Key) -> str:
+    """Draw the mark of a legend."""
     return (
         f'<svg class="fr-swatch" viewBox="0 0 16 16" width="16" height="16" aria-hidden="true" fill="{key.colour}"'
         f"{edge(key)}>{SYMBOLS[key.shape]}</svg>"
@@ -138,9 +139,10 @@ def figure_csv(figure: Figure) -> str:
     names = columns(figure.rows)
     writer = csv.writer(sink, lineterminator="\n")
     writer.writerow(names)
-    writer.writerows([_field(row.get(column)) for column in names] for row in figure.rows)
+    writer.writerows([csv_field(row.get(column)) for column in names] for row in figure.rows)
     return sink.getvalue()
 
 
-def _field(value: Any) -> Any:
+def csv_field(value: Any) -> Any:
+    """Give a value as a CSV file holds it: text that a spreadsheet would run begins with an apostrophe."""
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value

@@ -1,10 +1,11 @@
-"""PNG and PDF from SVG, in a process of its own: ``python -m harness.charts._raster FOLDER < NAMES``.
+"""PNG and PDF from SVG, in a process of its own: ``python -m harness.charts._raster FOLDER NICENESS < NAMES``.
 
 Drawing pixels takes seconds for a site, and holds Python's lock while it does. A process apart does it meanwhile.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -32,7 +33,7 @@ def convert(folder: Path, names: Iterable[str]) -> list[str]:
         try:
             _write(path.with_suffix(".png"), vl_convert.svg_to_png(drawn, scale=SCALE))
             _write(path.with_suffix(".pdf"), vl_convert.svg_to_pdf(drawn))
-        except RuntimeError as error:  # the renderer's; a trace of its own follows the message
+        except (RuntimeError, ValueError) as error:  # the renderer's; a trace of its own follows the message
             why, _, _ = str(error).partition("\n")
             wrong.append(f"{name} {why}")
         path.unlink()
@@ -46,4 +47,5 @@ def _write(path: Path, content: bytes) -> None:
 
 
 if __name__ == "__main__":
+    os.nice(int(sys.argv[2]))
     sys.exit("\n".join(convert(Path(sys.argv[1]), map(str.strip, sys.stdin))) or 0)

@@ -133,7 +133,7 @@ def _origin(bench: BenchRecord, record: str) -> str:
             f"PyTorch {bench.software.torch or 'unknown'}",
         )
     )
-    download = markup.link(PATH, record, "every trial as JSON").replace("<a ", "<a download ", 1)
+    download = markup.download(PATH, record, "every trial as JSON")
     return f'<p class="fr-origin">{markup.entities(said)}, {download}</p>\n'
 
 

@@ -1,4 +1,4 @@
-"""Processes that make parts of the website, one a core, and what spares all of them work."""
+"""Processes that make parts of the website, one a core up to four, and what spares all of them work."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from harness.hardware import usable_cores
 
 _NEW_OBJECTS = 70_000
 """Before Python looks for garbage in cycles; its own number is 700."""
+_MOST = 4
+"""Processes: with more, memory would grow with the machine's cores and not with what there is to show."""
 _NEEDED = ("harness.pages.run", "harness.pages.suites", "harness.pages.brief")
 
 
@@ -23,7 +25,7 @@ def pool() -> ProcessPoolExecutor:
     """
     context = get_context("forkserver")
     context.set_forkserver_preload(list(_NEEDED))
-    return ProcessPoolExecutor(len(usable_cores()), context, initializer=_collect_seldom)
+    return ProcessPoolExecutor(min(_MOST, len(usable_cores())), context, initializer=_collect_seldom)
 
 
 @contextmanager

@@ -19,9 +19,9 @@ from harness.charts._slices import EMULATED, LOAD, TRAIN
 from harness.pages import claims, described, featured, home, machine_facts, machines, markup, reference, releases, trust
 from harness.pages.featured import Cast
 from harness.pages.gathered import Shown
-from harness.pages.headlines import _what
+from harness.pages.headlines import task_cell
 from harness.pages.markup import Page
-from harness.pages.run import _FILES, _downloads
+from harness.pages.run import FILES, downloads
 from harness.pages.run_table import runs_table
 
 HIDE = ("navigation", "toc")
@@ -60,7 +60,7 @@ def run_page(shown: Shown, best: Sequence[Row]) -> Page:
         best: its rows of ``briefly.best``, as ``by_run`` gives them.
     """
     run = shown.manifest
-    there = {name: shown.run.folder / name for name in _FILES if (shown.run.folder / name).is_file()}
+    there = {name: shown.run.folder / name for name in FILES if (shown.run.folder / name).is_file()}
     files = {f"runs/{shown.slug}/{name}": path for name, path in there.items()}
     outcomes = ", ".join(f"{count:,} {name}" for name, count in run.outcomes.items())
     facts = (
@@ -81,7 +81,7 @@ def run_page(shown: Shown, best: Sequence[Row]) -> Page:
         markup.facts(facts),
         *_section("Best settings", "best", _table(best)),
         *_section("What to know", "know", "".join(map(markup.paragraph, run.substitutions))),
-        *_section("Files", "files", _downloads(shown, files)),
+        *_section("Files", "files", downloads(shown, files)),
         markup.paragraph(
             "This page is short: a grade, charts and what holds each setting back are worked out for the "
             f"{featured.DETAILED} newest runs and for those that suites and claims speak of. With this run’s folder "
@@ -227,7 +227,7 @@ def _table(best: Sequence[Row]) -> str:
     rows = sorted(map(_kinded, best), key=lambda row: _ORDER.index(row["kind"]))
     lines = [
         (
-            _what(row),
+            task_cell(row),
             escape(described.knobs(row)),
             words.number(float(row["samples_per_s"])),
             described.spread(float(row["samples_per_s_lo"]), float(row["samples_per_s_hi"])),

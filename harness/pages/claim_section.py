@@ -10,7 +10,7 @@ from harness import suite as suites
 from harness.analysis.claim_words import estimate, named, power
 from harness.analysis.claimed import NOT_TESTABLE
 from harness.charts import _words as words
-from harness.charts._embed import _swatch
+from harness.charts._embed import swatch
 from harness.charts._figure import Key
 from harness.charts.claims import MARKS, TONES
 from harness.claim import PHOTOGRAPHS, SOURCES, Claim
@@ -58,7 +58,7 @@ def badges(told: Sequence[Told]) -> str:
 
 def badge(verdict: str, more: str = "") -> str:
     """Write a verdict with the mark that it has in the picture."""
-    mark = _swatch(Key("", TONES[verdict], MARKS[verdict])) if verdict in TONES else ""
+    mark = swatch(Key("", TONES[verdict], MARKS[verdict])) if verdict in TONES else ""
     said = f" <span>{escape(more)}</span>" if more else ""
     return f'<span class="fr-badge">{mark}{escape(verdict)}{said}</span>'
 

@@ -80,7 +80,7 @@ def page(everyone: Cast) -> Page:
     own = cells[cells["run_id"].eq(run_id)]
     files: dict[str, str | Path] = {**{shard.path: shard.text for shard in written}, INDEX: index, _CSV: _csv(own)}
     body = ["# Explore\n", lead, markup.slot(_NAME), "\n", _plain(first, own), markup.paragraph(_HOW, "fr-note")]
-    frame = Placed(_NAME, _frame(explore_shards.addressed(INDEX, index)))
+    frame = Placed(_NAME, _frame(markup.addressed(INDEX, index)))
     return Page(PATH, "Explore", "\n".join(body), {_NAME: frame}, files, hide=("navigation", "toc"))
 
 
@@ -137,7 +137,7 @@ def _plain(shown: Shown, cells: pd.DataFrame) -> str:
     some = f"the first {_MOST} of {len(cells):,} cells" if len(cells) > _MOST else words.plural(len(cells), "cell")
     name = escape(described.machine_name(shown.run))
     run = markup.link(PATH, shown.page, f"run {shown.manifest.run_id}")
-    link = markup.link(PATH, _CSV, f"All measures of all {len(cells):,} cells as CSV").replace("<a ", "<a download ", 1)
+    link = markup.download(PATH, _CSV, f"All measures of all {len(cells):,} cells as CSV")
     columns = ("What ran", "Setting", "Samples/s", "95 % interval", "n")
     return (
         '<div class="fr-explore-plain" id="fr-explore-plain">\n'

@@ -8,7 +8,6 @@ index never meets shards of another build.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ from harness.axes import AXES
 from harness.charts._slices import EMULATED, plain
 from harness.charts._theme import PHASE_COLOURS, SHAPES, colour
 from harness.charts.phases import LABELS
-from harness.pages.markup import slug
+from harness.pages.markup import addressed, slug
 from harness.records import PHASES
 
 FORMAT = 1
@@ -64,11 +63,6 @@ class Shard:
     def address(self) -> str:
         """Its path with a hash of its content."""
         return addressed(self.path, self.text)
-
-
-def addressed(path: str, text: str) -> str:
-    """Write a path with a hash of what it leads to."""
-    return f"{path}?v={hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def shards(cells: pd.DataFrame, runs: Mapping[str, Mapping[str, Any]]) -> list[Shard]:

@@ -108,7 +108,7 @@ def headline_table(rows: pd.DataFrame) -> str:
         return ""
     lines = [
         (
-            _what(row),
+            task_cell(row),
             escape(described.knobs(row)),
             words.number(float(row["samples_per_s"])),
             described.spread(float(row["lo"]), float(row["hi"])),
@@ -136,7 +136,8 @@ def _reached(row: Mapping[Any, Any]) -> list[tuple[str, float]]:
     return [(name, float(value)) for name, value in given if words.known(value)]
 
 
-def _what(row: Mapping[Any, Any]) -> str:
+def task_cell(row: Mapping[Any, Any]) -> str:
+    """Write a task as the first cell of its row: workload, patch size, what ran."""
     detail = f", {row['step_ms']:g} ms a step" if row["kind"] == EMULATED else ""
     detail += "".join(f", {said}" for said in described.reading(row))
     return (
@@ -175,10 +176,10 @@ def answer(rows: pd.DataFrame) -> str:
     said = []
     measured = [row for row in rows.to_dict("records") if row["gain"] is not None]
     for row in pd.DataFrame(measured, columns=rows.columns).drop_duplicates("kind").to_dict("records"):
-        how = "".join(f", {said}," for said in described.reading(row))
+        how = "".join(f", {part}" for part in described.reading(row))
         at, gain = f"{_SPOKEN[row['kind']]} on {row['workload']} at {row['patch_size']} px{how}", row["gain"]
         if not words.known(gain["lo"]):
-            said.append(f"For {at} there is one block, which says nothing about its spread.")
+            said.append(f"For {at}{',' if how else ''} there is one block, which says nothing about its spread.")
         elif gain["verdict"] == "faster":
             said.append(
                 f"For {at}, {gain_words(gain)[1].split(': ')[1]} feed{'s' if gain['num_workers'] == 1 else ''} "

@@ -86,7 +86,7 @@ def page(
     body += _tune(suites)
     if suites:
         body += [markup.heading(2, "The questions", "questions"), _questions(suites)]
-    return Page(PATH, "feedrate", "\n".join(body), figures, hide=("navigation", "toc"))
+    return Page(PATH, _TITLE, "\n".join(body), figures, hide=("navigation", "toc"))
 
 
 def _explore() -> str:

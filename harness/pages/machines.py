@@ -17,8 +17,8 @@ from harness.suite import MAIN
 
 INDEX = "machines/index.md"
 _LEAD = (
-    "What machines have been measured. A machine’s page has the best setting of each of its tasks, what holds them back, what "
-    "became of the sources’ claims there, and its runs."
+    "What machines have been measured. A machine’s page has the best setting of each of its tasks, what holds them "
+    "back, what became of the sources’ claims there, and its runs."
 )
 _COLUMNS = ("Machine", "Device", "Cores", "Memory", "Storage", "Runs", "Samples/s", "95 % interval", "n", "Grade")
 
@@ -64,7 +64,7 @@ def _compared(machines: Mapping[str, list[Shown]]) -> Iterator[str]:
         )
     ranked = sorted(machines, key=lambda name: -best[name].rate if name in best else 0.0)
     rows = [_row(machines[name], best.get(name)) for name in ranked]
-    yield markup.table("All machines", _COLUMNS, rows, ("Cores", "Memory", "Runs", "Samples/s", "n"), stack=True)
+    yield markup.table("Machines", _COLUMNS, rows, ("Cores", "Memory", "Runs", "Samples/s", "n"), stack=True)
 
 
 def _row(own: Sequence[Shown], best: Best | None) -> tuple[str, ...]:

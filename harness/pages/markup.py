@@ -81,6 +81,11 @@ def link(page: str, target: str, text: str) -> str:
     return f'<a href="{escape(up + re.sub(r"[.]md(?=#|$)", ".html", target))}">{escape(text)}</a>'
 
 
+def download(page: str, target: str, text: str) -> str:
+    """Write a link that saves a file; arguments as for ``link``."""
+    return link(page, target, text).replace("<a ", "<a download ", 1)
+
+
 def heading(level: int, text: str, name: str = "") -> str:
     """Write a Markdown heading that the table of contents finds, with an id that stays."""
     anchor = f" {{ #{name} }}" if name else ""
@@ -90,6 +95,11 @@ def heading(level: int, text: str, name: str = "") -> str:
 def paragraph(text: str, style: str = "") -> str:
     """Write a paragraph of plain text as HTML."""
     return f"<p{_class(style)}>{escape(text)}</p>\n"
+
+
+def addressed(path: str, text: str) -> str:
+    """Write the path of a file with a hash of what it holds, so that no reader keeps an older one."""
+    return f"{path}?v={hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def slot(name: str) -> str:

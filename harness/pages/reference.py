@@ -53,7 +53,7 @@ _GROUPS = {
 def runs_page(runs: Sequence[Shown]) -> Page:
     """List every run, newest first."""
     listing = (
-        runs_table("All runs", runs, RUNS, ("Run", "Grade", "Machine", "Suites", "Date"))
+        runs_table("Runs", runs, RUNS, ("Run", "Grade", "Machine", "Suites", "Date"))
         if runs
         else markup.paragraph("There are no runs yet. Type make sweep, then make site.")
     )

@@ -19,20 +19,26 @@ _LEAD = (
     "Every run that was added, by the day on which it was measured. A run is never changed after that: its files are "
     "those that the sweep wrote. What changed in feedrate itself, and what that means for earlier runs, stands below."
 )
+_MOST = 1_000
+"""Runs that are listed."""
 _HEADING = re.compile(r"^#+ .*\n+")
 
 
 def page(runs: Sequence[Shown], benches: Sequence[BenchRecord], changes: str) -> Page:
-    """Write the page.
+    """Write the page; of very many runs it lists the newest.
 
     Args:
         runs: all runs, newest first; none is fine.
         benches: what ``make bench`` found, of all machines.
         changes: the text of ``CHANGELOG.md``.
     """
-    entries = [(shown.manifest.started_at[:10], shown.manifest.run_id, _run(shown)) for shown in runs]
+    listed = runs[:_MOST]
+    entries = [(shown.manifest.started_at[:10], shown.manifest.run_id, _run(shown)) for shown in listed]
     entries += [(bench.started_at.isoformat()[:10], bench.name, _bench(bench)) for bench in benches]
-    body = [f"# {TITLE}\n", markup.paragraph(_LEAD, "fr-lead"), *_versions(runs), *_days(entries)]
+    body = [f"# {TITLE}\n", markup.paragraph(_LEAD, "fr-lead"), *_versions(runs)]
+    if len(listed) < len(runs):
+        body.append(markup.paragraph(f"Listed are the newest {len(listed):,} of {len(runs):,} runs.", "fr-note"))
+    body += _days(entries)
     if not entries:
         body.append(markup.paragraph("Nothing has been added yet. Type make sweep, then make site.", "fr-missing"))
     body += [markup.heading(2, "Changes of feedrate itself", "feedrate"), _demoted(changes)]
@@ -48,7 +54,8 @@ def _days(entries: Sequence[tuple[str, str, tuple[str, ...]]]) -> Iterator[str]:
     for date, rows in days.items():
         said = described.day(date)
         yield markup.heading(2, said, f"day-{markup.slug(date)}")
-        yield markup.table(f"Added on {said}", columns, rows, ("Blocks", "Trials", "Protocol"), stack=True)
+        table = markup.table(f"Added on {said}", columns, rows, ("Blocks", "Trials", "Protocol"), stack=True)
+        yield f"<div data-search-exclude>{table}</div>\n"
 
 
 def _run(shown: Shown) -> tuple[str, ...]:

@@ -17,9 +17,11 @@ from harness.pages.headlines import headline_table
 from harness.pages.markup import Page
 from harness.pages.placed import Placed
 
+_MOST_LISTED = 2_000
+"""Trials of a list: with more a page would weigh megabytes."""
 _MOST_OPEN = 12
 """Failures that are shown without being asked for."""
-_FILES = {
+FILES = {
     "run.json": "the manifest",
     "trials.parquet": "a row a trial, the manifest embedded",
     "steps.parquet": "a row a step of the first steps of each trial",
@@ -56,9 +58,9 @@ def page(shown: Shown) -> Page:
     body += _section("Data", _datasets(shown))
     body += _section("Combinations that are no cells", _counted(shown))
     body += _section("Order of trials", _order(shown))
-    there = {name: shown.run.folder / name for name in _FILES if (shown.run.folder / name).is_file()}
+    there = {name: shown.run.folder / name for name in FILES if (shown.run.folder / name).is_file()}
     files = {f"runs/{shown.slug}/{name}": path for name, path in there.items()}
-    body += _section("Files", _downloads(shown, files))
+    body += _section("Files", downloads(shown, files))
     body += _section("Cite", cite.run_forms(shown)) if "trials.parquet" in there else []
     return Page(shown.page, f"Run {run.run_id}", "\n".join(body), figures, files, listed=False, hide=("navigation",))
 
@@ -140,7 +142,7 @@ def _failures(shown: Shown) -> str:
             escape(str(row["outcome"])),
             f"{escape(_text(row['error_kind']))}<br>{escape(_text(row['error_message']))}",
         )
-        for row in failed.sort_values(["block", "position"]).to_dict("records")
+        for row in failed.sort_values(["block", "position"]).head(_MOST_LISTED).to_dict("records")
     ]
     listing = markup.table(
         "Trials that failed, with their reasons",
@@ -151,7 +153,15 @@ def _failures(shown: Shown) -> str:
     )
     if len(rows) <= _MOST_OPEN:
         return listing if rows else ""
-    return f"<details><summary>All {len(rows):,} trials that failed, with their reasons</summary>{listing}</details>\n"
+    said = _counted_rows(len(rows), len(failed), "trials that failed, with their reasons")
+    return f"<details><summary>{said}</summary>{listing}</details>\n"
+
+
+def _counted_rows(listed: int, there: int, what: str) -> str:
+    """Say how much of something a list has."""
+    if listed == there:
+        return f"All {there:,} {what}"
+    return f"The first {listed:,} of {there:,} {what}; trials.parquet has all"
 
 
 def _text(value: object) -> str:
@@ -244,25 +254,28 @@ def _order(shown: Shown) -> str:
             words.number(float(row["samples_per_s"])) if words.known(row["samples_per_s"]) else "–",
             *((escape(_text(row["flags"]).replace(",", ", ")),) if told else ()),
         )
-        for row in shown.trials[_ORDERED].sort_values(["block", "position"]).to_dict("records")
+        for row in shown.trials[_ORDERED].sort_values(["block", "position"]).head(_MOST_LISTED).to_dict("records")
     ]
     roles, flags = (("Ran as",), ("Flags",)) if told else ((), ())
     columns = ("Block", "Place", "Setting", *roles, "Outcome", "Samples/s", *flags)
     listing = markup.table("Every trial in the order in which it ran", columns, rows, ("Block", "Place", "Samples/s"))
     return (
         markup.paragraph(
-            "Every block runs each cell once, in a fresh random order, so that a drift of the machine falls on all "
-            "cells alike; the control cell comes again and again to show it. Only axes that are not at their default "
-            "are named."
+            "Every block runs each cell that is still wanted once, in a fresh random order, so that a drift of the "
+            "machine falls on all cells alike; the sides of a claim come close to each other, and the control cell "
+            "again and again. Only axes that are not at their default are named."
         )
-        + f"<details><summary>All {len(rows):,} trials</summary>{listing}</details>\n"
+        + f"<details><summary>{_counted_rows(len(rows), len(shown.trials), 'trials')}</summary>{listing}</details>\n"
     )
 
 
-def _downloads(shown: Shown, files: Iterable[str]) -> str:
-    items = "".join(f"<li>{_download(shown.page, path)} {_FILES[path.rpartition('/')[2]]}</li>" for path in files)
-    return f"<ul>{items}</ul>\n"
+def downloads(shown: Shown, files: Iterable[str]) -> str:
+    """List files of a run, each to be saved and with what it holds.
 
-
-def _download(page_path: str, path: str) -> str:
-    return markup.link(page_path, path, path.rpartition("/")[2]).replace("<a ", "<a download ", 1)
+    Args:
+        shown: the run.
+        files: paths below the site, ending in names of ``FILES``.
+    """
+    names = {path: path.rpartition("/")[2] for path in files}
+    items = (f"<li>{markup.download(shown.page, path, name)} {FILES[name]}</li>" for path, name in names.items())
+    return f"<ul>{''.join(items)}</ul>\n"

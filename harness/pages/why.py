@@ -18,7 +18,7 @@ from harness.analysis.prediction import held_out
 from harness.analysis.summary import CONDITIONS
 from harness.axes import AXES
 from harness.charts import _words as words
-from harness.charts._embed import _field
+from harness.charts._embed import csv_field
 from harness.charts._slices import EMULATED
 from harness.pages import described, markup
 from harness.pages.gathered import Shown
@@ -96,7 +96,7 @@ def section(shown: Shown, suite: str, path: str) -> Why:
 
 def _listed(cells: pd.DataFrame) -> str:
     axes = [axis.name for axis in AXES if cells[axis.name].notna().any()]
-    return cells[[*axes, *_FILE]].astype(object).map(_field).to_csv(index=False, lineterminator="\n")
+    return cells[[*axes, *_FILE]].astype(object).map(csv_field).to_csv(index=False, lineterminator="\n")
 
 
 def _predicted(shown: Shown, wanted: set[str]) -> pd.DataFrame:
@@ -247,6 +247,6 @@ def _notes(shown: Shown, cells: pd.DataFrame, predicted: pd.DataFrame, path: str
         )
         link = markup.link(path, "methodology.md#pipeline", "How it predicts")
         yield f'<p class="fr-note">{escape(text)} {link}.</p>\n'
-    link = markup.link(path, file, f"All {len(cells):,} training cells as CSV").replace("<a ", "<a download ", 1)
+    link = markup.download(path, file, f"All {len(cells):,} training cells as CSV")
     rules = markup.link(path, "methodology.md#ceilings", "What the columns mean")
     yield f'<p class="fr-note">{link}. {rules}.</p>\n'

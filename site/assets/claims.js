@@ -78,7 +78,7 @@
       each.shown = shown;
       if (!left || shown === before) return;
       spec.height -= row * (all - left);
-      each.chart.dispatchEvent(new CustomEvent("fr-rows", { detail: spec }));
+      window.feedrate.enliven(each.chart, spec);
     }
 
     // An address is a choice, or a claim, or another place on the page, which leaves what was chosen.

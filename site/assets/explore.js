@@ -27,7 +27,7 @@ class Explorer {
     root.append(this.app);
     resized(this.views, () => {
       this.left.wide = this.right.wide = 0;
-      this.draw();
+      if (this.state) this.after(() => this.draw());
     });
   }
 
@@ -35,8 +35,12 @@ class Explorer {
     const press = (text, click) => make("button", { type: "button", click }, text);
     const said = make("span", { role: "status" });
     const copy = press("Copy a link to this", async () => {
-      await navigator.clipboard.writeText(location.href);
-      said.textContent = "Copied. The link keeps its meaning when there are more results.";
+      try {
+        await navigator.clipboard.writeText(location.href);
+        said.textContent = "Copied. The link keeps its meaning when there are more results.";
+      } catch {
+        said.textContent = "The browser forbids copying: the address bar has the link.";
+      }
     });
     copy.hidden = !navigator.clipboard;
     return make("p", { class: "fr-explore-take" }, copy, press("Download CSV", () => this.download("csv")),
@@ -48,8 +52,29 @@ class Explorer {
     await this.draw();
   }
 
+  // The address has changed by hand or by a link. A place on the page leaves what was chosen, and drawing says it again.
+  moved() {
+    const chosen = !location.hash || location.hash.includes("=");
+    return this.after(() => (chosen ? this.open() : this.draw()));
+  }
+
+  // One act after the other, each from what the one before left; one that fails leaves that as it was, and is said.
+  after(act) {
+    this.turn = (this.turn ?? Promise.resolve()).then(act).catch(async (error) => {
+      console.error("feedrate:", error);
+      await this.draw();
+      this.problems.append(make("p", {}, `That cannot be shown: ${error.message}`));
+      this.problems.hidden = false;
+    });
+    return this.turn;
+  }
+
+  change(kind, touch) {
+    return this.after(() => this.apply(kind, touch));
+  }
+
   // `kind` says how far a change reaches: another view of the same cells, other cells, or cells to be read first.
-  async change(kind, touch) {
+  async apply(kind, touch) {
     performance.mark("fr-explore-change");
     const state = { ...this.state, filters: new Map(this.state.filters) };
     const seen = new Set(this.names);
@@ -102,7 +127,7 @@ class Explorer {
     if (!order.length) return;
     const different = telling(cells, order, this.names);
     this.table.draw({ columns: columns(cells, this.measures, different), rows: order, from: this.from, sort: state.sort,
-      caption: `${measure.label}: the cells that are drawn` });
+      caption: `${measure.label}: the cells that were chosen` });
     await Promise.all([this.left.drawMain(this, measure), this.right.drawBeside(this)]);
   }
 
@@ -198,9 +223,10 @@ async function start() {
     // All is seen at once, when it is drawn, so that nothing moves.
     root.querySelector(".fr-explore-wait").remove();
     explorer.app.classList.remove("fr-explore-waiting");
-    window.addEventListener("hashchange", () => explorer.open());
+    window.addEventListener("hashchange", () => explorer.moved());
   } catch (error) {
     plain.hidden = false;
+    root.querySelector(".fr-explore-wait")?.remove();
     root.prepend(make("p", { class: "fr-missing", role: "alert" }, `The numbers cannot be shown: ${error.message}`));
     console.error("feedrate:", error);
   }

@@ -32,17 +32,20 @@
   // What a chart of this page is drawn from: a copy, for the caller to change.
   async function specification(chart) {
     await load(new URL(document.querySelector("meta[name=fr-charts]").content, location.href).href);
-    return structuredClone(window.feedrateCharts[chart.dataset.chart]);
+    const found = window.feedrateCharts[chart.dataset.chart];
+    if (!found) throw new Error(`no specification of ${chart.dataset.chart}`);
+    return structuredClone(found);
   }
 
-  // Another script may ask for a picture of some of its rows: then `given` is what is drawn, in place of what is there.
+  // Where another script asks for a picture of some of its rows, `given` is what is drawn in place of what is there.
   async function enliven(chart, given) {
     if (chart.dataset.state && !given) return;
     chart.dataset.state ??= "loading";
     const turn = chart.dataset.turn = String(1 + Number(chart.dataset.turn ?? 0));
+    let live = null;
     try {
       const spec = given ?? await specification(chart);
-      const live = document.createElement("div");
+      live = document.createElement("div");
       live.className = "fr-live fr-next";
       live.setAttribute("aria-hidden", "true");
       chart.append(live);
@@ -57,7 +60,7 @@
       chart.view?.finalize();
       chart.view = result;
     } catch (error) {
-      chart.querySelector(".fr-next")?.remove();
+      live?.remove();
       if (chart.dataset.state === "loading") delete chart.dataset.state;
       console.error("feedrate: this picture stays static:", error);
     }
@@ -66,12 +69,11 @@
   function init() {
     for (const chart of document.querySelectorAll(".fr-chart")) {
       const start = () => enliven(chart);
-      for (const event of ["pointerenter", "focus", "pointerdown"]) chart.addEventListener(event, start, { once: true });
-      chart.addEventListener("fr-rows", (event) => enliven(chart, event.detail));
+      for (const event of ["pointerenter", "focus", "pointerdown"]) chart.addEventListener(event, start);
     }
   }
 
-  window.feedrate = { embed, specification };
+  window.feedrate = { embed, enliven, specification };
   if (window.document$) window.document$.subscribe(init);
   else if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", init);
   else init();

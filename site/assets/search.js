@@ -1,5 +1,6 @@
 // The theme asks for the search index, which weighs more than most pages, whenever a page is opened. Here its request is
-// held back until the reader turns to search: by pointer, by key, or with a link that searches (?q=).
+// held back until the reader turns to search: by pointer, by key, with a link that searches (?q=), or from a result whose
+// words are to be marked (?h=).
 (() => {
   "use strict";
   const { open, send } = XMLHttpRequest.prototype;
@@ -8,7 +9,8 @@
       if (target instanceof Element && target.closest("[data-md-component^=search], [for=__search]")) resolve();
     };
     for (const event of ["focusin", "pointerover"]) document.addEventListener(event, turned);
-    if (new URLSearchParams(location.search).has("q")) resolve();
+    const asked = new URLSearchParams(location.search);
+    if (asked.has("q") || asked.has("h")) resolve();
   });
 
   XMLHttpRequest.prototype.open = function asked(method, address, ...rest) {

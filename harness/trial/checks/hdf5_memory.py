@@ -87,8 +87,8 @@ def measure(folder: Path, size: int, opens: Callable[[Path], Any] = h5py.File) -
         share > MOST,
         share,
         f"Reading one sample of {sample.nbytes / 1e6:.1f} MB from the middle of an HDF5 file of {size / 1e6:.0f} MB "
-        f"added {added / 1e6:.1f} MB to the process' resident memory ({100 * added / size:.1f} % of the file) and brought "
-        f"{100 * cached:.1f} % of it into the page cache.",
+        f"added {added / 1e6:.1f} MB to the process' resident memory ({100 * added / size:.1f} % of the file) and "
+        f"brought {100 * cached:.1f} % of it into the page cache.",
     )
 
 

@@ -1,0 +1,68 @@
+"""What is made of a built site: its list of pages, its headers, and the same bytes in one process and in several."""
+
+from __future__ import annotations
+
+import filecmp
+import re
+from pathlib import Path
+
+import pytest
+from visits import Site
+
+from harness import site, site_ahead, site_brief
+from harness.errors import InputError
+from harness.site_publish import HEADERS, sitemap
+
+ADDRESS = "https://example.org/x/"
+
+
+def test_every_page_is_listed_where_the_address_is_known(tmp_path: Path) -> None:
+    """Search engines find all pages, whoever made them, and nothing else; without an address there is no list."""
+    for name in ("index.html", "404.html", "runs/a & b.html", "data/x.csv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    sitemap(tmp_path, ADDRESS)
+    listed = re.findall("<loc>(.*)</loc>", (tmp_path / "sitemap.xml").read_text(encoding="utf-8"))
+    assert listed == [f"{ADDRESS}index.html", f"{ADDRESS}runs/a &amp; b.html"]
+    sitemap(tmp_path, "")
+    assert not (tmp_path / "sitemap.xml").exists()
+
+
+def test_a_host_can_send_the_policy_as_a_header(sites: dict[str, Site]) -> None:
+    """The file for it holds the policy of the pages, and forbids framing, which a page cannot."""
+    folder = sites["main"].folder
+    page = (folder / "index.html").read_text(encoding="utf-8")
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert policy
+    said = (folder / HEADERS).read_text(encoding="utf-8")
+    assert said == f"/*\n  Content-Security-Policy: {policy[1]}; frame-ancestors 'none'\n"
+
+
+def test_two_builds_do_not_meet(sites: dict[str, Site], tmp_path: Path) -> None:
+    """While a folder is being built another build is refused, and the first is not disturbed."""
+    with site._alone(tmp_path), pytest.raises(InputError, match="another build is under way there"):
+        site.build(sites["empty"].results, tmp_path)
+
+
+@pytest.mark.slow
+def test_a_site_for_an_address(sites: dict[str, Site], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Built for an address, pages and their list name it, and a page that is not found finds its styles below it."""
+    monkeypatch.setenv("SITE_URL", ADDRESS)
+    folder = site.build(sites["empty"].results, tmp_path)
+    listed = re.findall("<loc>(.*)</loc>", (folder / "sitemap.xml").read_text(encoding="utf-8"))
+    assert f"{ADDRESS}claims.html" in listed
+    assert all((folder / place.removeprefix(ADDRESS)).is_file() for place in listed)
+    assert f'<link rel="canonical" href="{ADDRESS}claims.html">' in (folder / "claims.html").read_text(encoding="utf-8")
+    assert 'href="/x/assets/' in (folder / "404.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_processes_change_nothing(sites: dict[str, Site], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages that several processes made are byte for byte those of one."""
+    monkeypatch.setattr(site_ahead, "WORTH", 0)
+    monkeypatch.setattr(site_brief, "_ALONE", 0)
+    shown = sites["main"]
+    again = site.build(shown.results, tmp_path)
+    names = [str(path.relative_to(again)) for path in again.rglob("*") if path.is_file()]
+    kept = [name for name in names if not name.endswith((".gz", ".pdf"))]
+    assert filecmp.cmpfiles(shown.folder, again, kept, shallow=False)[1:] == ([], [])
