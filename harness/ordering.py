@@ -6,6 +6,10 @@ and over a minute away by less than 0.06 (runs 20261121T194213Z-a8b3, 20261121T2
 some 1,100 trials each). What both sides of a comparison share falls out of their ratio, so that trials run side by side
 tell more than trials a block apart. Which side comes first is left to chance in every block: a trial's place favours
 neither. Where the sides leave different things behind for the next trial, half of that difference stays in their ratio.
+
+What it gives: the variance of an effect between blocks, over what it would be if its cells scattered independently, was
+0.79, 0.82 and 0.89 in those runs, which took all cells at random, and 0.59 in 20261122T021316Z-18f6, which took them so
+(medians over 24 to 31 claims).
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def test_a_file_held_in_memory_is_seen(tmp_path: Path) -> None:
     found = measure(tmp_path, write(tmp_path, SMALL, 0), core)
     assert found.fact
     assert 0.9 < found.value < 1.3
-    assert "brought 0.0% of it" in found.evidence
+    assert "brought 0.0 % of it" in found.evidence
 
 
 def test_a_file_in_the_page_cache_alone_is_seen(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_a_file_in_the_page_cache_alone_is_seen(tmp_path: Path) -> None:
     found = measure(tmp_path, write(tmp_path, SMALL, 0), through)
     assert found.fact
     assert found.value == pytest.approx(1, abs=0.01)
-    assert "brought 100.0% of it into the page cache" in found.evidence
+    assert "brought 100.0 % of it into the page cache" in found.evidence
 
 
 def test_the_file_is_noise_of_the_size_that_it_should_have(tmp_path: Path) -> None:
