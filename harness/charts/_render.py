@@ -131,12 +131,6 @@ def picture(figure: Figure, caption: str) -> str:
     )
 
 
-def png(figure: Figure, caption: str, scale: float = 2.0) -> bytes:
-    """Draw what :func:`picture` draws as PNG."""
-    drawn: bytes = vl_convert.svg_to_png(picture(figure, caption), scale=scale)
-    return drawn
-
-
 def _columns(panels: int) -> int:
     """At most three in a row, and four as two by two."""
     return 2 if panels == 4 else min(panels, 3)
