@@ -14,10 +14,24 @@ ONLY ?=
 SPLIT ?= train
 ARCHIVE ?=
 OUT ?=
+RUN ?=
+LABEL ?=
+NOTE ?=
+WHY ?=
+A ?=
+B ?=
+MARKDOWN ?=
+ALL ?=
+PROPOSED ?= proposed
+FILES ?= results
+REST ?=
+
+# Where this is set, every process compiles anew whatever it loads: seconds for each command, a minute for the tests.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup plan sweep site figures serve test test-all lint bench div2k pets readme lock clean chromium
-RUN := .venv/bin/python -m harness
+.PHONY: help setup plan sweep site figures serve test test-all lint bench div2k pets readme lock clean chromium submit withdraw label check-submission compare validate
+HARNESS := .venv/bin/python -m harness
 # Two files of tests at a time: much of a test is waiting. More would disturb those that measure.
 PYTEST := .venv/bin/python -m pytest -n 2 --dist loadfile
 WHAT := --matrix "$(MATRIX)" --profile "$(PROFILE)" --suite "$(SUITE)" --budget "$(BUDGET)" --data "$(DATA)" \
@@ -30,30 +44,51 @@ help: ## Show this list
 
 setup: .venv/ready ## Make .venv from requirements.lock (every target does this by itself)
 
-.venv/ready: requirements.lock
+.venv/ready: requirements.lock site/package-lock.json
 	@echo "Making .venv from requirements.lock (about 2 minutes and 6 GB, most of it PyTorch) ..."
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "feedrate needs Python 3.11 or newer, $(PYTHON) is $$($(PYTHON) -V 2>&1): make PYTHON=python3.12 ..."; exit 2; }
 	@rm -rf .venv && $(PYTHON) -m venv .venv
 	@.venv/bin/python -m pip install --disable-pip-version-check --progress-bar off -q -r requirements.lock
+	@mkdir .venv/npm && cp site/package.json site/package-lock.json .venv/npm && \
+		PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/npm ci --prefix .venv/npm --omit=dev --ignore-scripts --no-audit --no-fund --silent
 	@sync  # gigabytes on their way to the disk would slow down whatever is measured or tested next
 	@touch $@ && echo ".venv is ready."
 
 plan: .venv/ready ## Print what the matrix expands to on this machine
-	@$(RUN) plan $(WHAT)
+	@$(HARNESS) plan $(WHAT)
 
 sweep: .venv/ready ## Measure: results/MACHINE/RUN/*.parquet (BUDGET=, DATA=, PROFILE= …)
-	@$(RUN) sweep $(WHAT) $(if $(FRESH),--fresh) $(if $(SEED),--seed $(SEED)) \
+	@$(HARNESS) sweep $(WHAT) $(if $(FRESH),--fresh) $(if $(SEED),--seed $(SEED)) \
 		$(if $(WAIT_QUIET),--wait-quiet $(WAIT_QUIET))
 
 site: .venv/ready ## Build the website from all results into build/site
-	@$(RUN) site
+	@$(HARNESS) site
 
 figures: .venv/ready ## Write every figure for papers: SVG, PNG, PDF, CSV, Vega-Lite, figures.bib (OUT=build/figures)
-	@$(RUN) figures $(if $(OUT),--out "$(OUT)")
+	@$(HARNESS) figures $(if $(OUT),--out "$(OUT)")
 
 serve: .venv/ready ## Show the website on this machine; build again when results change
-	@$(RUN) serve
+	@$(HARNESS) serve
+
+compare: .venv/ready ## Compare two machines, or two runs of one (A=, B=: id, folder or trials.parquet; MARKDOWN=1, ALL=1)
+	@$(HARNESS) compare "$(A)" "$(B)" $(if $(MARKDOWN),--markdown) $(if $(ALL),--all)
+
+validate: .venv/ready ## Hold results of others against the rules (FILES="trials.parquet results/MACHINE/RUN …")
+	@$(HARNESS) validate $(FILES)
+
+submit: .venv/ready ## Publish a run: shows what will be public, asks first (RUN=, LABEL=, NOTE=, YES=1)
+	@$(HARNESS) submit "$(RUN)" --label "$(LABEL)" --note "$(NOTE)" $(if $(YES),--yes) $(if $(OUT),--out "$(OUT)")
+
+label: .venv/ready ## Give a run a label and a note (RUN=, LABEL=, NOTE=)
+	@$(HARNESS) label "$(RUN)" --label "$(LABEL)" --note "$(NOTE)"
+
+withdraw: .venv/ready ## Say that a run should no longer be shown (RUN=, WHY="the reason")
+	@$(HARNESS) withdraw "$(RUN)" --why "$(WHY)"
+
+# What a pull request adds under results/, looked at as data: .github/workflows/submission.yml types this.
+check-submission: .venv/ready
+	@$(HARNESS) check-submission "$(PROPOSED)"
 
 # The browser test needs Chromium: installed here where this is root on Debian, else the one line to type is said.
 chromium:
@@ -65,23 +100,23 @@ chromium:
 test: .venv/ready chromium ## Run the tests (under 5 minutes)
 	@$(PYTEST) -m "not slow"
 
-test-all: .venv/ready chromium ## Run all tests: kills, fuzzing, full matrices too
-	@$(PYTEST)
+test-all: .venv/ready chromium ## Run all tests: kills, fuzzing, full matrices too (REST=1: without those of make test)
+	@$(PYTEST) $(if $(REST),-m slow)
 
 lint: .venv/ready ## ruff, strict mypy, import contracts
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/lint-imports
 
 bench: .venv/ready ## Measure what feedrate promises of itself: results/MACHINE/bench/ (ONLY=accuracy,speed …)
-	@$(RUN) bench $(if $(ONLY),--only "$(ONLY)")
+	@$(HARNESS) bench $(if $(ONLY),--only "$(ONLY)")
 
 div2k: .venv/ready ## Download DIV2K's photographs and cut them (SPLIT=train|valid, ARCHIVE= your own copy)
-	@$(RUN) div2k --split "$(SPLIT)" --archive "$(ARCHIVE)" --data-root "$(DATA_ROOT)"
+	@$(HARNESS) div2k --split "$(SPLIT)" --archive "$(ARCHIVE)" --data-root "$(DATA_ROOT)"
 
 pets: .venv/ready ## Download the Oxford-IIIT Pets, for the workload pets
-	@$(RUN) pets --data-root "$(DATA_ROOT)"
+	@$(HARNESS) pets --data-root "$(DATA_ROOT)"
 
 readme: .venv/ready ## Put the newest run's figure and table into README.md
-	@$(RUN) readme
+	@$(HARNESS) readme
 
 lock: ## Compile requirements.lock anew from pyproject.toml (needs uv)
 	@uv pip compile -q --universal --python-version 3.11 --group dev pyproject.toml --no-emit-index-url --no-annotate \

@@ -1,3 +1,3 @@
 """feedrate: how fast can a machine feed its accelerator, and what holds it back?"""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

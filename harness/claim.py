@@ -31,8 +31,8 @@ NEEDS: Mapping[str, str] = {
     "cpu": "",
     "cuda": "needs a CUDA device",
     "gpus": "needs two CUDA devices",
-    "disks": "needs runs on two storage devices (DATA_ROOT=), and nothing compares runs yet",
-    "machines": "needs several machines that differ in it, which is recorded, never changed, and not compared yet",
+    "disks": "needs runs on two storage devices (DATA_ROOT=), held against each other with make compare",
+    "machines": "needs several machines that differ in it, which is recorded, never changed: make compare shows it",
 }
 PHOTOGRAPHS = ("div2k", "folder", "div2k_standin")
 """Workloads that stand in for another; a claim that names the first is tested on whichever a run has."""

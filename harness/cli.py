@@ -30,6 +30,9 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not refuse a very large mat
 Fresh = Annotated[bool, typer.Option("--fresh", help="Do not resume an unfinished run.")]
 WaitQuiet = Annotated[str, typer.Option(help="Wait at most so long (10m) until nothing else uses the machine.")]
 Seed = Annotated[int | None, typer.Option(help="Repeat the order of an earlier run.")]
+RunName = Annotated[str, typer.Argument(metavar="RUN", help="The id of a run, or its folder.")]
+Label = Annotated[str, typer.Option(help="A name for the run: at most 60 characters of plain text.")]
+Note = Annotated[str, typer.Option(help="A remark on the run: at most 500 characters of plain text.")]
 
 
 def _options(suite: str, budget: str, data: str, **rest: Any) -> Options:
@@ -119,6 +122,114 @@ def claims(
     from harness import report_claims
 
     report_claims.of_results(results, Console(), machine or (), whole=whole)
+
+
+@app.command()
+def validate(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="A trials.parquet, a run's folder, or a folder of runs.")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")] = False,
+    results: Annotated[Path, typer.Option(help="Runs to hold them beside: what is odd there is flagged.")] = Path(
+        "results"
+    ),
+) -> None:
+    """Hold results against the rules for files of others: refused ones say why (exit status 2), odd ones get a flag."""
+    from harness import report_validate
+
+    validated = report_validate.validate(files, results, None if as_json else Console())
+    if as_json:
+        typer.echo(report_validate.as_json(validated))
+    if not all(one.valid for one in validated):
+        raise typer.Exit(2)
+
+
+@app.command()
+def compare(
+    a: Annotated[str, typer.Argument(metavar="A", help="A machine's or run's id, a run's folder, a trials.parquet.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="What is held against it, named likewise.")],
+    results: Results = Path("results"),
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a report.")] = False,
+    whole: Annotated[bool, typer.Option("--all", help="List every cell.")] = False,
+) -> None:
+    """Compare two machines, or two runs of one: how many times as fast B is, where, and why."""
+    from harness import comparing, report_compare
+
+    found = comparing.compare(a, b, results)
+    if markdown:
+        typer.echo(report_compare.markdown(found, whole=whole), nl=False)
+    else:
+        report_compare.show(found, Console(), whole=whole)
+
+
+@app.command()
+def submit(
+    run: RunName,
+    label: Label = "",
+    note: Note = "",
+    yes: Annotated[bool, typer.Option("--yes", help="Publish without asking.")] = False,
+    out: Annotated[Path, typer.Option(help="Where one file to attach goes, if no pull request can be opened.")] = Path(
+        "build"
+    ),
+    results: Results = Path("results"),
+) -> None:
+    """Publish a run: shows what will be public, asks, then opens a pull request or makes one file to attach."""
+    from harness import report_submit
+
+    ask = (lambda _: True) if yes else report_submit.asked
+    report_submit.of_run(run, Console(), results=results, label=label, note=note, out=out.expanduser(), ask=ask)
+
+
+@app.command()
+def withdraw(
+    run: RunName,
+    why: Annotated[str, typer.Option(help="The reason, in a sentence: the run's page gives it.")] = "",
+    results: Results = Path("results"),
+) -> None:
+    """Say that a run should no longer be shown; its page stays, with the reason."""
+    from harness import report_submit
+
+    report_submit.withdraw(run, why, Console(), results)
+
+
+@app.command()
+def label(run: RunName, label: Label = "", note: Note = "", results: Results = Path("results")) -> None:
+    """Give a run a label and a note, in a file beside it."""
+    from harness import report_submit
+
+    report_submit.label(run, label, note, Console(), results)
+
+
+@app.command()
+def tier(
+    run: RunName,
+    name: Annotated[str, typer.Argument(metavar="TIER", help="self-reported or reference.")],
+    results: Results = Path("results"),
+) -> None:
+    """Say who vouches for a run (for the maintainers of feedrate)."""
+    from harness import report_submit
+
+    report_submit.rank(run, name, Console(), results)
+
+
+@app.command()
+def receive(
+    archive: Annotated[Path, typer.Argument(help="A file that make submit made.")], results: Results = Path("results")
+) -> None:
+    """Take in a run that somebody sent as one file (for the maintainers of feedrate)."""
+    from harness import received
+
+    received.take_in(archive.expanduser(), Console(), results)
+
+
+@app.command()
+def check_submission(
+    checkout: Annotated[Path, typer.Argument(help="A checkout of the merge of a pull request, with its parents.")],
+) -> None:
+    """Hold what a pull request adds under results/ against the rules, as data."""
+    from harness import proposed
+
+    proposed.look(checkout, Console())
 
 
 @app.command()

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from harness.machine import Machine, Software
-from harness.records import PROTOCOL_VERSION, SCHEMA_VERSION
+from harness.records import NEEDS_FEEDRATE, PROTOCOL_VERSION, SCHEMA_VERSION
 
 
 class _Frozen(BaseModel):
@@ -89,6 +89,8 @@ class RunManifest(_Frozen):
     """Everything about a run that is not a measurement."""
 
     schema_version: int = SCHEMA_VERSION
+    needs_feedrate: str = NEEDS_FEEDRATE
+    """The oldest feedrate that reads these files."""
     protocol_version: int = PROTOCOL_VERSION
     feedrate_version: str
     run_id: str

@@ -11,6 +11,7 @@ from harness.pages import described
 from harness.pages.headlines import gain_words, headlines
 from harness.registry import ROOT
 from harness.store import RESULTS, StoredRun, runs
+from harness.store_beside import standing
 from harness.suite import MAIN
 
 README = ROOT / "README.md"
@@ -72,7 +73,7 @@ def write(results: Path = RESULTS) -> StoredRun:
     Raises:
         InputError: there is no run, or the README lacks its marks.
     """
-    found = [run for run in runs(results) if MAIN in run.manifest.suites]
+    found = [run for run in standing(runs(results)) if MAIN in run.manifest.suites]
     if not found:
         raise InputError(f"{results}: no run of {MAIN}; expected one to make the README from. Type make sweep first")
     before, _, after = _split(README.read_text(encoding="utf-8"))

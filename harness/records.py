@@ -12,8 +12,10 @@ from typing import Literal
 
 from harness.axes import AXES
 
-SCHEMA_VERSION = 1
-"""Of the files: columns, names, types."""
+SCHEMA_VERSION = 2
+"""Of the files: columns, names, types, fields of the manifest. ``harness/migration.py`` reads the version before."""
+NEEDS_FEEDRATE = "0.2.0"
+"""The oldest feedrate that reads files of this schema version."""
 PROTOCOL_VERSION = 1
 """Of the semantics of a measurement: records of two versions are never compared."""
 STEPS_KEPT = 256

@@ -15,8 +15,8 @@ MOST = 500
 _READ = 20_000
 """How much of a text is looked at, in characters."""
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\s]+")
-"""Control characters, line breaks, turns of writing direction, and the surrogates of undecodable file names."""
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff\s]+")
+"""Control and invisible characters, line breaks, turns of writing direction, surrogates of undecodable file names."""
 _EMAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)*")
 _URL = re.compile(r"""\b(?!file:)[A-Za-z][\w+.-]*://[^\s'"<>]+""")
 _UUID = re.compile(r"(?:GPU-|MIG-)?[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -73,6 +73,17 @@ def _masked(text: str) -> str:
     return text
 
 
+def one_line(text: str) -> str:
+    """Make any text one line that can be printed: no control characters, no turns of writing direction."""
+    return _UNPRINTABLE.sub(" ", _ANSI.sub("", text)).strip()
+
+
+def names_someone(text: str) -> bool:
+    """Say whether a text holds this machine's host or user name, or its home folder."""
+    home = str(Path.home()).rstrip("/")
+    return bool(home and home in text) or any(pattern.search(text) for pattern, _ in _own_names())
+
+
 def scrub(text: str) -> str:
     """Make free text, such as an error's message, fit to be published.
 
@@ -83,5 +94,5 @@ def scrub(text: str) -> str:
         One line of at most ``MOST`` characters, without host name, user name, home folder, folders of paths (the last
         part stays), addresses (URL, e-mail, IP, MAC) and UUIDs. A path with spaces is recognised in quotes only.
     """
-    line = _masked(_UNPRINTABLE.sub(" ", _ANSI.sub("", text[:_READ]))).strip()
+    line = _masked(one_line(text[:_READ])).strip()
     return line if len(line) <= MOST else line[: MOST - 1] + "…"

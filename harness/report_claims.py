@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness import store, suite
+from harness import store, store_beside, suite
 from harness.analysis.claim_words import estimate, needed, sentence
 from harness.analysis.claimed import NOT_TESTABLE, VERDICTS
 from harness.analysis.claimed_runs import Answered, Measured, answered
@@ -81,7 +81,8 @@ def of_results(results: Path, console: Console, machines: Sequence[str] = (), *,
     Raises:
         InputError: no run, or none of such a machine.
     """
-    runs = sorted(store.runs(results), key=lambda run: (run.manifest.started_at, run.manifest.run_id), reverse=True)
+    standing = store_beside.standing(store.runs(results))
+    runs = sorted(standing, key=lambda run: (run.manifest.started_at, run.manifest.run_id), reverse=True)
     known = {run.manifest.machine.machine_id for run in runs}
     if not runs:
         raise InputError(f"{results}: holds no run; make sweep SUITE=claims makes one")
@@ -115,18 +116,19 @@ def _table(rows: Sequence[Row]) -> Table:
     return table
 
 
-def bar(ratio: float, lo: float, hi: float) -> str:
+def bar(ratio: float, lo: float, hi: float, reach: float = BAR_REACH) -> str:
     """Draw an effect on a log scale: ``●`` the estimate, ``─`` its interval, ``│`` no effect.
 
     Args:
         ratio: B ÷ A.
         lo: lower end of its interval; NaN where there is none.
         hi: upper end.
+        reach: the ratio at which the bar ends; at its inverse on the other side.
     """
     middle = BAR_WIDTH // 2
 
     def place(value: float) -> int:
-        share = math.log(value) / math.log(BAR_REACH)
+        share = math.log(value) / math.log(reach)
         return round(middle + max(-1.0, min(1.0, share)) * middle)
 
     cells = [" "] * BAR_WIDTH
@@ -135,9 +137,9 @@ def bar(ratio: float, lo: float, hi: float) -> str:
         for at in range(place(lo), place(hi) + 1):
             cells[at] = "─"
     cells[place(ratio)] = "●"
-    if ratio > BAR_REACH:
+    if ratio > reach:
         cells[-1] = "▶"
-    elif ratio < 1 / BAR_REACH:
+    elif ratio < 1 / reach:
         cells[0] = "◀"
     return "".join(cells)
 

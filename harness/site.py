@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,12 +19,15 @@ from harness.bench_record import BenchRecord
 from harness.charts import _render
 from harness.charts._figure import Figure
 from harness.errors import EnvironmentFault, InputError
+from harness.incoming import check
+from harness.incoming.findings import Validated
 from harness.pages import (
     accuracy,
     apart,
     brief,
     cite,
     claims,
+    compare,
     contribute,
     described,
     explore,
@@ -35,6 +38,7 @@ from harness.pages import (
     releases,
     suites,
     verdicts,
+    withdrawn,
 )
 from harness.pages.featured import Cast, cast
 from harness.pages.gathered import Shown, gather
@@ -43,35 +47,41 @@ from harness.pages.placed import FOLDER, Placed
 from harness.registry import ROOT
 from harness.site_publish import publish, sitemap
 from harness.site_serve import serve as _serve
-from harness.store import RESULTS, StoredRun, benches
+from harness.store import RESULTS, StoredRun, benches, folders
 
 SOURCE = ROOT / "site"
 _TEXTS = tuple(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff"))
 """Files outside of ``SOURCE`` that pages are made from."""
+_REMEMBERED = "checked.json"
+"""A file of the build folder that remembers which runs have kept to the rules."""
+Admit = Callable[[Sequence[Path], Path | None], check.Admitted]
 _MARK = ".feedrate"
 """A file that says that a folder was made here and may be made anew."""
 
 
-def build(results: Path = RESULTS, out: Path = Path("build")) -> Path:
-    """Build the website from all runs.
+def build(results: Path = RESULTS, out: Path = Path("build"), admit: Admit = check.admitted) -> Path:
+    """Build the website from all runs that keep to the rules; the others are listed with their reasons.
 
     Args:
         results: the folder of runs; an empty or missing one makes a site that says what to type.
         out: gets ``pages`` (generated) and ``site`` (to be published).
+        admit: says which runs may be shown.
 
     Returns:
         The folder of the finished site.
 
     Raises:
-        InputError: a run cannot be read, a folder in the way was not made by feedrate, or another build is under way.
+        InputError: a folder in the way was not made by feedrate, or another build is under way.
         EnvironmentFault: the disk cannot be written, or memory ran out.
     """
-    everyone, site = cast(gather(results)), out / "site"
+    site = out / "site"
     try:
         with _alone(out), apart.collecting_seldom(), figures.drawing(out / "pictures", patient=True) as drawn:
             docs = _fresh(out / "pages")
             _check(site)
-            pages = list(drawn.following(_pages(everyone, benches(results))))
+            let_in = admit(folders(results), out / _REMEMBERED)
+            everyone = cast(gather(results, set(let_in.folders)))
+            pages = list(drawn.following(_pages(everyone, benches(results), let_in.refused)))
             made = publish(SOURCE, docs, _fresh(out / "site.next"), _nav(pages), pages, brief.likes(everyone))
             site_brief.write(made, everyone)
             sitemap(made.folder, _address())
@@ -93,23 +103,27 @@ def serve(results: Path = RESULTS, out: Path = Path("build")) -> None:
     _serve(lambda: build(results, out), out / "site", (results, SOURCE, *_TEXTS))
 
 
-def write_figures(results: Path = RESULTS, out: Path = Path("build/figures")) -> list[Placed]:
+def write_figures(
+    results: Path = RESULTS, out: Path = Path("build/figures"), admit: Admit = check.admitted
+) -> list[Placed]:
     """Write every figure of the site as files for papers, with a bibliography.
 
     Args:
         results: the folder of runs.
         out: gets the files that ``figures.write`` names; what an earlier call left there goes.
+        admit: says which runs may be shown.
 
     Returns:
         The figures.
 
     Raises:
-        InputError: no run has a figure, a run cannot be read, or the folder was not made by feedrate.
+        InputError: no run has a figure, or the folder was not made by feedrate.
         EnvironmentFault: the disk cannot be written.
         FeedrateError: a picture cannot be drawn.
     """
     _check(out)
-    if not (found := figures.placed(_content(cast(gather(results)), benches(results)))):
+    let_in = admit(folders(results), None)
+    if not (found := figures.placed(_content(cast(gather(results, set(let_in.folders))), benches(results)))):
         raise InputError(f"{results}: no run has a figure yet; expected at least one run. Type make sweep first")
     try:
         figures.write(found, _fresh(out), _address())
@@ -127,15 +141,6 @@ def figure(stored: StoredRun) -> bytes:
     return _render.picture(*_opening(stored)).encode()
 
 
-def figure_png(stored: StoredRun) -> bytes:
-    """Draw the same figure as PNG, at twice its size.
-
-    Raises:
-        InputError: no trial of a training loop ended well in the run.
-    """
-    return _render.png(*_opening(stored))
-
-
 def _opening(stored: StoredRun) -> tuple[Figure, str]:
     if not (found := home.opening([Shown(stored)])):
         raise InputError(f"{stored.folder}: no training trial ended well; expected a run with phases to draw")
@@ -143,16 +148,16 @@ def _opening(stored: StoredRun) -> tuple[Figure, str]:
     return found[1], f"{described.machine_name(stored)}; {run.blocks} blocks, 95 % intervals; run {run.run_id}"
 
 
-def _pages(everyone: Cast, measured: Sequence[BenchRecord]) -> Iterator[Page]:
+def _pages(everyone: Cast, measured: Sequence[BenchRecord], refused: Sequence[Validated]) -> Iterator[Page]:
     """Make all pages, one by one; the last lists the figures of the others."""
     cited: list[Placed] = []
-    for page in _content(everyone, measured):
+    for page in _content(everyone, measured, refused):
         cited += figures.placed([page])
         yield brief.noted(page, everyone)
     yield brief.noted(cite.page(cited, everyone.every, _address()), everyone)
 
 
-def _content(everyone: Cast, measured: Sequence[BenchRecord]) -> Iterator[Page]:
+def _content(everyone: Cast, measured: Sequence[BenchRecord], refused: Sequence[Validated] = ()) -> Iterator[Page]:
     questions = suites.found(everyone.featured)
     if everyone.brief:
         _ = everyone.cells  # read before there are processes for pages: reading many runs takes processes of its own
@@ -161,11 +166,12 @@ def _content(everyone: Cast, measured: Sequence[BenchRecord]) -> Iterator[Page]:
         paths = {name: path for name, path, _ in questions}
         yield home.page(everyone.at_home(), questions, told, len(everyone.machines))
         yield explore.page(everyone)
+        yield compare.page(everyone, told)
         yield claims.page(told)
         yield machines.index_page(everyone.detailed)
         for own in machines.by_machine(everyone.detailed).values():
             yield machines.page(own, told, paths)
-        yield reference.runs_page(everyone.detailed)
+        yield reference.runs_page(everyone.detailed, refused)
         yield accuracy.page(measured)
         yield methodology.page(_prose(SOURCE / "pages" / methodology.PATH))
         yield reference.dictionary_page()
@@ -175,6 +181,8 @@ def _content(everyone: Cast, measured: Sequence[BenchRecord]) -> Iterator[Page]:
             yield ahead.suite(question, told)
         for shown in everyone.detailed:
             yield ahead.run(shown)
+        for shown in everyone.withdrawn:
+            yield withdrawn.page(shown)
 
 
 def _address() -> str:
@@ -195,6 +203,7 @@ def _nav(pages: Sequence[Page]) -> list[dict[str, Any]]:
     return [
         {"Home": home.PATH},
         {"Explore": explore.PATH},
+        {"Compare": compare.PATH},
         *([{"Suites": questions}] if questions else []),
         {"Claims": claims.PATH},
         {"Machines": machines.INDEX},

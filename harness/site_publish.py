@@ -4,7 +4,9 @@ mkdocs builds what navigation and search know; every other page goes into an emp
 (``site_shell``). Files that pages offer never pass through mkdocs.
 
 The policy names the hashes of the theme's inline scripts, so it is made after the build, from all pages, and is the
-same on every page. As a ``<meta>`` element it binds pages but not workers; a host should send it as a header as well.
+same on every page. As a ``<meta>`` element it binds pages, and workers that a page makes from text of its own, as the
+page Compare does; a worker from the network it would not bind. A host should send it as a header as well: it stands in
+``_headers``, which some hosts read.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from typing import Any
 
 import vl_convert
 
-from harness import site_shell
+from harness import site_shell, site_vendor
 from harness.charts._theme import config, css
 from harness.errors import FeedrateError
 from harness.pages.markup import Page, addressed, slot
@@ -70,6 +72,7 @@ def publish(
     shutil.copytree(source / "assets", docs / "assets")
     (docs / "assets" / "palette.css").write_text(css(), encoding="utf-8")
     (docs / "assets" / "vega.js").write_text(_vega(docs.parent), encoding="utf-8")
+    site_vendor.copy(docs / "assets" / "vendor")
     configuration = _mkdocs(source / "mkdocs.yml", docs, target, nav)
     files = {page.path: page.all_files() for page in pages}
     for page in listed:
@@ -171,7 +174,7 @@ def _secure(paths: Iterable[Path]) -> str:
             "img-src 'self' data:",
             "font-src 'self'",
             "connect-src 'self'",
-            "worker-src 'self'",
+            "worker-src 'self' blob:",
             "base-uri 'none'",
             "form-action 'self'",
         )

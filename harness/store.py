@@ -15,14 +15,15 @@ import fcntl
 import itertools
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness import migration
 from harness.bench_record import BenchRecord
-from harness.errors import EnvironmentFault, InputError
+from harness.errors import EnvironmentFault, InputError, expected_one_of
 from harness.manifest import RunManifest
 from harness.records import TABLES, Column
 
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 RESULTS = Path("results")
-_MANIFEST_KEY = b"feedrate"
+_NAMED = 8
+"""Runs that a message lists at most, the newest."""
 
 
 _JOURNALLED = "Trials that ended before are kept in the journal: mend this and type the same command again, it resumes"
@@ -49,8 +51,17 @@ def _writing(path: Path, kept: str = _JOURNALLED) -> Iterator[None]:
         ) from error
 
 
-def _write_whole(path: Path, data: bytes, kept: str = _JOURNALLED) -> None:
-    """Write a file so that a reader sees all of it or none."""
+def write_whole(path: Path, data: bytes, kept: str = _JOURNALLED) -> None:
+    """Write a file so that a reader sees all of it or none.
+
+    Args:
+        path: of the file.
+        data: what it is to hold.
+        kept: what a user is told to do where it cannot be written.
+
+    Raises:
+        EnvironmentFault: the disk cannot be written.
+    """
     temporary = path.with_name(f"{path.name}.tmp")
     with _writing(path, kept):
         with temporary.open("wb") as file:
@@ -151,7 +162,7 @@ def begin(machine_folder: Path, run_id: str, plan: Mapping[str, Any]) -> Path:
     folder = machine_folder / run_id
     with _writing(folder):
         folder.mkdir()
-    _write_whole(folder / "plan.json", json.dumps(plan, indent=1, sort_keys=True).encode())
+    write_whole(folder / "plan.json", json.dumps(plan, indent=1, sort_keys=True).encode())
     return folder
 
 
@@ -169,11 +180,8 @@ def unfinished(machine_folder: Path) -> list[tuple[Path, dict[str, Any]]]:
 
 
 def _schema(columns: Iterable[Column], manifest: RunManifest) -> pa.Schema:
-    import pyarrow as pa
-
-    types = {"string": pa.string(), "int64": pa.int64(), "float64": pa.float64(), "bool": pa.bool_()}
-    fields = [pa.field(c.name, types[c.dtype], metadata={"unit": c.unit, "doc": c.doc}) for c in columns]
-    return pa.schema(fields, metadata={_MANIFEST_KEY: manifest.model_dump_json().encode()})
+    embedded = {migration.MANIFEST_KEY: manifest.model_dump_json().encode()}
+    return migration.arrow_schema(columns).with_metadata(embedded)
 
 
 def write_run(folder: Path, manifest: RunManifest, chunks: Iterable[Mapping[str, list[dict[str, Any]]]]) -> None:
@@ -201,7 +209,7 @@ def write_run(folder: Path, manifest: RunManifest, chunks: Iterable[Mapping[str,
         for name, path in temporary.items():
             _sync(path)
             path.replace(folder / f"{name}.parquet")
-    _write_whole(folder / "run.json", manifest.model_dump_json(indent=1).encode() + b"\n")
+    write_whole(folder / "run.json", manifest.model_dump_json(indent=1).encode() + b"\n")
     for name in ("plan.json", "journal.jsonl"):
         (folder / name).unlink(missing_ok=True)
 
@@ -221,26 +229,26 @@ class StoredRun:
     def table(self, name: str, trials: Iterable[str] | None = None) -> pd.DataFrame:
         """Read ``trials``, ``steps`` or ``telemetry`` with nullable types (``pd.NA`` is null).
 
-        A column that came to the table after the run was written is null throughout.
-
         Args:
             name: of the table.
             trials: the trials whose rows are read; all of them if not given.
+
+        Raises:
+            InputError: the file is not one that feedrate wrote (``migration.complete``).
         """
         import pyarrow as pa
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
+        path = self.folder / f"{name}.parquet"
         wanted = None if trials is None else pc.field("trial_id").isin(pa.array(trials, pa.string()))
-        table = pq.read_table(self.folder / f"{name}.parquet", filters=wanted)
-        for field in _schema(TABLES[name], self.manifest):
-            if field.name not in table.column_names:
-                table = table.append_column(field, pa.nulls(table.num_rows, field.type))
-        frame: pd.DataFrame = table.to_pandas(types_mapper=_nullable().get)
+        table = migration.complete(pq.read_table(path, filters=wanted), migration.arrow_schema(TABLES[name]), path)
+        frame: pd.DataFrame = table.to_pandas(types_mapper=nullable().get)
         return frame
 
 
-def _nullable() -> dict[pa.DataType, Any]:
+def nullable() -> dict[pa.DataType, Any]:
+    """Give the pandas type, with nulls, of each type that a table has."""
     import pandas as pd
     import pyarrow as pa
 
@@ -252,19 +260,66 @@ def _nullable() -> dict[pa.DataType, Any]:
     }
 
 
-def runs(results: Path = RESULTS) -> list[StoredRun]:
+def folders(results: Path = RESULTS) -> list[Path]:
+    """List the folders of the runs that have ended, oldest first."""
+    return [path.parent for path in sorted(results.glob("*/*/run.json"), key=lambda p: (p.parent.name, p))]
+
+
+def runs(results: Path = RESULTS, only: Collection[Path] | None = None) -> list[StoredRun]:
     """List the runs that have ended, oldest first.
 
+    Args:
+        results: where runs lie.
+        only: the folders of those to list; all of them if not given.
+
     Raises:
-        InputError: a ``run.json`` cannot be understood.
+        InputError: a ``run.json`` cannot be understood, or needs a newer feedrate.
     """
-    found = []
-    for path in sorted(results.glob("*/*/run.json"), key=lambda p: (p.parent.name, p)):
-        try:
-            found.append(StoredRun(path.parent, RunManifest.model_validate_json(path.read_bytes())))
-        except ValueError as error:
-            raise InputError(f"{path}: not a run manifest of this version: {error}; move the folder away") from error
-    return found
+    return [_stored(folder / "run.json") for folder in folders(results) if only is None or folder in only]
+
+
+def _stored(path: Path) -> StoredRun:
+    return StoredRun(path.parent, migration.manifest(path.read_bytes(), path))
+
+
+def find(run: str, results: Path = RESULTS) -> StoredRun:
+    """Find one run that has ended.
+
+    Args:
+        run: its id, or its folder.
+        results: where runs lie.
+
+    Raises:
+        InputError: there is none, or several machines have one of this id.
+    """
+    if run and (path := Path(run).expanduser() / "run.json").is_file():
+        return _stored(path.resolve())
+    known = sorted(results.glob("*/*/run.json"), key=lambda path: path.parent.name)
+    found = [path for path in known if path.parent.name == run]
+    if len(found) == 1:
+        return _stored(found[0])
+    if found:
+        raise InputError(f"{run}: {len(found)} machines have a run of this id; name its folder: {found[0].parent}, …")
+    newest = [path.parent.name for path in known[-_NAMED:]]
+    expected = expected_one_of(run, newest) if newest else "there is none yet: make sweep makes one"
+    raise InputError(f"'{run}': no such run under {results}; expected the id or the folder of a run: {expected}")
+
+
+def take_in(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write the folder of a run that somebody else measured and that was checked.
+
+    Args:
+        folder: ``results/<machine_id>/<run_id>``, which is not there.
+        files: name to content; ``run.json``, with which it is whole, is written last.
+
+    Raises:
+        EnvironmentFault: the disk cannot be written.
+    """
+    kept = "The run is not whole: remove its folder, mend this and type the same command again"
+    with _writing(folder, kept):
+        folder.mkdir(parents=True)
+    for name, data in sorted(files.items(), key=lambda pair: pair[0] == "run.json"):
+        write_whole(folder / name, data, kept)
 
 
 def write_bench(results: Path, record: BenchRecord) -> Path:
@@ -280,7 +335,7 @@ def write_bench(results: Path, record: BenchRecord) -> Path:
     kept = "Nothing was kept: mend this and type the same command again"
     with _writing(path, kept):
         path.parent.mkdir(parents=True, exist_ok=True)
-    _write_whole(path, record.model_dump_json(indent=1).encode() + b"\n", kept)
+    write_whole(path, record.model_dump_json(indent=1).encode() + b"\n", kept)
     return path
 
 

@@ -1,9 +1,11 @@
-"""What a window needs, known to the plan and to pages, which load no torch, and to the trial: steps, samples, cache."""
+"""What a window needs, known to the trial and to plan and pages, which load no torch: steps, halves, samples, cache."""
 
 from __future__ import annotations
 
 LEAST_WARM_UP = 5
 """Steps of a warm-up at least."""
+STEADY = 0.9
+"""A window is steady when the ratio of its halves' throughput lies between this and its inverse."""
 COLD, WARM = 0.01, 0.99
 """Cached shares of the packed samples up to which a trial counts as cold, and from which on as warm."""
 

@@ -20,13 +20,13 @@ FAKES = ("fake_claims", "fake_storage", "fake_kind", "fake_cells", "fake_times",
 
 
 def _beside(name: str) -> ModuleType:
-    """Load a module of this folder by its path, as tests are no package; then others can import it by its name."""
-    path = Path(__file__).with_name(f"{name}.py")
-    spec = importlib.util.spec_from_file_location(name, path)
+    """Load a module below this folder by its path, as tests are no package; others can import it by its last name."""
+    path = Path(__file__).parent / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} cannot be loaded")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
+    sys.modules[path.stem] = module
     spec.loader.exec_module(module)
     return module
 
@@ -39,6 +39,12 @@ _beside("exploring")
 def fake_run() -> ModuleType:
     """The module ``tests/fake_run.py``."""
     return [_beside(name) for name in FAKES][-1]
+
+
+@pytest.fixture(scope="session")
+def corpus() -> ModuleType:
+    """The module ``tests/incoming/corpus.py``: files that are not what they should be."""
+    return [_beside(f"incoming/{name}") for name in ("parquet_bytes", "corpus")][-1]
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import fake_claims
@@ -14,6 +15,8 @@ from harness.axes import Value, cell_id
 from harness.probes import noise
 from harness.records import DEVICE_SPANS, PHASES, WORKER_STAGES
 
+BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+LASTED_S = 240
 STEPS = 40
 STEPS_KEPT = 12
 """Of a trial with a loader."""
@@ -47,7 +50,7 @@ def _identity(fake: Fake, cell: dict[str, Value], block: int, position: int) -> 
     """What every trial says of itself, one that failed too but for its outcome."""
     return {
         "run_id": fake.run_id,
-        "trial_id": f"{fake.run_id}-{block:02d}-{position:03d}",
+        "trial_id": f"{fake.run_id}-{block:03d}-{position:04d}",
         "cell_id": cell_id(cell),
         "machine_id": machine(fake).machine_id,
         "suite": fake.suites[position % len(fake.suites)],
@@ -57,7 +60,7 @@ def _identity(fake: Fake, cell: dict[str, Value], block: int, position: int) -> 
         "protocol_version": fake.protocol_version,
         "workload_version": 1,
         "data_hash": "0123456789abcdef",
-        "started_at": f"2026-01-02T03:{block:02d}:{position % 60:02d}Z",
+        "started_at": (BEGAN + timedelta(seconds=LASTED_S * (block + position / 1000) / fake.blocks)).isoformat(),
         "outcome": "ok",
         **cell,
     }

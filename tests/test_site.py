@@ -9,6 +9,7 @@ import json
 import math
 import os
 import re
+from contextlib import closing
 from pathlib import Path
 from types import ModuleType
 from urllib.parse import unquote
@@ -17,7 +18,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from playwright.sync_api import Browser, expect
-from visits import Site, visit
+from visits import Site, everybody, visit
 
 from harness import site, store, suite
 from harness.errors import InputError
@@ -40,7 +41,12 @@ KINDS = (
 )
 
 
-@pytest.mark.parametrize("name", ["main", *(pytest.param(name, marks=pytest.mark.slow) for name in ("odd", "empty"))])
+SITES = pytest.mark.parametrize(
+    "name", ["main", *(pytest.param(name, marks=pytest.mark.slow) for name in ("odd", "empty"))]
+)
+
+
+@SITES
 def test_every_page_opens_clean(name: str, sites: dict[str, Site], browser: Browser) -> None:
     """Every page opens without console message, failed request or request to another host, under one strict CSP."""
     shown = sites[name]
@@ -71,7 +77,7 @@ def test_every_chart_has_picture_message_and_table(sites: dict[str, Site], brows
             page.wait_for_timeout(50)  # what was out of sight is laid out
             for panel in figure.locator(".fr-panel").all():
                 chart = panel.locator(".fr-chart")
-                message = panel.locator(".fr-message").inner_text()
+                message = panel.locator(".fr-message").text_content() or ""
                 assert message in (chart.get_attribute("aria-label") or "")
                 assert chart.get_attribute("role") == "img"
                 assert any(character.isdigit() for character in message)
@@ -127,10 +133,10 @@ def test_a_link_leads_to_its_figure(sites: dict[str, Site], browser: Browser) ->
 
 def test_pictures_of_a_page_from_disk_come_alive(sites: dict[str, Site], browser: Browser) -> None:
     """A page that is opened as a file, without a server, loads what a picture is drawn from when it is pointed at."""
-    page = browser.new_page()
-    page.goto((sites["main"].folder / "suites/loader.html").as_uri())
-    page.locator(".fr-chart").first.focus()
-    page.locator(".fr-live svg").wait_for()
+    with closing(browser.new_page()) as page:
+        page.goto((sites["main"].folder / "suites/loader.html").as_uri())
+        page.locator(".fr-chart").first.focus()
+        expect(page.locator(".fr-live svg").first).to_be_attached()
 
 
 def test_pictures_follow_the_theme(sites: dict[str, Site], browser: Browser) -> None:
@@ -215,22 +221,22 @@ def test_no_results_make_a_useful_site(sites: dict[str, Site], browser: Browser)
     assert page.locator("figure").count() == 0
 
 
-def test_every_link_leads_somewhere(sites: dict[str, Site]) -> None:
+@SITES
+def test_every_link_leads_somewhere(name: str, sites: dict[str, Site]) -> None:
     """Every link within the site leads to a file that is there, its fragment to an id; no page has an id twice."""
-    for shown in sites.values():
-        texts = {path: (shown.folder / path).read_text(encoding="utf-8") for path in shown.pages}
-        marks = {
-            path: re.findall(r' id="?([^" >]+)', re.sub(r"<svg.*?</svg>", "", text)) for path, text in texts.items()
-        }
-        for path, text in texts.items():
-            assert len(set(marks[path])) == len(marks[path]), path
-            main = text.partition("<article")[2].partition("</article>")[0]
-            for target, fragment in re.findall(r'href="([^"#:]*)(?:#([^"]*))?"', main):
-                found = os.path.normpath(Path(path).parent / target) if target else path
-                assert (shown.folder / found).is_file(), (path, target)
-                assert not fragment or unquote(fragment) in marks[found], (path, target, fragment)
+    shown = sites[name]
+    texts = {path: (shown.folder / path).read_text(encoding="utf-8") for path in shown.pages}
+    marks = {path: re.findall(r' id="?([^" >]+)', re.sub(r"<svg.*?</svg>", "", text)) for path, text in texts.items()}
+    for path, text in texts.items():
+        assert len(set(marks[path])) == len(marks[path]), path
+        main = text.partition("<article")[2].partition("</article>")[0]
+        for target, fragment in re.findall(r'href="([^"#:]*)(?:#([^"]*))?"', main):
+            found = os.path.normpath(Path(path).parent / target) if target else path
+            assert (shown.folder / found).is_file(), (path, target)
+            assert not fragment or unquote(fragment) in marks[found], (path, target, fragment)
 
 
+@pytest.mark.slow
 def test_one_block_and_no_metrics_and_failures_are_said(sites: dict[str, Site], browser: Browser) -> None:
     """One block: no interval, said. All failed: said, with reasons. Missing metrics: said. No axes without marks."""
     seen = visit(browser, sites["odd"])
@@ -314,7 +320,7 @@ def test_search_finds_a_column(sites: dict[str, Site], browser: Browser) -> None
 def test_same_results_same_bytes(sites: dict[str, Site], tmp_path: Path) -> None:
     """Built again from the same results, every file but PDF is byte-identical: tables, specifications and pictures."""
     first = sites["odd"]
-    again = site.build(first.results, tmp_path / "build")
+    again = site.build(first.results, tmp_path / "build", everybody)
     names = [
         str(path.relative_to(again))
         for path in again.rglob("*")
@@ -336,16 +342,16 @@ def test_a_foreign_folder_is_not_deleted(tmp_path: Path) -> None:
     assert precious.read_text() == "mine"
 
 
-def test_the_readme_figure_comes_from_a_run(sites: dict[str, Site]) -> None:
+def test_the_readme_figure_comes_from_a_run(sites: dict[str, Site], fake_run: ModuleType, tmp_path: Path) -> None:
     """figure() gives SVG with its machine and run id; a run in which all failed is refused with a message."""
     stored = next(run for run in sites["main"].runs if run.manifest.device == "cpu")
     drawn = site.figure(stored).decode()
     assert drawn.startswith("<svg")
     assert stored.manifest.run_id in drawn
     assert "var(" not in drawn
-    failed = next(run for run in sites["odd"].runs if run.manifest.run_id == "all-failed")
+    fake_run.write(tmp_path, fake_run.Fake(fails="all", batches=(8,)))
     with pytest.raises(InputError, match="no training trial ended well"):
-        site.figure(failed)
+        site.figure(store.runs(tmp_path)[0])
 
 
 @pytest.mark.slow

@@ -99,7 +99,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def test_axe_finds_no_fault(sites: dict[str, Site], browser: Browser) -> None:
     """Pages of the main kinds are accessible by axe's rules, every second one in the dark theme."""
     found = {}
-    for place, path in enumerate(("index.html", "explore.html", "claims.html", "suites/loader.html")):
+    for place, path in enumerate(("explore.html", "suites/loader.html")):
         seen = visit(browser, sites["main"], color_scheme=THEMES[place % 2])
         found[path] = violations(seen.open(path))
         seen.page.context.close()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
+from visits import everybody
 
 from harness import site
 from harness.site_serve import served
@@ -45,7 +46,7 @@ def built(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Ite
     fake_run.write(root / "results", fake_run.Fake(**common, claims=("collate", "loader")))
     gpu = {"run_id": "20260103T030405Z-gpu", "device": "cuda", "claims": ("loader",)}
     fake_run.write(root / "results", fake_run.Fake(**common, **gpu))
-    folder = site.build(root / "results", root / "build")
+    folder = site.build(root / "results", root / "build", everybody)
     with served(folder) as address:
         shown = Built(folder, address)
         yield shown

@@ -79,6 +79,7 @@ def test_without_scripts_the_table_stands(sites: dict[str, Any], browser: Browse
     assert page.locator("#fr-explore-plain a[download]").count() == 1
 
 
+@pytest.mark.slow
 def test_odd_runs_are_shown_as_text(sites: dict[str, Any], browser: Browser, fake_run: ModuleType) -> None:
     """One block, no metrics, hostile names: every machine can be chosen, and no name becomes an element."""
     seen = visits.visit(browser, sites["odd"])

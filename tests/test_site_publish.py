@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from visits import Site
+from visits import Site, everybody
 
 from harness import site, site_ahead, site_brief
 from harness.errors import InputError
@@ -62,7 +62,7 @@ def test_processes_change_nothing(sites: dict[str, Site], tmp_path: Path, monkey
     monkeypatch.setattr(site_ahead, "WORTH", 0)
     monkeypatch.setattr(site_brief, "_ALONE", 0)
     shown = sites["main"]
-    again = site.build(shown.results, tmp_path)
+    again = site.build(shown.results, tmp_path, everybody)
     names = [str(path.relative_to(again)) for path in again.rglob("*") if path.is_file()]
     kept = [name for name in names if not name.endswith((".gz", ".pdf"))]
     assert filecmp.cmpfiles(shown.folder, again, kept, shallow=False)[1:] == ([], [])

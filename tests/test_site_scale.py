@@ -14,6 +14,7 @@ from types import ModuleType
 import numpy as np
 import pandas as pd
 import pytest
+from visits import everybody
 
 from harness import site, store, store_many
 from harness.bench import generated
@@ -56,7 +57,7 @@ def built(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Ite
         patch.setattr(featured, "MACHINES", FEATURED)
         patch.setattr(featured, "DETAILED", DETAILED)
         patch.setattr(brief, "ROWS", 4)
-        yield Built(root / "results", site.build(root / "results", root / "build"))
+        yield Built(root / "results", site.build(root / "results", root / "build", everybody))
 
 
 @pytest.mark.slow

@@ -96,14 +96,14 @@ def test_a_broken_manifest_is_named(tmp_path: Path) -> None:
 def test_write_is_whole_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A failure while a file is written leaves the old one."""
     path = tmp_path / "run.json"
-    store._write_whole(path, b"old")
+    store.write_whole(path, b"old")
 
     def refuse(_: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", refuse)
     with pytest.raises(EnvironmentFault, match="the disk is full"):
-        store._write_whole(path, b"new")
+        store.write_whole(path, b"new")
     assert path.read_bytes() == b"old"
 
 

@@ -1,4 +1,4 @@
-"""The workflow that publishes the website: it can be read, types what people type, and may do no more than it must."""
+"""The workflows: they can be read, type what people type, and may do no more than they must."""
 
 from __future__ import annotations
 
@@ -43,3 +43,28 @@ def test_the_website_is_published_with_the_least_rights() -> None:
     assert upload["with"]["path"] == "build/site"
     (python,) = (step for step in steps(workflow) if "setup-python" in step.get("uses", ""))
     assert python["with"]["python-version"] == "3.11"
+
+
+def test_submissions_are_looked_at_as_data() -> None:
+    """Strangers' pull requests meet no secret, no right to write and no code but the base branch's."""
+    text = (ROOT / ".github" / "workflows" / "submission.yml").read_text(encoding="utf-8")
+    workflow = yaml.safe_load(text)
+    assert workflow[True] == {"pull_request": {"paths": ["results/**"]}}  # YAML 1.1 reads `on` as true
+    assert workflow["permissions"] == {"contents": "read"}
+    (job,) = workflow["jobs"].values()
+    assert not {"permissions", "environment", "secrets", "services", "container"} & set(job)
+    spoken = re.sub(r"^ *#.*$", "", text, flags=re.MULTILINE)
+    assert "secrets." not in spoken
+    assert "pull_request_target" not in spoken
+    code, data, python, look = job["steps"]
+    assert code["with"] == {"ref": "${{ github.event.pull_request.base.sha }}", "persist-credentials": False}
+    assert data["with"] == {
+        "path": "proposed",
+        "fetch-depth": 2,
+        "persist-credentials": False,
+        "submodules": False,
+        "lfs": False,
+    }
+    assert python["with"] == {"python-version": "3.11"}
+    # Nothing of the event is put into a command: a branch may be named like one.
+    assert look == {"run": "make check-submission", "env": {"PROPOSED": data["with"]["path"]}}

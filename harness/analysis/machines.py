@@ -8,7 +8,7 @@ give. What else differs between them (versions, the day, the neighbours) is in t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,6 +22,10 @@ CELL = ["cell_id", "device"]
 SAME_IN_BOTH = ("protocol_version", "workload_version", "data_hash")
 """What must agree before two equal cells are compared."""
 COLUMNS = (*CELL, "samples_per_s_a", "samples_per_s_b", "ratio", "lo", "hi", "n_a", "n_b", "df", "verdict")
+ROUNDING = 1e-12
+"""A spread of logs up to this is none: it is what rounding leaves of equal numbers."""
+CHECK = "a check, which times nothing"
+"""Why a check is not compared: whether a fact holds on either machine is a claim's to say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,29 +40,50 @@ class Overall:
     cells: int
 
 
-Side = dict[tuple[str, str], dict[str, Any]]
-"""The cells of one run by ``CELL``: what must agree, and whether a trial ended well."""
+class Welch(NamedTuple):
+    """How many times as much B is as A, of some cells."""
+
+    ratio: Floats
+    lo: Floats
+    """Ends of the 95 % interval; NaN where either side has one value."""
+    hi: Floats
+    df: Floats
+    """Degrees of freedom (Welch and Satterthwaite)."""
 
 
-def _side(trials: pd.DataFrame) -> Side:
+class _Side(NamedTuple):
+    """One run."""
+
+    cells: dict[tuple[str, str], dict[str, Any]]
+    """By ``CELL``: what must agree, whether it is a check, and whether a trial ended well."""
+    devices: dict[str, str]
+    """cell_id to a device that it ran on."""
+
+
+def _side(trials: pd.DataFrame) -> _Side:
     runs = sorted(trials["run_id"].unique())
     if len(runs) > 1:
         raise ValueError(f"{len(runs)} runs on one side ({', '.join(runs)}); expected one: compare them two at a time")
-    found = trials.groupby(CELL, sort=False)[list(SAME_IN_BOTH)].first()
-    ended = found.index.isin(pd.MultiIndex.from_frame(good(trials)[CELL]))
-    return dict(zip(found.index, found.assign(ended=ended).to_dict("records"), strict=True))
+    same = trials.groupby(CELL, sort=False)[["mode", *SAME_IN_BOTH]].first()
+    checks = same.pop("mode").eq("check").fillna(False).to_numpy(dtype=bool)
+    ended = same.index.isin(pd.MultiIndex.from_frame(good(trials)[CELL]))
+    told = same.assign(check=checks, ended=ended).to_dict("records")
+    cells = dict(zip(same.index, told, strict=True))
+    return _Side(cells, dict(reversed(list(cells))))
 
 
-def _reason(key: tuple[str, str], a: Side, b: Side) -> str | None:
+def _reason(key: tuple[str, str], a: _Side, b: _Side) -> str | None:
     """Why a cell of either side cannot be compared; None where it can."""
     for name, mine, others in (("A", a, b), ("B", b, a)):
-        if key not in others:
-            devices = [device for cell, device in others if cell == key[0]]
-            return f"different device: {key[1]} in {name}, {devices[0]} in the other" if devices else f"only in {name}"
-        if key in mine and not mine[key]["ended"]:
+        if key not in others.cells:
+            other = others.devices.get(key[0])
+            return f"different device: {key[1]} in {name}, {other} in the other" if other else f"only in {name}"
+        if key in mine.cells and mine.cells[key]["check"]:
+            return CHECK
+        if key in mine.cells and not mine.cells[key]["ended"]:
             return f"no trial ended well in {name}"
     for column in SAME_IN_BOTH:
-        seen = [None if pd.isna(side[key][column]) else side[key][column] for side in (a, b)]
+        seen = ["none" if pd.isna(side.cells[key][column]) else str(side.cells[key][column]) for side in (a, b)]
         if seen[0] != seen[1]:
             return f"different {column}: {seen[0]} in A, {seen[1]} in B"
     return None
@@ -88,21 +113,45 @@ def _moments(trials: pd.DataFrame, cells: pd.DataFrame) -> Moments:
     return moments(Blocks(trials).logs([run] * len(cells), list(cells["cell_id"])))
 
 
-def _welch(a: Moments, b: Moments) -> tuple[Floats, Floats]:
-    """Half-width of the 95 % interval of mean B - mean A, and its degrees of freedom (Welch and Satterthwaite)."""
+def welch(a: Moments, b: Moments) -> Welch:
+    """Compare means of logs of two runs, cell by cell.
+
+    Args:
+        a: moments of the logs of A's blocks.
+        b: of B's, of the same shape.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
-        of_a, of_b = a.sd**2 / a.n, b.sd**2 / b.n
+        of_a, of_b = (np.where(each.sd <= ROUNDING, 0.0, each.sd) ** 2 / each.n for each in (a, b))
         df = (of_a + of_b) ** 2 / (of_a**2 / (a.n - 1) + of_b**2 / (b.n - 1))
     df = np.where(of_a + of_b == 0, a.n + b.n - 2, df)
-    return reach(np.sqrt(of_a + of_b), df), df
+    log, half = b.mean - a.mean, reach(np.sqrt(of_a + of_b), df)
+    return Welch(np.exp(log), np.exp(log - half), np.exp(log + half), df)
 
 
-def compare(trials_a: pd.DataFrame, trials_b: pd.DataFrame) -> pd.DataFrame:
+def ratios(trials_a: pd.DataFrame, trials_b: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
+    """Compare given cells of two runs by their ``samples_per_s``, which may stand for any rate of a trial.
+
+    Args:
+        trials_a: rows of ``records.TRIALS`` of one run.
+        trials_b: of another.
+        cells: with the column ``cell_id``, of cells that both have.
+
+    Returns:
+        A row a cell, index kept: geometric means over blocks ``a`` and ``b``, ``ratio`` (B ÷ A) with its 95 % interval
+        ``lo``, ``hi``, blocks ``n_a`` and ``n_b``, and ``df``; NaN where a side has no such rate.
+    """
+    a, b = _moments(trials_a, cells), _moments(trials_b, cells)
+    columns = {"a": np.exp(a.mean), "b": np.exp(b.mean), **welch(a, b)._asdict(), "n_a": a.n, "n_b": b.n}
+    return pd.DataFrame(columns, index=cells.index)
+
+
+def compare(trials_a: pd.DataFrame, trials_b: pd.DataFrame, matched: pd.DataFrame | None = None) -> pd.DataFrame:
     """Compare every cell that two runs have in common.
 
     Args:
         trials_a: rows of ``records.TRIALS`` of one run.
         trials_b: of another, of the same machine or of another one.
+        matched: ``matching`` of both, where it is at hand already.
 
     Returns:
         A row a cell that ``matching`` gives no reason against: ``cell_id``, ``device``, ``samples_per_s_a`` and
@@ -113,26 +162,13 @@ def compare(trials_a: pd.DataFrame, trials_b: pd.DataFrame) -> pd.DataFrame:
     Raises:
         ValueError: a side holds more than one run.
     """
-    every = matching(trials_a, trials_b)
+    every = matching(trials_a, trials_b) if matched is None else matched
     cells = every[every["reason"].isna()].reset_index(drop=True)
     if not len(cells):
         return cells.reindex(columns=[*COLUMNS, *AXIS_NAMES])
-    a, b = _moments(trials_a, cells), _moments(trials_b, cells)
-    log = b.mean - a.mean
-    half, df = _welch(a, b)
-    ratio, lo, hi = np.exp(log), np.exp(log - half), np.exp(log + half)
-    found = cells.assign(
-        samples_per_s_a=np.exp(a.mean),
-        samples_per_s_b=np.exp(b.mean),
-        ratio=ratio,
-        lo=lo,
-        hi=hi,
-        n_a=a.n,
-        n_b=b.n,
-        df=df,
-        verdict=verdicts(ratio, lo, hi),
-    )
-    return found[[*COLUMNS, *AXIS_NAMES]]
+    found = ratios(trials_a, trials_b, cells).rename(columns={"a": "samples_per_s_a", "b": "samples_per_s_b"})
+    found["verdict"] = verdicts(found["ratio"], found["lo"], found["hi"])
+    return pd.concat([cells, found], axis=1)[[*COLUMNS, *AXIS_NAMES]]
 
 
 def overall(compared: pd.DataFrame) -> Overall:

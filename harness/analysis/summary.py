@@ -58,7 +58,7 @@ KNOBS = tuple(axis.name for axis in AXES if axis.name not in CONDITIONS)
 _LOADER_KNOBS = tuple(name for name in KNOBS if name not in ("storage_format", "batch_size"))
 _CEILINGS = ("load_ceiling", "copy_ceiling", "compute_ceiling", "limit", "efficiency_n")
 _IN_SET = ("place", "is_best", "ratio_to_best", "ratio_lo", "ratio_hi", "pairs", "candidates")
-_MEMORY_STEP = 16 * 2**20
+MEMORY_STEP = 16 * 2**20
 """Memory that differs by less than this is the same when cells are ordered by what they cost, in bytes."""
 
 
@@ -101,7 +101,7 @@ def _best_of(group: pd.DataFrame, blocks: Blocks) -> pd.DataFrame:
     cost = pd.DataFrame(
         {
             "workers": group["num_workers"].astype("float64").fillna(0),
-            "memory": np.rint(group["pss_peak_bytes"] / _MEMORY_STEP),
+            "memory": np.rint(group["pss_peak_bytes"] / MEMORY_STEP),
             "changed": _changed(group),
             "slowness": -group["samples_per_s"],
         }

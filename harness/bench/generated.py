@@ -27,8 +27,9 @@ from harness.axes import AXES, Value, applicable, cell_id
 from harness.hardware import usable_cores
 from harness.machine import Machine, Software
 from harness.manifest import Protocol, RunManifest
+from harness.migration import MANIFEST_KEY
 from harness.records import PROTOCOL_VERSION, TABLES
-from harness.store import _MANIFEST_KEY, _schema
+from harness.store import _schema
 
 BLOCKS = 8
 STEPS = 40
@@ -144,10 +145,11 @@ def _write_run(results: Path, number: int, seed: int) -> int:
     manifest = _manifest(facts, likeness.device, run_id, began, trials.num_rows)
     columns = _measured(likeness, facts, np.random.default_rng([seed, number]))
     columns |= {"run_id": run_id, "machine_id": facts.machine_id, "started_at": began.isoformat()}
-    columns["trial_id"] = [f"{run_id}-{place:03d}" for place in range(trials.num_rows)]
+    places = zip(trials["block"].to_pylist(), trials["position"].to_pylist(), strict=True)
+    columns["trial_id"] = [f"{run_id}-{block:03d}-{position:04d}" for block, position in places]
     for name, table in likeness.tables.items():
-        changed = columns if name == "trials" else {"run_id": run_id, "trial_id": f"{run_id}-000"}
-        whole = _changed(table, changed).replace_schema_metadata({_MANIFEST_KEY: manifest.model_dump_json().encode()})
+        changed = columns if name == "trials" else {"run_id": run_id, "trial_id": f"{run_id}-000-0000"}
+        whole = _changed(table, changed).replace_schema_metadata({MANIFEST_KEY: manifest.model_dump_json().encode()})
         pq.write_table(whole, folder / f"{name}.parquet", compression="zstd")
     (folder / "run.json").write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
     return int(trials.num_rows)

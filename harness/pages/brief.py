@@ -16,7 +16,19 @@ import pandas as pd
 from harness.analysis.estimates import AXIS_NAMES
 from harness.charts import _words as words
 from harness.charts._slices import EMULATED, LOAD, TRAIN
-from harness.pages import claims, described, featured, home, machine_facts, machines, markup, reference, releases, trust
+from harness.pages import (
+    claims,
+    described,
+    featured,
+    home,
+    machine_facts,
+    machines,
+    markup,
+    reference,
+    releases,
+    run_facts,
+    withdrawn,
+)
 from harness.pages.featured import Cast
 from harness.pages.gathered import Shown
 from harness.pages.headlines import task_cell
@@ -62,23 +74,10 @@ def run_page(shown: Shown, best: Sequence[Row]) -> Page:
     run = shown.manifest
     there = {name: shown.run.folder / name for name in FILES if (shown.run.folder / name).is_file()}
     files = {f"runs/{shown.slug}/{name}": path for name, path in there.items()}
-    outcomes = ", ".join(f"{count:,} {name}" for name, count in run.outcomes.items())
-    facts = (
-        ("Machine", markup.link(shown.page, shown.machine_page, described.machine_name(shown.run))),
-        ("Device", escape(run.device)),
-        ("Repeat it", described.code(run.command)),
-        ("Began", f"{escape(described.day(run.started_at))} ({escape(run.started_at)})"),
-        ("Took", escape(described.minutes(run.started_at, run.ended_at))),
-        ("Measured", f"{words.plural(run.cells, 'cell')}, in up to {words.plural(run.blocks, 'block')}"),
-        ("Trials", escape(outcomes)),
-        ("Stopped", escape(trust.STOPPED.get(run.stop_reason, run.stop_reason))),
-        ("Suites", escape(words.listed(run.suites) or "none")),
-        ("PyTorch", escape(run.software.torch or "unknown")),
-        ("Version", f"feedrate {escape(run.feedrate_version)}, protocol {run.protocol_version}, seed {run.seed}"),
-    )
+    machine = ("Machine", markup.link(shown.page, shown.machine_page, described.machine_name(shown.run)))
     body = [
         _opened("Run", run.run_id),
-        markup.facts(facts),
+        markup.facts([*run_facts.beside(shown), machine, *run_facts.short(shown)]),
         *_section("Best settings", "best", _table(best)),
         *_section("What to know", "know", "".join(map(markup.paragraph, run.substitutions))),
         *_section("Files", "files", downloads(shown, files)),
@@ -112,7 +111,7 @@ def machine_page(own: Sequence[Shown], best: Sequence[Sequence[Row]]) -> Page:
 
 
 def _runs(runs: Sequence[Shown], path: str) -> str:
-    return runs_table("Runs", runs, path, ("Run", "Machine", "Date", "Suites"))
+    return runs_table("Runs", runs, path, ("Run", "Tier", "Machine", "Date", "Suites"))
 
 
 def lists(everyone: Cast) -> Iterator[Page]:
@@ -161,10 +160,11 @@ def _machines_table(groups: Sequence[Sequence[Shown]], path: str) -> str:
             machine_facts.memory(own[0].manifest.machine),
             str(len(own)),
             escape(described.day(own[0].manifest.started_at)),
+            run_facts.tiers(path, own),
         )
         for own in groups
     ]
-    columns = ("Machine", "Device", "Memory", "Runs", "Last measured")
+    columns = ("Machine", "Device", "Memory", "Runs", "Last measured", "Tier")
     return markup.table("Machines", columns, rows, ("Runs",), stack=True)
 
 
@@ -179,8 +179,13 @@ def noted(page: Page, everyone: Cast) -> Page:
         page: any page of the site.
         everyone: all runs.
     """
-    said = _left_out(page, everyone)
+    said = "\n\n".join(filter(None, (_left_out(page, everyone), _withdrawn(page, everyone))))
     return replace(page, body=f"{page.body}\n\n{said}") if said else page
+
+
+def _withdrawn(page: Page, everyone: Cast) -> str:
+    """The list of runs that were withdrawn, on the page of all runs."""
+    return withdrawn.listed(page.path, everyone.withdrawn) if page.path == reference.RUNS else ""
 
 
 def _left_out(page: Page, everyone: Cast) -> str:

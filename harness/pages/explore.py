@@ -102,6 +102,7 @@ def _about(shown: Shown) -> dict[str, Any]:
     run = shown.manifest
     return {
         "machine": shown.machine_id,
+        "tier": shown.beside.tier,
         "started": run.started_at,
         "day": described.day(run.started_at),
         "suites": sorted(run.suites),

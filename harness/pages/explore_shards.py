@@ -41,7 +41,7 @@ RAN = {
     "copy": "copying alone",
 }
 """What ran, which is never drawn together: name in links to words."""
-GIVEN = ("machine", "run", "device", "suite", "protocol_version", "workload_version", "ran")
+GIVEN = ("machine", "run", "tier", "device", "suite", "protocol_version", "workload_version", "ran")
 """What tells cells apart beside their axes."""
 SETTINGS = ("metric", "beside", "x", "colour", "facet", "y_scale", "sort")
 """Names that links use for what is no axis; no axis may be called so (a test compares)."""
@@ -72,7 +72,9 @@ def shards(cells: pd.DataFrame, runs: Mapping[str, Mapping[str, Any]]) -> list[S
         cells: rows of ``explored`` with at least one block, those of a machine together, in the order of the index.
         runs: run_id to what a reader must know of the run; plain values.
     """
-    frame = cells.rename(columns={"machine_id": "machine", "run_id": "run"}).assign(ran=_ran(cells))
+    tiers = {name: about.get("tier") for name, about in runs.items()}
+    frame = cells.rename(columns={"machine_id": "machine", "run_id": "run"})
+    frame = frame.assign(ran=_ran(cells), tier=cells["run_id"].map(tiers))
     found: list[Shard] = []
     parts: dict[str, int] = {}
     for start, stop in _cuts(frame["machine"]):

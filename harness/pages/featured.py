@@ -29,7 +29,7 @@ DETAILED = 24
 
 @dataclass(frozen=True)
 class Cast:
-    """All runs, newest first, sorted by how they are shown."""
+    """All runs, newest first, sorted by how they are shown; those that were withdrawn are in ``withdrawn`` alone."""
 
     every: Sequence[Shown]
     featured: Sequence[Shown]
@@ -38,6 +38,8 @@ class Cast:
     """Those with a page in full: the featured ones among them."""
     brief: Sequence[Shown]
     """All others."""
+    withdrawn: Sequence[Shown] = ()
+    """Runs that are shown nowhere but on a page of their own, which says why."""
 
     @cached_property
     def cells(self) -> pd.DataFrame:
@@ -76,6 +78,8 @@ def cast(runs: Sequence[Shown]) -> Cast:
     Args:
         runs: all runs, newest first.
     """
+    withdrawn = [shown for shown in runs if shown.beside.withdrawn]
+    runs = [shown for shown in runs if not shown.beside.withdrawn]
     told = _featured(runs)
     in_full = told | {shown.page for shown in runs[:DETAILED]}
     return Cast(
@@ -83,6 +87,7 @@ def cast(runs: Sequence[Shown]) -> Cast:
         [shown for shown in runs if shown.page in told],
         [shown for shown in runs if shown.page in in_full],
         [shown for shown in runs if shown.page not in in_full],
+        withdrawn,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from inspect import signature
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 from altair.utils.schemapi import debug_mode
 
-from harness import registry, store
+from harness import registry, store, store_beside
 from harness.analysis import ceilings, loading, noise, timeline, variance
 from harness.charts import _words as words
 from harness.charts._cited import FILES, foot
@@ -44,6 +44,11 @@ class Shown:
     def trials(self) -> pd.DataFrame:
         """Rows of ``records.TRIALS``, read when a page first asks: lists of all runs need the manifests alone."""
         return self.run.table("trials")
+
+    @cached_property
+    def beside(self) -> store_beside.Beside:
+        """Who vouches for the run, what its submitter calls it, whether it was withdrawn."""
+        return store_beside.about(self.run.folder)
 
     @property
     def machine_id(self) -> str:
@@ -143,9 +148,14 @@ class Shown:
         return headlines(self.trials, self.judged[self.judged["suite"].eq(suite).fillna(False)])
 
 
-def gather(results: Path) -> list[Shown]:
-    """Read all runs, newest first."""
-    found = [Shown(run) for run in store.runs(results)]
+def gather(results: Path, only: Collection[Path] | None = None) -> list[Shown]:
+    """Read all runs, newest first.
+
+    Args:
+        results: where they lie.
+        only: the folders of those to read; all of them if not given.
+    """
+    found = [Shown(run) for run in store.runs(results, only)]
     return sorted(found, key=lambda shown: (shown.manifest.started_at, shown.manifest.run_id), reverse=True)
 
 

@@ -7,7 +7,7 @@ from html import escape
 
 from harness.charts import _words as words
 from harness.machine import Machine
-from harness.pages import described
+from harness.pages import described, run_facts
 from harness.pages.gathered import Shown
 
 
@@ -31,6 +31,7 @@ def facts(own: Sequence[Shown]) -> list[tuple[str, str]]:
         ("System", escape(f"{machine.distribution or machine.operating_system}, kernel {machine.kernel}")),
         ("PyTorch", escape(", ".join(dict.fromkeys(shown.manifest.software.torch or "unknown" for shown in own)))),
         ("Measured", escape(f"{words.plural(len(own), 'run')}, {' to '.join(days)}")),
+        ("Tier", run_facts.tiers(own[0].machine_page, own)),
         ("Machine id", described.code(machine.machine_id)),
     ]
 

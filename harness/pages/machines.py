@@ -6,7 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
 from harness.charts import _words as words
-from harness.pages import described, machine_facts, machine_stages, machine_tasks, machine_verdicts, markup, trust
+from harness.pages import (
+    described,
+    machine_facts,
+    machine_stages,
+    machine_tasks,
+    machine_verdicts,
+    markup,
+    run_facts,
+    trust,
+)
 from harness.pages.gathered import Shown
 from harness.pages.headlines import answer, headline_table
 from harness.pages.machine_tasks import Best, Tasks
@@ -20,7 +29,19 @@ _LEAD = (
     "What machines have been measured. A machine’s page has the best setting of each of its tasks, what holds them "
     "back, what became of the sources’ claims there, and its runs."
 )
-_COLUMNS = ("Machine", "Device", "Cores", "Memory", "Storage", "Runs", "Samples/s", "95 % interval", "n", "Grade")
+_COLUMNS = (
+    "Machine",
+    "Device",
+    "Cores",
+    "Memory",
+    "Storage",
+    "Runs",
+    "Samples/s",
+    "95 % interval",
+    "n",
+    "Grade",
+    "Tier",
+)
 
 
 def by_machine(runs: Sequence[Shown]) -> dict[str, list[Shown]]:
@@ -80,6 +101,7 @@ def _row(own: Sequence[Shown], best: Best | None) -> tuple[str, ...]:
         described.spread(best.row["lo"], best.row["hi"]) if best else "–",
         str(best.row["n"]) if best else "–",
         trust.badge(INDEX, best.shown if best else own[0]),
+        run_facts.tiers(INDEX, own),
     )
 
 
@@ -150,4 +172,4 @@ def _runs(own: Sequence[Shown], path: str, questions: Mapping[str, str]) -> str:
     def linked(shown: Shown, path: str) -> str:
         return _suites(shown, path, questions)
 
-    return runs_table("Runs of this machine", own, path, ("Run", "Grade", "Suites", "Date"), linked)
+    return runs_table("Runs of this machine", own, path, ("Run", "Grade", "Tier", "Suites", "Date"), linked)

@@ -18,7 +18,7 @@ from harness.asking import ERROR, LEAST_BLOCKS
 from harness.axes import AXES
 from harness.manifest import Protocol
 from harness.matrix import DEFAULT_PROTOCOL
-from harness.pages import markup
+from harness.pages import markup, rules
 from harness.pages.markup import Page
 from harness.pages.sources import SIMULATED, SOURCES
 from harness.pages.trust import PARTS_SPOKEN
@@ -28,11 +28,9 @@ from harness.probes import noise as probed
 from harness.records import PROTOCOL_VERSION
 from harness.running import GIVE_UP_AFTER
 from harness.traits import STREAM_SHARDS, traits
-from harness.window import COLD, LEAST_WARM_UP, WARM
+from harness.window import COLD, LEAST_WARM_UP, STEADY, WARM
 
 PATH = "methodology.md"
-STEADY = 0.9
-"""As ``harness.trial`` has it, which loads only together with PyTorch; a test compares."""
 _NAME = re.compile(r"\{\{(\w+)\}\}")
 _KIND = re.compile(r"\{\{(\w+):(.+?)\}\}")
 _HEADING = re.compile(r"^## (.+?) \{ #([\w-]+) \}$", re.MULTILINE)
@@ -122,6 +120,9 @@ def tables() -> dict[str, str]:
         "planted": _planted(),
         "formats": _formats(),
         "simulated": _simulated(),
+        "rules": rules.refusing(),
+        "caps": rules.capped(),
+        "odd": rules.flagging(),
         "sources": _sources(),
     }
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from harness.axes import AXES, Axis
-from harness.pages import described, markup
+from harness.incoming.findings import Validated
+from harness.pages import described, markup, rules
 from harness.pages.gathered import Shown
 from harness.pages.markup import Page
 from harness.pages.run_table import runs_table
@@ -50,10 +51,15 @@ _GROUPS = {
 """Headings of the data dictionary: the entry above which each stands."""
 
 
-def runs_page(runs: Sequence[Shown]) -> Page:
-    """List every run, newest first."""
+def runs_page(runs: Sequence[Shown], refused: Sequence[Validated] = ()) -> Page:
+    """List every run, newest first, and those that are left out because they break a rule.
+
+    Args:
+        runs: that are shown.
+        refused: as ``incoming.check.admitted`` gives them.
+    """
     listing = (
-        runs_table("Runs", runs, RUNS, ("Run", "Grade", "Machine", "Suites", "Date"))
+        runs_table("Runs", runs, RUNS, ("Run", "Grade", "Tier", "Machine", "Suites", "Date"))
         if runs
         else markup.paragraph("There are no runs yet. Type make sweep, then make site.")
     )
@@ -62,7 +68,7 @@ def runs_page(runs: Sequence[Shown]) -> Page:
         "its raw files; its grade says how quiet the machine was and how often it was asked.",
         "fr-lead",
     )
-    return Page(RUNS, "Runs", f"# Runs\n\n{lead}\n{listing}", hide=("navigation", "toc"))
+    return Page(RUNS, "Runs", f"# Runs\n\n{lead}\n{listing}{rules.left_out(refused)}", hide=("navigation", "toc"))
 
 
 def dictionary_page() -> Page:

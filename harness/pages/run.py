@@ -11,7 +11,7 @@ from harness.analysis.blocks import good
 from harness.axes import AXES
 from harness.charts import _words as words
 from harness.manifest import Protocol
-from harness.pages import cite, clocks, described, markup, trust
+from harness.pages import cite, clocks, described, markup, run_facts, trust
 from harness.pages.gathered import Shown, draw, place
 from harness.pages.headlines import headline_table
 from harness.pages.markup import Page
@@ -83,6 +83,7 @@ def _summary(shown: Shown) -> str:
     return markup.facts(
         (
             ("Grade", f'<a href="#how-far-to-trust-it"><strong>{shown.grade.letter}</strong>, and why</a>'),
+            *run_facts.beside(shown),
             ("Machine", markup.link(shown.page, shown.machine_page, described.machine_name(shown.run))),
             ("Machine id", described.code(run.machine.machine_id)),
             ("Device", escape(run.device)),

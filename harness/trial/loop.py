@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from harness.trial.loader import Batch
 from harness.trial.stages import Stage
 
-STEADY = 0.9
-"""A window is steady when its halves' throughputs differ by less than this ratio."""
 FASTEST_STEP_NS = 10_000
 """Stamps are allocated before a window, for a step every 10 us; a loop that is faster ends its window early."""
 

@@ -167,7 +167,7 @@ def throughput(job: Job, warm: loop.Window, window: loop.Window) -> dict[str, An
 def _steadiness(job: Job, window: loop.Window, timeline: Timeline | None) -> dict[str, Any]:
     """Compare the window's halves, by the device's clock where it has one."""
     half = (timeline or window).half_ratio(steps_of_a_round(job))
-    return {"half_ratio": half, "steady": half is not None and loop.STEADY < half < 1 / loop.STEADY}
+    return {"half_ratio": half, "steady": half is not None and windows.STEADY < half < 1 / windows.STEADY}
 
 
 def _phases(window: loop.Window, steps: dict[str, list[int]]) -> dict[str, int]:

@@ -13,7 +13,7 @@ import { caution, csv, nothing, plural } from "./explore_words.js";
 
 class Explorer {
   constructor(library, root) {
-    Object.assign(this, { library, from: 0, hot: -1, told: [] });
+    Object.assign(this, { library, from: 0, hot: -1, told: [], failed: "" });
     const seen = { pointed: (id) => this.point(id), pressed: (id) => this.reveal(id), walked: (event) => this.walk(event) };
     this.controls = new Controls(library, (kind, touch) => this.change(kind, touch));
     this.left = new View("main", seen);
@@ -48,7 +48,7 @@ class Explorer {
   }
 
   async open() {
-    Object.assign(this, await resolve(this.library, location.hash), { from: 0 });
+    Object.assign(this, await resolve(this.library, location.hash), { from: 0, failed: "" });
     await this.draw();
   }
 
@@ -62,9 +62,8 @@ class Explorer {
   after(act) {
     this.turn = (this.turn ?? Promise.resolve()).then(act).catch(async (error) => {
       console.error("feedrate:", error);
-      await this.draw();
-      this.problems.append(make("p", {}, `That cannot be shown: ${error.message}`));
-      this.problems.hidden = false;
+      this.failed = `That cannot be shown: ${error.message}`;
+      await this.draw().catch((again) => console.error("feedrate:", again));
     });
     return this.turn;
   }
@@ -91,7 +90,7 @@ class Explorer {
     }
     if (state.colour === state.x) state.colour = "";
     if ([state.x, state.colour].includes(state.facet)) state.facet = "";
-    Object.assign(this, { state, cells, from: 0, told: [] });
+    Object.assign(this, { state, cells, from: 0, told: [], failed: "" });
     await this.draw();
     performance.measure("fr-explore", "fr-explore-change");
   }
@@ -143,8 +142,8 @@ class Explorer {
 
   // What a reader must know beside the pictures: what a link names in vain, what leaves nothing, what is not drawn.
   say(rows, passed, have) {
-    const { state, cells, told, library } = this;
-    const lines = told.length ? [`This link names what is not here: ${told.join(", ")}.`] : [];
+    const { state, cells, told, failed, library } = this;
+    const lines = told.length ? [failed, `This link names what is not here: ${told.join(", ")}.`] : [failed];
     const missing = passed.length - have.length;
     if (!state.machines.length) lines.push("No machine is chosen.");
     else if (!state.runs.length) lines.push("No run is chosen.");

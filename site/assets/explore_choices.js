@@ -13,7 +13,7 @@ const LESS = 0.3;
 export const MOST_FACETS = 12;
 const FEW_FACETS = 4;
 // Axes that say what a cell is rather than how it was set; nothing about them is held still.
-const IDENTITY = ["machine", "run", "device", "suite", "protocol_version", "workload_version"];
+const IDENTITY = ["machine", "run", "tier", "device", "suite", "protocol_version", "workload_version"];
 
 const kind = (state) => new Map([["run", new Set(state.runs)], ["ran", new Set([state.ran])]]);
 

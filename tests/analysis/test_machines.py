@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -154,3 +155,21 @@ def test_overall_of_one_cell_or_none() -> None:
     one, none = (overall(pd.DataFrame({"ratio": values}, dtype=float)) for values in ([2.0], []))
     assert (one.ratio, one.cells, none.cells) == (pytest.approx(2), 1, 0)
     assert np.isnan([one.lo, one.hi, none.ratio]).all()
+
+
+def test_a_check_is_not_compared(trials_of: Trials) -> None:
+    """It times nothing: that is its reason, and not that it failed."""
+    a, b = (trials_of([({"mode": "check"}, [1.0, 1.0])], run_id=name, fact=True) for name in "ab")
+    for each in (a, b):
+        each["samples_per_s"] = np.nan
+    assert matching(a, b)["reason"].tolist() == ["a check, which times nothing"]
+
+
+def test_equal_numbers_have_no_spread(trials_of: Trials) -> None:
+    """What rounding leaves of equal logs is no spread: degrees of freedom are those of none."""
+    same = [math.exp(0.1)] * 7
+    row = compare(run(trials_of, [({}, same)], "a"), run(trials_of, [({}, [3 * rate for rate in same[:5]])], "b")).iloc[
+        0
+    ]
+    assert row["df"] == 10
+    assert [row[end] for end in ENDS] == [pytest.approx(3)] * 3

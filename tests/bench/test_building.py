@@ -48,8 +48,8 @@ def test_a_build_is_watched_to_its_end(tmp_path: Path) -> None:
     assert (built.folder / "index.html").is_file()
     assert built.took_s > 1
     assert 5e7 < built.peak_bytes < 4e9
-    broken = tmp_path / "results" / "machine" / "run" / "run.json"
-    broken.parent.mkdir(parents=True)
-    broken.write_text("{")
-    with pytest.raises(FeedrateError, match=r"broken results was not built.*not a run manifest"):
-        building.build("broken results", tmp_path / "results", tmp_path / "build")
+    precious = tmp_path / "mine" / "site" / "precious.txt"
+    precious.parent.mkdir(parents=True)
+    precious.write_text("mine")
+    with pytest.raises(FeedrateError, match=r"a foreign folder was not built.*did not make"):
+        building.build("a foreign folder", tmp_path / "results", tmp_path / "mine")

@@ -14,7 +14,6 @@ from harness.pages import methodology
 from harness.pages.sources import SIMULATED, SOURCES
 from harness.probes import noise as probed
 from harness.registry import ROOT
-from harness.trial import loop
 
 PROSE = (ROOT / "site" / "pages" / methodology.PATH).read_text(encoding="utf-8")
 FACTS = (
@@ -50,11 +49,6 @@ def test_every_figure_and_table_is_used() -> None:
     with pytest.raises(KeyError):
         methodology.page("{{no_such_figure}}")
     assert "{{" not in shown()
-
-
-def test_what_a_trial_does_is_told_as_it_is() -> None:
-    """The figure that lives beside PyTorch is the trial's own."""
-    assert loop.STEADY == methodology.STEADY
 
 
 def test_every_rule_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:

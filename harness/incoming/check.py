@@ -1,0 +1,205 @@
+"""Files of others, and runs under ``results/``, held against the rules in a guarded process.
+
+This is what commands, the site and a submission call. Nothing here loads a library that reads files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from harness.errors import InputError
+from harness.hardware import usable_cores
+from harness.incoming.findings import Finding, Validated
+from harness.incoming.guard import READABLE, Gone, Guard
+from harness.registry import ROOT
+
+TOGETHER_BYTES = 4 * 2**20
+"""Runs are looked at together as long as their files are no larger than this: steps decode to thirty times as much."""
+TOGETHER = 100
+"""And no more of them than this."""
+_RULES_LIE_IN = ("incoming", "axes", "formats", "workloads", "trial/checks")
+_RULES_ARE = ("records.py", "manifest.py", "machine.py", "storage_device.py", "migration.py", "traits.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """Which runs may be shown."""
+
+    folders: tuple[Path, ...]
+    """Of those that may, in the order in which they came."""
+    refused: tuple[Validated, ...]
+    """The others, each with its reasons."""
+
+
+def check(path: Path, results: Path | None = None) -> Validated:
+    """Hold one file of trials, or one run's folder, against the rules.
+
+    Args:
+        path: of either.
+        results: where runs of other machines lie, to flag what is odd beside them; None flags nothing.
+    """
+    with Guard() as guard:
+        return _judged(guard, path, results)
+
+
+def checked(paths: Iterable[Path], results: Path | None = None) -> Iterator[Validated]:
+    """Hold files of trials, and runs' folders, against the rules, one after the other.
+
+    Args:
+        paths: of either.
+        results: where runs of other machines lie, to flag what is odd beside them; None flags nothing.
+    """
+    with Guard() as guard:
+        for path in paths:
+            yield _judged(guard, path, results)
+
+
+def found_at(path: Path) -> list[Path]:
+    """List what a path names: a file, a run's folder, or every run below a folder such as ``results``.
+
+    Raises:
+        InputError: there is nothing.
+    """
+    if path.is_dir() and not (path / "run.json").exists() and not (path / "trials.parquet").exists():
+        runs = {run.parent for depth in ("*", "*/*") for run in path.glob(f"{depth}/run.json")}
+        if not runs:
+            raise InputError(f"{path}: holds no run; expected a trials.parquet, a run's folder, or a folder of runs")
+        return sorted(runs, key=lambda folder: (folder.name, folder))
+    if not os.path.lexists(path):
+        raise InputError(f"{path}: no such file; expected a trials.parquet, a run's folder, or a folder of runs")
+    return [path]
+
+
+def admitted(folders: Sequence[Path], remembered: Path | None = None) -> Admitted:
+    """Say which runs may be shown: those that keep to every rule and lie where they belong.
+
+    Many runs are looked at together, on all cores, and one by one only where something is wrong. A run whose files were
+    seen before, by their hashes, is not looked at again as long as the rules are the same.
+
+    Args:
+        folders: of runs.
+        remembered: a file that remembers what passed; made where it is missing. None remembers nothing.
+    """
+    passed = _Passed(remembered)
+    lanes = max(1, min(len(usable_cores()), len(folders)))
+    with ThreadPoolExecutor(lanes) as pool:
+        looked = list(pool.map(lambda lane: _look(lane, passed.before), [folders[at::lanes] for at in range(lanes)]))
+    digests = {folder: digest for lane in looked for folder, digest in lane.digests.items()}
+    refused = {Path(found.path): found for lane in looked for found in lane.refused}
+    passed.write(digests.values())
+    return Admitted(
+        tuple(folder for folder in folders if folder not in refused),
+        tuple(refused[folder] for folder in folders if folder in refused),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """What one process found."""
+
+    digests: dict[Path, str]
+    refused: list[Validated]
+
+
+def _look(folders: Sequence[Path], passed: frozenset[str]) -> _Looked:
+    found = _Looked({}, [])
+    with Guard() as guard:
+        for at in range(0, len(folders), TOGETHER):
+            _look_at(guard, folders[at : at + TOGETHER], passed, found)
+    return found
+
+
+def _look_at(guard: Guard, folders: Sequence[Path], passed: frozenset[str], found: _Looked) -> None:
+    """Note the hashes of runs that passed, today or before, and what is wrong with the others."""
+    told: dict[Path, str | None] = dict.fromkeys(folders)
+    with suppress(Gone):
+        asked = guard.ask({"digests": [str(folder.absolute()) for folder in folders]})
+        told |= dict(zip(folders, asked.get("digests", ()), strict=False))
+    found.digests.update({folder: digest for folder, digest in told.items() if digest in passed and digest})
+    for group in _small_groups([folder for folder in folders if folder not in found.digests]):
+        cleared = _cleared(guard, group)
+        for folder in group:
+            digest = cleared.get(str(folder.absolute()))
+            if digest is None and not (judged := _judged(guard, folder, placed=True)).valid:
+                found.refused.append(judged)
+            elif digest := digest or told[folder]:
+                found.digests[folder] = digest
+
+
+def _cleared(guard: Guard, folders: Sequence[Path]) -> dict[str, str]:
+    """Runs that were cleared together: all of them, or none."""
+    with suppress(Gone):
+        found: dict[str, str] = guard.ask({"clear": [str(folder.absolute()) for folder in folders]}).get("clear") or {}
+        return found
+    return {}
+
+
+def _small_groups(folders: Iterable[Path]) -> Iterator[list[Path]]:
+    group: list[Path] = []
+    size = 0
+    for folder in folders:
+        own = sum(path.lstat().st_size for path in folder.glob("*"))
+        if group and size + own > TOGETHER_BYTES:
+            yield group
+            group, size = [], 0
+        group.append(folder)
+        size += own
+    if group:
+        yield group
+
+
+def _judged(guard: Guard, path: Path, results: Path | None = None, *, placed: bool = False) -> Validated:
+    question: dict[str, Any] = {"judge": str(path.absolute()), "placed": placed}
+    question["results"] = str(results.absolute()) if results else None
+    try:
+        answer = guard.ask(question)
+        reason = f"the reader failed ({answer.get('failed')})"
+    except Gone as gone:
+        answer, reason = {}, str(gone)
+    if judged := answer.get("judged"):
+        return replace(Validated.from_json(judged), path=str(path))
+    return Validated(str(path), findings=(Finding(READABLE.name, "refused", path.name, reason, READABLE.says),))
+
+
+class _Passed:
+    """Hashes of runs that passed under today's rules."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._rules = _fingerprint() if path else ""
+        self.before: frozenset[str] = frozenset()
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+            held = json.loads(path.read_bytes()) if path else {}
+            self.before = frozenset(held["passed"]) if held["rules"] == self._rules else frozenset()
+
+    def write(self, passed: Iterable[str]) -> None:
+        """Remember those of today; a folder that cannot be written remembers nothing."""
+        if self._path is None:
+            return
+        text = json.dumps({"rules": self._rules, "passed": sorted(set(passed))})
+        with suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile("w", dir=self._path.parent, delete=False, encoding="ascii") as file:
+                file.write(text)
+            Path(file.name).replace(self._path)
+
+
+def _fingerprint() -> str:
+    """Hash whatever the rules depend on."""
+    harness = ROOT / "harness"
+    files = [harness / name for name in _RULES_ARE]
+    files += [path for folder in _RULES_LIE_IN for path in sorted((harness / folder).rglob("*.py"))]
+    whole = hashlib.sha256(version("pyarrow").encode())
+    for path in files:
+        whole.update(str(path.relative_to(harness)).encode() + b"\0" + path.read_bytes())
+    return whole.hexdigest()

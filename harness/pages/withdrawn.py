@@ -1,0 +1,69 @@
+"""The page of a run that was withdrawn, which stays where it was, and the list of all such runs.
+
+Links to a run and citations of it go on leading somewhere: to the reason. Its files stay for whoever has to check what
+was said from them; no chart, table or verdict of this site draws on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from harness.pages import described, markup, run_facts
+from harness.pages.gathered import Shown
+from harness.pages.markup import Page
+from harness.pages.run import FILES, downloads
+
+
+def page(shown: Shown) -> Page:
+    """Write the page of a run that was withdrawn; it copies the run's files beside it.
+
+    Args:
+        shown: the run, whose ``beside.withdrawn`` says why.
+    """
+    run = shown.manifest
+    there = {name: shown.run.folder / name for name in FILES if (shown.run.folder / name).is_file()}
+    files = {f"runs/{shown.slug}/{name}": path for name, path in there.items()}
+    machine = [("Machine", escape(described.machine_name(shown.run))), ("Machine id", described.code(shown.machine_id))]
+    body = [
+        f'<p class="fr-eyebrow">Run, withdrawn</p>\n\n# {markup.entities(run.run_id)}\n',
+        _notice(shown),
+        markup.facts([*machine, *run_facts.short(shown), *run_facts.beside(shown)]),
+        markup.heading(2, "Files", "files"),
+        markup.paragraph("As they were when the run was withdrawn. Do not compare with them, and do not cite them."),
+        downloads(shown, files),
+    ]
+    title = f"Run {run.run_id}, withdrawn"
+    return Page(shown.page, title, "\n".join(body), files=files, listed=False, hide=("navigation",))
+
+
+def _notice(shown: Shown) -> str:
+    said = shown.beside.withdrawn
+    if said is None:
+        raise ValueError(f"run {shown.manifest.run_id} was not withdrawn")
+    return (
+        f'<p class="fr-lead"><strong>This run was withdrawn on {escape(described.day(said.on))}.</strong> It is in '
+        f"no chart, table or verdict. The reason that was given: {escape(said.why)}</p>\n"
+    )
+
+
+def listed(page_path: str, runs: Sequence[Shown]) -> str:
+    """List the runs that were withdrawn; nothing without any.
+
+    Args:
+        page_path: path of the page that holds the list.
+        runs: newest first.
+    """
+    rows = [
+        (
+            markup.link(page_path, shown.page, shown.manifest.run_id),
+            escape(described.machine_name(shown.run)),
+            escape(described.day(said.on)),
+            escape(said.why),
+        )
+        for shown in runs
+        if (said := shown.beside.withdrawn)
+    ]
+    columns = ("Run", "Machine", "Withdrawn", "Why")
+    table = markup.table("Runs that were withdrawn", columns, rows, stack=True) if rows else ""
+    return f'<h2 id="withdrawn">Withdrawn</h2>\n{table}' if rows else ""

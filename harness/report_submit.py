@@ -1,0 +1,238 @@
+"""What would be public, on the terminal, to the last fact; then one question, and where the run went."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from harness import pull_request, store, store_beside, submit
+from harness.errors import InputError
+from harness.pull_request import Route, Unable
+from harness.redaction import one_line
+from harness.registry import ROOT
+from harness.submit import Submission
+
+TEXTS = 12
+"""Texts of trials that are shown."""
+
+
+def asked(console: Console) -> bool:
+    """Ask once whether to publish; anything but yes is no.
+
+    Raises:
+        InputError: nobody is there to answer.
+    """
+    if not sys.stdin.isatty():
+        raise InputError("submit: asks before anything is published, and nobody is there to answer; --yes answers yes")
+    return console.input("Publish this? [y/N] ", markup=False).strip().lower() in ("y", "yes")
+
+
+def of_run(
+    name: str,
+    console: Console,
+    *,
+    results: Path = store.RESULTS,
+    label: str = "",
+    note: str = "",
+    out: Path = Path("build"),
+    ask: Callable[[Console], bool] = asked,
+    checkout: Path = ROOT,
+) -> None:
+    """Show what would be public of a run, ask, and publish it.
+
+    Args:
+        name: the run's id or folder.
+        console: where it goes.
+        results: where runs lie.
+        label: what the submitter calls it.
+        note: a remark of the submitter.
+        out: folder of the one file that is made where no pull request can be opened.
+        ask: says whether to go on.
+        checkout: root of the git checkout whose remote is asked.
+
+    Raises:
+        InputError: there is no such run, or it may not be published.
+        EnvironmentFault: the disk cannot be written.
+    """
+    submission = submit.prepare(store.find(name, results), label, note)
+    found = _route(checkout, submission)
+    show(submission, console)
+    _say(console, f"\n{_way(found, submission, out)}")
+    if not ask(console):
+        _say(console, "Nothing was published.")
+        return
+    if label or note:
+        store_beside.label(submission.run.folder, submission.label.label, submission.label.note)
+    _say(console, _published(found, submission, out))
+
+
+def _route(checkout: Path, submission: Submission) -> Route | Unable:
+    """Find a way to a pull request, and refuse a run that is published already as far as can be known."""
+    try:
+        found = pull_request.route(checkout)
+        with pull_request.fetched(found) as commit:
+            submit.known(checkout, commit, submission)
+        if pull_request.waiting(found, submission.change().branch):
+            raise InputError(
+                f"{submission.run.manifest.run_id}: was submitted already and waits: branch "
+                f"{submission.change().branch} is there; a run is published once"
+            )
+        return found
+    except Unable as reason:
+        with contextlib.suppress(Unable):  # no git, or no checkout: whoever gets the file looks
+            if before := pull_request.last_seen(checkout):
+                submit.known(checkout, before, submission)
+        return reason
+
+
+def _way(found: Route | Unable, submission: Submission, out: Path) -> str:
+    if isinstance(found, Unable):
+        where = out / f"submission-{submission.run.manifest.run_id}.zip"
+        return f"No pull request can be opened from here: {found}. One file to attach is made instead: {where}."
+    head = found.head.name if found.head else f"a fork of it, which is made for {found.login}"
+    return (
+        f"Your GitHub account {found.login} proposes it to {found.base.name} ({found.base.branch}) from {head}: "
+        "the commit carries that name and no e-mail address of yours. Your working tree is not touched."
+    )
+
+
+def _published(found: Route | Unable, submission: Submission, out: Path) -> str:
+    reason = found
+    if isinstance(found, Route):
+        try:
+            with pull_request.fetched(found) as commit:
+                return f"Submitted: {pull_request.propose(found, commit, submission.change())}"
+        except Unable as failed:
+            reason = failed
+    path = submit.pack(submission, out)
+    return (
+        f"No pull request was opened: {reason}.\nIt is all in {path} ({path.stat().st_size:,} bytes): attach it to an "
+        "issue of the feedrate repository."
+    )
+
+
+def show(submission: Submission, console: Console) -> None:
+    """Print everything that would be public.
+
+    Args:
+        submission: what would be published.
+        console: where it goes.
+    """
+    run = submission.run
+    _say(console, f"This would be public of run {run.manifest.run_id}:\n", "bold")
+    console.print(_files(submission))
+    _say(console, "\nWhat run.json says, which is in every file as well", "bold")
+    table = Table(box=None, padding=(0, 1), show_header=False)
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column(overflow="fold")
+    for name, value in submit.facts(submission.said):
+        table.add_row(Text(one_line(name)), Text(one_line(value)))
+    console.print(table)
+    _texts(submission, console)
+    if names := submit.own_names(submission):
+        _say(console, "\nThis looks like a name of this machine or of its user, or like its home folder:", "bold red")
+        for text in names:
+            _say(console, f"  {one_line(text)}", "red")
+    for flag in submission.flags:
+        _say(console, f"Odd, and for reviewers to look at: {flag}", "yellow")
+
+
+def _files(submission: Submission) -> Table:
+    table = Table(box=None, padding=(0, 1), header_style="dim")
+    table.add_column("file", overflow="fold")
+    table.add_column("bytes", justify="right", no_wrap=True)
+    table.add_column("holds", overflow="fold")
+    for path, data in submission.files.items():
+        table.add_row(Text(path), f"{len(data):,}", Text(_held(submission, path)))
+    return table
+
+
+def _held(submission: Submission, path: str) -> str:
+    name = Path(path).name
+    if name.endswith(".label.json"):
+        said = {"label": submission.label.label, "note": submission.label.note}
+        return ", ".join(f"{what} “{text}”" for what, text in said.items() if text)
+    if name == "run.json":
+        return "the facts below"
+    import pyarrow.parquet as pq
+
+    found = pq.read_metadata(submission.run.folder / name)
+    return f"{found.num_rows:,} rows of {found.num_columns} columns: numbers, settings, ids and the texts below"
+
+
+def _texts(submission: Submission, console: Console) -> None:
+    texts = submit.free_texts(submission.run)
+    if not texts:
+        _say(console, "\nNo trial failed or was checked: there are no further texts.")
+        return
+    shown = list(texts.items())[:TEXTS]
+    some = f" (the {TEXTS} most frequent of {len(texts):,})" if len(texts) > TEXTS else ""
+    _say(console, f"\nWhat failures and checks say{some}, names, paths and addresses taken out", "bold")
+    for text, count in shown:
+        _say(console, f"  {count:,} ×  {one_line(text)}")
+
+
+def _say(console: Console, text: str, style: str = "") -> None:
+    console.print(text, style=style, markup=False, highlight=False)
+
+
+def withdraw(name: str, why: str, console: Console, results: Path = store.RESULTS) -> None:
+    """Withdraw a run, and say what that does.
+
+    Args:
+        name: the run's id or folder.
+        why: the reason, in a sentence.
+        console: where it goes.
+        results: where runs lie.
+
+    Raises:
+        InputError: there is no such run, no reason, or it was withdrawn before.
+        EnvironmentFault: the disk cannot be written.
+    """
+    path = store_beside.withdraw(store.find(name, results).folder, why)
+    _say(
+        console,
+        f"{path} says so. make site leaves the run out of every chart and list; its page stays, with the reason. "
+        "Where the run is published, open a pull request that adds this file.",
+    )
+
+
+def label(name: str, text: str, note: str, console: Console, results: Path = store.RESULTS) -> None:
+    """Label a run.
+
+    Args:
+        name: the run's id or folder.
+        text: the label.
+        note: a remark.
+        console: where it goes.
+        results: where runs lie.
+
+    Raises:
+        InputError: there is no such run, or a text is too long.
+        EnvironmentFault: the disk cannot be written.
+    """
+    path = store_beside.label(store.find(name, results).folder, text, note)
+    _say(console, f"{path} holds it. make submit publishes it with the run.")
+
+
+def rank(name: str, tier: str, console: Console, results: Path = store.RESULTS) -> None:
+    """Say who vouches for a run.
+
+    Args:
+        name: the run's id or folder.
+        tier: one of ``store_beside.TIERS``.
+        console: where it goes.
+        results: where runs lie.
+
+    Raises:
+        InputError: there is no such run or tier.
+        EnvironmentFault: the disk cannot be written.
+    """
+    path = store_beside.rank(store.find(name, results).folder, tier)
+    _say(console, f"{path}: the run is {tier}.")

@@ -1,0 +1,105 @@
+// Which two runs are compared: two lists of published runs and of files that were given, a place to drop files, and what
+// each side says of itself.
+
+import { make } from "./explore_dom.js";
+import { plural } from "./explore_words.js";
+import { machineName, size } from "./compare_words.js";
+
+// Published runs that a list offers at once, and those from which on they can be searched.
+const [MANY, FEW] = [60, 9];
+const SIDES = ["a", "b"];
+
+export class Sides {
+  // `chosen` gets a side and the key of what was chosen for it, `given` the files that were dropped or picked.
+  constructor(published, { chosen, files, turned }) {
+    Object.assign(this, { published, chosen, files, local: new Map(), state: { a: "", b: "" }, word: "" });
+    this.drop = this.dropPlace();
+    this.refused = make("div", { class: "fr-compare-refused", role: "alert" });
+    this.selects = Object.fromEntries(SIDES.map((side) =>
+      [side, make("select", { name: side, change: ({ target }) => chosen(side, target.value) })]));
+    const asked = { a: "A, what is compared with", b: "B, what is looked at" };
+    const pick = (side) => make("label", { class: "fr-explore-pick" }, make("span", {}, asked[side]), this.selects[side]);
+    this.search = make("label", { class: "fr-explore-pick" }, make("span", {}, "Find a published machine"),
+      make("input", { type: "search", name: "find", input: ({ target }) => { this.word = target.value; this.offer(); } }));
+    this.search.hidden = published.length < FEW;
+    const turn = make("button", { type: "button", click: turned }, "Swap A and B");
+    this.about = Object.fromEntries(SIDES.map((side) => [side, make("div", { class: "fr-compare-side" })]));
+    this.box = make("div", {}, this.drop, this.refused,
+      make("div", { class: "fr-compare-picks" }, pick("a"), pick("b"), this.search, turn),
+      make("div", { class: "fr-compare-sides" }, this.about.a, this.about.b));
+    this.offer();
+  }
+
+  dropPlace() {
+    const input = make("input", { type: "file", multiple: true, accept: ".parquet", class: "fr-compare-input", id: "fr-compare-input",
+      change: () => { this.files([...input.files]); input.value = ""; } });
+    const place = make("div", { class: "fr-compare-drop" },
+      make("label", { for: "fr-compare-input", class: "fr-compare-choose" }, "Choose files"), input,
+      make("span", {}, " or drop one or several trials.parquet anywhere on this page. They are read here, in your browser: "
+        + "nothing is sent anywhere."));
+    const carries = (event) => [...event.dataTransfer?.types ?? []].includes("Files");
+    const over = (event) => {
+      if (!carries(event)) return;
+      event.preventDefault();
+      place.classList.toggle("fr-compare-over", event.type === "dragover");
+    };
+    for (const kind of ["dragover", "dragleave"]) document.addEventListener(kind, over);
+    document.addEventListener("drop", (event) => {
+      if (!carries(event)) return;
+      over(event);
+      this.files([...event.dataTransfer.files]);
+    });
+    return place;
+  }
+
+  // Offer a file from now on.
+  add(key, name) {
+    this.local.set(key, name);
+    this.offer();
+  }
+
+  show(state) {
+    this.state = state;
+    this.offer();
+  }
+
+  offer() {
+    const word = this.word.trim().toLowerCase();
+    const fits = (run) => !word || Object.values(run).join(" ").toLowerCase().includes(word);
+    for (const side of SIDES) {
+      const now = this.state[side];
+      const shown = this.published.filter(fits).slice(0, MANY);
+      const own = this.published.find(({ key }) => key === now);
+      if (own && !shown.includes(own)) shown.push(own);
+      const option = (key, text) => make("option", { value: key, selected: key === now }, text);
+      const group = (label, options) => (options.length ? [make("optgroup", { label }, options)] : []);
+      const unknown = now && !own && !this.local.has(now) ? [option(now, "a file that is not here yet")] : [];
+      this.selects[side].replaceChildren(option("", "choose …"), ...unknown,
+        ...group("Your files", [...this.local].map(([key, name]) => option(key, name))),
+        ...group("Published", shown.map((run) => option(run.key, titled(run)))));
+    }
+  }
+
+  // What a side says of itself; null where nothing is known yet, text where it is waited for.
+  tell(side, held) {
+    const inside = typeof held === "string" ? [make("p", { class: "fr-note" }, held)] : held ? described(side, held) : [];
+    this.about[side].replaceChildren(...inside);
+  }
+
+  refuse(lines) {
+    this.refused.replaceChildren(...lines.map((line) => make("p", {}, line)));
+  }
+}
+
+const titled = ({ label, name, device, day, run, tier }) => [label, name, device, day, run, tier].filter(Boolean).join(" · ");
+
+function described(side, { about, published, name, cells, bytes }) {
+  const which = published ? make("a", { href: published.page }, `run ${about.run}`) : `${name}, run ${about.run}`;
+  const held = `; ${about.device}; ${plural(cells, "cell")} in ${plural(about.rows, "trial")}; ${size(bytes)}`;
+  const suites = about.suites.length ? `; suites ${about.suites.join(", ")}` : "";
+  return [
+    make("p", {}, make("strong", {}, `${side.toUpperCase()}: ${machineName(about)}`)),
+    make("p", { class: "fr-note" }, which, held, suites),
+    ...about.notes.map((note) => make("p", { class: "fr-note" }, note)),
+  ];
+}

@@ -1,0 +1,48 @@
+"""Writes the golden files of the schema version at hand: a made-up run, and the list of what its files may hold.
+
+``python tests/golden/make.py`` from the repository's root. Files of earlier versions were written by the feedrate of
+their time and are never written again.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+GOLDEN = Path(__file__).parent
+ROOT = GOLDEN.parents[1]
+
+
+def holding() -> dict[str, Any]:
+    """Say what files of this version hold: the columns of each table with their types, and the manifest's fields."""
+    from harness.manifest import RunManifest
+    from harness.records import NEEDS_FEEDRATE, SCHEMA_VERSION, TABLES
+
+    schema = RunManifest.model_json_schema()
+    nouns = {"RunManifest": schema, **schema["$defs"]}
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "needs_feedrate": NEEDS_FEEDRATE,
+        "tables": {name: {column.name: column.dtype for column in columns} for name, columns in TABLES.items()},
+        "manifest": {name: sorted(noun.get("properties", {})) for name, noun in sorted(nouns.items())},
+    }
+
+
+def main() -> None:
+    """Write ``v<version>/``."""
+    sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+    import fake_run
+    from fake_kind import Fake
+
+    held = holding()
+    folder = GOLDEN / f"v{held['schema_version']}"
+    shutil.rmtree(folder, ignore_errors=True)
+    fake_run.write(folder, Fake(run_id="20260102T030405Z-0902", blocks=2, batches=(8, 32), workers=(0, 2)))
+    (folder / "holds.json").write_text(json.dumps(held, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

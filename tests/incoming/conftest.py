@@ -1,0 +1,53 @@
+"""What tests of files of others share: a small valid run, and ways to change one thing about it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+KEY = b"feedrate"
+Change = Callable[..., Path]
+
+
+@pytest.fixture(scope="session")
+def run(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small valid run: some trials failed, single steps and samples are there."""
+    return fake_run.write(tmp_path_factory.mktemp("valid"), fake_run.Fake(blocks=3, batches=(8, 32)))
+
+
+@pytest.fixture(scope="session")
+def valid(run: Path) -> bytes:
+    """Its file of trials."""
+    return (run / "trials.parquet").read_bytes()
+
+
+@pytest.fixture
+def changed(run: Path, tmp_path: Path) -> Change:
+    """Write the run anew with other columns or another manifest in every table, below its machine's folder."""
+
+    def change(
+        columns: dict[str, Callable[[list[Any]], list[Any]]] | None = None,
+        table: str = "trials",
+        **manifest: Any,
+    ) -> Path:
+        folder = tmp_path / run.parent.name / run.name
+        folder.mkdir(parents=True)
+        said = json.loads((run / "run.json").read_text()) | manifest
+        (folder / "run.json").write_text(json.dumps(said))
+        for name in ("trials", "steps", "telemetry"):
+            rows = pq.read_table(run / f"{name}.parquet").replace_schema_metadata({KEY: json.dumps(said).encode()})
+            for column, new in (columns or {}).items() if name == table else ():
+                place = rows.schema.get_field_index(column)
+                field = rows.schema.field(place)
+                rows = rows.set_column(place, field, pa.array(new(rows[column].to_pylist()), field.type))
+            pq.write_table(rows, folder / f"{name}.parquet", compression="zstd")
+        return folder
+
+    return change

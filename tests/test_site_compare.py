@@ -1,0 +1,426 @@
+"""The page Compare in a real browser: files that are dropped on it, what it says of them, and that they stay there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+import visits
+from playwright.sync_api import Browser, Page, expect
+
+from harness import store, store_beside
+from harness.analysis import machines
+from harness.incoming import caps
+from harness.pages import compare, verdicts
+from harness.pages.featured import cast
+from harness.pages.gathered import gather
+from harness.registry import ROOT
+
+ASSETS = ROOT / "site" / "assets"
+FASTER = 1.5
+ROWS, BLOCKS = 100_000, 20
+BLOCKED_MS, FIRST_MS = 100, 1000
+TRIES = 4
+SINCE_GIVEN = "performance.now() - performance.getEntriesByName('fr-compare-given').at(-1).startTime"
+DRAWN = ".fr-compare-cells .fr-explore-live .mark-symbol path"
+WIDE = "document.documentElement.scrollWidth"
+REACHING = """async (other) => {
+  const socket = () => new Promise((open, shut) => {
+    Object.assign(new WebSocket(other.replace("http", "ws")), { onopen: open, onerror: shut });
+  });
+  const ways = [() => fetch(other, { mode: "no-cors" }), () => import(`${other}x.js`), socket];
+  const tried = await Promise.allSettled(ways.map(async (way) => way()));
+  return tried.map(({ status }) => status);
+}"""
+LONG_TASKS = """
+window.blocked = [];
+new PerformanceObserver(list => { for (const each of list.getEntries()) window.blocked.push(each.duration); })
+  .observe({ type: 'longtask', buffered: true });
+"""
+
+
+@pytest.fixture(scope="module")
+def other(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The ``trials.parquet`` of a machine of four cores that feeds 1.5 times as fast as the published ones."""
+    return made(fake_run, tmp_path_factory.mktemp("other"), "20260104T030405Z-four", cores=4)
+
+
+def made(fake_run: ModuleType, results: Path, run_id: str, factor: float = FASTER, **what: Any) -> Path:
+    """Make up a run that is faster than its formulas say, and give its file."""
+    fake = fake_run.Fake(run_id=run_id, **({"workers": (0, 1, 2)} | what))
+    tables = fake_run.rows(fake)
+    for row in tables["trials"]:
+        if row["outcome"] == "ok":
+            row["samples_per_s"] *= factor
+    run = fake_run.manifest(fake, tables["trials"])
+    folder: Path = results / run.machine.machine_id / "run"
+    folder.mkdir(parents=True)
+    store.write_run(folder, run, [tables])
+    return folder / "trials.parquet"
+
+
+@contextmanager
+def listening() -> Iterator[tuple[str, list[str]]]:
+    """Another host: its address, and what it was asked for."""
+    heard: list[str] = []
+
+    class Listener(BaseHTTPRequestHandler):
+        def parse_request(self) -> bool:
+            heard.append(str(self.raw_requestline))
+            return super().parse_request()
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Listener) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}/", heard
+        finally:
+            server.shutdown()
+
+
+@pytest.fixture
+def page(sites: dict[str, Any], browser: Browser) -> Iterator[Page]:
+    """The page of two published machines, on which nothing may have gone wrong in the end."""
+    seen = visits.visit(browser, sites["main"])
+    yield ready(seen.open("compare.html"))
+    assert seen.problems == []
+
+
+def ready(page: Page) -> Page:
+    """Wait until files can be given."""
+    page.locator(".fr-compare-drop").wait_for()
+    return page
+
+
+def give(page: Page, *files: Path) -> None:
+    page.locator("#fr-compare-input").set_input_files(list(files))
+
+
+def result(page: Page) -> str:
+    """Wait for a comparison with its explanation, and give its first sentence."""
+    page.get_by_role("heading", name="Why", exact=True).wait_for()
+    return page.locator(".fr-compare-result .fr-answer").inner_text()
+
+
+def refusal(page: Page) -> str:
+    page.locator(".fr-compare-refused p").first.wait_for()
+    return page.locator(".fr-compare-refused").inner_text()
+
+
+def changed(source: Path, target: Path, change: Callable[[dict[str, Any]], object]) -> Path:
+    """Write a file again with another manifest."""
+    table = pq.read_table(source)
+    manifest = json.loads(table.schema.metadata[b"feedrate"])
+    change(manifest)
+    pq.write_table(table.replace_schema_metadata({b"feedrate": json.dumps(manifest).encode()}), target)
+    return target
+
+
+def tables(sites: dict[str, Any], file: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The published run that the page chooses beside a file of a CPU, and the file."""
+    mine = next(run for run in sites["main"].runs if run.manifest.device == "cpu")
+    return mine.table("trials"), pq.read_table(file).to_pandas(types_mapper=store.nullable().get)
+
+
+def test_a_file_is_compared_with_the_published_run_that_is_like_it(
+    page: Page, sites: dict[str, Any], other: Path
+) -> None:
+    """A dropped file stands beside a run of its device; ratio, interval and counts are those of the Python package."""
+    give(page, other)
+    said = result(page)
+    cells = machines.compare(*tables(sites, other))
+    total = machines.overall(cells)
+    assert f"Over {total.cells} cells" in said
+    assert f"B is {total.ratio:.2f} times as fast as A (95 % interval {total.lo:.2f} to {total.hi:.2f}" in said
+    assert page.locator(DRAWN).count() == min(total.cells, 40) + 1
+    rows = [row.locator("td").all_text_contents() for row in page.locator(".fr-compare-cells tbody tr").all()]
+    wanted = sorted(cells["ratio"], reverse=True)[: len(rows)]
+    assert [row[1] for row in rows] == [f"× {ratio:.2f}" for ratio in wanted]
+
+
+def test_why_and_what_differs_are_said(page: Page, other: Path) -> None:
+    """Stages side by side, what holds cells back, best settings, facts that differ, and no verdict made up."""
+    give(page, other)
+    result(page)
+    inside = page.locator(".fr-compare-result").text_content() or ""
+    for wanted in ("Loading alone, all workers", "The best settings of each", "What holds the training"):
+        assert wanted in inside, wanted
+    facts = page.get_by_role("group", name="What differs between the two")
+    row = facts.locator("tr", has_text=re.compile("^cores")).locator("td").all_text_contents()
+    assert row == ["cores", "16", "4"]
+    assert "this page knows the verdicts of published machines alone" in inside
+
+
+@pytest.mark.slow
+def test_what_does_not_match_is_listed_with_its_reason(page: Page, sites: dict[str, Any]) -> None:
+    """Cells of another device or of one run alone are counted and listed by reason, none is dropped in silence."""
+    a, b = (f"run:{run.manifest.run_id}" for run in sites["main"].runs)
+    page.locator("select[name=a]").select_option(a)
+    page.locator("select[name=b]").select_option(b)
+    page.get_by_role("heading", name="What was not compared").wait_for()
+    said = page.locator(".fr-compare-result").text_content() or ""
+    assert "different device: cpu in A, cuda in the other" in said
+    folded = page.locator(".fr-compare-fold", has_text="different device").first
+    folded.locator("summary").click()
+    assert folded.locator("li").count() > 0
+
+
+@pytest.mark.slow
+def test_a_link_names_files_by_their_hash_and_asks_for_them(page: Page, browser: Browser, other: Path) -> None:
+    """The address holds no file name; opened elsewhere it asks for the file, and shows the same when it is given."""
+    give(page, other)
+    said, link = result(page), page.url
+    digest = hashlib.sha256(other.read_bytes()).hexdigest()
+    assert f"b=sha256%3A{digest}" in link or f"b=sha256:{digest}" in link
+    assert other.name not in link
+    again = browser.new_page()
+    again.goto(link)
+    again.get_by_text(f"begins with {digest[:12]}").wait_for()
+    give(again, other)
+    assert result(again) == said
+    assert again.url == link
+    again.close()
+
+
+@pytest.mark.slow
+def test_two_files_stand_side_by_side_and_can_be_swapped(
+    page: Page, fake_run: ModuleType, tmp_path: Path, other: Path
+) -> None:
+    """Two files at once become A and B; swapped, the ratio is turned round."""
+    second = made(fake_run, tmp_path, "20260105T030405Z-eight", factor=3.0, cores=8)
+    give(page, other, second)
+    before = float(re.findall(r"B is ([\d.]+) times", result(page))[0])
+    page.get_by_role("button", name="Swap A and B").click()
+    expect(page.locator(".fr-compare-result .fr-answer")).not_to_contain_text(f"B is {before:.2f} times")
+    assert float(re.findall(r"B is ([\d.]+) times", result(page))[0]) == pytest.approx(1 / before, abs=0.02)
+    assert len(page.locator("select[name=a] optgroup[label='Your files'] option").all()) == 2
+
+
+@pytest.mark.slow
+def test_a_drop_is_a_choice_of_files(page: Page, other: Path) -> None:
+    """Dropped anywhere on the page, a file is read as one that was chosen."""
+    content = list(other.read_bytes())
+    page.evaluate(
+        """bytes => {
+          const held = new DataTransfer();
+          held.items.add(new File([new Uint8Array(bytes)], "dropped.parquet"));
+          document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: held, bubbles: true, cancelable: true }));
+        }""",
+        content,
+    )
+    assert "times as fast" in result(page)
+
+
+def test_files_over_a_cap_are_refused_at_once(page: Page, tmp_path: Path) -> None:
+    """Too many bytes, rows, columns or row groups: refused within a second, by the name and number of the cap."""
+    large = tmp_path / "bytes.parquet"
+    with large.open("wb") as file:
+        file.truncate(caps.FILE_BYTES.most + 1)
+    rows, columns, groups = (tmp_path / f"{name}.parquet" for name in ("rows", "columns", "groups"))
+    pq.write_table(pa.table({"block": pa.nulls(caps.ROWS.most + 1, pa.int64())}), rows)
+    pq.write_table(pa.table({f"c{at}": [1] for at in range(caps.COLUMNS.most + 1)}), columns)
+    pq.write_table(pa.table({"block": range(caps.ROW_GROUPS.most + 1)}), groups, row_group_size=1)
+    wanted = {large: caps.FILE_BYTES, rows: caps.ROWS, columns: caps.COLUMNS, groups: caps.ROW_GROUPS}
+    for path, cap in wanted.items():
+        give(page, path)
+        expect(page.locator(".fr-compare-refused")).to_contain_text(path.name)
+        assert f"at most {cap.most:,}" in refusal(page), path.name
+        assert page.evaluate(SINCE_GIVEN) < 1000
+
+
+def test_words_of_a_file_are_text(page: Page, fake_run: ModuleType, tmp_path: Path) -> None:
+    """Markup, scripts and control characters in a file's own words are shown as words and do nothing."""
+    hostile = fake_run.HOSTILE
+    path = made(fake_run, tmp_path, f"<b>x</b> {hostile}", hostile=True, suites=(hostile,))
+    title = page.title()
+    give(page, path)
+    page.locator(".fr-compare-side strong").nth(1).wait_for()
+    page.wait_for_timeout(300)
+    assert "<script>" in page.locator(".fr-compare-sides").inner_text()
+    assert page.title() == title
+    assert page.locator(".fr-compare script, .fr-compare img, .fr-compare b").count() == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda one: one.update(schema_version=99, needs_feedrate="9.9.9"), "it needs feedrate ≥ 9.9.9"),
+        (lambda one: one.update(schema_version="<b>1</b>"), "does not say of which version it is"),
+    ],
+)
+def test_a_version_that_is_not_known_is_refused(
+    change: Callable[[dict[str, Any]], object], said: str, page: Page, other: Path, tmp_path: Path
+) -> None:
+    """A file of a newer schema is refused, with what it takes to read it."""
+    give(page, changed(other, tmp_path / "newer.parquet", change))
+    assert said in refusal(page)
+
+
+@pytest.mark.slow
+def test_a_file_of_something_else_is_refused(page: Page, tmp_path: Path) -> None:
+    """No parquet file, and a parquet file of something else: both are refused with the reason."""
+    plain, table = tmp_path / "plain.parquet", tmp_path / "table.parquet"
+    plain.write_text("run_id,trial_id\n", encoding="utf-8")
+    pq.write_table(pa.table({"a": [1]}), table)
+    give(page, plain, table)
+    said = refusal(page)
+    assert "plain.parquet is refused: it does not begin and end as a parquet file does" in said
+    assert "table.parquet is refused: it does not say which run it is" in said
+
+
+def test_nothing_leaves_the_reader(sites: dict[str, Any], browser: Browser, other: Path) -> None:
+    """While a file is read and compared the page asks for nothing but the site's own files, and its Worker may not."""
+    seen = visits.visit(browser, sites["main"])
+    asked: list[str] = []
+    seen.page.on("request", lambda request: asked.append(f"{request.method} {request.url}"))
+    page = ready(seen.open("compare.html"))
+    give(page, other)
+    result(page)
+    own = sites["main"].address
+    assert all(each.startswith((f"GET {own}", f"GET blob:{own}")) for each in asked)
+    with listening() as (elsewhere, heard):
+        (reader,) = [worker for worker in page.workers if worker.url.startswith("blob:")]
+        assert reader.evaluate(REACHING, elsewhere) == ["rejected"] * 3
+        assert page.evaluate(REACHING, elsewhere) == ["rejected"] * 3
+        assert heard == []
+        page.request.get(elsewhere)  # not from the page: that the listener hears at all
+        assert heard
+
+
+def test_without_scripts_the_command_is_there(sites: dict[str, Any], browser: Browser) -> None:
+    """Without scripts the page says which command compares, and has no empty frame."""
+    page = visits.visit(browser, sites["main"], java_script_enabled=False).open("compare.html")
+    assert "make compare A=RUN B=RUN" in page.locator("main").inner_text()
+    assert page.locator(".fr-compare").is_hidden()
+
+
+def test_everything_works_by_keyboard(page: Page, other: Path) -> None:
+    """The file chooser, both lists and the marks are reached and used without a pointer."""
+    page.locator("#fr-compare-input").focus()
+    assert page.locator(".fr-compare-choose").evaluate("one => getComputedStyle(one).outlineStyle") != "none"
+    give(page, other)
+    result(page)
+    page.locator(".fr-compare-cells [role=img]").focus()
+    page.keyboard.press("Home")
+    first = page.locator(".fr-explore-readout").inner_text()
+    page.keyboard.press("End")
+    last = page.locator(".fr-explore-readout").inner_text()
+    assert "95 % interval" in first
+    assert first != last
+
+
+def test_scripts_are_asked_for_at_once() -> None:
+    """Every module that the page needs is named in its head; those of the Worker are not."""
+    needed, open_ = set(), ["compare"]
+    while open_:
+        text = (ASSETS / f"{open_.pop()}.js").read_text(encoding="utf-8")
+        new = set(re.findall(r'from "\./(\w+)\.js"', text)) - needed
+        needed |= new
+        open_ += new
+    assert needed == set(compare.SCRIPTS)
+
+
+def test_caps_are_those_of_the_package() -> None:
+    """The numbers by which the page refuses a file are those by which the package does."""
+    given = compare.reader()["caps"]
+    assert {name: given[name] for name in compare.CAPS} == {name: cap.most for name, cap in compare.CAPS.items()}
+
+
+def large(other: Path, target: Path) -> Path:
+    """A run of 100,000 trials, all columns of the table, with rates of their own."""
+    table = pq.read_table(other)
+    good = table.filter(pc.equal(table["outcome"], "ok"))
+    cells = good.slice(0, 60)
+    times = ROWS // len(cells)
+    whole = pa.concat_tables([cells] * times)
+    draw = np.random.default_rng(7)
+    rates = whole["samples_per_s"].to_numpy() * np.exp(draw.normal(0, 0.02, len(whole)))
+    block = np.repeat(np.arange(times) % BLOCKS, len(cells))
+    for name, values in (("samples_per_s", rates), ("block", block)):
+        whole = whole.set_column(whole.schema.get_field_index(name), whole.schema.field(name), pa.array(values))
+    pq.write_table(whole.replace_schema_metadata(table.schema.metadata), target, compression="zstd")
+    return target
+
+
+@pytest.mark.slow
+def test_a_large_file_is_shown_within_a_second(
+    sites: dict[str, Any], browser: Browser, other: Path, tmp_path: Path
+) -> None:
+    """100,000 rows of all columns: the first picture within a second, and the page never blocked for a tenth of one."""
+    seen = visits.visit(browser, sites["main"])
+    page = ready(seen.open("compare.html"))
+    path = large(other, tmp_path / "large.parquet")
+    marks = "name => performance.getEntriesByName(name).at(-1).startTime"
+    took, explained, blocked = [], [], []
+    for _ in range(TRIES):  # other work may hold up one of them
+        page.locator(".fr-compare-status", has_text=re.compile("^$")).wait_for(state="attached")
+        page.wait_for_timeout(1500)
+        page.evaluate(LONG_TASKS)
+        page.evaluate("window.blocked.length = 0")
+        give(page, path)
+        said = result(page)
+        given = page.evaluate(marks, "fr-compare-given")
+        took.append(page.evaluate(marks, "fr-compare-drawn") - given)
+        explained.append(page.evaluate(marks, "fr-compare-explained") - given)
+        blocked.append(max(page.evaluate("window.blocked"), default=0))
+        if took[-1] < FIRST_MS and blocked[-1] <= BLOCKED_MS:
+            break
+        page.reload()
+        ready(page)
+    print(f"first picture after {took} ms, explained after {explained} ms, blocked {blocked}")
+    cells = machines.compare(*tables(sites, path))
+    assert f"B is {machines.overall(cells).ratio:.2f} times" in said
+    assert min(took) < FIRST_MS
+    assert min(blocked) <= BLOCKED_MS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_it_is_accessible_and_fits(theme: str, sites: dict[str, Any], browser: Browser, other: Path) -> None:
+    """With a comparison on it the page has no fault by axe's rules, in either theme, from 360 to 1920 pixels."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    seen = visits.visit(browser, sites["main"], color_scheme=theme)
+    page = ready(seen.open("compare.html"))
+    give(page, other)
+    result(page)
+    page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true })")
+    found = Axe().run(page).response["violations"]
+    assert [f"{each['id']}: {[node['html'][:160] for node in each['nodes']][:3]}" for each in found] == []
+    for width in (360, 768, 1280, 1920):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.wait_for_timeout(400)
+        assert page.evaluate(WIDE) <= width
+    assert seen.problems == []
+
+
+def test_a_withdrawn_run_is_not_offered(fake_run: ModuleType, tmp_path: Path) -> None:
+    """A run that was withdrawn cannot be chosen any more; before, it could."""
+    folder = fake_run.write(tmp_path, fake_run.Fake(blocks=1, batches=(8,)))
+    assert len(offered(tmp_path)) == 1
+    store_beside.withdraw(folder, "measured beside other work")
+    assert offered(tmp_path) == []
+
+
+def offered(results: Path) -> list[dict[str, Any]]:
+    """The published runs that the page's lists offer."""
+    everyone = cast(gather(results))
+    files = compare.page(everyone, verdicts.gather(everyone.of_claims())).files
+    found: list[dict[str, Any]] = json.loads(str(files[compare.INDEX]))["published"]
+    return found

@@ -1,0 +1,44 @@
+"""Tables of runs can be filtered by tier, by keyboard too; where there is one tier alone there is nothing to choose."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+
+from playwright.sync_api import Browser, Page
+
+from harness import store, store_beside
+from harness.pages import reference
+from harness.pages.gathered import gather
+from harness.registry import ROOT
+
+
+def opened(browser: Browser, results: Path) -> Page:
+    """The list of runs with the script, as the site has it."""
+    page = browser.new_page()
+    page.set_content(reference.runs_page(gather(results)).body)
+    page.add_script_tag(path=ROOT / "site" / "assets" / "tiers.js")
+    return page
+
+
+def test_rows_of_a_tier_can_be_chosen(browser: Browser, fake_run: ModuleType, tmp_path: Path) -> None:
+    """A box leaves the runs of its tier and says how many those are; none or both leave all."""
+    for run_id in ("one", "two", "three"):
+        fake_run.write(tmp_path, fake_run.Fake(run_id=run_id, blocks=1, batches=(8,)))
+    page = opened(browser, tmp_path)
+    assert page.locator("input").count() == 0
+    page.close()
+    store_beside.rank(store.find("two", tmp_path).folder, store_beside.REFERENCE)
+    page = opened(browser, tmp_path)
+    rows = page.locator("tbody tr:visible")
+    assert page.locator("label").all_inner_texts() == ["reference 1", "self-reported 2"]
+    assert rows.count() == 3
+    page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    assert rows.count() == 1
+    assert "two" in rows.inner_text()
+    assert page.locator(".fr-filter-said").inner_text() == "1 of 3 rows are shown."
+    page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    assert rows.count() == 3
+    page.close()
