@@ -20,12 +20,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 from harness.margins import room
 from harness.metrics import METRICS
-from harness.stopping import Rule, blocks_to, half_width
+from harness.stopping import Rule, blocks_to, deviation, half_width
 
 LEAST_BLOCKS = 4
 """Before anything is certain."""
@@ -160,7 +160,7 @@ class Asking:
         values = self.values(claim, before)
         if claim.metric is None or len(values) < LEAST_BLOCKS:
             return 1
-        wanted = blocks_to(room(fmean(values)), stdev(values), LEAST_BLOCKS, self.rule.most + 1, level)
+        wanted = blocks_to(room(fmean(values)), deviation(values), LEAST_BLOCKS, self.rule.most + 1, level)
         return max(1, wanted - len(values)) if wanted <= self.rule.most else math.inf
 
     def expected(self, before: int, dropped: Iterable[str] = ()) -> dict[str, int]:

@@ -33,6 +33,7 @@ def _beside(name: str) -> ModuleType:
 
 visits, warm = _beside("visits"), _beside("warm")
 _beside("exploring")
+_beside("typed")
 
 
 @pytest.fixture(scope="session")

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import skimage.data
 from playwright.sync_api import Browser
+from typed import harness
 
 from harness import store
 from harness.analysis.estimates import cells
 from harness.charts import _words as words
-from harness.registry import ROOT
 from harness.site_serve import served
 
 MATRIX = """
@@ -27,13 +25,6 @@ suites:
     - {mode: train, workload: div2k, patch_size: 16, scale: 3, n_samples: 32, batch_size: [4, 8]}
 profiles: {quick: {}}
 """
-
-
-def harness(*arguments: str) -> str:
-    command = [sys.executable, "-m", "harness", *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 @pytest.fixture(scope="module")

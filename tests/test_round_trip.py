@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import visits
 from playwright.sync_api import Browser
+from typed import harness
 
 from harness import site, store
 from harness.analysis import machines
 from harness.hardware import usable_cores
 from harness.manifest import RunManifest
 from harness.records import TABLES
-from harness.registry import ROOT
 from harness.site_serve import served
 
 pytestmark = pytest.mark.slow
@@ -35,21 +32,6 @@ profiles: {quick: {}}
 """
 OTHER = "Example 1000 1-Core"
 """What the second machine is called: the first one, held to one of its cores."""
-
-
-def harness(*arguments: str, cores: set[int] | None = None, path: Path | None = None) -> str:
-    """Run a command of feedrate as a user does, on all cores or on some, with no tools but those of a folder."""
-    done = subprocess.run(
-        [sys.executable, "-m", "harness", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | ({"PATH": str(path)} if path else {}),
-        preexec_fn=(lambda: os.sched_setaffinity(0, cores)) if cores else None,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def relabelled(run: store.StoredRun, results: Path) -> Path:

@@ -39,6 +39,15 @@ suites:
     - {mode: compute, patch_size: 16, batch_size: 8}
 profiles: {quick: {}, forever: {protocol: {blocks: [1, 1000]}}}
 """
+FEW = """
+version: 1
+protocol: {warmup_s: 0.1, window_s: 0.2, min_steps: 4, blocks: [1, 2], ci_target_pct: 0.001, timeout_s: 30}
+suites:
+  loader:
+    - {mode: load, patch_size: 16, n_samples: 96, storage_format: [png, lmdb], batch_size: 8, num_workers: [0, 2]}
+    - {mode: compute, patch_size: 16, batch_size: [4, 8]}
+profiles: {quick: {}}
+"""
 PHASES = [f"host_{phase}_ns" for phase in records.PHASES]
 
 
@@ -330,6 +339,7 @@ def test_ctrl_c_before_anything_was_measured(place: Place) -> None:
 
 def test_a_killed_sweep_resumes(place: Place) -> None:
     """A kill -9 of the parent loses at most the running trial, leaves nobody behind, and the same command resumes."""
+    place.matrix.write_text(FEW)
     process = place.start("--seed", "3")
     place.wait_for_trials(5)
     family = psutil.Process(process.pid).children(recursive=True)
@@ -346,13 +356,14 @@ def test_a_killed_sweep_resumes(place: Place) -> None:
     runs = store.runs(place.results)
     assert len(runs) == 1
     found = runs[0].table("trials")
-    assert len(found) == len(set(found["trial_id"])) == 36
+    assert len(found) == len(set(found["trial_id"])) == 2 * 6
     kept = [entry["trial"]["started_at"] for entry in before]
     assert list(found["started_at"])[: len(kept)] == kept
 
 
 def test_fresh_does_not_resume(place: Place) -> None:
     """FRESH=1 closes the unfinished run as far as it came, and begins a new one."""
+    place.matrix.write_text(FEW)
     process = place.start("--seed", "3")
     place.wait_for_trials(2)
     process.kill()

@@ -50,6 +50,10 @@ def made_up(fake_run: ModuleType) -> dict[str, list[Any]]:
     }
 
 
+COMMITTED = "committed"
+"""The site of the results that are in the repository."""
+
+
 def everybody(folders: Sequence[Path], _: Path | None = None) -> Any:
     """Let every run in: what is hostile must stay text even where a rule has missed it."""
     from harness.incoming import check
@@ -60,6 +64,8 @@ def everybody(folders: Sequence[Path], _: Path | None = None) -> Any:
 def built(root: Path, name: str, fake_run: ModuleType) -> Site:
     """Build one of the sites; where several processes ask, the first builds and the others wait for it."""
     from harness import site
+    from harness.incoming import check
+    from harness.registry import ROOT
 
     results, out = root / name / "results", root / name / "build"
     root.mkdir(parents=True, exist_ok=True)
@@ -68,16 +74,20 @@ def built(root: Path, name: str, fake_run: ModuleType) -> Site:
         done = root / f"{name}.done"
         if not done.exists():
             shutil.rmtree(root / name, ignore_errors=True)  # of a build that failed
-            for run in made_up(fake_run)[name]:
-                fake_run.write(results, run)
-            site.build(results, out, everybody)
+            if name == COMMITTED:
+                site.build(ROOT / "results", out, check.admitted)
+            else:
+                for run in made_up(fake_run)[name]:
+                    fake_run.write(results, run)
+                site.build(results, out, everybody)
             done.touch()
     folder = out / "site"
+    results = ROOT / "results" if name == COMMITTED else results
     return Site(results, folder, pages=sorted(str(path.relative_to(folder)) for path in folder.rglob("*.html")))
 
 
 class Sites(Mapping[str, Site]):
-    """The sites of ``made_up`` by name, each built and served when it is first asked for."""
+    """The sites of ``made_up`` by name, and ``COMMITTED``, each built and served when it is first asked for."""
 
     def __init__(self, root: Path, fake_run: ModuleType, stack: ExitStack) -> None:
         self._root, self._fake_run, self._stack = root, fake_run, stack

@@ -67,9 +67,7 @@ def identities(trials: pd.DataFrame) -> pd.DataFrame:
 def _by_block(trials: pd.DataFrame) -> pd.DataFrame:
     """Float columns of each cell in each block, trials of one block averaged; index (run_id, cell_id, block)."""
     wanted = {*_SHARES.values(), *MEDIANS, "wall_ns", "steady", "gpu_energy_j", "samples"}
-    ended = good(
-        trials.reindex(columns=[*KEYS, "block", "outcome", "samples_per_s", *sorted(wanted - {"samples_per_s"})])
-    )
+    ended = good(trials.reindex(columns=[*KEYS, "block", "outcome", "samples_per_s", *sorted(wanted)]))
     given = ended[sorted(wanted)].astype("float64")
     columns = {share: given[column] / given["wall_ns"] for share, column in _SHARES.items()}
     columns |= {column: given[column] for column in MEDIANS}

@@ -218,11 +218,15 @@ def _reasons(found: Grade, letters: Mapping[str, str | None], told: bool) -> dic
         else f"Half of the cells vary by {found.spread_pct:.1f} % or more between blocks{own}",
         "drift": "Drift is not known (the control cell did not run often enough)"
         if found.drift_pct is None
-        else f"The control cell changed by {found.drift_pct:+.1f} % over the run "
-        f"(95 %: {found.drift_lo_pct:+.1f} to {found.drift_hi_pct:+.1f} %)"
+        else f"The control cell changed by {_signed(found.drift_pct)} % over the run "
+        f"(95 %: {_signed(found.drift_lo_pct)} to {_signed(found.drift_hi_pct)} %)"
         + ("" if letters["drift"] else ", which tells nothing of drift"),
         "blocks": f"Half of the cells were measured in {found.blocks} blocks or more",
     }
+
+
+def _signed(value: float | None) -> str:
+    return "–" if value is None else f"{value:+.1f}".replace("-", "−")
 
 
 def _judged(found: Grade, values: Mapping[str, float | None], told: bool) -> Grade:

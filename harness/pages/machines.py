@@ -120,16 +120,12 @@ def page(own: Sequence[Shown], told: Verdicts, questions: Mapping[str, str]) -> 
         f'<p class="fr-eyebrow">Machine</p>\n\n# {markup.entities(name)}\n',
         markup.facts(machine_facts.facts(own)),
         *_best(own, found, path, questions),
-        *_section("What each stage does alone", "stages", machine_stages.table(found)),
-        *_section("What the sources say, on this machine", "claims", verdicts),
-        *_section("Runs", "runs", _runs(own, path, questions)),
+        *markup.section("What each stage does alone", machine_stages.table(found), name="stages"),
+        *markup.section("What the sources say, on this machine", verdicts, name="claims"),
+        *markup.section("Runs", _runs(own, path, questions), name="runs"),
         f'<p class="fr-note">{markup.link(path, INDEX, "All machines")}</p>\n',
     ]
     return Page(path, name, "\n".join(body), listed=False, hide=("navigation",))
-
-
-def _section(title: str, name: str, content: str) -> list[str]:
-    return [markup.heading(2, title, name), content] if content else []
 
 
 def _best(own: Sequence[Shown], found: Tasks, path: str, questions: Mapping[str, str]) -> Iterator[str]:

@@ -92,6 +92,19 @@ def heading(level: int, text: str, name: str = "") -> str:
     return f"{'#' * level} {entities(text)}{anchor}\n"
 
 
+def section(title: str, content: str, level: int = 2, name: str = "") -> list[str]:
+    """Write a heading and what is below it; nothing where there is nothing to put there.
+
+    Args:
+        title: plain text.
+        content: Markdown or HTML.
+        level: 2 for the largest heading within a page.
+        name: what a link to it ends in; the title in lower case with hyphens if empty.
+    """
+    anchor = name or "".join(letter for letter in title.lower().replace(" ", "-") if letter.isalpha() or letter == "-")
+    return [heading(level, title, anchor), content] if content else []
+
+
 def paragraph(text: str, style: str = "") -> str:
     """Write a paragraph of plain text as HTML."""
     return f"<p{_class(style)}>{escape(text)}</p>\n"

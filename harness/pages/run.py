@@ -38,30 +38,30 @@ def page(shown: Shown) -> Page:
     figures: dict[str, Placed] = {}
     run = shown.manifest
     body = [f'<p class="fr-eyebrow">Run</p>\n\n# {markup.entities(run.run_id)}\n', _summary(shown)]
-    body += _section("Best settings", headline_table(shown.headlines))
-    body += _section("What to know", _lines([*map(described.note, run.substitutions), *_cautions(shown)]))
-    body += _section("How far to trust it", trust.verdict(shown))
+    body += markup.section("Best settings", headline_table(shown.headlines))
+    body += markup.section("What to know", _lines([*map(described.note, run.substitutions), *_cautions(shown)]))
+    body += markup.section("How far to trust it", trust.verdict(shown))
     for title, placed in _pictures(shown):
         figures[placed.name] = placed
-        body += _section(title, f"{markup.slot(placed.name)}\n", 3)
-    body += _section("Why it stopped", trust.stopped(shown), 3)
-    body += _section("Longer windows or more blocks?", trust.spread(shown), 3)
-    body += _section("What disturbed trials", trust.disturbed(shown), 3)
-    body += _section("Before and after", trust.looks(shown), 3)
-    body += _section("Two clocks", clocks.section(shown), 3)
-    body += _section("What failed", _failures(shown))
-    body += _section("Machine", markup.facts(_named(run.machine.model_dump(exclude={"storage", "machine_id"}))))
+        body += markup.section(title, f"{markup.slot(placed.name)}\n", 3)
+    body += markup.section("Why it stopped", trust.stopped(shown), 3)
+    body += markup.section("Longer windows or more blocks?", trust.spread(shown), 3)
+    body += markup.section("What disturbed trials", trust.disturbed(shown), 3)
+    body += markup.section("Before and after", trust.looks(shown), 3)
+    body += markup.section("Two clocks", clocks.section(shown), 3)
+    body += markup.section("What failed", _failures(shown))
+    body += markup.section("Machine", markup.facts(_named(run.machine.model_dump(exclude={"storage", "machine_id"}))))
     if run.machine.storage:
-        body += _section("Storage", markup.facts(_named(run.machine.storage.model_dump())))
-    body += _section("Software", markup.facts(_named(run.software.model_dump(exclude_none=True) | run.runtime)))
-    body += _section("Protocol", markup.facts(_protocol(run.protocol)))
-    body += _section("Data", _datasets(shown))
-    body += _section("Combinations that are no cells", _counted(shown))
-    body += _section("Order of trials", _order(shown))
+        body += markup.section("Storage", markup.facts(_named(run.machine.storage.model_dump())))
+    body += markup.section("Software", markup.facts(_named(run.software.model_dump(exclude_none=True) | run.runtime)))
+    body += markup.section("Protocol", markup.facts(_protocol(run.protocol)))
+    body += markup.section("Data", _datasets(shown))
+    body += markup.section("Combinations that are no cells", _counted(shown))
+    body += markup.section("Order of trials", _order(shown))
     there = {name: shown.run.folder / name for name in FILES if (shown.run.folder / name).is_file()}
     files = {f"runs/{shown.slug}/{name}": path for name, path in there.items()}
-    body += _section("Files", downloads(shown, files))
-    body += _section("Cite", cite.run_forms(shown)) if "trials.parquet" in there else []
+    body += markup.section("Files", downloads(shown, files))
+    body += markup.section("Cite", cite.run_forms(shown)) if "trials.parquet" in there else []
     return Page(shown.page, f"Run {run.run_id}", "\n".join(body), figures, files, listed=False, hide=("navigation",))
 
 
@@ -70,11 +70,6 @@ def _pictures(shown: Shown) -> Iterator[tuple[str, Placed]]:
     for chart, file in _PICTURES.items():
         if (shown.run.folder / file).is_file() and (figure := draw(chart, shown)).panels:
             yield figure.title, place(figure, f"{chart}-{shown.slug}", shown.page, shown.origin)
-
-
-def _section(title: str, content: str, level: int = 2) -> list[str]:
-    name = "".join(letter for letter in title.lower().replace(" ", "-") if letter.isalpha() or letter == "-")
-    return [markup.heading(level, title, name), content] if content else []
 
 
 def _summary(shown: Shown) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
@@ -27,7 +26,6 @@ STOPPED = {
     "interrupted": "somebody stopped it",
 }
 PARTS_SPOKEN = {"within": "within windows", "between": "between trials", "drift": "drift"}
-_MINUS = re.compile(r"(?<![\w.])-(?=\d)")
 _IDLE = {"main_cpu_pct": 0.0, "workers_cpu_pct": 0.0, "read_bytes": 0}
 """A look at the machine is judged as a trial in which nothing of ours ran."""
 _SPOKEN = {
@@ -56,7 +54,7 @@ def badge(page: str, shown: Shown) -> str:
 
 def verdict(shown: Shown) -> str:
     """Write the grade as a letter with its reasons."""
-    reasons = "".join(f"<li>{escape(_MINUS.sub('−', reason))}</li>" for reason in shown.grade.reasons)
+    reasons = "".join(f"<li>{escape(reason)}</li>" for reason in shown.grade.reasons)
     rules_link = markup.link(shown.page, RULES, "The rules are stated")
     return (
         f'<div class="fr-verdict"><p class="fr-letter"><span class="fr-hidden">Grade </span>{shown.grade.letter}</p>'
