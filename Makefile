@@ -40,7 +40,8 @@ WHAT := --matrix "$(MATRIX)" --profile "$(PROFILE)" --suite "$(SUITE)" --budget 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "; print "feedrate: how fast can a machine feed its accelerator?\n"} \
 		/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
-	@echo; echo "  PROFILE=quick SUITE= BUDGET=4m MATRIX=matrix.yaml DATA=photographs/ DATA_ROOT=data FRESH=1 SEED= YES=1 WAIT_QUIET=10m"
+	@echo; echo "  For plan and sweep: PROFILE=quick|gpu|full SUITE=NAME BUDGET=30m DATA=photographs/ DATA_ROOT=data MATRIX=matrix.yaml"; \
+	echo "  For sweep: FRESH=1 (do not resume) WAIT_QUIET=10m SEED=1 YES=1 (run a very large matrix)"
 
 setup: .venv/ready ## Make .venv from requirements.lock (every target does this by itself)
 

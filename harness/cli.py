@@ -26,7 +26,7 @@ Budget = Annotated[str, typer.Option(help="Wall clock for the blocks, such as 90
 Data = Annotated[str, typer.Option(help="A folder of photographs in DIV2K's place.")]
 DataRoot = Annotated[Path, typer.Option(help="Where packed samples lie: the disk that is measured.")]
 Results = Annotated[Path, typer.Option(help="Where runs are written.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not refuse a very large matrix.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Run a very large matrix, or one block although the budget is shorter.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Do not resume an unfinished run.")]
 WaitQuiet = Annotated[str, typer.Option(help="Wait at most so long (10m) until nothing else uses the machine.")]
 Seed = Annotated[int | None, typer.Option(help="Repeat the order of an earlier run.")]

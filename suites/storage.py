@@ -1,9 +1,10 @@
 """Which format should my images live in?
 
 Every storage format holds the same samples; they are read in the same order, from the page cache (warm) and, where the
-kernel’s own count of cached pages says that none of them is there, from the disk (cold). Most formats differ twice: in
-what a sample is on disk (pixels, compressed pixels, an image file) and in the container that holds it; the two effects
-are shown apart. Formats that can only be streamed are compared in the order of the disk, with the others in that order.
+kernel’s own count of cached pages says that next to none of them is there, from the disk (cold). Most formats differ
+twice: in what a sample is on disk (pixels, compressed pixels, an image file) and in the container that holds it; the
+two effects are shown apart. Formats that can only be streamed are compared in the order of the disk, with the others in
+that order.
 
 It does not show what a model would still notice: loading is measured alone, or before a step that is a sleep. Nor does
 it show a disk by itself: below the kernel its own cache, or that of a virtual machine’s host, may hold the data.
@@ -95,9 +96,9 @@ _CLAIMS = (
         sources=("IO",),
         design=(
             "An interaction: what a doubling of the workers, from 1 to 8, does for HDF5, divided by what it does for "
-            "LMDB. Both hold pixels, one image a chunk, and every worker opens the file for itself, as both libraries "
-            "ask for; samples lie in memory. Where workers outnumber cores neither gains by more, and the quotient "
-            "still tells whether one loses."
+            "LMDB. Both hold pixels, one image a chunk (HDF5) or a value (LMDB), and every worker opens the file for "
+            "itself, as both libraries ask for; samples lie in memory. Where workers outnumber cores neither gains by "
+            "more, and the quotient still tells whether one loses."
         ),
         effect=slope(
             "num_workers",
@@ -174,9 +175,10 @@ _CLAIMS = (
         says="After the first pass the page cache hides the storage: what was slow from the disk is fast.",
         sources=("BOT",),
         design=(
-            "A reads samples of which no page lies in the system's cache, B samples that lie there whole; both shares "
-            "are verified and recorded with every trial. PNG files, LMDB and HDF5, two workers; a cold trial "
-            "reads each sample once. Below the kernel other caches remain, so that a cold disk may still look fast."
+            "A reads samples of which next to no page lies in the system's cache, B samples that lie there whole or "
+            "nearly so; both shares are verified and recorded with every trial. PNG files, LMDB and HDF5, two workers; "
+            "a cold trial reads each sample once. Below the kernel other caches remain, so that a cold disk may still "
+            "look fast."
         ),
         effect=pair(
             _COLD,
@@ -203,8 +205,8 @@ _CLAIMS = (
         sources=("IO",),
         design=(
             "A opens the file for reading, B with that mode on; one, two and four workers, each with a file handle of "
-            "its own, 96-pixel images from memory. That A works at all, with every sample delivered once, is proved by "
-            "tests; here it is asked whether B is faster. Nobody writes while we read, which is what the mode is for."
+            "its own, 96-pixel images from memory. That A delivers every sample once is what feedrate's tests check; "
+            "here it is asked whether B is faster. Nobody writes while we read, which is what the mode is for."
         ),
         figures="The source says that it is needed; no figure is given.",
         effect=pair(

@@ -103,7 +103,7 @@ _CLAIMS = (
         design=(
             "A trains without, B with anomaly detection, which also looks for NaN in every gradient; SRCNN alone on a "
             "resident batch, of one 4-pixel patch and of eight 16-pixel patches. The other aids stand beside it; the "
-            "gradient checks run once a step on the smallest batch, for their cost is that of one step. The larger the "
+            "gradient checks run in every step, on the smallest batch only. The larger the "
             "network's operations, the smaller is what an aid adds."
         ),
         effect=pair({"debug": "off"}, {"debug": "anomaly"}, _TINY, _FEW, says="less"),

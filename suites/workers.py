@@ -171,7 +171,7 @@ _CLAIMS = (
         design=(
             "A starts two workers anew for every epoch, B keeps them; epochs of 8 steps, and the respawn lies inside "
             "the window. Epochs of 128 steps stand beside it. Samples cost next to nothing, batches of 8. The more a "
-            "dataset holds, the more a start costs: this one holds little (worker-memory times others)."
+            "dataset holds, the more a start costs: this one holds little (worker-memory has larger ones)."
         ),
         effect=pair({"persistent_workers": False}, {"persistent_workers": True}, {**_EPOCHS, "epoch_steps": 8}),
         asides=(

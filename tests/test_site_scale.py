@@ -78,7 +78,7 @@ def test_what_is_left_out_is_said_and_reached(built: Built) -> None:
     """Home, suites, claims and the lists say how many are shown and lead to the rest; the lists hold every run once."""
     for path in ("index.html", "claims.html", "suites/loader.html"):
         text = built.text(path)
-        assert f"Shown are at most the {FEATURED} machines that were measured last" in text, path
+        assert f"Only the {FEATURED} machines that were measured last are shown" in text, path
         assert f"All {MACHINES + 1} machines" in text, path
         assert "machines/all-1.html" in text, path
     lists = sorted(built.folder.glob("runs/all-*.html"))

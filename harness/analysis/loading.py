@@ -17,6 +17,8 @@ from harness.records import DEVICE_SPANS, PHASES, WORKER_STAGES
 
 FETCH_BOUND = "fetch-bound"
 PREPARATION_BOUND = "preparation-bound"
+FETCHING = 0.5
+"""Share of the workers' stamped time from which on reading is what holds a loader back."""
 _LOADER = (BOUND["load"], ALONE["load"])
 STAGE_COLUMNS = (
     *KEYS,
@@ -102,7 +104,7 @@ def stages(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.Da
         **{f"{stage}_share": found[f"worker_{stage}"] for stage in WORKER_STAGES},
         dominant=found[names].set_axis(WORKER_STAGES, axis=1).idxmax(axis=1) if len(found) else [],
         worker_busy_share=found["busy_share"] / workers,
-        bound=np.where(found["worker_read"] >= 0.5, FETCH_BOUND, PREPARATION_BOUND),
+        bound=np.where(found["worker_read"] >= FETCHING, FETCH_BOUND, PREPARATION_BOUND),
     )
     result["bound"] = result["bound"].where(found["bottleneck"].isin(_LOADER), None)
     return result[list(STAGE_COLUMNS)]

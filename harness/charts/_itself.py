@@ -61,7 +61,7 @@ def add(sheet: Sheet, own: pd.DataFrame) -> None:
 
 
 def _message(found: Estimate) -> str:
-    """Say whether the interval holds 1, as it must, and whether it is narrow enough to rule out a difference."""
+    """Say whether the interval holds 1, as it should, and whether it is narrow enough to rule out a difference."""
     said = f"Compared with itself, the control cell comes out {found.value:.3f} times as fast"
     if not (words.known(found.lo) and words.known(found.hi)):
         return words.sentence(f"{said} (n = {found.n}: no interval)")
@@ -73,5 +73,5 @@ def _message(found: Estimate) -> str:
             "too, its small differences are not to be trusted"
         )
     if verdict(found.value, found.lo, found.hi) == "no difference":
-        return words.sentence(f"{said}: the interval holds 1, as it must, and stays within {margin}")
-    return words.sentence(f"{said}: the interval holds 1, as it must, but is too wide to rule out {margin}")
+        return words.sentence(f"{said}: the interval holds 1, as it should, and stays within {margin}")
+    return words.sentence(f"{said}: the interval holds 1, as it should, but is too wide to rule out {margin}")

@@ -25,7 +25,7 @@ MOST_FORMATS = len(SHAPES)
 """Formats with a shape of their own; beyond it only the fastest are drawn."""
 CACHED = {
     "warm": "Samples lie in the page cache from the start: this is the cost of reading and decoding, not of a disk.",
-    "cold": "No sample lies in the page cache at the start, each is read once at most: the disk is part of the cost.",
+    "cold": "At the start the page cache holds next to none of them, each is read once at most: the disk has its part.",
     "": "Samples lie in the page cache after the first pass: this is the cost of reading and decoding, not of a disk.",
 }
 """What a panel's page cache means; an older run did not say."""

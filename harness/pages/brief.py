@@ -197,8 +197,10 @@ def _left_out(page: Page, everyone: Cast) -> str:
     if page.path == releases.PATH:
         return _numbers(page.path, everyone, "runs") if len(everyone.every) > ROWS else ""
     if page.path in (reference.RUNS, machines.INDEX):
+        of = "" if page.path == reference.RUNS else "the machines of "
         text = (
-            f"Listed are the newest {len(everyone.detailed):,} runs, or their machines: each was looked at by itself."
+            f"Listed are {of}the {len(everyone.detailed):,} runs with a full page: the newest, and those that suites "
+            "and claims draw on."
         )
         return markup.paragraph(f"{text} All others have a short page.", "fr-note") + _numbers(
             page.path, everyone, kind
@@ -214,7 +216,7 @@ def _machines_left_out(page: Page, everyone: Cast, most: int) -> str:
         return ""
     where = _list_path("machines", 1) if everyone.brief else machines.INDEX
     link = markup.link(page.path, where, f"All {len(everyone.machines):,} machines")
-    return f'<p class="fr-note">Shown are at most the {most} machines that were measured last. {link}</p>\n'
+    return f'<p class="fr-note">Only the {most} machines that were measured last are shown. {link}</p>\n'
 
 
 def _opened(kind: str, title: str) -> str:

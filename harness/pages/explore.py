@@ -54,7 +54,7 @@ _LEAD = (
 )
 _HOW = (
     "A mark is a cell: the mean over blocks with its 95\u00a0% Student-t interval; n counts blocks. Rates, durations, "
-    "energy and memory are geometric means; phases and percentages are arithmetic ones, so that phases add up. "
+    "energy and memory are geometric means; phases, power and percentages are arithmetic ones, so that phases add up. "
     "Intervals say what another block would give in the same hours, nothing about other runs or machines. They are "
     "single ones, not corrected for how many are looked at, and the best of many marks is a little too good. Numbers "
     "here are rounded to five significant digits; the raw files of each run are on its page."

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from html import escape
 
 from harness import margins, registry
-from harness.analysis import ceilings, claims, noise, pipeline, prediction, telemetry, variance
+from harness.analysis import ceilings, claims, loading, noise, pipeline, prediction, telemetry, variance
 from harness.analysis.blocks import CONFIDENCE
 from harness.analysis.estimators import ESTIMATORS
 from harness.asking import ERROR, LEAST_BLOCKS
@@ -104,6 +104,7 @@ def numbers() -> dict[str, str]:
     }
     return {name: f"{value:g}" for name, value in shown.items()} | {
         "whole": "100\u00a0%",
+        "half": f"{100 * loading.FETCHING:g}\u00a0%",
         "unknown_at_best": noise.UNKNOWN_AT_BEST,
     }
 

@@ -16,8 +16,9 @@ from harness.records import PROTOCOL_VERSION
 PATH = "releases.md"
 TITLE = "Changelog of the data"
 _LEAD = (
-    "Every run that was added, by the day on which it was measured. A run is never changed after that: its files are "
-    "those that the sweep wrote. What changed in feedrate itself, and what that means for earlier runs, stands below."
+    "Every run that stands, by the day on which it was measured. A run is never changed after that: its files are "
+    "those that the sweep wrote; a withdrawn one is listed under Runs. What changed in feedrate itself, and what that "
+    "means for earlier runs, stands below."
 )
 _MOST = 1_000
 """Runs that are listed."""
@@ -50,11 +51,11 @@ def _days(entries: Sequence[tuple[str, str, tuple[str, ...]]]) -> Iterator[str]:
     days: dict[str, list[tuple[str, ...]]] = {}
     for date, _, row in sorted(entries, key=lambda entry: entry[:2], reverse=True):
         days.setdefault(date, []).append(row)
-    columns = ("Added", "What it asks", "Machine", "Blocks", "Trials", "feedrate", "Protocol")
+    columns = ("Run", "What it asks", "Machine", "Blocks", "Trials", "feedrate", "Protocol")
     for date, rows in days.items():
         said = described.day(date)
         yield markup.heading(2, said, f"day-{markup.slug(date)}")
-        table = markup.table(f"Added on {said}", columns, rows, ("Blocks", "Trials", "Protocol"), stack=True)
+        table = markup.table(f"Measured on {said}", columns, rows, ("Blocks", "Trials", "Protocol"), stack=True)
         yield f"<div data-search-exclude>{table}</div>\n"
 
 

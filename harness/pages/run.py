@@ -16,6 +16,7 @@ from harness.pages.gathered import Shown, draw, place
 from harness.pages.headlines import headline_table
 from harness.pages.markup import Page
 from harness.pages.placed import Placed
+from harness.window import STEADY
 
 _MOST_LISTED = 2_000
 """Trials of a list: with more a page would weigh megabytes."""
@@ -115,12 +116,12 @@ def _cautions(shown: Shown) -> Iterable[str]:
     judged = judged[judged["steady"].notna() & judged["page_cache"].ne("cold").fillna(True)]
     drifting = int((~judged["steady"].astype(bool)).sum())
     if drifting:
-        halves = "the halves of the window differ by more than a tenth"
+        halves = f"the halves of the window differ by more than {100 * (1 - STEADY):.0f}\u00a0%"
         yield f"{drifting:,} of {words.plural(len(judged), 'trial')} had not settled: {halves}."
     left = int(trials["left_processes"].fillna(0).sum())
     if left:
         outlived = f"{left:,} processes outlived their trials" if left > 1 else "1 process outlived its trial"
-        yield f"{outlived}, to be killed after it."
+        yield f"{outlived} and had to be killed."
 
 
 def _lines(notes: Iterable[str]) -> str:

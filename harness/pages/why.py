@@ -54,7 +54,7 @@ _MEANS = {
     "loader-bound": "The loader holds it back",
     "copy-bound": "Copying to the device holds it back: a faster loader or model would gain little",
     "compute-bound": "The model holds it back: a faster loader would gain little",
-    "emulated-step-bound": "The emulated step holds it back: loading keeps up with it",
+    "emulated-step-bound": "The emulated step holds it back: a faster loader would gain little",
     "balanced": f"Two stages lie within {BALANCED_WITHIN:g} times of one another: a faster one alone gains little",
 }
 
@@ -220,7 +220,7 @@ def _sentence(task: Task) -> str:
     said += f". {_meaning(cell)}" if cell["bottleneck"] in _MEANS else ""
     if cell["bottleneck"] == "loader-bound" and isinstance(cell["dominant"], str):
         share = words.percent(float(cell["dominant_share"]))
-        said += f"; most of the workers’ time goes into {STAGE_DOING[cell['dominant']]} ({share})"
+        said += f"; the largest part of loading is {STAGE_DOING[cell['dominant']]} ({share})"
     said += "."
     if words.known(cell["fetch_hidden"]):
         said += f" The step hides {words.percent(float(cell['fetch_hidden']))} of loading."

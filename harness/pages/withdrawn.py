@@ -42,8 +42,8 @@ def _notice(shown: Shown) -> str:
     if said is None:
         raise ValueError(f"run {shown.manifest.run_id} was not withdrawn")
     return (
-        f'<p class="fr-lead"><strong>This run was withdrawn on {escape(described.day(said.on))}.</strong> It is in '
-        f"no chart, table or verdict. The reason that was given: {escape(said.why)}</p>\n"
+        f'<p class="fr-lead"><strong>This run was withdrawn on {escape(described.day(said.on))}.</strong> No '
+        f"chart, estimate or verdict uses it. The reason that was given: {escape(said.why)}</p>\n"
     )
 
 

@@ -192,7 +192,7 @@ def test_drift_is_told_with_its_interval(show: Show) -> None:
 def test_an_interval_that_leaves_out_1_is_said(show: Show) -> None:
     """Equal sides hold 1 and the message says so; where every second trial is faster by half, it says the contrary."""
     trials = show().trials
-    assert "holds 1, as it must" in drift.draw(trials).panels[1].message
+    assert "holds 1, as it should" in drift.draw(trials).panels[1].message
     own = good(trials[control(trials)]).sort_values(["block", "position"])
     place = own.groupby("block").cumcount()
     kept = own[place < 2]
