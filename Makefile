@@ -25,12 +25,17 @@ ALL ?=
 PROPOSED ?= proposed
 FILES ?= results
 REST ?=
+# What people wrote reaches a command as they wrote it: neither make nor the shell looks for $ or ` in it.
+override LABEL := $(value LABEL)
+override NOTE := $(value NOTE)
+override WHY := $(value WHY)
+export LABEL NOTE WHY
 
 # Where this is set, every process compiles anew whatever it loads: seconds for each command, a minute for the tests.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup plan sweep site figures serve test test-all lint bench div2k pets readme lock clean chromium submit withdraw label check-submission compare validate
+.PHONY: help setup plan sweep gpu-reference site figures serve test test-all lint bench div2k pets readme lock clean chromium submit withdraw label check-submission compare validate
 HARNESS := .venv/bin/python -m harness
 # Two files of tests at a time: much of a test is waiting. More would disturb those that measure.
 PYTEST := .venv/bin/python -m pytest -n 2 --dist loadfile
@@ -39,7 +44,7 @@ WHAT := --matrix "$(MATRIX)" --profile "$(PROFILE)" --suite "$(SUITE)" --budget 
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "; print "feedrate: how fast can a machine feed its accelerator?\n"} \
-		/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+		/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
 	@echo; echo "  For plan and sweep: PROFILE=quick|gpu|full SUITE=NAME BUDGET=30m DATA=photographs/ DATA_ROOT=data MATRIX=matrix.yaml"; \
 	echo "  For sweep: FRESH=1 (do not resume) WAIT_QUIET=10m SEED=1 YES=1 (run a very large matrix)"
 
@@ -63,6 +68,10 @@ sweep: .venv/ready ## Measure: results/MACHINE/RUN/*.parquet (BUDGET=, DATA=, PR
 	@$(HARNESS) sweep $(WHAT) $(if $(FRESH),--fresh) $(if $(SEED),--seed $(SEED)) \
 		$(if $(WAIT_QUIET),--wait-quiet $(WAIT_QUIET))
 
+gpu-reference: ## On a GPU machine: CUDA tests, profile gpu, validated files; in the Python that is there (BUDGET=8m OUT=, PYTHON=)
+	@$(PYTHON) -m harness gpu-reference $(if $(BUDGET),--budget $(BUDGET)) $(if $(OUT),--out "$(OUT)") \
+		--data-root "$(DATA_ROOT)" --matrix "$(MATRIX)" $(if $(FRESH),--fresh)
+
 site: .venv/ready ## Build the website from all results into build/site
 	@$(HARNESS) site
 
@@ -75,17 +84,17 @@ serve: .venv/ready ## Show the website on this machine; build again when results
 compare: .venv/ready ## Compare two machines, or two runs of one (A=, B=: id, folder or trials.parquet; MARKDOWN=1, ALL=1)
 	@$(HARNESS) compare "$(A)" "$(B)" $(if $(MARKDOWN),--markdown) $(if $(ALL),--all)
 
-validate: .venv/ready ## Hold results of others against the rules (FILES="trials.parquet results/MACHINE/RUN …")
+validate: .venv/ready ## Check result files of others: structure, ranges, identities (FILES="trials.parquet results/MACHINE/RUN …")
 	@$(HARNESS) validate $(FILES)
 
 submit: .venv/ready ## Publish a run: shows what will be public, asks first (RUN=, LABEL=, NOTE=, YES=1)
-	@$(HARNESS) submit "$(RUN)" --label "$(LABEL)" --note "$(NOTE)" $(if $(YES),--yes) $(if $(OUT),--out "$(OUT)")
+	@$(HARNESS) submit "$(RUN)" --label "$$LABEL" --note "$$NOTE" $(if $(YES),--yes) $(if $(OUT),--out "$(OUT)")
 
 label: .venv/ready ## Give a run a label and a note (RUN=, LABEL=, NOTE=)
-	@$(HARNESS) label "$(RUN)" --label "$(LABEL)" --note "$(NOTE)"
+	@$(HARNESS) label "$(RUN)" --label "$$LABEL" --note "$$NOTE"
 
 withdraw: .venv/ready ## Say that a run should no longer be shown (RUN=, WHY="the reason")
-	@$(HARNESS) withdraw "$(RUN)" --why "$(WHY)"
+	@$(HARNESS) withdraw "$(RUN)" --why "$$WHY"
 
 # What a pull request adds under results/, looked at as data: .github/workflows/submission.yml types this.
 check-submission: .venv/ready

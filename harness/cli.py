@@ -26,7 +26,9 @@ Budget = Annotated[str, typer.Option(help="Wall clock for the blocks, such as 90
 Data = Annotated[str, typer.Option(help="A folder of photographs in DIV2K's place.")]
 DataRoot = Annotated[Path, typer.Option(help="Where packed samples lie: the disk that is measured.")]
 Results = Annotated[Path, typer.Option(help="Where runs are written.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Run a very large matrix, or one block although the budget is shorter.")]
+Yes = Annotated[
+    bool, typer.Option("--yes", help="Run a very large matrix, or one block although the budget is shorter.")
+]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Do not resume an unfinished run.")]
 WaitQuiet = Annotated[str, typer.Option(help="Wait at most so long (10m) until nothing else uses the machine.")]
 Seed = Annotated[int | None, typer.Option(help="Repeat the order of an earlier run.")]
@@ -112,6 +114,27 @@ def sweep(
         raise typer.Exit(1)
 
 
+@app.command("gpu-reference")
+def reference_of_gpu(
+    out: Annotated[Path, typer.Option(help="Gets results/ and what the tests said.")] = Path("build/gpu-reference"),
+    matrix: MatrixFile = Path("matrix.yaml"),
+    profile: Profile = "gpu",
+    budget: Budget = "",
+    data_root: DataRoot = Path("data"),
+    fresh: Fresh = False,
+) -> None:
+    """Test the CUDA paths, sweep the profile gpu and validate the run, with the Python that is there."""
+    from harness import gpu_reference
+
+    out = out.expanduser()
+    options = _options(
+        "", budget, "", matrix=matrix, profile=profile, data_root=data_root, results=out / "results", fresh=fresh
+    )
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if not gpu_reference.make(options, out, Console()).good:
+        raise typer.Exit(1)
+
+
 @app.command()
 def claims(
     machine: Annotated[list[str] | None, typer.Option(help="A machine's id; may be said several times.")] = None,
@@ -134,7 +157,10 @@ def validate(
         "results"
     ),
 ) -> None:
-    """Hold results against the rules for files of others: refused ones say why (exit status 2), odd ones get a flag."""
+    """Check result files of others: structure, ranges, identities.
+
+    Files that are refused, and paths that name nothing, say why (exit status 2); odd files get a flag.
+    """
     from harness import report_validate
 
     validated = report_validate.validate(files, results, None if as_json else Console())

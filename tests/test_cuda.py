@@ -35,13 +35,13 @@ version: 1
 protocol: {warmup_s: 0.3, window_s: 3, min_steps: 12, blocks: [1, 2], timeout_s: 120}
 suites:
   loader:
-    - {mode: train, patch_size: 64, n_samples: 512, storage_format: lmdb, batch_size: 64, num_workers: 2,
+    - {mode: train, patch_size: 64, n_samples: 512, storage_format: memmap, batch_size: 64, num_workers: 2,
        pin_memory: [false, true], non_blocking: [false, true], timing: [events, serialized]}
     - {mode: [compute, copy], patch_size: 64, batch_size: 64}
 profiles: {quick: {}}
 """
 _DATA = {"patch_size": 64, "batch_size": 64}
-_LOADS = _DATA | {"mode": "train", "n_samples": 512, "storage_format": "lmdb", "num_workers": 2, "pin_memory": True}
+_LOADS = _DATA | {"mode": "train", "n_samples": 512, "storage_format": "memmap", "num_workers": 2, "pin_memory": True}
 _STEPS = _DATA | {"mode": "compute"}
 AXES = {
     "version": 1,
