@@ -66,7 +66,7 @@ _FACTS: Mapping[str, Callable[[Side], str]] = {
     "Measured": lambda side: described.day(side.manifest.started_at),
     "Asked for": lambda side: f"{', '.join(sorted(side.manifest.suites))} ({side.manifest.profile})",
     "Trials": _trials,
-    "Grade": lambda side: side.grade,
+    "Grade (A to D)": lambda side: side.grade,
     "Tier": lambda side: side.tier,
 }
 
@@ -83,7 +83,7 @@ def section(found: Comparison) -> Section:
         rows.append(cells(name, a, b, "" if a == b else "differs"))
     lines = [*found.a.notes, *found.b.notes]
     if one_machine(found):
-        lines.append("These are two runs of one machine: what differs is how well a run can be repeated.")
+        lines.append("These are two runs of one machine: how far they differ shows how well a run can be repeated.")
     if differ := _versions(found.a, found.b):
         lines.append(f"Versions differ too, which is in every ratio: {'; '.join(differ)}.")
     return Section("A and B", lines, ("", "A", "B", ""), rows)

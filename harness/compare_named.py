@@ -23,6 +23,7 @@ from harness.records import TRIALS
 from harness.redaction import one_line
 
 EXPECTED = "a machine's id, a run's id, a run's folder or a trials.parquet"
+_FILE = "trials.parquet"
 _NAMED = 8
 """Machines, and runs, that a message lists at most."""
 _SHOWN = 80
@@ -128,13 +129,14 @@ def _path(text: str) -> Path | None:
 
 
 def _at(path: Path, letter: str, results: Path) -> list[Named]:
-    """The runs at a path."""
-    if path.is_dir() and path.resolve().is_relative_to(results.resolve()):
-        if (path / "run.json").is_file():
-            return [Named.stored(path)]
+    """The runs at a path; a run's file below ``results`` is the run, with what is said of it beside its folder."""
+    folder = path.parent if path.name == _FILE and path.is_file() else path
+    if folder.is_dir() and folder.resolve().is_relative_to(results.resolve()):
+        if (folder / "run.json").is_file():
+            return [Named.stored(folder)]
         if of_machine := _newest_first(path.glob("*/run.json")):
             return _that_count(of_machine, letter)
-    file = path / "trials.parquet" if path.is_dir() else path
+    file = path / _FILE if path.is_dir() else path
     if not file.is_file():
         raise InputError(f"{letter}={path}: a folder without a run; expected {EXPECTED}")
     return [_of_others(file, letter)]

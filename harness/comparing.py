@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from harness import suite
+from harness import registry, suite
 from harness.analysis import noise
 from harness.analysis.ceilings import judged
 from harness.analysis.claimed_runs import Measured, answered
@@ -100,8 +100,8 @@ def _why(letter: str, run: Named, of: int) -> str:
     if of == 1:
         return ""
     return (
-        f"{letter} names a machine with {of} runs: {run.run_id} has most cells in common with the other side, or "
-        "is the newest of those that have as many."
+        f"{letter} names a machine: of its {of} newest runs that were not withdrawn, {run.run_id} has most cells in "
+        "common with the other side, or is the newest of those that have as many."
     )
 
 
@@ -136,9 +136,16 @@ def _nothing(found: Compared, a: Side, b: Side) -> InputError:
     reasons = "; ".join(f"{count} {reason}" for reason, count in counts.items())
     return InputError(
         f"A (run {one_line(a.manifest.run_id)}) and B (run {one_line(b.manifest.run_id)}) have no cell in common that "
-        f"can be compared: {one_line(reasons)}. Expected two runs of one suite on one kind of device; on B's machine: "
-        f"{one_line(a.manifest.command)}"
+        f"can be compared: {one_line(reasons)}. {_what_helps(a.manifest, b.manifest)}"
     )
+
+
+def _what_helps(a: RunManifest, b: RunManifest) -> str:
+    """What to do about two runs without a common cell; of what they say of themselves only names that are known."""
+    if a.device != b.device:
+        return "Expected two runs on one kind of device: compare machines that both have a GPU, or that both have none"
+    suites = [f" SUITE={name}" for name in registry.names("suites") if name in a.suites]
+    return f"Expected two runs of one suite on the same data: make sweep{''.join(suites[:1])} on both machines"
 
 
 def _verdicts(side: Side, asked: Mapping[str, tuple[str, Claim]]) -> pd.DataFrame:

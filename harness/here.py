@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,13 +42,13 @@ class Options:
         """The command that repeats the run; folders of the user's are named by their variable alone."""
         parts = ["make sweep"]
         if self.profile != "quick":
-            parts.append(f"PROFILE={self.profile}")
+            parts.append(f"PROFILE={shlex.quote(self.profile)}")
         if self.suite:
             parts.append(f"SUITE={self.suite}")
         if self.budget:
             parts.append(f"BUDGET={self.budget}")
         if self.matrix != Path("matrix.yaml"):
-            parts.append(f"MATRIX={self.matrix.name}")
+            parts.append(f"MATRIX={shlex.quote(self.matrix.name)}")
         if self.data:
             parts.append("DATA=DIR")
         if self.data_root != Path("data"):

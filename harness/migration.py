@@ -36,7 +36,7 @@ _SHOWN = 80
 """Characters of a name that a stranger's file may give to a field."""
 _NEWEST = 9_999
 """A larger number is no schema version."""
-_RELEASE = re.compile(r"\d{1,4}(?:\.\d{1,4}){1,3}")
+_RELEASE = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4}){1,3}")
 """A version of feedrate; what else a stranger's file has in its place is not repeated."""
 
 
@@ -83,8 +83,9 @@ def _upgraded(fields: dict[str, Any], where: object) -> dict[str, Any]:
     version = _version(fields, where)
     if version == 1:
         return {**fields, "schema_version": SCHEMA_VERSION, "needs_feedrate": NEEDS_FEEDRATE}
-    if "needs_feedrate" not in fields:
-        raise _no_manifest(where, f"needs_feedrate is missing, which schema version {version} has")
+    if not _release(fields.get("needs_feedrate")):
+        got = "no version of feedrate" if "needs_feedrate" in fields else "missing"
+        raise _no_manifest(where, f"needs_feedrate is {got}, which schema version {version} has")
     return fields
 
 

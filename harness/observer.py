@@ -12,12 +12,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from harness import machine
 from harness.axes import Cell
 from harness.launcher import Answer
 from harness.probes import gpu, noise
 from harness.probes.counters import TrialCounters
 from harness.probes.host import HostProbe, descendants, difference, memory, workers_uss
+from harness.redaction import KIND_MOST, scrub
 
 
 class Observer:
@@ -107,8 +107,8 @@ class Observer:
             **cell,
             "started_at": self._started_at,
             "outcome": answer.outcome,
-            "error_kind": answer.kind,
-            "error_message": machine.scrub(answer.message) if answer.message else None,
+            "error_kind": scrub(answer.kind, KIND_MOST) if answer.kind else None,
+            "error_message": scrub(answer.message) if answer.message else None,
             **answer.result.get("row", {}),
             **self._columns,
             "trial_wall_ns": answer.over_ns - answer.ordered_ns,

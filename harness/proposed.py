@@ -8,7 +8,6 @@ anything is read. Texts of its own are printed through ``findings.shown`` alone.
 from __future__ import annotations
 
 import re
-import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,12 +15,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from harness import store_beside
+from harness import pull_request, store_beside
+from harness.charts._words import plural
 from harness.errors import FeedrateError, InputError
 from harness.incoming import check
 from harness.incoming.caps import FILE_BYTES, MANIFEST_BYTES
 from harness.incoming.findings import shown
-from harness.records import TABLES
+from harness.incoming.judged import FILES, RUN
+from harness.incoming.patterns import MACHINE_ID, RUN_ID
 from harness.store import RESULTS
 from harness.store_beside import FILE_MOST, Labelled, Withdrawn
 
@@ -29,14 +30,13 @@ RUNS_MOST = 20
 """Runs that one pull request may add."""
 BYTES_MOST = FILE_BYTES.most
 """All that it adds, together."""
-_ID = r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}"
-PARTS = {"run.json": MANIFEST_BYTES.most, **{f"{name}.parquet": FILE_BYTES.most for name in TABLES}}
+PARTS = {name: MANIFEST_BYTES.most if name == RUN else FILE_BYTES.most for name in FILES}
 """Files of a run's folder and the most bytes of each."""
-RECORDED = re.compile(rf"results/(?P<machine>{_ID})/(?P<run>{_ID})/(?P<part>{'|'.join(map(re.escape, PARTS))})")
-SAID = re.compile(rf"results/(?P<machine>{_ID})/(?P<run>{_ID})\.(?P<kind>label|withdrawn)\.json")
+_RUN = rf"results/(?P<machine>{MACHINE_ID})/(?P<run>{RUN_ID})"
+RECORDED = re.compile(rf"{_RUN}/(?P<part>{'|'.join(map(re.escape, PARTS))})")
+SAID = re.compile(rf"{_RUN}\.(?P<kind>label|withdrawn)\.json")
 FILES_EACH = 6
 """Of a run: its folder's four, a label and a withdrawal."""
-_TIMEOUT_S = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,8 @@ def look(checkout: Path, console: Console, results: Path = RESULTS) -> None:
             problems = list(_read(checkout, added, (Path(folder), results), console))
     if problems:
         raise InputError("this pull request cannot be merged as it is:" + "".join(f"\n- {each}" for each in problems))
-    runs = len(_runs(added))
-    _say(console, f"{len(added)} files are added, {runs} runs among them. All rules hold.")
+    runs = plural(len(_runs(added)), "run")
+    _say(console, f"{plural(len(added), 'file')} added, {runs} among them. All rules hold.")
 
 
 def _changes(checkout: Path) -> Iterator[Added]:
@@ -126,7 +126,7 @@ def _runs(added: Sequence[Added]) -> dict[str, set[str]]:
 
 
 def _whole(checkout: Path, added: Sequence[Added]) -> Iterator[str]:
-    """Whether every run is whole, new, and every label or withdrawal is of a run that is there."""
+    """Whether every run is whole, every label comes with its run, and every withdrawal is of a run that is there."""
     runs = _runs(added)
     if len(runs) > RUNS_MOST:
         yield f"{len(runs)} runs are added; expected at most {RUNS_MOST} at once"
@@ -137,8 +137,12 @@ def _whole(checkout: Path, added: Sequence[Added]) -> Iterator[str]:
     for each in added:
         if found := SAID.fullmatch(each.path):
             run = f"results/{found['machine']}/{found['run']}"
-            if run not in runs and run not in there:
+            if run in runs:
+                continue
+            if run not in there:
                 yield f"{each.path} speaks of a run that is not there"
+            elif found["kind"] == "label":
+                yield f"{each.path}: a label comes with its run, in one pull request; {run} is published already"
 
 
 def _published(checkout: Path) -> Iterator[tuple[str, str]]:
@@ -151,8 +155,13 @@ def _published(checkout: Path) -> Iterator[tuple[str, str]]:
 
 
 def _twice(checkout: Path, added: Sequence[Added]) -> Iterator[str]:
-    """Whether the same trials are published under another name, or added twice."""
-    known = {blob: folder for folder, blob in _published(checkout)}
+    """Whether the same trials, or the same run id, are published elsewhere or added twice."""
+    published = dict(_published(checkout))
+    known = {blob: folder for folder, blob in published.items()}
+    ids = {folder.rpartition("/")[2]: folder for folder in published}
+    for folder in _runs(added):  # pages, tiers and links know a run by its id alone
+        if (other := ids.setdefault(folder.rpartition("/")[2], folder)) != folder:
+            yield f"{folder} has the run id of {other}; expected one that no other run has"
     for each in added:
         if each.path.endswith("/trials.parquet"):
             folder = each.path.rpartition("/")[0]
@@ -177,10 +186,8 @@ def _read(checkout: Path, added: Sequence[Added], places: tuple[Path, Path], con
         if found := SAID.fullmatch(each.path):
             yield from _said(path.read_bytes(), found, console)
     for run in _runs(added):
-        seen = check.check(folder / run, results)
+        seen = check.check(folder / run, results, placed=True)
         yield from (f"{run}: {finding}" for finding in seen.refusals)
-        if seen.valid and (seen.machine_id, seen.run_id) != tuple(run.split("/")[1:]):
-            yield f"{run} holds run {shown(seen.run_id)} of {shown(seen.machine_id)}; expected a folder of their names"
         for flag in seen.flags:
             _say(console, f"- {run}: for reviewers to look at: {flag}")
 
@@ -202,14 +209,9 @@ def _say(console: Console, text: str) -> None:
 
 
 def _git(checkout: Path, *words: str) -> bytes:
-    command = ["git", "-C", str(checkout), *words]
     try:
-        done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise FeedrateError(f"git {words[0]}: {error}; expected git, and a checkout in {checkout}") from error
-    if done.returncode:
-        reason = shown(done.stderr.decode(errors="replace").strip())
+        return pull_request.git(checkout, *words)
+    except pull_request.Unable as error:
         raise FeedrateError(
-            f"git {words[0]} in {checkout}: {reason}; expected a merge with its parents (fetch-depth: 2)"
-        )
-    return done.stdout
+            f"{checkout}: {shown(str(error))}; expected a merge with its parents (fetch-depth: 2)"
+        ) from error

@@ -174,16 +174,21 @@ def _hashed(checkout: Path, data: bytes, *more: str) -> str:
     return _git(checkout, "hash-object", *more, "--stdin", given=data).strip()
 
 
-def waiting(found: Route, branch: str) -> bool:
-    """Say whether a branch is there already, as of a pull request that waits.
+def waiting(found: Route, branch: str) -> str | None:
+    """Give the address of the open pull request of a branch; a branch without one is left over and means nothing.
 
     Raises:
         Unable: the repository does not answer.
     """
     if not found.head:
-        return False
-    said = _git(found.checkout, *_AS_GH, "ls-remote", "--heads", found.head.address, f"refs/heads/{branch}")
-    return bool(said.strip())
+        return None
+    where = ("--repo", found.base.name, "--head", branch, "--state", "open")
+    said = _gh(found.checkout, "pr", "list", *where, "--json", "url,headRepositoryOwner")
+    try:  # gh goes by the branch's name alone, which a stranger's fork may have as well
+        owners = {(each["headRepositoryOwner"] or {}).get("login"): each["url"] for each in json.loads(said)}
+        return owners.get(found.head.owner)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Unable("gh pr list gave no list of pull requests") from error
 
 
 def propose(found: Route, commit: str, change: Change) -> str:
@@ -198,11 +203,11 @@ def propose(found: Route, commit: str, change: Change) -> str:
         Its address.
 
     Raises:
-        Unable: a step failed; what was pushed before stays as a branch.
+        Unable: a step failed; what was pushed before stays as a branch, which the next attempt replaces.
     """
     made = _committed(found, commit, change)
     head = found.head or _forked(found)
-    _git(found.checkout, *_AS_GH, "push", "-q", "--no-verify", head.address, f"{made}:refs/heads/{change.branch}")
+    _git(found.checkout, *_AS_GH, "push", "-q", "--no-verify", head.address, f"+{made}:refs/heads/{change.branch}")
     named = change.branch if head.name == found.base.name else f"{head.owner}:{change.branch}"
     where = ("--repo", found.base.name, "--base", found.base.branch, "--head", named)
     said = _gh(found.checkout, "pr", "create", *where, "--title", change.title, "--body-file", "-", given=change.body)
@@ -229,15 +234,34 @@ def _committed(found: Route, commit: str, change: Change) -> str:
         return _git(found.checkout, "commit-tree", tree, "-p", commit, "-F", "-", given=message, more=more).strip()
 
 
-def _git(checkout: Path, *words: str, given: bytes = b"", more: Mapping[str, str] | None = None) -> str:
+def git(checkout: Path, *words: str, given: bytes = b"", more: Mapping[str, str] | None = None) -> bytes:
+    """Run git on a checkout, whatever repository the caller's own variables name.
+
+    Args:
+        checkout: its root.
+        words: the command.
+        given: what it reads.
+        more: variables of its environment.
+
+    Returns:
+        What it prints.
+
+    Raises:
+        Unable: it is missing, hangs or fails.
+    """
     return _run(["git", *words], checkout, given, more or {})
 
 
+def _git(checkout: Path, *words: str, given: bytes = b"", more: Mapping[str, str] | None = None) -> str:
+    return git(checkout, *words, given=given, more=more).decode(errors="surrogateescape")
+
+
 def _gh(checkout: Path, *words: str, given: str = "") -> str:
-    return _run(["gh", *words], checkout, given.encode(), {"GH_PROMPT_DISABLED": "1", "NO_COLOR": "1"})
+    own = {"GH_PROMPT_DISABLED": "1", "NO_COLOR": "1"}
+    return _run(["gh", *words], checkout, given.encode(), own).decode(errors="surrogateescape")
 
 
-def _run(command: list[str], checkout: Path, given: bytes, more: Mapping[str, str]) -> str:
+def _run(command: list[str], checkout: Path, given: bytes, more: Mapping[str, str]) -> bytes:
     """Run a tool that asks nothing; git's own variables of whoever called do not reach it."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment = {**own, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C.UTF-8", **more}
@@ -251,4 +275,4 @@ def _run(command: list[str], checkout: Path, given: bytes, more: Mapping[str, st
     if done.returncode:
         lines = done.stderr.decode(errors="replace").strip().splitlines()
         raise Unable(f"{said}: {lines[-1] if lines else f'exit status {done.returncode}'}")
-    return done.stdout.decode(errors="surrogateescape")
+    return done.stdout

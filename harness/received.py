@@ -19,6 +19,7 @@ from harness import store, store_beside
 from harness.errors import InputError
 from harness.incoming import check
 from harness.incoming.findings import shown
+from harness.incoming.judged import RUN
 from harness.proposed import BYTES_MOST, FILES_EACH, PARTS, RECORDED, SAID
 from harness.store_beside import FILE_MOST, Labelled
 
@@ -44,6 +45,8 @@ def take_in(archive: Path, console: Console, results: Path = store.RESULTS) -> N
     target = results / machine_id / run_id
     if target.exists() or store_beside.place(target, "label").exists():
         raise InputError(f"{target}: is there already; a run is published once, and nothing of it is replaced")
+    if other := next(results.glob(f"*/{run_id}/{RUN}"), None):
+        raise InputError(f"{archive}: has the run id of {other.parent}; expected one that no other run has")
     label = files.pop(f"{folder}.label.json", None)
     said = store_beside.checked(label, Labelled, f"{archive}: label") if label else Labelled()
     _hold(folder, files, archive, results, console)
@@ -88,8 +91,10 @@ def _entries(archive: Path, held: zipfile.ZipFile) -> Iterator[tuple[str, bytes]
         with held.open(info) as file:
             data = file.read(most + 1)
         total += len(data)
-        if len(data) > most or total > BYTES_MOST:
+        if len(data) > most:
             raise InputError(f"{archive}: {shown(info.filename)} is larger than the {most:,} bytes that it may have")
+        if total > BYTES_MOST:
+            raise InputError(f"{archive}: holds more than {BYTES_MOST:,} bytes; expected those of one run")
         yield info.filename, data
 
 
@@ -108,10 +113,8 @@ def _hold(folder: str, files: Mapping[str, bytes], archive: Path, results: Path,
         run.mkdir(parents=True)
         for path, data in files.items():
             Path(place, path).write_bytes(data)
-        found = check.check(run, results)
+        found = check.check(run, results, placed=True)
     if not found.valid:
         raise InputError(f"{archive}: is not valid:" + "".join(f"\n- {finding}" for finding in found.refusals))
-    if (found.machine_id, found.run_id) != tuple(folder.split("/")[1:]):
-        raise InputError(f"{archive}: holds run {shown(found.run_id)}; expected the one that its folder is named for")
     for flag in found.flags:
         console.print(f"Odd, look at it: {flag}", markup=False, highlight=False, soft_wrap=True)

@@ -12,12 +12,23 @@ from pathlib import Path
 
 MOST = 500
 """Longest text that is kept, in characters."""
+KIND_MOST = 200
+"""Longest name of an error."""
+EVIDENCE_MOST = 1_000
+"""Longest sentence of a check."""
 _READ = 20_000
 """How much of a text is looked at, in characters."""
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff\s]+")
-"""Control and invisible characters, line breaks, turns of writing direction, surrogates of undecodable file names."""
+INVISIBLE = r"\x00-\x1f\x7f-\x9f" + "\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff"
+"""Control and invisible characters, line breaks, turns of writing direction: a class without its brackets."""
+_UNPRINTABLE = re.compile(rf"[{INVISIBLE}\ud800-\udfff\s]+")
+"""These, spaces, and surrogates of undecodable file names."""
 _EMAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)*")
+_SERIAL = re.compile(
+    r"""(?P<word>\b(?:serial(?:[ _-]?(?:number|num|no))?\b|S/N)[ .:=#]*["']?)(?=[A-Za-z_-]*\d)[\w-]{6,}""",
+    re.IGNORECASE,
+)
+"""After its name alone: what looks like one may as well name a processor or a GPU."""
 _URL = re.compile(r"""\b(?!file:)[A-Za-z][\w+.-]*://[^\s'"<>]+""")
 _UUID = re.compile(r"(?:GPU-|MIG-)?[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _MAC = re.compile(r"(?<![0-9A-Za-z:-])[0-9a-fA-F]{2}(?:[:-][0-9a-fA-F]{2}){5}(?![0-9A-Za-z:-])")
@@ -26,12 +37,16 @@ _IPV6 = re.compile(r"(?<![\w:.])(?=[0-9a-fA-F.]*:[0-9a-fA-F.]*:)[0-9a-fA-F:.]+(?
 _QUOTED_PATH = re.compile(r"""(?P<quote>['"])(?P<path>(?:~|[A-Za-z]:\\|/)[^'"]*)(?P=quote)""")
 _PATH = re.compile(r"""(?<![\w.<~-])(?:~[\w.-]*/|[A-Za-z]:\\|/)[^\s'"`<>:;,()\[\]{}|]*""")
 _HOME = re.compile(r"/(?:home|Users)/[^/]+/?")
+_DISK = re.compile(r"/dev/disk/by-")
+"""Names below it are made of serial numbers and UUIDs."""
 
 
 def _base(path: str) -> str:
     """The last part of a path; a home folder itself is named so."""
     if path.rstrip("/") == "~" or _HOME.fullmatch(path):
         return "<home>"
+    if _DISK.match(path):
+        return "<disk>"
     return re.split(r"[/\\]", path.rstrip("/\\"))[-1].lstrip("~")
 
 
@@ -67,6 +82,7 @@ def _masked(text: str) -> str:
     text = _QUOTED_PATH.sub(lambda match: f"{match['quote']}{_base(match['path'])}{match['quote']}", text)
     text = _PATH.sub(lambda match: _base(match.group()), text)
     text = _MAC.sub("<mac>", _UUID.sub("<uuid>", text))
+    text = _SERIAL.sub(r"\g<word><serial>", text)
     text = _IPV6.sub(_address, _IPV4.sub("<ip>", text))
     for pattern, mask in _own_names():
         text = pattern.sub(mask, text)
@@ -84,15 +100,17 @@ def names_someone(text: str) -> bool:
     return bool(home and home in text) or any(pattern.search(text) for pattern, _ in _own_names())
 
 
-def scrub(text: str) -> str:
+def scrub(text: str, most: int = MOST) -> str:
     """Make free text, such as an error's message, fit to be published.
 
     Args:
         text: anything; only its first 20,000 characters are looked at.
+        most: characters that are kept.
 
     Returns:
-        One line of at most ``MOST`` characters, without host name, user name, home folder, folders of paths (the last
-        part stays), addresses (URL, e-mail, IP, MAC) and UUIDs. A path with spaces is recognised in quotes only.
+        One line without host name, user name, home folder, folders of paths (the last part stays), addresses (URL,
+        e-mail, IP, MAC), UUIDs and what follows the words serial number. A path with spaces is recognised in quotes
+        only.
     """
     line = _masked(one_line(text[:_READ])).strip()
-    return line if len(line) <= MOST else line[: MOST - 1] + "…"
+    return line if len(line) <= most else line[: most - 1] + "…"

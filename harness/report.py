@@ -14,10 +14,12 @@ from harness import report_calibration, report_claims, suite
 from harness.analysis.ceilings import judged
 from harness.analysis.contrasts import contrasts
 from harness.analysis.loading import overlap, stages
-from harness.analysis.noise import grade
+from harness.analysis.noise import CRITERIA, grade
 from harness.analysis.rows import rows_of
 from harness.analysis.summary import CONDITIONS, KNOBS, best_cells, default_vs_best
 from harness.axes import BY_NAME
+from harness.charts import _words as words
+from harness.margins import SAME
 from harness.records import WORKER_STAGES
 from harness.store import StoredRun
 from harness.suite import CALIBRATION
@@ -64,7 +66,8 @@ def _ended(run: StoredRun, console: Console) -> None:
     outcomes = ", ".join(f"{count} {outcome}" for outcome, count in sorted(manifest.outcomes.items()))
     _say(
         console,
-        f"\nRun {manifest.run_id}: {manifest.cells} cells, {manifest.blocks} whole blocks, trials: {outcomes} "
+        f"\nRun {manifest.run_id}: {words.plural(manifest.cells, 'cell')}, "
+        f"{words.plural(manifest.blocks, 'whole block')}, trials: {outcomes} "
         f"({why[manifest.stop_reason]}).",
         "bold",
     )
@@ -75,7 +78,7 @@ def _ended(run: StoredRun, console: Console) -> None:
 def _grade(run: StoredRun, trials: pd.DataFrame, console: Console) -> None:
     """How quiet the machine was, and what speaks against the run."""
     found = grade(trials, run.manifest.control)
-    _say(console, f"Grade {found.letter} (A: quiet machine, enough blocks; D: neither)", "bold")
+    _say(console, f"Grade {found.letter} (A best, D worst; the worst of {len(CRITERIA)} criteria decides)", "bold")
     for sentence in found.reasons:
         _say(console, f"  {sentence}")
 
@@ -103,18 +106,19 @@ def settings(row: Row) -> str:
     parts = [str(known.pop("storage_format"))] if "storage_format" in known else []
     parts.append(f"batch {known.pop('batch_size')}")
     if "num_workers" in known:
-        parts.append(f"{known.pop('num_workers')} workers")
+        parts.append(words.plural(int(known.pop("num_workers")), "worker"))
     changed = {name: value for name, value in known.items() if value != BY_NAME[name].default}
     parts += [name if value is True else f"{name}={value}" for name, value in changed.items()]
     return ", ".join(parts)
 
 
-def rate(value: float, lo: float, hi: float) -> str:
-    """Samples a second with the half-width of the 95 % interval; one block has none, and that is said."""
+def rate(value: float, lo: float, hi: float, n: int) -> str:
+    """Samples a second with the half-width of the 95 % interval and its blocks; one has none, and that is said."""
     if not math.isfinite(lo):
         return f"{value:,.0f} samples/s (one block: no interval)"
     half = (hi - lo) / 2 / value
-    return f"{value:,.0f} samples/s ± {100 * half:.1f} %" if half < 1 else f"{value:,.0f} samples/s (± over 100 %)"
+    spread = f"± {100 * half:.1f} %" if half < 1 else "± over 100 %"
+    return f"{value:,.0f} samples/s ({spread}, {n} blocks)"
 
 
 def _tasks(trials: pd.DataFrame, console: Console) -> None:
@@ -132,7 +136,7 @@ def _tasks(trials: pd.DataFrame, console: Console) -> None:
     found = zip(rows_of(members[members["place"] == 0]), sizes, strict=True)
     for row, size in sorted(found, key=lambda pair: _rank(pair[0])):
         _say(console, f"\n{task(row)}", "bold")
-        _say(console, f"  best: {settings(row)}: {rate(row['samples_per_s'], row['lo'], row['hi'])}")
+        _say(console, f"  best: {settings(row)}: {rate(row['samples_per_s'], row['lo'], row['hi'], row['n'])}")
         _say(console, f"  {why(row, inside.get(row['cell_id']), hidden.get(row['cell_id'], math.nan))}")
         if size > 1:
             than = "" if row["is_best"] else f" ({row['ratio_to_best']:.2f}× the fastest)"
@@ -193,8 +197,9 @@ def _contrasts(run: StoredRun, trials: pd.DataFrame, console: Console) -> None:
     _say(
         console,
         f"\n{len(decided)} of {len(found)} contrasts (two cells that differ in one axis) are decided: "
-        f"{len(clear)} differ, {len(decided) - len(clear)} do not (within 3 %). {narrow} are as narrow as wanted "
-        f"(±{run.manifest.protocol.ci_target_pct:g} % after {run.manifest.protocol.blocks[0]} blocks or more).",
+        f"{len(clear)} differ, {len(decided) - len(clear)} do not (within {100 * (SAME[1] - 1):.0f} %). {narrow} are "
+        f"as narrow as wanted (±{run.manifest.protocol.ci_target_pct:g} % after {run.manifest.protocol.blocks[0]} "
+        "blocks or more).",
     )
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -18,6 +19,10 @@ from harness.redaction import one_line
 
 _FIRM = 24
 """Characters up to which the texts of a column are kept on one line."""
+_READ = 20
+"""Characters that a column of longer texts needs to be read."""
+_WORD = 32
+"""Characters of a word beyond which it may be broken."""
 _NUMBER = re.compile(r"[\d,.]*")
 _MARKUP = re.compile(r"[\\`*\[\]<>|~$&#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|(?<=:)//|(?<=www)\.")
 """What Markdown would make something of, links that need no brackets among it."""
@@ -42,6 +47,8 @@ class Section:
     rows: Sequence[Sequence[Cell]] = ()
     items: Sequence[tuple[str, Sequence[str]]] = ()
     """Headings with what is said of each."""
+    bars: str = ""
+    """What its bars mean; said where they are drawn."""
 
 
 def cells(*texts: str) -> tuple[Cell, ...]:
@@ -57,30 +64,64 @@ def show(sections: Iterable[Section], console: Console) -> None:
         console: where it goes.
     """
     for section in sections:
-        _say(console, f"\n{one_line(section.title)}", "bold")
+        console.print()
+        _say(console, one_line(section.title), style="bold")
         for line in section.lines:
-            _say(console, f"  {one_line(line)}")
+            _say(console, one_line(line), 2)
         if section.rows:
-            console.print(_table(section))
+            places = _places(section, console.width)
+            console.print(_table(section, places, console.width))
+            if section.bars and any(section.rows[0][place].bar for place in places):
+                _say(console, one_line(section.bars), 2)
         for head, said in section.items:
-            _say(console, f"  {one_line(head)}", "bold")
+            _say(console, one_line(head), 2, style="bold")
             for line in said:
-                _say(console, f"    {one_line(line)}")
+                _say(console, one_line(line), 4)
 
 
-def _say(console: Console, text: str, style: str = "") -> None:
-    console.print(text, style=style, markup=False, highlight=False)
+def _say(console: Console, text: str, indent: int = 0, style: str = "") -> None:
+    """Print a line; what does not fit on it goes on below its beginning."""
+    console.print(Padding(Text(text, style), (0, 0, 0, indent), expand=False))
 
 
-def _table(section: Section) -> Table:
+def _texts(section: Section, place: int) -> list[str]:
+    """What stands in a column, its name first."""
+    return [section.columns[place], *(row[place].text for row in section.rows)]
+
+
+def _least(texts: Sequence[str]) -> int:
+    """Characters that a column takes at least: its texts where they are kept on one line, else its longest word."""
+    if (longest := max(map(len, texts))) <= _FIRM:
+        return longest
+    return min(max(_READ, *(len(word) for text in texts for word in text.split())), _WORD)
+
+
+def _room(section: Section, places: Sequence[int]) -> int:
+    """Characters that a table of some columns takes at least."""
+    return sum(_least(_texts(section, place)) + 2 for place in places)
+
+
+def _places(section: Section, width: int) -> list[int]:
+    """The columns for which there is room: bars repeat what numbers say, and go first."""
+    every = range(len(section.columns))
+    if _room(section, every) <= width:
+        return list(every)
+    return [place for place in every if not section.rows[0][place].bar]
+
+
+def _table(section: Section, places: Sequence[int], width: int) -> Table:
+    """Some columns of a section; where there is no room for what they need at least, numbers break, digits stay."""
     table = Table(box=None, padding=(0, 1), header_style="dim")
-    for place, name in enumerate(section.columns):
-        column = [row[place] for row in section.rows]
-        numbers = all(_NUMBER.fullmatch(cell.text) for cell in column)
-        firm = max(len(cell.text) for cell in column) <= _FIRM
-        table.add_column(Text(one_line(name)), justify="right" if numbers else "left", no_wrap=firm)
+    fits = _room(section, places) <= width
+    for place in places:
+        name, *texts = _texts(section, place)
+        numbers = all(map(_NUMBER.fullmatch, texts))
+        firm = fits and max(map(len, (name, *texts))) <= _FIRM
+        justify: Literal["right", "left"] = "right" if numbers else "left"
+        table.add_column(Text(one_line(name)), justify=justify, no_wrap=firm, overflow="fold")
     for row in section.rows:
-        table.add_row(*(Text(cell.text if cell.bar else one_line(cell.text), cell.colour) for cell in row))
+        shown = [row[place] for place in places]
+        table.add_row(*(Text(cell.text if cell.bar else one_line(cell.text), cell.colour) for cell in shown))
     return table
 
 
@@ -99,6 +140,7 @@ def markdown(title: str, sections: Iterable[Section]) -> str:
             head = " | ".join(map(escaped, section.columns))
             rows = [f"| {' | '.join(map(_written, row))} |" for row in section.rows]
             parts.append("\n".join([f"| {head} |", f"|{rule}|", *rows]))
+            parts += [escaped(section.bars)] * bool(section.bars)
         if section.items:
             parts.append("\n".join(_item(head, said) for head, said in section.items))
     return "\n\n".join(parts) + "\n"

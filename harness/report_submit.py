@@ -18,8 +18,8 @@ from harness.redaction import one_line
 from harness.registry import ROOT
 from harness.submit import Submission
 
-TEXTS = 12
-"""Texts of trials that are shown."""
+TEXTS = 40
+"""Texts of trials that are shown; where there are more, all of them go into a file."""
 
 
 def asked(console: Console) -> bool:
@@ -29,7 +29,9 @@ def asked(console: Console) -> bool:
         InputError: nobody is there to answer.
     """
     if not sys.stdin.isatty():
-        raise InputError("submit: asks before anything is published, and nobody is there to answer; --yes answers yes")
+        raise InputError(
+            "submit: asks before anything is published, and nobody is there to answer; YES=1 (--yes) answers"
+        )
     return console.input("Publish this? [y/N] ", markup=False).strip().lower() in ("y", "yes")
 
 
@@ -62,7 +64,7 @@ def of_run(
     """
     submission = submit.prepare(store.find(name, results), label, note)
     found = _route(checkout, submission)
-    show(submission, console)
+    show(submission, console, out)
     _say(console, f"\n{_way(found, submission, out)}")
     if not ask(console):
         _say(console, "Nothing was published.")
@@ -78,10 +80,9 @@ def _route(checkout: Path, submission: Submission) -> Route | Unable:
         found = pull_request.route(checkout)
         with pull_request.fetched(found) as commit:
             submit.known(checkout, commit, submission)
-        if pull_request.waiting(found, submission.change().branch):
+        if address := pull_request.waiting(found, submission.change().branch):
             raise InputError(
-                f"{submission.run.manifest.run_id}: was submitted already and waits: branch "
-                f"{submission.change().branch} is there; a run is published once"
+                f"{submission.run.manifest.run_id}: was submitted already and waits: {address}; a run is published once"
             )
         return found
     except Unable as reason:
@@ -95,7 +96,7 @@ def _way(found: Route | Unable, submission: Submission, out: Path) -> str:
     if isinstance(found, Unable):
         where = out / f"submission-{submission.run.manifest.run_id}.zip"
         return f"No pull request can be opened from here: {found}. One file to attach is made instead: {where}."
-    head = found.head.name if found.head else f"a fork of it, which is made for {found.login}"
+    head = found.head.name if found.head else f"a fork of it, which will be made in your account {found.login}"
     return (
         f"Your GitHub account {found.login} proposes it to {found.base.name} ({found.base.branch}) from {head}: "
         "the commit carries that name and no e-mail address of yours. Your working tree is not touched."
@@ -113,16 +114,20 @@ def _published(found: Route | Unable, submission: Submission, out: Path) -> str:
     path = submit.pack(submission, out)
     return (
         f"No pull request was opened: {reason}.\nIt is all in {path} ({path.stat().st_size:,} bytes): attach it to an "
-        "issue of the feedrate repository."
+        "issue of the feedrate repository, or mend this and type the same command again."
     )
 
 
-def show(submission: Submission, console: Console) -> None:
+def show(submission: Submission, console: Console, out: Path) -> None:
     """Print everything that would be public.
 
     Args:
         submission: what would be published.
         console: where it goes.
+        out: folder of the file that takes the texts of trials, where they are too many to be read here.
+
+    Raises:
+        EnvironmentFault: the disk cannot be written.
     """
     run = submission.run
     _say(console, f"This would be public of run {run.manifest.run_id}:\n", "bold")
@@ -134,7 +139,7 @@ def show(submission: Submission, console: Console) -> None:
     for name, value in submit.facts(submission.said):
         table.add_row(Text(one_line(name)), Text(one_line(value)))
     console.print(table)
-    _texts(submission, console)
+    _texts(submission, console, out)
     if names := submit.own_names(submission):
         _say(console, "\nThis looks like a name of this machine or of its user, or like its home folder:", "bold red")
         for text in names:
@@ -166,16 +171,19 @@ def _held(submission: Submission, path: str) -> str:
     return f"{found.num_rows:,} rows of {found.num_columns} columns: numbers, settings, ids and the texts below"
 
 
-def _texts(submission: Submission, console: Console) -> None:
+def _texts(submission: Submission, console: Console, out: Path) -> None:
     texts = submit.free_texts(submission.run)
     if not texts:
         _say(console, "\nNo trial failed or was checked: there are no further texts.")
         return
-    shown = list(texts.items())[:TEXTS]
-    some = f" (the {TEXTS} most frequent of {len(texts):,})" if len(texts) > TEXTS else ""
-    _say(console, f"\nWhat failures and checks say{some}, names, paths and addresses taken out", "bold")
-    for text, count in shown:
-        _say(console, f"  {count:,} ×  {one_line(text)}")
+    lines = [f"  {count:,} ×  {one_line(text)}" for text, count in texts.items()]
+    some = ""
+    if len(lines) > TEXTS:
+        path = submit.write_texts(submission.run, lines, out)
+        some = f": the {TEXTS} most frequent of {len(lines):,}, all of which are in {path}"
+    _say(console, f"\nWhat failures and checks say{some}", "bold")
+    for line in lines[:TEXTS]:
+        _say(console, line)
 
 
 def _say(console: Console, text: str, style: str = "") -> None:
@@ -218,7 +226,11 @@ def label(name: str, text: str, note: str, console: Console, results: Path = sto
         EnvironmentFault: the disk cannot be written.
     """
     path = store_beside.label(store.find(name, results).folder, text, note)
-    _say(console, f"{path} holds it. make submit publishes it with the run.")
+    _say(
+        console,
+        f"{path} holds it. make submit publishes it with the run. Where the run is published already, its maintainers "
+        "alone change the label: ask them in an issue.",
+    )
 
 
 def rank(name: str, tier: str, console: Console, results: Path = store.RESULTS) -> None:

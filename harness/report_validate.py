@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 from rich.console import Console
 
 from harness import __version__
+from harness.charts._words import plural
+from harness.errors import InputError
 from harness.incoming import check
 from harness.incoming.findings import Finding, Validated
+from harness.incoming.guard import READABLE
 
 
 def validate(paths: Sequence[Path], results: Path, console: Console | None) -> list[Validated]:
@@ -22,14 +27,11 @@ def validate(paths: Sequence[Path], results: Path, console: Console | None) -> l
         console: where it goes; None prints nothing.
 
     Returns:
-        What was found, file by file.
-
-    Raises:
-        InputError: a path names nothing.
+        What was found, file by file; a path that names nothing is refused, and comes first.
     """
-    every = [found for path in paths for found in check.found_at(path)]
+    nowhere = {path: lost for path in paths if (lost := _nowhere(path))}
     validated = []
-    for one in check.checked(every, results):
+    for one in chain(nowhere.values(), check.checked([path for path in paths if path not in nowhere], results)):
         validated.append(one)
         if console:
             _show(one, console)
@@ -46,12 +48,24 @@ def as_json(validated: Sequence[Validated]) -> str:
     return json.dumps({"feedrate": __version__, **counts, "files": [one.as_json() for one in validated]}, indent=1)
 
 
+def _nowhere(path: Path) -> Validated | None:
+    """Refuse a path that names nothing."""
+    try:
+        check.found_at(path)
+    except InputError:
+        got = "holds no run" if os.path.lexists(path) else "no such file"
+        wanted = "a trials.parquet, a run's folder, or a folder of runs"
+        return Validated(str(path), findings=(Finding(READABLE.name, "refused", "the path", got, wanted),))
+    return None
+
+
 def _show(one: Validated, console: Console) -> None:
     """One file: whether it may be used, and why not."""
     name = ascii(one.path)[1:-1]
     if one.valid:
-        odd = f", {_counted(len(one.flags))} for a reviewer" if one.flags else ""
-        _say(console, f"valid    {name}: run {one.run_id} of {one.machine_id}, {one.rows} trials{odd}", "green")
+        odd = f", {plural(len(one.flags), 'flag')} for a reviewer" if one.flags else ""
+        trials = plural(one.rows or 0, "trial")
+        _say(console, f"valid    {name}: run {one.run_id} of {one.machine_id}, {trials}{odd}", "green")
     else:
         _say(console, f"refused  {name}", "red")
     for finding in one.findings:
@@ -60,12 +74,8 @@ def _show(one: Validated, console: Console) -> None:
 
 def _finding(finding: Finding, console: Console) -> None:
     _say(console, f"  {finding.where}: {finding.got}")
-    aim = "to be looked at" if finding.severity == "flag" else "expected"
+    aim = "usual" if finding.severity == "flag" else "expected"
     _say(console, f"    {aim}: {finding.expected} (rule {finding.rule})", "dim")
-
-
-def _counted(flags: int) -> str:
-    return f"{flags} flag{'s' if flags > 1 else ''}"
 
 
 def _say(console: Console, text: str, style: str = "") -> None:

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from harness import durations
 from harness.axes import BY_NAME, Cell
+from harness.charts import _words as words
 from harness.plan import PlannedCell
 from harness.progress import Progress
 
@@ -35,7 +36,7 @@ def describe(cell: Cell) -> str:
             parts.append(str(cell["storage_format"]))
         parts.append(f"batch {cell['batch_size']}")
     if "num_workers" in cell:
-        parts.append(f"{cell['num_workers']} workers")
+        parts.append(words.plural(int(cell["num_workers"]), "worker"))
     parts += [f"{name}={value}" for name, value in cell.items() if name not in shown and value != BY_NAME[name].default]
     return " · ".join(parts)
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from harness import figures, site_ahead, site_brief
+from harness import admitting, figures, site_ahead, site_brief
 from harness.bench_record import BenchRecord
 from harness.charts import _render
 from harness.charts._figure import Figure
@@ -30,6 +30,7 @@ from harness.pages import (
     compare,
     contribute,
     described,
+    experiment,
     explore,
     home,
     machines,
@@ -48,6 +49,7 @@ from harness.registry import ROOT
 from harness.site_publish import publish, sitemap
 from harness.site_serve import serve as _serve
 from harness.store import RESULTS, StoredRun, benches, folders
+from harness.suite import MAIN
 
 SOURCE = ROOT / "site"
 _TEXTS = tuple(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff"))
@@ -59,7 +61,7 @@ _MARK = ".feedrate"
 """A file that says that a folder was made here and may be made anew."""
 
 
-def build(results: Path = RESULTS, out: Path = Path("build"), admit: Admit = check.admitted) -> Path:
+def build(results: Path = RESULTS, out: Path = Path("build"), admit: Admit = admitting.admitted) -> Path:
     """Build the website from all runs that keep to the rules; the others are listed with their reasons.
 
     Args:
@@ -104,7 +106,7 @@ def serve(results: Path = RESULTS, out: Path = Path("build")) -> None:
 
 
 def write_figures(
-    results: Path = RESULTS, out: Path = Path("build/figures"), admit: Admit = check.admitted
+    results: Path = RESULTS, out: Path = Path("build/figures"), admit: Admit = admitting.admitted
 ) -> list[Placed]:
     """Write every figure of the site as files for papers, with a bibliography.
 
@@ -164,10 +166,11 @@ def _content(everyone: Cast, measured: Sequence[BenchRecord], refused: Sequence[
     with site_ahead.started(everyone, questions) as ahead:
         told = verdicts.gather(everyone.of_claims())
         paths = {name: path for name, path, _ in questions}
-        yield home.page(everyone.at_home(), questions, told, len(everyone.machines))
+        yield home.page(everyone.at_home(), questions, told, len(everyone.machines), measured)
         yield explore.page(everyone)
         yield compare.page(everyone, told)
         yield claims.page(told)
+        yield experiment.page(everyone.of_suite(MAIN), told)
         yield machines.index_page(everyone.detailed)
         for own in machines.by_machine(everyone.detailed).values():
             yield machines.page(own, told, paths)
@@ -205,7 +208,7 @@ def _nav(pages: Sequence[Page]) -> list[dict[str, Any]]:
         {"Explore": explore.PATH},
         {"Compare": compare.PATH},
         *([{"Suites": questions}] if questions else []),
-        {"Claims": claims.PATH},
+        {"Claims": [{"Which claims hold?": claims.PATH}, {experiment.TITLE: experiment.PATH}]},
         {"Machines": machines.INDEX},
         {"Runs": reference.RUNS},
         {

@@ -301,8 +301,11 @@ def find(run: str, results: Path = RESULTS) -> StoredRun:
     if found:
         raise InputError(f"{run}: {len(found)} machines have a run of this id; name its folder: {found[0].parent}, …")
     newest = [path.parent.name for path in known[-_NAMED:]]
-    expected = expected_one_of(run, newest) if newest else "there is none yet: make sweep makes one"
-    raise InputError(f"'{run}': no such run under {results}; expected the id or the folder of a run: {expected}")
+    wrong = f"'{run}': no such run under {results}" if run else "RUN= is missing"
+    if not newest:
+        raise InputError(f"{wrong}; {results} holds none yet: make sweep makes one")
+    expected = expected_one_of(run, newest) if run else f"expected the id of a run, such as {newest[-1]}"
+    raise InputError(f"{wrong}; {expected}, or the folder of one")
 
 
 def take_in(folder: Path, files: Mapping[str, bytes]) -> None:

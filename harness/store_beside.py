@@ -10,7 +10,7 @@ from __future__ import annotations
 import stat
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
@@ -34,7 +34,14 @@ _KEPT = "Nothing was changed: mend this and type the same command again"
 
 def _plain(text: str) -> str:
     if text != one_line(text):
-        raise ValueError("holds control characters, line breaks or outer spaces; expected one line of plain text")
+        raise ValueError(
+            "holds control characters, line breaks, outer or double spaces; expected one line of plain text"
+        )
+    return text
+
+
+def _day(text: str) -> str:
+    date.fromisoformat(text)  # raises ValueError, as pydantic wants it
     return text
 
 
@@ -51,7 +58,7 @@ class Withdrawn(_Frozen):
     """That a run should no longer be shown."""
 
     why: _Reason
-    on: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\d$")]
+    on: Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"), AfterValidator(_day)]
     """Day of the withdrawal, ISO 8601, UTC."""
 
 
@@ -127,7 +134,8 @@ def _read(path: Path, kind: type[Said]) -> Said | None:
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(seen.st_mode) or seen.st_size > FILE_MOST:
-        raise InputError(f"{path}: expected a plain file of at most {FILE_MOST:,} bytes. Remove it")
+        got = f"{seen.st_size:,} bytes" if stat.S_ISREG(seen.st_mode) else "no plain file"
+        raise InputError(f"{path}: {got}; expected a plain file of at most {FILE_MOST:,} bytes. Remove it")
     return checked(path.read_bytes(), kind, path)
 
 
@@ -161,9 +169,9 @@ def labelled(label: str, note: str) -> Labelled:
     Raises:
         InputError: a text is too long, or both are empty.
     """
-    said = Labelled(label=_typed("--label", label, LABEL_MOST), note=_typed("--note", note, NOTE_MOST))
+    said = Labelled(label=_typed("LABEL= (--label)", label, LABEL_MOST), note=_typed("NOTE= (--note)", note, NOTE_MOST))
     if not said.label and not said.note:
-        raise InputError("--label: nothing was given; expected a label, a note (--note) or both")
+        raise InputError("LABEL= (--label): nothing was given; expected a label, a note (NOTE=, --note) or both")
     return said
 
 
@@ -197,9 +205,11 @@ def withdraw(run: Path, why: str, now: Callable[[], datetime] = lambda: datetime
     """
     if before := about(run).withdrawn:
         raise InputError(f"{run.name}: was withdrawn on {before.on} already: {before.why}")
-    reason = _typed("--why", why, NOTE_MOST)
+    reason = _typed("WHY= (--why)", why, NOTE_MOST)
     if not reason:
-        raise InputError("--why: nothing was given; expected the reason, in a sentence: the run's page will give it")
+        raise InputError(
+            "WHY= (--why): nothing was given; expected the reason, in a sentence: the run's page will give it"
+        )
     return _write(place(run, "withdrawn"), Withdrawn(why=reason, on=now().date().isoformat()))
 
 

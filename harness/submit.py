@@ -1,7 +1,7 @@
 """A run, made ready to be published: what would be public, to the byte, and whether it may be.
 
-What is shown is what is sent: the files are read once. They become a pull request (``pull_request``) or one file that
-can be attached anywhere; that file is the same whenever it is made.
+What is sent are the bytes that ``prepare`` read. They become a pull request (``pull_request``) or one file that can be
+attached anywhere; that file is the same whenever it is made.
 """
 
 from __future__ import annotations
@@ -9,21 +9,22 @@ from __future__ import annotations
 import json
 import re
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness import pull_request, store_beside
 from harness.errors import EnvironmentFault, InputError
+from harness.incoming import check
+from harness.incoming.judged import FILES
+from harness.incoming.patterns import MACHINE_ID, RUN_ID
 from harness.pull_request import Change
-from harness.records import TABLES
 from harness.redaction import names_someone
 from harness.store import StoredRun
 from harness.store_beside import Labelled
 
-FILES = ("run.json", *(f"{name}.parquet" for name in TABLES))
-"""Of a run's folder."""
 LONG = {
     "suites": "the axes and values that were asked for",
     "contrasts": "an axis, two cell ids, blocks, why it stopped",
@@ -32,7 +33,6 @@ LONG = {
     "cell_spread": "a cell id and two numbers",
 }
 """Fields of the manifest that are counted and not listed: what an entry of each holds."""
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _DAWN = (1980, 1, 1, 0, 0, 0)
 """The earliest moment that a zip file can name: the same run gives the same file."""
 
@@ -70,7 +70,7 @@ class Submission:
             f"`{self.folder}`: {run.cells:,} cells of {', '.join(sorted(run.suites)) or 'no suite'} in up to "
             f"{run.blocks:,} blocks, {trials:,} trials, measured on {run.started_at[:10]} by feedrate "
             f"{run.feedrate_version} (protocol {run.protocol_version}).",
-            "Made with `make submit`, which checked it. Nothing in it was edited.",
+            "Made with `make submit`, which checked it.",
         ]
         title = f"Run {run.run_id} of {run.machine.machine_id}"
         return Change(self.files, f"run/{run.machine.machine_id}/{run.run_id}", title, "\n\n".join(said) + "\n")
@@ -106,9 +106,9 @@ def prepare(run: StoredRun, label: str = "", note: str = "") -> Submission:
 
 def _folder(run: StoredRun) -> str:
     machine_id, run_id = run.manifest.machine.machine_id, run.manifest.run_id
-    for name, what in ((machine_id, "machine id"), (run_id, "run id")):
-        if not _ID.fullmatch(name):
-            raise InputError(f"{run.folder}: {what} {name!r}; expected letters, digits, - and _ alone. Not published")
+    for name, what, pattern in ((machine_id, "machine id", MACHINE_ID), (run_id, "run id", RUN_ID)):
+        if not re.fullmatch(pattern, name):
+            raise InputError(f"{run.folder}: {what} {name!r}; expected one that feedrate made. Not published")
     if run.folder.name != run_id:
         raise InputError(f"{run.folder}: holds run {run_id}; expected a folder of that name. Rename it back")
     return f"{pull_request.RESULTS}{machine_id}/{run_id}"
@@ -130,8 +130,6 @@ def _checked(run: StoredRun) -> tuple[str, ...]:
     Raises:
         InputError: a rule is broken.
     """
-    from harness.incoming import check
-
     found = check.check(run.folder, run.folder.parents[1])
     if not found.valid:
         listed = "".join(f"\n  {finding}" for finding in found.refusals)
@@ -153,10 +151,10 @@ def known(checkout: Path, commit: str, submission: Submission) -> None:
     there = pull_request.same(checkout, commit, submission.files, submission.recorded.values())
     if not there:
         return
-    run_id = submission.run.manifest.run_id
-    if f"{submission.folder}.label.json" in there and len(there) == 1:
-        raise InputError(f"{run_id}: a label of this run is published already; a run is published once")
-    raise InputError(f"{run_id}: was submitted already ({there[0]}); a run is published once. make sweep makes another")
+    raise InputError(
+        f"{submission.run.manifest.run_id}: was submitted already ({there[0]}); a run is published once. make sweep "
+        "makes another"
+    )
 
 
 def facts(said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -190,16 +188,14 @@ def free_texts(run: StoredRun) -> dict[str, int]:
         Messages of errors and what checks saw, each with its number of trials.
     """
     trials = run.table("trials")
-    texts = [text for name in ("error_kind", "error_message", "evidence") for text in trials[name].dropna()]
-    counts: dict[str, int] = {}
-    for text in texts:
-        counts[text] = counts.get(text, 0) + 1
+    counts = Counter(text for name in ("error_kind", "error_message", "evidence") for text in trials[name].dropna())
     return dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])))
 
 
 def own_names(submission: Submission) -> list[str]:
     """List what would be public and holds this machine's host or user name, or its home folder."""
-    told = [f"{name}: {value}" for name, value in facts(submission.said) if names_someone(value)]
+    typed = (("label", submission.label.label), ("note", submission.label.note))
+    told = [f"{name}: {value}" for name, value in (*facts(submission.said), *typed) if names_someone(value)]
     return [*told, *filter(names_someone, free_texts(submission.run))]
 
 
@@ -229,8 +225,35 @@ def pack(submission: Submission, out: Path) -> Path:
                 archive.writestr(entry, data)
         temporary.replace(path)
     except OSError as error:
-        raise EnvironmentFault(
-            f"{path}: cannot be written: {error.strerror or error}; expected a folder with free space (--out names "
-            "another). Nothing was published"
-        ) from error
+        raise _unwritable(path, error) from error
     return path
+
+
+def write_texts(run: StoredRun, lines: Iterable[str], out: Path) -> Path:
+    """Write texts of a run's trials that are too many for a terminal.
+
+    Args:
+        run: as stored.
+        lines: what is to be read.
+        out: a folder, made where it is missing.
+
+    Returns:
+        The file: ``texts-<run_id>.txt``.
+
+    Raises:
+        EnvironmentFault: the disk cannot be written.
+    """
+    path = out / f"texts-{run.manifest.run_id}.txt"
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    return path
+
+
+def _unwritable(path: Path, error: OSError) -> EnvironmentFault:
+    return EnvironmentFault(
+        f"{path}: cannot be written: {error.strerror or error}; expected a folder with free space (OUT= names "
+        "another). Nothing was published"
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from types import ModuleType
 from typing import Any
 
@@ -15,7 +16,7 @@ from playwright.sync_api import Browser, Page
 from scipy import special
 
 from harness.analysis.ceilings import judged
-from harness.analysis.compared import Compared, believable, compared
+from harness.analysis.compared import Compared, believable, compared, repeated
 from harness.analysis.compared_stages import CEILINGS
 from harness.axes import AXES, applicable, cell_id
 from harness.compare_rules import apart, rules
@@ -24,6 +25,7 @@ from harness.registry import ROOT
 from harness.site_serve import served
 
 EXACT = 1e-9
+TALLY = ("faster", "slower", "same", "open")
 DEFAULTS = {axis.name: axis.default for axis in AXES}
 NAMES = [axis.name for axis in AXES]
 _ALL = """async ([a, b, rules]) => {
@@ -110,8 +112,10 @@ def differ(got: dict[str, Any], want: Compared) -> list[Any]:
     found += rows_differ(got["unmatched"], want.unmatched, ["cell_id", "device", "reason"])
     for mine, theirs in ((got["cells"], want.cells), (got["unmatched"], want.unmatched)):
         found += rows_differ([row["axes"] for row in mine], theirs, NAMES)
-    found += rows_differ(got["kinds"], want.kinds, ["kind", "ratio", "lo", "hi", "cells"])
+    found += rows_differ(got["kinds"], want.kinds, ["kind", "ratio", "lo", "hi", "cells", *TALLY])
     found += rows_differ(got["stages"], want.stages, list(want.stages.columns))
+    again = asdict(repeated(want.cells)) if len(want.cells) else {}
+    found += [name for name in again if not near(got["repeated"][name], again[name])]
     ends = ("ratio", "lo", "hi", "cells")
     found += [name for name in ends if not near(got["overall"][name], getattr(want.overall, name))]
     found += rows_differ(got["held"], want.held, ["cell_id", "bottleneck_a", "bottleneck_b"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from harness import matrix
 from harness.errors import InputError
@@ -106,7 +107,7 @@ def test_unknown_names_from_the_command_line(tmp_path: Path) -> None:
 def test_the_shipped_matrix_is_whole() -> None:
     """Every profile of the repository's matrix.yaml can be read."""
     root = Path(matrix.__file__).parent.parent
-    for profile in ("quick", "full"):
+    for profile in yaml.safe_load((root / "matrix.yaml").read_text(encoding="utf-8"))["profiles"]:
         assert matrix.load(root / "matrix.yaml", profile).slices
 
 

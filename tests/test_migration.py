@@ -169,6 +169,14 @@ def test_version_2_must_say_what_it_needs() -> None:
         migration.manifest(json.dumps(fields), "run.json")
 
 
+@pytest.mark.parametrize("needs", ["99.0.0rc1", "99999.0", "v9", "", "0", "٣.٠", None, 1.0])
+def test_what_is_needed_must_be_a_version(needs: object) -> None:
+    """Whoever writes something else in place of a version of feedrate does not get in as one that needs none."""
+    fields = written(2) | {"needs_feedrate": needs}
+    with pytest.raises(InputError, match="needs_feedrate is no version of feedrate"):
+        migration.manifest(json.dumps(fields), "run.json")
+
+
 @pytest.fixture
 def run(tmp_path: Path, fake_run: ModuleType) -> store.StoredRun:
     """A run of this version, to be damaged."""

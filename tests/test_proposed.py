@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from harness import proposed
+from harness import proposed, store
 from harness.errors import FeedrateError, InputError
 from harness.incoming.findings import Finding, Validated
+from harness.registry import ROOT
 
 HOSTILE = '<script>alert(1)</script>\x1b[31m::set-output name=a::b"; rm -rf ~'
 FILES = ("run.json", "trials.parquet", "steps.parquet", "telemetry.parquet")
 OLD, NEW = "results/epyc-1/20260101T000000Z-aaaa", "results/xeon-2/20260202T000000Z-bbbb"
 PLAIN = json.dumps({"label": "Workstation", "note": ""})
+CHECK = proposed.check.check
 
 
 class Repository:
@@ -53,9 +58,15 @@ class Repository:
 
     def look(self) -> str:
         """Merge the branch, as GitHub does to show what would become of it, and look at that."""
+        self.merge()
+        return self.said()
+
+    def merge(self) -> None:
         self.commit("Proposal")
         self.git("checkout", "-q", "main")
         self.git("merge", "-q", "--no-ff", "-m", "Merge", "proposal")
+
+    def said(self) -> str:
         printed = Console(file=io.StringIO(), width=200)
         proposed.look(self.root, printed)
         assert isinstance(printed.file, io.StringIO)
@@ -72,7 +83,7 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     """What was held against the rules: here everything keeps them (tests/incoming has the rules themselves)."""
     seen: list[dict[str, str]] = []
 
-    def check(folder: Path, results: Path | None = None) -> Validated:
+    def check(folder: Path, results: Path | None = None, *, placed: bool = False) -> Validated:
         seen.append({path.name: path.read_text() for path in folder.iterdir()})
         flag = Finding("fast", "flag", "samples_per_s", "9", "less")
         return Validated(str(folder), None, folder.name, folder.parent.name, 1, (flag,))
@@ -88,7 +99,7 @@ def test_whole_new_runs_pass_and_are_held_against_the_rules(
     repository.put(NEW, "new")
     repository.write(f"{NEW}.label.json", PLAIN)
     printed = repository.look()
-    assert "5 files are added, 1 runs among them" in printed
+    assert "5 files added, 1 run among them. All rules hold." in printed
     assert "for reviewers to look at: samples_per_s" in printed
     assert looked_at == [{name: f"new {name}" for name in FILES}]
 
@@ -97,6 +108,11 @@ def test_a_published_run_may_be_withdrawn_and_reviewers_are_told(repository: Rep
     """The tombstone of a run that is there needs no run in the same pull request."""
     repository.write(f"{OLD}.withdrawn.json", json.dumps({"why": "wrong disk", "on": "2026-11-22"}))
     assert "20260101T000000Z-aaaa is to be withdrawn: 'wrong disk'" in repository.look()
+
+
+def measured() -> store.StoredRun:
+    """The smallest run that was measured."""
+    return min(store.runs(ROOT / "results"), key=lambda run: (run.folder / "steps.parquet").stat().st_size)
 
 
 def code(repository: Repository) -> None:
@@ -161,7 +177,7 @@ def again(repository: Repository) -> None:
 
 
 def nobodys(repository: Repository) -> None:
-    repository.write("results/xeon-2/nothing.label.json", PLAIN)
+    repository.write("results/xeon-2/20260909T000000Z-dddd.label.json", PLAIN)
 
 
 def markup(repository: Repository) -> None:
@@ -174,7 +190,23 @@ def large(repository: Repository) -> None:
 
 def many(repository: Repository) -> None:
     for number in range(21):
-        repository.put(f"results/xeon-2/run-{number}", str(number))
+        repository.put(f"results/xeon-2/20260203T0000{number:02}Z-cccc", str(number))
+
+
+def published_id(repository: Repository) -> None:
+    repository.put(f"results/xeon-2/{OLD.rpartition('/')[2]}", "other")
+
+
+def added_id(repository: Repository) -> None:
+    repository.put(f"results/arm-3/{NEW.rpartition('/')[2]}", "other")
+
+
+def own_id(repository: Repository) -> None:
+    repository.put("results/xeon-2/my-run", "other")
+
+
+def label_of_others(repository: Repository) -> None:
+    repository.write(f"{OLD}.label.json", PLAIN)
 
 
 @pytest.mark.parametrize(
@@ -199,6 +231,10 @@ def many(repository: Repository) -> None:
         (markup, r"label\.json: label: .*control characters"),
         (large, "has 10,000 bytes; expected at most 8,192"),
         (many, "expected at most 20 at once"),
+        (published_id, "xeon-2/20260101T000000Z-aaaa has the run id of results/epyc-1/20260101T000000Z-aaaa"),
+        (added_id, "has the run id of results/.*/20260202T000000Z-bbbb"),
+        (own_id, "is no part of a run"),
+        (label_of_others, r"aaaa\.label\.json: a label comes with its run"),
     ],
 )
 def test_anything_else_is_refused_with_its_reason(
@@ -213,10 +249,41 @@ def test_anything_else_is_refused_with_its_reason(
     assert not any(line.startswith("::") for line in str(caught.value).splitlines())
 
 
+def test_the_rules_are_those_of_every_run(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run as it was measured may be merged; with one number changed it may not, whatever its names and sizes."""
+    monkeypatch.setattr(proposed.check, "check", CHECK)
+    stored = measured()
+    folder = repository.root / "results" / stored.folder.parent.name / stored.folder.name
+    shutil.copytree(stored.folder, folder)
+    repository.merge()
+    assert "4 files added, 1 run among them. All rules hold." in repository.said()
+    repository.git("reset", "-q", "--hard", "HEAD^1")
+    repository.git("checkout", "-q", "proposal")
+    path = folder / "trials.parquet"
+    table = pq.read_table(path)
+    faster = pc.multiply(table.column("samples_per_s"), 1.5)
+    pq.write_table(
+        table.set_column(table.schema.get_field_index("samples_per_s"), "samples_per_s", faster),
+        path,
+        compression="zstd",
+    )
+    with pytest.raises(InputError, match=rf"(?s)cannot be merged.*{stored.folder.name}: .*samples_per_s"):
+        repository.look()
+
+
+def test_the_caller_s_own_repository_is_not_looked_at(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Called from a hook, where git names another repository by variables, it is the checkout that is read."""
+    repository.put(NEW, "new")
+    repository.merge()
+    monkeypatch.setenv("GIT_DIR", str(repository.root / "nowhere"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(repository.root / "nowhere"))
+    assert "4 files added" in repository.said()
+
+
 def test_what_breaks_a_rule_is_refused(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every reason of the rules is listed below its run."""
     finding = Finding("closure", "refused", "wall_ns", "-1", "more than 0")
-    monkeypatch.setattr(proposed.check, "check", lambda folder, _: Validated(str(folder), findings=(finding,)))
+    monkeypatch.setattr(proposed.check, "check", lambda folder, *_, **more: Validated(str(folder), findings=(finding,)))
     repository.put(NEW, "new")
     with pytest.raises(InputError, match=rf"{NEW}: wall_ns: -1; expected more than 0"):
         repository.look()
@@ -224,10 +291,9 @@ def test_what_breaks_a_rule_is_refused(repository: Repository, monkeypatch: pyte
 
 def test_a_run_lies_where_it_says(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder is named as the manifest in it says: nobody's run is put below another machine."""
-    other = Validated("", None, "20260202T000000Z-bbbb", "epyc-1", 1)
-    monkeypatch.setattr(proposed.check, "check", lambda *_: other)
-    repository.put(NEW, "new")
-    with pytest.raises(InputError, match="expected a folder of their names"):
+    monkeypatch.setattr(proposed.check, "check", CHECK)
+    shutil.copytree(measured().folder, repository.root / NEW)
+    with pytest.raises(InputError, match=rf"{NEW}: .*\(rule place\)"):
         repository.look()
 
 

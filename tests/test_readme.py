@@ -6,7 +6,8 @@ import re
 
 from harness import readme
 from harness.registry import ROOT
-from harness.store import runs
+from harness.store import benches, runs
+from harness.store_beside import standing
 
 
 def test_every_number_comes_from_the_run_it_names() -> None:
@@ -14,8 +15,9 @@ def test_every_number_comes_from_the_run_it_names() -> None:
     shown = readme.shown()
     named = re.search(r"run `([^`]+)`", shown)
     assert named, "README.md names no run"
-    (run,) = [run for run in runs(ROOT / "results") if run.manifest.run_id == named[1]]
-    assert shown == readme.block(run)
+    every = standing(runs(ROOT / "results"))
+    (run,) = [run for run in every if run.manifest.run_id == named[1]]
+    assert shown == readme.block(run, every, benches(ROOT / "results"))
 
 
 def test_the_figure_is_drawn() -> None:
@@ -30,3 +32,10 @@ def test_named_targets_exist() -> None:
         text = (ROOT / name).read_text()
         named = set(re.findall(r"^make ([a-z0-9-]+)|`make ([a-z0-9-]+)", text, re.MULTILINE))
         assert {a or b for a, b in named} <= targets, name
+
+
+def test_results_stay_small() -> None:
+    """What is committed under results/ is at most 30 MB, no file more than 5 MB."""
+    sizes = [path.stat().st_size for path in (ROOT / "results").rglob("*") if path.is_file()]
+    assert sum(sizes) <= 30e6
+    assert max(sizes) <= 5e6

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import stat
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from harness import received, store_beside
+from harness import received, store, store_beside, submit
 from harness.errors import InputError
 from harness.incoming.findings import Finding, Validated
+from harness.registry import ROOT
 
 FOLDER = "results/xeon-2/20260202T000000Z-bbbb"
 FILES = ("run.json", "trials.parquet", "steps.parquet", "telemetry.parquet")
 Entries = dict[str, bytes]
+CHECK = received.check.check
 
 
 def entries() -> Entries:
@@ -33,11 +38,16 @@ def packed(path: Path, held: Entries, compression: int = zipfile.ZIP_STORED) -> 
     return path
 
 
+def measured() -> store.StoredRun:
+    """The smallest run that was measured."""
+    return min(store.runs(ROOT / "results"), key=lambda run: (run.folder / "steps.parquet").stat().st_size)
+
+
 @pytest.fixture(autouse=True)
 def valid(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything keeps the rules, which tests/incoming has."""
 
-    def check(folder: Path, results: Path | None = None) -> Validated:
+    def check(folder: Path, results: Path | None = None, *, placed: bool = False) -> Validated:
         return Validated(str(folder), None, folder.name, folder.parent.name, 1)
 
     monkeypatch.setattr(received.check, "check", check)
@@ -66,6 +76,45 @@ def test_a_run_is_taken_in_once(tmp_path: Path) -> None:
     archive = packed(tmp_path / "a.zip", entries())
     take_in(archive, tmp_path / "results")
     with pytest.raises(InputError, match="is there already"):
+        take_in(archive, tmp_path / "results")
+
+
+def test_a_run_id_is_one_run_s_alone(tmp_path: Path) -> None:
+    """A run of another machine does not take the id, and with it the page, of one that is there."""
+    other = tmp_path / "results" / "epyc-1" / FOLDER.rpartition("/")[2]
+    other.mkdir(parents=True)
+    (other / "run.json").write_text("{}")
+    with pytest.raises(InputError, match=r"a\.zip: has the run id of .*epyc-1/20260202T000000Z-bbbb"):
+        take_in(packed(tmp_path / "a.zip", entries()), tmp_path / "results")
+    assert [path.name for path in (tmp_path / "results").iterdir()] == ["epyc-1"]
+
+
+def test_the_rules_are_those_of_every_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run as it was measured is taken in; with one number changed nothing is written."""
+    monkeypatch.setattr(received.check, "check", CHECK)
+    files = dict(submit.prepare(measured()).files)
+    assert "was taken in" in take_in(packed(tmp_path / "a.zip", files), tmp_path / "results")
+    shutil.rmtree(tmp_path / "results")
+    (name,) = (path for path in files if path.endswith("/trials.parquet"))
+    table = pq.read_table(io.BytesIO(files[name]))
+    faster = pc.multiply(table.column("samples_per_s"), 1.5)
+    changed = io.BytesIO()
+    pq.write_table(
+        table.set_column(table.schema.get_field_index("samples_per_s"), "samples_per_s", faster),
+        changed,
+        compression="zstd",
+    )
+    with pytest.raises(InputError, match=r"(?s)is not valid:.*samples_per_s"):
+        take_in(packed(tmp_path / "b.zip", files | {name: changed.getvalue()}), tmp_path / "results")
+    assert not (tmp_path / "results").exists()
+
+
+def test_the_sum_of_all_files_is_capped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no file is too large and all of them together are, that is what is said."""
+    held = dict.fromkeys(entries(), b"0" * 1_000)
+    archive = packed(tmp_path / "a.zip", held, zipfile.ZIP_DEFLATED)
+    monkeypatch.setattr(received, "BYTES_MOST", 3_000)
+    with pytest.raises(InputError, match=r"a\.zip: holds more than 3,000 bytes"):
         take_in(archive, tmp_path / "results")
 
 
@@ -164,7 +213,7 @@ def test_what_is_no_archive_is_said(tmp_path: Path, damage: str) -> None:
 def test_what_breaks_a_rule_is_not_taken_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rules are those of every run; their reasons are given and nothing is written."""
     finding = Finding("closure", "refused", "wall_ns", "-1", "more than 0")
-    monkeypatch.setattr(received.check, "check", lambda *_: Validated("", findings=(finding,)))
+    monkeypatch.setattr(received.check, "check", lambda *_, **more: Validated("", findings=(finding,)))
     with pytest.raises(InputError, match="is not valid:\n- wall_ns: -1; expected more than 0"):
         take_in(packed(tmp_path / "a.zip", entries()), tmp_path / "results")
     assert not (tmp_path / "results").exists()
@@ -172,6 +221,7 @@ def test_what_breaks_a_rule_is_not_taken_in(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_run_lies_where_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder is named as the manifest in it says."""
-    monkeypatch.setattr(received.check, "check", lambda *_: Validated("", None, "other", "xeon-2", 1))
-    with pytest.raises(InputError, match="expected the one that its folder is named for"):
-        take_in(packed(tmp_path / "a.zip", entries()), tmp_path / "results")
+    monkeypatch.setattr(received.check, "check", CHECK)
+    held = {f"{FOLDER}/{path.name}": path.read_bytes() for path in measured().folder.iterdir()}
+    with pytest.raises(InputError, match=r"is not valid:\n- .*\(rule place\)"):
+        take_in(packed(tmp_path / "a.zip", held), tmp_path / "results")

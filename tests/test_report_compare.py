@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,7 +17,9 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from harness import compare_sections, comparing, report_compare, report_parts, store, store_beside
+from harness import compare_sections, comparing, report_compare, report_parts, store, store_beside, suite
+from harness.analysis.compared import kinds
+from harness.analysis.machines import overall
 from harness.cli import app
 from harness.errors import InputError
 from harness.report_parts import Cell, Section
@@ -70,8 +74,68 @@ def test_the_terminal_says_everything(compared: comparing.Comparison) -> None:
     assert "16 hardware threads of 8 cores" in text
     assert "Loading alone, all workers" in text
     assert re.search(r"\d+ training cells?: [a-z-]+( in both| in A, [a-z-]+ in B)\.", text)
-    assert re.search(r"A: (png|lmdb), batch \d+", text)
     assert "Grade" in text
+
+
+def test_numbers_have_what_they_rest_on(compared: comparing.Comparison) -> None:
+    """Best rates, ratios and shares say their interval and blocks; what holds training back says its ceilings."""
+    text = said(compared)
+    assert re.search(
+        r"A: (png|lmdb), batch \d+, \d+ workers?: [\d,]+ samples/s \(± [\d.]+ %, 6 blocks\), [a-z-]+\n", text
+    )
+    assert re.search(r"best against best, B ÷ A is [\d.]+× \([\d.]+–[\d.]+, 6 and \d blocks\)", text)
+    assert re.search(r"'s setting reaches \d+ % \([\d.]+–[\d.]+ %, [56] blocks\) of [AB]'s on [AB]", text)
+    held = text[text.index("Why: what holds training back") : text.index("Best settings")]
+    number = r"[\d,.]+( \([\d,.]+–[\d,.]+\))?"
+    assert re.search(rf"    loading alone: {number} in A, {number} in B", held)
+    assert re.search(rf"    the step alone: {number} in A, {number} in B", held)
+    tallies = re.findall(r"\d+ (faster|slower|no difference|inconclusive)\b", text)
+    assert set(tallies) <= {"faster", "slower", "no difference", "inconclusive"}
+    assert tallies
+
+
+def test_a_stage_of_one_cell_says_its_blocks(results: Path, fake_run: ModuleType, tmp_path: Path) -> None:
+    """Its interval is that of blocks and not of cells: their number stands beside it. One cell in all says its own."""
+    fake_run.write(tmp_path, fake_run.Fake(batches=(8,), workers=(0,), fails="none", asked_only=True))
+    fake_run.write(tmp_path, fake_run.Fake(run_id=FAST, batches=(8,), workers=(0,), fails="none", blocks=4, cores=4))
+    found = comparing.compare(SLOW, FAST, tmp_path)
+    assert len(found.found.stages)
+    assert re.search(r"one cell +6, 4 blocks", said(found))
+    one = found.found.cells.iloc[:1]
+    alone = replace(found.found, cells=one, overall=overall(one), kinds=kinds(one))
+    text = said(replace(found, found=alone))
+    assert re.search(r"This one cell: [\d.]+× \([\d.]+–[\d.]+, 6 and 4 blocks\)\.", text)
+    assert "choice of cells" not in text
+
+
+def test_claims_that_differ_say_their_blocks() -> None:
+    """An effect has an interval and blocks, a fact the trials that looked, and no estimate is no fact."""
+    asked = suite.claims()
+    effect, fact = (
+        next(claim for _, claim in asked.values() if (claim.effect is None) is bare) for bare in (False, True)
+    )
+    row = {"verdict_a": "confirmed", "ratio_a": 1.5, "lo_a": 1.4, "hi_a": 1.6, "n_a": 8.0}
+    assert compare_sections._verdict(row, "a", effect).text == "confirmed: 1.50× (1.40–1.60, 8 blocks)"
+    row |= {"ratio_a": math.nan, "n_a": 1.0}
+    assert compare_sections._verdict(row, "a", fact).text == "confirmed: a fact, 1 trial"
+    assert compare_sections._verdict(row | {"n_a": 0.0}, "a", effect).text == "confirmed: no block of all its cells"
+
+
+def test_nothing_is_cut(compared: comparing.Comparison) -> None:
+    """However narrow the terminal, every number and word of the wide one is there; where bars go their key goes."""
+    wide = said(compared)
+    assert "Bars here and below" in wide
+    for width in (50, 80, 100):
+        console = Console(width=width, record=True, file=io.StringIO())
+        report_compare.show(compared, console)
+        text = console.export_text()
+        assert text.count("…") == wide.count("…")
+        assert max(map(len, text.splitlines())) <= width
+        assert ("│" in text) == ("Bars here and below" in re.sub(r"\s+", " ", text))
+        if width >= 80:
+            assert set(re.findall(r"[\d.]+× \([\d.]+–[\d.]+\)", text)) >= set(
+                re.findall(r"[\d.]+× \([\d.]+–[\d.]+\)", wide)
+            )
 
 
 def test_markdown_says_the_same(compared: comparing.Comparison) -> None:
@@ -115,6 +179,14 @@ def test_claims_whose_verdict_differs(fake_run: ModuleType, tmp_path: Path) -> N
         assert f"{row['claim']}: " in text
 
 
+def test_digits_are_never_cut() -> None:
+    """Where there is no room for numbers on one line they break."""
+    number = "1.11× (1.09–1.13)"
+    console = Console(width=30, record=True, file=io.StringIO())
+    report_parts.show([Section("", columns=("", "", ""), rows=[report_parts.cells(*3 * [number])])], console)
+    assert len(re.findall(r"\d", console.export_text())) == 3 * 9
+
+
 def test_runs_of_one_machine(results: Path) -> None:
     """A machine against itself is its repeatability: two of its runs, the older one as A."""
     machine = machines(results)[0]
@@ -124,6 +196,16 @@ def test_runs_of_one_machine(results: Path) -> None:
     text = said(found)
     assert "two runs of one machine" in text
     assert "Half of the cells agree within 0.0 %" in text
+    assert re.search(r"A ratio of one lies in (\d+) of \1 intervals", text)
+
+
+def test_runs_without_an_interval_say_nothing_of_intervals(fake_run: ModuleType, tmp_path: Path) -> None:
+    """Two runs of one machine of one block each: no share of no intervals."""
+    for name in (SLOW, FAST):
+        fake_run.write(tmp_path, fake_run.Fake(run_id=name, blocks=1, batches=(8,), fails="none"))
+    text = said(comparing.compare(SLOW, FAST, tmp_path))
+    assert "Half of the cells agree" in text
+    assert "A ratio of one lies in" not in text
 
 
 def test_a_machine_is_its_run_that_has_most_in_common(results: Path) -> None:
@@ -131,7 +213,7 @@ def test_a_machine_is_its_run_that_has_most_in_common(results: Path) -> None:
     first, second = machines(results)
     found = comparing.compare(second, first, results)
     assert found.b.manifest.run_id == "20260103T030405Z-late"
-    assert "B names a machine with 2 runs: 20260103T030405Z-late" in said(found)
+    assert "B names a machine: of its 2 newest runs that were not withdrawn, 20260103T030405Z-late" in said(found)
     assert found.a.notes == ()
 
 
@@ -194,14 +276,23 @@ def test_another_protocol_is_refused(results: Path, fake_run: ModuleType, tmp_pa
 
 
 def test_nothing_in_common_is_said_with_reasons(results: Path, fake_run: ModuleType, tmp_path: Path) -> None:
-    """Another device shares no cell: the reasons are counted, and how to get cells in common is said."""
+    """Another device shares no cell: the reasons are counted, and that no command of the other machine helps."""
     with (
         with_another(fake_run, results, tmp_path, batches=(8,), device="cuda") as (place, name),
-        pytest.raises(
-            InputError, match=r"no cell in common.*different device: cpu in A, cuda in the other.*make sweep"
-        ),
+        pytest.raises(InputError, match=r"no cell in common.*different device: cpu in A, cuda in the other") as refused,
     ):
         comparing.compare(SLOW, name, place)
+    assert "compare machines that both have a GPU, or that both have none" in str(refused.value)
+    assert "make sweep" not in str(refused.value)
+
+
+def test_the_command_of_another_is_not_offered(compared: comparing.Comparison) -> None:
+    """What helps is built from names of suites that are known: a record's own command is a stranger's text."""
+    evil = {"command": "make sweep; reboot", "suites": {"$(reboot)": [], "loader": []}}
+    other = replace(compared.a, manifest=compared.a.manifest.model_copy(update=evil))
+    said = str(comparing._nothing(compared.found, other, compared.b))
+    assert said.endswith("Expected two runs of one suite on the same data: make sweep SUITE=loader on both machines")
+    assert "reboot" not in said
 
 
 def test_a_run_that_was_withdrawn(results: Path, tmp_path: Path) -> None:
@@ -212,7 +303,11 @@ def test_a_run_that_was_withdrawn(results: Path, tmp_path: Path) -> None:
     late = copied / machine / "20260103T030405Z-late"
     store_beside.place(late, "withdrawn").write_text('{"why": "a broken fan", "on": "2026-02-01"}')
     assert comparing.compare(FAST, machine, copied).b.manifest.run_id == SLOW
-    assert "B's run was withdrawn on 2026-02-01: a broken fan" in said(comparing.compare(FAST, late.name, copied))
+    store_beside.rank(late, store_beside.REFERENCE)
+    for named in (late.name, late, late / "trials.parquet"):
+        found = comparing.compare(FAST, str(named), copied)
+        assert "B's run was withdrawn on 2026-02-01: a broken fan" in said(found)
+        assert found.b.tier == store_beside.REFERENCE
 
 
 def test_text_of_others_is_nothing_but_text() -> None:

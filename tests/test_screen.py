@@ -18,6 +18,12 @@ def test_a_check_is_named_by_what_it_looks_at() -> None:
     assert describe(CELL) == "check · termination · ends_by=sigkill"
 
 
+def test_one_worker_is_one() -> None:
+    """A count agrees with its noun."""
+    cell = {"workload": "synthetic", "mode": "load", "storage_format": "png", "batch_size": 32, "num_workers": 1}
+    assert describe(cell) == "load · synthetic · png · batch 32 · 1 worker"
+
+
 def test_a_check_has_no_throughput_to_show() -> None:
     """A check that ended changes nothing about the last throughput."""
     screen = TerminalScreen(Console(file=io.StringIO()))

@@ -24,6 +24,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from harness import store, store_beside
 from harness.analysis import machines
+from harness.analysis.compared import repeated
 from harness.incoming import caps
 from harness.pages import compare, verdicts
 from harness.pages.featured import cast
@@ -162,8 +163,9 @@ def test_why_and_what_differs_are_said(page: Page, other: Path) -> None:
     for wanted in ("Loading alone, all workers", "The best settings of each", "What holds the training"):
         assert wanted in inside, wanted
     facts = page.get_by_role("group", name="What differs between the two")
-    row = facts.locator("tr", has_text=re.compile("^cores")).locator("td").all_text_contents()
-    assert row == ["cores", "16", "4"]
+    row = facts.locator("tr", has_text=re.compile("^hardware threads")).locator("td").all_text_contents()
+    assert row == ["hardware threads", "16", "4"]
+    assert "hardware threads" in page.locator(".fr-compare-sides").inner_text()
     assert "this page knows the verdicts of published machines alone" in inside
 
 
@@ -206,7 +208,12 @@ def test_two_files_stand_side_by_side_and_can_be_swapped(
     second = made(fake_run, tmp_path, "20260105T030405Z-eight", factor=3.0, cores=8)
     give(page, other, second)
     before = float(re.findall(r"B is ([\d.]+) times", result(page))[0])
-    page.get_by_role("button", name="Swap A and B").click()
+    turned = """() => {
+      const button = [...document.querySelectorAll("button")].find(({ textContent }) => textContent === "Swap A and B");
+      button.click();
+      return document.querySelector(".fr-compare-result").ariaBusy;
+    }"""
+    assert page.evaluate(turned) == "true"  # what stands there is of the pair before
     expect(page.locator(".fr-compare-result .fr-answer")).not_to_contain_text(f"B is {before:.2f} times")
     assert float(re.findall(r"B is ([\d.]+) times", result(page))[0]) == pytest.approx(1 / before, abs=0.02)
     assert len(page.locator("select[name=a] optgroup[label='Your files'] option").all()) == 2
@@ -284,6 +291,19 @@ def test_a_file_of_something_else_is_refused(page: Page, tmp_path: Path) -> None
     assert "table.parquet is refused: it does not say which run it is" in said
 
 
+def test_bytes_that_cannot_be_read_are_refused_in_words(page: Page, other: Path, tmp_path: Path) -> None:
+    """Where a column's bytes are not what they declare the page says so and what to type, not what its parser said."""
+    chunks = [pq.ParquetFile(other).metadata.row_group(0).column(at) for at in range(len(pq.read_schema(other)))]
+    chunk = next(one for one in chunks if one.path_in_schema == "samples_per_s")
+    data = bytearray(other.read_bytes())
+    frame = data.index(b"\x28\xb5\x2f\xfd", chunk.dictionary_page_offset or chunk.data_page_offset)  # of Zstandard
+    data[frame : frame + 4] = bytes(4)
+    broken = tmp_path / "broken.parquet"
+    broken.write_bytes(data)
+    give(page, broken)
+    assert "its bytes are not what they declare; make validate FILES=…" in refusal(page)
+
+
 def test_nothing_leaves_the_reader(sites: dict[str, Any], browser: Browser, other: Path) -> None:
     """While a file is read and compared the page asks for nothing but the site's own files, and its Worker may not."""
     seen = visits.visit(browser, sites["main"])
@@ -310,6 +330,79 @@ def test_without_scripts_the_command_is_there(sites: dict[str, Any], browser: Br
     assert page.locator(".fr-compare").is_hidden()
 
 
+def test_two_runs_of_one_machine_are_said_to_be(
+    page: Page, sites: dict[str, Any], fake_run: ModuleType, tmp_path: Path
+) -> None:
+    """Two runs of one machine: the page says so, and how well they repeat each other as Python counts it."""
+    again = made(fake_run, tmp_path, "20260106T030405Z-again", factor=1.02)
+    give(page, again)
+    result(page)
+    found = repeated(machines.compare(*tables(sites, again)))
+    said = page.locator(".fr-compare-result").inner_text()
+    assert "These are two runs of one machine: what differs is how well a run can be repeated." in said
+    assert f"agree within {found.half_within_pct:.1f} %; {found.hold} of {found.cells} intervals hold one" in said
+
+
+def test_a_run_is_not_compared_with_itself(page: Page, sites: dict[str, Any]) -> None:
+    """The file of a published run beside that run is one run twice, and is said to be."""
+    run = next(run for run in sites["main"].runs if run.manifest.device == "cpu")
+    page.locator("select[name=a]").select_option(f"run:{run.manifest.run_id}")
+    give(page, run.folder / "trials.parquet")
+    expect(page.locator(".fr-compare-status")).to_contain_text(f"the same run, {run.manifest.run_id}")
+    assert page.locator(".fr-compare-result").is_hidden()
+
+
+def test_a_place_on_the_page_leaves_what_is_compared(page: Page, other: Path) -> None:
+    """A link to a place on the page, as the one that skips to its content, changes neither comparison nor address."""
+    give(page, other)
+    said, link = result(page), page.url
+    page.evaluate("location.hash = 'compare'")
+    page.wait_for_url(link)
+    assert result(page) == said
+    assert page.locator("select[name=b]").input_value().startswith("sha256:")
+
+
+def test_a_comparison_that_cannot_be_explained_stands(sites: dict[str, Any], browser: Browser, other: Path) -> None:
+    """More numbers than may be held are refused; where those of the explanation are too many, the comparison stays."""
+    for held, said in ((0, "numbers of what is compared; at most 0 are kept"), (None, "Why cannot be shown")):
+        seen = visits.visit(browser, sites["main"])
+        seen.page.route("**/compare/index.json*", capped(held, sites, other))
+        page = ready(seen.open("compare.html"))
+        give(page, other)
+        if held is None:
+            assert "times as fast" in result(page)
+        expect(page.locator(".fr-compare-refused, .fr-compare-result:not([hidden])").last).to_contain_text(said)
+
+
+def capped(held: int | None, sites: dict[str, Any], other: Path) -> Callable[[Any], None]:
+    """Give the index with another cap of numbers that are held: as given, or just enough to compare two runs."""
+
+    def answer(route: Any) -> None:
+        index = route.fetch().json()
+        given = index["reader"]
+        rows, cells = (sum(both) for both in zip(*(size(table) for table in tables(sites, other)), strict=True))
+        enough = rows * (len(given["first"]) + 1) + cells * len(given["axes"])
+        given["caps"]["held"] = enough if held is None else held
+        route.fulfill(json=index)
+
+    return answer
+
+
+def size(table: pd.DataFrame) -> tuple[int, int]:
+    """Trials and cells."""
+    return len(table), table["cell_id"].nunique()
+
+
+def test_a_published_file_that_is_not_there_is_named(sites: dict[str, Any], browser: Browser, other: Path) -> None:
+    """A published run whose file cannot be had: its address is said, and what to do."""
+    seen = visits.visit(browser, sites["main"])
+    page = ready(seen.open("compare.html"))
+    page.context.route("**/trials.parquet", lambda route: route.fulfill(status=404))
+    give(page, other)
+    expect(page.locator(".fr-compare-status")).to_contain_text("trials.parquet: 404")
+    expect(page.locator(".fr-compare-status")).to_contain_text("drop the file")
+
+
 def test_everything_works_by_keyboard(page: Page, other: Path) -> None:
     """The file chooser, both lists and the marks are reached and used without a pointer."""
     page.locator("#fr-compare-input").focus()
@@ -321,7 +414,9 @@ def test_everything_works_by_keyboard(page: Page, other: Path) -> None:
     first = page.locator(".fr-explore-readout").inner_text()
     page.keyboard.press("End")
     last = page.locator(".fr-explore-readout").inner_text()
-    assert "95 % interval" in first
+    assert re.search(r"95 % interval .*; n = \d+ and \d+\)", first)
+    said = page.locator(".fr-compare-cells .fr-message").inner_text()
+    assert len(re.findall(r"; n = \d+ and \d+\)", said)) == 2
     assert first != last
 
 

@@ -64,9 +64,9 @@ def test_a_label_takes_the_place_of_an_earlier_one(run: Path) -> None:
 @pytest.mark.parametrize(
     ("label", "note", "words"),
     [
-        ("x" * (LABEL_MOST + 1), "", "--label: 61 characters; expected at most 60"),
-        ("", "x" * (NOTE_MOST + 1), "--note: 501 characters; expected at most 500"),
-        (" \n\x00 ", "\u200b", "nothing was given"),
+        ("x" * (LABEL_MOST + 1), "", r"LABEL= \(--label\): 61 characters; expected at most 60"),
+        ("", "x" * (NOTE_MOST + 1), r"NOTE= \(--note\): 501 characters; expected at most 500"),
+        (" \n\x00 ", "\u200b", r"LABEL= \(--label\): nothing was given; .*NOTE=, --note"),
     ],
 )
 def test_texts_are_capped(run: Path, label: str, note: str, words: str) -> None:
@@ -85,7 +85,7 @@ def test_the_longest_texts_are_read_back(run: Path) -> None:
 
 def test_a_run_is_withdrawn_once_and_with_a_reason(run: Path) -> None:
     """No reason, no withdrawal; a second one is refused and the first stays."""
-    with pytest.raises(InputError, match="--why: nothing was given; expected the reason"):
+    with pytest.raises(InputError, match=r"WHY= \(--why\): nothing was given; expected the reason"):
         store_beside.withdraw(run, "  ")
     assert store_beside.about(run).withdrawn is None
     store_beside.withdraw(run, "wrong disk", noon)
@@ -121,12 +121,21 @@ def test_a_tier_can_be_taken_back(run: Path) -> None:
         ("withdrawn", "{}"),
         ("withdrawn", '{"why": "", "on": "2026-11-22"}'),
         ("withdrawn", '{"why": "a", "on": "<b>today</b>"}'),
+        ("withdrawn", '{"why": "a", "on": "2026-99-99"}'),
+        ("withdrawn", '{"why": "a", "on": "\u0662\u0660\u0662\u0666-\u0661\u0661-\u0662\u0662"}'),
     ],
 )
 def test_what_others_put_there_is_refused_with_its_name(run: Path, kind: str, text: str) -> None:
     """A file that is damaged, too large, not plain text or says what is not known is an error, not a page."""
     place(run, kind).write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=rf"{run.name}\.{kind}\.json: "):
+        store_beside.about(run)
+
+
+def test_double_spaces_are_named_as_what_is_wrong(run: Path) -> None:
+    """Whoever writes such a file by hand reads which spaces it may hold."""
+    place(run, "label").write_text(json.dumps({"label": "a  b"}))
+    with pytest.raises(InputError, match=r"label: .*outer or double spaces"):
         store_beside.about(run)
 
 

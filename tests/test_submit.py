@@ -23,8 +23,10 @@ from rich.console import Console
 
 from harness import pull_request, redaction, report_submit, store, store_beside, submit
 from harness.errors import InputError
+from harness.incoming.findings import Finding, Validated
 from harness.registry import ROOT
 
+CHECKED = submit._checked
 GH = """#!/bin/sh
 printf '%s\\n' "$*" >> "$GH_LOG"
 case "$*" in
@@ -35,11 +37,18 @@ case "$*" in
 "repo view ann/feedrate"*) [ -d "$GH_FORK" ] && printf '{"nameWithOwner":"ann/feedrate","url":"%s",\
 "defaultBranchRef":{"name":"main"},"viewerPermission":"ADMIN"}' "$GH_FORK" ;;
 "repo fork lab/feedrate --clone=false") git clone -q --bare "$GH_BASE" "$GH_FORK" ;;
-"pr create"*) /bin/cat > "$GH_BODY"; echo https://github.com/lab/feedrate/pull/7 ;;
+"pr list"*) if [ -f "$GH_OPEN" ]; then /bin/cat "$GH_OPEN"; else echo '[]'; fi ;;
+"pr create"*)
+    if [ -f "$GH_DOWN" ]; then echo 'HTTP 502: try again' >&2; exit 1; fi
+    case "$*" in *"--head ann:"*) owner=ann ;; *) owner=lab ;; esac
+    /bin/cat > "$GH_BODY"
+    echo https://github.com/lab/feedrate/pull/7
+    printf '[{"url":"https://github.com/lab/feedrate/pull/7","headRepositoryOwner":{"login":"%s"}}]' $owner \\
+        > "$GH_OPEN" ;;
 *) echo "fake gh: $*" >&2; exit 1 ;;
 esac
 """
-"""GitHub's command line, as far as it is asked: one repository, one account."""
+"""GitHub's command line, as far as it is asked: one repository, one account, at most one open pull request."""
 
 
 @dataclass
@@ -80,6 +89,11 @@ class Place:
         return printed.file.getvalue()
 
     @property
+    def opened(self) -> Path:
+        """The list of open pull requests."""
+        return self.root / "open.json"
+
+    @property
     def branch(self) -> str:
         return f"run/{self.run.parent.name}/{self.run.name}"
 
@@ -108,6 +122,8 @@ def place(tmp_path: Path, fake_run: ModuleType, monkeypatch: pytest.MonkeyPatch)
         "GH_BODY": tmp_path / "body.md",
         "GH_BASE": made.remote,
         "GH_FORK": made.fork,
+        "GH_OPEN": made.opened,
+        "GH_DOWN": tmp_path / "down",
         "GH_RIGHT": "WRITE",
         "GIT_CONFIG_NOSYSTEM": "1",
         "LOGNAME": "zelda",
@@ -182,7 +198,7 @@ def test_a_label_and_a_note_go_with_it(place: Place) -> None:
 def test_who_may_not_push_proposes_from_a_fork(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The branch goes to a fork of the account, which is made if need be; the repository itself gets none."""
     monkeypatch.setenv("GH_RIGHT", "READ")
-    assert "a fork of it, which is made for ann" in place.submit()
+    assert "a fork of it, which will be made in your account ann" in " ".join(place.submit().split())
     assert place.branch in place.git("branch", "--list", "run/*", of=place.fork)
     assert place.git("branch", "--list", "run/*", of=place.remote) == ""
     assert f"--head ann:{place.branch}" in (place.root / "gh.log").read_text()
@@ -191,10 +207,11 @@ def test_who_may_not_push_proposes_from_a_fork(place: Place, monkeypatch: pytest
 
 
 def test_a_run_is_published_once(place: Place) -> None:
-    """One that waits as a branch, or is on the base branch, is refused, with or without gh; under another name too."""
+    """One that waits in a pull request, or is on the base branch, is refused, with or without gh."""
     place.submit()
-    with pytest.raises(InputError, match="was submitted already and waits: branch run/"):
+    with pytest.raises(InputError, match=r"was submitted already and waits: https://github\.com/lab/feedrate/pull/7;"):
         place.submit()
+    place.opened.unlink()
     place.git("push", "-q", "origin", f"{place.git('rev-parse', place.branch, of=place.remote).strip()}:main")
     place.git("update-ref", "-d", f"refs/heads/{place.branch}", of=place.remote)
     with pytest.raises(InputError, match=rf"was submitted already \(results/.*{place.run.name}"):
@@ -215,6 +232,34 @@ def test_the_same_trials_under_another_name_are_the_same_run(place: Place) -> No
     place.git("push", "-q", "origin", "main")
     with pytest.raises(InputError, match=r"was submitted already \(results/other/trials\.parquet\)"):
         place.submit()
+
+
+@pytest.mark.parametrize("right", ["WRITE", "READ"])
+def test_a_branch_without_an_open_pull_request_locks_nobody_out(
+    place: Place, monkeypatch: pytest.MonkeyPatch, right: str
+) -> None:
+    """Where the last step failed, or a pull request was closed, the same command pushes again and opens one."""
+    monkeypatch.setenv("GH_RIGHT", right)
+    (place.root / "down").touch()
+    printed = " ".join(place.submit(label="first").split())
+    assert "No pull request was opened: gh pr create: HTTP 502: try again" in printed
+    assert "type the same command again" in printed
+    (place.root / "down").unlink()
+    assert "Submitted: https://github.com/lab/feedrate/pull/7" in place.submit(label="second")
+    place.opened.unlink()
+    assert "Submitted: https://github.com/lab/feedrate/pull/7" in place.submit(label="third")
+    path = f"results/{place.run.parent.name}/{place.run.name}.label.json"
+    pushed = place.remote if right == "WRITE" else place.fork
+    assert "third" in place.git("cat-file", "blob", f"{place.branch}:{path}", of=pushed)
+
+
+def test_a_stranger_s_pull_request_of_the_same_name_locks_nobody_out(place: Place) -> None:
+    """Pull requests are listed by the name of their branch; one from another fork is not the submitter's."""
+    place.opened.write_text(
+        '[{"url": "https://example.org/1", "headRepositoryOwner": {"login": "mallory"}},'
+        ' {"url": "https://example.org/2", "headRepositoryOwner": null}]'
+    )
+    assert "Submitted: https://github.com/lab/feedrate/pull/7" in place.submit()
 
 
 @pytest.mark.parametrize("lacking", ["gh", "git", "login", "remote", "fork"])
@@ -270,7 +315,7 @@ def test_no_is_no(place: Place) -> None:
 def test_nobody_is_no_yes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nobody can answer, the command says how to answer beforehand."""
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
-    with pytest.raises(InputError, match="nobody is there to answer; --yes"):
+    with pytest.raises(InputError, match=r"nobody is there to answer; YES=1 \(--yes\)"):
         report_submit.asked(Console(file=io.StringIO()))
 
 
@@ -300,6 +345,29 @@ def test_everything_that_will_be_public_is_shown(place: Place) -> None:
         assert text in printed
 
 
+def test_no_text_of_a_trial_is_left_out(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forty different texts are printed; where there are more, a file that is named has all of them."""
+    for count in (report_submit.TEXTS, report_submit.TEXTS + 1):
+        texts = {f"error number {number}": 1 for number in range(count)}
+        monkeypatch.setattr(submit, "free_texts", lambda _, texts=texts: texts)
+        printed = place.submit(answer=False)
+        path = place.root / "build" / f"texts-{place.run.name}.txt"
+        if count == report_submit.TEXTS:
+            assert all(f"1 ×  {text}\n" in printed for text in texts)
+            assert not path.exists()
+        else:
+            assert f"all of which are in {path}" in " ".join(printed.split())
+            assert [line.split("×  ")[1] for line in path.read_text().splitlines()] == list(texts)
+
+
+def test_what_reviewers_will_look_at_is_shown(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is valid and odd is submitted with its oddity said beforehand."""
+    flag = Finding("fast", "flag", "samples_per_s", "9", "at most 4")
+    monkeypatch.setattr(submit, "_checked", CHECKED)
+    monkeypatch.setattr(submit.check, "check", lambda *_: Validated("", findings=(flag,)))
+    assert f"Odd, and for reviewers to look at: {flag}" in place.submit(answer=False)
+
+
 def test_what_looks_like_a_name_of_this_machine_is_said(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """A host name that slipped through is shown apart, before anybody answers."""
     assert "looks like a name" not in place.submit(answer=False)
@@ -310,6 +378,14 @@ def test_what_looks_like_a_name_of_this_machine_is_said(place: Place, monkeypatc
     printed = place.submit(answer=False)
     assert "looks like a name" in printed
     assert "command: make sweep on node17" in printed
+
+
+def test_a_name_in_a_label_or_a_note_is_said(place: Place) -> None:
+    """What the submitter typed goes into the pull request's text, so it is looked at too."""
+    printed = place.submit(answer=False, label="zelda's box", note="on workhorse, quiet")
+    assert "looks like a name" in printed
+    assert "label: zelda's box" in printed
+    assert "note: on workhorse, quiet" in printed
 
 
 @pytest.mark.parametrize("damage", ["withdrawn", "incomplete", "renamed", "long"])
@@ -326,11 +402,36 @@ def test_what_may_not_be_published_is_refused_before_anything_is_asked(place: Pl
         place.run = place.run.rename(place.run.with_name("renamed"))
         words = "expected a folder of that name"
     else:
-        more, words = {"note": "x" * 501}, "--note: 501 characters"
+        more, words = {"note": "x" * 501}, r"NOTE= \(--note\): 501 characters"
     with pytest.raises(InputError, match=words):
         place.submit(**more)
     assert place.files == []
     assert not (place.root / "gh.log").exists()
+
+
+@pytest.mark.parametrize("typed", ["on the line", "beforehand"])
+def test_make_hands_on_what_was_typed(tmp_path: Path, typed: str) -> None:
+    """A label, a note and a reason arrive letter by letter: no dollar is lost, no backtick is obeyed."""
+    stub = tmp_path / "stub"
+    stub.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    stub.chmod(0o755)
+    text = f"""costs $5, $(id) $$HOME ${{PATH}} "quiet" it's `touch {tmp_path / "owned"}` #1 \\ %"""
+    texts = {"LABEL": f"label {text}", "NOTE": f"note {text}", "WHY": f"why {text}"}
+    given = [f"{name}={value}" for name, value in texts.items()] if typed == "on the line" else []
+    said = ""
+    for target in ("submit", "label", "withdraw"):
+        done = subprocess.run(
+            ["make", "-o", ".venv/ready", target, "RUN=x", f"HARNESS={stub}", *given],
+            cwd=ROOT,
+            env=os.environ | ({} if given else texts),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        said += done.stdout
+    arrived = [line for line in said.splitlines() if line.startswith(("label ", "note ", "why "))]
+    assert arrived == [texts[name] for name in ("LABEL", "NOTE", "LABEL", "NOTE", "WHY")]
+    assert not (tmp_path / "owned").exists()
 
 
 def test_runs_are_found_by_id_and_by_folder(place: Place) -> None:
@@ -339,16 +440,20 @@ def test_runs_are_found_by_id_and_by_folder(place: Place) -> None:
     assert store.find(place.run.name, results).folder == store.find(str(place.run), results).folder == place.run
     with pytest.raises(InputError, match=rf"no such run under .*did you mean '{place.run.name}'"):
         store.find(place.run.name[:-1], results)
-    with pytest.raises(InputError, match="there is none yet: make sweep makes one"):
+    with pytest.raises(InputError, match="none yet: make sweep makes one"):
         store.find("", place.root / "nowhere")
 
 
 def test_a_tool_that_hangs_or_lies_is_a_reason(place: Place) -> None:
     """Output that is no answer is no traceback."""
-    for said in ("echo nonsense", "echo '{}'", "exit 0"):
+    found = pull_request.route(place.checkout)
+    for said in ("echo nonsense", "echo '{}'", "exit 0", "echo '[7]'"):
         (place.root / "bin" / "gh").write_text(f"#!/bin/sh\n{said}\n")
         with pytest.raises(pull_request.Unable):
             pull_request.route(place.checkout)
+        if said != "echo '{}'":  # which is no open pull request
+            with pytest.raises(pull_request.Unable):
+                pull_request.waiting(found, place.branch)
 
 
 def test_a_run_that_breaks_a_rule_is_not_published(tmp_path: Path) -> None:

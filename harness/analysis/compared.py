@@ -21,8 +21,9 @@ from harness.analysis.storage import believed
 
 KINDS = ("train", "emulated", "load", "copy", "compute")
 """What a cell runs: a real training step, an emulated one, or one stage alone."""
-_COUNTED = {"faster": "faster", "slower": "slower", "same": "no difference", "open": "inconclusive"}
-KIND_COLUMNS = ("kind", *ENDS, "cells", *_COUNTED)
+COUNTED = {"faster": "faster", "slower": "slower", "same": "no difference", "open": "inconclusive"}
+"""Columns that count verdicts."""
+KIND_COLUMNS = ("kind", *ENDS, "cells", *COUNTED)
 _FOUND = ("verdict", *ENDS, "n")
 CLAIM_COLUMNS = ("claim", "suite", *(f"{name}_{side}" for side in "ab" for name in _FOUND), "agree", "decided")
 
@@ -101,7 +102,7 @@ def kinds(cells: pd.DataFrame) -> pd.DataFrame:
         own = cells[emulated if kind == "emulated" else equal(cells["mode"], kind) & ~emulated]
         if len(own):
             over = overall(own)
-            counts = [int(own["verdict"].eq(word).sum()) for word in _COUNTED.values()]
+            counts = [int(own["verdict"].eq(word).sum()) for word in COUNTED.values()]
             found.append((kind, over.ratio, over.lo, over.hi, over.cells, *counts))
     return pd.DataFrame(found, columns=list(KIND_COLUMNS))
 

@@ -14,7 +14,9 @@ from harness.analysis.summary import CONDITIONS, best_cells
 
 _TASK = ("device", *CONDITIONS)
 _ENDS = ("ratio", "lo", "hi")
-_OF_SIDE = ("samples_per_s", "bottleneck", "candidates")
+_OF_SIDE = ("samples_per_s", "lo", "hi", "bottleneck", "candidates")
+_REACHED = {"": "ratio", "_lo": "lo", "_hi": "hi", "_n": "n"}
+"""End of a column's name to what it holds of ``Blocks.ratios``."""
 COLUMNS = (
     *_TASK,
     *(f"{name}_{side}" for side in "ab" for name in ("cell", *_OF_SIDE)),
@@ -22,8 +24,7 @@ COLUMNS = (
     "n_a",
     "n_b",
     "in_both",
-    "a_on_b",
-    "b_on_a",
+    *(f"{name}{end}" for name in ("a_on_b", "b_on_a") for end in _REACHED),
 )
 Task = tuple[Any, ...]
 """Values of ``device`` and ``CONDITIONS``: what a cell is measured for, settings left out."""
@@ -46,11 +47,12 @@ def _sets(run: Run, apart: Collection[str]) -> dict[Task, pd.DataFrame]:
     return {task: found.iloc[places] for task, places in members.items()}
 
 
-def _reached(trials: pd.DataFrame, cell: str, best: str) -> float:
+def _reached(name: str, trials: pd.DataFrame, cell: str, best: str) -> dict[str, float]:
     """What a cell reaches of a best one of the same run, paired by block; NaN where it was not measured there."""
     if not trials["cell_id"].eq(cell).any():
-        return float("nan")
-    return float(Blocks(trials).ratios([trials["run_id"].iloc[0]], [best], [cell])["ratio"].iloc[0])
+        return {f"{name}{end}": float("nan") for end in _REACHED}
+    found = Blocks(trials).ratios([trials["run_id"].iloc[0]], [best], [cell])
+    return {f"{name}{end}": float(found[column].iloc[0]) for end, column in _REACHED.items()}
 
 
 def _pair(a: pd.DataFrame, b: pd.DataFrame, of_a: pd.DataFrame, of_b: pd.DataFrame) -> dict[str, Any]:
@@ -71,7 +73,7 @@ def _pair(a: pd.DataFrame, b: pd.DataFrame, of_a: pd.DataFrame, of_b: pd.DataFra
     row: dict[str, Any] = {name: float(getattr(ends, name)[0]) for name in _ENDS}
     row |= {"n_a": int(known[0].n[0]), "n_b": int(known[1].n[0])}
     row["in_both"] = len(set(of_a["cell_id"]) & set(of_b["cell_id"]))
-    row |= {"a_on_b": _reached(b, ids[0], ids[1]), "b_on_a": _reached(a, ids[1], ids[0])}
+    row |= _reached("a_on_b", b, ids[0], ids[1]) | _reached("b_on_a", a, ids[1], ids[0])
     for side, cell, members in zip("ab", ids, (of_a, of_b), strict=True):
         row |= {f"{name}_{side}": members[name].iloc[0] for name in _OF_SIDE} | {f"cell_{side}": cell}
     return row
@@ -88,10 +90,10 @@ def best_of_both(a: Run, b: Run, cells: pd.DataFrame, apart: Collection[str] = (
 
     Returns:
         A row a task of which both have a cell in common: ``device`` and ``CONDITIONS``; of either side the cheapest
-        ``cell`` of its best set (``summary.best_cells``), its ``samples_per_s``, what holds it back (``bottleneck``)
-        and of how many ``candidates`` it is; ``ratio`` (B's ÷ A's, Welch) with ``lo``, ``hi``, ``n_a`` and ``n_b``; how
-        many cells are ``in_both`` sets; what A's setting reaches of B's on B (``a_on_b``; NaN where it was not measured
-        there) and the other way round.
+        ``cell`` of its best set (``summary.best_cells``), its ``samples_per_s`` with ``lo`` and ``hi``, what holds it
+        back (``bottleneck``) and of how many ``candidates`` it is; ``ratio`` (B's ÷ A's, Welch) with ``lo``, ``hi``,
+        ``n_a`` and ``n_b``; how many cells are ``in_both`` sets; what A's setting reaches of B's on B (``a_on_b``, with
+        ``_lo``, ``_hi`` and ``_n`` blocks; NaN where it was not measured there) and the other way round.
     """
     common = set(_tasks(cells))
     sets_a, sets_b = (_sets(run, apart) for run in (a, b))

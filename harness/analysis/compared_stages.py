@@ -24,7 +24,7 @@ from harness.traits import traits
 
 ENDS = ("ratio", "lo", "hi")
 CEILINGS = ("load_ceiling", "copy_ceiling", "compute_ceiling")
-STAGE_COLUMNS = ("stage", "a", "b", *ENDS, "least", "most", "cells")
+STAGE_COLUMNS = ("stage", "a", "b", *ENDS, "least", "most", "cells", "n_a", "n_b")
 HELD_COLUMNS = (
     *CELL,
     *(f"{name}_{side}" for side in "ab" for name in ("bottleneck", *CEILINGS)),
@@ -118,7 +118,7 @@ def stages(trials_a: pd.DataFrame, trials_b: pd.DataFrame, cells: pd.DataFrame) 
         A row a stage with a cell in common, in the order of ``STAGES``: ``stage``, geometric means ``a`` and ``b`` over
         these cells (samples/s; of one process where the stage has a column), ``ratio`` (B ÷ A) with ``lo`` and ``hi``
         (as ``machines.overall`` has them; of the blocks, where there is one cell), the ``least`` and ``most`` of the
-        cells' ratios, and how many ``cells``.
+        cells' ratios, how many ``cells``, and the blocks ``n_a`` and ``n_b`` of a single one (else NaN).
     """
     found = []
     for stage in STAGES:
@@ -130,7 +130,8 @@ def stages(trials_a: pd.DataFrame, trials_b: pd.DataFrame, cells: pd.DataFrame) 
             over = _over(each)
             a, b = (float(np.exp(np.log(each[side]).mean())) for side in "ab")
             least, most = float(each["ratio"].min()), float(each["ratio"].max())
-            found.append((stage.name, a, b, over.ratio, over.lo, over.hi, least, most, over.cells))
+            blocks = [float(each[f"n_{side}"].iloc[0]) if len(each) == 1 else float("nan") for side in "ab"]
+            found.append((stage.name, a, b, over.ratio, over.lo, over.hi, least, most, over.cells, *blocks))
     return pd.DataFrame(found, columns=list(STAGE_COLUMNS))
 
 

@@ -26,7 +26,7 @@ from harness import __version__
 from harness.axes import AXES, Value, applicable, cell_id
 from harness.hardware import usable_cores
 from harness.machine import Machine, Software
-from harness.manifest import Protocol, RunManifest
+from harness.manifest import Dataset, Protocol, RunManifest
 from harness.migration import MANIFEST_KEY
 from harness.records import PROTOCOL_VERSION, TABLES
 from harness.store import _schema
@@ -46,6 +46,15 @@ _A_PART = 250
 """Runs that one call of a process writes."""
 _ALONE = 2 * _A_PART
 _SOFTWARE = Software(python="3.11.7", torch="2.15.0", torchvision="0.29.2")
+_DATASET = Dataset(
+    name="div2k_standin-p16-x2-n1024",
+    storage_format="png",
+    count=1024,
+    bytes=1_234_567,
+    data_hash="0123456789abcdef",
+    workload_version=1,
+    pack_s=2.5,
+)
 _PROTOCOL = Protocol(warmup_s=0.3, window_s=0.6, min_steps=12, blocks=(8, 30), timeout_s=120)
 _STAGES = {"read": 0.2, "decode": 0.5, "transform": 0.2, "collate": 0.1}
 """Share of a worker's time in each of its stages."""
@@ -275,7 +284,7 @@ def _manifest(facts: Machine, device: str, run_id: str, began: datetime, trials:
         merged=(),
         excluded=(),
         substitutions=("div2k_standin stands in for div2k: procedural images of its geometry",),
-        datasets=(),
+        datasets=(_DATASET,),
         started_at=began.isoformat(),
         ended_at=(began + timedelta(minutes=4)).isoformat(),
         blocks=BLOCKS,

@@ -5,30 +5,27 @@ This is what commands, the site and a submission call. Nothing here loads a libr
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-import tempfile
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from harness.errors import InputError
 from harness.hardware import usable_cores
-from harness.incoming.findings import Finding, Validated
-from harness.incoming.guard import READABLE, Gone, Guard
-from harness.registry import ROOT
+from harness.incoming.findings import Finding, Refused, Rule, Validated, shown
+from harness.incoming.guard import READ, READABLE, Gone, Guard
+from harness.incoming.passed import Passed
+
+UNIQUE = Rule("unique", "No two machines have a run of the same id: where they do, none of those runs is shown.")
 
 TOGETHER_BYTES = 4 * 2**20
 """Runs are looked at together as long as their files are no larger than this: steps decode to thirty times as much."""
 TOGETHER = 100
 """And no more of them than this."""
-_RULES_LIE_IN = ("incoming", "axes", "formats", "workloads", "trial/checks")
-_RULES_ARE = ("records.py", "manifest.py", "machine.py", "storage_device.py", "migration.py", "traits.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,27 +38,46 @@ class Admitted:
     """The others, each with its reasons."""
 
 
-def check(path: Path, results: Path | None = None) -> Validated:
+def check(path: Path, results: Path | None = None, *, placed: bool = False) -> Validated:
     """Hold one file of trials, or one run's folder, against the rules.
 
     Args:
         path: of either.
         results: where runs of other machines lie, to flag what is odd beside them; None flags nothing.
+        placed: whether the folder must be named for its run, below one that is named for its machine; one that lies
+            below ``results`` must in any case.
     """
     with Guard() as guard:
-        return _judged(guard, path, results)
+        return _looked_at(guard, path, results, placed)
 
 
 def checked(paths: Iterable[Path], results: Path | None = None) -> Iterator[Validated]:
     """Hold files of trials, and runs' folders, against the rules, one after the other.
 
     Args:
-        paths: of either.
+        paths: of either, or of folders of runs, each of which must be named for its run, below its machine's.
         results: where runs of other machines lie, to flag what is odd beside them; None flags nothing.
+
+    Raises:
+        InputError: a path names nothing.
     """
+    every = [(found, found != path) for path in paths for found in found_at(path)]
     with Guard() as guard:
-        for path in paths:
-            yield _judged(guard, path, results)
+        for path, placed in every:
+            yield _looked_at(guard, path, results, placed)
+
+
+def _looked_at(guard: Guard, path: Path, results: Path | None, placed: bool) -> Validated:
+    """Hold one against the rules, and flag what is odd; when that cannot be told nothing is."""
+    within = results is not None and path.absolute().is_relative_to(results.absolute())
+    judged = _judged(guard, path, placed=placed or within)
+    if results is None or not judged.valid:
+        return judged
+    flags: list[dict[str, Any]] = []
+    with suppress(Gone):
+        asked = guard.ask({"flags": str(path.absolute()), "results": str(results.absolute())})
+        flags = asked.get("flags", [])
+    return replace(judged, findings=tuple(Finding(**flag) for flag in flags))
 
 
 def found_at(path: Path) -> list[Path]:
@@ -90,17 +106,33 @@ def admitted(folders: Sequence[Path], remembered: Path | None = None) -> Admitte
         folders: of runs.
         remembered: a file that remembers what passed; made where it is missing. None remembers nothing.
     """
-    passed = _Passed(remembered)
+    passed = Passed(remembered)
     lanes = max(1, min(len(usable_cores()), len(folders)))
     with ThreadPoolExecutor(lanes) as pool:
         looked = list(pool.map(lambda lane: _look(lane, passed.before), [folders[at::lanes] for at in range(lanes)]))
     digests = {folder: digest for lane in looked for folder, digest in lane.digests.items()}
     refused = {Path(found.path): found for lane in looked for found in lane.refused}
     passed.write(digests.values())
+    refused |= _of_several([folder for folder in folders if folder not in refused])
     return Admitted(
         tuple(folder for folder in folders if folder not in refused),
         tuple(refused[folder] for folder in folders if folder in refused),
     )
+
+
+def _of_several(folders: Sequence[Path]) -> dict[Path, Validated]:
+    """Runs whose id another machine's run has too: which one is true cannot be told from here."""
+    of_id: defaultdict[str, list[Path]] = defaultdict(list)
+    for folder in folders:
+        of_id[folder.name].append(folder)
+    found: dict[Path, Validated] = {}
+    for folder in [folder for alike in of_id.values() if len(alike) > 1 for folder in alike]:
+        others = [shown(other.parent.name) for other in of_id[folder.name] if other != folder]
+        finding = Refused(
+            UNIQUE.name, "the folder", f"a run of this id under {', '.join(others)} too", "an id of one machine's run"
+        ).finding
+        found[folder] = Validated(str(folder), findings=(finding,))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,48 +190,12 @@ def _small_groups(folders: Iterable[Path]) -> Iterator[list[Path]]:
         yield group
 
 
-def _judged(guard: Guard, path: Path, results: Path | None = None, *, placed: bool = False) -> Validated:
-    question: dict[str, Any] = {"judge": str(path.absolute()), "placed": placed}
-    question["results"] = str(results.absolute()) if results else None
+def _judged(guard: Guard, path: Path, *, placed: bool) -> Validated:
     try:
-        answer = guard.ask(question)
-        reason = f"the reader failed ({answer.get('failed')})"
+        answer = guard.ask({"judge": str(path.absolute()), "placed": placed})
+        reason = "a reader failed over it"
     except Gone as gone:
         answer, reason = {}, str(gone)
     if judged := answer.get("judged"):
         return replace(Validated.from_json(judged), path=str(path))
-    return Validated(str(path), findings=(Finding(READABLE.name, "refused", path.name, reason, READABLE.says),))
-
-
-class _Passed:
-    """Hashes of runs that passed under today's rules."""
-
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._rules = _fingerprint() if path else ""
-        self.before: frozenset[str] = frozenset()
-        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-            held = json.loads(path.read_bytes()) if path else {}
-            self.before = frozenset(held["passed"]) if held["rules"] == self._rules else frozenset()
-
-    def write(self, passed: Iterable[str]) -> None:
-        """Remember those of today; a folder that cannot be written remembers nothing."""
-        if self._path is None:
-            return
-        text = json.dumps({"rules": self._rules, "passed": sorted(set(passed))})
-        with suppress(OSError):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile("w", dir=self._path.parent, delete=False, encoding="ascii") as file:
-                file.write(text)
-            Path(file.name).replace(self._path)
-
-
-def _fingerprint() -> str:
-    """Hash whatever the rules depend on."""
-    harness = ROOT / "harness"
-    files = [harness / name for name in _RULES_ARE]
-    files += [path for folder in _RULES_LIE_IN for path in sorted((harness / folder).rglob("*.py"))]
-    whole = hashlib.sha256(version("pyarrow").encode())
-    for path in files:
-        whole.update(str(path.relative_to(harness)).encode() + b"\0" + path.read_bytes())
-    return whole.hexdigest()
+    return Validated(str(path), findings=(Refused(READABLE.name, shown(path.name), reason, READ).finding,))

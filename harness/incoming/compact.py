@@ -49,7 +49,10 @@ class Reader:
         number = 0
         while (header := self._byte()) != STOP:
             step, kind = header >> 4, header & 0x0F
+            last = number
             number = number + step if step else self._zigzag()
+            if not last < number <= 0x7FFF:  # two parsers may take two fields of one number for another
+                raise Malformed(f"holds a field of number {number} after one of number {last}")
             self._spend(depth + 1)
             found[number] = (kind, kind == TRUE if kind in (TRUE, FALSE) else self._value(kind, depth + 1))
         return found

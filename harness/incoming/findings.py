@@ -43,10 +43,12 @@ class Finding:
     """File, column, row."""
     got: str
     expected: str
+    """For a flag: what is usual."""
 
     def __str__(self) -> str:
         """Say it in one line."""
-        return f"{self.where}: {self.got}; expected {self.expected} (rule {self.rule})"
+        aim = "expected" if self.severity == "refused" else "usual:"
+        return f"{self.where}: {self.got}; {aim} {self.expected} (rule {self.rule})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,11 +27,10 @@ from harness.incoming import caps
 from harness.incoming.findings import Rule
 from harness.registry import ROOT
 
-READABLE = Rule(
-    "readable",
-    f"It can be read within {caps.SECONDS.most} seconds and {caps.MEMORY_BYTES.most // caps.MIB} MiB of memory, and "
-    "crashes no reader.",
-)
+_WITHIN = f"within {caps.SECONDS.most} seconds and {caps.MEMORY_BYTES.most // caps.MIB} MiB of memory"
+READABLE = Rule("readable", f"It can be read {_WITHIN}, and crashes no reader.")
+READ = f"one that can be read {_WITHIN}"
+"""What is expected of a file that breaks this rule."""
 _START_S = 60.0
 """How long the process may take to start: it imports a library or two."""
 _CHUNK = 1 << 16
@@ -173,8 +173,9 @@ def _answerer() -> Callable[[Answer], Answer]:
             return {"clear": judged.clear([Path(folder) for folder in folders])}
         if (folders := question.get("digests")) is not None:
             return {"digests": [judged.digest(Path(folder)) for folder in folders]}
-        results = Path(question["results"]) if question["results"] else None
-        return {"judged": judged.judge(Path(question["judge"]), results, placed=question["placed"]).as_json()}
+        if (path := question.get("flags")) is not None:
+            return {"flags": [asdict(flag) for flag in judged.flags(Path(path), Path(question["results"]))]}
+        return {"judged": judged.judge(Path(question["judge"]), placed=question["placed"]).as_json()}
 
     return answer
 

@@ -139,11 +139,11 @@ RULES = (
         _outcomes,
     ),
     RowRule("samples", "Samples are steps × batch size × replicas.", _samples),
-    RowRule("rate", f"Throughput × wall clock is the number of samples, within {RATE_WITHIN:g} of it.", _rate),
+    RowRule("rate", "Throughput × wall clock is the number of samples, to one part in a million.", _rate),
     RowRule(
         "phases",
-        f"The host's phases sum to the wall clock of the window: never to more, and to {100 * (1 - OPEN_SHARE):g} % of "
-        f"it less {OPEN_NS / 1e6:g} ms at least, as what lies between two stamps is nobody's.",
+        "The host's phases sum to no more than the window's wall clock and to at least "
+        f"{100 * (1 - OPEN_SHARE):g} % of it minus {OPEN_NS / 1e6:g} ms; the rest lies between stamps.",
         _phases,
     ),
     RowRule("device", "Where a trial ran on a CPU nothing was copied to a device and no device was timed.", _on_a_cpu),

@@ -8,6 +8,7 @@ say whether values are sound.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from harness.incoming import caps, identities, ledger, opened, plausible, ranges, said, traces
+from harness.incoming import caps, declared, identities, ledger, opened, plausible, ranges, said, traces
 from harness.incoming.findings import Finding, Refused, Rule, Validated, shown
 from harness.incoming.ledger import Ledger
 from harness.incoming.offences import any_broken, broken, refused
@@ -37,12 +38,11 @@ SOME_TRIALS = Rule("some_trials", "It holds a trial at least.")
 RULES = (FOLDER, SAME_MANIFEST, PLACE, SOME_TRIALS)
 
 
-def judge(path: Path, results: Path | None = None, *, placed: bool = False) -> Validated:
+def judge(path: Path, *, placed: bool = False) -> Validated:
     """Hold a file of trials, or a run's folder, against every rule.
 
     Args:
         path: of either.
-        results: runs of machines of the same make are looked for there, to flag what is odd; None flags nothing.
         placed: whether the folders must be named for the run and its machine.
 
     Raises:
@@ -61,10 +61,22 @@ def judge(path: Path, results: Path | None = None, *, placed: bool = False) -> V
             findings = [*_folder(path, files, trials, placed), *(_traces(files, trials, kept) if kept else ())]
     except Refused as error:
         return replace(found, findings=(error.finding,))
-    if not findings and results is not None:
-        findings = list(plausible.flags(trials, results))
     found = replace(found, rows=trials.rows, findings=tuple(findings))
     return replace(found, run_id=run.run_id, machine_id=run.machine.machine_id) if found.valid else found
+
+
+def flags(path: Path, results: Path) -> list[Finding]:
+    """List what looks odd in a file that keeps to every rule.
+
+    Args:
+        path: of a file of trials, or of a run's folder.
+        results: runs of machines of the same make are looked for there.
+
+    Raises:
+        MemoryError: it takes more than it may.
+    """
+    file = _files(path)["trials.parquet"]
+    return list(plausible.flags(opened.opened(opened.read(file), "trials", file.name), results))
 
 
 def clear(folders: Sequence[Path]) -> dict[str, str] | None:
@@ -100,13 +112,14 @@ def clear(folders: Sequence[Path]) -> dict[str, str] | None:
 def digest(folder: Path) -> str | None:
     """Hash the files of a run's folder; None where they are not what such a folder holds."""
     try:
-        return _digest({name: opened.read(path) for name, path in _files(folder).items()})
+        return _digest(folder, {name: opened.read(path) for name, path in _files(folder).items()})
     except Refused:
         return None
 
 
-def _digest(data: Mapping[str, bytes]) -> str:
-    whole = hashlib.sha256()
+def _digest(folder: Path, data: Mapping[str, bytes]) -> str:
+    """Hash what the rules look at: the files, and the place, which is part of one."""
+    whole = hashlib.sha256(json.dumps(_lies(folder)).encode())
     for name in FILES:
         whole.update(hashlib.sha256(data[name]).digest())
     return whole.hexdigest()
@@ -155,8 +168,15 @@ def _folder(path: Path, files: Mapping[str, Path], trials: Opened, placed: bool)
 
 def _place(folder: Path, run: RunManifest) -> Iterator[Finding]:
     wanted = f"{run.machine.machine_id}/{run.run_id}"
-    if (got := "/".join(folder.absolute().parts[-2:])) != wanted or folder.absolute().parent.is_symlink():
-        yield refused(PLACE, "the folder", shown(got), wanted)
+    got, linked = _lies(folder)
+    if got != wanted or linked:
+        yield refused(PLACE, "the folder", shown(got) + " behind a link" * linked, wanted)
+
+
+def _lies(folder: Path) -> tuple[str, bool]:
+    """The names of a run's folder and of the one around it, and whether that is a link."""
+    whole = folder.absolute()
+    return "/".join(whole.parts[-2:]), whole.parent.is_symlink()
 
 
 def _traces(files: Mapping[str, Path], trials: Opened, kept: Trials) -> Iterator[Finding]:
@@ -190,19 +210,19 @@ class _Run:
 
 
 def _whole(folder: Path) -> _Run:
-    """Open and decode a run; what its pages declare is left to the limits of this process."""
+    """Open and decode a run."""
     data = {name: opened.read(path) for name, path in _files(folder).items()}
     own, manifest = said.read_manifest(data[RUN], RUN)
     tables: dict[str, pa.Table] = {}
     for name in TABLES:
         where = f"{name}.parquet"
-        file = opened.opened(data[where], name, where, pages=False)
+        file = opened.opened(data[where], name, where)
         if file.said != own:
             raise Refused(SAME_MANIFEST.name, where, "another manifest", "that of run.json")
         tables[name] = pa.concat_tables(file.batches()) if file.rows else file.empty()
     if not len(tables["trials"]) or next(_place(folder, manifest), None):
         raise Refused(PLACE.name, "the folder", "another place", "its own, with a trial")
-    return _Run(manifest, tables, _digest(data))
+    return _Run(manifest, tables, _digest(folder, data))
 
 
 def _together(name: str, runs: Sequence[_Run], sources: Sequence[RunManifest]) -> Rows:
@@ -222,4 +242,5 @@ def _of_runs(trials: Rows, sources: Sequence[RunManifest]) -> Iterator[Finding]:
 
 def rules() -> Iterator[Rule]:
     """Every rule that a file is refused by, in the order in which they are tried."""
-    return chain(opened.RULES, said.RULES, RULES, ranges.RULES, identities.RULES, ledger.RULES, traces.RULES)
+    structure = chain(opened.RULES, declared.RULES, said.RULES, RULES)
+    return chain(structure, ranges.RULES, identities.RULES, ledger.RULES, traces.RULES)

@@ -112,15 +112,13 @@ def read(path: Path, most: caps.Cap = caps.FILE_BYTES) -> bytes:
     return data
 
 
-def opened(data: bytes, table: str, where: str, *, pages: bool = True) -> Opened:
+def opened(data: bytes, table: str, where: str) -> Opened:
     """Open a table.
 
     Args:
         data: the whole file.
         table: of ``records.TABLES``.
         where: names the file in findings.
-        pages: look at the header of every page too; without that, a page that asks for more than it should is met by
-            the limits of the process that decodes it.
 
     Raises:
         Refused: its structure is not sound, or it is not what feedrate writes.
@@ -138,10 +136,9 @@ def opened(data: bytes, table: str, where: str, *, pages: bool = True) -> Opened
     try:
         plain = pq.ParquetFile(pa.BufferReader(data), **options)
         metadata = plain.metadata
-        _shape(metadata, where)
+        _shape(metadata, caps.ROWS_OF[table], where)
         there = _columns(plain.schema_arrow, table, where)
-        if pages:
-            declared.check(data, metadata, len(data) - _TAIL - size, where)
+        declared.check(data, metadata, len(data) - _TAIL - size, where)
         texts = [column.name for column in TABLES[table] if column.dtype == "string" and column.name in there]
         file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=texts, **options)
         text = (metadata.metadata or {}).get(migration.MANIFEST_KEY, b"")
@@ -169,11 +166,11 @@ def _footer(data: bytes, where: str) -> int:
     return size
 
 
-def _shape(metadata: Any, where: str) -> None:
+def _shape(metadata: Any, rows: caps.Cap, where: str) -> None:
     """Hold rows, columns and row groups against the caps, and the rows of the groups against those of the file."""
     within(caps.COLUMNS, metadata.num_columns, where)
     within(caps.ROW_GROUPS, metadata.num_row_groups, where)
-    within(caps.ROWS, metadata.num_rows, where)
+    within(rows, metadata.num_rows, where)
     groups = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
     if min(groups, default=0) < 0 or sum(groups) != metadata.num_rows or not metadata.num_columns:
         raise Refused(

@@ -8,6 +8,7 @@ and never that it is wrong.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ from harness.errors import InputError
 from harness.incoming.findings import Finding, Rule, shown
 from harness.incoming.opened import Opened
 from harness.manifest import RunManifest
-from harness.records import DEVICE_SPANS
+from harness.records import DEVICE_SPANS, TABLES
 
 APART = 4.0
 """A cell's throughput is odd when it is so many times that of a machine of the same make, or less than its inverse."""
@@ -36,7 +37,9 @@ _CELL = ["cell_id", "data_hash", "workload_version", "protocol_version"]
 _READ = [*_CELL, "outcome", "samples_per_s"]
 
 UNLIKE_OTHERS = Rule(
-    "unlike_others", f"A cell is {APART:g} times as fast as on a machine of the same make, or as slow."
+    "unlike_others",
+    f"A cell is at least {APART:g} times as fast, or at most 1/{APART:g} as fast, as on a machine with the same GPU "
+    "(or the same processor and cores).",
 )
 MORE_THAN_CORES = Rule("more_than_cores", "Processes used more CPU than the machine has cores.")
 MORE_THAN_WINDOW = Rule("more_than_window", "The GPU was in one span for longer than the window lasted.")
@@ -67,19 +70,23 @@ def flags(file: Opened, results: Path) -> Iterator[Finding]:
     cores = file.manifest.machine.cores_logical
     used = _sum(table, [name for name in busy if name in there])
     if (over := pc.sum(pc.greater(used, OVER_CORES_PCT * cores)).as_py() or 0) > 0:
-        yield _flag(
-            MORE_THAN_CORES, file, f"{over} trials that used over {OVER_CORES_PCT:g} % of {cores} cores", "less"
-        )
+        usual = f"at most {OVER_CORES_PCT:g} % of the cores"
+        yield _flag(MORE_THAN_CORES, file, f"{over} trials that used more CPU than {cores} cores have", usual)
     for name in [name for name in spans if name in there]:
         longer = pc.greater(pc.cast(table[name], pa.float64()), pc.multiply(table["wall_ns"], OVER_WINDOW))
         if (over := pc.sum(longer).as_py() or 0) > 0:
-            yield _flag(MORE_THAN_WINDOW, file, f"{over} trials in column {name}", "spans within their windows")
+            yield _flag(
+                MORE_THAN_WINDOW,
+                file,
+                f"{over} trials in column {name}",
+                f"at most {100 * OVER_WINDOW:g} % of the window",
+            )
     yield from _no_spread(table, file)
     yield from _unlike(table, file, results)
 
 
-def _flag(rule: Rule, file: Opened, got: str, expected: str) -> Finding:
-    return Finding(rule.name, "flag", file.where, got, expected)
+def _flag(rule: Rule, file: Opened, got: str, usual: str) -> Finding:
+    return Finding(rule.name, "flag", file.where, got, usual)
 
 
 def _sum(table: pa.Table, names: list[str]) -> Any:
@@ -98,7 +105,7 @@ def _no_spread(table: pa.Table, file: Opened) -> Iterator[Finding]:
         pc.equal(told["wall_ns_min"], told["wall_ns_max"]), pc.greater_equal(told["wall_ns_count"], FEWEST_ALIKE)
     )
     if cells := told.filter(same)["cell_id"].to_pylist():
-        yield _flag(NO_SPREAD, file, f"{len(cells)} cells, {cells[0]} among them", "times that differ")
+        yield _flag(NO_SPREAD, file, f"{len(cells)} cells, {cells[0]} among them", "times that differ between trials")
 
 
 def _unlike(table: pa.Table, file: Opened, results: Path) -> Iterator[Finding]:
@@ -109,8 +116,8 @@ def _unlike(table: pa.Table, file: Opened, results: Path) -> Iterator[Finding]:
         if odd:
             _, worst, ratio = odd[-1]
             got = f"{len(odd)} of {len(ratios)} cells far off; {worst} is {ratio:.3g} times as fast"
-            at_most = f"at most {APART:g} times as fast or as slow as in run {shown(other.run_id)} of the same make"
-            yield _flag(UNLIKE_OTHERS, file, got, at_most)
+            usual = f"{1 / APART:g} to {APART:g} times as fast as in run {shown(other.run_id)} of the same make"
+            yield _flag(UNLIKE_OTHERS, file, got, usual)
 
 
 def _apart(ratio: float) -> bool:
@@ -120,7 +127,14 @@ def _apart(ratio: float) -> bool:
 def _rates(table: pa.Table) -> dict[_Cell, float]:
     """Geometric mean of each cell's throughput over the trials that ended well."""
     good = table.filter(pc.and_kleene(pc.equal(_plain(table["outcome"]), "ok"), pc.greater(table["samples_per_s"], 0)))
-    columns: dict[str, Any] = {name: _plain(good[name]) for name in _CELL}
+    # A file of schema version 1 may lack columns that came later.
+    columns: dict[str, Any] = {
+        column.name: _plain(good[column.name])
+        if column.name in good.column_names
+        else pa.nulls(len(good), pa.string() if column.dtype == "string" else pa.int64())
+        for column in TABLES["trials"]
+        if column.name in _CELL
+    }
     told = pa.table(columns | {"log": pc.ln(good["samples_per_s"])}).group_by(_CELL).aggregate([("log", "mean")])
     means = pc.exp(told["log_mean"]).to_pylist()
     return {_Cell(*key): mean for *key, mean in zip(*(told[name].to_pylist() for name in _CELL), means, strict=True)}
@@ -131,20 +145,27 @@ def _plain(column: Any) -> Any:
 
 
 def _alike(run: RunManifest, results: Path) -> Iterator[tuple[RunManifest, dict[_Cell, float]]]:
-    """The newest runs of machines of the same make, this run left out, each with the throughput of its cells."""
+    """The newest runs of machines of the same make, each with the throughput of its cells.
+
+    This run is left out, and so is whatever was withdrawn.
+    """
     found = 0
     name = json.dumps(run.machine.gpu_name if run.device == "cuda" else run.machine.cpu_model, ensure_ascii=False)
     for path in sorted(results.glob("*/*/run.json"), key=lambda path: path.parent.name, reverse=True):
+        if os.path.lexists(path.parent.with_name(f"{path.parent.name}.withdrawn.json")):
+            continue
         try:
             if name.encode() not in (text := path.read_bytes()):  # most of ten thousand need not be understood
                 continue
             other = migration.manifest(text, path)
             if other.run_id == run.run_id or _make(other) != _make(run):
                 continue
-            table = pq.read_table(path.with_name("trials.parquet"), columns=_READ, use_threads=False)
-        except (InputError, OSError, ValueError):
+            file = pq.ParquetFile(path.with_name("trials.parquet"))
+            table = file.read([name for name in _READ if name in file.schema_arrow.names], use_threads=False)
+            rates = _rates(table)
+        except (InputError, OSError, ValueError, KeyError):
             continue  # what cannot be read is nobody's measure
-        yield other, _rates(table)
+        yield other, rates
         found += 1
         if found == MOST_ALIKE:
             return

@@ -8,16 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from harness.incoming import patterns
 from harness.incoming.offences import Offence, RowRule, held
 from harness.incoming.rows import Rows
+from harness.incoming.stated import CORES, EXACT
 from harness.records import AXIS_COLUMNS, FLAGS, OUTCOMES, ROLES, TABLES, Column
-from harness.redaction import MOST
+from harness.redaction import EVIDENCE_MOST, INVISIBLE, KIND_MOST, MOST
 
-EXACT = 2.0**53
-"""Whole numbers up to here are exact as float64, and in JavaScript."""
 LONGEST_NS = 1e15
 """Eleven days."""
-_CORES = 4096
 _UNITS: dict[str, tuple[float, float]] = {
     "": (0, EXACT),
     "ns": (0, LONGEST_NS),
@@ -50,29 +49,25 @@ _OWN: dict[str, tuple[float, float]] = {
     "block": (0, 1e6),
     "position": (0, 1e6),
     "t_ns": (0, 100 * LONGEST_NS),
-    **dict.fromkeys(("main_cpu_pct", "workers_cpu_pct", "foreign_cpu_pct"), (0, 100.0 * _CORES)),
+    **dict.fromkeys(("main_cpu_pct", "workers_cpu_pct", "foreign_cpu_pct"), (0, 100.0 * CORES)),
     # Pressure is read from another clock than the window's.
     **dict.fromkeys(("io_pressure_pct", "memory_pressure_pct"), (0, 101.0)),
 }
 """Columns whose range is not that of their unit."""
 
-_HEX = "[0-9a-f]"
-RUN_ID = "[0-9]{8}T[0-9]{6}Z-[0-9a-z]{4}"
-"""Date and time of its beginning, and four characters that tell it from others of that second."""
-MACHINE_ID = "[a-z0-9]+(?:-[a-z0-9]+){1,30}"
 _IDS: dict[str, str] = {
-    "run_id": RUN_ID,
-    "trial_id": RUN_ID + "-[0-9]{3,7}-[0-9]{4,7}",
-    "machine_id": MACHINE_ID,
-    "cell_id": _HEX + "{12}",
-    "data_hash": _HEX + "{16}",
-    "suite": "[a-z][a-z0-9_]{0,63}",
-    "started_at": r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?(?:Z|\+00:00)",
+    "run_id": patterns.RUN_ID,
+    "trial_id": patterns.RUN_ID + "-[0-9]{3,7}-[0-9]{4,7}",
+    "machine_id": patterns.MACHINE_ID,
+    "cell_id": patterns.CELL_ID,
+    "data_hash": patterns.DATA_HASH,
+    "suite": patterns.NAME,
+    "started_at": patterns.MOMENT,
     "flags": f"(?:{'|'.join(FLAGS)})(?:,(?:{'|'.join(FLAGS)}))*",
 }
 """Columns of texts that are names or times, each with the regular expression (RE2) that it matches."""
 _CHOICES: dict[str, tuple[str, ...]] = {"outcome": OUTCOMES, "role": ROLES, "device": ("cpu", "cuda")}
-_FREE: dict[str, int] = {"error_kind": 200, "error_message": MOST, "evidence": 1_000}
+_FREE: dict[str, int] = {"error_kind": KIND_MOST, "error_message": MOST, "evidence": EVIDENCE_MOST}
 """Columns of free text, each with the most characters that it holds."""
 _REQUIRED: dict[str, tuple[str, ...]] = {
     "trials": (
@@ -82,8 +77,6 @@ _REQUIRED: dict[str, tuple[str, ...]] = {
     "steps": ("run_id", "trial_id", "step"),
     "telemetry": ("run_id", "trial_id", "t_ns", "in_window"),
 }
-_UNPRINTABLE = r"[\x{0}-\x{1F}\x{7F}-\x{9F}\x{61C}\x{200B}-\x{200F}\x{2028}-\x{202E}\x{2060}-\x{2069}\x{FEFF}]"
-"""As ``said.UNPRINTABLE``, for RE2; halves of characters are no UTF-8."""
 _AXES = {column.name for column in AXIS_COLUMNS}
 
 
@@ -119,7 +112,7 @@ def _free(rows: Rows) -> Iterator[Offence]:
         if name in rows.table.column_names:
             column = rows.text(name)
             long = pc.greater(pc.utf8_length(column.words), most)
-            control = pc.match_substring_regex(column.words, _UNPRINTABLE)
+            control = pc.match_substring_regex(column.words, f"[{INVISIBLE}]")
             wrong = column.each(pc.or_(long, control).to_numpy(zero_copy_only=False))
             yield Offence(name, wrong, held(rows, name), f"one line of {most} characters, without control characters")
 

@@ -10,10 +10,11 @@ from pydantic_core import from_json
 
 from harness import migration
 from harness.errors import InputError
-from harness.incoming import caps
+from harness.incoming import caps, stated
 from harness.incoming.declared import within
 from harness.incoming.findings import Refused, Rule, shown
 from harness.manifest import RunManifest
+from harness.redaction import INVISIBLE
 
 MANIFEST = Rule("manifest", "The manifest is one that feedrate wrote: every field there, of its type, none besides.")
 VERSION = Rule("version", "Its schema version is this feedrate's or the one before.")
@@ -21,10 +22,10 @@ MANIFEST_TEXT = Rule(
     "manifest_text", "Texts of the manifest are short and have no control characters; its numbers are finite."
 )
 MACHINE_ID = Rule("machine_id", "The machine's id is computed anew from its hardware facts.")
-RULES = (MANIFEST, VERSION, MANIFEST_TEXT, MACHINE_ID)
+RULES = (MANIFEST, VERSION, MANIFEST_TEXT, MACHINE_ID, *stated.RULES)
 
-UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
-"""Control and invisible characters, line breaks, turns of writing direction, halves of characters: as ``redaction``."""
+_UNPRINTABLE = re.compile(f"[{INVISIBLE}\ud800-\udfff]")
+"""Halves of characters too, which JSON can spell and UTF-8 cannot."""
 LARGEST = 2.0**63
 """No number of a manifest is as large."""
 
@@ -66,12 +67,38 @@ def _read(text: bytes) -> tuple[dict[str, Any], RunManifest]:
         got = shown(str(error).removeprefix(f"{where}: "), 400)[1:-1]
         expected = "a manifest that this feedrate reads"
         raise Refused((VERSION if new else MANIFEST).name, where, got, expected) from error
-    if other := said["machine"].keys() - manifest.machine.model_dump().keys():
-        raise Refused(MANIFEST.name, f"{where}.machine", shown(min(other)), "the fields of a machine and none besides")
     own = said["machine"].get("machine_id")
     if own != manifest.machine.machine_id:
         raise Refused(MACHINE_ID.name, where, shown(own), f"{shown(manifest.machine.machine_id)} by its hardware facts")
+    version = said["schema_version"]
+    read = manifest.model_dump(mode="json") | {"schema_version": version}
+    if other := _unlike(said, read, version > 1, where):
+        raise Refused(MANIFEST.name, *other)
+    stated.check(said, where)
     return said, manifest
+
+
+def _unlike(said: Any, read: Any, whole: bool, where: str) -> tuple[str, str, str] | None:
+    """Say where a value is not what a manifest's fields make of it: read leniently, or not read at all.
+
+    Args:
+        said: as it stands in the file.
+        read: as it was read, each value in its field's type.
+        whole: whether every field must be there.
+        where: the value is, for findings.
+    """
+    if isinstance(said, dict) and isinstance(read, dict):
+        if other := said.keys() ^ read.keys() if whole else said.keys() - read.keys():
+            name = min(other)
+            got = f"{shown(name)} is there" if name in said else f"no {shown(name)}"
+            return where, got, "the fields that a manifest has, each of them and none besides"
+        pairs = [(each, read[name], f"{where}.{shown(name)[1:-1]}") for name, each in said.items()]
+    elif isinstance(said, list) and isinstance(read, list):
+        pairs = [(*pair, where) for pair in zip(said, read, strict=True)]
+    else:
+        alike = type(said) is type(read) and said == read
+        return None if alike else (where, shown(said), f"{shown(read)}, of its type")
+    return next(filter(None, (_unlike(a, b, whole, place) for a, b, place in pairs)), None)
 
 
 def replaced(error: Refused, where: str) -> Refused:
@@ -84,7 +111,7 @@ def _plain(value: Any, depth: int, where: str) -> None:
     """Refuse a JSON value that nests too deeply, and texts and numbers that no manifest holds, names of fields too."""
     within(caps.MANIFEST_DEPTH, depth, where)
     if isinstance(value, str):
-        if len(value) > caps.TEXT_CHARACTERS.most or UNPRINTABLE.search(value):
+        if len(value) > caps.TEXT_CHARACTERS.most or _UNPRINTABLE.search(value):
             raise Refused(MANIFEST_TEXT.name, where, shown(value), "a short line of plain text")
     elif isinstance(value, list):
         for each in value:

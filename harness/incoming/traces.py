@@ -118,7 +118,7 @@ def steps(parts: Iterator[Rows], trials: Trials, where: str) -> Iterator[Finding
         if at.min(initial=0) < 0:
             return
         step = rows.number("step")
-        keys.append(at * 2**20 + step.astype(np.int64))
+        keys.append((at * STEPS_KEPT + step.astype(np.int64))[step < STEPS_KEPT])
         np.maximum.at(last, at, step)
         for name in SUMMED:
             sums[name] += np.bincount(at, np.nan_to_num(rows.number(name)), size)
@@ -127,16 +127,26 @@ def steps(parts: Iterator[Rows], trials: Trials, where: str) -> Iterator[Finding
         sums["first_half"] += np.bincount(at, early * (step < middle[at]), size)
         yield from _workers(rows, trials.number("num_workers")[at], where)
     found = _Steps(sums["count"], last, {name: sums[name] for name in SUMMED}, sums["first_half"])
-    every = np.concatenate(keys) if keys else np.zeros(0, dtype=np.int64)
-    twice = len(every) - len(np.unique(every))
-    most = np.minimum(np.nan_to_num(trials.number("steps")), STEPS_KEPT)
-    wrong = (found.last + 1 != found.count) | (found.count > most)
-    if twice or wrong.any():
-        trial = shown(ids[int(np.argmax(wrong))].as_py())
-        expected = f"0, 1, 2 … of its window, {STEPS_KEPT} at most"
-        yield refused(IN_ORDER, f"{where} trial {trial}", f"{int(found.count[np.argmax(wrong)])} steps", expected)
+    if keys:
+        yield from _counted(np.concatenate(keys), found, trials, where, ids)
     yield from _summed(found, trials, where, ids)
     yield from _halves(found, trials, middle, where, ids)
+
+
+def _counted(keys: Codes, found: _Steps, trials: Trials, where: str, ids: pa.Array) -> Iterator[Finding]:
+    """Find a step that is there twice, or a trial whose steps do not count from 0."""
+    each, times = np.unique(keys, return_counts=True)
+    if (times > 1).any():
+        at, step = divmod(int(each[np.argmax(times > 1)]), STEPS_KEPT)
+        yield refused(IN_ORDER, f"{where} trial {shown(ids[at].as_py())}", f"step {step} is there twice", "each once")
+        return
+    most = np.minimum(np.nan_to_num(trials.number("steps")), STEPS_KEPT)
+    wrong = (found.last + 1 != found.count) | (found.count > most)
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        got = f"{found.count[at]:g} steps, the last one {found.last[at]:g}"
+        expected = f"0, 1, 2 … of its window, {STEPS_KEPT} at most"
+        yield refused(IN_ORDER, f"{where} trial {shown(ids[at].as_py())}", got, expected)
 
 
 def _strangers(rows: Rows, at: Codes, source: Codes, where: str) -> Iterator[Finding]:
@@ -203,13 +213,20 @@ def telemetry(parts: Iterator[Rows], trials: Trials, where: str) -> Iterator[Fin
         where: names the file.
     """
     ids = trials.ids
+    last = np.full(len(ids) + 1, -np.inf)  # the last one: of rows that are of no trial
     for rows in parts:
         at = places(rows, ids)
         yield from _strangers(rows, at, trials.source, where)
-        back = (np.diff(rows.number("t_ns")) < 0) & (np.diff(at) == 0)
-        if back.any():
-            row = int(np.argmax(back)) + 1
-            yield refused(IN_ORDER, f"{where} row {rows.first + row}", "a time before that of the row before", "order")
+        order = np.argsort(at, kind="stable")
+        trial, moment = at[order], rows.number("t_ns")[order]
+        first = np.append(True, trial[1:] != trial[:-1])
+        before = np.where(first, last[trial], np.roll(moment, 1))
+        if (back := moment < before).any():
+            row = int(order[back].min())
+            place = f"{where} row {rows.first + row}"
+            yield refused(IN_ORDER, place, "a time before that of its trial's row before", "the order of time")
+            return
+        last[trial] = moment
 
 
 Check = Callable[[Iterator[Rows], Trials, str], Iterator[Finding]]

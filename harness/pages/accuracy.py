@@ -106,16 +106,10 @@ def answer(found: pd.DataFrame) -> str:
     Args:
         found: ``analysis.estimators.summary`` of one machine.
     """
+    said = ours(found)
     rows: dict[str, Mapping[Any, Any]] = {row["estimator"]: row for row in found.to_dict("records")}
-    if not (ours := rows.pop(OURS, None)):
-        return ""
-    trials, planted = words.plural(ours["n"], "trial"), words.plural(ours["cells"], "planted cell")
-    worst, median = chart.size(ours["worst_pct"]), chart.signed(ours["median_pct"])
-    said = (
-        f"Over {trials} of {planted}, the throughput that feedrate reports is within {worst} of an external clock "
-        f"(median {median})."
-    )
-    if not rows:
+    rows.pop(OURS, None)
+    if not (said and rows):
         return said
     near, far = (pick(rows.values(), key=lambda row: abs(row["worst_pct"])) for pick in (min, max))
     return (
@@ -123,6 +117,22 @@ def answer(found: pd.DataFrame) -> str:
         f"up to {chart.signed(near['worst_pct'])}, the farthest ({chart.LABELS[far['estimator']]}) by up to "
         f"{chart.signed(far['worst_pct'])}."
     )
+
+
+def ours(found: pd.DataFrame) -> str:
+    """Say in one sentence how far feedrate's throughput is from the external clock; nothing where none was asked.
+
+    Args:
+        found: ``analysis.estimators.summary`` of one machine.
+    """
+    for row in found[found["estimator"].eq(OURS)].to_dict("records"):
+        trials, planted = words.plural(row["n"], "trial"), words.plural(row["cells"], "planted cell")
+        worst, median = chart.size(row["worst_pct"]), chart.signed(row["median_pct"])
+        return (
+            f"Over {trials} of {planted}, the throughput that feedrate reports is within {worst} of an external clock "
+            f"(median {median})."
+        )
+    return ""
 
 
 def _origin(bench: BenchRecord, record: str) -> str:

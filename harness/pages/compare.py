@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
 
-from harness import compare_rules
+from harness import __version__, compare_rules, migration
 from harness.analysis.compared import KINDS
 from harness.analysis.compared_stages import STAGES
 from harness.axes import AXES
@@ -20,6 +20,7 @@ from harness.charts._theme import colour
 from harness.charts.claims import TONES as VERDICT_TONES
 from harness.incoming import caps
 from harness.machine import Software
+from harness.margins import SAME
 from harness.pages import described, markup
 from harness.pages.explore_shards import RAN
 from harness.pages.featured import Cast
@@ -28,13 +29,14 @@ from harness.pages.home import leading
 from harness.pages.markup import Page
 from harness.pages.placed import Placed
 from harness.pages.verdicts import Verdicts
-from harness.records import SCHEMA_VERSION, TRIALS
+from harness.records import TRIALS
 
 PATH = "compare.md"
 INDEX = "compare/index.json"
 FORMAT = 1
 """Of the index: a script of another build refuses what it does not know."""
 SCRIPTS = (
+    "compare_address",
     "compare_forest",
     "compare_grid",
     "compare_reader",
@@ -64,17 +66,26 @@ CAPS = {
     "seconds": caps.SECONDS,
 }
 """What the scripts call each cap of a file that comes from others."""
-SHOWN = {"values": 6_000_000, "estimates": 8_000_000, "shown": 200, "label": 300, "listed": 200, "reasons": 50}
-"""Caps of the page alone: values in a footer and cells × blocks that its memory has room for; characters, cells and
-reasons that are written out."""
+SHOWN = {
+    "values": 6_000_000,
+    "held": 70_000_000,
+    "cells": 20_000,
+    "estimates": caps.ROWS.most,
+    "shown": 200,
+    "label": 300,
+    "listed": 200,
+    "reasons": 50,
+}
+"""Caps of the page alone. What its memory has room for: values in a footer, numbers of the runs that are compared (two
+of a million trials), cells and cells × blocks of one. What is written out: characters, cells and reasons."""
 REQUIRED = ("run_id", "cell_id", "device", "block", "outcome", "samples_per_s", "protocol_version")
 """Columns that files of every version have."""
 FACTS = (
     ("device", "device", ""),
     ("began", "started_at", ""),
     ("processor", "machine.cpu_model", ""),
-    ("cores", "machine.cores_logical", ""),
-    ("physical cores", "machine.cores_physical", ""),
+    ("hardware threads", "machine.cores_logical", ""),
+    ("cores", "machine.cores_physical", ""),
     ("cores by quota", "machine.cpu_quota_cores", ""),
     ("memory", "machine.memory_bytes", "bytes"),
     ("memory limit", "machine.memory_limit_bytes", "bytes"),
@@ -89,8 +100,6 @@ FACTS = (
     ("disk of the data", "machine.storage.device_class", ""),
     ("I/O scheduler of the disk", "machine.storage.scheduler", ""),
     ("read-ahead of the disk", "machine.storage.read_ahead_bytes", "bytes"),
-    ("CUDA", "runtime.cuda", ""),
-    ("driver", "runtime.driver", ""),
     *((name, f"software.{name}", "") for name in Software.model_fields),
     ("feedrate", "feedrate_version", ""),
     ("protocol", "protocol_version", ""),
@@ -98,7 +107,8 @@ FACTS = (
     ("blocks", "blocks", ""),
     ("profile", "profile", ""),
 )
-"""What of a manifest is held against the other's: name for people, path, unit."""
+"""What of a manifest is held against the other's: name for people, path, unit. Whatever it says of its ``runtime`` is,
+too."""
 NAMED = ("storage_format", "batch_size", "num_workers")
 """Knobs that are said of a best setting even where they are at their default."""
 _GLYPHS = {"faster": "●", "slower": "◆", "no difference": "■", "inconclusive": "▲"}
@@ -107,8 +117,8 @@ _TONES = {"faster": "confirmed", "slower": "refuted", "no difference": "no diffe
 _SAYS = {
     "faster": "B is faster",
     "slower": "B is slower",
-    "no difference": "the same within 3 %",
-    "inconclusive": "not clearly either",
+    "no difference": f"the same within {100 * (SAME[1] - 1):g} %",
+    "inconclusive": "inconclusive",
 }
 _LEAD = (
     "How does one machine compare with another, setting by setting, and why? Choose two published runs, or drop your "
@@ -116,10 +126,11 @@ _LEAD = (
 )
 _HOW = (
     "Cells are compared where both runs have measured the same one: same settings, device, protocol, version of the "
-    "workload and data. Intervals are Welch’s on log throughput, 95\u00a0%, single ones: what further blocks of these "
-    "two runs would give. Files are data to this page: they are capped in size, rows and time, read apart from it, and "
+    "workload and data. A cell’s interval is Welch’s on log throughput: what further blocks of these two runs would "
+    "give. That of a geometric mean over cells is Student’s t over the cells’ log ratios. All are single ones of "
+    "95\u00a0%. Files are data to this page: they are capped in size, rows and time, read apart from it, and "
     "their words are shown as text. Whether their numbers agree with each other is not looked at here: "
-    "python -m harness validate FILE does."
+    "make validate FILES=… does."
 )
 _UNREAD = "To read files in your browser this page needs JavaScript. The same comparison is a command:"
 _COMMANDS = (
@@ -167,7 +178,8 @@ def reader() -> dict[str, Any]:
     axes = [axis.name for axis in AXES]
     return {
         "caps": {name: cap.most for name, cap in CAPS.items()} | SHOWN,
-        "schema": SCHEMA_VERSION,
+        "reads": migration.READ,
+        "feedrate": __version__,
         "dtypes": {column.name: column.dtype for column in TRIALS},
         "required": REQUIRED,
         "first": [name for name in rules["columns"]["first"] if name not in axes],
@@ -223,12 +235,12 @@ def _tones() -> dict[str, dict[str, str]]:
 
 
 def _claims(told: Verdicts) -> dict[str, Any]:
-    """What each claim says, and its verdict by machine and device where it was tested."""
+    """What each claim says, and its verdicts by the run that was judged: the newest of a machine that tested it."""
     verdicts: dict[str, dict[str, str]] = {}
     for name, parts in told.told.items():
-        for place, part in zip(told.places, parts, strict=True):
+        for part in parts:
             if part.tested:
-                verdicts.setdefault(f"{place.shown.machine_id}\n{place.device}", {})[name] = part.verdict
+                verdicts.setdefault(part.shown.manifest.run_id, {})[name] = part.verdict
     tested = {name for found in verdicts.values() for name in found}
     says: Mapping[str, str] = {name: claim.says for name, (_, claim) in told.asked.items() if name in tested}
     return {"says": says, "verdicts": verdicts}

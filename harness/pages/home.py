@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 
+from harness.bench_record import BenchRecord
 from harness.charts import _words as words
 from harness.charts._figure import Figure
-from harness.pages import claims, contribute, described, machines, markup, trust
+from harness.pages import claims, contribute, described, machines, markup, trust, what_we_found
 from harness.pages.gathered import Shown, draw, newest, place
 from harness.pages.headlines import answer, headline_table
 from harness.pages.markup import Page
@@ -57,7 +58,11 @@ def opening(runs: Sequence[Shown]) -> tuple[Shown, Figure] | None:
 
 
 def page(
-    runs: Sequence[Shown], suites: Sequence[tuple[str, str, Suite]], told: Verdicts, known: int | None = None
+    runs: Sequence[Shown],
+    suites: Sequence[tuple[str, str, Suite]],
+    told: Verdicts,
+    known: int | None = None,
+    benches: Sequence[BenchRecord] = (),
 ) -> Page:
     """Write the home page.
 
@@ -66,6 +71,7 @@ def page(
         suites: name, page and content of each suite that has results.
         told: what the runs say of the claims.
         known: how many machines there are, where that is more than have a run here.
+        benches: what ``make bench`` found.
     """
     known = len({shown.machine_id for shown in runs}) if known is None else known
     body = [f"# {_TITLE}\n", markup.paragraph(_LEAD, "fr-lead")]
@@ -82,11 +88,18 @@ def page(
         body.append(f'<div class="fr-hero">{_doors(told, known)}<div>{picture}</div></div>\n')
     else:
         body.append(_doors(told, known))
+    body += _found(what_we_found.sentences(speaking, told, benches))
     body += _numbers(speaking, known) if speaking else [_nothing(known)]
     body += _tune(suites)
     if suites:
         body += [markup.heading(2, "The questions", "questions"), _questions(suites)]
     return Page(PATH, _TITLE, "\n".join(body), figures, hide=("navigation", "toc"))
+
+
+def _found(sentences: Sequence[what_we_found.Sentence]) -> list[str]:
+    """The findings, each with a way to what it was made from."""
+    items = "".join(f"<li>{escape(each.text)} {markup.link(PATH, each.page, each.source)}</li>" for each in sentences)
+    return markup.section("What was found", f'<ul class="fr-found">{items}</ul>\n' if items else "", name="found")
 
 
 def _explore() -> str:

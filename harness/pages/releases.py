@@ -51,7 +51,7 @@ def _days(entries: Sequence[tuple[str, str, tuple[str, ...]]]) -> Iterator[str]:
     days: dict[str, list[tuple[str, ...]]] = {}
     for date, _, row in sorted(entries, key=lambda entry: entry[:2], reverse=True):
         days.setdefault(date, []).append(row)
-    columns = ("Run", "What it asks", "Machine", "Blocks", "Trials", "feedrate", "Protocol")
+    columns = ("Record", "What it asks", "Machine", "Blocks", "Trials", "feedrate", "Protocol")
     for date, rows in days.items():
         said = described.day(date)
         yield markup.heading(2, said, f"day-{markup.slug(date)}")

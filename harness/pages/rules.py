@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
-from harness.incoming import caps, judged, plausible
+from harness.admitting import BESIDE
+from harness.incoming import caps, check, judged, plausible
 from harness.incoming.findings import Rule, Validated
 from harness.incoming.guard import READABLE
 from harness.pages import markup
@@ -14,25 +15,28 @@ from harness.pages import markup
 
 def refusing() -> str:
     """Write the rules by which a file is refused."""
-    return _table("Rules by which a file is refused", (*judged.rules(), READABLE))
+    return _table("Rules by which a file is refused", "What holds", (*judged.rules(), READABLE, check.UNIQUE, BESIDE))
 
 
 def flagging() -> str:
     """Write the rules by which a file is flagged."""
-    return _table("What is flagged for a reviewer", plausible.RULES)
+    return _table("What is flagged for a reviewer", "What is odd", plausible.RULES)
 
 
 def capped() -> str:
     """Write how much of a file is looked at."""
-    rows = [
-        (f"<code>{escape(cap.name)}</code>", escape(f"{cap.most:,} {cap.unit}"), escape(cap.why)) for cap in caps.CAPS
-    ]
+    rows = [(_named(cap.name), escape(f"{cap.most:,} {cap.unit}"), escape(cap.why)) for cap in caps.CAPS]
     return markup.table("Most that is accepted", ("Cap", "At most", "Why that is enough"), rows, stack=True)
 
 
-def _table(caption: str, rules: Iterable[Rule]) -> str:
-    rows = [(f'<code id="rule-{rule.name}">{escape(rule.name)}</code>', escape(rule.says)) for rule in rules]
-    return markup.table(caption, ("Rule", "What holds"), rows, stack=True)
+def _table(caption: str, what: str, rules: Iterable[Rule]) -> str:
+    rows = [(_named(rule.name), escape(rule.says)) for rule in rules]
+    return markup.table(caption, ("Rule", what), rows, stack=True)
+
+
+def _named(name: str) -> str:
+    """The name of a rule or a cap, where findings link to."""
+    return f'<code id="rule-{escape(name)}">{escape(name)}</code>'
 
 
 def left_out(refused: Sequence[Validated]) -> str:

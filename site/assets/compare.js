@@ -1,15 +1,14 @@
 // The page Compare. Two runs are chosen, published ones or files of the reader's own; a Worker reads and compares them,
-// and this draws what it found. The address says which two: published runs by their id, files by their hash alone.
+// and this draws what it found.
 
 import { make } from "./explore_dom.js";
-import { format, parse } from "./explore_state.js";
+import { SIDES, asked, hashOf, link, write } from "./compare_address.js";
 import { Reader } from "./compare_reader.js";
 import { Sides } from "./compare_sides.js";
 import { Cells } from "./compare_forest.js";
 import { claims, facts, leftOut, settings, whole, why } from "./compare_views.js";
 
 const FORMAT = 1;
-const SIDES = ["a", "b"];
 const MOST_FILES = 12;
 const ELSEWHERE = "This link compares with a file that is on somebody’s disk. Drop the one whose sha256 begins with";
 
@@ -26,28 +25,18 @@ class Comparer {
     this.cells = new Cells(given, root);
     this.parts = Object.fromEntries(["whole", "out", "more", "about"].map((name) => [name, make("div")]));
     this.result = make("div", { class: "fr-compare-result", hidden: true },
-      make("h2", {}, "How many times as fast is B?"), this.parts.whole, this.link(), this.cells.box, this.parts.out, this.parts.more, this.parts.about);
+      make("h2", {}, "How many times as fast is B?"), this.parts.whole, link(() => this.state), this.cells.box, this.parts.out, this.parts.more, this.parts.about);
     root.append(this.sides.box, this.status, this.result);
   }
 
-  link() {
-    const said = make("span", { role: "status" });
-    const copy = make("button", { type: "button", click: async () => {
-      await navigator.clipboard.writeText(location.href);
-      said.textContent = this.local() ? "Copied. It names files by their hash: whoever opens it is asked for them." : "Copied.";
-    } }, "Copy a link to this");
-    copy.hidden = !navigator.clipboard;
-    return make("p", { class: "fr-explore-take" }, copy, said);
-  }
-
-  local() {
-    return SIDES.some((side) => this.state[side].startsWith("sha256:"));
-  }
-
   open() {
-    const asked = parse(location.hash) ?? new Map();
-    const state = Object.fromEntries(SIDES.map((side) => [side, asked.get(side)?.[0] ?? ""]));
-    return state.a || state.b ? this.wanted(state) : this.choose({ a: this.given.opening, b: "" });
+    const state = asked();
+    return state?.a || state?.b ? this.wanted(state) : this.choose({ a: this.given.opening, b: "" });
+  }
+
+  // The address has changed by hand or by a link. A place on the page leaves what was chosen, and the address says it again.
+  moved() {
+    return asked() ? this.open() : write(this.state);
   }
 
   // Files become sides: the first two of them, or the one beside what is chosen already.
@@ -108,7 +97,8 @@ class Comparer {
     Object.assign(this.state, change);
     const turn = this.turn += 1;
     this.sides.show(this.state);
-    this.write();
+    write(this.state);
+    this.result.setAttribute("aria-busy", "true");
     const both = SIDES.every((side) => this.state[side]);
     try {
       const [a, b] = [await this.side("a", turn, both), await this.side("b", turn, both)];
@@ -138,8 +128,7 @@ class Comparer {
     if (!key) return null;
     const run = this.published.get(key);
     if (run) return `${name.toUpperCase()}: ${run.name}, run ${run.run}. Choose the other, or drop a file.`;
-    const hash = key.replace("sha256:", "").slice(0, 12);
-    if (key.startsWith("sha256:")) return `${ELSEWHERE} ${hash} to see the same.`;
+    if (hashOf(key)) return `${ELSEWHERE} ${hashOf(key).slice(0, 12)} to see the same.`;
     return `There is no run ${key.replace("run:", "")} here.`;
   }
 
@@ -151,38 +140,40 @@ class Comparer {
   }
 
   async compare(a, b, turn) {
-    if (a.key === b.key) {
+    const { run, machine } = a.about;
+    if (a.key === b.key || run === b.about.run) {
       this.result.hidden = true;
-      this.say("A and B are the same file. Choose another for one of them.");
+      this.say(`A and B are the same run${run && `, ${run}`}. Choose another for one of them.`);
       return;
     }
     this.say("Comparing …");
     const found = await this.reader.compare(a.key, b.key);
     if (turn !== this.turn) return;
     const { parts, given } = this;
-    parts.whole.replaceChildren(...whole(found, given.words));
+    parts.whole.replaceChildren(...whole(found, given, machine !== "" && machine === b.about.machine));
     parts.out.replaceChildren(...leftOut(found));
     parts.about.replaceChildren(...facts(a, b, given.reader.facts), ...claims(a, b, given.claims));
     parts.more.replaceChildren();
     this.cells.box.hidden = !found.count;
     if (found.count) await this.cells.show(found);
+    this.result.removeAttribute("aria-busy");
     performance.mark("fr-compare-drawn");
     this.say("");
-    if (!found.count) return;
-    const more = await this.reader.explain(a.key, b.key);
+    if (found.count) await this.explain(a, b, turn);
+  }
+
+  // A comparison that cannot be explained stands all the same.
+  async explain(a, b, turn) {
+    const { words } = this.given;
+    const told = await this.reader.explain(a.key, b.key).then((more) => [...why(more, words), ...settings(more, words)],
+      (error) => [make("h2", {}, "Why"), make("p", { class: "fr-missing" }, `Why cannot be shown: ${error.message}.`)]);
     if (turn !== this.turn) return;
-    parts.more.replaceChildren(...why(more, given.words), ...settings(more, given.words));
+    this.parts.more.replaceChildren(...told);
     performance.mark("fr-compare-explained");
   }
 
   say(text) {
     this.status.textContent = text;
-  }
-
-  write() {
-    const pairs = SIDES.filter((side) => this.state[side]).map((side) => [side, [this.state[side]]]);
-    const address = pairs.length ? format(pairs) : location.pathname;
-    if (location.hash !== address) history.replaceState(null, "", address);
   }
 }
 
@@ -190,13 +181,13 @@ async function start() {
   const root = document.getElementById("fr-compare");
   try {
     const answer = await fetch(new URL(root.dataset.index, document.baseURI));
-    if (!answer.ok) throw new Error(`${answer.status} ${answer.statusText}`);
+    if (!answer.ok) throw new Error(`${answer.url}: ${answer.status} ${answer.statusText}; expected the list of runs. Load the page again`);
     const given = await answer.json();
     if (given.format !== FORMAT) throw new Error(`its format is ${given.format}; expected ${FORMAT}`);
     await parsed;
     const comparer = new Comparer(given, root);
     root.querySelector(".fr-compare-wait").remove();
-    window.addEventListener("hashchange", () => comparer.open());
+    window.addEventListener("hashchange", () => comparer.moved());
     await comparer.open();
     await comparer.cells.warm();
     performance.mark("fr-compare-ready");

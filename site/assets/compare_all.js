@@ -6,10 +6,14 @@ import { bestOfBoth } from "./compare_best.js";
 import { judged } from "./compare_cells.js";
 import { compare, matching } from "./compare_match.js";
 import { heldBack, stages } from "./compare_stages.js";
-import { overall } from "./compare_stats.js";
+import { overall, repeated } from "./compare_stats.js";
 
 // What a cell runs: a stage alone, a real training step, or an emulated one.
 export const kindOf = ({ axes }) => (axes.mode === "train" && axes.step === "emulated" ? "emulated" : axes.mode);
+
+const COUNTED = { faster: "faster", slower: "slower", same: "no difference", open: "inconclusive" };
+const tally = (cells) => Object.fromEntries(Object.entries(COUNTED).map(([name, word]) =>
+  [name, cells.filter(({ verdict }) => verdict === word).length]));
 
 // What can be compared and what cannot, and how many times as fast B is: reads rules.columns.first.
 export function first(tableA, tableB, rules) {
@@ -18,9 +22,12 @@ export function first(tableA, tableB, rules) {
   const cells = compare(a, b, rules, matched);
   const kinds = rules.kinds.flatMap((kind) => {
     const own = cells.filter((cell) => kindOf(cell) === kind);
-    return own.length ? [{ kind, ...overall(own.map(({ ratio }) => ratio), rules) }] : [];
+    return own.length ? [{ kind, ...overall(own.map(({ ratio }) => ratio), rules), ...tally(own) }] : [];
   });
-  return { cells, unmatched: matched.filter(({ reason }) => reason !== null), overall: overall(cells.map(({ ratio }) => ratio), rules), kinds };
+  return {
+    cells, unmatched: matched.filter(({ reason }) => reason !== null), kinds, repeated: repeated(cells),
+    overall: { ...overall(cells.map(({ ratio }) => ratio), rules), ...tally(cells) },
+  };
 }
 
 // Why, and which settings are best: reads rules.columns.more too. `cells` are those of first().

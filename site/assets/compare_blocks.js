@@ -1,17 +1,27 @@
-// The rows of one run as a comparison reads them. A table is an object of columns, all equally long: arrays or typed
-// arrays, in which null, undefined and NaN are null; a column that is missing is null throughout.
+// The rows of one run as a comparison reads them. A table is an object of columns, all equally long: arrays, typed arrays
+// or what is the same in all rows of a cell, in which null, undefined and NaN are null; a column that is missing is null
+// throughout.
 
 export const isNull = (value) => value === null || value === undefined || Number.isNaN(value);
 
 // A value as others can hold and compare it: 64-bit integers come as BigInt.
 export const plain = (value) => (isNull(value) ? null : typeof value === "bigint" ? Number(value) : value);
 
+// A column that holds one value a cell: `own` those values, `of` for each row the place of its cell.
+export class PerCell {
+  constructor(own, of) {
+    Object.assign(this, { own, of });
+  }
+}
+
+export const at = (column, row) => (column instanceof PerCell ? column.own[column.of[row]] : column?.[row]);
+
 export const rowsOf = (table) => table.cell_id.length;
 
 // A column row by row, as values or as numbers.
-export const values = (table, name) => (row) => table[name]?.[row];
+export const values = (table, name) => (row) => at(table[name], row);
 export const numbers = (table, name) => (row) => {
-  const value = table[name]?.[row];
+  const value = at(table[name], row);
   return isNull(value) ? NaN : Number(value);
 };
 

@@ -1,21 +1,14 @@
 // The cells of one run: throughput, ceilings, and what holds a training cell back: harness/analysis/estimates.py and
 // ceilings.py.
 
-import { byBlock, good, logsByBlock, numbers, plain, rowsOf, values } from "./compare_blocks.js";
-import { halfWidth, moments } from "./compare_stats.js";
+import { at, byBlock, good, logsByBlock, numbers, plain, rowsOf, values } from "./compare_blocks.js";
+import { halfWidth, median, moments } from "./compare_stats.js";
 
 const BOUND = { load: "loader-bound", copy: "copy-bound", compute: "compute-bound" };
 const ALONE = { load: "loader alone", copy: "copy alone", compute: "compute alone" };
 const SERVING = new Set(["ceiling", "control"]);
 
 const mean = (list) => moments(list).mean;
-
-function median(list) {
-  const known = Array.from(list).filter((value) => !Number.isNaN(value)).sort((a, b) => a - b);
-  const middle = known.length >> 1;
-  if (!known.length) return NaN;
-  return known.length % 2 ? known[middle] : (known[middle - 1] + known[middle]) / 2;
-}
 
 // What each cell is, from its first row; whether the matrix asked for it. A check times nothing and is none.
 function identities(table, rules) {
@@ -24,7 +17,7 @@ function identities(table, rules) {
   for (let row = 0; row < rowsOf(table); row += 1) {
     const id = table.cell_id[row];
     if (!found.has(id)) {
-      const axes = Object.fromEntries(rules.axes.map(({ name }) => [name, plain(table[name]?.[row])]));
+      const axes = Object.fromEntries(rules.axes.map(({ name }) => [name, plain(at(table[name], row))]));
       found.set(id, { cell_id: id, device: device(row), suite: suite(row), check: mode(row) === "check", axes, asked: false });
     }
     found.get(id).asked ||= !SERVING.has(role(row));
@@ -32,12 +25,14 @@ function identities(table, rules) {
   return [...found.values()].filter((cell) => !cell.check);
 }
 
-// Shares of the window's wall clock by phase: means over blocks of the means of each.
+// Shares of the window's wall clock by phase, each by cell: means over blocks of the means of each. One phase's blocks
+// after the other, as those of all would take most of the memory.
 function shares(table, rules) {
   const [wall, well] = [numbers(table, "wall_ns"), good(table)];
   return Object.fromEntries(Object.entries(rules.shares).map(([name, column]) => {
     const time = numbers(table, column);
-    return [name, byBlock(table, (row) => (well(row) ? time(row) / wall(row) : NaN))];
+    const blocks = byBlock(table, (row) => (well(row) ? time(row) / wall(row) : NaN));
+    return [name, new Map([...blocks].map(([id, each]) => [id, mean(each)]))];
   }));
 }
 
@@ -52,7 +47,7 @@ export function judged(table, rules) {
     return {
       ...cell, n, samples_per_s: Math.exp(log), lo: Math.exp(log - half), hi: Math.exp(log + half),
       pss_peak_bytes: median(memory.get(cell.cell_id)),
-      shares: Object.fromEntries(Object.entries(parts).map(([name, blocks]) => [name, mean(blocks.get(cell.cell_id))])),
+      shares: Object.fromEntries(Object.entries(parts).map(([name, means]) => [name, means.get(cell.cell_id)])),
     };
   });
   const alone = finder(cells, rules);

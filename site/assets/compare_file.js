@@ -17,6 +17,8 @@ const UNPACK = {
 };
 const COMPRESSORS = Object.fromEntries(Object.keys(UNPACK).map((codec) => [codec, (input, size) => unpacked(codec, input, size)]));
 const many = (count) => count.toLocaleString("en");
+// A whole number of the reader's as a number; NaN what is none, so that a list of one is not taken for it.
+const whole = (value) => (typeof value === "bigint" || Number.isInteger(value) ? Number(value) : NaN);
 
 function unpacked(codec, input, size) {
   const page = UNPACK[codec](input, size);
@@ -34,7 +36,9 @@ export class TrialsFile {
     Object.assign(this, { buffer, bytes: new Uint8Array(buffer), dtypes, caps, budget: new Budget(caps) });
     const end = this.footer();
     this.metadata = parquetMetadata(buffer);
-    this.rows = Number(this.metadata.num_rows);
+    const { schema, row_groups: groups, num_rows: rows } = this.metadata;
+    this.rows = whole(rows);
+    this.within(schema?.length - 1, groups?.length, this.rows);
     this.columns = this.schema();
     this.groups = this.rowGroups(end);
   }
@@ -52,11 +56,17 @@ export class TrialsFile {
     if (start < 4) throw new Malformed(`its footer is said to have ${many(length)} bytes, more than the file`);
     atMost(length, caps.footer, "bytes of footer");
     const found = new Walker(bytes, start, bytes.length - 8, caps.values).struct();
-    atMost(found.get(2) - 1, caps.columns, "columns");
-    atMost(found.get(4), caps.groups, "row groups");
-    if (!(found.get(3) >= 0)) throw new Malformed("it does not say how many rows it has");
-    atMost(found.get(3), caps.rows, "rows");
+    this.within(found.get(2)?.count - 1, found.get(4)?.count, found.get(3));
     return start;
+  }
+
+  // What the footer declares, by the walk and again by the reader, which need not understand the same bytes alike.
+  within(columns, groups, rows) {
+    const { caps } = this;
+    for (const [count, cap, what] of [[columns, caps.columns, "columns"], [groups, caps.groups, "row groups"], [rows, caps.rows, "rows"]]) {
+      if (!Number.isInteger(count) || count < 0) throw new Malformed(`it does not say how many ${what} it has`);
+      atMost(count, cap, what);
+    }
   }
 
   // A flat table whose columns have the types that feedrate writes; others than feedrate's are never read.
@@ -79,7 +89,7 @@ export class TrialsFile {
     let from = 0;
     const found = this.metadata.row_groups.map((source) => {
       const { num_rows, columns } = source;
-      const rows = Number(num_rows);
+      const rows = whole(num_rows);
       if (!(rows >= 0) || columns.length !== this.columns.size) throw new Malformed("a row group has other columns than the file");
       const chunks = columns.map(({ meta_data: about }) => {
         const start = Number(about?.dictionary_page_offset || about?.data_page_offset);

@@ -5,7 +5,7 @@ import { make } from "./explore_dom.js";
 import { PAGE, Table } from "./explore_table.js";
 import { number } from "./explore_words.js";
 import { MOST, forest, rows } from "./compare_specs.js";
-import { between, interval, times } from "./compare_words.js";
+import { between, blocks, interval, times } from "./compare_words.js";
 
 // Marks that nobody sees, from which the picture is compiled.
 const SAMPLE = [0, 1].map((at) => ({
@@ -100,9 +100,9 @@ export class Cells {
     this.hot = id;
     this.picture.show(id);
     this.table.show(id);
-    const { label, ratio, lo, hi, samples_per_s_a: a, samples_per_s_b: b } = this.found;
+    const { label, ratio, lo, hi, samples_per_s_a: a, samples_per_s_b: b, n_a, n_b } = this.found;
     this.readout.textContent = id < 0 ? ""
-      : `${label[id]}: ${times(ratio[id])} (${interval({ lo: lo[id], hi: hi[id] })}), A ${number(a[id])}, B ${number(b[id])} samples/s.`;
+      : `${label[id]}: ${times(ratio[id])} (${interval({ lo: lo[id], hi: hi[id] })}; ${blocks(n_a[id], n_b[id])}), A ${number(a[id])}, B ${number(b[id])} samples/s.`;
   }
 
   reveal(id) {
@@ -122,10 +122,10 @@ export class Cells {
 }
 
 // Where B gains most and where it loses most, in a sentence made from the numbers.
-function extremes({ count, ratio, lo, hi, label }) {
+function extremes({ count, ratio, lo, hi, label, n_a, n_b }) {
   if (!count) return "";
   const ids = Array.from({ length: count }, (_, place) => place);
   const [most, least] = [1, -1].map((sign) => ids.reduce((best, id) => (sign * (ratio[id] - ratio[best]) > 0 ? id : best), 0));
-  const told = (id) => `${times(ratio[id])} (${interval({ lo: lo[id], hi: hi[id] })}) at ${label[id]}`;
+  const told = (id) => `${times(ratio[id])} (${interval({ lo: lo[id], hi: hi[id] })}; ${blocks(n_a[id], n_b[id])}) at ${label[id]}`;
   return count === 1 ? `${told(0)}.` : `Highest ${told(most)}; lowest ${told(least)}.`;
 }

@@ -1,6 +1,6 @@
 // Which cells of two runs can be compared, and how many times as fast B is in those: harness/analysis/machines.py.
 
-import { good, isNull, logsByBlock, only, plain, rowsOf, values } from "./compare_blocks.js";
+import { at, good, isNull, logsByBlock, only, plain, rowsOf, values } from "./compare_blocks.js";
 import { moments, verdict, welch } from "./compare_stats.js";
 
 // The cells of one run: what must agree, whether it is a check, whether a trial ended well; and the devices of each id.
@@ -41,7 +41,7 @@ function reason(key, a, b, rules) {
   return null;
 }
 
-const axesOf = (table, row, rules) => Object.fromEntries(rules.axes.map(({ name }) => [name, plain(table[name]?.[row])]));
+const axesOf = (table, row, rules) => Object.fromEntries(rules.axes.map(({ name }) => [name, plain(at(table[name], row))]));
 
 // Of every cell of two runs whether it can be compared, and if not, why: A's first. `reason` is null where it can.
 export function matching(tableA, tableB, rules) {

@@ -84,6 +84,8 @@ export class Reader {
   // Open a file (`blob`) or a published one (`address`) under a key.
   open(key, source) {
     return this.inTurn(async () => {
+      // The one that was used last stays: it is the likeliest to be compared with this.
+      this.keep([...this.opened].slice(-1));
       const found = await this.ask({ kind: "open", key, ...source });
       this.sources.set(key, source);
       this.opened.add(key);
@@ -91,10 +93,19 @@ export class Reader {
     });
   }
 
-  close(key) {
-    this.sources.delete(key);
+  // Let the Worker forget all others, which are read again when they are asked for.
+  keep(keys) {
+    for (const key of [...this.opened].filter((each) => !keys.includes(each))) this.forget(key);
+  }
+
+  forget(key) {
     this.opened.delete(key);
     this.worker.postMessage({ kind: "close", key });
+  }
+
+  close(key) {
+    this.sources.delete(key);
+    this.forget(key);
   }
 
   compare(a, b) {
@@ -106,9 +117,10 @@ export class Reader {
   }
 
   async both(kind, a, b) {
-    for (const key of [a, b]) {
-      if (this.opened.has(key)) continue;
-      await this.ask({ kind: "open", key, ...this.sources.get(key) });
+    this.keep([a, b]);
+    for (const key of [b, a]) {
+      if (!this.opened.delete(key)) await this.ask({ kind: "open", key, ...this.sources.get(key) });
+      // Again, so that A, beside which files are put, is the one that was used last.
       this.opened.add(key);
     }
     return this.ask({ kind, a, b });

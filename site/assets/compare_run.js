@@ -1,12 +1,15 @@
 // One run as a comparison needs it: what it says of itself, and its table of trials in two helpings: what the first
 // picture is made of, then what explains it.
 
+import { PerCell } from "./compare_blocks.js";
 import { TrialsFile } from "./compare_file.js";
 import { Malformed } from "./compare_thrift.js";
 import { OverCap } from "./compare_pages.js";
 
 const KEY = "feedrate";
-const [MOST_NAMED, MOST_VERSION] = [20, 20];
+const [MOST_NAMED, MOST_SET] = [20, 60];
+// As harness/migration.py has them: what a version of feedrate looks like, and the largest number of a schema.
+const [RELEASE, NEWEST] = [/^\d{1,4}(\.\d{1,4}){1,3}$/, 9999];
 const many = (count) => count.toLocaleString("en");
 const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]+/g;
 
@@ -19,38 +22,50 @@ const fact = (value, unit, most) => (unit === "bytes" && typeof value === "numbe
 
 const own = (held, name) => (held && typeof held === "object" && Object.hasOwn(held, name) ? held[name] : null);
 const within = (object, path) => path.reduce(own, object);
+const empty = (value) => value === null || Number.isNaN(value);
 
 export class Run {
-  static async open(blob, given) {
+  // `beside`: how many numbers other runs hold.
+  static async open(blob, given, beside) {
     if (blob.size > given.caps.bytes) {
       throw new OverCap(`${many(blob.size)} bytes; at most ${many(given.caps.bytes)} are read`);
     }
     const buffer = await blob.arrayBuffer();
     const run = new Run(blob, given);
     run.sha256 = await hashed(buffer);
-    await run.start(new TrialsFile(buffer, given.dtypes, given.caps));
+    await run.start(new TrialsFile(buffer, given.dtypes, given.caps), beside);
     return run;
   }
 
   constructor(blob, given) {
-    Object.assign(this, { blob, given, whole: false });
+    Object.assign(this, { blob, given, whole: false, held: 0 });
   }
 
-  async start(file) {
+  // Numbers of the table are counted before they are read: a few bytes can stand for millions of them.
+  room(numbers, beside) {
+    const [all, { held }] = [this.held + numbers + beside, this.given.caps];
+    if (all > held) throw new OverCap(`${many(all)} numbers of what is compared; at most ${many(held)} are kept`);
+    return numbers;
+  }
+
+  async start(file, beside) {
     const { caps, first, axes, required } = this.given;
     this.about = this.said(file);
     const missing = required.filter((name) => !file.columns.has(name));
     if (missing.length) throw new Malformed(`it has no column ${missing.join(", ")}; expected a trials.parquet of feedrate`);
     if (!file.rows) throw new Malformed("it has no rows");
+    this.held = this.room(file.rows * (first.length + 1), beside);
     this.table = await file.read(first);
     const runs = new Set(this.table.run_id);
     if (runs.size > 1) throw new Malformed(`it holds ${runs.size} runs; expected one`);
     this.places = this.cells();
-    const blocks = new Set(this.table.block).size;
-    if (this.places.first.length * blocks > caps.estimates) {
-      throw new OverCap(`${this.places.first.length} cells in ${blocks} blocks; at most ${many(caps.estimates)} numbers are kept`);
+    const [cells, blocks] = [this.places.first.length, new Set(this.table.block).size];
+    if (cells > caps.cells || cells * blocks > caps.estimates) {
+      throw new OverCap(`${many(cells)} cells in ${many(blocks)} blocks; at most ${many(caps.cells)} cells, and cells × blocks of at `
+        + `most ${many(caps.estimates)}, are compared`);
     }
-    Object.assign(this.table, await this.settings(file, axes.filter((name) => !first.includes(name))));
+    this.held += this.room(cells * axes.length, beside);
+    for (const name of axes) await this.setting(file, name);
   }
 
   // What it says of itself. A version that is newer than this page is said so, and not guessed at.
@@ -70,16 +85,23 @@ export class Run {
       suites: Object.keys(within(manifest, ["suites"]) ?? {}).slice(0, MOST_NAMED).map((name) => worded(name, caps.shown)),
       notes: notes.slice(0, MOST_NAMED).map((note) => worded(note, caps.shown)),
       facts: facts.map(({ path, unit }) => fact(within(manifest, path), unit, caps.shown)),
+      runtime: Object.entries(within(manifest, ["runtime"]) ?? {}).slice(0, MOST_SET)
+        .map(([name, value]) => [worded(name, caps.shown), worded(value, caps.shown)]),
     };
   }
 
+  // The rules of harness/migration.py: which versions are read, and by which feedrate.
   checkVersion(manifest) {
-    const version = manifest.schema_version ?? 1;
-    if (!(Number.isInteger(version) && version >= 1)) throw new Malformed("it does not say of which version it is");
-    if (version <= this.given.schema) return;
-    const [by, needs] = [manifest.feedrate_version, manifest.needs_feedrate].map((value) => worded(value, MOST_VERSION));
-    throw new Malformed(`it was written by feedrate ${by} in schema ${version}; this site reads up to schema ${this.given.schema}${
-      needs && `: it needs feedrate ≥ ${needs}`}`);
+    const { reads, feedrate } = this.given;
+    const version = manifest.schema_version;
+    if (!(Number.isInteger(version) && version >= 1 && version <= NEWEST)) throw new Malformed("it does not say of which version it is");
+    const [by, needs] = [manifest.feedrate_version, manifest.needs_feedrate].map(release);
+    if (reads.includes(version) && later(needs, feedrate) <= 0) {
+      if (version === 1 || needs) return;
+      throw new Malformed(`it does not say which feedrate reads it (needs_feedrate), as schema ${version} does`);
+    }
+    throw new Malformed(`it was written by feedrate ${by || "of an unknown version"} in schema ${version}; this site is of feedrate `
+      + `${feedrate} and reads ${reads.join(" and ")}: it needs ${needs ? `feedrate ≥ ${needs}` : "a newer feedrate"}`);
   }
 
   // The row in which each cell comes first, and for each row the place of its cell.
@@ -96,23 +118,35 @@ export class Run {
     return { first, of };
   }
 
-  // Axes are the same in all rows of a cell: they are read as far as new cells come, and stand in every row.
-  async settings(file, names) {
+  // Axes are the same in all rows of a cell: each is read as far as new cells come, and one value a cell is kept.
+  async setting(file, name) {
     const { first, of } = this.places;
-    const read = await file.read(names, first.at(-1) + 1);
-    const owns = Object.entries(read).map(([name, column]) => [name, first.map((row) => column[row])]);
-    const some = owns.filter(([, own]) => own.some((value) => value !== null && !Number.isNaN(value)));
-    return Object.fromEntries(some.map(([name, own]) => [name, spread(own, of)]));
+    const column = (await file.read([name], first.at(-1) + 1))[name];
+    if (!column) return;
+    const values = first.map((row) => column[row]);
+    if (!values.every(empty)) this.table[name] = new PerCell(values, of);
   }
 
   // The columns that explain the differences: stamps of the loader's workers, shares of the step, memory.
-  async complete() {
+  async complete(beside) {
     if (this.whole) return;
     const { dtypes, caps, more } = this.given;
     const file = new TrialsFile(await this.blob.arrayBuffer(), dtypes, caps);
-    Object.assign(this.table, await file.read(more.filter((name) => !(name in this.table))));
+    const lacking = more.filter((name) => !(name in this.table) && file.columns.has(name));
+    const held = this.room(file.rows * lacking.length, beside);
+    Object.assign(this.table, await file.read(lacking));
+    this.held += held;
     this.whole = true;
   }
+}
+
+const release = (value) => (typeof value === "string" && RELEASE.test(value) ? value : "");
+
+// Above 0 where the first of two versions is the later one.
+function later(one, other) {
+  const [mine, others] = [one, other].map((text) => text.split(".").filter(Boolean).map(Number));
+  const at = mine.findIndex((part, place) => part !== others[place]);
+  return at < 0 ? mine.length - others.length : mine[at] - (others[at] ?? -1);
 }
 
 function parsed(text) {
@@ -123,13 +157,6 @@ function parsed(text) {
     // Said below.
   }
   throw new Malformed("what it says of itself is no JSON object");
-}
-
-// The value of each cell in all of its rows.
-function spread(own, of) {
-  const column = new Array(of.length).fill(own[0]);
-  if (own.some((value) => !Object.is(value, own[0]))) for (let row = 0; row < of.length; row += 1) column[row] = own[of[row]];
-  return column;
 }
 
 // Browsers hash only where the page came over an encrypted connection or from this machine.

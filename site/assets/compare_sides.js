@@ -3,16 +3,16 @@
 
 import { make } from "./explore_dom.js";
 import { plural } from "./explore_words.js";
+import { SIDES } from "./compare_address.js";
 import { machineName, size } from "./compare_words.js";
 
 // Published runs that a list offers at once, and those from which on they can be searched.
 const [MANY, FEW] = [60, 9];
-const SIDES = ["a", "b"];
 
 export class Sides {
   // `chosen` gets a side and the key of what was chosen for it, `given` the files that were dropped or picked.
   constructor(published, { chosen, files, turned }) {
-    Object.assign(this, { published, chosen, files, local: new Map(), state: { a: "", b: "" }, word: "" });
+    Object.assign(this, { published, chosen, files, local: new Map(), state: { a: "", b: "" }, word: "", tier: "" });
     this.drop = this.dropPlace();
     this.refused = make("div", { class: "fr-compare-refused", role: "alert" });
     this.selects = Object.fromEntries(SIDES.map((side) =>
@@ -22,10 +22,15 @@ export class Sides {
     this.search = make("label", { class: "fr-explore-pick" }, make("span", {}, "Find a published machine"),
       make("input", { type: "search", name: "find", input: ({ target }) => { this.word = target.value; this.offer(); } }));
     this.search.hidden = published.length < FEW;
+    const tiers = [...new Set(published.map(({ tier }) => tier))].sort();
+    this.tiers = make("label", { class: "fr-explore-pick" }, make("span", {}, "Tier of published runs"),
+      make("select", { name: "tier", change: ({ target }) => { this.tier = target.value; this.offer(); } },
+        make("option", { value: "" }, "any"), tiers.map((tier) => make("option", { value: tier }, tier))));
+    this.tiers.hidden = tiers.length < 2;
     const turn = make("button", { type: "button", click: turned }, "Swap A and B");
     this.about = Object.fromEntries(SIDES.map((side) => [side, make("div", { class: "fr-compare-side" })]));
     this.box = make("div", {}, this.drop, this.refused,
-      make("div", { class: "fr-compare-picks" }, pick("a"), pick("b"), this.search, turn),
+      make("div", { class: "fr-compare-picks" }, pick("a"), pick("b"), turn, this.search, this.tiers),
       make("div", { class: "fr-compare-sides" }, this.about.a, this.about.b));
     this.offer();
   }
@@ -65,7 +70,7 @@ export class Sides {
 
   offer() {
     const word = this.word.trim().toLowerCase();
-    const fits = (run) => !word || Object.values(run).join(" ").toLowerCase().includes(word);
+    const fits = (run) => (!this.tier || run.tier === this.tier) && (!word || Object.values(run).join(" ").toLowerCase().includes(word));
     for (const side of SIDES) {
       const now = this.state[side];
       const shown = this.published.filter(fits).slice(0, MANY);
@@ -93,13 +98,17 @@ export class Sides {
 
 const titled = ({ label, name, device, day, run, tier }) => [label, name, device, day, run, tier].filter(Boolean).join(" · ");
 
-function described(side, { about, published, name, cells, bytes }) {
+const UNNAMED = "A link cannot name this file: only a page that came over https can hash it.";
+
+function described(side, { about, published, name, cells, bytes, sha256 }) {
   const which = published ? make("a", { href: published.page }, `run ${about.run}`) : `${name}, run ${about.run}`;
   const held = `; ${about.device}; ${plural(cells, "cell")} in ${plural(about.rows, "trial")}; ${size(bytes)}`;
   const suites = about.suites.length ? `; suites ${about.suites.join(", ")}` : "";
+  const vouched = published ? [published.tier, published.label && `“${published.label}”`, "its page has its grade"].filter(Boolean).join("; ")
+    : "Your file: of no tier, and not checked here.";
   return [
     make("p", {}, make("strong", {}, `${side.toUpperCase()}: ${machineName(about)}`)),
     make("p", { class: "fr-note" }, which, held, suites),
-    ...about.notes.map((note) => make("p", { class: "fr-note" }, note)),
+    ...[vouched, ...(published || sha256 ? [] : [UNNAMED]), ...about.notes].map((note) => make("p", { class: "fr-note" }, note)),
   ];
 }

@@ -7,6 +7,7 @@ const ROW = 22;
 // Room beside labels and plot: padding, and half of the last tick's label.
 const BESIDE = 36;
 export const MOST = 40;
+const many = (count) => count.toLocaleString("en");
 
 const across = (field, title) => ({ field, type: "quantitative", title, scale: { type: "log", nice: false, padding: 12 },
   axis: { tickCount: 6, format: ",.2~r", labelOverlap: true } });
@@ -33,7 +34,7 @@ export function forest(width) {
 }
 
 // The cells that differ most, the fastest first, and all of them together at the end.
-export function rows({ count, ratio, lo, hi, label, verdict, overall }, tones) {
+export function rows({ count, ratio, lo, hi, label, verdict, overall, n_a, n_b }, tones) {
   const shown = Array.from({ length: Math.min(count, MOST) }, (_, place) => place).sort((a, b) => ratio[b] - ratio[a]);
   const taken = new Map();
   // Two cells whose words are cut to the same are two marks all the same.
@@ -42,8 +43,8 @@ export function rows({ count, ratio, lo, hi, label, verdict, overall }, tones) {
     return taken.get(text) > 1 ? `${text} (${taken.get(text)})` : text;
   };
   const mark = (id, at, words, held, tone) => ({ id, at, label: own(words), ratio: held.ratio, lo: held.lo, hi: held.hi, ...tone,
-    tip: { cell: words, "B ÷ A": times(held.ratio), "95 % interval": between(held.lo, held.hi) } });
+    tip: { cell: words, "B ÷ A": times(held.ratio), "95 % interval": between(held.lo, held.hi), n: held.n } });
   const cells = shown.map((place, at) => mark(place, at, label[place],
-    { ratio: ratio[place], lo: lo[place], hi: hi[place] }, tones[verdict[place]]));
-  return count > 1 ? [...cells, mark(-2, cells.length, `all ${count.toLocaleString("en")} cells`, overall, tones.overall)] : cells;
+    { ratio: ratio[place], lo: lo[place], hi: hi[place], n: `${n_a[place]} and ${n_b[place]} blocks` }, tones[verdict[place]]));
+  return count > 1 ? [...cells, mark(-2, cells.length, `all ${many(count)} cells`, { ...overall, n: `${many(count)} cells` }, tones.overall)] : cells;
 }

@@ -32,7 +32,8 @@ export function stages(tableA, tableB, compared, rules) {
     const { ratio, lo, hi } = found.length > 1 ? overall(each, rules) : found[0];
     const [a, b] = ["a", "b"].map((side) => overall(found.map((cell) => cell[side]), rules).ratio);
     const [least, most] = [Math.min, Math.max].map((end) => each.reduce((one, other) => end(one, other)));
-    return [{ stage: stage.name, a, b, ratio, lo, hi, least, most, cells: found.length }];
+    const { n_a, n_b } = found.length > 1 ? {} : found[0];
+    return [{ stage: stage.name, a, b, ratio, lo, hi, least, most, cells: found.length, n_a, n_b }];
   });
 }
 

@@ -21,6 +21,22 @@ export function moments(values) {
   return { mean, sd: n > 1 ? Math.sqrt(squares / (n - 1)) : NaN, n };
 }
 
+export function median(list) {
+  const known = Array.from(list).filter((value) => !Number.isNaN(value)).sort((a, b) => a - b);
+  const middle = known.length >> 1;
+  if (!known.length) return NaN;
+  return known.length % 2 ? known[middle] : (known[middle - 1] + known[middle]) / 2;
+}
+
+// How well two runs of one machine agree: what half of the cells agree within, and how many of the intervals hold one.
+export function repeated(cells) {
+  const bounded = cells.filter(({ lo }) => Number.isFinite(lo));
+  return {
+    half_within_pct: 100 * Math.expm1(median(cells.map(({ ratio }) => Math.abs(Math.log(ratio))))),
+    hold: bounded.filter(({ lo, hi }) => lo <= 1 && hi >= 1).length, cells: bounded.length,
+  };
+}
+
 // Half-width of a Student-t interval around an estimate with this standard error.
 export const reach = (error, df, level) => quantile(0.5 + level / 2, df) * error;
 

@@ -5,6 +5,7 @@
 
 const [STOP, TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, , STRUCT] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
 const DEEPEST = 12;
+const LAST_FIELD = 0x7fff;
 
 export class Malformed extends Error {}
 
@@ -41,8 +42,10 @@ export class Walker {
     return value % 2 ? -(value + 1) / 2 : value / 2;
   }
 
-  // A struct as a Map from field to value: numbers and truths as they are, structs as Maps, of lists the length alone.
-  // Text is passed over. `deep` says how far structs are kept; below it they are walked over only.
+  // A struct as a Map from field to value: numbers and truths as they are, structs as Maps, lists as { count }, which no
+  // number can be taken for. Text is passed over. `deep` says how far structs are kept; below it they are walked over only.
+  // Fields ascend, as every writer has them: one that came twice, or whose number a reader of 32 bits takes for another's,
+  // would put a value in the place of one that was looked at.
   struct(deep = 0, depth = 0) {
     if (depth > DEEPEST) throw new Malformed(`values lie within values more than ${DEEPEST} deep`);
     const found = new Map();
@@ -50,7 +53,9 @@ export class Walker {
       const head = this.byte();
       const type = head & 0x0f;
       if (type === STOP) return found;
+      const last = field;
       field = head >> 4 ? field + (head >> 4) : this.zigzag();
+      if (!(field > last && field <= LAST_FIELD)) throw new Malformed(`a field of number ${field} after one of number ${last}`);
       const value = this.value(type, deep - 1, depth + 1);
       if (deep >= 0) found.set(field, value);
     }
@@ -80,6 +85,6 @@ export class Walker {
     if (count > this.end - this.at) throw new Malformed(`a list of ${count} values goes beyond the end`);
     const each = type === TRUE || type === FALSE ? BYTE : type;
     for (let place = 0; place < count; place += 1) this.value(each, -1, depth + 1);
-    return count;
+    return { count };
   }
 }

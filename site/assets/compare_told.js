@@ -48,10 +48,10 @@ function brief(axes, name, given) {
 
 const SPREADS = ["ratio", "lo", "hi", "samples_per_s_a", "samples_per_s_b", "n_a", "n_b"];
 
-export function foundFirst({ cells, unmatched, overall, kinds }, given) {
+export function foundFirst({ cells, unmatched, ...whole }, given) {
   const far = (cell) => Math.abs(Math.log(cell.ratio));
   const order = [...cells].sort((one, other) => far(other) - far(one));
-  const several = kinds.length > 1;
+  const several = whole.kinds.length > 1;
   const different = telling(cells, given);
   const common = given.axes.filter((name) => !different.includes(name));
   const columns = Object.fromEntries(SPREADS.map((name) => [name, Float64Array.from(order, (cell) => cell[name])]));
@@ -59,7 +59,7 @@ export function foundFirst({ cells, unmatched, overall, kinds }, given) {
     count: order.length, ...columns, label: labels(order, given, several), verdict: order.map(({ verdict }) => verdict),
     kind: order.map(kindOf), id: order.map(({ cell_id }) => cell_id),
     common: cells.length ? setting(cells[0].axes, common.filter((name) => name !== "mode"), given, ["workload"]) : "",
-    overall, kinds, unmatched: byReason(unmatched, given),
+    ...whole, left: byReason(unmatched, given),
   };
 }
 
@@ -70,14 +70,17 @@ function byReason(unmatched, given) {
     if (!found.has(cell.reason)) found.set(cell.reason, []);
     found.get(cell.reason).push(cell);
   }
-  return [...found].sort(([, one], [, other]) => other.length - one.length).slice(0, given.caps.reasons).map(([reason, cells]) => ({
+  const shown = [...found].sort(([, one], [, other]) => other.length - one.length).slice(0, given.caps.reasons);
+  const reasons = shown.map(([reason, cells]) => ({
     reason: worded(reason, given.caps.label), count: cells.length,
     cells: cells.slice(0, given.caps.listed).map(({ axes, device }) => `${worded(device, given.caps.shown)}: ${setting(axes, given.axes, given, ["workload", "mode"])}`),
   }));
+  return { count: unmatched.length, reasons, more: found.size - reasons.length };
 }
 
 export function foundMore({ stages, held, best }, given) {
-  return { stages, held: heldBy(held), best: best.slice(0, given.caps.listed).map((task) => bestTold(task, given)) };
+  const shown = best.slice(0, given.caps.listed);
+  return { stages, held: heldBy(held), best: shown.map((task) => bestTold(task, given)), more: best.length - shown.length };
 }
 
 // How many training cells are held back by what on either machine.
@@ -93,10 +96,10 @@ function heldBy(held) {
 function bestTold({ a, b, ...task }, given) {
   const knobs = given.axes.filter((name) => !given.rules.conditions.includes(name));
   const asked = given.axes.filter((name) => given.rules.conditions.includes(name) && !["mode", "step"].includes(name));
-  const side = ({ axes, samples_per_s }) => ({ setting: setting(axes, knobs, given, given.named), samples_per_s });
-  const { ratio, lo, hi, n_a, n_b, candidates_a, candidates_b, a_on_b, b_on_a, in_both } = task;
+  const side = ({ axes, samples_per_s, lo, hi, n }, of) => ({ setting: setting(axes, knobs, given, given.named), samples_per_s, lo, hi, n, of });
+  const { ratio, lo, hi, candidates_a, candidates_b, a_on_b, b_on_a } = task;
   return {
-    kind: kindOf(a), task: setting(a.axes, asked, given, ["workload", "patch_size"]), a: side(a), b: side(b),
-    ratio, lo, hi, n_a, n_b, candidates_a, candidates_b, a_on_b, b_on_a, in_both,
+    kind: kindOf(a), task: setting(a.axes, asked, given, ["workload", "patch_size"]), same: a.cell_id === b.cell_id,
+    a: side(a, candidates_a), b: side(b, candidates_b), ratio, lo, hi, a_on_b, b_on_a,
   };
 }

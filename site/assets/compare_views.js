@@ -4,42 +4,55 @@
 import { make } from "./explore_dom.js";
 import { number, plural } from "./explore_words.js";
 import { folded, grid } from "./compare_grid.js";
-import { between, interval, stageName, summary, times } from "./compare_words.js";
+import { between, interval, rate, stageName, summary, tally, times } from "./compare_words.js";
 
-const NOTE = "The interval says how much the choice of cells matters, not how well each was measured. Blocks of two runs are not "
-  + "paired: versions, the day and neighbours are in a ratio and not in its interval.";
-const ALONE = "What each stage can do by itself on either machine. A stage in which B gains no more than it does in training is "
-  + "what holds it back.";
+const CHOICE = "The interval says how much the choice of cells matters, not how well each was measured. ";
+const UNPAIRED = "Blocks of two runs are not paired: versions, the day and neighbours are in a ratio and not in its interval.";
+const EMULATED = "An emulated step sleeps as long on either machine: where it is the bottleneck the ratio is one.";
+const ONE_MACHINE = "These are two runs of one machine: what differs is how well a run can be repeated.";
+const ALONE = "What each stage can do by itself on either machine: geometric means over its cells.";
+const BELOW = " What holds training back is told below, by its ceilings.";
 const PICKED = "Of each task the cheapest setting that cannot be told from the best. It is picked by its own estimate, which is "
   + "therefore a little too good.";
 const UNJUDGED = "Claims are judged together with all others of a run, in Python: this page knows the verdicts of published "
   + "machines alone. For a file, type make compare A=… B=… , which judges both.";
-const [OF_A, OF_B, RATIO, INTERVAL] = ["A samples/s", "B samples/s", "B ÷ A", "95 % interval"];
+const [OF_A, OF_B, RATIO, INTERVAL, RANGE, WORTH] = ["A samples/s", "B samples/s", "B ÷ A", "95 % interval", "from – to", "elsewhere"];
 const heading = (text) => make("h2", {}, text);
 const said = (text, style = "") => make("p", style ? { class: style } : {}, text);
 
-export function whole(found, words) {
+export function whole(found, { words, tones }, oneMachine) {
   const name = ({ kind, cells }) => `${stageName(words.kinds[kind] ?? kind)}, ${plural(cells, "cell")}`;
-  const kinds = found.kinds.map((each) => make("li", {}, `${name(each)}: ${times(each.ratio)}${each.cells > 1 ? ` (${interval(each)})` : ""}`));
-  return [said(summary(found), "fr-answer"), ...(kinds.length > 1 ? [make("ul", {}, kinds)] : []), ...(found.count ? [said(NOTE, "fr-note")] : [])];
+  const over = (each) => `${times(each.ratio)}${each.cells > 1 ? ` (${interval(each)})` : ""}; ${tally(each, tones)}`;
+  const kinds = found.kinds.map((each) => make("li", {}, `${name(each)}: ${over(each)}`));
+  const again = oneMachine ? [said([ONE_MACHINE, found.count ? repeatability(found.repeated) : ""].join(" "))] : [];
+  return [
+    said(summary(found, tones), "fr-answer"), ...again,
+    ...(kinds.length > 1 ? [make("ul", {}, kinds)] : []),
+    ...(found.kinds.some(({ kind }) => kind === "emulated") ? [said(EMULATED, "fr-note")] : []),
+    ...(found.count ? [said((found.count > 1 ? CHOICE : "") + UNPAIRED, "fr-note")] : []),
+  ];
 }
 
-export function leftOut({ unmatched }) {
-  if (!unmatched.length) return [];
-  const all = unmatched.reduce((sum, { count }) => sum + count, 0);
-  const parts = unmatched.map(({ reason, count, cells }) => {
+const repeatability = ({ half_within_pct, hold, cells }) => `Half of the cells agree within ${half_within_pct.toFixed(1)} %; ${hold} of ${
+  cells} intervals hold one (95 % of them would, were nothing different between the runs).`;
+
+export function leftOut({ left: { count: all, reasons, more: others } }) {
+  if (!all) return [];
+  const parts = reasons.map(({ reason, count, cells }) => {
     const more = count - cells.length;
     const list = make("ul", {}, cells.map((cell) => make("li", {}, cell)));
     return folded(`${plural(count, "cell")}: ${reason}`, [list, ...(more ? [said(`… and ${more.toLocaleString("en")} more.`, "fr-note")] : [])]);
   });
-  return [heading("What was not compared"), said(`${plural(all, "cell")} of either run cannot be held against the other:`), ...parts];
+  return [heading("What was not compared"), said(`${plural(all, "cell")} of either run cannot be held against the other:`), ...parts,
+    ...(others ? [said(`… and ${plural(others, "more reason")}.`, "fr-note")] : [])];
 }
 
 export function why({ stages, held }, words) {
-  const columns = ["Stage alone", OF_A, OF_B, RATIO, INTERVAL, "cells"];
-  const lines = stages.map(({ stage, a, b, ratio, lo, hi, cells }) =>
-    [stageName(words.stages[stage] ?? stage), number(a), number(b), times(ratio), between(lo, hi), String(cells)]);
-  const parts = lines.length ? [said(ALONE), grid("What each stage can do alone", columns, lines, columns.slice(1))]
+  const columns = ["Stage alone", OF_A, OF_B, RATIO, INTERVAL, RANGE, "n"];
+  const basis = ({ cells, n_a, n_b }) => (cells > 1 ? plural(cells, "cell") : `${n_a} and ${n_b} blocks of one cell`);
+  const lines = stages.map(({ stage, a, b, ratio, lo, hi, least, most, ...n }) =>
+    [stageName(words.stages[stage] ?? stage), number(a), number(b), times(ratio), between(lo, hi), between(least, most), basis(n)]);
+  const parts = lines.length ? [said(ALONE + (held.length ? BELOW : "")), grid("What each stage can do alone", columns, lines, columns.slice(1))]
     : [said("Neither run has a stage alone in common with the other.")];
   if (held.length) {
     const counted = held.map(({ a, b, count }) => [a, b, String(count)]);
@@ -48,20 +61,32 @@ export function why({ stages, held }, words) {
   return [heading("Why"), ...parts];
 }
 
-export function settings({ best }, words) {
+export function settings({ best, more }, words) {
   if (!best.length) return [];
-  const columns = ["Task", "Best on A", OF_A, "Best on B", OF_B, RATIO, INTERVAL];
-  const lines = best.map(({ task, kind, a, b, ratio, lo, hi }) => [
+  const columns = ["Task", "Best on A", OF_A, "Best on B", OF_B, RATIO, INTERVAL, "n, blocks", WORTH];
+  const lines = best.map(({ task, kind, a, b, ratio, lo, hi, ...elsewhere }) => [
     [task, words.kinds[kind]].filter(Boolean).join("; "),
-    a.setting, number(a.samples_per_s), b.setting, number(b.samples_per_s), times(ratio), between(lo, hi),
+    ...[a, b].flatMap((side) => [`${side.setting} (of ${plural(side.of, "setting")})`, rate(side)]),
+    times(ratio), between(lo, hi), `${a.n} and ${b.n}`, worth(elsewhere),
   ]);
-  return [heading("The best settings of each"),
-    grid("The best settings of each", columns, lines, [OF_A, OF_B, RATIO, INTERVAL]), said(PICKED, "fr-note")];
+  return [heading("The best settings of each"), grid("The best settings of each", columns, lines, [OF_A, OF_B, RATIO, INTERVAL]),
+    ...(more ? [said(`… and ${plural(more, "more task")}.`, "fr-note")] : []), said(PICKED, "fr-note")];
 }
 
-// Facts of both sides; those that are equal are folded away.
+// What either's setting reaches of the other's best there.
+function worth({ same, a_on_b: aOnB, b_on_a: bOnA }) {
+  if (same) return "the same setting";
+  const told = [[aOnB, "A’s on B"], [bOnA, "B’s on A"]].filter(([share]) => Number.isFinite(share));
+  return told.map(([share, name]) => `${name}: ${Math.round(100 * share)} %`).join("; ") || "not measured";
+}
+
+// Facts of both sides, and whatever else either recorded of what ran; those that are equal are folded away.
 export function facts(a, b, asked) {
-  const all = asked.map(({ label }, at) => [label, a.about.facts[at] || "none", b.about.facts[at] || "none"]);
+  const ran = [a, b].map(({ about }) => new Map(about.runtime));
+  const names = [...new Set(ran.flatMap((each) => [...each.keys()]))];
+  const all = [...asked.map(({ label }, at) => [label, ...[a, b].map(({ about }) => about.facts[at])]),
+    ...names.map((name) => [name, ...ran.map((each) => each.get(name))])]
+    .map(([name, ...both]) => [name, ...both.map((value) => value || "none")]);
   const [different, same] = [all.filter(([, one, other]) => one !== other), all.filter(([, one, other]) => one === other)];
   const table = different.length ? grid("What differs between the two", ["What", "A", "B"], different)
     : said("Nothing that a run records of its machine and its versions.");
@@ -72,10 +97,15 @@ export function facts(a, b, asked) {
 export function claims(a, b, known) {
   const title = heading("Claims whose verdict differs");
   if (!a.published || !b.published) return [title, said(UNJUDGED)];
-  const [one, other] = [a, b].map(({ about }) => known.verdicts[`${about.machine}\n${about.device}`]);
-  if (!one || !other) return [title, said(`No run of ${one ? "B" : other ? "A" : "either machine"} has tested a claim.`)];
-  const ids = Object.keys(known.says).filter((id) => one[id] && other[id] && one[id] !== other[id]);
+  const [one, other] = [a, b].map(({ published }) => known.verdicts[published.run]);
+  if (!one || !other) return [title, said(untold(one ? ["B"] : other ? ["A"] : ["A", "B"]))];
+  const both = Object.keys(known.says).filter((id) => one[id] && other[id]);
+  if (!both.length) return [title, said("There is no claim that both have tested.")];
+  const ids = both.filter((id) => one[id] !== other[id]);
   const lines = ids.map((id) => [make("a", { href: `claims.html#claim-${id}` }, known.says[id]), one[id], other[id]]);
-  return [title, lines.length ? grid("Claims whose verdict differs", ["Claim", "A", "B"], lines)
-    : said("None: what both have tested has the same verdict.")];
+  return [title, said(`Of ${plural(both.length, "claim")} that this site judges by these two runs, ${both.length - ids.length} have the same verdict.`),
+    ...(lines.length ? [grid("Claims whose verdict differs", ["Claim", "A", "B"], lines)] : [])];
 }
+
+const untold = (sides) => `A claim is judged here by the newest run of a machine that tested it, which ${sides.join(" and ")} ${
+  sides.length > 1 ? "are" : "is"} not: no verdict is held against another run’s. Type make compare A=… B=… , which judges both.`;

@@ -16,21 +16,29 @@ export const interval = ({ lo, hi }) => (known(lo) && known(hi) ? `95 % interval
 
 export const size = (bytes) => (bytes < 1e6 ? `${number(bytes / 1e3)} kB` : `${number(bytes / 1e6)} MB`);
 
-// A machine for people: its GPU if it has one, its processor, its cores.
+// A machine for people: its GPU if it has one, its processor, how much of that runs at once.
 export function machineName({ gpu, gpus, cpu, cores }) {
   const gpuSaid = gpu ? `${Number(gpus) > 1 ? `${gpus} × ` : ""}${gpu}, ` : "";
-  return `${gpuSaid}${cpu || "unknown processor"}${cores ? `, ${plural(Number(cores), "core")}` : ""}`;
+  return `${gpuSaid}${cpu || "unknown processor"}${cores ? `, ${plural(Number(cores), "hardware thread")}` : ""}`;
+}
+
+// A rate with its interval.
+export const rate = ({ samples_per_s: value, lo, hi }) => (known(lo) && known(hi) ? `${number(value)} (${number(lo)} – ${number(hi)})` : number(value));
+
+// How many blocks of either side stand behind a ratio.
+export const blocks = (a, b) => `n = ${a} and ${b}`;
+
+// How often B is what; `tones` says how a verdict is put.
+export function tally({ faster, slower, same, open }, tones) {
+  const parts = [[faster, "faster"], [slower, "slower"], [same, tones["no difference"].says], [open, tones.inconclusive.says]];
+  return parts.filter(([many]) => many).map(([many, word]) => `${word} in ${many.toLocaleString("en")}`).join(", ");
 }
 
 // The whole in a sentence.
-export function summary({ overall, verdict, count }) {
+export function summary({ overall, count }, tones) {
   if (!count) return "No cell can be compared: below is why.";
-  const counted = (word) => verdict.filter((each) => each === word).length;
-  const [faster, slower, same] = ["faster", "slower", "no difference"].map(counted);
-  const open = count - faster - slower - same;
   const range = count > 1 ? ` (${interval(overall)} over cells)` : "";
-  const parts = [[faster, "faster"], [slower, "slower"], [same, "the same within 3 %"], [open, "not clearly either"]];
-  const said = parts.filter(([many]) => many).map(([many, word]) => `${word} in ${many.toLocaleString("en")}`).join(", ");
+  const said = tally(overall, tones);
   return `Over ${plural(count, "cell")} that both have measured, B is ${times(overall.ratio).replace("× ", "")} times as fast as A${range}: ${said}.`;
 }
 

@@ -2,7 +2,9 @@
 // what it has read; the page ends it where it takes too long, and opens the files again in a new one.
 
 import { first, more } from "./compare_all.js";
+import { OverCap } from "./compare_pages.js";
 import { Run } from "./compare_run.js";
+import { Malformed } from "./compare_thrift.js";
 import { foundFirst, foundMore } from "./compare_told.js";
 
 const runs = new Map();
@@ -12,7 +14,7 @@ const tasks = {
   given: (message) => { given = message.given; },
 
   async open({ key, blob, address }) {
-    const run = await Run.open(blob ?? await fetched(address), given);
+    const run = await careful(Run.open(blob ?? await fetched(address), given, beside()));
     runs.set(key, run);
     return { about: run.about, sha256: run.sha256, bytes: run.blob.size, cells: run.places.first.length };
   },
@@ -28,17 +30,30 @@ const tasks = {
 
   async explain({ a, b }) {
     const [one, other] = [runs.get(a), runs.get(b)];
-    await one.complete();
-    await other.complete();
+    for (const run of [one, other]) await careful(run.complete(beside(run)));
     const cells = one.compared?.b === b ? one.compared.cells : first(one.table, other.table, given.rules).cells;
     return foundMore(more(one.table, other.table, cells, given.rules), given);
   },
 };
 
+// Numbers that are held of other runs.
+const beside = (own) => [...runs.values()].reduce((sum, run) => sum + (run === own ? 0 : run.held), 0);
+
+// What the parser says of bytes that it cannot read is of use to nobody who is not its author.
+async function careful(reading) {
+  try {
+    return await reading;
+  } catch (error) {
+    if (error instanceof Malformed || error instanceof OverCap) throw error;
+    throw new Malformed("its bytes are not what they declare; make validate FILES=… says where");
+  }
+}
+
 async function fetched(address) {
-  const answer = await fetch(address);
-  if (!answer.ok) throw new Error(`${answer.status} ${answer.statusText}`);
-  return answer.blob();
+  const answer = await fetch(address).catch(() => null);
+  if (answer?.ok) return answer.blob();
+  throw new Error(`${address}: ${answer ? `${answer.status} ${answer.statusText}` : "no answer"}; expected the file of a `
+    + "published run. Load this page again, or drop the file");
 }
 
 // A reader that has failed at one column leaves promises of others behind; what went wrong has been said by then.

@@ -82,6 +82,8 @@ def test_the_disk_is_told_from_the_page_cache(trials_of: Trials) -> None:
     assert found.loc["cached", "ratio"] == pytest.approx(0.5, rel=0.02)
     assert found.loc["disk", "ratio"] == pytest.approx(0.125, rel=0.02)
     assert found.loc["disk", "lo"] < found.loc["disk", "ratio"] < found.loc["disk", "hi"]
+    assert found.loc["disk", ["n_a", "n_b"]].tolist() == [4, 4]
+    assert stages(a, b, compare(a, b).iloc[[0, 0]])["n_a"].isna().all()  # of several cells no blocks are told
     assert "decode" not in found.index  # nobody stamped it
 
 
@@ -122,10 +124,14 @@ def test_the_best_of_both(trials_of: Trials) -> None:
     assert (row["ratio"], row["a_on_b"], row["b_on_a"]) == (pytest.approx(3), pytest.approx(0.5), pytest.approx(0.75))
     assert (row["in_both"], row["candidates_a"], row["n_a"]) == (0, 3, 4)
     assert row["lo"] < 3 < row["hi"]
+    assert row["lo_a"] < 200 < row["hi_a"]
+    assert row["a_on_b_lo"] <= row["a_on_b"] <= row["a_on_b_hi"]
+    assert row["a_on_b_n"] == 4
     assert len(best_of_both(*sides, cells, apart=["loader"])) == 0
     alone = run(trials_of, [({"num_workers": 4}, around(600.0))], "b")
     only = best_of_both(sides[0], (alone, judged(alone)), compare(a, alone)).iloc[0]
     assert math.isnan(only["a_on_b"])
+    assert math.isnan(only["a_on_b_n"])
     assert only["b_on_a"] == pytest.approx(0.75)
 
 

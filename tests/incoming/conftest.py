@@ -35,14 +35,15 @@ def changed(run: Path, tmp_path: Path) -> Change:
     def change(
         columns: dict[str, Callable[[list[Any]], list[Any]]] | None = None,
         table: str = "trials",
+        source: Path = run,
         **manifest: Any,
     ) -> Path:
-        folder = tmp_path / run.parent.name / run.name
+        folder = tmp_path / source.parent.name / source.name
         folder.mkdir(parents=True)
-        said = json.loads((run / "run.json").read_text()) | manifest
+        said = json.loads((source / "run.json").read_text()) | manifest
         (folder / "run.json").write_text(json.dumps(said))
         for name in ("trials", "steps", "telemetry"):
-            rows = pq.read_table(run / f"{name}.parquet").replace_schema_metadata({KEY: json.dumps(said).encode()})
+            rows = pq.read_table(source / f"{name}.parquet").replace_schema_metadata({KEY: json.dumps(said).encode()})
             for column, new in (columns or {}).items() if name == table else ():
                 place = rows.schema.get_field_index(column)
                 field = rows.schema.field(place)

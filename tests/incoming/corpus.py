@@ -29,6 +29,8 @@ KEY = b"feedrate"
 ZSTD = 6
 """Of parquet's codecs."""
 LONG = "x" * 100_000
+HIDDEN = 2**31
+"""Added to a field's number: in 32 bits it is that field all the same."""
 TEXTS = {
     "script": '<script>document.title="owned"</script>',
     "image": '<img src=x onerror="document.title=1">',
@@ -331,6 +333,37 @@ def _bombs(valid: bytes, draw: random.Random) -> Named:
         )
 
 
+def _ambiguous(valid: bytes, draw: random.Random) -> Named:
+    """Numbers that one reader of a struct sees and another does not.
+
+    They are of fields whose number needs more than 32 bits, and in kinds of value of which one makes nothing and
+    another a number.
+    """
+    many = 10**8
+    hidden = {
+        "field": {HIDDEN + 3: (compact.I64, many)},
+        "double": {3: (compact.DOUBLE, float(many))},
+        "list": {3: (compact.LIST, (compact.I64, [many]))},
+    }
+    for name, fields in hidden.items():
+        footer = raw.footer_of(valid)
+        footer |= fields
+        footer[4][1][1][0] |= {3: (compact.I64, many)} if name == "double" else fields
+        yield f"ambiguous/rows_{name}/0", raw.closed(valid, footer)
+    for at, number in enumerate((1, 2)):
+        footer = raw.footer_of(valid)
+        chunk = next(chunk for chunk in raw.chunks(footer) if chunk[3][1][1] == [b"samples_per_s"])
+        begin, size = raw.place(chunk)
+        reader = compact.Reader(valid, begin)
+        header = reader.struct()
+        before = len(raw.struct(header))
+        about = header if number == 2 else header[7 if 7 in header else 5][1]
+        about[HIDDEN + number] = (compact.I32, 2**31 - 1)
+        page = raw.struct(header) + valid[reader.at : begin + size]
+        chunk[6] = (compact.I64, chunk[6][1] + len(raw.struct(header)) - before)
+        yield f"ambiguous/page_{'size' if number == 2 else 'values'}/{at}", raw.repointed(valid, footer, chunk, page)
+
+
 KINDS: dict[str, Kind] = {
     "truncated": _truncated,
     "flipped": _flipped,
@@ -346,8 +379,9 @@ KINDS: dict[str, Kind] = {
     "manifests": _manifests,
     "rows": _rows,
     "bombs": _bombs,
+    "ambiguous": _ambiguous,
 }
-BROKEN = ("truncated", "magic", "footer_length", "schemas", "types", "bombs")
+BROKEN = ("truncated", "magic", "footer_length", "schemas", "types", "bombs", "ambiguous")
 """Kinds of which every file must be refused. Of others some are sound: what is changed in a note is nobody's fault."""
 
 

@@ -18,7 +18,7 @@ BOMBS = ("bombs/data_page/2032MB", "bombs/dictionary/1500MB")
 
 
 def question(path: Path) -> guard.Answer:
-    return {"judge": str(path), "results": None, "placed": False}
+    return {"judge": str(path), "placed": False}
 
 
 def test_it_answers_and_ends(valid: bytes, tmp_path: Path) -> None:

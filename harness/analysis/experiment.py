@@ -1,0 +1,103 @@
+"""The experiment that the sources' figures come from, as a run of the loader's suite repeats it: one knob at a time.
+
+SRCNN on DIV2K (or what stands in for it), batches of 8 to 128, PNG files against LMDB, few workers against many, pinned
+memory against pageable. Every ratio is a contrast of cells that differ in nothing else, paired by block.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from harness.analysis.contrasts import contrasts
+from harness.axes import Value
+from harness.claim import PHOTOGRAPHS
+
+BATCHES = (8, 16, 32, 64, 128)
+"""Of the source."""
+SETTING = ("mode", "step", "step_ms", "patch_size", "storage_format", "batch_size", "num_workers", "pin_memory")
+"""What may differ from one ratio to the next; everything else is at its default."""
+COLUMNS = (*SETTING, "ratio", "lo", "hi", "n")
+
+
+def compared(trials: pd.DataFrame) -> pd.DataFrame:
+    """Take the contrasts of a run that belong to the experiment.
+
+    Args:
+        trials: rows of ``records.TRIALS`` of one run.
+
+    Returns:
+        Rows of ``contrasts`` of training and loading photographs.
+    """
+    found = contrasts(trials[trials["mode"].isin(["train", "load"]) & trials["workload"].isin(PHOTOGRAPHS)])
+    return found[found["axis"].isin(["batch_size", "storage_format", "num_workers", "pin_memory"])]
+
+
+def turned(found: pd.DataFrame, axis: str, a: Value, b: Value) -> pd.DataFrame:
+    """Give the ratios of B to A for two values of an axis, whichever of them the contrast has first.
+
+    Args:
+        found: of ``compared``.
+        axis: its name.
+        a: the value that is divided by.
+        b: the other.
+
+    Returns:
+        ``COLUMNS``; the axis itself is at ``b``.
+    """
+    own = found[found["axis"].eq(axis)]
+    forth = own[own["a_value"].eq(a) & own["b_value"].eq(b)]
+    back = own[own["a_value"].eq(b) & own["b_value"].eq(a)]
+    back = back.assign(ratio=1 / back["ratio"], lo=1 / back["hi"], hi=1 / back["lo"])
+    both = pd.concat([forth, back]) if len(back) else forth
+    return both.assign(**{axis: b})[list(COLUMNS)].reset_index(drop=True)
+
+
+def epochs(found: pd.DataFrame) -> pd.DataFrame:
+    """Say how long an epoch takes with each batch size, against batches of 8.
+
+    The start of the first epoch is left out: time is samples ÷ throughput, so that this is the ratio of throughputs
+    turned over.
+
+    Args:
+        found: of ``compared``.
+
+    Returns:
+        ``COLUMNS``, ``ratio`` being time ÷ time with batches of 8; a row a setting and batch size but the first.
+    """
+    parts = [turned(found, "batch_size", BATCHES[0], batch) for batch in BATCHES[1:]]
+    rates = pd.concat(parts, ignore_index=True)
+    return rates.assign(ratio=1 / rates["ratio"], lo=1 / rates["hi"], hi=1 / rates["lo"])
+
+
+def by_batch(found: pd.DataFrame, without: str = "batch_size") -> dict[tuple[Value | None, ...], dict[int, pd.Series]]:
+    """Put ratios in rows of one setting each, batch sizes side by side.
+
+    Args:
+        found: of ``epochs`` or ``turned``.
+        without: the axis that the ratios are about.
+
+    Returns:
+        Values of ``held(without)`` (None where an axis does not apply), real training first, to batch size → row.
+    """
+    names = held(without)
+    rows: dict[tuple[Value | None, ...], dict[int, pd.Series]] = {}
+    for _, row in found.iterrows():
+        key = tuple(None if pd.isna(row[name]) else row[name] for name in names)
+        rows.setdefault(key, {})[int(row["batch_size"])] = row
+    return dict(sorted(rows.items(), key=lambda item: _order(dict(zip(names, item[0], strict=True)))))
+
+
+def held(without: str) -> list[str]:
+    """Name the axes of ``SETTING`` that tell the rows of ``by_batch`` apart."""
+    return [name for name in SETTING if name not in (without, "batch_size")]
+
+
+def _order(setting: dict[str, Value | None]) -> tuple[object, ...]:
+    kinds = (("train", "real"), ("train", "emulated"))
+    kind = (setting["mode"], setting["step"])
+    numbers = (setting.get(name) for name in ("step_ms", "patch_size", "num_workers", "pin_memory"))
+    return (
+        kinds.index(kind) if kind in kinds else len(kinds),
+        str(setting.get("storage_format", "")),
+        *(-1.0 if value is None else float(value) for value in numbers),
+    )

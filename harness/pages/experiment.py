@@ -1,0 +1,199 @@
+"""The page on the experiment that the sources' figures come from: its tables beside those of runs that repeat it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+
+import pandas as pd
+
+from harness.analysis import experiment
+from harness.analysis.claim_words import estimate
+from harness.analysis.claimed import VERDICTS
+from harness.axes import Value
+from harness.charts import _words as words
+from harness.claim import SOURCES
+from harness.pages import claims, described, markup, trust
+from harness.pages.claim_section import badge
+from harness.pages.gathered import Shown
+from harness.pages.markup import Page
+from harness.pages.verdicts import Told, Verdicts
+from harness.suite import MAIN
+
+PATH = "experiment.md"
+TITLE = "The experiment, redone"
+SOURCE = "IO"
+"""Key of ``SOURCES``."""
+MINUTES = {8: 16.0, 16: 8.0, 32: 6.0, 64: 4.0, 128: 3.0}
+"""Batch size to an epoch's time in the source's tables."""
+SPOKEN_MINUTES = {8: 20.0, 128: 4.0}
+"""The same in its text."""
+UTILIZATION = {8: 33, 16: 31, 32: 37, 64: 52, 128: 84}
+"""Batch size to the GPU utilization that the source saw, in per cent."""
+_LEAD = (
+    "Of the documents that feedrate tests, one is an experiment: in 2019 somebody trained SRCNN on patches of DIV2K "
+    "with a GTX 1080 Ti, and turned one knob after another. No spread is given. Here the same knobs are turned again, "
+    "with intervals, on machines of today."
+)
+_KINDS = {("train", "real"): "real training", ("train", "emulated"): "emulated step"}
+
+
+def page(runs: Sequence[Shown], told: Verdicts) -> Page:
+    """Write the page.
+
+    Args:
+        runs: all that may be drawn on, newest first.
+        told: what the records say of the sources' claims.
+    """
+    body = [f"# {TITLE}\n", markup.paragraph(_LEAD, "fr-lead"), *_holds(told), *_source()]
+    repeated = list(_repeated(runs))
+    for shown, found in repeated:
+        body += _machine(shown, found)
+    if not repeated:
+        body.append(
+            markup.paragraph(
+                "No run here has a series of batch sizes. Type make sweep PROFILE=reference.", "fr-missing"
+            )
+        )
+    return Page(PATH, TITLE, "\n".join(body))
+
+
+def _repeated(runs: Sequence[Shown]) -> Iterator[tuple[Shown, pd.DataFrame]]:
+    """Of each machine the run with most batch sizes, the newest of several, and its contrasts."""
+    best: dict[str, tuple[int, Shown, pd.DataFrame]] = {}
+    for shown in runs:
+        if MAIN not in shown.manifest.suites:
+            continue
+        found = experiment.compared(shown.trials)
+        batches = len(experiment.epochs(found)["batch_size"].unique()) if len(found) else 0
+        if batches and batches > best.get(shown.machine_id, (0,))[0]:
+            best[shown.machine_id] = (batches, shown, found)
+    for _, shown, found in best.values():
+        yield shown, found
+
+
+def _holds(told: Verdicts) -> Iterator[str]:
+    """What still holds of the source's sentences, counted, then each with its verdict."""
+    own = [name for name, (_, claim) in told.asked.items() if SOURCE in claim.sources]
+    tested = [each for name in own for each in told.told.get(name, ()) if each.tested]
+    yield markup.heading(2, "What still holds", "holds")
+    if not tested:
+        yield markup.paragraph(
+            "No run here has tested the source’s claims. Type make sweep SUITE=claims.", "fr-missing"
+        )
+        return
+    counts = [(verdict, sum(each.verdict == verdict for each in tested)) for verdict in VERDICTS]
+    said = words.listed(f"{count:,} {verdict}" for verdict, count in counts if count)
+    claims_tested = len({each.claim.id for each in tested})
+    machines = len({each.shown.machine_id for each in tested})
+    cuda = sum(told.asked[name][1].needs == "cuda" for name in own)
+    yield markup.paragraph(
+        f"Of the {len(own)} sentences that feedrate tests of this source, {claims_tested} have been tested on "
+        f"{words.plural(machines, 'machine')}: {said}."
+        + (f" {cuda} of them need a CUDA device." if claims_tested < len(own) else "")
+    )
+    yield f"<ul>{''.join(_verdict(each, several=machines > 1) for each in tested)}</ul>\n"
+
+
+def _verdict(told: Told, *, several: bool) -> str:
+    link = markup.link(PATH, f"{claims.PATH}#claim-{told.claim.id}", told.claim.says)
+    where = f"{described.machine_name(told.shown.run)}: " if several else ""
+    return f"<li>{badge(told.verdict)} {link} {escape(where + told.sentence)}</li>"
+
+
+def _source() -> Iterator[str]:
+    """The source's own figures, which contradict each other."""
+    rows = [
+        (
+            str(batch),
+            f"{minutes:g} min",
+            f"{SPOKEN_MINUTES[batch]:g} min" if batch in SPOKEN_MINUTES else "–",
+            words.number(minutes / MINUTES[8]),
+            f"{UTILIZATION[batch]}\u00a0%",
+        )
+        for batch, minutes in MINUTES.items()
+    ]
+    yield markup.heading(2, "What the source found", "source")
+    yield markup.paragraph(
+        f"{SOURCES[SOURCE].title} ({SOURCES[SOURCE].about}). Its text and its tables disagree: both are given."
+    )
+    columns = ("Batch size", "An epoch, its tables", "An epoch, its text", "Against batches of 8", "GPU utilization")
+    yield markup.table("Figures of the source", columns, rows, columns, stack=True)
+
+
+def _machine(shown: Shown, found: pd.DataFrame) -> Iterator[str]:
+    name, name_id = described.machine_name(shown.run), markup.slug(shown.machine_id)
+    run = shown.manifest
+    yield markup.heading(2, name, f"machine-{name_id}")
+    link = markup.link(PATH, shown.page, f"run {run.run_id}")
+    day, again = escape(described.day(run.started_at)), described.code(run.command)
+    yield f'<p class="fr-origin">{day}, {link}, {trust.badge(PATH, shown)}; {again} repeats it</p>\n'
+    yield from _grid(
+        experiment.epochs(found),
+        "batch_size",
+        "How long an epoch takes, against batches of 8",
+        "Less than 1 is shorter. The source’s tables: "
+        + words.listed(f"{words.number(MINUTES[batch] / MINUTES[8])} at {batch}" for batch in experiment.BATCHES[1:])
+        + ".",
+        f"epochs-{name_id}",
+    )
+    yield from _grid(
+        experiment.turned(found, "storage_format", "png", "lmdb"),
+        "storage_format",
+        "LMDB against a folder of PNG files",
+        "How many times as many samples a second. The source: better, “but not so much”.",
+        f"lmdb-{name_id}",
+    )
+    for a, b in ((0, 8), (8, 16)):
+        yield from _grid(
+            experiment.turned(found, "num_workers", a, b),
+            "num_workers",
+            f"{b} workers against {'none' if a == 0 else a}",
+            "How many times as many samples a second.",
+            f"workers-{b}-{name_id}",
+        )
+    pinned = experiment.turned(found, "pin_memory", a=False, b=True)
+    if len(pinned):
+        yield from _grid(
+            pinned,
+            "pin_memory",
+            "Pinned memory against pageable",
+            "How many times as many samples a second. The source: slower at 16 pixels, faster at 64.",
+            f"pinned-{name_id}",
+        )
+    else:
+        yield markup.paragraph("Pinned memory needs a CUDA device, which this machine does not have.", "fr-note")
+
+
+def _grid(found: pd.DataFrame, axis: str, title: str, what: str, name: str) -> Iterator[str]:
+    """A table of ratios: settings below each other, batch sizes side by side."""
+    if not len(found):
+        return
+    batches = sorted(found["batch_size"].astype(int).unique())
+    names = experiment.held(axis)
+    rows = [
+        (*_setting(dict(zip(names, key, strict=True))), *_ratios(row, batches))
+        for key, row in experiment.by_batch(found, axis).items()
+    ]
+    columns = ["What ran", "Setting", *(f"batch {batch}" for batch in batches), "n"]
+    yield markup.heading(3, title, name)
+    yield markup.paragraph(f"{what} In brackets the 95\u00a0% interval; n counts blocks.", "fr-note")
+    yield markup.table(title, columns, rows, columns[2:], stack=True)
+
+
+def _setting(values: Mapping[str, Value | None]) -> tuple[str, str]:
+    kind = _KINDS.get((str(values["mode"]), str(values["step"])), "the loader alone")
+    if kind == "emulated step":
+        kind += f", {values['step_ms']:g} ms"
+    parts = [f"{values['patch_size']} px", str(values.get("storage_format") or "")]
+    if "num_workers" in values:
+        parts.append(words.plural(int(values["num_workers"] or 0), "worker"))
+    if values.get("pin_memory"):
+        parts.append("pinned")
+    return kind, escape(", ".join(filter(None, parts)))
+
+
+def _ratios(row: Mapping[int, pd.Series], batches: Sequence[int]) -> list[str]:
+    counts = sorted({int(row[batch]["n"]) for batch in row})
+    n = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return [estimate(row[batch].to_dict(), "") if batch in row else "–" for batch in batches] + [n]
