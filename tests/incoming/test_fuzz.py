@@ -108,3 +108,15 @@ def test_what_is_written_is_read_back(valid: bytes, corpus: ModuleType) -> None:
 
     raw = sys.modules["parquet_bytes"]
     assert raw.closed(valid, raw.footer_of(valid)) == valid
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [b"\x06\x86\x80\x80\x80\x10\x02", b"\x36\x02\x06\x06\x04", b"\x36\x02\x06\x00\x02", b"\x36\x02\x06\x01\x02"],
+    ids=["beyond 15 bits", "twice", "zero", "negative"],
+)
+def test_fields_of_a_struct_ascend(fields: bytes) -> None:
+    """A field whose number two readers may take for different ones is refused before any of them goes by it."""
+    assert compact.Reader(b"\x36\x02\x16\x04\x00").struct() == {3: (compact.I64, 1), 4: (compact.I64, 2)}
+    with pytest.raises(compact.Malformed, match="holds a field of number"):
+        compact.Reader(fields + b"\x00").struct()
