@@ -22,7 +22,7 @@ suites:
   loader:
     - {mode: load, workload: div2k, patch_size: 32, n_samples: 64, storage_format: [png, lmdb], batch_size: 8,
        num_workers: [0, 1]}
-    - {mode: train, workload: div2k, patch_size: 16, scale: 3, n_samples: 32, batch_size: [4, 8]}
+    - {mode: train, workload: div2k, patch_size: 16, scale: 3, n_samples: 32, batch_size: 8}
 profiles: {quick: {}}
 """
 

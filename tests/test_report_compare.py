@@ -295,6 +295,7 @@ def test_the_command_of_another_is_not_offered(compared: comparing.Comparison) -
     assert "reboot" not in said
 
 
+@pytest.mark.slow
 def test_a_run_that_was_withdrawn(results: Path, tmp_path: Path) -> None:
     """Its machine is represented by another run; named itself, the withdrawal is said."""
     copied = tmp_path / "results"
@@ -326,6 +327,7 @@ def test_text_of_others_is_nothing_but_text() -> None:
     assert "[a](javascript:b)" in shown
 
 
+@pytest.mark.slow
 def test_the_command(results: Path) -> None:
     """`python -m harness compare A B` prints a report, with --markdown one to paste."""
     runner: Callable[..., Any] = CliRunner().invoke

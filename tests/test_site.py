@@ -65,32 +65,32 @@ def test_every_page_opens_clean(name: str, sites: dict[str, Site], browser: Brow
     assert set(KINDS) - {"suites/loader.html"} <= set(shown.pages)
 
 
-def test_every_chart_has_picture_message_and_table(sites: dict[str, Site], browser: Browser) -> None:
+@pytest.mark.parametrize("path", ["index.html", pytest.param("suites/loader.html", marks=pytest.mark.slow)])
+def test_every_chart_has_picture_message_and_table(path: str, sites: dict[str, Site], browser: Browser) -> None:
     """Without scripts every chart is a picture with a text alternative, its message, and its numbers as a table."""
     seen = visit(browser, sites["main"], java_script_enabled=False)
-    for path in ("index.html", "suites/loader.html"):
-        page = seen.open(path)
-        figures = page.locator(".fr-figure").all()
-        assert len(figures) == (1 if path == "index.html" else 2 * len(suite.load("loader").charts))
-        for figure in figures:
-            figure.scroll_into_view_if_needed()
-            page.wait_for_timeout(50)  # what was out of sight is laid out
-            for panel in figure.locator(".fr-panel").all():
-                chart = panel.locator(".fr-chart")
-                message = panel.locator(".fr-message").text_content() or ""
-                assert message in (chart.get_attribute("aria-label") or "")
-                assert chart.get_attribute("role") == "img"
-                assert any(character.isdigit() for character in message)
-                picture = chart.locator("svg:visible")
-                assert picture.count() == 1
-                assert picture.locator("path").count() > 1  # marks alone
-                assert chart.locator("[aria-hidden=true] svg").count() == chart.locator("svg").count()
-            figure.locator(".fr-data summary").click()
-            rows = figure.locator("tbody tr").count()
-            link = figure.locator(".fr-data a[download]").get_attribute("href") or ""
-            text = (sites["main"].folder / path).parent.joinpath(link).read_text(encoding="utf-8")
-            assert rows > 0
-            assert len(list(csv.reader(io.StringIO(text)))) == rows + 1
+    page = seen.open(path)
+    figures = page.locator(".fr-figure").all()
+    assert len(figures) == (1 if path == "index.html" else 2 * len(suite.load("loader").charts))
+    for figure in figures:
+        figure.scroll_into_view_if_needed()
+        page.wait_for_timeout(50)  # what was out of sight is laid out
+        for panel in figure.locator(".fr-panel").all():
+            chart = panel.locator(".fr-chart")
+            message = panel.locator(".fr-message").text_content() or ""
+            assert message in (chart.get_attribute("aria-label") or "")
+            assert chart.get_attribute("role") == "img"
+            assert any(character.isdigit() for character in message)
+            picture = chart.locator("svg:visible")
+            assert picture.count() == 1
+            assert picture.locator("path").count() > 1  # marks alone
+            assert chart.locator("[aria-hidden=true] svg").count() == chart.locator("svg").count()
+        figure.locator(".fr-data summary").click()
+        rows = figure.locator("tbody tr").count()
+        link = figure.locator(".fr-data a[download]").get_attribute("href") or ""
+        text = (sites["main"].folder / path).parent.joinpath(link).read_text(encoding="utf-8")
+        assert rows > 0
+        assert len(list(csv.reader(io.StringIO(text)))) == rows + 1
     assert seen.problems == []
 
 
@@ -131,6 +131,7 @@ def test_a_link_leads_to_its_figure(sites: dict[str, Site], browser: Browser) ->
     expect(page.locator(f"#{name} figcaption")).to_be_in_viewport()
 
 
+@pytest.mark.slow
 def test_pictures_of_a_page_from_disk_come_alive(sites: dict[str, Site], browser: Browser) -> None:
     """A page that is opened as a file, without a server, loads what a picture is drawn from when it is pointed at."""
     with closing(browser.new_page()) as page:
@@ -139,6 +140,7 @@ def test_pictures_of_a_page_from_disk_come_alive(sites: dict[str, Site], browser
         expect(page.locator(".fr-live svg").first).to_be_attached()
 
 
+@pytest.mark.slow
 def test_pictures_follow_the_theme(sites: dict[str, Site], browser: Browser) -> None:
     """Switching to dark recolours paper, text and pictures, static and live, without drawing them again."""
     seen = visit(browser, sites["main"], color_scheme="light")
@@ -175,6 +177,7 @@ def test_no_page_scrolls_sideways(sites: dict[str, Site], browser: Browser) -> N
             assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
+@pytest.mark.slow
 def test_keyboard_reaches_everything(sites: dict[str, Site], browser: Browser) -> None:
     """Tab reaches navigation, charts, tables and links; Enter unfolds a table; what has the focus can be seen."""
     seen = visit(browser, sites["main"])

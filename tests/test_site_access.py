@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import string
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,7 @@ def violations(page: Page, rules: tuple[str, ...] | None = None) -> list[str]:
     return [f"{each['id']}: {[node['html'][:160] for node in each['nodes']][:3]}" for each in found]
 
 
+@pytest.mark.slow
 def test_axe_finds_no_fault(sites: dict[str, Site], browser: Browser) -> None:
     """Pages of the main kinds are accessible by axe's rules, every second one in the dark theme."""
     found = {}
@@ -229,6 +231,21 @@ def test_search_finds(typed: str, page_found: str, sites: dict[str, Site], brows
     page.locator(".md-search-result__link").first.wait_for()
     links = page.locator(".md-search-result__link").evaluate_all("all => all.map(link => link.href)")
     assert any(page_found in link for link in links)
+    assert seen.problems == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["main", COMMITTED])
+def test_every_beginning_of_a_word_can_be_searched(name: str, sites: dict[str, Site], browser: Browser) -> None:
+    """The index has no word over which the search fails, as lunr.js does over some that have digits in them."""
+    seen = visit(browser, sites[name])
+    field = seen.open("methodology.html").locator(".md-search__input")
+    field.click()
+    for letter in f"{string.ascii_lowercase}{string.digits}":
+        field.press_sequentially(letter)
+        seen.page.wait_for_timeout(60)
+        field.press("Backspace")
+    seen.page.wait_for_timeout(300)
     assert seen.problems == []
 
 

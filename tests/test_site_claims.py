@@ -69,6 +69,7 @@ def test_without_scripts_everything_is_there(built: Built, browser: Browser) -> 
     assert "make sweep SUITE=collate" in page.locator("#claim-totensor-transpose").inner_text()
 
 
+@pytest.mark.slow
 def test_check_boxes_leave_claims_everywhere(built: Built, browser: Browser) -> None:
     """A verdict leaves its claims in the list, the table and the pictures; a second one adds, a source narrows."""
     page = built.open(browser, "claims.html")
@@ -127,6 +128,7 @@ def test_one_machines_verdict_must_fit(built: Built, browser: Browser) -> None:
     assert "pin-danger" in ids(page)
 
 
+@pytest.mark.slow
 def test_a_link_to_a_claim_unfolds_it(built: Built, browser: Browser) -> None:
     """A deep link opens its section and brings it into view; so does a link on the page, whatever was chosen.
 

@@ -291,6 +291,7 @@ def test_a_file_of_something_else_is_refused(page: Page, tmp_path: Path) -> None
     assert "table.parquet is refused: it does not say which run it is" in said
 
 
+@pytest.mark.slow
 def test_bytes_that_cannot_be_read_are_refused_in_words(page: Page, other: Path, tmp_path: Path) -> None:
     """Where a column's bytes are not what they declare the page says so and what to type, not what its parser said."""
     chunks = [pq.ParquetFile(other).metadata.row_group(0).column(at) for at in range(len(pq.read_schema(other)))]
@@ -330,6 +331,7 @@ def test_without_scripts_the_command_is_there(sites: dict[str, Any], browser: Br
     assert page.locator(".fr-compare").is_hidden()
 
 
+@pytest.mark.slow
 def test_two_runs_of_one_machine_are_said_to_be(
     page: Page, sites: dict[str, Any], fake_run: ModuleType, tmp_path: Path
 ) -> None:
@@ -343,6 +345,7 @@ def test_two_runs_of_one_machine_are_said_to_be(
     assert f"agree within {found.half_within_pct:.1f} %; {found.hold} of {found.cells} intervals hold one" in said
 
 
+@pytest.mark.slow
 def test_a_run_is_not_compared_with_itself(page: Page, sites: dict[str, Any]) -> None:
     """The file of a published run beside that run is one run twice, and is said to be."""
     run = next(run for run in sites["main"].runs if run.manifest.device == "cpu")
@@ -352,6 +355,7 @@ def test_a_run_is_not_compared_with_itself(page: Page, sites: dict[str, Any]) ->
     assert page.locator(".fr-compare-result").is_hidden()
 
 
+@pytest.mark.slow
 def test_a_place_on_the_page_leaves_what_is_compared(page: Page, other: Path) -> None:
     """A link to a place on the page, as the one that skips to its content, changes neither comparison nor address."""
     give(page, other)
@@ -362,6 +366,7 @@ def test_a_place_on_the_page_leaves_what_is_compared(page: Page, other: Path) ->
     assert page.locator("select[name=b]").input_value().startswith("sha256:")
 
 
+@pytest.mark.slow
 def test_a_comparison_that_cannot_be_explained_stands(sites: dict[str, Any], browser: Browser, other: Path) -> None:
     """More numbers than may be held are refused; where those of the explanation are too many, the comparison stays."""
     for held, said in ((0, "numbers of what is compared; at most 0 are kept"), (None, "Why cannot be shown")):
@@ -393,6 +398,7 @@ def size(table: pd.DataFrame) -> tuple[int, int]:
     return len(table), table["cell_id"].nunique()
 
 
+@pytest.mark.slow
 def test_a_published_file_that_is_not_there_is_named(sites: dict[str, Any], browser: Browser, other: Path) -> None:
     """A published run whose file cannot be had: its address is said, and what to do."""
     seen = visits.visit(browser, sites["main"])
@@ -403,6 +409,7 @@ def test_a_published_file_that_is_not_there_is_named(sites: dict[str, Any], brow
     expect(page.locator(".fr-compare-status")).to_contain_text("drop the file")
 
 
+@pytest.mark.slow
 def test_everything_works_by_keyboard(page: Page, other: Path) -> None:
     """The file chooser, both lists and the marks are reached and used without a pointer."""
     page.locator("#fr-compare-input").focus()

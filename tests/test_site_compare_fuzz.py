@@ -181,6 +181,7 @@ def judge(seen: visits.Visit, corpus: ModuleType, names: dict[str, str], title: 
     assert seen.page.title() == title
 
 
+@pytest.mark.slow
 def test_a_sample_of_broken_files_is_refused(
     fuzzing: tuple[visits.Visit, Path], corpus: ModuleType, valid: bytes
 ) -> None:
@@ -215,6 +216,7 @@ def repeated(valid: bytes) -> bytes:
     return sink.getvalue()
 
 
+@pytest.mark.slow
 def test_many_small_files_of_many_rows_take_little_memory(fuzzing: tuple[visits.Visit, Path], valid: bytes) -> None:
     """A dozen small files of 400,000 rows, opened and never closed: the page keeps no more than what it compares."""
     seen, folder = fuzzing

@@ -66,6 +66,7 @@ def test_a_filter_leaves_cells_everywhere_and_says_when_none(page: Page) -> None
     expect(page.locator(DRAWN)).to_have_count(before)
 
 
+@pytest.mark.slow
 def test_the_address_is_the_whole_choice(page: Page, browser: Browser) -> None:
     """What was chosen by hand is shown by its address elsewhere: same controls, same marks, same numbers."""
     choose(page, "metric", "fetch_us")
@@ -96,6 +97,7 @@ def test_a_place_on_the_page_leaves_what_was_chosen(page: Page) -> None:
     assert body(page) == shown
 
 
+@pytest.mark.slow
 def test_two_quick_changes_are_both_made_and_one_that_fails_is_said(sites: dict[str, Any], browser: Browser) -> None:
     """A second change waits for the first; where numbers do not load, the choice stays as it was and a line says so."""
     page = browser.new_page()

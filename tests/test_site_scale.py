@@ -146,6 +146,7 @@ def test_navigation_and_search_do_not_grow(built: Built) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_page_that_mkdocs_never_saw_is_what_it_would_have_made(tmp_path: Path) -> None:
     """The same body through mkdocs and through an empty page gives the same bytes: headings, contents, raw HTML."""
     body = (

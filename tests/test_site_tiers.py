@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from types import ModuleType
 
+import pytest
 from playwright.sync_api import Browser, Page
 
 from harness import store, store_beside
@@ -21,6 +22,7 @@ def opened(browser: Browser, results: Path) -> Page:
     return page
 
 
+@pytest.mark.slow
 def test_rows_of_a_tier_can_be_chosen(browser: Browser, fake_run: ModuleType, tmp_path: Path) -> None:
     """A box leaves the runs of its tier and says how many those are; none or both leave all."""
     for run_id in ("one", "two", "three"):

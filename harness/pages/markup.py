@@ -140,7 +140,8 @@ def table(
         caption: says to a screen reader what the table holds.
         columns: headings, escaped here.
         rows: cells, HTML already.
-        numeric: the columns that are set flush right.
+        numeric: the columns that are set flush right. With any, the table stays out of search: lunr.js takes some
+            words with digits in them for others, and then fails over every word that begins like one of these.
         stack: on a narrow screen show each row as a block of its own, every cell under its heading.
     """
     styles = [_class("fr-n" if column in numeric else "") for column in columns]
@@ -153,12 +154,15 @@ def table(
     )
     starts = [f"<td{roles['cell']}{style}{label}>" for style, label in zip(styles, labels, strict=True)]
     lines = (
-        "".join(f"{start}{_boxed(cell, stack)}</td>" for start, cell in zip(starts, row, strict=True)) for row in rows
+        # Search takes what stands without a space between for one word.
+        " ".join(f"{start}{_boxed(cell, stack)}</td>" for start, cell in zip(starts, row, strict=True))
+        for row in rows
     )
-    body = "".join(f"<tr{roles['row']}>{line}</tr>" for line in lines)
+    body = " ".join(f"<tr{roles['row']}>{line}</tr>" for line in lines)
+    unsearched = " data-search-exclude" if numeric else ""
     return (
         f'<div class="fr-scroll" tabindex="0" role="group" aria-label="{escape(caption)}">'
-        f'<table class="fr-table{" fr-stack" if stack else ""}"{roles["table"]}>'
+        f'<table class="fr-table{" fr-stack" if stack else ""}"{roles["table"]}{unsearched}>'
         f'<caption class="fr-hidden">{escape(caption)}</caption>'
         f"<thead{roles['rowgroup']}><tr{roles['row']}>{head}</tr></thead>"
         f"<tbody{roles['rowgroup']}>{body}</tbody></table></div>\n"

@@ -83,6 +83,7 @@ def test_an_id_that_two_machines_claim_is_shown_of_neither(results: Path, fake_r
     assert check.admitted([first, third]).folders == (first, third)
 
 
+@pytest.mark.slow
 def test_the_site_keeps_to_every_rule(valid: bytes, run: Path, corpus: ModuleType, tmp_path: Path) -> None:
     """Runs that are looked at together are let in where each alone is valid, whatever is wrong with the others."""
     with pa.BufferReader(valid) as file:
@@ -112,6 +113,7 @@ def written(table: pa.Table, **options: Any) -> bytes:
     return bytes(sink.getvalue())
 
 
+@pytest.mark.slow
 def test_what_lies_below_a_folder_must_lie_in_its_place(results: Path) -> None:
     """A copy under another machine is refused as soon as somebody says where runs lie; a run alone may lie anywhere."""
     real = folders(results)[0]

@@ -72,6 +72,7 @@ def test_hidden_shares_and_stages_are_told(cuda: Shown) -> None:
     assert "transform 55 %" in text
 
 
+@pytest.mark.slow
 def test_predictions_stand_beside_what_they_predict(show: Show, cuda: Shown) -> None:
     """Where a run has cells with one worker others are predicted, with the error; else the column is not there."""
     shown = show(workers=(0, 1, 2))

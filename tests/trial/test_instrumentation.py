@@ -57,6 +57,7 @@ def test_dear_stamps_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert statistics.median(stamp_cost(3, 20)) > 1_000_000
 
 
+@pytest.mark.slow
 def test_training_is_compared_with_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each pair gives one ratio of step times, over real samples; where time is up there are fewer pairs."""
     cell = {"mode": "train", "storage_format": "lmdb", "n_samples": 32, "patch_size": 16, "batch_size": 4}
