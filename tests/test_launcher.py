@@ -86,8 +86,10 @@ def test_a_killed_worker_is_an_answer(runner: Runner) -> None:
             workers(pid)[0].kill()
 
     answer = runner.run(watch=kill, read_us=2_000)
-    assert (answer.outcome, answer.kind) == ("error", "RuntimeError")
-    assert "exited unexpectedly" in answer.message or "killed by signal" in answer.message
+    assert answer.outcome == "error"
+    if answer.kind != "EOFError":  # the end of its pipe may be seen before its death
+        assert answer.kind == "RuntimeError"
+        assert "exited unexpectedly" in answer.message or "killed by signal" in answer.message
 
 
 def test_a_killed_trial_is_an_answer(runner: Runner) -> None:
