@@ -47,8 +47,7 @@ def turned(found: pd.DataFrame, axis: str, a: Value, b: Value) -> pd.DataFrame:
     own = found[found["axis"].eq(axis)]
     forth = own[own["a_value"].eq(a) & own["b_value"].eq(b)]
     back = own[own["a_value"].eq(b) & own["b_value"].eq(a)]
-    back = back.assign(ratio=1 / back["ratio"], lo=1 / back["hi"], hi=1 / back["lo"])
-    both = pd.concat([forth, back]) if len(back) else forth
+    both = pd.concat([forth, _inverted(back)]) if len(back) else forth
     return both.assign(**{axis: b})[list(COLUMNS)].reset_index(drop=True)
 
 
@@ -65,8 +64,12 @@ def epochs(found: pd.DataFrame) -> pd.DataFrame:
         ``COLUMNS``, ``ratio`` being time ÷ time with batches of 8; a row a setting and batch size but the first.
     """
     parts = [turned(found, "batch_size", BATCHES[0], batch) for batch in BATCHES[1:]]
-    rates = pd.concat(parts, ignore_index=True)
-    return rates.assign(ratio=1 / rates["ratio"], lo=1 / rates["hi"], hi=1 / rates["lo"])
+    return _inverted(pd.concat(parts, ignore_index=True))
+
+
+def _inverted(ratios: pd.DataFrame) -> pd.DataFrame:
+    """Swap the sides: the ends of the intervals change places."""
+    return ratios.assign(ratio=1 / ratios["ratio"], lo=1 / ratios["hi"], hi=1 / ratios["lo"])
 
 
 def by_batch(found: pd.DataFrame, without: str = "batch_size") -> dict[tuple[Value | None, ...], dict[int, pd.Series]]:

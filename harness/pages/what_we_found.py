@@ -24,7 +24,6 @@ STORED = "lmdb-over-png"
 _BEFORE = {
     "emulated": "before an emulated step of {step_ms:g} ms",
     "train": "in real training",
-    "load": "for the loader alone",
 }
 _SPOKEN = {
     "confirmed": "hold",
@@ -55,28 +54,27 @@ def sentences(runs: Sequence[Shown], told: Verdicts, benches: Sequence[BenchReco
         told: what the records say of the sources' claims.
         benches: what ``make bench`` found.
     """
-    return [*_gained(runs[:1]), *_claimed(told), *_accurate(benches)]
+    return [*(_gained(runs[0]) if runs else ()), *_claimed(told), *_accurate(benches)]
 
 
-def _gained(runs: Sequence[Shown]) -> Iterator[Sentence]:
+def _gained(shown: Shown) -> Iterator[Sentence]:
     """What better settings of the loader gain, where that is most."""
-    for shown in runs:
-        rows = [row for row in shown.headlines.to_dict("records") if row["gain"] is not None]
-        clear = [row for row in rows if row["gain"]["verdict"] == "faster" and row["kind"] != "load"]
-        if not clear:
-            continue
-        row = max(clear, key=lambda row: float(row["gain"]["lo"]))
-        gain = row["gain"]
-        settings = gain_words(gain)[1].split(": ")[1]
-        where = _BEFORE[row["kind"]].format(step_ms=row["step_ms"])
-        yield Sentence(
-            f"On {described.machine_name(shown.run)}: {where}, {settings} feed {words.number(gain['ratio'])} times as "
-            f"many samples as PyTorch’s default DataLoader does ({words.interval(gain['lo'], gain['hi'], gain['n'])} "
-            f"blocks; {row['workload']} at {row['patch_size']} px from {gain['storage_format']}, batches of "
-            f"{gain['batch_size']}).",
-            shown.page,
-            f"run {shown.manifest.run_id}",
-        )
+    rows = [row for row in shown.headlines.to_dict("records") if row["gain"] is not None and row["kind"] in _BEFORE]
+    clear = [row for row in rows if row["gain"]["verdict"] == "faster"]
+    if not clear:
+        return
+    row = max(clear, key=lambda row: float(row["gain"]["lo"]))
+    gain = row["gain"]
+    settings = gain_words(gain)[1].split(": ")[1]
+    where = _BEFORE[row["kind"]].format(step_ms=row["step_ms"])
+    yield Sentence(
+        f"On {described.machine_name(shown.run)}: {where}, {settings} feed {words.number(gain['ratio'])} times as "
+        f"many samples as PyTorch’s default DataLoader does ({words.interval(gain['lo'], gain['hi'], gain['n'])} "
+        f"blocks; {row['workload']} at {row['patch_size']} px from {gain['storage_format']}, batches of "
+        f"{gain['batch_size']}).",
+        shown.page,
+        _run(shown),
+    )
 
 
 def _claimed(told: Verdicts) -> Iterator[Sentence]:
@@ -89,10 +87,11 @@ def _claimed(told: Verdicts) -> Iterator[Sentence]:
     newest = max((each.shown for each in mine.values()), key=lambda shown: shown.manifest.started_at)
     machine = described.machine_name(newest.run)
     if (stored := mine.get(STORED)) and words.known(stored.row["ratio"]):
-        yield _about(
-            stored,
+        yield Sentence(
             f"What a sample is stored as matters: decoded pixels in LMDB are read {_effect(stored)} as fast as PNG "
             f"files, averaged over {words.plural(len(stored.cases), 'setting')}, from memory and from the disk.",
+            f"{claims.PATH}#claim-{STORED}",
+            _run(stored.shown),
         )
     falls = [each for each in tested if each.verdict == "refuted"]
     counts = Counter(each.verdict for each in tested)
@@ -100,15 +99,15 @@ def _claimed(told: Verdicts) -> Iterator[Sentence]:
     yield Sentence(
         f"Of {len(tested)} sentences on faster training, tested on {machine}: {said}.",
         claims.PATH,
-        f"run {newest.manifest.run_id}",
+        _run(newest),
     )
     if falls:
         listed = words.listed(f"“{each.claim.says.rstrip('.')}” ({_short(each)})" for each in falls)
-        yield Sentence(f"What does not hold there: {listed}.", claims.PATH, f"run {newest.manifest.run_id}")
+        yield Sentence(f"What does not hold there: {listed}.", claims.PATH, _run(newest))
 
 
-def _about(told: Told, text: str) -> Sentence:
-    return Sentence(text, f"{claims.PATH}#claim-{told.claim.id}", f"run {told.shown.manifest.run_id}")
+def _run(shown: Shown) -> str:
+    return f"run {shown.manifest.run_id}"
 
 
 def _effect(told: Told) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
+from harness import suite
 from harness.analysis import experiment as analysed
 from harness.pages import experiment, verdicts
 from harness.pages.gathered import Shown
@@ -100,3 +101,12 @@ def test_sentences_of_the_source_come_with_their_verdicts(show: Show) -> None:
     )
     assert "No run here has tested" in page()
     assert "make sweep PROFILE=reference" in page()
+
+
+def test_the_source_s_figures_are_those_that_its_claims_quote() -> None:
+    """The page's tables and the sentences beside the claims give the same numbers."""
+    asked = suite.claims()
+    minutes, utilization = (asked[name][1].figures for name in ("batch-size-epoch", "batch-size-utilization"))
+    assert ", ".join(f"{each:g}" for each in experiment.MINUTES.values()) in minutes
+    assert " and ".join(f"{each:g}" for each in experiment.SPOKEN_MINUTES.values()) in minutes
+    assert ", ".join(map(str, experiment.UTILIZATION.values())) in utilization
