@@ -16,7 +16,7 @@ THEMES = ("light", "dark")
 COLOURS = ("color-contrast", "link-in-text-block")
 """Axe's rules that look at colours."""
 WIDTHS = (360, 768, 1280, 1920)
-LAID_OUT = """() => document.querySelectorAll(".fr-figure, .fr-claim, .fr-claims, .fr-untested, .fr-scroll, details")
+LAID_OUT = """() => document.querySelectorAll(".fr-figure, .fr-claims, .fr-untested, details")
     .forEach((part) => { part.style.contentVisibility = "visible"; })"""
 """Lays out what is out of sight too."""
 UNFOLD = "document.querySelectorAll('details').forEach(part => { part.open = true })"

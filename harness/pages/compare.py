@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from html import escape
 from typing import Any
 
 from harness import __version__, compare_rules, migration
@@ -247,15 +246,8 @@ def _claims(told: Verdicts) -> dict[str, Any]:
 
 
 def _frame(index: str) -> str:
-    """What the script fills; nothing is promised where none runs."""
-    ahead = "".join(f'<link rel="modulepreload" href="assets/{name}.js">' for name in SCRIPTS)
-    return (
-        f'<link rel="stylesheet" href="assets/explore.css"><link rel="stylesheet" href="assets/compare.css">{ahead}'
-        f'<div class="fr-compare" id="fr-compare" data-index="{escape(index)}" data-search-exclude>'
-        '<p class="fr-compare-wait">Starting … Opened as a file, without a server, this page cannot read others: '
-        "make serve shows it.</p></div>"
-        '<script type="module" src="assets/compare.js"></script>'
-    )
+    waiting = "Starting … Opened as a file, without a server, this page cannot read others: make serve shows it."
+    return markup.scripted("compare", index, SCRIPTS, waiting, ["explore"])
 
 
 def _plain() -> str:

@@ -112,15 +112,10 @@ def _about(shown: Shown) -> dict[str, Any]:
 
 
 def _frame(index: str) -> str:
-    """What the script fills; nothing is promised where none runs."""
-    ahead = "".join(f'<link rel="modulepreload" href="assets/explore_{name}.js">' for name in SCRIPTS)
-    return (
-        f'<link rel="stylesheet" href="assets/explore.css">{ahead}'
-        f'<div class="fr-explore" id="fr-explore" data-index="{escape(index)}" data-search-exclude>'
-        '<p class="fr-explore-wait">Reading the numbers … Opened as a file, without a server, this page cannot read '
-        "them: make serve shows it.</p></div>"
-        '<script type="module" src="assets/explore.js"></script>'
+    waiting = (
+        "Reading the numbers … Opened as a file, without a server, this page cannot read them: make serve shows it."
     )
+    return markup.scripted("explore", index, [f"explore_{name}" for name in SCRIPTS], waiting)
 
 
 def _plain(shown: Shown, cells: pd.DataFrame) -> str:

@@ -174,6 +174,25 @@ def _boxed(cell: str, stack: bool) -> str:
     return f"<div>{cell}</div>" if stack else cell
 
 
+def scripted(name: str, index: str, scripts: Iterable[str], waiting: str, styles: Iterable[str] = ()) -> str:
+    """Write the place that a script of the site's own fills; nothing is promised where none runs.
+
+    Args:
+        name: of the script and of its style sheet below ``assets/``, and of the place.
+        index: path of what the script reads first.
+        scripts: names of the modules that it loads, asked for at once.
+        waiting: what stands there until it runs; plain text.
+        styles: names of the style sheets that it needs before its own.
+    """
+    sheets = "".join(f'<link rel="stylesheet" href="assets/{each}.css">' for each in (*styles, name))
+    ahead = "".join(f'<link rel="modulepreload" href="assets/{each}.js">' for each in scripts)
+    return (
+        f'{sheets}{ahead}<div class="fr-{name}" id="fr-{name}" data-index="{escape(index)}" data-search-exclude>'
+        f'<p class="fr-{name}-wait">{escape(waiting)}</p></div>'
+        f'<script type="module" src="assets/{name}.js"></script>'
+    )
+
+
 def commands(lines: Iterable[tuple[str, str]]) -> str:
     """Write commands to type, each with what it does."""
     body = "".join(
