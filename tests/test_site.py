@@ -250,7 +250,7 @@ def test_one_block_and_no_metrics_and_failures_are_said(sites: dict[str, Site], 
     assert "What failed" in text
     assert "Best settings" not in text
     seen.page.locator("summary", has_text="that failed").click()
-    assert "made up: " in seen.page.inner_text("main")
+    seen.page.get_by_text("made up: ").first.wait_for()
     page = seen.open("suites/loader.html")
     assert page.locator(".fr-empty").count() >= 6
     assert "No utilization was observed" in page.inner_text("main")
