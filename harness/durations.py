@@ -39,3 +39,12 @@ def show(seconds: float) -> str:
         return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def typed(seconds: float) -> str:
+    """Write whole seconds, one at least, as ``parse`` reads them: ``90s``, ``16m``, ``1h36m``."""
+    whole = round(seconds)
+    if whole % 60:
+        return f"{whole}s"
+    hours, minutes = divmod(whole // 60, 60)
+    return (f"{hours}h" if hours else "") + (f"{minutes}m" if minutes else "")

@@ -10,7 +10,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from harness import report_calibration, report_claims, suite
+from harness import durations, report_calibration, report_claims, suite
 from harness.analysis.ceilings import judged
 from harness.analysis.contrasts import contrasts
 from harness.analysis.loading import overlap, stages
@@ -213,5 +213,6 @@ def _next(run: StoredRun, console: Console) -> None:
     if run.manifest.stop_reason == "interrupted":
         _say(console, "What had ended is written; make sweep begins a new run.")
     same = " ".join(word for word in run.manifest.command.split() if not word.startswith("BUDGET="))
-    longer = f" Tighter intervals: {same} BUDGET={run.manifest.budget_s * 4:.0f}s." if run.manifest.budget_s else ""
+    budget = run.manifest.budget_s
+    longer = f" Tighter intervals: {same} BUDGET={durations.typed(4 * budget)}." if budget else ""
     _say(console, f"Next: make site builds the charts into build/site, make serve shows them.{longer}")

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from harness.hardware import usable_cores
 from harness.pages import apart, claims, run, suites
@@ -17,6 +18,7 @@ from harness.pages.featured import Cast
 from harness.pages.gathered import Shown
 from harness.pages.markup import Page
 from harness.pages.verdicts import Verdicts
+from harness.store import StoredRun
 from harness.suite import Suite
 
 WORTH = 2_000
@@ -35,9 +37,9 @@ class Ahead:
             return
         asked = [(question, everyone.of_suite(question[0])) for question in questions]
         for (name, path, content), runs in sorted(asked, key=lambda each: _trials(each[1]), reverse=True):
-            self._made[path] = pool.submit(suites.page, name, path, content, [Shown(shown.run) for shown in runs])
+            self._made[path] = pool.submit(_suite, name, path, content, [shown.run for shown in runs])
         for shown in sorted(everyone.detailed, key=lambda shown: _trials([shown]), reverse=True):
-            self._made[shown.page] = pool.submit(run.page, Shown(shown.run))
+            self._made[shown.page] = pool.submit(_run, shown.run)
 
     def suite(self, question: Question, told: Verdicts) -> Page:
         """Give a suite's page.
@@ -73,6 +75,25 @@ def started(everyone: Cast, questions: Sequence[Question]) -> Iterator[Ahead]:
             yield Ahead(pool, everyone, questions)
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+_held: dict[Path, Shown] = {}
+"""Runs that this process has read: what is worked out of a run for one page serves the next."""
+
+
+def _shown(stored: StoredRun) -> Shown:
+    return _held.setdefault(stored.folder, Shown(stored))
+
+
+def _suite(name: str, path: str, content: Suite, runs: Sequence[StoredRun]) -> Page:
+    return suites.page(name, path, content, list(map(_shown, runs)))
+
+
+def _run(stored: StoredRun) -> Page:
+    """The last page that a process makes of a run: runs come after suites."""
+    page = run.page(_shown(stored))
+    del _held[stored.folder]
+    return page
 
 
 def _trials(runs: Sequence[Shown]) -> int:

@@ -38,6 +38,9 @@ HEADERS = "_headers"
 _SEARCH = 'data-md-component="search" role="dialog"'
 """The theme gives the search dialog no name."""
 _CHARSET = '<meta charset="utf-8">'
+_SWITCHING = re.compile(r"\[data-md-color-switching\][^{}]*\{[^{}]*\}")
+"""A rule of the theme that keeps elements from fading when the palette is chosen. It holds for every element, and the
+theme turns it on for a moment on every page that loads: all of the page is styled and laid out twice more."""
 _LOST = "<h1>404 - Not found</h1>"
 _LOST_HERE = "<h1>There is no such page</h1><p>The search above, or one of the tabs, leads on.</p>"
 
@@ -74,6 +77,8 @@ def publish(
     (docs / "assets" / "vega.js").write_text(_vega(docs.parent), encoding="utf-8")
     site_vendor.copy(docs / "assets" / "vendor")
     configuration = _mkdocs(source / "mkdocs.yml", docs, target, nav)
+    for sheet in (target / "assets" / "stylesheets").glob("*.css"):
+        sheet.write_text(_SWITCHING.sub("", sheet.read_text(encoding="utf-8")), encoding="utf-8")
     files = {page.path: page.all_files() for page in pages}
     for page in listed:
         path = (target / page.path).with_suffix(".html")

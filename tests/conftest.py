@@ -34,7 +34,9 @@ def _beside(name: str) -> ModuleType:
 
 
 visits, warm = _beside("visits"), _beside("warm")
+_beside("dropping")
 _beside("exploring")
+_beside("submitting")
 _beside("typed")
 
 

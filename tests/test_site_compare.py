@@ -5,10 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,33 +17,23 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import visits
+from dropping import give, made, ready, result
 from playwright.sync_api import Browser, Page, expect
 
 from harness import store, store_beside
 from harness.analysis import machines
 from harness.analysis.compared import repeated
-from harness.incoming import caps
 from harness.pages import compare, verdicts
 from harness.pages.featured import cast
 from harness.pages.gathered import gather
 from harness.registry import ROOT
 
 ASSETS = ROOT / "site" / "assets"
-FASTER = 1.5
 ROWS, BLOCKS = 100_000, 20
 BLOCKED_MS, FIRST_MS = 100, 1000
 TRIES = 4
-SINCE_GIVEN = "performance.now() - performance.getEntriesByName('fr-compare-given').at(-1).startTime"
 DRAWN = ".fr-compare-cells .fr-explore-live .mark-symbol path"
 WIDE = "document.documentElement.scrollWidth"
-REACHING = """async (other) => {
-  const socket = () => new Promise((open, shut) => {
-    Object.assign(new WebSocket(other.replace("http", "ws")), { onopen: open, onerror: shut });
-  });
-  const ways = [() => fetch(other, { mode: "no-cors" }), () => import(`${other}x.js`), socket];
-  const tried = await Promise.allSettled(ways.map(async (way) => way()));
-  return tried.map(({ status }) => status);
-}"""
 LONG_TASKS = """
 window.blocked = [];
 new PerformanceObserver(list => { for (const each of list.getEntries()) window.blocked.push(each.duration); })
@@ -60,77 +47,12 @@ def other(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return made(fake_run, tmp_path_factory.mktemp("other"), "20260104T030405Z-four", cores=4)
 
 
-def made(fake_run: ModuleType, results: Path, run_id: str, factor: float = FASTER, **what: Any) -> Path:
-    """Make up a run that is faster than its formulas say, and give its file."""
-    fake = fake_run.Fake(run_id=run_id, **({"workers": (0, 1, 2)} | what))
-    tables = fake_run.rows(fake)
-    for row in tables["trials"]:
-        if row["outcome"] == "ok":
-            row["samples_per_s"] *= factor
-    run = fake_run.manifest(fake, tables["trials"])
-    folder: Path = results / run.machine.machine_id / "run"
-    folder.mkdir(parents=True)
-    store.write_run(folder, run, [tables])
-    return folder / "trials.parquet"
-
-
-@contextmanager
-def listening() -> Iterator[tuple[str, list[str]]]:
-    """Another host: its address, and what it was asked for."""
-    heard: list[str] = []
-
-    class Listener(BaseHTTPRequestHandler):
-        def parse_request(self) -> bool:
-            heard.append(str(self.raw_requestline))
-            return super().parse_request()
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Listener) as server:
-        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}/", heard
-        finally:
-            server.shutdown()
-
-
 @pytest.fixture
 def page(sites: dict[str, Any], browser: Browser) -> Iterator[Page]:
     """The page of two published machines, on which nothing may have gone wrong in the end."""
     seen = visits.visit(browser, sites["main"])
     yield ready(seen.open("compare.html"))
     assert seen.problems == []
-
-
-def ready(page: Page) -> Page:
-    """Wait until files can be given."""
-    page.locator(".fr-compare-drop").wait_for()
-    return page
-
-
-def give(page: Page, *files: Path) -> None:
-    page.locator("#fr-compare-input").set_input_files(list(files))
-
-
-def result(page: Page) -> str:
-    """Wait for a comparison with its explanation, and give its first sentence."""
-    page.get_by_role("heading", name="Why", exact=True).wait_for()
-    return page.locator(".fr-compare-result .fr-answer").inner_text()
-
-
-def refusal(page: Page) -> str:
-    page.locator(".fr-compare-refused p").first.wait_for()
-    return page.locator(".fr-compare-refused").inner_text()
-
-
-def changed(source: Path, target: Path, change: Callable[[dict[str, Any]], object]) -> Path:
-    """Write a file again with another manifest."""
-    table = pq.read_table(source)
-    manifest = json.loads(table.schema.metadata[b"feedrate"])
-    change(manifest)
-    pq.write_table(table.replace_schema_metadata({b"feedrate": json.dumps(manifest).encode()}), target)
-    return target
 
 
 def tables(sites: dict[str, Any], file: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -234,96 +156,6 @@ def test_a_drop_is_a_choice_of_files(page: Page, other: Path) -> None:
     assert "times as fast" in result(page)
 
 
-def test_files_over_a_cap_are_refused_at_once(page: Page, tmp_path: Path) -> None:
-    """Too many bytes, rows, columns or row groups: refused within a second, by the name and number of the cap."""
-    large = tmp_path / "bytes.parquet"
-    with large.open("wb") as file:
-        file.truncate(caps.FILE_BYTES.most + 1)
-    rows, columns, groups = (tmp_path / f"{name}.parquet" for name in ("rows", "columns", "groups"))
-    pq.write_table(pa.table({"block": pa.nulls(caps.ROWS.most + 1, pa.int64())}), rows)
-    pq.write_table(pa.table({f"c{at}": [1] for at in range(caps.COLUMNS.most + 1)}), columns)
-    pq.write_table(pa.table({"block": range(caps.ROW_GROUPS.most + 1)}), groups, row_group_size=1)
-    wanted = {large: caps.FILE_BYTES, rows: caps.ROWS, columns: caps.COLUMNS, groups: caps.ROW_GROUPS}
-    for path, cap in wanted.items():
-        give(page, path)
-        expect(page.locator(".fr-compare-refused")).to_contain_text(path.name)
-        assert f"at most {cap.most:,}" in refusal(page), path.name
-        assert page.evaluate(SINCE_GIVEN) < 1000
-
-
-def test_words_of_a_file_are_text(page: Page, fake_run: ModuleType, tmp_path: Path) -> None:
-    """Markup, scripts and control characters in a file's own words are shown as words and do nothing."""
-    hostile = fake_run.HOSTILE
-    path = made(fake_run, tmp_path, f"<b>x</b> {hostile}", hostile=True, suites=(hostile,))
-    title = page.title()
-    give(page, path)
-    page.locator(".fr-compare-side strong").nth(1).wait_for()
-    page.wait_for_timeout(300)
-    assert "<script>" in page.locator(".fr-compare-sides").inner_text()
-    assert page.title() == title
-    assert page.locator(".fr-compare script, .fr-compare img, .fr-compare b").count() == 0
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda one: one.update(schema_version=99, needs_feedrate="9.9.9"), "it needs feedrate ≥ 9.9.9"),
-        (lambda one: one.update(schema_version="<b>1</b>"), "does not say of which version it is"),
-    ],
-)
-def test_a_version_that_is_not_known_is_refused(
-    change: Callable[[dict[str, Any]], object], said: str, page: Page, other: Path, tmp_path: Path
-) -> None:
-    """A file of a newer schema is refused, with what it takes to read it."""
-    give(page, changed(other, tmp_path / "newer.parquet", change))
-    assert said in refusal(page)
-
-
-@pytest.mark.slow
-def test_a_file_of_something_else_is_refused(page: Page, tmp_path: Path) -> None:
-    """No parquet file, and a parquet file of something else: both are refused with the reason."""
-    plain, table = tmp_path / "plain.parquet", tmp_path / "table.parquet"
-    plain.write_text("run_id,trial_id\n", encoding="utf-8")
-    pq.write_table(pa.table({"a": [1]}), table)
-    give(page, plain, table)
-    said = refusal(page)
-    assert "plain.parquet is refused: it does not begin and end as a parquet file does" in said
-    assert "table.parquet is refused: it does not say which run it is" in said
-
-
-@pytest.mark.slow
-def test_bytes_that_cannot_be_read_are_refused_in_words(page: Page, other: Path, tmp_path: Path) -> None:
-    """Where a column's bytes are not what they declare the page says so and what to type, not what its parser said."""
-    chunks = [pq.ParquetFile(other).metadata.row_group(0).column(at) for at in range(len(pq.read_schema(other)))]
-    chunk = next(one for one in chunks if one.path_in_schema == "samples_per_s")
-    data = bytearray(other.read_bytes())
-    frame = data.index(b"\x28\xb5\x2f\xfd", chunk.dictionary_page_offset or chunk.data_page_offset)  # of Zstandard
-    data[frame : frame + 4] = bytes(4)
-    broken = tmp_path / "broken.parquet"
-    broken.write_bytes(data)
-    give(page, broken)
-    assert "its bytes are not what they declare; make validate FILES=…" in refusal(page)
-
-
-def test_nothing_leaves_the_reader(sites: dict[str, Any], browser: Browser, other: Path) -> None:
-    """While a file is read and compared the page asks for nothing but the site's own files, and its Worker may not."""
-    seen = visits.visit(browser, sites["main"])
-    asked: list[str] = []
-    seen.page.on("request", lambda request: asked.append(f"{request.method} {request.url}"))
-    page = ready(seen.open("compare.html"))
-    give(page, other)
-    result(page)
-    own = sites["main"].address
-    assert all(each.startswith((f"GET {own}", f"GET blob:{own}")) for each in asked)
-    with listening() as (elsewhere, heard):
-        (reader,) = [worker for worker in page.workers if worker.url.startswith("blob:")]
-        assert reader.evaluate(REACHING, elsewhere) == ["rejected"] * 3
-        assert page.evaluate(REACHING, elsewhere) == ["rejected"] * 3
-        assert heard == []
-        page.request.get(elsewhere)  # not from the page: that the listener hears at all
-        assert heard
-
-
 def test_without_scripts_the_command_is_there(sites: dict[str, Any], browser: Browser) -> None:
     """Without scripts the page says which command compares, and has no empty frame."""
     page = visits.visit(browser, sites["main"], java_script_enabled=False).open("compare.html")
@@ -343,16 +175,6 @@ def test_two_runs_of_one_machine_are_said_to_be(
     said = page.locator(".fr-compare-result").inner_text()
     assert "These are two runs of one machine: what differs is how well a run can be repeated." in said
     assert f"agree within {found.half_within_pct:.1f} %; {found.hold} of {found.cells} intervals hold one" in said
-
-
-@pytest.mark.slow
-def test_a_run_is_not_compared_with_itself(page: Page, sites: dict[str, Any]) -> None:
-    """The file of a published run beside that run is one run twice, and is said to be."""
-    run = next(run for run in sites["main"].runs if run.manifest.device == "cpu")
-    page.locator("select[name=a]").select_option(f"run:{run.manifest.run_id}")
-    give(page, run.folder / "trials.parquet")
-    expect(page.locator(".fr-compare-status")).to_contain_text(f"the same run, {run.manifest.run_id}")
-    assert page.locator(".fr-compare-result").is_hidden()
 
 
 @pytest.mark.slow
@@ -399,17 +221,6 @@ def size(table: pd.DataFrame) -> tuple[int, int]:
 
 
 @pytest.mark.slow
-def test_a_published_file_that_is_not_there_is_named(sites: dict[str, Any], browser: Browser, other: Path) -> None:
-    """A published run whose file cannot be had: its address is said, and what to do."""
-    seen = visits.visit(browser, sites["main"])
-    page = ready(seen.open("compare.html"))
-    page.context.route("**/trials.parquet", lambda route: route.fulfill(status=404))
-    give(page, other)
-    expect(page.locator(".fr-compare-status")).to_contain_text("trials.parquet: 404")
-    expect(page.locator(".fr-compare-status")).to_contain_text("drop the file")
-
-
-@pytest.mark.slow
 def test_everything_works_by_keyboard(page: Page, other: Path) -> None:
     """The file chooser, both lists and the marks are reached and used without a pointer."""
     page.locator("#fr-compare-input").focus()
@@ -436,12 +247,6 @@ def test_scripts_are_asked_for_at_once() -> None:
         needed |= new
         open_ += new
     assert needed == set(compare.SCRIPTS)
-
-
-def test_caps_are_those_of_the_package() -> None:
-    """The numbers by which the page refuses a file are those by which the package does."""
-    given = compare.reader()["caps"]
-    assert {name: given[name] for name in compare.CAPS} == {name: cap.most for name, cap in compare.CAPS.items()}
 
 
 def large(other: Path, target: Path) -> Path:

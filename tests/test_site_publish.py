@@ -38,6 +38,13 @@ def test_a_host_can_send_the_policy_as_a_header(sites: dict[str, Site]) -> None:
     assert said == f"/*\n  Content-Security-Policy: {policy[1]}; frame-ancestors 'none'\n"
 
 
+def test_no_rule_of_the_theme_styles_every_element_anew(sites: dict[str, Site]) -> None:
+    """The theme turns an attribute on and off while a page loads: no rule hangs all elements on it."""
+    sheets = [path.read_text(encoding="utf-8") for path in (sites["main"].folder / "assets").rglob("*.css")]
+    assert any("[data-md-color-scheme" in sheet for sheet in sheets)
+    assert not any("[data-md-color-switching" in sheet for sheet in sheets)
+
+
 def test_two_builds_do_not_meet(sites: dict[str, Site], tmp_path: Path) -> None:
     """While a folder is being built another build is refused, and the first is not disturbed."""
     with site._alone(tmp_path), pytest.raises(InputError, match="another build is under way there"):

@@ -10,11 +10,13 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import pyarrow.parquet as pq
 import pytest
 
 from harness import registry, store
 from harness.bench_record import BenchRecord
 from harness.errors import EnvironmentFault, InputError
+from harness.records import TABLES
 
 
 def test_a_torn_line_costs_that_line_only(tmp_path: Path) -> None:
@@ -198,3 +200,18 @@ def test_a_bench_that_cannot_be_written_says_that_nothing_was_kept(tmp_path: Pat
     (tmp_path / bench_record().machine.machine_id).write_text("a file")
     with pytest.raises(EnvironmentFault, match=r"cannot write.*Nothing was kept"):
         store.write_bench(tmp_path, bench_record())
+
+
+def test_single_steps_take_little_room(fake_run: ModuleType, tmp_path: Path) -> None:
+    """Numbers of steps and samples are split by bytes; trials stay in what every reader has, quick to open."""
+    folder = fake_run.write(tmp_path)
+    split = {}
+    for name in TABLES:
+        group = pq.read_metadata(folder / f"{name}.parquet").row_group(0)
+        columns = [group.column(at) for at in range(group.num_columns)]
+        split[name] = {one.path_in_schema for one in columns if "BYTE_STREAM_SPLIT" in one.encodings}
+        assert {one.compression for one in columns} == {"SNAPPY" if name == "trials" else "ZSTD"}
+    assert split["trials"] == set()
+    assert {"step", "fetch_ns", "worker_begun_ns"} <= split["steps"]
+    assert "trial_id" not in split["steps"]
+    assert {"t_ns", "cpu_util_pct"} <= split["telemetry"]

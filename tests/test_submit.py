@@ -6,146 +6,27 @@ import io
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
+from submitting import Place, prepared
 
-from harness import pull_request, redaction, report_submit, store, store_beside, submit
+from harness import pull_request, report_submit, store, store_beside, submit
 from harness.errors import InputError
-from harness.incoming.findings import Finding, Validated
 from harness.registry import ROOT
-
-CHECKED = submit._checked
-GH = """#!/bin/sh
-printf '%s\\n' "$*" >> "$GH_LOG"
-case "$*" in
-"api user"*) echo ann ;;
-"repo view --json"*) echo '{"nameWithOwner":"lab/feedrate","parent":null}' ;;
-"repo view lab/feedrate"*) printf '{"nameWithOwner":"lab/feedrate","url":"%s","defaultBranchRef":{"name":"main"},\
-"viewerPermission":"%s"}' "$GH_BASE" "$GH_RIGHT" ;;
-"repo view ann/feedrate"*) [ -d "$GH_FORK" ] && printf '{"nameWithOwner":"ann/feedrate","url":"%s",\
-"defaultBranchRef":{"name":"main"},"viewerPermission":"ADMIN"}' "$GH_FORK" ;;
-"repo fork lab/feedrate --clone=false") git clone -q --bare "$GH_BASE" "$GH_FORK" ;;
-"pr list"*) if [ -f "$GH_OPEN" ]; then /bin/cat "$GH_OPEN"; else echo '[]'; fi ;;
-"pr create"*)
-    if [ -f "$GH_DOWN" ]; then echo 'HTTP 502: try again' >&2; exit 1; fi
-    case "$*" in *"--head ann:"*) owner=ann ;; *) owner=lab ;; esac
-    /bin/cat > "$GH_BODY"
-    echo https://github.com/lab/feedrate/pull/7
-    printf '[{"url":"https://github.com/lab/feedrate/pull/7","headRepositoryOwner":{"login":"%s"}}]' $owner \\
-        > "$GH_OPEN" ;;
-*) echo "fake gh: $*" >&2; exit 1 ;;
-esac
-"""
-"""GitHub's command line, as far as it is asked: one repository, one account, at most one open pull request."""
-
-
-@dataclass
-class Place:
-    """A checkout with a remote, and an account on a made-up GitHub."""
-
-    root: Path
-    run: Path
-
-    @property
-    def checkout(self) -> Path:
-        return self.root / "checkout"
-
-    @property
-    def remote(self) -> Path:
-        return self.root / "lab.git"
-
-    @property
-    def fork(self) -> Path:
-        return self.root / "ann.git"
-
-    def git(self, *words: str, of: Path | None = None) -> str:
-        done = subprocess.run(["git", *words], cwd=of or self.checkout, capture_output=True, text=True, check=True)
-        return done.stdout
-
-    def submit(self, answer: bool = True, **more: Any) -> str:
-        """What is printed."""
-        printed = Console(file=io.StringIO(), width=200)
-        report_submit.of_run(
-            str(self.run),
-            printed,
-            checkout=self.checkout,
-            out=self.root / "build",
-            ask=lambda _: answer,
-            **more,
-        )
-        assert isinstance(printed.file, io.StringIO)
-        return printed.file.getvalue()
-
-    @property
-    def opened(self) -> Path:
-        """The list of open pull requests."""
-        return self.root / "open.json"
-
-    @property
-    def branch(self) -> str:
-        return f"run/{self.run.parent.name}/{self.run.name}"
-
-    @property
-    def files(self) -> list[Path]:
-        """What was made to be attached."""
-        return list((self.root / "build").glob("*"))
 
 
 @pytest.fixture
 def place(tmp_path: Path, fake_run: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    """A run that is not committed in a checkout of main, and ``git`` and ``gh`` alone on the path."""
-    run: Path = fake_run.write(tmp_path / "checkout" / "results", fake_run.Fake(blocks=3))
-    made = Place(tmp_path, run)
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "git").symlink_to(shutil.which("git") or "")
-    (tmp_path / "bin" / "gh").write_text(GH)
-    (tmp_path / "bin" / "gh").chmod(0o755)
-    home = tmp_path / "home of zelda"
-    home.mkdir()
-    (home / ".gitconfig").write_text("[user]\n\tname = Real Name\n\temail = real.name@example.org\n")
-    for name, value in {
-        "PATH": tmp_path / "bin",
-        "HOME": home,
-        "GH_LOG": tmp_path / "gh.log",
-        "GH_BODY": tmp_path / "body.md",
-        "GH_BASE": made.remote,
-        "GH_FORK": made.fork,
-        "GH_OPEN": made.opened,
-        "GH_DOWN": tmp_path / "down",
-        "GH_RIGHT": "WRITE",
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "LOGNAME": "zelda",
-    }.items():
-        monkeypatch.setenv(name, str(value))
-    for name in [name for name in os.environ if name.startswith(("GIT_DIR", "GIT_INDEX", "GIT_WORK"))]:
-        monkeypatch.delenv(name)
-    monkeypatch.setattr(socket, "gethostname", lambda: "workhorse.example.org")
-    # What is valid is the business of tests/incoming; made-up runs are not.
-    monkeypatch.setattr(submit, "_checked", lambda run: ())
-    redaction._own_names.cache_clear()
-    made.git("init", "-q", "--bare", "-b", "main", str(made.remote), of=tmp_path)
-    made.git("init", "-q", "-b", "main")
-    (made.checkout / "README.md").write_text("feedrate\n")
-    (made.checkout / "results" / "other").mkdir()
-    (made.checkout / "results" / "other" / "run.json").write_text("{}")
-    made.git("add", "README.md", "results/other")
-    made.git("commit", "-q", "-m", "First")
-    made.git("remote", "add", "origin", str(made.remote))
-    made.git("push", "-q", "origin", "main")
-    yield made
-    redaction._own_names.cache_clear()
+    yield from prepared(tmp_path, fake_run, monkeypatch)
 
 
 def state(place: Place) -> tuple[str, ...]:
@@ -326,87 +207,6 @@ def test_the_file_is_the_same_whenever_it_is_made(place: Place, tmp_path: Path) 
     os.utime(place.run / "run.json", (1, 1))
     again = submit.pack(submit.prepare(store.find(str(place.run))), tmp_path / "b").read_bytes()
     assert first == again
-
-
-def test_everything_that_will_be_public_is_shown(place: Place) -> None:
-    """Every value of run.json is printed but for the lists that are counted, every file with its bytes, every text."""
-    printed = " ".join(place.submit(answer=False).split())
-    run = store.find(str(place.run))
-    written = json.loads((place.run / "run.json").read_bytes())
-    for name, value in submit.facts(written):
-        assert " ".join(f"{name} {value}".split()) in printed, name
-    named = {name.partition(".")[0] for name, _ in submit.facts(written)}
-    assert {name for name, value in written.items() if value not in ([], {})} <= named
-    for name in submit.FILES:
-        assert f"{(place.run / name).stat().st_size:,}" in printed
-    failed = run.table("trials").dropna(subset=["error_message"])
-    assert len(failed)
-    for text in failed["error_message"].unique():
-        assert text in printed
-
-
-def test_no_text_of_a_trial_is_left_out(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forty different texts are printed; where there are more, a file that is named has all of them."""
-    for count in (report_submit.TEXTS, report_submit.TEXTS + 1):
-        texts = {f"error number {number}": 1 for number in range(count)}
-        monkeypatch.setattr(submit, "free_texts", lambda _, texts=texts: texts)
-        printed = place.submit(answer=False)
-        path = place.root / "build" / f"texts-{place.run.name}.txt"
-        if count == report_submit.TEXTS:
-            assert all(f"1 ×  {text}\n" in printed for text in texts)
-            assert not path.exists()
-        else:
-            assert f"all of which are in {path}" in " ".join(printed.split())
-            assert [line.split("×  ")[1] for line in path.read_text().splitlines()] == list(texts)
-
-
-def test_what_reviewers_will_look_at_is_shown(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that is valid and odd is submitted with its oddity said beforehand."""
-    flag = Finding("fast", "flag", "samples_per_s", "9", "at most 4")
-    monkeypatch.setattr(submit, "_checked", CHECKED)
-    monkeypatch.setattr(submit.check, "check", lambda *_: Validated("", findings=(flag,)))
-    assert f"Odd, and for reviewers to look at: {flag}" in place.submit(answer=False)
-
-
-def test_what_looks_like_a_name_of_this_machine_is_said(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A host name that slipped through is shown apart, before anybody answers."""
-    assert "looks like a name" not in place.submit(answer=False)
-    path = place.run / "run.json"
-    path.write_text(path.read_text().replace('"command": "make sweep"', '"command": "make sweep on node17"'))
-    monkeypatch.setattr(socket, "gethostname", lambda: "node17.example.org")
-    redaction._own_names.cache_clear()
-    printed = place.submit(answer=False)
-    assert "looks like a name" in printed
-    assert "command: make sweep on node17" in printed
-
-
-def test_a_name_in_a_label_or_a_note_is_said(place: Place) -> None:
-    """What the submitter typed goes into the pull request's text, so it is looked at too."""
-    printed = place.submit(answer=False, label="zelda's box", note="on workhorse, quiet")
-    assert "looks like a name" in printed
-    assert "label: zelda's box" in printed
-    assert "note: on workhorse, quiet" in printed
-
-
-@pytest.mark.parametrize("damage", ["withdrawn", "incomplete", "renamed", "long"])
-def test_what_may_not_be_published_is_refused_before_anything_is_asked(place: Place, damage: str) -> None:
-    """A run that was withdrawn, lacks a file or was renamed, and a text that is too long, are errors with a reason."""
-    more: dict[str, str] = {}
-    if damage == "withdrawn":
-        store_beside.withdraw(place.run, "wrong disk")
-        words = r"was withdrawn on .* \(wrong disk\)"
-    elif damage == "incomplete":
-        (place.run / "steps.parquet").unlink()
-        words = "steps.parquet: is missing"
-    elif damage == "renamed":
-        place.run = place.run.rename(place.run.with_name("renamed"))
-        words = "expected a folder of that name"
-    else:
-        more, words = {"note": "x" * 501}, r"NOTE= \(--note\): 501 characters"
-    with pytest.raises(InputError, match=words):
-        place.submit(**more)
-    assert place.files == []
-    assert not (place.root / "gh.log").exists()
 
 
 @pytest.mark.parametrize("typed", ["on the line", "beforehand"])

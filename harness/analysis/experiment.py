@@ -28,8 +28,21 @@ def compared(trials: pd.DataFrame) -> pd.DataFrame:
     Returns:
         Rows of ``contrasts`` of training and loading photographs.
     """
-    found = contrasts(trials[trials["mode"].isin(["train", "load"]) & trials["workload"].isin(PHOTOGRAPHS)])
+    found = contrasts(_own(trials))
     return found[found["axis"].isin(["batch_size", "storage_format", "num_workers", "pin_memory"])]
+
+
+def batch_sizes(trials: pd.DataFrame) -> int:
+    """Count the batch sizes of a run's trials that belong to the experiment.
+
+    Args:
+        trials: rows of ``records.TRIALS`` of one run.
+    """
+    return int(_own(trials)["batch_size"].nunique())
+
+
+def _own(trials: pd.DataFrame) -> pd.DataFrame:
+    return trials[trials["mode"].isin(["train", "load"]) & trials["workload"].isin(PHOTOGRAPHS)]
 
 
 def turned(found: pd.DataFrame, axis: str, a: Value, b: Value) -> pd.DataFrame:

@@ -29,7 +29,7 @@ from harness.machine import Machine, Software
 from harness.manifest import Dataset, Protocol, RunManifest
 from harness.migration import MANIFEST_KEY
 from harness.records import PROTOCOL_VERSION, TABLES
-from harness.store import _schema
+from harness.store import encoding, schema
 
 BLOCKS = 8
 STEPS = 40
@@ -159,7 +159,7 @@ def _write_run(results: Path, number: int, seed: int) -> int:
     for name, table in likeness.tables.items():
         changed = columns if name == "trials" else {"run_id": run_id, "trial_id": f"{run_id}-000-0000"}
         whole = _changed(table, changed).replace_schema_metadata({MANIFEST_KEY: manifest.model_dump_json().encode()})
-        pq.write_table(whole, folder / f"{name}.parquet", compression="zstd")
+        pq.write_table(whole, folder / f"{name}.parquet", **encoding(name))
     (folder / "run.json").write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
     return int(trials.num_rows)
 
@@ -182,7 +182,7 @@ def _likeness(device: str) -> _Likeness:
     asked = cells(device)
     rows = list(_rows(asked, device))
     empty = _manifest(machine(2 if device == "cuda" else 0), device, "", _FIRST, len(rows))
-    schemas = {name: _schema(columns, empty) for name, columns in TABLES.items()}
+    schemas = {name: schema(columns, empty) for name, columns in TABLES.items()}
     steps = [{"run_id": "", "trial_id": "", "step": step, "fetch_ns": 1000, "other_ns": 10} for step in range(4)]
     telemetry = [
         {"run_id": "", "trial_id": "", "t_ns": 10**8 * tick, "in_window": True, "cpu_util_pct": 50.0}

@@ -23,7 +23,7 @@ GROUP_TRIALS = 200
 GROUPS = -(-TRIALS // GROUP_TRIALS)
 WIDEST = max(map(len, TABLES.values()))
 """Columns of the widest table."""
-STEP_BYTES, STEP_DECODED = 36, 64
+STEP_BYTES, STEP_DECODED = 36, 80
 """That a step takes at most in its file, and when it is decompressed, in our own runs, metadata and all."""
 CHUNK_FOOTER_BYTES = 130
 """That the footer spends on a column of a row group, 93 or more."""

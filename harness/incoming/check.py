@@ -153,27 +153,32 @@ def _look(folders: Sequence[Path], passed: frozenset[str]) -> _Looked:
 
 def _look_at(guard: Guard, folders: Sequence[Path], passed: frozenset[str], found: _Looked) -> None:
     """Note the hashes of runs that passed, today or before, and what is wrong with the others."""
-    told: dict[Path, str | None] = dict.fromkeys(folders)
-    with suppress(Gone):
-        asked = guard.ask({"digests": [str(folder.absolute()) for folder in folders]})
-        told |= dict(zip(folders, asked.get("digests", ()), strict=False))
-    found.digests.update({folder: digest for folder, digest in told.items() if digest in passed and digest})
+    told = _digests(guard, folders) if passed else {}
+    found.digests.update({folder: digest for folder, digest in told.items() if digest in passed})
     for group in _small_groups([folder for folder in folders if folder not in found.digests]):
-        cleared = _cleared(guard, group)
-        for folder in group:
-            digest = cleared.get(str(folder.absolute()))
-            if digest is None and not (judged := _judged(guard, folder, placed=True)).valid:
+        found.digests.update(_cleared(guard, group))
+        for folder in [folder for folder in group if folder not in found.digests]:
+            before = _digests(guard, [folder])
+            if (judged := _judged(guard, folder, placed=True)).valid:
+                found.digests.update(before)
+            else:
                 found.refused.append(judged)
-            elif digest := digest or told[folder]:
-                found.digests[folder] = digest
 
 
-def _cleared(guard: Guard, folders: Sequence[Path]) -> dict[str, str]:
-    """Runs that were cleared together: all of them, or none."""
+def _digests(guard: Guard, folders: Sequence[Path]) -> dict[Path, str]:
+    """Hash the files of runs, as far as they are what a run's folder holds."""
+    told: Sequence[str | None] = ()
     with suppress(Gone):
-        found: dict[str, str] = guard.ask({"clear": [str(folder.absolute()) for folder in folders]}).get("clear") or {}
-        return found
-    return {}
+        told = guard.ask({"digests": [str(folder.absolute()) for folder in folders]}).get("digests", ())
+    return {folder: digest for folder, digest in zip(folders, told, strict=False) if digest}
+
+
+def _cleared(guard: Guard, folders: Sequence[Path]) -> dict[Path, str]:
+    """Runs that were cleared together, with the hashes of their files: all of them, or none."""
+    told: dict[str, str] = {}
+    with suppress(Gone):
+        told = guard.ask({"clear": [str(folder.absolute()) for folder in folders]}).get("clear") or {}
+    return {folder: digest for folder in folders if (digest := told.get(str(folder.absolute())))}
 
 
 def _small_groups(folders: Iterable[Path]) -> Iterator[list[Path]]:

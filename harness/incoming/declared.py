@@ -3,10 +3,14 @@
 The footer says where every column chunk lies and how large it is; the pages' own headers say how much memory their
 decompression takes, and a library believes them. So the chunks must lie within the file and apart from each other, and
 every page header is read and must add up to what the footer says.
+
+A run has hundreds of pages and a site thousands of runs. Nearly all headers have the few fields that Arrow writes, in
+its order: one pattern takes those in at a tenth of the time. What it does not match is read field by field.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,17 +30,37 @@ PAGE_HEADERS = Rule("page_headers", "The headers of a chunk's pages add up to wh
 RULES = (CHUNKS, CODEC, PAGE_HEADERS)
 
 _DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
+_MOST_IN_A_HEADER = 256
+"""Values of one header."""
 _COUNTS = {_DATA: 5, _DICTIONARY: 7, _DATA_V2: 8}
 """Kind of page to the field of its header that counts its values."""
+
+_NUMBER = rb"[\x80-\xff]{0,4}[\x00-\x7f]"
+_TEXT = b"(?:%s)" % b"|".join(re.escape(bytes([size])) + b".{%d}" % size for size in range(64))
+_STATISTIC = rb"(?:[\x18\x28\x38\x48\x58\x68]%s|[\x16\x26\x36\x46]%s|[\x11\x12\x21\x22])" % (_TEXT, _NUMBER)
+_COMMON = re.compile(
+    rb"\x15(?:\x00\x15(%(n)s)\x15(%(n)s)\x2c\x15(%(n)s)(?:\x15%(n)s){3}(?:\x1c%(s)s{0,8}\x00)?"
+    rb"|\x04\x15(%(n)s)\x15(%(n)s)\x4c\x15(%(n)s)\x15%(n)s[\x11\x12]?)\x00\x00" % {b"n": _NUMBER, b"s": _STATISTIC},
+    re.DOTALL,
+)
+"""A page's header as Arrow writes it, in Thrift's compact protocol: a byte says how far the field's number is from the
+last one's, and its kind; then comes its value. Either kind 0, sizes, a struct (values, three encodings, statistics), or
+kind 2, sizes, a struct (values, encoding, sorted). Statistics are texts, counts and flags."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    where: str
+    name: str
+    group: int
+    column: str
     begin: int
     end: int
     decoded: int
     values: int
+
+    @property
+    def where(self) -> str:
+        return _where(self.name, self.group, self.column)
 
 
 def check(data: bytes, metadata: pq.FileMetaData, end: int, name: str) -> None:
@@ -52,8 +76,9 @@ def check(data: bytes, metadata: pq.FileMetaData, end: int, name: str) -> None:
         Refused: something does not add up, or is more than is accepted.
     """
     chunks = [
-        _chunk(metadata, group, column, f"{name} row group {group}")
+        _chunk(rows, group, column, name)
         for group in range(metadata.num_row_groups)
+        for rows in [metadata.row_group(group)]
         for column in range(metadata.num_columns)
     ]
     within(DECODED_BYTES, sum(chunk.decoded for chunk in chunks), name)
@@ -79,56 +104,82 @@ def within(cap: Cap, found: int, where: str) -> None:
         raise Refused(cap.name, where, f"{found:,} {cap.unit}", str(cap))
 
 
-def _chunk(metadata: pq.FileMetaData, group: int, column: int, where: str) -> _Chunk:
-    rows = metadata.row_group(group)
+def _where(name: str, group: int, column: str) -> str:
+    return f"{name} row group {group} column {shown(column)}"
+
+
+def _chunk(rows: pq.RowGroupMetaData, group: int, column: int, name: str) -> _Chunk:
     chunk = rows.column(column)
-    where = f"{where} column {shown(chunk.path_in_schema)}"
-    if chunk.compression not in CODECS:
-        raise Refused(CODEC.name, where, shown(chunk.compression), " or ".join(CODECS))
-    if chunk.num_values != rows.num_rows or chunk.file_path:
-        raise Refused(CHUNKS.name, where, f"{chunk.num_values} values", f"{rows.num_rows}, as many as rows, here")
+    path, values = chunk.path_in_schema, chunk.num_values
+    if (codec := chunk.compression) not in CODECS:
+        raise Refused(CODEC.name, _where(name, group, path), shown(codec), " or ".join(CODECS))
+    if values != rows.num_rows or chunk.file_path:
+        expected = f"{rows.num_rows}, as many as rows, here"
+        raise Refused(CHUNKS.name, _where(name, group, path), f"{values} values", expected)
     begin = chunk.data_page_offset
     if (dictionary := chunk.dictionary_page_offset) is not None and 0 < dictionary < begin:
         begin = dictionary
     size, decoded = chunk.total_compressed_size, chunk.total_uncompressed_size
     if size < 0 or decoded < 0:
-        raise Refused(CHUNKS.name, where, f"{size} bytes, {decoded} when decompressed", "sizes of zero or more")
-    return _Chunk(where, begin, begin + size, decoded, chunk.num_values)
+        got = f"{size} bytes, {decoded} when decompressed"
+        raise Refused(CHUNKS.name, _where(name, group, path), got, "sizes of zero or more")
+    return _Chunk(name, group, path, begin, begin + size, decoded, values)
 
 
 def _pages(data: bytes, chunk: _Chunk, left: int) -> int:
     """Walk along the pages of a chunk and return how many there are."""
-    reader = compact.Reader(data, chunk.begin)
+    at = chunk.begin
     pages = decoded = values = 0
-    while reader.at < chunk.end:
-        begin, reader.left = reader.at, 256
+    while at < chunk.end:
         pages += 1
-        within(PAGES, pages if pages <= left else PAGES.most + 1, chunk.where)
-        size, whole, count = _header(reader, chunk.where)
-        within(PAGE_BYTES, whole, chunk.where)
-        decoded += whole + reader.at - begin
+        if pages > left:
+            within(PAGES, PAGES.most + 1, chunk.where)
+        behind, size, whole, count = _header(data, at, chunk)
+        if PAGE_BYTES.exceeded(whole):
+            within(PAGE_BYTES, whole, chunk.where)
+        decoded += whole + behind - at
         values += count
-        reader.at += size
-    if reader.at != chunk.end or values != chunk.values or decoded > chunk.decoded:
+        at = behind + size
+    if at != chunk.end or values != chunk.values or decoded > chunk.decoded:
         raise Refused(
             PAGE_HEADERS.name,
             chunk.where,
-            f"pages of {values} values to byte {reader.at}, {decoded} bytes when decompressed",
+            f"pages of {values} values to byte {at}, {decoded} bytes when decompressed",
             f"{chunk.values} values to byte {chunk.end}, {chunk.decoded} bytes",
         )
     return pages
 
 
-def _header(reader: compact.Reader, where: str) -> tuple[int, int, int]:
-    """Read a page's header: its size, its size when decompressed, and its values (of a dictionary: none)."""
+def _header(data: bytes, at: int, chunk: _Chunk) -> tuple[int, int, int, int]:
+    """Read a page's header: where it ends, its page's size, that when decompressed, its values (a dictionary: none)."""
+    if found := _COMMON.match(data, at):
+        whole, size, count = map(_number, found.group(1, 2, 3) if found[1] else found.group(4, 5, 6))
+        if min(whole, size, count) >= 0:
+            return found.end(), size, whole, count if found[1] else 0
+    reader = compact.Reader(data, at, _MOST_IN_A_HEADER)
+    size, whole, count = _any_header(reader, chunk)
+    return reader.at, size, whole, count
+
+
+def _number(text: bytes) -> int:
+    """Decode a number that :data:`_COMMON` matched: seven bits a byte, the lowest first, the sign in the lowest bit."""
+    number = 0
+    for byte in reversed(text):
+        number = number << 7 | byte & 0x7F
+    return (number >> 1) ^ -(number & 1)
+
+
+def _any_header(reader: compact.Reader, chunk: _Chunk) -> tuple[int, int, int]:
+    """Read a header field by field: sizes and values of its page."""
     try:
         fields = reader.struct()
         kind, whole, size = (fields[number][1] for number in (1, 2, 3))
         count = fields[_COUNTS[kind]][1][1][1]
     except (compact.Malformed, KeyError, TypeError, IndexError) as error:
-        raise Refused(PAGE_HEADERS.name, where, f"a page header that {_fault(error)}", "one as parquet has") from error
+        got = f"a page header that {_fault(error)}"
+        raise Refused(PAGE_HEADERS.name, chunk.where, got, "one as parquet has") from error
     if not all(isinstance(number, int) and number >= 0 for number in (whole, size, count)):
-        raise Refused(PAGE_HEADERS.name, where, f"a page of {shown(size)} bytes", "sizes of zero or more")
+        raise Refused(PAGE_HEADERS.name, chunk.where, f"a page of {shown(size)} bytes", "sizes of zero or more")
     return size, whole, 0 if kind == _DICTIONARY else count
 
 

@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -140,7 +141,7 @@ def opened(data: bytes, table: str, where: str) -> Opened:
         there = _columns(plain.schema_arrow, table, where)
         declared.check(data, metadata, len(data) - _TAIL - size, where)
         texts = [column.name for column in TABLES[table] if column.dtype == "string" and column.name in there]
-        file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=texts, **options)
+        file = pq.ParquetFile(pa.BufferReader(data), metadata=metadata, read_dictionary=texts, **options)
         text = (metadata.metadata or {}).get(migration.MANIFEST_KEY, b"")
     except (OSError, ValueError, pa.ArrowException) as error:
         if isinstance(error, MemoryError):
@@ -183,7 +184,7 @@ def _shape(metadata: Any, rows: caps.Cap, where: str) -> None:
 
 def _columns(schema: pa.Schema, table: str, where: str) -> set[str]:
     """Name the columns of a file, all of which must be known and of their type."""
-    known = {field.name: field.type for field in migration.arrow_schema(TABLES[table])}
+    known = _types(table)
     seen: set[str] = set()
     for field in schema:
         place = f"{where} column {shown(field.name)}"
@@ -195,6 +196,11 @@ def _columns(schema: pa.Schema, table: str, where: str) -> set[str]:
             raise Refused(COLUMN.name, place, shown(str(field.type)), str(known[field.name]))
         seen.add(field.name)
     return seen
+
+
+@cache
+def _types(table: str) -> dict[str, pa.DataType]:
+    return {field.name: field.type for field in migration.arrow_schema(TABLES[table])}
 
 
 def first_line(error: BaseException) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from itertools import islice
 
 import pandas as pd
 
@@ -60,16 +61,14 @@ def page(runs: Sequence[Shown], told: Verdicts) -> Page:
 
 def _repeated(runs: Sequence[Shown]) -> Iterator[tuple[Shown, pd.DataFrame]]:
     """Of each machine the run with most batch sizes, the newest of several, and its contrasts."""
-    best: dict[str, tuple[int, Shown, pd.DataFrame]] = {}
+    of_machine: dict[str, list[Shown]] = {}
     for shown in runs:
-        if MAIN not in shown.manifest.suites:
-            continue
-        found = experiment.compared(shown.trials)
-        batches = len(experiment.epochs(found)["batch_size"].unique()) if len(found) else 0
-        if batches and batches > best.get(shown.machine_id, (0,))[0]:
-            best[shown.machine_id] = (batches, shown, found)
-    for _, shown, found in best.values():
-        yield shown, found
+        if MAIN in shown.manifest.suites:
+            of_machine.setdefault(shown.machine_id, []).append(shown)
+    for own in of_machine.values():
+        fullest = sorted(own, key=lambda shown: -experiment.batch_sizes(shown.trials))
+        compared = ((shown, experiment.compared(shown.trials)) for shown in fullest)
+        yield from islice((pair for pair in compared if len(experiment.epochs(pair[1]))), 1)
 
 
 def _holds(told: Verdicts) -> Iterator[str]:

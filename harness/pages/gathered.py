@@ -73,7 +73,7 @@ class Shown:
         basis = f"up to {words.plural(run.blocks, 'block')}"
         return Origin((machine,), (run.run_id,), days, (run.feedrate_version,), basis)
 
-    @property
+    @cached_property
     def suites(self) -> list[str]:
         """Suites that trials of the run were made for, in order of their name."""
         return sorted(str(name) for name in self.trials["suite"].dropna().unique())

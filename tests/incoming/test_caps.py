@@ -43,7 +43,8 @@ def test_a_row_group_is_what_the_writer_makes_of_a_chunk(fake_run: ModuleType, t
 def pages(file: bytes, metadata: pq.FileMetaData) -> int:
     """Count the pages of a file."""
     places = [(group, column) for group in range(metadata.num_row_groups) for column in range(metadata.num_columns)]
-    return sum(declared._pages(file, declared._chunk(metadata, *each, "a file"), 10**6) for each in places)
+    chunks = [declared._chunk(metadata.row_group(group), group, column, "a file") for group, column in places]
+    return sum(declared._pages(file, chunk, 10**6) for chunk in chunks)
 
 
 def test_the_longest_run_fits() -> None:

@@ -210,8 +210,10 @@ def _page_of_more_values(file: bytes) -> bytes:
 
 def _bytes_of_noise(file: bytes) -> bytes:
     raw = sys.modules["parquet_bytes"]
-    begin, size = raw.place(raw.chunks(raw.footer_of(file))[0])
-    return file[: begin + size - 20] + b"\xff" * 20 + file[begin + size :]
+    begin, _ = raw.place(raw.chunks(raw.footer_of(file))[0])
+    reader = compact.Reader(file, begin)
+    reader.struct()
+    return file[: reader.at] + b"\xff" * 4 + file[reader.at + 4 :]
 
 
 def _without_times(file: bytes) -> bytes:

@@ -1,0 +1,143 @@
+"""A checkout with a run that is not committed, a remote, and a made-up GitHub, for tests of submissions.
+
+Every test file loads this module, so it imports no part of the harness before it is used.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+GH = """#!/bin/sh
+printf '%s\\n' "$*" >> "$GH_LOG"
+case "$*" in
+"api user"*) echo ann ;;
+"repo view --json"*) echo '{"nameWithOwner":"lab/feedrate","parent":null}' ;;
+"repo view lab/feedrate"*) printf '{"nameWithOwner":"lab/feedrate","url":"%s","defaultBranchRef":{"name":"main"},\
+"viewerPermission":"%s"}' "$GH_BASE" "$GH_RIGHT" ;;
+"repo view ann/feedrate"*) [ -d "$GH_FORK" ] && printf '{"nameWithOwner":"ann/feedrate","url":"%s",\
+"defaultBranchRef":{"name":"main"},"viewerPermission":"ADMIN"}' "$GH_FORK" ;;
+"repo fork lab/feedrate --clone=false") git clone -q --bare "$GH_BASE" "$GH_FORK" ;;
+"pr list"*) if [ -f "$GH_OPEN" ]; then /bin/cat "$GH_OPEN"; else echo '[]'; fi ;;
+"pr create"*)
+    if [ -f "$GH_DOWN" ]; then echo 'HTTP 502: try again' >&2; exit 1; fi
+    case "$*" in *"--head ann:"*) owner=ann ;; *) owner=lab ;; esac
+    /bin/cat > "$GH_BODY"
+    echo https://github.com/lab/feedrate/pull/7
+    printf '[{"url":"https://github.com/lab/feedrate/pull/7","headRepositoryOwner":{"login":"%s"}}]' $owner \\
+        > "$GH_OPEN" ;;
+*) echo "fake gh: $*" >&2; exit 1 ;;
+esac
+"""
+"""GitHub's command line, as far as it is asked: one repository, one account, at most one open pull request."""
+
+
+@dataclass
+class Place:
+    """A checkout with a remote, and an account on a made-up GitHub."""
+
+    root: Path
+    run: Path
+
+    @property
+    def checkout(self) -> Path:
+        return self.root / "checkout"
+
+    @property
+    def remote(self) -> Path:
+        return self.root / "lab.git"
+
+    @property
+    def fork(self) -> Path:
+        return self.root / "ann.git"
+
+    def git(self, *words: str, of: Path | None = None) -> str:
+        done = subprocess.run(["git", *words], cwd=of or self.checkout, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    def submit(self, answer: bool = True, **more: Any) -> str:
+        """What is printed."""
+        from harness import report_submit
+
+        printed = Console(file=io.StringIO(), width=200)
+        report_submit.of_run(
+            str(self.run),
+            printed,
+            checkout=self.checkout,
+            out=self.root / "build",
+            ask=lambda _: answer,
+            **more,
+        )
+        assert isinstance(printed.file, io.StringIO)
+        return printed.file.getvalue()
+
+    @property
+    def opened(self) -> Path:
+        """The list of open pull requests."""
+        return self.root / "open.json"
+
+    @property
+    def branch(self) -> str:
+        return f"run/{self.run.parent.name}/{self.run.name}"
+
+    @property
+    def files(self) -> list[Path]:
+        """What was made to be attached."""
+        return list((self.root / "build").glob("*"))
+
+
+def prepared(tmp_path: Path, fake_run: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    """A run that is not committed in a checkout of main, and ``git`` and ``gh`` alone on the path."""
+    from harness import redaction, submit
+
+    run: Path = fake_run.write(tmp_path / "checkout" / "results", fake_run.Fake(blocks=3))
+    made = Place(tmp_path, run)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "git").symlink_to(shutil.which("git") or "")
+    (tmp_path / "bin" / "gh").write_text(GH)
+    (tmp_path / "bin" / "gh").chmod(0o755)
+    home = tmp_path / "home of zelda"
+    home.mkdir()
+    (home / ".gitconfig").write_text("[user]\n\tname = Real Name\n\temail = real.name@example.org\n")
+    for name, value in {
+        "PATH": tmp_path / "bin",
+        "HOME": home,
+        "GH_LOG": tmp_path / "gh.log",
+        "GH_BODY": tmp_path / "body.md",
+        "GH_BASE": made.remote,
+        "GH_FORK": made.fork,
+        "GH_OPEN": made.opened,
+        "GH_DOWN": tmp_path / "down",
+        "GH_RIGHT": "WRITE",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "LOGNAME": "zelda",
+    }.items():
+        monkeypatch.setenv(name, str(value))
+    for name in [name for name in os.environ if name.startswith(("GIT_DIR", "GIT_INDEX", "GIT_WORK"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(socket, "gethostname", lambda: "workhorse.example.org")
+    # What is valid is the business of tests/incoming; made-up runs are not.
+    monkeypatch.setattr(submit, "_checked", lambda run: ())
+    redaction._own_names.cache_clear()
+    made.git("init", "-q", "--bare", "-b", "main", str(made.remote), of=tmp_path)
+    made.git("init", "-q", "-b", "main")
+    (made.checkout / "README.md").write_text("feedrate\n")
+    (made.checkout / "results" / "other").mkdir()
+    (made.checkout / "results" / "other" / "run.json").write_text("{}")
+    made.git("add", "README.md", "results/other")
+    made.git("commit", "-q", "-m", "First")
+    made.git("remote", "add", "origin", str(made.remote))
+    made.git("push", "-q", "origin", "main")
+    yield made
+    redaction._own_names.cache_clear()
