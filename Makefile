@@ -45,7 +45,7 @@ WHAT := --matrix "$(MATRIX)" --profile "$(PROFILE)" --suite "$(SUITE)" --budget 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "; print "feedrate: how fast can a machine feed its accelerator?\n"} \
 		/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
-	@echo; echo "  For plan and sweep: PROFILE=quick|gpu|full SUITE=NAME BUDGET=30m DATA=photographs/ DATA_ROOT=data MATRIX=matrix.yaml"; \
+	@echo; echo "  For plan and sweep: PROFILE=quick|gpu|reference|full SUITE=NAME BUDGET=30m DATA=photographs/ DATA_ROOT=data MATRIX=matrix.yaml"; \
 	echo "  For sweep: FRESH=1 (do not resume) WAIT_QUIET=10m SEED=1 YES=1 (run a very large matrix)"
 
 setup: .venv/ready ## Make .venv from requirements.lock (every target does this by itself)
@@ -125,7 +125,7 @@ div2k: .venv/ready ## Download DIV2K's photographs and cut them (SPLIT=train|val
 pets: .venv/ready ## Download the Oxford-IIIT Pets, for the workload pets
 	@$(HARNESS) pets --data-root "$(DATA_ROOT)"
 
-readme: .venv/ready ## Put the newest run's figure and table into README.md
+readme: .venv/ready ## Put the newest loader run's figure and table, and what all runs found, into README.md
 	@$(HARNESS) readme
 
 lock: ## Compile requirements.lock anew from pyproject.toml (needs uv)

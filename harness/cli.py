@@ -131,8 +131,7 @@ def reference_of_gpu(
         "", budget, "", matrix=matrix, profile=profile, data_root=data_root, results=out / "results", fresh=fresh
     )
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if not gpu_reference.make(options, out, Console()).good:
-        raise typer.Exit(1)
+    raise typer.Exit(gpu_reference.make(options, out, Console()).exit_status)
 
 
 @app.command()
@@ -320,7 +319,7 @@ def serve(
 
 @app.command()
 def readme(results: Results = Path("results")) -> None:
-    """Put the newest run's figure and table into README.md."""
+    """Put the newest loader run's figure and table, and what all runs found, into README.md."""
     from harness import readme as writing
 
     Console().print(f"README.md shows run {writing.write(results).manifest.run_id}.")

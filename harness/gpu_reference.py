@@ -7,18 +7,20 @@ the same command is a rehearsal: the tests are skipped and the run is one of the
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
+import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from rich.console import Console
 
 from harness import here, plan_report, screen, sweep
 from harness.errors import EnvironmentFault
-from harness.probes import gpu
 from harness.registry import ROOT
 from harness.store import StoredRun
 
@@ -28,12 +30,18 @@ SAID = "tests.txt"
 NEEDED = {
     "torch": "torch",
     "torchvision": "torchvision",
+    "numpy": "numpy",
+    "PIL": "pillow",
     "pandas": "pandas",
     "pyarrow": "pyarrow",
     "psutil": "psutil",
     "scipy": "scipy",
 }
 """What measuring and checking import beyond this command itself: import name → name that pip installs."""
+LEAST = {"torch": (2, 11)}
+"""Package → the oldest version (major, minor) that feedrate works with."""
+NVML = "libnvidia-ml.so.1"
+"""The library of NVIDIA's driver that is asked for GPUs."""
 _PYTEST = ("-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestConfigWarning", TESTS)
 
 
@@ -49,14 +57,24 @@ class Outcome:
     """Whether it keeps to every rule."""
 
     @property
+    def interrupted(self) -> bool:
+        """Whether somebody stopped the sweep."""
+        return self.run is None or self.run.manifest.stop_reason == "interrupted"
+
+    @property
     def good(self) -> bool:
-        """Whether nothing failed; tests that could not be run are no failure, but are said."""
-        finished = self.run is not None and self.run.manifest.stop_reason != "interrupted"
-        return not self.tests and finished and self.valid
+        """Whether something was measured and nothing failed; tests that could not be run are said, and no failure."""
+        measured = self.run is not None and bool(self.run.manifest.outcomes.get("ok"))
+        return not self.tests and measured and not self.interrupted and self.valid
+
+    @property
+    def exit_status(self) -> int:
+        """What the command ends with."""
+        return 130 if self.interrupted else 0 if self.good else 1
 
 
 def make(options: here.Options, out: Path, console: Console) -> Outcome:
-    """Test, sweep and validate.
+    """Plan, test, sweep and validate; a mistake in what was typed is told before the GPU's time is used.
 
     Args:
         options: of the sweep; its results go below ``out``.
@@ -64,18 +82,21 @@ def make(options: here.Options, out: Path, console: Console) -> Outcome:
         console: where all is told.
 
     Raises:
-        EnvironmentFault: this Python lacks what measuring needs.
+        EnvironmentFault: this Python lacks what measuring needs, or has it too old.
+        InputError: the matrix or an option cannot be used.
         FeedrateError: the sweep cannot begin or go on.
     """
-    lacks_nothing(NEEDED)
+    lacks_nothing(needed())
+    new_enough(LEAST)
     from harness import report, report_validate  # which load packages that may have been lacking
 
-    if gpu.device() != "cuda":
+    planned = here.make(options)
+    sweep.has_room(planned)
+    if planned.plan.place.device != "cuda":
         console.print("No CUDA device here: this is a rehearsal on the CPU.")
+    plan_report.show(planned, console)
     out.mkdir(parents=True, exist_ok=True)
     tests = run_tests(out / SAID, console.print, _PYTEST)
-    planned = here.make(options)
-    plan_report.show(planned, console)
     with screen.TerminalScreen(console) as terminal:
         run = sweep.run(planned, terminal)
     if run is None:
@@ -88,7 +109,23 @@ def make(options: here.Options, out: Path, console: Console) -> Outcome:
     return Outcome(tests, run, valid)
 
 
-def lacks_nothing(needed: dict[str, str]) -> None:
+def needed() -> dict[str, str]:
+    """Say what must be installed here: ``NEEDED``, and what asks NVML where there is an NVIDIA driver.
+
+    A machine with a driver and without pynvml would be taken, and recorded, for one without a GPU. Where there is no
+    driver pynvml has nothing to ask, and a rehearsal does without it.
+
+    Returns:
+        Import name → name that pip installs.
+    """
+    try:
+        ctypes.CDLL(NVML)
+    except OSError:
+        return NEEDED
+    return NEEDED | {"pynvml": "nvidia-ml-py"}
+
+
+def lacks_nothing(needed: Mapping[str, str]) -> None:
     """Look whether packages are there, without loading them.
 
     Args:
@@ -103,6 +140,28 @@ def lacks_nothing(needed: dict[str, str]) -> None:
             f"{sys.executable}: lacks {', '.join(lacking)}; expected a Python that can train with PyTorch and write "
             f"parquet. Type: {sys.executable} -m pip install {' '.join(lacking)}, or name another one (PYTHON=)"
         )
+
+
+def new_enough(least: Mapping[str, tuple[int, int]]) -> None:
+    """Look whether packages are as new as they must be, without loading them; one that names no version passes.
+
+    Args:
+        least: package → oldest version that will do, (major, minor).
+
+    Raises:
+        EnvironmentFault: one is older.
+    """
+    for name, (major, minor) in least.items():
+        try:
+            found = version(name)
+        except PackageNotFoundError:
+            continue
+        number = re.match(r"(\d+)\.(\d+)", found)
+        if number and (int(number[1]), int(number[2])) < (major, minor):
+            raise EnvironmentFault(
+                f"{sys.executable}: has {name} {found}; expected {major}.{minor} or newer. Type: {sys.executable} -m "
+                f"pip install '{name}>={major}.{minor}', or name another Python (PYTHON=)"
+            )
 
 
 def run_tests(said: Path, tell: Callable[[str], None], command: Sequence[str]) -> int | None:

@@ -49,7 +49,6 @@ from harness.registry import ROOT
 from harness.site_publish import publish, sitemap
 from harness.site_serve import serve as _serve
 from harness.store import RESULTS, StoredRun, benches, folders
-from harness.suite import MAIN
 
 SOURCE = ROOT / "site"
 _TEXTS = tuple(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff"))
@@ -170,7 +169,7 @@ def _content(everyone: Cast, measured: Sequence[BenchRecord], refused: Sequence[
         yield explore.page(everyone)
         yield compare.page(everyone, told)
         yield claims.page(told)
-        yield experiment.page(everyone.of_suite(MAIN), told)
+        yield experiment.page(everyone.detailed, told)
         yield machines.index_page(everyone.detailed)
         for own in machines.by_machine(everyone.detailed).values():
             yield machines.page(own, told, paths)

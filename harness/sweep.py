@@ -46,12 +46,7 @@ def run(here: Here, screen: Screen) -> store.StoredRun | None:
     Raises:
         FeedrateError: the sweep cannot begin or go on; what was measured stays in the journal.
     """
-    if here.plan.blocks == 0 and not here.options.yes:
-        raise InputError(
-            f"BUDGET: {durations.show(here.plan.matrix.budget_s or 0)} is less than one block, which takes about "
-            f"{durations.show(here.plan.block_s)}; expected room for one at least. Raise BUDGET, leave values out "
-            "(make plan says which), or say YES=1 to run one block all the same"
-        )
+    has_room(here)
     with store.machine_lock(here.options.results, here.machine.machine_id) as folder:
         sweep = _open(here, folder, screen)
         try:
@@ -67,6 +62,23 @@ def run(here: Here, screen: Screen) -> store.StoredRun | None:
                 store.discard(sweep.folder)
             raise
         return _finish(sweep, reason)
+
+
+def has_room(here: Here) -> None:
+    """See that the budget has room for a block: whoever does something long before a sweep asks this first.
+
+    Args:
+        here: machine and plan.
+
+    Raises:
+        InputError: it has not, and no single block was asked for all the same.
+    """
+    if here.plan.blocks == 0 and not here.options.yes:
+        raise InputError(
+            f"BUDGET: {durations.show(here.plan.matrix.budget_s or 0)} is less than one block, which takes about "
+            f"{durations.show(here.plan.block_s)}; expected room for one at least. Raise BUDGET, leave values out "
+            "(make plan says which), or say YES=1 to run one block all the same"
+        )
 
 
 def _look_before(sweep: Running) -> None:

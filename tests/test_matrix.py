@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
 import yaml
 
-from harness import matrix
+from harness import expand, matrix, plan, registry
 from harness.errors import InputError
+from harness.stopping import contrasts
 
 GOOD = """
 version: 1
@@ -120,3 +122,53 @@ def test_a_protocol_may_differ_by_device(tmp_path: Path) -> None:
     path = write(tmp_path, text.replace("min_steps: 3", "window_s: 1, cuda: {min_steps: 9}"))
     other = matrix.load(path, "other", device="cuda").protocol
     assert (other.window_s, other.min_steps) == (1, 9)
+
+
+def on_cuda(profile: str, folder: Path) -> plan.Plan:
+    """What a profile of the repository's matrix.yaml becomes on a machine with a GPU."""
+    wanted = matrix.load(registry.ROOT / "matrix.yaml", profile, device="cuda")
+    return expand.expand(wanted, plan.Place("cuda", folder, gpus=1, cores=16))
+
+
+def values(found: plan.Plan, axis: str, **where: object) -> set[object]:
+    """The values of an axis among the cells that were asked for and have some others."""
+    cells = [cell.axes for cell in found.cells if where.items() <= cell.axes.items()]
+    return {cell[axis] for cell in cells if axis in cell}
+
+
+def test_the_gpu_profile_asks_its_questions_in_eight_minutes(tmp_path: Path) -> None:
+    """Pinning, non_blocking, streams, mixed precision and cuDNN: 60 cells at most, windows that NVML can see, 5 blocks.
+
+    Each is a contrast of cells that differ in nothing else, in formats that need no package of their own.
+    """
+    found = on_cuda("gpu", tmp_path)
+    assert len(found.everything) <= 60
+    assert found.matrix.budget_s == 480
+    assert found.blocks >= plan.BLOCKS_WANTED
+    assert {found.window_s(cell) for cell in found.cells if "model" in cell.axes} == {3}
+    size = {"batch_size": 128, "patch_size": 64}
+    training = {**size, "mode": "train", "num_workers": 8}
+    for pinned in (False, True):
+        assert values(found, "non_blocking", **training, pin_memory=pinned) == {False, True}
+    assert values(found, "prefetcher", **training, pin_memory=True, non_blocking=True) == {"none", "stream"}
+    assert values(found, "amp", **size) == {"off", "bf16"}
+    assert values(found, "cudnn_benchmark", **size) == {False, True}
+    axes = {pair.axis for pair in contrasts({cell.cell_id: cell.axes for cell in found.cells})}
+    assert axes >= {"pin_memory", "non_blocking", "prefetcher", "amp", "cudnn_benchmark", "num_workers", "batch_size"}
+    for name in values(found, "storage_format"):
+        assert set(registry.declared("harness.formats", str(name), "REQUIRES")) <= {"numpy", "PIL"}
+
+
+def test_the_reference_profile_is_the_source_s_experiment_on_a_gpu(tmp_path: Path) -> None:
+    """Its batches, workers, sizes, formats and kinds of memory, each with each, in windows that NVML can see."""
+    found = on_cuda("reference", tmp_path)
+    wanted = {
+        "batch_size": {8, 16, 32, 64, 128},
+        "num_workers": {8, 16},
+        "patch_size": {16, 64},
+        "storage_format": {"png", "lmdb"},
+        "pin_memory": {False, True},
+    }
+    asked = {tuple(cell.axes[name] for name in wanted) for cell in found.cells if cell.axes["mode"] == "train"}
+    assert asked >= set(product(*wanted.values()))
+    assert {found.window_s(cell) for cell in found.cells} == {3}

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import re
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
 
 from harness import readme
+from harness.errors import InputError
+from harness.pages.gathered import Shown
 from harness.registry import ROOT
-from harness.store import benches, runs
+from harness.store import StoredRun, benches, runs
 from harness.store_beside import standing
 
 
@@ -25,9 +34,64 @@ def test_every_number_comes_from_the_run_it_names() -> None:
     assert shown == readme.block(run, every, records)
 
 
-def test_the_figure_is_drawn() -> None:
-    """The opening figure is an SVG that stands in the repository."""
-    assert readme.FIGURE.read_text(encoding="utf-8").startswith("<svg")
+def test_the_figure_is_that_of_the_run() -> None:
+    """The opening figure is an SVG that stands in the repository, and it names the run that the table is of."""
+    picture, named = readme.FIGURE.read_text(encoding="utf-8"), re.search(r"run `([^`]+)`", readme.shown())
+    assert picture.startswith("<svg")
+    assert named, "README.md names no run"
+    assert re.findall(r"; run ([^<]+)<", picture) == [named[1]]
+
+
+@pytest.fixture
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the README that is written in its place, and the figure beside it."""
+    copy = tmp_path / "README.md"
+    copy.write_text(readme.README.read_text(encoding="utf-8"), encoding="utf-8")
+    monkeypatch.setattr(readme, "README", copy)
+    monkeypatch.setattr(readme, "FIGURE", tmp_path / "opening.svg")
+    return copy
+
+
+def test_readme_and_figure_are_written_together(show: Callable[..., Shown], written: Path) -> None:
+    """Both name the newest loader run; what stands around the marks stays."""
+    shown, before = show(fails="none"), written.read_text(encoding="utf-8")
+    run = readme.write(shown.run.folder.parents[1])
+    assert f"run `{run.manifest.run_id}`; n counts blocks" in readme.shown()
+    assert f"; run {run.manifest.run_id}<" in readme.FIGURE.read_text(encoding="utf-8")
+    after = written.read_text(encoding="utf-8")
+    assert before.partition("<!--")[0] == after.partition("<!--")[0]
+    assert before.rpartition("-->")[2] == after.rpartition("-->")[2]
+
+
+def test_a_figure_that_cannot_be_drawn_changes_nothing(show: Callable[..., Shown], written: Path) -> None:
+    """README and figure are of the same run: where one cannot be made both stay as they were."""
+    before = written.read_text(encoding="utf-8")
+    with pytest.raises(InputError, match="no training trial ended well"):
+        readme.write(show(fails="all").run.folder.parents[1])
+    assert written.read_text(encoding="utf-8") == before
+    assert not readme.FIGURE.exists()
+
+
+def caption(run: StoredRun) -> str:
+    (line,) = [line for line in readme.block(run, [], []).splitlines() if "n counts blocks" in line]
+    return line
+
+
+def test_an_emulated_step_is_explained_where_there_is_one(show: Callable[..., Shown]) -> None:
+    """Not where the table has none; and no machine is said to lack a GPU because a run did not use it."""
+    run, cuda = show(fails="none").run, show(fails="none", device="cuda").run
+    assert caption(run).endswith("in an accelerator's place, as this machine has none.")
+    assert caption(cuda).endswith("n counts blocks.")
+    unused = replace(run, manifest=run.manifest.model_copy(update={"machine": cuda.manifest.machine}))
+    assert caption(unused).endswith("in an accelerator's place.")
+    assert ", on CPU;" in caption(unused)
+
+
+def test_one_block_has_no_interval(show: Callable[..., Shown]) -> None:
+    """A run of one block is shown without one, and says so."""
+    text = readme.block(show(fails="none", blocks=1).run, [], [])
+    assert "(one block: none) | 1 |" in text
+    assert "nan" not in text
 
 
 def test_named_targets_exist() -> None:
@@ -39,8 +103,22 @@ def test_named_targets_exist() -> None:
         assert {a or b for a, b in named} <= targets, name
 
 
+def test_every_profile_can_be_found() -> None:
+    """`make` lists the profiles that matrix.yaml has, all of them."""
+    listed = re.search(r"PROFILE=([a-z|]+) SUITE", (ROOT / "Makefile").read_text())
+    assert listed
+    assert set(listed[1].split("|")) == set(yaml.safe_load((ROOT / "matrix.yaml").read_text())["profiles"])
+
+
 def test_results_stay_small() -> None:
-    """What is committed under results/ is at most 30 MB, no file more than 5 MB."""
-    sizes = [path.stat().st_size for path in (ROOT / "results").rglob("*") if path.is_file()]
+    """What is committed under results/ is at most 30 MB, no file more than 5 MB; what a user measured counts not.
+
+    Without a repository (a downloaded archive) all that lies there counts.
+    """
+    tracked = subprocess.run(
+        ["git", "ls-files", "-z", "results"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    paths = [ROOT / name for name in tracked.stdout.split("\0") if name] or (ROOT / "results").rglob("*")
+    sizes = [path.stat().st_size for path in paths if path.is_file()]
     assert sum(sizes) <= 30e6
     assert max(sizes) <= 5e6

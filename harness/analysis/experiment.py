@@ -8,14 +8,29 @@ from __future__ import annotations
 
 import pandas as pd
 
-from harness.analysis.contrasts import contrasts
-from harness.axes import Value
+from harness.analysis.blocks import good
+from harness.analysis.contrasts import contrasts, filled
+from harness.analysis.estimates import identities
+from harness.axes import AXES, Value
 from harness.claim import PHOTOGRAPHS
+from harness.errors import InputError
 
 BATCHES = (8, 16, 32, 64, 128)
 """Of the source."""
-SETTING = ("mode", "step", "step_ms", "patch_size", "storage_format", "batch_size", "num_workers", "pin_memory")
+SETTING = (
+    "workload",
+    "mode",
+    "step",
+    "step_ms",
+    "patch_size",
+    "storage_format",
+    "batch_size",
+    "num_workers",
+    "pin_memory",
+)
 """What may differ from one ratio to the next; everything else is at its default."""
+TURNED = ("batch_size", "storage_format", "num_workers", "pin_memory")
+"""The knobs that the experiment turns."""
 COLUMNS = (*SETTING, "ratio", "lo", "hi", "n")
 
 
@@ -26,23 +41,30 @@ def compared(trials: pd.DataFrame) -> pd.DataFrame:
         trials: rows of ``records.TRIALS`` of one run.
 
     Returns:
-        Rows of ``contrasts`` of training and loading photographs.
+        Rows of ``contrasts`` of training and loading photographs, all else but ``SETTING`` at its default; those of
+        which no block has both sides are left out.
     """
     found = contrasts(_own(trials))
-    return found[found["axis"].isin(["batch_size", "storage_format", "num_workers", "pin_memory"])]
+    return found[found["axis"].isin(TURNED) & found["n"].gt(0)]
 
 
 def batch_sizes(trials: pd.DataFrame) -> int:
-    """Count the batch sizes of a run's trials that belong to the experiment.
+    """Count the batch sizes of the experiment with which a trial of a run ended well: contrasts take a while.
 
     Args:
         trials: rows of ``records.TRIALS`` of one run.
     """
-    return int(_own(trials)["batch_size"].nunique())
+    return int(good(_own(trials))["batch_size"].nunique())
 
 
 def _own(trials: pd.DataFrame) -> pd.DataFrame:
-    return trials[trials["mode"].isin(["train", "load"]) & trials["workload"].isin(PHOTOGRAPHS)]
+    """The trials whose cells belong to the experiment."""
+    cells = identities(trials)
+    own = cells["mode"].isin(["train", "load"]) & cells["workload"].isin(PHOTOGRAPHS)
+    for axis in AXES:
+        if axis.name not in SETTING:
+            own &= filled(cells, axis).eq(axis.default)
+    return trials[trials["cell_id"].isin(cells.loc[own, "cell_id"])]
 
 
 def turned(found: pd.DataFrame, axis: str, a: Value, b: Value) -> pd.DataFrame:
@@ -94,12 +116,21 @@ def by_batch(found: pd.DataFrame, without: str = "batch_size") -> dict[tuple[Val
 
     Returns:
         Values of ``held(without)`` (None where an axis does not apply), real training first, to batch size → row.
+
+    Raises:
+        InputError: two ratios of one setting and batch size, as contrasts of several runs have them.
     """
     names = held(without)
     rows: dict[tuple[Value | None, ...], dict[int, pd.Series]] = {}
     for _, row in found.iterrows():
         key = tuple(None if pd.isna(row[name]) else row[name] for name in names)
-        rows.setdefault(key, {})[int(row["batch_size"])] = row
+        of_setting, batch = rows.setdefault(key, {}), int(row["batch_size"])
+        if batch in of_setting:
+            raise InputError(
+                f"ratios along {without}: two at batch_size {batch} with {dict(zip(names, key, strict=True))}; "
+                "expected one, of one run. Compare runs one by one"
+            )
+        of_setting[batch] = row
     return dict(sorted(rows.items(), key=lambda item: _order(dict(zip(names, item[0], strict=True)))))
 
 
@@ -114,6 +145,7 @@ def _order(setting: dict[str, Value | None]) -> tuple[object, ...]:
     numbers = (setting.get(name) for name in ("step_ms", "patch_size", "num_workers", "pin_memory"))
     return (
         kinds.index(kind) if kind in kinds else len(kinds),
+        str(setting["workload"]),
         str(setting.get("storage_format", "")),
         *(-1.0 if value is None else float(value) for value in numbers),
     )

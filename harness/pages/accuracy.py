@@ -119,18 +119,20 @@ def answer(found: pd.DataFrame) -> str:
     )
 
 
-def ours(found: pd.DataFrame) -> str:
+def ours(found: pd.DataFrame, machine: str = "") -> str:
     """Say in one sentence how far feedrate's throughput is from the external clock; nothing where none was asked.
 
     Args:
         found: ``analysis.estimators.summary`` of one machine.
+        machine: its name, where nothing beside the sentence says it.
     """
+    over = f"On {machine}: over" if machine else "Over"
     for row in found[found["estimator"].eq(OURS)].to_dict("records"):
         trials, planted = words.plural(row["n"], "trial"), words.plural(row["cells"], "planted cell")
         worst, median = chart.size(row["worst_pct"]), chart.signed(row["median_pct"])
         return (
-            f"Over {trials} of {planted}, the throughput that feedrate reports is within {worst} of an external clock "
-            f"(median {median})."
+            f"{over} {trials} of {planted}, the throughput that feedrate reports is within {worst} of an external "
+            f"clock (median {median})."
         )
     return ""
 

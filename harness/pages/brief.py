@@ -83,8 +83,8 @@ def run_page(shown: Shown, best: Sequence[Row]) -> Page:
         *_section("Files", "files", downloads(shown, files)),
         markup.paragraph(
             "This page is short: a grade, charts and what holds each setting back are worked out for the "
-            f"{featured.DETAILED} newest runs and for those that suites and claims speak of. With this run’s folder "
-            "alone under results/, make site works them out for it.",
+            f"{featured.DETAILED} newest runs and for those that suites, claims and the page of the experiment speak "
+            "of. With this run’s folder alone under results/, make site works them out for it.",
             "fr-note",
         ),
     ]
@@ -199,8 +199,8 @@ def _left_out(page: Page, everyone: Cast) -> str:
     if page.path in (reference.RUNS, machines.INDEX):
         of = "" if page.path == reference.RUNS else "the machines of "
         text = (
-            f"Listed are {of}the {len(everyone.detailed):,} runs with a full page: the newest, and those that suites "
-            "and claims draw on."
+            f"Listed are {of}the {len(everyone.detailed):,} runs with a full page: the newest, and those that "
+            "suites, claims and the page of the experiment draw on."
         )
         return markup.paragraph(f"{text} All others have a short page.", "fr-note") + _numbers(
             page.path, everyone, kind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from itertools import islice
@@ -13,12 +14,13 @@ from harness.analysis.claim_words import estimate
 from harness.analysis.claimed import VERDICTS
 from harness.axes import Value
 from harness.charts import _words as words
-from harness.claim import SOURCES
-from harness.pages import claims, described, markup, trust
+from harness.claim import SOURCES, Claim
+from harness.pages import claims, described, featured, markup, trust
 from harness.pages.claim_section import badge
 from harness.pages.gathered import Shown
 from harness.pages.markup import Page
-from harness.pages.verdicts import Told, Verdicts
+from harness.pages.verdicts import Place, Told, Verdicts
+from harness.store_beside import REFERENCE
 from harness.suite import MAIN
 
 PATH = "experiment.md"
@@ -47,7 +49,7 @@ def page(runs: Sequence[Shown], told: Verdicts) -> Page:
         told: what the records say of the sources' claims.
     """
     body = [f"# {TITLE}\n", markup.paragraph(_LEAD, "fr-lead"), *_holds(told), *_source()]
-    repeated = list(_repeated(runs))
+    repeated = list(islice(_repeated(runs), featured.MACHINES))
     for shown, found in repeated:
         body += _machine(shown, found)
     if not repeated:
@@ -56,47 +58,101 @@ def page(runs: Sequence[Shown], told: Verdicts) -> Page:
                 "No run here has a series of batch sizes. Type make sweep PROFILE=reference.", "fr-missing"
             )
         )
+    if len(repeated) == featured.MACHINES:
+        body.append(
+            markup.paragraph(
+                f"At most {featured.MACHINES} machines are shown here: first those with reference runs, then those "
+                "that were measured last.",
+                "fr-note",
+            )
+        )
     return Page(PATH, TITLE, "\n".join(body))
 
 
 def _repeated(runs: Sequence[Shown]) -> Iterator[tuple[Shown, pd.DataFrame]]:
-    """Of each machine the run with most batch sizes, the newest of several, and its contrasts."""
+    """Of each machine the run that repeats most, with its contrasts; machines with reference runs come first."""
     of_machine: dict[str, list[Shown]] = {}
     for shown in runs:
         if MAIN in shown.manifest.suites:
             of_machine.setdefault(shown.machine_id, []).append(shown)
-    for own in of_machine.values():
-        fullest = sorted(own, key=lambda shown: -experiment.batch_sizes(shown.trials))
-        compared = ((shown, experiment.compared(shown.trials)) for shown in fullest)
-        yield from islice((pair for pair in compared if len(experiment.epochs(pair[1]))), 1)
+    for own in sorted(of_machine.values(), key=lambda own: not any(map(_vouched, own))):
+        yield from islice(_fullest(own), 1)
+
+
+def _fullest(own: Sequence[Shown]) -> Iterator[tuple[Shown, pd.DataFrame]]:
+    """A machine's runs with a series of batch sizes: reference runs first, then those with most, then the newest.
+
+    Runs are read, and contrasts made, only as far as they are asked for: both take a while.
+    """
+    for tier in (True, False):
+        part = [shown for shown in own if _vouched(shown) is tier]
+        for shown in sorted(part, key=lambda shown: -experiment.batch_sizes(shown.trials)):
+            found = experiment.compared(shown.trials)
+            if len(experiment.epochs(found)):
+                yield shown, found
+
+
+def _vouched(shown: Shown) -> bool:
+    """Whether it is a reference run."""
+    return shown.beside.tier == REFERENCE
 
 
 def _holds(told: Verdicts) -> Iterator[str]:
-    """What still holds of the source's sentences, counted, then each with its verdict."""
-    own = [name for name, (_, claim) in told.asked.items() if SOURCE in claim.sources]
-    tested = [each for name in own for each in told.told.get(name, ()) if each.tested]
+    """What still holds of the source's sentences, counted place by place, then each with its verdict."""
+    own = {name: claim for name, (_, claim) in told.asked.items() if SOURCE in claim.sources}
+    of_place = {
+        place: [told.told[name][at] for name in own if told.told[name][at].tested]
+        for at, place in enumerate(told.places)
+    }
+    tested = {place: part for place, part in of_place.items() if part}
     yield markup.heading(2, "What still holds", "holds")
     if not tested:
         yield markup.paragraph(
             "No run here has tested the source’s claims. Type make sweep SUITE=claims.", "fr-missing"
         )
         return
-    counts = [(verdict, sum(each.verdict == verdict for each in tested)) for verdict in VERDICTS]
-    said = words.listed(f"{count:,} {verdict}" for verdict, count in counts if count)
-    claims_tested = len({each.claim.id for each in tested})
-    machines = len({each.shown.machine_id for each in tested})
-    cuda = sum(told.asked[name][1].needs == "cuda" for name in own)
-    yield markup.paragraph(
-        f"Of the {len(own)} sentences that feedrate tests of this source, {claims_tested} have been tested on "
-        f"{words.plural(machines, 'machine')}: {said}."
-        + (f" {cuda} of them need a CUDA device." if claims_tested < len(own) else "")
+    known = {each.claim.id for part in tested.values() for each in part}
+    untested = [claim for name, claim in own.items() if name not in known]
+    yield markup.paragraph(_tally(tested, len(own), len(known)) + _open(untested))
+    rows = [
+        _verdict(each, place.name if len(tested) > 1 else "")
+        for name in own
+        for place, part in tested.items()
+        for each in part
+        if each.claim.id == name
+    ]
+    yield f"<ul>{''.join(rows)}</ul>\n"
+
+
+def _tally(tested: Mapping[Place, Sequence[Told]], asked: int, known: int) -> str:
+    """How many of the sentences were tested, and how that ended in each place: a sentence has a verdict a place."""
+    machines = len({place.shown.machine_id for place in tested})
+    said = (
+        f"Of the {asked} sentences that feedrate tests of this source, {known} have been tested on "
+        f"{words.plural(machines, 'machine')}"
     )
-    yield f"<ul>{''.join(_verdict(each, several=machines > 1) for each in tested)}</ul>\n"
+    counts = {place: Counter(each.verdict for each in part) for place, part in tested.items()}
+    listed = {
+        place: words.listed(f"{count[verdict]:,} {verdict}" for verdict in VERDICTS if count[verdict])
+        for place, count in counts.items()
+    }
+    if len(listed) == 1:
+        return f"{said}: {''.join(listed.values())}."
+    return " ".join([f"{said}.", *(f"On {place.name}: {part}." for place, part in listed.items())])
 
 
-def _verdict(told: Told, *, several: bool) -> str:
+def _open(untested: Sequence[Claim]) -> str:
+    """Why the other sentences have no verdict."""
+    cuda = sum(claim.needs in ("cuda", "gpus") for claim in untested)
+    others = len(untested) - cuda
+    said = [f"{cuda} that {'needs' if cuda == 1 else 'need'} a CUDA device"] if cuda else []
+    said += [f"{others} that no run here has measured"] if others else []
+    return f" Not tested: {words.listed(said)}." if said else ""
+
+
+def _verdict(told: Told, place: str) -> str:
     link = markup.link(PATH, f"{claims.PATH}#claim-{told.claim.id}", told.claim.says)
-    where = f"{described.machine_name(told.shown.run)}: " if several else ""
+    where = f"{place}: " if place else ""
     return f"<li>{badge(told.verdict)} {link} {escape(where + told.sentence)}</li>"
 
 
@@ -160,8 +216,10 @@ def _machine(shown: Shown, found: pd.DataFrame) -> Iterator[str]:
             "How many times as many samples a second. The source: slower at 16 pixels, faster at 64.",
             f"pinned-{name_id}",
         )
+    elif run.device == "cuda":
+        yield markup.paragraph("This run gives no ratio of pinned to pageable memory.", "fr-note")
     else:
-        yield markup.paragraph("Pinned memory needs a CUDA device, which this machine does not have.", "fr-note")
+        yield markup.paragraph("Pinned memory needs a CUDA device; this run was made on the CPU.", "fr-note")
 
 
 def _grid(found: pd.DataFrame, axis: str, title: str, what: str, name: str) -> Iterator[str]:
@@ -184,7 +242,7 @@ def _setting(values: Mapping[str, Value | None]) -> tuple[str, str]:
     kind = _KINDS.get((str(values["mode"]), str(values["step"])), "the loader alone")
     if kind == "emulated step":
         kind += f", {values['step_ms']:g} ms"
-    parts = [f"{values['patch_size']} px", str(values.get("storage_format") or "")]
+    parts = [str(values["workload"]), f"{values['patch_size']} px", str(values.get("storage_format") or "")]
     if "num_workers" in values:
         parts.append(words.plural(int(values["num_workers"] or 0), "worker"))
     if values.get("pin_memory"):

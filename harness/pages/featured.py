@@ -1,7 +1,8 @@
 """Which machines and runs are shown in full where there are too many to show them all.
 
 The home page, suites and claims speak of the machines that were measured last; every machine and every run has a page
-of its own, a short one where it is not among them. With few machines all of them are shown in full.
+of its own, a short one where it is not among them. Reference runs of the main suite keep their full page, and their
+place on the page of the experiment. With few machines all of them are shown in full.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ import pandas as pd
 from harness import suite
 from harness.pages import known
 from harness.pages.gathered import Shown
+from harness.store_beside import REFERENCE
 
 MACHINES = 8
 """Machines that the home page and the Claims page speak of."""
 CHARTED = 2
 """Machines whose charts stand on a suite's page: each adds some thirty kilobytes, compressed."""
 RUNS = 3
-"""Of each such machine and suite: the newest may have tested less than the one before."""
+"""Of each such machine and suite: the newest may have tested less than the one before. As many again of the main suite
+are reference runs, where a machine has them."""
 DETAILED = 24
 """The newest runs of all, whose own pages have charts, a grade and what holds each setting back."""
 
@@ -92,12 +95,16 @@ def cast(runs: Sequence[Shown]) -> Cast:
 
 
 def _featured(runs: Sequence[Shown]) -> set[str]:
-    """Pages of the newest runs of each suite on the machines that were measured last."""
-    counts: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
+    """Pages of the newest runs of each suite on the machines that were measured last.
+
+    Reference runs of the main suite are counted apart: what others measure after them pushes none of them off.
+    """
+    counts: defaultdict[tuple[str, bool], defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
     found = set()
     for shown in runs:
         for name in shown.manifest.suites:
-            machines = counts[name]
+            apart = name == suite.MAIN and shown.beside.tier == REFERENCE
+            machines = counts[name, apart]
             if shown.machine_id in machines or len(machines) < MACHINES:
                 machines[shown.machine_id] += 1
                 if machines[shown.machine_id] <= RUNS:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from harness.analysis.summary import CONDITIONS, best_cells, default_vs_best
+from harness.analysis.summary import CONDITIONS, KNOBS, best_cells, default_vs_best
 from harness.charts import _words as words
 from harness.charts._slices import EMULATED, LOAD, PHOTOGRAPHS, TRAIN
 from harness.pages import described, markup
@@ -23,28 +23,20 @@ _COLUMNS = (
     "Most gained over PyTorch’s defaults",
 )
 _TASK = ("run_id", "device", *CONDITIONS)
-_GAIN = (
-    "ratio",
-    "lo",
-    "hi",
-    "n",
-    "storage_format",
-    "batch_size",
-    "num_workers",
-    "prefetch_factor",
-    "pin_memory",
-    "non_blocking",
-    "verdict",
-)
 _SPOKEN = {TRAIN: "real training", EMULATED: "an emulated step", LOAD: "loading alone"}
 _KINDS = {TRAIN: "real training", EMULATED: "emulated step", LOAD: "loading alone"}
+_WORDED = ("workload", "mode", "step", "step_ms", "patch_size", "page_cache", "access")
+"""Conditions of a task that its name has words for."""
+_COMPARED_AT = ("storage_format", "batch_size", "num_workers")
+"""Knobs that are told in words wherever a gain is: the first two are the same on both sides of it."""
 
 
 def headlines(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.DataFrame:
     """Take the best cell of each task, and where better loader settings gained most over PyTorch's defaults.
 
     A gain compares two loaders at the same storage format and batch size, paired by block; of all formats and batch
-    sizes of a task the one with the highest lower end is taken.
+    sizes of a task that with the highest lower end is taken, clear ones before others. Cells that were timed by a host
+    that waits after every phase (``timing: serialized``) are there to check the others and are no task.
 
     Args:
         trials: rows of ``records.TRIALS`` of one run.
@@ -55,7 +47,8 @@ def headlines(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd
         None where no default cell ended well). Real training first, photographs before synthetic data.
     """
     best = best_cells(trials, estimates)
-    best = best[best["is_best"].astype(bool) & best["mode"].isin(["train", "load"])].reset_index(drop=True)
+    asked = best["mode"].isin(["train", "load"]) & best["timing"].ne("serialized").fillna(True)
+    best = best[best["is_best"].astype(bool) & asked.astype(bool)].reset_index(drop=True)
     if not len(best):
         return best.assign(gain=[], kind=[], bound=[])
     gains = _gains(trials, estimates)
@@ -89,9 +82,11 @@ def _key(row: Mapping[Any, Any]) -> tuple[str, ...]:
 
 
 def _gains(trials: pd.DataFrame, estimates: pd.DataFrame | None) -> dict[tuple[str, ...], dict[Any, Any]]:
-    """Task to its row of ``default_vs_best`` with the highest lower end; without intervals, the highest ratio."""
+    """Task to its row of ``default_vs_best``: a clear one if any, then by the lower end; without any by the ratio."""
+    rows = default_vs_best(trials, estimates)
+    ranked = rows.assign(clear=rows["verdict"].eq("faster")).sort_values(["clear", "lo", "ratio"], ascending=False)
     found: dict[tuple[str, ...], dict[Any, Any]] = {}
-    for row in default_vs_best(trials, estimates).sort_values(["lo", "ratio"], ascending=False).to_dict("records"):
+    for row in ranked.drop(columns="clear").to_dict("records"):
         found.setdefault(_key(row), row)
     return found
 
@@ -138,32 +133,54 @@ def _reached(row: Mapping[Any, Any]) -> list[tuple[str, float]]:
 
 def task_cell(row: Mapping[Any, Any]) -> str:
     """Write a task as the first cell of its row: workload, patch size, what ran."""
-    detail = f", {row['step_ms']:g} ms a step" if row["kind"] == EMULATED else ""
-    detail += "".join(f", {said}" for said in described.reading(row))
     return (
         f"<strong>{escape(str(row['workload']))}</strong>, {row['patch_size']}\u00a0px<br>"
-        f'<span class="fr-kind fr-kind-{row["kind"]}">{_KINDS[row["kind"]]}{detail}</span>'
+        f'<span class="fr-kind fr-kind-{row["kind"]}">{escape(what_ran(row))}</span>'
     )
+
+
+def what_ran(row: Mapping[Any, Any]) -> str:
+    """Write what ran, and under which conditions: ``emulated step, 10 ms a step, cold page cache``."""
+    step = [f"{row['step_ms']:g} ms a step"] if row["kind"] == EMULATED else []
+    return ", ".join([_KINDS[row["kind"]], *step, *_conditions(row)])
+
+
+def task_words(row: Mapping[Any, Any]) -> str:
+    """Name a task within a sentence: ``an emulated step of 10 ms on div2k_standin at 64 px, cold page cache``."""
+    step = f" of {row['step_ms']:g} ms" if row["kind"] == EMULATED else ""
+    named = f"{_SPOKEN[row['kind']]}{step} on {row['workload']} at {row['patch_size']} px"
+    return ", ".join([named, *_conditions(row)])
+
+
+def _conditions(row: Mapping[Any, Any]) -> list[str]:
+    """What else a task was given, where that is not the default: how samples are read, then axes by name."""
+    others = described.changed({name: row.get(name) for name in CONDITIONS if name not in _WORDED})
+    return [*described.reading(row), *([others] if others else [])]
+
+
+def gain_settings(gain: Mapping[Any, Any]) -> str:
+    """Write the settings of a gain's better side: its workers, and all other knobs that are not at their default."""
+    knobs = described.changed({name: gain.get(name) for name in KNOBS if name not in _COMPARED_AT})
+    return ", ".join(filter(None, (words.plural(int(gain["num_workers"]), "worker"), knobs)))
 
 
 def gain_words(gain: Mapping[Any, Any] | None) -> tuple[str, str]:
-    """Write a gain: the ratio with its interval, and where it was found; the second is empty where there is none."""
+    """Write a gain: the ratio with its interval and n, and where it was found; the latter is empty without a gain."""
     if gain is None:
         return "not measured", ""
     if not words.known(gain["lo"]):
-        return "one block: not known", ""
+        return f"{_blocks(gain)}: not known", ""
     if gain["verdict"] != "faster":
         return "none that is clear", ""
-    knobs = described.changed({name: gain[name] for name in ("prefetch_factor", "pin_memory", "non_blocking")})
-    settings = ", ".join(filter(None, (words.plural(int(gain["num_workers"]), "worker"), knobs)))
     return (
-        f"× {gain['ratio']:.2f} ({_range(gain)})",
-        f"{gain['storage_format']}, batch {gain['batch_size']}: {settings}",
+        f"× {words.number(gain['ratio'])} ({words.interval(gain['lo'], gain['hi'], int(gain['n']))})",
+        f"{gain['storage_format']}, batch {gain['batch_size']}: {gain_settings(gain)}",
     )
 
 
-def _range(gain: Mapping[Any, Any]) -> str:
-    return f"{gain['lo']:.2f} – {gain['hi']:.2f}"
+def _blocks(gain: Mapping[Any, Any]) -> str:
+    """How many blocks a gain without an interval has, in which both sides ended well."""
+    return "one block" if gain["n"] else "no block"
 
 
 def _gain(gain: Mapping[Any, Any] | None) -> str:
@@ -171,24 +188,39 @@ def _gain(gain: Mapping[Any, Any] | None) -> str:
     return f'{ratio}<br><span class="fr-kind">{escape(where)}</span>' if where else ratio
 
 
+def over_blocks(row: Mapping[Any, Any]) -> str:
+    """Write the interval of a ratio and its n within a sentence: ``95 % interval 1.93 to 2.58, n = 3 blocks``."""
+    if not words.known(row["lo"]):
+        return "one block: no interval"
+    return f"{words.interval(row['lo'], row['hi'], int(row['n']))} blocks"
+
+
+def gained(row: Mapping[Any, Any]) -> str:
+    """Tell a headline's gain as a sentence that lacks its capital and its full stop; for a clear gain alone."""
+    gain = row["gain"]
+    return (
+        f"for {task_words(row)}, with {gain_settings(gain)}, {words.number(gain['ratio'])} times as many samples come "
+        f"through as with PyTorch’s defaults ({over_blocks(gain)}; from {gain['storage_format']}, batches of "
+        f"{gain['batch_size']})"
+    )
+
+
 def answer(rows: pd.DataFrame) -> str:
     """Answer in sentences made from the numbers: what better loader settings gain, per kind of run; else nothing."""
     said = []
     measured = [row for row in rows.to_dict("records") if row["gain"] is not None]
     for row in pd.DataFrame(measured, columns=rows.columns).drop_duplicates("kind").to_dict("records"):
-        how = "".join(f", {part}" for part in described.reading(row))
-        at, gain = f"{_SPOKEN[row['kind']]} on {row['workload']} at {row['patch_size']} px{how}", row["gain"]
+        gain = row["gain"]
         if not words.known(gain["lo"]):
-            said.append(f"For {at}{',' if how else ''} there is one block, which says nothing about its spread.")
-        elif gain["verdict"] == "faster":
             said.append(
-                f"For {at}, {gain_words(gain)[1].split(': ')[1]} feed{'s' if gain['num_workers'] == 1 else ''} "
-                f"{gain['ratio']:.2f} times as many samples as "
-                f"PyTorch’s default loader (95\u00a0% interval {_range(gain)}), from {gain['storage_format']} at batch "
-                f"{gain['batch_size']}."
+                f"For {task_words(row)}, {_blocks(gain)} has both PyTorch’s defaults and the best setting, which says "
+                "nothing about the spread."
             )
+        elif gain["verdict"] == "faster":
+            said.append(words.sentence(gained(row)))
         else:
             said.append(
-                f"For {at}, no loader setting is clearly faster than PyTorch’s default at the same format and batch."
+                f"For {task_words(row)}, no loader setting is clearly faster than PyTorch’s default at the same format "
+                "and batch."
             )
     return " ".join(said)

@@ -135,9 +135,15 @@ def _tested(told: Verdicts) -> str:
         return f"{asked}; no run has tested them yet."
     if machines_asked > 1:
         return f"{asked}, tested on {machines_asked} machines."
-    counts = {verdict: count for verdict, count in told.tally(0).items() if verdict in ("confirmed", "refuted")}
-    found = words.listed(f"{count} {verdict}" for verdict, count in counts.items())
-    return f"{asked}: {found} on one machine." if found else f"{asked}, tested on one machine."
+    found = ", ".join(filter(None, (_decided(told, at) for at in range(len(told.places)))))
+    return f"{asked}, tested on one machine{': ' if found else ''}{found}."
+
+
+def _decided(told: Verdicts, at: int) -> str:
+    """How many claims hold at a place and how many do not; with its device where the machine has another too."""
+    counts = {verdict: count for verdict, count in told.tally(at).items() if verdict in ("confirmed", "refuted")}
+    said = words.listed(f"{count} {verdict}" for verdict, count in counts.items())
+    return f"{said} on {told.places[at].device.upper()}" if said and told.places[at].several else said
 
 
 def _origin(shown: Shown, *before: str) -> str:
@@ -153,8 +159,7 @@ def _numbers(runs: Sequence[Shown], known: int) -> list[str]:
         table = headline_table(shown.headlines)
         name = described.machine_name(shown.run)
         body += [markup.heading(3, name, f"numbers-{markup.slug(shown.machine_id)}"), _origin(shown)]
-        failed = markup.paragraph("No trial of this run ended well; its page lists why.")
-        body += [markup.paragraph(answer(shown.headlines)), table] if table else [failed]
+        body += [markup.paragraph(answer(shown.headlines)), table] if table else [markup.paragraph(_without(shown))]
         more = markup.link(PATH, shown.machine_page, "Everything about this machine")
         body.append(f'<p class="fr-note">{more}</p>\n')
     if known > len(speaking):
@@ -169,6 +174,13 @@ def _numbers(runs: Sequence[Shown], known: int) -> list[str]:
         )
     )
     return body
+
+
+def _without(shown: Shown) -> str:
+    """Why a run has no table: stages alone and cross-checks are no tasks."""
+    if shown.manifest.outcomes.get("ok"):
+        return "This run has no task whose best setting could be told; its page has what it measured."
+    return "No trial of this run ended well; its page lists why."
 
 
 def _nothing(known: int) -> str:

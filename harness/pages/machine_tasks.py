@@ -14,9 +14,8 @@ import pandas as pd
 
 from harness.analysis.summary import CONDITIONS
 from harness.axes import BY_NAME
-from harness.charts._slices import EMULATED
-from harness.pages import described
 from harness.pages.gathered import Shown
+from harness.pages.headlines import task_words
 from harness.records import PROTOCOL_VERSION
 from harness.suite import MAIN
 
@@ -90,10 +89,7 @@ def shared(machines: Sequence[Tasks]) -> Task | None:
 
 def spoken(row: Mapping[Any, Any]) -> str:
     """Name a task in words: ``real training on div2k_standin at 16 px``."""
-    kinds = {"train": "real training", EMULATED: "an emulated step", "load": "loading alone"}
-    step = f" of {_text(row['step_ms'])} ms" if row["kind"] == EMULATED else ""
-    how = "".join(f", {said}" for said in described.reading(row))
-    return f"{kinds[row['kind']]}{step} on {row['workload']} at {row['patch_size']} px{how}"
+    return task_words(row)
 
 
 def _task(row: Mapping[Any, Any]) -> Task:

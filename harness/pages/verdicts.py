@@ -69,7 +69,8 @@ class Place:
     def name(self) -> str:
         """For people; with the device where that does not follow from the machine."""
         machine = described.machine_name(self.shown.run)
-        return f"{machine}, on {self.device.upper()}" if self.several else machine
+        unused = self.device == "cpu" and self.shown.manifest.machine.gpu_count
+        return f"{machine}, on {self.device.upper()}" if self.several or unused else machine
 
 
 @dataclass(frozen=True, slots=True)

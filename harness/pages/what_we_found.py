@@ -1,7 +1,7 @@
 """What the stored runs found, in five sentences for whoever reads no more: for the front page and for the README.
 
-Every number of them is made from records: of the newest run that asks which settings suit its machine, of the claims
-that the newest machine with any has tested, and of the newest record of ``make bench``.
+Every number of them is made from records: of the newest run in which better settings gain something, of the claims of
+the machine that has tested most of them, and of the newest record of ``make bench``. Each sentence names its machine.
 """
 
 from __future__ import annotations
@@ -10,28 +10,36 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.analysis.claim_words import estimate
+from harness.analysis.claim_words import named
+from harness.analysis.claimed import label
 from harness.analysis.estimators import frame, summary
 from harness.bench_record import BenchRecord
 from harness.charts import _words as words
+from harness.charts._slices import EMULATED, TRAIN
+from harness.claim import PHOTOGRAPHS, Effect, terms
+from harness.machine import Machine
+from harness.metrics import METRICS
 from harness.pages import accuracy, claims, described
 from harness.pages.gathered import Shown
-from harness.pages.headlines import gain_words
+from harness.pages.headlines import gained, over_blocks
 from harness.pages.verdicts import Told, Verdicts
 
 STORED = "lmdb-over-png"
 """The claim that tells what storing decoded pixels is worth."""
-_BEFORE = {
-    "emulated": "before an emulated step of {step_ms:g} ms",
-    "train": "in real training",
-}
 _SPOKEN = {
-    "confirmed": "hold",
-    "refuted": "do not",
-    "no difference": "make no difference",
-    "inconclusive": "are open",
+    "confirmed": ("holds", "hold"),
+    "refuted": ("does not hold", "do not hold"),
+    "no difference": ("makes no difference", "make no difference"),
+    "inconclusive": ("is open", "are open"),
 }
-"""Verdicts as a count of sentences has them."""
+"""Verdicts as a count of sentences has them: one, several."""
+_SO = {
+    "confirmed": "so what a sample is stored as matters",
+    "refuted": "so storing decoded pixels does not pay",
+    "no difference": "which makes no difference",
+    "inconclusive": "which may be chance",
+}
+"""What follows from the ratio of ``STORED``, by its verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +47,18 @@ class Sentence:
     """One finding."""
 
     text: str
-    """Plain text, with spread and n."""
+    """Plain text, with machine, spread and n."""
     page: str
     """Path of the page that has more of it."""
-    source: str
-    """The run or the record that it was made from."""
+    made_from: tuple[str, ...]
+    """Ids of the runs, newest first; or the name of the record."""
+    kind: str = "run"
+    """What these are: run or record."""
+
+    @property
+    def source(self) -> str:
+        """What it was made from, in words."""
+        return f"{self.kind}{'s' if len(self.made_from) > 1 else ''} {words.listed(self.made_from)}"
 
 
 def sentences(runs: Sequence[Shown], told: Verdicts, benches: Sequence[BenchRecord]) -> list[Sentence]:
@@ -54,76 +69,107 @@ def sentences(runs: Sequence[Shown], told: Verdicts, benches: Sequence[BenchReco
         told: what the records say of the sources' claims.
         benches: what ``make bench`` found.
     """
-    return [*(_gained(runs[0]) if runs else ()), *_claimed(told), *_accurate(benches)]
+    gains = filter(None, map(_gained, runs))
+    return [*([first] if (first := next(gains, None)) else []), *_claimed(told), *_accurate(benches)]
 
 
-def _gained(shown: Shown) -> Iterator[Sentence]:
-    """What better settings of the loader gain, where that is most."""
-    rows = [row for row in shown.headlines.to_dict("records") if row["gain"] is not None and row["kind"] in _BEFORE]
-    clear = [row for row in rows if row["gain"]["verdict"] == "faster"]
+def on(machine: Machine, device: str) -> str:
+    """Name where something was measured: the machine, and its CPU where it has a GPU that was not used."""
+    return described.name_of(machine) + (", on CPU" if device == "cpu" and machine.gpu_count else "")
+
+
+def _gained(shown: Shown) -> Sentence | None:
+    """What better settings of the loader gain, where that is most; None where nothing is clear."""
+    rows = [row for row in shown.headlines.to_dict("records") if row["gain"] is not None]
+    clear = [row for row in rows if row["kind"] in (EMULATED, TRAIN) and row["gain"]["verdict"] == "faster"]
     if not clear:
-        return
+        return None
     row = max(clear, key=lambda row: float(row["gain"]["lo"]))
-    gain = row["gain"]
-    settings = gain_words(gain)[1].split(": ")[1]
-    where = _BEFORE[row["kind"]].format(step_ms=row["step_ms"])
-    yield Sentence(
-        f"On {described.machine_name(shown.run)}: {where}, {settings} feed {words.number(gain['ratio'])} times as "
-        f"many samples as PyTorch’s default DataLoader does ({words.interval(gain['lo'], gain['hi'], gain['n'])} "
-        f"blocks; {row['workload']} at {row['patch_size']} px from {gain['storage_format']}, batches of "
-        f"{gain['batch_size']}).",
-        shown.page,
-        _run(shown),
-    )
+    where = on(shown.manifest.machine, shown.manifest.device)
+    return Sentence(f"On {where}: {gained(row)}.", shown.page, (shown.manifest.run_id,))
 
 
 def _claimed(told: Verdicts) -> Iterator[Sentence]:
-    """What the machine says of the claims that has tested most of them; of several the one that was measured last."""
+    """What the place says of the claims that has tested most of them; of several the one that was measured last."""
     own = [[part[at] for part in told.told.values() if part[at].tested] for at in range(len(told.places))]
-    tested = max(own, key=len, default=[])
-    mine = {each.claim.id: each for each in tested}
-    if not mine:
+    tested = max(own, key=lambda mine: (len(mine), max(map(_started, mine), default="")), default=[])
+    if not tested:
         return
-    newest = max((each.shown for each in mine.values()), key=lambda shown: shown.manifest.started_at)
-    machine = described.machine_name(newest.run)
-    if (stored := mine.get(STORED)) and words.known(stored.row["ratio"]):
-        yield Sentence(
-            f"What a sample is stored as matters: decoded pixels in LMDB are read {_effect(stored)} as fast as PNG "
-            f"files, averaged over {words.plural(len(stored.cases), 'setting')}, from memory and from the disk.",
-            f"{claims.PATH}#claim-{STORED}",
-            _run(stored.shown),
-        )
-    falls = [each for each in tested if each.verdict == "refuted"]
+    where = f"On {on(tested[0].shown.manifest.machine, tested[0].device)}"
+    for stored in tested:
+        if stored.claim.id == STORED and words.known(stored.row["ratio"]):
+            yield Sentence(f"{where}: {_stored(stored)}.", f"{claims.PATH}#claim-{STORED}", _runs([stored]))
     counts = Counter(each.verdict for each in tested)
-    said = words.listed(f"{counts[verdict]} {verb}" for verdict, verb in _SPOKEN.items() if counts[verdict])
-    yield Sentence(
-        f"Of {len(tested)} sentences on faster training, tested on {machine}: {said}.",
-        claims.PATH,
-        _run(newest),
+    said = words.listed(
+        f"{count} {verbs[count > 1]}" for verdict, verbs in _SPOKEN.items() if (count := counts[verdict])
     )
-    if falls:
-        listed = words.listed(f"“{each.claim.says.rstrip('.')}” ({_short(each)})" for each in falls)
-        yield Sentence(f"What does not hold there: {listed}.", claims.PATH, _run(newest))
+    asked = f"of {words.plural(len(tested), 'tested sentence')} on faster training{_samples(tested, ' (samples: {})')}"
+    yield Sentence(f"{where}: {asked}, {said}.", claims.PATH, _runs(tested))
+    if falls := [each for each in tested if each.verdict == "refuted"]:
+        listed = words.listed(f"“{each.claim.says.rstrip('.')}” ({_refuting(each)})" for each in falls)
+        yield Sentence(f"{where}: what does not hold is {listed}.", claims.PATH, _runs(falls))
 
 
-def _run(shown: Shown) -> str:
-    return f"run {shown.manifest.run_id}"
+def _started(told: Told) -> str:
+    return told.shown.manifest.started_at
 
 
-def _effect(told: Told) -> str:
-    row = told.row
-    return f"{words.number(row['ratio'])} times ({words.interval(row['lo'], row['hi'], int(row['n']))} blocks)"
+def _runs(told: Sequence[Told]) -> tuple[str, ...]:
+    """The runs that claims were tested by, newest first."""
+    return tuple(dict.fromkeys(each.shown.manifest.run_id for each in sorted(told, key=_started, reverse=True)))
 
 
-def _short(told: Told) -> str:
-    if not words.known(told.row["ratio"]):
-        return "a fact that was looked at"
-    return f"{estimate(told.row)}, n = {int(told.row['n'])}"
+def _stored(told: Told) -> str:
+    mean = f"averaged over {words.plural(len(told.cases), 'setting')}, from memory and from the disk"
+    return (
+        f"decoded pixels in LMDB are read {words.number(told.row['ratio'])} times as fast as PNG files "
+        f"({over_blocks(told.row)}; {_samples([told], '{}, ')}{mean}), {_SO[told.verdict]}"
+    )
+
+
+def _samples(told: Sequence[Told], text: str) -> str:
+    """The workloads whose samples were read, put into a text; empty where none were."""
+    found = sorted({name for each in told for name in _workloads(each)})
+    return text.format(words.listed(found)) if found else ""
+
+
+def _workloads(told: Told) -> set[str]:
+    """The workloads of a claim's cells: of those that stand in for another, the one that its run has."""
+    if told.claim.effect is None:
+        return set()
+    have = set(told.shown.trials["cell_id"])
+    tried = (terms(told.claim.effect, told.device, photographs) for photographs in PHOTOGRAPHS)
+    wanted = next((cells for cells in tried if all(term.cell_id in have for term in cells)), [])
+    return {str(term.cell["workload"]) for term in wanted}
+
+
+def _refuting(told: Told) -> str:
+    """The number that refutes a claim, with spread and n, and what it is the ratio of."""
+    n = int(told.row["n"])
+    if told.claim.effect is None:
+        return f"{words.plural(n, 'check')} saw otherwise"
+    return f"{_compared(told.claim.effect, words.number(told.row['ratio']))}; {over_blocks(told.row)}"
+
+
+def _compared(effect: Effect, ratio: str) -> str:
+    metric = METRICS[effect.metric]
+    first, last = named(effect.steps[0][1]), named(effect.steps[-1][1])
+    if effect.against:
+        every = [*effect.cases, *effect.against]
+        sides = [
+            " or ".join(label(case, every) or "the default" for case in part) for part in (effect.cases, effect.against)
+        ]
+        return f"the effect on {metric.noun} with {sides[0]} is {ratio} times that with {sides[1]}"
+    if effect.along:
+        return f"{metric.noun} changes by a factor of {ratio} for every doubling of {effect.along}"
+    if metric.rate:
+        return f"{last} is {ratio} times as fast as {first}"
+    return f"with {last} {metric.noun} is {ratio} times what it is with {first}"
 
 
 def _accurate(benches: Sequence[BenchRecord]) -> Iterator[Sentence]:
     """How far to trust the throughput itself."""
     witnessed = [bench for bench in benches if bench.witnessed]
     for bench in sorted(witnessed, key=lambda bench: bench.started_at)[-1:]:
-        if said := accuracy.ours(summary(frame(bench.witnessed))):
-            yield Sentence(said, accuracy.PATH, f"record {bench.name}")
+        if said := accuracy.ours(summary(frame(bench.witnessed)), on(bench.machine, bench.device)):
+            yield Sentence(said, accuracy.PATH, (bench.name,), "record")

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import pandas as pd
 import pytest
 
 from harness import records
 from harness.analysis.summary import default_vs_best
-from harness.axes import AXES, applicable, cell_id
-from harness.pages.headlines import answer, gain_words, headlines
+from harness.axes import AXES, Value, applicable, cell_id
+from harness.pages.headlines import answer, gain_settings, gain_words, headline_table, headlines, task_cell
 
 RATES = {("png", 0): 1000.0, ("png", 2): 1900.0, ("lmdb", 0): 5000.0, ("lmdb", 2): 4000.0}
 
 
-def trials(rates: dict[tuple[str, int], float], blocks: int = 6) -> pd.DataFrame:
-    """A loader alone whose cells have the given rates, with half a per cent of spread."""
+def trials(rates: dict[tuple[str, int], float], blocks: int = 6, device: str = "cpu", **more: Value) -> pd.DataFrame:
+    """A loader alone, or what more says, whose cells have the given rates, with half a per cent of spread."""
     rows = []
     for block, (name, workers) in itertools.product(range(blocks), rates):
         full = {axis.name: axis.default for axis in AXES}
-        cell, _ = applicable(full | {"mode": "load", "storage_format": name, "num_workers": workers}, "cpu")
+        asked = {"mode": "load", "storage_format": name, "num_workers": workers} | more
+        cell, _ = applicable(full | asked, device)
         rate = rates[name, workers] * (1 + 0.005 * ((block * 7 + workers) % 3 - 1))
         rows.append(
             {
@@ -28,7 +30,7 @@ def trials(rates: dict[tuple[str, int], float], blocks: int = 6) -> pd.DataFrame
                 "cell_id": cell_id(cell),
                 "machine_id": "m",
                 "suite": "loader",
-                "device": "cpu",
+                "device": device,
                 "block": block,
                 "outcome": "ok",
                 "samples_per_s": rate,
@@ -52,9 +54,9 @@ def test_the_largest_gain_is_told_although_the_best_cell_needs_none() -> None:
     known = default_vs_best(frame).set_index("storage_format").loc["png"]
     assert row["gain"]["ratio"] == known["ratio"] == pytest.approx(1.9, rel=0.01)
     ratio, where = gain_words(row["gain"])
-    assert ratio.startswith("× 1.90 (1.")
+    assert re.fullmatch(r"× 1\.90 \(95\s% interval 1\.\d\d to 1\.\d\d, n = 6\)", ratio)
     assert where == "png, batch 32: 2 workers"
-    assert "2 workers feed 1.90 times as many samples" in answer(headlines(frame))
+    assert "with 2 workers, 1.90 times as many samples" in answer(headlines(frame))
 
 
 def test_no_gain_is_said() -> None:
@@ -69,7 +71,9 @@ def test_one_block_claims_nothing() -> None:
     """One block has no interval: no gain is printed from it."""
     (row,) = headlines(trials(RATES, blocks=1)).to_dict("records")
     assert gain_words(row["gain"]) == ("one block: not known", "")
-    assert "says nothing about its spread" in answer(headlines(trials(RATES, blocks=1)))
+    assert "one block has both PyTorch’s defaults and the best setting, which says nothing" in answer(
+        headlines(trials(RATES, blocks=1))
+    )
 
 
 def test_no_default_is_not_measured() -> None:
@@ -86,3 +90,68 @@ def test_whole_numbers_are_written_as_such() -> None:
     frame.loc[workers, "prefetch_factor"] = 4
     (row,) = headlines(frame).to_dict("records")
     assert gain_words(row["gain"])[1] == "png, batch 32: 2 workers, prefetch_factor 4"
+
+
+def test_a_gain_stands_with_its_blocks() -> None:
+    """The n of a row is its best cell's; a gain has its own: the blocks in which both of its sides ended well."""
+    frame = trials(RATES)
+    frame.loc[frame["block"].lt(2) & frame["storage_format"].eq("png"), "outcome"] = "error"
+    rows = headlines(frame)
+    assert list(rows["n"]) == [6]
+    assert gain_words(rows["gain"].iloc[0])[0].endswith("n = 4)")
+    assert "n = 4 blocks; from png" in answer(rows)
+    assert "n = 4)" in headline_table(rows)
+
+
+def test_sides_that_share_no_block_are_said() -> None:
+    """Where the defaults and the best setting ended well in different blocks nothing is compared, nor called one."""
+    frame = trials({("png", 0): 1000.0, ("png", 2): 1900.0}, blocks=2)
+    frame.loc[frame["block"].eq(frame["num_workers"].eq(2).astype(int)), "outcome"] = "error"
+    rows = headlines(frame)
+    assert gain_words(rows["gain"].iloc[0]) == ("no block: not known", "")
+    assert "no block has both PyTorch’s defaults and the best setting" in answer(rows)
+
+
+def test_a_clear_gain_comes_before_a_sure_but_small_one() -> None:
+    """An interval within ±3 % is no difference however high its lower end; another format's clear gain is told."""
+    frame = trials(RATES)
+    better, lmdb = frame["num_workers"].eq(2), frame["storage_format"].eq("lmdb")
+    frame["samples_per_s"] = 1000.0
+    frame.loc[better & ~lmdb, "samples_per_s"] = 1026.0
+    frame.loc[better & lmdb, "samples_per_s"] = frame["block"].map(lambda block: 1262.0 if block % 2 else 1033.0)
+    known = default_vs_best(frame).set_index("storage_format")
+    assert known["verdict"].to_dict() == {"png": "no difference", "lmdb": "faster"}
+    assert known["lo"]["png"] > known["lo"]["lmdb"]
+    (row,) = headlines(frame).to_dict("records")
+    assert row["gain"]["storage_format"] == "lmdb"
+
+
+def test_every_knob_that_differs_is_named() -> None:
+    """A gain may come from any knob, readahead and the decoder among them: what is told is all that was changed."""
+    frame = trials({("lmdb", 0): 1000.0, ("lmdb", 1): 1900.0})
+    better = frame["num_workers"].eq(1)
+    frame.loc[better, "readahead"] = False
+    frame.loc[better, "normalize_on"] = "device"
+    (row,) = headlines(frame).to_dict("records")
+    assert gain_settings(row["gain"]) == "1 worker, readahead false, normalize_on device"
+    assert gain_words(row["gain"])[1] == "lmdb, batch 32: 1 worker, readahead false, normalize_on device"
+    assert "with 1 worker, readahead false, normalize_on device, 1.90 times as many" in answer(headlines(frame))
+
+
+def test_a_cross_check_is_no_task() -> None:
+    """``timing: serialized`` is never mixed in: it makes no row, not even where nothing else was measured."""
+    rates = {("png", 0): 1000.0, ("png", 2): 1900.0}
+    events = trials(rates, device="cuda", mode="train")
+    serialized = trials({("png", 2): 3000.0}, device="cuda", mode="train", timing="serialized")
+    (row,) = headlines(pd.concat([events, serialized], ignore_index=True)).to_dict("records")
+    assert row["samples_per_s"] == pytest.approx(1900, rel=0.01)
+    assert not len(headlines(serialized))
+
+
+def test_unusual_conditions_are_named() -> None:
+    """Two tasks that differ in a condition without words of its own are told apart by its name and value."""
+    frame = pd.concat([trials(RATES), trials(RATES, n_samples=4096, page_cache="cold")], ignore_index=True)
+    plain, unusual = headlines(frame).to_dict("records")
+    assert ">loading alone</span>" in task_cell(plain)
+    assert ">loading alone, cold page cache, n_samples 4096</span>" in task_cell(unusual)
+    assert "loading alone on synthetic at 64 px, cold page cache, n_samples 4096, " in answer(headlines(frame)[1:])

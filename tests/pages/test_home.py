@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from html import unescape
 
-from harness.pages import home, suites, verdicts
+from harness.pages import home, suites, verdicts, what_we_found
 from harness.pages.gathered import Shown
+from harness.pages.verdicts import Place, Verdicts
 
 
 def body(*runs: Shown) -> str:
@@ -61,3 +63,38 @@ def test_the_front_shows_few_machines_and_leads_to_all(show: Callable[..., Shown
     assert text.count("{ #numbers-") == home.FEATURED
     assert f"All {len(runs)} machines" in text
     assert f"{home.FEATURED} machines measured last" in text
+
+
+def test_findings_lead_to_what_they_were_made_from(show: Callable[..., Shown]) -> None:
+    """Every finding stands on the front as it was said, with a link that names its runs and leads to more of it."""
+    tested = show(suites=("claims",), claims=("storage",), blocks=3, fails="none")
+    runs = [tested, show(fails="none")]
+    expected = what_we_found.sentences(home.leading(runs), verdicts.gather(runs), [])
+    assert {each.page.partition("#")[0] for each in expected} == {runs[1].page, "claims.md"}
+    listed = body(*runs).partition('<ul class="fr-found">')[2].partition("</ul>")[0]
+    found = re.findall(r'<li>(.+?) <a href="([^"]+)">([^<]+)</a></li>', listed)
+    assert [(unescape(text), href, source) for text, href, source in found] == [
+        (each.text, each.page.replace(".md", ".html"), each.source) for each in expected
+    ]
+
+
+def test_two_devices_of_one_machine_are_both_counted(show: Callable[..., Shown]) -> None:
+    """A machine whose claims were tested on both of its devices tells the verdicts of both."""
+    shown = show(suites=("claims",), claims=("storage",), blocks=3, fails="none")
+    one = verdicts.gather([shown])
+    places = (Place(shown, "cpu", True), Place(shown, "cuda", True))
+    two = Verdicts(one.asked, places, {name: part * 2 for name, part in one.told.items()}, ())
+    counts = one.tally(0)
+    found = f"{counts['confirmed']} confirmed and {counts['refuted']} refuted"
+    assert f"tested on one machine: {found}.<" in home.page([shown], [], one).body
+    assert f"tested on one machine: {found} on CPU, {found} on CUDA.<" in home.page([shown], [], two).body
+
+
+def test_a_run_without_tasks_is_not_called_failed(show: Callable[..., Shown]) -> None:
+    """A run of a stage alone ended well: only where no trial did is that said."""
+    whole = show(fails="none")
+    stage = Shown(whole.run)
+    stage.trials = whole.trials[whole.trials["mode"].eq("compute")]
+    assert "This run has no task whose best setting could be told" in body(stage)
+    assert "No trial of this run ended well" not in body(stage)
+    assert "No trial of this run ended well; its page lists why." in body(show(fails="all"))

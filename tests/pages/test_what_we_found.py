@@ -1,111 +1,272 @@
-"""Five sentences, every number of which stands in the records."""
+"""Sentences are true and read well whatever was found; ``tests/test_readme_numbers.py`` recomputes their numbers."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from types import ModuleType
+from typing import Any
 
-import numpy as np
-import pandas as pd
 import pytest
-from scipy import stats
 
-from harness import store
-from harness.pages import home, verdicts, what_we_found
+from harness import suite
+from harness.axes import BY_NAME
+from harness.bench_record import BenchRecord, WitnessedTrial
+from harness.machine import Software
+from harness.metrics import METRICS
+from harness.pages import headlines, verdicts, what_we_found
 from harness.pages.gathered import Shown
-from harness.registry import ROOT
+from harness.pages.verdicts import Place, Told, Verdicts
+from harness.pages.what_we_found import STORED, Sentence
 
 Show = Callable[..., Shown]
-RESULTS = ROOT / "results"
+MACHINE = "Example 9000 8-Core, 16 cores"
+NOTHING = verdicts.gather([])
+KNOWN = {"ratio": 0.8, "lo": 0.7, "hi": 0.9, "n": 6}
+EFFECTS = [name for name, (_, claim) in suite.claims().items() if claim.effect]
+FACTS = [name for name, (_, claim) in suite.claims().items() if claim.facts]
 
 
 @pytest.fixture(scope="module")
-def committed() -> list[what_we_found.Sentence]:
-    runs = [Shown(run) for run in reversed(store.runs(RESULTS))]
-    return what_we_found.sentences(home.leading(runs), verdicts.gather(runs), store.benches(RESULTS))
+def tested(show: Show) -> Shown:
+    """A run that has the cells of the claims on storage formats."""
+    return show(suites=("claims",), claims=("storage",), blocks=2, fails="none")
 
 
-def trials_of(sentence: what_we_found.Sentence) -> pd.DataFrame:
-    (run,) = [run for run in store.runs(RESULTS) if run.manifest.run_id == sentence.source.removeprefix("run ")]
-    return run.table("trials")
+def telling(shown: Shown, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Told]:
+    """What a run says of claims, by id."""
+    found = {}
+    for name, row in rows.items():
+        claim, device = suite.claims()[name][1], shown.manifest.device
+        cases = [{}] * len(claim.effect.cases) if claim.effect else []
+        found[name] = Told(claim.on(device), shown, device, {**KNOWN, **row}, cases)
+    return found
 
 
-def logs(trials: pd.DataFrame, **cell: object) -> pd.Series:
-    """Mean log throughput by block of the cell that has some values and else the defaults of the loader."""
-    wanted = {"prefetch_factor": 2, "access": "random", "page_cache": "warm", "collate": "totensor"}
-    wanted |= {"readahead": True, "worker_kind": "process", "cache": "none"} | cell
-    chosen = trials[trials["outcome"].eq("ok")]
-    for name, value in wanted.items():
-        if name in chosen:
-            chosen = chosen[chosen[name].isna() | chosen[name].eq(value).fillna(False)]
-    assert chosen["cell_id"].nunique() == 1, chosen["cell_id"].unique()
-    return np.log(chosen["samples_per_s"].astype(float)).groupby(chosen["block"]).mean()
+def told(*places: dict[str, Told]) -> Verdicts:
+    """The verdicts of several places, a claim that a place lacks not testable there."""
+    everything = {name: each for place in places for name, each in place.items()}
+    firsts = [next(iter(place.values())) for place in places]
+    return Verdicts(
+        {name: suite.claims()[name] for name in everything},
+        tuple(Place(first.shown, first.device, False) for first in firsts),
+        {
+            name: tuple(
+                place.get(name) or Told(each.claim, first.shown, first.device, {"verdict": "not testable here"})
+                for place, first in zip(places, firsts, strict=True)
+            )
+            for name, each in everything.items()
+        },
+        (),
+    )
 
 
-def interval(ratios: pd.Series) -> tuple[float, float, float, int]:
-    """Geometric mean with its 95 % Student-t interval, computed apart from the harness."""
-    known = ratios.dropna()
-    half = stats.t.ppf(0.975, len(known) - 1) * known.std(ddof=1) / np.sqrt(len(known))
-    return (*np.exp([known.mean(), known.mean() - half, known.mean() + half]), len(known))
+def said(*places: dict[str, Told]) -> list[Sentence]:
+    return what_we_found.sentences([], told(*places), [])
 
 
-def said(text: str) -> tuple[float, float, float, int]:
-    """Ratio, ends and n of a sentence."""
-    ratio = re.search(r"([\d.]+) times", text)
-    found = re.search(r"interval ([\d.]+) to ([\d.]+), n = (\d+)", text)
-    assert ratio
-    assert found, text
-    return float(ratio[1]), float(found[1]), float(found[2]), int(found[3])
+def changed(shown: Shown, gpu: bool = False, **manifest: Any) -> Shown:
+    """The same run, with another manifest."""
+    other = Shown(shown.run)
+    machine = shown.manifest.machine
+    if gpu:
+        machine = machine.model_copy(update={"gpu_name": "Example GPU 80", "gpu_count": 1})
+    other.manifest = shown.manifest.model_copy(update={"machine": machine, **manifest})
+    return other
 
 
-def test_there_are_five(committed: list[what_we_found.Sentence]) -> None:
-    """The committed results answer every question, and each sentence names what it was made from."""
-    assert len(committed) == 5
-    assert all(re.fullmatch(r"(run|record) [\w-]+", each.source) for each in committed)
+@pytest.fixture
+def bench(fake_run: ModuleType) -> Callable[..., BenchRecord]:
+    """Build bench records of made-up machines, with one trial that is 0.2 % off."""
+
+    def make(cores: int = 4, day: int = 2) -> BenchRecord:
+        trial = WitnessedTrial(
+            cell_id="a",
+            cell={"num_workers": 2},
+            repeat=0,
+            samples=1000,
+            wall_ns=10**9,
+            witness_ns=1_002_000_000,
+            epoch_steps=8,
+            epochs_samples=60,
+            epochs_witness_ns=10**9,
+            estimates={"wall_clock": 1000.0},
+        )
+        return BenchRecord(
+            feedrate_version="0.1.0",
+            machine=fake_run.machine(fake_run.Fake(cores=cores)),
+            software=Software(python="3.11.7"),
+            device="cpu",
+            started_at=datetime(2026, 1, day, tzinfo=UTC),
+            took_s=1.0,
+            sections=("accuracy",),
+            promises=(),
+            witnessed=(trial,),
+        )
+
+    return make
 
 
-def test_the_gain_is_that_of_the_run(committed: list[what_we_found.Sentence]) -> None:
-    """Best against default settings: recomputed from the trials with nothing of the analysis."""
-    first = committed[0]
-    settings = re.search(r"(\d+) workers? feed.*; (\w+) at (\d+) px from (\w+), batches of (\d+)", first.text)
-    step = re.search(r"emulated step of (\d+) ms", first.text)
-    assert settings
-    assert step, "the machine of the committed runs has no accelerator"
-    trials = trials_of(first)
-    cell = {"mode": "train", "step": "emulated", "step_ms": float(step[1]), "workload": settings[2]}
-    cell |= {"patch_size": int(settings[3]), "storage_format": settings[4], "batch_size": int(settings[5])}
-    best, default = (logs(trials, **cell, num_workers=workers) for workers in (int(settings[1]), 0))
-    assert said(first.text) == pytest.approx(interval(best - default), rel=5e-3)
-
-
-def test_what_lmdb_gains_is_that_of_the_run(committed: list[what_we_found.Sentence]) -> None:
-    """Three settings, averaged block by block; recomputed likewise."""
-    trials = trials_of(committed[1])
-    cell = {"mode": "load", "workload": "div2k_standin", "num_workers": 2}
-    large = {"patch_size": 96, "batch_size": 32}
-    settings = (large, large | {"page_cache": "cold"}, {"patch_size": 64, "batch_size": 32})
-    ratios = [
-        logs(trials, **cell, **one, storage_format="lmdb") - logs(trials, **cell, **one, storage_format="png")
-        for one in settings
+def test_every_sentence_names_its_machine(show: Show, tested: Shown, bench: Callable[..., BenchRecord]) -> None:
+    """Sentences stand side by side and are of several machines: each begins with its own."""
+    rows = {STORED: {"verdict": "confirmed"}, EFFECTS[0]: {"verdict": "refuted"}}
+    found = what_we_found.sentences([show(fails="none", cores=8)], told(telling(tested, rows)), [bench(2, 1), bench()])
+    assert [each.text.partition(":")[0] for each in found] == [
+        "On Example 9000 8-Core, 8 cores",
+        *[f"On {MACHINE}"] * 3,
+        "On Example 9000 8-Core, 4 cores",
     ]
-    assert said(committed[1].text) == pytest.approx(interval(sum(ratios[1:], ratios[0]) / len(ratios)), rel=5e-3)
-
-
-def test_claims_are_counted(committed: list[what_we_found.Sentence]) -> None:
-    """Counts add up to the sentences that were tested, and as many are listed as do not hold."""
-    counted = committed[2].text
-    whole = re.search(r"Of (\d+) sentences", counted)
-    parts = [int(count) for count in re.findall(r"(\d+) (?:hold|do not|make no difference|are open)", counted)]
-    assert whole
-    assert sum(parts) == int(whole[1])
-    refuted = re.search(r"(\d+) do not", counted)
-    assert refuted
-    assert len(re.findall("“", committed[3].text)) == int(refuted[1])
+    assert found[-1].text.endswith(
+        ": over 1 trial of 1 planted cell, the throughput that feedrate reports is within 0.20\u00a0% of an external "
+        "clock (median +0.20\u00a0%)."
+    )
+    assert found[-1].source == "record 20260102T000000Z"
 
 
 def test_what_no_record_tells_is_left_out(show: Show) -> None:
     """Without results nothing is said; a run without claims says nothing of them."""
-    assert what_we_found.sentences([], verdicts.gather([]), []) == []
+    assert what_we_found.sentences([], NOTHING, []) == []
     shown = show(fails="none")
-    (only,) = what_we_found.sentences([shown], verdicts.gather([]), [])
+    (only,) = what_we_found.sentences([shown], NOTHING, [])
     assert only.source == f"run {shown.manifest.run_id}"
+
+
+def test_a_run_without_a_clear_gain_is_passed_over(show: Show) -> None:
+    """One block proves nothing: an older run that shows a gain tells it, in the words of the answer on its pages."""
+    newest = show(blocks=1, fails="none", run_id="20270101T000000Z-newest")
+    older = show(fails="none")
+    assert what_we_found.sentences([newest], NOTHING, []) == []
+    (only,) = what_we_found.sentences([newest, older], NOTHING, [])
+    assert only.made_from == (older.manifest.run_id,)
+    assert only.page == older.page
+    gain = only.text.removeprefix(f"On {MACHINE}: ")
+    assert gain.startswith("for an emulated step of 10 ms on div2k_standin at 64 px, with 2 workers, ")
+    assert gain[1:] in headlines.answer(older.headlines)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "end"),
+    [
+        ("confirmed", "so what a sample is stored as matters."),
+        ("refuted", "so storing decoded pixels does not pay."),
+        ("no difference", "which makes no difference."),
+        ("inconclusive", "which may be chance."),
+    ],
+)
+def test_what_is_said_of_storage_follows_its_verdict(tested: Shown, verdict: str, end: str) -> None:
+    """The same ratio means something else by its verdict; the samples are named, a stand-in by its own name."""
+    text = said(telling(tested, {STORED: {"verdict": verdict}}))[0].text
+    assert text == (
+        f"On {MACHINE}: decoded pixels in LMDB are read 0.800 times as fast as PNG files (95\u00a0% interval 0.700 to "
+        f"0.900, n = 6 blocks; div2k_standin, averaged over 3 settings, from memory and from the disk), {end}"
+    )
+
+
+def test_one_block_has_no_interval(tested: Shown) -> None:
+    """One block is said to give none, and is no sentence about blocks that are not there."""
+    row = {"verdict": "inconclusive", "lo": float("nan"), "hi": float("nan"), "n": 1}
+    text = said(telling(tested, {STORED: row}))[0].text
+    assert "(one block: no interval; div2k_standin, averaged" in text
+
+
+def test_what_is_stored_is_read_warm_and_cold() -> None:
+    """The sentence says *from memory and from the disk*: so does the claim."""
+    effect = suite.claims()[STORED][1].effect
+    assert effect is not None
+    assert {case.get("page_cache", BY_NAME["page_cache"].default) for case in effect.cases} == {"warm", "cold"}
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (["confirmed"], "of 1 tested sentence on faster training, 1 holds."),
+        (["refuted"] * 2, "of 2 tested sentences on faster training, 2 do not hold."),
+        (["confirmed", "refuted"], "of 2 tested sentences on faster training, 1 holds and 1 does not hold."),
+        (["no difference", "inconclusive"], "1 makes no difference and 1 is open."),
+        (["confirmed"] * 2 + ["no difference"] * 2 + ["inconclusive"] * 2, "2 hold, 2 make no difference and 2 are op"),
+    ],
+)
+def test_verdicts_are_counted_in_good_english(show: Show, found: list[str], text: str) -> None:
+    """One or several, with or without any that holds; the runs have no cells, so that no samples are named."""
+    rows = {name: {"verdict": verdict} for name, verdict in zip(EFFECTS, found, strict=False)}
+    assert text in said(telling(show(fails="none"), rows))[0].text
+
+
+def test_counted_claims_name_what_they_read(tested: Shown) -> None:
+    """A stand-in carries its name everywhere."""
+    counted = said(telling(tested, {STORED: {"verdict": "confirmed"}}))[1]
+    assert "on faster training (samples: div2k_standin), 1 holds." in counted.text
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("lz4-in-lmdb", "storage_format=lmdb_lz4 is 0.800 times as fast as storage_format=lmdb; 95\u00a0% interval"),
+        (
+            "hdf5-parallel",
+            "the effect on throughput with storage_format=hdf5 is 0.800 times that with storage_format=lmdb; 95\u00a0%",
+        ),
+    ],
+)
+def test_a_refuted_claim_says_what_its_ratio_is_of(tested: Shown, name: str, text: str) -> None:
+    """A bare 0.80× tells nobody of what."""
+    _, listed = said(telling(tested, {name: {"verdict": "refuted"}}))
+    says = suite.claims()[name][1].says.rstrip(".")
+    assert listed.text.startswith(f"On {MACHINE}: what does not hold is “{says}” (")
+    assert text in listed.text
+
+
+@pytest.mark.parametrize(("checks", "text"), [(1, "1 check saw otherwise"), (6, "6 checks saw otherwise")])
+def test_a_refuted_fact_says_how_often_it_was_looked_at(tested: Shown, checks: int, text: str) -> None:
+    """A fact has no ratio, but its n."""
+    _, listed = said(telling(tested, {FACTS[0]: {"verdict": "refuted", "n": checks}}))
+    assert listed.text.endswith(f"({text}).")
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("name", EFFECTS)
+def test_every_claim_can_be_refuted_in_words(tested: Shown, name: str, device: str) -> None:
+    """Whatever a claim compares, its ratio has a noun, an interval, and n."""
+    _, listed = said(telling(changed(tested, device=device), {name: {"verdict": "refuted"}}))[-2:]
+    effect = suite.claims()[name][1].on(device).effect
+    assert effect is not None
+    measured = listed.text.rpartition("” (")[2]
+    if effect.against:
+        assert " is 0.800 times that with " in measured
+    elif effect.along:
+        assert f" changes by a factor of 0.800 for every doubling of {effect.along};" in measured
+    else:
+        assert f" is 0.800 times {'as fast as' if METRICS[effect.metric].rate else 'what it is with'} " in measured
+    assert listed.text.endswith("; 95\u00a0% interval 0.700 to 0.900, n = 6 blocks).")
+
+
+def test_every_run_that_speaks_is_named(tested: Shown) -> None:
+    """Claims of one machine may come from several runs: a sentence names those of the claims that it tells."""
+    later = changed(tested, run_id="20270101T000000Z-later", started_at="2027-01-01T00:00:00Z")
+    place = telling(tested, {STORED: {"verdict": "confirmed"}, EFFECTS[0]: {"verdict": "refuted"}})
+    place |= telling(later, {EFFECTS[1]: {"verdict": "confirmed"}})
+    stored, counted, fallen = said(place)
+    first, second = later.manifest.run_id, tested.manifest.run_id
+    assert counted.made_from == (first, second)
+    assert counted.source == f"runs {first} and {second}"
+    assert stored.source == fallen.source == f"run {second}"
+
+
+def test_of_equally_many_claims_the_newest_speak(tested: Shown) -> None:
+    """Two places tested as many claims: the one that was measured last is told, whatever their order."""
+    later = changed(tested, run_id="20270101T000000Z-later", started_at="2027-01-01T00:00:00Z")
+    places = [telling(shown, {EFFECTS[0]: {"verdict": "confirmed"}}) for shown in (tested, later)]
+    for order in (places, places[::-1]):
+        assert said(*order)[0].made_from == (later.manifest.run_id,)
+    more = telling(tested, {name: {"verdict": "confirmed"} for name in EFFECTS[:2]})
+    assert said(places[1], more)[0].made_from == (tested.manifest.run_id,)
+
+
+def test_a_gpu_that_was_not_used_is_not_taken_for_used(show: Show, tested: Shown) -> None:
+    """A CPU run on a machine with a GPU says so; one that used it needs not."""
+    rows = {EFFECTS[0]: {"verdict": "confirmed"}}
+    on_cpu, on_cuda = (changed(tested, gpu=True, device=device) for device in ("cpu", "cuda"))
+    assert said(telling(on_cpu, rows))[0].text.startswith(f"On Example GPU 80, {MACHINE}, on CPU: of ")
+    assert said(telling(on_cuda, rows))[0].text.startswith(f"On Example GPU 80, {MACHINE}: of ")
+    (gain,) = what_we_found.sentences([changed(show(fails="none"), gpu=True)], NOTHING, [])
+    assert gain.text.startswith(f"On Example GPU 80, {MACHINE}, on CPU: for ")

@@ -1,0 +1,87 @@
+"""Which runs are shown in full: the newest, and the reference runs that others come after."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness import site, store_beside
+from harness.pages import experiment, featured
+from harness.pages.gathered import gather
+from harness.store_beside import REFERENCE, SELF_REPORTED, Beside
+from harness.suite import MAIN
+
+
+@dataclass(frozen=True)
+class Stub:
+    """A run of which nothing but its manifest, and what lies beside it, may be read."""
+
+    page: str
+    machine_id: str
+    suite: str = MAIN
+    tier: str = SELF_REPORTED
+
+    @property
+    def beside(self) -> Beside:
+        return Beside(tier=self.tier)
+
+    @property
+    def manifest(self) -> Any:
+        return SimpleNamespace(suites={self.suite: []}, claims=())
+
+    @property
+    def trials(self) -> Any:
+        raise AssertionError("trials were read")
+
+
+def runs(count: int, name: str, machine: str = "", **what: str) -> list[Any]:
+    """Runs of one machine, or each of a machine of its own."""
+    return [Stub(f"{name}{at}", machine or f"{name}{at}", **what) for at in range(count)]
+
+
+OF_OTHER_SUITES = runs(featured.DETAILED, "stored", suite="storage")
+
+
+@pytest.mark.parametrize(
+    "newer", [runs(featured.RUNS, "quick", "old"), runs(featured.MACHINES, "other"), runs(120, "more")]
+)
+def test_a_reference_run_is_not_pushed_off(newer: list[Any]) -> None:
+    """Newer sweeps of its machine, or of others, take the full page of a self-reported run, and of no reference run."""
+    for tier in store_beside.TIERS:
+        old = Stub("old", "old", tier=tier)
+        everyone = featured.cast([*OF_OTHER_SUITES, *newer, old])
+        assert (old in everyone.featured) is (old in everyone.detailed) is (tier == REFERENCE)
+
+
+def test_reference_runs_that_are_kept_are_so_many() -> None:
+    """However many there are, what is shown in full is bounded; reference runs of other suites have no such right."""
+    many = [run for at in range(100) for run in runs(10, f"m{at}-", f"m{at}", tier=REFERENCE)]
+    stored = runs(2 * featured.MACHINES, "vouched", suite="storage", tier=REFERENCE)
+    everyone = featured.cast([*OF_OTHER_SUITES, *stored, *many])
+    kept = [shown for shown in everyone.featured if shown.suite == MAIN]
+    assert kept == [run for at in range(featured.MACHINES) for run in many[10 * at : 10 * at + featured.RUNS]]
+    assert not set(stored) & set(everyone.detailed)
+
+
+@pytest.mark.slow
+def test_the_experiment_s_page_keeps_the_reference_run(fake_run: ModuleType, tmp_path: Path) -> None:
+    """On the site too: after four quicker sweeps of its machine and some of others, its table stands there."""
+    for at in range(8):
+        fake = fake_run.Fake(
+            run_id=f"202601{10 + at}T030405Z-aaaa",
+            blocks=2,
+            fails="none",
+            batches=(8, 128) if at else (8, 16, 128),
+            workers=(0,),
+            cores=16 if at < 5 else 20 + at,
+        )
+        folder = fake_run.write(tmp_path, fake)
+        store_beside.rank(folder, SELF_REPORTED if at else REFERENCE)
+    everyone = featured.cast(gather(tmp_path))
+    page = next(page for page in site._content(everyone, []) if page.path == experiment.PATH)
+    assert "run 20260110T030405Z-aaaa" in page.body
+    assert page.body.count("{ #epochs-") == 4
