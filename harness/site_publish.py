@@ -19,10 +19,12 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from html import escape
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import vl_convert
@@ -74,7 +76,7 @@ def publish(
         put(docs / page.path, page.markdown())
     shutil.copytree(source / "assets", docs / "assets")
     (docs / "assets" / "palette.css").write_text(css(), encoding="utf-8")
-    (docs / "assets" / "vega.js").write_text(_vega(docs.parent), encoding="utf-8")
+    (docs / "assets" / "vega.js").write_text(_vega(), encoding="utf-8")
     site_vendor.copy(docs / "assets" / "vendor")
     configuration = _mkdocs(source / "mkdocs.yml", docs, target, nav)
     for sheet in (target / "assets" / "stylesheets").glob("*.css"):
@@ -120,19 +122,21 @@ def put(path: Path, content: str | Path) -> None:
         path.write_text(content, encoding="utf-8")
 
 
-def _vega(cache: Path) -> str:
-    """Vega, Vega-Lite and Embed as one script without exports, kept between builds (making it takes seconds).
+def _vega() -> str:
+    """Vega, Vega-Lite and Embed as one script without exports; the theme of charts follows: who loads one needs both.
 
-    The theme of charts follows: who loads the one needs the other.
+    Making it takes over a second, so it is kept beside what make setup installed for the site.
     """
-    path = cache / f"vega-{version('vl-convert-python')}.js"
-    if not path.exists():
-        bundle = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-        part = path.with_suffix(".tmp")
-        part.write_text(f"(()=>{{{bundle}}})();", encoding="utf-8")
-        part.replace(path)
-    theme = json.dumps(config(), separators=(",", ":"), sort_keys=True)
-    return f"{path.read_text(encoding='utf-8')}\nwindow.feedrateTheme={theme};\n"
+    path = site_vendor.INSTALLED.parent / f"vega-{version('vl-convert-python')}.js"
+    if path.exists():
+        script = path.read_text(encoding="utf-8")
+    else:
+        script = f"(()=>{{{vl_convert.javascript_bundle('window.vegaEmbed = vegaEmbed;')}}})();"
+        with suppress(OSError):
+            with NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as part:
+                part.write(script)
+            Path(part.name).replace(path)
+    return f"{script}\nwindow.feedrateTheme={json.dumps(config(), separators=(',', ':'), sort_keys=True)};\n"
 
 
 def _mkdocs(configuration: Path, docs: Path, target: Path, nav: list[dict[str, Any]]) -> Any:

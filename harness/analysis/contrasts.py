@@ -124,8 +124,10 @@ def blocks_needed(ratio: Any, sd_log: Any) -> Floats:
 
 def filled(cells: pd.DataFrame, axis: Axis) -> pd.Series:
     """An axis' column with its frozen default where it does not apply, as ``cell_id`` counts it."""
-    column = cells[axis.name].astype(object)
-    return column.where(column.notna(), axis.default)
+    column = cells[axis.name]
+    values = column.to_numpy(dtype=object, copy=True)
+    values[column.isna().to_numpy()] = axis.default
+    return pd.Series(values, column.index, dtype=object, name=axis.name)
 
 
 def keys_of(table: pd.DataFrame, names: Sequence[str]) -> list[pd.Series]:

@@ -82,7 +82,8 @@ def _questions(estimates: pd.DataFrame, *more: str) -> Iterator[pd.DataFrame]:
 
 def _changed(group: pd.DataFrame) -> pd.Series:
     """How many knobs of each cell are not at their default."""
-    return sum((filled(group, axis) != axis.default for axis in AXES if axis.name in KNOBS), pd.Series(0, group.index))
+    off = [filled(group, axis).to_numpy() != axis.default for axis in AXES if axis.name in KNOBS]
+    return pd.Series(np.sum(off, axis=0), group.index)
 
 
 def _best_of(group: pd.DataFrame, blocks: Blocks) -> pd.DataFrame:
@@ -156,7 +157,7 @@ def default_vs_best(trials: pd.DataFrame, estimates: pd.DataFrame | None = None)
     found = []
     loaders = estimates[estimates["num_workers"].notna()].reset_index(drop=True)
     knobs = [axis for axis in AXES if axis.name in _LOADER_KNOBS]
-    defaults = np.logical_and.reduce([filled(loaders, axis) == axis.default for axis in knobs])
+    defaults = np.logical_and.reduce([filled(loaders, axis).to_numpy() == axis.default for axis in knobs])
     for group in _questions(loaders, "storage_format", "batch_size"):
         plain = defaults[group.index]
         if plain.any():

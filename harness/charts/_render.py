@@ -36,6 +36,8 @@ SYMBOLS = {
 _TAG = re.compile(r"<[^>]+>")
 _SAID = re.compile(r' (?:aria-label|aria-roledescription|role|aria-hidden|pointer-events)="[^"]*"| opacity="1"')
 _NUMBER = re.compile(r"-?\d+\.\d{3,}")
+_PLACE = re.compile(r' d="[^"]*"|translate\([^)]*\)')
+_COORDINATE = re.compile(r"-?\d+\.\d{2,}")
 _EMPTY = re.compile(r'<path class="(?:fore|back)ground" d="(?:M0,0h0v0h0Z)?"(?: display="none")?/>')
 _ID = re.compile(r'(id="|url\(#|xlink:href="#|href="#)(clip|gradient|symbol|pattern)_?(\d+)')
 _HEIGHT = re.compile(r'<svg [^>]*? height="([\d.]+)"')
@@ -95,16 +97,34 @@ def svg(panel: Panel, prefix: str, width: int = WIDTH) -> str:
 
 @lru_cache(maxsize=_KEPT)
 def _drawn(spec: str) -> str:
-    """Draw, and leave out what nobody sees: hundredths of a pixel, empty paths, names of marks for screen readers.
+    """Draw, and leave out what nobody sees: parts of tenths of a pixel, empty paths, names of marks.
 
     Whoever shows the picture gives it one text alternative; a mark's own name would be read a hundred times.
     """
     picture: str = vl_convert.vegalite_to_svg(spec)
-    return _EMPTY.sub("", _TAG.sub(lambda tag: _NUMBER.sub(_short, _SAID.sub("", tag[0])), picture))
+    return _EMPTY.sub("", _TAG.sub(_shorter, picture))
 
 
-def _short(number: re.Match[str]) -> str:
-    return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
+def _shorter(tag: re.Match[str]) -> str:
+    said = _PLACE.sub(lambda place: _COORDINATE.sub(lambda number: _short(number, 1), place[0]), _SAID.sub("", tag[0]))
+    return _NUMBER.sub(lambda number: _short(number, 2), _alone(said))
+
+
+def _alone(tag: str) -> str:
+    """Say of a shape that has but a line, or but a fill, that this is translucent, not the shape as a whole.
+
+    It looks the same, and spares whoever paints the picture a layer for each shape.
+    """
+    if ' opacity="' not in tag or not tag.startswith(("<path", "<line", "<rect", "<text")):
+        return tag
+    if 'fill="none"' in tag or tag.startswith("<line"):
+        return tag if "stroke-opacity" in tag else tag.replace(' opacity="', ' stroke-opacity="')
+    return tag if ' stroke="' in tag or "fill-opacity" in tag else tag.replace(' opacity="', ' fill-opacity="')
+
+
+def _short(number: re.Match[str], places: int) -> str:
+    text = f"{float(number[0]):.{places}f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
 
 
 def picture(figure: Figure, caption: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import zlib
 from collections.abc import Sequence
 from html import escape
 
@@ -11,10 +12,14 @@ from harness.charts import _words as words
 from harness.pages import calibrated, claims, described, markup, stored, trust, why, worker_costs
 from harness.pages.gathered import Shown, draw, newest, place
 from harness.pages.headlines import answer
+from harness.pages.home import EXPLORE
 from harness.pages.markup import Page
 from harness.pages.placed import Placed
 from harness.pages.verdicts import Verdicts
 from harness.suite import CALIBRATION, CLAIMS, Suite
+
+_ROOM = 60_000
+"""Bytes of charts, compressed, that a page has room for; the machine that was measured last has its own in any case."""
 
 
 def found(runs: Sequence[Shown]) -> list[tuple[str, str, Suite]]:
@@ -73,11 +78,13 @@ def page(name: str, path: str, content: Suite, runs: Sequence[Shown], told: Verd
         if not planted and not compared:
             said = answer(shown.answers(name)) or (claims.answer(told, name, shown) if told else "")
             body += [markup.paragraph(said, "fr-answer")] if said else []
-        for chart in content.charts:
-            figure = draw(chart, shown, name)
-            placed = place(figure, f"{markup.slug(name)}-{chart}-{mark}", path, shown.origin)
-            figures[placed.name] = placed
-            body += [markup.heading(3, figure.title, f"{chart}-{mark}"), markup.slot(placed.name), "\n"]
+        charts = [_chart(chart, shown, name, path) for chart in content.charts]
+        if not figures or _weight([*figures.values(), *(placed for _, placed in charts)]) <= _ROOM:
+            for chart, (title, placed) in zip(content.charts, charts, strict=True):
+                figures[placed.name] = placed
+                body += [markup.heading(3, title, f"{chart}-{mark}"), markup.slot(placed.name), "\n"]
+        else:
+            body.append(_elsewhere(path))
         body += compared.details()
         body += worker_costs.section(shown, name) if name == worker_costs.SUITE else []
         if not planted:
@@ -86,6 +93,23 @@ def page(name: str, path: str, content: Suite, runs: Sequence[Shown], told: Verd
             files |= because.files
     body += claims.said(told, name, path) if told else []
     return Page(path, name.capitalize(), "\n".join(body), figures, files)
+
+
+def _chart(chart: str, shown: Shown, name: str, path: str) -> tuple[str, Placed]:
+    """Draw a chart of a machine's run: its title, and the figure."""
+    figure = draw(chart, shown, name)
+    origin = f"{markup.slug(name)}-{chart}-{markup.slug(shown.machine_id)}"
+    return figure.title, place(figure, origin, path, shown.origin)
+
+
+def _weight(figures: Sequence[Placed]) -> int:
+    """Bytes of figures, compressed."""
+    return len(zlib.compress("".join(placed.html for placed in figures).encode()))
+
+
+def _elsewhere(path: str) -> str:
+    explore = markup.link(path, EXPLORE, "Explore")
+    return f'<p class="fr-note">Its charts would make this page slow to load. {explore} draws them.</p>\n'
 
 
 def _places(measured: Sequence[Shown]) -> str:
