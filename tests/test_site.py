@@ -71,7 +71,7 @@ def test_every_chart_has_picture_message_and_table(path: str, sites: dict[str, S
     seen = visit(browser, sites["main"], java_script_enabled=False)
     page = seen.open(path)
     figures = page.locator(".fr-figure").all()
-    assert len(figures) == (1 if path == "index.html" else 2 * len(suite.load("loader").charts))
+    assert len(figures) == (1 if path == "index.html" else len(suite.load("loader").charts))
     for figure in figures:
         figure.scroll_into_view_if_needed()
         page.wait_for_timeout(50)  # what was out of sight is laid out

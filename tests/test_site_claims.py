@@ -142,7 +142,7 @@ def test_a_link_to_a_claim_unfolds_it(built: Built, browser: Browser) -> None:
     page.evaluate("location.hash = '#sources'")
     expect(page.locator("#sources")).to_be_in_viewport()
     assert ids(page) == shown
-    page.locator(".fr-untested a[href='#claim-pin-danger']").first.click()
+    page.locator(".fr-untested a[href='#claim-pin-danger']").first.press("Enter")
     expect(page.locator("#claim-pin-danger .fr-facts")).to_be_visible()
     assert ids(page) == list(claims())
 
