@@ -15,7 +15,7 @@ from harness.pages import described, verdicts
 from harness.pages.gathered import Shown
 from harness.pages.headlines import gain_words, what_ran
 from harness.pages.home import leading
-from harness.pages.what_we_found import Sentence, on, sentences
+from harness.pages.what_we_found import Sentence, sentences
 from harness.registry import ROOT
 from harness.store import RESULTS, StoredRun, benches, runs
 from harness.store_beside import standing
@@ -36,7 +36,7 @@ def block(run: StoredRun, every: Sequence[StoredRun], measured: Sequence[BenchRe
         measured: what ``make bench`` found.
     """
     manifest, rows = run.manifest, Shown(run).headlines.to_dict("records")
-    name, day = on(manifest.machine, manifest.device), described.day(manifest.started_at)
+    name, day = described.on(manifest.machine, manifest.device), described.day(manifest.started_at)
     lines = [
         f"![Where the time of a training step goes as the batch grows, on {name}](site/opening.svg)",
         "",

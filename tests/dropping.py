@@ -5,12 +5,16 @@ Every test file loads this module, so it imports no part of the harness before i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import visits
+
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
+    from visits import Site
 
 FASTER = 1.5
 SINCE_GIVEN = "performance.now() - performance.getEntriesByName('fr-compare-given').at(-1).startTime"
@@ -30,6 +34,18 @@ def made(fake_run: ModuleType, results: Path, run_id: str, factor: float = FASTE
     folder.mkdir(parents=True)
     store.write_run(folder, run, [tables])
     return folder / "trials.parquet"
+
+
+def four_cores(fake_run: ModuleType, results: Path) -> Path:
+    """The ``trials.parquet`` of a machine of four cores that feeds 1.5 times as fast as the published ones."""
+    return made(fake_run, results, "20260104T030405Z-four", cores=4)
+
+
+def published(site: Site, browser: Browser) -> Iterator[Page]:
+    """The page of two published machines, on which nothing may have gone wrong in the end."""
+    seen = visits.visit(browser, site)
+    yield ready(seen.open("compare.html"))
+    assert seen.problems == []
 
 
 def ready(page: Page) -> Page:

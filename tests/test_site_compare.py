@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import visits
-from dropping import give, made, ready, result
+from dropping import four_cores, give, made, published, ready, result
 from playwright.sync_api import Browser, Page, expect
 
 from harness import store, store_beside
@@ -43,16 +43,12 @@ new PerformanceObserver(list => { for (const each of list.getEntries()) window.b
 
 @pytest.fixture(scope="module")
 def other(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The ``trials.parquet`` of a machine of four cores that feeds 1.5 times as fast as the published ones."""
-    return made(fake_run, tmp_path_factory.mktemp("other"), "20260104T030405Z-four", cores=4)
+    return four_cores(fake_run, tmp_path_factory.mktemp("other"))
 
 
 @pytest.fixture
 def page(sites: dict[str, Any], browser: Browser) -> Iterator[Page]:
-    """The page of two published machines, on which nothing may have gone wrong in the end."""
-    seen = visits.visit(browser, sites["main"])
-    yield ready(seen.open("compare.html"))
-    assert seen.problems == []
+    yield from published(sites["main"], browser)
 
 
 def tables(sites: dict[str, Any], file: Path) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import visits
-from dropping import SINCE_GIVEN, give, made, ready, result
+from dropping import SINCE_GIVEN, four_cores, give, made, published, ready, result
 from playwright.sync_api import Browser, Page, expect
 
 from harness.incoming import caps, compact
@@ -33,16 +33,12 @@ REACHING = """async (other) => {
 
 @pytest.fixture(scope="module")
 def other(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The ``trials.parquet`` of a machine of four cores that feeds 1.5 times as fast as the published ones."""
-    return made(fake_run, tmp_path_factory.mktemp("other"), "20260104T030405Z-four", cores=4)
+    return four_cores(fake_run, tmp_path_factory.mktemp("other"))
 
 
 @pytest.fixture
 def page(sites: dict[str, Any], browser: Browser) -> Iterator[Page]:
-    """The page of two published machines, on which nothing may have gone wrong in the end."""
-    seen = visits.visit(browser, sites["main"])
-    yield ready(seen.open("compare.html"))
-    assert seen.problems == []
+    yield from published(sites["main"], browser)
 
 
 @contextmanager

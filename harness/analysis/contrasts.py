@@ -7,7 +7,7 @@ number. Claims are few, and corrected where they are judged.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -128,6 +128,12 @@ def filled(cells: pd.DataFrame, axis: Axis) -> pd.Series:
     values = column.to_numpy(dtype=object, copy=True)
     values[column.isna().to_numpy()] = axis.default
     return pd.Series(values, column.index, dtype=object, name=axis.name)
+
+
+def off_default(cells: pd.DataFrame, axes: Iterable[Axis]) -> npt.NDArray[np.int64]:
+    """Count, for each cell, the axes that are not at their frozen default; one that does not apply is."""
+    off = [np.asarray(filled(cells, axis).to_numpy() != axis.default) for axis in axes]
+    return np.asarray(np.sum(off, axis=0), dtype=np.int64)
 
 
 def keys_of(table: pd.DataFrame, names: Sequence[str]) -> list[pd.Series]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pandas as pd
 
 from harness.analysis.blocks import good
-from harness.analysis.contrasts import contrasts, filled
+from harness.analysis.contrasts import contrasts, off_default
 from harness.analysis.estimates import identities
 from harness.axes import AXES, Value
 from harness.claim import PHOTOGRAPHS
@@ -61,9 +61,7 @@ def _own(trials: pd.DataFrame) -> pd.DataFrame:
     """The trials whose cells belong to the experiment."""
     cells = identities(trials)
     own = cells["mode"].isin(["train", "load"]) & cells["workload"].isin(PHOTOGRAPHS)
-    for axis in AXES:
-        if axis.name not in SETTING:
-            own &= filled(cells, axis).eq(axis.default)
+    own &= off_default(cells, (axis for axis in AXES if axis.name not in SETTING)) == 0
     return trials[trials["cell_id"].isin(cells.loc[own, "cell_id"])]
 
 

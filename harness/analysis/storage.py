@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from harness.analysis.blocks import KEYS, Blocks, good, half_width
-from harness.analysis.contrasts import filled, keys_of
+from harness.analysis.contrasts import filled, keys_of, off_default
 from harness.analysis.estimates import cells
 from harness.analysis.loading import per_step
 from harness.axes import AXES, BY_NAME
@@ -138,7 +138,7 @@ def plain(table: pd.DataFrame) -> pd.DataFrame:
     Returns:
         The rows that remain, in their order; a cell without an estimate yields to one that has one.
     """
-    off = sum((filled(table, BY_NAME[name]) != BY_NAME[name].default for name in OWN), pd.Series(0, table.index))
+    off = off_default(table, (BY_NAME[name] for name in OWN))
     rank = pd.DataFrame({"failed": table["samples_per_s"].isna(), "off": off, "buffer": table["shuffle_buffer"]})
     order = rank.astype("float64").sort_values(["failed", "off", "buffer"], kind="stable").index
     same = ["run_id", *(axis.name for axis in AXES if axis.name not in OWN)]

@@ -14,7 +14,7 @@ import pandas as pd
 
 from harness.analysis.blocks import KEYS, Blocks
 from harness.analysis.ceilings import bottleneck, ceilings, judged
-from harness.analysis.contrasts import filled, keys_of, verdicts
+from harness.analysis.contrasts import keys_of, off_default, verdicts
 from harness.analysis.estimates import cells
 from harness.axes import AXES
 
@@ -82,8 +82,7 @@ def _questions(estimates: pd.DataFrame, *more: str) -> Iterator[pd.DataFrame]:
 
 def _changed(group: pd.DataFrame) -> pd.Series:
     """How many knobs of each cell are not at their default."""
-    off = [filled(group, axis).to_numpy() != axis.default for axis in AXES if axis.name in KNOBS]
-    return pd.Series(np.sum(off, axis=0), group.index)
+    return pd.Series(off_default(group, (axis for axis in AXES if axis.name in KNOBS)), group.index)
 
 
 def _best_of(group: pd.DataFrame, blocks: Blocks) -> pd.DataFrame:
@@ -156,8 +155,7 @@ def default_vs_best(trials: pd.DataFrame, estimates: pd.DataFrame | None = None)
     same = ["run_id", "device", *CONDITIONS, "storage_format", "batch_size"]
     found = []
     loaders = estimates[estimates["num_workers"].notna()].reset_index(drop=True)
-    knobs = [axis for axis in AXES if axis.name in _LOADER_KNOBS]
-    defaults = np.logical_and.reduce([filled(loaders, axis).to_numpy() == axis.default for axis in knobs])
+    defaults = off_default(loaders, (axis for axis in AXES if axis.name in _LOADER_KNOBS)) == 0
     for group in _questions(loaders, "storage_format", "batch_size"):
         plain = defaults[group.index]
         if plain.any():

@@ -34,6 +34,11 @@ def name_of(machine: Machine) -> str:
     return f"{gpu}{machine.cpu_model}, {cores}"
 
 
+def on(machine: Machine, device: str) -> str:
+    """Name where something was measured: the machine, and its CPU where it has a GPU that was not used."""
+    return name_of(machine) + (", on CPU" if device == "cpu" and machine.gpu_count else "")
+
+
 def day(moment: str) -> str:
     """Write the date of an ISO 8601 moment; text that is none stays as it is."""
     try:

@@ -10,7 +10,8 @@ from harness.analysis.ceilings import STAGES, ceiling_ids
 from harness.charts import _words as words
 from harness.charts._slices import EMULATED
 from harness.pages import described, markup
-from harness.pages.machine_tasks import Best, Tasks, spoken
+from harness.pages.headlines import task_words
+from harness.pages.machine_tasks import Best, Tasks
 
 _COLUMNS = ("Task, best setting", "All together", "Loader alone", "Copy alone", "Step alone", "Held back by")
 _NONE = "–"
@@ -40,7 +41,7 @@ def table(found: Tasks) -> str:
 
 
 def _named(best: Best) -> str:
-    task = spoken(best.row)
+    task = task_words(best.row)
     setting = f'<span class="fr-kind">{escape(described.knobs(best.row))}</span>'
     return f"{escape(task[:1].upper() + task[1:])}<br>{setting}"
 

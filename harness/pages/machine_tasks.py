@@ -15,7 +15,6 @@ import pandas as pd
 from harness.analysis.summary import CONDITIONS
 from harness.axes import BY_NAME
 from harness.pages.gathered import Shown
-from harness.pages.headlines import task_words
 from harness.records import PROTOCOL_VERSION
 from harness.suite import MAIN
 
@@ -85,11 +84,6 @@ def shared(machines: Sequence[Tasks]) -> Task | None:
             had, main = counts.get(task, (0, 0))
             counts[task] = had + 1, main + (MAIN in best.shown.suites)
     return max(counts, key=lambda task: counts[task], default=None)
-
-
-def spoken(row: Mapping[Any, Any]) -> str:
-    """Name a task in words: ``real training on div2k_standin at 16 px``."""
-    return task_words(row)
 
 
 def _task(row: Mapping[Any, Any]) -> Task:

@@ -17,7 +17,7 @@ from harness.pages import (
     trust,
 )
 from harness.pages.gathered import Shown
-from harness.pages.headlines import answer, headline_table
+from harness.pages.headlines import answer, headline_table, task_words
 from harness.pages.machine_tasks import Best, Tasks
 from harness.pages.markup import Page
 from harness.pages.run_table import runs_table
@@ -77,7 +77,7 @@ def _compared(machines: Mapping[str, list[Shown]]) -> Iterator[str]:
     task = machine_tasks.shared(list(tasks.values()))
     best = {name: found[task] for name, found in tasks.items() if task in found} if task else {}
     if best:
-        said = machine_tasks.spoken(next(iter(best.values())).row)
+        said = task_words(next(iter(best.values())).row)
         yield markup.paragraph(
             f"Samples/s are those of {said}: the fastest setting that the machine’s newest run of it found, with its "
             "95\u00a0% interval. More than the hardware may differ between two of them (the version of PyTorch, the "

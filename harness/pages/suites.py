@@ -98,8 +98,8 @@ def page(name: str, path: str, content: Suite, runs: Sequence[Shown], told: Verd
 def _chart(chart: str, shown: Shown, name: str, path: str) -> tuple[str, Placed]:
     """Draw a chart of a machine's run: its title, and the figure."""
     figure = draw(chart, shown, name)
-    origin = f"{markup.slug(name)}-{chart}-{markup.slug(shown.machine_id)}"
-    return figure.title, place(figure, origin, path, shown.origin)
+    figure_id = f"{markup.slug(name)}-{chart}-{markup.slug(shown.machine_id)}"
+    return figure.title, place(figure, figure_id, path, shown.origin)
 
 
 def _weight(figures: Sequence[Placed]) -> int:

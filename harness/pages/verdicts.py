@@ -68,9 +68,10 @@ class Place:
     @property
     def name(self) -> str:
         """For people; with the device where that does not follow from the machine."""
-        machine = described.machine_name(self.shown.run)
-        unused = self.device == "cpu" and self.shown.manifest.machine.gpu_count
-        return f"{machine}, on {self.device.upper()}" if self.several or unused else machine
+        machine = self.shown.manifest.machine
+        if self.several:
+            return f"{described.name_of(machine)}, on {self.device.upper()}"
+        return described.on(machine, self.device)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from harness.bench_record import BenchRecord
 from harness.charts import _words as words
 from harness.charts._slices import EMULATED, TRAIN
 from harness.claim import PHOTOGRAPHS, Effect, terms
-from harness.machine import Machine
 from harness.metrics import METRICS
 from harness.pages import accuracy, claims, described
 from harness.pages.gathered import Shown
@@ -73,11 +72,6 @@ def sentences(runs: Sequence[Shown], told: Verdicts, benches: Sequence[BenchReco
     return [*([first] if (first := next(gains, None)) else []), *_claimed(told), *_accurate(benches)]
 
 
-def on(machine: Machine, device: str) -> str:
-    """Name where something was measured: the machine, and its CPU where it has a GPU that was not used."""
-    return described.name_of(machine) + (", on CPU" if device == "cpu" and machine.gpu_count else "")
-
-
 def _gained(shown: Shown) -> Sentence | None:
     """What better settings of the loader gain, where that is most; None where nothing is clear."""
     rows = [row for row in shown.headlines.to_dict("records") if row["gain"] is not None]
@@ -85,7 +79,7 @@ def _gained(shown: Shown) -> Sentence | None:
     if not clear:
         return None
     row = max(clear, key=lambda row: float(row["gain"]["lo"]))
-    where = on(shown.manifest.machine, shown.manifest.device)
+    where = described.on(shown.manifest.machine, shown.manifest.device)
     return Sentence(f"On {where}: {gained(row)}.", shown.page, (shown.manifest.run_id,))
 
 
@@ -95,7 +89,7 @@ def _claimed(told: Verdicts) -> Iterator[Sentence]:
     tested = max(own, key=lambda mine: (len(mine), max(map(_started, mine), default="")), default=[])
     if not tested:
         return
-    where = f"On {on(tested[0].shown.manifest.machine, tested[0].device)}"
+    where = f"On {described.on(tested[0].shown.manifest.machine, tested[0].device)}"
     for stored in tested:
         if stored.claim.id == STORED and words.known(stored.row["ratio"]):
             yield Sentence(f"{where}: {_stored(stored)}.", f"{claims.PATH}#claim-{STORED}", _runs([stored]))
@@ -171,5 +165,5 @@ def _accurate(benches: Sequence[BenchRecord]) -> Iterator[Sentence]:
     """How far to trust the throughput itself."""
     witnessed = [bench for bench in benches if bench.witnessed]
     for bench in sorted(witnessed, key=lambda bench: bench.started_at)[-1:]:
-        if said := accuracy.ours(summary(frame(bench.witnessed)), on(bench.machine, bench.device)):
+        if said := accuracy.ours(summary(frame(bench.witnessed)), described.on(bench.machine, bench.device)):
             yield Sentence(said, accuracy.PATH, (bench.name,), "record")
