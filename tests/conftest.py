@@ -49,7 +49,7 @@ def fake_run() -> ModuleType:
 @pytest.fixture(scope="session")
 def corpus() -> ModuleType:
     """The module ``tests/incoming/corpus.py``: files that are not what they should be."""
-    return [_beside(f"incoming/{name}") for name in ("parquet_bytes", "corpus")][-1]
+    return [_beside(f"incoming/{name}") for name in ("parquet_bytes", "corpus_tables", "corpus")][-1]
 
 
 @pytest.fixture(scope="session")

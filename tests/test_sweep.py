@@ -1,21 +1,16 @@
-"""A real sweep, small: what it writes, and what it survives."""
+"""A real sweep, small: what it writes."""
 
 from __future__ import annotations
 
-import json
 import os
 import random
-import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pandas as pd
-import psutil
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
+from sweeping import Place
 
 from harness import records, store
 from harness.analysis.contrasts import contrasts
@@ -25,56 +20,7 @@ from harness.sweep import without_names
 pytestmark = pytest.mark.slow
 """Real sweeps; tests/test_end_to_end.py runs one in make test."""
 
-MATRIX = """
-version: 1
-protocol: {warmup_s: 0.1, window_s: 0.25, min_steps: 4, blocks: [1, 2], ci_target_pct: 0.001, control_every: 8,
-           timeout_s: 30}
-suites:
-  loader:
-    - {mode: [train, load], patch_size: 16, n_samples: 96, storage_format: [png, lmdb], batch_size: 8,
-        num_workers: [0, 2], pin_memory: [false, true]}
-    - {mode: train, step: emulated, step_ms: 5, patch_size: 16, n_samples: 96, batch_size: 8, num_workers: [0, 2],
-       read_us: [0, 2000]}
-    - {mode: load, patch_size: 16, n_samples: 96, batch_size: 8, decode_us: 1000}
-    - {mode: compute, patch_size: 16, batch_size: 8}
-profiles: {quick: {}, forever: {protocol: {blocks: [1, 1000]}}}
-"""
-FEW = """
-version: 1
-protocol: {warmup_s: 0.1, window_s: 0.2, min_steps: 4, blocks: [1, 2], ci_target_pct: 0.001, timeout_s: 30}
-suites:
-  loader:
-    - {mode: load, patch_size: 16, n_samples: 96, storage_format: [png, lmdb], batch_size: 8, num_workers: [0, 2]}
-    - {mode: compute, patch_size: 16, batch_size: [4, 8]}
-profiles: {quick: {}}
-"""
 PHASES = [f"host_{phase}_ns" for phase in records.PHASES]
-
-
-class Place:
-    """A folder to sweep in."""
-
-    def __init__(self, folder: Path, data: Path) -> None:
-        self.results, self.data, self.matrix = folder / "results", data, folder / "matrix.yaml"
-        self.matrix.write_text(MATRIX)
-
-    def command(self, *more: str) -> list[str]:
-        own = ["--matrix", str(self.matrix), "--results", str(self.results), "--data-root", str(self.data)]
-        return [sys.executable, "-m", "harness", "sweep", *own, *more]
-
-    def start(self, *more: str) -> subprocess.Popen[str]:
-        out = subprocess.PIPE
-        return subprocess.Popen(self.command(*more), cwd=ROOT, stdout=out, stderr=subprocess.STDOUT, text=True)
-
-    def journal(self) -> list[dict]:
-        found = list(self.results.glob("*/*/journal.jsonl"))
-        return [json.loads(line) for path in found for line in path.read_bytes().splitlines()] if found else []
-
-    def wait_for_trials(self, count: int, seconds: float = 60) -> None:
-        until = time.monotonic() + seconds
-        while len(self.journal()) < count:
-            assert time.monotonic() < until, "no trial ended in time"
-            time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")
@@ -285,115 +231,6 @@ def test_contrasts_pair_by_block(trials: pd.DataFrame) -> None:
     rates = trials.pivot_table(index="block", columns="cell_id", values="samples_per_s")
     ratio = (rates[first["cell_b"]] / rates[first["cell_a"]]).prod() ** 0.5
     assert first["ratio"] == pytest.approx(ratio)
-
-
-def test_a_damaged_set_is_a_row_and_the_sweep_goes_on(place: Place, tmp_path: Path) -> None:
-    """A trial that fails is recorded with its reason; the others are measured."""
-    place.data = tmp_path / "data"
-    process = place.start("--profile", "forever", "--seed", "1")
-    place.wait_for_trials(2)
-    for path in place.data.glob("synthetic-*/png/**/*.png"):
-        path.write_bytes(b"not a picture")
-    place.wait_for_trials(14)
-    process.send_signal(signal.SIGINT)
-    printed, _ = process.communicate(timeout=20)
-    found = store.runs(place.results)[-1].table("trials")
-    failed = found[found["outcome"] == "error"]
-    assert (failed["error_kind"] == "DataError").all()
-    assert not failed.empty
-    assert str(tmp_path) not in " ".join(failed["error_message"])
-    assert (found.loc[found["storage_format"] == "lmdb", "outcome"] == "ok").all()
-    assert "× error: DataError" in printed
-
-
-def test_ctrl_c_keeps_what_had_ended(place: Place) -> None:
-    """Ctrl-C ends the sweep in seconds, status 130, with every finished trial in parquet and no process left."""
-    process = place.start("--profile", "forever")
-    place.wait_for_trials(3)
-    family = psutil.Process(process.pid).children(recursive=True)
-    process.send_signal(signal.SIGINT)
-    begun = time.monotonic()
-    printed, _ = process.communicate(timeout=20)
-    assert time.monotonic() - begun < 10
-    assert process.returncode == 130, printed
-    run = store.runs(place.results)[-1]
-    assert run.manifest.stop_reason == "interrupted"
-    assert len(run.table("trials")) >= 3
-    assert not [p for p in family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
-    assert "Traceback" not in printed
-
-
-def test_ctrl_c_before_anything_was_measured(place: Place) -> None:
-    """Ctrl-C while torch is imported ends at once, with one line and nothing written."""
-    process = place.start()
-    assert process.stdout is not None
-    while "Starting" not in (line := process.stdout.readline()):
-        assert line
-    time.sleep(0.5)
-    process.send_signal(signal.SIGINT)
-    printed, _ = process.communicate(timeout=20)
-    assert process.returncode == 130
-    assert printed.strip() == "Interrupted before a trial had ended: nothing was written."
-    assert not list(place.results.glob("*/*/"))
-
-
-def test_a_killed_sweep_resumes(place: Place) -> None:
-    """A kill -9 of the parent loses at most the running trial, leaves nobody behind, and the same command resumes."""
-    place.matrix.write_text(FEW)
-    process = place.start("--seed", "3")
-    place.wait_for_trials(5)
-    family = psutil.Process(process.pid).children(recursive=True)
-    assert len(family) >= 1
-    process.kill()
-    process.communicate()
-    psutil.wait_procs(family, timeout=3)
-    assert not [p for p in family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
-    before = place.journal()
-    assert len(before) >= 5
-    done = subprocess.run(place.command("--seed", "3"), cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{len(before)} trials are there already" in done.stdout
-    runs = store.runs(place.results)
-    assert len(runs) == 1
-    found = runs[0].table("trials")
-    assert len(found) == len(set(found["trial_id"])) == 2 * 6
-    kept = [entry["trial"]["started_at"] for entry in before]
-    assert list(found["started_at"])[: len(kept)] == kept
-
-
-def test_fresh_does_not_resume(place: Place) -> None:
-    """FRESH=1 closes the unfinished run as far as it came, and begins a new one."""
-    place.matrix.write_text(FEW)
-    process = place.start("--seed", "3")
-    place.wait_for_trials(2)
-    process.kill()
-    process.communicate()
-    done = subprocess.run(
-        place.command("--fresh", "--seed", "3"), cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0
-    assert "trials are there already" not in done.stdout
-    old, new = store.runs(place.results)
-    assert (old.manifest.stop_reason, new.manifest.stop_reason) == ("interrupted", "blocks")
-    assert len(old.table("trials")) >= 2
-
-
-def test_a_run_goes_on_with_the_data_that_it_began_with(place: Place, tmp_path: Path) -> None:
-    """Photographs that changed while a sweep was down are not mixed into its run."""
-    folder = tmp_path / "photographs"
-    folder.mkdir()
-    Image.new("RGB", (64, 64), "red").save(folder / "a.png")
-    place.matrix.write_text(MATRIX.replace("batch_size: 8", "batch_size: 8, workload: div2k"))
-    words = ["--data", str(folder), "--seed", "3"]
-    process = place.start(*words)
-    place.wait_for_trials(3)
-    process.kill()
-    process.communicate()
-    Image.new("RGB", (64, 64), "blue").save(folder / "a.png")
-    done = subprocess.run(place.command(*words), cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 2, done.stdout
-    assert "the data changed since it began (folder)" in done.stderr
-    assert len(place.journal()) >= 3
 
 
 def test_the_order_is_the_seeds(run: store.StoredRun, trials: pd.DataFrame) -> None:

@@ -7,9 +7,10 @@ is a little too good; that is why the best is a set.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from harness.analysis.blocks import KEYS, Blocks
@@ -17,6 +18,7 @@ from harness.analysis.ceilings import bottleneck, ceilings, judged
 from harness.analysis.contrasts import keys_of, off_default, verdicts
 from harness.analysis.estimates import cells
 from harness.axes import AXES
+from harness.axes.training import TRAINING
 
 __all__ = ["CONDITIONS", "KNOBS", "best_cells", "bottleneck", "ceilings", "default_vs_best"]
 
@@ -55,7 +57,8 @@ CONDITIONS = (
 )
 """Axes that a user's task gives; the others can be chosen."""
 KNOBS = tuple(axis.name for axis in AXES if axis.name not in CONDITIONS)
-_LOADER_KNOBS = tuple(name for name in KNOBS if name not in ("storage_format", "batch_size"))
+_STEP_KNOBS = tuple(axis.name for axis in TRAINING if axis.name in KNOBS)
+_LOADER_KNOBS = tuple(name for name in KNOBS if name not in ("storage_format", "batch_size", *_STEP_KNOBS))
 _CEILINGS = ("load_ceiling", "copy_ceiling", "compute_ceiling", "limit", "efficiency_n")
 _IN_SET = ("place", "is_best", "ratio_to_best", "ratio_lo", "ratio_hi", "pairs", "candidates")
 MEMORY_STEP = 16 * 2**20
@@ -80,9 +83,9 @@ def _questions(estimates: pd.DataFrame, *more: str) -> Iterator[pd.DataFrame]:
         yield group
 
 
-def _changed(group: pd.DataFrame) -> pd.Series:
-    """How many knobs of each cell are not at their default."""
-    return pd.Series(off_default(group, (axis for axis in AXES if axis.name in KNOBS)), group.index)
+def _off(estimates: pd.DataFrame, knobs: Sequence[str]) -> npt.NDArray[np.int64]:
+    """How many of some knobs are not at their default, a number a cell."""
+    return off_default(estimates, (axis for axis in AXES if axis.name in knobs))
 
 
 def _best_of(group: pd.DataFrame, blocks: Blocks) -> pd.DataFrame:
@@ -102,7 +105,7 @@ def _best_of(group: pd.DataFrame, blocks: Blocks) -> pd.DataFrame:
         {
             "workers": group["num_workers"].astype("float64").fillna(0),
             "memory": np.rint(group["pss_peak_bytes"] / MEMORY_STEP),
-            "changed": _changed(group),
+            "changed": _off(group, KNOBS),
             "slowness": -group["samples_per_s"],
         }
     )
@@ -140,6 +143,8 @@ def default_vs_best(trials: pd.DataFrame, estimates: pd.DataFrame | None = None)
     """Compare a DataLoader with PyTorch's defaults with the best one of the same storage format and batch size.
 
     The defaults are those of the axis table: ``num_workers=0``, ``pin_memory=False``, ``non_blocking=False`` and so on.
+    Knobs of the training step (``amp``, ``fusion`` …) stand at their default on both sides: what they gain is no merit
+    of the loader.
 
     Args:
         trials: rows of ``records.TRIALS`` of any number of runs.
@@ -154,8 +159,9 @@ def default_vs_best(trials: pd.DataFrame, estimates: pd.DataFrame | None = None)
     estimates = _asked(trials, cells(trials) if estimates is None else estimates)
     same = ["run_id", "device", *CONDITIONS, "storage_format", "batch_size"]
     found = []
-    loaders = estimates[estimates["num_workers"].notna()].reset_index(drop=True)
-    defaults = off_default(loaders, (axis for axis in AXES if axis.name in _LOADER_KNOBS)) == 0
+    plain_steps = _off(estimates, _STEP_KNOBS) == 0
+    loaders = estimates[estimates["num_workers"].notna() & plain_steps].reset_index(drop=True)
+    defaults = _off(loaders, _LOADER_KNOBS) == 0
     for group in _questions(loaders, "storage_format", "batch_size"):
         plain = defaults[group.index]
         if plain.any():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 from harness import registry, suite
@@ -68,6 +68,7 @@ def page(name: str, path: str, content: Suite, runs: Sequence[Shown], told: Verd
     ]
     figures: dict[str, Placed] = {}
     files: dict[str, str] = {}
+    drawn = 0
     measured = newest([shown for shown in runs if name in shown.suites])
     body.append(_places(measured))
     for shown in measured:
@@ -78,9 +79,10 @@ def page(name: str, path: str, content: Suite, runs: Sequence[Shown], told: Verd
         if not planted and not compared:
             said = answer(shown.answers(name)) or (claims.answer(told, name, shown) if told else "")
             body += [markup.paragraph(said, "fr-answer")] if said else []
-        charts = [_chart(chart, shown, name, path) for chart in content.charts]
-        if not figures or _weight([*figures.values(), *(placed for _, placed in charts)]) <= _ROOM:
-            for chart, (title, placed) in zip(content.charts, charts, strict=True):
+        if _fits(figures, drawn):
+            drawn += 1
+            for chart in content.charts:
+                title, placed = _chart(chart, shown, name, path)
                 figures[placed.name] = placed
                 body += [markup.heading(3, title, f"{chart}-{mark}"), markup.slot(placed.name), "\n"]
         else:
@@ -102,9 +104,12 @@ def _chart(chart: str, shown: Shown, name: str, path: str) -> tuple[str, Placed]
     return figure.title, place(figure, figure_id, path, shown.origin)
 
 
-def _weight(figures: Sequence[Placed]) -> int:
-    """Bytes of figures, compressed."""
-    return len(zlib.compress("".join(placed.html for placed in figures).encode()))
+def _fits(figures: Mapping[str, Placed], machines: int) -> bool:
+    """Whether a page stays light with the charts of one machine more, as heavy as those of the machines before it."""
+    if not machines:
+        return True
+    weight = len(zlib.compress("".join(placed.html for placed in figures.values()).encode()))
+    return weight * (machines + 1) / machines <= _ROOM
 
 
 def _elsewhere(path: str) -> str:

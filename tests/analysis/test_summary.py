@@ -177,3 +177,20 @@ def test_pinned_memory_is_not_the_default_on_cuda(trials_of: Trials, cell_of: Ce
     found = default_vs_best(frame)
     assert found["default_cell"].tolist() == [cell_id(cell_of({}, "cuda"))]
     assert len(default_vs_best(frame[frame["cell_id"] != found["default_cell"][0]])) == 0
+
+
+def test_what_the_step_gains_is_no_merit_of_the_loader(trials_of: Trials, cell_of: CellOf) -> None:
+    """A faster step is best of its task, and neither side of the comparison of loaders."""
+    workers = {"num_workers": 2}
+    frame = trials_of(
+        [
+            ({}, STEADY),
+            (workers, times(1.5)),
+            (workers | {"amp": "bf16"}, times(4.0)),
+            ({"memory_format": "channels_last"}, times(2.0)),
+        ]
+    )
+    (against,) = default_vs_best(frame).to_dict("records")
+    assert (against["default_cell"], against["best_cell"]) == (cell_id(cell_of({})), cell_id(cell_of(workers)))
+    assert against["ratio"] == pytest.approx(1.5)
+    assert best_cells(frame)["amp"].tolist() == ["bf16"]

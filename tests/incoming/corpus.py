@@ -6,63 +6,26 @@ the same files. No file is larger than 32 MB; some ask their reader for gigabyte
 ``corpus``.
 
 What is to become of them: a file is refused with a reason, or what it holds is shown as text. Kinds in ``BROKEN`` are
-no parquet file any more and must be refused. ``TEXTS`` are strings that must never be more than text.
+no parquet file any more and must be refused.
 """
 
 from __future__ import annotations
 
-import io
-import json
 import random
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
+import corpus_tables
 import parquet_bytes as raw
 import pyarrow as pa
-import pyarrow.parquet as pq
+from corpus_tables import LONG, NUMBERS, TEXTS, Named, read, with_values, written
 
 from harness.incoming import compact
 
-Named = Iterator[tuple[str, bytes]]
 Kind = Callable[[bytes, random.Random], Named]
-KEY = b"feedrate"
 ZSTD = 6
 """Of parquet's codecs."""
-LONG = "x" * 100_000
 HIDDEN = 2**31
 """Added to a field's number: in 32 bits it is that field all the same."""
-TEXTS = {
-    "script": '<script>document.title="owned"</script>',
-    "image": '<img src=x onerror="document.title=1">',
-    "attribute": "\" autofocus onfocus=document.title='owned' x=\"",
-    "link": "[a](javascript:alert(1)) <javascript:alert(1)>",
-    "entity": "&lt;script&gt;&#0;&amp;",
-    "template": "{{7*7}} ${7*7} <%= 7*7 %> {% raw %}",
-    "formula": '=HYPERLINK("http://example.org/?"&A1,"x")',
-    "command": "@SUM(1+1)*cmd|' /C calc'!A0",
-    "sql": "'; DROP TABLE trials; --",
-    "control": "a\x00b\x07\x1b[31mred\x1b[0m\r\nnext\x7f\x9b",
-    "bidi": "abc\u202egnp.exe\u2066\u2028x",
-    "zalgo": "a" + "\u0301" * 400,
-    "astral": "\U0001f680\ufeff\u200b\ufffd\uffff",
-    "parent": "../../../../../../tmp/owned",
-    "absolute": "/tmp/owned/run.json",
-    "windows": "..\\..\\C:\\owned",
-    "encoded": "%2e%2e%2f%2e%2e%2fowned\x00.json",
-    "dots": "..",
-    "prototype": "__proto__",
-    "constructor": "constructor",
-    "console": "[red]x[/red][link=http://example.org]y[/link][/]",
-    "empty": "",
-    "long": LONG,
-}
-NUMBERS = (-1, 0, 1, 2**31 - 1, -(2**31), 2**40, 2**62, 2**63 - 1, -(2**63))
-FLOATS = (float("nan"), float("inf"), float("-inf"), -1.0, 1e308, 5e-324)
-TYPES: tuple[pa.DataType, ...] = (
-    *(pa.int32(), pa.uint64(), pa.float32(), pa.large_string(), pa.binary(), pa.bool_(), pa.timestamp("us")),
-    *(pa.decimal128(38, 3), pa.list_(pa.int64()), pa.struct([("a", pa.struct([("b", pa.int64())]))]), pa.string()),
-    *(pa.dictionary(pa.int32(), pa.string()), pa.date32(), pa.int64(), pa.float64()),
-)
 
 
 def mutated(valid: bytes, seed: int) -> Named:
@@ -195,130 +158,20 @@ def _schemas(valid: bytes, draw: random.Random) -> Named:
         yield f"schemas/rows_again/{times}", raw.closed(valid, footer)
 
 
-def _values(valid: bytes, draw: random.Random) -> Named:
-    """Numbers that no run has, in every column of numbers: in one row, or in all."""
-    table = _read(valid)
-    for field in table.schema:
-        options: tuple[Any, ...] = {pa.int64(): NUMBERS, pa.float64(): FLOATS}.get(field.type, ())
-        for value in draw.sample(options, min(4, len(options))):
-            values = table[field.name].to_pylist()
-            rows = range(len(values)) if draw.random() < 0.3 else [draw.randrange(len(values))]
-            for row in rows:
-                values[row] = value
-            yield f"values/{field.name}={value}/{len(rows)}", _written(_with(table, field.name, values))
-    for field in table.schema:
-        if field.type in (pa.bool_(), pa.string()):
-            yield f"values/{field.name}=null/all", _written(_with(table, field.name, [None] * table.num_rows))
-
-
-def _types(valid: bytes, draw: random.Random) -> Named:
-    """Columns of another type, renamed, missing, there twice."""
-    table = _read(valid)
-    for field in table.schema:
-        place = table.schema.get_field_index(field.name)
-        every = field.name in ("run_id", "wall_ns", "half_ratio", "steady")
-        for kind in TYPES if every else draw.sample(TYPES, 1):
-            if kind != field.type:
-                changed = table.set_column(place, pa.field(field.name, kind), pa.nulls(table.num_rows, kind))
-                yield f"types/{field.name}/{kind}", _written(changed)
-        yield f"types/{field.name}/missing", _written(table.remove_column(place))
-    column = table.column("wall_ns")
-    for name in ("wall_ns", "WALL_NS", "wall_ns ", *TEXTS.values()):
-        yield f"types/added/{name[:20]!r}", _written(table.append_column(name, column))
-    text = pa.array([b"\xff\xfe<\xc0\x80"] * table.num_rows, pa.binary()).view(pa.string())
-    for name in ("error_message", "run_id", "workload"):
-        place = table.schema.get_field_index(name)
-        yield f"types/{name}/not_utf8", _written(table.set_column(place, table.schema.field(place), text))
-
-
-def _texts(valid: bytes, draw: random.Random) -> Named:
-    """Every string column with a text that is more than text to somebody."""
-    table = _read(valid)
-    names = [field.name for field in table.schema if field.type == pa.string()]
-    for name in names:
-        for what in draw.sample(sorted(TEXTS), 8):
-            values = [TEXTS[what]] * table.num_rows if draw.random() < 0.5 else table[name].to_pylist()
-            values[draw.randrange(len(values))] = TEXTS[what]
-            yield f"texts/{name}/{what}", _written(_with(table, name, values))
-    for what, text in TEXTS.items():
-        changed = table
-        for name in names:
-            changed = _with(changed, name, [text] * table.num_rows)
-        yield f"texts/all/{what}", _written(changed)
-
-
-def _manifests(valid: bytes, draw: random.Random) -> Named:
-    """What the run says of itself, one leaf at a time, and what is no such thing at all."""
-    table = _read(valid)
-    text = (table.schema.metadata or {})[KEY]
-    whole = {
-        "none": b"",
-        "null": b"null",
-        "list": b"[]",
-        "number": b"1e999",
-        "half": text[: len(text) // 2],
-        "deep": b"[" * 100_000 + b"]" * 100_000,
-        "deep_objects": b'{"a":' * 50_000 + b"1" + b"}" * 50_000,
-        "digits": b'{"schema_version": ' + b"9" * 5_000 + b"}",
-        "latin": b'{"run_id": "\xff\xfe"}',
-        "surrogate": text.replace(b'"command":"', b'"command":"\\ud800', 1),
-        "nan": text.replace(b'"seed":7', b'"seed":NaN', 1),
-        "twice": text[:-1] + b',"run_id":"20260101T000000Z-ffff"}',
-        "future": text.replace(b'"schema_version":', b'"schema_version":9', 1),
-        "prototype": text[:-1] + b',"__proto__":{"polluted":1},"constructor":{"prototype":{"polluted":1}}}',
-        "long": text[:-1] + b',"note":"' + b"x" * 8_000_000 + b'"}',
-    }
-    for name, data in whole.items():
-        yield f"manifests/{name}/0", _written(table.replace_schema_metadata({KEY: data}))
-    bare = table.replace_schema_metadata({b"other": text})
-    yield "manifests/missing/0", _written(bare)
-    for at in range(200):
-        manifest = json.loads(text)
-        holder, key = draw.choice(list(_items(manifest)))
-        how = draw.choice(("removed", "text", "text", "number", "list", "null"))
-        word, number = draw.choice(list(TEXTS.values())), draw.choice(NUMBERS)
-        values: dict[str, Any] = {"text": word, "number": number, "list": [[]], "null": None}
-        if how == "removed":
-            del holder[key]
-        else:
-            holder[key] = values[how]
-        data = json.dumps(manifest, separators=(",", ":")).encode()
-        yield f"manifests/{key}:{how}/{at}", _written(table.replace_schema_metadata({KEY: data}))
-
-
-def _rows(valid: bytes, draw: random.Random) -> Named:
-    """Rows twice, missing, mixed with another run's, none at all."""
-    table = _read(valid)
-    some = sorted(draw.sample(range(table.num_rows), table.num_rows // 2))
-    yield "rows/none/0", _written(table.slice(0, 0))
-    yield "rows/half/0", _written(table.take(some))
-    yield "rows/doubled/0", _written(pa.concat_tables([table, table]))
-    yield "rows/one_twice/0", _written(pa.concat_tables([table, table.slice(0, 1)]))
-    yield "rows/backwards/0", _written(table.take(list(range(table.num_rows - 1, -1, -1))))
-    for name, other in (("run_id", "20260101T000000Z-ffff"), ("machine_id", "other-1c-00000000"), ("device", "cuda")):
-        values = [other, *table[name].to_pylist()[1:]]
-        yield f"rows/two_of/{name}", _written(_with(table, name, values))
-        yield f"rows/other/{name}", _written(_with(table, name, [other] * table.num_rows))
-    ids = table["trial_id"].to_pylist()
-    yield "rows/same_trial/0", _written(_with(table, "trial_id", [ids[0]] * table.num_rows))
-    for when in ("9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z", "yesterday", "2026-13-45T99:99:99Z", "1e9"):
-        yield f"rows/started_at/{when}", _written(_with(table, "started_at", [when] * table.num_rows))
-    for factor in (2, 1000, 0):
-        walls = [None if value is None else value * factor for value in table["wall_ns"].to_pylist()]
-        yield f"rows/wall_ns/{factor}", _written(_with(table, "wall_ns", walls))
-
-
 def _bombs(valid: bytes, draw: random.Random) -> Named:
     """Small files that ask their reader for much."""
-    table = _read(valid)
+    table = read(valid)
     said = table.schema.metadata
-    yield "bombs/one_text/64MB", _written(_with(table, "error_message", ["\0" * 2**26] + [None] * (len(table) - 1)))
+    yield (
+        "bombs/one_text/64MB",
+        written(with_values(table, "error_message", ["\0" * 2**26] + [None] * (len(table) - 1))),
+    )
     words = pa.DictionaryArray.from_arrays(pa.array([0] * 15_000, pa.int32()), pa.array([LONG]))
     # The writer would spell the texts out if their dictionary were too large for it.
     kept = {"store_schema": False, "dictionary_pagesize_limit": 2**30}
-    yield "bombs/dictionary/1500MB", _written(pa.table({"run_id": words}, metadata=said), **kept)
-    yield "bombs/nulls/5000000", _written(pa.table({"wall_ns": pa.nulls(5_000_000, pa.int64())}, metadata=said))
-    yield "bombs/rows/3000000", _written(pa.table({"run_id": pa.array(["x"] * 3_000_000)}, metadata=said))
+    yield "bombs/dictionary/1500MB", written(pa.table({"run_id": words}, metadata=said), **kept)
+    yield "bombs/nulls/5000000", written(pa.table({"wall_ns": pa.nulls(5_000_000, pa.int64())}, metadata=said))
+    yield "bombs/rows/3000000", written(pa.table({"run_id": pa.array(["x"] * 3_000_000)}, metadata=said))
     frame = pa.Codec("zstd").compress(bytes(2**24), asbytes=True)
     for frames, kind in ((4, 0), (64, 0), (127, 0), (127, 2)):  # as many frames as wanted make one page
         footer = raw.footer_of(valid)
@@ -373,36 +226,13 @@ KINDS: dict[str, Kind] = {
     "declared": _declared,
     "pages": _pages,
     "schemas": _schemas,
-    "values": _values,
-    "types": _types,
-    "texts": _texts,
-    "manifests": _manifests,
-    "rows": _rows,
+    "values": corpus_tables.values,
+    "types": corpus_tables.types,
+    "texts": corpus_tables.texts,
+    "manifests": corpus_tables.manifests,
+    "rows": corpus_tables.rows,
     "bombs": _bombs,
     "ambiguous": _ambiguous,
 }
 BROKEN = ("truncated", "magic", "footer_length", "schemas", "types", "bombs", "ambiguous")
 """Kinds of which every file must be refused. Of others some are sound: what is changed in a note is nobody's fault."""
-
-
-def _read(valid: bytes) -> pa.Table:
-    return pq.read_table(io.BytesIO(valid))
-
-
-def _written(table: pa.Table, **options: Any) -> bytes:
-    sink = io.BytesIO()
-    pq.write_table(table, sink, compression="zstd", **options)
-    return sink.getvalue()
-
-
-def _with(table: pa.Table, name: str, values: list[Any]) -> pa.Table:
-    place = table.schema.get_field_index(name)
-    return table.set_column(place, table.schema.field(place), pa.array(values, table.schema.field(place).type))
-
-
-def _items(value: Any) -> Iterator[tuple[Any, Any]]:
-    """(holder, key) of everything that a JSON value holds, at any depth."""
-    keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else []
-    for key in keys:
-        yield value, key
-        yield from _items(value[key])

@@ -1,0 +1,52 @@
+"""A folder for real sweeps, and what they sweep."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from harness.registry import ROOT
+
+MATRIX = """
+version: 1
+protocol: {warmup_s: 0.1, window_s: 0.25, min_steps: 4, blocks: [1, 2], ci_target_pct: 0.001, control_every: 8,
+           timeout_s: 30}
+suites:
+  loader:
+    - {mode: [train, load], patch_size: 16, n_samples: 96, storage_format: [png, lmdb], batch_size: 8,
+        num_workers: [0, 2], pin_memory: [false, true]}
+    - {mode: train, step: emulated, step_ms: 5, patch_size: 16, n_samples: 96, batch_size: 8, num_workers: [0, 2],
+       read_us: [0, 2000]}
+    - {mode: load, patch_size: 16, n_samples: 96, batch_size: 8, decode_us: 1000}
+    - {mode: compute, patch_size: 16, batch_size: 8}
+profiles: {quick: {}, forever: {protocol: {blocks: [1, 1000]}}}
+"""
+
+
+class Place:
+    """A folder to sweep in."""
+
+    def __init__(self, folder: Path, data: Path) -> None:
+        self.results, self.data, self.matrix = folder / "results", data, folder / "matrix.yaml"
+        self.matrix.write_text(MATRIX)
+
+    def command(self, *more: str) -> list[str]:
+        own = ["--matrix", str(self.matrix), "--results", str(self.results), "--data-root", str(self.data)]
+        return [sys.executable, "-m", "harness", "sweep", *own, *more]
+
+    def start(self, *more: str) -> subprocess.Popen[str]:
+        out = subprocess.PIPE
+        return subprocess.Popen(self.command(*more), cwd=ROOT, stdout=out, stderr=subprocess.STDOUT, text=True)
+
+    def journal(self) -> list[dict]:
+        found = list(self.results.glob("*/*/journal.jsonl"))
+        return [json.loads(line) for path in found for line in path.read_bytes().splitlines()] if found else []
+
+    def wait_for_trials(self, count: int, seconds: float = 60) -> None:
+        until = time.monotonic() + seconds
+        while len(self.journal()) < count:
+            assert time.monotonic() < until, "no trial ended in time"
+            time.sleep(0.05)
