@@ -150,5 +150,5 @@ def _what_helps(a: RunManifest, b: RunManifest) -> str:
 
 def _verdicts(side: Side, asked: Mapping[str, tuple[str, Claim]]) -> pd.DataFrame:
     """What a run says of claims; nothing where a version of the protocol measured it that is not this one's."""
-    rows = answered([Measured.of(side.manifest, side.trials)], asked).found.claims
+    rows = answered([Measured.of(side.manifest, side.trials, asked)], asked).found.claims
     return rows if "verdict" in rows else pd.DataFrame(columns=["claim", "verdict"])

@@ -15,7 +15,7 @@ from rich.text import Text
 from harness import store, store_beside, suite
 from harness.analysis.claim_words import estimate, needed, sentence
 from harness.analysis.claimed import NOT_TESTABLE, VERDICTS
-from harness.analysis.claimed_runs import Answered, Measured, answered
+from harness.analysis.claimed_runs import Answered, Claims, Measured, answered
 from harness.claim import Claim
 from harness.errors import InputError, expected_one_of
 from harness.store import StoredRun
@@ -66,7 +66,7 @@ def of_run(run: StoredRun, console: Console) -> None:
     asked = {one.claim for one in run.manifest.claims} | set(run.manifest.untestable)
     claims = {name: found for name, found in suite.claims().items() if name in asked}
     if claims:
-        show(answered([_measured(run)], claims), claims, console)
+        show(answered([_measured(run, claims)], claims), claims, console)
 
 
 def of_results(results: Path, console: Console, machines: Sequence[str] = (), *, whole: bool = False) -> None:
@@ -91,11 +91,11 @@ def of_results(results: Path, console: Console, machines: Sequence[str] = (), *,
             raise InputError(f"claims: unknown machine '{machine}'; {expected_one_of(machine, known)}")
     claims = suite.claims()
     wanted = [run for run in runs if not machines or run.manifest.machine.machine_id in machines]
-    show(answered(map(_measured, wanted), claims), claims, console, whole=whole)
+    show(answered((_measured(run, claims) for run in wanted), claims), claims, console, whole=whole)
 
 
-def _measured(run: StoredRun) -> Measured:
-    return Measured.of(run.manifest, run.table("trials"))
+def _measured(run: StoredRun, claims: Claims) -> Measured:
+    return Measured.of(run.manifest, run.table("trials"), claims)
 
 
 def _say(console: Console, text: str, style: str = "") -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from harness import admitting, figures, site_ahead, site_brief
 from harness.bench_record import BenchRecord
@@ -37,6 +37,7 @@ from harness.pages import (
     methodology,
     reference,
     releases,
+    run,
     suites,
     verdicts,
     withdrawn,
@@ -56,6 +57,9 @@ _TEXTS = tuple(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "CITA
 _REMEMBERED = "checked.json"
 """A file of the build folder that remembers which runs have kept to the rules."""
 Admit = Callable[[Sequence[Path], Path | None], check.Admitted]
+_FEW = 3
+"""Runs whose pages are made before other processes have begun."""
+_Item = TypeVar("_Item")
 _MARK = ".feedrate"
 """A file that says that a folder was made here and may be made anew."""
 
@@ -80,7 +84,10 @@ def build(results: Path = RESULTS, out: Path = Path("build"), admit: Admit = adm
         with _alone(out), apart.collecting_seldom(), figures.drawing(out / "pictures", patient=True) as drawn:
             docs = _fresh(out / "pages")
             _check(site)
-            let_in = admit(folders(results), out / _REMEMBERED)
+            found = folders(results)
+            if len(found) > _FEW:
+                apart.prepare()
+            let_in = admit(found, out / _REMEMBERED)
             everyone = cast(gather(results, set(let_in.folders)))
             pages = list(drawn.following(_pages(everyone, benches(results), let_in.refused)))
             made = publish(SOURCE, docs, _fresh(out / "site.next"), _nav(pages), pages, brief.likes(everyone))
@@ -162,29 +169,46 @@ def _content(everyone: Cast, measured: Sequence[BenchRecord], refused: Sequence[
     questions = suites.found(everyone.featured)
     if everyone.brief:
         _ = everyone.cells  # read before there are processes for pages: reading many runs takes processes of its own
-    with site_ahead.started(everyone, questions) as ahead:
-        told = verdicts.gather(everyone.of_claims())
+    with site_ahead.started(everyone.detailed) as ahead:
+        told = verdicts.gather(everyone.of_claims(), each=ahead.each)
         paths = {name: path for name, path, _ in questions}
-        yield home.page(everyone.at_home(), questions, told, len(everyone.machines), measured)
+        of_suites = {
+            path: ahead.begin(suites.page, name, path, content, everyone.of_suite(name), told)
+            for name, path, content in _longest_first(questions, lambda question: everyone.of_suite(question[0]))
+        }
+        long = _longest_first(everyone.detailed, lambda shown: [shown])
+        of_runs = {shown.page: ahead.begin(_of_run, shown) for shown in long}
+        of_claims = [ahead.begin(claims.page, told), ahead.begin(experiment.page, everyone.detailed, told)]
         yield explore.page(everyone)
         yield compare.page(everyone, told)
-        yield claims.page(told)
-        yield experiment.page(everyone.detailed, told)
-        yield machines.index_page(everyone.detailed)
-        for own in machines.by_machine(everyone.detailed).values():
-            yield machines.page(own, told, paths)
-        yield reference.runs_page(everyone.detailed, refused)
         yield accuracy.page(measured)
         yield methodology.page(_prose(SOURCE / "pages" / methodology.PATH))
         yield reference.dictionary_page()
         yield contribute.page(_prose(SOURCE / "pages" / contribute.PATH), _prose(ROOT / "CONTRIBUTING.md"))
         yield releases.page(everyone.every, measured, _prose(ROOT / "CHANGELOG.md"))
-        for question in questions:
-            yield ahead.suite(question, told)
-        for shown in everyone.detailed:
-            yield ahead.run(shown)
         for shown in everyone.withdrawn:
             yield withdrawn.page(shown)
+        for shown in long:
+            page, found = of_runs[shown.page]()
+            shown.learn(found)
+            yield page
+        yield home.page(everyone.at_home(), questions, told, len(everyone.machines), measured)
+        yield machines.index_page(everyone.detailed)
+        for own in machines.by_machine(everyone.detailed).values():
+            yield machines.page(own, told, paths)
+        yield reference.runs_page(everyone.detailed, refused)
+        for made in (*(of_suites[path] for _, path, _ in questions), *of_claims):
+            yield made()
+
+
+def _of_run(shown: Shown) -> tuple[Page, dict[str, Any]]:
+    """Make a run's page, and give what lists say of the run beside it."""
+    return run.page(shown), shown.on_lists()
+
+
+def _longest_first(items: Sequence[_Item], runs: Callable[[_Item], Sequence[Shown]]) -> list[_Item]:
+    """Sort by how long a page takes, so that none is waited for at the end."""
+    return sorted(items, key=lambda item: site_ahead.trials(runs(item)), reverse=True)
 
 
 def _address() -> str:

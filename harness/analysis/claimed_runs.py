@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
@@ -13,23 +14,53 @@ from harness.claim import Claim
 from harness.manifest import RunManifest
 from harness.records import PROTOCOL_VERSION
 
+Claims = Mapping[str, tuple[str, Claim]]
+"""Id to suite and claim."""
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
     """A run as far as claims go."""
 
     run_id: str
-    trials: pd.DataFrame
-    untestable: Mapping[str, str]
-    """Claim to why the run's plan could not test it."""
-    asked: frozenset[str] = frozenset()
-    """Claims that the run was made for."""
+    says: Judged | None
+    """None where it has no trials, or was measured by another version of the protocol."""
+    asked: frozenset[str]
+    """Claims that the run was made for, those among them that its plan could not test."""
+    other_version: bool = False
 
     @classmethod
-    def of(cls, manifest: RunManifest, trials: pd.DataFrame) -> Measured:
-        """Take what claims need of a stored run."""
-        asked = frozenset(one.claim for one in manifest.claims)
-        return cls(manifest.run_id, trials, manifest.untestable, asked)
+    def of(cls, manifest: RunManifest, trials: pd.DataFrame, claims: Claims) -> Measured:
+        """Judge claims by a stored run.
+
+        Args:
+            manifest: the run's.
+            trials: its rows of ``records.TRIALS``.
+            claims: id to suite and claim.
+        """
+        asked = (one.claim for one in manifest.claims)
+        return measured(manifest.run_id, trials, claims, manifest.untestable, asked)
+
+
+def measured(
+    run_id: str,
+    trials: pd.DataFrame,
+    claims: Claims,
+    untestable: Mapping[str, str] = MappingProxyType({}),
+    asked: Iterable[str] = (),
+) -> Measured:
+    """Judge claims by the trials of a run.
+
+    Args:
+        run_id: of the run.
+        trials: its rows of ``records.TRIALS``; none is fine.
+        claims: id to suite and claim.
+        untestable: claim to why the run's plan could not test it.
+        asked: claims that the run was made for.
+    """
+    other = bool(set(trials["protocol_version"].dropna().astype(int)) - {PROTOCOL_VERSION})
+    says = judged(trials, claims, untestable) if len(trials) and not other else None
+    return Measured(run_id, says, frozenset((*asked, *untestable)), other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +73,11 @@ class Answered:
     """Runs of another version of the protocol: what was measured in another way is not shown beside this."""
 
 
-def answered(runs: Iterable[Measured], claims: Mapping[str, tuple[str, Claim]]) -> Answered:
-    """Judge claims by all runs of any number of machines.
+def answered(runs: Iterable[Measured], claims: Claims) -> Answered:
+    """Put together what all runs of any number of machines say of claims.
 
     Args:
-        runs: newest first.
+        runs: newest first, each judged by the same claims.
         claims: id to suite and claim.
 
     Returns:
@@ -58,12 +89,10 @@ def answered(runs: Iterable[Measured], claims: Mapping[str, tuple[str, Claim]]) 
     left_out: list[str] = []
     asked: set[tuple[str, str]] = set()
     for run in runs:
-        versions = set(run.trials["protocol_version"].dropna().astype(int))
-        if versions - {PROTOCOL_VERSION}:
-            left_out.append(run.run_id)
-        elif len(run.trials):
-            kept.append(judged(run.trials, claims, run.untestable))
-            asked |= {(run.run_id, name) for name in (*run.asked, *run.untestable)}
+        left_out += [run.run_id] if run.other_version else []
+        if run.says:
+            kept.append(run.says)
+            asked |= {(run.run_id, name) for name in run.asked}
     order = list(claims)
     verdicts = _joined([one.claims for one in kept])
     if verdicts.empty:

@@ -10,6 +10,7 @@ import io
 import os
 import re
 import sys
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -56,7 +57,7 @@ def png(pdf: bytes, width: float) -> bytes:
     drawn = io.BytesIO()
     with pypdfium2.PdfDocument(pdf) as document:
         page = document[0]
-        page.render(scale=width / page.get_width()).to_pil().save(drawn, "PNG")
+        page.render(scale=width / page.get_width()).to_pil().save(drawn, "PNG", compress_type=zlib.Z_FILTERED)
     return drawn.getvalue()
 
 

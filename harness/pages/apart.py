@@ -6,9 +6,10 @@ import gc
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from multiprocessing import get_context
+from multiprocessing import forkserver, get_context
 
 from harness.hardware import usable_cores
+from harness.pages.gathered import by_reference
 
 _NEW_OBJECTS = 70_000
 """Before Python looks for garbage in cycles; its own number is 700."""
@@ -17,15 +18,22 @@ _MOST = 4
 _NEEDED = ("harness.pages.run", "harness.pages.suites", "harness.pages.brief")
 
 
-def pool() -> ProcessPoolExecutor:
-    """Start processes that have loaded what pages need.
+def prepare() -> None:
+    """Begin to load what pages need, in the process from which those of ``pool`` are forked.
 
-    They are forked from one process that holds nothing else: loading takes each over a second, and a fork of the
-    caller would share the locks of its threads.
+    It holds nothing else: loading takes each over a second, and a fork of the caller would share the locks of its
+    threads.
     """
+    get_context("forkserver").set_forkserver_preload(list(_NEEDED))
+    forkserver.ensure_running()
+
+
+def pool() -> ProcessPoolExecutor:
+    """Start processes that have loaded what pages need; runs go to them and come back as references."""
+    prepare()
+    by_reference()
     context = get_context("forkserver")
-    context.set_forkserver_preload(list(_NEEDED))
-    return ProcessPoolExecutor(min(_MOST, len(usable_cores())), context, initializer=_collect_seldom)
+    return ProcessPoolExecutor(min(_MOST, len(usable_cores())), context, initializer=_begin)
 
 
 @contextmanager
@@ -42,6 +50,11 @@ def collecting_seldom() -> Iterator[None]:
     finally:
         gc.set_threshold(*before)
         gc.unfreeze()
+
+
+def _begin() -> None:
+    _collect_seldom()
+    by_reference()
 
 
 def _collect_seldom() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from inspect import signature
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -29,6 +30,8 @@ from harness.suite import for_machines
 
 ON_SAMPLES = ("suite", "block", "position", "role", "outcome", "flags", "cached_before_pct", "cached_after_pct")
 """Columns of ``records.TRIALS`` that stand beside every sample of the probes."""
+ON_LISTS = ("grade", "headlines")
+"""What home, machines and lists say of a run, too: a process that makes the run's page has worked it out anyway."""
 
 
 class Shown:
@@ -39,6 +42,14 @@ class Shown:
         self.manifest = run.manifest
         self.slug = markup.slug(run.manifest.run_id)
         self.page = f"runs/{self.slug}.md"
+
+    def on_lists(self) -> dict[str, Any]:
+        """Work out what other pages than the run's own say of it: ``ON_LISTS``."""
+        return {name: getattr(self, name) for name in ON_LISTS}
+
+    def learn(self, found: Mapping[str, Any]) -> None:
+        """Take over what another process worked out of the same run: some of ``ON_LISTS``."""
+        vars(self).update(found)
 
     @cached_property
     def trials(self) -> pd.DataFrame:
@@ -146,6 +157,25 @@ class Shown:
     def answers(self, suite: str) -> pd.DataFrame:
         """The best cell of each task of one suite; its ceilings may be cells of another."""
         return headlines(self.trials, self.judged[self.judged["suite"].eq(suite).fillna(False)])
+
+
+_came: dict[Path, Shown] = {}
+"""Runs that came to this process from another: what is worked out of one for a page serves the next."""
+
+
+def by_reference() -> None:
+    """Let this process send runs to others as references: frames are read and estimated where they are needed."""
+    ForkingPickler.register(Shown, _sent)
+
+
+def _sent(shown: Shown) -> tuple[Any, ...]:
+    return _here, (shown.run, {name: value for name, value in vars(shown).items() if name in ON_LISTS})
+
+
+def _here(run: store.StoredRun, known: Mapping[str, Any]) -> Shown:
+    shown = _came.setdefault(run.folder, Shown(run))
+    shown.learn(known)
+    return shown
 
 
 def gather(results: Path, only: Collection[Path] | None = None) -> list[Shown]:

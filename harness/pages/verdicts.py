@@ -6,8 +6,9 @@ way and are left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -24,6 +25,7 @@ from harness.pages.gathered import Shown
 Row = Mapping[str, Any]
 Asked = Mapping[str, tuple[str, Claim]]
 """Claims by id, each with its suite."""
+Each = Callable[[Callable[[Shown], Measured], Iterable[Shown]], Iterable[Measured]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +98,17 @@ class Verdicts:
         return {verdict: words.count(verdict) for verdict in VERDICTS if verdict in words}
 
 
-def gather(runs: Sequence[Shown], asked: Asked | None = None) -> Verdicts:
+def gather(runs: Sequence[Shown], asked: Asked | None = None, each: Each = map) -> Verdicts:
     """Judge the claims by every run.
 
     Args:
         runs: newest first.
         asked: claims by id; those of all suites if not given.
+        each: judges by one run after another, as ``map`` does; processes may share them.
     """
     asked = suite.claims() if asked is None else asked
     by_id = {shown.manifest.run_id: shown for shown in runs}
-    answers = answered((Measured.of(shown.manifest, shown.trials) for shown in by_id.values()), asked)
+    answers = answered(each(partial(_measured, asked), by_id.values()), asked)
     found = {part: rows_of(getattr(answers.found, part)) for part in ("claims", "cases", "asides")}
     keys = dict.fromkeys(_key(row) for row in found["claims"] if row["verdict"] != NOT_TESTABLE)
     newest = {key: shown for shown in reversed(runs) if (key := (shown.machine_id, shown.manifest.device)) in keys}
@@ -121,6 +124,10 @@ def gather(runs: Sequence[Shown], asked: Asked | None = None) -> Verdicts:
             parts.append(Told(claim.on(key[1]), by_id.get(row["run_id"], place.shown), key[1], row, *mine))
         told[name] = tuple(parts)
     return Verdicts(asked, places, told, tuple(by_id[name] for name in answers.left_out))
+
+
+def _measured(asked: Asked, shown: Shown) -> Measured:
+    return Measured.of(shown.manifest, shown.trials, asked)
 
 
 def _key(row: Row) -> tuple[str, str]:

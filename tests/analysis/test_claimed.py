@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from harness.analysis.claimed import NOT_TESTABLE, judged
-from harness.analysis.claimed_runs import Measured, answered
+from harness.analysis.claimed_runs import answered, measured
 from harness.axes import AXES, applicable, cell_id
 from harness.claim import Aside, Claim, Values, pair, slope
 from harness.errors import InputError
@@ -202,7 +202,7 @@ def test_the_newest_run_that_tested_a_claim_speaks_for_its_machine(trials_of: Tr
     without = trials_of([(LOAD, [1.0, 1.0])], run_id="new")
     other = workers(trials_of, 0.5, 0.5, run_id="other").assign(machine_id="else")
     ancient = workers(trials_of, 0.5, 0.5, run_id="ancient").assign(protocol_version=0)
-    runs = [Measured(str(frame["run_id"].iloc[0]), frame, {}) for frame in (ancient, without, old, other)]
+    runs = [measured(str(frame["run_id"].iloc[0]), frame, claim(WORKERS)) for frame in (ancient, without, old, other)]
     found = answered(runs, claim(WORKERS))
     assert dict(zip(found.found.claims["run_id"], found.found.claims["verdict"], strict=True)) == {
         "old": "confirmed",
