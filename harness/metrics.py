@@ -45,8 +45,10 @@ class Metric:
         return value
 
 
+THROUGHPUT = "throughput"
+"""The one that every trial has that ended well."""
 METRICS: Mapping[str, Metric] = {
-    "throughput": Metric(("samples_per_s",), (), "throughput", "samples/s", rate=True),
+    THROUGHPUT: Metric(("samples_per_s",), (), "throughput", "samples/s", rate=True),
     "data_wait": Metric(("host_fetch_ns",), ("samples",), "the data wait of a sample", "s"),
     "forward": Metric(("host_forward_ns",), ("samples",), "the forward pass of a sample", "s"),
     "backward": Metric(("host_backward_ns",), ("samples",), "the backward pass of a sample", "s"),

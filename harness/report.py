@@ -140,7 +140,10 @@ def _tasks(trials: pd.DataFrame, console: Console) -> None:
         _say(console, f"  {why(row, inside.get(row['cell_id']), hidden.get(row['cell_id'], math.nan))}")
         if size > 1:
             than = "" if row["is_best"] else f" ({row['ratio_to_best']:.2f}× the fastest)"
-            _say(console, f"  the cheapest of {size} that cannot be told apart, out of {row['candidates']}{than}")
+            _say(
+                console,
+                f"  the cheapest of {size} that cannot be told from the fastest, out of {row['candidates']}{than}",
+            )
         if rows := against.get(task(row)):
             console.print(_against_defaults(rows, rates))
 

@@ -41,6 +41,13 @@ COLUMNS = (
 )
 
 
+_PAIRED = {
+    "limit_id": {"efficiency": "ratio", "efficiency_lo": "lo", "efficiency_hi": "hi", "efficiency_n": "n"},
+    "compute_id": {"au": "ratio"},
+}
+"""Ceiling to what is achieved ÷ it, paired by block where the ceiling was measured: column to that of ``ratios``."""
+
+
 def ceiling_ids(cell: Mapping[str, Any]) -> dict[str, str]:
     """Name the cells that are a training cell's ceilings, whether the matrix or the plan asked for them.
 
@@ -77,6 +84,7 @@ def _limits(cell: Mapping[str, Any], known: Mapping[tuple[str, str], Mapping[str
         **{f"{stage}_ceiling": rates[stage] for stage in STAGES},
         "limit": limit,
         "limit_id": ids.get(limit) if limit else None,
+        "compute_id": ids.get("compute") if rates["compute"] > 0 else None,
         "au": cell["samples_per_s"] / rates["compute"],
         "efficiency": cell["samples_per_s"] / rates[limit] if limit else math.nan,
         "efficiency_lo": cell["lo"] / rates[limit] if limit else math.nan,
@@ -97,27 +105,23 @@ def ceilings(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.
     Returns:
         A row a cell of mode train: ``run_id``, ``cell_id``, ``load_ceiling``, ``copy_ceiling``, ``compute_ceiling``
         (samples/s; NaN if the run has no such cell), ``limit`` (the stage of the smallest; null unless loading and
-        computing are both known), ``au`` (achieved ÷ compute ceiling, MLPerf Storage's accelerator utilization),
-        ``efficiency`` (achieved ÷ smallest ceiling, paired by block where that was measured) with its 95 % interval
-        ``efficiency_lo``, ``efficiency_hi`` and ``efficiency_n``.
+        computing are both known), ``au`` (achieved ÷ compute ceiling, MLPerf Storage's accelerator utilization) and
+        ``efficiency`` (achieved ÷ smallest ceiling), paired by block where the ceiling was measured, the latter with
+        its 95 % interval ``efficiency_lo``, ``efficiency_hi`` and ``efficiency_n``.
     """
     estimates = cells(trials) if estimates is None else estimates
     rows = rows_of(estimates)
     known = {(row["run_id"], row["cell_id"]): row for row in rows}
     found = [_limits(row, known) for row in rows if row["mode"] == "train"]
-    result = pd.DataFrame(found, columns=[*KEYS, *COLUMNS, "limit_id"])
-    paired = np.flatnonzero(result["limit_id"].notna().to_numpy())
-    if len(paired):
+    result = pd.DataFrame(found, columns=[*KEYS, *COLUMNS, *_PAIRED])
+    blocks = Blocks(trials)
+    for ids, columns in _PAIRED.items():
+        paired = np.flatnonzero(result[ids].notna().to_numpy())
         part = result.iloc[paired]
-        ratios = Blocks(trials).ratios(list(part["run_id"]), list(part["limit_id"]), list(part["cell_id"]))
-        for column, source in (
-            ("efficiency", "ratio"),
-            ("efficiency_lo", "lo"),
-            ("efficiency_hi", "hi"),
-            ("efficiency_n", "n"),
-        ):
+        ratios = blocks.ratios(list(part["run_id"]), list(part[ids]), list(part["cell_id"]))
+        for column, source in columns.items() if len(paired) else ():
             result.loc[result.index[paired], column] = ratios[source].to_numpy()
-    return result.drop(columns="limit_id")
+    return result.drop(columns=list(_PAIRED))
 
 
 def judged(trials: pd.DataFrame) -> pd.DataFrame:

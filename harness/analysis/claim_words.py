@@ -17,7 +17,7 @@ from harness.analysis.claimed import DIRECTION, NOT_TESTABLE, label
 from harness.analysis.contrasts import verdicts
 from harness.axes import BY_NAME
 from harness.claim import PHOTOGRAPHS, Claim, Effect, Values
-from harness.metrics import METRICS
+from harness.metrics import METRICS, THROUGHPUT
 
 MOST_BLOCKS = 100
 """Beyond so many more blocks a forecast from the spread so far says little but that there is far to go."""
@@ -43,7 +43,8 @@ def sentence(row: Row, cases: Sequence[Row], claim: Claim) -> str:
     if claim.effect is None:
         return _fact(row, cases)
     if not _known(row["ratio"]):
-        return "On this machine no block has a trial of every side that ended well: inconclusive."
+        told = f" and tells {METRICS[claim.effect.metric].noun}" if claim.effect.metric != THROUGHPUT else ""
+        return f"On this machine no block has a trial of every side that ended well{told}: inconclusive."
     found = f"On this machine {_change(row, claim.effect)}{_held(claim.effect)}: {_verdict(row, claim.effect)}."
     where = _parts(cases) if claim.effect.against else _where(cases)
     return f"{found} {where}".rstrip()

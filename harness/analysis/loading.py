@@ -113,11 +113,11 @@ def stages(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.Da
 def _load_cells(cells: pd.DataFrame) -> pd.DataFrame:
     """Training cells with a loader and the ``cell_id`` of each one's loader alone."""
     found = [
-        {**{key: row[key] for key in KEYS}, "load_id": ids["load"]}
+        {**{key: row[key] for key in (*KEYS, "num_workers")}, "load_id": ids["load"]}
         for row in rows_of(cells)
         if row["mode"] == "train" and not pd.isna(row["num_workers"]) and (ids := ceiling_ids(row))
     ]
-    return pd.DataFrame(found, columns=[*KEYS, "load_id"])
+    return pd.DataFrame(found, columns=[*KEYS, "num_workers", "load_id"])
 
 
 def _hidden(shares: pd.DataFrame, column: str) -> pd.DataFrame:
@@ -146,13 +146,15 @@ def overlap(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.D
         A row a training cell: ``run_id``, ``cell_id``, ``load_batch_ms`` (median over the paired blocks),
         ``fetch_wait_ms`` (median), ``fetch_hidden`` with its 95 % interval over blocks ``fetch_hidden_lo``,
         ``fetch_hidden_hi`` and ``fetch_n``; ``copy_hidden``, ``copy_hidden_lo``, ``copy_hidden_hi``, ``copy_n``; shares
-        lie in [0, 1], NaN where the run has no such ceiling, no CUDA, or (intervals) fewer than two blocks.
+        lie in [0, 1], NaN where the run has no such ceiling, no CUDA, or (intervals) fewer than two
+        blocks. Without workers nothing is hidden.
     """
     pairs = _load_cells(judged(trials) if estimates is None else estimates)
     blocks = per_step(trials).groupby([*KEYS, "block"]).mean().reset_index()
     alone = blocks[["run_id", "cell_id", "block", "wall"]].rename(columns={"cell_id": "load_id", "wall": "load"})
     single = pairs.merge(blocks, on=KEYS).merge(alone, on=["run_id", "load_id", "block"], how="left")
-    single["fetch_hidden"] = 1 - single["fetch"] / single["load"]
+    hidden = 1 - single["fetch"] / single["load"]
+    single["fetch_hidden"] = hidden.mask(single["num_workers"].eq(0) & hidden.notna(), 0.0)
     single["copy_hidden"] = 1 - single["device_h2d_exposed"] / single["device_h2d"]
     milliseconds = (single.groupby(KEYS)[["load", "fetch"]].median() / 1e6).rename(
         columns={"load": "load_batch_ms", "fetch": "fetch_wait_ms"}

@@ -71,7 +71,7 @@ def quantities(samples: pd.DataFrame, cores: float | None = None) -> pd.DataFram
 
     Args:
         samples: rows of ``records.TELEMETRY``.
-        cores: of the machine; without them nobody can say what everything else uses.
+        cores: of the whole system; without them nobody can say what everything else uses.
 
     Returns:
         A row a sample, float64, NaN where nothing was seen: ``main``, ``workers`` and ``others`` (cores in use),
@@ -91,7 +91,7 @@ def binned(samples: pd.DataFrame, cores: float | None = None, bins: int = BINS) 
 
     Args:
         samples: as :func:`in_order` gives them.
-        cores: of the machine.
+        cores: of the whole system.
         bins: how many, at most: never shorter than ``LEAST_BIN_S``.
 
     Returns:

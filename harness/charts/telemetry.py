@@ -6,7 +6,7 @@ an estimate, so that nothing has an interval, and a bin of a long run holds seve
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import altair as alt
@@ -55,18 +55,19 @@ _CACHE = "A trial’s data in the page cache (%)"
 _MISSING = "The probes saw nothing of this run."
 
 
-def draw(samples: pd.DataFrame, cores: float | None = None) -> Figure:
+def draw(samples: pd.DataFrame, cores: float | None = None, cores_online: int | None = None) -> Figure:
     """Draw the telemetry of a run.
 
     Args:
         samples: rows of ``records.TELEMETRY`` of one run with, of their trial, ``analysis.telemetry.PER_TRIAL``.
-        cores: of the machine, where they are known.
+        cores: that the run might use, where they are known.
+        cores_online: of the whole system; without them nobody can say what everything else used.
     """
     sheet = Sheet(TITLE, QUESTION)
     if not len(samples):
         return sheet.figure((), _MISSING)
     samples = telemetry.in_order(samples)
-    bins, ran = telemetry.binned(samples, cores), strip.told(telemetry.trials(samples))
+    bins, ran = telemetry.binned(samples, cores_online), strip.told(telemetry.trials(samples))
     scale, unit = unit_of(float(bins["to_s"].max()))
     rows = _rows(bins, scale)
     if not (shown := list(_tracks(bins, ran, cores))):
@@ -84,8 +85,12 @@ def draw(samples: pd.DataFrame, cores: float | None = None) -> Figure:
     step = words.number(float(bins["to_s"].iloc[0]), 2)
     subtitle = f"{words.plural(len(blocks), 'block')}, {words.plural(len(ran), 'trial')}, a point every {step} s"
     chart = sized(layers, TITLE, subtitle, tracks.height(whole))
-    sheet.add(Panel(TITLE, subtitle, _message(samples, bins, ran, cores), chart), _listed(rows, unit), {})
-    for note in (*_notes(step, bins, cores), *strip.notes(ran)):
+    sheet.add(
+        Panel(TITLE, subtitle, _message(telemetry.means(samples, cores_online), bins, ran, cores), chart),
+        _listed(rows, unit),
+        {},
+    )
+    for note in (*_notes(step, bins), *strip.notes(ran)):
         sheet.note(note)
     return sheet.figure([*_keys(bins, ran), *strip.keys(ran)], _MISSING)
 
@@ -114,7 +119,7 @@ def _tracks(bins: pd.DataFrame, ran: pd.DataFrame, cores: float | None) -> Itera
     stacked = tuple((name, tone) for name, tone in CPU.items() if _seen(bins, name))
     if stacked:
         most = float(bins[[name for name, _ in stacked]].sum(axis=1).max())
-        top = cores if cores and 4 * most > cores else tracks.nice(most)
+        top = cores if cores and most <= cores < 4 * most else tracks.nice(most)
         yield Track("CPU in use (cores)", top, stacked=stacked, units=1.7, ticks=3)
     for name, said in LINES.items():
         if _seen(bins, name):
@@ -192,8 +197,7 @@ def _listed(rows: Sequence[Row], unit: str) -> list[dict[str, Any]]:
     ]
 
 
-def _message(samples: pd.DataFrame, bins: pd.DataFrame, ran: pd.DataFrame, cores: float | None) -> str:
-    mean = telemetry.means(samples, cores)
+def _message(mean: Mapping[str, float], bins: pd.DataFrame, ran: pd.DataFrame, cores: float | None) -> str:
     said = []
     if words.known(mean["main"]):
         own = mean["main"] + (mean["workers"] if words.known(mean["workers"]) else 0.0)
@@ -217,11 +221,11 @@ def _message(samples: pd.DataFrame, bins: pd.DataFrame, ran: pd.DataFrame, cores
     return " ".join(words.sentence(text) for text in (*said, strip.marked(ran)))
 
 
-def _notes(step: str, bins: pd.DataFrame, cores: float | None) -> Iterator[str]:
+def _notes(step: str, bins: pd.DataFrame) -> Iterator[str]:
     yield (
         f"Probes look ten times a second while a trial runs. A point is the mean of {step} s of samples, the band "
         "around it their least and most; CPU shows means only. Gaps: a fresh process got ready, and nobody looked."
     )
     yield "It describes what was seen and estimates nothing: there is no interval. Every second block is shaded."
-    if cores is None and _seen(bins, "main"):
+    if _seen(bins, "main") and not _seen(bins, "others"):
         yield "How many cores the machine has is not recorded, so that what everything else used is not known."

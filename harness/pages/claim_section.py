@@ -14,7 +14,7 @@ from harness.charts._embed import swatch
 from harness.charts._figure import Key
 from harness.charts.claims import MARKS, TONES
 from harness.claim import PHOTOGRAPHS, SOURCES, Claim
-from harness.metrics import METRICS, Metric
+from harness.metrics import METRICS, THROUGHPUT, Metric
 from harness.pages import described, markup, trust
 from harness.pages.verdicts import Place, Row, Told, Verdicts
 
@@ -103,11 +103,17 @@ def _origin(told: Told, path: str) -> str:
     noun = "block" if told.claim.effect else "check"
     lost = int(told.row["dropped"]) if words.known(told.row["dropped"]) else 0
     said = [words.plural(int(told.row["n"]), noun)]
-    said += [f"{words.plural(lost, noun)} dropped, as a side failed"] if lost else []
+    said += [f"{words.plural(lost, noun)} dropped, as a side {_lacks(told)}"] if lost else []
     said.append(described.day(told.shown.manifest.started_at))
     run = markup.link(path, told.shown.page, f"run {told.shown.manifest.run_id}")
     notes = "".join(f"; {escape(note.partition(':')[0])}" for note in _stand_ins(told))
     return f'<p class="fr-origin">{escape(", ".join(said))}, {run}, {trust.badge(path, told.shown)}{notes}</p>'
+
+
+def _lacks(told: Told) -> str:
+    """Why a block may have been dropped: every trial that ended well has a throughput; other numbers may be unknown."""
+    effect = told.claim.effect
+    return "failed" if effect is None or effect.metric == THROUGHPUT else "failed or the number is not known"
 
 
 def _stand_ins(told: Told) -> Sequence[str]:

@@ -116,6 +116,12 @@ class Shown:
         machine = self.manifest.machine
         return min(machine.cores_logical, machine.cpu_quota_cores or machine.cores_logical)
 
+    @property
+    def cores_online(self) -> int:
+        """Cores of the whole system, whose busy share its probes tell; older runs say how many they might use."""
+        machine = self.manifest.machine
+        return machine.cores_online or machine.cores_logical
+
     def read_by(self, drawing: ModuleType) -> pd.DataFrame:
         """The frame that a chart's ``READS`` names; cells where it names none."""
         frame: pd.DataFrame = getattr(self, getattr(drawing, "READS", "cells"))
@@ -211,7 +217,9 @@ def draw(chart: str, shown: Shown, suite: str | None = None) -> Figure:
     frame = shown.trials if steps else shown.read_by(drawing)
     asked = frame if suite is None else frame[frame["suite"].eq(suite).fillna(False)]
     asked = shown.steps_of(asked) if steps else asked
-    more = {"cores": shown.cores} if "cores" in signature(drawing.draw).parameters else {}
+    more = {
+        name: getattr(shown, name) for name in ("cores", "cores_online") if name in signature(drawing.draw).parameters
+    }
     # Altair would hold every part of a chart against its schema, over and again; the tests of charts let it.
     with debug_mode(False):
         figure: Figure = drawing.draw(asked, **more)

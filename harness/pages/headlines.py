@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from harness.analysis.summary import CONDITIONS, KNOBS, best_cells, default_vs_best
+from harness.axes import BY_NAME
 from harness.charts import _words as words
 from harness.charts._slices import EMULATED, LOAD, PHOTOGRAPHS, TRAIN
 from harness.pages import described, markup
@@ -78,7 +79,7 @@ def headlines(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd
 
 
 def _key(row: Mapping[Any, Any]) -> tuple[str, ...]:
-    return tuple(_comparable(row[name]) for name in _TASK)
+    return tuple(_comparable(name, row[name]) for name in _TASK)
 
 
 def _gains(trials: pd.DataFrame, estimates: pd.DataFrame | None) -> dict[tuple[str, ...], dict[Any, Any]]:
@@ -91,9 +92,9 @@ def _gains(trials: pd.DataFrame, estimates: pd.DataFrame | None) -> dict[tuple[s
     return found
 
 
-def _comparable(value: Any) -> str:
-    if pd.isna(value):
-        return ""
+def _comparable(name: str, value: Any) -> str:
+    """A value as text; what does not apply stands at its default."""
+    value = BY_NAME[name].default if pd.isna(value) else value
     return value if isinstance(value, str) else f"{float(value):g}"
 
 
@@ -220,7 +221,7 @@ def answer(rows: pd.DataFrame) -> str:
             said.append(words.sentence(gained(row)))
         else:
             said.append(
-                f"For {task_words(row)}, no loader setting is clearly faster than PyTorch’s default at the same format "
-                "and batch."
+                f"For {task_words(row)}, the fastest loader setting is at no format and batch size clearly faster than "
+                "PyTorch’s default."
             )
     return " ".join(said)

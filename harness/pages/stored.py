@@ -259,7 +259,7 @@ def _use(best: Sequence[Row], *, batches: bool) -> str:
     first = best[0]
     formats = list(dict.fromkeys(str(row["storage_format"]) for row in best))
     lines = [_shuffled(first)]
-    lines += [f"not to be told from it: {words.listed(formats[1:])}"] if len(formats) > 1 else []
+    lines += [f"as near to the fastest: {words.listed(formats[1:])}"] if len(formats) > 1 else []
     lines.append(
         f"of {words.plural(int(first['formats']), 'format')}, {words.plural(int(first['candidates']), 'setting')}"
     )

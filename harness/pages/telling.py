@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from harness.analysis.blocks import KEYS
+from harness.analysis.contrasts import keys_of
 from harness.analysis.summary import CONDITIONS, KNOBS
 from harness.axes import BY_NAME
 from harness.charts import _words as words
@@ -51,8 +52,7 @@ class Task:
 
 def by_task(cells: pd.DataFrame) -> list[pd.DataFrame]:
     """Split by conditions: real training first, photographs before synthetic samples."""
-    by = [cells[name].astype(object).where(cells[name].notna(), None) for name in CONDITIONS]
-    groups = [group for _, group in cells.groupby(by, sort=False, dropna=False)]
+    groups = [group for _, group in cells.groupby(keys_of(cells, CONDITIONS), sort=False, dropna=False)]
 
     def rank(group: pd.DataFrame) -> tuple[Any, ...]:
         first = group.iloc[0]

@@ -33,7 +33,7 @@ _SPOKEN = {
 }
 """Verdicts as a count of sentences has them: one, several."""
 _SO = {
-    "confirmed": "so what a sample is stored as matters",
+    "confirmed": "so how samples are stored, pixels and container together, matters",
     "refuted": "so storing decoded pixels does not pay",
     "no difference": "which makes no difference",
     "inconclusive": "which may be chance",
@@ -142,7 +142,8 @@ def _refuting(told: Told) -> str:
     n = int(told.row["n"])
     if told.claim.effect is None:
         return f"{words.plural(n, 'check')} saw otherwise"
-    return f"{_compared(told.claim.effect, words.number(told.row['ratio']))}; {over_blocks(told.row)}"
+    several = "" if len(told.cases) < 2 else f", averaged over {words.plural(len(told.cases), 'setting')}"
+    return f"{_compared(told.claim.effect, words.number(told.row['ratio']))}{several}; {over_blocks(told.row)}"
 
 
 def _compared(effect: Effect, ratio: str) -> str:

@@ -51,12 +51,17 @@ _FILE = (
     "copy_hidden",
 )
 _MEANS = {
-    "loader-bound": "The loader holds it back",
-    "copy-bound": "Copying to the device holds it back: a faster loader or model would gain little",
-    "compute-bound": "The model holds it back: a faster loader would gain little",
-    "emulated-step-bound": "The emulated step holds it back: a faster loader would gain little",
-    "balanced": f"Two stages lie within {BALANCED_WITHIN:g} times of one another: a faster one alone gains little",
+    "loader-bound": ("The loader holds it back", ""),
+    "copy-bound": ("Copying to the device holds it back", "a faster loader or model would gain little"),
+    "compute-bound": ("The model holds it back", "a faster loader would gain little"),
+    "emulated-step-bound": ("The emulated step holds it back", "a faster loader would gain little"),
+    "balanced": (
+        f"Two stages lie within {BALANCED_WITHIN:g} times of one another",
+        "a faster one alone gains little",
+    ),
 }
+"""What a bottleneck means, and what follows where stages work at the same time."""
+_IN_TURNS = "without workers loading and step take turns, so that either being faster gains"
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,9 +210,12 @@ def _prediction(found: Mapping[Any, Any] | None) -> str:
 
 def _meaning(cell: Mapping[Any, Any]) -> str:
     """What a bottleneck means for a reader; where its stages were not measured alone, no more than what phases tell."""
-    meaning = _MEANS[cell["bottleneck"]]
-    known = isinstance(cell["limit"], str)
-    return meaning if known else f"{meaning.partition(':')[0]}, as far as its phases tell"
+    meaning, follows = _MEANS[cell["bottleneck"]]
+    if not isinstance(cell["limit"], str):
+        balanced = cell["bottleneck"] == "balanced"
+        return "No phase takes half of the time" if balanced else f"{meaning}, as far as its phases tell"
+    follows = follows if cell["num_workers"] else _IN_TURNS
+    return ": ".join(filter(None, (meaning, follows)))
 
 
 def _sentence(task: Task) -> str:

@@ -107,6 +107,21 @@ def test_on_cuda_the_copy_is_a_ceiling_too(trials_of: Trials) -> None:
     assert ceilings(frame).iloc[0]["limit"] == "copy"
 
 
+def test_shares_of_ceilings_are_paired_by_block(trials_of: Trials) -> None:
+    """What was measured in other blocks than the cell has no say, in the efficiency nor in the utilization."""
+    drifting = [100.0, 90.0, 80.0, 70.0]
+    frame = trials_of(
+        [
+            ({}, [rate * 0.9 for rate in drifting[:2]]),
+            ({"mode": "load"}, [1000.0] * 4),
+            ({"mode": "compute"}, drifting),
+        ]
+    )
+    (row,) = ceilings(frame).to_dict("records")
+    assert row["limit"] == "compute"
+    assert row["au"] == row["efficiency"] == pytest.approx(0.9)
+
+
 def test_an_emulated_step_has_a_declared_ceiling(trials_of: Trials) -> None:
     """batch_size ÷ step_ms, and no model's measured speed."""
     frame = trials_of(

@@ -172,6 +172,13 @@ def test_one_block_and_none(trials_of: Trials) -> None:
     assert "ended well: inconclusive." in told(trials_of(cells), asked)
 
 
+def test_a_number_that_is_not_known_is_no_failure(trials_of: Trials) -> None:
+    """Where every trial ended well and none tells what the claim is about, that is what is said."""
+    asked = claim(pair(*WORKERS, {**LOAD, "batch_size": 32}, metric="gpu_util"))
+    said = told(loading(trials_of, {32: 1.5}), asked)
+    assert "no block has a trial of every side that ended well and tells GPU utilization: inconclusive." in said
+
+
 def test_what_cannot_be_tested_says_why() -> None:
     """The reason is the sentence."""
     row = {"verdict": NOT_TESTABLE, "reason": "needs a CUDA device", "ratio": math.nan}

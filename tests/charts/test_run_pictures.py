@@ -17,6 +17,7 @@ from harness.analysis import telemetry as seen
 from harness.analysis.blocks import good
 from harness.analysis.ceilings import judged
 from harness.charts import _render, _storage, _tracks, drift, roofline, telemetry, transfer_size, worker_scaling
+from harness.charts import _words as words
 from harness.charts._embed import figure_csv
 from harness.charts._figure import Figure
 from harness.pages.gathered import Shown, draw
@@ -146,12 +147,16 @@ def test_telemetry_is_thinned_and_marks_trials(show: Show) -> None:
 
 
 def test_telemetry_says_whose_the_cores_were(show: Show) -> None:
-    """The mean of everything else is that of the samples; without cores it is not said."""
+    """The mean of everything else is that of the samples, over all cores of the system, whichever a run might use."""
     run = show(busy=True)
-    mean = seen.means(seen.in_order(run.telemetry), run.cores)
-    message = telemetry.draw(run.telemetry, run.cores).message
-    assert f"everything else {mean['others']:.2f}" in message
-    assert "everything else" not in telemetry.draw(run.telemetry).message
+    online = 64
+    mean = seen.means(seen.in_order(run.telemetry), online)
+    drawn = telemetry.draw(run.telemetry, run.cores, online)
+    assert f"of {run.cores:g} cores busy on average, everything else {words.number(mean['others'], 2)}" in drawn.message
+    assert "what everything else used is not known" not in " ".join(drawn.notes)
+    unknown = telemetry.draw(run.telemetry, run.cores)
+    assert "everything else" not in unknown.message
+    assert "what everything else used is not known" in " ".join(unknown.notes)
 
 
 def test_a_value_stands_where_its_scale_says() -> None:

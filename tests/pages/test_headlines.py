@@ -64,7 +64,17 @@ def test_no_gain_is_said() -> None:
     frame = trials({("png", 0): 1000.0, ("png", 2): 900.0})
     (row,) = headlines(frame).to_dict("records")
     assert gain_words(row["gain"]) == ("none that is clear", "")
-    assert "no loader setting is clearly faster" in answer(headlines(frame))
+    assert "the fastest loader setting is at no format and batch size clearly faster" in answer(headlines(frame))
+
+
+def test_what_does_not_apply_stands_at_its_default() -> None:
+    """A streamed format has no access order to choose; its gain is found all the same, and the task is one."""
+    frame = trials({("png", 0): 500.0, ("png", 2): 900.0, ("tfrecord", 2): 1900.0})
+    streamed = frame["storage_format"].eq("tfrecord")
+    frame["index_kind"] = frame["index_kind"].mask(streamed, None)
+    (row,) = headlines(frame).to_dict("records")
+    assert row["storage_format"] == "tfrecord"
+    assert row["gain"]["storage_format"] == "png"
 
 
 def test_one_block_claims_nothing() -> None:

@@ -147,7 +147,7 @@ def test_a_run_without_a_clear_gain_is_passed_over(show: Show) -> None:
 @pytest.mark.parametrize(
     ("verdict", "end"),
     [
-        ("confirmed", "so what a sample is stored as matters."),
+        ("confirmed", "so how samples are stored, pixels and container together, matters."),
         ("refuted", "so storing decoded pixels does not pay."),
         ("no difference", "which makes no difference."),
         ("inconclusive", "which may be chance."),
@@ -201,7 +201,10 @@ def test_counted_claims_name_what_they_read(tested: Shown) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("lz4-in-lmdb", "storage_format=lmdb_lz4 is 0.800 times as fast as storage_format=lmdb; 95\u00a0% interval"),
+        (
+            "lz4-in-lmdb",
+            "storage_format=lmdb_lz4 is 0.800 times as fast as storage_format=lmdb, averaged over 2 settings; 95",
+        ),
         (
             "hdf5-parallel",
             "the effect on throughput with storage_format=hdf5 is 0.800 times that with storage_format=lmdb; 95\u00a0%",

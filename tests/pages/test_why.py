@@ -43,6 +43,26 @@ def test_the_fastest_cell_is_told_as_it_was_measured(cuda: Shown) -> None:
     assert f"does {rate:,.0f} samples a second" in said(section)
 
 
+@pytest.mark.parametrize(
+    ("bottleneck", "limit", "workers", "text"),
+    [
+        ("compute-bound", "compute", 2, "The model holds it back: a faster loader would gain little"),
+        ("compute-bound", "compute", 0, "The model holds it back: without workers loading and step take turns"),
+        ("balanced", "load", 2, "Two stages lie within 1.5 times of one another: a faster one alone gains little"),
+        ("balanced", None, 2, "No phase takes half of the time"),
+        ("loader-bound", "load", 4, "The loader holds it back"),
+        ("loader-bound", None, 4, "The loader holds it back, as far as its phases tell"),
+    ],
+)
+def test_what_a_bottleneck_means_is_no_more_than_what_is_known(
+    bottleneck: str, limit: str | None, workers: int, text: str
+) -> None:
+    """Stages that take turns are not said to hide one another, and phases tell of no ceilings."""
+    meaning = why._meaning({"bottleneck": bottleneck, "limit": limit, "num_workers": workers})
+    assert meaning.startswith(text)
+    assert ("gains little" in meaning or "gain little" in meaning) == ("little" in text)
+
+
 def test_every_bottleneck_is_shown_and_few_cells_are(cuda: Shown) -> None:
     """Every bottleneck of a task is told by a cell, the defaults are among them, and a task has a few rows alone."""
     cells = telling.training_cells(cuda, "loader")
