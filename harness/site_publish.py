@@ -43,6 +43,14 @@ _CHARSET = '<meta charset="utf-8">'
 _SWITCHING = re.compile(r"\[data-md-color-switching\][^{}]*\{[^{}]*\}")
 """A rule of the theme that keeps elements from fading when the palette is chosen. It holds for every element, and the
 theme turns it on for a moment on every page that loads: all of the page is styled and laid out twice more."""
+_NAMES_SCHEME = '{name:"color-scheme"}'
+"""How a script of the theme makes a <meta> that names light or dark; all of a page is styled anew for it. Our own
+styles say the same (``feedrate.css``)."""
+_SCRIPTED = (
+    "<script>document.documentElement.className='js js-focus-visible';"
+    "document.documentElement.dataset.jsFocusVisible=''</script>"
+)
+"""What scripts of the theme say of a page that is whole, said before it has anything to be styled anew."""
 _LOST = "<h1>404 - Not found</h1>"
 _LOST_HERE = "<h1>There is no such page</h1><p>The search above, or one of the tabs, leads on.</p>"
 
@@ -81,6 +89,10 @@ def publish(
     configuration = _mkdocs(source / "mkdocs.yml", docs, target, nav)
     for sheet in (target / "assets" / "stylesheets").glob("*.css"):
         sheet.write_text(_SWITCHING.sub("", sheet.read_text(encoding="utf-8")), encoding="utf-8")
+    for bundle in (target / "assets" / "javascripts").glob("bundle.*.js"):
+        bundle.write_text(
+            bundle.read_text(encoding="utf-8").replace(_NAMES_SCHEME, '{name:"fr-scheme"}'), encoding="utf-8"
+        )
     files = {page.path: page.all_files() for page in pages}
     for page in listed:
         path = (target / page.path).with_suffix(".html")
@@ -166,7 +178,7 @@ def _with_figures(html: str, page: Page, files: Mapping[str, str | Path]) -> str
 
 def _secure(paths: Iterable[Path]) -> str:
     """Put one policy into all pages, and return it."""
-    texts = {path: path.read_text(encoding="utf-8") for path in paths}
+    texts = {path: path.read_text(encoding="utf-8").replace(_CHARSET, f"{_CHARSET}{_SCRIPTED}", 1) for path in paths}
     hashes = sorted(
         {
             _hash(match["body"])

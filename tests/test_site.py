@@ -142,7 +142,7 @@ def test_pictures_of_a_page_from_disk_come_alive(sites: dict[str, Site], browser
 
 @pytest.mark.slow
 def test_pictures_follow_the_theme(sites: dict[str, Site], browser: Browser) -> None:
-    """Switching to dark recolours paper, text and pictures, static and live, without drawing them again."""
+    """Switching to dark recolours paper, text, scroll bars and pictures, static and live; none is drawn again."""
     seen = visit(browser, sites["main"], color_scheme="light")
     page = seen.open("suites/loader.html")
     page.locator(".fr-chart").first.hover()
@@ -150,6 +150,8 @@ def test_pictures_follow_the_theme(sites: dict[str, Site], browser: Browser) -> 
     colour = "element => getComputedStyle(element).fill"
     labels = (page.locator(".fr-live text").first, page.locator(".fr-static text").first)
     light = [label.evaluate(colour) for label in labels]
+    scheme = "getComputedStyle(document.documentElement).colorScheme"
+    assert page.evaluate(scheme) == "light"
     page.locator("label[title='Switch to the dark theme']").click()
     page.locator("body[data-md-color-scheme=slate]").wait_for()
     dark = [label.evaluate(colour) for label in labels]
@@ -157,6 +159,7 @@ def test_pictures_follow_the_theme(sites: dict[str, Site], browser: Browser) -> 
     assert dark[0] == dark[1]
     assert light[0] != dark[0]
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 24, 29)"
+    assert page.evaluate(scheme) == "dark"
     assert seen.problems == []
 
 

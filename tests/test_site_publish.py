@@ -45,6 +45,21 @@ def test_no_rule_of_the_theme_styles_every_element_anew(sites: dict[str, Site]) 
     assert not any("[data-md-color-switching" in sheet for sheet in sheets)
 
 
+def test_no_script_of_the_theme_styles_a_page_anew(sites: dict[str, Site]) -> None:
+    """What it would say of the whole page when that is there, the page says at its beginning, and our styles do."""
+    folder = sites["main"].folder
+    (bundle,) = (folder / "assets" / "javascripts").glob("bundle.*.js")
+    script = bundle.read_text(encoding="utf-8")
+    assert '{name:"fr-scheme"}' in script
+    assert '{name:"color-scheme"}' not in script
+    for said in ('classList.add("js")', 'classList.add("js-focus-visible")', '"data-js-focus-visible"'):
+        assert said in script
+    pages = sorted(folder.rglob("*.html"))
+    heads = [path.read_text(encoding="utf-8").partition("</head>")[0] for path in pages]
+    assert all("className='js js-focus-visible'" in head for head in heads)
+    assert all(head.index("Content-Security-Policy") < head.index("className=") < head.index("<link") for head in heads)
+
+
 def test_two_builds_do_not_meet(sites: dict[str, Site], tmp_path: Path) -> None:
     """While a folder is being built another build is refused, and the first is not disturbed."""
     with site._alone(tmp_path), pytest.raises(InputError, match="another build is under way there"):
