@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
 import re
 from collections.abc import Sequence
@@ -46,8 +45,6 @@ class Machine(BaseModel):
     """Cores that this process may use, hardware threads of one core counted once."""
     cores_logical: int
     """Hardware threads that this process may use (affinity)."""
-    cores_online: int | None = None
-    """Hardware threads that the system runs, all of which its load and busy share are of; None in older runs."""
     cpu_quota_cores: float | None
     """Cores' worth of time that the control group allows; None without a limit."""
     memory_bytes: int
@@ -172,7 +169,6 @@ def describe(gpus: Sequence[tuple[str, int]] = (), data_root: Path | None = None
         architecture=platform.machine(),
         cores_physical=hardware.physical_cores(threads),
         cores_logical=len(threads),
-        cores_online=os.cpu_count(),
         cpu_quota_cores=hardware.cpu_quota(),
         memory_bytes=psutil.virtual_memory().total,
         memory_limit_bytes=hardware.memory_limit(),

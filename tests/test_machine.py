@@ -37,8 +37,7 @@ PLAIN = Machine(
 def test_this_machine_is_described() -> None:
     """Facts of the machine at hand are there and plausible."""
     machine = describe()
-    assert machine.cores_online is not None
-    assert 1 <= machine.cores_logical <= machine.cores_online == os.cpu_count()
+    assert 1 <= machine.cores_logical <= (os.cpu_count() or 1)
     assert machine.cores_physical is None or 1 <= machine.cores_physical <= machine.cores_logical
     assert 2**27 < machine.memory_bytes < 2**50
     assert machine.gpu_count == 0

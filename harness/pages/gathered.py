@@ -118,9 +118,8 @@ class Shown:
 
     @property
     def cores_online(self) -> int:
-        """Cores of the whole system, whose busy share its probes tell; older runs say how many they might use."""
-        machine = self.manifest.machine
-        return machine.cores_online or machine.cores_logical
+        """Cores whose busy share the probes tell: a quota takes none of them away."""
+        return self.manifest.machine.cores_logical
 
     def read_by(self, drawing: ModuleType) -> pd.DataFrame:
         """The frame that a chart's ``READS`` names; cells where it names none."""
