@@ -130,7 +130,9 @@ def reference_of_gpu(
     options = _options(
         "", budget, "", matrix=matrix, profile=profile, data_root=data_root, results=out / "results", fresh=fresh
     )
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(ending) is not signal.SIG_IGN:  # nohup
+            signal.signal(ending, signal.default_int_handler)
     raise typer.Exit(gpu_reference.make(options, out, Console()).exit_status)
 
 

@@ -7,42 +7,38 @@ the same command is a rehearsal: the tests are skipped and the run is one of the
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
-import re
+import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from rich.console import Console
 
-from harness import here, plan_report, screen, sweep
-from harness.errors import EnvironmentFault
+from harness import __version__, durations, here, linux, plan_report, report, report_validate, screen, sweep
 from harness.registry import ROOT
 from harness.store import StoredRun
 
 TESTS = "tests/test_cuda.py"
 SAID = "tests.txt"
-"""A file beside the results that holds what the tests printed."""
-NEEDED = {
-    "torch": "torch",
-    "torchvision": "torchvision",
-    "numpy": "numpy",
-    "PIL": "pillow",
-    "pandas": "pandas",
-    "pyarrow": "pyarrow",
-    "psutil": "psutil",
-    "scipy": "scipy",
-}
-"""What measuring and checking import beyond this command itself: import name → name that pip installs."""
-LEAST = {"torch": (2, 11)}
-"""Package → the oldest version (major, minor) that feedrate works with."""
-NVML = "libnvidia-ml.so.1"
-"""The library of NVIDIA's driver that is asked for GPUs."""
-_PYTEST = ("-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestConfigWarning", TESTS)
+"""A file beside the results that holds what the tests printed, and in its last line for what they passed."""
+TESTS_S = 240
+"""About how long the tests take on a GPU, in seconds: most of it goes to their two sweeps."""
+PACKING_S = 60
+"""Allowed for importing torch and packing the samples, before the budget begins to run, in seconds."""
+GRACE_S = 10.0
+"""How long what the tests started may take to remove what it made, when they are interrupted."""
+_PYTEST = (
+    *("-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider"),
+    # What another torch or pandas deprecates says nothing of CUDA, and a GPU that is slow fails no test.
+    *("-W", "default", "-W", "ignore::pytest.PytestConfigWarning", "-o", "timeout=0"),
+    TESTS,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,95 +78,72 @@ def make(options: here.Options, out: Path, console: Console) -> Outcome:
         console: where all is told.
 
     Raises:
-        EnvironmentFault: this Python lacks what measuring needs, or has it too old.
         InputError: the matrix or an option cannot be used.
         FeedrateError: the sweep cannot begin or go on.
     """
-    lacks_nothing(needed())
-    new_enough(LEAST)
-    from harness import report, report_validate  # which load packages that may have been lacking
-
     planned = here.make(options)
     sweep.has_room(planned)
     if planned.plan.place.device != "cuda":
         console.print("No CUDA device here: this is a rehearsal on the CPU.")
     plan_report.show(planned, console)
     out.mkdir(parents=True, exist_ok=True)
-    tests = run_tests(out / SAID, console.print, _PYTEST)
+    tests = _tested(planned, out / SAID, lambda line: console.print(line, markup=False, soft_wrap=True))
     with screen.TerminalScreen(console) as terminal:
         run = sweep.run(planned, terminal)
     if run is None:
         console.print("Interrupted before a trial had ended: nothing was written.")
         return Outcome(tests, None, valid=False)
-    report.show(run, console)
-    console.print("\nHeld against the rules that every published run keeps to:")
+    console.print("Held against the rules that every published run keeps to:")
     valid = all(one.valid for one in report_validate.validate([run.folder], options.results, console))
-    console.print(_next(run, out), markup=False, highlight=False, soft_wrap=True)
+    try:
+        report.show(run, console)
+    finally:  # a summary that fails takes nothing away from a run that is stored
+        console.print(_next(run, out), markup=False, highlight=False, soft_wrap=True)
     return Outcome(tests, run, valid)
 
 
-def needed() -> dict[str, str]:
-    """Say what must be installed here: ``NEEDED``, and what asks NVML where there is an NVIDIA driver.
-
-    A machine with a driver and without pynvml would be taken, and recorded, for one without a GPU. Where there is no
-    driver pynvml has nothing to ask, and a rehearsal does without it.
+def _tested(planned: here.Here, said: Path, tell: Callable[[str], None]) -> int | None:
+    """Say how long it all takes, and test the CUDA paths unless they passed here before.
 
     Returns:
-        Import name → name that pip installs.
+        As ``run_tests``.
     """
-    try:
-        ctypes.CDLL(NVML)
-    except OSError:
-        return NEEDED
-    return NEEDED | {"pynvml": "nvidia-ml-py"}
+    plan = planned.plan
+    what = f"feedrate {__version__}, torch {planned.software.torch}, {planned.machine.machine_id}"
+    passed = f"Passed: {what}" if plan.place.device == "cuda" else None
+    before = passed is not None and passed_before(said, passed)
+    tests_s = TESTS_S if passed and not before else 0
+    sweep_s = plan.matrix.budget_s or plan.blocks * plan.block_s
+    tell(
+        f"Ahead: {f'tests of the CUDA paths ({durations.show(tests_s)}), ' if tests_s else ''}packing the samples, "
+        f"the sweep ({durations.show(sweep_s)}): about {durations.show(tests_s + PACKING_S + sweep_s)} in all."
+    )
+    if before:
+        tell(f"The tests of the CUDA paths passed before ({what}): delete {said} to repeat them.")
+        return 0
+    return run_tests(said, tell, _PYTEST, passed)
 
 
-def lacks_nothing(needed: Mapping[str, str]) -> None:
-    """Look whether packages are there, without loading them.
+def passed_before(said: Path, passed: str) -> bool:
+    """Whether the last line of a file says that the tests passed.
 
     Args:
-        needed: import name → name that pip installs.
-
-    Raises:
-        EnvironmentFault: some are not.
+        said: what ``run_tests`` wrote, if it did.
+        passed: the line.
     """
-    lacking = [pip for module, pip in needed.items() if importlib.util.find_spec(module) is None]
-    if lacking:
-        raise EnvironmentFault(
-            f"{sys.executable}: lacks {', '.join(lacking)}; expected a Python that can train with PyTorch and write "
-            f"parquet. Type: {sys.executable} -m pip install {' '.join(lacking)}, or name another one (PYTHON=)"
-        )
+    with suppress(FileNotFoundError):
+        return said.read_text(encoding="utf-8").splitlines()[-1:] == [passed]
+    return False
 
 
-def new_enough(least: Mapping[str, tuple[int, int]]) -> None:
-    """Look whether packages are as new as they must be, without loading them; one that names no version passes.
-
-    Args:
-        least: package → oldest version that will do, (major, minor).
-
-    Raises:
-        EnvironmentFault: one is older.
-    """
-    for name, (major, minor) in least.items():
-        try:
-            found = version(name)
-        except PackageNotFoundError:
-            continue
-        number = re.match(r"(\d+)\.(\d+)", found)
-        if number and (int(number[1]), int(number[2])) < (major, minor):
-            raise EnvironmentFault(
-                f"{sys.executable}: has {name} {found}; expected {major}.{minor} or newer. Type: {sys.executable} -m "
-                f"pip install '{name}>={major}.{minor}', or name another Python (PYTHON=)"
-            )
-
-
-def run_tests(said: Path, tell: Callable[[str], None], command: Sequence[str]) -> int | None:
+def run_tests(said: Path, tell: Callable[[str], None], command: Sequence[str], passed: str | None = None) -> int | None:
     """Run what only CUDA can test; keep what it prints and tell its last line.
 
     Args:
         said: a file that gets what it printed.
         tell: called with a line for the user.
         command: arguments for this Python.
+        passed: the last line of the file if the tests pass; None where passing would say nothing.
 
     Returns:
         The exit status; None where pytest is not installed.
@@ -179,13 +152,50 @@ def run_tests(said: Path, tell: Callable[[str], None], command: Sequence[str]) -
         tell("The tests of the CUDA paths are not run: this Python has no pytest.")
         return None
     tell(f"Testing the CUDA paths ({TESTS}) ...")
-    done = subprocess.run(
-        [sys.executable, *command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-    )
-    said.write_text(done.stdout, encoding="utf-8")
-    last = next(filter(None, reversed(done.stdout.splitlines())), "they printed nothing")
-    tell(f"Tests: {last}" if not done.returncode else f"Tests FAILED: {last} (all of it: {said})")
-    return done.returncode
+    status, printed = _printed([sys.executable, *command])
+    said.write_text(printed + (f"{passed}\n" if passed and not status else ""), encoding="utf-8")
+    last = next(filter(None, reversed(printed.splitlines())), "they printed nothing")
+    tell(f"Tests: {last}" if not status else f"Tests FAILED: {last} (all of it: {said})")
+    return status
+
+
+def _printed(command: Sequence[str]) -> tuple[int, str]:
+    """Run a command in a group of its own: however this process is made to stop, nothing that it started goes on.
+
+    Returns:
+        Its exit status, and what it printed.
+    """
+    linux.adopt_orphans()  # to see them end
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            printed, _ = process.communicate()
+        finally:
+            _end(process)
+    return process.returncode, printed
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Ask what is left of a process's group to end, wait while it removes what it made, and kill it then."""
+    with suppress(ProcessLookupError):
+        try:
+            os.killpg(process.pid, signal.SIGTERM)
+            until = time.monotonic() + GRACE_S
+            while time.monotonic() < until:
+                with suppress(ChildProcessError):
+                    while os.waitpid(-process.pid, os.WNOHANG)[0]:
+                        pass  # who has ended belongs to the group until somebody asks
+                os.killpg(process.pid, 0)
+                time.sleep(0.05)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def _next(run: StoredRun, out: Path) -> str:

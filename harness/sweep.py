@@ -30,6 +30,17 @@ from harness.running import Running
 
 PREPARE_TIMEOUT_S = 24 * 3600.0
 _SKIPPED = re.compile(r"^skipped .*: ")
+_DISAGREE = {
+    "cuda": "the driver (NVML) says cuda",
+    "cpu": "NVML could not be asked, or names no GPU that CUDA_VISIBLE_DEVICES lets through, so the plan says cpu",
+}
+"""Planned device → what the plan goes by, where PyTorch finds another."""
+_AGREE = {
+    "cuda": "Install a PyTorch built for this driver",
+    "cpu": "Install nvidia-ml-py and see that the driver's libnvidia-ml.so.1 can be loaded (a container needs the "
+    "driver's capability utility)",
+}
+"""Planned device → what to do then."""
 _ERRORS: dict[str, type[FeedrateError]] = {"InputError": InputError, "EnvironmentFault": EnvironmentFault}
 
 
@@ -166,8 +177,8 @@ def _confirm_device(sweep: Running, template: Template) -> None:
     found = answer.result["device"]
     if found != planned:
         raise EnvironmentFault(
-            f"the driver (NVML) says {planned}, PyTorch says {found}; expected them to agree. Install a PyTorch built "
-            "for this driver, or set CUDA_VISIBLE_DEVICES= to measure the CPU"
+            f"{_DISAGREE[planned]}, PyTorch says {found}; expected them to agree. {_AGREE[planned]}, or set "
+            "CUDA_VISIBLE_DEVICES= to measure the CPU"
         )
 
 

@@ -37,6 +37,7 @@ visits, warm = _beside("visits"), _beside("warm")
 _beside("dropping")
 _beside("exploring")
 _beside("submitting")
+_beside("sweeping")
 _beside("typed")
 
 

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import ast
-import ctypes
-import importlib.util
+import io
+import os
 import re
 import signal
 import subprocess
 import sys
 import sysconfig
-import tomllib
+import threading
+import time
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
-from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
+import yaml
 from rich.console import Console
 from typer.testing import CliRunner
 
-from harness import gpu_reference, here, store
+from harness import durations, gpu_reference, here, installed, plan_report, report, store, sweep
 from harness.cli import app
-from harness.errors import EnvironmentFault, InputError
+from harness.errors import InputError
 from harness.registry import ROOT
 
 HAS = ("torch", "torchvision", "pandas", "pyarrow", "psutil", "pydantic", "pytest", "pyyaml", "rich", "scipy", "typer")
@@ -65,7 +66,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("other") / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     there = next(folder.glob("lib/python*/site-packages"))
-    for package in needed((*HAS, *gpu_reference.needed().values())):
+    for package in needed((*HAS, *installed.to_measure().values())):
         for top in {Path(file).parts[0] for file in package.files or ()} - {".."}:
             source = Path(sysconfig.get_path("purelib")) / top
             if source.exists() and not (there / top).exists():
@@ -91,22 +92,6 @@ def test_it_runs_where_little_is_installed(python: Path, tmp_path: Path) -> None
     assert (tmp_path / "out" / gpu_reference.SAID).is_file()
 
 
-def test_a_python_that_lacks_what_measuring_needs_is_refused() -> None:
-    """The packages are named, and what to type."""
-    with pytest.raises(EnvironmentFault, match=r"lacks no-such-package; .*pip install no-such-package"):
-        gpu_reference.lacks_nothing({"no_such_module": "no-such-package", "json": "json"})
-
-
-def test_a_python_without_the_command_s_own_packages_says_so() -> None:
-    """No traceback where not even the command line can be read."""
-    done = subprocess.run(
-        [sys.executable, "-S", "-m", "harness"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 1
-    assert "Traceback" not in done.stderr
-    assert re.search(r"lacks \w+; expected at least typer", done.stderr)
-
-
 @pytest.mark.parametrize(
     ("code", "status", "told"),
     [
@@ -123,46 +108,154 @@ def test_failing_tests_are_told_and_kept(code: str, status: int, told: str, tmp_
     assert gpu_reference.Outcome(status, None, valid=True).good is False
 
 
-@pytest.mark.parametrize("driver", [True, False])
-def test_what_asks_the_driver_is_needed_where_there_is_one(driver: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without pynvml a machine with a GPU would pass for one without; where there is no driver nothing asks for it."""
+OLD = """
+import warnings
+import pytest
 
-    def load(library: str) -> None:
-        if not driver:
-            raise OSError(library)
+@pytest.mark.gpu
+def test_old(pytestconfig):
+    warnings.warn("gone in the next version", DeprecationWarning)
+    if pytestconfig.pluginmanager.hasplugin("timeout"):
+        assert pytestconfig.getini("timeout") in ("0", 0)
+"""
 
-    there = importlib.util.find_spec
-    monkeypatch.setattr(ctypes, "CDLL", load)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pynvml" else there(name))
-    if driver:
-        with pytest.raises(EnvironmentFault, match=r"lacks nvidia-ml-py; .*pip install nvidia-ml-py"):
-            gpu_reference.lacks_nothing(gpu_reference.needed())
-    else:
-        gpu_reference.lacks_nothing(gpu_reference.needed())
+
+@pytest.mark.parametrize("plug_in", [(), ("-p", "no:timeout")], ids=["timeout", "no-timeout"])
+def test_another_environment_fails_no_test(plug_in: tuple[str, ...], tmp_path: Path) -> None:
+    """What other versions deprecate fails nothing, nor does a slow GPU, with pytest-timeout or without."""
+    (tmp_path / "test_old.py").write_text(OLD)
+    options = gpu_reference._PYTEST[: gpu_reference._PYTEST.index(gpu_reference.TESTS)]
+    command = (*options, *plug_in, "-c", "pyproject.toml", "-p", "no:xdist", str(tmp_path / "test_old.py"))
+    assert gpu_reference.run_tests(tmp_path / "tests.txt", print, command) == 0, (tmp_path / "tests.txt").read_text()
+    assert "1 passed" in (tmp_path / "tests.txt").read_text()
+
+
+def planned(device: str = "cuda", torch: str = "2.11.0+cu128") -> Any:
+    """What is read of a plan to say how long it takes and whether the tests passed before."""
+    plan = SimpleNamespace(
+        place=SimpleNamespace(device=device), matrix=SimpleNamespace(budget_s=480.0), blocks=3, block_s=100.0
+    )
+    return SimpleNamespace(
+        plan=plan, software=SimpleNamespace(torch=torch), machine=SimpleNamespace(machine_id="h100-1")
+    )
 
 
 @pytest.mark.parametrize(
-    ("found", "enough"),
-    [("2.11.0+cu128", True), ("2.15.0a0+git1234", True), ("3.0", True), ("2.10.1", False), ("2.9.1+cu117", False)],
+    ("code", "again", "repeated"),
+    [
+        ("print('2 passed')", planned(), False),
+        ("print('2 passed')", planned(torch="2.12.0"), True),
+        ("print('2 passed')", planned("cpu"), True),
+        ("print('1 failed'); raise SystemExit(1)", planned(), True),
+    ],
+    ids=["same", "other-torch", "no-gpu", "failed"],
 )
-def test_a_torch_that_is_too_old_is_refused(found: str, enough: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its number, whatever it was built for; the message names both versions and what to type."""
-    monkeypatch.setattr(gpu_reference, "version", lambda _: found)
-    if enough:
-        gpu_reference.new_enough(gpu_reference.LEAST)
-    else:
-        with pytest.raises(EnvironmentFault, match=rf"torch {re.escape(found)}; expected 2.11 .*'torch>=2.11'"):
-            gpu_reference.new_enough(gpu_reference.LEAST)
+def test_tests_that_passed_are_not_repeated(
+    code: str, again: Any, repeated: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Into the same folder, with the same feedrate, torch and machine; deleting what they said repeats them."""
+    lines: list[str] = []
+    said = tmp_path / "tests.txt"
+    monkeypatch.setattr(gpu_reference, "_PYTEST", ("-c", code))
+    first = gpu_reference._tested(planned(), said, lines.append)
+    monkeypatch.setattr(gpu_reference, "_PYTEST", ("-c", "print('they ran')"))
+    assert gpu_reference._tested(again, said, lines.append) == 0
+    assert (lines[-1] == "Tests: they ran") is repeated
+    if not repeated:
+        assert first == 0
+        assert f"delete {said} to repeat them" in lines[-1]
+        said.unlink()
+        gpu_reference._tested(again, said, lines.append)
+        assert lines[-1] == "Tests: they ran"
 
 
-def test_what_is_needed_is_what_the_project_says() -> None:
-    """Names and torch's oldest version are those of pyproject.toml, which takes Python 3.11 to 3.13."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    depends = {normal(each.name): each.specifier for each in map(Requirement, project["dependencies"])}
-    assert {normal(name) for name in gpu_reference.NEEDED.values()} | {"nvidia-ml-py"} <= set(depends)
-    for name, least in gpu_reference.LEAST.items():
-        assert str(depends[name]) == f">={'.'.join(map(str, least))}"
-    assert all(SpecifierSet(project["requires-python"]).contains(f"3.{minor}") for minor in (11, 12, 13))
+def test_tests_that_were_skipped_did_not_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rehearsal without a GPU, where all are skipped, does not stand for them."""
+    monkeypatch.setattr(gpu_reference, "_PYTEST", ("-c", "print('2 skipped')"))
+    for _ in range(2):
+        lines: list[str] = []
+        assert gpu_reference._tested(planned("cpu"), tmp_path / "tests.txt", lines.append) == 0
+        assert lines[-1] == "Tests: 2 skipped"
+
+
+def test_what_takes_how_long_is_said_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the tests begin: theirs, which the budget leaves out, the sweep's, and the total; README says the same."""
+    lines: list[str] = []
+    monkeypatch.setattr(gpu_reference, "_PYTEST", ("-c", "print('2 passed')"))
+    for _ in range(2):
+        gpu_reference._tested(planned(), tmp_path / "tests.txt", lines.append)
+    first, again = (line for line in lines if line.startswith("Ahead"))
+    assert (
+        lines[0]
+        == first
+        == ("Ahead: tests of the CUDA paths (4 min), packing the samples, the sweep (8 min): about 13 min in all.")
+    )
+    assert again == "Ahead: packing the samples, the sweep (8 min): about 9 min in all."
+    budget = yaml.safe_load((ROOT / "matrix.yaml").read_text(encoding="utf-8"))["profiles"]["gpu"]["budget"]
+    assert durations.parse(budget, "BUDGET") == planned().plan.matrix.budget_s
+    for name in ("README.md", "CONTRIBUTING.md", "Makefile"):
+        assert re.search(r"gpu-reference.*(\n.*)?about 13 min", (ROOT / name).read_text(encoding="utf-8")), name
+
+
+STARTS = """
+import pathlib, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+pathlib.Path(sys.argv[1]).write_text(str(child.pid))
+child.wait()
+"""
+
+
+def test_nothing_that_the_tests_started_outlives_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever ends this process alone, as `kill` does, ends the tests, and the sweeps that these have started."""
+    noted = tmp_path / "pid"
+
+    def interrupt() -> None:
+        until = time.monotonic() + 30
+        while not (noted.exists() and noted.read_text()) and time.monotonic() < until:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        threading.Thread(target=interrupt, daemon=True).start()
+        with pytest.raises(KeyboardInterrupt):
+            gpu_reference.run_tests(tmp_path / "tests.txt", print, ("-c", STARTS, str(noted)))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    child = int(noted.read_text())
+    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+    assert not (tmp_path / "tests.txt").exists()
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_a_terminal_that_closes_ends_it(ignored: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Ctrl-C does, since the tests' group would not hear of it; not where it was started with nohup."""
+    handled: list[int] = []
+    monkeypatch.setattr(gpu_reference, "make", lambda *_: gpu_reference.Outcome(0, None, valid=False))
+    monkeypatch.setattr(signal, "getsignal", lambda _: signal.SIG_IGN if ignored else signal.SIG_DFL)
+    monkeypatch.setattr(signal, "signal", lambda number, _: handled.append(number))
+    CliRunner().invoke(app, ["gpu-reference", "--out", str(tmp_path)])
+    assert (signal.SIGHUP in handled) is not ignored
+
+
+def test_a_summary_that_fails_takes_nothing_away(
+    fake_run: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run was validated before, and what to copy where is said all the same."""
+    fake = fake_run.Fake(blocks=1, batches=(8,), workers=(0,))
+    folder = fake_run.write(tmp_path / "results", fake)
+    run = store.StoredRun(folder, fake_run.manifest(fake, fake_run.rows(fake)["trials"]))
+    monkeypatch.setattr(here, "make", lambda _: planned())
+    for module, name in ((sweep, "has_room"), (plan_report, "show"), (gpu_reference, "_tested")):
+        monkeypatch.setattr(module, name, lambda *_: None)
+    monkeypatch.setattr(sweep, "run", lambda *_: run)
+    monkeypatch.setattr(report, "show", lambda *_: 1 / 0)
+    console = Console(file=io.StringIO(), width=200)
+    with pytest.raises(ZeroDivisionError):
+        gpu_reference.make(here.Options(results=tmp_path / "results"), tmp_path, console)
+    said = console.file.getvalue()
+    assert f"valid    {folder}" in said
+    assert f"Copy {tmp_path}/results/" in said
 
 
 GONE = (

@@ -19,6 +19,7 @@ from harness.hardware import usable_cores
 from harness.incoming.findings import Finding, Refused, Rule, Validated, shown
 from harness.incoming.guard import READ, READABLE, Gone, Guard
 from harness.incoming.passed import Passed
+from harness.redaction import scrub
 
 UNIQUE = Rule("unique", "No two machines have a run of the same id: where they do, none of those runs is shown.")
 
@@ -198,9 +199,11 @@ def _small_groups(folders: Iterable[Path]) -> Iterator[list[Path]]:
 def _judged(guard: Guard, path: Path, *, placed: bool) -> Validated:
     try:
         answer = guard.ask({"judge": str(path.absolute()), "placed": placed})
-        reason = "a reader failed over it"
+        if judged := answer.get("judged"):
+            return replace(Validated.from_json(judged), path=str(path))
+        # What is wrong may be this environment: a package that the reader lacks or that does not work.
+        why = ": ".join(str(part) for name in ("failed", "why") if (part := answer.get(name)))
+        reason = f"a reader failed over it ({shown(scrub(why), 200)})"
     except Gone as gone:
-        answer, reason = {}, str(gone)
-    if judged := answer.get("judged"):
-        return replace(Validated.from_json(judged), path=str(path))
+        reason = str(gone)
     return Validated(str(path), findings=(Refused(READABLE.name, shown(path.name), reason, READ).finding,))

@@ -25,6 +25,7 @@ from harness import linux
 from harness.errors import EnvironmentFault
 from harness.incoming import caps
 from harness.incoming.findings import Rule
+from harness.redaction import MOST
 from harness.registry import ROOT
 
 _WITHIN = f"within {caps.SECONDS.most} seconds and {caps.MEMORY_BYTES.most // caps.MIB} MiB of memory"
@@ -180,6 +181,11 @@ def _answerer() -> Callable[[Answer], Answer]:
     return answer
 
 
+def _failed(error: Exception) -> Answer:
+    """The class of an error and its first line: libraries append what they read."""
+    return {"failed": type(error).__name__, "why": str(error).strip().partition("\n")[0][:MOST]}
+
+
 def main(descriptor: int, parent: int) -> None:
     """Answer questions until there are no more.
 
@@ -199,7 +205,7 @@ def main(descriptor: int, parent: int) -> None:
             except MemoryError:
                 said = {"exhausted": True}
             except Exception as error:  # noqa: BLE001 - whatever a file makes a reader raise refuses the file
-                said = {"failed": type(error).__name__}
+                said = _failed(error)
             print(json.dumps(said), file=answers, flush=True)
 
 

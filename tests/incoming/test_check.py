@@ -144,12 +144,12 @@ def test_the_rules_are_where_they_are_looked_for() -> None:
 
 
 def test_a_reader_that_fails_says_so_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a file makes a reader do is said in plain words, and its name is shown as text."""
-    monkeypatch.setattr(check.Guard, "ask", lambda *_: {"failed": "OverflowError"})
+    """What a file makes a reader do is said in plain words, then by the error; its name is shown as text."""
+    monkeypatch.setattr(check.Guard, "ask", lambda *_: {"failed": "OverflowError", "why": ""})
     (finding,) = check.check(tmp_path / "a\x1b[31mb.parquet").refusals
     assert str(finding) == (
-        "'a\\x1b[31mb.parquet': a reader failed over it; expected one that can be read within 60 seconds and 1024 MiB "
-        "of memory (rule readable)"
+        "'a\\x1b[31mb.parquet': a reader failed over it ('OverflowError'); expected one that can be read within 60 "
+        "seconds and 1024 MiB of memory (rule readable)"
     )
 
 

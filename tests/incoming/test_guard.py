@@ -11,6 +11,7 @@ from types import ModuleType
 
 import pytest
 
+from harness import redaction
 from harness.incoming import caps, check, guard
 from harness.incoming.guard import Gone, Guard
 
@@ -44,6 +45,23 @@ def test_a_process_that_dies_is_replaced(valid: bytes, tmp_path: Path) -> None:
         with pytest.raises(Gone, match="SIGKILL"):
             asked.ask(question(path))
         assert asked.ask(question(path))["judged"]["valid"]
+
+
+def test_what_made_a_reader_fail_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its class and first line without folders, so that a package that is missing here is not read as a bad file."""
+    with Guard() as asked:
+        failed = asked.ask({"judge": str(tmp_path)})
+    assert failed == {"failed": "KeyError", "why": "'placed'"}
+    why = "No module named 'scipy' \x1b[31m(/home/somebody/lib/scipy.so)"
+    monkeypatch.setattr(Guard, "ask", lambda *_: {"failed": "ImportError", "why": why})
+    (refusal,) = check.check(tmp_path).refusals
+    assert refusal.got == """a reader failed over it ("ImportError: No module named 'scipy' (scipy.so)")"""
+
+
+def test_no_more_than_the_first_line_of_an_error_is_said() -> None:
+    """And of a long one its beginning: libraries append what they read."""
+    assert guard._failed(ValueError("\nno such column\nID3: ...")) == {"failed": "ValueError", "why": "no such column"}
+    assert len(guard._failed(ValueError("x" * 10_000))["why"]) == redaction.MOST
 
 
 def test_a_question_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
