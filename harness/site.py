@@ -29,7 +29,6 @@ from harness.pages import (
     claims,
     compare,
     contribute,
-    described,
     experiment,
     explore,
     home,
@@ -153,7 +152,7 @@ def _opening(stored: StoredRun) -> tuple[Figure, str]:
     if not (found := home.opening([Shown(stored)])):
         raise InputError(f"{stored.folder}: no training trial ended well; expected a run with phases to draw")
     run = stored.manifest
-    return found[1], f"{described.machine_name(stored)}; {run.blocks} blocks, 95 % intervals; run {run.run_id}"
+    return found[1], f"{Shown(stored).name}; {run.blocks} blocks, 95 % intervals; run {run.run_id}"
 
 
 def _pages(everyone: Cast, measured: Sequence[BenchRecord], refused: Sequence[Validated]) -> Iterator[Page]:

@@ -43,11 +43,13 @@ class Fake:
     suites: Sequence[str] = field(default=("loader",))
     cores: int = 16
     """Tells one made-up machine from another."""
+    gpu_idle: bool = False
+    """The machine has a GPU which the run, on the CPU, did not use."""
 
 
 def machine(fake: Fake) -> Machine:
     """Make up a machine with or without a GPU."""
-    gpu = fake.device == "cuda"
+    gpu = fake.device == "cuda" or fake.gpu_idle
     return Machine(
         cpu_model=HOSTILE if fake.hostile else "Example 9000 8-Core",
         architecture="x86_64",

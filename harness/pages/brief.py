@@ -74,7 +74,7 @@ def run_page(shown: Shown, best: Sequence[Row]) -> Page:
     run = shown.manifest
     there = {name: shown.run.folder / name for name in FILES if (shown.run.folder / name).is_file()}
     files = {f"runs/{shown.slug}/{name}": path for name, path in there.items()}
-    machine = ("Machine", markup.link(shown.page, shown.machine_page, described.machine_name(shown.run)))
+    machine = ("Machine", markup.link(shown.page, shown.machine_page, shown.name))
     body = [
         _opened("Run", run.run_id),
         markup.facts([*run_facts.beside(shown), machine, *run_facts.short(shown)]),

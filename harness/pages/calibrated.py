@@ -42,7 +42,7 @@ def section(shown: Shown, suite: str) -> list[str]:
         Markdown and HTML; nothing where the suite planted nothing.
     """
     own = set(shown.judged.loc[shown.judged["suite"].eq(suite).fillna(False), "cell_id"])
-    trials, mark = shown.trials, markup.slug(shown.machine_id)
+    trials, mark = shown.trials, shown.mark
     costs = calibration.planted(trials)
     costs = costs[costs["cell_id"].isin(own)]
     if not len(costs):

@@ -47,13 +47,13 @@ def section(name: str, verdicts: Verdicts, path: str) -> str:
 
 
 def badges(told: Sequence[Told]) -> str:
-    """Write the verdicts of a claim in short: with the effect of one machine, counted for several."""
+    """Write the verdicts of a claim in short: with the effect of one machine and device, else how many machines."""
     if len(told) == 1 or not told:
         return "".join(badge(each.verdict, _effect(each)) for each in told) or badge("not tested yet")
-    counts: dict[str, int] = {}
+    found: dict[str, set[str]] = {}
     for each in told:
-        counts[each.verdict] = counts.get(each.verdict, 0) + 1
-    return " ".join(badge(verdict, words.plural(count, "machine")) for verdict, count in counts.items())
+        found.setdefault(each.verdict, set()).add(each.shown.machine_id)
+    return " ".join(badge(verdict, words.plural(len(ids), "machine")) for verdict, ids in found.items())
 
 
 def badge(verdict: str, more: str = "") -> str:

@@ -206,7 +206,7 @@ def _published(everyone: Cast) -> Iterator[dict[str, Any]]:
         yield {
             "key": f"run:{run.run_id}",
             "run": run.run_id,
-            "name": described.machine_name(shown.run),
+            "name": shown.name,
             "device": run.device,
             "day": described.day(run.started_at),
             "label": beside.label,

@@ -36,7 +36,22 @@ def name_of(machine: Machine) -> str:
 
 def on(machine: Machine, device: str) -> str:
     """Name where something was measured: the machine, and its CPU where it has a GPU that was not used."""
-    return name_of(machine) + (", on CPU" if device == "cpu" and machine.gpu_count else "")
+    return name_of(machine) + (f", {on_device(device)}" if gpu_idle(machine, device) else "")
+
+
+def gpu_idle(machine: Machine, device: str) -> bool:
+    """Say whether a machine has a GPU that was not used: the name of the machine alone would name the wrong device."""
+    return device == "cpu" and machine.gpu_count > 0
+
+
+def device_name(device: str) -> str:
+    """Name a device for people: ``CPU``, ``GPU``."""
+    return {"cuda": "GPU"}.get(device, device.upper())
+
+
+def on_device(device: str) -> str:
+    """Name a device behind what was measured there: ``on GPU``."""
+    return f"on {device_name(device)}"
 
 
 def day(moment: str) -> str:

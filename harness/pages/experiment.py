@@ -70,11 +70,11 @@ def page(runs: Sequence[Shown], told: Verdicts) -> Page:
 
 
 def _repeated(runs: Sequence[Shown]) -> Iterator[tuple[Shown, pd.DataFrame]]:
-    """Of each machine the run that repeats most, with its contrasts; machines with reference runs come first."""
-    of_machine: dict[str, list[Shown]] = {}
+    """Of each machine and device the run that repeats most, with its contrasts; reference runs come first."""
+    of_machine: dict[tuple[str, str], list[Shown]] = {}
     for shown in runs:
         if MAIN in shown.manifest.suites:
-            of_machine.setdefault(shown.machine_id, []).append(shown)
+            of_machine.setdefault(shown.where, []).append(shown)
     for own in sorted(of_machine.values(), key=lambda own: not any(map(_vouched, own))):
         yield from islice(_fullest(own), 1)
 
@@ -177,7 +177,7 @@ def _source() -> Iterator[str]:
 
 
 def _machine(shown: Shown, found: pd.DataFrame) -> Iterator[str]:
-    name, name_id = described.machine_name(shown.run), markup.slug(shown.machine_id)
+    name, name_id = shown.name, shown.mark
     run = shown.manifest
     yield markup.heading(2, name, f"machine-{name_id}")
     link = markup.link(PATH, shown.page, f"run {run.run_id}")

@@ -131,7 +131,7 @@ def _plain(shown: Shown, cells: pd.DataFrame) -> str:
         for row in cells.sort_values(list(_ORDER), kind="stable").head(_MOST).to_dict("records")
     ]
     some = f"the first {_MOST} of {len(cells):,} cells" if len(cells) > _MOST else words.plural(len(cells), "cell")
-    name = escape(described.machine_name(shown.run))
+    name = escape(shown.name)
     run = markup.link(PATH, shown.page, f"run {shown.manifest.run_id}")
     link = markup.download(PATH, _CSV, f"All measures of all {len(cells):,} cells as CSV")
     columns = ("What ran", "Setting", "Samples/s", "95 % interval", "n")

@@ -7,7 +7,7 @@ place on the page of the experiment. With few machines all of them are shown in 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,8 +24,8 @@ MACHINES = 8
 CHARTED = 2
 """Machines whose charts stand on a suite's page: each adds some thirty kilobytes, compressed."""
 RUNS = 3
-"""Of each such machine and suite: the newest may have tested less than the one before. As many again of the main suite
-are reference runs, where a machine has them."""
+"""Of each suite and device of such a machine: the newest may have tested less than the one before. As many again of the
+main suite are reference runs, where it has them."""
 DETAILED = 24
 """The newest runs of all, whose own pages have charts, a grade and what holds each setting back."""
 
@@ -95,19 +95,20 @@ def cast(runs: Sequence[Shown]) -> Cast:
 
 
 def _featured(runs: Sequence[Shown]) -> set[str]:
-    """Pages of the newest runs of each suite on the machines that were measured last.
+    """Pages of the newest runs of each suite on each device of the machines that were measured last.
 
     Reference runs of the main suite are counted apart: what others measure after them pushes none of them off.
     """
-    counts: defaultdict[tuple[str, bool], defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
+    counts: defaultdict[tuple[str, bool], dict[str, Counter[str]]] = defaultdict(dict)
     found = set()
     for shown in runs:
         for name in shown.manifest.suites:
             apart = name == suite.MAIN and shown.beside.tier == REFERENCE
             machines = counts[name, apart]
             if shown.machine_id in machines or len(machines) < MACHINES:
-                machines[shown.machine_id] += 1
-                if machines[shown.machine_id] <= RUNS:
+                own = machines.setdefault(shown.machine_id, Counter())
+                own[shown.manifest.device] += 1
+                if own[shown.manifest.device] <= RUNS:
                     found.add(shown.page)
     return found
 

@@ -67,6 +67,22 @@ class Shown:
         return self.manifest.machine.machine_id
 
     @property
+    def where(self) -> tuple[str, str]:
+        """Machine and device: of each the newest run speaks, and neither device of a machine for the other."""
+        return self.machine_id, self.manifest.device
+
+    @property
+    def name(self) -> str:
+        """Where the run was made, for people: the machine, with the device where that does not follow from it."""
+        return described.on(self.manifest.machine, self.manifest.device)
+
+    @property
+    def mark(self) -> str:
+        """Tells machine and device apart in ids and names of files: the machine's slug, with the CPU as ``name``."""
+        idle = described.gpu_idle(self.manifest.machine, self.manifest.device)
+        return markup.slug(self.machine_id) + ("-cpu" if idle else "")
+
+    @property
     def machine_page(self) -> str:
         """Path of the page of the machine that was measured."""
         return f"machines/{markup.slug(self.machine_id)}.md"
@@ -80,9 +96,8 @@ class Shown:
     def origin(self) -> Origin:
         """Where a figure of this run comes from, as citations say it."""
         run = self.manifest
-        machine, days = described.machine_name(self.run), day(run.started_at)
         basis = f"up to {words.plural(run.blocks, 'block')}"
-        return Origin((machine,), (run.run_id,), days, (run.feedrate_version,), basis)
+        return Origin((self.name,), (run.run_id,), day(run.started_at), (run.feedrate_version,), basis)
 
     @cached_property
     def suites(self) -> list[str]:
@@ -195,11 +210,15 @@ def gather(results: Path, only: Collection[Path] | None = None) -> list[Shown]:
 
 
 def newest(runs: Sequence[Shown]) -> list[Shown]:
-    """Keep the newest run of each machine; ``runs`` come newest first."""
-    first: dict[str, Shown] = {}
+    """Keep the newest run of each machine and device, both devices of a machine side by side.
+
+    Args:
+        runs: newest first.
+    """
+    first: dict[str, dict[str, Shown]] = {}
     for shown in runs:
-        first.setdefault(shown.machine_id, shown)
-    return list(first.values())
+        first.setdefault(shown.machine_id, {}).setdefault(shown.manifest.device, shown)
+    return [shown for own in first.values() for shown in own.values()]
 
 
 def draw(chart: str, shown: Shown, suite: str | None = None) -> Figure:

@@ -42,10 +42,10 @@ _OPENING_PANELS = 2
 
 
 def leading(runs: Sequence[Shown]) -> list[Shown]:
-    """Keep the runs that speak for their machine: of the main suite, or where a machine has none, of any other."""
+    """Keep the runs that speak for their machine and device: of the main suite, or where it has none, of any other."""
     asking = [shown for shown in runs if shown.asks]
-    main = {shown.machine_id for shown in asking if MAIN in shown.suites}
-    return [shown for shown in asking if MAIN in shown.suites or shown.machine_id not in main]
+    main = {shown.where for shown in asking if MAIN in shown.suites}
+    return [shown for shown in asking if MAIN in shown.suites or shown.where not in main]
 
 
 def opening(runs: Sequence[Shown]) -> tuple[Shown, Figure] | None:
@@ -83,7 +83,7 @@ def page(
         figures[placed.name] = placed
         picture = (
             f'<h2 id="opening-figure">{escape(figure.title)}</h2>\n'
-            f"{_origin(shown, described.machine_name(shown.run))}{markup.slot(placed.name)}\n{_explore()}"
+            f"{_origin(shown, shown.name)}{markup.slot(placed.name)}\n{_explore()}"
         )
         body.append(f'<div class="fr-hero">{_doors(told, known)}<div>{picture}</div></div>\n')
     else:
@@ -154,17 +154,17 @@ def _origin(shown: Shown, *before: str) -> str:
 
 def _numbers(runs: Sequence[Shown], known: int) -> list[str]:
     body = [markup.heading(2, "The numbers", "numbers")]
-    speaking = newest(runs)[:FEATURED]
-    for shown in speaking:
+    speaking = newest(runs)
+    machine_ids = list(dict.fromkeys(shown.machine_id for shown in speaking))[:FEATURED]
+    for shown in (each for each in speaking if each.machine_id in machine_ids):
         table = headline_table(shown.headlines)
-        name = described.machine_name(shown.run)
-        body += [markup.heading(3, name, f"numbers-{markup.slug(shown.machine_id)}"), _origin(shown)]
+        body += [markup.heading(3, shown.name, f"numbers-{shown.mark}"), _origin(shown)]
         body += [markup.paragraph(answer(shown.headlines)), table] if table else [markup.paragraph(_without(shown))]
         more = markup.link(PATH, shown.machine_page, "Everything about this machine")
         body.append(f'<p class="fr-note">{more}</p>\n')
-    if known > len(speaking):
+    if known > len(machine_ids):
         rest = markup.link(PATH, machines.INDEX, f"All {known:,} machines")
-        many = words.plural(len(speaking), "machine")
+        many = words.plural(len(machine_ids), "machine")
         body.append(f"<p>These are the numbers of the {many} measured last. {rest}</p>\n")
     body.append(
         markup.paragraph(

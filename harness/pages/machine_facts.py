@@ -38,7 +38,12 @@ def facts(own: Sequence[Shown]) -> list[tuple[str, str]]:
 
 def devices(own: Sequence[Shown]) -> str:
     """Name the devices that runs were made on: ``CPU``, ``CPU, GPU``."""
-    return ", ".join(sorted({{"cuda": "GPU"}.get(device := shown.manifest.device, device.upper()) for shown in own}))
+    return ", ".join(sorted({described.device_name(shown.manifest.device) for shown in own}))
+
+
+def by_device(own: Sequence[Shown]) -> bool:
+    """Say whether numbers of a machine must name their device: runs were made on its CPU, and it has a GPU too."""
+    return any(described.gpu_idle(shown.manifest.machine, shown.manifest.device) for shown in own)
 
 
 def memory(machine: Machine) -> str:

@@ -17,14 +17,15 @@ _COLUMNS = ("Task, best setting", "All together", "Loader alone", "Copy alone", 
 _NONE = "–"
 
 
-def table(found: Tasks) -> str:
-    """Write a row a training task; empty where no stage was measured alone.
+def table(found: Tasks, *, by_device: bool) -> str:
+    """Write a row a training task and device; empty where no stage was measured alone.
 
     Args:
         found: the best setting of each of the machine's tasks.
+        by_device: whether the device must be named.
     """
     rows = [
-        (_named(best), _rate(best.row), *stages, escape(str(best.row["bound"])))
+        (_named(best, by_device), _rate(best.row), *stages, escape(str(best.row["bound"])))
         for best in found.values()
         if best.row["mode"] == "train" and set(stages := tuple(_alone(best))) != {_NONE}
     ]
@@ -40,8 +41,9 @@ def table(found: Tasks) -> str:
     ) + markup.table("Stages alone and together", columns, lines, columns[1:-1], stack=True)
 
 
-def _named(best: Best) -> str:
-    task = task_words(best.row)
+def _named(best: Best, by_device: bool) -> str:
+    device = best.shown.manifest.device
+    task = task_words(best.row) + (f", {described.on_device(device)}" if by_device else "")
     setting = f'<span class="fr-kind">{escape(described.knobs(best.row))}</span>'
     return f"{escape(task[:1].upper() + task[1:])}<br>{setting}"
 

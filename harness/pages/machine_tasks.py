@@ -1,7 +1,8 @@
-"""What a machine has been asked to do, and the best that any of its runs found for each task.
+"""What a machine has been asked to do, and the best that any of its runs found for each device and task.
 
-A task is what a user is given: the conditions of ``analysis.summary`` on one device. Of several runs that have a task
-the newest speaks; runs of another version of the protocol were measured in another way and are left out.
+A task is what a user is given: the conditions of ``analysis.summary``. Of several runs on a device that have a task the
+newest speaks, never for the machine's other device; runs of another version of the protocol were measured in another
+way and are left out.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Task = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The best setting of a task on one machine."""
+    """The best setting of a task on one device of a machine."""
 
     shown: Shown
     """The run that found it."""
@@ -37,37 +38,37 @@ class Best:
         return float(self.row["samples_per_s"])
 
 
-Tasks = Mapping[Task, Best]
-"""Task to its best, in the order of the headlines of the newest run that has it."""
+Tasks = Mapping[tuple[str, Task], Best]
+"""Device and task to its best, in the order of the headlines of the newest run that has it."""
 
 
 def tasks(own: Sequence[Shown]) -> Tasks:
-    """Find the best setting of every task of one machine.
+    """Find the best setting of every task on each device of one machine.
 
     Args:
         own: its runs, newest first.
     """
-    found: dict[Task, Best] = {}
+    found: dict[tuple[str, Task], Best] = {}
     for shown in own:
         if shown.manifest.protocol_version == PROTOCOL_VERSION:
             for row in shown.headlines.to_dict("records"):
-                found.setdefault(_task(row), Best(shown, row))
+                found.setdefault((shown.manifest.device, _task(row)), Best(shown, row))
     return found
 
 
 def of_run(shown: Shown, found: Tasks) -> pd.DataFrame:
-    """Keep the headlines of a run for whose task no newer run speaks.
+    """Keep the headlines of a run for whose task no newer run on its device speaks.
 
     Args:
         shown: a run of the machine.
         found: ``tasks`` of the machine.
     """
-    mine = [_task(row) in found and found[_task(row)].shown is shown for row in shown.headlines.to_dict("records")]
-    return shown.headlines[mine]
+    keys = [(shown.manifest.device, _task(row)) for row in shown.headlines.to_dict("records")]
+    return shown.headlines[[key in found and found[key].shown is shown for key in keys]]
 
 
 def shared(machines: Sequence[Tasks]) -> Task | None:
-    """Choose the task by which machines are compared: the one that most of them have.
+    """Choose the task by which machines are compared: the one that most of them have, on whatever device.
 
     Of several that equally many have it is one of the main suite, and of those the first in the headlines of the
     machine that was measured last.
@@ -80,14 +81,29 @@ def shared(machines: Sequence[Tasks]) -> Task | None:
     """
     counts: dict[Task, tuple[int, int]] = {}
     for found in machines:
-        for task, best in found.items():
+        of_main = {task for (_, task), best in found.items() if MAIN in best.shown.suites}
+        for task in dict.fromkeys(task for _, task in found):
             had, main = counts.get(task, (0, 0))
-            counts[task] = had + 1, main + (MAIN in best.shown.suites)
+            counts[task] = had + 1, main + (task in of_main)
     return max(counts, key=lambda task: counts[task], default=None)
 
 
+def fastest(found: Tasks, task: Task) -> Best | None:
+    """Let the device speak for a machine that is faster at a task.
+
+    Args:
+        found: ``tasks`` of the machine.
+        task: by which it is compared.
+
+    Returns:
+        None where it has not been asked to do it.
+    """
+    own = (best for (_, each), best in found.items() if each == task)
+    return max(own, key=lambda best: best.rate, default=None)
+
+
 def _task(row: Mapping[Any, Any]) -> Task:
-    """Without the device, and what does not apply at its default: the same task on a CPU and on a GPU is one."""
+    """Without the device, and what does not apply at its default, so that a CPU and a GPU have tasks in common."""
     return tuple(_text(BY_NAME[name].default if pd.isna(row[name]) else row[name]) for name in CONDITIONS)
 
 

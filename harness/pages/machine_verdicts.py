@@ -8,33 +8,34 @@ from html import escape
 from harness.analysis.claim_words import estimate
 from harness.analysis.claimed import NOT_TESTABLE, VERDICTS
 from harness.charts import _words as words
-from harness.pages import claims, markup
+from harness.pages import claims, described, markup
 from harness.pages.claim_section import badge
 from harness.pages.verdicts import Told, Verdicts
 
 
-def listing(told: Verdicts, machine_id: str, path: str) -> str:
+def listing(told: Verdicts, machine_id: str, path: str, *, by_device: bool) -> str:
     """Write the verdicts of a machine, a table a device; empty where none of its runs tested a claim.
 
     Args:
         told: what all runs say of the claims.
         machine_id: the machine's readable id.
         path: of its page.
+        by_device: whether the device must be named.
     """
-    return "".join(
-        _tallied(told, at) + _table(told, at, path)
-        for at, place in enumerate(told.places)
-        if place.shown.machine_id == machine_id
-    )
+    found = []
+    for at, place in enumerate(told.places):
+        if place.shown.machine_id == machine_id:
+            device = f" {described.on_device(place.device)}" if by_device else ""
+            found.append(_tallied(told, at, device) + _table(told, at, path, device))
+    return "".join(found)
 
 
-def _tallied(told: Verdicts, at: int) -> str:
+def _tallied(told: Verdicts, at: int, device: str) -> str:
     counts = words.listed(f"{count} {verdict}" for verdict, count in told.tally(at).items())
-    device = f", on the {told.places[at].device.upper()}" if told.places[at].several else ""
     return markup.paragraph(f"Of {words.plural(len(told.told), 'claim')}{device}: {counts}.", "fr-answer")
 
 
-def _table(told: Verdicts, at: int, path: str) -> str:
+def _table(told: Verdicts, at: int, path: str, device: str) -> str:
     rows = [
         (
             badge(each.verdict),
@@ -46,9 +47,9 @@ def _table(told: Verdicts, at: int, path: str) -> str:
     ]
     more = markup.link(path, claims.PATH, "All claims, how they are tested, and what cannot be tested here")
     listed = markup.table(
-        "Verdicts of this machine", ("Verdict", "Claim", "Effect (95 %)", "n"), rows, ("n",), stack=True
+        f"Verdicts of this machine{device}", ("Verdict", "Claim", "Effect (95 %)", "n"), rows, ("n",), stack=True
     )
-    summary = f"The {words.plural(len(rows), 'claim')} tested here, with effects"
+    summary = f"The {words.plural(len(rows), 'claim')} tested here{device}, with effects"
     return f'<details><summary>{summary}</summary>{listed}</details>\n<p class="fr-note">{more}</p>\n'
 
 
@@ -60,7 +61,10 @@ def _by_verdict(told: Verdicts, at: int) -> Iterator[tuple[str, Told]]:
 
 
 def _effect(each: Told) -> str:
-    return escape(estimate(each.row)) if words.known(each.row.get("ratio")) else "a fact"
+    """The ratio; a claim of an effect that no block tells, as in each a side failed, has none and is no fact."""
+    if words.known(each.row.get("ratio")):
+        return escape(estimate(each.row))
+    return "–" if each.claim.effect else "a fact"
 
 
 def _n(each: Told) -> str:

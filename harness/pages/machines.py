@@ -75,13 +75,16 @@ def _compared(machines: Mapping[str, list[Shown]]) -> Iterator[str]:
     """A row a machine, the fastest at the task that most of them have first."""
     tasks = {name: machine_tasks.tasks(own) for name, own in machines.items()}
     task = machine_tasks.shared(list(tasks.values()))
-    best = {name: found[task] for name, found in tasks.items() if task in found} if task else {}
+    found = {name: machine_tasks.fastest(each, task) for name, each in tasks.items()} if task else {}
+    best = {name: each for name, each in found.items() if each}
     if best:
         said = task_words(next(iter(best.values())).row)
+        several = any(len({shown.manifest.device for shown in own}) > 1 for own in machines.values())
+        faster = "Of a machine’s two devices the faster speaks. " if several else ""
         yield markup.paragraph(
             f"Samples/s are those of {said}: the fastest setting that the machine’s newest run of it found, with its "
-            "95\u00a0% interval. More than the hardware may differ between two of them (the version of PyTorch, the "
-            "settings that were tried): the pages of the machines say what."
+            f"95\u00a0% interval. {faster}More than the hardware may differ between two of them (the version of "
+            "PyTorch, the settings that were tried): the pages of the machines say what."
         )
     ranked = sorted(machines, key=lambda name: -best[name].rate if name in best else 0.0)
     rows = [_row(machines[name], best.get(name)) for name in ranked]
@@ -97,12 +100,17 @@ def _row(own: Sequence[Shown], best: Best | None) -> tuple[str, ...]:
         machine_facts.memory(machine),
         escape(machine_facts.storage(own)),
         str(len(own)),
-        words.number(best.rate) if best else "not measured",
+        _rate(best, machine_facts.by_device(own)) if best else "not measured",
         described.spread(best.row["lo"], best.row["hi"]) if best else "–",
         str(best.row["n"]) if best else "–",
         trust.badge(INDEX, best.shown if best else own[0]),
         run_facts.tiers(INDEX, own),
     )
+
+
+def _rate(best: Best, by_device: bool) -> str:
+    rate, device = words.number(best.rate), described.on_device(best.shown.manifest.device)
+    return f'{rate}<br><span class="fr-kind">{device}</span>' if by_device else rate
 
 
 def page(own: Sequence[Shown], told: Verdicts, questions: Mapping[str, str]) -> Page:
@@ -114,13 +122,14 @@ def page(own: Sequence[Shown], told: Verdicts, questions: Mapping[str, str]) -> 
         questions: suite to the path of its page.
     """
     path, name = own[0].machine_page, described.machine_name(own[0].run)
-    found = machine_tasks.tasks(own)
-    verdicts = machine_verdicts.listing(told, own[0].machine_id, path)
+    found, by_device = machine_tasks.tasks(own), machine_facts.by_device(own)
+    stages = machine_stages.table(found, by_device=by_device)
+    verdicts = machine_verdicts.listing(told, own[0].machine_id, path, by_device=by_device)
     body = [
         f'<p class="fr-eyebrow">Machine</p>\n\n# {markup.entities(name)}\n',
         markup.facts(machine_facts.facts(own)),
         *_best(own, found, path, questions),
-        *markup.section("What each stage does alone", machine_stages.table(found), name="stages"),
+        *markup.section("What each stage does alone", stages, name="stages"),
         *markup.section("What the sources say, on this machine", verdicts, name="claims"),
         *markup.section("Runs", _runs(own, path, questions), name="runs"),
         f'<p class="fr-note">{markup.link(path, INDEX, "All machines")}</p>\n',
@@ -134,11 +143,13 @@ def _best(own: Sequence[Shown], found: Tasks, path: str, questions: Mapping[str,
         yield markup.paragraph("No run of this machine says which settings suit it.", "fr-missing")
         return
     yield markup.heading(2, "Best settings", "best")
+    by_device = machine_facts.by_device(own)
     for shown in sorted(own, key=lambda each: MAIN not in each.suites):
         rows = machine_tasks.of_run(shown, found)
         if len(rows):
             asked = words.listed(shown.suites).capitalize() or "No suite"
-            title = f"{asked}, {described.day(shown.manifest.started_at)}"
+            device = f", {described.on_device(shown.manifest.device)}" if by_device else ""
+            title = f"{asked}, {described.day(shown.manifest.started_at)}{device}"
             yield markup.heading(3, title, f"best-{shown.slug}")
             yield _origin(shown, path, questions)
             if said := answer(rows):
@@ -146,7 +157,7 @@ def _best(own: Sequence[Shown], found: Tasks, path: str, questions: Mapping[str,
             yield headline_table(rows)
     yield markup.paragraph(
         "n counts blocks. The best of many settings is picked by its own estimate, so that estimate is a little too "
-        "good. Where several runs have a task, the newest speaks.",
+        "good. Where several runs on a device have a task, the newest speaks.",
         "fr-note",
     )
 
@@ -168,4 +179,5 @@ def _runs(own: Sequence[Shown], path: str, questions: Mapping[str, str]) -> str:
     def linked(shown: Shown, path: str) -> str:
         return _suites(shown, path, questions)
 
-    return runs_table("Runs of this machine", own, path, ("Run", "Grade", "Tier", "Suites", "Date"), linked)
+    device = ("Device",) if machine_facts.by_device(own) else ()
+    return runs_table("Runs of this machine", own, path, ("Run", "Grade", "Tier", *device, "Suites", "Date"), linked)

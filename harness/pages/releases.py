@@ -64,7 +64,7 @@ def _run(shown: Shown) -> tuple[str, ...]:
     return (
         _named("run", shown.page, run.run_id),
         escape(", ".join(sorted(run.suites)) or "nothing"),
-        _machine(markup.link(PATH, shown.machine_page, described.machine_name(shown.run))),
+        _machine(markup.link(PATH, shown.machine_page, shown.name)),
         str(run.blocks),
         f"{sum(run.outcomes.values()):,}",
         escape(run.feedrate_version),

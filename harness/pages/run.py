@@ -80,7 +80,7 @@ def _summary(shown: Shown) -> str:
         (
             ("Grade", f'<a href="#how-far-to-trust-it"><strong>{shown.grade.letter}</strong>, and why</a>'),
             *run_facts.beside(shown),
-            ("Machine", markup.link(shown.page, shown.machine_page, described.machine_name(shown.run))),
+            ("Machine", markup.link(shown.page, shown.machine_page, shown.name)),
             ("Machine id", described.code(run.machine.machine_id)),
             ("Device", escape(run.device)),
             ("Repeat it", described.code(run.command)),

@@ -25,7 +25,8 @@ _CELLS: Mapping[str, Cell] = {
     "Run": _named,
     "Grade": lambda shown, path: trust.badge(path, shown),
     "Tier": lambda shown, path: run_facts.tier(path, shown),
-    "Machine": lambda shown, path: markup.link(path, shown.machine_page, described.machine_name(shown.run)),
+    "Machine": lambda shown, path: markup.link(path, shown.machine_page, shown.name),
+    "Device": lambda shown, _: escape(described.device_name(shown.manifest.device)),
     "Date": lambda shown, _: escape(described.day(shown.manifest.started_at)),
     "Suites": lambda shown, _: escape(words.listed(shown.manifest.suites)),
     "Blocks": lambda shown, _: str(shown.manifest.blocks),
@@ -44,8 +45,8 @@ def runs_table(
         caption: says to a screen reader what the table holds.
         runs: in the order of the table.
         path: of the page that holds it.
-        columns: of ``Run``, ``Grade``, ``Tier``, ``Machine``, ``Date`` and ``Suites``, in the order of the table;
-            ``NUMBERS`` come behind them.
+        columns: of ``Run``, ``Grade``, ``Tier``, ``Machine``, ``Device``, ``Date`` and ``Suites``, in the order of the
+            table; ``NUMBERS`` come behind them.
         suites: writes the suites of a run; else they are named without links.
     """
     names = (*columns, *NUMBERS)

@@ -54,7 +54,7 @@ class Stored:
 
     def __init__(self, shown: Shown, suite: str) -> None:
         self.shown = shown
-        self.mark = markup.slug(shown.machine_id)
+        self.mark = shown.mark
         trials = shown.trials
         self.trials = trials[trials["suite"].eq(suite).fillna(False)] if suite == SUITE else trials.iloc[:0]
 

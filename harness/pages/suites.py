@@ -1,4 +1,4 @@
-"""One page a suite: the question, what the numbers answer, and its charts for the newest run of each machine."""
+"""One page a suite: the question, what the numbers answer, its charts for the newest run of each machine and device."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from harness.pages.verdicts import Verdicts
 from harness.suite import CALIBRATION, CLAIMS, Suite
 
 _ROOM = 60_000
-"""Bytes of charts, compressed, that a page has room for; the machine that was measured last has its own in any case."""
+"""Bytes of charts, compressed, that a page has room for; the run that was made last has its own in any case."""
 
 
 def found(runs: Sequence[Shown]) -> list[tuple[str, str, Suite]]:
@@ -72,8 +72,7 @@ def page(name: str, path: str, content: Suite, runs: Sequence[Shown], told: Verd
     measured = newest([shown for shown in runs if name in shown.suites])
     body.append(_places(measured))
     for shown in measured:
-        mark = markup.slug(shown.machine_id)
-        body += [markup.heading(2, described.machine_name(shown.run), mark), _origin(shown, path)]
+        body += [markup.heading(2, shown.name, shown.mark), _origin(shown, path)]
         planted, compared = calibrated.section(shown, name), stored.section(shown, name)
         body += planted or compared.answers()
         if not planted and not compared:
@@ -84,7 +83,7 @@ def page(name: str, path: str, content: Suite, runs: Sequence[Shown], told: Verd
             for chart in content.charts:
                 title, placed = _chart(chart, shown, name, path)
                 figures[placed.name] = placed
-                body += [markup.heading(3, title, f"{chart}-{mark}"), markup.slot(placed.name), "\n"]
+                body += [markup.heading(3, title, f"{chart}-{shown.mark}"), markup.slot(placed.name), "\n"]
         else:
             body.append(_elsewhere(path))
         body += compared.details()
@@ -98,18 +97,18 @@ def page(name: str, path: str, content: Suite, runs: Sequence[Shown], told: Verd
 
 
 def _chart(chart: str, shown: Shown, name: str, path: str) -> tuple[str, Placed]:
-    """Draw a chart of a machine's run: its title, and the figure."""
+    """Draw a chart of a run: its title, and the figure."""
     figure = draw(chart, shown, name)
-    figure_id = f"{markup.slug(name)}-{chart}-{markup.slug(shown.machine_id)}"
+    figure_id = f"{markup.slug(name)}-{chart}-{shown.mark}"
     return figure.title, place(figure, figure_id, path, shown.origin)
 
 
-def _fits(figures: Mapping[str, Placed], machines: int) -> bool:
-    """Whether a page stays light with the charts of one machine more, as heavy as those of the machines before it."""
-    if not machines:
+def _fits(figures: Mapping[str, Placed], runs: int) -> bool:
+    """Whether a page stays light with the charts of one run more, as heavy as those of the runs before it."""
+    if not runs:
         return True
     weight = len(zlib.compress("".join(placed.html for placed in figures.values()).encode()))
-    return weight * (machines + 1) / machines <= _ROOM
+    return weight * (runs + 1) / runs <= _ROOM
 
 
 def _elsewhere(path: str) -> str:
@@ -118,11 +117,8 @@ def _elsewhere(path: str) -> str:
 
 
 def _places(measured: Sequence[Shown]) -> str:
-    """Lead to each machine below, where there are several."""
-    links = [
-        f'<a href="#{markup.slug(shown.machine_id)}">{escape(described.machine_name(shown.run))}</a>'
-        for shown in measured
-    ]
+    """Lead to each machine and device below, where there are several."""
+    links = [f'<a href="#{shown.mark}">{escape(shown.name)}</a>' for shown in measured]
     return f'<p class="fr-origin">Measured on {words.listed(links)}.</p>\n' if len(links) > 1 else ""
 
 

@@ -84,7 +84,7 @@ def section(shown: Shown, suite: str, path: str) -> Why:
     cells = training_cells(shown, suite)
     if not len(cells):
         return Why("")
-    mark = markup.slug(shown.machine_id)
+    mark = shown.mark
     file = f"data/{markup.slug(suite)}-why-{mark}.csv"
     tasks = [telling(task) for task in by_task(cells)][:TASKS]
     predicted = _predicted(shown, {str(cell["cell_id"]) for task in tasks for _, cell in task.told})

@@ -24,7 +24,7 @@ def page(shown: Shown) -> Page:
     run = shown.manifest
     there = {name: shown.run.folder / name for name in FILES if (shown.run.folder / name).is_file()}
     files = {f"runs/{shown.slug}/{name}": path for name, path in there.items()}
-    machine = [("Machine", escape(described.machine_name(shown.run))), ("Machine id", described.code(shown.machine_id))]
+    machine = [("Machine", escape(shown.name)), ("Machine id", described.code(shown.machine_id))]
     body = [
         f'<p class="fr-eyebrow">Run, withdrawn</p>\n\n# {markup.entities(run.run_id)}\n',
         _notice(shown),
@@ -57,7 +57,7 @@ def listed(page_path: str, runs: Sequence[Shown]) -> str:
     rows = [
         (
             markup.link(page_path, shown.page, shown.manifest.run_id),
-            escape(described.machine_name(shown.run)),
+            escape(shown.name),
             escape(described.day(said.on)),
             escape(said.why),
         )

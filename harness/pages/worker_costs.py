@@ -46,7 +46,7 @@ def section(shown: Shown, suite: str, level: int = 3, mark: str = "") -> list[st
         shown: a run.
         suite: whose trials; those of other suites choose workers for another question.
         level: of the heading.
-        mark: makes the heading's id differ from that of another machine; the machine's own if not given.
+        mark: makes the heading's id differ from that of another run; the mark of its machine and device if not given.
 
     Returns:
         A heading and what follows it; nothing where the run has nothing to say of it.
@@ -64,7 +64,7 @@ def section(shown: Shown, suite: str, level: int = 3, mark: str = "") -> list[st
     body = [text for part in parts for text in part()]
     if not body:
         return []
-    name = f"worker-costs-{mark or markup.slug(shown.machine_id)}"
+    name = f"worker-costs-{mark or shown.mark}"
     return [markup.heading(level, "What workers cost", name), *body, markup.paragraph(_NOTE, "fr-note")]
 
 

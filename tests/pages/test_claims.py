@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from html import unescape
 from typing import Any
 
@@ -187,10 +188,17 @@ def test_text_from_records_stays_text(show: Show) -> None:
 
 
 def test_badges_count_several_machines(found: Verdicts) -> None:
-    """One machine shows its effect; several are counted by verdict; none is said."""
+    """One machine shows its effect; several are counted by verdict, a machine of two devices once; none is said."""
     (told,) = found.told["excess-workers"]
+    shown = told.shown
+    other = Shown(shown.run)
+    machine = shown.manifest.machine.model_copy(update={"cores_logical": 8})
+    other.manifest = shown.manifest.model_copy(update={"machine": machine})
+    elsewhere, on_gpu = replace(told, shown=other), replace(told, device="cuda")
     assert "×" in plain(claim_section.badges([told]))
-    assert "2 machines" in plain(claim_section.badges([told, told]))
+    assert "2 machines" in plain(claim_section.badges([told, elsewhere]))
+    assert plain(claim_section.badges([told, on_gpu])) == f"{told.verdict} 1 machine"
+    assert "2 machines" in plain(claim_section.badges([told, on_gpu, elsewhere]))
     assert plain(claim_section.badges([])) == "not tested yet"
 
 

@@ -24,6 +24,7 @@ class Stub:
     machine_id: str
     suite: str = MAIN
     tier: str = SELF_REPORTED
+    device: str = "cpu"
 
     @property
     def beside(self) -> Beside:
@@ -31,7 +32,7 @@ class Stub:
 
     @property
     def manifest(self) -> Any:
-        return SimpleNamespace(suites={self.suite: []}, claims=())
+        return SimpleNamespace(suites={self.suite: []}, claims=(), device=self.device)
 
     @property
     def trials(self) -> Any:
@@ -65,6 +66,16 @@ def test_reference_runs_that_are_kept_are_so_many() -> None:
     kept = [shown for shown in everyone.featured if shown.suite == MAIN]
     assert kept == [run for at in range(featured.MACHINES) for run in many[10 * at : 10 * at + featured.RUNS]]
     assert not set(stored) & set(everyone.detailed)
+
+
+def test_runs_on_one_device_push_off_none_on_the_other() -> None:
+    """However many runs a machine has on its CPU, the newest on its GPU are kept, and it counts as one machine."""
+    gpu = runs(featured.RUNS + 1, "gpu", "both", device="cuda")
+    cpu = runs(featured.RUNS + 1, "cpu", "both")
+    others = runs(featured.MACHINES, "other")
+    everyone = featured.cast([*cpu, *gpu, *others])
+    assert everyone.featured == [*cpu[:-1], *gpu[:-1], *others[:-1]]
+    assert everyone.of_suite(MAIN) == [*cpu[:-1], *gpu[:-1], others[0]]
 
 
 @pytest.mark.slow

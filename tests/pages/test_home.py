@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from html import unescape
+from typing import Any
+
+import pytest
 
 from harness.pages import home, suites, verdicts, what_we_found
 from harness.pages.gathered import Shown
@@ -24,6 +27,21 @@ def test_the_main_suite_speaks_for_its_machine(show: Callable[..., Shown]) -> No
     opening = home.opening([later, main])
     assert opening is not None
     assert opening[0] is main
+
+
+def test_each_device_of_a_machine_has_its_numbers(show: Callable[..., Shown], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A newer run on the CPU hides none on the GPU, whatever its suite; the machine still counts as one."""
+    few: dict[str, Any] = {"batches": (8,), "workers": (0,), "blocks": 2}
+    cpu, gpu = show(gpu_idle=True, run_id="cpu", **few), show(device="cuda", run_id="gpu", **few)
+    stored = show(device="cuda", run_id="stored", suites=("storage",), **few)
+    assert home.leading([cpu, stored]) == [cpu, stored]
+    monkeypatch.setattr(home, "FEATURED", 1)
+    text = body(cpu, show(cores=8, **few), gpu)
+    assert text.count("{ #numbers-") == 2
+    assert f"16 cores, on CPU {{ #numbers-{gpu.machine_id}-cpu }}" in text
+    assert f"16 cores {{ #numbers-{gpu.machine_id} }}" in text
+    assert "the numbers of the 1 machine measured last" in text
+    assert "All 2 machines" in text
 
 
 def test_calibration_alone_is_no_machines_number(show: Callable[..., Shown]) -> None:

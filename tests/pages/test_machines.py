@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
+from html import unescape
 from types import ModuleType
 from typing import Any
 
 import pytest
 
 from harness.charts import _words as words
-from harness.pages import machine_tasks, machines, reference, suites, verdicts
+from harness.pages import machine_tasks, machine_verdicts, machines, reference, suites, verdicts
 from harness.pages.gathered import Shown
 
 Show = Callable[..., Shown]
@@ -42,8 +44,10 @@ def test_machines_are_compared_by_a_task_that_most_have(show: Show) -> None:
     best = machine_tasks.tasks([gpu])
     shared = machine_tasks.shared([machine_tasks.tasks([odd]), best, machine_tasks.tasks([cpu])])
     assert shared is not None
-    assert found[0][6] == words.number(best[shared].rate)
-    assert found[0][8] == str(best[shared].row["n"])
+    fastest = machine_tasks.fastest(best, shared)
+    assert fastest is not None
+    assert found[0][6] == words.number(fastest.rate)
+    assert found[0][8] == str(fastest.row["n"])
 
 
 @pytest.mark.slow
@@ -57,6 +61,66 @@ def test_the_newest_run_of_a_task_speaks(show: Show) -> None:
     assert f"best-{new.slug}" in text
     assert f"best-{old.slug}" not in text
     assert all(f"{shown.slug}.html" in text for shown in (other, new, old))
+
+
+@pytest.fixture
+def both(show: Show) -> tuple[Shown, Shown]:
+    """Runs of the same tasks on one machine: a newer one on its CPU, an older one on its GPU."""
+    small: dict[str, Any] = {"batches": (8,), "workers": (0,), "blocks": 2, "fails": "none"}
+    gpu = show(run_id="20260103T030405Z-gpu", device="cuda", **small)
+    cpu = show(run_id="20260104T030405Z-cpu", gpu_idle=True, **small)
+    assert cpu.machine_id == gpu.machine_id
+    return cpu, gpu
+
+
+def test_a_task_is_kept_for_each_device(both: tuple[Shown, Shown]) -> None:
+    """A newer run on the CPU takes no task of the GPU's; both headings, stages and the list of runs name the device."""
+    cpu, gpu = both
+    text = page(cpu, gpu)
+    for shown, named in ((cpu, "CPU"), (gpu, "GPU")):
+        assert len(machine_tasks.of_run(shown, machine_tasks.tasks(both))) == len(shown.headlines) > 0
+        heading = next(line for line in text.splitlines() if f"{{ #best-{shown.slug} }}" in line)
+        assert f", on {named} {{" in heading
+        (listed,) = (row for row in rows(text.partition("{ #runs }")[2]) if row and row[0] == shown.manifest.run_id)
+        assert listed[3] == named
+    staged = [row[0] for row in rows(text.partition("{ #stages }")[2].partition("## ")[0]) if row]
+    counts = [sum(f", on {named}" in name for name in staged) for named in ("CPU", "GPU")]
+    assert min(counts) > 0
+    assert sum(counts) == len(staged)
+    assert ", on GPU" not in page(gpu)
+
+
+def test_lists_of_runs_name_the_device(both: tuple[Shown, Shown]) -> None:
+    """Of two runs of a machine with a GPU the list of all runs names the one that was made on the CPU."""
+    cpu, gpu = both
+    listed = {row[0]: row[3] for row in rows(reference.runs_page(both).body) if row}
+    assert unescape(listed[cpu.manifest.run_id]) == f"{unescape(listed[gpu.manifest.run_id])}, on CPU"
+
+
+def test_the_faster_device_speaks_for_a_machine(both: tuple[Shown, Shown], show: Show) -> None:
+    """The list ranks a machine by the faster of its devices and names it; that another has one needs no word."""
+    cpu, gpu = both
+    other = show(cores=8, batches=(8,), workers=(0,), blocks=2, fails="none")
+    tasks = machine_tasks.tasks(both)
+    task = machine_tasks.shared([machine_tasks.tasks([other]), tasks])
+    assert task is not None
+    assert tasks["cuda", task].rate > tasks["cpu", task].rate
+    text = machines.index_page([cpu, other, gpu]).body
+    first, second = (row for row in rows(text) if row)
+    assert first[1] == "CPU, GPU"
+    assert first[6] == f"{words.number(tasks['cuda', task].rate)}on GPU"
+    assert second[6] == words.number(machine_tasks.tasks([other])["cpu", task].rate)
+    assert "Of a machine’s two devices the faster speaks." in text
+    assert "two devices" not in machines.index_page([other, gpu]).body
+
+
+def test_a_machine_counts_once_where_tasks_are_shared(both: tuple[Shown, Shown]) -> None:
+    """A task that one machine has on two devices is not had by two machines."""
+    cpu, gpu = (machine_tasks.tasks([shown]) for shown in both)
+    (_, task), best = next(iter(cpu.items()))
+    mine, theirs = task, ("other",)
+    twice = {("cpu", mine): best, ("cuda", mine): next(iter(gpu.values()))}
+    assert machine_tasks.shared([twice, {("cpu", theirs): best}, {("cuda", theirs): best}]) == theirs
 
 
 def test_stages_alone_are_those_of_the_same_run(show: Show) -> None:
@@ -93,6 +157,27 @@ def test_verdicts_of_the_machine_are_listed(show: Show) -> None:
         assert text.count('href="../claims.html#claim-') == count
     unasked = show(suites=("calibration",), plants=True, cores=2, run_id="20260106T030405Z-other")
     assert "{ #claims }" not in machines.page([unasked], told, {}).body
+
+
+def test_verdicts_name_the_device(show: Show) -> None:
+    """A machine with claims tested on its CPU and on its GPU has a table of each, and each says which it is."""
+    asked: dict[str, Any] = {"suites": ("claims",), "claims": ("collate",), "blocks": 2, "fails": "none"}
+    runs = [show(run_id="cpu", gpu_idle=True, **asked), show(run_id="gpu", device="cuda", **asked)]
+    told = verdicts.gather(runs)
+    text = machines.page(runs, told, {}).body.partition("{ #claims }")[2].partition("## ")[0]
+    for device in ("CPU", "GPU"):
+        assert f"claims on {device}: " in text
+        assert f"tested here on {device}, with effects" in text
+
+
+def test_only_what_has_no_effect_is_a_fact(show: Show) -> None:
+    """An effect that no whole block tells has no number and is no fact; a claim that was checked is one."""
+    tested = show(suites=("claims",), blocks=2, fails="none", claims=("workers",))
+    told = verdicts.gather([tested])
+    each = {bool(part[0].claim.effect): part[0] for part in told.told.values() if part[0].tested}
+    lost = replace(each[True], row={**each[True].row, "ratio": float("nan"), "n": 0})
+    assert machine_verdicts._effect(lost) == "–"
+    assert machine_verdicts._effect(each[False]) == "a fact"
 
 
 @pytest.mark.slow
