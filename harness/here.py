@@ -17,8 +17,11 @@ from harness.ordering import ORDERING
 from harness.probes import gpu
 from harness.records import PROTOCOL_VERSION
 
-_TELLING = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
-"""Variables that change what is measured: a run is not resumed under others."""
+_TELLING = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "NVIDIA_TF32_OVERRIDE")
+"""Variables that change what is measured: a run is not resumed under others.
+
+TORCH_ALLOW_TF32_CUBLAS_OVERRIDE is none of them: a trial sets what it would change.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,9 @@ METRICS: Mapping[str, Metric] = {
     "gpu_mem_reserved": Metric(("gpu_mem_reserved_bytes",), (), "GPU memory that PyTorch reserved", "bytes"),
     "gpu_mem_used": Metric(("gpu_mem_used_bytes",), (), "GPU memory in use", "bytes"),
     "exposed_copy": Metric(("device_h2d_exposed_ns",), ("samples",), "the exposed copy of a sample", "s"),
-    "copy_rate": Metric(("batch_bytes", "steps"), ("device_h2d_ns",), "the rate of copies to the device", "bytes/s"),
+    "copy_rate": Metric(
+        ("batch_bytes", "steps"), ("device_h2d_ns",), "the rate of calls that copy to the device", "bytes/s"
+    ),
     "host_ahead": Metric(("host_drain_ns",), (), "how far the host runs ahead of its device", "s"),
     "stored": Metric(("stored_bytes",), (), "the size on disk", "bytes"),
     "mem_available": Metric(("mem_available_bytes",), (), "memory that is available on the host", "bytes"),

@@ -22,10 +22,10 @@ _CLAIMS = (
         sources=("BOT",),
         design=(
             "A converts sample by sample in the loader, B copies bytes into a batch (fast_collate) and converts the "
-            "batch once it is on the device; without a GPU that is the training process, and counts as loading. Raw "
-            "pixels from LMDB, without workers and with two, and PNG files, whose decoding comes on top. Pixels are "
-            "equal to 1e-6. The workers' stamps give the transform's share of loading in every record; the ratio here "
-            "gives what is saved without it."
+            "batch once it is on the device; without a GPU that is the training process, and counts as loading, with "
+            "one it does not, and B's loader hands over bytes. Raw pixels from LMDB, without workers and with two, and "
+            "PNG files, whose decoding comes on top. Pixels are equal to 1e-6. The workers' stamps give the "
+            "transform's share of loading in every record; the ratio here gives what is saved without it."
         ),
         figures=(
             "The transpose and copy of ToTensor are about 80 % of loading, says the source: without them loading would "

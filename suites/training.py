@@ -57,8 +57,9 @@ _CLAIMS = (
         says="Mixed precision is faster, and frees memory for larger batches.",
         sources=("TIPS", "BOT"),
         design=(
-            "A computes in float32, B in bfloat16 where autocast allows it; SRCNN and a perceptron of large layers, "
-            "alone on a resident batch of 16-pixel patches. A CPU gains only if its instructions know bfloat16. "
+            "A computes in float32, its convolutions in TF32 on GPUs that have it, as is PyTorch's default; B in "
+            "bfloat16 where autocast allows it. SRCNN and a perceptron of large layers, alone on a resident batch of "
+            "16-pixel patches. A CPU gains only if its instructions know bfloat16. "
             f"{_ON_CUDA} Float16 and peak memory stand beside it."
         ),
         effect=pair({"amp": "off"}, {"amp": "bf16"}, STEP, _LINEAR),

@@ -54,7 +54,8 @@ _CLAIMS = (
         design=(
             "A leaves batches in pageable memory, B pins them; training on patches of 64 pixels, batches of 128, eight "
             "workers. Beside it stand copies alone, from 6 kB to 101 MB, which show from which size on pinning speeds "
-            "up the copy itself. Its counterpart for small images is pageable-small-input."
+            "up the copy itself: launch and wait are part of its time, and most of it at sizes under some MB. Its "
+            "counterpart for small images is pageable-small-input."
         ),
         figures=_SMALL_LARGE,
         needs="cuda",
@@ -119,8 +120,8 @@ _CLAIMS = (
         sources=("API",),
         design=(
             "A copies from pageable memory, B from pinned memory, 12.6 and 101 MB and nothing else; compared is their "
-            "rate by CUDA events. Smaller copies stand beside it. A copy that is twice as fast has saved another of "
-            "its length; the buffer itself cannot be seen from outside."
+            "rate by CUDA events. Smaller copies stand beside it, whose time is mostly their launch. A copy that is "
+            "twice as fast has saved another of its length; the buffer itself cannot be seen from outside."
         ),
         needs="cuda",
         effect=pair(_PAGEABLE, _PINNED, _copies("12.6 MB"), _copies("101 MB"), metric="copy_rate"),

@@ -10,7 +10,8 @@ What is a stamp and what is laid out:
   out from the beginning of its fetch; a worker's cannot be placed there, and is left out.
 - The device's spans follow one another between events on one stream, so that adding up gives their distances. Where its
   clock stands against the host's is not recorded: it is put as early as possible without any step's first span
-  beginning before the host had its batch. Where the device waits for the host at least once, that is exact.
+  beginning before the host had its batch, and had issued the copy of the next where copies have a stream of their own.
+  Where the device waits for the host at least once, that is exact.
 - Copies on a stream of their own have a length; they are put where the host ordered them.
 """
 
@@ -243,7 +244,10 @@ def _on_device(trial: Recorded) -> Iterator[Bar]:
         return
     ends = np.cumsum(np.sum(list(trial.compute.values()), axis=0))
     begins = ends - np.sum([times for name, times in trial.compute.items() if name != IDLE], axis=0)
-    offset = float(np.max(trial.borders[:-1] + trial.phases["fetch"] - begins))
+    fetched = trial.borders[:-1] + trial.phases["fetch"]
+    # On a stream of its own the next copy is issued before the step's first event.
+    asked = fetched if trial.copies is None else fetched + trial.phases.get("h2d", 0.0)
+    offset = float(np.max(asked - begins))
     for row, place in enumerate(trial.places):
         begin = begins[row] + offset
         # The window begins with a device that has been waited for.
@@ -253,9 +257,8 @@ def _on_device(trial: Recorded) -> Iterator[Bar]:
                 yield Bar(DEVICE, name, place, begin, begin + times[row])
                 begin += times[row]
     if trial.copies is not None:
-        ordered = trial.borders[:-1] + trial.phases["fetch"]
         for row, place in enumerate(trial.places):
-            yield Bar(COPIES, "h2d", place, ordered[row], ordered[row] + trial.copies[row])
+            yield Bar(COPIES, "h2d", place, fetched[row], fetched[row] + trial.copies[row])
 
 
 class Account(NamedTuple):

@@ -1,8 +1,9 @@
 """Bandwidth of copies from the host to the device, by how much is copied at once.
 
-A batch is copied in one piece a tensor; what it holds ÷ how long its copy spanned on the device is a rate of the bus.
-CUDA events time it on the stream that copies: a pageable batch is staged by the driver within that span, a pinned one
-goes straight. It does *not* show what a training loop waits for, which overlap can hide.
+A batch is copied by one call a tensor; what it holds ÷ how long they spanned on the device is the rate of these calls:
+launches, gaps between them and waits lie inside. At sizes under some MB it is mostly launching; only far above does it
+near the rate of the bus. CUDA events time it on the stream that copies: a pageable batch is staged by the driver within
+that span, a pinned one goes straight. It does *not* show what a training loop waits for, which overlap can hide.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ ADDED = ("gb_per_s", "gb_lo", "gb_hi", "gb_n", "batch_bytes")
 
 
 def transfers(trials: pd.DataFrame) -> pd.DataFrame:
-    """Estimate the bandwidth of every cell that copies to a device.
+    """Estimate the bandwidth of the copy calls of every cell that copies to a device.
 
     Args:
         trials: rows of ``records.TRIALS`` of any number of runs.

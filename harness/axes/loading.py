@@ -65,8 +65,8 @@ LOADING: tuple[Axis, ...] = (
         "normalize_on",
         str,
         "worker",
-        "Where a batch that was collated from uint8 becomes floating-point: in the worker, or after it has reached the"
-        " device.",
+        "Where a batch that was collated from uint8 becomes floating-point: in the worker, or after it has reached the "
+        "device. On CUDA the latter is no part of loading alone.",
         choices=one_of("worker", "device"),
         idle=only("collate", "fast"),
     ),

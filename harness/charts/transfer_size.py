@@ -1,7 +1,7 @@
 """Bandwidth of copies to the device by their size, from pageable and from pinned memory.
 
-Copies alone and copies within training stand apart. It shows the rate of a copy while it runs, by CUDA events, and not
-what a step waits for it: overlap can hide a slow copy altogether.
+Copies alone and copies within training stand apart. It shows the rate of the copy calls, by CUDA events around them,
+launching included; not that of the bus, and not what a step waits for: overlap can hide a slow copy altogether.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ def draw(trials: pd.DataFrame) -> Figure:
             sheet.add(_panel(title, subtitle, rows), listed(rows, {"copies": title}, _COLUMNS), kept)
     if sheet.panels:
         sheet.note(
-            "Bytes of a batch × steps ÷ the device’s copy spans by CUDA events; 1 GB is 10⁹ bytes. Intervals are "
+            "Bytes of a batch × steps ÷ the device’s copy spans by CUDA events; 1 GB is 10⁹ bytes. Launching lies "
+            "within, and is most of it at sizes under some MB: there it is no rate of the bus. Intervals are "
             "Student’s t over blocks, on logs. Pageable memory is staged through a pinned buffer by the driver."
         )
     device = trials["device"].eq("cuda").fillna(False).any() if len(trials) else False

@@ -7,7 +7,8 @@
   (examples/imagenet/main_amp.py). The workload's ``normalize`` then turns the whole batch into what ``totensor`` makes,
   in the worker, or once it has reached the device: a quarter of the bytes is handed over and copied.
 
-On a CPU "on the device" is in the training process, when the batch is fetched. In workers both ways write the batch
+On a CPU "on the device" is in the training process, when the batch is fetched. On CUDA it is no part of the loader,
+which hands over bytes, also where it is drained alone. In workers both ways write the batch
 into shared memory at once, as handing it over would copy it there else.
 """
 
@@ -126,14 +127,15 @@ def ways(job: Job) -> tuple[Transform, Collate]:
 def on_host(job: Job) -> Finish | None:
     """Give what the training process does to a batch when it is fetched: the part of a device that is a CPU.
 
-    The same without a step (``mode: load``), whatever the device: nothing is moved there.
+    The same without a step (``mode: load``). On CUDA there is no such part, whatever the mode: a loader that did it
+    when it is drained alone would do more than it does in training, of which it is the ceiling.
     """
-    return _finish(job) if _deferred(job) and not _moved(job) else None
+    return _finish(job) if _deferred(job) and job.device != "cuda" else None
 
 
 def on_device(job: Job) -> Finish | None:
     """Give what CUDA does to a batch that has been copied there, on the stream and in the phase of its copy."""
-    return _finish(job) if _deferred(job) and _moved(job) else None
+    return _finish(job) if _deferred(job) and job.device == "cuda" and job.value("mode") != "load" else None
 
 
 def finished(batches: Iterator[Batch], finish: Finish) -> Iterator[Batch]:
@@ -143,10 +145,6 @@ def finished(batches: Iterator[Batch], finish: Finish) -> Iterator[Batch]:
 
 def _deferred(job: Job) -> bool:
     return bool(job.value("collate") == "fast" and job.value("normalize_on") == "device")
-
-
-def _moved(job: Job) -> bool:
-    return bool(job.device == "cuda" and job.value("mode") in ("train", "copy"))
 
 
 def _finish(job: Job) -> Finish:

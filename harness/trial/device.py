@@ -5,7 +5,8 @@ two events is a *span*: it contains launch gaps and is no measure of how busy th
 to the next step's first the device had nothing of this step to do: that is ``idle``.
 
 Copies on a stream of their own have events there, and their span is ``h2d``. On the compute stream that phase is then
-the wait for a copy that was begun a step before: the *exposed* copy. On one stream all of a copy is waited for.
+the wait for a copy that was begun a step before: the *exposed* copy. The next copy is issued before the step's first
+event: where the device has nothing to do meanwhile, it is ``idle``. On one stream all of a copy is waited for.
 
 ``timing = serialized`` synchronises after every stage instead; it is a value of an axis of its own, for cross-checks.
 """
@@ -57,6 +58,10 @@ class Timeline:
         self._extend(capacity - len(self._events))
         self._step = 0
 
+    def _make_room(self) -> None:
+        if self._step == len(self._events):
+            self._extend(1)
+
     def _extend(self, steps: int) -> None:
         """Make events and record each once: CUDA creates an event when it is first recorded."""
         for _ in range(steps):
@@ -77,8 +82,7 @@ class Timeline:
     def _wrap(self, run: Callable[[Any], Any], border: int, last: bool) -> Callable[[Any], Any]:
         def timed(state: Any) -> Any:
             if border == 0:
-                if self._step == len(self._events):
-                    self._extend(1)
+                self._make_room()
                 self._events[self._step][0].record()
             events = self._events[self._step]
             result = run(state)
@@ -90,14 +94,15 @@ class Timeline:
         return timed
 
     def beside(self, move: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Wrap a copy that the first stage begins on another stream, so that events stand around it there.
+        """Wrap a copy that is begun on another stream, so that events stand around it there.
 
         Args:
-            move: is called once a step, with that stream as the current one.
+            move: is called once a step, before the first stage and with that stream as the current one.
         """
         copies = self._copies = []
 
         def timed(batch: Any) -> Any:
+            self._make_room()
             begins, ends = copies[self._step]
             begins.record()
             result = move(batch)

@@ -102,9 +102,13 @@ def timed(job: Job, ahead: Ahead, synchronize: Callable[[], None]) -> tuple[list
     if job.value("timing") == "serialized":
         return serialize(row, synchronize), None
     timeline = Timeline([stage.phase for stage in row])
-    if ahead.streamed:
-        ahead.streamed.move = timeline.beside(ahead.streamed.move)
-    return timeline.instrument(row), timeline
+    if ahead.streamed is None:
+        return timeline.instrument(row), timeline
+    # Its first stage issues the next copy before it has the compute stream wait: only the wait is the device's.
+    ahead.streamed.move = timeline.beside(ahead.streamed.move)
+    waits, *rest = timeline.instrument([row[0]._replace(run=ahead.streamed.wait), *row[1:]])
+    ahead.streamed.wait = waits.run
+    return [row[0], *rest], timeline
 
 
 def warm_up_limits(job: Job) -> loop.Limits:

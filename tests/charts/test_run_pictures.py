@@ -123,13 +123,14 @@ def test_scaling_is_speed_up_by_processes(show: Show) -> None:
 
 
 def test_copies_by_size_need_a_device(show: Show) -> None:
-    """On a CPU a sentence says that nothing was copied; on a GPU pinned memory is faster, as it was made up."""
+    """On a CPU it says that nothing was copied; on a GPU pinned memory is faster, as made up; the bus is not meant."""
     assert "without a CUDA device" in transfer_size.draw(show().trials).missing
     figure = transfer_size.draw(show(**WHOLE).trials)
     rates = {row["memory"]: row["GB per s"] for row in figure.rows if row["copies"] == "Copies alone"}
     assert rates["pinned"] > 1.3 * rates["pageable"]
     assert "pinned" in figure.panels[0].message
     assert all(row["low"] <= row["GB per s"] <= row["high"] for row in figure.rows)
+    assert any("no rate of the bus" in note for note in figure.notes)
 
 
 def test_telemetry_is_thinned_and_marks_trials(show: Show) -> None:

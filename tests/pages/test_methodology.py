@@ -19,6 +19,8 @@ PROSE = (ROOT / "site" / "pages" / methodology.PATH).read_text(encoding="utf-8")
 FACTS = (
     "div2k",
     "DIV2K",
+    "float32",
+    "TF32",
     "The 2019 figures",
     "GTX 1080 Ti",
     "(20 and 4 minutes in one, 16 and 3 in the\nother)",

@@ -94,15 +94,26 @@ def test_pixels_stay_bytes_until_they_are_normalised() -> None:
         ("cpu", "train", True, False),
         ("cpu", "load", True, False),
         ("cuda", "train", False, True),
-        ("cuda", "load", True, False),
+        ("cuda", "load", False, False),
+        ("cuda", "copy", False, True),
     ],
 )
 def test_a_batch_is_finished_once(device: str, mode: str, on_host: bool, on_device: bool) -> None:
-    """On CUDA behind the copy, elsewhere at the fetch, and nowhere where the worker did it."""
+    """On CUDA behind the copy, if there is one, elsewhere at the fetch, and nowhere where the worker did it."""
     for place in PLACES:
         asked = Job("trial", device, {"mode": mode, "collate": "fast", "normalize_on": place})
         found = collating.on_host(asked) is not None, collating.on_device(asked) is not None
         assert found == ((on_host, on_device) if place == "device" else (False, False))
+
+
+def test_a_loader_alone_hands_over_on_cuda_what_it_does_in_training(tmp_path: Path) -> None:
+    """Bytes: what the device would do to them is no part of the loader, whose ceiling would be too low with it."""
+    root = packed(tmp_path, "png")
+    for place, dtype in (("device", torch.uint8), ("worker", torch.float32)):
+        cell = job(root, collate="fast", normalize_on=place).cell
+        opened = feed.open_feed(Job("trial", "cuda", cell, packed=str(root)), torch.device("cuda"))
+        assert [field.dtype for field in next(opened.batches).fields] == [dtype] * 2
+        assert opened.batch_bytes == 2 * 4 * 3 * SIZE * SIZE * dtype.itemsize
 
 
 def test_cuda_finishes_behind_the_copy() -> None:

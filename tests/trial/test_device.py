@@ -115,15 +115,15 @@ def test_a_copy_of_its_own_stream_has_its_own_clock() -> None:
 
     def wait(batch: object) -> object:
         compute.ms += 2
-        on.append(copies)
-        timed_move(batch)
-        on.pop()
         return batch
 
     timed_move = timeline.beside(move)
     row = timeline.instrument([Stage("h2d", wait), compute.work(3)])
     timeline.reset(1)  # the second step's events are made when it comes
-    for _ in range(2):
+    for batch in range(2):
+        on.append(copies)
+        timed_move(batch)
+        on.pop()
         for stage in row:
             stage.run(None)
     spans = timeline.spans()

@@ -286,6 +286,25 @@ def test_cudnn_benchmark_is_set_either_way(wanted: bool, monkeypatch: pytest.Mon
     assert found == [wanted]
 
 
+def test_float32_is_pytorchs_default_whatever_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On CUDA convolutions may use TF32 and products of matrices may not, by the old names and by the new ones."""
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, cudnn.allow_tf32
+    found: list[tuple[object, ...]] = []
+
+    def bare(_job: Job, _device: torch.device) -> torch.nn.Module:
+        found.append((matmul.allow_tf32, matmul.fp32_precision, cudnn.allow_tf32, cudnn.conv.fp32_precision))
+        return torch.nn.Conv2d(3, 3, 1)
+
+    monkeypatch.setattr(network, "bare", bare)
+    try:
+        matmul.allow_tf32, cudnn.allow_tf32 = True, False
+        steps.build(trial(), torch.device("cuda"), lambda model: model)
+    finally:
+        matmul.allow_tf32, cudnn.allow_tf32 = before
+    assert found == [(False, "ieee", True, "tf32")]
+
+
 def test_functional_gelu_is_the_written_one() -> None:
     """PyTorch's own function and the one that is written out give the same losses and weights within 1e-6."""
     found, expected = trained(model="pointwise", fusion="functional"), trained(model="pointwise")

@@ -26,8 +26,11 @@ class Streams:
     def __init__(self) -> None:
         self.diary: list[str] = []
         self.current = ["compute"]
+        self.copied: dict[str, str] = {}
 
     def said(self, what: str) -> None:
+        if what.startswith("copy "):
+            self.copied[self.current[-1]] = what.removeprefix("copy ")
         self.diary.append(f"{self.current[-1]}: {what}")
 
     @contextmanager
@@ -43,8 +46,19 @@ class Stream:
     def __init__(self, streams: Streams, name: str) -> None:
         self.streams, self.name = streams, name
 
-    def wait_stream(self, other: Stream) -> None:
-        self.streams.said(f"{self.name} waits for {other.name}")
+    def wait_event(self, event: Mark) -> None:
+        self.streams.said(f"{self.name} waits for {event.marks}")
+
+
+class Mark:
+    """An event, which names the batch whose copy is the last before it on its stream."""
+
+    def __init__(self, streams: Streams) -> None:
+        self.streams = streams
+        self.marks = ""
+
+    def record(self, stream: Stream) -> None:
+        self.marks = self.streams.copied[stream.name]
 
 
 class Tensor:
@@ -66,6 +80,7 @@ def streams(monkeypatch: pytest.MonkeyPatch) -> Streams:
     monkeypatch.setattr(torch.cuda, "Stream", lambda: Stream(found, "copies"))
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: Stream(found, found.current[-1]))
     monkeypatch.setattr(torch.cuda, "stream", found.stream)
+    monkeypatch.setattr(torch.cuda, "Event", lambda: Mark(found))
     return found
 
 
@@ -120,17 +135,17 @@ def test_next_batch_is_moved_when_the_passes_are_launched(streams: Streams) -> N
 
 
 def test_a_stream_of_its_own_is_waited_for(streams: Streams) -> None:
-    """The compute stream waits for its batch and says that it uses its memory; then the next copy begins beside it."""
+    """The next copy begins; the compute stream waits for the one before, its own, and says that it uses its memory."""
     ahead, _ = ran(streams, "stream", 2)
     assert streams.diary == [
         "copies: copy b0",
-        "compute: compute waits for copies",
-        "compute: b0 is used by compute",
         "copies: copy b1",
+        "compute: compute waits for b0",
+        "compute: b0 is used by compute",
         *("compute: forward b0", "compute: backward", "compute: optimizer"),
-        "compute: compute waits for copies",
-        "compute: b1 is used by compute",
         "copies: copy b2",
+        "compute: compute waits for b1",
+        "compute: b1 is used by compute",
         *("compute: forward b1", "compute: backward", "compute: optimizer"),
     ]
     assert ahead.held == 1
@@ -155,25 +170,62 @@ def test_copies_are_timed_on_their_stream(streams: Streams, monkeypatch: pytest.
     def event(enable_timing: bool) -> Any:
         return SimpleNamespace(record=lambda: streams.said("event"), elapsed_time=lambda _: 1.0)
 
-    monkeypatch.setattr(torch.cuda, "Event", event)
     job = Job("trial", device="cuda", cell={"prefetcher": "stream"})
     source = batches()
-    timed, timeline = run.timed(job, transfer.ahead(job, row(streams), source), lambda: None)
+    ahead = transfer.ahead(job, row(streams), source)
+    monkeypatch.setattr(torch.cuda, "Event", event)
+    timed, timeline = run.timed(job, ahead, lambda: None)
     assert timeline
     timeline.reset(2)
     streams.diary.clear()
     loop.measure(source, timed, Limits(0, 2, 1, 2), lambda: None)
     step = streams.diary[: len(streams.diary) // 2]
     assert step == [
-        "compute: event",
-        "compute: compute waits for copies",
-        "compute: b0 is used by compute",
         *("copies: event", "copies: copy b1", "copies: event"),
+        "compute: event",
+        "compute: compute waits for b0",
+        "compute: b0 is used by compute",
         "compute: event",
         *("compute: forward b0", "compute: event", "compute: backward", "compute: event"),
         *("compute: optimizer", "compute: event"),
     ]
     assert timeline.exposed() == [1_000_000] * 2
+
+
+def test_what_the_host_takes_to_issue_a_copy_is_not_exposed(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a device that has nothing to do it is idle time; spans and gaps still add up to the steps' time."""
+    now = [0.0]
+
+    class Event:
+        """Of a device that reaches at once whatever is recorded: its time is the host's."""
+
+        def __init__(self, enable_timing: bool) -> None:
+            self.at = now[0]
+
+        def record(self) -> None:
+            self.at = now[0]
+
+        def elapsed_time(self, end: Event) -> float:
+            return end.at - self.at
+
+    def taking(stage: Stage, ms: float) -> Stage:
+        def run(state: Any) -> Any:
+            now[0] += ms
+            return stage.run(state)
+
+        return stage._replace(run=run)
+
+    slow = [taking(stage, ms) for stage, ms in zip(row(streams), (5, 1, 2, 3), strict=True)]
+    job = Job("trial", device="cuda", cell={"prefetcher": "stream"})
+    source = batches()
+    ahead = transfer.ahead(job, slow, source)
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    timed, timeline = run.timed(job, ahead, lambda: None)
+    assert timeline
+    loop.measure(source, timed, Limits(0, 3, 1, 3), lambda: None)  # events are made as steps come
+    assert timeline.exposed() == [0, 0, 0]
+    ms = {name: [time / 1e6 for time in times] for name, times in timeline.spans().items()}
+    assert ms == {"h2d": [5] * 3, "forward": [1] * 3, "backward": [2] * 3, "optimizer": [3] * 3, "idle": [0, 5, 5]}
 
 
 def test_an_emulated_step_has_its_next_batch_moved_too(streams: Streams) -> None:

@@ -63,8 +63,7 @@ def build(job: Job, device: torch.device, wrap: Wrap) -> Training:
         wrap: goes around the network, for instance its replication.
     """
     if device.type == "cuda":
-        # Set in any case, and before the network is made: it must not depend on PyTorch's default.
-        torch.backends.cudnn.benchmark = job.value("cudnn_benchmark")
+        _set_libraries(job)
     loss = registry.load("harness.workloads", job.value("workload")).loss
     bare = network.bare(job, device)
     called = network.fused(bare, job.value("fusion"), wrap)
@@ -86,6 +85,19 @@ def build(job: Job, device: torch.device, wrap: Wrap) -> Training:
     if debug in debugging.AROUND:
         step = debugging.around(step, debugging.AROUND[debug])
     return Training(step, bare, real.optimizer, REHEARSALS.get(job.value("fusion"), 0) * shapes(job), overflows)
+
+
+def _set_libraries(job: Job) -> None:
+    """Set how CUDA's libraries compute, in any case and before the network is made.
+
+    It must depend neither on PyTorch's defaults nor on TORCH_ALLOW_TF32_CUBLAS_OVERRIDE. TF32 is as PyTorch has it by
+    itself: for convolutions, not for products of matrices. The names are the old ones, which set the new ones
+    (``fp32_precision``) too. The new ones alone would leave the old ones as the variable put them, and PyTorch's
+    compiler, which reads both, stops where they disagree.
+    """
+    torch.backends.cudnn.benchmark = job.value("cudnn_benchmark")
+    torch.backends.cudnn.allow_tf32 = True
+    torch.backends.cuda.matmul.allow_tf32 = False
 
 
 def _in_precision(job: Job, device: torch.device, real: RealStep) -> Step:
