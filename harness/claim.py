@@ -188,6 +188,10 @@ class Claim:
         return [*own, *((aside.effect, aside.needs or self.needs) for aside in self.asides)]
 
 
+Claims = Mapping[str, tuple[str, Claim]]
+"""Id to the suite that asks it, and the claim."""
+
+
 @dataclass(frozen=True, slots=True)
 class Term:
     """A cell and its weight in an effect."""

@@ -17,7 +17,7 @@ from harness.analysis import noise
 from harness.analysis.ceilings import judged
 from harness.analysis.claimed_runs import Measured, answered
 from harness.analysis.compared import Compared, believable, claims, compared
-from harness.claim import Claim
+from harness.claim import Claim, Claims
 from harness.compare_named import Named, named
 from harness.compare_rules import apart
 from harness.errors import InputError
@@ -148,7 +148,7 @@ def _what_helps(a: RunManifest, b: RunManifest) -> str:
     return f"Expected two runs of one suite on the same data: make sweep{''.join(suites[:1])} on both machines"
 
 
-def _verdicts(side: Side, asked: Mapping[str, tuple[str, Claim]]) -> pd.DataFrame:
+def _verdicts(side: Side, asked: Claims) -> pd.DataFrame:
     """What a run says of claims; nothing where a version of the protocol measured it that is not this one's."""
     rows = answered([Measured.of(side.manifest, side.trials, asked)], asked).found.claims
     return rows if "verdict" in rows else pd.DataFrame(columns=["claim", "verdict"])

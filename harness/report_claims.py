@@ -15,8 +15,8 @@ from rich.text import Text
 from harness import store, store_beside, suite
 from harness.analysis.claim_words import estimate, needed, sentence
 from harness.analysis.claimed import NOT_TESTABLE, VERDICTS
-from harness.analysis.claimed_runs import Answered, Claims, Measured, answered
-from harness.claim import Claim
+from harness.analysis.claimed_runs import Answered, Measured, answered
+from harness.claim import Claims
 from harness.errors import InputError, expected_one_of
 from harness.store import StoredRun
 
@@ -27,7 +27,7 @@ BAR_REACH = 4.0
 Row = Mapping[Any, Any]
 
 
-def show(answers: Answered, claims: Mapping[str, tuple[str, Claim]], console: Console, *, whole: bool = False) -> None:
+def show(answers: Answered, claims: Claims, console: Console, *, whole: bool = False) -> None:
     """Print what runs say of claims, machine by machine.
 
     Args:
@@ -145,7 +145,7 @@ def bar(ratio: float, lo: float, hi: float, reach: float = BAR_REACH) -> str:
 
 
 def _sentences(
-    answers: Answered, rows: Sequence[Row], claims: Mapping[str, tuple[str, Claim]], console: Console
+    answers: Answered, rows: Sequence[Row], claims: Claims, console: Console
 ) -> None:
     cases = answers.found.cases
     for row in rows:

@@ -114,14 +114,19 @@ def ceilings(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.
     known = {(row["run_id"], row["cell_id"]): row for row in rows}
     found = [_limits(row, known) for row in rows if row["mode"] == "train"]
     result = pd.DataFrame(found, columns=[*KEYS, *COLUMNS, *_PAIRED])
-    blocks = Blocks(trials)
+    if found:
+        _pair(result, Blocks(trials))
+    return result.drop(columns=list(_PAIRED))
+
+
+def _pair(result: pd.DataFrame, blocks: Blocks) -> None:
+    """Hold cells against ceilings that were measured, block by block."""
     for ids, columns in _PAIRED.items():
         paired = np.flatnonzero(result[ids].notna().to_numpy())
         part = result.iloc[paired]
         ratios = blocks.ratios(list(part["run_id"]), list(part[ids]), list(part["cell_id"]))
         for column, source in columns.items() if len(paired) else ():
             result.loc[result.index[paired], column] = ratios[source].to_numpy()
-    return result.drop(columns=list(_PAIRED))
 
 
 def judged(trials: pd.DataFrame) -> pd.DataFrame:

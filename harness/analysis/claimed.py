@@ -19,7 +19,7 @@ from harness.analysis.blocks import KEYS, Blocks, Floats, half_width, moments
 from harness.analysis.claims import judge
 from harness.analysis.contrasts import verdicts
 from harness.axes import BY_NAME, Value, cell_id
-from harness.claim import PHOTOGRAPHS, Claim, Effect, Term, Values, cells_of, terms, untestable
+from harness.claim import PHOTOGRAPHS, Claim, Claims, Effect, Term, Values, cells_of, terms, untestable
 from harness.errors import InputError
 from harness.metrics import METRICS
 
@@ -140,7 +140,7 @@ def _word(value: Value) -> str:
 
 
 def judged(
-    trials: pd.DataFrame, claims: Mapping[str, tuple[str, Claim]], why_not: Mapping[str, str] | None = None
+    trials: pd.DataFrame, claims: Claims, why_not: Mapping[str, str] | None = None
 ) -> Judged:
     """Judge claims by the records of one run.
 
@@ -255,7 +255,7 @@ def _facts(run: _Run, claim: Claim) -> tuple[dict[str, Any], list[dict[str, Any]
     return {name: parts[0][name] for name in ("n", "fact", "fact_value", "verdict")}, parts
 
 
-def _correct(frame: pd.DataFrame, claims: Mapping[str, tuple[str, Claim]]) -> None:
+def _correct(frame: pd.DataFrame, claims: Claims) -> None:
     """Correct the verdicts of effects for their number, in place."""
     tested = frame["ratio"].notna()
     if not tested.any():

@@ -10,13 +10,9 @@ import numpy as np
 import pandas as pd
 
 from harness.analysis.claimed import NOT_TESTABLE, Judged, judged
-from harness.claim import Claim
+from harness.claim import Claims
 from harness.manifest import RunManifest
 from harness.records import PROTOCOL_VERSION
-
-Claims = Mapping[str, tuple[str, Claim]]
-"""Id to suite and claim."""
-
 
 @dataclass(frozen=True, slots=True)
 class Measured:

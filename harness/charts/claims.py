@@ -22,7 +22,7 @@ from harness.charts import _words as words
 from harness.charts._figure import Figure, Key, Panel, Row, sized, table
 from harness.charts._slices import plain as value_of
 from harness.charts._theme import colour
-from harness.claim import Claim
+from harness.claim import Claims
 from harness.margins import SAME
 from harness.metrics import METRICS
 from harness.suite import CLAIMS, claims
@@ -51,8 +51,6 @@ _TICKS = (
 _BEYOND = 1.2
 _ROOM = 1.2
 """How far the axis goes beyond the outermost estimate; intervals that are longer are cut there."""
-Asked = Mapping[str, tuple[str, Claim]]
-"""Claims by id, each with its suite."""
 
 
 def draw(trials: pd.DataFrame) -> Figure:
@@ -69,7 +67,7 @@ def draw(trials: pd.DataFrame) -> Figure:
     return forest(found if CLAIMS in suites else found[found["suite"].isin(suites)], asked)
 
 
-def forest(found: pd.DataFrame, asked: Asked, machines: Mapping[str, str] | None = None) -> Figure:
+def forest(found: pd.DataFrame, asked: Claims, machines: Mapping[str, str] | None = None) -> Figure:
     """Draw the effects of claims, a panel a machine and device.
 
     Args:
@@ -102,7 +100,7 @@ def forest(found: pd.DataFrame, asked: Asked, machines: Mapping[str, str] | None
     )
 
 
-def _rows(found: pd.DataFrame, asked: Asked) -> list[dict[str, Any]]:
+def _rows(found: pd.DataFrame, asked: Claims) -> list[dict[str, Any]]:
     """Effects, each with what it is the effect on."""
     rows = []
     for row in rows_of(found):

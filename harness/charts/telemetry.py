@@ -55,19 +55,19 @@ _CACHE = "A trial’s data in the page cache (%)"
 _MISSING = "The probes saw nothing of this run."
 
 
-def draw(samples: pd.DataFrame, cores: float | None = None, cores_online: int | None = None) -> Figure:
+def draw(samples: pd.DataFrame, cores: float | None = None, cores_logical: int | None = None) -> Figure:
     """Draw the telemetry of a run.
 
     Args:
         samples: rows of ``records.TELEMETRY`` of one run with, of their trial, ``analysis.telemetry.PER_TRIAL``.
         cores: that the run might use, where they are known.
-        cores_online: of the whole system; without them nobody can say what everything else used.
+        cores_logical: of the whole machine; without them nobody can say what everything else used.
     """
     sheet = Sheet(TITLE, QUESTION)
     if not len(samples):
         return sheet.figure((), _MISSING)
     samples = telemetry.in_order(samples)
-    bins, ran = telemetry.binned(samples, cores_online), strip.told(telemetry.trials(samples))
+    bins, ran = telemetry.binned(samples, cores_logical), strip.told(telemetry.trials(samples))
     scale, unit = unit_of(float(bins["to_s"].max()))
     rows = _rows(bins, scale)
     if not (shown := list(_tracks(bins, ran, cores))):
@@ -86,7 +86,7 @@ def draw(samples: pd.DataFrame, cores: float | None = None, cores_online: int | 
     subtitle = f"{words.plural(len(blocks), 'block')}, {words.plural(len(ran), 'trial')}, a point every {step} s"
     chart = sized(layers, TITLE, subtitle, tracks.height(whole))
     sheet.add(
-        Panel(TITLE, subtitle, _message(telemetry.means(samples, cores_online), bins, ran, cores), chart),
+        Panel(TITLE, subtitle, _message(telemetry.means(samples, cores_logical), bins, ran, cores), chart),
         _listed(rows, unit),
         {},
     )

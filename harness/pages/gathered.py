@@ -132,7 +132,7 @@ class Shown:
         return min(machine.cores_logical, machine.cpu_quota_cores or machine.cores_logical)
 
     @property
-    def cores_online(self) -> int:
+    def cores_logical(self) -> int:
         """Cores whose busy share the probes tell: a quota takes none of them away."""
         return self.manifest.machine.cores_logical
 
@@ -236,7 +236,7 @@ def draw(chart: str, shown: Shown, suite: str | None = None) -> Figure:
     asked = frame if suite is None else frame[frame["suite"].eq(suite).fillna(False)]
     asked = shown.steps_of(asked) if steps else asked
     more = {
-        name: getattr(shown, name) for name in ("cores", "cores_online") if name in signature(drawing.draw).parameters
+        name: getattr(shown, name) for name in ("cores", "cores_logical") if name in signature(drawing.draw).parameters
     }
     # Altair would hold every part of a chart against its schema, over and again; the tests of charts let it.
     with debug_mode(False):

@@ -23,7 +23,6 @@ _COLUMNS = (
     "Held back by",
     "Most gained over PyTorch’s defaults",
 )
-_TASK = ("run_id", "device", *CONDITIONS)
 _SPOKEN = {TRAIN: "real training", EMULATED: "an emulated step", LOAD: "loading alone"}
 _KINDS = {TRAIN: "real training", EMULATED: "emulated step", LOAD: "loading alone"}
 _WORDED = ("workload", "mode", "step", "step_ms", "patch_size", "page_cache", "access")
@@ -78,8 +77,20 @@ def headlines(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd
     return best.loc[order]
 
 
+def task_key(row: Mapping[Any, Any]) -> tuple[str, ...]:
+    """Name a task by its ``CONDITIONS`` as text, for machines and runs to have it in common.
+
+    What does not apply stands at its default, so that a CPU and a GPU have tasks in common.
+    """
+    return tuple(_text(BY_NAME[name].default if pd.isna(row[name]) else row[name]) for name in CONDITIONS)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else f"{float(value):g}"
+
+
 def _key(row: Mapping[Any, Any]) -> tuple[str, ...]:
-    return tuple(_comparable(name, row[name]) for name in _TASK)
+    return row["run_id"], row["device"], *task_key(row)
 
 
 def _gains(trials: pd.DataFrame, estimates: pd.DataFrame | None) -> dict[tuple[str, ...], dict[Any, Any]]:
@@ -90,12 +101,6 @@ def _gains(trials: pd.DataFrame, estimates: pd.DataFrame | None) -> dict[tuple[s
     for row in ranked.drop(columns="clear").to_dict("records"):
         found.setdefault(_key(row), row)
     return found
-
-
-def _comparable(name: str, value: Any) -> str:
-    """A value as text; what does not apply stands at its default."""
-    value = BY_NAME[name].default if pd.isna(value) else value
-    return value if isinstance(value, str) else f"{float(value):g}"
 
 
 def headline_table(rows: pd.DataFrame) -> str:

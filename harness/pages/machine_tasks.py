@@ -13,14 +13,13 @@ from typing import Any
 
 import pandas as pd
 
-from harness.analysis.summary import CONDITIONS
-from harness.axes import BY_NAME
 from harness.pages.gathered import Shown
+from harness.pages.headlines import task_key
 from harness.records import PROTOCOL_VERSION
 from harness.suite import MAIN
 
 Task = tuple[str, ...]
-"""Values of ``CONDITIONS`` as text."""
+"""Of ``headlines.task_key``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ def tasks(own: Sequence[Shown]) -> Tasks:
     for shown in own:
         if shown.manifest.protocol_version == PROTOCOL_VERSION:
             for row in shown.headlines.to_dict("records"):
-                found.setdefault((shown.manifest.device, _task(row)), Best(shown, row))
+                found.setdefault((shown.manifest.device, task_key(row)), Best(shown, row))
     return found
 
 
@@ -63,7 +62,7 @@ def of_run(shown: Shown, found: Tasks) -> pd.DataFrame:
         shown: a run of the machine.
         found: ``tasks`` of the machine.
     """
-    keys = [(shown.manifest.device, _task(row)) for row in shown.headlines.to_dict("records")]
+    keys = [(shown.manifest.device, task_key(row)) for row in shown.headlines.to_dict("records")]
     return shown.headlines[[key in found and found[key].shown is shown for key in keys]]
 
 
@@ -100,12 +99,3 @@ def fastest(found: Tasks, task: Task) -> Best | None:
     """
     own = (best for (_, each), best in found.items() if each == task)
     return max(own, key=lambda best: best.rate, default=None)
-
-
-def _task(row: Mapping[Any, Any]) -> Task:
-    """Without the device, and what does not apply at its default, so that a CPU and a GPU have tasks in common."""
-    return tuple(_text(BY_NAME[name].default if pd.isna(row[name]) else row[name]) for name in CONDITIONS)
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else f"{float(value):g}"

@@ -18,13 +18,11 @@ from harness.analysis.claim_words import sentence
 from harness.analysis.claimed import CLAIM_COLUMNS, NOT_TESTABLE, VERDICTS
 from harness.analysis.claimed_runs import Measured, answered
 from harness.analysis.rows import rows_of
-from harness.claim import Claim
+from harness.claim import Claim, Claims
 from harness.pages import described
 from harness.pages.gathered import Shown
 
 Row = Mapping[str, Any]
-Asked = Mapping[str, tuple[str, Claim]]
-"""Claims by id, each with its suite."""
 Each = Callable[[Callable[[Shown], Measured], Iterable[Shown]], Iterable[Measured]]
 
 
@@ -80,7 +78,7 @@ class Place:
 class Verdicts:
     """All of it."""
 
-    asked: Asked
+    asked: Claims
     places: tuple[Place, ...]
     told: Mapping[str, tuple[Told, ...]]
     """Claim to what is known of it, in the order of the places."""
@@ -98,7 +96,7 @@ class Verdicts:
         return {verdict: words.count(verdict) for verdict in VERDICTS if verdict in words}
 
 
-def gather(runs: Sequence[Shown], asked: Asked | None = None, each: Each = map) -> Verdicts:
+def gather(runs: Sequence[Shown], asked: Claims | None = None, each: Each = map) -> Verdicts:
     """Judge the claims by every run.
 
     Args:
@@ -126,7 +124,7 @@ def gather(runs: Sequence[Shown], asked: Asked | None = None, each: Each = map) 
     return Verdicts(asked, places, told, tuple(by_id[name] for name in answers.left_out))
 
 
-def _measured(asked: Asked, shown: Shown) -> Measured:
+def _measured(asked: Claims, shown: Shown) -> Measured:
     return Measured.of(shown.manifest, shown.trials, asked)
 
 

@@ -1,4 +1,4 @@
-"""Sentences are true and read well whatever was found; ``tests/test_readme_numbers.py`` recomputes their numbers."""
+"""Sentences are true and read well whatever was found; ``tests/test_readme_findings.py`` recomputes their numbers."""
 
 from __future__ import annotations
 
