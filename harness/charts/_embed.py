@@ -107,8 +107,16 @@ def cell_text(value: Any) -> str:
     return words.number(value, 4) if isinstance(value, float) else str(value)
 
 
+def _parted(rows: Sequence[Row]) -> tuple[list[str], list[str]]:
+    """Part the columns of a table: those that hold one value throughout, which is said once, and the others."""
+    names = columns(rows)
+    same = [name for name in names[1:] if len(rows) > 1 and len({row.get(name) for row in rows}) == 1]
+    return same, [name for name in names if name not in same]
+
+
 def _table(figure: Figure, name: str) -> str:
-    names = columns(figure.rows)
+    same, names = _parted(figure.rows)
+    told = "; ".join(f"{column}: {cell_text(figure.rows[0].get(column))}" for column in same)
     numeric = {
         column
         for column in names
@@ -120,6 +128,7 @@ def _table(figure: Figure, name: str) -> str:
         for row in figure.rows
     )
     return (
+        f"{f'<p class=fr-same>In every row: {escape(told)}.</p>' if told else ''}"
         f'<div class="fr-scroll" tabindex="0" role="group" aria-label="Table: {escape(figure.title)}">'
         f'<table class="fr-table" id="{name}-table"><caption class="fr-hidden">{escape(figure.title)}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
