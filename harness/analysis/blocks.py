@@ -14,6 +14,8 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.special import stdtrit
 
+from harness.analysis.once import once
+
 Floats = npt.NDArray[np.float64]
 
 CONFIDENCE = 0.95
@@ -178,3 +180,13 @@ class Blocks:
                 "sd_log": sd,
             }
         )
+
+
+@once
+def blocks_of(trials: pd.DataFrame) -> Blocks:
+    """Arrange the trials of any number of runs, as ``Blocks`` does.
+
+    Args:
+        trials: columns ``run_id``, ``cell_id``, ``block``, ``outcome``, ``samples_per_s``.
+    """
+    return Blocks(trials)

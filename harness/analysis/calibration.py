@@ -33,6 +33,7 @@ from harness.analysis.ceilings import BALANCED_WITHIN, judged
 from harness.analysis.contrasts import contrasts, filled
 from harness.analysis.estimates import AXIS_NAMES, identities
 from harness.analysis.loading import per_step
+from harness.analysis.once import once
 from harness.axes import AXES, BY_NAME
 from harness.margins import CONFIRMED_OVER, REFUTED_UNDER, SAME
 
@@ -216,6 +217,7 @@ def _read_back(quantity: Quantity, blocks: pd.DataFrame) -> pd.DataFrame:
     return found.assign(quantity=quantity.name, unit=quantity.unit).reset_index()
 
 
+@once
 def planted(trials: pd.DataFrame) -> pd.DataFrame:
     """Read planted costs back.
 
@@ -284,6 +286,7 @@ def _pairs(trials: pd.DataFrame, *axes: str) -> pd.DataFrame:
     return found[found["axis"].isin(axes) & (found["n"] > 0)]
 
 
+@once
 def effects(trials: pd.DataFrame) -> pd.DataFrame:
     """Compare small planted effects with the ratios that were measured.
 
@@ -319,6 +322,7 @@ def effects(trials: pd.DataFrame) -> pd.DataFrame:
     return found[list(EFFECT_COLUMNS)].reset_index(drop=True)
 
 
+@once
 def same_pairs(trials: pd.DataFrame) -> pd.DataFrame:
     """Compare cells that differ in nothing but ``replica``.
 

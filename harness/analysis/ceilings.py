@@ -16,8 +16,9 @@ import numpy as np
 import pandas as pd
 
 from harness import axes
-from harness.analysis.blocks import KEYS, Blocks
+from harness.analysis.blocks import KEYS, Blocks, blocks_of
 from harness.analysis.estimates import cells
+from harness.analysis.once import once
 from harness.analysis.rows import rows_of
 from harness.axes import AXES, cell_id
 
@@ -115,7 +116,7 @@ def ceilings(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.
     found = [_limits(row, known) for row in rows if row["mode"] == "train"]
     result = pd.DataFrame(found, columns=[*KEYS, *COLUMNS, *_PAIRED])
     if found:
-        _pair(result, Blocks(trials))
+        _pair(result, blocks_of(trials))
     return result.drop(columns=list(_PAIRED))
 
 
@@ -129,6 +130,7 @@ def _pair(result: pd.DataFrame, blocks: Blocks) -> None:
             result.loc[result.index[paired], column] = ratios[source].to_numpy()
 
 
+@once
 def judged(trials: pd.DataFrame) -> pd.DataFrame:
     """Estimate every cell and say what holds it back: ``cells``, ``ceilings`` and ``bottleneck`` in one table.
 

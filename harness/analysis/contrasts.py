@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from harness.analysis.blocks import Blocks, Floats, blocks_for
+from harness.analysis.blocks import Floats, blocks_for, blocks_of
 from harness.analysis.estimates import AXIS_NAMES, identities
+from harness.analysis.once import once
 from harness.axes import AXES, BY_NAME, NO_KNOBS, Axis
 from harness.margins import CONFIRMED_OVER, REFUTED_UNDER, SAME
 
@@ -183,6 +184,7 @@ def _pairs(cells: pd.DataFrame) -> list[tuple[str, int, int]]:
     return found
 
 
+@once
 def contrasts(trials: pd.DataFrame) -> pd.DataFrame:
     """Compare all pairs of cells of one run that differ in exactly one axis.
 
@@ -204,7 +206,7 @@ def contrasts(trials: pd.DataFrame) -> pd.DataFrame:
     rows_b = [b for _, _, b in pairs]
     side_a, side_b = (cells.iloc[rows].reset_index(drop=True) for rows in (rows_a, rows_b))
     names = np.array([name for name, _, _ in pairs], dtype=object)
-    found = Blocks(trials).ratios(list(side_a["run_id"]), list(side_a["cell_id"]), list(side_b["cell_id"]))
+    found = blocks_of(trials).ratios(list(side_a["run_id"]), list(side_a["cell_id"]), list(side_b["cell_id"]))
     found["verdict"] = verdicts(found["ratio"], found["lo"], found["hi"])
     undecided = found["verdict"] == "inconclusive"
     found["blocks_needed"] = np.where(undecided, blocks_needed(found["ratio"], found["sd_log"]), np.nan)

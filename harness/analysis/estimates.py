@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from harness.analysis.blocks import KEYS, good, half_width
+from harness.analysis.once import once
 from harness.records import AXIS_COLUMNS, DEVICE_SPANS, PHASES
 
 IDENTITY = ("run_id", "cell_id", "machine_id", "suite", "device", "protocol_version", "workload_version")
@@ -77,6 +78,7 @@ def _by_block(trials: pd.DataFrame) -> pd.DataFrame:
     return frame.groupby([ended["run_id"], ended["cell_id"], ended["block"]]).mean()
 
 
+@once
 def cells(trials: pd.DataFrame) -> pd.DataFrame:
     """Estimate every cell of every run.
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from harness.analysis.blocks import KEYS, Blocks, Floats
+from harness.analysis.blocks import KEYS, Blocks, Floats, blocks_of
 from harness.analysis.ceilings import STAGES, ceiling_ids, judged
 from harness.analysis.rows import rows_of
 
@@ -62,7 +62,7 @@ def roofline(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.
     columns["feed_ceiling"] = np.where(copied, found["copy_ceiling"], found["load_ceiling"]).astype(np.float64)
     for end in ENDS:
         columns[f"feed_{end}"] = np.where(copied, columns[f"copy_{end}"], columns[f"load_{end}"]).astype(np.float64)
-    columns |= _over_compute(Blocks(trials), found, ids, columns)
+    columns |= _over_compute(blocks_of(trials), found, ids, columns)
     columns["roof"] = np.minimum(1.0, columns["headroom"])
     kept = found.drop(columns="au")
     return pd.concat([kept, pd.DataFrame(columns, index=found.index)[list(ADDED)]], axis=1)

@@ -12,10 +12,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from harness.analysis.blocks import KEYS, Blocks, good, half_width
+from harness.analysis.blocks import KEYS, blocks_of, good, half_width
 from harness.analysis.contrasts import filled, keys_of, off_default
 from harness.analysis.estimates import cells
 from harness.analysis.loading import per_step
+from harness.analysis.once import once
 from harness.axes import AXES, BY_NAME
 from harness.axes.loading import LOADING
 from harness.axes.transfer import TRANSFER
@@ -36,6 +37,7 @@ BYTES_OF_A_FLOAT = 4
 """A batch holds float32 where a packed sample has a byte of a pixel."""
 
 
+@once
 def believed(trials: pd.DataFrame) -> pd.DataFrame:
     """Keep the loading trials whose page cache was as their cell says.
 
@@ -63,6 +65,7 @@ def _doubtful(loads: pd.DataFrame) -> pd.Series:
     return (wrong & loads["outcome"].eq("ok").fillna(False)).astype(bool)
 
 
+@once
 def stored(trials: pd.DataFrame) -> pd.DataFrame:
     """Estimate every loading cell with what its format costs.
 
@@ -129,6 +132,7 @@ def _spread(ended: pd.DataFrame, values: pd.Series) -> pd.DataFrame:
     return pd.DataFrame({name: np.exp(mean), f"{name}_lo": np.exp(mean - half), f"{name}_hi": np.exp(mean + half)})
 
 
+@once
 def plain(table: pd.DataFrame) -> pd.DataFrame:
     """Of cells that differ in a format's own knobs alone keep one: with the fewest of them off their default.
 
@@ -162,7 +166,7 @@ def scaling(trials: pd.DataFrame, table: pd.DataFrame | None = None) -> pd.DataF
     ordered = table.sort_values("num_workers", kind="stable")
     base = ordered.groupby(keys_of(ordered, same), dropna=False, sort=False)[["cell_id", "num_workers"]]
     first = base.transform("first").reindex(table.index)
-    ratios = Blocks(believed(trials)).ratios(list(table["run_id"]), list(first["cell_id"]), list(table["cell_id"]))
+    ratios = blocks_of(believed(trials)).ratios(list(table["run_id"]), list(first["cell_id"]), list(table["cell_id"]))
     names = {"ratio": "speedup", "lo": "speedup_lo", "hi": "speedup_hi", "n": "pairs"}
     return table.assign(
         base_workers=first["num_workers"], **{name: ratios[column].to_numpy() for column, name in names.items()}

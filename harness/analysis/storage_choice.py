@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from harness.analysis.blocks import Blocks
+from harness.analysis.blocks import Blocks, blocks_of
 from harness.analysis.contrasts import keys_of
 from harness.analysis.storage import QUESTION, believed, stored
 from harness.analysis.storage_effects import PIXELS
@@ -41,7 +41,7 @@ def choices(trials: pd.DataFrame, table: pd.DataFrame | None = None) -> pd.DataF
         the purpose where there is none), ``candidates`` (cells) and ``formats`` (distinct ones among them).
     """
     table = stored(trials) if table is None else table
-    blocks = Blocks(believed(trials))
+    blocks = blocks_of(believed(trials))
     found = [part for group in _questions(table) for part in _chosen(group, blocks)]
     return pd.concat(found, ignore_index=True) if found else table.iloc[:0].reindex(columns=[*table.columns, *ADDED])
 

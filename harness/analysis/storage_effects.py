@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from harness.analysis.blocks import Blocks, Floats, half_width, moments
+from harness.analysis.blocks import Blocks, Floats, blocks_of, half_width, moments
 from harness.analysis.contrasts import keys_of, verdicts
 from harness.analysis.rows import rows_of
 from harness.analysis.storage import OWN, believed, plain, stored
@@ -116,7 +116,7 @@ def effects(trials: pd.DataFrame, table: pd.DataFrame | None = None) -> pd.DataF
     if not rows:
         return pd.DataFrame(columns=list(EFFECT_COLUMNS))
     found = pd.DataFrame(rows)
-    ratios = Blocks(believed(trials)).ratios(list(found["run_id"]), list(found["cell_a"]), list(found["cell_b"]))
+    ratios = blocks_of(believed(trials)).ratios(list(found["run_id"]), list(found["cell_a"]), list(found["cell_b"]))
     found = pd.concat([found, ratios], axis=1)
     found["verdict"] = verdicts(found["ratio"], found["lo"], found["hi"])
     return found[list(EFFECT_COLUMNS)]
@@ -140,7 +140,7 @@ def larger(trials: pd.DataFrame, table: pd.DataFrame | None = None) -> pd.DataFr
         ``neither``.
     """
     table = plain(stored(trials)) if table is None else table
-    blocks = Blocks(believed(trials))
+    blocks = blocks_of(believed(trials))
     rows = [row for group in _groups(table) if (row := _larger(group, blocks))]
     return pd.DataFrame(rows, columns=list(LARGER_COLUMNS))
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from harness.analysis.blocks import KEYS, Blocks
+from harness.analysis.blocks import KEYS, Blocks, blocks_of
 from harness.analysis.ceilings import bottleneck, ceilings, judged
 from harness.analysis.contrasts import keys_of, off_default, verdicts
 from harness.analysis.estimates import cells
@@ -133,7 +133,7 @@ def best_cells(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> p
         cheapest), ``is_best``, ``ratio_to_best``, ``ratio_lo``, ``ratio_hi``, ``pairs`` and ``candidates`` (cells of
         the question that have an estimate).
     """
-    estimates, blocks = judged(trials) if estimates is None else estimates, Blocks(trials)
+    estimates, blocks = judged(trials) if estimates is None else estimates, blocks_of(trials)
     columns = [name for name in estimates if name not in _CEILINGS] + list(_IN_SET)
     found = [_best_of(group.reset_index(drop=True), blocks) for group in _questions(_asked(trials, estimates))]
     return pd.concat(found, ignore_index=True)[columns] if found else estimates.iloc[:0].reindex(columns=columns)
@@ -175,6 +175,6 @@ def default_vs_best(trials: pd.DataFrame, estimates: pd.DataFrame | None = None)
             )
     result = pd.DataFrame(found, columns=[*same, "default_cell", "best_cell", *_LOADER_KNOBS])
     result = result.astype({name: estimates[name].dtype for name in (*same, *_LOADER_KNOBS)})
-    ratios = Blocks(trials).ratios(list(result["run_id"]), list(result["default_cell"]), list(result["best_cell"]))
+    ratios = blocks_of(trials).ratios(list(result["run_id"]), list(result["default_cell"]), list(result["best_cell"]))
     ratios["verdict"] = verdicts(ratios["ratio"], ratios["lo"], ratios["hi"])
     return pd.concat([result, ratios], axis=1)

@@ -8,10 +8,12 @@ import pandas as pd
 
 from harness.analysis import estimates
 from harness.analysis.blocks import KEYS, good, half_width
+from harness.analysis.once import once
 
 UTILIZATION = ("gpu_util_pct", "cpu_util_pct")
 
 
+@once
 def estimated(trials: pd.DataFrame) -> pd.DataFrame:
     """Estimate the cells of a run.
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from harness.analysis.blocks import Blocks
+from harness.analysis.blocks import Blocks, blocks_of
 from harness.analysis.rows import rows_of
 from harness.analysis.summary import KNOBS
 from harness.axes import BY_NAME
@@ -88,7 +88,7 @@ def draw(trials: pd.DataFrame) -> Figure:
 
 def _tasks(trials: pd.DataFrame) -> Iterator[_Task]:
     cells = estimated(trials)
-    blocks = Blocks(trials)
+    blocks = blocks_of(trials)
     for part in slices(cells[cells["replica"].fillna(0).eq(0)], (TRAIN, EMULATED)):
         frame, kept = held(part.frame, KNOBS)
         frame = frame[frame["num_workers"].notna()]

@@ -8,7 +8,6 @@ from functools import cached_property
 from inspect import signature
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pandas as pd
@@ -120,6 +119,17 @@ class Shown:
         of_trials = self.trials[["trial_id", *ON_SAMPLES]]
         return self.run.table("telemetry").merge(of_trials, on="trial_id", how="inner")
 
+    def asked(self, suite: str) -> pd.DataFrame:
+        """Rows of ``trials`` that were made for a suite: always the same frame, of which much is worked out."""
+        if suite not in self._asked:
+            own = self.trials["suite"].eq(suite).fillna(False)
+            self._asked[suite] = self.trials if own.all() else self.trials[own]
+        return self._asked[suite]
+
+    @cached_property
+    def _asked(self) -> dict[str, pd.DataFrame]:
+        return {}
+
     def steps_of(self, trials: pd.DataFrame) -> pd.DataFrame:
         """Recorded steps of those of some trials that ``analysis.timeline`` chooses, beside what the trials are."""
         chosen = timeline.telling(trials)
@@ -135,11 +145,6 @@ class Shown:
     def cores_logical(self) -> int:
         """Cores whose busy share the probes tell: a quota takes none of them away."""
         return self.manifest.machine.cores_logical
-
-    def read_by(self, drawing: ModuleType) -> pd.DataFrame:
-        """The frame that a chart's ``READS`` names; cells where it names none."""
-        frame: pd.DataFrame = getattr(self, getattr(drawing, "READS", "cells"))
-        return frame
 
     @cached_property
     def stages(self) -> pd.DataFrame:
@@ -231,10 +236,13 @@ def draw(chart: str, shown: Shown, suite: str | None = None) -> Figure:
         suite: only what this suite asked for.
     """
     drawing = registry.load("harness.charts", chart)
-    steps = getattr(drawing, "READS", "") == "steps"
-    frame = shown.trials if steps else shown.read_by(drawing)
-    asked = frame if suite is None else frame[frame["suite"].eq(suite).fillna(False)]
-    asked = shown.steps_of(asked) if steps else asked
+    reads = getattr(drawing, "READS", "cells")
+    if reads in ("trials", "steps"):
+        asked = shown.trials if suite is None else shown.asked(suite)
+        asked = shown.steps_of(asked) if reads == "steps" else asked
+    else:
+        frame: pd.DataFrame = getattr(shown, reads)
+        asked = frame if suite is None else frame[frame["suite"].eq(suite).fillna(False)]
     more = {
         name: getattr(shown, name) for name in ("cores", "cores_logical") if name in signature(drawing.draw).parameters
     }

@@ -55,8 +55,7 @@ class Stored:
     def __init__(self, shown: Shown, suite: str) -> None:
         self.shown = shown
         self.mark = shown.mark
-        trials = shown.trials
-        self.trials = trials[trials["suite"].eq(suite).fillna(False)] if suite == SUITE else trials.iloc[:0]
+        self.trials = shown.asked(suite) if suite == SUITE else shown.trials.iloc[:0]
 
     @cached_property
     def table(self) -> pd.DataFrame:

@@ -51,7 +51,7 @@ def section(shown: Shown, suite: str, level: int = 3, mark: str = "") -> list[st
     Returns:
         A heading and what follows it; nothing where the run has nothing to say of it.
     """
-    trials = shown.trials[shown.trials["suite"].eq(suite).fillna(False)]
+    trials = shown.asked(suite)
     limit = shown.manifest.machine.shared_memory_bytes
     parts: tuple[Callable[[], Iterator[str]], ...] = (
         lambda: _termination(rows_of(costs.terminations(trials))),
