@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import site
+from harness.analysis.rows import rows_of
 from harness.bench_record import BenchRecord
 from harness.charts import _words as words
 from harness.charts._slices import EMULATED, LOAD
@@ -35,7 +36,7 @@ def block(run: StoredRun, every: Sequence[StoredRun], measured: Sequence[BenchRe
         every: all that findings may be drawn from, oldest first.
         measured: what ``make bench`` found.
     """
-    manifest, rows = run.manifest, Shown(run).headlines.to_dict("records")
+    manifest, rows = run.manifest, rows_of(Shown(run).headlines)
     name, day = described.on(manifest.machine, manifest.device), described.day(manifest.started_at)
     lines = [
         f"![Where the time of a training step goes as the batch grows, on {name}](site/opening.svg)",

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.analysis.calibration import bottlenecks, effects, planted, same_pairs, summary
+from harness.analysis.rows import rows_of
 
 _DIGITS = 5
 """That are shown of a value."""
@@ -31,7 +32,7 @@ def show(trials: pd.DataFrame, console: Console) -> None:
         return
     _say(console, "\nPlanted costs, read back (means over blocks; what the rest costs is taken off)", "bold")
     console.print(_costs(found))
-    for row in summary(found).to_dict("records"):
+    for row in rows_of(summary(found)):
         _say(
             console,
             f"  {row['quantity']}: median error {row['median_pct']:.2f} %, worst {row['worst_pct']:+.2f} % "
@@ -57,7 +58,7 @@ def _costs(found: pd.DataFrame) -> Table:
         table.add_column(name, justify="left" if name == "quantity" else "right", no_wrap=True)
     first = found[found["replica"] == 0].sort_values(["num_workers", "batch_size", "planted"], kind="stable")
     order = {name: place for place, name in enumerate(dict.fromkeys(found["quantity"]))}
-    for row in first.sort_values("quantity", key=lambda names: names.map(order), kind="stable").to_dict("records"):
+    for row in rows_of(first.sort_values("quantity", key=lambda names: names.map(order), kind="stable")):
         table.add_row(
             _quantity(row),
             "–" if row["mode"] == "load" else f"{row['step_ms']:g} ms",
@@ -87,7 +88,7 @@ def _effects(found: pd.DataFrame) -> str:
     told = found[found["axis"] != "replica"]
     if told.empty:
         return ""
-    right, parts = int(told["right"].sum()), "; ".join(map(_effect, told.to_dict("records")))
+    right, parts = int(told["right"].sum()), "; ".join(map(_effect, rows_of(told)))
     return f"Effects: {right} of {len(told)} are called what they are. {parts}."
 
 

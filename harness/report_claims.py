@@ -16,6 +16,7 @@ from harness import store, store_beside, suite
 from harness.analysis.claim_words import estimate, needed, sentence
 from harness.analysis.claimed import NOT_TESTABLE, VERDICTS
 from harness.analysis.claimed_runs import Answered, Measured, answered
+from harness.analysis.rows import rows_of
 from harness.claim import Claims
 from harness.errors import InputError, expected_one_of
 from harness.store import StoredRun
@@ -37,7 +38,7 @@ def show(answers: Answered, claims: Claims, console: Console, *, whole: bool = F
         whole: a sentence for every claim too.
     """
     for (machine, device), rows in answers.found.claims.groupby(["machine_id", "device"], sort=False):
-        records = rows.to_dict("records")
+        records = rows_of(rows)
         tested = [row for row in records if row["verdict"] != NOT_TESTABLE]
         counts = rows["verdict"].value_counts()
         said = ", ".join(f"{counts[word]} {word}" for word in VERDICTS if word in counts)
@@ -144,12 +145,10 @@ def bar(ratio: float, lo: float, hi: float, reach: float = BAR_REACH) -> str:
     return "".join(cells)
 
 
-def _sentences(
-    answers: Answered, rows: Sequence[Row], claims: Claims, console: Console
-) -> None:
+def _sentences(answers: Answered, rows: Sequence[Row], claims: Claims, console: Console) -> None:
     cases = answers.found.cases
     for row in rows:
-        mine = cases[cases["claim"].eq(row["claim"]) & cases["run_id"].eq(row["run_id"])].to_dict("records")
+        mine = rows_of(cases[cases["claim"].eq(row["claim"]) & cases["run_id"].eq(row["run_id"])])
         claim = claims[row["claim"]][1].on(row["device"])
         _say(console, f"\n{claim.id}: {claim.says}", "bold")
         _say(console, f"  {sentence(row, mine, claim)}")

@@ -19,6 +19,7 @@ from harness.bench_record import BenchRecord
 from harness.charts import _render
 from harness.charts._figure import Figure
 from harness.errors import EnvironmentFault, InputError
+from harness.hardware import usable_cores
 from harness.incoming import check
 from harness.incoming.findings import Validated
 from harness.pages import (
@@ -79,29 +80,26 @@ def build(results: Path = RESULTS, out: Path = Path("build"), admit: Admit = adm
         EnvironmentFault: the disk cannot be written, or memory ran out.
     """
     site = out / "site"
-    try:
-        with _alone(out), apart.collecting_seldom(), figures.drawing(out / "pictures", patient=True) as drawn:
-            docs = _fresh(out / "pages")
-            _check(site)
-            found = folders(results)
-            if len(found) > _FEW:
-                apart.prepare()
-            let_in = admit(found, out / _REMEMBERED)
-            everyone = cast(gather(results, set(let_in.folders)))
-            pages = list(drawn.following(_pages(everyone, benches(results), let_in.refused)))
-            made = publish(SOURCE, docs, _fresh(out / "site.next"), _nav(pages), pages, brief.likes(everyone))
-            site_brief.write(made, everyone)
-            sitemap(made.folder, _address())
-            drawn.put(made.folder / FOLDER)
-            (made.folder / _MARK).touch()
-            _replace(made.folder, site)
-    except OSError as error:
-        raise _unwritable(out, error) from error
-    except BrokenProcessPool as error:
-        raise EnvironmentFault(
-            f"{out}: a process that made pages was ended from outside, as happens where memory runs out; expected "
-            "2 GB of free memory. Free some and build again"
-        ) from error
+    with (
+        _explained(out),
+        _alone(out),
+        apart.collecting_seldom(),
+        figures.drawing(out / "pictures", patient=True) as drawn,
+    ):
+        docs = _fresh(out / "pages")
+        _check(site)
+        found = folders(results)
+        if len(found) > _FEW and len(usable_cores()) > 1:
+            apart.prepare()
+        let_in = admit(found, out / _REMEMBERED)
+        everyone = cast(gather(results, set(let_in.folders)))
+        pages = list(drawn.following(_pages(everyone, benches(results), let_in.refused)))
+        made = publish(SOURCE, docs, _fresh(out / "site.next"), _nav(pages), pages, brief.likes(everyone))
+        site_brief.write(made, everyone)
+        sitemap(made.folder, _address())
+        drawn.put(made.folder / FOLDER)
+        (made.folder / _MARK).touch()
+        _replace(made.folder, site)
     return site
 
 
@@ -125,17 +123,16 @@ def write_figures(
 
     Raises:
         InputError: no run has a figure, or the folder was not made by feedrate.
-        EnvironmentFault: the disk cannot be written.
+        EnvironmentFault: the disk cannot be written, or memory ran out.
         FeedrateError: a picture cannot be drawn.
     """
     _check(out)
-    let_in = admit(folders(results), None)
-    if not (found := figures.placed(_content(cast(gather(results, set(let_in.folders))), benches(results)))):
-        raise InputError(f"{results}: no run has a figure yet; expected at least one run. Type make sweep first")
-    try:
+    with _explained(out):
+        let_in = admit(folders(results), None)
+        found = figures.placed(_content(cast(gather(results, set(let_in.folders))), benches(results)))
+        if not found:
+            raise InputError(f"{results}: no run has a figure yet; expected at least one run. Type make sweep first")
         figures.write(found, _fresh(out), _address())
-    except OSError as error:
-        raise _unwritable(out, error) from error
     return found
 
 
@@ -244,11 +241,21 @@ def _nav(pages: Sequence[Page]) -> list[dict[str, Any]]:
     ]
 
 
-def _unwritable(out: Path, error: OSError) -> EnvironmentFault:
-    return EnvironmentFault(
-        f"{error.filename or out}: cannot be read or written: {error.strerror or error}; expected a writable "
-        "folder with free space (--out names another)"
-    )
+@contextmanager
+def _explained(out: Path) -> Iterator[None]:
+    """Say what to do about a disk that cannot be written and about memory that ran out."""
+    try:
+        yield
+    except OSError as error:
+        raise EnvironmentFault(
+            f"{error.filename or out}: cannot be read or written: {error.strerror or error}; expected a writable "
+            "folder with free space (--out names another)"
+        ) from error
+    except (BrokenProcessPool, EOFError, MemoryError) as error:
+        raise EnvironmentFault(
+            f"{out}: a process that made pages was ended from outside, as happens where memory runs out; expected "
+            "2 GB of free memory. Free some and build again"
+        ) from error
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Pages, made in processes of their own while the caller makes others.
 
-A page is a pure function of its runs, so nothing is shared and the order does not matter. Processes are worth their
+A page is a pure function of what it is given, so that the order does not matter. Processes are worth their
 start (a second, and their memory) only where there is much to draw.
 """
 
@@ -34,7 +34,7 @@ class Ahead:
 
         Args:
             make: a function of a module.
-            given: what it is called with; runs go to a process without what was worked out of them.
+            given: what it is called with; runs go to a process as references.
             more: by name.
 
         Returns:

@@ -233,6 +233,8 @@ def planted(trials: pd.DataFrame) -> pd.DataFrame:
         Quantities in the order of ``QUANTITIES``.
     """
     cells = _cells(trials)
+    if not len(cells):
+        return pd.DataFrame(columns=list(PLANTED_COLUMNS))
     blocks = _blocks(trials, cells)
     found = pd.concat([_read_back(quantity, blocks) for quantity in QUANTITIES], ignore_index=True)
     half = half_width(found["sd"], found["n"])

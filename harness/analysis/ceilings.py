@@ -143,7 +143,7 @@ def judged(trials: pd.DataFrame) -> pd.DataFrame:
     """
     estimates = cells(trials)
     result = estimates.merge(ceilings(trials, estimates), on=KEYS, how="left")
-    return result.assign(bottleneck=[bottleneck(row) for _, row in result.iterrows()])
+    return result.assign(bottleneck=[bottleneck(row) for row in rows_of(result)])
 
 
 def _by_ceilings(row: Mapping[str, Any]) -> str | None:

@@ -139,9 +139,7 @@ def _word(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def judged(
-    trials: pd.DataFrame, claims: Claims, why_not: Mapping[str, str] | None = None
-) -> Judged:
+def judged(trials: pd.DataFrame, claims: Claims, why_not: Mapping[str, str] | None = None) -> Judged:
     """Judge claims by the records of one run.
 
     Args:

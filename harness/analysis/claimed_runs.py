@@ -14,6 +14,7 @@ from harness.claim import Claims
 from harness.manifest import RunManifest
 from harness.records import PROTOCOL_VERSION
 
+
 @dataclass(frozen=True, slots=True)
 class Measured:
     """A run as far as claims go."""

@@ -16,6 +16,7 @@ import pandas as pd
 from harness.analysis.blocks import Blocks, Floats, Moments, good, half_width, moments, reach
 from harness.analysis.contrasts import verdicts
 from harness.analysis.estimates import AXIS_NAMES
+from harness.analysis.rows import rows_of
 
 CELL = ["cell_id", "device"]
 """What tells one cell of either run."""
@@ -67,7 +68,7 @@ def _side(trials: pd.DataFrame) -> _Side:
     same = trials.groupby(CELL, sort=False)[["mode", *SAME_IN_BOTH]].first()
     checks = same.pop("mode").eq("check").fillna(False).to_numpy(dtype=bool)
     ended = same.index.isin(pd.MultiIndex.from_frame(good(trials)[CELL]))
-    told = same.assign(check=checks, ended=ended).to_dict("records")
+    told = rows_of(same.assign(check=checks, ended=ended))
     cells = dict(zip(same.index, told, strict=True))
     return _Side(cells, dict(reversed(list(cells))))
 

@@ -17,6 +17,7 @@ import pandas as pd
 from harness.analysis import drift
 from harness.analysis.blocks import good
 from harness.analysis.estimates import cells
+from harness.analysis.rows import rows_of
 from harness.probes import noise
 from harness.records import FLAGS
 
@@ -135,10 +136,7 @@ class _Drift:
 def _rows(trials: pd.DataFrame) -> list[dict[str, Any]]:
     """What the rules read, with None for null."""
     given = trials.reindex(columns=list(noise.READS)).astype(object)
-    return [
-        {str(name): None if pd.isna(value) else value for name, value in row.items()}
-        for row in given.to_dict("records")
-    ]
+    return [{str(name): None if pd.isna(value) else value for name, value in row.items()} for row in rows_of(given)]
 
 
 def flagged(trials: pd.DataFrame) -> pd.DataFrame:

@@ -1,7 +1,7 @@
 """What is worked out of a frame is worked out once: charts, tables and sentences ask the same of the same records.
 
-Frames are told apart by identity, so that neither one that was asked about nor an answer may be changed in place, and
-none is: pandas' methods make new ones. An answer lives as long as the frame that it is about.
+Frames are told apart by identity: neither one that was asked about nor an answer may be changed in place. An answer
+lives as long as the frame that it is about, which it must therefore not hold.
 """
 
 from __future__ import annotations

@@ -171,9 +171,10 @@ def _filled(seen: pd.Series, run_ids: pd.Series) -> pd.Series:
 
 def _by_cell(steps: pd.DataFrame, trials: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
     """(run_id, cell_id) to the steps of its trials that ended well; none are an empty frame."""
-    of_trial = dict(list(steps.groupby(["run_id", "trial_id"])))
+    own = good(trials)[[*KEYS, "trial_id"]]
+    of_trial = dict(list(steps[steps["trial_id"].isin(set(own["trial_id"]))].groupby(["run_id", "trial_id"])))
     ended: dict[tuple[str, str], list[pd.DataFrame]] = {}
-    for run_id, cell_id, trial_id in good(trials)[[*KEYS, "trial_id"]].itertuples(index=False, name=None):
+    for run_id, cell_id, trial_id in own.itertuples(index=False, name=None):
         ended.setdefault((run_id, cell_id), []).append(of_trial.get((run_id, trial_id), steps.iloc[:0]))
     return {cell: pd.concat(frames) for cell, frames in ended.items()}
 
@@ -198,7 +199,7 @@ class _Model:
         self.cores = cores
         self.seen = _grouped(trials)
         self.table = _fitted(self.seen, cores)
-        stamps = _by_cell(steps, trials)
+        stamps = _by_cell(steps, trials[trials["cell_id"].isin(set(self.table["cell_id"]))])
         self.fits: dict[int, dict[int, Fit]] = {}
         for row in rows_of(self.table):
             batches = _batches(stamps[row["run_id"], row["cell_id"]], row)

@@ -15,6 +15,7 @@ import pandas as pd
 
 from harness.analysis.blocks import KEYS, Blocks
 from harness.analysis.estimates import identities
+from harness.analysis.rows import rows_of
 from harness.axes import AXES, cell_id
 
 PHASES = ("h2d", "forward", "backward", "optimizer")
@@ -28,7 +29,7 @@ def _pairs(trials: pd.DataFrame) -> pd.DataFrame:
     cells = identities(trials)
     known = set(cells[KEYS].itertuples(index=False, name=None))
     found = []
-    for row in cells[cells["timing"].isin(["serialized"])].to_dict("records"):
+    for row in rows_of(cells[cells["timing"].isin(["serialized"])]):
         own = {axis.name: axis.type(row[axis.name]) for axis in AXES if not pd.isna(row[axis.name])}
         twin = cell_id({**own, "timing": "events"})
         if (row["run_id"], twin) in known:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from harness.analysis.blocks import KEYS, Floats, blocks_for, good, reach
+from harness.analysis.rows import rows_of
 from harness.records import PHASES, STEPS
 
 PARTS = ("within", "between", "drift")
@@ -195,7 +196,7 @@ def _advised(parts: pd.DataFrame, ci_target_pct: float) -> pd.DataFrame:
     known = np.isfinite(variances).all(axis=1)
     largest = pd.Series(np.array(PARTS)[np.nan_to_num(variances).argmax(axis=1)], parts.index, dtype=object)
     found = parts.assign(largest=largest.where(known, None), blocks=blocks, window_factor=factor)
-    words = [_words(row, ci_target_pct) for row in found.to_dict("records")]
+    words = [_words(row, ci_target_pct) for row in rows_of(found)]
     return found.assign(advice=pd.Series(words, parts.index, dtype=object))
 
 

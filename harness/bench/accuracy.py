@@ -15,6 +15,7 @@ from typing import Any
 from rich.progress import track
 
 from harness.analysis import estimators
+from harness.analysis.rows import rows_of
 from harness.axes import Value, cell_id
 from harness.bench.place import Place, ask, cell
 from harness.bench_record import Promise, WitnessedTrial
@@ -90,7 +91,7 @@ def _trial(place: Place, template: Template, packed: str, repeat: int, planted: 
 def promise(witnessed: list[WitnessedTrial]) -> Promise:
     """Say how far off the worst trial was."""
     found = estimators.summary(estimators.frame(witnessed))
-    ours: Mapping[Any, Any] = found[found["estimator"] == estimators.OURS].to_dict("records")[0]
+    ours: Mapping[Any, Any] = rows_of(found[found["estimator"] == estimators.OURS])[0]
     worst, middle = ours["worst_pct"], ours["median_pct"]
     return Promise(
         section=SECTION,

@@ -13,6 +13,7 @@ import pandas as pd
 from harness import store
 from harness.analysis import calibration, prediction
 from harness.analysis.ceilings import judged
+from harness.analysis.rows import rows_of
 from harness.bench.place import Place
 from harness.bench_record import Promise
 from harness.suite import CALIBRATION
@@ -73,7 +74,7 @@ def _read_back(trials: pd.DataFrame, say: Say) -> list[Promise]:
             f"{row['worst_pct']:+.1f} % (median size {row['median_pct']:.1f} %, {row['cells']} cells, n ≥ {row['n']})",
             abs(row["worst_pct"]) <= READ_BACK_PCT,
         )
-        for row in calibration.summary(calibration.planted(trials)).to_dict("records")
+        for row in rows_of(calibration.summary(calibration.planted(trials)))
     ]
 
 

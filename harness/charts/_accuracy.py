@@ -12,6 +12,7 @@ import altair as alt
 import pandas as pd
 
 from harness.analysis.estimators import ESTIMATORS, OURS
+from harness.analysis.rows import rows_of
 from harness.charts import _words as words
 from harness.charts._figure import Figure, Key, Panel, Row, sized, table
 from harness.charts._theme import colour
@@ -47,7 +48,7 @@ def draw(summary: pd.DataFrame) -> Figure:
     Args:
         summary: ``analysis.estimators.summary`` of one machine, with at least one row.
     """
-    rows = [_row(entry) for entry in summary.to_dict("records")]
+    rows = [_row(entry) for entry in rows_of(summary)]
     n, cells = max(row["n"] for row in rows), max(row["cells"] for row in rows)
     subtitle = f"{n} trials of {cells} planted cells"
     chart = sized(_layers(rows), TITLE, subtitle, 80 + 26 * len(rows))
@@ -106,8 +107,8 @@ def _layers(rows: Sequence[Row]) -> list[alt.Chart]:
         alt.Tooltip("n:Q", title="trials"),
     ]
     return [
-        band.encode(x=alt.X("from:Q", **x), x2="to:Q"),
-        base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", **x), x2="high:Q"),
+        band.encode(x=alt.X("from:Q", **x), x2=alt.X2("to:Q")),
+        base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", **x), x2=alt.X2("high:Q")),
         base.mark_point(filled=True, size=70, opacity=1, shape="diamond").encode(
             x=alt.X("worst:Q", **x), tooltip=tooltip
         ),

@@ -9,6 +9,7 @@ import altair as alt
 import pandas as pd
 
 from harness.analysis.ceilings import BOUND, STAGES
+from harness.analysis.rows import rows_of
 from harness.charts import _bounds as bounds
 from harness.charts import _storage as shared
 from harness.charts import _words as words
@@ -29,7 +30,7 @@ COLUMNS = {
 _ALONE = {"load": "loader alone", "copy": "copies alone", "compute": "step alone"}
 
 
-def rows_of(frame: pd.DataFrame, kind: str) -> list[dict[str, Any]]:
+def drawn(frame: pd.DataFrame, kind: str) -> list[dict[str, Any]]:
     """List what was achieved and each ceiling, by batch size, with the worker count that is fastest at the largest.
 
     Args:
@@ -38,7 +39,7 @@ def rows_of(frame: pd.DataFrame, kind: str) -> list[dict[str, Any]]:
     """
     best = frame.sort_values(["batch_size", "samples_per_s"])["num_workers"].iloc[-1]
     cells = frame[frame["num_workers"].eq(best).fillna(False)].sort_values("batch_size")
-    return [row for cell in cells.to_dict("records") for row in _lines(cell, kind)]
+    return [row for cell in rows_of(cells) for row in _lines(cell, kind)]
 
 
 def _lines(cell: Any, kind: str) -> list[dict[str, Any]]:
@@ -89,7 +90,7 @@ def panel(part: Slice, rows: Sequence[Row]) -> Panel:
     names = [{**row, "text": row["line"]} for row in rows if row["batch"] == first]
     layers = [
         base.mark_line(strokeWidth=2, aria=False).encode(y=along, strokeDash=dash),
-        whisker.encode(y=alt.Y("lo:Q", **y), y2="hi:Q"),
+        whisker.encode(y=alt.Y("lo:Q", **y), y2=alt.Y2("hi:Q")),
         base.mark_point(filled=True, size=50, opacity=1, aria=False).encode(y=along, shape=shape, tooltip=tooltip),
         *(layer for achieved in (False, True) for layer in _named(names, achieved, x, along, tone)),
     ]
@@ -100,10 +101,10 @@ def panel(part: Slice, rows: Sequence[Row]) -> Panel:
 def _named(rows: Sequence[Row], achieved: bool, x: alt.X, along: alt.Y, tone: alt.Color) -> Iterator[alt.Chart]:
     """Names of lines at their first mark, above a ceiling, below what was achieved; paper around them, over lines."""
     own = [row for row in rows if (row["bound"] == ACHIEVED) == achieved]
-    base = alt.Chart(shared.data(own, "batch", "bound", "value", "text")).encode(x=x, y=along, text="text:N")
+    base = alt.Chart(shared.data(own, "batch", "bound", "value", "text")).encode(x=x, y=along, text=alt.Text("text:N"))
     below = 13 if achieved else -10
     halo = base.mark_text(align="left", dx=8, dy=below, fontSize=10, stroke=colour("paper"), strokeWidth=4, aria=False)
-    yield halo.encode(color=alt.value(colour("paper")))
+    yield halo.encode(color=alt.ColorValue(colour("paper")))
     yield base.mark_text(align="left", dx=8, dy=below, fontSize=10, aria=False).encode(color=tone)
 
 

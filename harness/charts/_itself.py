@@ -9,6 +9,7 @@ import pandas as pd
 
 from harness.analysis.contrasts import verdict
 from harness.analysis.drift import Estimate, against_itself, same
+from harness.analysis.rows import rows_of
 from harness.charts import _level as level
 from harness.charts import _words as words
 from harness.charts._figure import Panel, Sheet, sized, table
@@ -38,7 +39,7 @@ def add(sheet: Sheet, own: pd.DataFrame) -> None:
             "pairs": int(row["pairs"]),
             "kind": "plain",
         }
-        for row in compared.to_dict("records")
+        for row in rows_of(compared)
     ]
     hover = [alt.Tooltip("at:Q", title="block"), alt.Tooltip("ratio:Q", title="B ÷ A", format=".4~g")]
     hover.append(alt.Tooltip("pairs:Q"))
@@ -46,7 +47,7 @@ def add(sheet: Sheet, own: pd.DataFrame) -> None:
     x = alt.X("at:Q", title="block", axis=axis, scale=alt.Scale(nice=False, zero=False, padding=10))
     mean = [level.percent_off(end) for end in (found.value, found.lo, found.hi)]
     truth = alt.Chart(table([{"at": 0.0}])).mark_rule(color=colour("ink"), strokeDash=[2, 2], aria=False)
-    layers = [*level.layers(rows, x, "B ÷ A − 1, %", mean, hover), truth.encode(y="at:Q")]
+    layers = [*level.layers(rows, x, "B ÷ A − 1, %", mean, hover), truth.encode(y=alt.Y("at:Q"))]
     subtitle = f"A/A: {words.plural(int(compared['pairs'].sum()), 'pair')} of its own trials"
     chart = sized(layers, TITLE, subtitle, level.HEIGHT)
     listed: list[dict[str, Any]] = [

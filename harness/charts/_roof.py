@@ -9,6 +9,7 @@ from typing import Any
 import altair as alt
 
 from harness.analysis.ceilings import BALANCED_WITHIN, STAGES
+from harness.analysis.rows import rows_of
 from harness.charts import _bounds as bounds
 from harness.charts import _storage as shared
 from harness.charts import _words as words
@@ -58,7 +59,7 @@ _TOP = 1.7
 """Where the axis of what was achieved ends: room for words above the roof."""
 
 
-def rows_of(part: Slice) -> list[dict[str, Any]]:
+def drawn(part: Slice) -> list[dict[str, Any]]:
     """A row a cell of a slice of ``analysis.roofline``."""
     return [
         {
@@ -74,7 +75,7 @@ def rows_of(part: Slice) -> list[dict[str, Any]]:
             **{stage: plain(cell[f"{stage}_ceiling"]) for stage in STAGES},
             "n": int(cell["n"]),
         }
-        for cell in part.frame.to_dict("records")
+        for cell in rows_of(part.frame)
     ]
 
 
@@ -102,8 +103,8 @@ def panel(title: str, parts: Sequence[Slice], rows: Sequence[Row]) -> Panel:
     marks = base.mark_point(filled=True, size=58, opacity=0.9, aria=False)
     layers = [
         *_lines((left, right, bottom), across, along),
-        upright.encode(x=across, y=alt.Y("y_lo:Q", **y), y2="y_hi:Q"),
-        level.encode(y=along, x=alt.X("x_lo:Q", **x), x2="x_hi:Q"),
+        upright.encode(x=across, y=alt.Y("y_lo:Q", **y), y2=alt.Y2("y_hi:Q")),
+        level.encode(y=along, x=alt.X("x_lo:Q", **x), x2=alt.X2("x_hi:Q")),
         marks.encode(x=across, y=along, shape=shape, tooltip=_tooltips()),
     ]
     subtitle = f"{_what(parts)}; {words.plural(len(rows), 'setting')}"
@@ -145,10 +146,10 @@ def _lines(ends: tuple[float, float, float], across: alt.X, along: alt.Y) -> lis
     ]
     balanced = alt.Chart(table(band)).mark_rect(color=colour("heat-1"), opacity=0.4, aria=False)
     return [
-        under.mark_area(color=colour("heat-0"), aria=False).encode(y2="y2:Q"),
-        balanced.encode(x=across, x2="x2:Q", y=along, y2="y2:Q"),
+        under.mark_area(color=colour("heat-0"), aria=False).encode(y2=alt.Y2("y2:Q")),
+        balanced.encode(x=across, x2=alt.X2("x2:Q"), y=along, y2=alt.Y2("y2:Q")),
         under.mark_line(color=colour("ink"), strokeWidth=2, aria=False),
-        *(each.encode(text="text:N") for each in words_),
+        *(each.encode(text=alt.Text("text:N")) for each in words_),
     ]
 
 

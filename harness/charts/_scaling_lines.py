@@ -106,7 +106,7 @@ def _cores(cores: float | None, end: float, x: alt.X) -> list[alt.Chart]:
     at = alt.Chart(table([{"at": cores, "text": words.plural(int(cores), "core") if cores == int(cores) else "cores"}]))
     rule = at.mark_rule(color=colour("muted"), strokeDash=[2, 3], aria=False)
     text = at.mark_text(align="right", baseline="top", dx=-4, fontSize=10, color=colour("muted"), aria=False)
-    return [rule.encode(x=x), text.encode(x=x, y=alt.value(2), text="text:N")]
+    return [rule.encode(x=x), text.encode(x=x, y=alt.value(2), text=alt.Text("text:N"))]
 
 
 def _message(rows: Sequence[Row]) -> str:

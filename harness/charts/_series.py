@@ -45,7 +45,7 @@ def marks(base: alt.Chart, over: Series, title: str, axis_format: str, scale: al
         ),
         base.transform_filter("isValid(datum.lo) && isValid(datum.hi)")
         .mark_rule(strokeWidth=1.75)
-        .encode(x=x, xOffset=shift, y=alt.Y("lo:Q", title=title), y2="hi:Q", color=tone),
+        .encode(x=x, xOffset=shift, y=alt.Y("lo:Q", title=title), y2=alt.Y2("hi:Q"), color=tone),
         base.mark_point(filled=True, size=55, opacity=1).encode(
             x=x,
             xOffset=shift,

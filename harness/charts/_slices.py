@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from harness.axes import AXES, BY_NAME
@@ -83,14 +84,17 @@ def held(frame: pd.DataFrame, free: Sequence[str]) -> tuple[pd.DataFrame, dict[s
         axis does not apply remains.
     """
     kept: dict[str, Any] = {}
-    for axis in AXES:
-        if axis.name in free or axis.name in PANEL_AXES:
-            continue
-        values = sorted(frame[axis.name].dropna().unique().tolist())
+    axes = [axis for axis in AXES if axis.name not in (*free, *PANEL_AXES)]
+    table = frame[[axis.name for axis in axes]].to_numpy(dtype=object)
+    known = ~pd.isna(table)
+    table = np.where(known, table, np.array(None))
+    remain = np.ones(len(frame), dtype=bool)
+    for axis, column, applies in zip(axes, table.T, known.T, strict=True):
+        values = sorted(set(column[remain & applies]))
         if len(values) > 1:
             kept[axis.name] = axis.default if axis.default in values else values[0]
-            frame = frame[frame[axis.name].isna() | frame[axis.name].eq(kept[axis.name]).fillna(False)]
-    return frame, kept
+            remain &= ~applies | (column == kept[axis.name]).astype(bool)
+    return frame[remain], kept
 
 
 def numbers(frame: pd.DataFrame, axis: str) -> list[int]:

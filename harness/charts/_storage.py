@@ -15,6 +15,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from harness.analysis.once import once
 from harness.analysis.rows import rows_of
 from harness.analysis.storage import OWN, doubted, plain, stored
 from harness.charts import _words as words
@@ -96,6 +97,16 @@ def parts(trials: pd.DataFrame, free: Sequence[str] = (), kinds: Sequence[str] =
             lost = sorted({f"{row['storage_format']} ({row['page_cache']})" for row in rows_of(failed)})
             found.append((part.kind, Part(part.title, subtitle, access, frame, kept, tuple(lost))))
     return [part for _, part in sorted(found, key=lambda pair: kinds.index(pair[0]))]
+
+
+@once
+def loads(trials: pd.DataFrame) -> list[Part]:
+    """Split a run's cells that load alone into panels, as most charts of formats do.
+
+    Args:
+        trials: rows of ``records.TRIALS`` of one run.
+    """
+    return parts(trials)
 
 
 def drawn(part: Part, value: str, lo: str, hi: str) -> list[dict[str, Any]]:
@@ -223,7 +234,7 @@ def dots(rows: Sequence[Row], title: str, *, largest_first: bool) -> list[alt.Ch
     layers = [
         base.transform_filter("isValid(datum.lo) && isValid(datum.hi)")
         .mark_rule(strokeWidth=3, opacity=0.45, aria=False)
-        .encode(x=alt.X("lo:Q", **x), x2="hi:Q"),
+        .encode(x=alt.X("lo:Q", **x), x2=alt.X2("hi:Q")),
         base.mark_point(filled=True, size=62, opacity=1, aria=False).encode(
             x=alt.X("value:Q", **x),
             shape=mark(),
@@ -239,7 +250,7 @@ def dots(rows: Sequence[Row], title: str, *, largest_first: bool) -> list[alt.Ch
         ),
     ]
     line = alt.Chart(data(joined, "format", "from", "to")).mark_rule(color=colour("line"), strokeWidth=1.5, aria=False)
-    return [line.encode(y=y, x=alt.X("from:Q", **x), x2="to:Q"), *layers] if joined else layers
+    return [line.encode(y=y, x=alt.X("from:Q", **x), x2=alt.X2("to:Q")), *layers] if joined else layers
 
 
 def height(count: int, a_row: int = 18) -> int:
@@ -363,7 +374,7 @@ def costs(trials: pd.DataFrame, title: str, question: str, column: str, what: st
         panel = Panel(part.title, part.subtitle, _cost_message(rows, unit), chart)
         sheet.add(panel, listed(rows, part.row(), columns), part.held)
 
-    sheet = sheet_of(title, question, parts(trials), panel)
+    sheet = sheet_of(title, question, loads(trials), panel)
     return closed(sheet, shown, f"The {what} was not recorded here.")
 
 

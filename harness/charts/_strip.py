@@ -8,6 +8,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from harness.analysis.rows import rows_of
 from harness.charts import _storage as shared
 from harness.charts import _words as words
 from harness.charts._figure import Key, table
@@ -51,10 +52,14 @@ def shading(blocks: pd.DataFrame, strip: Placed, whole: float, scale: float) -> 
     """
     rows: list[dict[str, Any]] = [
         {"from": row["from_s"] / scale, "to": row["to_s"] / scale, "block": int(row["block"]), "y": 0.0, "y2": whole}
-        for row in blocks.to_dict("records")
+        for row in rows_of(blocks)
     ]
     shaded = alt.Chart(table([row for row in rows if row["block"] % 2 == 0]))
-    layers = [shaded.mark_rect(color=colour("heat-0"), aria=False).encode(x="from:Q", x2="to:Q", y="y:Q", y2="y2:Q")]
+    layers = [
+        shaded.mark_rect(color=colour("heat-0"), aria=False).encode(
+            x=alt.X("from:Q"), x2=alt.X2("to:Q"), y=alt.Y("y:Q"), y2=alt.Y2("y2:Q")
+        )
+    ]
     every = -(-len(rows) // _NUMBERED)
     free = _TITLED * max((row["to"] for row in rows), default=0.0)
     above = strip.base + strip.track.units + 0.16
@@ -65,7 +70,7 @@ def shading(blocks: pd.DataFrame, strip: Placed, whole: float, scale: float) -> 
     ]
     if named:
         text = alt.Chart(table(named)).mark_text(fontSize=9, color=colour("muted"), aria=False)
-        layers.append(text.encode(x="at:Q", y="y:Q", text="text:N"))
+        layers.append(text.encode(x=alt.X("at:Q"), y=alt.Y("y:Q"), text=alt.Text("text:N")))
     return layers
 
 
@@ -88,12 +93,16 @@ def bars(ran: pd.DataFrame, strip: Placed, scale: float) -> alt.Chart:
             "y": strip.base,
             "y2": strip.base + strip.track.units * _HEIGHTS[row["kind"]],
         }
-        for row in ran.to_dict("records")
+        for row in rows_of(ran)
     ]
     tone = alt.Scale(domain=list(TONES), range=list(TONES.values()))
     drawn = alt.Chart(shared.data(rows, "from", "to", "kind", "y", "y2")).mark_rect(aria=False)
     marked_: alt.Chart = drawn.encode(
-        x="from:Q", x2="to:Q", y="y:Q", y2="y2:Q", color=alt.Color("kind:N", title=None, scale=tone, legend=None)
+        x=alt.X("from:Q"),
+        x2=alt.X2("to:Q"),
+        y=alt.Y("y:Q"),
+        y2=alt.Y2("y2:Q"),
+        color=alt.Color("kind:N", title=None, scale=tone, legend=None),
     )
     return marked_
 

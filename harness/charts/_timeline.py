@@ -105,7 +105,7 @@ def picture(rows: Sequence[Row], told: Sequence[Told], title: str, subtitle: Seq
         "axis": alt.Axis(tickCount=6, labelOverlap=True, domain=False),
     }
     layers = [
-        _bars(rows).encode(y=y, x=alt.X("from:Q", **x), x2="to:Q"),
+        _bars(rows).encode(y=y, x=alt.X("from:Q", **x), x2=alt.X2("to:Q")),
         _text(_numbers(rows, span), "center", "muted", 9).encode(y=y, x=alt.X("at:Q", **x)),
         _text(_heads(told), "left", "ink", 11).encode(y=y, x=alt.X("at:Q", **x)),
     ]
@@ -143,7 +143,7 @@ def _short(row: Row) -> dict[str, Any]:
 def _text(rows: Sequence[Row], align: Any, tone: str, size: int) -> alt.Chart:
     shift = -6 if align == "center" else 3
     mark = {"align": align, "baseline": "middle", "dy": shift, "fontSize": size, "color": colour(tone), "aria": False}
-    found: alt.Chart = alt.Chart(table(rows)).mark_text(**mark).encode(text="text:N")
+    found: alt.Chart = alt.Chart(table(rows)).mark_text(**mark).encode(text=alt.Text("text:N"))
     return found
 
 

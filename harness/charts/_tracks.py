@@ -102,7 +102,7 @@ def names(placed: Sequence[Placed]) -> alt.Chart:
     text = alt.Chart(table(rows)).mark_text(
         align="left", baseline="middle", fontSize=11, fontWeight="bold", color=colour("ink"), aria=False
     )
-    named: alt.Chart = text.encode(x=alt.value(2), y="y:Q", text="text:N")
+    named: alt.Chart = text.encode(x=alt.value(2), y=alt.Y("y:Q"), text=alt.Text("text:N"))
     return named
 
 
@@ -121,14 +121,14 @@ def drawn(each: Placed, base: alt.Chart, x: alt.X) -> list[alt.Chart]:
         line = base.transform_calculate(y=each.at(f"datum.{track.line}")).mark_line(
             color=colour("accent"), strokeWidth=1.4, aria=False
         )
-        return [band.encode(x=x, y="y:Q", y2="y2:Q"), line.encode(x=x, y="y:Q")]
+        return [band.encode(x=x, y=alt.Y("y:Q"), y2=alt.Y2("y2:Q")), line.encode(x=x, y=alt.Y("y:Q"))]
     layers, below = [], "0"
     for key, tone in track.stacked:
         above = f"{below}+datum.{key}"
         known = f"isValid(datum.{track.stacked[0][0]})"
         ends = {name: f"{known}?{each.at(f'({end})').partition('?')[2]}" for name, end in (("y", below), ("y2", above))}
         area = base.transform_calculate(**ends).mark_area(color=tone, opacity=0.9, aria=False)
-        layers.append(area.encode(x=x, y="y:Q", y2="y2:Q"))
+        layers.append(area.encode(x=x, y=alt.Y("y:Q"), y2=alt.Y2("y2:Q")))
         below = above
     return layers
 

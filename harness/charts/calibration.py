@@ -174,10 +174,10 @@ def _layers(rows: Sequence[Row]) -> list[alt.Chart]:
     band = alt.Chart(table([{"from": -_WITHIN, "to": _WITHIN}])).mark_rect(color=colour("heat-1"), opacity=0.5)
     base = alt.Chart(table(rows)).encode(y=y, color=tone)
     return [
-        band.encode(x=alt.X("from:Q", **x), x2="to:Q"),
+        band.encode(x=alt.X("from:Q", **x), x2=alt.X2("to:Q")),
         base.transform_filter("isValid(datum.error_lo) && isValid(datum.error_hi)")
         .mark_rule(strokeWidth=1.75)
-        .encode(x=alt.X("error_lo:Q", **x), x2="error_hi:Q"),
+        .encode(x=alt.X("error_lo:Q", **x), x2=alt.X2("error_hi:Q")),
         base.mark_point(filled=True, size=45, opacity=1).encode(
             x=alt.X("error:Q", **x),
             shape=shape,

@@ -114,7 +114,7 @@ def _slope(trend: Trend, at: Floats, rates: Floats, mean: float, scale: float) -
         for second in (start, start + trend.seconds)
     ]
     line = alt.Chart(table(rows)).mark_line(color=colour("muted"), strokeDash=[4, 3], strokeWidth=1.5, aria=False)
-    drawn: alt.Chart = line.encode(x="at:Q", y="value:Q")
+    drawn: alt.Chart = line.encode(x=alt.X("at:Q"), y=alt.Y("value:Q"))
     return drawn
 
 

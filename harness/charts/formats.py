@@ -12,6 +12,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from harness.analysis.rows import rows_of
 from harness.charts import _words as words
 from harness.charts._figure import COLUMNS, Figure, Key, Panel, Row, Sheet, listed, sized, table
 from harness.charts._slices import EMULATED, LOAD, TRAIN, Slice, held, plain, slices
@@ -84,7 +85,7 @@ def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
             "hi": plain(cell["hi"]),
             "n": int(cell["n"]),
         }
-        for _, cell in frame.sort_values(["batch_size", "num_workers", "storage_format"]).iterrows()
+        for cell in rows_of(frame.sort_values(["batch_size", "num_workers", "storage_format"]))
     ]
 
 
@@ -115,7 +116,9 @@ def _panel(part: Slice, rows: Sequence[Row], names: Sequence[str]) -> Panel:
     layers = [
         base.transform_filter("isValid(datum.lo) && isValid(datum.hi)")
         .mark_rule(strokeWidth=2)
-        .encode(x=alt.X("lo:Q", title="samples per second", axis=x_axis, scale=alt.Scale(zero=True)), x2="hi:Q"),
+        .encode(
+            x=alt.X("lo:Q", title="samples per second", axis=x_axis, scale=alt.Scale(zero=True)), x2=alt.X2("hi:Q")
+        ),
         base.mark_point(filled=True, size=60, opacity=1).encode(
             x=alt.X("value:Q", title="samples per second", scale=alt.Scale(zero=True), axis=x_axis),
             shape=alt.Shape(

@@ -8,6 +8,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from harness.analysis.rows import rows_of
 from harness.charts import _words as words
 from harness.charts._figure import COLUMNS, Figure, Key, Panel, Row, Sheet, listed, sized, table
 from harness.charts._slices import EMULATED, LOAD, TRAIN, Slice, held, plain, slices
@@ -49,7 +50,7 @@ def _keys() -> list[Key]:
 def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
     best = float(frame["samples_per_s"].max())
     rows = []
-    for _, cell in frame.sort_values(["batch_size", "num_workers"]).iterrows():
+    for cell in rows_of(frame.sort_values(["batch_size", "num_workers"])):
         value, lo, hi = float(cell["samples_per_s"]), plain(cell["lo"]), plain(cell["hi"])
         half = f"± {50 * (hi - lo) / value:.1f} %" if lo is not None and hi is not None else "± ?"
         step = min(HEAT_STEPS - 1, int(HEAT_STEPS * value / best))
@@ -98,8 +99,8 @@ def _panel(part: Slice, rows: Sequence[Row]) -> Panel:
     size = 14 if columns <= 3 else 11 if columns <= 5 else 9
     layers = [
         tiles,
-        base.mark_text(fontSize=size, fontWeight="bold", dy=-6).encode(text="text:N", color=ink),
-        base.mark_text(fontSize=max(8, size - 3), dy=9).encode(text="half:N", color=ink),
+        base.mark_text(fontSize=size, fontWeight="bold", dy=-6).encode(text=alt.Text("text:N"), color=ink),
+        base.mark_text(fontSize=max(8, size - 3), dy=9).encode(text=alt.Text("half:N"), color=ink),
     ]
     return Panel(
         part.title, part.subtitle, _message(rows), sized(layers, part.title, part.subtitle, 96 + 46 * len(batches))

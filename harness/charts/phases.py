@@ -12,6 +12,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from harness.analysis.rows import rows_of
 from harness.charts import _words as words
 from harness.charts._figure import Figure, Key, Panel, Row, Sheet, sized, table
 from harness.charts._slices import EMULATED, TRAIN, Slice, held, numbers, plain, slices
@@ -74,7 +75,7 @@ def _rows(part: Slice, frame: pd.DataFrame) -> list[dict[str, Any]]:
     cells = frame[frame["num_workers"].isin(_workers(frame))].sort_values(["batch_size", "num_workers"])
     return [
         row
-        for _, cell in cells.iterrows()
+        for cell in rows_of(cells)
         for row in segments(part, cell, f"batch {int(cell['batch_size'])}, {_counted(cell)}")
     ]
 
@@ -153,7 +154,7 @@ def panel(part: Slice, rows: Sequence[Row], message: str) -> Panel:
     whisker = (
         base.transform_filter("datum.order === 0 && isValid(datum.lo)")
         .mark_rule(color=colour("ink"), strokeWidth=1.5)
-        .encode(y=y, x="lo:Q", x2="hi:Q")
+        .encode(y=y, x=alt.X("lo:Q"), x2=alt.X2("hi:Q"))
     )
     layers = [stack if part.kind == TRAIN else _edged(stack), whisker]
     return Panel(part.title, part.subtitle, message, sized(layers, part.title, part.subtitle, 92 + 21 * len(bars)))

@@ -38,12 +38,12 @@ def draw(trials: pd.DataFrame) -> Figure:
     parts = slices(found, (TRAIN, EMULATED)) if len(found) else []
     for kind, title in KINDS.items():
         own = [part for part in parts if part.kind == kind]
-        if rows := [row for part in own for row in roof.rows_of(part)]:
+        if rows := [row for part in own for row in roof.drawn(part)]:
             sheet.add(roof.panel(title, own, rows), listed(rows, {"panel": title}, roof.COLUMNS), {})
             used |= {str(row["bound"]) for row in rows}
     for part in parts:
         frame, kept = held(part.frame, ("batch_size", "num_workers"))
-        rows = lines.rows_of(frame, part.kind)
+        rows = lines.drawn(frame, part.kind)
         if len({row["batch"] for row in rows}) > 1 and len(sheet.panels) < shared.MOST_PANELS:
             given = {"panel": f"{part.title}, {part.subtitle}"}
             sheet.add(lines.panel(part, rows), listed(rows, given, lines.COLUMNS), kept)

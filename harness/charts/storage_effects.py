@@ -44,7 +44,7 @@ def draw(trials: pd.DataFrame) -> Figure:
         chart = sized(layers, part.title, part.subtitle, storage.height(count, 20 if len(seen) > 1 else 17))
         sheet.add(Panel(part.title, part.subtitle, _message(rows), chart), map(_listed(part.row()), rows), part.held)
 
-    parts = storage.parts(trials)
+    parts = storage.loads(trials)
     sheet = storage.sheet_of(TITLE, QUESTION, parts, panel)
     if sheet.panels:
         sheet.note(
@@ -130,7 +130,7 @@ def _layers(rows: Sequence[Row]) -> list[alt.Chart]:
         one.encode(x=alt.X("one:Q", **x)),
         base.transform_filter("isValid(datum.lo) && isValid(datum.hi)")
         .mark_rule(strokeWidth=1.75, aria=False)
-        .encode(x=alt.X("lo:Q", **x), x2="hi:Q"),
+        .encode(x=alt.X("lo:Q", **x), x2=alt.X2("hi:Q")),
         base.mark_point(filled=True, size=50, opacity=1, aria=False).encode(
             x=alt.X("value:Q", **x),
             shape=storage.mark(),

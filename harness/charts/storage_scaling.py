@@ -10,6 +10,7 @@ import altair as alt
 import pandas as pd
 
 from harness.analysis.blocks import KEYS
+from harness.analysis.rows import rows_of
 from harness.analysis.storage import plain, scaling, stored
 from harness.charts import _storage as storage
 from harness.charts import _words as words
@@ -82,11 +83,8 @@ def _keys() -> list[Key]:
 
 def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
     rows = []
-    for cell in (
-        frame.sort_values(["num_workers", "prefetch_factor"])
-        .drop_duplicates(["storage_format", "num_workers"])
-        .to_dict("records")
-    ):
+    ordered = frame.sort_values(["num_workers", "prefetch_factor"])
+    for cell in rows_of(ordered.drop_duplicates(["storage_format", "num_workers"])):
         times, lo, hi = (value_of(cell[name]) for name in ("speedup", "speedup_lo", "speedup_hi"))
         first = cell["num_workers"] == cell["base_workers"]
         half = f" ± {(hi - lo) / 2:.2f}" if lo is not None and hi is not None and not first else ""
@@ -137,10 +135,13 @@ def _layers(rows: Sequence[Row]) -> list[alt.Chart]:
             color=alt.Color("step:O", legend=None, scale=tones)
         ),
         base.mark_text(fontSize=11 if wide else 9, fontWeight="bold", dy=-5, aria=False).encode(
-            text="text:N", color=ink
+            text=alt.Text("text:N"), color=ink
         ),
     ]
-    return [*layers, base.mark_text(fontSize=8.5 if wide else 7, dy=7, aria=False).encode(text="small:N", color=ink)]
+    return [
+        *layers,
+        base.mark_text(fontSize=8.5 if wide else 7, dy=7, aria=False).encode(text=alt.Text("small:N"), color=ink),
+    ]
 
 
 def _message(rows: Sequence[Row]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from harness.analysis.rows import rows_of
 from harness.charts import _storage as storage
 from harness.charts import _words as words
 from harness.charts._figure import Figure, Panel, Row, Sheet, listed, sized
@@ -51,7 +52,7 @@ def draw(trials: pd.DataFrame) -> Figure:
         chart = sized(_layers(rows), part.title, part.subtitle, 300)
         sheet.add(Panel(part.title, part.subtitle, _message(rows), chart), listed(rows, part.row(), COLUMNS), part.held)
 
-    sheet = storage.sheet_of(TITLE, QUESTION, storage.parts(trials), panel)
+    sheet = storage.sheet_of(TITLE, QUESTION, storage.loads(trials), panel)
     if sheet.panels:
         sheet.note(
             "Named are formats than which none is smaller and faster, where there is room. Raw pixels take a byte a "
@@ -66,7 +67,7 @@ def _rows(part: storage.Part) -> list[dict[str, Any]]:
             value_of(cell["sample_bytes"]),
             value_of(cell["raw_share"]),
         )
-        for cell in part.frame.to_dict("records")
+        for cell in rows_of(part.frame)
     }
     rows = []
     for row in storage.drawn(part, "samples_per_s", "lo", "hi"):
@@ -117,7 +118,7 @@ def _layers(rows: Sequence[Row]) -> list[alt.Chart]:
     y = alt.Y("value:Q", **storage.logarithmic(rows, "samples per second", room=1.5))
     shown = ("format", "stores", "state", "bytes", "share", "value", "lo", "hi", "n", "name")
     base = alt.Chart(storage.data(rows, *shown)).encode(y=y, x=alt.X("share:Q", **x))
-    named = base.transform_filter("datum.name != ''").encode(text="name:N")
+    named = base.transform_filter("datum.name != ''").encode(text=alt.Text("name:N"))
     style: dict[str, Any] = {"fontSize": 11, "color": colour("ink"), "aria": False}
     return [
         base.mark_point(filled=True, size=55, opacity=0.9, aria=False).encode(

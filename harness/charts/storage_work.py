@@ -8,6 +8,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from harness.analysis.rows import rows_of
 from harness.charts import _storage as storage
 from harness.charts import _words as words
 from harness.charts._figure import Figure, Key, Panel, Row, Sheet, sized
@@ -36,7 +37,7 @@ def draw(trials: pd.DataFrame) -> Figure:
                 chart = sized(_layers(rows), part.title, subtitle, storage.height(len(rows) // 4, 17))
                 sheet.add(Panel(part.title, subtitle, _message(rows), chart), _wide(part, state, rows), part.held)
 
-    sheet = storage.sheet_of(TITLE, QUESTION, storage.parts(trials), panel)
+    sheet = storage.sheet_of(TITLE, QUESTION, storage.loads(trials), panel)
     if sheet.panels:
         sheet.note("Medians over trials of the loader’s own wall clock, its queues left out.")
     legend = [Key(stage, TONES[stage]) for stage in WORKER_STAGES]
@@ -46,7 +47,7 @@ def draw(trials: pd.DataFrame) -> Figure:
 def _rows(part: storage.Part, state: str) -> list[dict[str, Any]]:
     """One row a stage of a format, those with the least total first."""
     bars = []
-    for cell in part.frame[part.frame["page_cache"].eq(state)].to_dict("records"):
+    for cell in rows_of(part.frame[part.frame["page_cache"].eq(state)]):
         costs = [value_of(cell[f"{stage}_us_per_sample"]) for stage in WORKER_STAGES]
         if all(cost is not None for cost in costs) and sum(costs):
             bars.append((sum(costs), str(cell["storage_format"]), costs, int(cell["n"])))
@@ -87,7 +88,7 @@ def _layers(rows: Sequence[Row]) -> list[alt.Chart]:
     totals = (
         base.transform_filter("datum.order === 0")
         .mark_text(align="right", fontSize=10, color=colour("ink"), aria=False)
-        .encode(x=alt.datum(1.265, type="quantitative"), text="text:N")
+        .encode(x=alt.XDatum(1.265, type="quantitative"), text=alt.Text("text:N"))
     )
     return [bars, totals]
 

@@ -13,6 +13,7 @@ import altair as alt
 import pandas as pd
 
 from harness.analysis import telemetry
+from harness.analysis.rows import rows_of
 from harness.charts import _storage as shared
 from harness.charts import _strip as strip
 from harness.charts import _tracks as tracks
@@ -111,7 +112,7 @@ def _rows(bins: pd.DataFrame, scale: float) -> list[dict[str, Any]]:
             "n": row["n"],
             **{key: plain(row[key]) for key in keys},
         }
-        for row in bins.to_dict("records")
+        for row in rows_of(bins)
     ]
 
 
@@ -158,7 +159,9 @@ def _hover(placed: Sequence[Placed], whole: float, rows: Sequence[Row], unit: st
     when = alt.Tooltip("from:Q", title=f"from, {unit}", format=".3~g")
     tooltip = [when, *tracks.tooltips(placed, SPOKEN), alt.Tooltip("n:Q", title="samples")]
     bars = _drawn(rows).transform_calculate(y="0", y2=f"{whole:g}").mark_rect(opacity=0, aria=False)
-    drawn: alt.Chart = bars.encode(x=alt.X("from:Q", scale=_span(rows)), x2="to:Q", y="y:Q", y2="y2:Q", tooltip=tooltip)
+    drawn: alt.Chart = bars.encode(
+        x=alt.X("from:Q", scale=_span(rows)), x2=alt.X2("to:Q"), y=alt.Y("y:Q"), y2=alt.Y2("y2:Q"), tooltip=tooltip
+    )
     return drawn
 
 
@@ -174,7 +177,9 @@ def _cached(ran: pd.DataFrame, each: Placed, bins: pd.DataFrame, scale: float) -
             for place, share in seen
         ]
         marks = alt.Chart(shared.data(rows, "at", "y"))
-        yield marks.mark_square(size=8, color=CACHED[when], opacity=1, aria=False).encode(x="at:Q", y="y:Q")
+        yield marks.mark_square(size=8, color=CACHED[when], opacity=1, aria=False).encode(
+            x=alt.X("at:Q"), y=alt.Y("y:Q")
+        )
 
 
 def _keys(bins: pd.DataFrame, ran: pd.DataFrame) -> list[Key]:

@@ -8,6 +8,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from harness.analysis.rows import rows_of
 from harness.charts import _words as words
 from harness.charts._figure import COLUMNS, Figure, Panel, Row, Sheet, listed, sized, table
 from harness.charts._series import Series, marks
@@ -47,7 +48,7 @@ def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
             "n": int(cell["n"]),
             "failed": int(cell["failed"]),
         }
-        for _, cell in frame.sort_values(["batch_size", "num_workers"]).iterrows()
+        for cell in rows_of(frame.sort_values(["batch_size", "num_workers"]))
     ]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from harness.analysis.rows import rows_of
 from harness.analysis.transfer_size import transfers
 from harness.charts import _storage as shared
 from harness.charts import _words as words
@@ -96,7 +97,7 @@ def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
             "hi": plain(cell["gb_hi"]),
             "n": int(cell["gb_n"]),
         }
-        for cell in frame.to_dict("records")
+        for cell in rows_of(frame)
     ]
     return sorted(rows, key=lambda row: (list(LOOKS).index(row["memory"]), row["bytes"]))
 
@@ -112,7 +113,7 @@ def _panel(title: str, subtitle: str, rows: Sequence[Row]) -> Panel:
     whisker = base.transform_filter("isValid(datum.lo)&&isValid(datum.hi)").mark_rule(strokeWidth=1.75, aria=False)
     layers = [
         base.mark_line(strokeWidth=1.75, opacity=0.75, aria=False).encode(y=alt.Y("value:Q", **y)),
-        whisker.encode(y=alt.Y("lo:Q", **y), y2="hi:Q"),
+        whisker.encode(y=alt.Y("lo:Q", **y), y2=alt.Y2("hi:Q")),
         base.mark_point(filled=True, size=55, opacity=1, aria=False).encode(
             y=alt.Y("value:Q", **y),
             shape=shape,

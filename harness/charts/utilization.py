@@ -13,6 +13,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from harness.analysis.rows import rows_of
 from harness.charts import _words as words
 from harness.charts._figure import COLUMNS, Figure, Key, Panel, Row, Sheet, listed, sized, table
 from harness.charts._series import Series, marks
@@ -54,7 +55,7 @@ def draw(cells: pd.DataFrame) -> Figure:
 
 def _rows(frame: pd.DataFrame, column: str) -> list[dict[str, Any]]:
     rows = []
-    for _, cell in frame.sort_values(["batch_size", "num_workers"]).iterrows():
+    for cell in rows_of(frame.sort_values(["batch_size", "num_workers"])):
         if (value := plain(cell[column])) is not None:
             workers = int(cell["num_workers"])
             lo, hi = plain(cell[f"{column}_lo"]), plain(cell[f"{column}_hi"])

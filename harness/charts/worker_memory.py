@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from harness.analysis.rows import rows_of
 from harness.analysis.worker_costs import growth
 from harness.charts import _storage as shared
 from harness.charts import _words as words
@@ -68,7 +69,7 @@ def _rows(part: pd.DataFrame, name: str, divisor: int) -> list[dict[str, Any]]:
             **{key: mib(cell[column]) for key, column in (("value", name), ("lo", f"{name}_lo"), ("hi", f"{name}_hi"))},
             "n": int(cell["n"]),
         }
-        for cell in part.to_dict("records")
+        for cell in rows_of(part)
     ]
     return sorted((row for row in rows if row["value"] is not None), key=lambda row: (-row["value"], row["label"]))
 

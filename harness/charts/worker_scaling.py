@@ -14,6 +14,7 @@ import pandas as pd
 
 from harness.analysis.blocks import KEYS
 from harness.analysis.estimates import cells
+from harness.analysis.rows import rows_of
 from harness.analysis.storage import believed, scaling
 from harness.charts import _scaling_lines as lines
 from harness.charts import _words as words
@@ -107,7 +108,7 @@ def _rows(part: Slice) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     frame, still = held(part.frame, (*_FREE, axis))
     ordered = frame.sort_values(["num_workers", "prefetch_factor"]).drop_duplicates([axis, "num_workers"])
     several = ordered.groupby(axis)["num_workers"].transform("size").gt(1)
-    found = ordered[several].sort_values([axis, "num_workers"]).to_dict("records")
+    found = rows_of(ordered[several].sort_values([axis, "num_workers"]))
     return [_row(cell, str(cell[axis]) if formats else f"batch {int(cell[axis])}") for cell in found], still
 
 

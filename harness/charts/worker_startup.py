@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from harness.analysis.rows import rows_of
 from harness.analysis.worker_costs import startup
 from harness.charts import _storage as shared
 from harness.charts import _words as words
@@ -56,7 +57,7 @@ def _rows(part: pd.DataFrame) -> list[dict[str, Any]]:
             "hi": plain(cell["startup_ms_hi"]),
             "n": int(cell["n"]),
         }
-        for cell in part.to_dict("records")
+        for cell in rows_of(part)
     ]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from harness.analysis.estimators import ESTIMATORS, OURS, frame, summary
+from harness.analysis.rows import rows_of
 from harness.bench_record import SECTIONS, BenchRecord
 from harness.charts import _accuracy as chart
 from harness.charts import _words as words
@@ -107,7 +108,7 @@ def answer(found: pd.DataFrame) -> str:
         found: ``analysis.estimators.summary`` of one machine.
     """
     said = ours(found)
-    rows: dict[str, Mapping[Any, Any]] = {row["estimator"]: row for row in found.to_dict("records")}
+    rows: dict[str, Mapping[Any, Any]] = {row["estimator"]: row for row in rows_of(found)}
     rows.pop(OURS, None)
     if not (said and rows):
         return said
@@ -127,7 +128,7 @@ def ours(found: pd.DataFrame, machine: str = "") -> str:
         machine: its name, where nothing beside the sentence says it.
     """
     over = f"On {machine}: over" if machine else "Over"
-    for row in found[found["estimator"].eq(OURS)].to_dict("records"):
+    for row in rows_of(found[found["estimator"].eq(OURS)]):
         trials, planted = words.plural(row["n"], "trial"), words.plural(row["cells"], "planted cell")
         worst, median = chart.size(row["worst_pct"]), chart.signed(row["median_pct"])
         return (
@@ -150,7 +151,7 @@ def _origin(bench: BenchRecord, record: str) -> str:
 
 
 def _estimators(found: pd.DataFrame) -> str:
-    errors: dict[str, Mapping[Any, Any]] = {row["estimator"]: row for row in found.to_dict("records")}
+    errors: dict[str, Mapping[Any, Any]] = {row["estimator"]: row for row in rows_of(found)}
     rows = []
     for estimator in ESTIMATORS:
         error = errors.get(estimator.name)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from multiprocessing import forkserver, get_context
+from multiprocessing import forkserver, get_context, parent_process
 
 from harness.hardware import usable_cores
 from harness.pages.gathered import by_reference
@@ -53,8 +56,17 @@ def collecting_seldom() -> Iterator[None]:
 
 
 def _begin() -> None:
+    """End with the caller, however it ends, and at once on Ctrl-C: what it says then is said by the caller."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    threading.Thread(target=_end_with_caller, daemon=True).start()
     _collect_seldom()
     by_reference()
+
+
+def _end_with_caller() -> None:
+    if caller := parent_process():
+        caller.join()
+        os._exit(1)
 
 
 def _collect_seldom() -> None:

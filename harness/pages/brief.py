@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from harness.analysis.estimates import AXIS_NAMES
+from harness.analysis.rows import rows_of
 from harness.charts import _words as words
 from harness.charts._slices import EMULATED, LOAD, TRAIN
 from harness.pages import (
@@ -59,7 +60,7 @@ def likes(everyone: Cast) -> list[Page]:
 def by_run(best: pd.DataFrame) -> dict[str, list[Row]]:
     """Take the rows of ``briefly.best`` apart: run_id to what its page says of its best settings."""
     found: dict[str, list[Row]] = {}
-    for row in best[list(_READ)].to_dict("records"):
+    for row in rows_of(best[list(_READ)]):
         found.setdefault(str(row["run_id"]), []).append(row)
     return found
 

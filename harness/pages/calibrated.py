@@ -13,6 +13,7 @@ import pandas as pd
 
 from harness.analysis import calibration
 from harness.analysis.blocks import KEYS
+from harness.analysis.rows import rows_of
 from harness.axes import AXES
 from harness.charts import _words as words
 from harness.margins import CONFIRMED_OVER, SAME
@@ -72,7 +73,7 @@ def _part(title: str, name: str, content: str) -> list[str]:
 def _answer(costs: pd.DataFrame, effects: pd.DataFrame, pairs: pd.DataFrame, bound: pd.DataFrame) -> str:
     """The page's question, answered in sentences made from the numbers."""
     size = costs["error_pct"].abs()
-    worst: dict[Any, Any] = max(costs.to_dict("records"), key=lambda row: abs(row["error_pct"]))
+    worst: dict[Any, Any] = max(rows_of(costs), key=lambda row: abs(row["error_pct"]))
     said = [
         f"Of {words.plural(len(costs), 'planted cost')}, half are read back within {_pct(size.median())}; the worst "
         f"({QUANTITIES[worst['quantity']]}) is off by {described.signed(worst['error_pct'], 2)}."
@@ -111,7 +112,7 @@ def _costs(costs: pd.DataFrame) -> str:
             described.signed(row["worst_pct"], 2),
             f"{row['n']}",
         )
-        for row in calibration.summary(costs).to_dict("records")
+        for row in rows_of(calibration.summary(costs))
     ]
     columns = ("Cost", "Planted", "Cells", "Half within", "Worst", "n")
     table = markup.table("How well planted costs are read back", columns, rows, columns[2:], stack=True)
@@ -139,7 +140,7 @@ def _every_cost(costs: pd.DataFrame) -> str:
             _error(row),
             f"{row['n']}",
         )
-        for row in costs.to_dict("records")
+        for row in rows_of(costs)
     ]
     columns = ("Setting", "Cost", "Planted", "Measured", "Error", "n")
     return _folded(f"All {len(rows):,} planted costs", columns, rows, columns[2:])
@@ -160,7 +161,7 @@ def _settings(cells: pd.DataFrame) -> dict[str, str]:
     """cell_id to the axes in which the cells shown differ."""
     names = [axis.name for axis in AXES if axis.name in cells and cells[axis.name].nunique(dropna=False) > 1]
     key = "cell_id" if "cell_id" in cells else "cell_a"
-    return {str(row[key]): described.setting({name: row[name] for name in names}) for row in cells.to_dict("records")}
+    return {str(row[key]): described.setting({name: row[name] for name in names}) for row in rows_of(cells)}
 
 
 def _effects(effects: pd.DataFrame) -> str:
@@ -174,7 +175,7 @@ def _effects(effects: pd.DataFrame) -> str:
             escape(row["verdict"]),
             _RIGHT[bool(row["right"])],
         )
-        for row in effects.sort_values(["planted", "axis"], kind="stable").to_dict("records")
+        for row in rows_of(effects.sort_values(["planted", "axis"], kind="stable"))
     ]
     columns = ("What differs", "Planted ratio", "Measured", "95 % interval", "Error", "Verdict", "Right")
     table = markup.table("Small planted effects", columns, rows, columns[1:5], stack=True)
@@ -201,7 +202,7 @@ def _pairs(pairs: pd.DataFrame) -> str:
             "yes" if row["different"] else "no",
             escape(row["verdict"]),
         )
-        for row in pairs.to_dict("records")
+        for row in rows_of(pairs)
     ]
     columns = ("Setting", "Ratio", "95 % interval", "n", "Leaves out 1", "Verdict")
     if not rows:
@@ -222,7 +223,7 @@ def _bottlenecks(bound: pd.DataFrame) -> str:
             escape(row["truth"]),
             escape(row["bottleneck"]) if row["right"] else f"<strong>{escape(row['bottleneck'])}</strong>",
         )
-        for row in bound.sort_values("apart", kind="stable").to_dict("records")
+        for row in rows_of(bound.sort_values("apart", kind="stable"))
     ]
     columns = ("Setting", "Loader planted", "Step planted", "Apart", "Planted to be", "Found to be")
     if not rows:

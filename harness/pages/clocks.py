@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
+from harness.analysis.rows import rows_of
 from harness.analysis.timing import cross_check, hidden
 from harness.charts import _words as words
 from harness.pages import described, markup
@@ -15,7 +16,7 @@ def section(shown: Shown) -> str:
     checked = cross_check(shown.trials)
     if checked.empty:
         return ""
-    settings = {row["cell_id"]: described.setting(row) for row in shown.cells.to_dict("records")}
+    settings = {row["cell_id"]: described.setting(row) for row in rows_of(shown.cells)}
     rows = [
         (
             escape(settings[row["cell_events"]]),
@@ -24,7 +25,7 @@ def section(shown: Shown) -> str:
             described.spread(row["lo"], row["hi"]),
             str(row["n"]),
         )
-        for row in checked.to_dict("records")
+        for row in rows_of(checked)
     ]
     table = markup.table(
         "Device span by events ÷ phase of a host that waits",
@@ -35,7 +36,7 @@ def section(shown: Shown) -> str:
     )
     shares = [
         f"{settings[row['cell_events']]}: {words.percent(row['hidden'])}"
-        for row in hidden(shown.trials).to_dict("records")
+        for row in rows_of(hidden(shown.trials))
         if words.known(row["hidden"])
     ]
     said = (

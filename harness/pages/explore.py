@@ -15,6 +15,7 @@ import pandas as pd
 
 from harness.analysis.estimates import AXIS_NAMES
 from harness.analysis.explored import MEASURES
+from harness.analysis.rows import rows_of
 from harness.charts import _words as words
 from harness.charts._embed import figure_csv
 from harness.charts._figure import Figure
@@ -128,7 +129,7 @@ def _plain(shown: Shown, cells: pd.DataFrame) -> str:
             described.spread(float(row["samples_per_s_lo"]), float(row["samples_per_s_hi"])),
             str(row["n"]),
         )
-        for row in cells.sort_values(list(_ORDER), kind="stable").head(_MOST).to_dict("records")
+        for row in rows_of(cells.sort_values(list(_ORDER), kind="stable").head(_MOST))
     ]
     some = f"the first {_MOST} of {len(cells):,} cells" if len(cells) > _MOST else words.plural(len(cells), "cell")
     name = escape(shown.name)
@@ -149,7 +150,5 @@ def _csv(cells: pd.DataFrame) -> str:
     measures = [measure.name for measure in MEASURES if cells[f"{measure.name}_n"].gt(0).any()]
     ends = [f"{name}{end}" for name in measures for end in ("", "_lo", "_hi", "_n")]
     names = ["machine_id", "run_id", "cell_id", "suite", "device", *axes, *ends, "failed"]
-    rows: list[Mapping[str, Any]] = [
-        {name: plain(row[name]) for name in names} for row in cells[names].to_dict("records")
-    ]
+    rows: list[Mapping[str, Any]] = [{name: plain(row[name]) for name in names} for row in rows_of(cells[names])]
     return figure_csv(Figure("Explore", "", rows=tuple(rows)))

@@ -15,6 +15,7 @@ from altair.utils.schemapi import debug_mode
 
 from harness import registry, store, store_beside
 from harness.analysis import ceilings, loading, noise, timeline, variance
+from harness.analysis.rows import rows_of
 from harness.charts import _words as words
 from harness.charts._cited import FILES, foot
 from harness.charts._embed import figure_csv, figure_html, specifications
@@ -121,13 +122,14 @@ class Shown:
 
     def asked(self, suite: str) -> pd.DataFrame:
         """Rows of ``trials`` that were made for a suite: always the same frame, of which much is worked out."""
-        if suite not in self._asked:
+        if self._cut.get(suite, (None,))[0] is not self.trials:
             own = self.trials["suite"].eq(suite).fillna(False)
-            self._asked[suite] = self.trials if own.all() else self.trials[own]
-        return self._asked[suite]
+            self._cut[suite] = self.trials, self.trials if own.all() else self.trials[own]
+        return self._cut[suite][1]
 
     @cached_property
-    def _asked(self) -> dict[str, pd.DataFrame]:
+    def _cut(self) -> dict[str, tuple[pd.DataFrame, pd.DataFrame]]:
+        """Suite to the trials that it was cut from, and its own."""
         return {}
 
     def steps_of(self, trials: pd.DataFrame) -> pd.DataFrame:
@@ -167,7 +169,7 @@ class Shown:
         target = self.manifest.protocol.ci_target_pct
         parts = variance.split(self.trials, target)
         found = variance.overall(parts[parts["n"] > 1], target)
-        return next(iter(found.to_dict("records")), None)
+        return next(iter(rows_of(found)), None)
 
     @cached_property
     def headlines(self) -> pd.DataFrame:
@@ -194,7 +196,8 @@ def by_reference() -> None:
 
 
 def _sent(shown: Shown) -> tuple[Any, ...]:
-    return _here, (shown.run, {name: value for name, value in vars(shown).items() if name in ON_LISTS})
+    known = vars(shown)  # another thread sends while this one works out more
+    return _here, (shown.run, {name: known[name] for name in ON_LISTS if name in known})
 
 
 def _here(run: store.StoredRun, known: Mapping[str, Any]) -> Shown:

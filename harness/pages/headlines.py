@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from harness.analysis.rows import rows_of
 from harness.analysis.summary import CONDITIONS, KNOBS, best_cells, default_vs_best
 from harness.axes import BY_NAME
 from harness.charts import _words as words
@@ -57,7 +58,7 @@ def headlines(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd
         for mode, step in zip(best["mode"], best["step"], strict=True)
     ]
     best = best.assign(
-        gain=pd.Series([gains.get(_key(row)) for row in best.to_dict("records")], dtype=object),
+        gain=pd.Series([gains.get(_key(row)) for row in rows_of(best)], dtype=object),
         kind=kinds,
         bound=best["bottleneck"],
     )
@@ -98,7 +99,7 @@ def _gains(trials: pd.DataFrame, estimates: pd.DataFrame | None) -> dict[tuple[s
     rows = default_vs_best(trials, estimates)
     ranked = rows.assign(clear=rows["verdict"].eq("faster")).sort_values(["clear", "lo", "ratio"], ascending=False)
     found: dict[tuple[str, ...], dict[Any, Any]] = {}
-    for row in ranked.drop(columns="clear").to_dict("records"):
+    for row in rows_of(ranked.drop(columns="clear")):
         found.setdefault(_key(row), row)
     return found
 
@@ -117,7 +118,7 @@ def headline_table(rows: pd.DataFrame) -> str:
             _held_back(row),
             _gain(row["gain"]),
         )
-        for row in rows.to_dict("records")
+        for row in rows_of(rows)
     ]
     return markup.table(
         "The best setting of each task", _COLUMNS, lines, ("Samples/s", "95 % interval", "n"), stack=True
@@ -214,8 +215,8 @@ def gained(row: Mapping[Any, Any]) -> str:
 def answer(rows: pd.DataFrame) -> str:
     """Answer in sentences made from the numbers: what better loader settings gain, per kind of run; else nothing."""
     said = []
-    measured = [row for row in rows.to_dict("records") if row["gain"] is not None]
-    for row in pd.DataFrame(measured, columns=rows.columns).drop_duplicates("kind").to_dict("records"):
+    measured = [row for row in rows_of(rows) if row["gain"] is not None]
+    for row in rows_of(pd.DataFrame(measured, columns=rows.columns).drop_duplicates("kind")):
         gain = row["gain"]
         if not words.known(gain["lo"]):
             said.append(

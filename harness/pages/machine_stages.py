@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 from harness.analysis.ceilings import STAGES, ceiling_ids
+from harness.analysis.rows import rows_of
 from harness.charts import _words as words
 from harness.charts._slices import EMULATED
 from harness.pages import described, markup
@@ -53,7 +54,7 @@ def _alone(best: Best) -> Iterator[str]:
     ids = ceiling_ids({str(name): value for name, value in best.row.items()})
     cells = best.shown.cells
     for stage in STAGES:
-        own = cells[cells["cell_id"].eq(ids.get(stage, "")) & cells["samples_per_s"].notna()].to_dict("records")
+        own = rows_of(cells[cells["cell_id"].eq(ids.get(stage, "")) & cells["samples_per_s"].notna()])
         if own:
             yield _rate(own[0])
         elif stage == "compute" and best.row["kind"] == EMULATED:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+from harness.analysis.rows import rows_of
 from harness.pages.gathered import Shown
 from harness.pages.headlines import task_key
 from harness.records import PROTOCOL_VERSION
@@ -50,7 +51,7 @@ def tasks(own: Sequence[Shown]) -> Tasks:
     found: dict[tuple[str, Task], Best] = {}
     for shown in own:
         if shown.manifest.protocol_version == PROTOCOL_VERSION:
-            for row in shown.headlines.to_dict("records"):
+            for row in rows_of(shown.headlines):
                 found.setdefault((shown.manifest.device, task_key(row)), Best(shown, row))
     return found
 
@@ -62,7 +63,7 @@ def of_run(shown: Shown, found: Tasks) -> pd.DataFrame:
         shown: a run of the machine.
         found: ``tasks`` of the machine.
     """
-    keys = [(shown.manifest.device, task_key(row)) for row in shown.headlines.to_dict("records")]
+    keys = [(shown.manifest.device, task_key(row)) for row in rows_of(shown.headlines)]
     return shown.headlines[[key in found and found[key].shown is shown for key in keys]]
 
 

@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 
 from harness.analysis.blocks import good
+from harness.analysis.rows import rows_of
 from harness.axes import AXES
 from harness.charts import _words as words
 from harness.manifest import Protocol
@@ -139,7 +140,7 @@ def _failures(shown: Shown) -> str:
             escape(str(row["outcome"])),
             f"{escape(_text(row['error_kind']))}<br>{escape(_text(row['error_message']))}",
         )
-        for row in failed.sort_values(["block", "position"]).head(_MOST_LISTED).to_dict("records")
+        for row in rows_of(failed.sort_values(["block", "position"]).head(_MOST_LISTED))
     ]
     listing = markup.table(
         "Trials that failed, with their reasons",
@@ -251,7 +252,7 @@ def _order(shown: Shown) -> str:
             words.number(float(row["samples_per_s"])) if words.known(row["samples_per_s"]) else "–",
             *((escape(_text(row["flags"]).replace(",", ", ")),) if told else ()),
         )
-        for row in shown.trials[_ORDERED].sort_values(["block", "position"]).head(_MOST_LISTED).to_dict("records")
+        for row in rows_of(shown.trials[_ORDERED].sort_values(["block", "position"]).head(_MOST_LISTED))
     ]
     roles, flags = (("Ran as",), ("Flags",)) if told else ((), ())
     columns = ("Block", "Place", "Setting", *roles, "Outcome", "Samples/s", *flags)

@@ -14,6 +14,7 @@ import pandas as pd
 
 from harness.analysis.blocks import KEYS
 from harness.analysis.contrasts import keys_of
+from harness.analysis.rows import rows_of
 from harness.analysis.summary import CONDITIONS, KNOBS
 from harness.axes import BY_NAME
 from harness.charts import _words as words
@@ -30,8 +31,7 @@ def training_cells(shown: Shown, suite: str) -> pd.DataFrame:
     own = own[own["suite"].eq(suite).fillna(False) & own["mode"].eq("train") & own["samples_per_s"].notna()]
     stages = shown.stages.drop(columns="n")
     stages["dominant_share"] = [
-        row[f"{row['dominant']}_share"] if isinstance(row["dominant"], str) else None
-        for row in stages.to_dict("records")
+        row[f"{row['dominant']}_share"] if isinstance(row["dominant"], str) else None for row in rows_of(stages)
     ]
     return own.merge(stages, on=KEYS, how="left").merge(shown.overlap, on=KEYS, how="left").reset_index(drop=True)
 
@@ -63,7 +63,7 @@ def by_task(cells: pd.DataFrame) -> list[pd.DataFrame]:
 
 def telling(cells: pd.DataFrame) -> Task:
     """Choose the cells that tell most, the fastest first."""
-    ranked: list[dict[Any, Any]] = cells.sort_values("samples_per_s", ascending=False, kind="stable").to_dict("records")
+    ranked: list[dict[Any, Any]] = rows_of(cells.sort_values("samples_per_s", ascending=False, kind="stable"))
     fastest = ranked[0]
     wanted = [("fastest", fastest), *((("PyTorch’s defaults", cell),) if (cell := _default(ranked, fastest)) else ())]
     known = [cell for cell in ranked if words.known(cell["efficiency"])]

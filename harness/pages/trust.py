@@ -10,6 +10,7 @@ import pandas as pd
 
 from harness.analysis import noise
 from harness.analysis.blocks import good
+from harness.analysis.rows import rows_of
 from harness.analysis.variance import PARTS
 from harness.charts import _words as words
 from harness.manifest import Stopped
@@ -69,7 +70,7 @@ def disturbed(shown: Shown) -> str:
     ended = good(shown.trials)
     if not len(ended) or not flags(shown.trials):
         return ""
-    found = [row for row in noise.flagged(ended).to_dict("records") if row["watched"] or row["trials"]]
+    found = [row for row in rows_of(noise.flagged(ended)) if row["watched"] or row["trials"]]
     rows = [
         (
             markup.link(shown.page, f"methodology.md#flag-{row['flag']}", row["flag"]),

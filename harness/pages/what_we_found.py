@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from harness.analysis.claim_words import named
 from harness.analysis.claimed import label
 from harness.analysis.estimators import frame, summary
+from harness.analysis.rows import rows_of
 from harness.bench_record import BenchRecord
 from harness.charts import _words as words
 from harness.charts._slices import EMULATED, TRAIN
@@ -74,7 +75,7 @@ def sentences(runs: Sequence[Shown], told: Verdicts, benches: Sequence[BenchReco
 
 def _gained(shown: Shown) -> Sentence | None:
     """What better settings of the loader gain, where that is most; None where nothing is clear."""
-    rows = [row for row in shown.headlines.to_dict("records") if row["gain"] is not None]
+    rows = [row for row in rows_of(shown.headlines) if row["gain"] is not None]
     clear = [row for row in rows if row["kind"] in (EMULATED, TRAIN) and row["gain"]["verdict"] == "faster"]
     if not clear:
         return None
