@@ -9,13 +9,19 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from html import escape
+from itertools import groupby
 from typing import Any
 
 from harness.charts import _words as words
 from harness.charts._figure import Figure, Key, Panel, Row
 from harness.charts._render import SYMBOLS, WIDE, edge, specification, svg
+
+MOST_ROWS = 100
+"""Of a table beside a figure; all of them are in its CSV file."""
+FEWEST_IN_GROUP = 4
+"""Rows that a group has on the average where what they share is said above them."""
 
 
 def figure_html(figure: Figure, name: str, csv_link: str, cite: str = "") -> str:
@@ -107,32 +113,62 @@ def cell_text(value: Any) -> str:
     return words.number(value, 4) if isinstance(value, float) else str(value)
 
 
-def _parted(rows: Sequence[Row]) -> tuple[list[str], list[str]]:
-    """Part the columns of a table: those that hold one value throughout, which is said once, and the others."""
-    names = columns(rows)
-    same = [name for name in names[1:] if len(rows) > 1 and len({row.get(name) for row in rows}) == 1]
-    return same, [name for name in names if name not in same]
-
-
 def _table(figure: Figure, name: str) -> str:
-    same, names = _parted(figure.rows)
-    told = "; ".join(f"{column}: {cell_text(figure.rows[0].get(column))}" for column in same)
+    rows = figure.rows[:MOST_ROWS]
+    same, heads, names = _parted(rows)
+    said = f"In every row: {_pairs(rows[0], same)}." if same else ""
+    if len(rows) < len(figure.rows):
+        said = f"The first {len(rows)} of {len(figure.rows):,} rows; the CSV file has all of them. {said}"
+    about = f"<p class=fr-same>{escape(said)}</p>" if said else ""
     numeric = {
-        column
-        for column in names
-        if all(row.get(column) is None or isinstance(row.get(column), int | float) for row in figure.rows)
+        column for column in names if all(isinstance(row.get(column), int | float | None) for row in figure.rows)
     }
     head = "".join(f'<th scope="col"{_number(column in numeric)}>{escape(column)}</th>' for column in names)
-    body = "".join(
-        "<tr>" + "".join(f"<td{_number(c in numeric)}>{escape(cell_text(row.get(c)))}</td>" for c in names) + "</tr>"
-        for row in figure.rows
+    bodies = "".join(
+        f"<tbody>{_group(part[0], heads, len(names))}{''.join(_line(row, names, numeric) for row in part)}</tbody>"
+        for part in _runs(rows, heads)
     )
     return (
-        f"{f'<p class=fr-same>In every row: {escape(told)}.</p>' if told else ''}"
-        f'<div class="fr-scroll" tabindex="0" role="group" aria-label="Table: {escape(figure.title)}">'
+        f'{about}<div class="fr-scroll" tabindex="0" role="group" aria-label="Table: {escape(figure.title)}">'
         f'<table class="fr-table" id="{name}-table"><caption class="fr-hidden">{escape(figure.title)}</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        f"<thead><tr>{head}</tr></thead>{bodies}</table></div>"
     )
+
+
+def _parted(rows: Sequence[Row]) -> tuple[list[str], list[str], list[str]]:
+    """Part the columns of a table: those of one value throughout, those that head groups of rows, and the others.
+
+    What many rows share is said once: it need not be read, nor loaded, again and again.
+    """
+    names = columns(rows)
+    same = [name for name in names if len(rows) > 1 and len({row.get(name) for row in rows}) == 1]
+    same = same if len(same) < len(names) else same[1:]
+    varied = [name for name in names if name not in same]
+    heads: list[str] = []
+    for name in varied[:-1]:
+        if len(list(_runs(rows, [*heads, name]))) * FEWEST_IN_GROUP > len(rows):
+            break
+        heads.append(name)
+    return same, heads, varied[len(heads) :]
+
+
+def _runs(rows: Sequence[Row], names: Sequence[str]) -> Iterator[list[Row]]:
+    """Rows that follow one another and have the same values."""
+    return (list(part) for _, part in groupby(rows, lambda row: [row.get(name) for name in names]))
+
+
+def _group(row: Row, heads: Sequence[str], width: int) -> str:
+    said = escape(_pairs(row, heads))
+    return f'<tr><th scope="rowgroup" colspan="{width}">{said}</th></tr>' if heads else ""
+
+
+def _line(row: Row, names: Sequence[str], numeric: Collection[str]) -> str:
+    cells = (f"<td{_number(name in numeric)}>{escape(cell_text(row.get(name)))}</td>" for name in names)
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+def _pairs(row: Row, names: Sequence[str]) -> str:
+    return "; ".join(f"{name}: {cell_text(row.get(name))}" for name in names)
 
 
 def _number(yes: bool) -> str:

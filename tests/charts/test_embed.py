@@ -1,0 +1,58 @@
+"""The table beside a figure says once what rows share, and never hides that there are more of them."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+
+import altair as alt
+import pytest
+
+from harness.charts._embed import FEWEST_IN_GROUP, MOST_ROWS, figure_csv, figure_html
+from harness.charts._figure import Figure, Panel, Row, Sheet
+
+
+def figure(rows: list[Row]) -> Figure:
+    sheet = Sheet("A title", "A question?")
+    chart = alt.LayerChart(layer=[alt.Chart(alt.InlineData(values=({"x": 1},))).mark_point().encode(x=alt.X("x:Q"))])
+    sheet.add(Panel("Panel", "of one mark", "It has 1 mark.", chart), rows, {})
+    return sheet.figure((), "")
+
+
+def told(rows: list[Row]) -> tuple[str, list[list[str]]]:
+    """What stands above the table of a figure, and its rows as texts; a group's heading is a row of one."""
+    html = figure_html(figure(rows), "x", "x.csv").partition('<details class="fr-data">')[2]
+    said = re.search("<p class=fr-same>(.*?)</p>", html)
+    lines = re.findall("<tr>(.*?)</tr>", html)
+    return unescape(said[1]) if said else "", [[*map(unescape, re.findall(r"<t[hd][^>]*>(.*?)</t", x))] for x in lines]
+
+
+def test_what_all_rows_share_is_said_once() -> None:
+    """A column of one value stands above the table, and stays in the file."""
+    rows: list[Row] = [{"what": "a<b", "batch": batch, "n": 5, "lost": None} for batch in (8, 16, 32)]
+    assert told(rows) == ("In every row: what: a<b; n: 5; lost: –.", [["batch"], ["8"], ["16"], ["32"]])
+    assert figure_csv(figure(rows)).splitlines()[:2] == ["what,batch,n,lost", "a<b,8,5,"]
+
+
+def test_what_groups_of_rows_share_heads_them() -> None:
+    """First columns whose values seldom change head groups, unless the groups would be small."""
+    large: list[Row] = [{"px": px, "order": "any", "value": n} for px in (16, 64) for n in range(FEWEST_IN_GROUP)]
+    values = [[str(n)] for n in range(FEWEST_IN_GROUP)]
+    assert told(large) == ("In every row: order: any.", [["value"], ["px: 16"], *values, ["px: 64"], *values])
+    small: list[Row] = [{"px": px, "value": n} for px in (16, 64) for n in range(FEWEST_IN_GROUP - 1)]
+    assert told(small)[1][:2] == [["px", "value"], ["16", "0"]]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_table_has_a_column_at_least(count: int) -> None:
+    """Rows that are all the same, or a single one, are still rows."""
+    assert told([{"a": 1, "b": 2}] * count)[1] in ([["a", "b"], ["1", "2"]], [["a"], ["1"], ["1"]])
+
+
+def test_a_long_table_says_where_the_rest_is() -> None:
+    """Beyond so many rows there is the file, which has all of them."""
+    rows: list[Row] = [{"at": at, "value": 1.5 * at} for at in range(MOST_ROWS + 20)]
+    said, lines = told(rows)
+    assert said.startswith(f"The first {MOST_ROWS} of {MOST_ROWS + 20} rows; the CSV file has all of them.")
+    assert len(lines) == MOST_ROWS + 1
+    assert len(figure_csv(figure(rows)).splitlines()) == MOST_ROWS + 21

@@ -1,0 +1,87 @@
+"""Processes that make pages end with the build, whatever ends that, and leave its words to it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness import site
+from harness.errors import EnvironmentFault
+from harness.pages import apart
+
+_BUILD = """
+import os, time
+from harness.pages import apart
+with apart.pool() as pool:
+    busy = [pool.submit(time.sleep, 60)]
+    pids = {pool.submit(os.getpid).result() for _ in range(8)} | set(pool._processes)
+    print(*pids, flush=True)
+    busy[0].result()
+"""
+_SOON_S = 20
+
+
+@pytest.fixture
+def build() -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
+    """A process that has others make pages, as leader of a group, and the ids of the others."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _BUILD],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout
+    pids = [int(pid) for pid in process.stdout.readline().split()]
+    yield process, pids
+    for pid in (process.pid, *pids):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.communicate()
+
+
+def gone(pids: list[int]) -> bool:
+    """Whether processes have ended, or do so soon."""
+    end = time.monotonic() + _SOON_S
+    while left := [pid for pid in pids if Path("/proc", str(pid)).exists()]:
+        if time.monotonic() > end:
+            return not left
+        time.sleep(0.05)
+    return True
+
+
+def test_a_build_that_is_killed_leaves_nothing(build: tuple[subprocess.Popen[str], list[int]]) -> None:
+    """Even busy processes end when the one that they work for is gone."""
+    process, pids = build
+    assert len(pids) > 1
+    process.kill()
+    process.wait()
+    assert gone(pids)
+
+
+def test_ctrl_c_is_answered_once(build: tuple[subprocess.Popen[str], list[int]]) -> None:
+    """All processes of a terminal get the signal; only the one that was started there says so, and at once."""
+    process, pids = build
+    os.killpg(process.pid, signal.SIGINT)
+    said = process.communicate(timeout=_SOON_S)[1]
+    assert said.count("Traceback") == said.count("KeyboardInterrupt") == 1
+    assert "Process " not in said
+    assert gone(pids)
+
+
+def test_a_process_that_was_ended_is_explained(tmp_path: Path) -> None:
+    """As the system ends one where memory runs out: the message says what to do."""
+    with (
+        pytest.raises(EnvironmentFault, match="expected 2 GB of free memory"),
+        site._explained(tmp_path),
+        apart.pool() as pool,
+    ):
+        pool.submit(signal.raise_signal, signal.SIGKILL).result()
