@@ -268,6 +268,13 @@ class StoredRun:
         frame: pd.DataFrame = table.to_pandas(types_mapper=nullable().get)
         return frame
 
+    def suites(self) -> list[str]:
+        """List the suites that trials of the run were made for, by name; nothing else of the table is read."""
+        import pyarrow.parquet as pq
+
+        column = pq.read_table(self.folder / "trials.parquet", columns=["suite"])["suite"]
+        return sorted(name for name in column.unique().to_pylist() if name is not None)
+
 
 def nullable() -> dict[pa.DataType, Any]:
     """Give the pandas type, with nulls, of each type that a table has."""

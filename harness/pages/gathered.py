@@ -102,7 +102,7 @@ class Shown:
     @cached_property
     def suites(self) -> list[str]:
         """Suites that trials of the run were made for, in order of their name."""
-        return sorted(str(name) for name in self.trials["suite"].dropna().unique())
+        return self.run.suites()
 
     @cached_property
     def cells(self) -> pd.DataFrame:
