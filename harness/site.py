@@ -172,9 +172,9 @@ def _content(everyone: Cast, measured: Sequence[BenchRecord], refused: Sequence[
             path: ahead.begin(suites.page, name, path, content, everyone.of_suite(name), told)
             for name, path, content in _longest_first(questions, lambda question: everyone.of_suite(question[0]))
         }
+        of_claims = [ahead.begin(claims.page, told), ahead.begin(experiment.page, everyone.detailed, told)]
         long = _longest_first(everyone.detailed, lambda shown: [shown])
         of_runs = {shown.page: ahead.begin(_of_run, shown) for shown in long}
-        of_claims = [ahead.begin(claims.page, told), ahead.begin(experiment.page, everyone.detailed, told)]
         yield explore.page(everyone)
         yield compare.page(everyone, told)
         yield accuracy.page(measured)
