@@ -21,6 +21,7 @@ from playwright.sync_api import Browser, expect
 from visits import COMMITTED, Site, everybody, visit
 
 from harness import site, store, suite
+from harness.charts._embed import MOST_ROWS
 from harness.errors import InputError
 from harness.pages import markup
 from harness.registry import ROOT
@@ -86,11 +87,10 @@ def test_every_chart_has_picture_message_and_table(path: str, sites: dict[str, S
             assert picture.locator("path").count() > 1  # marks alone
             assert chart.locator("[aria-hidden=true] svg").count() == chart.locator("svg").count()
         figure.locator(".fr-data summary").click()
-        rows = figure.locator("tbody tr").count()
+        rows = figure.locator("tbody tr:has(td)").count()
         link = figure.locator(".fr-data a[download]").get_attribute("href") or ""
         text = (sites["main"].folder / path).parent.joinpath(link).read_text(encoding="utf-8")
-        assert rows > 0
-        assert len(list(csv.reader(io.StringIO(text)))) == rows + 1
+        assert rows == min(len(list(csv.reader(io.StringIO(text)))) - 1, MOST_ROWS) > 0
     assert seen.problems == []
 
 

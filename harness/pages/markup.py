@@ -170,8 +170,8 @@ def table(
 
 
 def _boxed(cell: str, stack: bool) -> str:
-    """Keep a cell in one piece beside its heading."""
-    return f"<div>{cell}</div>" if stack else cell
+    """Keep a cell in one piece beside its heading; plain text is one by itself."""
+    return f"<div>{cell}</div>" if stack and "<" in cell else cell
 
 
 def scripted(name: str, index: str, scripts: Iterable[str], waiting: str, styles: Iterable[str] = ()) -> str:
