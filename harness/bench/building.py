@@ -20,7 +20,8 @@ import psutil
 from harness.errors import FeedrateError
 from harness.registry import ROOT
 
-_LOOK_S = 0.1
+_LOOK_S = 0.3
+"""Between two looks at the memory: the kernel walks all pages of a process for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Built:
     folder: Path
     took_s: float
     peak_bytes: int
-    """Resident memory of the build and all of its processes, at most."""
+    """Memory of the build and all of its processes, at most; a page that several share counts once."""
 
 
 def build(what: str, results: Path, out: Path) -> Built:
@@ -73,8 +74,8 @@ def peak_bytes(running: subprocess.Popen[bytes]) -> int:
         running: the process.
 
     Returns:
-        The largest sum of their resident memory, ten looks a second; pages that they share count once for each, so
-        that it is never too little by them.
+        The largest sum of their proportional set sizes, three looks a second: a page that n of them share counts 1 ÷ n
+        for each. Resident sizes would count the libraries that all of them have loaded once for each.
     """
     process, peak = psutil.Process(running.pid), 0
     while running.poll() is None:
@@ -82,7 +83,7 @@ def peak_bytes(running: subprocess.Popen[bytes]) -> int:
         with suppress(psutil.Error):
             for each in (process, *process.children(recursive=True)):
                 with suppress(psutil.Error):
-                    now += each.memory_info().rss
+                    now += each.memory_full_info().pss
         peak = max(peak, now)
         time.sleep(_LOOK_S)
     return peak
