@@ -23,7 +23,7 @@ def test_the_command_that_checks_a_hash_prints_it(show: Callable[..., Shown], tm
         (tmp_path / Path(path).name).write_text(content, encoding="utf-8")
     (tmp_path / "trials.parquet").write_bytes((shown.run.folder / "trials.parquet").read_bytes())
     body = unescape(cite.page([placed], [shown]).body)
-    commands = re.findall(r"<code>(sha256sum .*?)</code></div></td> <td[^>]*><div>(?:<code>)?([\w ]+)", body)
+    commands = re.findall(r"<code>(sha256sum .*?)</code></div></td> <td[^>]*>(?:<div>)?(?:<code>)?([\w ]+)", body)
     assert len(commands) == 2
     assert placed.citation
     hashes = [placed.citation.data_hash, cite.of_run(shown).data_hash]
