@@ -114,8 +114,8 @@ def cell_text(value: Any) -> str:
 
 
 def _table(figure: Figure, name: str) -> str:
-    rows = figure.rows[:MOST_ROWS]
-    same, heads, names = _parted(rows)
+    rows = figure.rows if figure.filtered else figure.rows[:MOST_ROWS]
+    same, heads, names = ([], [], columns(rows)) if figure.filtered else _parted(rows)
     said = f"In every row: {_pairs(rows[0], same)}." if same else ""
     if len(rows) < len(figure.rows):
         said = f"The first {len(rows)} of {len(figure.rows):,} rows; the CSV file has all of them. {said}"

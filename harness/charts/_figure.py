@@ -59,6 +59,8 @@ class Figure:
     """What a reader must know to read it rightly."""
     missing: str = ""
     """Without panels: what is missing, in a sentence."""
+    filtered: bool = False
+    """Whether a script hides rows of the table: then every row is there, and says all of itself."""
 
     @property
     def message(self) -> str:

@@ -97,6 +97,7 @@ def forest(found: pd.DataFrame, asked: Claims, machines: Mapping[str, str] | Non
             "each claim by itself; verdicts are corrected for the number of claims of a run. A line that reaches the "
             "edge goes on beyond it.",
         ),
+        filtered=True,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html import unescape
 
 import altair as alt
@@ -47,6 +48,14 @@ def test_what_groups_of_rows_share_heads_them() -> None:
 def test_a_table_has_a_column_at_least(count: int) -> None:
     """Rows that are all the same, or a single one, are still rows."""
     assert told([{"a": 1, "b": 2}] * count)[1] in ([["a", "b"], ["1", "2"]], [["a"], ["1"], ["1"]])
+
+
+def test_a_table_that_is_filtered_has_every_row_in_full() -> None:
+    """A script that hides rows finds each value of each in its column, in one body."""
+    rows: list[Row] = [{"what": "a", "at": at} for at in range(MOST_ROWS + 20)]
+    html = figure_html(replace(figure(rows), filtered=True), "x", "x.csv")
+    assert html.count("<tr><td>a</td>") == len(rows)
+    assert html.count("<tbody>") == 1
 
 
 def test_a_long_table_says_where_the_rest_is() -> None:
