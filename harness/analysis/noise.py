@@ -136,7 +136,7 @@ class _Drift:
 def _rows(trials: pd.DataFrame) -> list[dict[str, Any]]:
     """What the rules read, with None for null."""
     given = trials.reindex(columns=list(noise.READS)).astype(object)
-    return [{str(name): None if pd.isna(value) else value for name, value in row.items()} for row in rows_of(given)]
+    return [{name: None if pd.isna(value) else value for name, value in row.items()} for row in rows_of(given)]
 
 
 def flagged(trials: pd.DataFrame) -> pd.DataFrame:

@@ -21,10 +21,7 @@ from harness.analysis.storage_effects import PIXELS
 SPEED, SPACE, LOSSY = "speed", "space", "lossy"
 """The fastest without loss; of those that compress, without loss; and of those with loss."""
 ADDED = ("purpose", "place", "is_best", "ratio_to_best", "ratio_lo", "ratio_hi", "pairs", "candidates", "formats")
-_JUDGED_BY = (
-    *("run_id", "cell_id", "storage_format", "stores", "lossy"),
-    *("samples_per_s", "num_workers", "sample_bytes"),
-)
+_JUDGED_BY = ["run_id", "cell_id", "storage_format", "stores", "lossy", "samples_per_s", "num_workers", "sample_bytes"]
 
 
 def choices(trials: pd.DataFrame, table: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -56,7 +53,7 @@ def choices(trials: pd.DataFrame, table: pd.DataFrame | None = None) -> pd.DataF
 def _questions(table: pd.DataFrame) -> Iterator[pd.DataFrame]:
     """What the cells of each question are judged by, and ``at``, their places in the table."""
     known = table[table["samples_per_s"].notna() & ~table["replica"].fillna(0).gt(0)]
-    judged_by = known[list(_JUDGED_BY)].assign(at=known.index)
+    judged_by = known[_JUDGED_BY].assign(at=known.index)
     for _, group in judged_by.groupby(keys_of(known, ("run_id", "device", *QUESTION)), dropna=False, sort=False):
         yield group
 

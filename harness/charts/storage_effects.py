@@ -9,7 +9,6 @@ import altair as alt
 import pandas as pd
 
 from harness.analysis.rows import rows_of
-from harness.analysis.storage import plain, stored
 from harness.analysis.storage_effects import CONTAINER, GIVEN, PIXELS, effects
 from harness.charts import _storage as storage
 from harness.charts import _words as words
@@ -30,7 +29,7 @@ def draw(trials: pd.DataFrame) -> Figure:
     Args:
         trials: rows of ``records.TRIALS`` of one run.
     """
-    found = effects(trials, plain(stored(trials))) if len(trials) else pd.DataFrame()
+    found = effects(trials) if len(trials) else pd.DataFrame()
     pairs = rows_of(found)
     seen: set[str] = set()
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from harness.analysis.blocks import KEYS
 from harness.analysis.rows import rows_of
-from harness.analysis.storage import plain, scaling, stored
+from harness.analysis.storage import scaling
 from harness.charts import _storage as storage
 from harness.charts import _words as words
 from harness.charts._figure import Figure, Key, Panel, Row, Sheet, listed, sized
@@ -43,11 +43,7 @@ def draw(trials: pd.DataFrame) -> Figure:
     Args:
         trials: rows of ``records.TRIALS`` of one run.
     """
-    speedups = (
-        scaling(trials, plain(stored(trials)))[[*KEYS, "base_workers", "speedup", "speedup_lo", "speedup_hi"]]
-        if len(trials)
-        else None
-    )
+    speedups = scaling(trials)[[*KEYS, "base_workers", "speedup", "speedup_lo", "speedup_hi"]] if len(trials) else None
 
     def panel(part: storage.Part, sheet: Sheet) -> None:
         if speedups is None:

@@ -51,7 +51,7 @@ def _named(best: Best, by_device: bool) -> str:
 
 def _alone(best: Best) -> Iterator[str]:
     """Each stage's own throughput with its interval, measured in the same run; an emulated step's is declared."""
-    ids = ceiling_ids({str(name): value for name, value in best.row.items()})
+    ids = ceiling_ids(best.row)
     cells = best.shown.cells
     for stage in STAGES:
         own = rows_of(cells[cells["cell_id"].eq(ids.get(stage, "")) & cells["samples_per_s"].notna()])
