@@ -43,9 +43,15 @@ _CHARSET = '<meta charset="utf-8">'
 _SWITCHING = re.compile(r"\[data-md-color-switching\][^{}]*\{[^{}]*\}")
 """A rule of the theme that keeps elements from fading when the palette is chosen. It holds for every element, and the
 theme turns it on for a moment on every page that loads: all of the page is styled and laid out twice more."""
-_NAMES_SCHEME = '{name:"color-scheme"}'
-"""How a script of the theme makes a <meta> that names light or dark; all of a page is styled anew for it. Our own
-styles say the same (``feedrate.css``)."""
+_THEMES_SCRIPT = (
+    # It makes a <meta> that names light or dark, and all of a page is styled anew for it; ``feedrate.css`` says so too.
+    ('{name:"color-scheme"}', '{name:"fr-scheme"}'),
+    # It holds every link against a feature that is not used here, and listens twice for each folded part of a page, of
+    # which there are dozens: that blocks a page for as long again as all else it does. ``folded.js`` listens once.
+    ('("a",e)', '("a[data-preview]",e)'),
+    ('("details",e)', '("details.fr-by-the-theme",e)'),
+)
+"""What a script of the theme says, and what it says here."""
 _SCRIPTED = (
     "<script>document.documentElement.className='js js-focus-visible';"
     "document.documentElement.dataset.jsFocusVisible=''</script>"
@@ -90,9 +96,10 @@ def publish(
     for sheet in (target / "assets" / "stylesheets").glob("*.css"):
         sheet.write_text(_SWITCHING.sub("", sheet.read_text(encoding="utf-8")), encoding="utf-8")
     for bundle in (target / "assets" / "javascripts").glob("bundle.*.js"):
-        bundle.write_text(
-            bundle.read_text(encoding="utf-8").replace(_NAMES_SCHEME, '{name:"fr-scheme"}'), encoding="utf-8"
-        )
+        script = bundle.read_text(encoding="utf-8")
+        for theirs, ours in _THEMES_SCRIPT:
+            script = script.replace(theirs, ours)
+        bundle.write_text(script, encoding="utf-8")
     files = {page.path: page.all_files() for page in pages}
     for page in listed:
         path = (target / page.path).with_suffix(".html")

@@ -114,8 +114,8 @@ def cell_text(value: Any) -> str:
 
 
 def _table(figure: Figure, name: str) -> str:
-    rows = figure.rows if figure.filtered else figure.rows[:MOST_ROWS]
-    same, heads, names = ([], [], columns(rows)) if figure.filtered else _parted(rows)
+    rows = figure.rows if figure.row_key else figure.rows[:MOST_ROWS]
+    same, heads, names = _parted(rows)
     said = f"In every row: {_pairs(rows[0], same)}." if same else ""
     if len(rows) < len(figure.rows):
         said = f"The first {len(rows)} of {len(figure.rows):,} rows; the CSV file has all of them. {said}"
@@ -124,10 +124,10 @@ def _table(figure: Figure, name: str) -> str:
         column for column in names if all(isinstance(row.get(column), int | float | None) for row in figure.rows)
     }
     head = "".join(f'<th scope="col"{_number(column in numeric)}>{escape(column)}</th>' for column in names)
-    bodies = "".join(
-        f"<tbody>{_group(part[0], heads, len(names))}{''.join(_line(row, names, numeric) for row in part)}</tbody>"
-        for part in _runs(rows, heads)
-    )
+    bodies = ""
+    for part in _runs(rows, heads):
+        lines = "".join(_line(row, names, numeric, figure.row_key) for row in part)
+        bodies += f"<tbody>{_group(part[0], heads, len(names))}{lines}</tbody>"
     return (
         f'{about}<div class="fr-scroll" tabindex="0" role="group" aria-label="Table: {escape(figure.title)}">'
         f'<table class="fr-table" id="{name}-table"><caption class="fr-hidden">{escape(figure.title)}</caption>'
@@ -162,9 +162,10 @@ def _group(row: Row, heads: Sequence[str], width: int) -> str:
     return f'<tr><th scope="rowgroup" colspan="{width}">{said}</th></tr>' if heads else ""
 
 
-def _line(row: Row, names: Sequence[str], numeric: Collection[str]) -> str:
+def _line(row: Row, names: Sequence[str], numeric: Collection[str], key: Sequence[str]) -> str:
     cells = (f"<td{_number(name in numeric)}>{escape(cell_text(row.get(name)))}</td>" for name in names)
-    return f"<tr>{''.join(cells)}</tr>"
+    known_by = f' data-row="{escape(" ".join(cell_text(row[name]) for name in key))}"' if key else ""
+    return f"<tr{known_by}>{''.join(cells)}</tr>"
 
 
 def _pairs(row: Row, names: Sequence[str]) -> str:

@@ -59,8 +59,8 @@ class Figure:
     """What a reader must know to read it rightly."""
     missing: str = ""
     """Without panels: what is missing, in a sentence."""
-    filtered: bool = False
-    """Whether a script hides rows of the table: then every row is there, and says all of itself."""
+    row_key: tuple[str, ...] = ()
+    """Columns by which a script that hides rows of the table knows them (``data-row``): then every row is there."""
 
     @property
     def message(self) -> str:

@@ -89,7 +89,7 @@ def forest(found: pd.DataFrame, asked: Claims, machines: Mapping[str, str] | Non
         QUESTION,
         tuple(_panel(machine, device, rows, machines or {}) for (machine, device), rows in panels.items()),
         tuple(Key(verdict, TONES[verdict], MARKS[verdict]) for verdict in TONES if verdict in seen),
-        tuple(map(_listed, drawn)),
+        tuple(_listed(row) for rows in panels.values() for row in rows),
         (
             "Right of 1 is what the claim says. Where it says that there is less of something, the ratio is turned "
             "round; the table has it as measured.",
@@ -97,7 +97,7 @@ def forest(found: pd.DataFrame, asked: Claims, machines: Mapping[str, str] | Non
             "each claim by itself; verdicts are corrected for the number of claims of a run. A line that reaches the "
             "edge goes on beyond it.",
         ),
-        filtered=True,
+        row_key=("claim", "machine", "device"),
     )
 
 
@@ -149,7 +149,7 @@ def _ordered(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _listed(row: Row) -> dict[str, Any]:
-    names = ("claim", "verdict", "suite", "metric", "says", "ratio", "low", "high", "n", "device", "machine", "run")
+    names = ("device", "machine", "run", "claim", "verdict", "suite", "metric", "says", "ratio", "low", "high", "n")
     return {{"says": "claimed"}.get(name, name): row[name] for name in names}
 
 

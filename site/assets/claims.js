@@ -1,6 +1,5 @@
 // The Claims page: check boxes leave some of the claims, in the list, in the pictures and in their table. What is chosen
-// stands in the address, so that it can be sent to somebody. A link to a claim unfolds it. Without this script every
-// claim is there, folded.
+// stands in the address, so that it can be sent to somebody. Without this script every claim is there, folded.
 (() => {
   "use strict";
 
@@ -26,7 +25,7 @@
           found.hidden = !(said && fits(verdicts, data.verdict) && fits(devices, data.device));
           if (found.hidden) continue;
           left += 1;
-          kept.add([claim.dataset.claim, data.machine, data.device].join("\n"));
+          kept.add([claim.dataset.claim, data.machine, data.device].join(" "));
         }
         claim.hidden = !left && boxes.length > 0;
       }
@@ -43,13 +42,12 @@
       }
     }
 
+    // A group of which no row is left goes with its heading.
     function rows(kept) {
-      const table = document.getElementById("claims-table");
-      if (!table) return;
-      const heads = [...table.querySelectorAll("th")].map((head) => head.textContent);
-      const at = ["claim", "machine", "device"].map((name) => heads.indexOf(name));
-      for (const row of table.tBodies[0].rows) {
-        row.hidden = !kept.has(at.map((place) => row.cells[place].textContent).join("\n"));
+      for (const group of document.querySelectorAll("#claims-table tbody")) {
+        const own = [...group.querySelectorAll("[data-row]")];
+        for (const row of own) row.hidden = !kept.has(row.dataset.row);
+        group.hidden = own.every((row) => row.hidden);
       }
     }
 
@@ -65,7 +63,7 @@
       let left = 0;
       for (const values of Object.values(spec.datasets ?? {})) {
         if (!values[0]?.claim) continue;
-        const some = values.filter((value) => kept.has([value.claim, machine, device].join("\n")));
+        const some = values.filter((value) => kept.has([value.claim, machine, device].join(" ")));
         [all, left] = [values.length, some.length];
         values.splice(0, values.length, ...some);
       }
@@ -87,13 +85,9 @@
       if (hash.includes("=")) choose(new URLSearchParams(hash));
       sift();
       const target = document.getElementById(hash);
-      if (!target?.classList.contains("fr-claim")) return;
-      if (target.hidden) {
-        choose(new URLSearchParams());
-        sift();
-      }
-      target.open = true;
-      target.scrollIntoView();
+      if (!target?.classList.contains("fr-claim") || !target.hidden) return;
+      choose(new URLSearchParams());
+      sift();
     }
 
     function choose(wanted) {
