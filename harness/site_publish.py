@@ -37,8 +37,11 @@ from harness.pages.markup import Page, addressed, slot
 _SCRIPT = re.compile(r"<script(?P<attributes>[^>]*)>(?P<body>.*?)</script>", re.DOTALL)
 HEADERS = "_headers"
 """The file from which some hosts take the headers that they send; for others it holds the policy to be copied."""
-_SEARCH = 'data-md-component="search" role="dialog"'
-"""The theme gives the search dialog no name."""
+_NAMED = (
+    ('data-md-component="search" role="dialog"', 'aria-label="Search"'),
+    ('<label class="md-header__button md-icon" for="__drawer"', 'tabindex="0" role="button" aria-label="Navigation"'),
+)
+"""Elements to which the theme gives no name, and what they get. The key Enter presses a label that has the focus."""
 _CHARSET = '<meta charset="utf-8">'
 _SWITCHING = re.compile(r"\[data-md-color-switching\][^{}]*\{[^{}]*\}")
 """A rule of the theme that keeps elements from fading when the palette is chosen. It holds for every element, and the
@@ -209,13 +212,15 @@ def _secure(paths: Iterable[Path]) -> str:
     )
     meta = f'{_CHARSET}<meta http-equiv="Content-Security-Policy" content="{policy}">'
     for path, text in texts.items():
-        path.write_text(
-            text.replace(_CHARSET, meta, 1)
-            .replace(_SEARCH, f'{_SEARCH} aria-label="Search"', 1)
-            .replace(_LOST, _LOST_HERE, 1),
-            encoding="utf-8",
-        )
+        path.write_text(_mended(text.replace(_CHARSET, meta, 1)), encoding="utf-8")
     return policy
+
+
+def _mended(html: str) -> str:
+    """Say what the theme leaves out of every page."""
+    for element, more in _NAMED:
+        html = html.replace(element, f"{element} {more}", 1)
+    return html.replace(_LOST, _LOST_HERE, 1)
 
 
 def _hash(script: str) -> str:

@@ -131,6 +131,27 @@ def test_a_link_leads_to_its_figure(sites: dict[str, Site], browser: Browser) ->
     expect(page.locator(f"#{name} figcaption")).to_be_in_viewport()
 
 
+def test_a_link_unfolds_what_it_leads_into(sites: dict[str, Site], browser: Browser) -> None:
+    """What lies in a folded part comes into view, whether a link on the page or its address names it."""
+    seen = visit(browser, sites["main"])
+    page = seen.open("suites/loader.html")
+    name = page.locator("details.fr-data table").first.get_attribute("id")
+    assert name
+    table = page.locator(f"#{name}")
+    assert table.is_hidden()
+    page.evaluate("name => { location.hash = name }", name)
+    expect(table).to_be_in_viewport()
+    again = seen.open(f"suites/loader.html#{name}")
+    expect(again.locator(f"#{name}")).to_be_in_viewport()
+    again.evaluate("document.querySelector('details[open]').open = false")
+    before = again.locator("details[open]").count()
+    again.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert again.locator("details:not([open])").count() == 0
+    again.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert again.locator("details[open]").count() == before
+    assert seen.problems == []
+
+
 @pytest.mark.slow
 def test_pictures_of_a_page_from_disk_come_alive(sites: dict[str, Site], browser: Browser) -> None:
     """A page that is opened as a file, without a server, loads what a picture is drawn from when it is pointed at."""

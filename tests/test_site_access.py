@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 from visits import COMMITTED, Site, visit
 
 THEMES = ("light", "dark")
@@ -187,6 +187,22 @@ def test_tab_reaches_everything_and_shows_where_it_is(sites: dict[str, Site], br
             reached.add(order)
             assert visible or not order, (path, html)
         assert {str(order) for order in range(wanted)} <= reached, path
+
+
+def test_the_drawer_of_a_phone_opens_by_keyboard(sites: dict[str, Site], browser: Browser) -> None:
+    """Its links are neither seen nor reached while it is shut; its button is reached, named, and opens it."""
+    seen = visit(browser, sites["main"], width=360)
+    page = seen.open("methodology.html")
+    link = page.locator(".md-sidebar--primary a[href='explore.html']")
+    reached = "link => { link.focus(); return document.activeElement === link }"
+    assert not link.evaluate(reached)
+    button = page.get_by_role("button", name="Navigation")
+    button.press("Enter")
+    expect(link).to_be_in_viewport()
+    assert link.evaluate(reached)
+    link.press("Enter")
+    page.wait_for_url("**/explore.html")
+    assert seen.problems == []
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from visits import Site, everybody
 
-from harness import site, site_ahead, site_brief
+from harness import site, site_ahead, site_brief, site_publish
 from harness.errors import InputError
 from harness.site_publish import HEADERS, sitemap
 
@@ -50,8 +50,9 @@ def test_no_script_of_the_theme_styles_a_page_anew(sites: dict[str, Site]) -> No
     folder = sites["main"].folder
     (bundle,) = (folder / "assets" / "javascripts").glob("bundle.*.js")
     script = bundle.read_text(encoding="utf-8")
-    assert '{name:"fr-scheme"}' in script
-    assert '{name:"color-scheme"}' not in script
+    for theirs, ours in site_publish._THEMES_SCRIPT:
+        assert script.count(ours) == 1
+        assert theirs not in script
     for said in ('classList.add("js")', 'classList.add("js-focus-visible")', '"data-js-focus-visible"'):
         assert said in script
     pages = sorted(folder.rglob("*.html"))

@@ -77,7 +77,7 @@ def panel(part: Slice, rows: Sequence[Row]) -> Panel:
     base = alt.Chart(shared.data(rows, "batch", "line", "bound", "value", "lo", "hi", "n")).encode(x=x, color=tone)
     dash = alt.condition(alt.datum.bound != ACHIEVED, alt.value([5, 3]), alt.value([1, 0]))
     along = alt.Y("value:Q", **y)
-    whisker = base.transform_filter("isValid(datum.lo)&&isValid(datum.hi)").mark_rule(strokeWidth=1.5, aria=False)
+    whisker = base.transform_filter("isValid(datum.lo)&&isValid(datum.hi)").mark_rule(strokeWidth=1.5)
     tooltip = [
         alt.Tooltip("line:N"),
         alt.Tooltip("batch:O", title="batch size"),
@@ -89,9 +89,9 @@ def panel(part: Slice, rows: Sequence[Row]) -> Panel:
     first = min(row["batch"] for row in rows)
     names = [{**row, "text": row["line"]} for row in rows if row["batch"] == first]
     layers = [
-        base.mark_line(strokeWidth=2, aria=False).encode(y=along, strokeDash=dash),
+        base.mark_line(strokeWidth=2).encode(y=along, strokeDash=dash),
         whisker.encode(y=alt.Y("lo:Q", **y), y2=alt.Y2("hi:Q")),
-        base.mark_point(filled=True, size=50, opacity=1, aria=False).encode(y=along, shape=shape, tooltip=tooltip),
+        base.mark_point(filled=True, size=50, opacity=1).encode(y=along, shape=shape, tooltip=tooltip),
         *(layer for achieved in (False, True) for layer in _named(names, achieved, x, along, tone)),
     ]
     title = f"{part.title}, {words.plural(int(rows[0]['workers']), 'worker')}"
@@ -103,9 +103,9 @@ def _named(rows: Sequence[Row], achieved: bool, x: alt.X, along: alt.Y, tone: al
     own = [row for row in rows if (row["bound"] == ACHIEVED) == achieved]
     base = alt.Chart(shared.data(own, "batch", "bound", "value", "text")).encode(x=x, y=along, text=alt.Text("text:N"))
     below = 13 if achieved else -10
-    halo = base.mark_text(align="left", dx=8, dy=below, fontSize=10, stroke=colour("paper"), strokeWidth=4, aria=False)
+    halo = base.mark_text(align="left", dx=8, dy=below, fontSize=10, stroke=colour("paper"), strokeWidth=4)
     yield halo.encode(color=alt.ColorValue(colour("paper")))
-    yield base.mark_text(align="left", dx=8, dy=below, fontSize=10, aria=False).encode(color=tone)
+    yield base.mark_text(align="left", dx=8, dy=below, fontSize=10).encode(color=tone)
 
 
 def _message(rows: Sequence[Row]) -> str:

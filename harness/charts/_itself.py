@@ -46,7 +46,7 @@ def add(sheet: Sheet, own: pd.DataFrame) -> None:
     axis = alt.Axis(grid=False, tickMinStep=1, format="d", tickCount=6)
     x = alt.X("at:Q", title="block", axis=axis, scale=alt.Scale(nice=False, zero=False, padding=10))
     mean = [level.percent_off(end) for end in (found.value, found.lo, found.hi)]
-    truth = alt.Chart(table([{"at": 0.0}])).mark_rule(color=colour("ink"), strokeDash=[2, 2], aria=False)
+    truth = alt.Chart(table([{"at": 0.0}])).mark_rule(color=colour("ink"), strokeDash=[2, 2])
     layers = [*level.layers(rows, x, "B ÷ A − 1, %", mean, hover), truth.encode(y=alt.Y("at:Q"))]
     subtitle = f"A/A: {words.plural(int(compared['pairs'].sum()), 'pair')} of its own trials"
     chart = sized(layers, TITLE, subtitle, level.HEIGHT)

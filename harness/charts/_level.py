@@ -34,15 +34,13 @@ def layers(rows: Sequence[Row], x: alt.X, title: str, mean: Sequence[float], hov
     """
     y = alt.Y("value:Q", title=title, axis=alt.Axis(format="+.3~g", tickCount=5), scale=alt.Scale(zero=False, nice=5))
     band = alt.Chart(table([dict(zip(("mean", "lo", "hi"), (plain(end) for end in mean), strict=True))]))
-    known = [
-        band.mark_rect(color=colour("accent"), opacity=0.18, aria=False).encode(y=alt.Y("lo:Q"), y2=alt.Y2("hi:Q"))
-    ]
+    known = [band.mark_rect(color=colour("accent"), opacity=0.18).encode(y=alt.Y("lo:Q"), y2=alt.Y2("hi:Q"))]
     tones, shapes = ([look[place] for look in KINDS.values()] for place in (0, 1))
     return [
         *(known if all(words.known(end) for end in mean) else []),
-        band.mark_rule(color=colour("accent"), strokeWidth=1.75, aria=False).encode(y=alt.Y("mean:Q")),
+        band.mark_rule(color=colour("accent"), strokeWidth=1.75).encode(y=alt.Y("mean:Q")),
         alt.Chart(table(rows))
-        .mark_point(filled=True, size=50, opacity=0.9, aria=False)
+        .mark_point(filled=True, size=50, opacity=0.9)
         .encode(
             x=x,
             y=y,

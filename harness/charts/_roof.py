@@ -98,9 +98,9 @@ def panel(title: str, parts: Sequence[Slice], rows: Sequence[Row]) -> Panel:
     keys = ("cell", "bound", "x", "x_lo", "x_hi", "y", "y_lo", "y_hi", "efficiency", "rate", "n")
     base = alt.Chart(shared.data(rows, *keys)).encode(color=tone)
     across, along = alt.X("x:Q", **x), alt.Y("y:Q", **y)
-    upright = base.transform_filter("isValid(datum.y_lo)&&isValid(datum.y_hi)").mark_rule(strokeWidth=1.5, aria=False)
-    level = base.transform_filter("isValid(datum.x_lo)&&isValid(datum.x_hi)").mark_rule(strokeWidth=1.5, aria=False)
-    marks = base.mark_point(filled=True, size=58, opacity=0.9, aria=False)
+    upright = base.transform_filter("isValid(datum.y_lo)&&isValid(datum.y_hi)").mark_rule(strokeWidth=1.5)
+    level = base.transform_filter("isValid(datum.x_lo)&&isValid(datum.x_hi)").mark_rule(strokeWidth=1.5)
+    marks = base.mark_point(filled=True, size=58, opacity=0.9)
     layers = [
         *_lines((left, right, bottom), across, along),
         upright.encode(x=across, y=alt.Y("y_lo:Q", **y), y2=alt.Y2("y_hi:Q")),
@@ -140,15 +140,15 @@ def _lines(ends: tuple[float, float, float], across: alt.X, along: alt.Y) -> lis
     under, text = alt.Chart(table(corner)).encode(x=across, y=along), alt.Chart(table(said)).encode(x=across, y=along)
     words_ = [
         text.transform_filter(f"datum.x{'<' if align == 'left' else '>'}1").mark_text(
-            align=align, dx=4 if align == "left" else -4, fontSize=10, color=colour("muted"), aria=False
+            align=align, dx=4 if align == "left" else -4, fontSize=10, color=colour("muted")
         )
         for align in ("left", "right")
     ]
-    balanced = alt.Chart(table(band)).mark_rect(color=colour("heat-1"), opacity=0.4, aria=False)
+    balanced = alt.Chart(table(band)).mark_rect(color=colour("heat-1"), opacity=0.4)
     return [
-        under.mark_area(color=colour("heat-0"), aria=False).encode(y2=alt.Y2("y2:Q")),
+        under.mark_area(color=colour("heat-0")).encode(y2=alt.Y2("y2:Q")),
         balanced.encode(x=across, x2=alt.X2("x2:Q"), y=along, y2=alt.Y2("y2:Q")),
-        under.mark_line(color=colour("ink"), strokeWidth=2, aria=False),
+        under.mark_line(color=colour("ink"), strokeWidth=2),
         *(each.encode(text=alt.Text("text:N")) for each in words_),
     ]
 

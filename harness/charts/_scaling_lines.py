@@ -52,7 +52,7 @@ def efficiency(part: Slice, rows: Sequence[Row], looks: Looks, cores: float | No
         "scale": alt.Scale(domain=[0, min(2.0, max(1.1, top * 1.05))], clamp=True),
         "axis": alt.Axis(format=".0%", tickCount=5),
     }
-    whole = alt.Chart(table([{"y": 1.0}])).mark_rule(color=colour("muted"), strokeDash=[4, 3], aria=False)
+    whole = alt.Chart(table([{"y": 1.0}])).mark_rule(color=colour("muted"), strokeDash=[4, 3])
     layers = [whole.encode(y=alt.Y("y:Q", **y)), *_layers(known, ("share", "share_lo", "share_hi"), looks, y, cores)]
     title = f"{part.title}: efficiency"
     chart = sized(layers, title, part.subtitle, _HEIGHT)
@@ -83,7 +83,7 @@ def _layers(
     shape = alt.Shape("line:N", title=None, scale=alt.Scale(domain=here, range=[looks[name][1] for name in here]))
     base = alt.Chart(shared.data(drawn, "at", "line", "workers", value, lo, hi, "n", "pairs")).encode(x=x, color=tone)
     along = alt.Y(f"{value}:Q", **y)
-    whisker = base.transform_filter(f"isValid(datum.{lo})&&isValid(datum.{hi})").mark_rule(strokeWidth=1.75, aria=False)
+    whisker = base.transform_filter(f"isValid(datum.{lo})&&isValid(datum.{hi})").mark_rule(strokeWidth=1.75)
     heads = {value: str(y["title"]), lo: "low", hi: "high"}
     tooltip = [
         alt.Tooltip("line:N"),
@@ -93,9 +93,9 @@ def _layers(
     ]
     return [
         *_cores(cores, domain[1], x),
-        base.mark_line(strokeWidth=1.75, opacity=0.75, aria=False).encode(y=along),
+        base.mark_line(strokeWidth=1.75, opacity=0.75).encode(y=along),
         whisker.encode(y=alt.Y(f"{lo}:Q", **y), y2=f"{hi}:Q"),
-        base.mark_point(filled=True, size=55, opacity=1, aria=False).encode(y=along, shape=shape, tooltip=tooltip),
+        base.mark_point(filled=True, size=55, opacity=1).encode(y=along, shape=shape, tooltip=tooltip),
     ]
 
 
@@ -104,8 +104,8 @@ def _cores(cores: float | None, end: float, x: alt.X) -> list[alt.Chart]:
     if cores is None or cores > end:
         return []
     at = alt.Chart(table([{"at": cores, "text": words.plural(int(cores), "core") if cores == int(cores) else "cores"}]))
-    rule = at.mark_rule(color=colour("muted"), strokeDash=[2, 3], aria=False)
-    text = at.mark_text(align="right", baseline="top", dx=-4, fontSize=10, color=colour("muted"), aria=False)
+    rule = at.mark_rule(color=colour("muted"), strokeDash=[2, 3])
+    text = at.mark_text(align="right", baseline="top", dx=-4, fontSize=10, color=colour("muted"))
     return [rule.encode(x=x), text.encode(x=x, y=alt.value(2), text=alt.Text("text:N"))]
 
 

@@ -233,9 +233,9 @@ def dots(rows: Sequence[Row], title: str, *, largest_first: bool) -> list[alt.Ch
     base = alt.Chart(data(rows, *names_of)).encode(y=y, color=tone(rows))
     layers = [
         base.transform_filter("isValid(datum.lo) && isValid(datum.hi)")
-        .mark_rule(strokeWidth=3, opacity=0.45, aria=False)
+        .mark_rule(strokeWidth=3, opacity=0.45)
         .encode(x=alt.X("lo:Q", **x), x2=alt.X2("hi:Q")),
-        base.mark_point(filled=True, size=62, opacity=1, aria=False).encode(
+        base.mark_point(filled=True, size=62, opacity=1).encode(
             x=alt.X("value:Q", **x),
             shape=mark(),
             tooltip=[
@@ -249,7 +249,7 @@ def dots(rows: Sequence[Row], title: str, *, largest_first: bool) -> list[alt.Ch
             ],
         ),
     ]
-    line = alt.Chart(data(joined, "format", "from", "to")).mark_rule(color=colour("line"), strokeWidth=1.5, aria=False)
+    line = alt.Chart(data(joined, "format", "from", "to")).mark_rule(color=colour("line"), strokeWidth=1.5)
     return [line.encode(y=y, x=alt.X("from:Q", **x), x2=alt.X2("to:Q")), *layers] if joined else layers
 
 

@@ -56,7 +56,7 @@ def shading(blocks: pd.DataFrame, strip: Placed, whole: float, scale: float) -> 
     ]
     shaded = alt.Chart(table([row for row in rows if row["block"] % 2 == 0]))
     layers = [
-        shaded.mark_rect(color=colour("heat-0"), aria=False).encode(
+        shaded.mark_rect(color=colour("heat-0")).encode(
             x=alt.X("from:Q"), x2=alt.X2("to:Q"), y=alt.Y("y:Q"), y2=alt.Y2("y2:Q")
         )
     ]
@@ -69,7 +69,7 @@ def shading(blocks: pd.DataFrame, strip: Placed, whole: float, scale: float) -> 
         if row["block"] % every == 0 and (row["from"] + row["to"]) / 2 > free and row["block"]
     ]
     if named:
-        text = alt.Chart(table(named)).mark_text(fontSize=9, color=colour("muted"), aria=False)
+        text = alt.Chart(table(named)).mark_text(fontSize=9, color=colour("muted"))
         layers.append(text.encode(x=alt.X("at:Q"), y=alt.Y("y:Q"), text=alt.Text("text:N")))
     return layers
 
@@ -96,7 +96,7 @@ def bars(ran: pd.DataFrame, strip: Placed, scale: float) -> alt.Chart:
         for row in rows_of(ran)
     ]
     tone = alt.Scale(domain=list(TONES), range=list(TONES.values()))
-    drawn = alt.Chart(shared.data(rows, "from", "to", "kind", "y", "y2")).mark_rect(aria=False)
+    drawn = alt.Chart(shared.data(rows, "from", "to", "kind", "y", "y2")).mark_rect()
     marked_: alt.Chart = drawn.encode(
         x=alt.X("from:Q"),
         x2=alt.X2("to:Q"),

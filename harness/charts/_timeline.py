@@ -120,7 +120,7 @@ def _bars(rows: Sequence[Row]) -> alt.Chart:
     tones = alt.Scale(domain=[PARTS[part] for part in parts], range=[_TONES[part] for part in parts])
     sleeps = alt.datum.what == PARTS[EMULATED]
     given = alt.Chart(table([_short(row) for row in rows]))
-    found: alt.Chart = given.mark_bar(height=11, yOffset=_LOWER, strokeWidth=0.5, aria=False).encode(
+    found: alt.Chart = given.mark_bar(height=11, yOffset=_LOWER, strokeWidth=0.5).encode(
         color=alt.Color("what:N", title=None, scale=tones),
         stroke=alt.condition(sleeps, alt.value(colour("emulated-edge")), alt.value(colour("paper"))),
         strokeDash=alt.condition(sleeps, alt.value([3, 2]), alt.value([1, 0])),

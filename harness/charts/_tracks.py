@@ -100,7 +100,7 @@ def names(placed: Sequence[Placed]) -> alt.Chart:
     """The tracks' names, at the left above each."""
     rows = [{"y": each.base + each.track.units + 0.16, "text": each.track.name} for each in placed]
     text = alt.Chart(table(rows)).mark_text(
-        align="left", baseline="middle", fontSize=11, fontWeight="bold", color=colour("ink"), aria=False
+        align="left", baseline="middle", fontSize=11, fontWeight="bold", color=colour("ink")
     )
     named: alt.Chart = text.encode(x=alt.value(2), y=alt.Y("y:Q"), text=alt.Text("text:N"))
     return named
@@ -117,9 +117,9 @@ def drawn(each: Placed, base: alt.Chart, x: alt.X) -> list[alt.Chart]:
     track = each.track
     if track.line:
         ends = {"y": each.at(f"datum.{track.line}_least"), "y2": each.at(f"datum.{track.line}_most")}
-        band = base.transform_calculate(**ends).mark_area(color=colour("accent"), opacity=0.22, aria=False)
+        band = base.transform_calculate(**ends).mark_area(color=colour("accent"), opacity=0.22)
         line = base.transform_calculate(y=each.at(f"datum.{track.line}")).mark_line(
-            color=colour("accent"), strokeWidth=1.4, aria=False
+            color=colour("accent"), strokeWidth=1.4
         )
         return [band.encode(x=x, y=alt.Y("y:Q"), y2=alt.Y2("y2:Q")), line.encode(x=x, y=alt.Y("y:Q"))]
     layers, below = [], "0"
@@ -127,7 +127,7 @@ def drawn(each: Placed, base: alt.Chart, x: alt.X) -> list[alt.Chart]:
         above = f"{below}+datum.{key}"
         known = f"isValid(datum.{track.stacked[0][0]})"
         ends = {name: f"{known}?{each.at(f'({end})').partition('?')[2]}" for name, end in (("y", below), ("y2", above))}
-        area = base.transform_calculate(**ends).mark_area(color=tone, opacity=0.9, aria=False)
+        area = base.transform_calculate(**ends).mark_area(color=tone, opacity=0.9)
         layers.append(area.encode(x=x, y=alt.Y("y:Q"), y2=alt.Y2("y2:Q")))
         below = above
     return layers

@@ -107,9 +107,9 @@ def dots(rows: Sequence[Row], title: str, *, log: bool) -> list[alt.Chart]:
     ]
     return [
         base.transform_filter("isValid(datum.from) && isValid(datum.to)")
-        .mark_rule(strokeWidth=3, opacity=0.45, aria=False)
+        .mark_rule(strokeWidth=3, opacity=0.45)
         .encode(x=alt.X("from:Q", **x), x2=alt.X2("to:Q")),
-        base.mark_point(filled=True, size=62, opacity=1, aria=False).encode(
+        base.mark_point(filled=True, size=62, opacity=1).encode(
             x=alt.X("value:Q", **x), shape=alt.Shape("begin:N", title=None, scale=marks), tooltip=tooltip
         ),
     ]

@@ -196,14 +196,12 @@ def _layers(rows: Sequence[dict[str, Any]]) -> list[alt.Chart]:
         alt.Tooltip("n:Q", title="blocks"),
     ]
     return [
-        band.mark_rect(color=colour("line"), opacity=0.7, aria=False).encode(
-            x=alt.X("same:Q", **x), x2=alt.X2("end:Q")
-        ),
-        band.mark_rule(color=colour("muted"), strokeDash=[3, 3], aria=False).encode(x=alt.X("one:Q", **x)),
+        band.mark_rect(color=colour("line"), opacity=0.7).encode(x=alt.X("same:Q", **x), x2=alt.X2("end:Q")),
+        band.mark_rule(color=colour("muted"), strokeDash=[3, 3]).encode(x=alt.X("one:Q", **x)),
         base.transform_filter("isValid(datum.from) && isValid(datum.to)")
-        .mark_rule(strokeWidth=1.75, aria=False)
+        .mark_rule(strokeWidth=1.75)
         .encode(x=alt.X("from:Q", **x), x2=alt.X2("to:Q")),
-        base.mark_point(filled=True, size=46, opacity=1, aria=False).encode(
+        base.mark_point(filled=True, size=46, opacity=1).encode(
             x=alt.X("value:Q", **x), shape=alt.Shape("verdict:N", title=None, scale=marks), tooltip=tooltip
         ),
     ]

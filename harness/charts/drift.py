@@ -113,7 +113,7 @@ def _slope(trend: Trend, at: Floats, rates: Floats, mean: float, scale: float) -
         {"at": second / scale, "value": float(100 * np.expm1(over + trend.slope * (second - middle)))}
         for second in (start, start + trend.seconds)
     ]
-    line = alt.Chart(table(rows)).mark_line(color=colour("muted"), strokeDash=[4, 3], strokeWidth=1.5, aria=False)
+    line = alt.Chart(table(rows)).mark_line(color=colour("muted"), strokeDash=[4, 3], strokeWidth=1.5)
     drawn: alt.Chart = line.encode(x=alt.X("at:Q"), y=alt.Y("value:Q"))
     return drawn
 

@@ -124,13 +124,13 @@ def _layers(rows: Sequence[Row]) -> list[alt.Chart]:
     base = alt.Chart(storage.data(rows, "pair", "kind", "state", "value", "lo", "hi", "n", "verdict")).encode(
         y=y, yOffset=shift, color=tone
     )
-    one = alt.Chart(table([{"one": 1}])).mark_rule(color=colour("muted"), strokeDash=[3, 3], aria=False)
+    one = alt.Chart(table([{"one": 1}])).mark_rule(color=colour("muted"), strokeDash=[3, 3])
     return [
         one.encode(x=alt.X("one:Q", **x)),
         base.transform_filter("isValid(datum.lo) && isValid(datum.hi)")
-        .mark_rule(strokeWidth=1.75, aria=False)
+        .mark_rule(strokeWidth=1.75)
         .encode(x=alt.X("lo:Q", **x), x2=alt.X2("hi:Q")),
-        base.mark_point(filled=True, size=50, opacity=1, aria=False).encode(
+        base.mark_point(filled=True, size=50, opacity=1).encode(
             x=alt.X("value:Q", **x),
             shape=storage.mark(),
             tooltip=[

@@ -127,16 +127,14 @@ def _layers(rows: Sequence[Row]) -> list[alt.Chart]:
     tones = alt.Scale(domain=steps, range=[colour(f"heat-{step}") for step in steps])
     wide = len({row["workers"] for row in rows}) <= 4
     layers = [
-        base.mark_rect(stroke=colour("paper"), strokeWidth=1.5, aria=False).encode(
+        base.mark_rect(stroke=colour("paper"), strokeWidth=1.5).encode(
             color=alt.Color("step:O", legend=None, scale=tones)
         ),
-        base.mark_text(fontSize=11 if wide else 9, fontWeight="bold", dy=-5, aria=False).encode(
-            text=alt.Text("text:N"), color=ink
-        ),
+        base.mark_text(fontSize=11 if wide else 9, fontWeight="bold", dy=-5).encode(text=alt.Text("text:N"), color=ink),
     ]
     return [
         *layers,
-        base.mark_text(fontSize=8.5 if wide else 7, dy=7, aria=False).encode(text=alt.Text("small:N"), color=ink),
+        base.mark_text(fontSize=8.5 if wide else 7, dy=7).encode(text=alt.Text("small:N"), color=ink),
     ]
 
 

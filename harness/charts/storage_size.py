@@ -121,7 +121,7 @@ def _layers(rows: Sequence[Row]) -> list[alt.Chart]:
     named = base.transform_filter("datum.name != ''").encode(text=alt.Text("name:N"))
     style: dict[str, Any] = {"fontSize": 11, "color": colour("ink"), "aria": False}
     return [
-        base.mark_point(filled=True, size=55, opacity=0.9, aria=False).encode(
+        base.mark_point(filled=True, size=55, opacity=0.9).encode(
             color=storage.tone(rows),
             shape=storage.mark(),
             tooltip=[

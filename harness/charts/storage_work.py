@@ -73,7 +73,7 @@ def _layers(rows: Sequence[Row]) -> list[alt.Chart]:
     x_axis = alt.Axis(values=[0, 0.25, 0.5, 0.75, 1], format=".0%", grid=False)
     scale = alt.Scale(domain=[0, 1.27], nice=False)
     base = alt.Chart(storage.data(rows, "format", "order", "stage", "us", "share", "text", "n")).encode(y=y)
-    bars = base.mark_bar(stroke=colour("paper"), strokeWidth=0.5, aria=False).encode(
+    bars = base.mark_bar(stroke=colour("paper"), strokeWidth=0.5).encode(
         x=alt.X("share:Q", stack="zero", title="share of a sample’s loading, and its time", axis=x_axis, scale=scale),
         color=alt.Color("stage:N", title=None, scale=alt.Scale(domain=list(TONES), range=list(TONES.values()))),
         order=alt.Order("order:Q"),
@@ -87,7 +87,7 @@ def _layers(rows: Sequence[Row]) -> list[alt.Chart]:
     )
     totals = (
         base.transform_filter("datum.order === 0")
-        .mark_text(align="right", fontSize=10, color=colour("ink"), aria=False)
+        .mark_text(align="right", fontSize=10, color=colour("ink"))
         .encode(x=alt.XDatum(1.265, type="quantitative"), text=alt.Text("text:N"))
     )
     return [bars, totals]

@@ -146,7 +146,7 @@ def _layers(placed: Sequence[Placed], whole: float, rows: Sequence[Row], unit: s
     title = f"{unit} since the run’s first sample"
     x = alt.X("at:Q", title=title, scale=_span(rows), axis=alt.Axis(grid=False, tickCount=6))
     base = _drawn(rows)
-    scales = alt.Chart(table([{"y": 0.0}])).mark_point(opacity=0, aria=False).encode(y=tracks.axis(placed, whole))
+    scales = alt.Chart(table([{"y": 0.0}])).mark_point(opacity=0).encode(y=tracks.axis(placed, whole))
     return [scales, *(layer for each in placed for layer in tracks.drawn(each, base, x))]
 
 
@@ -158,7 +158,7 @@ def _hover(placed: Sequence[Placed], whole: float, rows: Sequence[Row], unit: st
     """A strip a bin over the whole height that is not seen and shows the bin's numbers."""
     when = alt.Tooltip("from:Q", title=f"from, {unit}", format=".3~g")
     tooltip = [when, *tracks.tooltips(placed, SPOKEN), alt.Tooltip("n:Q", title="samples")]
-    bars = _drawn(rows).transform_calculate(y="0", y2=f"{whole:g}").mark_rect(opacity=0, aria=False)
+    bars = _drawn(rows).transform_calculate(y="0", y2=f"{whole:g}").mark_rect(opacity=0)
     drawn: alt.Chart = bars.encode(
         x=alt.X("from:Q", scale=_span(rows)), x2=alt.X2("to:Q"), y=alt.Y("y:Q"), y2=alt.Y2("y2:Q"), tooltip=tooltip
     )
@@ -177,9 +177,7 @@ def _cached(ran: pd.DataFrame, each: Placed, bins: pd.DataFrame, scale: float) -
             for place, share in seen
         ]
         marks = alt.Chart(shared.data(rows, "at", "y"))
-        yield marks.mark_square(size=8, color=CACHED[when], opacity=1, aria=False).encode(
-            x=alt.X("at:Q"), y=alt.Y("y:Q")
-        )
+        yield marks.mark_square(size=8, color=CACHED[when], opacity=1).encode(x=alt.X("at:Q"), y=alt.Y("y:Q"))
 
 
 def _keys(bins: pd.DataFrame, ran: pd.DataFrame) -> list[Key]:

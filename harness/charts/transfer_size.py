@@ -110,11 +110,11 @@ def _panel(title: str, subtitle: str, rows: Sequence[Row]) -> Panel:
     shape = alt.Shape("memory:N", title=None, scale=alt.Scale(domain=names, range=[LOOKS[name][1] for name in names]))
     base = alt.Chart(shared.data(rows, "memory", "patch_size", "batch", "bytes", "value", "lo", "hi", "n"))
     base = base.encode(x=alt.X("bytes:Q", **x), color=tone)
-    whisker = base.transform_filter("isValid(datum.lo)&&isValid(datum.hi)").mark_rule(strokeWidth=1.75, aria=False)
+    whisker = base.transform_filter("isValid(datum.lo)&&isValid(datum.hi)").mark_rule(strokeWidth=1.75)
     layers = [
-        base.mark_line(strokeWidth=1.75, opacity=0.75, aria=False).encode(y=alt.Y("value:Q", **y)),
+        base.mark_line(strokeWidth=1.75, opacity=0.75).encode(y=alt.Y("value:Q", **y)),
         whisker.encode(y=alt.Y("lo:Q", **y), y2=alt.Y2("hi:Q")),
-        base.mark_point(filled=True, size=55, opacity=1, aria=False).encode(
+        base.mark_point(filled=True, size=55, opacity=1).encode(
             y=alt.Y("value:Q", **y),
             shape=shape,
             tooltip=[
