@@ -16,6 +16,7 @@ from typing import Any
 
 from harness.charts import _words as words
 from harness.charts._figure import Figure, Key, Panel, Row
+from harness.charts._folded import folded
 from harness.charts._render import SYMBOLS, WIDE, edge, specification, svg
 
 MOST_ROWS = 100
@@ -47,12 +48,12 @@ def figure_html(figure: Figure, name: str, csv_link: str, cite: str = "") -> str
         _panel_html(panel, _chart(name, place), alone or panel.wide) for place, panel in enumerate(figure.panels)
     )
     notes = "".join(f"<li>{escape(note)}</li>" for note in figure.notes)
+    numbers = f'{_table(figure, name)}<p><a href="{escape(csv_link)}" download>Download as CSV</a></p>'
     return (
         f'<figure class="fr-figure" id="{name}" data-search-exclude>{head}{_legend(figure.keys)}'
         f'<div class="fr-panels">{panels}</div>'
         f"{f'<ul class=fr-notes>{notes}</ul>' if notes else ''}"
-        f'<details class="fr-data"><summary>The numbers as a table</summary>{_table(figure, name)}'
-        f'<p><a href="{escape(csv_link)}" download>Download as CSV</a></p></details>{cite}</figure>'
+        f"{folded('The numbers as a table', numbers, style='fr-data')}{cite}</figure>"
     )
 
 

@@ -16,6 +16,7 @@ from harness.analysis.blocks import KEYS
 from harness.analysis.rows import rows_of
 from harness.axes import AXES
 from harness.charts import _words as words
+from harness.charts._folded import folded
 from harness.margins import CONFIRMED_OVER, SAME
 from harness.pages import described, markup
 from harness.pages.gathered import Shown
@@ -239,9 +240,8 @@ _MOST_OPEN = 12
 
 
 def _open_or_folded(what: str, table: str, count: int) -> str:
-    return table if count <= _MOST_OPEN else f"<details><summary>All {count} {what}</summary>{table}</details>\n"
+    return table if count <= _MOST_OPEN else folded(f"All {count} {what}", table)
 
 
 def _folded(summary: str, columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[str]) -> str:
-    table = markup.table(summary, columns, rows, numeric, stack=True)
-    return f"<details><summary>{summary}</summary>{table}</details>\n"
+    return folded(summary, markup.table(summary, columns, rows, numeric, stack=True))

@@ -12,6 +12,7 @@ from harness.analysis.claimed import NOT_TESTABLE
 from harness.charts import _words as words
 from harness.charts._embed import swatch
 from harness.charts._figure import Key
+from harness.charts._folded import later
 from harness.charts.claims import MARKS, TONES
 from harness.claim import PHOTOGRAPHS, SOURCES, Claim
 from harness.metrics import METRICS, THROUGHPUT, Metric
@@ -94,9 +95,8 @@ def _found(told: Told, place: Place, path: str) -> str:
     data = f'data-verdict="{told.verdict}" data-device="{told.device}" data-machine="{escape(told.shown.machine_id)}"'
     verdict = f"{badge(told.verdict)} " if told.tested else ""
     said = f'<p class="fr-on-said">{verdict}{escape(told.sentence)}</p>'
-    tables = (*_cases(told), *_asides(told)) if told.tested else ()
-    rest = _origin(told, path) if told.tested else ""
-    return f'<div class="fr-on" {data}><p class="fr-origin">{escape(place.name)}</p>{said}{rest}{"".join(tables)}</div>'
+    rest = _origin(told, path) + later("".join((*_cases(told), *_asides(told)))) if told.tested else ""
+    return f'<div class="fr-on" {data}><p class="fr-origin">{escape(place.name)}</p>{said}{rest}</div>'
 
 
 def _origin(told: Told, path: str) -> str:

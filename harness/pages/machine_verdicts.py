@@ -8,6 +8,7 @@ from html import escape
 from harness.analysis.claim_words import estimate
 from harness.analysis.claimed import NOT_TESTABLE, VERDICTS
 from harness.charts import _words as words
+from harness.charts._folded import folded
 from harness.pages import claims, described, markup
 from harness.pages.claim_section import badge
 from harness.pages.verdicts import Told, Verdicts
@@ -50,7 +51,7 @@ def _table(told: Verdicts, at: int, path: str, device: str) -> str:
         f"Verdicts of this machine{device}", ("Verdict", "Claim", "Effect (95 %)", "n"), rows, ("n",), stack=True
     )
     summary = f"The {words.plural(len(rows), 'claim')} tested here{device}, with effects"
-    return f'<details><summary>{summary}</summary>{listed}</details>\n<p class="fr-note">{more}</p>\n'
+    return f'{folded(summary, listed)}<p class="fr-note">{more}</p>\n'
 
 
 def _by_verdict(told: Verdicts, at: int) -> Iterator[tuple[str, Told]]:

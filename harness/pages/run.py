@@ -11,6 +11,7 @@ from harness.analysis.blocks import good
 from harness.analysis.rows import rows_of
 from harness.axes import AXES
 from harness.charts import _words as words
+from harness.charts._folded import folded
 from harness.manifest import Protocol
 from harness.pages import cite, clocks, described, markup, run_facts, trust
 from harness.pages.gathered import Shown, draw, place
@@ -152,7 +153,7 @@ def _failures(shown: Shown) -> str:
     if len(rows) <= _MOST_OPEN:
         return listing if rows else ""
     said = _counted_rows(len(rows), len(failed), "trials that failed, with their reasons")
-    return f"<details><summary>{said}</summary>{listing}</details>\n"
+    return folded(said, listing)
 
 
 def _counted_rows(listed: int, there: int, what: str) -> str:
@@ -257,14 +258,11 @@ def _order(shown: Shown) -> str:
     roles, flags = (("Ran as",), ("Flags",)) if told else ((), ())
     columns = ("Block", "Place", "Setting", *roles, "Outcome", "Samples/s", *flags)
     listing = markup.table("Every trial in the order in which it ran", columns, rows, ("Block", "Place", "Samples/s"))
-    return (
-        markup.paragraph(
-            "Every block runs each cell that is still wanted once, in a fresh random order, so that a drift of the "
-            "machine falls on all cells alike; the sides of a claim come close to each other, and the control cell "
-            "again and again. Only axes that are not at their default are named."
-        )
-        + f"<details><summary>{_counted_rows(len(rows), len(shown.trials), 'trials')}</summary>{listing}</details>\n"
-    )
+    return markup.paragraph(
+        "Every block runs each cell that is still wanted once, in a fresh random order, so that a drift of the "
+        "machine falls on all cells alike; the sides of a claim come close to each other, and the control cell "
+        "again and again. Only axes that are not at their default are named."
+    ) + folded(_counted_rows(len(rows), len(shown.trials), "trials"), listing)
 
 
 def downloads(shown: Shown, files: Iterable[str]) -> str:

@@ -18,6 +18,7 @@ from harness.analysis.storage import believed, doubted, plain, stored
 from harness.analysis.storage_choice import LOSSY, SPACE, SPEED, choices
 from harness.analysis.storage_effects import CONTAINER, NEITHER, PIXELS, larger
 from harness.charts import _words as words
+from harness.charts._folded import folded
 from harness.charts._slices import EMULATED, LOAD, PHOTOGRAPHS
 from harness.charts._storage import STORES
 from harness.machine import Storage
@@ -79,8 +80,7 @@ class Stored:
         body += [_use_table("Which format to use", usual)] if usual else []
         if others:
             what = "Read in the order of the disk, or before an emulated step"
-            opened = "" if usual else " open"
-            body.append(f"<details{opened}><summary>{what}</summary>{_use_table(what, others)}</details>\n")
+            body.append(folded(what, _use_table(what, others), unfolded=not usual))
         return [*body, markup.paragraph(_HOW_CHOSEN, "fr-note")]
 
     def details(self) -> list[str]:
@@ -122,7 +122,7 @@ def _effects(found: pd.DataFrame) -> list[str]:
         return []
     rows = list(firsts.values())
     items = "".join(f"<li>{escape(_effect(row))}</li>" for row in rows)
-    each = f"<details><summary>The two effects in each setting</summary><ul>{items}</ul></details>\n"
+    each = folded("The two effects in each setting", f"<ul>{items}</ul>")
     return [markup.paragraph(_larger(rows), "fr-answer"), each]
 
 
@@ -328,7 +328,7 @@ def _sizes(table: pd.DataFrame, mark: str) -> list[str]:
     for (_, workload, size), rows in sorted(found.items()):
         listing = _size_table(f"{workload}, {size} px", rows)
         summary = escape(f"{workload}, {size} px")
-        body.append(f"<details{'' if body else ' open'}><summary>{summary}</summary>{listing}</details>\n")
+        body.append(folded(summary, listing, unfolded=not body))
     if not body:
         return []
     note = (

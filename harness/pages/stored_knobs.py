@@ -13,6 +13,7 @@ from harness.analysis.rows import rows_of
 from harness.analysis.storage import OWN
 from harness.axes import BY_NAME
 from harness.charts import _words as words
+from harness.charts._folded import folded
 from harness.charts._slices import LOAD
 from harness.pages import described, markup
 
@@ -56,7 +57,7 @@ def section(trials: pd.DataFrame, mark: str) -> list[str]:
     columns = ("From → to", "Format", "Where", "Times as fast", "95 % interval", "n", "Verdict")
     listing = markup.table("What knobs of single formats change", columns, lines, columns[3:6], stack=True)
     if len(lines) > MOST_OPEN:
-        listing = f"<details><summary>All {len(lines)} comparisons</summary>{listing}</details>\n"
+        listing = folded(f"All {len(lines)} comparisons", listing)
     note = "Paired block by block; single intervals, not corrected for their number."
     return [markup.heading(3, "Knobs of single formats", f"knobs-{mark}"), listing, markup.paragraph(note, "fr-note")]
 

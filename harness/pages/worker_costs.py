@@ -10,6 +10,7 @@ from harness.analysis import worker_costs as costs
 from harness.analysis.rows import rows_of
 from harness.charts import _words as words
 from harness.charts import _workers as workers
+from harness.charts._folded import folded
 from harness.pages import described, markup
 from harness.pages.gathered import Shown
 from harness.pages.verdicts import Verdicts
@@ -97,10 +98,10 @@ def _listing(title: str, said: str, columns: Sequence[str], rows: Sequence[Seque
         numeric: from which column on they are set flush right.
     """
     table = markup.table(title, columns, rows, columns[numeric:], stack=True)
-    is_open = " open" if len(rows) <= MOST_OPEN else ""
-    count = "" if is_open else f", {len(rows)} settings"
+    few = len(rows) <= MOST_OPEN
+    count = "" if few else f", {len(rows)} settings"
     message = markup.paragraph(said, "fr-answer") if said else ""
-    return f"{message}<details{is_open}><summary>{escape(title + count)}</summary>{table}</details>\n"
+    return message + folded(escape(title + count), table, unfolded=few)
 
 
 def _number(row: Row, name: str, unit: Callable[[float], str] = words.number) -> str:

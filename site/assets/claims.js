@@ -1,5 +1,6 @@
 // The Claims page: check boxes leave some of the claims, in the list, in the pictures and in their table. What is chosen
-// stands in the address, so that it can be sent to somebody. Without this script every claim is there, folded.
+// stands in the address, so that it can be sent to somebody. A link to a claim shows it, and folded.js unfolds it. Without
+// this script every claim is there, folded.
 (() => {
   "use strict";
 
@@ -44,6 +45,8 @@
 
     // A group of which no row is left goes with its heading.
     function rows(kept) {
+      const data = document.querySelector("#claims .fr-data");
+      if (data && boxes.some((box) => box.checked)) window.feedrate.fill(data);
       for (const group of document.querySelectorAll("#claims-table tbody")) {
         const own = [...group.querySelectorAll("[data-row]")];
         for (const row of own) row.hidden = !kept.has(row.dataset.row);
@@ -88,6 +91,7 @@
       if (!target?.classList.contains("fr-claim") || !target.hidden) return;
       choose(new URLSearchParams());
       sift();
+      target.scrollIntoView();
     }
 
     function choose(wanted) {
