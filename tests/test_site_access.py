@@ -214,6 +214,9 @@ def test_every_kind_of_page_is_whole_without_scripts(sites: dict[str, Site], bro
         assert page.locator("h1").first.is_visible(), path
         for chart in page.locator(".fr-chart").all():
             assert chart.locator("svg:visible").count() == 1, path
+        for data in page.locator(".fr-data").all():
+            data.locator("summary").click()
+            assert data.locator("td").first.is_visible(), path
         assert len(page.locator("main").inner_text()) > 20, path
     # Scripts that are not allowed to run count as refused.
     assert [problem for problem in seen.problems if not problem.endswith("csp")] == []

@@ -32,6 +32,6 @@ def later(body: str) -> str:
     Raises:
         ValueError: the HTML has such a part of its own, at whose end a browser would end this one.
     """
-    if "noscript" in body:
+    if "<noscript" in body:
         raise ValueError("a folded part lies in another; expected HTML without one")
     return body and f"<noscript>{body}</noscript>"
