@@ -1,6 +1,6 @@
 """Figures as files for papers: SVG, PNG, PDF, table and specification, and one bibliography of them all.
 
-PNG and PDF are made from the SVG by a process apart, while pages are written, and are kept by what they were made from:
+PNG and PDF are made from the SVG by processes apart, while pages are written, and are kept by what they were made from:
 a picture that has not changed is not drawn again.
 """
 
@@ -18,12 +18,17 @@ from tempfile import TemporaryDirectory
 
 from harness.citation import BIBLIOGRAPHY, bibliography
 from harness.errors import FeedrateError
+from harness.hardware import usable_cores
 from harness.pages.markup import Page
 from harness.pages.placed import Placed
 from harness.registry import ROOT
 
 _KINDS = (".png", ".pdf")
 _NICE = 10
+_CORES_EACH = 2
+"""Cores for which there is a process that draws: the last pictures are drawn while the site is put together on one."""
+_MOST = 2
+"""Processes that draw; more would be done before the site is."""
 
 
 def placed(pages: Iterable[Page]) -> list[Placed]:
@@ -72,19 +77,26 @@ def drawing(kept: Path, *, patient: bool = False) -> Iterator[Drawing]:
 
 
 class Drawing:
-    """Pictures that are being drawn by a process apart, which is started for the first that is not kept."""
+    """Pictures that are being drawn by processes apart, which are started for the first that are not kept."""
 
     def __init__(self, kept: Path, nice: int) -> None:
         self._kept, self._nice = kept, nice
         self._made_from: dict[str, str] = {}
-        self._process: subprocess.Popen[str] | None = None
+        self._asked = 0
+        self._processes: list[subprocess.Popen[str]] = []
+        self._most = max(1, min(_MOST, len(usable_cores()) // _CORES_EACH))
 
     def following(self, pages: Iterable[Page]) -> Iterator[Page]:
         """Pass pages on, one by one, and begin to draw the figures of each."""
         for page in pages:
-            for figure in placed([page]):
-                self.add(figure.name, figure.picture)
+            self.begin(page)
             yield page
+
+    def begin(self, page: Page) -> None:
+        """Begin to draw the figures of a page, unless that was done."""
+        for figure in placed([page]):
+            if figure.name not in self._made_from:
+                self.add(figure.name, figure.picture)
 
     def add(self, name: str, picture: str) -> None:
         """Begin to draw an SVG, unless what it gives is kept."""
@@ -111,26 +123,28 @@ class Drawing:
                 path.unlink()
 
     def stop(self) -> None:
-        """End the process, whatever it is doing."""
-        if self._process:
-            with self._process:
-                self._process.kill()
+        """End the processes, whatever they are doing."""
+        for process in self._processes:
+            with process:
+                process.kill()
 
     def _ask(self, address: str) -> None:
-        if not self._process:
+        """Give a picture to the process whose turn it is."""
+        if len(self._processes) < self._most:
             command = [sys.executable, "-m", "harness.charts._raster", str(self._kept.resolve()), str(self._nice)]
             pipe = subprocess.PIPE
-            self._process = subprocess.Popen(command, cwd=ROOT, stdin=pipe, stderr=pipe, text=True, bufsize=1)
+            self._processes.append(subprocess.Popen(command, cwd=ROOT, stdin=pipe, stderr=pipe, text=True, bufsize=1))
+        told = self._processes[self._asked % len(self._processes)].stdin
+        self._asked += 1
         # Where the process has ended, ``_wait`` will find out why.
         with suppress(BrokenPipeError):
-            if self._process.stdin:
-                self._process.stdin.write(f"{address}\n")
+            if told:
+                told.write(f"{address}\n")
 
     def _wait(self) -> None:
-        if not self._process:
-            return
-        _, told = self._process.communicate()
-        if self._process.returncode:
-            address, _, why = told.partition("\n")[0].partition(" ")
-            name = next((name for name, made_from in self._made_from.items() if made_from == address), "a figure")
-            raise FeedrateError(f"figures: {name} could not be turned into PNG and PDF: {why}")
+        for process in self._processes:
+            _, told = process.communicate()
+            if process.returncode:
+                address, _, why = told.partition("\n")[0].partition(" ")
+                name = next((name for name, made_from in self._made_from.items() if made_from == address), "a figure")
+                raise FeedrateError(f"figures: {name} could not be turned into PNG and PDF: {why}")

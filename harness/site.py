@@ -93,7 +93,7 @@ def build(results: Path = RESULTS, out: Path = Path("build"), admit: Admit = adm
             apart.prepare()
         let_in = admit(found, out / _REMEMBERED)
         everyone = cast(gather(results, set(let_in.folders)))
-        pages = list(drawn.following(_pages(everyone, benches(results), let_in.refused)))
+        pages = list(drawn.following(_pages(everyone, benches(results), let_in.refused, drawn.begin)))
         made = publish(SOURCE, docs, _fresh(out / "site.next"), _nav(pages), pages, brief.likes(everyone))
         site_brief.write(made, everyone)
         sitemap(made.folder, _address())
@@ -152,16 +152,24 @@ def _opening(stored: StoredRun) -> tuple[Figure, str]:
     return found[1], f"{Shown(stored).name}; {run.blocks} blocks, 95 % intervals; run {run.run_id}"
 
 
-def _pages(everyone: Cast, measured: Sequence[BenchRecord], refused: Sequence[Validated]) -> Iterator[Page]:
+def _pages(
+    everyone: Cast, measured: Sequence[BenchRecord], refused: Sequence[Validated], early: Callable[[Page], None]
+) -> Iterator[Page]:
     """Make all pages, one by one; the last lists the figures of the others."""
     cited: list[Placed] = []
-    for page in _content(everyone, measured, refused):
+    for page in _content(everyone, measured, refused, early):
         cited += figures.placed([page])
         yield brief.noted(page, everyone)
     yield brief.noted(cite.page(cited, everyone.every, _address()), everyone)
 
 
-def _content(everyone: Cast, measured: Sequence[BenchRecord], refused: Sequence[Validated] = ()) -> Iterator[Page]:
+def _content(
+    everyone: Cast,
+    measured: Sequence[BenchRecord],
+    refused: Sequence[Validated] = (),
+    early: Callable[[Page], None] = lambda _: None,
+) -> Iterator[Page]:
+    """Make pages in the order in which lists have them; ``early`` sees those that wait for their place before that."""
     questions = suites.found(everyone.featured)
     if everyone.brief:
         _ = everyone.cells  # read before there are processes for pages: reading many runs takes processes of its own
@@ -184,6 +192,8 @@ def _content(everyone: Cast, measured: Sequence[BenchRecord], refused: Sequence[
         yield releases.page(everyone.every, measured, _prose(ROOT / "CHANGELOG.md"))
         for shown in everyone.withdrawn:
             yield withdrawn.page(shown)
+        for made in ahead.finished():
+            early(made if isinstance(made, Page) else made[0])
         for shown in long:
             page, found = of_runs[shown.page]()
             shown.learn(found)
@@ -193,8 +203,8 @@ def _content(everyone: Cast, measured: Sequence[BenchRecord], refused: Sequence[
         for own in machines.by_machine(everyone.detailed).values():
             yield machines.page(own, told, paths)
         yield reference.runs_page(everyone.detailed, refused)
-        for made in (*(of_suites[path] for _, path, _ in questions), *of_claims):
-            yield made()
+        for begun in (*(of_suites[path] for _, path, _ in questions), *of_claims):
+            yield begun()
 
 
 def _of_run(shown: Shown) -> tuple[Page, dict[str, Any]]:

@@ -7,10 +7,10 @@ start (a second, and their memory) only where there is much to draw.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from harness.hardware import usable_cores
 from harness.pages import apart
@@ -28,6 +28,7 @@ class Ahead:
 
     def __init__(self, pool: ProcessPoolExecutor | None) -> None:
         self._pool = pool
+        self._begun: list[Future[Any]] = []
 
     def begin(self, make: Callable[Given, Made], *given: Given.args, **more: Given.kwargs) -> Callable[[], Made]:
         """Begin to make something; without processes it is made when it is asked for.
@@ -40,7 +41,15 @@ class Ahead:
         Returns:
             Waits for it and gives it.
         """
-        return self._pool.submit(make, *given, **more).result if self._pool else partial(make, *given, **more)
+        if not self._pool:
+            return partial(make, *given, **more)
+        self._begun.append(self._pool.submit(make, *given, **more))
+        return self._begun[-1].result
+
+    def finished(self) -> Iterator[Any]:
+        """Give everything that was begun, each as soon as it is made; without processes nothing is made yet."""
+        for begun in as_completed(self._begun):
+            yield begun.result()
 
     def each(self, make: Callable[[Taken], Made], items: Iterable[Taken]) -> Iterator[Made]:
         """Do what ``map`` does, several at a time where there are processes."""
