@@ -20,7 +20,7 @@ import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
@@ -30,9 +30,11 @@ from typing import Any
 import vl_convert
 
 from harness import site_shell, site_vendor
+from harness.charts._folded import FOLDED
 from harness.charts._theme import config, css
 from harness.errors import FeedrateError
 from harness.pages.markup import Page, addressed, slot
+from harness.pages.placed import Placed
 
 _SCRIPT = re.compile(r"<script(?P<attributes>[^>]*)>(?P<body>.*?)</script>", re.DOTALL)
 HEADERS = "_headers"
@@ -88,6 +90,7 @@ def publish(
         more: pages, or empty ones like them, that the caller will add through ``Published.frames``.
     """
     listed, others = [page for page in pages if page.listed], [page for page in pages if not page.listed]
+    listed, others = [*map(_folded_apart, listed)], [*map(_folded_apart, others)]
     empty = site_shell.placeholders([*others, *more])
     for page in (*listed, *empty):
         put(docs / page.path, page.markdown())
@@ -175,6 +178,19 @@ def _mkdocs(configuration: Path, docs: Path, target: Path, nav: list[dict[str, A
     except (MkDocsException, SystemExit) as error:
         raise FeedrateError(f"{configuration}: mkdocs could not build the site: {error}") from error
     return loaded
+
+
+def _folded_apart(page: Page) -> Page:
+    """Leave what is folded to be put in its place like a figure: Markdown would look at each cell of its tables."""
+    parts: dict[str, Placed] = {}
+
+    def slotted(folded: re.Match[str]) -> str:
+        name = f"folded-{len(parts)}"
+        parts[name] = Placed(name, folded[0])
+        return slot(name)
+
+    body = FOLDED.sub(slotted, page.body)
+    return replace(page, body=body, figures={**parts, **page.figures})
 
 
 def _with_figures(html: str, page: Page, files: Mapping[str, str | Path]) -> str:

@@ -7,6 +7,11 @@ Without scripts it is part of the page from the beginning.
 
 from __future__ import annotations
 
+import re
+
+FOLDED = re.compile("<noscript>.*?</noscript>", re.DOTALL)
+"""What is read later, in the HTML of a page."""
+
 
 def folded(summary: str, body: str, *, unfolded: bool = False, style: str = "") -> str:
     """Fold HTML behind a summary.
