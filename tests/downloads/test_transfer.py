@@ -260,7 +260,7 @@ def test_proxy(
     server.files["http://data.example/file.zip"] = proxied
     proxied.content = CONTENT
     served = server.serve("file.zip", CONTENT)
-    monkeypatch.setenv("http_proxy", server.url("").replace("127", "user:word@127"))
+    monkeypatch.setenv("http_proxy", server.url("").replace("//", "//user:word@"))
     monkeypatch.setenv("no_proxy", "127.0.0.1" if exempt else "")
     url = server.url("file.zip") if exempt else "http://data.example/file.zip"
     download(expect(url, CONTENT), place, screen, hasty)
