@@ -123,16 +123,15 @@ def rate(value: float, lo: float, hi: float, n: int) -> str:
 
 def _tasks(trials: pd.DataFrame, console: Console) -> None:
     """Per task: the best cell and what bounds it, then the default settings against the best at each batch size."""
-    estimates = judged(trials)
-    inside = {row["cell_id"]: row for row in rows_of(stages(trials, estimates))}
-    hidden = {row["cell_id"]: row["fetch_hidden"] for row in rows_of(overlap(trials, estimates))}
-    members = best_cells(trials, estimates)
+    inside = {row["cell_id"]: row for row in rows_of(stages(trials))}
+    hidden = {row["cell_id"]: row["fetch_hidden"] for row in rows_of(overlap(trials))}
+    members = best_cells(trials)
     members = members[members["mode"].isin(["train", "load"])].reset_index(drop=True)
     sizes = members.groupby((members["place"] == 0).cumsum()).size()
     against: dict[str, list[dict[str, Any]]] = {}
-    for row in rows_of(default_vs_best(trials, estimates).sort_values(["storage_format", "batch_size"])):
+    for row in rows_of(default_vs_best(trials).sort_values(["storage_format", "batch_size"])):
         against.setdefault(task(row), []).append(row)
-    rates = {row["cell_id"]: row for row in rows_of(estimates)}
+    rates = {row["cell_id"]: row for row in rows_of(judged(trials))}
     found = zip(rows_of(members[members["place"] == 0]), sizes, strict=True)
     for row, size in sorted(found, key=lambda pair: _rank(pair[0])):
         _say(console, f"\n{task(row)}", "bold")

@@ -340,12 +340,11 @@ def same_pairs(trials: pd.DataFrame) -> pd.DataFrame:
     return pairs.assign(different=(pairs["lo"] > 1) | (pairs["hi"] < 1))[list(PAIR_COLUMNS)].reset_index(drop=True)
 
 
-def bottlenecks(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.DataFrame:
+def bottlenecks(trials: pd.DataFrame) -> pd.DataFrame:
     """Compare what holds a cell back with what was planted to do so.
 
     Args:
         trials: rows of ``records.TRIALS`` of any number of runs.
-        estimates: ``judged(trials)``, where it is at hand already.
 
     Returns:
         A row a training cell before an emulated step whose planted ceilings are ``BALANCED_WITHIN`` times apart or
@@ -355,8 +354,7 @@ def bottlenecks(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> 
     """
     cells = _cells(trials)
     cells = cells[_emulated(cells) & (cells["step_ms"] > 0)]
-    named = (judged(trials) if estimates is None else estimates)[[*KEYS, "bottleneck"]]
-    found = cells.merge(named, on=KEYS)
+    found = cells.merge(judged(trials)[[*KEYS, "bottleneck"]], on=KEYS)
     with np.errstate(divide="ignore"):
         found["planted_load"] = 1000 * found["batch_size"] * np.maximum(1, found["num_workers"]) / _loading_ms(found)
     found["planted_compute"] = 1000 * found["batch_size"] / found["step_ms"]

@@ -94,14 +94,13 @@ def _limits(cell: Mapping[str, Any], known: Mapping[tuple[str, str], Mapping[str
     }
 
 
-def ceilings(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.DataFrame:
+def ceilings(trials: pd.DataFrame) -> pd.DataFrame:
     """Find the ceilings of every training cell.
 
     A ceiling is found by its ``cell_id``: that the plan added it (role ceiling) or that the matrix asked for it is one.
 
     Args:
         trials: rows of ``records.TRIALS`` of any number of runs.
-        estimates: ``cells(trials)``, where it is at hand already.
 
     Returns:
         A row a cell of mode train: ``run_id``, ``cell_id``, ``load_ceiling``, ``copy_ceiling``, ``compute_ceiling``
@@ -110,8 +109,7 @@ def ceilings(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.
         ``efficiency`` (achieved ÷ smallest ceiling), paired by block where the ceiling was measured, the latter with
         its 95 % interval ``efficiency_lo``, ``efficiency_hi`` and ``efficiency_n``.
     """
-    estimates = cells(trials) if estimates is None else estimates
-    rows = rows_of(estimates)
+    rows = rows_of(cells(trials))
     known = {(row["run_id"], row["cell_id"]): row for row in rows}
     found = [_limits(row, known) for row in rows if row["mode"] == "train"]
     result = pd.DataFrame(found, columns=[*KEYS, *COLUMNS, *_PAIRED])
@@ -141,8 +139,7 @@ def judged(trials: pd.DataFrame) -> pd.DataFrame:
         One row per (run_id, cell_id): all columns of ``cells``, then those of ``ceilings`` (null where the cell is not
         of mode train) and ``bottleneck``.
     """
-    estimates = cells(trials)
-    result = estimates.merge(ceilings(trials, estimates), on=KEYS, how="left")
+    result = cells(trials).merge(ceilings(trials), on=KEYS, how="left")
     return result.assign(bottleneck=[bottleneck(row) for row in rows_of(result)])
 
 

@@ -12,6 +12,7 @@ import pandas as pd
 
 from harness.analysis.blocks import KEYS, good, half_width
 from harness.analysis.ceilings import ALONE, BOUND, ceiling_ids, judged
+from harness.analysis.estimates import cells
 from harness.analysis.rows import rows_of
 from harness.records import DEVICE_SPANS, PHASES, WORKER_STAGES
 
@@ -72,12 +73,11 @@ def per_step(trials: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([ended[[*KEYS, "block"]], pd.DataFrame(columns, index=ended.index)], axis=1)
 
 
-def stages(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.DataFrame:
+def stages(trials: pd.DataFrame) -> pd.DataFrame:
     """Say what each cell's loader spends its workers' time on.
 
     Args:
         trials: rows of ``records.TRIALS`` of any number of runs.
-        estimates: ``judged(trials)``, where it is at hand already.
 
     Returns:
         A row a cell whose batches were stamped: ``run_id``, ``cell_id``, ``n`` (trials), medians over trials of
@@ -88,7 +88,6 @@ def stages(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.Da
         (decoding, transforming, collating); null where something else holds the cell back. The stamps cannot tell
         reading a disk from reading the page cache.
     """
-    held = judged(trials) if estimates is None else estimates
     single = per_step(trials)
     names = [f"worker_{stage}" for stage in WORKER_STAGES]
     single["busy"] = single[names].sum(axis=1, skipna=False)
@@ -96,7 +95,7 @@ def stages(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.Da
     single["busy_share"] = single["busy"] / single["wall"]
     groups = single.dropna(subset=names).groupby(KEYS, sort=False)
     middle = groups[[*names, "busy", "busy_share"]].median().assign(n=groups.size())
-    found = held[[*KEYS, "batch_size", "num_workers", "bottleneck"]].merge(middle.reset_index(), on=KEYS)
+    found = judged(trials)[[*KEYS, "batch_size", "num_workers", "bottleneck"]].merge(middle.reset_index(), on=KEYS)
     costs = found["busy"] / found["batch_size"].astype("float64") / 1000
     workers = np.maximum(1, found["num_workers"].astype("float64"))
     result = found[[*KEYS, "n"]].assign(
@@ -110,11 +109,11 @@ def stages(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.Da
     return result[list(STAGE_COLUMNS)]
 
 
-def _load_cells(cells: pd.DataFrame) -> pd.DataFrame:
+def _load_cells(estimates: pd.DataFrame) -> pd.DataFrame:
     """Training cells with a loader and the ``cell_id`` of each one's loader alone."""
     found = [
         {**{key: row[key] for key in (*KEYS, "num_workers")}, "load_id": ids["load"]}
-        for row in rows_of(cells)
+        for row in rows_of(estimates)
         if row["mode"] == "train" and not pd.isna(row["num_workers"]) and (ids := ceiling_ids(row))
     ]
     return pd.DataFrame(found, columns=[*KEYS, "num_workers", "load_id"])
@@ -130,7 +129,7 @@ def _hidden(shares: pd.DataFrame, column: str) -> pd.DataFrame:
     return pd.DataFrame({name: values.clip(0, 1) for name, values in ends.items()}).assign(**{count: n})
 
 
-def overlap(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.DataFrame:
+def overlap(trials: pd.DataFrame) -> pd.DataFrame:
     """Say how much of loading and of copying a training step hides.
 
     Loading is hidden as far as the training process does not wait for it: 1 - (fetch wait a step ÷ what the loader
@@ -140,7 +139,6 @@ def overlap(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.D
     Args:
         trials: rows of ``records.TRIALS`` of any number of runs; the loader alone is the cell of mode load that is the
             training cell's ceiling.
-        estimates: ``cells(trials)`` or ``judged(trials)``, where it is at hand already.
 
     Returns:
         A row a training cell: ``run_id``, ``cell_id``, ``load_batch_ms`` (median over the paired blocks),
@@ -149,7 +147,7 @@ def overlap(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.D
         lie in [0, 1], NaN where the run has no such ceiling, no CUDA, or (intervals) fewer than two
         blocks. Without workers nothing is hidden.
     """
-    pairs = _load_cells(judged(trials) if estimates is None else estimates)
+    pairs = _load_cells(cells(trials))
     blocks = per_step(trials).groupby([*KEYS, "block"]).mean().reset_index()
     alone = blocks[["run_id", "cell_id", "block", "wall"]].rename(columns={"cell_id": "load_id", "wall": "load"})
     single = pairs.merge(blocks, on=KEYS).merge(alone, on=["run_id", "load_id", "block"], how="left")

@@ -244,16 +244,13 @@ def _predicted(row: Mapping[str, Any], found: Fit, cores: float) -> dict[str, An
     return predicted
 
 
-def held_out(
-    trials: pd.DataFrame, steps: pd.DataFrame, cores: float, estimates: pd.DataFrame | None = None
-) -> pd.DataFrame:
+def held_out(trials: pd.DataFrame, steps: pd.DataFrame, cores: float) -> pd.DataFrame:
     """Predict cells that the model was not fitted to, and compare.
 
     Args:
         trials: rows of ``records.TRIALS`` of runs of one machine.
         steps: their rows of ``records.STEPS``.
         cores: how many cores a trial could use.
-        estimates: ``judged(trials)``, where it is at hand already.
 
     Returns:
         A row a prediction, ``COLUMNS``: ``held_out`` (``num_workers``: cells with two workers and more, from those with
@@ -265,7 +262,7 @@ def held_out(
         (``ceilings_apart``; NaN where they were not measured). Empty where nothing could be fitted.
     """
     model = _Model(trials, steps, cores)
-    measured = (judged(trials) if estimates is None else estimates).set_index(KEYS)
+    measured = judged(trials).set_index(KEYS)
     found = []
     for axis in ("num_workers", "batch_size"):
         for row in rows_of(model.seen[model.seen["num_workers"] > (1 if axis == "num_workers" else 0)]):

@@ -35,12 +35,11 @@ ADDED = (
 """Columns that :func:`roofline` adds to those of ``ceilings.judged``; ``au`` is paired by block here."""
 
 
-def roofline(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.DataFrame:
+def roofline(trials: pd.DataFrame) -> pd.DataFrame:
     """Place every training cell under its roof.
 
     Args:
         trials: rows of ``records.TRIALS`` of any number of runs.
-        estimates: ``judged(trials)``, where it is at hand already.
 
     Returns:
         The rows of ``judged`` of mode train whose loader and step are both known alone, and for them
@@ -50,7 +49,7 @@ def roofline(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.
         where the compute ceiling was measured, with ``headroom_n`` and ``au_n`` blocks, and ``roof``, the most that
         ``au`` could be.
     """
-    table = judged(trials) if estimates is None else estimates
+    table = judged(trials)
     known = table["load_ceiling"].gt(0) & table["compute_ceiling"].gt(0) & table["samples_per_s"].gt(0)
     found = table[known.fillna(False)].reset_index(drop=True)
     if not len(found):

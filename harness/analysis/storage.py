@@ -154,7 +154,7 @@ def scaling(trials: pd.DataFrame, table: pd.DataFrame | None = None) -> pd.DataF
 
     Args:
         trials: rows of ``records.TRIALS`` of one run.
-        table: ``plain(stored(trials))``, where it is at hand already.
+        table: the cells to compare; by default ``plain(stored(trials))``.
 
     Returns:
         The cells of ``table`` that ended well, with ``base_workers``, ``speedup`` (1 for the base), ``speedup_lo``,

@@ -24,7 +24,7 @@ ADDED = ("purpose", "place", "is_best", "ratio_to_best", "ratio_lo", "ratio_hi",
 _JUDGED_BY = ["run_id", "cell_id", "storage_format", "stores", "lossy", "samples_per_s", "num_workers", "sample_bytes"]
 
 
-def choices(trials: pd.DataFrame, table: pd.DataFrame | None = None) -> pd.DataFrame:
+def choices(trials: pd.DataFrame) -> pd.DataFrame:
     """Choose formats for every question of a run.
 
     For each purpose the best has the highest estimate; a cell belongs to its set if the 95 % interval of its throughput
@@ -33,7 +33,6 @@ def choices(trials: pd.DataFrame, table: pd.DataFrame | None = None) -> pd.DataF
 
     Args:
         trials: rows of ``records.TRIALS`` of one run.
-        table: ``stored(trials)``, where it is at hand already.
 
     Returns:
         A row a cell of a set, questions in order of appearance: all columns of ``stored``, then ``purpose`` (``speed``,
@@ -41,7 +40,7 @@ def choices(trials: pd.DataFrame, table: pd.DataFrame | None = None) -> pd.DataF
         ``is_best``, ``ratio_to_best``, ``ratio_lo``, ``ratio_hi`` and ``pairs`` (against the best of ``speed``, or of
         the purpose where there is none), ``candidates`` (cells) and ``formats`` (distinct ones among them).
     """
-    table = stored(trials) if table is None else table
+    table = stored(trials)
     blocks = blocks_of(believed(trials))
     found = [part for group in _questions(table) for part in _chosen(group, blocks)]
     if not found:

@@ -88,19 +88,17 @@ def _pairs(group: list[Row]) -> Iterator[_Pair]:
                 yield _Pair(PIXELS, row, pixels, container)
 
 
-def effects(trials: pd.DataFrame, table: pd.DataFrame | None = None) -> pd.DataFrame:
+def effects(trials: pd.DataFrame) -> pd.DataFrame:
     """Compare formats that differ in one of the two ways.
 
     Args:
         trials: rows of ``records.TRIALS`` of one run.
-        table: ``plain(stored(trials))``, where it is at hand already.
 
     Returns:
         A row a pair: ``run_id``, the axes that both sides share, ``effect`` (``container`` or ``pixels``),
         ``a_format``, ``b_format``, ``same`` (what both store, or the container of both), ``lossy`` (whether a side is),
         ``ratio`` of throughputs, B ÷ A, with its 95 % interval ``lo``, ``hi`` over ``n`` blocks, and ``verdict``.
     """
-    table = plain(stored(trials)) if table is None else table
     rows = [
         {
             **_given(group),
@@ -110,7 +108,7 @@ def effects(trials: pd.DataFrame, table: pd.DataFrame | None = None) -> pd.DataF
             **{f"{side}_format": row["storage_format"] for side, row in (("a", pair.a), ("b", pair.b))},
             **{f"cell_{side}": row["cell_id"] for side, row in (("a", pair.a), ("b", pair.b))},
         }
-        for group in _groups(table)
+        for group in _groups(plain(stored(trials)))
         for pair in _pairs(group)
     ]
     if not rows:
@@ -122,7 +120,7 @@ def effects(trials: pd.DataFrame, table: pd.DataFrame | None = None) -> pd.DataF
     return found[list(EFFECT_COLUMNS)]
 
 
-def larger(trials: pd.DataFrame, table: pd.DataFrame | None = None) -> pd.DataFrame:
+def larger(trials: pd.DataFrame) -> pd.DataFrame:
     """Say which of the two effects is larger and by how much, where both can be had.
 
     The effect of pixels is the mean over the containers that hold both an image file without loss and pixels; where
@@ -132,16 +130,14 @@ def larger(trials: pd.DataFrame, table: pd.DataFrame | None = None) -> pd.DataFr
 
     Args:
         trials: rows of ``records.TRIALS`` of one run.
-        table: ``plain(stored(trials))``, where it is at hand already.
 
     Returns:
         A row a setting with both: ``LARGER_COLUMNS``, of which ``times`` is the size of the effect of pixels ÷ that of
         the container with its 95 % interval over ``n`` blocks, and ``larger`` names one whose interval leaves out 1, or
         ``neither``.
     """
-    table = plain(stored(trials)) if table is None else table
     blocks = blocks_of(believed(trials))
-    rows = [row for group in _groups(table) if (row := _larger(group, blocks))]
+    rows = [row for group in _groups(plain(stored(trials))) if (row := _larger(group, blocks))]
     return pd.DataFrame(rows, columns=list(LARGER_COLUMNS))
 
 

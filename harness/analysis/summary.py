@@ -125,7 +125,7 @@ def best_cells(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> p
 
     Args:
         trials: rows of ``records.TRIALS`` of any number of runs, ceilings among them.
-        estimates: ``judged(trials)``, where it is at hand already.
+        estimates: the rows of ``judged(trials)`` that are asked about; by default all of them.
 
     Returns:
         A row a cell of a set, questions in order of appearance: all columns of ``cells``; ``au``, ``efficiency`` with
@@ -148,7 +148,7 @@ def default_vs_best(trials: pd.DataFrame, estimates: pd.DataFrame | None = None)
 
     Args:
         trials: rows of ``records.TRIALS`` of any number of runs.
-        estimates: ``cells(trials)`` or ``judged(trials)``, where it is at hand already.
+        estimates: the rows of ``cells(trials)`` or ``judged(trials)`` that are asked about; by default all of them.
 
     Returns:
         A row per question, storage format and batch size that has a default cell with an estimate: ``run_id``,

@@ -12,7 +12,6 @@ import pandas as pd
 
 from harness import store
 from harness.analysis import calibration, prediction
-from harness.analysis.ceilings import judged
 from harness.analysis.rows import rows_of
 from harness.bench.place import Place
 from harness.bench_record import Promise
@@ -56,13 +55,12 @@ def measure(place: Place) -> list[Promise]:
         return Promise(section=SECTION, what=what, target=target, measured=f"{measured}; run {run_id}", met=met)
 
     run_id, trials = run.manifest.run_id, run.table("trials")
-    estimates = judged(trials)
     machine = run.manifest.machine
     cores = min(machine.cores_logical, machine.cpu_quota_cores or machine.cores_logical)
     return [
         *_read_back(trials, say),
-        *_verdicts(trials, estimates, say),
-        *_predicted(prediction.held_out(trials, run.table("steps"), cores, estimates), say),
+        *_verdicts(trials, say),
+        *_predicted(prediction.held_out(trials, run.table("steps"), cores), say),
     ]
 
 
@@ -78,9 +76,9 @@ def _read_back(trials: pd.DataFrame, say: Say) -> list[Promise]:
     ]
 
 
-def _verdicts(trials: pd.DataFrame, estimates: pd.DataFrame, say: Say) -> list[Promise]:
+def _verdicts(trials: pd.DataFrame, say: Say) -> list[Promise]:
     effects, pairs = calibration.effects(trials), calibration.same_pairs(trials)
-    named = calibration.bottlenecks(trials, estimates)
+    named = calibration.bottlenecks(trials)
     failures: Sequence[tuple[str, pd.Series, float]] = (
         ("equal cells whose interval leaves out 1", pairs["different"], CHANCE),
         ("planted effects that lie outside their interval", ~effects["inside"].astype(bool), CHANCE),

@@ -51,7 +51,7 @@ def section(shown: Shown, suite: str) -> list[str]:
         return []
     effects = _of(calibration.effects(trials), own)
     pairs = _of(calibration.same_pairs(trials), own)
-    bound = calibration.bottlenecks(trials, shown.judged)
+    bound = calibration.bottlenecks(trials)
     bound = bound[bound["cell_id"].isin(own)].merge(shown.judged.drop(columns="bottleneck"), on=KEYS)
     return [
         markup.paragraph(_answer(costs, effects, pairs, bound), "fr-answer"),

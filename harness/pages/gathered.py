@@ -104,12 +104,12 @@ class Shown:
         """Suites that trials of the run were made for, in order of their name."""
         return self.run.suites()
 
-    @cached_property
+    @property
     def cells(self) -> pd.DataFrame:
         """Estimates of every cell."""
         return estimated(self.trials)
 
-    @cached_property
+    @property
     def judged(self) -> pd.DataFrame:
         """Estimates of every cell with its ceilings and what holds it back."""
         return ceilings.judged(self.trials)
@@ -151,12 +151,12 @@ class Shown:
     @cached_property
     def stages(self) -> pd.DataFrame:
         """What each cell's loader spends its time on."""
-        return loading.stages(self.trials, self.judged)
+        return loading.stages(self.trials)
 
     @cached_property
     def overlap(self) -> pd.DataFrame:
         """How much of loading and copying each training cell hides."""
-        return loading.overlap(self.trials, self.judged)
+        return loading.overlap(self.trials)
 
     @cached_property
     def grade(self) -> noise.Grade:

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from harness.analysis.rows import rows_of
-from harness.analysis.storage import believed, doubted, plain, stored
+from harness.analysis.storage import believed, doubted, stored
 from harness.analysis.storage_choice import LOSSY, SPACE, SPEED, choices
 from harness.analysis.storage_effects import CONTAINER, NEITHER, PIXELS, larger
 from harness.charts import _words as words
@@ -58,7 +58,7 @@ class Stored:
         self.mark = shown.mark
         self.trials = shown.asked(suite) if suite == SUITE else shown.trials.iloc[:0]
 
-    @cached_property
+    @property
     def table(self) -> pd.DataFrame:
         """Every cell with what its format costs."""
         return stored(self.trials)
@@ -70,8 +70,8 @@ class Stored:
         """What comes before the charts: which effect is larger, and the table of what to use."""
         if not self:
             return []
-        body = _effects(larger(self.trials, plain(self.table)))
-        rows = list(_uses(choices(self.trials, self.table), self.shown.manifest.machine.storage))
+        body = _effects(larger(self.trials))
+        rows = list(_uses(choices(self.trials), self.shown.manifest.machine.storage))
         usual = [cells for is_usual, cells in rows if is_usual]
         others = [cells for is_usual, cells in rows if not is_usual]
         if not rows:

@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from harness.analysis.ceilings import judged
 from harness.analysis.roofline import ADDED, roofline
 
 Trials = Callable[..., pd.DataFrame]
@@ -82,9 +81,3 @@ def test_a_cell_without_both_ceilings_has_no_roof(trials_of: Trials) -> None:
         found = roofline(trials_of(cells))
         assert found.empty
         assert set(ADDED) <= set(found.columns)
-
-
-def test_what_was_judged_need_not_be_judged_again(trials_of: Trials) -> None:
-    """With estimates at hand the result is the same."""
-    trials = trials_of([(CELL, rates(80)), (LOAD, rates(100)), (COMPUTE, rates(200))])
-    pd.testing.assert_frame_equal(roofline(trials), roofline(trials, judged(trials)))

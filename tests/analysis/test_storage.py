@@ -210,10 +210,9 @@ def test_an_empty_run_answers_nothing(build: Build) -> None:
     """Without a trial, or with a single format, there is nothing to compare and nothing breaks."""
     whole = build(rows({"png": 100}))
     for frame in (whole, whole.iloc[:0], whole.assign(outcome="error")):
-        table = stored(frame)
-        assert effects(frame, plain(table)).empty
-        assert larger(frame, plain(table)).empty
-        assert set(choices(frame, table)["storage_format"]) <= {"png"}
+        assert effects(frame).empty
+        assert larger(frame).empty
+        assert set(choices(frame)["storage_format"]) <= {"png"}
         assert len(scaling(frame)) <= 1
 
 

@@ -131,18 +131,15 @@ def test_best_cells_say_what_holds_them_back(trials_of: Trials) -> None:
     assert best_cells(frame)["bottleneck"].tolist() == ["compute-bound", "loader alone", "compute alone"]
 
 
-def test_a_table_that_is_at_hand_is_not_computed_again(trials_of: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With ``judged``, both summaries give the same and estimate no cell."""
-    frame = trials_of([({}, STEADY), ({"num_workers": 2}, times(3.0)), ({"mode": "load"}, times(9.0))])
-    table, best, against = judged(frame), best_cells(frame), default_vs_best(frame)
-
-    def never(*_: Any) -> pd.DataFrame:
-        raise AssertionError
-
-    monkeypatch.setattr("harness.analysis.summary.cells", never)
-    monkeypatch.setattr("harness.analysis.summary.judged", never)
-    pd.testing.assert_frame_equal(best_cells(frame, table), best)
-    pd.testing.assert_frame_equal(default_vs_best(frame, table), against)
+def test_only_the_cells_that_are_asked_about_are_candidates(trials_of: Trials) -> None:
+    """Of a part of the cells both summaries take the best of that part; of all of them what they take by default."""
+    frame = trials_of([({}, STEADY), ({"num_workers": 2}, times(3.0)), ({"num_workers": 1}, times(2.0))])
+    table = judged(frame)
+    pd.testing.assert_frame_equal(best_cells(frame, table), best_cells(frame))
+    pd.testing.assert_frame_equal(default_vs_best(frame, table), default_vs_best(frame))
+    part = table[table["num_workers"] != 2]
+    assert best_cells(frame, part).query("is_best")["num_workers"].tolist() == [1]
+    assert default_vs_best(frame, part)["num_workers"].tolist() == [1]
 
 
 def test_the_defaults_are_compared_with_the_best_of_the_same_format_and_batch(
