@@ -7,7 +7,6 @@ than two formats shows nothing of it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from html import escape
 from typing import Any
 
