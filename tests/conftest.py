@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -12,6 +13,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a shell Ctrl-C is ignored, by children too
 
 if TYPE_CHECKING:  # the tests of CUDA run where there is no browser
     from playwright.sync_api import Browser
