@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,6 +30,13 @@ _CORES_EACH = 2
 """Cores for which there is a process that draws: the last pictures are drawn while the site is put together on one."""
 _MOST = 2
 """Processes that draw; more would be done before the site is."""
+
+
+@cache
+def _drawn_by() -> str:
+    """What a drawing depends on beside its SVG: the renderers, and how they are called."""
+    how = (ROOT / "harness" / "charts" / "_raster.py").read_text(encoding="utf-8")
+    return " ".join((version("vl-convert-python"), version("pypdfium2"), version("pillow"), how))
 
 
 def placed(pages: Iterable[Page]) -> list[Placed]:
@@ -100,7 +108,7 @@ class Drawing:
 
     def add(self, name: str, picture: str) -> None:
         """Begin to draw an SVG, unless what it gives is kept."""
-        address = hashlib.sha256(f"{version('vl-convert-python')} {picture}".encode()).hexdigest()
+        address = hashlib.sha256(f"{_drawn_by()} {picture}".encode()).hexdigest()
         self._made_from[name] = address
         if not all((self._kept / f"{address}{kind}").exists() for kind in _KINDS):
             (self._kept / f"{address}.svg").write_text(picture, encoding="utf-8")
@@ -125,8 +133,10 @@ class Drawing:
     def stop(self) -> None:
         """End the processes, whatever they are doing."""
         for process in self._processes:
-            with process:
-                process.kill()
+            process.kill()
+        for process in self._processes:
+            with suppress(BrokenPipeError), process:  # it may have ended before all was said to it
+                pass
 
     def _ask(self, address: str) -> None:
         """Give a picture to the process whose turn it is."""

@@ -39,11 +39,8 @@ from harness.pages.placed import Placed
 _SCRIPT = re.compile(r"<script(?P<attributes>[^>]*)>(?P<body>.*?)</script>", re.DOTALL)
 HEADERS = "_headers"
 """The file from which some hosts take the headers that they send; for others it holds the policy to be copied."""
-_NAMED = (
-    ('data-md-component="search" role="dialog"', 'aria-label="Search"'),
-    ('<label class="md-header__button md-icon" for="__drawer"', 'tabindex="0" role="button" aria-label="Navigation"'),
-)
-"""Elements to which the theme gives no name, and what they get. The key Enter presses a label that has the focus."""
+_SEARCH = 'data-md-component="search" role="dialog"'
+"""An element to which the theme gives no name."""
 _CHARSET = '<meta charset="utf-8">'
 _SWITCHING = re.compile(r"\[data-md-color-switching\][^{}]*\{[^{}]*\}")
 """A rule of the theme that keeps elements from fading when the palette is chosen. It holds for every element, and the
@@ -181,7 +178,10 @@ def _mkdocs(configuration: Path, docs: Path, target: Path, nav: list[dict[str, A
 
 
 def _folded_apart(page: Page) -> Page:
-    """Leave what is folded to be put in its place like a figure: Markdown would look at each cell of its tables."""
+    """Leave what is folded to be put in its place like a figure: Markdown would look at each cell of its tables.
+
+    So search knows none of it: it leads to the sections that hold folded parts.
+    """
     parts: dict[str, Placed] = {}
 
     def slotted(folded: re.Match[str]) -> str:
@@ -234,9 +234,7 @@ def _secure(paths: Iterable[Path]) -> str:
 
 def _mended(html: str) -> str:
     """Say what the theme leaves out of every page."""
-    for element, more in _NAMED:
-        html = html.replace(element, f"{element} {more}", 1)
-    return html.replace(_LOST, _LOST_HERE, 1)
+    return html.replace(_SEARCH, f'{_SEARCH} aria-label="Search"', 1).replace(_LOST, _LOST_HERE, 1)
 
 
 def _hash(script: str) -> str:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a shell Ctrl-C is ignored, by children too
+# In the background of a shell Ctrl-C is ignored, by children too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 if TYPE_CHECKING:  # the tests of CUDA run where there is no browser
     from playwright.sync_api import Browser

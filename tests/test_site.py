@@ -17,8 +17,8 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from playwright.sync_api import Browser, expect
-from visits import COMMITTED, Site, everybody, visit
+from playwright.sync_api import Browser, Route, expect
+from visits import COMMITTED, UNFOLD, Site, everybody, visit
 
 from harness import site, store, suite
 from harness.charts._embed import MOST_ROWS
@@ -155,6 +155,27 @@ def test_a_link_unfolds_what_it_leads_into(sites: dict[str, Site], browser: Brow
     assert seen.problems == []
 
 
+def test_what_is_folded_is_found_and_never_empty(sites: dict[str, Site], browser: Browser) -> None:
+    """The browser's own search finds what is folded; a part that is opened before its script has come is filled."""
+    seen = visit(browser, sites["main"])
+    page = seen.open("suites/loader.html")
+    page.keyboard.press("Control+f")
+    assert page.locator(".fr-data table").count() == page.locator(".fr-data").count() > 1
+    slow, held = page.context.new_page(), []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    slow.route("**/folded.js", hold)
+    slow.goto(page.url, wait_until="commit")
+    part = slow.locator(".fr-data").first
+    part.locator("summary").click()
+    assert part.locator("table").count() == 0
+    held[0].continue_()
+    expect(part.locator("table")).to_be_visible()
+    assert seen.problems == []
+
+
 @pytest.mark.slow
 def test_pictures_of_a_page_from_disk_come_alive(sites: dict[str, Site], browser: Browser) -> None:
     """A page that is opened as a file, without a server, loads what a picture is drawn from when it is pointed at."""
@@ -194,7 +215,7 @@ def test_no_page_scrolls_sideways(sites: dict[str, Site], browser: Browser) -> N
         seen = visit(browser, shown)
         for path in shown.pages if name == "main" else ["index.html"]:
             page = seen.open(path)
-            page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true })")
+            page.evaluate(UNFOLD)
             for width in (1920, 360):
                 page.set_viewport_size({"width": width, "height": 800})
                 assert page.evaluate("document.documentElement.scrollWidth") <= width, path

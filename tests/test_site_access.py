@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
-from visits import COMMITTED, Site, visit
+from visits import COMMITTED, UNFOLD, Site, visit
 
 THEMES = ("light", "dark")
 COLOURS = ("color-contrast", "link-in-text-block")
@@ -19,7 +19,6 @@ WIDTHS = (360, 768, 1280, 1920)
 LAID_OUT = """() => document.querySelectorAll(".fr-figure, .fr-claims, .fr-untested, details")
     .forEach((part) => { part.style.contentVisibility = "visible"; })"""
 """Lays out what is out of sight too."""
-UNFOLD = "document.querySelectorAll('details').forEach(part => { part.open = true })"
 SHIFTS = """
 window.shifted = 0;
 new PerformanceObserver(list => { for (const each of list.getEntries()) window.shifted += each.value; })
@@ -190,14 +189,20 @@ def test_tab_reaches_everything_and_shows_where_it_is(sites: dict[str, Site], br
 
 
 def test_the_drawer_of_a_phone_opens_by_keyboard(sites: dict[str, Site], browser: Browser) -> None:
-    """Its links are neither seen nor reached while it is shut; its button is reached, named, and opens it."""
+    """Its links are neither seen nor reached while it is shut; its button is reached, named, and tells and opens it.
+
+    So do the keys that press any button.
+    """
     seen = visit(browser, sites["main"], width=360)
     page = seen.open("methodology.html")
     link = page.locator(".md-sidebar--primary a[href='explore.html']")
     reached = "link => { link.focus(); return document.activeElement === link }"
     assert not link.evaluate(reached)
     button = page.get_by_role("button", name="Navigation")
-    button.press("Enter")
+    for key, shut in (("Enter", "false"), ("Space", "true"), ("Space", "false")):
+        expect(button).to_have_attribute("aria-expanded", shut)
+        button.press(key)
+    expect(button).to_have_attribute("aria-expanded", "true")
     expect(link).to_be_in_viewport()
     assert link.evaluate(reached)
     link.press("Enter")

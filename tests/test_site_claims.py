@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from visits import everybody
+from visits import UNFOLD, everybody
 
 from harness import site
 from harness.site_serve import served
@@ -147,10 +147,19 @@ def test_a_link_to_a_claim_unfolds_it(built: Built, browser: Browser) -> None:
     assert ids(page) == list(claims())
 
 
+def test_a_table_that_is_unfolded_late_has_the_rows_that_are_left(built: Built, browser: Browser) -> None:
+    """Where the address leaves some claims, the table leaves them from the moment when it is unfolded."""
+    page = built.open(browser, "claims.html#verdict=confirmed")
+    page.locator("#claims .fr-data summary").click()
+    texts = page.locator("#claims-table [data-row]").locator("visible=true").all_inner_texts()
+    assert texts
+    assert all("confirmed" in text for text in texts)
+
+
 def test_the_page_is_light_and_fits_a_phone(built: Built, browser: Browser) -> None:
     """At most 150 kB gzipped; with every claim unfolded nothing is wider than a small phone."""
     page = built.open(browser, "claims.html", width=360)
-    page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true })")
+    page.evaluate(UNFOLD)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     page.locator("input[value='confirmed']").check()
     page.locator("#claims .fr-live svg").first.wait_for()

@@ -303,7 +303,7 @@ def test_it_is_accessible_and_fits(theme: str, sites: dict[str, Any], browser: B
     page = ready(seen.open("compare.html"))
     give(page, other)
     result(page)
-    page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true })")
+    page.evaluate(visits.UNFOLD)
     found = Axe().run(page).response["violations"]
     assert [f"{each['id']}: {[node['html'][:160] for node in each['nodes']][:3]}" for each in found] == []
     for width in (360, 768, 1280, 1920):

@@ -62,7 +62,7 @@ def _machine(sites: dict[str, Any], device: str) -> str:
 def test_it_fits_and_keeps_its_place(sites: dict[str, Any], browser: Browser, width: int) -> None:
     """From a phone to a wide screen nothing sticks out, with everything unfolded."""
     page = ready(visits.visit(browser, sites["main"], width=width).open("explore.html"))
-    page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true })")
+    page.evaluate(visits.UNFOLD)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     for chart in page.locator(".fr-explore-chart").all():
         inside, outside = chart.locator("svg").bounding_box(), chart.bounding_box()

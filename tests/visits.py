@@ -51,6 +51,11 @@ def made_up(fake_run: ModuleType) -> dict[str, list[Any]]:
     }
 
 
+UNFOLD = """() => {
+  window.feedrate.fill(document);
+  for (const part of document.querySelectorAll("details")) part.open = true;
+}"""
+"""Unfolds all of a page at once: a part that a script opens would else be filled a moment later."""
 COMMITTED = "committed"
 """The site of the results that are in the repository."""
 

@@ -11,6 +11,7 @@ import re
 
 FOLDED = re.compile("<noscript>.*?</noscript>", re.DOTALL)
 """What is read later, in the HTML of a page."""
+_PARTED = re.compile('</?noscript|class="fr-slot"')
 
 
 def folded(summary: str, body: str, *, unfolded: bool = False, style: str = "") -> str:
@@ -23,7 +24,7 @@ def folded(summary: str, body: str, *, unfolded: bool = False, style: str = "") 
         style: class of the element.
 
     Raises:
-        ValueError: the body has a folded part of its own.
+        ValueError: :func:`later` refuses the body.
     """
     kind = f' class="{style}"' if style else ""
     opened = " open" if unfolded else ""
@@ -35,8 +36,9 @@ def later(body: str) -> str:
     """Write HTML inside of a folded part so that it is read when that is opened; nothing for nothing.
 
     Raises:
-        ValueError: the HTML has such a part of its own, at whose end a browser would end this one.
+        ValueError: the HTML has such a part of its own, or the place of a figure, which has one: at its end a browser
+            would end this one.
     """
-    if "<noscript" in body:
+    if _PARTED.search(body):
         raise ValueError("a folded part lies in another; expected HTML without one")
     return body and f"<noscript>{body}</noscript>"

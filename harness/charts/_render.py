@@ -69,14 +69,16 @@ def standalone(figure: Figure) -> dict[str, Any]:
         figure: with at least one panel.
 
     Returns:
-        The panels side by side in rows, in the colours of the light theme.
+        The panels side by side in rows, in the colours of the light theme. Unlike on a page, where a text stands in for
+        the whole picture, its parts have names for those who hear it.
     """
     specs = [_written(panel) for panel in figure.panels]
     # What may be said only once, or, as a fitted size, not at all of one panel among others.
     once = {"$schema", "autosize", "config", "datasets", "usermeta"}
     whole = {
         "$schema": specs[0]["$schema"],
-        "config": {**config(), "background": colour("paper"), "padding": _MARGIN},
+        "config": {**config(), "background": colour("paper"), "padding": _MARGIN, "aria": True, "mark": {}},
+        "description": figure.message,
         "title": {"text": figure.title, "subtitle": figure.question, "fontSize": 15},
         "columns": _columns(len(specs)),
         "spacing": _GAP,

@@ -142,7 +142,7 @@ def _short(row: Row) -> dict[str, Any]:
 
 def _text(rows: Sequence[Row], align: Any, tone: str, size: int) -> alt.Chart:
     shift = -6 if align == "center" else 3
-    mark = {"align": align, "baseline": "middle", "dy": shift, "fontSize": size, "color": colour(tone), "aria": False}
+    mark = {"align": align, "baseline": "middle", "dy": shift, "fontSize": size, "color": colour(tone)}
     found: alt.Chart = alt.Chart(table(rows)).mark_text(**mark).encode(text=alt.Text("text:N"))
     return found
 

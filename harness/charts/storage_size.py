@@ -119,7 +119,7 @@ def _layers(rows: Sequence[Row]) -> list[alt.Chart]:
     shown = ("format", "stores", "state", "bytes", "share", "value", "lo", "hi", "n", "name")
     base = alt.Chart(storage.data(rows, *shown)).encode(y=y, x=alt.X("share:Q", **x))
     named = base.transform_filter("datum.name != ''").encode(text=alt.Text("name:N"))
-    style: dict[str, Any] = {"fontSize": 11, "color": colour("ink"), "aria": False}
+    style: dict[str, Any] = {"fontSize": 11, "color": colour("ink")}
     return [
         base.mark_point(filled=True, size=55, opacity=0.9).encode(
             color=storage.tone(rows),

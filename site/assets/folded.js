@@ -1,5 +1,5 @@
 // Folded parts. What they hold is text until it is wanted, as most elements of a page would else be cells of tables that few
-// unfold. A link to what lies in one unfolds it, and on paper all are unfolded.
+// unfold. A link to what lies in one unfolds it, who looks for words finds those in all, and on paper all are unfolded.
 (() => {
   "use strict";
   let folded = [];
@@ -40,6 +40,9 @@
     if (summary) fill(summary.parentElement);
   });
   document.addEventListener("toggle", ({ target }) => { if (target.open) fill(target); }, true);
+  document.addEventListener("keydown", ({ key, ctrlKey, metaKey }) => {
+    if (key === "F3" || ((ctrlKey || metaKey) && key === "f")) fill(document);
+  });
   window.addEventListener("hashchange", lead);
   window.addEventListener("beforeprint", () => {
     folded = [...document.querySelectorAll("details:not([open])")];
@@ -49,5 +52,22 @@
     for (const part of folded) part.open = false;
   });
   window.feedrate.fill = fill;
+  document.querySelectorAll("details[open]").forEach(fill); // a reader may have been quicker than this script
   lead();
+
+  // The drawer of a phone is opened by a label, which is no button to a keyboard and to those who hear a page.
+  const drawer = document.getElementById("__drawer");
+  const button = document.querySelector(".md-header__button[for=__drawer]");
+  const tell = () => button.setAttribute("aria-expanded", String(drawer.checked));
+  for (const [name, value] of [["tabindex", "0"], ["role", "button"], ["aria-label", "Navigation"]]) {
+    button.setAttribute(name, value);
+  }
+  // The theme presses a label for the key Enter.
+  button.addEventListener("keydown", (event) => {
+    if (event.key !== " ") return;
+    event.preventDefault();
+    button.click();
+  });
+  drawer.addEventListener("change", tell);
+  tell();
 })();

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.charts._folded import folded, later
+from harness.pages.markup import slot
 
 
 def test_what_is_open_is_part_of_the_page() -> None:
@@ -16,6 +17,7 @@ def test_what_is_open_is_part_of_the_page() -> None:
 
 def test_one_folded_part_does_not_end_another() -> None:
     """A browser would end the outer one at the end of the inner one; text that speaks of it is no element."""
-    with pytest.raises(ValueError, match="lies in another"):
-        later(folded("Inner", "<p>x</p>"))
+    for inner in (folded("Inner", "<p>x</p>"), "x</noscript", slot("figure")):
+        with pytest.raises(ValueError, match="lies in another"):
+            later(inner)
     assert later("&lt;/noscript&gt;") == "<noscript>&lt;/noscript&gt;</noscript>"

@@ -75,7 +75,10 @@ def test_a_picture_needs_nothing_else() -> None:
 
 
 def test_the_specification_stands_alone() -> None:
-    """One specification has every panel and row, compiles as it is, and draws each in its own colour with a legend."""
+    """One specification has every panel and row, compiles as it is, and draws each in its own colour with a legend.
+
+    It says what it shows, and its parts have names for those who hear it.
+    """
     whole = _render.standalone(figure([100, 120]))
     text = json.dumps(whole)
     assert "var(" not in text
@@ -86,4 +89,6 @@ def test_the_specification_stands_alone() -> None:
     assert "What is asked?" in drawn
     assert all(PALETTE[name][0] in drawn for name in ("name-0", "name-1"))
     assert drawn.count("role-legend-symbol") == 2
+    assert whole["description"] == "P0 shows 3 points. P1 shows 3 points."
+    assert 'aria-roledescription="legend"' in drawn
     assert text == json.dumps(_render.standalone(figure([100, 120])))
