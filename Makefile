@@ -70,7 +70,7 @@ sweep: .venv/ready ## Measure: results/MACHINE/RUN/*.parquet (BUDGET=, DATA=, PR
 	@$(HARNESS) sweep $(WHAT) $(if $(FRESH),--fresh) $(if $(SEED),--seed $(SEED)) \
 		$(if $(WAIT_QUIET),--wait-quiet $(WAIT_QUIET))
 
-gpu-reference: ## On a GPU machine, with the Python there (PYTHON=): CUDA tests, a run, validated files; about 13 min (BUDGET=8m OUT=)
+gpu-reference: ## On a GPU machine, with the Python there (PYTHON=): CUDA tests, a run, validated files; about 13 min by estimate (BUDGET=8m OUT=)
 	@$(NEW_ENOUGH)
 	@$(PYTHON) -m harness gpu-reference $(if $(BUDGET),--budget $(BUDGET)) $(if $(OUT),--out "$(OUT)") \
 		--data-root "$(DATA_ROOT)" --matrix "$(MATRIX)" $(if $(FRESH),--fresh)

@@ -207,8 +207,8 @@ def test_verdicts_on_planted_effects_are_counted(monkeypatch: pytest.MonkeyPatch
     frame = pd.DataFrame(flags).astype(object)
     for name in ("effects", "same_pairs"):
         monkeypatch.setattr(calibration.calibration, name, lambda _: frame)
-    monkeypatch.setattr(calibration.calibration, "bottlenecks", lambda *_: frame.iloc[:19])
-    found = calibration._verdicts(frame, frame, say)
+    monkeypatch.setattr(calibration.calibration, "bottlenecks", lambda _: frame.iloc[:19])
+    found = calibration._verdicts(frame, say)
     assert [(promise.measured, promise.met) for promise in found] == [
         ("3 of 20", True),
         ("4 of 20", False),

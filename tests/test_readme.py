@@ -13,10 +13,12 @@ import yaml
 
 from harness import readme
 from harness.errors import InputError
+from harness.pages import verdicts
 from harness.pages.gathered import Shown
 from harness.registry import ROOT
 from harness.store import StoredRun, benches, runs
 from harness.store_beside import standing
+from tests.recomputed import committed
 
 
 def test_every_number_comes_from_the_run_it_names() -> None:
@@ -32,6 +34,23 @@ def test_every_number_comes_from_the_run_it_names() -> None:
     (run,) = [run for run in every if run.manifest.run_id == named[1]]
     records = [bench for bench in benches(ROOT / "results") if bench.name in sources]
     assert shown == readme.block(run, every, records)
+
+
+def test_what_is_said_of_all_runs_holds() -> None:
+    """Of what is not generated: how many claims there are and were tested, on what machines, and that they agree."""
+    text = " ".join(readme.README.read_text(encoding="utf-8").split())
+    every = [shown for shown in committed() if shown.beside.tier == "reference"]
+    told = verdicts.gather(every).told
+    tested = [{each.verdict for each in part} for part in told.values() if all(each.tested for each in part)]
+    assert f"*claim*, {len(told)} in all" in text
+    assert f"{len(tested)} of them can be tested without a GPU; the others have no verdict yet" in text
+    assert sum(any(each.tested for each in part) for part in told.values()) == len(tested)
+    machines = {shown.machine_id: shown.manifest.machine for shown in every}.values()
+    assert {(each.cores_logical, each.virtualised, each.gpu_count) for each in machines} == {(2, True, 0)}
+    assert "two virtual machines with 2 cores and no GPU" in text
+    assert len(machines) == 2
+    assert f"each of the {len(tested)} claims that they tested the same verdict" in text
+    assert all(len(verdict) == 1 for verdict in tested)
 
 
 def test_the_figure_is_that_of_the_run() -> None:
@@ -56,7 +75,8 @@ def test_readme_and_figure_are_written_together(show: Callable[..., Shown], writ
     """Both name the newest loader run; what stands around the marks stays."""
     shown, before = show(fails="none"), written.read_text(encoding="utf-8")
     run = readme.write(shown.run.folder.parents[1])
-    assert f"run `{run.manifest.run_id}`; n counts blocks" in readme.shown()
+    assert f"run `{run.manifest.run_id}`, grade " in readme.shown()
+    assert f"; `{run.manifest.command}` repeats it; n counts blocks" in readme.shown()
     assert f"; run {run.manifest.run_id}<" in readme.FIGURE.read_text(encoding="utf-8")
     after = written.read_text(encoding="utf-8")
     assert before.partition("<!--")[0] == after.partition("<!--")[0]

@@ -28,11 +28,12 @@ PATH = "claims.md"
 _TITLE = "Which of the sources’ claims hold?"
 _LEAD = (
     "Widely read documents say what makes PyTorch training faster. Most give no spread, one machine, or no number. "
-    "Each sentence of theirs is tested here: two settings that differ in nothing else, measured in turn many times, "
-    "on every machine that has run it. Unfold a claim to see who says it, how it was tested, and where it holds."
+    "Each sentence of theirs is a claim here: two settings that differ in what it is about, measured in turn many "
+    "times, or the check of a fact, on every machine that has run it. Unfold a claim to see who says it, how it is "
+    "tested, and where it holds. Those that no machine here could test stand at the end, each with the reason."
 )
 _COMMANDS = (
-    ("make sweep SUITE=claims", "test all of them on this machine, in ten minutes; BUDGET=30m decides more of them"),
+    ("make sweep SUITE=claims", "test those that this machine can, in ten minutes; BUDGET=30m decides more of them"),
     (".venv/bin/python -m harness claims", "print the verdicts of the runs under results/"),
 )
 

@@ -22,7 +22,7 @@ _COLUMNS = (
     "95 % interval",
     "n",
     "Held back by",
-    "Most gained over PyTorch’s defaults",
+    "Most gained by loader knobs alone",
 )
 _SPOKEN = {TRAIN: "real training", EMULATED: "an emulated step", LOAD: "loading alone"}
 _KINDS = {TRAIN: "real training", EMULATED: "emulated step", LOAD: "loading alone"}

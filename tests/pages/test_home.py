@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harness.analysis.claimed import NOT_TESTABLE
 from harness.pages import home, suites, verdicts, what_we_found
 from harness.pages.gathered import Shown
 from harness.pages.verdicts import Place, Verdicts
@@ -104,8 +105,9 @@ def test_two_devices_of_one_machine_are_both_counted(show: Callable[..., Shown])
     two = Verdicts(one.asked, places, {name: part * 2 for name, part in one.told.items()}, ())
     counts = one.tally(0)
     found = f"{counts['confirmed']} confirmed and {counts['refuted']} refuted"
-    assert f"tested on one machine: {found}.<" in home.page([shown], [], one).body
-    assert f"tested on one machine: {found} on CPU, {found} on CUDA.<" in home.page([shown], [], two).body
+    tested = f"{sum(one.tally(0).values()) - one.tally(0)[NOT_TESTABLE]} tested so far, on one machine"
+    assert f"{tested}: {found}.<" in home.page([shown], [], one).body
+    assert f"{tested}: {found} on CPU, {found} on CUDA.<" in home.page([shown], [], two).body
 
 
 def test_a_run_without_tasks_is_not_called_failed(show: Callable[..., Shown]) -> None:
