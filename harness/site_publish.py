@@ -31,7 +31,7 @@ import vl_convert
 
 from harness import site_shell, site_vendor
 from harness.charts._folded import FOLDED
-from harness.charts._theme import config, css
+from harness.charts._theme import css, on_page
 from harness.errors import FeedrateError
 from harness.pages.markup import Page, addressed, slot
 from harness.pages.placed import Placed
@@ -158,7 +158,7 @@ def _vega() -> str:
             with NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as part:
                 part.write(script)
             Path(part.name).replace(path)
-    return f"{script}\nwindow.feedrateTheme={json.dumps(config(), separators=(',', ':'), sort_keys=True)};\n"
+    return f"{script}\nwindow.feedrateTheme={json.dumps(on_page(), separators=(',', ':'), sort_keys=True)};\n"
 
 
 def _mkdocs(configuration: Path, docs: Path, target: Path, nav: list[dict[str, Any]]) -> Any:

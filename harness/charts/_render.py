@@ -17,7 +17,7 @@ from typing import Any
 import vl_convert
 
 from harness.charts._figure import WIDTH, Figure, Key, Panel
-from harness.charts._theme import FONT, colour, config, solid
+from harness.charts._theme import FONT, colour, config, on_page, solid
 
 WIDE = 670
 """Of a panel that stands alone where there is room, in CSS pixels: two columns and the gap between them."""
@@ -77,7 +77,7 @@ def standalone(figure: Figure) -> dict[str, Any]:
     once = {"$schema", "autosize", "config", "datasets", "usermeta"}
     whole = {
         "$schema": specs[0]["$schema"],
-        "config": {**config(), "background": colour("paper"), "padding": _MARGIN, "aria": True, "mark": {}},
+        "config": {**config(), "background": colour("paper"), "padding": _MARGIN},
         "description": figure.message,
         "title": {"text": figure.title, "subtitle": figure.question, "fontSize": 15},
         "columns": _columns(len(specs)),
@@ -93,7 +93,7 @@ def standalone(figure: Figure) -> dict[str, Any]:
 
 def svg(panel: Panel, prefix: str, width: int = WIDTH) -> str:
     """Draw a panel at a width in CSS pixels, its ids beginning with ``prefix``."""
-    spec = {**specification(panel, width), "config": config()}
+    spec = {**specification(panel, width), "config": on_page()}
     return _renumbered(_drawn(json.dumps(spec)), prefix)
 
 

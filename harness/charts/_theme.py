@@ -103,12 +103,17 @@ def solid(text: str) -> str:
     return re.sub(r"var\(--fr-([a-z0-9-]+)\)", lambda match: PALETTE[match[1]][0], text)
 
 
-def config() -> dict[str, Any]:
-    """Give the Vega-Lite configuration of every chart.
+def on_page() -> dict[str, Any]:
+    """Give the Vega-Lite configuration of every chart on a page.
 
     No mark has a name of its own for those who hear a page: the picture has one text that says what it shows. Making
     and drawing the names took a fifth of the time of a change in Explore.
     """
+    return {**config(), "aria": False, "mark": {"aria": False}}
+
+
+def config() -> dict[str, Any]:
+    """Give the Vega-Lite configuration of every chart, wherever it is shown."""
     quiet = {
         "labelColor": colour("muted"),
         "titleColor": colour("muted"),
@@ -119,8 +124,6 @@ def config() -> dict[str, Any]:
         "titleFontWeight": "normal",
     }
     return {
-        "aria": False,
-        "mark": {"aria": False},
         "background": None,
         "font": FONT,
         "padding": {"left": 1, "top": 2, "right": 8, "bottom": 5},

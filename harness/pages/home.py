@@ -133,7 +133,7 @@ def _tested(told: Verdicts) -> str:
     machines_asked = len({place.shown.machine_id for place in told.places})
     if not machines_asked:
         return f"{asked}; no run has tested them yet."
-    tested = f"{asked}; {sum(any(each.tested for each in part) for part in told.told.values())} tested so far"
+    tested = f"{asked}; {told.frame()['claim'].nunique()} tested so far"
     if machines_asked > 1:
         return f"{tested}, on {machines_asked} machines."
     found = ", ".join(filter(None, (_decided(told, at) for at in range(len(told.places)))))
