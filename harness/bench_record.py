@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from harness.axes import Value
 from harness.machine import Machine, Software
 
-SECTIONS = ("speed", "storage", "accuracy", "instrumentation", "statistics", "calibration", "site")
+SECTIONS = ("speed", "storage", "accuracy", "instrumentation", "statistics", "calibration", "files", "site")
 """What can be measured alone, in the order in which it is."""
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]

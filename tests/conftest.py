@@ -38,6 +38,7 @@ def _beside(name: str) -> ModuleType:
 
 
 visits, warm = _beside("visits"), _beside("warm")
+_beside("beside")
 _beside("dropping")
 _beside("exploring")
 _beside("submitting")

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from playwright.sync_api import Browser, expect
-from visits import COMMITTED, UNFOLD, Site, everybody, visit
+from visits import COMMITTED, UNFOLD, Site, everybody, unfold, visit
 
 from harness import site, store, suite
 from harness.charts._embed import MOST_ROWS
@@ -86,7 +86,7 @@ def test_every_chart_has_picture_message_and_table(path: str, sites: dict[str, S
             assert picture.count() == 1
             assert picture.locator("path").count() > 1  # marks alone
             assert chart.locator("[aria-hidden=true] svg").count() == chart.locator("svg").count()
-        figure.locator(".fr-data summary").click()
+        unfold(figure.locator(".fr-data summary"))
         rows = figure.locator("tbody tr:has(td)").count()
         link = figure.locator(".fr-data a[download]").get_attribute("href") or ""
         text = (sites["main"].folder / path).parent.joinpath(link).read_text(encoding="utf-8")
@@ -252,7 +252,7 @@ def test_one_block_and_no_metrics_and_failures_are_said(sites: dict[str, Site], 
     text = seen.open("runs/all-failed.html").inner_text("main")
     assert "What failed" in text
     assert "Best settings" not in text
-    seen.page.locator("summary", has_text="that failed").click()
+    unfold(seen.page.locator("summary", has_text="that failed"))
     seen.page.get_by_text("made up: ").first.wait_for()
     page = seen.open("suites/loader.html")
     assert page.locator(".fr-empty").count() >= 6

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
-from visits import COMMITTED, UNFOLD, Site, visit
+from visits import COMMITTED, UNFOLD, Site, unfold, visit
 
 THEMES = ("light", "dark")
 COLOURS = ("color-contrast", "link-in-text-block")
@@ -220,7 +220,7 @@ def test_every_kind_of_page_is_whole_without_scripts(sites: dict[str, Site], bro
         for chart in page.locator(".fr-chart").all():
             assert chart.locator("svg:visible").count() == 1, path
         for data in page.locator(".fr-data").all():
-            data.locator("summary").click()
+            unfold(data.locator("summary"))
             assert data.locator("td").first.is_visible(), path
         assert len(page.locator("main").inner_text()) > 20, path
     # Scripts that are not allowed to run count as refused.

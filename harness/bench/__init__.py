@@ -1,4 +1,4 @@
-"""What feedrate promises of itself, measured: speed, storage, accuracy, its own cost, statistics, its website.
+"""What feedrate promises of itself, measured: speed, accuracy, its own cost, statistics, files of others, its website.
 
 A figure that misses its target is printed as missed. What was found is written beside the machine's runs, and the page
 "How accurate is feedrate?" is made from it.
@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from harness import __version__, store
-from harness.bench import accuracy, calibration, instrumentation, simulated, site, speed, storage
+from harness.bench import accuracy, calibration, files, instrumentation, simulated, site, speed, storage
 from harness.bench.place import Place
 from harness.bench_record import SECTIONS, BenchRecord, Promise, WitnessedTrial
 from harness.errors import InputError, expected_one_of
@@ -29,6 +29,7 @@ TAKEN: dict[str, Callable[[Place], list[Promise]]] = {
     instrumentation.SECTION: instrumentation.measure,
     simulated.SECTION: simulated.measure,
     calibration.SECTION: calibration.measure,
+    files.SECTION: files.measure,
     site.SECTION: site.measure,
 }
 """Sections that give figures and nothing else."""

@@ -50,7 +50,7 @@ _REST = """async ([quiet, most]) => {
 """A timer that comes late says that the main thread was busy."""
 _TRACED = ["toplevel", "loading"]
 _PAINTED, _TASK = "firstContentfulPaint", "ThreadControllerImpl::RunTask"
-"""Events of a trace. The browser's own list of long tasks (PerformanceObserver) lacks those of layout and painting."""
+"""Events of a trace."""
 _BLOCKING_MS = 50
 """What a task may take before it blocks: https://web.dev/articles/tbt."""
 
@@ -78,6 +78,14 @@ class Cost:
     def blocked_ms(self) -> float:
         """Median over loads."""
         return statistics.median(self.blocks_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a thread did without answering anybody meanwhile; times of the trace, in microseconds."""
+
+    begun: float
+    ended: float
 
 
 def browser_path() -> str | None:
@@ -235,9 +243,21 @@ def blocking_ms(events: Sequence[Mapping[str, Any]]) -> float:
         events: of a trace of one page, its first contentful paint among them; times in microseconds.
     """
     paint = [event for event in events if event["name"] == _PAINTED][-1]
-    took_ms: list[float] = [
-        (event["ts"] + event["dur"] - max(event["ts"], paint["ts"])) / 1000
-        for event in events
-        if (event["name"], event["pid"], event["tid"]) == (_TASK, paint["pid"], paint["tid"]) and "dur" in event
-    ]
+    began: float = paint["ts"]
+    took_ms = [(task.ended - max(task.begun, began)) / 1000 for task in tasks(events, paint["pid"], paint["tid"])]
     return sum(max(0.0, took - _BLOCKING_MS) for took in took_ms)
+
+
+def tasks(events: Sequence[Mapping[str, Any]], process: int, thread: int) -> list[Task]:
+    """List the tasks of one thread; the browser's own list (PerformanceObserver) lacks those of layout and painting.
+
+    Args:
+        events: of a trace with the category ``toplevel``.
+        process: its id in the trace.
+        thread: likewise.
+    """
+    return [
+        Task(event["ts"], event["ts"] + event["dur"])
+        for event in events
+        if (event["name"], event["pid"], event["tid"]) == (_TASK, process, thread) and "dur" in event
+    ]

@@ -91,13 +91,14 @@ class Changes:
     """CPU time of the page's main thread, mean over changes: what it would take were nothing else running."""
 
 
-def crowd(everyone: Cast) -> Crowd:
+def crowd(everyone: Cast, count: int = CELLS) -> Crowd:
     """Make very many cells of a few runs.
 
     Args:
         everyone: runs with cells that load ``div2k_standin`` from PNG and from another format.
+        count: how many.
     """
-    return Crowd(everyone.every, everyone.featured, everyone.detailed, everyone.brief)
+    return Crowd(everyone.every, everyone.featured, everyone.detailed, everyone.brief, count=count)
 
 
 def anew(site: Path, everyone: Cast, folder: Path) -> Path:
@@ -125,12 +126,13 @@ def anew(site: Path, everyone: Cast, folder: Path) -> Path:
     return folder
 
 
-def look(site: Path, executable: str) -> Changes:
+def look(site: Path, executable: str, count: int = CELLS) -> Changes:
     """Open Explore of a crowd and change a filter.
 
     Args:
         site: of ``anew``, made from a ``Crowd``.
         executable: Chromium.
+        count: of the crowd's cells.
 
     Raises:
         EnvironmentFault: Chromium does not start, or no port is free.
@@ -139,21 +141,22 @@ def look(site: Path, executable: str) -> Changes:
     with served(site) as origin, browsed.started(executable) as browser, browsed.opened(browser, PAGE) as page:
         page.goto(origin + PAGE)
         page.locator(_DRAWN).first.wait_for()
-        return changes(page)
+        return changes(page, count)
 
 
-def changes(page: Page) -> Changes:
+def changes(page: Page, count: int) -> Changes:
     """Show all cells of a crowd, and take the time of ``TIMES`` changes of a filter.
 
     Args:
         page: Explore, drawn.
+        count: of the crowd's cells.
 
     Raises:
         FeedrateError: there are not as many cells as a crowd has.
     """
     said = page.evaluate(_ALL)
-    if f"of {CELLS:,} are drawn" not in said:
-        raise FeedrateError(f"bench: Explore does not hold {CELLS:,} cells: {said}")
+    if f"of {count:,} are drawn" not in said:
+        raise FeedrateError(f"bench: Explore does not hold {count:,} cells: {said}")
     session = page.context.new_cdp_session(page)
     session.send("Performance.enable", {"timeDomain": "threadTicks"})
     before = _busy_ms(session)

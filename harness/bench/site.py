@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import statistics
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from harness import store
-from harness.bench import browsed, exploring, generated
+from harness.bench import browsed, exploring, generated, with_browser
 from harness.bench.browsed import Cost
 from harness.bench.building import Built, build
 from harness.bench.exploring import Changes, crowd
 from harness.bench.place import Place
 from harness.bench_record import Promise
 from harness.charts._words import plural
-from harness.errors import EnvironmentFault, FeedrateError
 from harness.pages.featured import cast
 from harness.pages.gathered import gather
 
@@ -33,8 +32,6 @@ _PAGES = ("index.html", "claims.html", "suites/*.html")
 """What a reader opens first; pages that are not there are not asked about."""
 _SLOW = f"on a CPU slowed to 1/{browsed.SLOWER}"
 _CHANGE = f"Explore, from changing a filter to the new picture, {exploring.CELLS:,} cells"
-Look = Callable[[str], list[Promise]]
-"""Where Chromium is → what was seen with it."""
 
 
 def measure(place: Place) -> list[Promise]:
@@ -60,11 +57,14 @@ def _figures(place: Place, what: str, results: Path, most_s: float, *, crowded: 
         built = build(what, results, Path(folder) / "build")
         found = [*of_build(built, most_s), *of_shards(built)]
         place.say(f"Opening its pages {_SLOW} ...")
-        found += in_browser(f"pages in a browser: {what}", "open and draw", lambda chromium: _of_pages(built, chromium))
+        pages = f"pages in a browser: {what}"
+        found += with_browser.take(SECTION, pages, "open and draw", lambda chromium: _of_pages(built, chromium))
         if crowded:
             place.say(f"Changing a filter in Explore among {exploring.CELLS:,} cells ...")
             many, target = Path(folder) / "crowd", f"≤ {CHANGE_MS} ms"
-            found += in_browser(_CHANGE, target, lambda chromium: [_of_crowd(built, results, many, chromium)])
+            found += with_browser.take(
+                SECTION, _CHANGE, target, lambda chromium: [_of_crowd(built, results, many, chromium)]
+            )
         return found
 
 
@@ -113,24 +113,6 @@ def of_shards(built: Built) -> list[Promise]:
             met=max(sizes) <= SHARD_KB,
         )
     ]
-
-
-def in_browser(what: str, target: str, look: Look) -> list[Promise]:
-    """Take figures with a browser. Without one nothing is judged; a page that fails in it has missed its figures.
-
-    Args:
-        what: the figures, in words.
-        target: of all of them.
-        look: takes them.
-    """
-    if (chromium := browsed.browser_path()) is None:
-        return [_promise(what, target, browsed.MISSING, met=None)]
-    try:
-        return look(chromium)
-    except EnvironmentFault as error:
-        return [_promise(what, target, str(error), met=None)]
-    except FeedrateError as error:
-        return [_promise(what, target, str(error), met=False)]
 
 
 def _of_pages(built: Built, chromium: str) -> list[Promise]:

@@ -53,6 +53,7 @@ _SPOKEN = {
     "instrumentation": "Cost of timing",
     "statistics": "Statistics, simulated",
     "calibration": "Calibration",
+    "files": "Files of others",
     "site": "This website",
 }
 

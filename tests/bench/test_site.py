@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
-from typing import NoReturn
 
-import pytest
-
-from harness.bench import browsed
 from harness.bench import site as bench_site
 from harness.bench.browsed import Cost
 from harness.bench.building import Built
 from harness.bench.exploring import Changes
-from harness.errors import EnvironmentFault, FeedrateError
 
 
 def cost(path: str, **changed: object) -> Cost:
@@ -62,30 +56,6 @@ def test_explore_is_judged_by_what_it_is_for() -> None:
     assert change.met
     assert change.measured == "199 ms (150–600, n = 3 changes), 120 ms of it CPU time of the page"
     assert not bench_site.of_changes(Changes((150.0, 201.0, 600.0), 120.4)).met
-
-
-def test_without_chromium_pages_are_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The line to type is said, and nothing is met or missed."""
-    monkeypatch.setattr(shutil, "which", lambda _: None)
-    (found,) = bench_site.in_browser("pages", "open", _never)
-    assert found.met is None
-    assert "apt-get install chromium" in found.measured
-
-
-def _never(_: str) -> NoReturn:
-    raise AssertionError("there is no browser")
-
-
-@pytest.mark.parametrize(("error", "met"), [(EnvironmentFault, None), (FeedrateError, False)])
-def test_a_failing_browser_is_said(monkeypatch: pytest.MonkeyPatch, error: type[FeedrateError], met: bool) -> None:
-    """One that does not start judges nothing; a page that fails in it has missed; neither ends the bench."""
-
-    def fails(chromium: str) -> NoReturn:
-        raise error(f"{chromium} says no")
-
-    monkeypatch.setattr(browsed, "browser_path", lambda: "chromium")
-    (found,) = bench_site.in_browser("pages", "open", fails)
-    assert (found.met, found.measured) == (met, "chromium says no")
 
 
 def test_a_build_is_judged_by_time_and_memory(tmp_path: Path) -> None:

@@ -1,0 +1,52 @@
+"""A command is watched to its end: all of its memory is seen, and nothing outlives an interrupt."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from harness.bench import watched
+
+MEGABYTES = 200
+
+
+def test_an_interrupt_ends_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Who presses Ctrl-C leaves no build behind that still writes into a folder that is being removed."""
+    started: list[int] = []
+
+    def interrupted(running: subprocess.Popen[bytes]) -> int:
+        started.append(running.pid)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(watched, "peak_bytes", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        watched.harness("site", "--results", str(tmp_path / "results"), "--out", str(tmp_path / "build"))
+    assert not psutil.pid_exists(started[0])
+    assert not (tmp_path / "build").exists()
+
+
+def test_what_it_says_and_how_it_ends_is_known() -> None:
+    """What is printed and what is complained of are told apart, and the status is that of the command."""
+    refused = watched.harness("validate", "there-is-nothing-here")
+    assert refused.status == 2
+    assert "no such file" in refused.printed
+    ended = watched.harness("bench", "--only", "nothing")
+    assert (ended.status, ended.printed) == (2, "")
+    assert "no section 'nothing'" in ended.complained
+    assert ended.took_s > 0
+    assert 1e7 < ended.peak_bytes < 1e9
+
+
+@pytest.mark.slow
+def test_memory_is_that_of_all_processes() -> None:
+    """What a child of a child holds is counted, with what its parents hold."""
+    holds = f"held = b'1' * {MEGABYTES}_000_000; "
+    inner = f"{holds}import time; time.sleep(1)"
+    outer = f"{holds}import subprocess, sys; subprocess.run([sys.executable, '-c', {inner!r}])"
+    with subprocess.Popen([sys.executable, "-c", outer]) as running:
+        peak = watched.peak_bytes(running)
+    assert 2 * MEGABYTES < peak / 1e6 < 2 * MEGABYTES + 150

@@ -1,0 +1,34 @@
+"""Times beside times: how many times as long as something else a thing takes, on any machine, however busy it is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+TURNS = 4
+
+
+def times(asked: Callable[[], float], known: Callable[[], float], most: float) -> float:
+    """Take turns, and compare the quickest of each: other work of the machine may hold up some of them.
+
+    Args:
+        asked: does what is asked about, and says how long that took.
+        known: likewise what it is held against, in the same unit.
+        most: what the ratio may be; once it is not more there are no further turns.
+
+    Returns:
+        How many times as long as the other it takes.
+    """
+    beside, took = [known()], [asked()]
+    while len(took) < TURNS and min(took) / min(beside) > most:
+        beside.append(known())
+        took.append(asked())
+    print(f"{min(took) / min(beside):.2f} times: {took} beside {beside}")
+    return min(took) / min(beside)
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Do something and say how many seconds that took."""
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
