@@ -37,9 +37,8 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help setup plan sweep gpu-reference site figures serve test test-all lint bench div2k pets readme lock clean chromium submit withdraw label check-submission compare validate
 HARNESS := .venv/bin/python -m harness
-# Two files of tests at a time, three where there are cores to spare: much of a test is waiting. More would disturb those
-# that measure.
-PYTEST := .venv/bin/python -m pytest -n $(shell [ $$(nproc) -ge 4 ] && echo 3 || echo 2) --dist loadfile
+# As many files of tests at a time as there are cores, four at most: more would disturb those that measure.
+PYTEST := .venv/bin/python -m pytest -n $(shell [ $$(nproc) -ge 4 ] && echo 4 || echo 2) --dist loadfile
 WHAT := --matrix "$(MATRIX)" --profile "$(PROFILE)" --suite "$(SUITE)" --budget "$(BUDGET)" --data "$(DATA)" \
 	--data-root "$(DATA_ROOT)" $(if $(YES),--yes)
 NEW_ENOUGH = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import visits
-from beside import times
+from beside import TURNS, times
 from dropping import four_cores, give, made, published, ready, result
 from playwright.sync_api import Browser, Page, expect
 
@@ -32,8 +32,8 @@ from harness.registry import ROOT
 
 ASSETS = ROOT / "site" / "assets"
 ROWS, BLOCKS = 100_000, 20
-MOST = 15
-"""Times as long, for a hundred times as many rows: 4 to 7 was seen."""
+MOST, STILL = 10, 0.1
+"""Times as long, for a hundred times as many rows (4 to 7 was seen); the share of it in which the page stands still."""
 DRAWN = ".fr-compare-cells .fr-explore-live .mark-symbol path"
 WIDE = "document.documentElement.scrollWidth"
 
@@ -275,7 +275,9 @@ def test_a_large_file_is_soon_shown(sites: dict[str, Any], browser: Browser, oth
         return shown.drawn_ms
 
     assert times(lambda: drawn_ms(ROWS), lambda: drawn_ms(ROWS // 100), MOST) <= MOST
-    assert min(shares) <= 0.1
+    while min(shares) > STILL and len(shares) < TURNS:
+        drawn_ms(ROWS)
+    assert min(shares) <= STILL
     cells = machines.compare(*tables(sites, paths[ROWS]))
     assert f"B is {machines.overall(cells).ratio:.2f} times" in said
 
