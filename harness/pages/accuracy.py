@@ -45,6 +45,13 @@ _WEBSITE = (
     "pages load when a chart is touched, so it is held against the time of a change instead of a weight. Results of "
     "many machines are made up, and thrown away afterwards."
 )
+_FILES = (
+    "Files of others are made up for their figures and keep every rule, so that all of each is read. Validation is the "
+    "command that people type, the start of Python included. The page Compare gets its file in Chromium at full speed; "
+    "every task of the page’s own thread counts until the first picture stands."
+)
+_OF_SECTION = {"files": _FILES, "site": _WEBSITE}
+"""How a section is measured that needs more words than its figures have."""
 _MET = {True: "met", False: "<strong>missed</strong>", None: "cannot be measured here"}
 _SPOKEN = {
     "speed": "Speed",
@@ -211,11 +218,11 @@ def _counted(met: Sequence[bool | None]) -> str:
 
 def _method(benches: Sequence[BenchRecord]) -> list[str]:
     steps = sorted({trial.epoch_steps for bench in benches for trial in bench.witnessed})
+    said = [text for name, text in _OF_SECTION.items() if any(bench.section(name) for bench in benches)]
     return [
         markup.heading(2, "How it is measured", "method"),
         markup.paragraph(_METHOD.format(f" ({words.listed(map(str, steps))} steps)" if steps else "")),
-        markup.paragraph(_LIMITS),
-        *([markup.paragraph(_WEBSITE)] if any(bench.section("site") for bench in benches) else []),
+        *map(markup.paragraph, [_LIMITS, *said]),
     ]
 
 

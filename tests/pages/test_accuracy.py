@@ -112,6 +112,14 @@ def test_every_section_has_its_words() -> None:
     assert list(accuracy._SPOKEN) == list(SECTIONS)
 
 
+@pytest.mark.parametrize(("section", "told"), [("files", "keep every rule"), ("site", "a narrow screen")])
+def test_how_a_section_is_measured_is_told_where_there_is_one(make: Any, section: str, told: str) -> None:
+    """Figures that need a browser or made-up files say how they came about; where there are none nothing is said."""
+    promise = Promise(section=section, what="what", target="target", measured="measured", met=True)
+    assert told in accuracy.page([make(sections=(section,), promises=(promise,), witnessed=())]).body
+    assert told not in accuracy.page([make()]).body
+
+
 def test_the_newest_record_with_a_section_counts(make: Any) -> None:
     """A later bench of one section replaces that section and leaves the others as they were, each with its date."""
 
