@@ -37,7 +37,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help setup plan sweep gpu-reference site figures serve test test-all lint bench div2k pets readme lock clean chromium submit withdraw label check-submission compare validate
 HARNESS := .venv/bin/python -m harness
-# As many files of tests at a time as there are cores, four at most: more would disturb those that measure.
+# Four files of tests at a time where there are four cores, else two: more would disturb those that measure.
 PYTEST := .venv/bin/python -m pytest -n $(shell [ $$(nproc) -ge 4 ] && echo 4 || echo 2) --dist loadfile
 WHAT := --matrix "$(MATRIX)" --profile "$(PROFILE)" --suite "$(SUITE)" --budget "$(BUDGET)" --data "$(DATA)" \
 	--data-root "$(DATA_ROOT)" $(if $(YES),--yes)

@@ -332,7 +332,7 @@ def bench(
     only: Annotated[
         str,
         typer.Option(
-            help="Sections, by commas: speed, storage, accuracy, instrumentation, statistics, calibration, site."
+            help="Sections, by commas: speed, storage, accuracy, instrumentation, statistics, calibration, files, site."
         ),
     ] = "",
     results: Results = Path("results"),

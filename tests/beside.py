@@ -13,13 +13,13 @@ def times(asked: Callable[[], float], known: Callable[[], float], most: float) -
 
     Args:
         asked: does what is asked about, and says how long that took.
-        known: likewise what it is held against, in the same unit.
+        known: likewise what it is held against, in the same unit; the first time it may find everything cold.
         most: what the ratio may be; once it is not more there are no further turns.
 
     Returns:
         How many times as long as the other it takes.
     """
-    beside, took = [known()], [asked()]
+    beside, took = [known(), known()], [asked()]
     while len(took) < TURNS and min(took) / min(beside) > most:
         beside.append(known())
         took.append(asked())

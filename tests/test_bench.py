@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import NoReturn
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,7 @@ from harness.axes import cell_id
 from harness.bench import accuracy, calibration, instrumentation, simulated
 from harness.bench.place import Place
 from harness.bench_record import SECTIONS, Promise, WitnessedTrial
-from harness.errors import InputError
+from harness.errors import EnvironmentFault, FeedrateError, InputError, TrialError
 
 
 def promise(section: str, met: bool | None = True) -> Promise:
@@ -69,6 +70,23 @@ def test_all_sections_are_measured_in_their_order(stubbed: list[str], tmp_path: 
     assert [p.section for p in record.promises] == list(SECTIONS)
     assert store.benches(tmp_path) == [record]
     assert record.took_s >= 0
+
+
+@pytest.mark.parametrize(("error", "met"), [(TrialError, False), (EnvironmentFault, None)])
+def test_a_section_that_fails_loses_no_other(
+    stubbed: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: type[FeedrateError], met: bool | None
+) -> None:
+    """Its reason stands in the record, as missed or as what this machine cannot do; those around it are measured."""
+
+    def fails(place: Place) -> NoReturn:
+        raise error(f"nothing works on {place.machine_id}")
+
+    monkeypatch.setitem(bench.TAKEN, "storage", fails)
+    record = bench.measure(Console(file=io.StringIO()), results=tmp_path)
+    assert stubbed == [name for name in SECTIONS if name != "storage"]
+    (failed,) = record.section("storage")
+    assert (failed.met, failed.measured) == (met, f"nothing works on {record.machine.machine_id}")
+    assert record.witnessed
 
 
 def test_one_section_alone(stubbed: list[str], tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.bench_record import SECTIONS
 from harness.registry import ROOT
 
 SMALL = """
@@ -116,6 +117,12 @@ def test_help_lists_the_commands() -> None:
     assert done.returncode == 0
     for name in ("plan", "sweep", "site", "serve", "axes", "bench"):
         assert name in done.stdout
+
+
+def test_help_lists_the_sections_of_the_bench() -> None:
+    """`bench --help` names everything that can be measured alone."""
+    told = harness("bench", "--help").stdout
+    assert [name for name in SECTIONS if name not in told] == []
 
 
 def test_axes_are_listed() -> None:

@@ -19,7 +19,7 @@ from harness import __version__, store
 from harness.bench import accuracy, calibration, files, instrumentation, simulated, site, speed, storage
 from harness.bench.place import Place
 from harness.bench_record import SECTIONS, BenchRecord, Promise, WitnessedTrial
-from harness.errors import InputError, expected_one_of
+from harness.errors import EnvironmentFault, FeedrateError, InputError, expected_one_of
 from harness.machine import describe, software
 from harness.probes import gpu
 
@@ -47,7 +47,6 @@ def measure(console: Console, only: str = "", results: Path = store.RESULTS) -> 
     Raises:
         InputError: there is no such section, or a sweep is running.
         EnvironmentFault: ``results`` cannot be written.
-        TrialError: a trial that the bench runs failed.
     """
     wanted = chosen(only)
     started, begun = datetime.now(UTC), time.perf_counter()
@@ -88,10 +87,14 @@ def _take(place: Place, wanted: Sequence[str]) -> tuple[list[Promise], list[Witn
     promises: list[Promise] = []
     witnessed: list[WitnessedTrial] = []
     for name in wanted:
-        if name == accuracy.SECTION:
-            found, witnessed = accuracy.measure(place)
-        else:
-            found = TAKEN[name](place)
+        try:
+            if name == accuracy.SECTION:
+                found, witnessed = accuracy.measure(place)
+            else:
+                found = TAKEN[name](place)
+        except FeedrateError as error:  # the sections before it are not lost
+            met = None if isinstance(error, EnvironmentFault) else False
+            found = [Promise(section=name, what="all of this section", target="taken", measured=str(error), met=met)]
         promises += found
     return promises, witnessed
 

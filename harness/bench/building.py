@@ -18,7 +18,7 @@ class Built:
     folder: Path
     took_s: float
     peak_bytes: int
-    """Memory of the build and all of its processes, at most; a page that several share counts once."""
+    """Memory of the build and all of its processes: ``watched.Ended.peak_bytes``."""
 
 
 def build(what: str, results: Path, out: Path) -> Built:
@@ -32,7 +32,7 @@ def build(what: str, results: Path, out: Path) -> Built:
     Raises:
         FeedrateError: it was not built.
     """
-    ended = watched.harness("site", "--results", str(results.resolve()), "--out", str(out))
+    ended = watched.harness("site", "--results", str(results.resolve()), "--out", str(out), memory=True)
     if ended.status:
         raise FeedrateError(f"bench: the site of {what} was not built: {ended.complained or ended.status}")
-    return Built(what, out / "site", ended.took_s, ended.peak_bytes)
+    return Built(what, out / "site", ended.took_s, ended.peak_bytes or 0)

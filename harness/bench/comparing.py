@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 
 PAGE = "compare.html"
 ROWS, TIMES = 100_000, 5
-_RESTS_MS = 1500
-_GIVEN, _DRAWN, _EXPLAINED = (f"fr-compare-{name}" for name in ("given", "drawn", "explained"))
+"""Trials of the file, more than a sweep takes in a day; and how often it is compared."""
+_READY, _GIVEN, _DRAWN, _EXPLAINED = (f"fr-compare-{name}" for name in ("ready", "given", "drawn", "explained"))
+_RESTED = f"""async () => {{
+  while (!performance.getEntriesByName("{_READY}").length) await new Promise((go) => setTimeout(go, 20));
+}}"""
 _TRACED = ["toplevel", "blink.user_timing"]
 
 
@@ -31,14 +34,14 @@ class Shown:
     explained_ms: float
     """Until all of the page stands."""
     longest_ms: float
-    """The longest task of the page's main thread until the first picture: for so long it answered nobody."""
+    """The longest task of the page's main thread until all of the page stands, layout and painting included."""
 
 
 def look(site: Path, file: Path, executable: str) -> list[Shown]:
     """Compare a file with a published run, ``TIMES`` times, each on a page of its own.
 
     Args:
-        site: the folder of a built site, one of whose machines is like that of the file.
+        site: the folder of a built site, with a run of the file's device that is not the file's own.
         file: a ``trials.parquet``.
         executable: Chromium.
 
@@ -59,21 +62,26 @@ def give(page: Page, file: Path) -> Shown:
     """Give the page a file, as a drop does, and wait until it is compared.
 
     Args:
-        page: Compare, on which nothing was compared yet.
+        page: Compare, on which nothing was compared yet; it is waited for until it has rested.
         file: a ``trials.parquet``.
 
     Raises:
-        FeedrateError: the file is refused or not drawn.
+        FeedrateError: the file is refused, not drawn or not explained.
     """
     browser = page.context.browser
     if browser is None:
         raise FeedrateError("bench: the browser is gone")
     page.locator(".fr-compare-drop").wait_for()
-    page.wait_for_timeout(_RESTS_MS)
+    page.evaluate(_RESTED)
     browser.start_tracing(page=page, categories=_TRACED)
-    page.locator("#fr-compare-input").set_input_files(file)
-    page.get_by_role("heading", name="Why", exact=True).wait_for()
-    return shown(json.loads(browser.stop_tracing())["traceEvents"])
+    try:
+        page.locator("#fr-compare-input").set_input_files(file)
+        page.get_by_role("heading", name="Why", exact=True).wait_for()
+    finally:
+        trace = browser.stop_tracing()
+    if page.locator(".fr-compare-result .fr-missing").count():
+        raise FeedrateError(f"bench: {PAGE}: {page.locator('.fr-compare-result .fr-missing').first.inner_text()}")
+    return shown(json.loads(trace)["traceEvents"])
 
 
 def shown(events: Sequence[Mapping[str, Any]]) -> Shown:
@@ -83,14 +91,13 @@ def shown(events: Sequence[Mapping[str, Any]]) -> Shown:
         events: the page's own marks among them; times in microseconds.
     """
     given, drawn, explained = (_mark(events, name) for name in (_GIVEN, _DRAWN, _EXPLAINED))
-    longest = max(
-        (
-            min(task.ended, drawn["ts"]) - max(task.begun, given["ts"])
-            for task in browsed.tasks(events, given["pid"], given["tid"])
-        ),
-        default=0,
-    )
-    return Shown((drawn["ts"] - given["ts"]) / 1000, (explained["ts"] - given["ts"]) / 1000, max(0, longest) / 1000)
+    took_us = [
+        task.ended - max(task.begun, given["ts"])
+        for task in browsed.tasks(events, given["pid"], given["tid"])
+        if task.ended > given["ts"] and task.begun < explained["ts"]
+    ]
+    drawn_ms, explained_ms = ((mark["ts"] - given["ts"]) / 1000 for mark in (drawn, explained))
+    return Shown(drawn_ms, explained_ms, max(took_us, default=0) / 1000)
 
 
 def _mark(events: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any]:

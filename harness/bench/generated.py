@@ -1,8 +1,8 @@
 """Results that nobody measured: runs of as many machines as wanted, by formula and seed, as ``store`` would write them.
 
-They are there to see what a website of many results costs. Throughputs follow the shape of real ones (loading against
-computing, whichever is slower, plus overheads, with a spread between trials); no machine stands behind them, and they
-are written nowhere but into a temporary folder.
+They are there to see what many results cost, and large files. Throughputs follow the shape of real ones (loading
+against computing, whichever is slower, plus overheads, with a spread between trials); no machine stands behind them,
+and they are written nowhere but into a temporary folder.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ STEPS = 40
 """Of a window."""
 SPREAD = 0.02
 """Of log throughput between trials of a cell."""
+BESIDE_NS = 500_000_000
+"""Of a trial, beside its window."""
 _FIRST = datetime(2026, 1, 1, tzinfo=UTC)
 _APART = timedelta(minutes=30)
 """Between the beginnings of two runs."""
@@ -157,15 +159,20 @@ def _write_run(results: Path, number: int, seed: int) -> int:
     places = zip(trials["block"].to_pylist(), trials["position"].to_pylist(), strict=True)
     columns["trial_id"] = [f"{run_id}-{block:03d}-{position:04d}" for block, position in places]
     for name, table in likeness.tables.items():
-        changed = columns if name == "trials" else {"run_id": run_id, "trial_id": f"{run_id}-000-0000"}
-        whole = _changed(table, changed).replace_schema_metadata({MANIFEST_KEY: manifest.model_dump_json().encode()})
+        new = columns if name == "trials" else {"run_id": run_id, "trial_id": f"{run_id}-000-0000"}
+        whole = changed(table, new).replace_schema_metadata({MANIFEST_KEY: manifest.model_dump_json().encode()})
         pq.write_table(whole, folder / f"{name}.parquet", **encoding(name))
     (folder / "run.json").write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
     return int(trials.num_rows)
 
 
-def _changed(table: pa.Table, columns: Mapping[str, Any]) -> pa.Table:
-    """Replace columns: by one text for all rows, or by an array, whose masked values are null."""
+def changed(table: pa.Table, columns: Mapping[str, Any]) -> pa.Table:
+    """Replace columns of a table.
+
+    Args:
+        table: any.
+        columns: name to one text for all rows, or to an array of as many values, of which masked ones are null.
+    """
     for name, values in columns.items():
         place = table.schema.get_field_index(name)
         field = table.schema.field(place)
@@ -258,7 +265,7 @@ def _measured(likeness: _Likeness, facts: Machine, generator: np.random.Generato
     columns |= {f"worker_{stage}_ns": _whole(share * busy, likeness.load_s == 0) for stage, share in _STAGES.items()}
     columns["wall_ns"] = wall
     columns["samples_per_s"] = STEPS * likeness.batch / (wall / 1e9)
-    columns["trial_wall_ns"] = wall + 500_000_000
+    columns["trial_wall_ns"] = wall + BESIDE_NS
     return columns
 
 

@@ -1,6 +1,7 @@
-"""A result file that is as large as wanted: the trials of a made-up run again and again, each with times of its own.
+"""A result file that is as large as wanted: the trials of a made-up run again and again, with host times of their own.
 
-It keeps every rule that a file of a sweep keeps, so it is read, validated and compared to its end.
+It keeps every rule that a file of a sweep keeps, so it is read, validated and compared to its end; and it is written as
+a sweep writes one, but in no more row groups than readers take.
 """
 
 from __future__ import annotations
@@ -14,13 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.bench.generated import SPREAD
+from harness.bench.generated import BESIDE_NS, SPREAD, changed
+from harness.incoming import caps
 from harness.migration import MANIFEST_KEY
-
-_PART = 50_000
-"""Rows that are made at a time."""
-_BESIDE_NS = 500_000_000
-"""Of a trial, beside its window."""
+from harness.store import encoding
 
 
 def write(small: Path, rows: int, target: Path) -> None:
@@ -37,9 +35,10 @@ def write(small: Path, rows: int, target: Path) -> None:
     manifest |= {"outcomes": {"ok": rows}, "blocks": -(-rows // (len(table) // blocks))}
     table = table.replace_schema_metadata({MANIFEST_KEY: json.dumps(manifest).encode()})
     draw = np.random.default_rng(5)
-    with pq.ParquetWriter(target, table.schema, compression="zstd") as writer:
-        for begin in range(0, rows, _PART):
-            writer.write_table(_part(table, blocks, np.arange(begin, min(begin + _PART, rows)), draw))
+    group = max(caps.GROUP_TRIALS, -(-rows // int(caps.ROW_GROUPS.most)))
+    with pq.ParquetWriter(target, table.schema, **encoding("trials")) as writer:
+        for begin in range(0, rows, group):
+            writer.write_table(_part(table, blocks, np.arange(begin, min(begin + group, rows)), draw))
 
 
 def _part(table: pa.Table, blocks: int, places: npt.NDArray[np.int64], draw: np.random.Generator) -> pa.Table:
@@ -54,12 +53,8 @@ def _part(table: pa.Table, blocks: int, places: npt.NDArray[np.int64], draw: np.
     for name in [name for name in table.column_names if name.startswith("host_") and name != "host_drain_ns"]:
         if part[name].null_count < len(part):
             values = np.ma.masked_invalid(part[name].to_numpy().astype(np.float64) * weather)
-            whole = values.filled(0).astype(np.int64)
-            wall += whole
-            columns[name] = pa.array(whole, mask=np.ma.getmaskarray(values))
+            columns[name] = np.ma.MaskedArray(values.filled(0).astype(np.int64), np.ma.getmaskarray(values))
+            wall += columns[name].filled(0)
     columns |= {"wall_ns": wall, "samples_per_s": part["samples"].to_numpy() / (wall / 1e9)}
-    columns["trial_wall_ns"] = wall + _BESIDE_NS
-    for name, values in columns.items():
-        place = part.schema.get_field_index(name)
-        part = part.set_column(place, part.schema.field(place), pa.array(values, part.schema.field(place).type))
-    return part
+    columns["trial_wall_ns"] = wall + BESIDE_NS
+    return changed(part, columns)

@@ -27,18 +27,20 @@ class Ended:
 
     status: int
     took_s: float
-    peak_bytes: int
-    """Memory of the command and of all processes below it, at most; a page that several share counts once."""
+    peak_bytes: int | None
+    """Memory of the command and of all processes below it, the most that three looks a second saw; a page that several
+    share counts once. None: nobody looked."""
     printed: str
     complained: str
     """What it wrote to stderr."""
 
 
-def harness(*arguments: str) -> Ended:
+def harness(*arguments: str, memory: bool = False) -> Ended:
     """Run a command of feedrate and watch it to its end; an interrupt ends it and all that it started.
 
     Args:
         arguments: behind ``python -m harness``.
+        memory: look at it, which takes some of the time of what is looked at.
     """
     command = [sys.executable, "-m", "harness", *arguments]
     # What it says goes to files: a pipe that nobody reads meanwhile would stop a command that says much.
@@ -46,7 +48,8 @@ def harness(*arguments: str) -> Ended:
         begun = time.perf_counter()
         with subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=err, start_new_session=True) as running:
             try:
-                peak = peak_bytes(running)
+                peak = peak_bytes(running) if memory else None
+                running.wait()
             finally:
                 if running.poll() is None:
                     os.killpg(running.pid, signal.SIGKILL)

@@ -46,9 +46,9 @@ _WEBSITE = (
     "many machines are made up, and thrown away afterwards."
 )
 _FILES = (
-    "Files of others are made up for their figures and keep every rule, so that all of each is read. Validation is the "
-    "command that people type, the start of Python included. The page Compare gets its file in Chromium at full speed; "
-    "every task of the page’s own thread counts until the first picture stands."
+    "Validation and the page Compare are timed with files that are made up and keep every rule, so that all of each is "
+    "read. Validation is the command that people type, the start of Python included. Compare has loaded and rests when "
+    "it gets its file, in Chromium at full speed; until all of it stands every task of the page’s own thread counts."
 )
 _OF_SECTION = {"files": _FILES, "site": _WEBSITE}
 """How a section is measured that needs more words than its figures have."""

@@ -20,7 +20,7 @@ from harness.records import PHASES, TRIALS
 
 Trials = Callable[..., pd.DataFrame]
 MOST = 12
-"""Times as long, for ten times as many rows."""
+"""Times as long, for ten times as many rows; 6.6 was seen."""
 
 
 def test_throughput_is_the_estimate_of_all_other_pages(trials_of: Trials) -> None:
@@ -114,9 +114,12 @@ def _million(trials_of: Trials, told: object) -> None:
     frame = pd.concat([one[list(COLUMNS)].convert_dtypes()] * 1000, ignore_index=True)
     frame["run_id"] = np.repeat([f"r{run}" for run in range(1000)], len(one))
     tenth = frame.iloc[: len(frame) // 10]
-    times_as_long = times(lambda: seconds(lambda: explored(frame)), lambda: seconds(lambda: explored(tenth)), MOST)
+    found: list[pd.DataFrame] = []
+    times_as_long = times(
+        lambda: seconds(lambda: found.append(explored(frame))), lambda: seconds(lambda: explored(tenth)), MOST
+    )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - held
-    told.put((len(frame), len(explored(frame)), times_as_long, peak))  # type: ignore[attr-defined]
+    told.put((len(frame), len(found[0]), times_as_long, peak))  # type: ignore[attr-defined]
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Explore among very many cells: a change of a filter is quick."""
+"""Explore among very many cells: a filter costs what it costs among few; how long that is, the bench says."""
 
 from __future__ import annotations
 
