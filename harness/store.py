@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 RESULTS = Path("results")
+GROUP_ROWS = 2_000
+"""Of trials, after which a row group ends: what a file says of each column of each group is most of a small one."""
 _NAMED = 8
 """Runs that a message lists at most, the newest."""
 
@@ -212,7 +214,8 @@ def write_run(folder: Path, manifest: RunManifest, chunks: Iterable[Mapping[str,
     Args:
         folder: the run's folder.
         manifest: what the run says of itself; embedded in every file.
-        chunks: rows of ``trials``, ``steps`` and ``telemetry``, a row group a chunk; a column that a row lacks is null.
+        chunks: rows of ``trials``, ``steps`` and ``telemetry``; a column that a row lacks is null. Each chunk is a row
+            group of the last two; of trials, whose rows are few, ``GROUP_ROWS`` and more are one.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -225,9 +228,17 @@ def write_run(folder: Path, manifest: RunManifest, chunks: Iterable[Mapping[str,
                 name: stack.enter_context(pq.ParquetWriter(path, schemas[name], **encoding(name)))
                 for name, path in temporary.items()
             }
+            trials: list[pa.Table] = []
             for tables in chunks:
-                for name, writer in writers.items():
-                    writer.write_table(pa.Table.from_pylist(tables[name], schemas[name]))
+                made = {name: pa.Table.from_pylist(tables[name], schemas[name]) for name in writers}
+                trials.append(made.pop("trials"))
+                if sum(map(len, trials)) >= GROUP_ROWS:
+                    writers["trials"].write_table(pa.concat_tables(trials))
+                    trials = []
+                for name, table in made.items():
+                    writers[name].write_table(table)
+            if trials:
+                writers["trials"].write_table(pa.concat_tables(trials))
         for name, path in temporary.items():
             _sync(path)
             path.replace(folder / f"{name}.parquet")

@@ -215,3 +215,18 @@ def test_single_steps_take_little_room(fake_run: ModuleType, tmp_path: Path) -> 
     assert {"step", "fetch_ns", "worker_begun_ns"} <= split["steps"]
     assert "trial_id" not in split["steps"]
     assert {"t_ns", "cpu_util_pct"} <= split["telemetry"]
+
+
+def test_trials_of_many_chunks_share_a_row_group(
+    fake_run: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A group of trials ends after enough rows, steps with each chunk; all rows are there, in their order."""
+    fake = fake_run.Fake(blocks=1, batches=(8,))
+    tables = fake_run.rows(fake)
+    rows = len(tables["trials"])
+    monkeypatch.setattr(store, "GROUP_ROWS", 2 * rows)
+    store.write_run(tmp_path, fake_run.manifest(fake, tables["trials"]), [tables] * 5)
+    trials, steps = (pq.ParquetFile(tmp_path / f"{name}.parquet") for name in ("trials", "steps"))
+    assert [trials.metadata.row_group(at).num_rows for at in range(trials.num_row_groups)] == [2 * rows, 2 * rows, rows]
+    assert steps.num_row_groups == 5
+    assert trials.read()["trial_id"].to_pylist() == 5 * [row["trial_id"] for row in tables["trials"]]

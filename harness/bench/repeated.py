@@ -1,7 +1,7 @@
 """A result file that is as large as wanted: the trials of a made-up run again and again, with host times of their own.
 
 It keeps every rule that a file of a sweep keeps, so it is read, validated and compared to its end; and it is written as
-a sweep writes one, but in no more row groups than readers take.
+a sweep writes one.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.bench.generated import BESIDE_NS, SPREAD, changed
-from harness.incoming import caps
 from harness.migration import MANIFEST_KEY
-from harness.store import encoding
+from harness.store import GROUP_ROWS, encoding
 
 
 def write(small: Path, rows: int, target: Path) -> None:
@@ -35,10 +34,9 @@ def write(small: Path, rows: int, target: Path) -> None:
     manifest |= {"outcomes": {"ok": rows}, "blocks": -(-rows // (len(table) // blocks))}
     table = table.replace_schema_metadata({MANIFEST_KEY: json.dumps(manifest).encode()})
     draw = np.random.default_rng(5)
-    group = max(caps.GROUP_TRIALS, -(-rows // int(caps.ROW_GROUPS.most)))
     with pq.ParquetWriter(target, table.schema, **encoding("trials")) as writer:
-        for begin in range(0, rows, group):
-            writer.write_table(_part(table, blocks, np.arange(begin, min(begin + group, rows)), draw))
+        for begin in range(0, rows, GROUP_ROWS):
+            writer.write_table(_part(table, blocks, np.arange(begin, min(begin + GROUP_ROWS, rows)), draw))
 
 
 def _part(table: pa.Table, blocks: int, places: npt.NDArray[np.int64], draw: np.random.Generator) -> pa.Table:

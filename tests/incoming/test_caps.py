@@ -19,8 +19,11 @@ from harness.records import TABLES
 from harness.registry import ROOT
 
 
-def test_a_row_group_is_what_the_writer_makes_of_a_chunk(fake_run: ModuleType, tmp_path: Path) -> None:
-    """One row group for each chunk of a journal, whose size is the writer's; its footer and pages are as reckoned."""
+def test_a_row_group_is_what_the_writer_makes_of_a_chunk(
+    fake_run: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One row group at most for each chunk of a journal; its size is the writer's, footer and pages are as reckoned."""
+    monkeypatch.setattr(store, "GROUP_ROWS", 1)
     assert inspect.signature(store.journal_chunks).parameters["trials"].default == caps.GROUP_TRIALS
     fake = fake_run.Fake(blocks=3, batches=(8, 32))
     tables = fake_run.rows(fake)
