@@ -37,8 +37,9 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help setup plan sweep gpu-reference site figures serve test test-all lint bench div2k pets readme lock clean chromium submit withdraw label check-submission compare validate
 HARNESS := .venv/bin/python -m harness
-# Four files of tests at a time where there are four cores, else two: more would disturb those that measure.
-PYTEST := .venv/bin/python -m pytest -n $(shell [ $$(nproc) -ge 4 ] && echo 4 || echo 2) --dist loadfile
+# Three files of tests at a time where there are four cores, else two: more would disturb those that measure, and on four
+# cores four of them are hardly done sooner.
+PYTEST := .venv/bin/python -m pytest -n $(shell [ $$(nproc) -ge 4 ] && echo 3 || echo 2) --dist loadfile
 WHAT := --matrix "$(MATRIX)" --profile "$(PROFILE)" --suite "$(SUITE)" --budget "$(BUDGET)" --data "$(DATA)" \
 	--data-root "$(DATA_ROOT)" $(if $(YES),--yes)
 NEW_ENOUGH = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
