@@ -32,7 +32,7 @@ def after(page: Page, act: Callable[[], object]) -> None:
     count = "performance.getEntriesByName('fr-explore').length"
     before = page.evaluate(count)
     act()
-    for _ in range(200):
+    for _ in range(1200):
         if page.evaluate(count) > before:
             return
         page.wait_for_timeout(25)

@@ -75,7 +75,7 @@ def test_every_chart_has_picture_message_and_table(path: str, sites: dict[str, S
     assert len(figures) == (1 if path == "index.html" else len(suite.load("loader").charts))
     for figure in figures:
         figure.scroll_into_view_if_needed()
-        page.wait_for_timeout(50)  # what was out of sight is laid out
+        figure.locator("svg:visible").first.wait_for()  # what was out of sight is laid out
         for panel in figure.locator(".fr-panel").all():
             chart = panel.locator(".fr-chart")
             message = panel.locator(".fr-message").text_content() or ""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
-from visits import COMMITTED, UNFOLD, Site, unfold, visit
+from visits import COMMITTED, UNFOLD, Site, narrowed, unfold, visit
 
 THEMES = ("light", "dark")
 COLOURS = ("color-contrast", "link-in-text-block")
@@ -121,11 +121,7 @@ def test_axe_finds_no_fault_anywhere(theme: str, sites: dict[str, Site], browser
 
 def unfit(page: Page, width: int) -> list[str]:
     """What is wider than the screen, and which texts lie on one another."""
-    page.set_viewport_size({"width": width, "height": 900})
-    for _ in range(20):  # the theme slides its drawer out of the way
-        if (wide := page.evaluate("document.documentElement.scrollWidth")) <= width:
-            break
-        page.wait_for_timeout(50)
+    wide = narrowed(page, width)
     page.evaluate(LAID_OUT)
     found: list[str] = page.evaluate(OVERLAPS)
     return [f"{wide} px wide"] * (wide > width) + found

@@ -35,7 +35,6 @@ ROWS, BLOCKS = 100_000, 20
 MOST, HELD_UP = 10, 3
 """Times as long, for a hundred times as many rows: 4 to 7 was seen of the first picture, 1 to 2 of the longest task."""
 DRAWN = ".fr-compare-cells .fr-explore-live .mark-symbol path"
-WIDE = "document.documentElement.scrollWidth"
 
 
 @pytest.fixture(scope="module")
@@ -287,9 +286,7 @@ def test_it_is_accessible_and_fits(theme: str, sites: dict[str, Any], browser: B
     found = Axe().run(page).response["violations"]
     assert [f"{each['id']}: {[node['html'][:160] for node in each['nodes']][:3]}" for each in found] == []
     for width in (360, 768, 1280, 1920):
-        page.set_viewport_size({"width": width, "height": 900})
-        page.wait_for_timeout(400)
-        assert page.evaluate(WIDE) <= width
+        assert visits.narrowed(page, width) <= width
     assert seen.problems == []
 
 

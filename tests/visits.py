@@ -167,6 +167,17 @@ def unfold(summary: Locator) -> None:
     summary.press("Enter")
 
 
+def narrowed(page: Page, width: int) -> int:
+    """Make the window so wide, and give the width of what is in it, once the theme's drawer has slid out of the way."""
+    page.set_viewport_size({"width": width, "height": 900})
+    for _ in range(100):
+        wide: int = page.evaluate("document.documentElement.scrollWidth")
+        if wide <= width:
+            break
+        page.wait_for_timeout(50)
+    return wide
+
+
 def visit(browser: Browser, shown: Site, width: int = 1280, **options: Any) -> Visit:
     """Open a context of its own for a site."""
     context = browser.new_context(viewport={"width": width, "height": 800}, **options)

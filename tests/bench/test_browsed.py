@@ -43,10 +43,10 @@ def test_bytes_are_those_of_every_answer(monkeypatch: pytest.MonkeyPatch, tmp_pa
     script = (
         "const read = (name) => fetch(name).then((answer) => answer.text());"
         "const again = () => { read('late.txt'); read('last.txt'); };"
-        "setTimeout(() => read('late.txt').then(() => setTimeout(again, 400)), 300);"
+        "setTimeout(() => read('late.txt').then(() => setTimeout(again, 200)), 200);"
         "document.querySelector('.fr-chart').addEventListener('focus', (event) => {"
         'event.target.innerHTML = \'<div class="fr-live"><svg width="9" height="9"></svg></div>\';'
-        "setTimeout(() => read('more.txt'), 300); }, { once: true })"
+        "setTimeout(() => read('more.txt'), 200); }, { once: true })"
     )
     html = f"{PAGE}{CHART}<script>{script}</script>"
     (tmp_path / "index.html").write_text(html, encoding="utf-8")
@@ -105,7 +105,7 @@ def test_a_page_that_fails_is_named(
 ) -> None:
     """Nothing painted, a chart that is not drawn, a page that never rests: it is said which page, and nothing hangs."""
     monkeypatch.setattr(browsed, "LOADS", 1)
-    monkeypatch.setattr(browsed, "_MOST_MS", 2000)
+    monkeypatch.setattr(browsed, "_MOST_MS", 4000)
     (tmp_path / "index.html").write_text(html, encoding="utf-8")
     with pytest.raises(FeedrateError, match=said):
         browsed.costs(tmp_path, ["index.html"], chromium)

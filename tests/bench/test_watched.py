@@ -40,7 +40,7 @@ def test_what_it_says_and_how_it_ends_is_known() -> None:
     assert "no section 'nothing'" in ended.complained
     assert ended.took_s > 0
     assert ended.peak_bytes is not None
-    assert 1e6 < ended.peak_bytes < 1e9
+    assert 0 < ended.peak_bytes < 1e9
 
 
 @pytest.mark.slow
