@@ -87,7 +87,7 @@ def test_a_killed_worker_is_an_answer(runner: Runner) -> None:
 
     answer = runner.run(watch=kill, read_us=2_000)
     assert answer.outcome == "error"
-    if answer.kind != "EOFError":  # the end of its pipe may be seen before its death
+    if answer.kind not in ("EOFError", "ConnectionResetError"):  # the end of its pipe may be seen before its death
         assert answer.kind == "RuntimeError"
         assert "exited unexpectedly" in answer.message or "killed by signal" in answer.message
 
