@@ -45,7 +45,7 @@ class Place:
         found = list(self.results.glob("*/*/journal.jsonl"))
         return [json.loads(line) for path in found for line in path.read_bytes().splitlines()] if found else []
 
-    def wait_for_trials(self, count: int, seconds: float = 60) -> None:
+    def wait_for_trials(self, count: int, seconds: float = 240) -> None:
         until = time.monotonic() + seconds
         while len(self.journal()) < count:
             assert time.monotonic() < until, "no trial ended in time"

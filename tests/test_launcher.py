@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from warm import Runner
+from warm import ENDLESS_S, Runner
 
 from harness.launcher import Template
 from harness.probes.procfs import semaphores
@@ -75,7 +75,7 @@ def test_a_timeout_is_an_answer(runner: Runner) -> None:
     answer = runner.run(read_us=5_000_000, timeout_s=1)
     assert (answer.outcome, answer.kind) == ("timeout", "Timeout")
     assert "after 1 s" in answer.message
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30
 
 
 def test_a_killed_worker_is_an_answer(runner: Runner) -> None:
@@ -85,7 +85,7 @@ def test_a_killed_worker_is_an_answer(runner: Runner) -> None:
         if event == "first_batch":
             workers(pid)[0].kill()
 
-    answer = runner.run(watch=kill, read_us=2_000)
+    answer = runner.run(watch=kill, window_s=ENDLESS_S, read_us=2_000)
     assert answer.outcome == "error"
     if answer.kind not in ("EOFError", "ConnectionResetError"):  # the end of its pipe may be seen before its death
         assert answer.kind == "RuntimeError"
@@ -99,7 +99,7 @@ def test_a_killed_trial_is_an_answer(runner: Runner) -> None:
         if event == "first_batch":
             os.kill(pid, signal.SIGKILL)
 
-    answer = runner.run(watch=kill)
+    answer = runner.run(watch=kill, window_s=ENDLESS_S)
     assert (answer.outcome, answer.kind) == ("crash", "SIGKILL")
     assert "out-of-memory" in answer.message
 
@@ -120,7 +120,7 @@ def test_shared_memory_of_the_dead_is_removed(runner: Runner, victim: str) -> No
             while alive(family[:1] if victim == "worker" else family) and time.monotonic() < until:
                 time.sleep(0.01)
 
-    answer = runner.run(watch=kill, read_us=2_000)
+    answer = runner.run(watch=kill, window_s=ENDLESS_S, read_us=2_000)
     assert answer.outcome != "ok"
     assert answer.left_shm_segments >= CELL["num_workers"]
     assert not any(path.exists() for path in left)

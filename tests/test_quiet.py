@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from beside import tried
 
 from harness import quiet
 from harness.probes import procfs
@@ -201,6 +202,7 @@ def test_a_real_process_is_seen_and_named(burner: subprocess.Popen[str]) -> None
     assert str(name) not in json.dumps(seen.numbers)
 
 
+@tried
 def test_a_real_wait_ends_at_its_limit(burner: subprocess.Popen[str]) -> None:
     """A process that stays: back at the limit, not much later, having used next to no CPU."""
     with HostProbe() as probe:

@@ -71,7 +71,7 @@ def test_a_change_builds_again_and_a_failure_is_said(
     while len(fails) == 2:
         time.sleep(0.01)
     (tmp_path / "run.json").write_text("{}")
-    assert built.wait(5)
+    assert built.wait(60)
     stopped.set()
     watcher.join()
     assert "run.json: broken" in capsys.readouterr().err

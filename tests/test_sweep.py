@@ -162,9 +162,12 @@ def test_what_cannot_be_is_null(trials: pd.DataFrame) -> None:
 
 def test_planted_costs_are_read_back(trials: pd.DataFrame) -> None:
     """A wait of 2 ms a read and 1 ms of computing a decode come back from the workers' own stamps, never as less."""
+    from harness.trial.planted import LATE_NS  # imports torch, which the parent of a sweep does without
+
     waits = trials[trials["read_us"] == 2000]
     per_sample = waits["worker_read_ns"] / waits["samples"]
-    assert per_sample.min() >= 1.98e6, per_sample.to_list()
+    owed = LATE_NS * waits["num_workers"].clip(lower=1) / waits["samples"]
+    assert (per_sample >= 2e6 - owed).all(), per_sample.to_list()
     assert per_sample.median() < 3.0e6, per_sample.to_list()
     burns = trials[trials["decode_us"] == 1000]
     assert (burns["worker_decode_ns"] / burns["samples"] >= 1.0e6).all()

@@ -48,7 +48,7 @@ def test_a_damaged_set_is_a_row_and_the_sweep_goes_on(place: Place, tmp_path: Pa
         path.write_bytes(b"not a picture")
     place.wait_for_trials(14)
     process.send_signal(signal.SIGINT)
-    printed, _ = process.communicate(timeout=20)
+    printed, _ = process.communicate(timeout=120)
     found = store.runs(place.results)[-1].table("trials")
     failed = found[found["outcome"] == "error"]
     assert (failed["error_kind"] == "DataError").all()
@@ -65,8 +65,8 @@ def test_ctrl_c_keeps_what_had_ended(place: Place) -> None:
     family = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(signal.SIGINT)
     begun = time.monotonic()
-    printed, _ = process.communicate(timeout=20)
-    assert time.monotonic() - begun < 10
+    printed, _ = process.communicate(timeout=120)
+    assert time.monotonic() - begun < 30
     assert process.returncode == 130, printed
     run = store.runs(place.results)[-1]
     assert run.manifest.stop_reason == "interrupted"
@@ -83,7 +83,7 @@ def test_ctrl_c_before_anything_was_measured(place: Place) -> None:
         assert line
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
-    printed, _ = process.communicate(timeout=20)
+    printed, _ = process.communicate(timeout=120)
     assert process.returncode == 130
     assert printed.strip() == "Interrupted before a trial had ended: nothing was written."
     assert not list(place.results.glob("*/*/"))
@@ -98,7 +98,7 @@ def test_a_killed_sweep_resumes(place: Place) -> None:
     assert len(family) >= 1
     process.kill()
     process.communicate()
-    psutil.wait_procs(family, timeout=3)
+    psutil.wait_procs(family, timeout=30)
     assert not [p for p in family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
     before = place.journal()
     assert len(before) >= 5

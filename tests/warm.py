@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from harness.launcher import Answer, Template
 
 LIMITS = {"warmup_s": 0.05, "window_s": 0.2}
+ENDLESS_S = 50.0
+"""A window that a trial does not live to see the end of, where something kills it."""
 
 
 class Runner:
@@ -31,6 +33,13 @@ class Runner:
         self._job: dict[str, Any] = {**LIMITS, "data_root": str(data)}
         self._job["packed"] = self.run("prepare").result["packed"]
 
-    def run(self, kind: str = "trial", watch: Any = lambda *_: None, timeout_s: float = 60, **cell: Any) -> Answer:
-        job = {**self._job, "kind": kind, "cell": self._cell | cell}
+    def run(
+        self,
+        kind: str = "trial",
+        watch: Any = lambda *_: None,
+        timeout_s: float = 60,
+        window_s: float = LIMITS["window_s"],
+        **cell: Any,
+    ) -> Answer:
+        job = {**self._job, "kind": kind, "cell": self._cell | cell, "window_s": window_s}
         return self.template.run(json.dumps(job), timeout_s=timeout_s, watch=watch)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from beside import tried
 
 from harness.probes import procfs
 from harness.probes.host import HostProbe, descendants, difference, memory, workers_uss
@@ -61,6 +62,7 @@ def nobody() -> int:
     return process.pid
 
 
+@tried
 def test_a_burning_process_is_seen_with_the_cpu_time_that_it_says_it_used(spawn: Spawn) -> None:
     """main_cpu_pct is CPU time over wall clock: near 100 for a process that computes all the time."""
     process = spawn(BURN.format(seconds=0.2) + TALK + BURN.format(seconds=0.3) + TALK)
@@ -77,6 +79,7 @@ def test_a_burning_process_is_seen_with_the_cpu_time_that_it_says_it_used(spawn:
     assert sampled == pytest.approx(expected, rel=0.1)
 
 
+@tried
 def test_a_child_is_a_worker_and_not_the_training_process(spawn: Spawn) -> None:
     """workers_cpu_pct counts descendants alone, main_cpu_pct the process alone."""
     process = spawn(CHILD + TALK, BURN.format(seconds=0.2) + TALK)
@@ -87,6 +90,7 @@ def test_a_child_is_a_worker_and_not_the_training_process(spawn: Spawn) -> None:
     assert counters.main_cpu_ns < 0.15e9  # type: ignore[operator]
 
 
+@tried
 def test_a_burning_worker_is_seen_by_sample(spawn: Spawn) -> None:
     """A worker's CPU appears in workers_cpu_pct and not in main_cpu_pct."""
     process = spawn(CHILD + TALK, BURN.format(seconds=30))
@@ -182,6 +186,7 @@ def test_another_process_is_foreign_and_the_trial_is_not(spawn: Spawn) -> None:
     assert more == pytest.approx(used, abs=12)  # each probe reads the clocks at its own moment
 
 
+@tried
 def test_workers_that_lived_and_died_unseen_are_no_strangers(spawn: Spawn) -> None:
     """A worker that began and ended between two readings is known from its parent, which waited for it."""
     brief = f"import subprocess, sys\n{TALK}subprocess.run([sys.executable, '-S', '-c', sys.argv[1]])\n{TALK}"

@@ -294,7 +294,7 @@ def test_a_killed_rank_is_an_answer(runner: Runner, rank: int) -> None:
         if event == "window_opens":
             os.kill(psutil.Process(pid).children()[rank].pid, signal.SIGKILL)
 
-    answer = runner.run(watch=kill, read_us=3_000)
+    answer = runner.run(watch=kill, window_s=50, read_us=3_000)
     assert answer.outcome == "error"
     assert "SIGKILL" in answer.message or "onnect" in answer.message
     assert answer.left_processes == 0
@@ -312,7 +312,7 @@ def test_a_killed_agent_takes_its_ranks_along(runner: Runner) -> None:
             _, alive = psutil.wait_procs(seen, timeout=10)
             assert all(member.status() == psutil.STATUS_ZOMBIE for member in alive)
 
-    answer = runner.run(watch=kill, read_us=3_000, num_workers=1, prefetch_factor=2)
+    answer = runner.run(watch=kill, window_s=50, read_us=3_000, num_workers=1, prefetch_factor=2)
     assert (answer.outcome, answer.kind) == ("crash", "SIGKILL")
     assert len(seen) == 4
     assert answer.left_processes == 0

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 import pytest
+from beside import tried
 
 from harness.trial.loader import Batch
 from harness.trial.loop import Limits, measure
@@ -39,6 +40,7 @@ def pausing(pauses: Iterable[float], took: list[int]) -> Iterator[Batch]:
         yield Batch((), i.to_bytes(4, "little"))
 
 
+@tried
 def test_phases_hold_what_happened_in_them() -> None:
     """Waiting for a batch is fetch, a stage's time is its own, and both steps and tags are all there."""
     waited: list[int] = []
@@ -55,6 +57,7 @@ def test_phases_hold_what_happened_in_them() -> None:
     assert window.tags[9] == (9).to_bytes(4, "little")
 
 
+@tried
 def test_a_draining_device_counts_as_other() -> None:
     """The synchronisation behind the window is part of its wall clock, and is told apart."""
     calls = []
@@ -90,6 +93,7 @@ def test_a_loop_that_is_too_fast_ends_early() -> None:
 
 
 @pytest.mark.parametrize("second_s", [0.006, 0.002])
+@tried
 def test_halves_tell_a_drift(second_s: float) -> None:
     """A window whose second half is three times slower says so; an even one does not."""
     took: list[int] = []
@@ -97,6 +101,7 @@ def test_halves_tell_a_drift(second_s: float) -> None:
     assert window.half_ratio(2) == pytest.approx(sum(took[:10]) / sum(took[10:]), rel=0.1)
 
 
+@tried
 def test_the_window_opens_when_all_is_allocated() -> None:
     """The word that a window opens comes after the synchronisation and right before the clock starts."""
     said: list[int] = []
@@ -106,6 +111,7 @@ def test_the_window_opens_when_all_is_allocated() -> None:
     assert 0 <= window.started - said[0] < 2_000_000
 
 
+@tried
 def test_pace_leaves_the_start_out() -> None:
     """A slow first step does not count in the pace that events are made for."""
     pauses = itertools.chain([0.1], itertools.repeat(0.002))

@@ -14,6 +14,7 @@ from statistics import fmean, median
 
 import pytest
 import torch
+from beside import tried
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import default_collate
@@ -88,6 +89,7 @@ def test_waits_that_are_over_before_they_begin_are_made_up_for(clocked: Callable
     assert clock.now == pytest.approx(500 * 1000 * US, rel=1e-4)
 
 
+@tried
 def test_real_waits_keep_their_mean() -> None:
     """On this machine, however busy, waits are about as long as planted, and none ends before half of it."""
     linux.exact_timers()
@@ -204,6 +206,7 @@ def stamped(found: Plants, numbers: Numbers) -> Batch:
         ({"collate_us": 10_000}, 3, 10_000),
     ],
 )
+@tried
 def test_a_plant_is_stamped_where_it_belongs(numbers: Numbers, cell: dict, stage: int, least_us: int) -> None:
     """A wait is reading, a computation decoding or collating; the samples stay what they were."""
     batch = stamped(plants(**cell), numbers)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from beside import tried
 
 from harness.records import PHASES, STEPS, WORKER_STAGES
 from harness.trial import prepare, run
@@ -90,6 +91,7 @@ def test_a_batch_is_begun_then_whole_then_fetched(way: str, trial: Callable[...,
         assert (ended[mine][:-1] <= begun[mine][1:]).all()
 
 
+@tried
 def test_batches_are_dealt_in_turn_and_the_first_were_ready_before_the_window(trial: Callable[..., Single]) -> None:
     """Worker after worker, and with a step to hide behind, moments before the window are negative."""
     found = trial(**WAYS["a training step"])
