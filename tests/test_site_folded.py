@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from playwright.sync_api import Browser, Route, expect
-from visits import Site, visit
+from visits import Site, unfold, visit
 
 
 def test_a_link_unfolds_what_it_leads_into(sites: dict[str, Site], browser: Browser) -> None:
@@ -44,7 +44,7 @@ def test_what_is_folded_is_found_and_never_empty(sites: dict[str, Site], browser
     slow.route("**/folded.js", hold)
     slow.goto(page.url, wait_until="commit")
     part = slow.locator(".fr-data").first
-    part.locator("summary").click()
+    unfold(part.locator("summary"))
     assert part.locator("table").count() == 0
     held[0].continue_()
     expect(part.locator("table")).to_be_visible()

@@ -176,8 +176,8 @@ def screen() -> Screen:
 
 @pytest.fixture
 def hasty() -> Patience:
-    """Gives up soon and never waits."""
-    return Patience(tries=4, backoff_s=0.0, backoff_max_s=0, connect_s=2.0, read_s=2.0)
+    """Gives up after few tries and never waits between them."""
+    return Patience(tries=4, backoff_s=0.0, backoff_max_s=0, connect_s=20.0, read_s=20.0)
 
 
 def remote(url: str, content: bytes, algorithm: str = "sha256") -> Remote:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -107,7 +108,13 @@ def test_nobody_there(expect: Expect, place: Path, screen: Any, hasty: Patience)
 def test_silence(server: Any, expect: Expect, place: Path, screen: Any) -> None:
     """A server that says nothing any more is left, and asked again for the rest."""
     served = server.serve("file.zip", CONTENT, stall=50_000)
-    threading.Timer(0.6, served.go.set).start()
+
+    def speak_again() -> None:
+        while len(served.asked) < 2:
+            time.sleep(0.01)
+        served.go.set()
+
+    threading.Thread(target=speak_again, daemon=True).start()
     download(expect(server.url("file.zip"), CONTENT), place, screen, Patience(5, 0.1, 1, 2.0, 0.3))
     assert place.read_bytes() == CONTENT
     assert len(served.asked) > 1

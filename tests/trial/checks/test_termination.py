@@ -22,9 +22,17 @@ PR_SET_PDEATHSIG = 1
 
 
 def script(worker: str, end: str = "") -> list[str]:
-    """A training process of plain Python with two forked workers: what a worker does, and what follows on a line."""
+    """A training process of plain Python with two forked workers.
+
+    Args:
+        worker: what each does, on a line; it calls ``up`` once it is set up.
+        end: what the process does when it is told to end.
+    """
     code = f"""
         import ctypes, os, pathlib, signal, sys, time
+        awake, waking = os.pipe()
+        def up():
+            os.write(waking, b".")
         def worker():
             {worker}
         workers = []
@@ -34,7 +42,8 @@ def script(worker: str, end: str = "") -> list[str]:
                 worker()
                 os._exit(0)
             workers.append(pid)
-        time.sleep(0.1)
+        for _ in workers:
+            os.read(awake, 1)
         print("ready", flush=True)
         sys.stdin.readline()
         {end}
@@ -42,11 +51,13 @@ def script(worker: str, end: str = "") -> list[str]:
     return [sys.executable, "-c", textwrap.dedent(code)]
 
 
-STAYS = "time.sleep(60)"
-DIES = f"ctypes.CDLL(None).prctl({PR_SET_PDEATHSIG}, signal.SIGKILL, 0, 0, 0); time.sleep(60)"
-LINGERS = (
-    "parent = os.getppid()\n            while os.getppid() == parent: time.sleep(0.01)\n            time.sleep(0.8)"
-)
+STAYS = "up(); time.sleep(60)"
+DIES = f"ctypes.CDLL(None).prctl({PR_SET_PDEATHSIG}, signal.SIGKILL, 0, 0, 0); up(); time.sleep(60)"
+LINGERS = """
+            parent = os.getppid()
+            up()
+            while os.getppid() == parent: time.sleep(0.01)
+            time.sleep(0.8)"""
 REAPS = "[os.kill(pid, 9) or os.waitpid(pid, 0) for pid in workers]"
 FORGETS = "[os.kill(pid, 9) for pid in workers]; time.sleep(0.7)"
 
@@ -113,7 +124,7 @@ def test_defunct_workers_are_seen() -> None:
 def test_shared_memory_that_is_left_is_counted_and_removed() -> None:
     """Files that carry a dead worker's id are counted and removed; those of others are left alone."""
     foreign = Path(f"/dev/shm/torch_{os.getpid()}_4242_0")
-    leaves = 'pathlib.Path(f"/dev/shm/torch_{os.getpid()}_1_0").touch(); time.sleep(60)'
+    leaves = 'pathlib.Path(f"/dev/shm/torch_{os.getpid()}_1_0").touch(); up(); time.sleep(60)'
     before = set(Path("/dev/shm").glob("torch_*"))
     try:
         command = script(leaves, REAPS)
