@@ -195,7 +195,7 @@ def _promises(newest: Mapping[str, BenchRecord]) -> str:
         (
             escape(_SPOKEN[name]),
             escape(promise.what),
-            escape(promise.target),
+            escape(promise.target.replace(" ", "\u00a0").replace(",\u00a0", ", ")),
             escape(promise.measured),
             _MET[promise.met],
             *((escape(days[name].replace(" ", "\u00a0")),) if several else ()),
