@@ -46,6 +46,8 @@ def test_what_is_folded_is_found_and_never_empty(sites: dict[str, Site], browser
     part = slow.locator(".fr-data").first
     unfold(part.locator("summary"))
     assert part.locator("table").count() == 0
+    while not held:
+        slow.wait_for_timeout(10)
     held[0].continue_()
     expect(part.locator("table")).to_be_visible()
     assert seen.problems == []

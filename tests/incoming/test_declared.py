@@ -58,15 +58,16 @@ def test_what_is_written_takes_the_short_way(run: Path, table: str) -> None:
         assert found == [declared._header(data, at, chunk) for at in places]
 
 
-def test_both_ways_refuse_the_same(run: Path) -> None:
-    """A byte of a header is changed, two thousand times over: the same finding, or none, whichever way it is read."""
+@pytest.mark.parametrize("changes", [300, pytest.param(2000, marks=pytest.mark.slow)])
+def test_both_ways_refuse_the_same(run: Path, changes: int) -> None:
+    """A byte of a header is changed, many times over: the same finding, or none, whichever way it is read."""
     data, draw = (run / "trials.parquet").read_bytes(), random.Random(3)
     places = list(headers(data))
     refused = 0
-    for _ in range(2000):
+    for _ in range(changes):
         at = draw.choice(places) + draw.randrange(24)
         changed = data[:at] + bytes([draw.randrange(256)]) + data[at + 1 :]
         long = said(changed, short=False)
         assert said(changed, short=True) == long
         refused += bool(long)
-    assert refused > 500
+    assert refused > changes / 4

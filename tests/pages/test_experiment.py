@@ -159,11 +159,8 @@ def test_a_machine_s_reference_run_stands_for_it(show: Show) -> None:
         show(run_id=f"2026010{day}T030405Z-aaaa", batches=batches, fails="none")
         for day, batches in ((5, (8, 128)), (4, BATCHES), (3, (8, 16, 32, 128)))
     )
-    assert [f"run {shown.manifest.run_id}" in page(newest, full, quick) for shown in (newest, full, quick)] == [
-        False,
-        True,
-        False,
-    ]
+    text = page(newest, full, quick)
+    assert [f"run {shown.manifest.run_id}" in text for shown in (newest, full, quick)] == [False, True, False]
     vouched = copied(quick, beside=Beside(tier=REFERENCE))
     unread = copied(full)
     body = experiment.page([newest, unread, vouched], verdicts.gather(())).body
@@ -180,12 +177,14 @@ def test_machines_with_reference_runs_come_first(show: Show, monkeypatch: pytest
     )
     runs = [first, second, copied(third, beside=Beside(tier=REFERENCE))]
     shown = [shown.machine_id for shown in (third, first, second)]
-    places = [page(*runs).index(f"{{ #machine-{name} }}") for name in shown]
+    text = page(*runs)
+    places = [text.index(f"{{ #machine-{name} }}") for name in shown]
     assert places == sorted(places)
-    assert "At most" not in page(*runs)
+    assert "At most" not in text
     monkeypatch.setattr(featured, "MACHINES", 2)
-    assert [f"{{ #machine-{name} }}" in page(*runs) for name in shown] == [True, True, False]
-    assert "At most 2 machines are shown here: first those with reference runs" in page(*runs)
+    text = page(*runs)
+    assert [f"{{ #machine-{name} }}" in text for name in shown] == [True, True, False]
+    assert "At most 2 machines are shown here: first those with reference runs" in text
 
 
 def test_sentences_of_the_source_come_with_their_verdicts(show: Show) -> None:

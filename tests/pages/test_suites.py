@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from html import unescape
 from typing import Any
 
@@ -22,9 +23,9 @@ def test_charts_stand_on_a_page_as_long_as_it_stays_light(
     """The machine that was measured last has its charts in any case; where another's are left out, that is said."""
     monkeypatch.setattr(suites, "_ROOM", room)
     runs = [show(cores=4, run_id="20260104T030405Z-four"), show()]
-    content = suite.load("loader")
+    content = replace(suite.load("loader"), charts=suite.load("loader").charts[:2])
     page = suites.page("loader", "suites/loader.md", content, runs)
-    assert len(page.figures) == machines * len(content.charts)
+    assert len(page.figures) == machines * 2
     assert all(shown.machine_id in page.body for shown in runs)
     assert page.body.count(NOTE) == 2 - machines
 
