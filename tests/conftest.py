@@ -7,7 +7,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,12 @@ import pytest
 
 # In the background of a shell Ctrl-C is ignored, by children too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+with suppress(ImportError):  # the tests of CUDA run where it is missing
+    from hypothesis import settings
+
+    settings.register_profile("any machine", settings(), deadline=None)
+    settings.load_profile("any machine")
 
 if TYPE_CHECKING:  # the tests of CUDA run where there is no browser
     from playwright.sync_api import Browser

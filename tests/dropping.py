@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 FASTER = 1.5
 SINCE_GIVEN = "performance.now() - performance.getEntriesByName('fr-compare-given').at(-1).startTime"
+REFUSED_MS = f"""async (name) => {{
+  const refused = document.querySelector(".fr-compare-refused");
+  while (!refused.textContent.includes(name)) await new Promise((go) => setTimeout(go, 5));
+  return {SINCE_GIVEN};
+}}"""
 
 
 def made(fake_run: ModuleType, results: Path, run_id: str, factor: float = FASTER, **what: Any) -> Path:

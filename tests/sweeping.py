@@ -42,8 +42,9 @@ class Place:
         return subprocess.Popen(self.command(*more), cwd=ROOT, stdout=out, stderr=subprocess.STDOUT, text=True)
 
     def journal(self) -> list[dict]:
-        found = list(self.results.glob("*/*/journal.jsonl"))
-        return [json.loads(line) for path in found for line in path.read_bytes().splitlines()] if found else []
+        """What stands there; a line that is being written, or was when its writer was killed, has no end."""
+        found = [path.read_bytes().rpartition(b"\n")[0] for path in self.results.glob("*/*/journal.jsonl")]
+        return [json.loads(line) for lines in found for line in lines.splitlines()]
 
     def wait_for_trials(self, count: int, seconds: float = 240) -> None:
         until = time.monotonic() + seconds

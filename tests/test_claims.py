@@ -118,7 +118,7 @@ class Place:
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Place, str]:
     """A real sweep of one claim whose truth is plain: workers that start anew every eight steps, or live on."""
-    place = Place(tmp_path_factory.mktemp("claims"), [CERTAIN])
+    place = Place(tmp_path_factory.mktemp("claims"), [CERTAIN], "[4, 30]")
     options = place.options()
     done = place.harness(
         "sweep",

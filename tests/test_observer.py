@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from beside import tried
 
 from harness.launcher import Answer
 from harness.observer import Observer, rows
@@ -39,7 +40,8 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    monkeypatch.setattr("harness.probes.system.time.process_time_ns", lambda: 0)
     made = Machine(tmp_path)
     yield made
     made.probe.close()
@@ -114,7 +116,7 @@ def test_a_quiet_trial_has_its_columns_and_no_flag(machine: Machine, trial: int)
 
 def test_a_disturbed_trial_says_by_what(machine: Machine, trial: int) -> None:
     """Each disturbance is in its column, and its name among the flags, in the record's order."""
-    says = {"busy": 100, "idle": 80, "steal": 20, "memory_us": 10**6, "throttled_us": 70_000}
+    says = {"busy": 100, "idle": 80, "steal": 20, "memory_us": 10**9, "throttled_us": 70_000}
     observer = Observer(machine.probe, gpu(before=2, foreign=2, bits=0x09), 0, ignored)
     answer = answered(steady=False, half_ratio=0.7)
     row = watched(observer, machine, trial, answer, **says)["trial"]
@@ -155,6 +157,7 @@ def test_a_trial_that_failed_before_its_window_has_nothing_to_flag(machine: Mach
     assert len(rows([entry])["trials"]) == 1
 
 
+@tried
 def test_a_burning_stranger_is_flagged(trial: int) -> None:
     """On this machine, whatever it is: a process that computes beside a sleeping trial raises foreign_cpu."""
     burner = subprocess.Popen([sys.executable, "-S", "-c", BURN], stdout=subprocess.PIPE, text=True)

@@ -190,6 +190,7 @@ def busy(seen: Quietness) -> bool:
     return any(reason.startswith("other processes use") for reason in seen.reasons)
 
 
+@tried
 def test_a_real_process_is_seen_and_named(burner: subprocess.Popen[str]) -> None:
     """On this machine: a burning process is a reason, and its program's name stands in it."""
     with HostProbe() as probe:

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from harness import redaction, registry
@@ -125,7 +125,6 @@ def test_long_text_is_cut() -> None:
     assert len(scrub("/a:1.2::" * 1_000_000)) <= MOST
 
 
-@settings(deadline=None)
 @given(st.text(st.characters(codec=None), max_size=300))
 def test_any_text_becomes_one_printable_line(text: str) -> None:
     """No line break, no control character, never an exception."""
@@ -136,7 +135,6 @@ def test_any_text_becomes_one_printable_line(text: str) -> None:
     clean.encode()
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.sampled_from(

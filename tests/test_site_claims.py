@@ -81,7 +81,7 @@ def test_check_boxes_leave_claims_everywhere(built: Built, browser: Browser) -> 
     assert 0 < len(untested) < len(claims())
     assert f"{len(untested)} of {len(claims())} claims are shown" in page.locator(".fr-filter-said").inner_text()
     assert rows.locator("visible=true").count() == machines.locator("visible=true").count() == 0
-    assert page.locator("#claims .fr-panel:visible").count() == 0
+    expect(page.locator("#claims .fr-panel:visible")).to_have_count(0)
     page.locator("input[value='confirmed']").check()
     assert set(ids(page)) > set(untested)
     page.locator("input[value='not testable here']").uncheck()

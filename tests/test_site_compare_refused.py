@@ -16,9 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 import visits
 from beside import TURNS
-from dropping import SINCE_GIVEN, four_cores, give, made, published, ready, result
+from dropping import REFUSED_MS, four_cores, give, made, published, ready, result
 from playwright.sync_api import Browser, Page, expect
 
+from harness.bench import comparing
 from harness.incoming import caps, compact
 from harness.pages import compare
 
@@ -92,9 +93,9 @@ def test_files_over_a_cap_are_refused_at_once(page: Page, tmp_path: Path) -> Non
         took: list[float] = []
         while not took or (min(took) >= AT_ONCE_MS and len(took) < TURNS):  # other work may hold up one of them
             page.reload()
-            give(ready(page), path)
-            expect(page.locator(".fr-compare-refused")).to_contain_text(path.name)
-            took.append(page.evaluate(SINCE_GIVEN))
+            comparing.rested(page)
+            give(page, path)
+            took.append(page.evaluate(REFUSED_MS, path.name))
         assert f"at most {cap.most:,}" in refusal(page), path.name
         assert min(took) < AT_ONCE_MS
 

@@ -7,6 +7,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,15 @@ def test_a_change_builds_again_and_a_failure_is_said(
 ) -> None:
     """A new file builds again; a build that fails is one line and ends nothing; a journal's growth is no change."""
     monkeypatch.setattr(site_serve, "_POLL_S", 0.02)
-    stopped, built = threading.Event(), threading.Event()
+    stopped, built, looked = threading.Event(), threading.Event(), threading.Event()
+    stamp = site_serve.stamp
+
+    def look(folders: Sequence[Path]) -> object:
+        seen = stamp(folders)
+        looked.set()
+        return seen
+
+    monkeypatch.setattr(site_serve, "stamp", look)
     fails = [True, False]
 
     def rebuild() -> None:
@@ -64,6 +73,7 @@ def test_a_change_builds_again_and_a_failure_is_said(
 
     watcher = threading.Thread(target=site_serve.watch, args=(rebuild, [tmp_path], stopped))
     watcher.start()
+    assert looked.wait(60)
     (tmp_path / "journal.jsonl").write_text("{}")
     time.sleep(0.1)
     assert len(fails) == 2

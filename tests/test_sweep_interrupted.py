@@ -59,14 +59,16 @@ def test_a_damaged_set_is_a_row_and_the_sweep_goes_on(place: Place, tmp_path: Pa
 
 
 def test_ctrl_c_keeps_what_had_ended(place: Place) -> None:
-    """Ctrl-C ends the sweep in seconds, status 130, with every finished trial in parquet and no process left."""
+    """Ctrl-C ends the sweep about as soon as it began: status 130, finished trials in parquet and no process left."""
+    begun = time.monotonic()
     process = place.start("--profile", "forever")
     place.wait_for_trials(3)
     family = psutil.Process(process.pid).children(recursive=True)
+    told = time.monotonic()
     process.send_signal(signal.SIGINT)
-    begun = time.monotonic()
     printed, _ = process.communicate(timeout=120)
-    assert time.monotonic() - begun < 30
+    print(f"{time.monotonic() - told:.1f} s, begun {told - begun:.1f} s before")
+    assert time.monotonic() - told < 3 * (told - begun)
     assert process.returncode == 130, printed
     run = store.runs(place.results)[-1]
     assert run.manifest.stop_reason == "interrupted"
@@ -81,7 +83,8 @@ def test_ctrl_c_before_anything_was_measured(place: Place) -> None:
     assert process.stdout is not None
     while "Starting" not in (line := process.stdout.readline()):
         assert line
-    time.sleep(0.5)
+    while not psutil.Process(process.pid).children():
+        time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     printed, _ = process.communicate(timeout=120)
     assert process.returncode == 130

@@ -71,8 +71,7 @@ def give(page: Page, file: Path) -> Shown:
     browser = page.context.browser
     if browser is None:
         raise FeedrateError("bench: the browser is gone")
-    page.locator(".fr-compare-drop").wait_for()
-    page.evaluate(_RESTED)
+    rested(page)
     browser.start_tracing(page=page, categories=_TRACED)
     try:
         page.locator("#fr-compare-input").set_input_files(file)
@@ -82,6 +81,12 @@ def give(page: Page, file: Path) -> Shown:
     if page.locator(".fr-compare-result .fr-missing").count():
         raise FeedrateError(f"bench: {PAGE}: {page.locator('.fr-compare-result .fr-missing').first.inner_text()}")
     return shown(json.loads(trace)["traceEvents"])
+
+
+def rested(page: Page) -> None:
+    """Wait until Compare takes files, and has done what it does beforehand."""
+    page.locator(".fr-compare-drop").wait_for()
+    page.evaluate(_RESTED)
 
 
 def shown(events: Sequence[Mapping[str, Any]]) -> Shown:

@@ -27,7 +27,7 @@ def ratios(frame: pd.DataFrame) -> pd.Series:
     return Blocks(frame).ratios(["run"], [a], [b]).iloc[0]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.floats(-10, 10), min_size=2, max_size=20), LEVEL)
 def test_the_interval_is_students_t(values: list[float], level: float) -> None:
     """At any level, as SciPy has it."""
@@ -37,7 +37,7 @@ def test_the_interval_is_students_t(values: list[float], level: float) -> None:
         assert half_width(sd, len(values), level) == pytest.approx((hi - lo) / 2)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.floats(0.001, 10), st.integers(2, 500), LEVEL)
 def test_more_blocks_and_less_certainty_narrow_an_interval(sd: float, n: int, level: float) -> None:
     """Of the same spread, one more block is always narrower."""
@@ -51,7 +51,7 @@ def test_what_has_no_spread_has_no_interval() -> None:
     assert half_width(0.0, 5) == 0
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.floats(0.02, 1), st.floats(0.001, 0.3), st.sampled_from([0.9, 0.95, 0.999]))
 @example(0.01, 0.4, 0.95)
 def test_blocks_for_a_target_are_the_fewest(target: float, sd: float, level: float) -> None:
@@ -68,7 +68,7 @@ def test_targets_out_of_reach() -> None:
     assert half_width(1.0, MOST_BLOCKS) > 1e-9
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.lists(st.lists(st.floats(-5, 5) | st.just(float("nan")), min_size=4, max_size=4), min_size=1, max_size=6))
 def test_moments_are_those_of_the_values_that_are_known(rows: list[list[float]]) -> None:
     """As NumPy has them of each row without its NaN."""
@@ -80,7 +80,7 @@ def test_moments_are_those_of_the_values_that_are_known(rows: list[list[float]])
         assert found.sd[place] == pytest.approx(np.std(known, ddof=1) if len(known) > 1 else np.nan, nan_ok=True)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(PAIRS, st.floats(1e-3, 1e3))
 def test_ratios_do_not_depend_on_the_unit(trials_of: Trials, rates: list[tuple[float, float]], factor: float) -> None:
     """Both sides faster by a factor is the same ratio; one side alone moves ratio and ends by it."""
@@ -96,7 +96,7 @@ def test_ratios_do_not_depend_on_the_unit(trials_of: Trials, rates: list[tuple[f
     assert alone["sd_log"] == pytest.approx(one["sd_log"], abs=1e-9)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(PAIRS, st.randoms())
 def test_order_of_rows_and_of_blocks_does_not_matter(
     trials_of: Trials, rates: list[tuple[float, float]], random: Any

@@ -39,7 +39,7 @@ def rejected(p: list[float], alpha: float) -> set[int]:
     return found
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=10), st.floats(0.001, 0.5))
 def test_adjusted_p_values_reject_what_the_textbook_rejects(p: list[float], alpha: float) -> None:
     """At any alpha; an adjusted p-value is the smallest alpha that rejects."""
@@ -59,7 +59,7 @@ def test_what_is_not_known_is_no_member_of_the_family() -> None:
     assert len(holm([])) == 0
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(st.floats(-0.1, 0.1), min_size=2, max_size=15), st.sampled_from(["faster", "slower"]))
 def test_p_values_are_those_of_t_tests(logs: list[float], direction: str) -> None:
     """SciPy's one-sided tests, doubled as intervals have two sides: TOST; over 1.01 or under 0.99 as claimed."""
@@ -76,7 +76,7 @@ def test_p_values_are_those_of_t_tests(logs: list[float], direction: str) -> Non
     assert [float(p) for p in found] == [pytest.approx(min(1, 2 * p)) for p in (same, differ)]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(CLAIM)
 def test_one_claim_is_judged_by_its_own_interval(claim: tuple[float, float, int, str]) -> None:
     """A family of one needs no correction: p is under alpha where the 95 % interval decides."""
@@ -93,7 +93,7 @@ def test_one_claim_is_judged_by_its_own_interval(claim: tuple[float, float, int,
         )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(CLAIMS)
 def test_the_correction_only_takes_verdicts_away(claims: list[Any]) -> None:
     """A verdict among many is the verdict alone, granted by Holm among the claims; everything else is inconclusive."""
@@ -110,7 +110,7 @@ def test_the_correction_only_takes_verdicts_away(claims: list[Any]) -> None:
         assert (single != "inconclusive") == (row["p"] <= ALPHA)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(CLAIMS)
 def test_an_undecided_claim_is_told_what_would_decide_it(claims: list[Any]) -> None:
     """It needs more blocks than it has, and with them its interval, of the level that it failed at, decides it."""
@@ -121,7 +121,7 @@ def test_an_undecided_claim_is_told_what_would_decide_it(claims: list[Any]) -> N
             assert alone(ratio, sd, int(row["blocks_needed"]), direction, row["level"]) != "inconclusive"
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(CLAIMS, st.randoms())
 def test_order_does_not_matter(claims: list[Any], random: Any) -> None:
     """Claims shuffled keep their verdicts, and their levels where no two are alike."""
@@ -131,7 +131,7 @@ def test_order_does_not_matter(claims: list[Any], random: Any) -> None:
     pd.testing.assert_frame_equal(one[alike], moved[alike])
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.floats(1.04, 1.5), st.floats(0.002, 0.2), st.integers(2, 30)), min_size=1, max_size=8))
 def test_a_claim_can_be_told_from_either_side(claims: list[tuple[float, float, int]]) -> None:
     """B is faster than A says what A ÷ B is slower says; the contrary claim is refuted where it is confirmed."""

@@ -47,7 +47,7 @@ def changed(cell: Mapping[str, Any], axis: str, value: Any, device: str) -> dict
     return applicable({**{axis.name: axis.default for axis in AXES}, **cell, axis: value}, device)[0]
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.lists(COMBINATION, min_size=2, max_size=14), st.sampled_from(["cpu", "cuda"]))
 def test_pairs_are_those_that_one_change_turns_into_each_other(
     trials_of: Trials, cell_of: CellOf, combinations: list[dict[str, Any]], device: str
@@ -115,7 +115,7 @@ def test_cells_of_different_runs_are_never_paired(trials_of: Trials) -> None:
     assert len(contrasts(frame)) == 0
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(st.lists(st.tuples(RATE, RATE), min_size=2, max_size=10))
 def test_the_interval_is_students_t_on_paired_log_ratios(trials_of: Trials, rates: list[tuple[float, float]]) -> None:
     """Ratio and interval agree with SciPy's on the differences of logs."""
@@ -129,7 +129,7 @@ def test_the_interval_is_students_t_on_paired_log_ratios(trials_of: Trials, rate
         assert (np.log(row["lo"]), np.log(row["hi"])) == (pytest.approx(lo), pytest.approx(hi))
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.lists(st.tuples(RATE, RATE), min_size=2, max_size=10), st.floats(0.01, 100), st.randoms())
 @pytest.mark.slow
 def test_swapping_sides_inverts_and_block_effects_cancel(
@@ -242,7 +242,7 @@ INTERVAL = st.tuples(LOG, st.floats(0, 0.1) | st.just(float("nan")))
 DIRECTION = st.sampled_from([None, "faster", "slower"])
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(INTERVAL, DIRECTION), min_size=1, max_size=30))
 def test_every_interval_has_one_verdict(cases: list[tuple[tuple[float, float], Any]]) -> None:
     """Arrays are judged as the rule says of each element, a direction for each or one for all."""
@@ -256,7 +256,7 @@ def test_every_interval_has_one_verdict(cases: list[tuple[tuple[float, float], A
     assert verdict(*(float(end[0]) for end in ends), directions[0]) == expected[0]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.floats(0.5, 2.0), DIRECTION)
 def test_an_interval_is_decided_as_soon_as_it_fits_its_room(ratio: float, direction: Any) -> None:
     """A little narrower than the wider ``room`` says something, a little wider says nothing; there always is room."""
@@ -269,7 +269,7 @@ def test_an_interval_is_decided_as_soon_as_it_fits_its_room(ratio: float, direct
         assert not decided or (said == "no difference") is bool(same >= half)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.floats(0.8, 1.2), st.floats(0.005, 0.2))
 def test_blocks_needed_are_the_first_that_decide(ratio: float, sd: float) -> None:
     """With as many blocks the verdict holds, with one fewer it does not."""

@@ -18,7 +18,7 @@ Trials = Callable[..., pd.DataFrame]
 RATES = st.lists(st.floats(1e-3, 1e9), min_size=2, max_size=12)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(RATES)
 def test_the_interval_is_students_t_on_logs(trials_of: Trials, rates: list[float]) -> None:
     """Estimate, interval and spread agree with SciPy's."""
@@ -32,7 +32,7 @@ def test_the_interval_is_students_t_on_logs(trials_of: Trials, rates: list[float
     assert (row["n"], row["failed"]) == (len(rates), 0)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(RATES, st.floats(1e-2, 1e2), st.randoms())
 def test_scale_and_order_do_not_matter(trials_of: Trials, rates: list[float], factor: float, random: object) -> None:
     """Twice as fast everywhere is twice the estimate and twice its ends; the order of rows changes nothing."""

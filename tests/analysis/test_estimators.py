@@ -37,7 +37,7 @@ def test_an_even_loop_is_the_same_to_all() -> None:
     assert len(found) == len(ESTIMATORS) - 3
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.integers(1_000, 10**9), min_size=2, max_size=60))
 def test_ours_is_samples_over_wall_clock_and_a_mean_of_rates_is_never_lower(window: list[int]) -> None:
     """Whatever the steps: ours is exact, the mean of rates at least as high, the volume over one step n times."""

@@ -27,7 +27,7 @@ def run(trials_of: Trials, rates: Any, run_id: str, **columns: Any) -> pd.DataFr
     return trials_of(rates, run_id=run_id, **{"data_hash": "abc", **columns})
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(RATES, RATES)
 def test_the_interval_is_welchs_on_logs(trials_of: Trials, a: list[float], b: list[float]) -> None:
     """Ratio, ends and degrees of freedom agree with SciPy's t test of unequal variances."""
@@ -46,7 +46,7 @@ def test_the_interval_is_welchs_on_logs(trials_of: Trials, a: list[float], b: li
         assert row["df"] == pytest.approx(found.df)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(RATES, RATES, st.floats(1e-2, 1e2), st.randoms())
 def test_sides_units_and_order(trials_of: Trials, a: list[float], b: list[float], factor: float, random: Any) -> None:
     """A ÷ B is 1 ÷ (B ÷ A), ends swapped; a faster B moves the ratio by its factor; rows in any order are the same."""
@@ -137,7 +137,7 @@ def test_a_side_is_one_run(trials_of: Trials) -> None:
     assert {"ratio", "lo", "hi", "df", "verdict", "batch_size"} <= set(nothing.columns)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(st.floats(0.1, 10), min_size=2, max_size=12))
 def test_overall_is_the_geometric_mean_with_students_t(ratios: list[float]) -> None:
     """Over the cells' log ratios, as SciPy has it."""

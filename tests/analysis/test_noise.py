@@ -221,7 +221,7 @@ def test_limits_get_stricter_towards_a() -> None:
         assert each.doc.endswith(".")
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_a_flag_more_never_improves_a_grade(trials_of: Trials, data: st.DataObject) -> None:
     """Whatever a run was: one more flag on one more trial leaves the grade or lowers it."""

@@ -45,7 +45,7 @@ def recurrences(times: Floats, step: float, receive: float, num_workers: int, pr
     return (take[-1] - take[warm]) / steps
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     prepare=st.floats(0.1, 100),
     waits=st.floats(0, 1),
@@ -79,7 +79,7 @@ def test_workers_that_wait_add_up_until_the_step_or_the_receiving_is_the_limit()
     assert paces == pytest.approx([40, 20, 10, 6, 6], rel=0.01)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     compute=st.floats(1, 50),
     wait=st.floats(0, 50),
@@ -136,7 +136,7 @@ def test_one_slow_batch_holds_the_others_up_and_prefetching_helps() -> None:
     assert few > 1.3 * many > 1.3 * even
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(wait=st.floats(1, 50), step=st.floats(0, 20), seed=st.integers(0, 5))
 def test_more_workers_are_never_slower_where_cores_are_free(wait: float, step: float, seed: int) -> None:
     """And never faster than the step."""

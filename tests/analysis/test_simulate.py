@@ -39,7 +39,7 @@ def recorded() -> pd.DataFrame:
     return store.runs(ROOT / "results")[0].table("trials")
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(0, 2**32 - 1), st.floats(0.01, 0.1), st.integers(2, 9), st.integers(9, 14))
 def test_contrasts_stop_as_they_do_in_a_sweep(seed: int, spread: float, fewest: int, most: int) -> None:
     """Block by block against ``stopping.Rule``, which the sweep itself asks."""
@@ -53,7 +53,7 @@ def test_contrasts_stop_as_they_do_in_a_sweep(seed: int, spread: float, fewest: 
         assert found.half[row] == pytest.approx(half_width(values[:n]))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(1, 2000), st.floats(0, 1))
 def test_a_share_says_how_sure_it_is(n: int, part: float) -> None:
     """Its interval is SciPy's exact one."""

@@ -141,7 +141,7 @@ def test_nothing_is_compared_across_states_and_orders(build: Build) -> None:
     assert len(choices(frame).drop_duplicates(["page_cache", "access"])) == 3
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(pixels=st.floats(0.2, 30), container=st.floats(1.2, 5))
 def test_the_larger_effect_is_named(build: Build, pixels: float, container: float) -> None:
     """Whatever is planted, the size of one effect ÷ the other's is read back, and the larger one is named."""

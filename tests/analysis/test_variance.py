@@ -172,7 +172,7 @@ def test_on_cuda_the_devices_steps_count(trials_of: Trials) -> None:
     assert within_by_steps(frame, steps)["within_sd"].tolist() == [pytest.approx(0.3 / 8, rel=0.2)]
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     st.lists(st.tuples(st.floats(0, 2), st.floats(-0.1, 0.1)), min_size=3, max_size=20, unique_by=lambda row: row[0])
 )

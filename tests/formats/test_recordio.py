@@ -62,7 +62,7 @@ def test_frames_are_dmlc_cores(data: bytes, expected: bytes) -> None:
     assert frame(data) == expected
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(PAYLOADS, min_size=1, max_size=4))
 def test_records_come_back(payloads: list[bytes]) -> None:
     """Any bytes come back; at multiples of 4 the magic number begins a chunk and is nowhere else."""
@@ -77,7 +77,7 @@ def test_records_come_back(payloads: list[bytes]) -> None:
     assert [data[i : i + 4] for i in range(0, len(data), 4)].count(MAGIC) == chunks
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.one_of(st.binary(max_size=60), PAYLOADS.map(frame)), st.data())
 def test_damaged_frames(data: bytes, draw: st.DataObject) -> None:
     """Whatever bytes are read as a record, the outcome is bytes or a ValueError; a truncated record is one."""

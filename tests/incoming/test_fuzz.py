@@ -84,7 +84,7 @@ def test_the_whole_corpus_is_refused_or_sound(valid: bytes, corpus: ModuleType, 
 
 @pytest.mark.slow
 @given(data=st.binary(max_size=4096))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_noise_between_magic_numbers_is_refused(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     """Whatever lies between two magic numbers by chance is refused with a reason."""
     path = tmp_path_factory.getbasetemp() / "noise.parquet"
@@ -95,7 +95,7 @@ def test_noise_between_magic_numbers_is_refused(tmp_path_factory: pytest.TempPat
 
 
 @given(data=st.binary(max_size=512))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_bytes_are_a_struct_or_malformed(data: bytes) -> None:
     """The reader of page headers raises its own error and no other."""
     with suppress(compact.Malformed):

@@ -158,7 +158,7 @@ rows = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(row=rows)
 def test_any_row_can_be_judged(row: dict[str, Any]) -> None:
     """Whatever a machine tells or withholds: no exception, known names, each once, in order."""
@@ -167,7 +167,7 @@ def test_any_row_can_be_judged(row: dict[str, Any]) -> None:
     assert names == [flag for flag in FLAGS if flag in names]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(row=rows, name=st.sampled_from(["memory_pressure_pct", "throttled_ns", "gpu_foreign_processes"]))
 def test_more_of_a_disturbance_never_takes_its_flag_away(row: dict[str, Any], name: str) -> None:
     """A larger value keeps every flag that was there."""

@@ -260,7 +260,7 @@ def test_replicas_get_a_cached_batch_each(root: Path) -> None:
         max_size=4,
     )
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_record_gives_back_its_tensors(shapes: list[tuple[torch.dtype, tuple[int, ...]]]) -> None:
     """Of any types and shapes, labels without dimensions and odd sizes included, in any order."""
     tensors = tuple(torch.randint(0, 256, shape).to(dtype) for dtype, shape in shapes)

@@ -60,7 +60,7 @@ def same(found: Fields, expected: Fields) -> None:
 
 @pytest.mark.parametrize("workload", WORKLOADS)
 @given(seed=st.integers(0, 2**31 - 1), count=st.integers(1, 5), height=st.integers(1, 33), width=st.integers(1, 33))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_fast_equals_totensor(workload: str, seed: int, count: int, height: int, width: int) -> None:
     """Every workload's batches are the same to 1e-6 an element, and of one form, wherever they are normalised."""
     samples = drawn(workload, seed, count, height, width)

@@ -45,7 +45,7 @@ CELL: dict[str, Any] = {
 }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(world=st.integers(1, 5), size=st.integers(1, 6), count=st.integers(1, 90), seed=st.integers(0, 9))
 def test_a_rank_gets_what_distributed_sampler_gives_it(world: int, size: int, count: int, seed: int) -> None:
     """Rank by rank and batch by batch the shares of one permutation are those of PyTorch's DistributedSampler."""
@@ -65,7 +65,7 @@ def test_together_the_ranks_see_what_one_process_sees() -> None:
         assert sorted(chain.from_iterable(shares)) == sorted(whole)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     window=st.integers(0, 10**9), least=st.integers(1, 50), multiple=st.integers(1, 8), pace=st.integers(10**5, 10**8)
 )

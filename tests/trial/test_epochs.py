@@ -62,7 +62,7 @@ def pixels(packed: Path, batches: int, **cell: object) -> list[torch.Tensor]:
 
 
 @given(samples=st.integers(1, 60), size=st.integers(1, 9), steps=st.integers(1, 20), seed=st.integers(0, 99))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_epochs_deal_out_one_order(samples: int, size: int, steps: int, seed: int) -> None:
     """Epochs of any length, put together, are the batches of the endless order; each has its length."""
     size = min(size, samples)

@@ -28,7 +28,7 @@ COUNT = 10
 
 
 @given(count=st.integers(1, 300), places=st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=9))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_all_kinds_give_equal_entries(count: int, places: list[float]) -> None:
     """Whatever is looked up, in whatever order, and out of a pickle as spawned workers get it."""
     expected = list(index.entries(count))

@@ -128,7 +128,7 @@ def test_burning_too_long_is_taken_off_the_next(monkeypatch: pytest.MonkeyPatch)
     count=st.one_of(st.integers(1, 300), st.sampled_from([SLICES, 2 * SLICES])),
     seed=st.integers(0, 2**31 - 1),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_set_of_waits_has_its_mean(mean_us: int, shape: str, count: int, seed: int) -> None:
     """Whatever the shape and the seed, the waits of a set are as many as its samples, none negative, the mean exact."""
     waits = waits_ns(mean_us, shape, count, seed)

@@ -52,7 +52,7 @@ def delivered(found: Iterator[Batch]) -> list[list[int]]:
     workers=st.integers(1, 4),
     ahead=st.integers(1, 3),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_what_is_dealt_is_delivered_in_order(batches: list[list[int]], workers: int, ahead: int) -> None:
     """Every batch once, in the sampler's order, dealt to the workers in turn; then the iteration ends."""
     made = list(threads.ThreadLoader([numbered] * workers, batches, ahead))
