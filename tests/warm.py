@@ -37,7 +37,7 @@ class Runner:
         self,
         kind: str = "trial",
         watch: Any = lambda *_: None,
-        timeout_s: float = 60,
+        timeout_s: float = 240,
         window_s: float = LIMITS["window_s"],
         **cell: Any,
     ) -> Answer:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from beside import tried
 
 from harness.bench import browsed
 from harness.errors import EnvironmentFault, FeedrateError
@@ -37,16 +38,17 @@ def _painted(at: int) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@tried
 def test_bytes_are_those_of_every_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, chromium: str) -> None:
     """Compressed, each address once, until the page rests: also what is asked for late, before and after a touch."""
     monkeypatch.setattr(browsed, "LOADS", 1)
     script = (
         "const read = (name) => fetch(name).then((answer) => answer.text());"
         "const again = () => { read('late.txt'); read('last.txt'); };"
-        "setTimeout(() => read('late.txt').then(() => setTimeout(again, 200)), 200);"
+        "setTimeout(() => read('late.txt').then(() => setTimeout(again, 50)), 50);"
         "document.querySelector('.fr-chart').addEventListener('focus', (event) => {"
         'event.target.innerHTML = \'<div class="fr-live"><svg width="9" height="9"></svg></div>\';'
-        "setTimeout(() => read('more.txt'), 200); }, { once: true })"
+        "setTimeout(() => read('more.txt'), 50); }, { once: true })"
     )
     html = f"{PAGE}{CHART}<script>{script}</script>"
     (tmp_path / "index.html").write_text(html, encoding="utf-8")
@@ -62,6 +64,7 @@ def test_bytes_are_those_of_every_answer(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 @pytest.mark.slow
+@tried
 def test_work_takes_four_times_as_long_on_the_slow_cpu(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, chromium: str
 ) -> None:
@@ -79,6 +82,7 @@ def test_work_takes_four_times_as_long_on_the_slow_cpu(
 
 
 @pytest.mark.slow
+@tried
 def test_layout_blocks_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, chromium: str) -> None:
     """A page without a script that does anything long, but whose change makes much to lay out, is busy."""
     monkeypatch.setattr(browsed, "LOADS", 2)
@@ -107,8 +111,13 @@ def test_a_page_that_fails_is_named(
     monkeypatch.setattr(browsed, "LOADS", 1)
     monkeypatch.setattr(browsed, "_MOST_MS", 4000)
     (tmp_path / "index.html").write_text(html, encoding="utf-8")
-    with pytest.raises(FeedrateError, match=said):
-        browsed.costs(tmp_path, ["index.html"], chromium)
+
+    @tried
+    def failing() -> None:
+        with pytest.raises(FeedrateError, match=said):
+            browsed.costs(tmp_path, ["index.html"], chromium)
+
+    failing()
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from beside import tried
 
 from harness.bench import watched
 
@@ -29,6 +30,7 @@ def test_an_interrupt_ends_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert not (tmp_path / "build").exists()
 
 
+@tried
 def test_what_it_says_and_how_it_ends_is_known() -> None:
     """What is printed and what is complained of are told apart, and the status is that of the command."""
     refused = watched.harness("validate", "there-is-nothing-here")
@@ -44,6 +46,7 @@ def test_what_it_says_and_how_it_ends_is_known() -> None:
 
 
 @pytest.mark.slow
+@tried
 def test_memory_is_that_of_all_processes() -> None:
     """What a child of a child holds is counted, with what its parents hold."""
     holds = f"held = b'1' * {MEGABYTES}_000_000; "

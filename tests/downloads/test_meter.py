@@ -6,6 +6,7 @@ import io
 import time
 
 import pytest
+from beside import tried
 from rich.console import Console
 from rich.text import Text
 
@@ -28,6 +29,7 @@ def shown(terminal: bool, unit: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return console.file.getvalue()
 
 
+@tried
 def test_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bytes show megabytes, speed and the time that is left, on a terminal and in a log."""
     bar = shown(True, "MB", monkeypatch)

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from beside import times
+from beside import seconds, times
 
 from harness.bench import files, generated, repeated
 from harness.incoming import check
@@ -57,8 +57,7 @@ def test_a_site_of_many_runs_waits_little(tmp_path: Path) -> None:
     begun = time.perf_counter()
     first = check.admitted(folders, tmp_path / "checked.json")
     again = time.perf_counter()
-    second = check.admitted(folders, tmp_path / "checked.json")
-    ended = time.perf_counter()
-    print(f"{1e3 * (again - begun) / count:.2f} ms a run, then {1e3 * (ended - again) / count:.2f} ms")
-    assert first.folders == second.folders == tuple(folders)
-    assert ended - again < again - begun
+    took = min(seconds(lambda: check.admitted(folders, tmp_path / "checked.json")) for _ in range(3))
+    print(f"{1e3 * (again - begun) / count:.2f} ms a run, then {1e3 * took / count:.2f} ms")
+    assert first.folders == check.admitted(folders, tmp_path / "checked.json").folders == tuple(folders)
+    assert took < again - begun

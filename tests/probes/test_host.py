@@ -168,6 +168,7 @@ def test_a_dead_process_gives_none() -> None:
     assert descendants(gone) == []
 
 
+@tried
 def test_another_process_is_foreign_and_the_trial_is_not(spawn: Spawn) -> None:
     """Two probes over one window, one of which has a burning process for its trial, differ by what that used.
 
@@ -238,6 +239,7 @@ def test_workers_memory_is_theirs_alone(spawn: Spawn) -> None:
     assert workers_uss(worker) is None
 
 
+@tried
 def test_looking_is_cheap(spawn: Spawn) -> None:
     """Ten samples a second with three descendants cost far under 1 % of a core."""
     process = spawn(CHILD * 3 + TALK, "input()\n")

@@ -14,6 +14,7 @@ from harness.errors import InputError
 from harness.formats import Reader
 from harness.trial import feed, prepare, run
 from harness.trial.job import Job, Reporter
+from harness.window import WARM
 from harness.workloads import DataSpec
 
 CELL = {"workload": "synthetic", "mode": "load", "storage_format": "lmdb", "patch_size": 16, "n_samples": 128}
@@ -89,11 +90,11 @@ def test_a_warm_trial_is_warm_and_goes_on(packed: Path, reads: Path) -> None:
     reads.write_text("")
     answers = Answers()
     job = Job(
-        "trial", cell={**CELL, "batch_size": 4}, packed=os.fspath(packed), warmup_s=0.0, window_s=0.2, min_steps=4
+        "trial", cell={**CELL, "batch_size": 4}, packed=os.fspath(packed), warmup_s=0.0, window_s=0.2, min_steps=64
     )
     run.run_trial(job, answers)
     row = answers.sent["result"]["row"]
-    assert row["cached_before_pct"] == 100
+    assert row["cached_before_pct"] >= 100 * WARM
     assert row["wall_ns"] >= 0.2e9
     assert max(Counter(reads.read_text().split()).values()) > 1
 

@@ -102,6 +102,7 @@ def test_real_waits_keep_their_mean() -> None:
     assert min(took) >= 1000 * US
 
 
+@tried
 def test_burning_uses_cpu_time() -> None:
     """The thread's own CPU clock shows what was planted, on a busy machine too; a sleep would not move it."""
     burn = Burn()

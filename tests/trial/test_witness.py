@@ -107,6 +107,7 @@ def test_a_witnessed_trial_reports_all_its_steps(packed: str, pipe: tuple[int, i
     assert result["synchronised"] is None
 
 
+@tried
 def test_the_epochs_are_real_ones(packed: str, pipe: tuple[int, int]) -> None:
     """Each epoch starts its workers anew, and what lies between epochs is in the witness' stretch and in no span."""
     _, seen, result = witnessed_job(packed, pipe, num_workers=1)

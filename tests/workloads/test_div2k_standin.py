@@ -10,6 +10,7 @@ import zlib
 
 import numpy as np
 import pytest
+from beside import tried
 from PIL import Image as PILImage
 
 from harness.errors import InputError
@@ -58,6 +59,7 @@ def test_bits_and_filter_of_photographs(image: Image) -> None:
     assert row_filters(png)[4] > 0.9 * image.shape[0]
 
 
+@tried
 def test_decodes_like_a_photograph(image: Image) -> None:
     """Decoding a crop takes 0.8 to 1.25 times what a photograph of the same size takes, decoded in turns with it."""
     photo = pytest.importorskip("skimage.data").chelsea()  # 451 × 300, 13.7 bits a pixel, CC0

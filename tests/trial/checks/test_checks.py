@@ -76,7 +76,7 @@ def test_checks_run_as_trials(tmp_path: Path) -> None:
     with Template(ROOT) as template:
         for cell, fact in cells:
             job = {"kind": "trial", "cell": {"mode": "check", **cell}, "data_root": str(tmp_path)}
-            answer = template.run(json.dumps(job), timeout_s=60, watch=lambda *_: None)
+            answer = template.run(json.dumps(job), timeout_s=240, watch=lambda *_: None)
             assert answer.outcome == ("error" if fact is None else "ok"), answer.message
             assert answer.result.get("row", {}).get("fact") is fact
             assert (answer.left_processes, answer.left_shm_segments) == (0, 0)

@@ -69,6 +69,7 @@ def ended(worker: str, end: str, ends_by: str, limit_s: float = 3.0) -> tuple[En
     return found, sorted(set(psutil.Process().children(recursive=True)) - before, key=lambda process: process.pid)
 
 
+@tried
 @pytest.mark.parametrize("ends_by", ["sigkill", "return"])
 def test_workers_that_ignore_death_are_left_behind(ends_by: str) -> None:
     """Workers that stay when their parent ends make the claim true, are timed up to the limit, and then killed."""
@@ -111,6 +112,7 @@ def test_a_parent_that_takes_its_workers_down_leaves_none() -> None:
     assert "none lay defunct" in found.evidence
 
 
+@tried
 def test_defunct_workers_are_seen() -> None:
     """Workers that are dead while nobody asks for their status are defunct: the claim is true, none being alive."""
     ending, left = ended(STAYS, FORGETS, "return")
@@ -123,8 +125,9 @@ def test_defunct_workers_are_seen() -> None:
 
 def test_shared_memory_that_is_left_is_counted_and_removed() -> None:
     """Files that carry a dead worker's id are counted and removed; those of others are left alone."""
-    foreign = Path(f"/dev/shm/torch_{os.getpid()}_4242_0")
-    leaves = 'pathlib.Path(f"/dev/shm/torch_{os.getpid()}_1_0").touch(); up(); time.sleep(60)'
+    mine = os.getpid()
+    foreign = Path(f"/dev/shm/torch_{mine}_4242_0")
+    leaves = f'pathlib.Path(f"/dev/shm/torch_{{os.getpid()}}_1_{mine}").touch(); up(); time.sleep(60)'
     try:
         command = script(leaves, REAPS)
         command[-1] = command[-1].replace("sys.stdin", f"pathlib.Path({str(foreign)!r}).touch(); sys.stdin")
@@ -132,7 +135,7 @@ def test_shared_memory_that_is_left_is_counted_and_removed() -> None:
         assert ending.segments == 2
         assert "2 files were left in shared memory" in conclude(ending, "return", guarded=False).evidence
         assert foreign.exists()
-        assert not list(Path("/dev/shm").glob("torch_*_1_0"))
+        assert not list(Path("/dev/shm").glob(f"torch_*_1_{mine}"))
     finally:
         foreign.unlink(missing_ok=True)
 
