@@ -61,12 +61,12 @@ def axes(parts: Sequence[str]) -> dict[str, Value]:
 
 def matching(trials: pd.DataFrame, values: Mapping[str, Value], among: Sequence[str]) -> pd.DataFrame:
     """Trials that ended well with some values, and every other of the axes at its default or without meaning."""
-    rows = trials[trials["outcome"].eq("ok")]
+    chosen = trials["outcome"].eq("ok")
     for name in among:
         default = BY_NAME[name].default
         wanted = values.get(name, default)
-        rows = rows[rows[name].eq(wanted).fillna(wanted == default)]
-    return rows
+        chosen &= trials[name].eq(wanted).fillna(wanted == default)
+    return trials[chosen]
 
 
 def logs(trials: pd.DataFrame, values: Mapping[str, Value], metric: str = "throughput") -> pd.Series:

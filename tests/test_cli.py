@@ -47,7 +47,7 @@ def matrix(tmp_path: Path) -> Path:
         (["--profil", "quick"], ["No such option"]),
     ],
 )
-@pytest.mark.parametrize("command", ["plan", "sweep"])
+@pytest.mark.parametrize("command", [pytest.param("plan", marks=pytest.mark.slow), "sweep"])
 def test_bad_options(command: str, arguments: list[str], words: list[str], tmp_path: Path) -> None:
     """A name, a number or a folder that cannot be used is said in one message; nothing is written."""
     done = harness(command, "--results", str(tmp_path / "results"), *arguments)

@@ -110,6 +110,6 @@ def cells(trials: pd.DataFrame) -> pd.DataFrame:
     failures = (trials["outcome"] != "ok").groupby([trials["run_id"], trials["cell_id"]]).sum()
     result = identities(trials).merge(numbers.assign(failed=0).reset_index(), on=KEYS, how="left")
     places = pd.MultiIndex.from_frame(result[KEYS])
-    result["failed"] = failures.reindex(places).to_numpy()
-    result["n"] = result["n"].fillna(0)
-    return result.astype({"n": "int64", "failed": "int64"})[[*IDENTITY, *AXIS_NAMES, *_NUMBERS]]
+    result["failed"] = failures.reindex(places).to_numpy(dtype="int64")
+    result["n"] = result["n"].fillna(0).astype("int64")
+    return result[[*IDENTITY, *AXIS_NAMES, *_NUMBERS]]

@@ -158,23 +158,19 @@ def default_vs_best(trials: pd.DataFrame, estimates: pd.DataFrame | None = None)
     """
     estimates = _asked(trials, cells(trials) if estimates is None else estimates)
     same = ["run_id", "device", *CONDITIONS, "storage_format", "batch_size"]
-    found = []
     plain_steps = _off(estimates, _STEP_KNOBS) == 0
     loaders = estimates[estimates["num_workers"].notna() & plain_steps].reset_index(drop=True)
     defaults = _off(loaders, _LOADER_KNOBS) == 0
+    best, default = [], []
     for group in _questions(loaders, "storage_format", "batch_size"):
         plain = defaults[group.index]
         if plain.any():
-            best = group.iloc[int(group["samples_per_s"].to_numpy().argmax())]
-            found.append(
-                {
-                    **best[[*same, *_LOADER_KNOBS]].to_dict(),
-                    "best_cell": best["cell_id"],
-                    "default_cell": group["cell_id"].to_numpy()[plain][0],
-                }
-            )
-    result = pd.DataFrame(found, columns=[*same, "default_cell", "best_cell", *_LOADER_KNOBS])
-    result = result.astype({name: estimates[name].dtype for name in (*same, *_LOADER_KNOBS)})
+            best.append(group.index[int(group["samples_per_s"].to_numpy().argmax())])
+            default.append(group.index[plain][0])
+    ids = loaders["cell_id"].to_numpy(dtype=object)
+    result: pd.DataFrame = loaders.loc[best, [*same, *_LOADER_KNOBS]].reset_index(drop=True)
+    result.insert(len(same), "default_cell", ids[default])
+    result.insert(len(same) + 1, "best_cell", ids[best])
     ratios = blocks_of(trials).ratios(list(result["run_id"]), list(result["default_cell"]), list(result["best_cell"]))
     ratios["verdict"] = verdicts(ratios["ratio"], ratios["lo"], ratios["hi"])
     return pd.concat([result, ratios], axis=1)

@@ -31,9 +31,10 @@ def plain(text: str) -> str:
 
 def log_rates(trials: pd.DataFrame, **cell: object) -> pd.Series:
     """Mean log throughput by block of the cells with some values."""
-    chosen = trials[trials["outcome"].eq("ok")]
+    matches = trials["outcome"].eq("ok")
     for name, value in cell.items():
-        chosen = chosen[chosen[name].eq(value).fillna(False)]
+        matches &= trials[name].eq(value).fillna(False)
+    chosen = trials[matches]
     assert chosen["cell_id"].nunique() == 1
     return np.log(chosen["samples_per_s"].astype(float)).groupby(chosen["block"]).mean()
 

@@ -61,9 +61,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
     torch._dynamo.reset()
 
 
-@pytest.mark.parametrize(
-    "cell", [{"vary_shapes": True}, pytest.param({"amp": "bf16", "norm": "batch"}, marks=pytest.mark.slow)], ids=str
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("cell", [{"vary_shapes": True}, {"amp": "bf16", "norm": "batch"}], ids=str)
 def test_all_is_compiled_before_the_warm_up(quick: list[dict[str, Any]], cell: dict[str, Any]) -> None:
     """After the rehearsal no step compiles anything, of whatever size; the weights become the eager ones."""
     expected = trained(5, **cell)
