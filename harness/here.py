@@ -14,6 +14,7 @@ from harness.errors import InputError
 from harness.machine import Machine, Software, describe, software
 from harness.manifest import Protocol, Spread
 from harness.ordering import ORDERING
+from harness.photographs import NONE, images
 from harness.probes import gpu
 from harness.records import PROTOCOL_VERSION
 
@@ -130,14 +131,22 @@ def _existing(folder: Path) -> Path:
     return next(path for path in (folder, *folder.absolute().parents) if not _no_folder(path))
 
 
+def _look(data: Path) -> None:
+    """See that there is a folder with at least one photograph, before anything takes its time."""
+    if problem := _no_folder(data):
+        raise InputError(f"DATA={data}: {problem}; expected a folder of photographs (PNG, JPEG)")
+    if next(images(data), None) is None:
+        raise InputError(f"DATA={data}: {NONE}")
+
+
 def make(options: Options) -> Here:
     """Plan for this machine.
 
     Raises:
         InputError: the matrix or an option cannot be used.
     """
-    if options.data is not None and (problem := _no_folder(options.data)):
-        raise InputError(f"DATA={options.data}: {problem}; expected a folder of photographs (PNG, JPEG)")
+    if options.data is not None:
+        _look(options.data)
     device = gpu.device()
     wanted = matrix.load(options.matrix, options.profile, options.suite, options.budget, device)
     machine = describe(gpu.installed(), _existing(options.data_root))

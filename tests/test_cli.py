@@ -97,16 +97,20 @@ def test_a_place_that_cannot_be_written(option: str, matrix: Path, tmp_path: Pat
     assert "Traceback" not in done.stderr + done.stdout
 
 
-@pytest.mark.parametrize("content", ["nothing", pytest.param("only junk", marks=pytest.mark.slow)])
-def test_a_folder_without_photographs(content: str, matrix: Path, tmp_path: Path) -> None:
-    """An empty folder, and one with nothing usable, are errors that say what was looked for."""
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [("notes.txt", "no image here"), pytest.param("broken.png", "neither PNG nor JPEG", marks=pytest.mark.slow)],
+)
+def test_a_folder_without_photographs(name: str, found: str, matrix: Path, tmp_path: Path) -> None:
+    """One with no image at all is refused before anything is started, one with nothing usable when it was read."""
     folder = tmp_path / "photographs"
     folder.mkdir()
-    if content == "only junk":
-        (folder / "broken.png").write_bytes(b"not a picture")
+    (folder / name).write_bytes(b"not a picture")
     places = ["--results", str(tmp_path / "r"), "--data-root", str(tmp_path / "d"), "--data", str(folder)]
     done = harness("sweep", "--matrix", str(matrix), *places)
     assert done.returncode == 2, done.stdout + done.stderr
+    assert found in done.stderr
+    assert ("Starting" in done.stdout) == (name == "broken.png")
     assert "Traceback" not in done.stderr + done.stdout
     assert not list(tmp_path.glob("r/*/*/plan.json"))
 

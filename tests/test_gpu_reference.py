@@ -120,7 +120,10 @@ def test_old(pytestconfig):
 """
 
 
-@pytest.mark.parametrize("plug_in", [(), ("-p", "no:timeout")], ids=["timeout", "no-timeout"])
+@pytest.mark.parametrize(
+    "plug_in",
+    [pytest.param((), id="timeout"), pytest.param(("-p", "no:timeout"), id="no-timeout", marks=pytest.mark.slow)],
+)
 def test_another_environment_fails_no_test(plug_in: tuple[str, ...], tmp_path: Path) -> None:
     """What other versions deprecate fails nothing, nor does a slow GPU, with pytest-timeout or without."""
     (tmp_path / "test_old.py").write_text(OLD)

@@ -240,7 +240,8 @@ def test_paper_is_white(theme: str, sites: dict[str, Site], browser: Browser) ->
 
 
 @pytest.mark.parametrize(
-    ("typed", "page_found"), [("pin_memory", "dictionary.html"), ("accelerator fed", "suites/loader")]
+    ("typed", "page_found"),
+    [pytest.param("pin_memory", "dictionary.html", marks=pytest.mark.slow), ("accelerator fed", "suites/loader")],
 )
 def test_search_finds(typed: str, page_found: str, sites: dict[str, Site], browser: Browser) -> None:
     """The search finds a column by its name and a suite by words of its question."""

@@ -12,8 +12,8 @@ from PIL import UnidentifiedImageError
 
 from harness.errors import InputError
 from harness.formats import Image
+from harness.photographs import NONE, images
 
-SUFFIXES = (".png", ".jpg", ".jpeg")
 DAMAGE = (OSError, ValueError, SyntaxError, EOFError, struct.error, zlib.error, PILImage.DecompressionBombError)
 """What Pillow raises on files that are truncated, damaged or absurdly large."""
 
@@ -37,11 +37,9 @@ def list_images(folder: Path) -> list[Path]:
     if not folder.is_dir():
         state = "not a folder" if folder.exists() else "no such folder"
         raise InputError(f"{folder}: {state}; expected a folder of PNG or JPEG photographs")
-    found = [
-        path.relative_to(folder) for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file()
-    ]
+    found = [path.relative_to(folder) for path in images(folder)]
     if not found:
-        raise InputError(f"{folder}: no image here; expected files that end in {', '.join(SUFFIXES)} (in either case)")
+        raise InputError(f"{folder}: {NONE}")
     return sorted(found, key=lambda path: path.parts)
 
 

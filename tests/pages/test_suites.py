@@ -47,7 +47,13 @@ def test_devices_of_a_machine_stand_apart(show: Callable[..., Any]) -> None:
     assert [found and found.origin.machines for found in cited.values()][:2] == [(name,) for name, _ in names[:2]]
 
 
-@pytest.mark.parametrize(("name", "what"), [("calibration", {"plants": True}), ("workers", {"claims": ("workers",)})])
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        pytest.param("calibration", {"plants": True}, marks=pytest.mark.slow),
+        ("workers", {"claims": ("workers",)}),
+    ],
+)
 def test_headings_of_two_devices_have_ids_of_their_own(
     name: str, what: dict[str, Any], show: Callable[..., Any]
 ) -> None:
