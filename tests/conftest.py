@@ -68,6 +68,17 @@ _beside("sweeping")
 _beside("typed")
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Torch computes in one thread: beside other tests, several mostly wait for each other, and spin meanwhile."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture(scope="session")
 def fake_run() -> ModuleType:
     """The module ``tests/fake_run.py``."""

@@ -268,6 +268,7 @@ GONE = (
 """Modules that Python 3.12 and 3.13 have no more."""
 
 
+@pytest.mark.slow
 def test_nothing_is_imported_that_newer_pythons_lack() -> None:
     """What runs here on Python 3.11 finds its modules on 3.12 and 3.13 too."""
     for path in (*ROOT.glob("harness/**/*.py"), *ROOT.glob("suites/*.py")):

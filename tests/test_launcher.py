@@ -141,6 +141,7 @@ def alive(family: list[psutil.Process]) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_workers_live_until_their_memory_was_read(runner: Runner) -> None:
     """When the result comes all workers are there, and stay until the parent has done with them."""
     seen: list[int] = []
@@ -204,6 +205,7 @@ def test_jobs_follow_each_other(runner: Runner) -> None:
     assert runner.run().outcome == "ok"
 
 
+@pytest.mark.slow
 def test_workers_are_forked_whatever_python_prefers() -> None:
     """Python 3.14 starts workers from a server; the loader asks for fork, so that they die with the trial."""
     code = (

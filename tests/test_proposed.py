@@ -249,6 +249,7 @@ def test_anything_else_is_refused_with_its_reason(
     assert not any(line.startswith("::") for line in str(caught.value).splitlines())
 
 
+@pytest.mark.slow
 def test_the_rules_are_those_of_every_run(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run as it was measured may be merged; with one number changed it may not, whatever its names and sizes."""
     monkeypatch.setattr(proposed.check, "check", CHECK)

@@ -203,6 +203,7 @@ def test_a_real_process_is_seen_and_named(burner: subprocess.Popen[str]) -> None
     assert str(name) not in json.dumps(seen.numbers)
 
 
+@pytest.mark.slow
 @tried
 def test_a_real_wait_ends_at_its_limit(burner: subprocess.Popen[str]) -> None:
     """A process that stays: back at the limit, not much later, having used next to no CPU."""

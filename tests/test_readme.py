@@ -97,6 +97,7 @@ def caption(run: StoredRun) -> str:
     return line
 
 
+@pytest.mark.slow
 def test_an_emulated_step_is_explained_where_there_is_one(show: Callable[..., Shown]) -> None:
     """Not where the table has none; and no machine is said to lack a GPU because a run did not use it."""
     run, cuda = show(fails="none").run, show(fails="none", device="cuda").run

@@ -94,6 +94,7 @@ def test_numbers_have_what_they_rest_on(compared: comparing.Comparison) -> None:
     assert tallies
 
 
+@pytest.mark.slow
 def test_a_stage_of_one_cell_says_its_blocks(results: Path, fake_run: ModuleType, tmp_path: Path) -> None:
     """Its interval is that of blocks and not of cells: their number stands beside it. One cell in all says its own."""
     fake_run.write(tmp_path, fake_run.Fake(batches=(8,), workers=(0,), fails="none", asked_only=True))
@@ -199,6 +200,7 @@ def test_runs_of_one_machine(results: Path) -> None:
     assert re.search(r"A ratio of one lies in (\d+) of \1 intervals", text)
 
 
+@pytest.mark.slow
 def test_runs_without_an_interval_say_nothing_of_intervals(fake_run: ModuleType, tmp_path: Path) -> None:
     """Two runs of one machine of one block each: no share of no intervals."""
     for name in (SLOW, FAST):
@@ -208,6 +210,7 @@ def test_runs_without_an_interval_say_nothing_of_intervals(fake_run: ModuleType,
     assert "A ratio of one lies in" not in text
 
 
+@pytest.mark.slow
 def test_a_machine_is_its_run_that_has_most_in_common(results: Path) -> None:
     """Of several runs with as many cells in common the newest is taken, and that is said."""
     first, second = machines(results)

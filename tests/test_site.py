@@ -300,6 +300,7 @@ def test_run_pages_stay_out_of_navigation_and_search(sites: dict[str, Site], bro
     assert not [place for place in places if place.startswith("runs/2")]
 
 
+@pytest.mark.slow
 def test_search_finds_a_column(sites: dict[str, Site], browser: Browser) -> None:
     """The search finds a column of the data dictionary; its index is loaded for who turns to search and nobody else."""
     seen = visit(browser, sites["main"])

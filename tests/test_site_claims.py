@@ -118,6 +118,7 @@ def test_what_is_chosen_stands_in_the_address(built: Built, browser: Browser) ->
     assert again.url.endswith("claims.html")
 
 
+@pytest.mark.slow
 def test_one_machines_verdict_must_fit(built: Built, browser: Browser) -> None:
     """Verdict and device are asked of the same machine: one's verdict and the other's device leave nothing."""
     page = built.open(browser, "claims.html#verdict=not%20testable%20here&device=cpu")
@@ -147,6 +148,7 @@ def test_a_link_to_a_claim_unfolds_it(built: Built, browser: Browser) -> None:
     assert ids(page) == list(claims())
 
 
+@pytest.mark.slow
 def test_a_table_that_is_unfolded_late_has_the_rows_that_are_left(built: Built, browser: Browser) -> None:
     """Where the address leaves some claims, the table leaves them from the moment when it is unfolded."""
     page = built.open(browser, "claims.html#verdict=confirmed")

@@ -87,6 +87,7 @@ def test_the_address_is_the_whole_choice(page: Page, browser: Browser) -> None:
     again.close()
 
 
+@pytest.mark.slow
 def test_a_place_on_the_page_leaves_what_was_chosen(page: Page) -> None:
     """Going to the content, or to a heading, is no new choice: cells and address stay."""
     tick(page, "batch_size", "8")

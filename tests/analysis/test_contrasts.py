@@ -295,6 +295,7 @@ def test_blocks_needed_are_told_where_nothing_is_decided(trials_of: Trials) -> N
     assert found.loc[[(8, 32), (8, 64)], "blocks_needed"].isna().all()
 
 
+@pytest.mark.slow
 def test_a_large_sweep_is_compared_quickly(trials_of: Trials) -> None:
     """768 cells of 30 blocks, thousands of contrasts: each takes no longer than one of a few cells does."""
     names = ("workload", "storage_format", "patch_size", "batch_size", "num_workers", "pin_memory", "non_blocking")

@@ -44,6 +44,7 @@ def one(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_repeated_file_keeps_every_rule(one: Path, tmp_path: Path) -> None:
     """It has as many rows as were asked for, no two alike, in groups as a sweep writes them; nothing is found in it."""
     large = tmp_path / "trials.parquet"

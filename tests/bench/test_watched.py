@@ -30,6 +30,7 @@ def test_an_interrupt_ends_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert not (tmp_path / "build").exists()
 
 
+@pytest.mark.slow
 @tried
 def test_what_it_says_and_how_it_ends_is_known() -> None:
     """What is printed and what is complained of are told apart, and the status is that of the command."""

@@ -155,6 +155,7 @@ def test_missing_metrics_are_said(trials: Trials) -> None:
     assert all(draw(name, frame).panels for name in NAMES if name != "utilization")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_one_batch_size_is_enough(name: str, trials: Trials) -> None:
     """With one batch size a chart draws what there is or says what is missing."""
@@ -177,6 +178,7 @@ def test_the_source_is_beside_and_never_mixed_up(trials: Trials, cpu: pd.DataFra
         assert all(quantity in panel.message for panel in ours)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_same_records_same_bytes(name: str, cpu: pd.DataFrame) -> None:
     """Drawn twice, specification and picture are byte-identical, and the ids of two pictures never meet."""

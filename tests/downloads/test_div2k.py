@@ -265,6 +265,7 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
+@pytest.mark.slow
 def test_killed_in_the_download(
     server: Any, archives: dict[str, Any], start: Start, tmp_path: Path, expected: dict[str, bytes], files: Files
 ) -> None:
@@ -277,6 +278,7 @@ def test_killed_in_the_download(
     assert int(served.asked[1]["Range"].removeprefix("bytes=").rstrip("-")) >= 30_000
 
 
+@pytest.mark.slow
 @tried
 def test_killed_while_cutting(
     archives: dict[str, Any], start: Start, tmp_path: Path, expected: dict[str, bytes], files: Files

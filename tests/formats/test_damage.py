@@ -37,7 +37,7 @@ from harness.trial.prepare import dataset_root, prepare
 from harness.workloads import DataSpec
 
 
-@pytest.mark.parametrize("kept", [0.0, 0.01, 0.5, 0.95])
+@pytest.mark.parametrize("kept", [0.0, 0.5, *(pytest.param(kept, marks=pytest.mark.slow) for kept in (0.01, 0.95))])
 def test_truncated_file(storage: ModuleType, tmp_path: Path, kept: float) -> None:
     """A file that lost its end gives a DataError that names it and says what to do; the process lives."""
     opened = pack(storage, tmp_path, make(10, ((32, 32, 3), (32, 32, 3))))
@@ -153,7 +153,7 @@ def endless() -> Iterator[Sample]:
     yield from ((random.integers(0, 256, (64, 64, 3), np.uint8),) for _ in range(2048))
 
 
-@pytest.mark.parametrize("allowed", [0, 300_000])
+@pytest.mark.parametrize("allowed", [0, pytest.param(300_000, marks=pytest.mark.slow)])
 def test_no_room_for_a_file(storage: ModuleType, tmp_path: Path, allowed: int) -> None:
     """When a file cannot grow further, packing ends in an OSError with its number; the process lives.
 

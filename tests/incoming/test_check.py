@@ -57,6 +57,7 @@ def test_an_invalid_run_is_left_out(results: Path, tmp_path: Path) -> None:
         assert [finding.rule for finding in found.refused[0].refusals] == ["range"]
 
 
+@pytest.mark.slow
 def test_a_copy_in_another_place_is_refused_every_time(results: Path, tmp_path: Path) -> None:
     """Files that passed in their own place do not bring in a copy of them: not at once, not from what is remembered."""
     every = folders(results)
@@ -153,6 +154,7 @@ def test_a_reader_that_fails_says_so_in_words(tmp_path: Path, monkeypatch: pytes
     )
 
 
+@pytest.mark.slow
 def test_what_is_remembered_is_the_content(results: Path, tmp_path: Path) -> None:
     """A run that passed and was changed afterwards is looked at again; a memory of other rules counts nothing."""
     every, memory = folders(results), tmp_path / "checked.json"
@@ -191,6 +193,7 @@ def test_the_command_says_what_it_found(results: Path) -> None:
     assert nowhere.exit_code == 2
 
 
+@pytest.mark.slow
 def test_a_link_to_a_run_is_not_followed(results: Path, tmp_path: Path) -> None:
     """A folder that is a link does not bring what it leads to onto the site."""
     real = folders(results)[0]

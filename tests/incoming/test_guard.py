@@ -64,6 +64,7 @@ def test_no_more_than_the_first_line_of_an_error_is_said() -> None:
     assert len(guard._failed(ValueError("x" * 10_000))["why"]) == redaction.MOST
 
 
+@pytest.mark.slow
 def test_a_question_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
     """A file that never ends, here a pipe with a reader only, is no plain file; one that is slow is given up."""
     os.mkfifo(tmp_path / "pipe")

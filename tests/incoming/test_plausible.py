@@ -51,6 +51,7 @@ def rules(flags: tuple[Finding, ...] | list[Finding]) -> list[str]:
     return [flag.rule for flag in flags]
 
 
+@pytest.mark.slow
 def test_a_run_unlike_those_of_its_make_is_flagged(run: Path, results: Path, tmp_path: Path) -> None:
     """It is valid, and a reviewer is told what is usual; beside runs that are like it nothing is said."""
     path = slowed(run, tmp_path / "slow.parquet")

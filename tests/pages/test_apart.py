@@ -66,6 +66,7 @@ def runs(pid: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_a_build_that_is_killed_leaves_nothing(build: tuple[subprocess.Popen[str], list[int]]) -> None:
     """Even busy processes end when the one that they work for is gone."""
     process, pids = build
@@ -75,6 +76,7 @@ def test_a_build_that_is_killed_leaves_nothing(build: tuple[subprocess.Popen[str
     assert gone(pids)
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_answered_once(build: tuple[subprocess.Popen[str], list[int]]) -> None:
     """All processes of a terminal get the signal; only the one that was started there says so, and at once."""
     process, pids = build

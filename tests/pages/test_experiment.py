@@ -171,6 +171,7 @@ def test_a_machine_s_reference_run_stands_for_it(show: Show) -> None:
     assert f"run {quick.manifest.run_id}" in page(newest, failed, quick)
 
 
+@pytest.mark.slow
 def test_machines_with_reference_runs_come_first(show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there are more machines than can be shown, those that were measured last make room for them; it is said."""
     first, second, third = (
@@ -200,7 +201,12 @@ def test_sentences_of_the_source_come_with_their_verdicts(show: Show) -> None:
 
 
 @pytest.mark.parametrize(
-    "suites", [[("storage",)], [("storage", "loader"), ("loader",)], [("storage",), ("transfer",)]]
+    "suites",
+    [
+        [("storage",)],
+        pytest.param([("storage", "loader"), ("loader",)], marks=pytest.mark.slow),
+        [("storage",), ("transfer",)],
+    ],
 )
 def test_counts_of_sentences_add_up(show: Show, suites: list[tuple[str, ...]]) -> None:
     """Verdicts are counted machine by machine, sentences once; the others are those that need a GPU, and the rest."""

@@ -116,6 +116,7 @@ def test_ten_thousand_machines_share_few_small_files(show: Show) -> None:
     assert sum(len(shard.machines) for shard in written) >= MANY
 
 
+@pytest.mark.slow
 def test_a_large_machine_is_cut(show: Show) -> None:
     """20,000 cells of one machine beside small ones: every shard at most a megabyte, every cell in one of them."""
     one = cast([show()]).cells

@@ -31,6 +31,7 @@ def test_charts_stand_on_a_page_as_long_as_it_stays_light(
     assert page.body.count(NOTE) == 2 - machines
 
 
+@pytest.mark.slow
 def test_devices_of_a_machine_stand_apart(show: Callable[..., Any]) -> None:
     """A newer run on the CPU hides none on the GPU: each has a heading that names it, and figures of its own."""
     few: dict[str, Any] = {"batches": (8,), "workers": (0,), "blocks": 2}

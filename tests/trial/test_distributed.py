@@ -171,6 +171,7 @@ except RuntimeError as error:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
 def test_gradients_are_those_of_one_process(tmp_path: Path) -> None:
     """From their halves of every batch two ranks compute the gradients of the whole, and come to the same weights."""
     job = {"kind": "trial", "cell": CELL, "seed": 3}
@@ -178,10 +179,7 @@ def test_gradients_are_those_of_one_process(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
     assert "all ranks ended without a result" in done.stdout, done.stdout + done.stderr
     single = Job("trial", cell={**CELL, "parallel": "none", "world_size": 1, "batch_size": 8}, seed=3)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # beside other tests the threads of a small step mostly wait for each other
     wanted = gradients(single, lambda model: model, feed.order(single, 64))
-    torch.set_num_threads(threads)
     for rank in range(2):
         found = torch.load(tmp_path / f"{rank}.pt")
         assert len(found) == len(wanted)

@@ -147,6 +147,7 @@ def test_respawning_is_paid_in_the_wait_for_a_batch(packed: Path) -> None:
     assert np.median(fetch[:, 0]) > 3 * np.median(fetch[:, 1:])
 
 
+@pytest.mark.slow
 def test_workers_that_are_kept_are_the_same_processes(packed: Path) -> None:
     """persistent_workers keeps them from epoch to epoch; without it every epoch has its own."""
 

@@ -185,7 +185,10 @@ def _look_at_all(found: index.Index, inbox: Any, outbox: Any) -> None:
     inbox.get()
 
 
-@pytest.mark.parametrize(("kind", "least", "most"), [("list", 20, 400), ("numpy", -5, 5), ("serialized", -5, 5)])
+@pytest.mark.parametrize(
+    ("kind", "least", "most"),
+    [("list", 20, 400), *(pytest.param(kind, -5, 5, marks=pytest.mark.slow) for kind in ("numpy", "serialized"))],
+)
 def test_only_objects_are_copied_into_a_fork_that_looks_at_them(kind: str, least: float, most: float) -> None:
     """A forked process that looks all entries up comes to own those of a list, and nothing of arrays (MiB)."""
     context = multiprocessing.get_context("fork")

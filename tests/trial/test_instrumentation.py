@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 
 import pytest
-import torch
 from beside import tried
 
 from harness.trial import instrumentation, loader
@@ -64,6 +63,7 @@ def test_dear_stamps_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
 def test_training_is_compared_with_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each pair gives one ratio of step times, over real samples; where time is up there are fewer pairs."""
     cell = {"mode": "train", "storage_format": "lmdb", "n_samples": 32, "patch_size": 16, "batch_size": 4}
@@ -71,12 +71,7 @@ def test_training_is_compared_with_itself(tmp_path: Path, monkeypatch: pytest.Mo
     prepare(job.data_spec(), "lmdb", tmp_path, lambda *_: None)
     monkeypatch.setattr(instrumentation, "PAIRS", 5)
     packed = str(dataset_root(tmp_path, job.data_spec(), "lmdb"))
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # beside other tests, threads that wait for each other would take many times as long
-    try:
-        ratios = instrumentation._training(Job("instrumentation", cell=cell, packed=packed))
-    finally:
-        torch.set_num_threads(threads)
+    ratios = instrumentation._training(Job("instrumentation", cell=cell, packed=packed))
     assert len(ratios) == 5
     assert 0.2 < statistics.median(ratios) < 5
     monkeypatch.setattr(instrumentation, "LEAST_PAIRS", 2)

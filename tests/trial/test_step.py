@@ -19,6 +19,8 @@ from harness.trial.loader import Batch, Fields
 from harness.trial.step import Training, debugging, images, network, precision, reading
 from harness.trial.step.plain import RealStep, Step
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 CPU = torch.device("cpu")
 SIZE = 16
 
@@ -329,6 +331,7 @@ def test_a_wrapper_goes_around_the_network_that_is_trained() -> None:
         assert type(training.step.forward.__self__._model) is torch.nn.Sequential
 
 
+@pytest.mark.slow
 def test_axes_together() -> None:
     """A step with many axes at once still trains all of its samples: its loss falls."""
     many = {"amp": "bf16", "memory_format": "channels_last", "zero_grad": "memset", "sync_every_step": True}

@@ -78,6 +78,7 @@ def test_compilers_start_no_pool_and_shapes_are_static(quick: list[dict[str, Any
     assert quick == [{"dynamic": False, "options": {"compile_threads": 1}}]
 
 
+@pytest.mark.slow
 def test_nothing_is_left_of_a_rehearsal(quick: list[dict[str, Any]]) -> None:
     """Weights, statistics of norms, moments and gradients are what they were, and no batch is spent."""
     row, training = stages.assemble(trial(fusion="compile", norm="batch", zero_grad="memset"), torch.device("cpu"))

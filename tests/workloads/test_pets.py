@@ -18,6 +18,8 @@ from harness.trial.step.plain import RealStep
 from harness.workloads import DataSpec, Source, pets
 from harness.workloads.models import resnet18
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 BREEDS, EACH = 6, 5
 
 

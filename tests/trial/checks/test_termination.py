@@ -92,6 +92,7 @@ def test_workers_that_die_with_their_parent_are_not() -> None:
     assert left == []
 
 
+@pytest.mark.slow
 @tried
 def test_how_long_orphans_live_is_timed() -> None:
     """Workers that live on for 0.8 s are timed: neither called gone nor waited for up to the limit."""
@@ -112,6 +113,7 @@ def test_a_parent_that_takes_its_workers_down_leaves_none() -> None:
     assert "none lay defunct" in found.evidence
 
 
+@pytest.mark.slow
 @tried
 def test_defunct_workers_are_seen() -> None:
     """Workers that are dead while nobody asks for their status are defunct: the claim is true, none being alive."""
@@ -160,6 +162,7 @@ def checked(ends_by: str, guarded: bool) -> termination.Finding:
     return termination.check(Job("trial", cell={"mode": "check", "ends_by": ends_by, "guarded": guarded}))
 
 
+@pytest.mark.slow
 @tried
 def test_feedrates_guards_hold() -> None:
     """Real workers of a real DataLoader go at once with a training process that is killed, as feedrate's do."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from harness.workloads.models.resnet18 import build
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_parameters() -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import copy
 
+import pytest
 import torch
 from torch import nn
 
 from harness.workloads.models import srcnn
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def seeded(**knobs: object) -> nn.Module:
