@@ -110,7 +110,7 @@ chromium:
 		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null 2>&1; } || \
 		{ echo "The browser test needs Chromium; type: sudo apt-get install chromium"; exit 2; }
 
-test: .venv/ready chromium ## Run the tests (under 5 minutes)
+test: .venv/ready chromium ## Run the tests (4 minutes on 4 cores)
 	@$(PYTEST) -m "not slow"
 
 test-all: .venv/ready chromium ## Run all tests: kills, fuzzing, full matrices too (REST=1: without those of make test)
