@@ -79,7 +79,7 @@ def test_every_page_of_a_real_run_opens_clean(place: Path, address: str, browser
     opened.on("pageerror", lambda error: problems.append(str(error)))
     opened.on("requestfailed", lambda request: problems.append(request.url))
     opened.on("request", lambda r: None if r.url.startswith(address) else problems.append(f"off host: {r.url}"))
-    opened.goto(address + page.replace("RUN", f"runs/{run.manifest.run_id}.html"))
+    opened.goto(address + page.replace("RUN", f"runs/{run.manifest.run_id}.html"), wait_until="networkidle")
     assert not problems
     opened.close()
 
