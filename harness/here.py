@@ -135,7 +135,11 @@ def _look(data: Path) -> None:
     """See that there is a folder with at least one photograph, before anything takes its time."""
     if problem := _no_folder(data):
         raise InputError(f"DATA={data}: {problem}; expected a folder of photographs (PNG, JPEG)")
-    if next(images(data), None) is None:
+    try:
+        first = next(images(data), None)
+    except OSError as error:
+        raise InputError(f"DATA={data}: {error.filename}: {error.strerror}; expected files that can be read") from error
+    if first is None:
         raise InputError(f"DATA={data}: {NONE}")
 
 

@@ -115,6 +115,15 @@ def test_a_folder_without_photographs(name: str, found: str, matrix: Path, tmp_p
     assert not list(tmp_path.glob("r/*/*/plan.json"))
 
 
+def test_a_photograph_that_cannot_be_looked_at(matrix: Path, tmp_path: Path) -> None:
+    """A file that the system refuses to tell of, here a link to too long a name, is named with the system's reason."""
+    (tmp_path / "photograph.png").symlink_to("x" * 300)
+    done = harness("plan", "--matrix", str(matrix), "--data", str(tmp_path))
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "photograph.png: File name too long; expected files that can be read" in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr + done.stdout
+
+
 def test_help_lists_the_commands() -> None:
     """`python -m harness` says what there is."""
     done = harness("--help")
