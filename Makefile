@@ -36,7 +36,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup plan sweep gpu-reference site figures serve test test-all lint bench div2k pets readme lock clean chromium submit withdraw label check-submission compare validate
-HARNESS := .venv/bin/python -m harness
+FEEDRATE := .venv/bin/feedrate
 # Three files of tests at a time where there are four cores, else two: more would disturb those that measure, and on four
 # cores four of them are hardly done sooner.
 PYTEST := .venv/bin/python -m pytest -n $(shell [ $$(nproc) -ge 4 ] && echo 3 || echo 2) --dist loadfile
@@ -58,50 +58,51 @@ setup: .venv/ready ## Make .venv from requirements.lock (every target does this 
 	@$(NEW_ENOUGH)
 	@rm -rf .venv && $(PYTHON) -m venv .venv
 	@.venv/bin/python -m pip install --disable-pip-version-check --progress-bar off -q -r requirements.lock
+	@.venv/bin/python -m pip install --disable-pip-version-check -q --no-deps -e .
 	@mkdir .venv/npm && cp site/package.json site/package-lock.json .venv/npm && \
-		PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/npm ci --prefix .venv/npm --omit=dev --ignore-scripts --no-audit --no-fund --silent
+		PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/npm ci --prefix .venv/npm --ignore-scripts --no-audit --no-fund --silent
 	@sync  # gigabytes on their way to the disk would slow down whatever is measured or tested next
 	@touch $@ && echo ".venv is ready."
 
 plan: .venv/ready ## Print what the matrix expands to on this machine
-	@$(HARNESS) plan $(WHAT)
+	@$(FEEDRATE) plan $(WHAT)
 
 sweep: .venv/ready ## Measure: results/MACHINE/RUN/*.parquet (BUDGET=, DATA=, PROFILE= …)
-	@$(HARNESS) sweep $(WHAT) $(if $(FRESH),--fresh) $(if $(SEED),--seed $(SEED)) \
+	@$(FEEDRATE) sweep $(WHAT) $(if $(FRESH),--fresh) $(if $(SEED),--seed $(SEED)) \
 		$(if $(WAIT_QUIET),--wait-quiet $(WAIT_QUIET))
 
 gpu-reference: ## On a GPU machine, with the Python there (PYTHON=): CUDA tests, a run, validated files; about 13 min by estimate (BUDGET=8m OUT=)
 	@$(NEW_ENOUGH)
-	@$(PYTHON) -m harness gpu-reference $(if $(BUDGET),--budget $(BUDGET)) $(if $(OUT),--out "$(OUT)") \
+	@PYTHONPATH="$(CURDIR)/harness" $(PYTHON) -m feedrate gpu-reference $(if $(BUDGET),--budget $(BUDGET)) $(if $(OUT),--out "$(OUT)") \
 		--data-root "$(DATA_ROOT)" --matrix "$(MATRIX)" $(if $(FRESH),--fresh)
 
 site: .venv/ready ## Build the website from all results into build/site
-	@$(HARNESS) site
+	@$(FEEDRATE) site
 
 figures: .venv/ready ## Write every figure for papers: SVG, PNG, PDF, CSV, Vega-Lite, figures.bib (OUT=build/figures)
-	@$(HARNESS) figures $(if $(OUT),--out "$(OUT)")
+	@$(FEEDRATE) figures $(if $(OUT),--out "$(OUT)")
 
 serve: .venv/ready ## Show the website on this machine; build again when results change
-	@$(HARNESS) serve
+	@$(FEEDRATE) serve
 
 compare: .venv/ready ## Compare two machines, or two runs of one (A=, B=: id, folder or trials.parquet; MARKDOWN=1, ALL=1)
-	@$(HARNESS) compare "$(A)" "$(B)" $(if $(MARKDOWN),--markdown) $(if $(ALL),--all)
+	@$(FEEDRATE) compare "$(A)" "$(B)" $(if $(MARKDOWN),--markdown) $(if $(ALL),--all)
 
 validate: .venv/ready ## Check result files of others: structure, ranges, identities (FILES="trials.parquet results/MACHINE/RUN …")
-	@$(HARNESS) validate $(FILES)
+	@$(FEEDRATE) validate $(FILES)
 
 submit: .venv/ready ## Publish a run: shows what will be public, asks first (RUN=, LABEL=, NOTE=, YES=1)
-	@$(HARNESS) submit "$(RUN)" --label "$$LABEL" --note "$$NOTE" $(if $(YES),--yes) $(if $(OUT),--out "$(OUT)")
+	@$(FEEDRATE) submit "$(RUN)" --label "$$LABEL" --note "$$NOTE" $(if $(YES),--yes) $(if $(OUT),--out "$(OUT)")
 
 label: .venv/ready ## Give a run a label and a note (RUN=, LABEL=, NOTE=)
-	@$(HARNESS) label "$(RUN)" --label "$$LABEL" --note "$$NOTE"
+	@$(FEEDRATE) label "$(RUN)" --label "$$LABEL" --note "$$NOTE"
 
 withdraw: .venv/ready ## Say that a run should no longer be shown (RUN=, WHY="the reason")
-	@$(HARNESS) withdraw "$(RUN)" --why "$$WHY"
+	@$(FEEDRATE) withdraw "$(RUN)" --why "$$WHY"
 
 # What a pull request adds under results/, looked at as data: .github/workflows/submission.yml types this.
 check-submission: .venv/ready
-	@$(HARNESS) check-submission "$(PROPOSED)"
+	@$(FEEDRATE) check-submission "$(PROPOSED)"
 
 # The browser test needs Chromium: installed here where this is root on Debian, else the one line to type is said.
 chromium:
@@ -116,23 +117,24 @@ test: .venv/ready chromium ## Run the tests (4 minutes on 4 cores)
 test-all: .venv/ready chromium ## Run all tests: kills, fuzzing, full matrices too (REST=1: without those of make test)
 	@$(PYTEST) $(if $(REST),-m slow)
 
-lint: .venv/ready ## ruff, strict mypy, import contracts
+lint: .venv/ready ## ruff, strict mypy, import contracts, types of the site's scripts
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/lint-imports
+	@.venv/npm/node_modules/@typescript/*/lib/tsc -p site
 
 bench: .venv/ready ## Measure what feedrate promises of itself: results/MACHINE/bench/ (ONLY=accuracy,speed …)
-	@$(HARNESS) bench $(if $(ONLY),--only "$(ONLY)")
+	@$(FEEDRATE) bench $(if $(ONLY),--only "$(ONLY)")
 
 div2k: .venv/ready ## Download DIV2K's photographs and cut them (SPLIT=train|valid, ARCHIVE= your own copy)
-	@$(HARNESS) div2k --split "$(SPLIT)" --archive "$(ARCHIVE)" --data-root "$(DATA_ROOT)"
+	@$(FEEDRATE) div2k --split "$(SPLIT)" --archive "$(ARCHIVE)" --data-root "$(DATA_ROOT)"
 
 pets: .venv/ready ## Download the Oxford-IIIT Pets, for the workload pets
-	@$(HARNESS) pets --data-root "$(DATA_ROOT)"
+	@$(FEEDRATE) pets --data-root "$(DATA_ROOT)"
 
 readme: .venv/ready ## Put the newest loader run's figure and table, and what all runs found, into README.md
-	@$(HARNESS) readme
+	@$(FEEDRATE) readme
 
 lock: ## Compile requirements.lock anew from pyproject.toml (needs uv)
-	@uv pip compile -q --universal --python-version 3.11 --group dev pyproject.toml --no-emit-index-url --no-annotate \
+	@uv pip compile -q --universal --python-version 3.11 --group dev --all-extras pyproject.toml --no-emit-index-url --no-annotate \
 		--custom-compile-command 'make lock' -o requirements.lock
 
 clean: ## Remove what was built: build/, packed data, caches (never results/, nor what was downloaded)

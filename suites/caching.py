@@ -9,9 +9,9 @@ memory after they were written.
 
 from __future__ import annotations
 
-from harness.claim import Aside, Claim, pair
-from harness.suite import Suite, slices_of
-from suites._cells import LMDB, PAIRS, PNG
+from feedrate.plan.claim import Aside, Claim, pair
+from feedrate.plan.suite import Suite, slices_of
+from feedrate.suites._cells import LMDB, PAIRS, PNG
 
 _NONE, _SAMPLE, _BATCH = {"cache": "none"}, {"cache": "sample"}, {"cache": "batch"}
 

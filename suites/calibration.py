@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.suite import Suite
+from feedrate.plan.suite import Suite
 
 _DATA: dict[str, Any] = {"workload": "synthetic", "storage_format": "lmdb", "patch_size": 16, "n_samples": 64}
 """A set is small so that a window reads it several times: over a whole set the mean of its waits is exact."""

@@ -10,7 +10,7 @@ It does not show how large an effect is elsewhere: a verdict is of one machine, 
 
 from __future__ import annotations
 
-from harness.suite import Suite, claims, slices_of
+from feedrate.plan.suite import Suite, claims, slices_of
 
 SUITE = Suite(
     question="Which of the sources' claims hold on this machine?",

@@ -8,9 +8,9 @@ It does not show what augmentations cost, of which there are none here, nor a GP
 
 from __future__ import annotations
 
-from harness.claim import Aside, Claim, pair
-from harness.suite import Suite, slices_of
-from suites._cells import LMDB, PAIRS, PNG
+from feedrate.plan.claim import Aside, Claim, pair
+from feedrate.plan.suite import Suite, slices_of
+from feedrate.suites._cells import LMDB, PAIRS, PNG
 
 _TOTENSOR = {"collate": "totensor"}
 _FAST = {"collate": "fast", "normalize_on": "device"}

@@ -6,9 +6,9 @@ would give (samples lie in the page cache from before a trial begins) nor what a
 
 from __future__ import annotations
 
-from harness.claim import Aside, Claim, pair, slope
-from harness.suite import Suite
-from suites._cells import EMULATED, LMDB, PAIRS, PLANTED, PNG, REAL
+from feedrate.plan.claim import Aside, Claim, pair, slope
+from feedrate.plan.suite import Suite
+from feedrate.suites._cells import EMULATED, LMDB, PAIRS, PLANTED, PNG, REAL
 
 _BATCHES = (8, 16, 32, 64, 128)
 _SMALLEST = {"batch_size": 8}

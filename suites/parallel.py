@@ -9,9 +9,9 @@ It does not show several machines.
 
 from __future__ import annotations
 
-from harness.claim import Aside, Claim, Values, pair
-from harness.suite import Suite, slices_of
-from suites._cells import DEVICE, REAL
+from feedrate.plan.claim import Aside, Claim, Values, pair
+from feedrate.plan.suite import Suite, slices_of
+from feedrate.suites._cells import DEVICE, REAL
 
 _ONE: Values = {"parallel": "ddp", "world_size": 1}
 _TWO: Values = {"parallel": "ddp", "world_size": 2}

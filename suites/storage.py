@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.claim import Aside, Claim, pair, slope
-from harness.suite import Suite
-from suites._cells import EMULATED, LARGE, PAIRS, PNG, SMALL
+from feedrate.plan.claim import Aside, Claim, pair, slope
+from feedrate.plan.suite import Suite
+from feedrate.suites._cells import EMULATED, LARGE, PAIRS, PNG, SMALL
 
 _LOAD: dict[str, Any] = {"mode": "load", "workload": "div2k", "num_workers": 2}
 _SMALL = {"patch_size": 96, "n_samples": 4096, "batch_size": 32}

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.claim import Aside, Claim, pair, slope
-from harness.suite import Suite, slices_of
-from suites._cells import DEVICE, DEVICE_STEP, REAL, STEP
+from feedrate.plan.claim import Aside, Claim, pair, slope
+from feedrate.plan.suite import Suite, slices_of
+from feedrate.suites._cells import DEVICE, DEVICE_STEP, REAL, STEP
 
 _FEW = {**STEP, "batch_size": 8}
 _LINEAR = {**STEP, "model": "mlp"}

@@ -8,9 +8,9 @@ It does not show several devices that share a bus, nor storage that reads into t
 
 from __future__ import annotations
 
-from harness.claim import Aside, Claim, pair
-from harness.suite import Suite, slices_of
-from suites._cells import DEVICE, DEVICE_STEP
+from feedrate.plan.claim import Aside, Claim, pair
+from feedrate.plan.suite import Suite, slices_of
+from feedrate.suites._cells import DEVICE, DEVICE_STEP
 
 _PAGEABLE, _PINNED = {"pin_memory": False}, {"pin_memory": True}
 _WAITS, _RETURNS = {"non_blocking": False}, {"non_blocking": True}

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.claim import Aside, Claim, Values, pair, slope
-from harness.suite import Suite, slices_of
-from suites._cells import LMDB, PAIRS, PLANTED, PNG
+from feedrate.plan.claim import Aside, Claim, Values, pair, slope
+from feedrate.plan.suite import Suite, slices_of
+from feedrate.suites._cells import LMDB, PAIRS, PLANTED, PNG
 
 _PLANTED: dict[str, Any] = {**PLANTED, "mode": "load"}
 _SLEEPS = {**_PLANTED, "read_us": 2000}

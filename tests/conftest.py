@@ -60,6 +60,7 @@ def _beside(name: str) -> ModuleType:
 
 
 visits, warm = _beside("visits"), _beside("warm")
+_beside("bare")
 _beside("beside")
 _beside("dropping")
 _beside("exploring")
@@ -88,22 +89,22 @@ def fake_run() -> ModuleType:
 @pytest.fixture(scope="session")
 def corpus() -> ModuleType:
     """The module ``tests/incoming/corpus.py``: files that are not what they should be."""
-    return [_beside(f"incoming/{name}") for name in ("parquet_bytes", "corpus_tables", "corpus")][-1]
+    return [_beside(f"share/validation/{name}") for name in ("parquet_bytes", "corpus_tables", "corpus")][-1]
 
 
 @pytest.fixture(scope="session")
 def show(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
     """Make up a run of the given kind and read it back through the store as pages see it; each kind once."""
-    from harness import store
-    from harness.pages.gathered import Shown
+    from feedrate.pages.runs import RunView
+    from feedrate.store import runs
 
-    made: dict[str, Shown] = {}
+    made: dict[str, RunView] = {}
 
-    def make(**what: Any) -> Shown:
+    def make(**what: Any) -> RunView:
         if (name := str(what)) not in made:
             results = tmp_path_factory.mktemp("results")
             fake_run.write(results, fake_run.Fake(**what))
-            made[name] = Shown(store.runs(results)[0])
+            made[name] = RunView(runs.runs(results)[0])
         return made[name]
 
     return make
@@ -119,10 +120,9 @@ def sites(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Ite
 @pytest.fixture(scope="module")
 def runner(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A warm template with packed samples (``warm.Runner``), whose trials have the axes of the test file's ``CELL``."""
-    from harness.launcher import Template
-    from harness.registry import ROOT
+    from feedrate.sweep.launcher import Template
 
-    with Template(ROOT) as template:
+    with Template() as template:
         yield warm.Runner(template, tmp_path_factory.mktemp("data"), request.module.CELL)
 
 

@@ -27,7 +27,7 @@ REFUSED_MS = f"""async (name) => {{
 
 def made(fake_run: ModuleType, results: Path, run_id: str, factor: float = FASTER, **what: Any) -> Path:
     """Make up a run that is faster than its formulas say, and give its file."""
-    from harness import store
+    from feedrate.store import runs
 
     fake = fake_run.Fake(run_id=run_id, **({"workers": (0, 1, 2)} | what))
     tables = fake_run.rows(fake)
@@ -37,7 +37,7 @@ def made(fake_run: ModuleType, results: Path, run_id: str, factor: float = FASTE
     run = fake_run.manifest(fake, tables["trials"])
     folder: Path = results / run.machine.machine_id / "run"
     folder.mkdir(parents=True)
-    store.write_run(folder, run, [tables])
+    runs.write_run(folder, run, [tables])
     return folder / "trials.parquet"
 
 

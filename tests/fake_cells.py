@@ -9,7 +9,7 @@ import fake_claims
 import fake_storage
 from fake_kind import HOSTILE, Fake
 
-from harness.axes import AXES, Value, applicable, ceilings, cell_id
+from feedrate.schema.axes import AXES, Value, applicable, ceilings, cell_id
 
 
 def _planted() -> list[dict[str, Sequence[Value]]]:

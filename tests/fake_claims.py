@@ -10,9 +10,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness import suite
-from harness.axes import Value
-from harness.claim import cells_of, terms, untestable
+from feedrate.plan import suite
+from feedrate.plan.claim import cells_of, terms, untestable
+from feedrate.schema.axes import Value
 
 PHOTOGRAPHS = "div2k_standin"
 _TOLD_APART = 0.35

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from harness.machine import Machine
-from harness.records import PROTOCOL_VERSION
-from harness.storage_device import Storage
+from feedrate.machine.identity import Machine
+from feedrate.machine.storage import Storage
+from feedrate.schema.columns import PROTOCOL_VERSION
 
 HOSTILE = '<script>document.title="owned"</script><img src=x onerror="document.title=1"> [a](javascript:alert(1)) `x` |'
 

@@ -18,10 +18,10 @@ from fake_cells import added, cells
 from fake_kind import HOSTILE, Fake, machine
 from fake_trial import steps, trial
 
-from harness import store
-from harness.axes import cell_id
-from harness.machine import Software
-from harness.manifest import Counted, Dataset, Protocol, RunManifest, Stopped
+from feedrate.machine.identity import Software
+from feedrate.schema.axes import cell_id
+from feedrate.store import runs
+from feedrate.store.manifest import Counted, Dataset, Protocol, RunManifest, Stopped
 
 CONTROL_EVERY = 16
 PLAIN = Fake()
@@ -180,5 +180,5 @@ def write(results: Path, fake: Fake = PLAIN) -> Path:
     run = manifest(fake, tables["trials"])
     folder = results / run.machine.machine_id / ("hostile" if fake.hostile else fake.run_id)
     folder.mkdir(parents=True)
-    store.write_run(folder, run, [tables])
+    runs.write_run(folder, run, [tables])
     return folder

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.axes import Value
-from harness.manifest import Counted
+from feedrate.schema.axes import Value
+from feedrate.store.manifest import Counted
 
 STREAMED = ("tfrecord", "webdataset")
 CONTAINERS_US = {

@@ -5,8 +5,8 @@ Loading against computing, whichever is slower, plus overheads. The numbers stan
 
 from __future__ import annotations
 
-from harness.axes import Value
-from harness.records import WORKER_STAGES
+from feedrate.schema.axes import Value
+from feedrate.schema.columns import WORKER_STAGES
 
 WORK = {"png": (0.2, 0.55, 0.15, 0.1), "lmdb": (0.1, 0.05, 0.55, 0.3)}
 """Share of a worker's time in each of its stages, by format."""

@@ -11,9 +11,9 @@ import fake_storage
 import fake_times
 from fake_kind import HOSTILE, Fake, machine
 
-from harness.axes import Value, cell_id
-from harness.probes import noise
-from harness.records import DEVICE_SPANS, PHASES, WORKER_STAGES
+from feedrate.machine.probes import noise
+from feedrate.schema.axes import Value, cell_id
+from feedrate.schema.columns import DEVICE_SPANS, PHASES, WORKER_STAGES
 
 BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 LASTED_S = 240

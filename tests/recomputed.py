@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from harness import store
-from harness.axes import AXES, BY_NAME, Value
-from harness.metrics import METRICS
-from harness.pages.gathered import Shown
-from harness.registry import ROOT
+from feedrate.pages.runs import RunView
+from feedrate.schema.axes import AXES, BY_NAME, Value
+from feedrate.schema.metrics import METRICS
+from feedrate.schema.plugins import ROOT
+from feedrate.store import runs
 
 RESULTS = ROOT / "results"
 NUMBER = r"([\d,]*\.?\d+)"
@@ -88,9 +88,9 @@ def interval(values: pd.Series) -> list[float]:
     return [*(digits(np.exp(known.mean() + shift)) for shift in (0.0, -half, half)), len(known)]
 
 
-def committed() -> list[Shown]:
+def committed() -> list[RunView]:
     """Runs that git knows, newest first: what somebody measured besides is not published. Without git, all of them."""
     asked = ["git", "ls-files", "results/*/*/run.json"]
     listed = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
     folders = [(ROOT / name).parent for name in listed] or None
-    return [Shown(run) for run in reversed(store.runs(RESULTS, folders))]
+    return [RunView(run) for run in reversed(runs.runs(RESULTS, folders))]

@@ -68,10 +68,10 @@ class Place:
 
     def submit(self, answer: bool = True, **more: Any) -> str:
         """What is printed."""
-        from harness import report_submit
+        from feedrate.share import terminal as share_terminal
 
         printed = Console(file=io.StringIO(), width=200)
-        report_submit.of_run(
+        share_terminal.of_run(
             str(self.run),
             printed,
             checkout=self.checkout,
@@ -99,7 +99,8 @@ class Place:
 
 def prepared(tmp_path: Path, fake_run: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     """A run that is not committed in a checkout of main, and ``git`` and ``gh`` alone on the path."""
-    from harness import redaction, submit
+    from feedrate.schema import redaction
+    from feedrate.share import submit
 
     run: Path = fake_run.write(tmp_path / "checkout" / "results", fake_run.Fake(blocks=3))
     made = Place(tmp_path, run)

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from harness.registry import ROOT
+from feedrate.schema.plugins import ROOT
 
 MATRIX = """
 version: 1
@@ -35,7 +35,7 @@ class Place:
 
     def command(self, *more: str) -> list[str]:
         own = ["--matrix", str(self.matrix), "--results", str(self.results), "--data-root", str(self.data)]
-        return [sys.executable, "-m", "harness", "sweep", *own, *more]
+        return [sys.executable, "-m", "feedrate", "sweep", *own, *more]
 
     def start(self, *more: str) -> subprocess.Popen[str]:
         out = subprocess.PIPE

@@ -13,20 +13,21 @@ import pandas as pd
 import pytest
 import torch
 
-from harness import records, store
-from harness.probes import gpu
-from harness.registry import ROOT
-from harness.trial import collating, loop, run, stages, transfer
-from harness.trial.job import Job
-from harness.trial.loader import Batch, Fields
-from harness.trial.loop import Limits
-from harness.trial.stages import Stage
-from harness.trial.step import moving
-from harness.trial.step.plain import Step
+from feedrate.machine.probes import gpu
+from feedrate.schema import columns as schema_columns
+from feedrate.schema.plugins import ROOT
+from feedrate.store import runs
+from feedrate.trial import collate, loop, run, stages, transfer
+from feedrate.trial.job import Job
+from feedrate.trial.loader import Batch, Fields
+from feedrate.trial.loop import Limits
+from feedrate.trial.stages import Stage
+from feedrate.trial.step import moving
+from feedrate.trial.step.plain import Step
 
 CHECK = """
-from harness.trial.checks import run_check
-from harness.trial.job import Job, Reporter
+from feedrate.trial.checks import run_check
+from feedrate.trial.job import Job, Reporter
 run_check(Job("trial", device="cuda", cell={"mode": "check", "check": "pin_custom"}), Reporter(1))
 """
 pytestmark = [
@@ -34,7 +35,7 @@ pytestmark = [
     pytest.mark.skipif(gpu.device() != "cuda", reason="needs a CUDA device"),
     pytest.mark.timeout(1200),  # the sweeps of both fixtures, which count as time of the first test that asks for them
 ]
-PHASES = [f"host_{phase}_ns" for phase in records.PHASES]
+PHASES = [f"host_{phase}_ns" for phase in schema_columns.PHASES]
 
 MATRIX = """
 version: 1
@@ -80,10 +81,10 @@ def swept(folder: Path, text: str) -> pd.DataFrame:
     """The trials of a matrix."""
     (folder / "matrix.yaml").write_text(text)
     places = ["--matrix", folder / "matrix.yaml", "--results", folder / "results", "--data-root", folder / "data"]
-    command = [sys.executable, "-m", "harness", "sweep", *map(str, places)]
+    command = [sys.executable, "-m", "feedrate", "sweep", *map(str, places)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    return store.runs(folder / "results")[-1].table("trials")
+    return runs.runs(folder / "results")[-1].table("trials")
 
 
 @pytest.fixture(scope="module")
@@ -260,8 +261,8 @@ def test_bytes_are_normalised_on_the_device(workload: str) -> None:
     fields = (images, labels if workload == "pets" else images.flip(0))
     cell = {"mode": "train", "workload": workload, "collate": "fast", "normalize_on": "device"}
     on_host, on_device = (Job("trial", device, cell) for device in ("cpu", "cuda"))
-    moved = stages._copy(torch.device("cuda"), False, collating.on_device(on_device)).run(Batch(fields, b""))
-    for found, expected in zip(moved, collating.on_host(on_host)(fields), strict=True):
+    moved = stages._copy(torch.device("cuda"), False, collate.on_device(on_device)).run(Batch(fields, b""))
+    for found, expected in zip(moved, collate.on_host(on_host)(fields), strict=True):
         assert found.is_cuda
         assert found.is_contiguous()
         torch.testing.assert_close(found.cpu(), expected, rtol=0, atol=1e-6)

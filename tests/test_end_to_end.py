@@ -10,10 +10,10 @@ import skimage.data
 from playwright.sync_api import Browser
 from typed import harness
 
-from harness import store
-from harness.analysis.estimates import cells
-from harness.charts import _words as words
-from harness.site_serve import served
+from feedrate.analysis.estimates import cells
+from feedrate.schema import words
+from feedrate.site.serve import served
+from feedrate.store import runs
 
 MATRIX = """
 version: 1
@@ -53,7 +53,7 @@ def address(place: Path) -> Iterator[str]:
 
 def test_photographs_are_swept_under_their_own_name(place: Path) -> None:
     """A folder is the workload `folder`, never div2k; what was skipped is listed, and published without its name."""
-    (run,) = store.runs(place / "results")
+    (run,) = runs.runs(place / "results")
     assert set(run.table("trials")["workload"]) == {"folder"}
     assert set(run.manifest.outcomes) == {"ok"}
     assert "skipped broken.jpg: neither PNG nor JPEG" in (place / "printed").read_text()
@@ -64,7 +64,7 @@ def test_photographs_are_swept_under_their_own_name(place: Path) -> None:
 
 def test_both_formats_hold_the_same_pixels(place: Path) -> None:
     """Png and lmdb were packed from the same samples: their hashes agree."""
-    (run,) = store.runs(place / "results")
+    (run,) = runs.runs(place / "results")
     hashes = {data.data_hash for data in run.manifest.datasets if "p32" in data.name}
     assert len(hashes) == 1
 
@@ -72,7 +72,7 @@ def test_both_formats_hold_the_same_pixels(place: Path) -> None:
 @pytest.mark.parametrize("page", ["index.html", "suites/loader.html", "runs/index.html", "RUN"])
 def test_every_page_of_a_real_run_opens_clean(place: Path, address: str, browser: Browser, page: str) -> None:
     """No console error, no failed request, none to another host."""
-    (run,) = store.runs(place / "results")
+    (run,) = runs.runs(place / "results")
     problems: list[str] = []
     opened = browser.new_page()
     opened.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
@@ -86,7 +86,7 @@ def test_every_page_of_a_real_run_opens_clean(place: Path, address: str, browser
 
 def test_the_site_shows_the_records_numbers(place: Path, address: str, browser: Browser) -> None:
     """The throughput chart's table holds the estimates of the run, as rounded for people."""
-    (run,) = store.runs(place / "results")
+    (run,) = runs.runs(place / "results")
     opened = browser.new_page()
     opened.goto(address + "suites/loader.html")
     shown = opened.locator("body").inner_text() + opened.locator("body").text_content()

@@ -11,12 +11,13 @@ import visits
 from playwright.sync_api import Browser
 from typed import harness
 
-from harness import site, store
-from harness.analysis import machines
-from harness.hardware import usable_cores
-from harness.manifest import RunManifest
-from harness.records import TABLES
-from harness.site_serve import served
+from feedrate.analysis import machines
+from feedrate.machine.identity import usable_cores
+from feedrate.schema.columns import TABLES
+from feedrate.site import build as site_build
+from feedrate.site.serve import served
+from feedrate.store import runs
+from feedrate.store.manifest import RunManifest
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +35,7 @@ OTHER = "Example 1000 1-Core"
 """What the second machine is called: the first one, held to one of its cores."""
 
 
-def relabelled(run: store.StoredRun, results: Path) -> Path:
+def relabelled(run: runs.StoredRun, results: Path) -> Path:
     """Write a run again as that of a machine with another processor, ids and all."""
     machine = run.manifest.machine.model_copy(update={"cpu_model": OTHER, "cores_logical": 1})
     manifest = RunManifest.model_validate(run.manifest.model_dump() | {"machine": machine.model_dump()})
@@ -48,7 +49,7 @@ def relabelled(run: store.StoredRun, results: Path) -> Path:
     }
     folder = results / manifest.machine.machine_id / manifest.run_id
     folder.mkdir(parents=True)
-    store.write_run(folder, manifest, [tables])
+    runs.write_run(folder, manifest, [tables])
     return folder
 
 
@@ -60,7 +61,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     common = ["sweep", "--matrix", str(folder / "matrix.yaml"), "--data-root", str(folder / "data"), "--results"]
     harness(*common, str(folder / "here"))
     harness(*common, str(folder / "measured"), cores={min(usable_cores())})
-    (measured,) = store.runs(folder / "measured")
+    (measured,) = runs.runs(folder / "measured")
     relabelled(measured, folder / "there")
     return folder
 
@@ -68,7 +69,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def published(place: Path) -> Path:
     """Results into which the first machine's run came as one submitted file."""
-    (mine,) = store.runs(place / "here")
+    (mine,) = runs.runs(place / "here")
     given = ["--label", "my box", "--yes", "--out", str(place / "out"), "--results", str(place / "here")]
     # Without gh nothing can be proposed to anybody.
     told = harness("submit", mine.manifest.run_id, *given, path=place)
@@ -81,14 +82,14 @@ def published(place: Path) -> Path:
 @pytest.fixture
 def address(published: Path, tmp_path: Path) -> Iterator[tuple[str, Path]]:
     """The site of what was published, served."""
-    folder = site.build(published, tmp_path / "build")
+    folder = site_build.build(published, tmp_path / "build")
     with served(folder) as found:
         yield found, folder
 
 
 def test_what_was_submitted_is_what_was_measured(place: Path, published: Path) -> None:
     """The run that is published keeps the rules, byte for byte as the sweep wrote it, with its label beside it."""
-    (mine,), (theirs,) = store.runs(place / "here"), store.runs(published)
+    (mine,), (theirs,) = runs.runs(place / "here"), runs.runs(published)
     for path in mine.folder.iterdir():
         assert (theirs.folder / path.name).read_bytes() == path.read_bytes()
     assert "2 valid, 0 refused." in harness("validate", str(published), str(place / "there"))
@@ -99,7 +100,7 @@ def test_another_machine_s_file_is_compared_in_the_browser(
     place: Path, published: Path, address: tuple[str, Path], browser: Browser
 ) -> None:
     """The other machine's file, dropped on the published site, gives the ratio that the command and Python give."""
-    (other,), (mine,) = store.runs(place / "there"), store.runs(published)
+    (other,), (mine,) = runs.runs(place / "there"), runs.runs(published)
     seen = visits.visit(browser, visits.Site(published, address[1], address[0]))
     page = seen.open("compare.html")
     page.locator("#fr-compare-input").set_input_files(other.folder / "trials.parquet")

@@ -12,17 +12,17 @@ def harness(*arguments: str, cores: set[int] | None = None, path: Path | None = 
     """Run a command to its good end.
 
     Args:
-        arguments: what is typed after ``python -m harness``.
+        arguments: what is typed after ``python -m feedrate``.
         cores: the only ones that it may use; all if none are named.
         path: the only folder in which it finds other programs; as here if none is named.
 
     Returns:
         What it printed.
     """
-    from harness.registry import ROOT
+    from feedrate.schema.plugins import ROOT
 
     done = subprocess.run(
-        [sys.executable, "-m", "harness", *arguments],
+        [sys.executable, "-m", "feedrate", *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,

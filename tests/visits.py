@@ -30,9 +30,9 @@ class Site:
 
     @property
     def runs(self) -> list[Any]:
-        from harness import store
+        from feedrate.store import runs as store_runs
 
-        return store.runs(self.results)
+        return store_runs.runs(self.results)
 
 
 def made_up(fake_run: ModuleType) -> dict[str, list[Any]]:
@@ -62,16 +62,16 @@ COMMITTED = "committed"
 
 def everybody(folders: Sequence[Path], _: Path | None = None) -> Any:
     """Let every run in: what is hostile must stay text even where a rule has missed it."""
-    from harness.incoming import check
+    from feedrate.share.validation import check
 
     return check.Admitted(tuple(folders), ())
 
 
 def built(root: Path, name: str, fake_run: ModuleType) -> Site:
     """Build one of the sites; where several processes ask, the first builds and the others wait for it."""
-    from harness import site
-    from harness.incoming import check
-    from harness.registry import ROOT
+    from feedrate.schema.plugins import ROOT
+    from feedrate.share.validation import check
+    from feedrate.site import build as site_build
 
     results, out = root / name / "results", root / name / "build"
     root.mkdir(parents=True, exist_ok=True)
@@ -81,11 +81,11 @@ def built(root: Path, name: str, fake_run: ModuleType) -> Site:
         if not done.exists():
             shutil.rmtree(root / name, ignore_errors=True)  # of a build that failed
             if name == COMMITTED:
-                site.build(ROOT / "results", out, check.admitted)
+                site_build.build(ROOT / "results", out, check.admitted)
             else:
                 for run in made_up(fake_run)[name]:
                     fake_run.write(results, run)
-                site.build(results, out, everybody)
+                site_build.build(results, out, everybody)
             done.touch()
     folder = out / "site"
     results = ROOT / "results" if name == COMMITTED else results
@@ -101,7 +101,7 @@ class Sites(Mapping[str, Site]):
         self._found: dict[str, Site] = {}
 
     def __getitem__(self, name: str) -> Site:
-        from harness.site_serve import served
+        from feedrate.site.serve import served
 
         if name not in self._found:
             shown = built(self._root, name, self._fake_run)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from harness.launcher import Answer, Template
+    from feedrate.sweep.launcher import Answer, Template
 
 LIMITS = {"warmup_s": 0.05, "window_s": 0.2}
 ENDLESS_S = 50.0

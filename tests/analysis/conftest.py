@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from harness.axes import AXES, Value, applicable, cell_id
-from harness.records import TRIALS
+from feedrate.schema.axes import AXES, Value, applicable, cell_id
+from feedrate.schema.columns import TRIALS
 
 DEFAULTS = {axis.name: axis.default for axis in AXES}
 SECOND = 1_000_000_000

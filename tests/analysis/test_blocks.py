@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from harness.analysis.blocks import MOST_BLOCKS, Blocks, blocks_for, half_width, moments, reach
+from feedrate.analysis.blocks import MOST_BLOCKS, Blocks, blocks_for, half_width, moments, reach
 
 Trials = Callable[..., pd.DataFrame]
 RATE = st.floats(1.0, 1e6)

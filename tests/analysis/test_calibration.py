@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.analysis.calibration import (
+from feedrate.questions.calibration.analysis import (
     BOTTLENECK_COLUMNS,
     EFFECT_COLUMNS,
     PAIR_COLUMNS,

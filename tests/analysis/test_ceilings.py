@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.analysis.ceilings import bottleneck, ceiling_ids, ceilings, judged
-from harness.analysis.estimates import cells
-from harness.axes import ceilings as planned
-from harness.axes import cell_id
+from feedrate.analysis.ceilings import bottleneck, ceiling_ids, ceilings, judged
+from feedrate.analysis.estimates import cells
+from feedrate.schema.axes import ceilings as planned
+from feedrate.schema.axes import cell_id
 
 Trials = Callable[..., pd.DataFrame]
 CellOf = Callable[..., dict[str, Any]]

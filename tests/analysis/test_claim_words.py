@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.analysis.claim_words import estimate, exponent, named, power, sentence
-from harness.analysis.claimed import NOT_TESTABLE, Judged, judged
-from harness.axes import Value
-from harness.claim import Claim, Effect, pair, slope
+from feedrate.analysis.claims import NOT_TESTABLE, Judged, judged
+from feedrate.analysis.sentences import estimate, exponent, named, power, sentence
+from feedrate.plan.claim import Claim, Effect, pair, slope
+from feedrate.schema.axes import Value
 
 Trials = Callable[..., pd.DataFrame]
 LOAD: dict[str, Value] = {"mode": "load"}

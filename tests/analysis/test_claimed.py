@@ -10,11 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.analysis.claimed import NOT_TESTABLE, judged
-from harness.analysis.claimed_runs import answered, measured
-from harness.axes import AXES, applicable, cell_id
-from harness.claim import Aside, Claim, Values, pair, slope
-from harness.errors import InputError
+from feedrate.analysis.claims import NOT_TESTABLE, answered, judged, measured
+from feedrate.plan.claim import Aside, Claim, Values, pair, slope
+from feedrate.schema.axes import AXES, applicable, cell_id
+from feedrate.schema.errors import InputError
 
 Trials = Callable[..., pd.DataFrame]
 BLOCKS = 10

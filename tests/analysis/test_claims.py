@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from harness.analysis.blocks import half_width
-from harness.analysis.claims import ALPHA, COLUMNS, holm, judge, p_values
-from harness.analysis.contrasts import verdict
+from feedrate.analysis.blocks import half_width
+from feedrate.analysis.claims import ALPHA, COLUMNS, holm, judge, p_values
+from feedrate.analysis.contrasts import verdict
 
 CLAIM = st.tuples(st.floats(0.7, 1.4), st.floats(0.002, 0.2), st.integers(1, 30), st.sampled_from(["faster", "slower"]))
 CLAIMS = st.lists(CLAIM, min_size=1, max_size=12)

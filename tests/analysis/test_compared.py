@@ -11,11 +11,19 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from harness.analysis.ceilings import judged
-from harness.analysis.compared import believable, claims, compared, kinds, repeated
-from harness.analysis.compared_best import best_of_both
-from harness.analysis.compared_stages import STAGES, held_back, stages
-from harness.analysis.machines import compare
+from feedrate.analysis.ceilings import judged
+from feedrate.analysis.machines import compare
+from feedrate.questions.compare.analysis import (
+    STAGES,
+    believable,
+    best_of_both,
+    claims,
+    compared,
+    held_back,
+    kinds,
+    repeated,
+    stages,
+)
 
 Trials = Callable[..., pd.DataFrame]
 LOAD = {"mode": "load", "storage_format": "png"}
@@ -127,7 +135,7 @@ def test_the_best_of_both(trials_of: Trials) -> None:
     assert row["lo_a"] < 200 < row["hi_a"]
     assert row["a_on_b_lo"] <= row["a_on_b"] <= row["a_on_b_hi"]
     assert row["a_on_b_n"] == 4
-    assert len(best_of_both(*sides, cells, apart=["loader"])) == 0
+    assert len(best_of_both(*sides, cells, unranked=["loader"])) == 0
     alone = run(trials_of, [({"num_workers": 4}, around(600.0))], "b")
     only = best_of_both(sides[0], (alone, judged(alone)), compare(a, alone)).iloc[0]
     assert math.isnan(only["a_on_b"])

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from harness.analysis.blocks import half_width
-from harness.analysis.contrasts import blocks_needed, contrasts, room, verdict, verdicts
-from harness.axes import AXES, NO_KNOBS, applicable, cell_id
+from feedrate.analysis.blocks import half_width
+from feedrate.analysis.contrasts import blocks_needed, contrasts, room, verdict, verdicts
+from feedrate.schema.axes import AXES, NO_KNOBS, applicable, cell_id
 
 Trials = Callable[..., pd.DataFrame]
 CellOf = Callable[..., dict[str, Any]]
@@ -52,7 +52,7 @@ def changed(cell: Mapping[str, Any], axis: str, value: Any, device: str) -> dict
 def test_pairs_are_those_that_one_change_turns_into_each_other(
     trials_of: Trials, cell_of: CellOf, combinations: list[dict[str, Any]], device: str
 ) -> None:
-    """Against brute force over harness.axes.applicable: A with B's value is B, and B with A's value is A."""
+    """Against brute force over feedrate.schema.axes.applicable: A with B's value is B, and B with A's value is A."""
     cells = list({cell_id(cell): cell for cell in (cell_of(axes, device) for axes in combinations)}.values())
     expected = {
         (axis, cell_id(a), cell_id(b))

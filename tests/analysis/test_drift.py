@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from harness.analysis import drift
+from feedrate.analysis import noise
 
 
 def own(rates: list[list[float]]) -> pd.DataFrame:
@@ -27,7 +27,7 @@ def test_the_trend_is_that_of_a_regression() -> None:
     random = np.random.default_rng(3)
     at = np.sort(random.uniform(0, 900, 12))
     rates = 1000 * np.exp(1e-4 * at + random.normal(0, 0.02, 12))
-    found = drift.trend(at, rates)
+    found = noise.drift_trend(at, rates)
     assert found is not None
     fit = stats.linregress(at, np.log(rates))
     half = stats.t.ppf(0.975, 10) * fit.stderr
@@ -42,25 +42,25 @@ def test_the_trend_is_that_of_a_regression() -> None:
 def test_no_trend_of_two_trials_or_of_trials_at_once() -> None:
     """Two trials have no interval, and trials at one moment no slope; what has no time is left out."""
     two = np.array([1.0, 2.0])
-    assert drift.trend(two, two) is None
-    assert drift.trend(np.ones(5), np.ones(5)) is None
-    assert drift.trend(np.array([0.0, 1.0, np.nan]), np.ones(3)) is None
+    assert noise.drift_trend(two, two) is None
+    assert noise.drift_trend(np.ones(5), np.ones(5)) is None
+    assert noise.drift_trend(np.array([0.0, 1.0, np.nan]), np.ones(3)) is None
 
 
 def test_the_level_is_the_mean_over_blocks() -> None:
     """A block with many trials weighs no more than one with few; one block has no interval."""
-    found = drift.level(own([[100.0] * 5, [400.0]]))
+    found = noise.level(own([[100.0] * 5, [400.0]]))
     assert found.value == pytest.approx(200.0)
     assert found.n == 2
     assert found.lo < 200 < found.hi
-    alone = drift.level(own([[100.0, 110.0]]))
+    alone = noise.level(own([[100.0, 110.0]]))
     assert math.isnan(alone.lo)
     assert alone.n == 1
 
 
 def test_pairs_follow_each_other_and_change_sides() -> None:
     """Five trials make two pairs, the fifth none; the second pair is taken the other way round, over blocks too."""
-    found = drift.against_itself(own([[1.0, 2.0, 1.0, 4.0, 9.0], [1.0, 3.0], [5.0]]))
+    found = noise.against_itself(own([[1.0, 2.0, 1.0, 4.0, 9.0], [1.0, 3.0], [5.0]]))
     assert list(found["block"]) == [0, 1]
     assert list(found["pairs"]) == [2, 1]
     assert list(found["ratio"]) == pytest.approx([math.sqrt(2 / 4), 3.0])
@@ -69,16 +69,16 @@ def test_pairs_follow_each_other_and_change_sides() -> None:
 def test_a_steady_drift_favours_neither_side() -> None:
     """A machine that grows slower by a tenth from trial to trial comes out equal to itself."""
     steady = [[1000 * 0.9**place for place in range(4)] for _ in range(6)]
-    found = drift.same(drift.against_itself(own(steady)))
+    found = noise.same(noise.against_itself(own(steady)))
     assert found.value == pytest.approx(1.0)
     assert found.n == 6
 
 
 def test_a_cell_that_ran_once_a_block_is_compared_with_nothing() -> None:
     """Without pairs there is no row, and the sum of nothing is not known."""
-    found = drift.against_itself(own([[1.0], [2.0]]))
+    found = noise.against_itself(own([[1.0], [2.0]]))
     assert found.empty
-    assert math.isnan(drift.same(found).value)
+    assert math.isnan(noise.same(found).value)
 
 
 @pytest.mark.parametrize("runs", [60, pytest.param(1000, marks=pytest.mark.slow)])
@@ -88,7 +88,7 @@ def test_equal_sides_come_out_equal(runs: int) -> None:
     held = 0
     for _ in range(runs):
         rates = np.exp(random.normal(0, 0.05, (8, 1)) + random.normal(0, 0.03, (8, 4))).tolist()
-        found = drift.same(drift.against_itself(own(rates)))
+        found = noise.same(noise.against_itself(own(rates)))
         held += found.lo <= 1 <= found.hi
     assert 0.95 - 4 * math.sqrt(0.05 * 0.95 / runs) <= held / runs
 
@@ -98,6 +98,6 @@ def test_the_control_cell_is_the_one_that_ran_as_one() -> None:
     trials = pd.concat(
         [own([[1.0, 2.0]]).assign(role=["cell", "control"]), own([[3.0]]).assign(cell_id="d", role="cell")]
     )
-    assert list(drift.control(trials)["samples_per_s"]) == [1.0, 2.0]
-    assert list(drift.control(trials, "d")["samples_per_s"]) == [3.0]
-    assert drift.control(trials.assign(role=None)).empty
+    assert list(noise.control_drift(trials)["samples_per_s"]) == [1.0, 2.0]
+    assert list(noise.control_drift(trials, "d")["samples_per_s"]) == [3.0]
+    assert noise.control_drift(trials.assign(role=None)).empty

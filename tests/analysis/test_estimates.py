@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from harness.analysis.estimates import MEDIANS, cells
-from harness.records import AXIS_COLUMNS
+from feedrate.analysis.estimates import MEDIANS, cells
+from feedrate.schema.columns import AXIS_COLUMNS
 
 Trials = Callable[..., pd.DataFrame]
 RATES = st.lists(st.floats(1e-3, 1e9), min_size=2, max_size=12)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.analysis import estimators
-from harness.analysis.estimators import ESTIMATORS, Steps
+from feedrate.analysis import estimators
+from feedrate.analysis.estimators import ESTIMATORS, Steps
 
 MS = 1_000_000
 BATCH = 8

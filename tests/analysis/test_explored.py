@@ -13,10 +13,10 @@ import pytest
 from beside import seconds, times
 from scipy import stats
 
-from harness.analysis.blocks import KEYS
-from harness.analysis.estimates import cells
-from harness.analysis.explored import COLUMNS, MEASURES, explored
-from harness.records import PHASES, TRIALS
+from feedrate.analysis.blocks import KEYS
+from feedrate.analysis.estimates import cells
+from feedrate.analysis.measures import COLUMNS, MEASURES, explored
+from feedrate.schema.columns import PHASES, TRIALS
 
 Trials = Callable[..., pd.DataFrame]
 MOST = 20

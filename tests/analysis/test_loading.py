@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.analysis.loading import OVERLAP_COLUMNS, STAGE_COLUMNS, overlap, per_step, stages
-from harness.axes import cell_id
+from feedrate.analysis.loader import OVERLAP_COLUMNS, STAGE_COLUMNS, overlap, per_step, stages
+from feedrate.schema.axes import cell_id
 
 Trials = Callable[..., pd.DataFrame]
 CellOf = Callable[..., dict[str, Any]]

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from harness.analysis.machines import CELL, compare, matching, overall
-from harness.axes import AXES
+from feedrate.analysis.machines import CELL, compare, matching, overall
+from feedrate.schema.axes import AXES
 
 Trials = Callable[..., pd.DataFrame]
 RATES = st.lists(st.floats(1.0, 1e6), min_size=2, max_size=10)

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.analysis import noise
-from harness.analysis.noise import CRITERIA, LETTERS, flagged, grade
-from harness.probes.noise import DERIVED
-from harness.records import FLAGS, TRIALS
+from feedrate.analysis import noise
+from feedrate.analysis.noise import CRITERIA, LETTERS, flagged, grade
+from feedrate.machine.probes.noise import DERIVED
+from feedrate.schema.columns import FLAGS, TRIALS
 
 Trials = Callable[..., pd.DataFrame]
 CELLS = [{"batch_size": 8 * n} for n in range(1, 6)]

@@ -7,7 +7,7 @@ import weakref
 
 import pandas as pd
 
-from harness.analysis.once import once
+from feedrate.analysis.blocks import once
 
 
 class Total:

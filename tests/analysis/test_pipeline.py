@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.analysis.pipeline import Floats, Pipeline, simulate
+from feedrate.analysis.pipeline import Floats, Pipeline, simulate
 
 MS = 1e6
 PLENTY = 1000.0

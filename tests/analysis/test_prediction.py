@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.analysis.pipeline import Pace, Pipeline, simulate
-from harness.analysis.prediction import COLUMNS, WORKERS, best_workers, fit, held_out
-from harness.records import STEPS
+from feedrate.analysis.pipeline import Pace, Pipeline, simulate
+from feedrate.analysis.prediction import COLUMNS, WORKERS, best_workers, fit, held_out
+from feedrate.schema.columns import STEPS
 
 Trials = Callable[..., pd.DataFrame]
 MS = 1e6

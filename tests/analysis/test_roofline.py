@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from harness.analysis.roofline import ADDED, roofline
+from feedrate.analysis.ceilings import ADDED, roofline
 
 Trials = Callable[..., pd.DataFrame]
 CELL: dict[str, Any] = {"mode": "train", "batch_size": 32, "num_workers": 2}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from harness.analysis.rows import rows_of
+from feedrate.analysis.estimates import rows_of
 
 
 def test_rows_are_those_of_pandas() -> None:

@@ -14,19 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from harness import store
-from harness.analysis.contrasts import contrasts
-from harness.analysis.simulate import (
-    PROTOCOL,
-    Share,
-    called_different,
-    confirmed,
-    coverage,
-    stopped,
-    wall_to_target,
-)
-from harness.registry import ROOT
-from harness.stopping import Rule, half_width
+from feedrate.analysis.contrasts import contrasts
+from feedrate.analysis.simulate import PROTOCOL, Share, called_different, confirmed, coverage, stopped, wall_to_target
+from feedrate.plan.stopping import Rule, half_width
+from feedrate.schema.plugins import ROOT
+from feedrate.store import runs
 
 Trials = Callable[..., pd.DataFrame]
 
@@ -36,7 +28,7 @@ pytestmark = pytest.mark.slow
 @cache
 def recorded() -> pd.DataFrame:
     """The oldest run that is kept with the code."""
-    return store.runs(ROOT / "results")[0].table("trials")
+    return runs.runs(ROOT / "results")[0].table("trials")
 
 
 @settings(max_examples=40)

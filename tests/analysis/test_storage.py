@@ -14,10 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from harness.analysis.storage import believed, doubted, plain, scaling, stored
-from harness.analysis.storage_choice import choices
-from harness.analysis.storage_effects import effects, larger
-from harness.traits import traits
+from feedrate.analysis.storage import believed, doubted, plain, scaling, stored
+from feedrate.questions.storage.analysis import choices, effects, larger
+from feedrate.schema.plugins import traits
 
 Build = Callable[..., pd.DataFrame]
 WEATHER = (1.0, 0.93, 1.08, 1.02)

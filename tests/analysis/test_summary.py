@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.analysis.ceilings import judged
-from harness.analysis.summary import CONDITIONS, KNOBS, best_cells, default_vs_best
-from harness.axes import AXES, cell_id
+from feedrate.analysis.ceilings import judged
+from feedrate.analysis.summary import CONDITIONS, KNOBS, best_cells, default_vs_best
+from feedrate.schema.axes import AXES, cell_id
 
 Trials = Callable[..., pd.DataFrame]
 CellOf = Callable[..., dict[str, Any]]

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.analysis.timing import PHASES, cross_check, hidden
-from harness.axes import cell_id
+from feedrate.analysis.steps import PHASES, cross_check, hidden
+from feedrate.schema.axes import cell_id
 
 Trials = Callable[..., pd.DataFrame]
 CellOf = Callable[..., dict[str, Any]]

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from harness import store
-from harness.analysis.blocks import half_width
-from harness.analysis.variance import ADVICE, drift, overall, split, spreads, within_by_halves, within_by_steps
-from harness.records import STEPS
-from harness.registry import ROOT
+from feedrate.analysis.blocks import half_width
+from feedrate.analysis.variance import ADVICE, drift, overall, split, spreads, within_by_halves, within_by_steps
+from feedrate.schema.columns import STEPS
+from feedrate.schema.plugins import ROOT
+from feedrate.store import runs as store_runs
 
 Trials = Callable[..., pd.DataFrame]
 START = pd.Timestamp("2026-01-01", tz="UTC")
@@ -118,7 +118,7 @@ def test_what_is_advised_reaches_the_target(trials_of: Trials) -> None:
 
 def test_two_ways_to_see_within_agree_on_the_recorded_run() -> None:
     """Halves and steps, over all cells of the run that is kept with the code: within a third, cells in like order."""
-    run = store.runs(ROOT / "results")[0]
+    run = store_runs.runs(ROOT / "results")[0]
     trials = run.table("trials")
     both = within_by_halves(trials).merge(within_by_steps(trials, run.table("steps")), on=["run_id", "cell_id"])
     halves, steps = both["within_sd_x"], both["within_sd_y"]

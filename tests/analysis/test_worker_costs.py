@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from harness.analysis import worker_costs as costs
-from harness.axes import Value
-from harness.records import TRIALS
+from feedrate.analysis import worker_costs as costs
+from feedrate.schema.axes import Value
+from feedrate.schema.columns import TRIALS
 
 Trials = Callable[..., pd.DataFrame]
 LOAD: dict[str, Value] = {"mode": "load", "workload": "synthetic", "batch_size": 8, "num_workers": 2}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from harness.bench import browsed
+from feedrate.bench import browser
 
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
     """Where Chromium is."""
-    executable = browsed.browser_path()
+    executable = browser.browser_path()
     if executable is None:
-        pytest.fail(browsed.MISSING)
+        pytest.fail(browser.MISSING)
     return executable

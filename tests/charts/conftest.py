@@ -8,11 +8,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from harness.pages.gathered import Shown
+from feedrate.pages.runs import RunView
 
 
 @pytest.fixture(scope="session")
-def trials(show: Callable[..., Shown]) -> Callable[..., pd.DataFrame]:
+def trials(show: Callable[..., RunView]) -> Callable[..., pd.DataFrame]:
     """The trials of a run of the given kind, read back through the store."""
 
     def make(**what: Any) -> pd.DataFrame:

@@ -13,12 +13,15 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from harness import expand as expanding
-from harness import matrix, plan, registry, report_calibration
-from harness.analysis.calibration import planted
-from harness.charts import _render, calibration
-from harness.charts._embed import figure_csv, figure_html
-from harness.records import TRIALS
+from feedrate.charts import render
+from feedrate.charts.embed import figure_csv, figure_html
+from feedrate.plan import cells as expanding
+from feedrate.plan import matrix, schedule
+from feedrate.questions.calibration import terminal as calibration_terminal
+from feedrate.questions.calibration.analysis import planted
+from feedrate.questions.calibration.charts import calibration
+from feedrate.schema import plugins
+from feedrate.schema.columns import TRIALS
 
 BLOCKS = 4
 NOISE = (0.0, 0.004, -0.003, 0.001)
@@ -57,8 +60,8 @@ def trial(cell: Mapping[str, Any], cell_id: str, block: int, *, off: float, slow
 
 def run(folder: Path, *, blocks: int = BLOCKS, off: float = 0.0, slow: float = 1.0) -> pd.DataFrame:
     """A whole run of the suite; the second replica of each cell is slower by a factor."""
-    whole = matrix.load(registry.ROOT / "matrix.yaml", only="calibration")
-    cells = expanding.expand(whole, plan.Place("cpu", folder)).everything
+    whole = matrix.load(plugins.ROOT / "matrix.yaml", only="calibration")
+    cells = expanding.expand(whole, schedule.Place("cpu", folder)).everything
     rows = [
         trial(cell.axes, cell.cell_id, block, off=off, slow=slow if cell.axes["replica"] else 1.0)
         for block in range(blocks)
@@ -76,7 +79,7 @@ def trials(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
 
 def printed(frame: pd.DataFrame) -> str:
     sink = io.StringIO()
-    report_calibration.show(frame, Console(file=sink, width=140))
+    calibration_terminal.show(frame, Console(file=sink, width=140))
     return sink.getvalue()
 
 
@@ -87,7 +90,7 @@ def test_every_quantity_has_a_panel(trials: pd.DataFrame) -> None:
     assert [panel.title for panel in figure.panels] == titles
     for panel in figure.panels:
         assert any(character.isdigit() for character in panel.message)
-        picture = ET.fromstring(_render.svg(panel, "p"))
+        picture = ET.fromstring(render.svg(panel, "p"))
         assert picture.get("width") == "320"
         assert len(list(picture.iter("{http://www.w3.org/2000/svg}path"))) > 1  # marks alone: empty ones are left out
     assert {row["what"] for row in figure.rows} == set(calibration.PANELS) - {"payload"}
@@ -136,7 +139,7 @@ def test_equal_cells_that_differ_are_counted(tmp_path: Path) -> None:
 def test_the_table_fits_a_terminal(trials: pd.DataFrame) -> None:
     """On 80 columns every configuration has one line, whole, with what was planted and measured."""
     sink = io.StringIO()
-    report_calibration.show(trials, Console(file=sink, width=80))
+    calibration_terminal.show(trials, Console(file=sink, width=80))
     lines = [line for line in sink.getvalue().splitlines() if "±" in line]
     assert len(lines) == (planted(trials)["replica"] == 0).sum()
     assert "…" not in sink.getvalue()
@@ -167,7 +170,7 @@ def test_one_block_has_no_interval(tmp_path: Path) -> None:
     figure = calibration.draw(frame)
     assert all(row["low"] is None and row["high"] is None for row in figure.rows)
     assert all("no interval" in panel.message for panel in figure.panels)
-    assert "NaN" not in json.dumps([_render.specification(panel) for panel in figure.panels])
+    assert "NaN" not in json.dumps([render.specification(panel) for panel in figure.panels])
     assert "one block" in printed(frame)
     assert "nan" not in printed(frame)
 

@@ -14,14 +14,18 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from harness import registry
-from harness.charts import _render, _theme, utilization
-from harness.charts._embed import figure_csv, figure_html
-from harness.charts._estimates import estimated
-from harness.charts._figure import Figure
-from harness.records import PHASES
+from feedrate.charts import render
+from feedrate.charts import theme as charts_theme
+from feedrate.charts.embed import figure_csv, figure_html
+from feedrate.charts.figure import Figure
+from feedrate.charts.marks import estimated
+from feedrate.questions.experiment.charts import utilization
+from feedrate.schema import plugins
+from feedrate.schema.columns import PHASES
 
-CHARTS = {name: registry.load("harness.charts", name) for name in registry.names("harness.charts")}
+CHARTS = {
+    name: plugins.load("feedrate.questions.*.charts", name) for name in plugins.names("feedrate.questions.*.charts")
+}
 NAMES = [name for name, chart in CHARTS.items() if not hasattr(chart, "READS")]
 """Charts that are drawn from cells; one that reads trials has tests of its own."""
 Trials = Callable[..., pd.DataFrame]
@@ -33,7 +37,7 @@ def cpu(trials: Trials) -> pd.DataFrame:
 
 
 def draw(name: str, frame: pd.DataFrame) -> Figure:
-    figure: Figure = registry.load("harness.charts", name).draw(estimated(frame))
+    figure: Figure = plugins.load("feedrate.questions.*.charts", name).draw(estimated(frame))
     return figure
 
 
@@ -53,7 +57,7 @@ def test_a_chart_draws_says_and_tabulates(name: str, device: str, trials: Trials
     assert figure.question.endswith("?")
     for panel in figure.panels:
         assert any(character.isdigit() for character in panel.message)
-        picture = ET.fromstring(_render.svg(panel, "p"))
+        picture = ET.fromstring(render.svg(panel, "p"))
         assert picture.get("width") == "320"
         assert len(list(picture.iter("{http://www.w3.org/2000/svg}path"))) > 1  # marks alone: empty ones are left out
 
@@ -65,7 +69,7 @@ def test_emulated_never_passes_for_real(name: str, cpu: pd.DataFrame) -> None:
     emulated = [panel for panel in figure.panels if "emulated" in panel.subtitle]
     assert emulated
     for panel in figure.panels:
-        spec = _render.specification(panel)
+        spec = render.specification(panel)
         assert spec["title"]["subtitle"] == [panel.subtitle]
         assert ("emulated" in panel.subtitle) != any(word in panel.subtitle for word in ("real", "alone", "GPU"))
     kinds = {row["what ran"] for row in figure.rows}
@@ -116,7 +120,7 @@ def test_one_colour_per_phase_everywhere(trials: Trials) -> None:
     seen: dict[str, set[str]] = {}
     for device in ("cpu", "cuda"):
         for panel in draw("phases", trials(device=device)).panels:
-            scale = _render.specification(panel)["layer"][0]["encoding"]["color"]["scale"]
+            scale = render.specification(panel)["layer"][0]["encoding"]["color"]["scale"]
             for label, colour in zip(scale["domain"], scale["range"], strict=True):
                 seen.setdefault(label, set()).add(colour)
     assert len(seen) == 7
@@ -133,7 +137,7 @@ def test_one_block_has_no_interval_and_says_so(name: str, trials: Trials) -> Non
         assert all(row.get(low) is None for low in ("low", "low (us)"))
     if name != "phases":
         assert "no interval" in figure.message
-    drawn = json.dumps([_render.specification(panel) for panel in figure.panels])
+    drawn = json.dumps([render.specification(panel) for panel in figure.panels])
     assert "NaN" not in drawn
 
 
@@ -161,7 +165,7 @@ def test_one_batch_size_is_enough(name: str, trials: Trials) -> None:
     """With one batch size a chart draws what there is or says what is missing."""
     figure = draw(name, trials(batches=(32,)))
     assert figure.panels or figure.missing
-    assert all(_render.svg(panel, "p").startswith("<svg") for panel in figure.panels)
+    assert all(render.svg(panel, "p").startswith("<svg") for panel in figure.panels)
 
 
 def test_the_source_is_beside_and_never_mixed_up(trials: Trials, cpu: pd.DataFrame) -> None:
@@ -212,18 +216,18 @@ def _contrast(one: str, other: str) -> float:
 @pytest.mark.parametrize("theme", [0, 1])
 def test_text_can_be_read_in_both_themes(theme: int) -> None:
     """Text has WCAG's contrast of 4.5 on paper and panel, and the numbers of the heat map on every step."""
-    palette = {name: pair[theme] for name, pair in _theme.PALETTE.items()}
+    palette = {name: pair[theme] for name, pair in charts_theme.PALETTE.items()}
     for text in ("ink", "muted", "accent"):
         for ground in ("paper", "panel"):
             assert _contrast(palette[text], palette[ground]) >= 4.5, (text, ground)
-    for step in range(_theme.HEAT_STEPS):
+    for step in range(charts_theme.HEAT_STEPS):
         assert _contrast(palette["paper" if step >= 3 else "ink"], palette[f"heat-{step}"]) >= 4.5, step
 
 
 def test_the_readme_figure_stands_alone(cpu: pd.DataFrame, tmp_path: Path) -> None:
     """The whole figure is one SVG on white with real colours, its legend and its origin in it."""
     figure = draw("phases", cpu)
-    drawn = _render.picture(figure, "a machine; run x & y")
+    drawn = render.picture(figure, "a machine; run x & y")
     ET.fromstring(drawn)
     assert "var(" not in drawn
     assert "#ffffff" in drawn
@@ -275,7 +279,7 @@ def _lab(code: str, eye: np.ndarray) -> np.ndarray:
 def test_phases_can_be_told_apart_by_every_eye(eye: str, theme: int) -> None:
     """With each kind of colour vision every two phases differ by at least 10 in CIE Lab, and each from the paper."""
     names = [f"phase-{phase}" for phase in (*PHASES, "emulated")]
-    colours = {name: _lab(_theme.PALETTE[name][theme], _SEEN[eye]) for name in (*names, "paper")}
+    colours = {name: _lab(charts_theme.PALETTE[name][theme], _SEEN[eye]) for name in (*names, "paper")}
     for place, one in enumerate(colours):
         for other in list(colours)[place + 1 :]:
             assert np.linalg.norm(colours[one] - colours[other]) >= 10, (one, other)

@@ -11,14 +11,14 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from harness import store
-from harness.analysis.claimed import CLAIM_COLUMNS, judged
-from harness.charts import _render
-from harness.charts import claims as chart
-from harness.charts._embed import figure_csv, figure_html, specifications
-from harness.charts._figure import Figure
-from harness.claim import Claim, Effect, pair, slope
-from harness.suite import claims
+from feedrate.analysis.claims import CLAIM_COLUMNS, judged
+from feedrate.charts import render
+from feedrate.charts.embed import figure_csv, figure_html, specifications
+from feedrate.charts.figure import Figure
+from feedrate.plan.claim import Claim, Effect, pair, slope
+from feedrate.plan.suite import claims
+from feedrate.questions.claims.charts import claims as chart
+from feedrate.store import runs
 
 SIDES = ({"num_workers": 0}, {"num_workers": 2})
 LOAD = {"mode": "load"}
@@ -53,7 +53,7 @@ def forest(*rows: Mapping[str, Any]) -> Figure:
 
 def values(figure: Figure, panel: int = 0) -> dict[str, dict[str, Any]]:
     """What is drawn, by claim."""
-    spec = _render.specification(figure.panels[panel])
+    spec = render.specification(figure.panels[panel])
     found = [row for rows in spec["datasets"].values() for row in rows if "claim" in row]
     return {row["claim"]: row for row in found}
 
@@ -99,7 +99,7 @@ def test_machines_have_panels_in_one_order() -> None:
         judgement("along", 1.2, machine_id="n", device="cuda", run_id="t"),
     )
     assert [panel.subtitle for panel in figure.panels] == ["cpu, run r", "cpu, run s", "cuda, run t"]
-    specs = [_render.specification(panel) for panel in figure.panels]
+    specs = [render.specification(panel) for panel in figure.panels]
     orders = [spec["layer"][3]["encoding"]["y"]["sort"] for spec in specs]
     assert orders == [["more", "along"], ["more", "along"], ["along"]]
     assert [spec["usermeta"]["machine"] for spec in specs] == ["m", "n", "n"]
@@ -112,7 +112,7 @@ def test_long_intervals_end_at_the_edge_and_one_block_has_none() -> None:
     single = judgement("along", 1.2, n=1, verdict="inconclusive") | {"lo": math.nan, "hi": math.nan}
     figure = forest(wide, single)
     drawn = values(figure)
-    spec = _render.specification(figure.panels[0])
+    spec = render.specification(figure.panels[0])
     domain = spec["layer"][3]["encoding"]["x"]["scale"]["domain"]
     assert (drawn["more"]["from"], drawn["more"]["to"]) == pytest.approx(tuple(domain), rel=1e-4)
     assert drawn["more"]["high"] == pytest.approx(1100.0)
@@ -148,7 +148,7 @@ def test_ticks_go_as_far_as_the_axis(ends: tuple[float, float], shown: list[floa
 def trials(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
     results = tmp_path_factory.mktemp("results")
     fake_run.write(results, fake_run.Fake(suites=("workers",), claims=("workers", "collate"), blocks=3))
-    return store.runs(results)[0].table("trials")
+    return runs.runs(results)[0].table("trials")
 
 
 def test_a_run_is_judged_and_drawn(trials: pd.DataFrame) -> None:
@@ -172,7 +172,7 @@ def test_it_draws_says_and_tabulates(trials: pd.DataFrame) -> None:
     (panel,) = figure.panels
     assert figure.question.endswith("?")
     assert any(character.isdigit() for character in panel.message)
-    picture = ET.fromstring(_render.svg(panel, "p"))
+    picture = ET.fromstring(render.svg(panel, "p"))
     assert picture.get("width") == "320"
     texts = {text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")}
     assert {row["claim"] for row in figure.rows} <= texts

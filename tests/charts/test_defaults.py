@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.axes import BY_NAME
-from harness.charts import defaults
-from harness.charts._figure import Figure
+from feedrate.charts.figure import Figure
+from feedrate.questions.loader.charts import defaults
+from feedrate.schema.axes import BY_NAME
 
 Trials = Callable[..., pd.DataFrame]
 

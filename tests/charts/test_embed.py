@@ -9,8 +9,8 @@ from html import unescape
 import altair as alt
 import pytest
 
-from harness.charts._embed import FEWEST_IN_GROUP, MOST_ROWS, figure_csv, figure_html
-from harness.charts._figure import Figure, Panel, Row, Sheet
+from feedrate.charts.embed import FEWEST_IN_GROUP, MOST_ROWS, figure_csv, figure_html
+from feedrate.charts.figure import Figure, Panel, Row, Sheet
 
 
 def figure(rows: list[Row]) -> Figure:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.charts._folded import folded, later
-from harness.pages.markup import slot
+from feedrate.charts.figure import folded, later
+from feedrate.pages.markup import slot
 
 
 def test_what_is_open_is_part_of_the_page() -> None:

@@ -10,9 +10,9 @@ import altair as alt
 import pytest
 import vl_convert
 
-from harness.charts import _render
-from harness.charts._figure import Figure, Key, Panel, sized, table
-from harness.charts._theme import PALETTE, colour
+from feedrate.charts import render
+from feedrate.charts.figure import Figure, Key, Panel, sized, table
+from feedrate.charts.theme import PALETTE, colour
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -43,7 +43,7 @@ def boxes(picture: ET.Element) -> list[tuple[float, float, float, float]]:
 @pytest.mark.parametrize(("count", "columns"), [(1, 1), (2, 2), (4, 2), (7, 3)])
 def test_panels_stand_in_rows_and_nothing_overlaps(count: int, columns: int) -> None:
     """However many panels there are, at most three stand side by side, all inside, with text above and below."""
-    picture = ET.fromstring(_render.picture(figure([100 + 20 * (place % 3) for place in range(count)]), "One.\nTwo."))
+    picture = ET.fromstring(render.picture(figure([100 + 20 * (place % 3) for place in range(count)]), "One.\nTwo."))
     width, height = float(picture.attrib["width"]), float(picture.attrib["height"])
     found = boxes(picture)
     assert len(found) == count
@@ -62,7 +62,7 @@ def test_panels_stand_in_rows_and_nothing_overlaps(count: int, columns: int) -> 
 
 def test_a_picture_needs_nothing_else() -> None:
     """A picture has real colours, unique ids, its message for those who cannot see it, and long captions are broken."""
-    drawn = _render.picture(figure([100, 100]), "word " * 60)
+    drawn = render.picture(figure([100, 100]), "word " * 60)
     picture = ET.fromstring(drawn)
     assert "var(" not in drawn
     assert "href" not in drawn
@@ -79,7 +79,7 @@ def test_the_specification_stands_alone() -> None:
 
     It says what it shows, and its parts have names for those who hear it.
     """
-    whole = _render.standalone(figure([100, 120]))
+    whole = render.standalone(figure([100, 120]))
     text = json.dumps(whole)
     assert "var(" not in text
     assert [part["title"]["text"] for part in whole["concat"]] == ["P0", "P1"]
@@ -91,4 +91,4 @@ def test_the_specification_stands_alone() -> None:
     assert drawn.count("role-legend-symbol") == 2
     assert whole["description"] == "P0 shows 3 points. P1 shows 3 points."
     assert 'aria-roledescription="legend"' in drawn
-    assert text == json.dumps(_render.standalone(figure([100, 120])))
+    assert text == json.dumps(render.standalone(figure([100, 120])))

@@ -12,25 +12,28 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness import registry
-from harness.analysis import telemetry as seen
-from harness.analysis.blocks import good
-from harness.analysis.ceilings import judged
-from harness.charts import _render, _storage, _tracks, drift, roofline, telemetry, transfer_size, worker_scaling
-from harness.charts import _words as words
-from harness.charts._embed import figure_csv
-from harness.charts._figure import Figure
-from harness.pages.gathered import Shown, draw
+from feedrate.analysis.blocks import good
+from feedrate.analysis.ceilings import judged
+from feedrate.charts import format_panels, render
+from feedrate.charts.embed import figure_csv
+from feedrate.charts.figure import Figure
+from feedrate.pages.runs import RunView, draw
+from feedrate.questions.loader.charts import roofline
+from feedrate.questions.runs import analysis as seen
+from feedrate.questions.runs.charts import _tracks, drift, telemetry
+from feedrate.questions.transfer.charts import transfer_size
+from feedrate.questions.workers.charts import worker_scaling
+from feedrate.schema import plugins, words
 
 NAMES = ("roofline", "worker_scaling", "transfer_size", "telemetry", "drift")
 SLOW = pytest.mark.slow
-Show = Callable[..., Shown]
+Show = Callable[..., RunView]
 WHOLE: dict[str, Any] = {"device": "cuda", "workers": (0, 1, 2), "batches": (8, 32), "busy": True}
 """A run that every one of them can be drawn from."""
 
 
 def specs(figure: Figure) -> list[dict[str, Any]]:
-    return [_render.specification(panel) for panel in figure.panels]
+    return [render.specification(panel) for panel in figure.panels]
 
 
 def data(spec: dict[str, Any]) -> list[list[dict[str, Any]]]:
@@ -45,10 +48,10 @@ def test_a_picture_draws_says_and_tabulates(name: str, show: Show) -> None:
     assert figure.rows
     assert figure.keys
     assert figure.question.endswith("?")
-    assert len(figure.panels) <= 2 * _storage.MOST_PANELS
+    assert len(figure.panels) <= 2 * format_panels.MOST_PANELS
     assert figure_csv(figure).count("\n") == len(figure.rows) + 1
     for width in (320, 670):
-        picture = ET.fromstring(_render.svg(figure.panels[0], "p", width))
+        picture = ET.fromstring(render.svg(figure.panels[0], "p", width))
         assert picture.get("width") == str(width)
         assert len(list(picture.iter("{http://www.w3.org/2000/svg}path"))) > 5
     for panel in figure.panels:
@@ -214,4 +217,4 @@ def test_a_run_without_a_control_cell_says_so(show: Show) -> None:
 
 def test_the_five_are_found_by_their_names() -> None:
     """Suites name charts by file."""
-    assert set(NAMES) <= set(registry.names("harness.charts"))
+    assert set(NAMES) <= set(plugins.names("feedrate.questions.*.charts"))

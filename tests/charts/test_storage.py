@@ -12,14 +12,17 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from harness import registry, suite
-from harness.analysis.storage import plain, stored
-from harness.analysis.storage_effects import effects
-from harness.charts import _render, _storage, formats, storage_throughput
-from harness.charts._embed import figure_csv, figure_html
-from harness.charts._estimates import estimated
-from harness.charts._figure import Figure
-from harness.pages.gathered import Shown
+from feedrate.analysis.storage import plain, stored
+from feedrate.charts import format_panels, render
+from feedrate.charts.embed import figure_csv, figure_html
+from feedrate.charts.figure import Figure
+from feedrate.charts.marks import estimated
+from feedrate.pages.runs import RunView
+from feedrate.plan import suite
+from feedrate.questions.loader.charts import formats
+from feedrate.questions.storage.analysis import effects
+from feedrate.questions.storage.charts import storage_throughput
+from feedrate.schema import plugins
 
 CHARTS = suite.load("storage").charts
 VARIED = [pytest.param(name, marks=() if name == "storage_effects" else pytest.mark.slow) for name in CHARTS]
@@ -30,7 +33,7 @@ Trials = Callable[..., pd.DataFrame]
 
 
 @pytest.fixture(scope="module")
-def trials(show: Callable[..., Shown]) -> Trials:
+def trials(show: Callable[..., RunView]) -> Trials:
     """The trials of a storage run of the given kind, read back through the store."""
 
     def make(**what: Any) -> pd.DataFrame:
@@ -45,7 +48,7 @@ def whole(trials: Trials) -> pd.DataFrame:
 
 
 def draw(name: str, frame: pd.DataFrame) -> Figure:
-    chart = registry.load("harness.charts", name)
+    chart = plugins.load("feedrate.questions.*.charts", name)
     assert chart.READS == "trials"
     figure: Figure = chart.draw(frame)
     return figure
@@ -58,20 +61,20 @@ def figures(whole: pd.DataFrame) -> dict[str, Figure]:
 
 
 def drawn(figure: Figure) -> str:
-    return json.dumps([_render.specification(panel) for panel in figure.panels])
+    return json.dumps([render.specification(panel) for panel in figure.panels])
 
 
 @pytest.mark.parametrize("name", CHARTS)
 def test_a_chart_draws_says_and_tabulates(name: str, figures: dict[str, Figure]) -> None:
     """Every panel has a picture of a phone's width and a message with numbers; the figure has a table and a legend."""
     figure = figures[name]
-    assert 0 < len(figure.panels) <= _storage.MOST_PANELS
+    assert 0 < len(figure.panels) <= format_panels.MOST_PANELS
     assert figure.rows
     assert figure.keys
     assert figure.question.endswith("?")
     assert all(any(character.isdigit() for character in panel.message) for panel in figure.panels)
     for panel in figure.panels[-2:]:
-        picture = ET.fromstring(_render.svg(panel, "p"))
+        picture = ET.fromstring(render.svg(panel, "p"))
         assert picture.get("width") == "320"
         assert len(list(picture.iter("{http://www.w3.org/2000/svg}path"))) > 1  # marks alone: empty ones are left out
     assert len(figure_csv(figure).splitlines()) == len(figure.rows) + 1
@@ -85,7 +88,7 @@ def test_questions_are_never_mixed(name: str, figures: dict[str, Figure]) -> Non
         assert ("random order" in panel.subtitle) != ("order of the disk" in panel.subtitle)
         assert ("emulated" in panel.subtitle) != ("loading alone" in panel.subtitle)
         if "random order" in panel.subtitle:
-            assert "webdataset" not in json.dumps(_render.specification(panel))
+            assert "webdataset" not in json.dumps(render.specification(panel))
     assert {row["access"] for row in figure.rows} <= {"random", "sequential"}
     for row in figure.rows:
         assert "webdataset" not in str(row.get("format", row.get("pair"))) or row["access"] == "sequential"
@@ -183,7 +186,7 @@ def test_missing_metrics_leave_the_rest(trials: Trials) -> None:
 def test_ticks_are_round_and_few() -> None:
     """Any span of a logarithmic axis has two to eight ticks inside it."""
     for lo, hi in itertools.combinations((0.71, 0.9, 1.04, 1.3, 4.0, 17.0, 220.0, 9_400.0, 3e6), 2):
-        found = _storage.ticks(lo, hi)
+        found = format_panels.ticks(lo, hi)
         assert 2 <= len(found) <= 8, (lo, hi)
         assert all(lo * 0.99 <= tick <= hi * 1.01 for tick in found)
 

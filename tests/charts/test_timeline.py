@@ -12,15 +12,16 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from harness import store
-from harness.analysis import timeline
-from harness.axes import AXES, Value, applicable, cell_id
-from harness.charts import _render, _theme, _timeline
-from harness.charts import timeline as chart
-from harness.charts._embed import figure_csv, figure_html
-from harness.charts._figure import Figure
-from harness.pages import gathered
-from harness.records import STEPS, TRIALS, WORKER_STAGES
+from feedrate.analysis import steps as analysis_steps
+from feedrate.charts import render, theme
+from feedrate.charts.embed import figure_csv, figure_html
+from feedrate.charts.figure import Figure
+from feedrate.pages import runs as pages_runs
+from feedrate.questions.runs.charts import _lanes
+from feedrate.questions.runs.charts import timeline as chart
+from feedrate.schema.axes import AXES, Value, applicable, cell_id
+from feedrate.schema.columns import STEPS, TRIALS, WORKER_STAGES
+from feedrate.store import runs
 
 MS = 1_000_000
 COUNT = 40
@@ -57,7 +58,9 @@ def steps(
             ]
     frame = pd.DataFrame(rows).reindex(columns=[column.name for column in STEPS])
     given = frame.astype({c.name: {"int64": "Int64", "string": "string"}[c.dtype] for c in STEPS})
-    return timeline.joined(timeline.telling(pd.DataFrame(trials, columns=[column.name for column in TRIALS])), given)
+    return analysis_steps.joined(
+        analysis_steps.telling(pd.DataFrame(trials, columns=[column.name for column in TRIALS])), given
+    )
 
 
 def _host(kind: str, fetch: int, device: str) -> dict[str, int]:
@@ -83,13 +86,13 @@ def _loaded(place: int, workers: int, step: int, *, stamped: bool) -> dict[str, 
 
 
 def texts(figure: Figure, panel: int = 0) -> str:
-    picture = ET.fromstring(_render.svg(figure.panels[panel], "p"))
+    picture = ET.fromstring(render.svg(figure.panels[panel], "p"))
     return " ".join(text.text for text in picture.iter() if text.text)
 
 
 def drawn(figure: Figure, panel: int = 0) -> list[dict[str, Any]]:
     """The rows of a panel's bars."""
-    spec = _render.specification(figure.panels[panel])
+    spec = render.specification(figure.panels[panel])
     rows: list[dict[str, Any]] = spec["datasets"][spec["layer"][0]["data"]["name"]]
     return rows
 
@@ -106,14 +109,14 @@ def test_a_panel_a_kind_of_step_each_with_picture_message_and_keys(figure: Figur
         "emulated step: a sleep",
     ]
     for place, panel in enumerate(figure.panels):
-        assert ET.fromstring(_render.svg(panel, "p")).get("width") == "320"
-        assert "NaN" not in json.dumps(_render.specification(panel))
+        assert ET.fromstring(render.svg(panel, "p")).get("width") == "320"
+        assert "NaN" not in json.dumps(render.specification(panel))
         said = texts(figure, place)
         for word in ("main process", "its loading", "worker 0", "worker 1", "no workers: ", "2 workers, fork: "):
             assert word in said
     labels = {key.label for key in figure.keys}
     assert {"decode (loading)", "fetch: wait for data", "emulated step (sleep)"} <= labels
-    assert all(label in labels for label in _timeline.PARTS.values() if label.endswith("(loading)"))
+    assert all(label in labels for label in _lanes.PARTS.values() if label.endswith("(loading)"))
 
 
 def test_the_message_is_made_of_the_numbers(figure: Figure) -> None:
@@ -146,10 +149,10 @@ def test_phases_and_stages_have_their_colours(figure: Figure) -> None:
     """Those of every other chart; an emulated step never has the colour of computing."""
     tones: dict[str, str] = {}
     for panel in figure.panels:
-        scale = _render.specification(panel)["layer"][0]["encoding"]["color"]["scale"]
+        scale = render.specification(panel)["layer"][0]["encoding"]["color"]["scale"]
         tones |= dict(zip(scale["domain"], scale["range"], strict=True))
-    assert tones["backward"] == _theme.PHASE_COLOURS["backward"]
-    assert tones["read (loading)"] == _theme.STAGE_COLOURS["read"]
+    assert tones["backward"] == theme.PHASE_COLOURS["backward"]
+    assert tones["read (loading)"] == theme.STAGE_COLOURS["read"]
     assert len(set(tones.values())) == len(tones)
     assert "forward" not in {row["what"] for row in drawn(figure, 1)}
     assert any("no model runs" in note for note in figure.notes)
@@ -206,7 +209,7 @@ def test_many_workers_keep_the_first_lanes() -> None:
 def test_nothing_is_a_sentence() -> None:
     """Without steps there is a sentence, and no axes."""
     trials, rows = (pd.DataFrame(columns=[column.name for column in table]) for table in (TRIALS, STEPS))
-    found = chart.draw(timeline.joined(timeline.telling(trials), rows))
+    found = chart.draw(analysis_steps.joined(analysis_steps.telling(trials), rows))
     assert not found.panels
     assert found.missing.endswith(".")
 
@@ -215,8 +218,8 @@ def test_the_same_records_give_the_same_bytes(figure: Figure) -> None:
     """Specifications and pictures."""
     again = chart.draw(steps())
     for one, other in zip(figure.panels, again.panels, strict=True):
-        assert json.dumps(_render.specification(one)) == json.dumps(_render.specification(other))
-        assert _render.svg(one, "p") == _render.svg(other, "p")
+        assert json.dumps(render.specification(one)) == json.dumps(render.specification(other))
+        assert render.svg(one, "p") == render.svg(other, "p")
 
 
 @pytest.mark.parametrize(("device", "older"), [("cpu", False), ("cuda", False), ("cpu", True)])
@@ -224,12 +227,12 @@ def test_a_stored_run_is_drawn(device: str, older: bool, fake_run: ModuleType, t
     """From the files of a run, suite by suite; those of trials that nobody looks at are not in the picture."""
     what = {"batches": (8,), "workers": (0, 2), "blocks": 3, "fails": "none", "asked_only": older, "device": device}
     fake_run.write(tmp_path, fake_run.Fake(**what))
-    (run,) = store.runs(tmp_path)
-    found = gathered.draw("timeline", gathered.Shown(run), "loader")
+    (run,) = runs.runs(tmp_path)
+    found = pages_runs.draw("timeline", pages_runs.RunView(run), "loader")
     lanes = {row["lane"] for row in found.rows}
     assert ("worker 0" in lanes) != older
     assert ("device" in lanes) == (device == "cuda")
     assert len(found.panels) == (1 if device == "cuda" else 2)
     html = figure_html(found, "x", "x.csv", "")
     assert len(gzip.compress(html.encode())) < 25_000
-    assert not gathered.draw("timeline", gathered.Shown(run), "no such suite").panels
+    assert not pages_runs.draw("timeline", pages_runs.RunView(run), "no such suite").panels

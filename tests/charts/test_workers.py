@@ -10,12 +10,13 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from harness.analysis.worker_costs import growth, startup
-from harness.axes import AXES, Value, applicable, cell_id
-from harness.charts import _render, _workers, worker_memory, worker_startup
-from harness.charts._embed import figure_csv, figure_html
-from harness.charts._figure import Figure
-from harness.records import TRIALS
+from feedrate.analysis.worker_costs import growth, startup
+from feedrate.charts import render, workers
+from feedrate.charts.embed import figure_csv, figure_html
+from feedrate.charts.figure import Figure
+from feedrate.questions.workers.charts import worker_memory, worker_startup
+from feedrate.schema.axes import AXES, Value, applicable, cell_id
+from feedrate.schema.columns import TRIALS
 
 MIB = 2**20
 LOAD: dict[str, Value] = {"mode": "load", "workload": "synthetic", "storage_format": "lmdb", "batch_size": 8}
@@ -71,9 +72,9 @@ def fits(figure: Figure) -> None:
     assert figure.question.endswith("?")
     assert len(figure_csv(figure).splitlines()) == len(figure.rows) + 1
     for panel in figure.panels:
-        assert "NaN" not in json.dumps(_render.specification(panel))
+        assert "NaN" not in json.dumps(render.specification(panel))
         assert any(character.isdigit() for character in panel.message)
-        picture = ET.fromstring(_render.svg(panel, "p"))
+        picture = ET.fromstring(render.svg(panel, "p"))
         assert picture.get("width") == "320"
 
 
@@ -82,13 +83,13 @@ def test_start_up_is_that_of_the_analysis() -> None:
     frame = starting()
     figure = worker_startup.draw(frame)
     fits(figure)
-    found = {_workers.who(row): row for row in rows_of(startup(frame))}
+    found = {workers.who(row): row for row in rows_of(startup(frame))}
     assert {row["workers"] for row in figure.rows} == set(WAYS) == set(found)
     for row in figure.rows:
         ends = [found[row["workers"]][f"startup_ms{end}"] for end in ("", "_lo", "_hi")]
         assert [row["first batch (ms)"], row["low"], row["high"]] == pytest.approx(ends)
-    assert {key.label for key in figure.keys} == set(_workers.TONES)
-    texts = {text.text for text in ET.fromstring(_render.svg(figure.panels[0], "p")).iter() if text.text}
+    assert {key.label for key in figure.keys} == set(workers.TONES)
+    texts = {text.text for text in ET.fromstring(render.svg(figure.panels[0], "p")).iter() if text.text}
     assert set(WAYS) <= texts
     assert "synthetic" in figure.panels[0].title
     assert "No workers: 10.1 ms" in figure.message
@@ -107,7 +108,7 @@ def test_what_was_loaded_is_said_in_lines_that_fit() -> None:
     }
     (panel,) = worker_startup.draw(trials(cells)).panels
     assert "read_us 2000" in panel.subtitle
-    lines = _render.specification(panel)["title"]["subtitle"]
+    lines = render.specification(panel)["title"]["subtitle"]
     assert ", ".join(lines) == panel.subtitle
     assert len(lines) > 1
     assert max(map(len, lines)) <= 46
@@ -119,7 +120,7 @@ def test_memory_is_that_of_the_analysis() -> None:
     figure = worker_memory.draw(frame)
     fits(figure)
     assert [panel.title for panel in figure.panels] == ["Growth of 2 workers", "What one worker holds"]
-    found = {f"{row['index_kind']}, {_workers.begin(row)}": row for row in rows_of(growth(frame))}
+    found = {f"{row['index_kind']}, {workers.begin(row)}": row for row in rows_of(growth(frame))}
     for row in figure.rows:
         name, divisor = ("grew_bytes", 1) if row["what"].startswith("Growth") else ("end_bytes", 2)
         wanted = found[row["index, start method"]][name] / divisor / MIB
@@ -147,7 +148,7 @@ def test_a_long_interval_is_cut_in_the_picture_alone() -> None:
     frame.loc[frame["block"].eq(1) & frame["num_workers"].eq(8), "startup_ns"] = 10**10
     figure = worker_startup.draw(frame)
     (row,) = (row for row in figure.rows if row["workers"] == "8 workers, fork")
-    spec = _render.specification(figure.panels[0])
+    spec = render.specification(figure.panels[0])
     lo, hi = spec["layer"][1]["encoding"]["x"]["scale"]["domain"]
     most = max(row["first batch (ms)"] for row in figure.rows)
     assert row["high"] > 100 * most

@@ -23,9 +23,9 @@ import pytest
 from PIL import Image as PILImage
 from rich.console import Console
 
-from harness.downloads.div2k import Part
-from harness.downloads.transfer import Patience, Remote
-from harness.registry import ROOT
+from feedrate.downloads.div2k import Part
+from feedrate.downloads.transfer import Patience, Remote
+from feedrate.schema.plugins import ROOT
 
 _RESET = struct.pack("ii", 1, 0)
 
@@ -261,9 +261,9 @@ _DRIVER = """
 import json, resource, sys
 from pathlib import Path
 from rich.console import Console
-from harness.downloads import div2k
-from harness.downloads.transfer import Patience, Remote
-from harness.errors import FeedrateError
+from feedrate.downloads import div2k
+from feedrate.downloads.transfer import Patience, Remote
+from feedrate.schema.errors import FeedrateError
 said = json.loads(sys.argv[1])
 if said["most"]:
     resource.setrlimit(resource.RLIMIT_FSIZE, (said["most"], said["most"]))

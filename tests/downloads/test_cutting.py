@@ -13,17 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image as PILImage
 
-from harness import durable
-from harness.downloads import cut_set, cutter, cutting
-from harness.errors import DataError, EnvironmentFault
+from feedrate.downloads import crop_set, crop_worker, crops
+from feedrate.machine import linux
+from feedrate.schema.errors import DataError, EnvironmentFault
 
-SIZE = cut_set.SIZE
+SIZE = crop_set.SIZE
 
 
 @given(length=st.integers(1, 3000))
 def test_geometry(length: int) -> None:
     """Sub-images lie every 240 pixels, cover a side without a gap, end at its end, and begin at different places."""
-    found = cut_set.starts(length)
+    found = crop_set.starts(length)
     if length < SIZE:
         assert found == []
         return
@@ -36,7 +36,7 @@ def test_geometry(length: int) -> None:
 
 def test_geometry_of_div2k() -> None:
     """A photograph of the usual size gives 8 × 5: 800 such would give 32,000, and DIV2K's own give 32,592."""
-    corners = cut_set.corners(1356, 2040)
+    corners = crop_set.corners(1356, 2040)
     assert len(corners) == 40
     assert corners[:2] == [(0, 0), (0, 240)]
     assert corners[-1] == (876, 1560)
@@ -49,8 +49,8 @@ def test_pixels(archives: dict[str, Any], tmp_path: Path, screen: Any, folder: b
     source = made.unpack(tmp_path / "photos") if folder else made.write(tmp_path / "a.zip")
     names = made.part.files if folder else made.part.members
     (tmp_path / "sub").mkdir()
-    wanted = cutting.photographs(source, names)
-    assert cutting.cut(source, tmp_path / "sub", wanted, screen) == 12
+    wanted = crops.photographs(source, names)
+    assert crops.cut(source, tmp_path / "sub", wanted, screen) == 12
     for name, data in made.photographs.items():
         pixels = np.asarray(PILImage.open(io.BytesIO(data)))
         stem = Path(name).stem
@@ -65,15 +65,15 @@ def test_on_disk_before_it_has_its_name(
 ) -> None:
     """A photograph's folder is renamed, not filled, and only after every file and the folder were forced to disk."""
     synced: dict[str, int] = {}
-    sync = durable.sync
+    sync = linux.sync
 
     def seen(path: Path) -> None:
         synced[path.name] = path.stat().st_ino
         assert (tmp_path / "0001").exists() == (path == tmp_path)
         sync(path)
 
-    monkeypatch.setattr(durable, "sync", seen)
-    assert cutter.cut(archives["train"].photographs["0001.png"], tmp_path / "0001") == 4
+    monkeypatch.setattr(linux, "sync", seen)
+    assert crop_worker.cut(archives["train"].photographs["0001.png"], tmp_path / "0001") == 4
     inodes = {path.stat().st_ino for path in (tmp_path, tmp_path / "0001", *(tmp_path / "0001").iterdir())}
     assert set(synced.values()) == inodes
 
@@ -83,15 +83,15 @@ def test_goes_on(archives: dict[str, Any], tmp_path: Path, screen: Any, files: C
     made = archives["train"]
     source, target = made.write(tmp_path / "a.zip"), tmp_path / "sub"
     target.mkdir()
-    wanted = cutting.photographs(source, made.part.members)
-    cutting.cut(source, target, wanted, screen)
+    wanted = crops.photographs(source, made.part.members)
+    crops.cut(source, target, wanted, screen)
     whole = files(target)
     kept = (target / "0002").stat()
     for name in ("0001_s001.png", "0001_s003.png"):
         (target / "0001" / name).unlink()
     (target / "0003").rename(target / ".0003.77.tmp")
-    assert [photograph.folder for photograph in cutting.missing(wanted, target)] == ["0001", "0003"]
-    cutting.cut(source, target, wanted, screen)
+    assert [photograph.folder for photograph in crops.missing(wanted, target)] == ["0001", "0003"]
+    crops.cut(source, target, wanted, screen)
     assert files(target) == whole
     assert (target / "0002").stat().st_mtime_ns == kept.st_mtime_ns
     assert "1 of 3 photographs are cut already" in screen.text
@@ -105,9 +105,9 @@ def test_damaged_among_good_ones(damaged: Any, tmp_path: Path, screen: Any) -> N
         (damaged.write(tmp_path / "a.zip"), damaged.part.members),
         (damaged.unpack(tmp_path / "photos"), damaged.part.files),
     ):
-        wanted = cutting.photographs(source, names)
+        wanted = crops.photographs(source, names)
         with pytest.raises(DataError, match=r"1 of 3 photographs cannot be used \(.*0002.png: .*truncated"):
-            cutting.cut(source, target, wanted, screen)
+            crops.cut(source, target, wanted, screen)
         assert sorted(path.name for path in target.iterdir()) == ["0001", "0003"]
 
 
@@ -132,11 +132,11 @@ def test_unusable(archives: dict[str, Any], tmp_path: Path, screen: Any, content
     elif content is not None:
         size = (479, 900) if content == "small" else (900, 900)
         PILImage.new("RGB" if content == "small" else content, size).save(bad)
-    wanted = cutting.photographs(photos, archives["train"].part.files)
+    wanted = crops.photographs(photos, archives["train"].part.files)
     if content is None:
         bad.unlink()
     with pytest.raises(DataError, match=said):
-        cutting.cut(photos, target, wanted, screen)
+        crops.cut(photos, target, wanted, screen)
 
 
 def test_flipped_bit_in_an_archive(archives: dict[str, Any], tmp_path: Path, screen: Any) -> None:
@@ -147,9 +147,9 @@ def test_flipped_bit_in_an_archive(archives: dict[str, Any], tmp_path: Path, scr
     content[len(content) // 2] ^= 1
     source = tmp_path / "a.zip"
     source.write_bytes(content)
-    wanted = cutting.photographs(source, made.part.members)
+    wanted = crops.photographs(source, made.part.members)
     with pytest.raises(DataError, match=r"0002.png: Bad CRC-32"):
-        cutting.cut(source, target, wanted, screen)
+        crops.cut(source, target, wanted, screen)
 
 
 def test_killed_worker(archives: dict[str, Any], tmp_path: Path, screen: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,14 +158,14 @@ def test_killed_worker(archives: dict[str, Any], tmp_path: Path, screen: Any, mo
     target.mkdir()
     source = made.write(tmp_path / "a.zip")
     started = []
-    ask = cutting._Worker.ask
+    ask = crops._Worker.ask
 
     def killed(self: Any, photograph: Any) -> Any:
         started.append(self._process)
         self._process.kill()
         return ask(self, photograph)
 
-    monkeypatch.setattr(cutting._Worker, "ask", killed)
+    monkeypatch.setattr(crops._Worker, "ask", killed)
     with pytest.raises(EnvironmentFault, match=r"ended with status -9; .*the same command continues"):
-        cutting.cut(source, target, cutting.photographs(source, made.part.members), screen)
+        crops.cut(source, target, crops.photographs(source, made.part.members), screen)
     assert all(process.returncode is not None for process in started)

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from beside import tried
 
-from harness.downloads import div2k
-from harness.downloads.cut_set import CutSet
-from harness.downloads.transfer import Patience
-from harness.errors import DataError, EnvironmentFault, FeedrateError, InputError
+from feedrate.downloads import div2k
+from feedrate.downloads.crop_set import CutSet
+from feedrate.downloads.transfer import Patience
+from feedrate.schema.errors import DataError, EnvironmentFault, FeedrateError, InputError
 
 Start = Callable[..., "subprocess.Popen[str]"]
 Files = Callable[[Path], dict[str, bytes]]
@@ -44,7 +44,7 @@ def children() -> set[str]:
     for task in Path("/proc/self/task").iterdir():
         for pid in (task / "children").read_text().split():
             command = Path("/proc", pid, "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            if "harness.downloads.cutter" in command:
+            if "feedrate.downloads.crop_worker" in command:
                 found.add(command)
     return found
 

@@ -10,14 +10,14 @@ from beside import tried
 from rich.console import Console
 from rich.text import Text
 
-from harness.downloads import meter
-from harness.downloads.meter import Meter
+from feedrate.downloads import files
+from feedrate.downloads.files import Meter
 
 
 def shown(terminal: bool, unit: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """What is printed while half of the work is done in a short while."""
-    monkeypatch.setattr(meter, "REDRAW_S", 0.0)
-    monkeypatch.setattr(meter, "PLAIN_S", 0.0)
+    monkeypatch.setattr(files, "REDRAW_S", 0.0)
+    monkeypatch.setattr(files, "PLAIN_S", 0.0)
     console = Console(file=io.StringIO(), force_terminal=terminal, width=120)
     scale = 10**6 if unit == "MB" else 1
     with Meter(console, "file.zip", 1000 * scale, 100 * scale, unit) as running:

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.downloads.transfer import Patience, Remote, download, rest
-from harness.errors import DataError, EnvironmentFault, InputError
+from feedrate.downloads.transfer import Patience, Remote, download, rest
+from feedrate.schema.errors import DataError, EnvironmentFault, InputError
 
 CONTENT = np.random.default_rng(7).bytes(300_000)
 Expect = Callable[..., Remote]

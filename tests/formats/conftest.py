@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from harness.registry import load, names
+from feedrate.schema.plugins import load, names
 
 
 def _shared(name: str) -> None:
@@ -24,7 +24,7 @@ def _shared(name: str) -> None:
 _shared("contract")
 
 
-@pytest.fixture(params=names("harness.formats"))
+@pytest.fixture(params=names("feedrate.formats"))
 def storage(request: pytest.FixtureRequest) -> ModuleType:
     """Each format in turn."""
-    return load("harness.formats", request.param)
+    return load("feedrate.formats", request.param)

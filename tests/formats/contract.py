@@ -13,15 +13,14 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from harness.formats import LEAST_IMAGE, Manifest, Reader, ReadOptions, Sample, Stream
-from harness.registry import load, names
-from harness.traits import Traits, traits
-from harness.trial.loader import Batches, StampedCollate, StampedDataset, StampedStream, build
+from feedrate.formats import LEAST_IMAGE, Manifest, Reader, ReadOptions, Sample, Stream
+from feedrate.schema.plugins import Traits, load, names, traits
+from feedrate.trial.loader import Batches, StampedCollate, StampedDataset, StampedStream, build
 
 SHAPES = ((16, 14, 3), (9, 11, 1), (5, 7, 3), (1, 2, 1))
 """Two images and two fields that are too small to be one; the last holds the sample's index."""
-FORMATS = names("harness.formats")
-SYNTHETIC = load("harness.workloads", "synthetic")
+FORMATS = names("feedrate.formats")
+SYNTHETIC = load("feedrate.workloads", "synthetic")
 QUICK = "memmap"
 """The format that stays in the quick run where the others would take long."""
 ALL_BUT_ONE_SLOWLY = [name if name == QUICK else pytest.param(name, marks=pytest.mark.slow) for name in FORMATS]

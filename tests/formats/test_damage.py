@@ -30,11 +30,11 @@ from contract import (
     unsorted,
 )
 
-from harness.errors import DataError
-from harness.formats import ReadOptions, Sample
-from harness.trial import prepare as preparing
-from harness.trial.prepare import dataset_root, prepare
-from harness.workloads import DataSpec
+from feedrate.formats import ReadOptions, Sample
+from feedrate.schema.errors import DataError
+from feedrate.trial import prepare as preparing
+from feedrate.trial.prepare import dataset_root, prepare
+from feedrate.workloads import DataSpec
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.5, *(pytest.param(kept, marks=pytest.mark.slow) for kept in (0.01, 0.95))])

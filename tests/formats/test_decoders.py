@@ -10,12 +10,12 @@ import pytest
 from PIL import Image as PILImage
 from skimage import data as photographs
 
-from harness.formats import Image
-from harness.formats._encoding import encode_jpeg, encode_png
-from harness.formats.decoders import Undecodable, check
-from harness.registry import declared, load, names
+from feedrate.formats import Image
+from feedrate.formats._encoding import encode_jpeg, encode_png
+from feedrate.formats.decoders import Undecodable, check
+from feedrate.schema.plugins import declared, load, names
 
-PACKAGE = "harness.formats.decoders"
+PACKAGE = "feedrate.formats.decoders"
 CODECS = {name: declared(PACKAGE, name, "CODECS") for name in names(PACKAGE)}
 OF_PNG, OF_JPEG = ([name for name, codecs in CODECS.items() if codec in codecs] for codec in ("png", "jpeg"))
 SHAPES = [(1, 1, 1), (4, 4, 1), (31, 17, 1), (1, 1, 3), (31, 17, 3), (2, 9, 4), (31, 17, 4)]

@@ -18,12 +18,11 @@ import pytest
 from PIL import Image as PILImage
 from skimage import data as photographs
 
-from harness.errors import DataError, InputError
-from harness.formats import Manifest, ReadOptions, Sample, _ahead, _encoding
-from harness.formats._encoding import JPEG, PNG, THREADED_BYTES, encode_jpeg, encode_png, encoded
-from harness.formats._files import FILES_PER_FOLDER
-from harness.registry import load
-from harness.traits import STREAM_SHARDS, traits
+from feedrate.formats import Manifest, ReadOptions, Sample, _ahead, _encoding
+from feedrate.formats._encoded import FILES_PER_FOLDER
+from feedrate.formats._encoding import JPEG, PNG, THREADED_BYTES, encode_jpeg, encode_png, encoded
+from feedrate.schema.errors import DataError, InputError
+from feedrate.schema.plugins import STREAM_SHARDS, load, traits
 
 SHAPES = ((12, 10, 3), (9, 8, 4), (4, 4, 1))
 OF_PNG = ("png", "lmdb_png", "recordio", "webdataset", "tfrecord")
@@ -69,7 +68,7 @@ def test_encoder_is_pillows() -> None:
 def test_same_files_in_every_container(name: str, tmp_path: Path) -> None:
     """What is read from a container is what the one encoder made, byte by byte: only the container differs."""
     samples = make(40)
-    raws = dict(everything(open_packed(load("harness.formats", name), tmp_path, samples)))
+    raws = dict(everything(open_packed(load("feedrate.formats", name), tmp_path, samples)))
     assert sorted(raws) == list(range(40))
     for index, sample in enumerate(samples):
         assert [bytes(data) for data in raws[index]] == [encode_png(field) for field in sample]
@@ -80,7 +79,7 @@ def test_same_files_in_every_container(name: str, tmp_path: Path) -> None:
 def test_every_decoder(name: str, decoder: str, tmp_path: Path) -> None:
     """Every format decodes with every decoder, also after it was pickled, into memory that the caller owns."""
     samples = make(3)
-    packed = pickle.loads(pickle.dumps(open_packed(load("harness.formats", name), tmp_path, samples, decoder)))
+    packed = pickle.loads(pickle.dumps(open_packed(load("feedrate.formats", name), tmp_path, samples, decoder)))
     for raw in everything(packed):
         sample = packed.decode(raw)
         assert same(sample, samples[raw[0]])
@@ -96,21 +95,21 @@ def test_every_decoder(name: str, decoder: str, tmp_path: Path) -> None:
 def test_decoder_refused(name: str, decoder: str, message: str, tmp_path: Path) -> None:
     """A decoder that is unknown, or does not decode what is stored, is refused when the data are opened."""
     with pytest.raises(InputError, match=message):
-        open_packed(load("harness.formats", name), tmp_path, make(1), decoder)
+        open_packed(load("feedrate.formats", name), tmp_path, make(1), decoder)
 
 
 def test_two_channels(tmp_path: Path) -> None:
     """Samples that no image file holds are refused while packing."""
     with pytest.raises(InputError, match="2 channels"):
-        load("harness.formats", "recordio").pack(iter(make(1, ((9, 9, 2),))), tmp_path)
+        load("feedrate.formats", "recordio").pack(iter(make(1, ((9, 9, 2),))), tmp_path)
 
 
 def test_folders_stay_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No folder holds more files than the limit, whatever the number of fields."""
     assert FILES_PER_FOLDER == 1000
-    monkeypatch.setattr("harness.formats._files.FILES_PER_FOLDER", 10)
+    monkeypatch.setattr("feedrate.formats._encoded.FILES_PER_FOLDER", 10)
     samples = make(20)
-    packed = open_packed(load("harness.formats", "png"), tmp_path, samples)
+    packed = open_packed(load("feedrate.formats", "png"), tmp_path, samples)
     counts = [len(list(folder.iterdir())) for folder in tmp_path.iterdir() if folder.is_dir()]
     assert sum(counts) == 60
     assert max(counts) <= 10
@@ -123,7 +122,7 @@ def test_jpeg(decoder: str, tmp_path: Path) -> None:
     photograph = photographs.coffee()[:64, :80]
     random = np.random.default_rng(1)
     others = [random.integers(0, 256, shape, np.uint8) for shape in ((7, 20, 3), (1, 1, 1), (16, 16, 4))]
-    jpeg = load("harness.formats", "jpeg")
+    jpeg = load("feedrate.formats", "jpeg")
     packed = open_packed(jpeg, tmp_path, [(photograph, photograph[..., :1], *others)], decoder)
     colour, grey, *exact = packed[0]
     assert 0 < np.abs(colour.astype(int) - photograph).mean() < jpeg.MEAN_ERROR
@@ -135,7 +134,7 @@ def test_jpeg(decoder: str, tmp_path: Path) -> None:
 
 def test_jpeg_raw_truncated(tmp_path: Path) -> None:
     """A label that lost bytes is an error that names its file."""
-    packed = open_packed(load("harness.formats", "jpeg"), tmp_path, make(1, ((4, 4, 1),)))
+    packed = open_packed(load("feedrate.formats", "jpeg"), tmp_path, make(1, ((4, 4, 1),)))
     path = tmp_path / "00000" / "00000000-0.raw"
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(DataError, match=f"{path.name}.*15 bytes, expected 16.*run again"):
@@ -145,9 +144,9 @@ def test_jpeg_raw_truncated(tmp_path: Path) -> None:
 def test_jpeg_bound_holds_for_noise() -> None:
     """Even random bytes come back within the bound, at full colour resolution."""
     pixels = make(1, ((64, 64, 3),))[0][0]
-    decode = load("harness.formats.decoders", "pil").decode
+    decode = load("feedrate.formats.decoders", "pil").decode
     error = np.abs(decode(encode_jpeg(pixels), pixels.shape).astype(int) - pixels).mean()
-    assert error < load("harness.formats", "jpeg").MEAN_ERROR
+    assert error < load("feedrate.formats", "jpeg").MEAN_ERROR
 
 
 def test_encodes_on_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,14 +197,14 @@ def test_broken_source(name: str, broken: type[BaseException], size: int, tmp_pa
 
     before = set(threading.enumerate())
     with pytest.raises(broken, match="source broke"):
-        load("harness.formats", name).pack(breaking(), tmp_path)
+        load("feedrate.formats", name).pack(breaking(), tmp_path)
     assert set(threading.enumerate()) <= before
 
 
 @pytest.mark.parametrize("name", [*OF_PNG, "jpeg"])
 def test_no_samples(name: str, tmp_path: Path) -> None:
     """Packing nothing is no error: the count is checked by who asked for some."""
-    load("harness.formats", name).pack(iter(()), tmp_path)
+    load("feedrate.formats", name).pack(iter(()), tmp_path)
     written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert b"IHDR" not in written
     assert b"JFIF" not in written
@@ -218,14 +217,14 @@ def test_memory_is_flat(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     The large set counts by the least of three: whatever else this process allocates meanwhile is traced as well.
     """
-    monkeypatch.setattr("harness.formats._lmdb.BATCH_BYTES", 1 << 18)  # which 60 samples fill
+    monkeypatch.setattr("feedrate.formats._lmdb.BATCH_BYTES", 1 << 18)  # which 60 samples fill
     picture = photographs.astronaut()[:128, :128]
 
     def peak(count: int) -> int:
         root = tmp_path / str(len(list(tmp_path.iterdir())))
         root.mkdir()
         tracemalloc.start()
-        load("harness.formats", name).pack(((picture.copy(),) for _ in range(count)), root)
+        load("feedrate.formats", name).pack(((picture.copy(),) for _ in range(count)), root)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return peak
@@ -240,7 +239,7 @@ def test_memory_is_flat(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_shards(name: str, count: int, tmp_path: Path) -> None:
     """Every sample lies in one shard; there are as many shards as samples allow, of nearly the same length."""
     samples = make(count, ((8, 8, 3),))
-    stream = open_packed(load("harness.formats", name), tmp_path, samples)
+    stream = open_packed(load("feedrate.formats", name), tmp_path, samples)
     assert traits(name).streamed
     assert stream.shards == len(list(tmp_path.iterdir())) - 1 == min(count, STREAM_SHARDS)
     lengths = [len(list(stream.records(shard))) for shard in range(stream.shards)]
@@ -257,7 +256,7 @@ def read_shard(stream: Any, shard: int) -> list[tuple[int, Sample]]:
 def check_shard_damage(name: str, root: Path, step: int) -> None:
     """Cut the first shard, and flip a byte of it, at every ``step``-th place."""
     samples = make(STREAM_SHARDS * 3, ((8, 8, 3), (2, 2, 1)))
-    stream = open_packed(load("harness.formats", name), root, samples)
+    stream = open_packed(load("feedrate.formats", name), root, samples)
     path = stream.path(0, 0)
     data = path.read_bytes()
     due = [0, STREAM_SHARDS, 2 * STREAM_SHARDS]
@@ -294,7 +293,7 @@ def test_damaged_shard_anywhere(name: str, tmp_path: Path) -> None:
 
 def test_tfrecord_checks_crcs(tmp_path: Path) -> None:
     """A flipped byte of a TFRecord file is noticed while it is read, by the CRC of the length or of the data."""
-    stream = open_packed(load("harness.formats", "tfrecord"), tmp_path, make(1, ((8, 8, 3),)))
+    stream = open_packed(load("feedrate.formats", "tfrecord"), tmp_path, make(1, ((8, 8, 3),)))
     path = stream.path(0, 0)
     data = path.read_bytes()
     for place in range(len(data)):
@@ -307,7 +306,7 @@ def test_tfrecord_checks_crcs(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", STREAMS)
 def test_shards_mixed_up(name: str, tmp_path: Path) -> None:
     """Shards that changed places, are missing, of another set, or not files of this kind are named."""
-    stream = open_packed(load("harness.formats", name), tmp_path, make(70, ((8, 8, 3),)))
+    stream = open_packed(load("feedrate.formats", name), tmp_path, make(70, ((8, 8, 3),)))
     first, second = stream.path(0, 0), stream.path(1, 0)
     aside = first.rename(tmp_path / "aside")
     with pytest.raises(DataError, match=f"{first.name}: No such file"):
@@ -332,7 +331,7 @@ def test_shards_mixed_up(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", STREAMS)
 def test_other_fields(name: str, tmp_path: Path) -> None:
     """Samples with another number of fields than the manifest says are refused."""
-    stream = open_packed(load("harness.formats", name), tmp_path, make(2))
+    stream = open_packed(load("feedrate.formats", name), tmp_path, make(2))
     stream.manifest = replace(stream.manifest, shapes=(*SHAPES, (4, 4, 1)))
     with pytest.raises(DataError, match="run again"):
         read_shard(stream, 0)
@@ -340,7 +339,7 @@ def test_other_fields(name: str, tmp_path: Path) -> None:
 
 def test_tar_files_are_reproducible(tmp_path: Path) -> None:
     """Packing the same samples twice gives the same tar files: no time of day in them."""
-    storage, samples = load("harness.formats", "webdataset"), make(3)
+    storage, samples = load("feedrate.formats", "webdataset"), make(3)
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         storage.pack(iter(samples), tmp_path / name)
@@ -350,7 +349,7 @@ def test_tar_files_are_reproducible(tmp_path: Path) -> None:
 
 def test_lmdb_lengths_damaged(tmp_path: Path) -> None:
     """A value whose fields do not add up is an error, not a shifted file."""
-    storage = load("harness.formats", "lmdb_png")
+    storage = load("feedrate.formats", "lmdb_png")
     packed = open_packed(storage, tmp_path, make(2))
     packed.manifest = replace(packed.manifest, shapes=SHAPES[:2])
     packed = pickle.loads(pickle.dumps(packed))

@@ -42,10 +42,9 @@ from contract import (
 )
 from torch.utils.data import DataLoader
 
-from harness.formats import Reader, Stream
-from harness.registry import load
-from harness.traits import traits
-from harness.trial.loader import StampedCollate
+from feedrate.formats import Reader, Stream
+from feedrate.schema.plugins import load, traits
+from feedrate.trial.loader import StampedCollate
 
 
 def test_gives_back_what_was_packed(storage: ModuleType, tmp_path: Path) -> None:
@@ -121,7 +120,7 @@ def test_sequential_order(storage: ModuleType, tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def forkserver() -> Iterator[str]:
     """Workers from a server that has imported what they need; it ends with this file."""
-    multiprocessing.set_forkserver_preload(["harness.trial.loader"])
+    multiprocessing.set_forkserver_preload(["feedrate.trial.loader"])
     yield "forkserver"
     multiprocessing.forkserver._forkserver._stop()  # type: ignore[attr-defined]
     multiprocessing.resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]
@@ -131,7 +130,7 @@ def forkserver() -> Iterator[str]:
 @pytest.mark.parametrize("name", ALL_BUT_ONE_SLOWLY)
 def test_forkserver_workers(name: str, tmp_path: Path, forkserver: str) -> None:
     """Workers that were not forked from this process load every sample once, also after this process has read."""
-    opened = pack(load("harness.formats", name), tmp_path, make(40))
+    opened = pack(load("feedrate.formats", name), tmp_path, make(40))
     assert len(everything(opened)) == 40
     data = dataset(opened)
     loader = DataLoader(
@@ -210,7 +209,7 @@ MEMORY = """
 import importlib, resource, sys
 from pathlib import Path
 import numpy as np
-storage = importlib.import_module(f"harness.formats.{sys.argv[1]}")
+storage = importlib.import_module(f"feedrate.formats.{sys.argv[1]}")
 noise = np.random.default_rng(0).integers(0, 256, (96, 96, 3), np.uint8)
 storage.pack(((noise.copy(),) for _ in range(int(sys.argv[3]))), Path(sys.argv[2]))
 status = Path("/proc/self/status").read_text()
@@ -238,7 +237,7 @@ def test_opens_many_samples_at_once(name: str, tmp_path: Path) -> None:
 
     That takes about 60 ms where 50 are promised; both at their best of a few turns. ``make bench`` has the figure.
     """
-    storage = load("harness.formats", name)
+    storage = load("feedrate.formats", name)
     label = np.zeros((1, 2, 1), np.uint8)
     storage.pack(((label,) for _ in range(100_000)), tmp_path)
     describe(tmp_path, [(label,)], 100_000)
@@ -259,8 +258,8 @@ def test_opens_many_samples_at_once(name: str, tmp_path: Path) -> None:
 
 def test_importing_one_loads_no_other() -> None:
     """A format's library is imported only when the format is used."""
-    libraries = {module for name in FORMATS for module in load("harness.formats", name).REQUIRES}
-    code = "import sys, harness.formats, harness.traits, harness.trial.prepare; print(*sys.modules)"
+    libraries = {module for name in FORMATS for module in load("feedrate.formats", name).REQUIRES}
+    code = "import sys, feedrate.formats, feedrate.schema.plugins, feedrate.trial.prepare; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     optional = libraries - {"numpy", "PIL", "torch", "torchvision"}
     assert {"h5py", "zarr", "lmdb"} <= optional
@@ -270,7 +269,7 @@ def test_importing_one_loads_no_other() -> None:
 def test_every_format_says_what_it_is() -> None:
     """Each has a version, requirements and traits that the plan reads without importing it, and a docstring."""
     for name in FORMATS:
-        module = importlib.import_module(f"harness.formats.{name}")
+        module = importlib.import_module(f"feedrate.formats.{name}")
         described = traits(name)
         assert module.TRAITS["container"] == described.container, name
         assert described.stores in {"pixels", "lz4", "gzip", "png", "jpeg"}, name

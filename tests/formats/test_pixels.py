@@ -24,12 +24,12 @@ import pyarrow as pa
 import pytest
 import zarr
 
-from harness.errors import DataError, InputError
-from harness.formats import Manifest, ReadOptions, Sample
-from harness.formats._access import PerProcess
-from harness.formats._ahead import LOOK_AHEAD, ahead
-from harness.formats._pixels import PixelReader, cut, flat
-from harness.registry import load
+from feedrate.formats import Manifest, ReadOptions, Sample
+from feedrate.formats._access import PerProcess
+from feedrate.formats._ahead import LOOK_AHEAD, ahead
+from feedrate.formats._pixels import PixelReader, cut, flat
+from feedrate.schema.errors import DataError, InputError
+from feedrate.schema.plugins import load
 
 SHAPES = ((16, 14, 3), (5, 7, 1), (1, 2, 1))
 SIZE = 16 * 14 * 3 + 5 * 7 + 2
@@ -44,7 +44,7 @@ def make(number: int, shapes: tuple[tuple[int, ...], ...] = SHAPES) -> list[Samp
 
 def storage(name: str) -> ModuleType:
     """A format by its name."""
-    return load("harness.formats", name)
+    return load("feedrate.formats", name)
 
 
 def pack(name: str, root: Path, samples: list[Sample], options: ReadOptions | None = None) -> Any:
@@ -121,7 +121,7 @@ def test_nothing_to_pack(name: str, tmp_path: Path) -> None:
 
 def test_lmdb_map_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A set larger than LMDB's first map, and a value larger than it, are packed whole."""
-    module = importlib.import_module("harness.formats._lmdb")
+    module = importlib.import_module("feedrate.formats._lmdb")
     monkeypatch.setattr(module, "MAP_BYTES", 1 << 16)
     monkeypatch.setattr(module, "BATCH_BYTES", 1 << 14)
     for name, samples in (("many", make(300, ((40, 40, 3),))), ("large", make(2, ((400, 400, 3),)))):

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.errors import DataError
-from harness.formats import Manifest, ReadOptions, Sample, recordio
-from harness.formats._encoding import encode_png
-from harness.formats.recordio import LONGEST, MAGIC, frame, unframe
+from feedrate.formats import Manifest, ReadOptions, Sample, recordio
+from feedrate.formats._encoding import encode_png
+from feedrate.formats.recordio import LONGEST, MAGIC, frame, unframe
+from feedrate.schema.errors import DataError
 
 SHAPES = ((12, 10, 3), (4, 4, 1))
 PAYLOADS = st.lists(

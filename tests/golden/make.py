@@ -18,8 +18,8 @@ ROOT = GOLDEN.parents[1]
 
 def holding() -> dict[str, Any]:
     """Say what files of this version hold: the columns of each table with their types, and the manifest's fields."""
-    from harness.manifest import RunManifest
-    from harness.records import NEEDS_FEEDRATE, SCHEMA_VERSION, TABLES
+    from feedrate.schema.columns import NEEDS_FEEDRATE, SCHEMA_VERSION, TABLES
+    from feedrate.store.manifest import RunManifest
 
     schema = RunManifest.model_json_schema()
     nouns = {"RunManifest": schema, **schema["$defs"]}

@@ -14,13 +14,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness import site
-from harness.errors import EnvironmentFault
-from harness.pages import apart
+from feedrate.pages import processes
+from feedrate.schema.errors import EnvironmentFault
+from feedrate.site import build as site_build
 
 _BUILD = """
 import os, time
-from harness.pages import apart
+from feedrate.pages import apart
 with apart.pool() as pool:
     busy = [pool.submit(time.sleep, 60)]
     pids = {pool.submit(os.getpid).result() for _ in range(8)} | set(pool._processes)
@@ -91,7 +91,7 @@ def test_a_process_that_was_ended_is_explained(tmp_path: Path) -> None:
     """As the system ends one where memory runs out: the message says what to do."""
     with (
         pytest.raises(EnvironmentFault, match="expected 2 GB of free memory"),
-        site._explained(tmp_path),
-        apart.pool() as pool,
+        site_build._explained(tmp_path),
+        processes.start_pool() as pool,
     ):
         pool.submit(signal.raise_signal, signal.SIGKILL).result()

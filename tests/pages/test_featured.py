@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from harness import site, store_beside
-from harness.pages import experiment, featured
-from harness.pages.gathered import gather
-from harness.store_beside import REFERENCE, SELF_REPORTED, Beside
-from harness.suite import MAIN
+from feedrate.pages import selection
+from feedrate.pages.runs import gather
+from feedrate.plan.suite import MAIN
+from feedrate.questions.experiment import page as experiment_page
+from feedrate.site import build as site_build
+from feedrate.store import marks
+from feedrate.store.marks import REFERENCE, SELF_REPORTED, Beside
 
 
 @dataclass(frozen=True)
@@ -44,36 +46,36 @@ def runs(count: int, name: str, machine: str = "", **what: str) -> list[Any]:
     return [Stub(f"{name}{at}", machine or f"{name}{at}", **what) for at in range(count)]
 
 
-OF_OTHER_SUITES = runs(featured.DETAILED, "stored", suite="storage")
+OF_OTHER_SUITES = runs(selection.DETAILED, "stored", suite="storage")
 
 
 @pytest.mark.parametrize(
-    "newer", [runs(featured.RUNS, "quick", "old"), runs(featured.MACHINES, "other"), runs(120, "more")]
+    "newer", [runs(selection.RUNS, "quick", "old"), runs(selection.MACHINES, "other"), runs(120, "more")]
 )
 def test_a_reference_run_is_not_pushed_off(newer: list[Any]) -> None:
     """Newer sweeps of its machine, or of others, take the full page of a self-reported run, and of no reference run."""
-    for tier in store_beside.TIERS:
+    for tier in marks.TIERS:
         old = Stub("old", "old", tier=tier)
-        everyone = featured.cast([*OF_OTHER_SUITES, *newer, old])
+        everyone = selection.cast([*OF_OTHER_SUITES, *newer, old])
         assert (old in everyone.featured) is (old in everyone.detailed) is (tier == REFERENCE)
 
 
 def test_reference_runs_that_are_kept_are_so_many() -> None:
     """However many there are, what is shown in full is bounded; reference runs of other suites have no such right."""
     many = [run for at in range(100) for run in runs(10, f"m{at}-", f"m{at}", tier=REFERENCE)]
-    stored = runs(2 * featured.MACHINES, "vouched", suite="storage", tier=REFERENCE)
-    everyone = featured.cast([*OF_OTHER_SUITES, *stored, *many])
+    stored = runs(2 * selection.MACHINES, "vouched", suite="storage", tier=REFERENCE)
+    everyone = selection.cast([*OF_OTHER_SUITES, *stored, *many])
     kept = [shown for shown in everyone.featured if shown.suite == MAIN]
-    assert kept == [run for at in range(featured.MACHINES) for run in many[10 * at : 10 * at + featured.RUNS]]
+    assert kept == [run for at in range(selection.MACHINES) for run in many[10 * at : 10 * at + selection.RUNS]]
     assert not set(stored) & set(everyone.detailed)
 
 
 def test_runs_on_one_device_push_off_none_on_the_other() -> None:
     """However many runs a machine has on its CPU, the newest on its GPU are kept, and it counts as one machine."""
-    gpu = runs(featured.RUNS + 1, "gpu", "both", device="cuda")
-    cpu = runs(featured.RUNS + 1, "cpu", "both")
-    others = runs(featured.MACHINES, "other")
-    everyone = featured.cast([*cpu, *gpu, *others])
+    gpu = runs(selection.RUNS + 1, "gpu", "both", device="cuda")
+    cpu = runs(selection.RUNS + 1, "cpu", "both")
+    others = runs(selection.MACHINES, "other")
+    everyone = selection.cast([*cpu, *gpu, *others])
     assert everyone.featured == [*cpu[:-1], *gpu[:-1], *others[:-1]]
     assert everyone.of_suite(MAIN) == [*cpu[:-1], *gpu[:-1], others[0]]
 
@@ -91,8 +93,8 @@ def test_the_experiment_s_page_keeps_the_reference_run(fake_run: ModuleType, tmp
             cores=16 if at < 5 else 20 + at,
         )
         folder = fake_run.write(tmp_path, fake)
-        store_beside.rank(folder, SELF_REPORTED if at else REFERENCE)
-    everyone = featured.cast(gather(tmp_path))
-    page = next(page for page in site._content(everyone, []) if page.path == experiment.PATH)
+        marks.rank(folder, SELF_REPORTED if at else REFERENCE)
+    everyone = selection.cast(gather(tmp_path))
+    page = next(page for page in site_build._content(everyone, []) if page.path == experiment_page.PATH)
     assert "run 20260110T030405Z-aaaa" in page.body
     assert page.body.count("{ #epochs-") == 4

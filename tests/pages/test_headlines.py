@@ -8,10 +8,10 @@ import re
 import pandas as pd
 import pytest
 
-from harness import records
-from harness.analysis.summary import default_vs_best
-from harness.axes import AXES, Value, applicable, cell_id
-from harness.pages.headlines import answer, gain_settings, gain_words, headline_table, headlines, task_cell
+from feedrate.analysis.summary import default_vs_best
+from feedrate.pages.headlines import answer, gain_settings, gain_words, headline_table, headlines, task_cell
+from feedrate.schema import columns as schema_columns
+from feedrate.schema.axes import AXES, Value, applicable, cell_id
 
 RATES = {("png", 0): 1000.0, ("png", 2): 1900.0, ("lmdb", 0): 5000.0, ("lmdb", 2): 4000.0}
 
@@ -41,7 +41,7 @@ def trials(rates: dict[tuple[str, int], float], blocks: int = 6, device: str = "
     frame = pd.DataFrame(rows)
     types = {"string": "string", "int64": "Int64", "float64": "Float64", "bool": "boolean"}
     return pd.DataFrame(
-        {c.name: frame.get(c.name, pd.Series(pd.NA, frame.index)).astype(types[c.dtype]) for c in records.TRIALS}
+        {c.name: frame.get(c.name, pd.Series(pd.NA, frame.index)).astype(types[c.dtype]) for c in schema_columns.TRIALS}
     )
 
 

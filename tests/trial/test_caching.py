@@ -19,15 +19,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.errors import EnvironmentFault, InputError
-from harness.formats import Reader, memmap
-from harness.trial import caching, feed
-from harness.trial.job import Job, Reporter
-from harness.trial.loader import STAMPS, Batch
-from harness.trial.prepare import dataset_root, prepare
-from harness.trial.run import run_trial
-from harness.window import WARM
-from harness.workloads import DataSpec
+from feedrate.formats import Reader, memmap
+from feedrate.schema.errors import EnvironmentFault, InputError
+from feedrate.schema.window import WARM
+from feedrate.trial import cache, feed
+from feedrate.trial.job import Job, Reporter
+from feedrate.trial.loader import STAMPS, Batch
+from feedrate.trial.prepare import dataset_root, prepare
+from feedrate.trial.run import run_trial
+from feedrate.workloads import DataSpec
 
 COUNT, BATCH = 24, 4
 KINDS = ["sample", "batch"]
@@ -113,7 +113,7 @@ def test_cached_batches_stay_together_in_new_orders(root: Path) -> None:
     assert len(set(map(frozenset, plain))) == 2 * COUNT // BATCH
     stored = [prints(batch) for batch in fetched(job(root, access="sequential"))]
     assert not set(map(frozenset, stored)) & set(map(frozenset, others))
-    shutil.rmtree(caching.folder(job(root, cache="batch")))
+    shutil.rmtree(cache.folder(job(root, cache="batch")))
     assert {prints(batch) for batch in fetched(job(root, seed=4, cache="batch"))} == set(others)
 
 
@@ -122,16 +122,16 @@ def test_filled_once(root: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> 
     """The first trial fills; every one tells how long that took and what it takes on disk, and where it lies."""
     asked = job(root, cache=kind)
     fetched(asked)
-    folder = caching.folder(asked)
+    folder = cache.folder(asked)
     assert folder.parent == root.parent / "cache"
-    told = caching.columns(asked)
+    told = cache.columns(asked)
     size = sum(path.stat().st_size for path in folder.iterdir() if path.name != "manifest.json")
     assert told["cache_bytes"] == size >= COUNT * 2 * 4 * 3 * 81
-    monkeypatch.setattr(caching, "_fill", lambda *_: pytest.fail("filled again"))
+    monkeypatch.setattr(cache, "_fill", lambda *_: pytest.fail("filled again"))
     assert fetched(job(root, seed=9, num_workers=1, cache=kind))
-    assert caching.columns(asked) == told
+    assert cache.columns(asked) == told
     assert told["cache_fill_ns"] > 0
-    assert caching.columns(job(root)) == {}
+    assert cache.columns(job(root)) == {}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -140,7 +140,7 @@ def test_damage_is_never_used(root: Path, kind: str, damage: str, monkeypatch: p
     """A cache with a changed byte, cut short, half there, of another version or of other samples is filled anew."""
     asked = job(root, cache=kind)
     expected = [prints(batch) for batch in fetched(asked)]
-    folder = caching.folder(asked)
+    folder = cache.folder(asked)
     data, manifest = folder / "pixels.bin", root / "manifest.json"
     if damage == "flipped":
         content = bytearray(data.read_bytes())
@@ -153,12 +153,12 @@ def test_damage_is_never_used(root: Path, kind: str, damage: str, monkeypatch: p
     elif damage == "description":
         (folder / "cache.json").write_text("{")
     elif damage == "version":
-        monkeypatch.setattr(caching, "VERSION", 77)
+        monkeypatch.setattr(cache, "VERSION", 77)
     else:
         manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"checksum": "00000000"}))
     filled: list[Path] = []
-    fill = caching._fill
-    monkeypatch.setattr(caching, "_fill", lambda temp, *rest: (filled.append(temp), fill(temp, *rest)))
+    fill = cache._fill
+    monkeypatch.setattr(cache, "_fill", lambda temp, *rest: (filled.append(temp), fill(temp, *rest)))
     assert [prints(batch) for batch in fetched(asked)] == expected
     assert [prints(batch) for batch in fetched(asked)] == expected
     assert len(filled) == 1
@@ -172,7 +172,7 @@ def test_half_written_is_not_there(root: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(Reader, "__getitem__", lambda self, index: 1 / 0 if index == 9 else decode(self, index))
     with pytest.raises(ZeroDivisionError):
         fetched(asked)
-    assert list(caching.folder(asked).parent.iterdir()) == []
+    assert list(cache.folder(asked).parent.iterdir()) == []
 
 
 def test_a_full_disk_is_told(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,11 +192,11 @@ def test_one_cache_for_each_way_of_making_it(root: Path) -> None:
     plain = job(root, cache="sample")
     shared = [{"num_workers": 2}, {"batch_size": 8}, {"access": "sequential"}, {"collate_us": 5}, {"epoch_steps": 3}]
     own = [{"decode_us": 5}, {"read_us": 5}, {"collate": "fast"}, {"decoder": "cv2"}, {"payload_bytes": 1}]
-    assert {caching.folder(job(root, cache="sample", **cell)) for cell in shared} == {caching.folder(plain)}
-    folders = {caching.folder(job(root, cache="sample", **cell)) for cell in own}
-    assert len(folders - {caching.folder(plain)}) == len(own)
+    assert {cache.folder(job(root, cache="sample", **cell)) for cell in shared} == {cache.folder(plain)}
+    folders = {cache.folder(job(root, cache="sample", **cell)) for cell in own}
+    assert len(folders - {cache.folder(plain)}) == len(own)
     of_batches = [{}, {"batch_size": 8}, {"access": "sequential"}, {"collate_us": 5}, {"collate": "fast"}]
-    assert len({caching.folder(job(root, cache="batch", **cell)) for cell in of_batches}) == len(of_batches)
+    assert len({cache.folder(job(root, cache="batch", **cell)) for cell in of_batches}) == len(of_batches)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -206,7 +206,7 @@ def test_planted_costs_are_paid_when_it_is_filled(root: Path, kind: str) -> None
     begun = time.perf_counter_ns()
     opened = feed.open_feed(asked, torch.device("cpu"))
     took = time.perf_counter_ns() - begun
-    fill_ns = caching.columns(asked)["cache_fill_ns"]
+    fill_ns = cache.columns(asked)["cache_fill_ns"]
     assert COUNT * 2_900_000 <= fill_ns <= opened.settled_ns <= took
     stamps = [STAMPS.unpack(batch.stamps) for batch in islice(opened.batches, COUNT // BATCH)]
     assert min(read for read, *_ in stamps) < BATCH * 2_000_000 / 2
@@ -222,7 +222,7 @@ def test_collating_is_paid_for_each_batch_that_is_made(root: Path) -> None:
     )
     assert by_sample >= 2_900_000
     assert by_batch < 1_500_000
-    assert caching.columns(job(root, cache="batch", collate_us=3000))["cache_fill_ns"] >= COUNT / BATCH * 2_900_000
+    assert cache.columns(job(root, cache="batch", collate_us=3000))["cache_fill_ns"] >= COUNT / BATCH * 2_900_000
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -240,7 +240,7 @@ def test_too_few_samples_for_a_batch(root: Path) -> None:
     """Refused, with what to do; the samples behind the last whole batch are left out."""
     with pytest.raises(InputError, match=r"make no 1 × 25 for a step; expected 25 or more .* Raise n_samples"):
         fetched(job(root, cache="batch", batch_size=25))
-    assert caching.batches_in(job(root, batch_size=7), COUNT) == 3
+    assert cache.batches_in(job(root, batch_size=7), COUNT) == 3
 
 
 def test_replicas_get_a_cached_batch_each(root: Path) -> None:
@@ -264,8 +264,8 @@ def test_replicas_get_a_cached_batch_each(root: Path) -> None:
 def test_a_record_gives_back_its_tensors(shapes: list[tuple[torch.dtype, tuple[int, ...]]]) -> None:
     """Of any types and shapes, labels without dimensions and odd sizes included, in any order."""
     tensors = tuple(torch.randint(0, 256, shape).to(dtype) for dtype, shape in shapes)
-    fields = caching._laid_out(tensors)
-    record = torch.from_numpy(caching._record(tensors, fields, caching.Contents({}, fields, 0).size)[0])
+    fields = cache._laid_out(tensors)
+    record = torch.from_numpy(cache._record(tensors, fields, cache.Contents({}, fields, 0).size)[0])
     for field, tensor in zip(fields, tensors, strict=True):
         back = field.of(record)
         assert (back.dtype, back.shape) == (tensor.dtype, tensor.shape)
@@ -286,5 +286,5 @@ def test_a_trial_tells_of_its_cache(root: Path, kind: str) -> None:
     assert min(row["cached_before_pct"], row["cached_after_pct"]) >= 100 * WARM
     assert row["samples"] == row["steps"] * BATCH
     told = {name: row[name] for name in ("cache_fill_ns", "cache_bytes") if name in row}
-    assert told == caching.columns(asked)
+    assert told == cache.columns(asked)
     assert bool(told) is (kind != "none")

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from harness import registry
-from harness.errors import InputError
-from harness.formats import Reader
-from harness.trial import feed, prepare, run
-from harness.trial.job import Job, Reporter
-from harness.window import WARM
-from harness.workloads import DataSpec
+from feedrate.formats import Reader
+from feedrate.schema import plugins
+from feedrate.schema.errors import InputError
+from feedrate.schema.window import WARM
+from feedrate.trial import feed, prepare, run
+from feedrate.trial.job import Job, Reporter
+from feedrate.workloads import DataSpec
 
 CELL = {"workload": "synthetic", "mode": "load", "storage_format": "lmdb", "patch_size": 16, "n_samples": 128}
 
@@ -43,7 +43,7 @@ def packed(tmp_path: Path) -> Path:
 def reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Every read of this process and its workers, a line each."""
     log = tmp_path / "reads"
-    reader = registry.load("harness.formats", "lmdb")._LmdbReader
+    reader = plugins.load("feedrate.formats", "lmdb")._LmdbReader
     read = reader.read
 
     def noted(self: Reader, index: int) -> Any:

@@ -15,15 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import default_collate
 
-from harness import registry
-from harness.formats import Sample
-from harness.trial import collating, feed, stages
-from harness.trial.job import Job
-from harness.trial.loader import STAMPS, Batch, Fields
-from harness.trial.prepare import dataset_root, prepare
-from harness.workloads import DataSpec
+from feedrate.formats import Sample
+from feedrate.schema import plugins
+from feedrate.trial import collate as trial_collate
+from feedrate.trial import feed, stages
+from feedrate.trial.job import Job
+from feedrate.trial.loader import STAMPS, Batch, Fields
+from feedrate.trial.prepare import dataset_root, prepare
+from feedrate.workloads import DataSpec
 
-WORKLOADS = registry.names("harness.workloads")
+WORKLOADS = plugins.names("feedrate.workloads")
 COUNT, SIZE = 24, 9
 PLACES = ["worker", "device"]
 
@@ -34,17 +35,17 @@ def job(root: Path | None = None, **cell: object) -> Job:
     return Job("trial", cell=defaults | cell, packed=str(root), seed=3)
 
 
-def fast(workload: str, place: str, **cell: object) -> tuple[collating.Transform, Any, Any]:
+def fast(workload: str, place: str, **cell: object) -> tuple[trial_collate.Transform, Any, Any]:
     """What is done to a sample, to a batch, and to a batch that was fetched."""
     asked = job(workload=workload, collate="fast", normalize_on=place, **cell)
-    return *collating.ways(asked), collating.on_host(asked)
+    return *trial_collate.ways(asked), trial_collate.on_host(asked)
 
 
 def drawn(workload: str, seed: int, count: int, height: int, width: int) -> list[Sample]:
     """Samples as they are decoded: two images, or an image and a label."""
     random = np.random.default_rng(seed)
     images = random.integers(0, 256, (2, count, height, width, 3), np.uint8)
-    if registry.load("harness.workloads", workload).TASK == "classification":
+    if plugins.load("feedrate.workloads", workload).TASK == "classification":
         return [(image, random.integers(0, 37, (1, 1, 1), np.uint8)) for image in images[0]]
     return list(zip(images[0], images[1], strict=True))
 
@@ -64,7 +65,7 @@ def same(found: Fields, expected: Fields) -> None:
 def test_fast_equals_totensor(workload: str, seed: int, count: int, height: int, width: int) -> None:
     """Every workload's batches are the same to 1e-6 an element, and of one form, wherever they are normalised."""
     samples = drawn(workload, seed, count, height, width)
-    transform, collate = collating.ways(job(workload=workload))
+    transform, collate = trial_collate.ways(job(workload=workload))
     expected = tuple(collate([transform(sample) for sample in samples]))
     for place in PLACES:
         each, together, finish = fast(workload, place)
@@ -74,8 +75,8 @@ def test_fast_equals_totensor(workload: str, seed: int, count: int, height: int,
 
 def test_totensor_is_torchvisions_and_pytorchs_own() -> None:
     """What is not asked for is not there: the workload's transform and default_collate themselves."""
-    assert collating.ways(job()) == (registry.load("harness.workloads", "synthetic").transform, default_collate)
-    assert (collating.on_host(job()), collating.on_device(job())) == (None, None)
+    assert trial_collate.ways(job()) == (plugins.load("feedrate.workloads", "synthetic").transform, default_collate)
+    assert (trial_collate.on_host(job()), trial_collate.on_device(job())) == (None, None)
 
 
 def test_pixels_stay_bytes_until_they_are_normalised() -> None:
@@ -102,7 +103,7 @@ def test_a_batch_is_finished_once(device: str, mode: str, on_host: bool, on_devi
     """On CUDA behind the copy, if there is one, elsewhere at the fetch, and nowhere where the worker did it."""
     for place in PLACES:
         asked = Job("trial", device, {"mode": mode, "collate": "fast", "normalize_on": place})
-        found = collating.on_host(asked) is not None, collating.on_device(asked) is not None
+        found = trial_collate.on_host(asked) is not None, trial_collate.on_device(asked) is not None
         assert found == ((on_host, on_device) if place == "device" else (False, False))
 
 
@@ -122,9 +123,9 @@ def test_cuda_finishes_behind_the_copy() -> None:
     _, together, finish = fast("synthetic", "device")
     batch = Batch(together(samples), b"")
     asked = Job("trial", "cuda", {"collate": "fast", "normalize_on": "device"})
-    copied = stages._copy(torch.device("cpu"), False, collating.on_device(asked)).run(batch)
+    copied = stages._copy(torch.device("cpu"), False, trial_collate.on_device(asked)).run(batch)
     same(copied, finish(batch.fields))
-    plain = stages._copy(torch.device("cpu"), False, collating.on_device(job())).run(batch)
+    plain = stages._copy(torch.device("cpu"), False, trial_collate.on_device(job())).run(batch)
     assert [field.dtype for field in plain] == [torch.uint8] * 2
 
 
@@ -147,7 +148,7 @@ def test_workers_write_into_the_memory_that_they_share(place: str, monkeypatch: 
         samples = [each(sample) for sample in drawn(workload, 0, 2, 5, 7)]
         assert not any(field.is_shared() for field in together(samples))
         with monkeypatch.context() as patched:
-            patched.setattr(collating, "get_worker_info", lambda: "a worker")
+            patched.setattr(trial_collate, "get_worker_info", lambda: "a worker")
             assert all(field.is_shared() for field in together(samples))
 
 
@@ -159,7 +160,7 @@ def test_a_spawned_worker_gets_it_in_a_pickle() -> None:
 
 
 def _transformed(workload: str, samples: list[Sample]) -> list[Fields]:
-    transform = registry.load("harness.workloads", workload).transform
+    transform = plugins.load("feedrate.workloads", workload).transform
     return [transform(sample) for sample in samples]
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness.trial.device import Timeline, serialize
-from harness.trial.stages import Stage
+from feedrate.trial.stages import Stage
+from feedrate.trial.transfer import Timeline, serialize
 
 
 class Clock:

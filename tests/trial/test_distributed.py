@@ -22,12 +22,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, DistributedSampler
 
-from harness.registry import ROOT
-from harness.trial import child, feed, stages
-from harness.trial.distributed import Alone, Devices, FailuresOnly, Share, fixed, joined, of
-from harness.trial.job import Job
-from harness.trial.loader import Batch, Batches
-from harness.trial.loop import Limits, Window
+from feedrate.schema.plugins import ROOT
+from feedrate.trial import child, feed, stages
+from feedrate.trial.distributed import Alone, Devices, FailuresOnly, Share, fixed, joined, of
+from feedrate.trial.job import Job
+from feedrate.trial.loader import Batch, Batches
+from feedrate.trial.loop import Limits, Window
 
 if TYPE_CHECKING:  # ranks load this file too, without the tests beside it
     from warm import Runner
@@ -151,8 +151,8 @@ RANK = """
 import json, sys, torch
 from pathlib import Path
 from importlib.util import spec_from_file_location, module_from_spec
-from harness.trial import distributed, feed
-from harness.trial.job import Job
+from feedrate.trial import distributed, feed
+from feedrate.trial.job import Job
 
 def work(job, reporter):
     spec = spec_from_file_location("test_distributed", sys.argv[1])
@@ -189,8 +189,8 @@ def test_gradients_are_those_of_one_process(tmp_path: Path) -> None:
 
 DYING = """
 import os, signal
-from harness.trial import distributed
-from harness.trial.job import Job
+from feedrate.trial import distributed
+from feedrate.trial.job import Job
 
 def work(job, reporter):
     if os.environ["RANK"] == "1":
@@ -350,7 +350,7 @@ def test_launches_block_as_the_cell_says(monkeypatch: pytest.MonkeyPatch) -> Non
     finally:
         os.dup2(stdin, 0)
     ((_, command, environment, order),) = begun
-    assert command[1:] == ["-m", "harness.trial.child", str(pipe)]
+    assert command[1:] == ["-P", "-m", "feedrate.trial.child", str(pipe)]
     assert environment == dict(os.environ) | {child.BLOCKING: "1"}
     assert order == b"the job"
     assert os.get_inheritable(pipe)

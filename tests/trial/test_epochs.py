@@ -15,11 +15,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.trial import feed, prepare, run
-from harness.trial.epochs import EpochBatches, Epochs
-from harness.trial.job import Job, Reporter
-from harness.trial.loader import Batches
-from harness.workloads import DataSpec
+from feedrate.trial import feed, prepare, run
+from feedrate.trial.feed import EpochBatches, Epochs
+from feedrate.trial.job import Job, Reporter
+from feedrate.trial.loader import Batches
+from feedrate.workloads import DataSpec
 
 COUNT, SIZE = 40, 4
 CELL = {

@@ -18,12 +18,12 @@ from beside import tried
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.formats import Reader, Sample
-from harness.probes.host import workers_uss
-from harness.trial import feed, index, prepare
-from harness.trial.job import Job
-from harness.trial.loader import STAMPS, StampedCollate, StampedDataset
-from harness.workloads import DataSpec
+from feedrate.formats import Reader, Sample
+from feedrate.machine.probes.host import workers_uss
+from feedrate.trial import feed, index, prepare
+from feedrate.trial.job import Job
+from feedrate.trial.loader import STAMPS, StampedCollate, StampedDataset
+from feedrate.workloads import DataSpec
 
 KINDS = ("list", "numpy", "serialized")
 COUNT = 10
@@ -101,7 +101,7 @@ def test_packed_samples_stand_for_all_entries_in_turn(dataset: StampedDataset) -
 def test_a_lookup_is_part_of_reading(dataset: StampedDataset, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its time goes into the account of the batch that it is for."""
     now = iter(range(0, 10**9, 1000))
-    for module in (index, __import__("harness.trial.loader", fromlist=["time"])):
+    for module in (index, __import__("feedrate.trial.loader", fromlist=["time"])):
         monkeypatch.setattr(module.time, "perf_counter_ns", lambda: next(now))
     plain, found = StampedCollate(dataset), index.IndexedDataset(dataset, index.build("numpy", COUNT))
     alone = STAMPS.unpack(plain([dataset[1], dataset[2]]).stamps)

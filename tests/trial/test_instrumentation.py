@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from beside import tried
 
-from harness.trial import instrumentation, loader
-from harness.trial.instrumentation import loop_cost, stamp_cost
-from harness.trial.job import Job
-from harness.trial.loader import Batch, StampedCollate
-from harness.trial.prepare import dataset_root, prepare
-from harness.trial.stages import Stage
+from feedrate.trial import instrumentation, loader
+from feedrate.trial.instrumentation import loop_cost, stamp_cost
+from feedrate.trial.job import Job
+from feedrate.trial.loader import Batch, StampedCollate
+from feedrate.trial.prepare import dataset_root, prepare
+from feedrate.trial.stages import Stage
 
 
 @tried

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from harness.formats import Manifest, Sample, Stream
-from harness.trial import loader
-from harness.trial.loader import Batches, StampedCollate, StampedStream
+from feedrate.formats import Manifest, Sample, Stream
+from feedrate.trial import loader
+from feedrate.trial.loader import Batches, StampedCollate, StampedStream
 
 COUNT, SHARDS = 60, 6
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 import pytest
 from beside import tried
 
-from harness.trial.loader import Batch
-from harness.trial.loop import Limits, measure
-from harness.trial.stages import Stage
+from feedrate.trial.loader import Batch
+from feedrate.trial.loop import Limits, measure
+from feedrate.trial.stages import Stage
 
 
 def batches(pause_s: float = 0.0) -> Iterator[Batch]:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import DataError
-from harness.trial import page_cache
-from harness.trial.page_cache import cached, settle
+from feedrate.schema.errors import DataError
+from feedrate.trial import page_cache
+from feedrate.trial.page_cache import cached, settle
 
 PAGE = mmap.PAGESIZE
 

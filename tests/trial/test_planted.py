@@ -19,13 +19,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import default_collate
 
-from harness import linux
-from harness.formats import Manifest, Reader, Sample
-from harness.trial import feed, loader, planted, stages
-from harness.trial.job import Job
-from harness.trial.loader import STAMPS, Batch
-from harness.trial.planted import LATE_NS, SLICES, Burn, Plants, Wait, waits_ns
-from harness.trial.step.plain import RealStep
+from feedrate.formats import Manifest, Reader, Sample
+from feedrate.machine import linux
+from feedrate.trial import feed, loader, stages
+from feedrate.trial import plants as trial_plants
+from feedrate.trial.job import Job
+from feedrate.trial.loader import STAMPS, Batch
+from feedrate.trial.plants import LATE_NS, SLICES, Burn, Plants, Wait, waits_ns
+from feedrate.trial.step.plain import RealStep
 
 US = 1_000
 SHAPES = ["constant", "jittered", "heavy_tailed"]
@@ -51,8 +52,8 @@ def clocked(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[int], int]],
 
     def put(late_ns: Callable[[int], int]) -> Clock:
         clock = Clock(late_ns)
-        monkeypatch.setattr(planted.time, "sleep", clock.sleep)
-        monkeypatch.setattr(planted.time, "perf_counter_ns", lambda: clock.now)
+        monkeypatch.setattr(trial_plants.time, "sleep", clock.sleep)
+        monkeypatch.setattr(trial_plants.time, "perf_counter_ns", lambda: clock.now)
         return clock
 
     return put
@@ -115,7 +116,7 @@ def test_burning_uses_cpu_time() -> None:
 def test_burning_too_long_is_taken_off_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """A CPU clock of coarse ticks leaves the mean as planted, to one tick in all."""
     ticks = iter(range(0, 10_000_000, 7))
-    monkeypatch.setattr(planted.time, "thread_time_ns", lambda: next(ticks) * US)
+    monkeypatch.setattr(trial_plants.time, "thread_time_ns", lambda: next(ticks) * US)
     burn = Burn()
     for _ in range(100):
         burn(20 * US)
@@ -241,7 +242,7 @@ def test_a_trials_samples_have_its_plants(tmp_path: Path, monkeypatch: pytest.Mo
     manifest = Manifest(8, ((1, 1, 1),), 0, "", 1, 1, 0.0)
     (tmp_path / "manifest.json").write_text(json.dumps(asdict(manifest)))
     fake = type("Fake", (), {"open": staticmethod(lambda root, _: Numbers(root)), "transform": staticmethod(transform)})
-    monkeypatch.setattr(feed.registry, "load", lambda *_: fake)
+    monkeypatch.setattr(feed.plugins, "load", lambda *_: fake)
     cell = {"read_us": 50, "read_shape": "jittered", "decode_us": 50, "collate_us": 500, "payload_bytes": 10}
     job = Job("trial", cell={**cell, "batch_size": 8}, packed=str(tmp_path), seed=3)
     waited: list[int] = []
@@ -258,7 +259,7 @@ def test_the_truth_of_a_stretch_is_known(tmp_path: Path, monkeypatch: pytest.Mon
     manifest = Manifest(8, ((1, 1, 1),), 0, "", 1, 1, 0.0)
     (tmp_path / "manifest.json").write_text(json.dumps(asdict(manifest)))
     fake = type("Fake", (), {"open": staticmethod(lambda root, _: Numbers(root)), "transform": staticmethod(transform)})
-    monkeypatch.setattr(feed.registry, "load", lambda *_: fake)
+    monkeypatch.setattr(feed.plugins, "load", lambda *_: fake)
     cell = {"read_us": 500, "read_shape": "heavy_tailed", "batch_size": 3, "n_samples": 8}
     job = Job("trial", cell=cell, packed=str(tmp_path), seed=3)
     waited: list[int] = []

@@ -18,17 +18,16 @@ import numpy as np
 import pytest
 from PIL import Image as PILImage
 
-from harness.errors import DataError, EnvironmentFault, InputError
-from harness.formats import Manifest, Reader, ReadOptions, Sample, Stream
-from harness.registry import load, names
-from harness.traits import traits
-from harness.trial import prepare as module
-from harness.trial.prepare import dataset_root, prepare
-from harness.workloads import DataSpec, Source
+from feedrate.formats import Manifest, Reader, ReadOptions, Sample, Stream
+from feedrate.schema.errors import DataError, EnvironmentFault, InputError
+from feedrate.schema.plugins import load, names, traits
+from feedrate.trial import prepare as module
+from feedrate.trial.prepare import dataset_root, prepare
+from feedrate.workloads import DataSpec, Source
 
 SPEC = DataSpec("synthetic", 20, 8, 1)
-SYNTHETIC = load("harness.workloads", "synthetic")
-PNG = load("harness.formats", "png")
+SYNTHETIC = load("feedrate.workloads", "synthetic")
+PNG = load("feedrate.formats", "png")
 
 
 def silent(done: int, total: int) -> None:
@@ -63,13 +62,13 @@ def flat(size: int) -> Sample:
     return (np.zeros((size, size, 3), np.uint8),)
 
 
-@pytest.mark.parametrize("storage_format", names("harness.formats"))
+@pytest.mark.parametrize("storage_format", names("feedrate.formats"))
 def test_manifest_tells_the_truth(tmp_path: Path, storage_format: str) -> None:
     """Count, shapes, bytes, versions and hash are those of what can be read back; all formats give one hash."""
     manifest = prepare(SPEC, storage_format, tmp_path, silent)
     root = dataset_root(tmp_path, SPEC, storage_format)
     assert Manifest.load(root) == manifest
-    storage = load("harness.formats", storage_format)
+    storage = load("feedrate.formats", storage_format)
     digest = hashlib.sha256()
     for sample in stored(storage.open(root, ReadOptions())):
         for field in sample:
@@ -125,7 +124,7 @@ def test_a_byte_that_changed_is_found(tmp_path: Path) -> None:
 
 def test_a_lossy_format_is_held_to_its_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes back may differ by as much as the format says and no more; a label must come back as it was."""
-    jpeg = load("harness.formats", "jpeg")
+    jpeg = load("feedrate.formats", "jpeg")
     monkeypatch.setattr(jpeg, "MEAN_ERROR", 0.0)
     with pytest.raises(DataError, match="does not come back the same"):
         prepare(DataSpec("div2k_standin", 4, 16, 2), "jpeg", tmp_path, silent)
@@ -181,7 +180,7 @@ def test_disk_faults_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     assert "20 samples of synthetic as png" in message
 
 
-@pytest.mark.parametrize("storage_format", names("harness.formats"))
+@pytest.mark.parametrize("storage_format", names("feedrate.formats"))
 def test_full_disk(tmp_path: Path, storage_format: str) -> None:
     """A real limit on writing, met in the middle of packing, leaves nothing (RLIMIT_FSIZE stands for a full disk)."""
     spec = DataSpec("synthetic", 50, 32, 1)
@@ -322,5 +321,5 @@ def test_notes_reach_the_manifest(tmp_path: Path) -> None:
 
 def test_imports_no_torch() -> None:
     """Naming a data set does not load torch."""
-    code = "import sys, harness.trial.prepare; sys.exit('torch' in sys.modules)"
+    code = "import sys, feedrate.trial.prepare; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0

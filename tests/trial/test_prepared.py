@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from beside import tried
 
-from harness.records import PHASES, STEPS, WORKER_STAGES
-from harness.trial import prepare, run
-from harness.trial.job import Job, Reporter
-from harness.workloads import DataSpec
+from feedrate.schema.columns import PHASES, STEPS, WORKER_STAGES
+from feedrate.trial import prepare, run
+from feedrate.trial.job import Job, Reporter
+from feedrate.workloads import DataSpec
 
 COUNT, SIZE = 48, 4
 CELL = {"workload": "synthetic", "mode": "load", "patch_size": 8, "n_samples": COUNT, "batch_size": SIZE}

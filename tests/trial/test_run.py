@@ -7,9 +7,9 @@ from array import array
 import pytest
 import torch
 
-from harness.trial.job import Job
-from harness.trial.loop import Window
-from harness.trial.run import _device, _phases, _steadiness, throughput, warm_up_limits, window_limits
+from feedrate.trial.job import Job
+from feedrate.trial.loop import Window
+from feedrate.trial.run import _device, _phases, _steadiness, throughput, warm_up_limits, window_limits
 
 
 def job(**cell: object) -> Job:

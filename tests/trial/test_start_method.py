@@ -21,12 +21,12 @@ import pytest
 import torch
 from beside import tried
 
-from harness import registry
-from harness.launcher import Template
-from harness.registry import ROOT
-from harness.trial import feed, loader, prepare
-from harness.trial.job import Job
-from harness.workloads import DataSpec
+from feedrate.schema import plugins
+from feedrate.schema.plugins import ROOT
+from feedrate.sweep.launcher import Template
+from feedrate.trial import feed, loader, prepare
+from feedrate.trial.job import Job
+from feedrate.workloads import DataSpec
 
 COUNT = 32
 METHODS = ("fork", "spawn", "forkserver")
@@ -52,7 +52,7 @@ def first_batches(found: str, count: int, **more: object) -> list[bytes]:
     return [batch.fields[0].numpy().tobytes() for batch in islice(batches, count)]
 
 
-@pytest.mark.parametrize("storage_format", registry.names("harness.formats"))
+@pytest.mark.parametrize("storage_format", plugins.names("feedrate.formats"))
 def test_all_that_a_worker_needs_survives_a_pickle(tmp_path: Path, storage_format: str) -> None:
     """Of every format, with planted costs and an index where they can be, opened before or not."""
     access = {"access": "sequential"} if storage_format in ("tfrecord", "webdataset") else {"index_kind": "numpy"}
@@ -74,10 +74,10 @@ def test_all_that_a_worker_needs_survives_a_pickle(tmp_path: Path, storage_forma
     assert batch(*pickle.loads(pickle.dumps((held, collate)))) == expected
 
 
-@pytest.mark.parametrize("workload", registry.names("harness.workloads"))
+@pytest.mark.parametrize("workload", plugins.names("feedrate.workloads"))
 def test_transforms_survive_a_pickle(workload: str) -> None:
     """Of every workload, as the same function in the worker."""
-    transform = registry.load("harness.workloads", workload).transform
+    transform = plugins.load("feedrate.workloads", workload).transform
     assert pickle.loads(pickle.dumps(transform)) is transform
 
 
@@ -120,7 +120,7 @@ def test_a_trial_leaves_nothing_behind(tmp_path: Path, method: str) -> None:
     job = {"kind": "trial", "cell": cell(num_workers=2, start_method=method), "packed": packed(tmp_path)}
     job |= {"warmup_s": 0.05, "window_s": 0.2}
     before = {process.pid for process in psutil.Process().children(recursive=True)}
-    with Template(ROOT) as template:
+    with Template() as template:
         seen: set[int] = set()
 
         def watch(event: str, pid: int, _: dict[str, Any]) -> None:
@@ -141,8 +141,8 @@ TRAINING = """
 import sys
 from pathlib import Path
 import torch
-from harness.trial import feed
-from harness.trial.job import Job
+from feedrate.trial import feed
+from feedrate.trial.job import Job
 if __name__ == "__main__":
     opened = feed.open_feed(Job.from_json(sys.argv[1]), torch.device("cpu"))
     print("ready", flush=True)

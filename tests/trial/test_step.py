@@ -12,12 +12,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.trial import stages
-from harness.trial import step as steps
-from harness.trial.job import Job
-from harness.trial.loader import Batch, Fields
-from harness.trial.step import Training, debugging, images, network, precision, reading
-from harness.trial.step.plain import RealStep, Step
+from feedrate.trial import stages
+from feedrate.trial import step as steps
+from feedrate.trial.job import Job
+from feedrate.trial.loader import Batch, Fields
+from feedrate.trial.step import Training, moving, network, options
+from feedrate.trial.step.plain import RealStep, Step
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -136,7 +136,7 @@ def test_autocast_is_around_the_forward_pass_alone() -> None:
         on.append(torch.is_autocast_enabled("cpu"))
         return given
 
-    step = precision.autocast(Step(note, note, note), CPU, "bf16")
+    step = options.autocast(Step(note, note, note), CPU, "bf16")
     step.optimizer(step.backward(step.forward(())))
     assert on == [True, False, False]
 
@@ -146,7 +146,7 @@ def test_a_scaled_loss_gives_the_same_weights() -> None:
     torch.manual_seed(1)
     model = network.bare(trial(), CPU)
     plain, scaled = RealStep(copy.deepcopy(model), mse), RealStep(model, mse)
-    for step in (plain.step(), precision.scaled(scaled, CPU)):
+    for step in (plain.step(), options.scaled(scaled, CPU)):
         for fields in batches(3):
             step.optimizer(step.backward(step.forward(fields)))
     assert all(torch.equal(a, b) for a, b in zip(plain._model.parameters(), model.parameters(), strict=True))
@@ -161,8 +161,8 @@ def test_steps_that_overflow_are_counted(scaler: bool, expected: int) -> None:
     """The second of four steps overflows: a scaler skips it and goes on; without one it spoils every later step."""
     torch.manual_seed(1)
     real = RealStep(torch.nn.Conv2d(3, 3, 1), mse)
-    overflows = precision.Overflows(real.optimizer)
-    step = overflows.watched(precision.scaled(real, CPU) if scaler else real.step())
+    overflows = options.Overflows(real.optimizer)
+    step = overflows.watched(options.scaled(real, CPU) if scaler else real.step())
     for number, (source, target) in enumerate(batches(4)):
         step.optimizer(step.backward(step.forward((source * (1e30 if number == 1 else 1.0), target))))
     assert overflows.count() == expected
@@ -173,8 +173,8 @@ def test_steps_that_overflow_are_counted(scaler: bool, expected: int) -> None:
 def test_gradients_that_overflow_alone_are_counted() -> None:
     """A scale too large for the gradients, though the loss is finite, is a step that the scaler skips: it counts."""
     real = RealStep(torch.nn.Conv2d(3, 3, 1), lambda output, target: mse(output, target) * 1e34)
-    overflows = precision.Overflows(real.optimizer)
-    step = overflows.watched(precision.scaled(real, CPU))
+    overflows = options.Overflows(real.optimizer)
+    step = overflows.watched(options.scaled(real, CPU))
     loss = step.forward(batches(1)[0])
     step.optimizer(step.backward(loss))
     assert loss.isfinite()
@@ -190,7 +190,7 @@ def test_the_loss_is_read_last_and_once() -> None:
             order.append("item")
 
     plain = Step(lambda _: Loss(), lambda _: order.append("backward"), lambda _: order.append("optimizer"))
-    step = reading.read(plain)
+    step = moving.read(plain)
     for _ in range(2):
         step.optimizer(step.backward(step.forward(())))
     assert order == ["backward", "optimizer", "item"] * 2
@@ -204,7 +204,7 @@ def test_a_debugging_aid_is_on_in_the_whole_step_only() -> None:
         on.append(torch.is_anomaly_enabled())
         return given
 
-    step = debugging.around(Step(note, note, note), debugging.AROUND["anomaly"])
+    step = options.around(Step(note, note, note), options.AROUND["anomaly"])
     for _ in range(2):
         step.optimizer(step.backward(step.forward(())))
         on.append(torch.is_anomaly_enabled())
@@ -221,7 +221,7 @@ def test_every_step_has_a_context_of_its_own() -> None:
         yield
         made.append("leave")
 
-    step = debugging.around(Step(lambda _: made.append("step"), lambda _: None, lambda _: None), context)
+    step = options.around(Step(lambda _: made.append("step"), lambda _: None, lambda _: None), context)
     for _ in range(2):
         step.optimizer(step.backward(step.forward(())))
     assert made == ["enter", "step", "leave"] * 2
@@ -236,7 +236,7 @@ def test_a_check_sees_the_batch_and_the_loss() -> None:
         seen.append((function(*inputs).item(), inputs[0]))
         return True
 
-    step = debugging.checked(training.step, training.network, mse, check)
+    step = options.checked(training.step, training.network, mse, check)
     (fields,) = batches(1)
     loss = step.forward(fields)
     step.backward(loss)
@@ -245,14 +245,14 @@ def test_a_check_sees_the_batch_and_the_loss() -> None:
     assert torch.equal(seen[0][1].float(), fields[0])
     tiny = (torch.rand(1, 3, 3, 3), torch.rand(1, 3, 3, 3))
     real = lambda *given, **said: said.pop("raise_exception") or torch.autograd.gradcheck(*given, **said)  # noqa: E731
-    step = debugging.checked(training.step, training.network, mse, real)
+    step = options.checked(training.step, training.network, mse, real)
     step.backward(step.forward(tiny))
 
 
 @given(st.integers(1, 300))
 def test_sizes(patch: int) -> None:
     """The whole image first, then each smaller by 8 pixels than the one before, four at most, none below 8 pixels."""
-    found = images.sizes(patch)
+    found = network.sizes(patch)
     assert found[0] == patch
     assert found == [patch - 8 * k for k in range(len(found))]
     assert 1 <= len(found) <= 4
@@ -263,7 +263,7 @@ def test_sizes(patch: int) -> None:
 def test_shapes_vary_and_samples_do_not() -> None:
     """Every step sees all samples of its batch, cut from their upper left, in a cycle of sizes; labels stay whole."""
     seen: list[Fields] = []
-    step = images.varied(Step(seen.append, lambda _: None, lambda _: None), 24)
+    step = network.varied(Step(seen.append, lambda _: None, lambda _: None), 24)
     source, labels = torch.rand(5, 3, 24, 24), torch.arange(5)
     for _ in range(4):
         step.forward((source, labels, torch.zeros(5, 9)))

@@ -10,11 +10,11 @@ import torch
 import torch._dynamo
 from warm import Runner
 
-from harness.trial import stages
-from harness.trial.job import Job
-from harness.trial.loader import Batch
-from harness.trial.run import nothing, rehearsed
-from harness.trial.step import network
+from feedrate.trial import stages
+from feedrate.trial.job import Job
+from feedrate.trial.loader import Batch
+from feedrate.trial.run import nothing, rehearsed
+from feedrate.trial.step import network
 
 SIZE = 32
 CELL = {"workload": "synthetic", "n_samples": 32, "patch_size": 16, "batch_size": 4}

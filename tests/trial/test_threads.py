@@ -16,18 +16,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import default_collate
 
-from harness import registry
-from harness.errors import DataError
-from harness.formats import ReadOptions
-from harness.traits import traits
-from harness.trial import feed, prepare, threads
-from harness.trial.job import Job
-from harness.trial.loader import STAMPS, Batch, Batches, StampedCollate, StampedDataset
-from harness.trial.planted import Plants
-from harness.workloads import DataSpec
+from feedrate.formats import ReadOptions
+from feedrate.schema import plugins
+from feedrate.schema.errors import DataError
+from feedrate.schema.plugins import traits
+from feedrate.trial import feed, prepare, threads
+from feedrate.trial.job import Job
+from feedrate.trial.loader import STAMPS, Batch, Batches, StampedCollate, StampedDataset
+from feedrate.trial.plants import Plants
+from feedrate.workloads import DataSpec
 
 COUNT = 24
-FORMATS = tuple(name for name in registry.names("harness.formats") if not traits(name).streamed)
+FORMATS = tuple(name for name in plugins.names("feedrate.formats") if not traits(name).streamed)
 
 
 @pytest.fixture(autouse=True)
@@ -163,7 +163,7 @@ def test_a_batch_has_an_account_of_its_own(tmp_path: Path) -> None:
     spec = DataSpec("synthetic", COUNT, 8, 1)
     prepare.prepare(spec, "memmap", tmp_path, lambda done, total: None)
     plants = Plants.of(Job("trial", cell=cell))
-    reader = registry.load("harness.formats", "memmap").open(
+    reader = plugins.load("feedrate.formats", "memmap").open(
         prepare.dataset_root(tmp_path, spec, "memmap"), ReadOptions()
     )
     dataset = StampedDataset(plants.reader(reader), lambda sample: (torch.zeros(1),))

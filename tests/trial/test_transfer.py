@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import torch
 
-from harness.trial import loop, run, transfer
-from harness.trial.job import Job
-from harness.trial.loader import Batch
-from harness.trial.loop import Limits
-from harness.trial.stages import Stage
-from harness.trial.step import moving
-from harness.trial.step.plain import Step
+from feedrate.trial import loop, run, transfer
+from feedrate.trial.job import Job
+from feedrate.trial.loader import Batch
+from feedrate.trial.loop import Limits
+from feedrate.trial.stages import Stage
+from feedrate.trial.step import moving
+from feedrate.trial.step.plain import Step
 
 
 class Streams:

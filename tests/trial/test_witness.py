@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from beside import tried
 
-from harness.trial import loop, witnessed
-from harness.trial.job import Job, Reporter
-from harness.trial.loader import Batch
-from harness.trial.loop import Limits
-from harness.trial.planted import LATE_NS
-from harness.trial.prepare import dataset_root, prepare
-from harness.trial.stages import Stage
-from harness.trial.witness import CLOSES, EPOCHS_BEGIN, EPOCHS_END, OPENS, Witness
-from harness.trial.witnessed import EPOCH_STEPS, EPOCHS, run_witnessed
+from feedrate.trial import loop, witnessed
+from feedrate.trial.job import Job, Reporter
+from feedrate.trial.loader import Batch
+from feedrate.trial.loop import Limits
+from feedrate.trial.plants import LATE_NS
+from feedrate.trial.prepare import dataset_root, prepare
+from feedrate.trial.stages import Stage
+from feedrate.trial.witness import CLOSES, EPOCHS_BEGIN, EPOCHS_END, OPENS, Witness
+from feedrate.trial.witnessed import EPOCH_STEPS, EPOCHS, run_witnessed
 
 CELL = {
     "workload": "synthetic",

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image as PILImage
 
-from harness.downloads.cut_set import CutSet
-from harness.errors import InputError
-from harness.registry import load
-from harness.workloads import DataSpec
+from feedrate.downloads.crop_set import CutSet
+from feedrate.schema.errors import InputError
+from feedrate.schema.plugins import load
+from feedrate.workloads import DataSpec
 
 
 @pytest.fixture
@@ -27,13 +27,13 @@ def folder(tmp_path: Path) -> Path:
 
 def drawn(folder: Path, count: int) -> list[int]:
     """From which sub-images so many samples come."""
-    source = load("harness.workloads", "div2k").samples(DataSpec("div2k", count, 16, 2, folder))
+    source = load("feedrate.workloads", "div2k").samples(DataSpec("div2k", count, 16, 2, folder))
     return [int(target[0, 0, 0]) for _, target in source.samples]
 
 
 def test_cuts_pairs(folder: Path) -> None:
     """Sub-images become (input, target) pairs, as many as asked for."""
-    workload = load("harness.workloads", "div2k")
+    workload = load("feedrate.workloads", "div2k")
     got = list(workload.samples(DataSpec("div2k", 27, 16, 2, folder)).samples)
     assert [field.shape for sample in got for field in sample] == [(16, 16, 3)] * 54
     assert len(workload.transform(got[0])) == 2
@@ -50,14 +50,14 @@ def test_spread_over_all_photographs(folder: Path) -> None:
 def test_broken_sub_image(folder: Path) -> None:
     """One that is damaged is skipped with a note, and its share falls to another."""
     (folder / "0002" / "0002_s001.png").write_bytes(b"")
-    source = load("harness.workloads", "div2k").samples(DataSpec("div2k", 5, 16, 2, folder))
+    source = load("feedrate.workloads", "div2k").samples(DataSpec("div2k", 5, 16, 2, folder))
     assert len(list(source.samples)) == 5
     assert source.notes == ["skipped 0002/0002_s001.png: neither PNG nor JPEG"]
 
 
 def test_without_a_whole_set(folder: Path) -> None:
     """No folder, one that is being cut, or one that lost a file: the message says what to run."""
-    workload = load("harness.workloads", "div2k")
+    workload = load("feedrate.workloads", "div2k")
     with pytest.raises(InputError, match="no folder of sub-images was given; run: make div2k"):
         workload.samples(DataSpec("div2k", 7, 16, 2))
     (folder / "0001" / "0001_s001.png").unlink()

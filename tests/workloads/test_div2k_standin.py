@@ -13,10 +13,10 @@ import pytest
 from beside import tried
 from PIL import Image as PILImage
 
-from harness.errors import InputError
-from harness.formats import Image
-from harness.formats._encoding import COMPRESS_LEVEL
-from harness.workloads import DataSpec, div2k_standin
+from feedrate.formats import Image
+from feedrate.formats._encoding import COMPRESS_LEVEL
+from feedrate.schema.errors import InputError
+from feedrate.workloads import DataSpec, div2k_standin
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,11 @@ import pytest
 import torch
 from PIL import Image as PILImage
 
-from harness.errors import InputError
-from harness.formats import Image
-from harness.workloads import DataSpec
-from harness.workloads._notes import KEPT
-from harness.workloads._patches import Picture, degrade, loss, mix, normalize, pairs, photographs, transform
-from harness.workloads._photos import Unusable
+from feedrate.formats import Image
+from feedrate.schema.errors import InputError
+from feedrate.workloads import DataSpec
+from feedrate.workloads._patches import Picture, degrade, loss, mix, normalize, pairs, photographs, transform
+from feedrate.workloads._photos import KEPT, Unusable
 
 
 class Gallery:

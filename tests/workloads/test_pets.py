@@ -11,12 +11,12 @@ import torch
 from PIL import Image as PILImage
 from torch.utils.data import default_collate
 
-from harness.errors import InputError
-from harness.formats import Sample
-from harness.sweep import without_names
-from harness.trial.step.plain import RealStep
-from harness.workloads import DataSpec, Source, pets
-from harness.workloads.models import resnet18
+from feedrate.formats import Sample
+from feedrate.schema.errors import InputError
+from feedrate.sweep.sweep import without_names
+from feedrate.trial.step.plain import RealStep
+from feedrate.workloads import DataSpec, Source, pets
+from feedrate.workloads.models import resnet18
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image as PILImage
 
-from harness.errors import InputError
-from harness.workloads._photos import Unusable, list_images, open_rgb
+from feedrate.schema.errors import InputError
+from feedrate.workloads._photos import Unusable, list_images, open_rgb
 
 
 def write(path: Path, pixels: object, mode: str | None = None, **options: object) -> Path:

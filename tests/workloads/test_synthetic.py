@@ -6,8 +6,8 @@ import hashlib
 
 import numpy as np
 
-from harness.workloads import DataSpec
-from harness.workloads.synthetic import samples
+from feedrate.workloads import DataSpec
+from feedrate.workloads.synthetic import samples
 
 
 def test_golden() -> None:

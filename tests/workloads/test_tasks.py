@@ -7,10 +7,10 @@ import importlib
 import pytest
 import torch
 
-from harness.registry import names
+from feedrate.schema.plugins import names
 
 TASKS = {"super-resolution", "classification"}
-PACKAGES = ("harness.workloads", "harness.workloads.models")
+PACKAGES = ("feedrate.workloads", "feedrate.workloads.models")
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -20,10 +20,10 @@ def test_declared(package: str) -> None:
     assert set(found.values()) == TASKS
 
 
-@pytest.mark.parametrize("name", names("harness.workloads"))
+@pytest.mark.parametrize("name", names("feedrate.workloads"))
 def test_normalizes(name: str) -> None:
     """Each workload knows how to turn a batch of bytes into what its transform makes, sample by sample."""
-    workload = importlib.import_module(f"harness.workloads.{name}")
+    workload = importlib.import_module(f"feedrate.workloads.{name}")
     fields = [torch.zeros(2, 3, 4, 5, dtype=torch.uint8), torch.zeros(2, 3, 4, 5, dtype=torch.uint8)]
     fields[1] = fields[1][:, :1, :1, :1] if workload.TASK == "classification" else fields[1]
     sample = tuple(field[0].permute(1, 2, 0).numpy() for field in fields)

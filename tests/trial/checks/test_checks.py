@@ -9,16 +9,15 @@ from typing import Any
 
 import pytest
 
-from harness import registry
-from harness.axes import BY_NAME
-from harness.errors import InputError
-from harness.launcher import Template
-from harness.records import MEASURED
-from harness.registry import ROOT
-from harness.trial.checks import Finding, run_check
-from harness.trial.job import Job, Reporter
+from feedrate.schema import plugins
+from feedrate.schema.axes import BY_NAME
+from feedrate.schema.columns import MEASURED
+from feedrate.schema.errors import InputError
+from feedrate.sweep.launcher import Template
+from feedrate.trial.checks import Finding, run_check
+from feedrate.trial.job import Job, Reporter
 
-NAMES = registry.names("harness.trial.checks")
+NAMES = plugins.names("feedrate.trial.checks")
 
 
 def reported(**cell: Any) -> dict[str, Any]:
@@ -35,8 +34,8 @@ def reported(**cell: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_file_is_a_check(name: str) -> None:
     """Each file has a function check; what it needs it declares without being imported."""
-    assert callable(registry.load("harness.trial.checks", name).check)
-    assert registry.declared("harness.trial.checks", name, "DEVICE") in (None, "cuda")
+    assert callable(plugins.load("feedrate.trial.checks", name).check)
+    assert plugins.declared("feedrate.trial.checks", name, "DEVICE") in (None, "cuda")
 
 
 def test_the_axis_names_them() -> None:
@@ -49,7 +48,7 @@ def test_the_axis_names_them() -> None:
 def test_a_finding_becomes_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """A check reports its fact, its value and its evidence, in columns of the table, and nothing that was timed."""
     found = Finding(False, 0.25, "A quarter of it.")
-    monkeypatch.setattr(registry.load("harness.trial.checks", "next_epoch"), "check", lambda job: found)
+    monkeypatch.setattr(plugins.load("feedrate.trial.checks", "next_epoch"), "check", lambda job: found)
     answer = reported(check="next_epoch")
     assert answer["event"] == "result"
     assert answer["row"] == {"fact": False, "fact_value": 0.25, "evidence": "A quarter of it."}
@@ -73,7 +72,7 @@ def test_checks_run_as_trials(tmp_path: Path) -> None:
         ({"check": "termination", "ends_by": "sigint", "guarded": False}, False),
         ({"check": "pin_everything"}, None),
     )
-    with Template(ROOT) as template:
+    with Template() as template:
         for cell, fact in cells:
             job = {"kind": "trial", "cell": {"mode": "check", **cell}, "data_root": str(tmp_path)}
             answer = template.run(json.dumps(job), timeout_s=240, watch=lambda *_: None)

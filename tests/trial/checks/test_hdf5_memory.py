@@ -8,10 +8,10 @@ from typing import Any
 import h5py
 import pytest
 
-from harness.trial import page_cache
-from harness.trial.checks import hdf5_memory
-from harness.trial.checks.hdf5_memory import measure, write
-from harness.trial.job import Job
+from feedrate.trial import page_cache
+from feedrate.trial.checks import hdf5_memory
+from feedrate.trial.checks.hdf5_memory import measure, write
+from feedrate.trial.job import Job
 
 SMALL = 208
 """Samples: 41 MB; up to 32 MB the C library may hand out memory that was resident already."""

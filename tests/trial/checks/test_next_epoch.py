@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from harness.errors import TrialError
-from harness.trial.checks import next_epoch
-from harness.trial.checks.next_epoch import SAMPLES, Counted, stale_samples
-from harness.trial.job import Job
+from feedrate.schema.errors import TrialError
+from feedrate.trial.checks import next_epoch
+from feedrate.trial.checks.next_epoch import SAMPLES, Counted, stale_samples
+from feedrate.trial.job import Job
 
 
 class Shared(Counted):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from harness.errors import TrialError
-from harness.trial.checks import pin_custom
-from harness.trial.checks.pin_custom import Custom, Pinnable, conclude
-from harness.trial.job import Job
+from feedrate.schema.errors import TrialError
+from feedrate.trial.checks import pin_custom
+from feedrate.trial.checks.pin_custom import Custom, Pinnable, conclude
+from feedrate.trial.job import Job
 
 JOB = Job("trial", device="cuda", cell={"mode": "check", "check": "pin_custom"})
 

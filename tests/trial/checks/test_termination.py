@@ -13,10 +13,10 @@ import psutil
 import pytest
 from beside import tried
 
-from harness.errors import TrialError
-from harness.trial.checks import termination
-from harness.trial.checks.termination import Ending, conclude, watch
-from harness.trial.job import Job
+from feedrate.schema.errors import TrialError
+from feedrate.trial.checks import termination
+from feedrate.trial.checks.termination import Ending, conclude, watch
+from feedrate.trial.job import Job
 
 PR_SET_PDEATHSIG = 1
 

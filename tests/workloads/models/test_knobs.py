@@ -7,10 +7,10 @@ import inspect
 
 import pytest
 
-from harness.axes import BY_NAME
-from harness.registry import declared, names
+from feedrate.schema.axes import BY_NAME
+from feedrate.schema.plugins import declared, names
 
-PACKAGE = "harness.workloads.models"
+PACKAGE = "feedrate.workloads.models"
 
 
 @pytest.mark.parametrize("name", names(PACKAGE))

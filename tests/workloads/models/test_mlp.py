@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from harness.workloads.models import mlp
+from feedrate.workloads.models import mlp
 
 
 def test_parameters() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional
 
-from harness.workloads.models import pointwise
+from feedrate.workloads.models import pointwise
 
 
 def test_gelu_is_written_out() -> None:

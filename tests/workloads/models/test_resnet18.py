@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from harness.workloads.models.resnet18 import build
+from feedrate.workloads.models.resnet18 import build
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

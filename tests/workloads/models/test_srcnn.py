@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from harness.workloads.models import srcnn
+from feedrate.workloads.models import srcnn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

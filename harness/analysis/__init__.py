@@ -1,1 +1,0 @@
-"""Statistics of records: pure functions over pandas frames."""

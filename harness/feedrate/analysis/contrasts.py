@@ -1,0 +1,207 @@
+"""Trials → contrasts: every two cells of a run that differ in one axis, compared block by block.
+
+A trial's number carries the weather of its block (heat, neighbours, clocks); the ratio of two cells of the same block
+does not. A sweep makes thousands of contrasts: their intervals are single ones, without any correction for their
+number. Claims are few, and corrected where they are judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from feedrate.analysis.blocks import Floats, blocks_for, blocks_of, once
+from feedrate.analysis.estimates import AXIS_NAMES, identities
+from feedrate.schema.axes import AXES, BY_NAME, NO_KNOBS, Axis
+from feedrate.schema.metrics import CONFIRMED_OVER, REFUTED_UNDER, SAME
+
+Direction = Literal["faster", "slower"]
+
+COLUMNS = (
+    "run_id",
+    "machine_id",
+    "device",
+    "axis",
+    "a_value",
+    "b_value",
+    "cell_a",
+    "cell_b",
+    "ratio",
+    "lo",
+    "hi",
+    "n",
+    "dropped",
+    "sd_log",
+    "verdict",
+    "blocks_needed",
+)
+
+
+def _slower(directions: Any) -> npt.NDArray[np.bool_]:
+    """Where a claim says that B is slower; None, one direction, or one for each."""
+    return np.asarray(np.equal(np.asarray(directions, dtype=object), "slower"), dtype=bool)
+
+
+def verdicts(ratio: Any, lo: Any, hi: Any, directions: Any = None) -> npt.NDArray[np.str_]:
+    """Judge contrasts; the first rule that holds.
+
+    ``no difference`` if the interval lies inside ±3 %; a difference if its lower end is over 1.01 in the direction
+    asked about; the contrary if its upper end is under 0.99; else ``inconclusive``.
+
+    Args:
+        ratio: B ÷ A, the estimates, any shape; NaN where there is none.
+        lo: lower ends of their intervals.
+        hi: upper ends.
+        directions: what claims say of B, ``faster`` or ``slower``, for all or for each; None where nothing is claimed.
+
+    Returns:
+        With a claim ``confirmed`` or ``refuted``, without ``faster`` or ``slower`` (B), or one of the other two. An
+        interval that is not known (fewer than two pairs) is ``inconclusive``.
+    """
+    ratio, lo, hi = (np.asarray(each, dtype=np.float64) for each in (ratio, lo, hi))
+    known = np.isfinite(ratio) & np.isfinite(lo) & np.isfinite(hi)
+    slower = _slower(directions)
+    claimed = slower | np.asarray(np.equal(np.asarray(directions, dtype=object), "faster"), dtype=bool)
+    with np.errstate(divide="ignore"):
+        low, high = np.where(slower, 1 / hi, lo), np.where(slower, 1 / lo, hi)
+    rules = (
+        known & (lo >= SAME[0]) & (hi <= SAME[1]),
+        known & (low > CONFIRMED_OVER),
+        known & (high < REFUTED_UNDER),
+    )
+    words = ("no difference", np.where(claimed, "confirmed", "faster"), np.where(claimed, "refuted", "slower"))
+    return np.asarray(np.select(rules, words, "inconclusive"), dtype=np.str_)
+
+
+def verdict(ratio: float, lo: float, hi: float, direction: Direction | None = None) -> str:
+    """Judge one contrast: ``verdicts`` of one."""
+    return str(verdicts(ratio, lo, hi, direction))
+
+
+class Room(NamedTuple):
+    """How wide an interval around an estimate may be, as half-widths in logs; negative where none is narrow enough."""
+
+    same: Floats
+    """So that there is ``no difference``."""
+    differ: Floats
+    """So that there is one, in whichever direction."""
+
+
+def room(ratio: Any, directions: Any = None) -> Room:
+    """Say how wide the intervals around estimates may be before they are inconclusive.
+
+    The margins overlap: around 1.02 half-widths of 1 % serve either verdict, so that no estimate is beyond any.
+    """
+    log = np.log(np.asarray(ratio, dtype=np.float64))
+    claimed = np.where(_slower(directions), -log, log)
+    same = np.minimum(log - np.log(SAME[0]), np.log(SAME[1]) - log)
+    return Room(same, np.maximum(claimed - np.log(CONFIRMED_OVER), np.log(REFUTED_UNDER) - claimed))
+
+
+def blocks_needed(ratio: Any, sd_log: Any) -> Floats:
+    """Say how many blocks a verdict takes, should estimate and spread stay as they are.
+
+    An estimate that is a little off the truth makes this a guess: half of all contrasts will take more.
+    """
+    return blocks_for(np.maximum(*room(ratio)), sd_log)
+
+
+def filled(cells: pd.DataFrame, axis: Axis) -> pd.Series:
+    """An axis' column with its frozen default where it does not apply, as ``cell_id`` counts it."""
+    column = cells[axis.name]
+    values = column.to_numpy(dtype=object, copy=True)
+    values[column.isna().to_numpy()] = axis.default
+    return pd.Series(values, column.index, dtype=object, name=axis.name)
+
+
+def off_default(cells: pd.DataFrame, axes: Iterable[Axis]) -> npt.NDArray[np.int64]:
+    """Count, for each cell, the axes that are not at their frozen default; one that does not apply is."""
+    off = [np.asarray(filled(cells, axis).to_numpy() != axis.default) for axis in axes]
+    return np.asarray(np.sum(off, axis=0), dtype=np.int64)
+
+
+def keys_of(table: pd.DataFrame, names: Sequence[str]) -> list[pd.Series]:
+    """Columns to group by: an axis that does not apply stands at its default, any other null is a value of its own.
+
+    Args:
+        table: any frame with these columns.
+        names: of the columns.
+    """
+    return [
+        filled(table, BY_NAME[name]) if name in BY_NAME else table[name].astype(object).where(table[name].notna(), None)
+        for name in names
+    ]
+
+
+def _ranks(axis: Axis, column: pd.Series) -> npt.NDArray[np.float64]:
+    """Where each value stands among the axis' values: numbers ascending, names in the table's order, others after."""
+    if axis.type is not str:
+        return column.to_numpy(dtype=np.float64)
+    known = axis.choices() if axis.choices else ()
+    names = [*known, *sorted(set(column.astype(str)) - set(known))]
+    return np.array([names.index(str(name)) for name in column], dtype=np.float64)
+
+
+def _pairs(cells: pd.DataFrame) -> list[tuple[str, int, int]]:
+    """(axis, row of A, row of B) of every contrast.
+
+    Cells are grouped by all axes but one, an axis that does not apply standing at its default. This is the rule that
+    an axis null on one side is no difference if the other side is at the default: among cells whose other axes agree,
+    only the axis that differs can have switched it off.
+    """
+    columns = {axis.name: filled(cells, axis) for axis in AXES}
+    fixed = [pd.factorize(cells[name])[0] for name in ("run_id", "device")]
+    codes = np.column_stack([*fixed, *(pd.factorize(column)[0] for column in columns.values())])
+    found: list[tuple[str, int, int]] = []
+    for position, axis in enumerate(AXES, start=len(fixed)):
+        if axis.name in NO_KNOBS:
+            continue
+        rows = np.flatnonzero(cells[axis.name].notna().to_numpy())
+        if not len(rows):
+            continue
+        _, group = np.unique(np.delete(codes[rows], position, axis=1), axis=0, return_inverse=True)
+        order = np.lexsort((_ranks(axis, columns[axis.name].iloc[rows]), group))
+        for members in np.split(rows[order], np.flatnonzero(np.diff(group[order])) + 1):
+            first, second = np.triu_indices(len(members), 1)
+            found.extend((axis.name, int(a), int(b)) for a, b in zip(members[first], members[second], strict=True))
+    return found
+
+
+@once
+def contrasts(trials: pd.DataFrame) -> pd.DataFrame:
+    """Compare all pairs of cells of one run that differ in exactly one axis.
+
+    ``num_workers`` 0 → 2 is such a pair although ``prefetch_factor`` applies on one side only, if it is at its default
+    there. ``mode`` and ``step`` are never contrasted.
+
+    Args:
+        trials: rows of ``records.TRIALS`` of any number of runs.
+
+    Returns:
+        A row a contrast, B being the later value (larger, or later in the axis table): ``COLUMNS``, of which ``ratio``
+        is B ÷ A with its 95 % interval ``lo``, ``hi`` (see ``Blocks.ratios``) and ``blocks_needed`` the blocks that a
+        verdict would take where it is ``inconclusive`` (else NaN); then every axis: what both sides share, null in the
+        axis that differs.
+    """
+    cells = identities(trials)
+    pairs = _pairs(cells)
+    rows_a = [a for _, a, _ in pairs]
+    rows_b = [b for _, _, b in pairs]
+    side_a, side_b = (cells.iloc[rows].reset_index(drop=True) for rows in (rows_a, rows_b))
+    names = np.array([name for name, _, _ in pairs], dtype=object)
+    found = blocks_of(trials).ratios(list(side_a["run_id"]), list(side_a["cell_id"]), list(side_b["cell_id"]))
+    found["verdict"] = verdicts(found["ratio"], found["lo"], found["hi"])
+    undecided = found["verdict"] == "inconclusive"
+    found["blocks_needed"] = np.where(undecided, blocks_needed(found["ratio"], found["sd_log"]), np.nan)
+    for column in ("run_id", "machine_id", "device"):
+        found[column] = side_a[column]
+    found["axis"], found["cell_a"], found["cell_b"] = names, side_a["cell_id"], side_b["cell_id"]
+    values = {axis.name: [None if pd.isna(value) else axis.type(value) for value in cells[axis.name]] for axis in AXES}
+    found["a_value"] = pd.Series([values[name][row] for name, row, _ in pairs], dtype=object)
+    found["b_value"] = pd.Series([values[name][row] for name, _, row in pairs], dtype=object)
+    shared = {name: side_a[name].where(side_a[name].notna(), side_b[name]).mask(names == name) for name in AXIS_NAMES}
+    return pd.concat([found[list(COLUMNS)], pd.DataFrame(shared)], axis=1)

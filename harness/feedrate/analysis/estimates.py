@@ -1,0 +1,137 @@
+"""Trials → one estimate a cell: throughput with its interval, where the time went, what was seen beside it.
+
+Throughput is the geometric mean over blocks of samples ÷ wall clock; its interval says what another block would give
+on the same machine in the same hours, nothing about other machines. ``samples_per_s`` of a trial is taken from the
+records, whose validator has recomputed it.
+
+Frames row by row, for what looks at one row at a time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from feedrate.analysis.blocks import KEYS, good, half_width, once
+from feedrate.schema.columns import AXIS_COLUMNS, DEVICE_SPANS, PHASES
+
+IDENTITY = ("run_id", "cell_id", "machine_id", "suite", "device", "protocol_version", "workload_version")
+AXIS_NAMES = tuple(column.name for column in AXIS_COLUMNS)
+MEDIANS = (
+    "gpu_util_pct",
+    "gpu_power_w",
+    "gpu_sm_clock_mhz",
+    "gpu_mem_peak_bytes",
+    "cpu_util_pct",
+    "main_cpu_pct",
+    "workers_cpu_pct",
+    "uss_peak_bytes",
+    "pss_peak_bytes",
+    "shm_bytes",
+    "read_bytes",
+    "startup_ns",
+    "first_batch_ns",
+)
+"""Trials columns whose median over blocks is carried along, under the same name."""
+_SHARES = {
+    **{f"{phase}_share": f"host_{phase}_ns" for phase in PHASES},
+    **{f"device_{span}_share": f"device_{span}_ns" for span in DEVICE_SPANS},
+}
+_NUMBERS = (
+    "n",
+    "failed",
+    "samples_per_s",
+    "lo",
+    "hi",
+    "cv_pct",
+    *_SHARES,
+    "steady_share",
+    "joules_per_sample",
+    *MEDIANS,
+)
+
+
+def identities(trials: pd.DataFrame) -> pd.DataFrame:
+    """Tell what each cell is: one row per (run_id, cell_id), in order of appearance.
+
+    Args:
+        trials: rows of ``records.TRIALS``; a column that is not there counts as null.
+
+    Returns:
+        The columns of ``IDENTITY`` and every axis (null where it does not apply).
+    """
+    first = ~trials.duplicated(KEYS)
+    if "mode" in trials:
+        first &= trials["mode"].ne("check").fillna(True)  # a check times nothing
+    return trials.reindex(columns=[*IDENTITY, *AXIS_NAMES])[first].reset_index(drop=True)
+
+
+def _by_block(trials: pd.DataFrame) -> pd.DataFrame:
+    """Float columns of each cell in each block, trials of one block averaged; index (run_id, cell_id, block)."""
+    wanted = {*_SHARES.values(), *MEDIANS, "wall_ns", "steady", "gpu_energy_j", "samples"}
+    ended = good(trials.reindex(columns=[*KEYS, "block", "outcome", "samples_per_s", *sorted(wanted)]))
+    given = ended[sorted(wanted)].astype("float64")
+    columns = {share: given[column] / given["wall_ns"] for share, column in _SHARES.items()}
+    columns |= {column: given[column] for column in MEDIANS}
+    columns["steady_share"] = given["steady"]
+    columns["joules_per_sample"] = given["gpu_energy_j"] / given["samples"]
+    frame = pd.DataFrame(columns, index=ended.index).assign(log_rate=np.log(ended["samples_per_s"].astype("float64")))
+    return frame.groupby([ended["run_id"], ended["cell_id"], ended["block"]]).mean()
+
+
+@once
+def cells(trials: pd.DataFrame) -> pd.DataFrame:
+    """Estimate every cell of every run.
+
+    Args:
+        trials: rows of ``records.TRIALS`` of any number of runs.
+
+    Returns:
+        One row per (run_id, cell_id), in order of appearance: the columns of ``IDENTITY``, every axis, and
+        ``n`` (blocks that ended well), ``failed`` (trials that did not), ``samples_per_s`` (geometric mean over blocks)
+        with ``lo`` and ``hi`` (95 % Student-t interval on logs; NaN when n < 2), ``cv_pct`` (standard deviation ÷ mean
+        between blocks, NaN when n < 2), ``<phase>_share`` and ``device_<span>_share`` (mean share of the window's wall
+        clock), ``steady_share`` (share of steady trials), ``joules_per_sample`` and ``MEDIANS`` (medians over blocks).
+        A cell whose every trial failed has NaN throughout and n = 0.
+    """
+    blocks = _by_block(trials)
+    groups = blocks.groupby(level=KEYS)
+    logs, rates = groups["log_rate"], np.exp(blocks["log_rate"]).groupby(level=KEYS)
+    mean, n = logs.mean(), logs.count()
+    half = half_width(logs.std(), n)
+    shares = [*_SHARES, "steady_share"]
+    medians = ["joules_per_sample", *MEDIANS]
+    numbers = pd.concat([groups[shares].mean(), groups[medians].median()], axis=1).assign(
+        n=n,
+        samples_per_s=np.exp(mean),
+        lo=np.exp(mean - half),
+        hi=np.exp(mean + half),
+        cv_pct=100 * rates.std() / rates.mean(),
+    )
+    failures = (trials["outcome"] != "ok").groupby([trials["run_id"], trials["cell_id"]]).sum()
+    result = identities(trials).merge(numbers.assign(failed=0).reset_index(), on=KEYS, how="left")
+    places = pd.MultiIndex.from_frame(result[KEYS])
+    result["failed"] = failures.reindex(places).to_numpy(dtype="int64")
+    result["n"] = result["n"].fillna(0).astype("int64")
+    return result[[*IDENTITY, *AXIS_NAMES, *_NUMBERS]]
+
+
+def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """List the rows of a frame, each as column name to plain value; null is None, but NaN in a column of floats.
+
+    Pandas' own ``to_dict`` asks for every column of every frame anew: for the hundred columns of a few cells it takes
+    five times as long.
+
+    Args:
+        frame: any whose columns have names; to pandas' types these might be anything.
+    """
+    names = [str(name) for name in frame.columns]
+    return [dict(zip(names, map(_plain, row), strict=True)) for row in frame.to_numpy(dtype=object).tolist()]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    return None if value is pd.NA else value

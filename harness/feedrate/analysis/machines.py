@@ -1,0 +1,186 @@
+"""The same cells on two machines, or in two runs: how many times as fast B is as A.
+
+Blocks of two runs have nothing in common, so nothing is paired: Welch's interval on log throughput (B. L. Welch,
+Biometrika 34, 1947), in which either side has a spread of its own. It says what further blocks of these two runs would
+give. What else differs between them (versions, the day, the neighbours) is in the ratio and not in its interval.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from feedrate.analysis.blocks import Blocks, Floats, Moments, good, half_width, moments, reach
+from feedrate.analysis.contrasts import verdicts
+from feedrate.analysis.estimates import AXIS_NAMES, rows_of
+
+CELL = ["cell_id", "device"]
+"""What tells one cell of either run."""
+SAME_IN_BOTH = ("protocol_version", "workload_version", "data_hash")
+"""What must agree before two equal cells are compared."""
+COLUMNS = (*CELL, "samples_per_s_a", "samples_per_s_b", "ratio", "lo", "hi", "n_a", "n_b", "df", "verdict")
+ROUNDING = 1e-12
+"""A spread of logs up to this is none: it is what rounding leaves of equal numbers."""
+CHECK = "a check, which times nothing"
+"""Why a check is not compared: whether a fact holds on either machine is a claim's to say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overall:
+    """How many times as fast B is over many cells."""
+
+    ratio: float
+    """Geometric mean over cells of B ÷ A; NaN for none."""
+    lo: float
+    """Ends of its 95 % interval; NaN for fewer than two cells."""
+    hi: float
+    cells: int
+
+
+class Welch(NamedTuple):
+    """How many times as much B is as A, of some cells."""
+
+    ratio: Floats
+    lo: Floats
+    """Ends of the 95 % interval; NaN where either side has one value."""
+    hi: Floats
+    df: Floats
+    """Degrees of freedom (Welch and Satterthwaite)."""
+
+
+class _Side(NamedTuple):
+    """One run."""
+
+    cells: dict[tuple[str, str], dict[str, Any]]
+    """By ``CELL``: what must agree, whether it is a check, and whether a trial ended well."""
+    devices: dict[str, str]
+    """cell_id to a device that it ran on."""
+
+
+def _side(trials: pd.DataFrame) -> _Side:
+    runs = sorted(trials["run_id"].unique())
+    if len(runs) > 1:
+        raise ValueError(f"{len(runs)} runs on one side ({', '.join(runs)}); expected one: compare them two at a time")
+    same = trials.groupby(CELL, sort=False)[["mode", *SAME_IN_BOTH]].first()
+    checks = same.pop("mode").eq("check").fillna(False).to_numpy(dtype=bool)
+    ended = same.index.isin(pd.MultiIndex.from_frame(good(trials)[CELL]))
+    told = rows_of(same.assign(check=checks, ended=ended))
+    cells = dict(zip(same.index, told, strict=True))
+    return _Side(cells, dict(reversed(list(cells))))
+
+
+def _reason(key: tuple[str, str], a: _Side, b: _Side) -> str | None:
+    """Why a cell of either side cannot be compared; None where it can."""
+    for name, mine, others in (("A", a, b), ("B", b, a)):
+        if key not in others.cells:
+            other = others.devices.get(key[0])
+            return f"different device: {key[1]} in {name}, {other} in the other" if other else f"only in {name}"
+        if key in mine.cells and mine.cells[key]["check"]:
+            return CHECK
+        if key in mine.cells and not mine.cells[key]["ended"]:
+            return f"no trial ended well in {name}"
+    for column in SAME_IN_BOTH:
+        seen = ["none" if pd.isna(side.cells[key][column]) else str(side.cells[key][column]) for side in (a, b)]
+        if seen[0] != seen[1]:
+            return f"different {column}: {seen[0]} in A, {seen[1]} in B"
+    return None
+
+
+def matching(trials_a: pd.DataFrame, trials_b: pd.DataFrame) -> pd.DataFrame:
+    """Say of every cell of two runs whether it can be compared, and if not, why.
+
+    Args:
+        trials_a: rows of ``records.TRIALS`` of one run.
+        trials_b: of another.
+
+    Returns:
+        A row a cell, A's first: ``cell_id``, ``device``, every axis, and ``reason``: null where it can be compared.
+
+    Raises:
+        ValueError: a side holds more than one run.
+    """
+    a, b = _side(trials_a), _side(trials_b)
+    cells = pd.concat([trials_a, trials_b], ignore_index=True).drop_duplicates(CELL)[[*CELL, *AXIS_NAMES]]
+    reasons = [_reason(key, a, b) for key in zip(cells["cell_id"], cells["device"], strict=True)]
+    return cells.assign(reason=pd.Series(reasons, cells.index, dtype=object)).reset_index(drop=True)
+
+
+def _moments(trials: pd.DataFrame, cells: pd.DataFrame) -> Moments:
+    run = trials["run_id"].iloc[0]
+    return moments(Blocks(trials).logs([run] * len(cells), list(cells["cell_id"])))
+
+
+def welch(a: Moments, b: Moments) -> Welch:
+    """Compare means of logs of two runs, cell by cell.
+
+    Args:
+        a: moments of the logs of A's blocks.
+        b: of B's, of the same shape.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        of_a, of_b = (np.where(each.sd <= ROUNDING, 0.0, each.sd) ** 2 / each.n for each in (a, b))
+        df = (of_a + of_b) ** 2 / (of_a**2 / (a.n - 1) + of_b**2 / (b.n - 1))
+    df = np.where(of_a + of_b == 0, a.n + b.n - 2, df)
+    log, half = b.mean - a.mean, reach(np.sqrt(of_a + of_b), df)
+    return Welch(np.exp(log), np.exp(log - half), np.exp(log + half), df)
+
+
+def ratios(trials_a: pd.DataFrame, trials_b: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
+    """Compare given cells of two runs by their ``samples_per_s``, which may stand for any rate of a trial.
+
+    Args:
+        trials_a: rows of ``records.TRIALS`` of one run.
+        trials_b: of another.
+        cells: with the column ``cell_id``, of cells that both have.
+
+    Returns:
+        A row a cell, index kept: geometric means over blocks ``a`` and ``b``, ``ratio`` (B ÷ A) with its 95 % interval
+        ``lo``, ``hi``, blocks ``n_a`` and ``n_b``, and ``df``; NaN where a side has no such rate.
+    """
+    a, b = _moments(trials_a, cells), _moments(trials_b, cells)
+    columns = {"a": np.exp(a.mean), "b": np.exp(b.mean), **welch(a, b)._asdict(), "n_a": a.n, "n_b": b.n}
+    return pd.DataFrame(columns, index=cells.index)
+
+
+def compare(trials_a: pd.DataFrame, trials_b: pd.DataFrame, matched: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Compare every cell that two runs have in common.
+
+    Args:
+        trials_a: rows of ``records.TRIALS`` of one run.
+        trials_b: of another, of the same machine or of another one.
+        matched: ``matching`` of both, where it is at hand already.
+
+    Returns:
+        A row a cell that ``matching`` gives no reason against: ``cell_id``, ``device``, ``samples_per_s_a`` and
+        ``samples_per_s_b`` (geometric means over blocks), ``ratio`` (B ÷ A) with its 95 % interval ``lo``, ``hi`` (NaN
+        where either side has one block), ``n_a`` and ``n_b`` (blocks), ``df`` (degrees of freedom), ``verdict`` (of B
+        against A, see ``contrasts.verdicts``; not corrected for the number of cells), then every axis.
+
+    Raises:
+        ValueError: a side holds more than one run.
+    """
+    every = matching(trials_a, trials_b) if matched is None else matched
+    cells = every[every["reason"].isna()].reset_index(drop=True)
+    if not len(cells):
+        return cells.reindex(columns=[*COLUMNS, *AXIS_NAMES])
+    found = ratios(trials_a, trials_b, cells).rename(columns={"a": "samples_per_s_a", "b": "samples_per_s_b"})
+    found["verdict"] = verdicts(found["ratio"], found["lo"], found["hi"])
+    return pd.concat([cells, found], axis=1)[[*COLUMNS, *AXIS_NAMES]]
+
+
+def overall(compared: pd.DataFrame) -> Overall:
+    """Sum up many cells in one ratio.
+
+    The interval is Student's t over the cells' log ratios: how far the mean would lie off for other cells *like these*,
+    drawn at random. It holds how differently cells gain, not how well each was measured; a sweep's cells are chosen
+    rather than drawn, and alike, so it is a measure of how much the choice of cells matters, no more.
+
+    Args:
+        compared: rows of ``compare``, or those of them that a question is about.
+    """
+    mean, sd, n = moments(np.log(compared["ratio"].to_numpy(dtype=np.float64)))
+    half = half_width(sd, n)
+    return Overall(float(np.exp(mean)), float(np.exp(mean - half)), float(np.exp(mean + half)), int(n))

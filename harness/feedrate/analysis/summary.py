@@ -1,0 +1,211 @@
+"""What the end of a sweep shows: the best settings of each question, what they gain, and what holds them back.
+
+A question is a set of given conditions (workload, what a step does, size of samples …); everything else is a knob.
+Cells of different conditions are never compared. The best of many cells is picked by its estimate, so its own estimate
+is a little too good; that is why the best is a set.
+
+The best setting of each task of very many runs: what can be said of a run without looking at it alone.
+
+It is what ``summary.best_cells`` calls the best, without the set of cells that cannot be told from it, what holds it
+back, and the comparison with PyTorch's defaults: those take each run's blocks one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from feedrate.analysis.blocks import KEYS, Blocks, blocks_of
+from feedrate.analysis.ceilings import bottleneck, ceilings, judged
+from feedrate.analysis.contrasts import keys_of, off_default, verdicts
+from feedrate.analysis.estimates import cells
+from feedrate.schema.axes import AXES
+from feedrate.schema.axes.training import TRAINING
+
+__all__ = ["CONDITIONS", "KNOBS", "best_cells", "bottleneck", "ceilings", "default_vs_best"]
+
+CONDITIONS = (
+    "workload",
+    "mode",
+    "check",
+    "ends_by",
+    "guarded",
+    "step",
+    "step_ms",
+    "model",
+    "norm",
+    "debug",
+    "vary_shapes",
+    "sync_every_step",
+    "create_on",
+    "d2h",
+    "d2h_every",
+    "world_size",
+    "patch_size",
+    "scale",
+    "n_samples",
+    "page_cache",
+    "access",
+    "epoch_steps",
+    "index_kind",
+    "index_entries",
+    "read_us",
+    "decode_us",
+    "read_shape",
+    "collate_us",
+    "payload_bytes",
+    "replica",
+    "timing",
+)
+"""Axes that a user's task gives; the others can be chosen."""
+KNOBS = tuple(axis.name for axis in AXES if axis.name not in CONDITIONS)
+_STEP_KNOBS = tuple(axis.name for axis in TRAINING if axis.name in KNOBS)
+_LOADER_KNOBS = tuple(name for name in KNOBS if name not in ("storage_format", "batch_size", *_STEP_KNOBS))
+_CEILINGS = ("load_ceiling", "copy_ceiling", "compute_ceiling", "limit", "efficiency_n")
+_IN_SET = ("place", "is_best", "ratio_to_best", "ratio_lo", "ratio_hi", "pairs", "candidates")
+MEMORY_STEP = 16 * 2**20
+"""Memory that differs by less than this is the same when cells are ordered by what they cost, in bytes."""
+
+
+def _asked(trials: pd.DataFrame, estimates: pd.DataFrame) -> pd.DataFrame:
+    """Estimates of cells that the matrix asked for, replicas left out: what serves other cells answers no question.
+
+    A cell of which every trial was a ceiling or a control goes. Records that are older than roles were all asked for.
+    """
+    own = trials[~trials["role"].isin(["ceiling", "control"])]
+    asked = pd.MultiIndex.from_frame(estimates[KEYS]).isin(pd.MultiIndex.from_frame(own[KEYS]))
+    return estimates[asked & (estimates["replica"].fillna(0) == 0).to_numpy(dtype=bool)]
+
+
+def _questions(estimates: pd.DataFrame, *more: str) -> Iterator[pd.DataFrame]:
+    """Cells with an estimate, by run, device, conditions and further axes; what does not apply is at its default."""
+    measured = estimates[estimates["samples_per_s"].notna()]
+    by = keys_of(measured, ("run_id", "device", *CONDITIONS, *more))
+    for _, group in measured.groupby(by, sort=False, dropna=False):
+        yield group
+
+
+def _off(estimates: pd.DataFrame, knobs: Sequence[str]) -> npt.NDArray[np.int64]:
+    """How many of some knobs are not at their default, a number a cell."""
+    return off_default(estimates, (axis for axis in AXES if axis.name in knobs))
+
+
+def _best_of(group: pd.DataFrame, blocks: Blocks) -> pd.DataFrame:
+    """The set of one question, cheapest first."""
+    ids = list(group["cell_id"])
+    best = int(group["samples_per_s"].to_numpy().argmax())
+    ratios = blocks.ratios(list(group["run_id"]), [ids[best]] * len(ids), ids)
+    compared = group.assign(
+        is_best=np.arange(len(ids)) == best,
+        ratio_to_best=ratios["ratio"],
+        ratio_lo=ratios["lo"],
+        ratio_hi=ratios["hi"],
+        pairs=ratios["n"],
+        candidates=len(ids),
+    )
+    cost = pd.DataFrame(
+        {
+            "workers": group["num_workers"].astype("float64").fillna(0),
+            "memory": np.rint(group["pss_peak_bytes"] / MEMORY_STEP),
+            "changed": _off(group, KNOBS),
+            "slowness": -group["samples_per_s"],
+        }
+    )
+    members = compared["is_best"] | (compared["ratio_hi"] >= 1)
+    order = cost[members].sort_values(list(cost.columns), kind="stable").index
+    return compared.loc[order].assign(place=range(len(order)))
+
+
+def best_cells(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Find the best cell of each question and the cells that cannot be told from it.
+
+    The best has the highest estimate. A cell belongs to its set if the 95 % interval of its throughput ÷ the best's,
+    paired by block, does not lie wholly under 1 (``ratio_hi`` ≥ 1). With fewer than two pairs nothing can be told:
+    such a cell is left out. Order within a set: fewest workers, then least memory (PSS, in steps of 16 MiB), then
+    fewest knobs off their default, then the higher estimate. Cells that only serve others (ceilings that the plan
+    added, controls, replicas) are no candidates.
+
+    Args:
+        trials: rows of ``records.TRIALS`` of any number of runs, ceilings among them.
+        estimates: the rows of ``judged(trials)`` that are asked about; by default all of them.
+
+    Returns:
+        A row a cell of a set, questions in order of appearance: all columns of ``cells``; ``au``, ``efficiency`` with
+        ``efficiency_lo`` and ``efficiency_hi``, and ``bottleneck`` as in ``judged``; then ``place`` (0 is the
+        cheapest), ``is_best``, ``ratio_to_best``, ``ratio_lo``, ``ratio_hi``, ``pairs`` and ``candidates`` (cells of
+        the question that have an estimate).
+    """
+    estimates, blocks = judged(trials) if estimates is None else estimates, blocks_of(trials)
+    columns = [name for name in estimates if name not in _CEILINGS] + list(_IN_SET)
+    found = [_best_of(group.reset_index(drop=True), blocks) for group in _questions(_asked(trials, estimates))]
+    return pd.concat(found, ignore_index=True)[columns] if found else estimates.iloc[:0].reindex(columns=columns)
+
+
+def default_vs_best(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Compare a DataLoader with PyTorch's defaults with the best one of the same storage format and batch size.
+
+    The defaults are those of the axis table: ``num_workers=0``, ``pin_memory=False``, ``non_blocking=False`` and so on.
+    Knobs of the training step (``amp``, ``fusion`` …) stand at their default on both sides: what they gain is no merit
+    of the loader.
+
+    Args:
+        trials: rows of ``records.TRIALS`` of any number of runs.
+        estimates: the rows of ``cells(trials)`` or ``judged(trials)`` that are asked about; by default all of them.
+
+    Returns:
+        A row per question, storage format and batch size that has a default cell with an estimate: ``run_id``,
+        ``device``, ``CONDITIONS``, ``storage_format``, ``batch_size``, ``default_cell``, ``best_cell``, the best cell's
+        loader knobs, and ``ratio`` (best ÷ default, paired by block; 1 where the default is the best) with ``lo``,
+        ``hi``, ``n``, ``dropped``, ``sd_log`` and ``verdict`` (of the best against the default).
+    """
+    estimates = _asked(trials, cells(trials) if estimates is None else estimates)
+    same = ["run_id", "device", *CONDITIONS, "storage_format", "batch_size"]
+    plain_steps = _off(estimates, _STEP_KNOBS) == 0
+    loaders = estimates[estimates["num_workers"].notna() & plain_steps].reset_index(drop=True)
+    defaults = _off(loaders, _LOADER_KNOBS) == 0
+    best, default = [], []
+    for group in _questions(loaders, "storage_format", "batch_size"):
+        plain = defaults[group.index]
+        if plain.any():
+            best.append(group.index[int(group["samples_per_s"].to_numpy().argmax())])
+            default.append(group.index[plain][0])
+    ids = loaders["cell_id"].to_numpy(dtype=object)
+    result: pd.DataFrame = loaders.loc[best, [*same, *_LOADER_KNOBS]].reset_index(drop=True)
+    result.insert(len(same), "default_cell", ids[default])
+    result.insert(len(same) + 1, "best_cell", ids[best])
+    ratios = blocks_of(trials).ratios(list(result["run_id"]), list(result["default_cell"]), list(result["best_cell"]))
+    ratios["verdict"] = verdicts(ratios["ratio"], ratios["lo"], ratios["hi"])
+    return pd.concat([result, ratios], axis=1)
+
+
+_ASKED_OF = ("train", "load")
+"""Modes whose settings can be chosen."""
+
+
+def best(cells: pd.DataFrame) -> pd.DataFrame:
+    """Take the fastest cell of each task of each run.
+
+    Args:
+        cells: rows of ``explored.explored`` of any number of runs, with ``asked``: whether the matrix asked for the
+            cell.
+
+    Returns:
+        The rows of the fastest cells, in their order. Cells that only serve others, replicas and cells without an
+        estimate are no candidates.
+    """
+    chosen = cells["asked"] & cells["mode"].isin(_ASKED_OF) & cells["replica"].fillna(0).eq(0) & cells["n"].gt(0)
+    candidates = cells[chosen.to_numpy(dtype=bool)]
+    if not len(candidates):
+        return candidates
+    task = np.zeros(len(candidates), dtype=np.int64)
+    for key in keys_of(candidates, ("run_id", "device", *CONDITIONS)):
+        codes, names = pd.factorize(key, use_na_sentinel=False)
+        task, _ = pd.factorize(task * len(names) + codes)
+    rates = candidates["samples_per_s"].to_numpy(dtype=np.float64)
+    fastest = np.lexsort((np.arange(len(rates)), -rates, task))
+    first = np.ones(len(rates), dtype=bool)
+    first[1:] = np.diff(task[fastest]) != 0
+    return candidates.iloc[np.sort(fastest[first])]

@@ -1,0 +1,150 @@
+"""How accurate is the throughput that feedrate reports, and what does its timing cost?
+
+Accuracy: planted cells beside an external clock. They cover what a loader can be: no work, waiting, computing, both;
+from no workers to more than there are cores; a loader alone, and one before an emulated step. Costs are spread over
+workers and steps as in a Latin square, so that 24 cells stand for all combinations.
+
+Instrumentation: a step's stamps, a batch's stamps in a worker, and both together in real training.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+from rich.progress import track
+
+from feedrate.analysis import estimators
+from feedrate.analysis.blocks import half_width
+from feedrate.analysis.estimates import rows_of
+from feedrate.bench.session import Figure, Session, cell, spread
+from feedrate.schema.axes import Value, cell_id
+from feedrate.store.bench_record import WitnessedTrial
+from feedrate.sweep.launcher import Template
+from feedrate.trial.witness import CLOSES, EPOCHS_BEGIN, EPOCHS_END, OPENS
+
+REPEATS = 3
+MOST_PCT = 1.0
+PLANTS = ((0, 0), (500, 0), (2000, 0), (0, 500), (500, 500), (2000, 500))
+"""(read_us, decode_us) of every sample."""
+WORKERS = (0, 1, 2, 4)
+STEPS_MS: tuple[float | None, ...] = (None, 5.0, 20.0)
+"""Emulated step; None drains the loader alone."""
+BATCHES = (8, 32)
+STEP_US, EVENTS_US, BATCH_US = 10.0, 30.0, 100.0
+"""What stamps may cost: of a step, of a step with CUDA events, of a batch in a worker."""
+RATIO = 1.02
+"""What a step with stamps may take of one without."""
+
+
+def cells(device: str) -> list[dict[str, Value]]:
+    """List the planted cells: 24, two for each pair of workers and step."""
+    found = []
+    for (row, workers), (column, step_ms), other in product(enumerate(WORKERS), enumerate(STEPS_MS), (0, 1)):
+        read_us, decode_us = PLANTS[(2 * (row + column) + other) % len(PLANTS)]
+        axes: dict[str, Value] = {
+            "storage_format": "lmdb",
+            "patch_size": 16,
+            "read_us": read_us,
+            "decode_us": decode_us,
+            "batch_size": BATCHES[(row + column + other) % len(BATCHES)],
+            "num_workers": workers,
+        }
+        axes |= {"mode": "load"} if step_ms is None else {"mode": "train", "step": "emulated", "step_ms": step_ms}
+        found.append(cell(device, **axes))
+    return found
+
+
+def measure(session: Session) -> list[Figure]:
+    """Run every planted cell ``REPEATS`` times, in a fresh random order each time; about two minutes and a half."""
+    planted, orders = cells(session.device), random.Random(0)
+    session.say(f"Accuracy: {len(planted)} planted cells beside an external clock, {REPEATS} times ...")
+    order = [(repeat, each) for repeat in range(REPEATS) for each in orders.sample(planted, len(planted))]
+    with Template() as template:
+        packed = session.ask(template, "prepare", planted[0])["packed"]
+        for repeat, each in track(order, "", console=session.console, transient=True):
+            session.witnessed.append(_trial(session, template, packed, repeat, each))
+    return [judge(session.witnessed)]
+
+
+def _trial(
+    session: Session, template: Template, packed: str, repeat: int, planted: Mapping[str, Value]
+) -> WitnessedTrial:
+    stamps: dict[str, int] = {}
+
+    def hear(event: str, _: int, fields: Mapping[str, Any]) -> None:
+        if event == "witness":
+            stamps.update(fields["stamps"])
+
+    result = session.ask(template, "witness", planted, hear, packed=packed, seed=repeat)
+    batch_size = int(planted["batch_size"])
+    return WitnessedTrial(
+        cell_id=cell_id(planted),
+        cell=dict(planted),
+        repeat=repeat,
+        samples=result["samples"],
+        wall_ns=result["wall_ns"],
+        witness_ns=stamps[CLOSES] - stamps[OPENS],
+        epoch_steps=result["epoch_steps"],
+        epochs_samples=len(result["epochs"]) * result["epoch_steps"] * batch_size,
+        epochs_witness_ns=stamps[EPOCHS_END] - stamps[EPOCHS_BEGIN],
+        estimates=estimators.estimates(estimators.Steps.of(batch_size, result)),
+    )
+
+
+def judge(witnessed: Sequence[WitnessedTrial]) -> Figure:
+    """Say how far off the worst trial was."""
+    found = estimators.summary(estimators.frame(witnessed))
+    ours: Mapping[Any, Any] = rows_of(found[found["estimator"] == estimators.OURS])[0]
+    worst = ours["worst_pct"]
+    return Figure(
+        "throughput against an external clock, worst trial",
+        f"within {MOST_PCT:g} %",
+        f"{worst:+.3f} % (median {ours['median_pct']:+.3f} %, n = {ours['n']} trials of {ours['cells']} planted cells)",
+        abs(worst) <= MOST_PCT,
+    )
+
+
+def measure_instrumentation(session: Session) -> list[Figure]:
+    """Measure each cost alone, then real training with and without; about half a minute."""
+    session.say("Instrumentation: loops with and without stamps, in turns ...")
+    training = cell(
+        session.device, mode="train", step="real", storage_format="lmdb", patch_size=16, batch_size=16, num_workers=0
+    )
+    with Template() as template:
+        packed = session.ask(template, "prepare", training)["packed"]
+        result = session.ask(template, "instrumentation", training, packed=packed)
+    return [
+        stamp_cost("host time of a step's stamps, measured alone (three stages)", STEP_US, result["loop_ns"], "step"),
+        stamp_cost("the same with CUDA events", EVENTS_US, result["events_ns"], "step"),
+        stamp_cost(
+            "stamps of a worker, measured alone in one process (batches of 32)", BATCH_US, result["stamps_ns"], "batch"
+        ),
+        step_ratio(result["training"], result["pair_steps"]),
+    ]
+
+
+def stamp_cost(what: str, most_us: float, costs_ns: Sequence[float] | None, of: str) -> Figure:
+    """Hold the median of what stamps cost against what they may; None where there is no CUDA device."""
+    target = f"≤ {most_us:g} µs a {of}"
+    if costs_ns is None:
+        return Figure(what, target, "no CUDA device here", None)
+    costs_us = [cost / 1000 for cost in costs_ns]
+    return Figure(what, target, spread(costs_us, 1, " µs", "pair"), statistics.median(costs_us) <= most_us)
+
+
+def step_ratio(pairs: Sequence[float], steps: int) -> Figure:
+    """Judge paired step-time ratios, instrumented ÷ bare, by the Student-t interval of the mean of their logs."""
+    logs = np.log(pairs)
+    middle, half = float(logs.mean()), float(half_width(logs.std(ddof=1), len(logs)))
+    lo, hi = np.exp(middle - half), np.exp(middle + half)
+    return Figure(
+        "step time of SRCNN on the CPU, instrumented ÷ bare (batch 16, patch 16)",
+        f"95 % interval below {RATIO:g}",
+        f"{np.exp(middle):.4f} ({lo:.4f}–{hi:.4f}, n = {len(pairs)} pairs of {steps} steps)",
+        bool(hi < RATIO),
+    )

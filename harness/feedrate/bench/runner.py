@@ -1,0 +1,105 @@
+"""What feedrate promises of itself, measured: speed, accuracy, its own cost, statistics, files of others, its website.
+
+A figure that misses its target is printed as missed. What was found is written beside the machine's runs, and the page
+"How accurate is feedrate?" is made from it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from feedrate import __version__
+from feedrate.bench import accuracy, files, site, speed, statistics, storage
+from feedrate.bench.session import Figure, Session
+from feedrate.machine.identity import describe, software
+from feedrate.machine.probes import gpu
+from feedrate.schema.errors import EnvironmentFault, FeedrateError, InputError, expected_one_of
+from feedrate.store import runs
+from feedrate.store.bench_record import SECTIONS, BenchRecord, Promise
+
+MEASURES: dict[str, Callable[[Session], Iterable[Figure]]] = {
+    "speed": speed.measure,
+    "storage": storage.measure,
+    "accuracy": accuracy.measure,
+    "instrumentation": accuracy.measure_instrumentation,
+    "statistics": statistics.measure,
+    "calibration": statistics.measure_calibration,
+    "files": files.measure,
+    "site": site.measure,
+}
+"""Section to what takes its figures."""
+_VERDICT = {True: "met", False: "MISSED", None: "not here"}
+
+
+def measure(console: Console, only: str = "", results: Path = runs.RESULTS) -> BenchRecord:
+    """Take the figures of some or all sections and write them down; all take about twenty minutes.
+
+    Args:
+        console: where progress goes.
+        only: sections, separated by commas; empty is all of them.
+        results: where the record is written, and where runs are read from.
+
+    Raises:
+        InputError: there is no such section, or a sweep is running.
+        EnvironmentFault: ``results`` cannot be written.
+    """
+    sections = chosen(only)
+    started, begun = datetime.now(UTC), time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        machine = describe(gpu.installed(), Path(folder))
+        with runs.machine_lock(results, machine.machine_id):
+            session = Session(console, Path(folder), results, gpu.device(), machine.machine_id)
+            promises = [
+                Promise(section=name, **figure._asdict()) for name in sections for figure in _figures(name, session)
+            ]
+    record = BenchRecord(
+        feedrate_version=__version__,
+        machine=machine,
+        software=software(),
+        device=session.device,
+        started_at=started,
+        took_s=time.perf_counter() - begun,
+        sections=sections,
+        promises=tuple(promises),
+        witnessed=tuple(session.witnessed),
+    )
+    console.print(f"Written: {runs.write_bench(results, record)}")
+    return record
+
+
+def chosen(only: str) -> tuple[str, ...]:
+    """Read a choice of sections.
+
+    Raises:
+        InputError: there is no such section.
+    """
+    names = [name.strip() for name in only.split(",") if name.strip()]
+    for name in names:
+        if name not in SECTIONS:
+            raise InputError(f"bench --only: no section '{name}'; {expected_one_of(name, SECTIONS)}")
+    return tuple(name for name in SECTIONS if name in names or not names)
+
+
+def _figures(name: str, session: Session) -> list[Figure]:
+    try:
+        return list(MEASURES[name](session))
+    except FeedrateError as error:  # the other sections are not lost
+        met = None if isinstance(error, EnvironmentFault) else False
+        return [Figure("all of this section", "taken", str(error), met)]
+
+
+def show(record: BenchRecord, console: Console) -> None:
+    """Print the figures as a table."""
+    table = Table(box=None, padding=(0, 2), header_style="bold")
+    for heading in ("figure", "target", "measured", ""):
+        table.add_column(heading)
+    for promise in record.promises:
+        table.add_row(promise.what, promise.target, promise.measured, _VERDICT[promise.met])
+    console.print(table)

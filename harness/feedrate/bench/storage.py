@@ -1,0 +1,155 @@
+"""What the storage formats promise: reading at the pace of the kernel, packing on all cores, opening at once.
+
+Readers are held against ``os.preadv`` of the same bytes in the same order into a reused buffer, in turns, in one
+process. Every byte lands in the caller's memory on both sides: a view into a map is no read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from feedrate.bench import packing
+from feedrate.bench.session import Figure, Session, seconds, spread
+from feedrate.formats import Manifest, ReadOptions, Sample
+from feedrate.schema import plugins
+from feedrate.schema.plugins import traits
+
+READERS = {480: {"memmap": 0.9, "lmdb": 0.9, "hdf5": 0.7}, 96: {"memmap": 0.8, "lmdb": 0.65, "hdf5": 0.3}}
+"""Height and width in pixels → format → least share of preadv's throughput."""
+_READ_BYTES = 1 << 28
+"""Of samples that one round reads."""
+_ROUNDS = 11
+_PACKED, _PACK_ROUNDS = 100, 3
+_PACK_SHARE, _PEAK_RATIO = 0.8, 1.2
+_SMALL, _OPEN_MS = 100_000, 50
+OPENED = ("png", "lmdb", "memmap", "hdf5", "arrow", "recordio")
+"""Formats whose opening does not depend on how many samples they hold."""
+
+
+def measure(session: Session) -> Iterator[Figure]:
+    """Take the figures of storage; about two minutes."""
+    for size, least in READERS.items():
+        session.say(f"Reading samples of {size} x {size} pixels beside preadv ...")
+        yield from _readers(session.folder / f"readers-{size}", size, least)
+    session.say("Packing image files on all cores ...")
+    pictures = session.folder / "pictures.npy"
+    packing.save_pictures(pictures)
+    for name in plugins.names("feedrate.formats"):
+        if traits(name).encoded:
+            yield _packing(pictures, name)
+    yield _memory(pictures, "png")
+    session.say(f"Opening {_SMALL:,} small samples ...")
+    for name in OPENED:
+        yield _opening(session.folder / "small" / name, name)
+
+
+def _noise(count: int, shape: tuple[int, int, int]) -> Iterator[Sample]:
+    generator = np.random.default_rng(0)
+    return ((generator.integers(0, 256, shape, np.uint8),) for _ in range(count))
+
+
+def _write_manifest(root: Path, count: int, shape: tuple[int, int, int]) -> None:
+    manifest = Manifest(count, (shape,), 0, "", 1, 1, 0.0)
+    (root / "manifest.json").write_text(json.dumps(asdict(manifest)), encoding="utf-8")
+
+
+def _readers(root: Path, size: int, least: dict[str, float]) -> Iterator[Figure]:
+    shape, length = (size, size, 3), size * size * 3
+    count = _READ_BYTES // length
+    order = list(range(count))
+    random.Random(0).shuffle(order)
+    root.mkdir()
+    with (root / "raw").open("wb") as file:
+        for (pixels,) in _noise(count, shape):
+            file.write(pixels.data)
+    descriptor = os.open(root / "raw", os.O_RDONLY)
+    buffer = np.empty(length, np.uint8)
+    target = buffer.data
+
+    def preadv() -> None:
+        for index in order:
+            os.preadv(descriptor, [target], index * length)
+
+    try:
+        for name, share in least.items():
+            ratios = _against(preadv, root / name, name, order, shape, buffer)
+            what = f"{name} ÷ os.preadv, {size} × {size} pixels, warm, random order"
+            yield Figure(what, f"≥ {share:g}", spread(ratios, 2), statistics.median(ratios) >= share)
+    finally:
+        os.close(descriptor)
+
+
+def _against(
+    preadv: Callable[[], None],
+    root: Path,
+    name: str,
+    order: list[int],
+    shape: tuple[int, int, int],
+    buffer: np.ndarray[tuple[int], np.dtype[np.uint8]],
+) -> list[float]:
+    """Seconds that the kernel takes for all samples ÷ those that a format takes, of each round."""
+    storage = plugins.load("feedrate.formats", name)
+    root.mkdir()
+    storage.pack(_noise(len(order), shape), root)
+    _write_manifest(root, len(order), shape)
+    reader = storage.open(root, ReadOptions())
+
+    def read() -> None:
+        read_into = reader.read_into
+        for index in order:
+            read_into(index, buffer)
+
+    preadv()  # fills the page cache
+    read()  # opens what a first read opens
+    return [seconds(preadv) / seconds(read) for _ in range(_ROUNDS)]
+
+
+def _packed(pictures: Path, name: str, count: int) -> dict[str, float]:
+    """Pack in a fresh interpreter."""
+    with tempfile.TemporaryDirectory(dir=pictures.parent) as root:
+        command = [sys.executable, "-P", "-m", "feedrate.bench.packing", name, str(count), str(pictures), root]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def _packing(pictures: Path, name: str) -> Figure:
+    cores = len(os.sched_getaffinity(0))
+    rounds = [_packed(pictures, name, _PACKED) for _ in range(_PACK_ROUNDS)]
+    shares = [seen["encoded_s"] / seen["packed_s"] / cores for seen in rounds]
+    what = f"packing {name}, 480 × 480 pixels ÷ ({cores} cores × the encoder's own speed)"
+    return Figure(what, f"≥ {_PACK_SHARE}", spread(shares, 2), statistics.median(shares) >= _PACK_SHARE)
+
+
+def _memory(pictures: Path, name: str) -> Figure:
+    few, many = (_packed(pictures, name, count)["peak_bytes"] for count in (_PACKED, 10 * _PACKED))
+    what = f"peak memory of packing {name}, {10 * _PACKED:,} ÷ {_PACKED} samples"
+    return Figure(what, f"≤ {_PEAK_RATIO}", f"{many / few:.2f} (n = 1)", many / few <= _PEAK_RATIO)
+
+
+def _opening(root: Path, name: str) -> Figure:
+    shape = (8, 8, 1)
+    storage = plugins.load("feedrate.formats", name)
+    root.mkdir(parents=True)
+    blank = np.zeros(shape, np.uint8)
+    storage.pack(((blank,) for _ in range(_SMALL)), root)
+    _write_manifest(root, _SMALL, shape)
+
+    def read_last() -> None:
+        storage.open(root, ReadOptions())[_SMALL - 1]
+
+    read_last()  # what a first use imports
+    took_ms = [1000 * seconds(read_last) for _ in range(_ROUNDS)]
+    what = f"{name}: opening {_SMALL:,} small samples and reading the last"
+    return Figure(what, f"≤ {_OPEN_MS} ms", spread(took_ms, 1, " ms"), statistics.median(took_ms) <= _OPEN_MS)

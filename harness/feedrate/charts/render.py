@@ -1,0 +1,256 @@
+"""From an Altair chart to specifications and pictures: SVG for pages, whole figures for the README and for files.
+
+Vega numbers the clip paths of its pictures by a counter of the process; they are renumbered per picture, so that the
+same records give the same bytes and two pictures on a page never share an id.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from html import escape
+from typing import Any
+
+import vl_convert
+
+from feedrate.charts.figure import WIDTH, Figure, Key, Panel
+from feedrate.charts.theme import FONT, colour, config, on_page, solid
+
+WIDE = 670
+"""Of a panel that stands alone where there is room, in CSS pixels: two columns and the gap between them."""
+SYMBOLS = {
+    "bar": '<rect x="1" y="3" width="14" height="10"/>',
+    "rule": '<rect x="1" y="7" width="14" height="2"/>',
+    "circle": '<circle cx="8" cy="8" r="4.5"/>',
+    "square": '<rect x="4" y="4" width="8" height="8"/>',
+    "triangle-up": '<path d="M8 3l5 9H3z"/>',
+    "diamond": '<path d="M8 2.5l5 5.5-5 5.5L3 8z"/>',
+    "cross": '<path d="M6.2 2.5h3.6v3.7h3.7v3.6H9.8v3.7H6.2V9.8H2.5V6.2h3.7z"/>',
+    "triangle-down": '<path d="M8 13L3 4h10z"/>',
+    "triangle-right": '<path d="M13 8L4 13V3z"/>',
+}
+"""A mark of a legend in a box of 16 by 16."""
+_TAG = re.compile(r"<[^>]+>")
+_SAID = re.compile(r' (?:aria-label|aria-roledescription|role|aria-hidden|pointer-events)="[^"]*"| opacity="1"')
+_NUMBER = re.compile(r"-?\d+\.\d{3,}")
+_PLACE = re.compile(r' d="[^"]*"|translate\([^)]*\)')
+_COORDINATE = re.compile(r"-?\d+\.\d{2,}")
+_EMPTY = re.compile(r'<path class="(?:fore|back)ground" d="(?:M0,0h0v0h0Z)?"(?: display="none")?/>')
+_ID = re.compile(r'(id="|url\(#|xlink:href="#|href="#)(clip|gradient|symbol|pattern)_?(\d+)')
+_HEIGHT = re.compile(r'<svg [^>]*? height="([\d.]+)"')
+_MARGIN, _GAP, _LINE = 20, 30, 16
+_LETTER = 5.9
+"""Mean width of a letter at 11 pixels."""
+_LEGENDS = ("color", "shape", "stroke", "fill")
+_CHANNELS = (*_LEGENDS, "opacity", "size", "strokeDash", "strokeWidth")
+_KEPT = 512
+"""Pictures that are kept, so that a page and the files of its figures share them."""
+
+
+def specification(panel: Panel, width: int = WIDTH) -> dict[str, Any]:
+    """Give a panel's Vega-Lite specification without configuration and legend: the page has one of each."""
+    spec = _written(panel)
+    spec.pop("config", None)
+    spec["width"] = width
+    for encoding in _encodings(spec):
+        for channel in _LEGENDS:
+            if "field" in (entry := encoding.get(channel) or {}):
+                entry["legend"] = None
+    return spec
+
+
+def standalone(figure: Figure) -> dict[str, Any]:
+    """Give one Vega-Lite specification of a whole figure, with configuration and legend, for any tool that reads it.
+
+    Args:
+        figure: with at least one panel.
+
+    Returns:
+        The panels side by side in rows, in the colours of the light theme. Unlike on a page, where a text stands in for
+        the whole picture, its parts have names for those who hear it.
+    """
+    specs = [_written(panel) for panel in figure.panels]
+    # What may be said only once, or, as a fitted size, not at all of one panel among others.
+    once = {"$schema", "autosize", "config", "datasets", "usermeta"}
+    whole = {
+        "$schema": specs[0]["$schema"],
+        "config": {**config(), "background": colour("paper"), "padding": _MARGIN},
+        "description": figure.message,
+        "title": {"text": figure.title, "subtitle": figure.question, "fontSize": 15},
+        "columns": _columns(len(specs)),
+        "spacing": _GAP,
+        "concat": [{key: value for key, value in spec.items() if key not in once} for spec in specs],
+        # Panels that name different things would else share one scale, and with it colours.
+        "resolve": {"scale": dict.fromkeys(_CHANNELS, "independent")},
+        "datasets": {name: rows for spec in specs for name, rows in spec.get("datasets", {}).items()},
+    }
+    solved: dict[str, Any] = json.loads(solid(json.dumps(whole, sort_keys=True)))
+    return solved
+
+
+def svg(panel: Panel, prefix: str, width: int = WIDTH) -> str:
+    """Draw a panel at a width in CSS pixels, its ids beginning with ``prefix``."""
+    spec = {**specification(panel, width), "config": on_page()}
+    return _renumbered(_drawn(json.dumps(spec)), prefix)
+
+
+@lru_cache(maxsize=_KEPT)
+def _drawn(spec: str) -> str:
+    """Draw, and leave out what nobody sees: parts of tenths of a pixel, empty paths, names of marks.
+
+    Whoever shows the picture gives it one text alternative; a mark's own name would be read a hundred times.
+    """
+    picture: str = vl_convert.vegalite_to_svg(spec)
+    return _EMPTY.sub("", _TAG.sub(_shorter, picture))
+
+
+def _shorter(tag: re.Match[str]) -> str:
+    said = _PLACE.sub(lambda place: _COORDINATE.sub(lambda number: _short(number, 1), place[0]), _SAID.sub("", tag[0]))
+    return _NUMBER.sub(lambda number: _short(number, 2), _alone(said))
+
+
+def _alone(tag: str) -> str:
+    """Say of a shape that has but a line, or but a fill, that this is translucent, not the shape as a whole.
+
+    It looks the same, and spares whoever paints the picture a layer for each shape.
+    """
+    if ' opacity="' not in tag or not tag.startswith(("<path", "<line", "<rect", "<text")):
+        return tag
+    if 'fill="none"' in tag or tag.startswith("<line"):
+        return tag if "stroke-opacity" in tag else tag.replace(' opacity="', ' stroke-opacity="')
+    return tag if ' stroke="' in tag or "fill-opacity" in tag else tag.replace(' opacity="', ' fill-opacity="')
+
+
+def _short(number: re.Match[str], places: int) -> str:
+    text = f"{float(number[0]):.{places}f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def picture(figure: Figure, caption: str) -> str:
+    """Draw a whole figure: title and question, its panels in rows, its legend; on white, in real colours.
+
+    Args:
+        figure: with at least one panel.
+        caption: where the numbers come from, below the legend; lines are kept, and broken where they are too long.
+    """
+    columns = _columns(len(figure.panels))
+    panel_width = WIDE if len(figure.panels) == 1 else WIDTH
+    width = columns * (panel_width + _GAP) - _GAP + 2 * _MARGIN
+    body = [_text(figure.title, _MARGIN, _MARGIN + 12, "ink", 15, "bold")]
+    head, y = _lines(figure.question, width, _MARGIN + 32, 12)
+    panels, y = _panels(figure.panels, columns, panel_width, y + 2)
+    legend, y = _legend(figure.keys, width, y + 20)
+    foot, y = _lines(caption, width, y + 26, 11)
+    size = f'width="{width}" height="{y}" viewBox="0 0 {width} {y}"'
+    said = f"<title>{escape(figure.title)}</title><desc>{escape(figure.message)}</desc>"
+    return solid(
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="{FONT}" font-size="12" role="img">{said}'
+        f'<rect width="100%" height="100%" rx="6" fill="{colour("paper")}"/>'
+        f"{''.join([*body, *head, *panels, *legend, *foot])}</svg>"
+    )
+
+
+def _columns(panels: int) -> int:
+    """At most three in a row, and four as two by two."""
+    return 2 if panels == 4 else min(panels, 3)
+
+
+def _panels(panels: Sequence[Panel], columns: int, width: int, top: int) -> tuple[list[str], int]:
+    """Set panels in rows, each as high as its highest; return them with the lower edge of the last row."""
+    body = []
+    for first in range(0, len(panels), columns):
+        lowest = top
+        for place, panel in enumerate(panels[first : first + columns]):
+            drawn = svg(panel, f"feedrate-{first + place}", width)
+            x = _MARGIN + place * (width + _GAP)
+            body.append(f'<svg x="{x}" y="{top}" {drawn.removeprefix("<svg ")}')
+            lowest = max(lowest, top + _height(drawn))
+        top = lowest + _GAP
+    return body, top - _GAP
+
+
+def _height(drawn: str) -> int:
+    found = _HEIGHT.match(drawn)
+    return round(float(found[1])) if found else 0
+
+
+def _legend(keys: Sequence[Key], width: int, top: int) -> tuple[list[str], int]:
+    """Set the legend in lines; return it with the lower edge of its last line."""
+    if not keys:
+        return [], top - 20
+    x, y, body = _MARGIN, top, []
+    for key in keys:
+        step = 38 + round(6.1 * len(key.label))
+        if x + step > width - _MARGIN and x > _MARGIN:
+            x, y = _MARGIN, y + 20
+        body += [
+            f'<g transform="translate({x} {y - 12})" fill="{key.colour}"{edge(key)}>{SYMBOLS[key.shape]}</g>',
+            _text(key.label, x + 21, y, "ink"),
+        ]
+        x += step
+    return body, y
+
+
+def edge(key: Key) -> str:
+    """Write the dashed edge of a legend's bar, as attributes; nothing for other marks."""
+    dashed = key.dashed and key.shape == "bar"
+    return f' stroke="{colour("emulated-edge")}" stroke-dasharray="3 2"' if dashed else ""
+
+
+def _lines(text: str, width: int, top: int, size: int) -> tuple[list[str], int]:
+    """Set text in lines that fit; return them with the lower edge of the last."""
+    letters = int((width - 2 * _MARGIN) / (_LETTER * size / 11))
+    lines = [part for line in text.splitlines() for part in textwrap.wrap(line, letters)]
+    body = [_text(line, _MARGIN, top + place * _LINE, "muted", size) for place, line in enumerate(lines)]
+    return body, top + len(lines) * _LINE
+
+
+def _text(text: str, x: int, y: int, tone: str, size: int = 12, weight: str = "") -> str:
+    style = (f' font-size="{size}"' if size != 12 else "") + (f' font-weight="{weight}"' if weight else "")
+    return f'<text x="{x}" y="{y}" fill="{colour(tone)}"{style}>{escape(text)}</text>'
+
+
+class _PanelKey:
+    """A panel as a key of a cache: equal to itself alone, as charts have no hash."""
+
+    __slots__ = ("panel",)
+
+    def __init__(self, panel: Panel) -> None:
+        self.panel = panel
+
+    def __hash__(self) -> int:
+        return id(self.panel.chart)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _PanelKey) and other.panel.chart is self.panel.chart
+
+
+def _written(panel: Panel) -> dict[str, Any]:
+    """Give what Altair makes of a panel, which takes it milliseconds: page, picture and file need it in turn."""
+    spec: dict[str, Any] = json.loads(_as_json(_PanelKey(panel)))
+    return spec
+
+
+@lru_cache(maxsize=64)
+def _as_json(key: _PanelKey) -> str:
+    return json.dumps(key.panel.chart.to_dict(validate=False))
+
+
+def _encodings(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    if "encoding" in spec:
+        yield spec["encoding"]
+    for layer in spec.get("layer", []):
+        yield from _encodings(layer)
+
+
+def _renumbered(picture: str, prefix: str) -> str:
+    seen: dict[str, int] = {}
+
+    def name(match: re.Match[str]) -> str:
+        place = seen.setdefault(f"{match[2]}{match[3]}", len(seen))
+        return f"{match[1]}{prefix}-{match[2]}{place}"
+
+    return _ID.sub(name, picture)

@@ -1,0 +1,220 @@
+"""DIV2K, from its archive to sub-images: ``make div2k``.
+
+The archive is downloaded, or the user's own is taken, and sub-images are cut straight from it: the photographs
+themselves are never unpacked. Every step is either done or not, whenever it is interrupted; the same command goes on.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from feedrate.downloads import crop_set, crops
+from feedrate.downloads import files as downloads_files
+from feedrate.downloads.crop_set import CutSet
+from feedrate.downloads.transfer import Patience, Remote, download, mismatch, rest
+from feedrate.schema.errors import DataError, InputError, expected_one_of
+
+TERMS = """\
+DIV2K is for academic research only. Its photographs belong to their authors: never pass them on, neither whole nor cut,
+and never publish them with results. Cite: Agustsson and Timofte, "NTIRE 2017 Challenge on Single Image
+Super-Resolution: Dataset and Study", CVPR Workshops 2017. https://data.vision.ee.ethz.ch/cvl/DIV2K/"""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One of DIV2K's archives, as published."""
+
+    remote: Remote
+    folder: str
+    """Of the members of the archive."""
+    first: int
+    """Number of the first photograph."""
+    count: int
+
+    @property
+    def files(self) -> list[str]:
+        """Names of the photographs."""
+        return [f"{number:04d}.png" for number in range(self.first, self.first + self.count)]
+
+    @property
+    def members(self) -> list[str]:
+        """Names of the photographs in the archive."""
+        return [f"{self.folder}/{name}" for name in self.files]
+
+
+_SERVER = "https://data.vision.ee.ethz.ch/cvl/DIV2K"
+PARTS: dict[str, Part] = {
+    "train": Part(
+        Remote(
+            f"{_SERVER}/DIV2K_train_HR.zip",
+            3_530_603_713,
+            "sha256",
+            "9d0b9c463f6e35b6c62cc6a930ee2224f670b34c1df841a57670f9acf0f6c335",
+        ),
+        folder="DIV2K_train_HR",
+        first=1,
+        count=800,
+    ),
+    "valid": Part(
+        Remote(
+            f"{_SERVER}/DIV2K_valid_HR.zip",
+            448_993_893,
+            "sha256",
+            "20dd31fd84d777bc1cf5d6b7654a3f569c0aec74458ae094122ad1d0489900fc",
+        ),
+        folder="DIV2K_valid_HR",
+        first=801,
+        count=100,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where the photographs are."""
+
+    path: Path
+    """A zip archive or a folder."""
+    names: list[str]
+    """Of its members or files."""
+    sha256: str | None
+    """Of the archive."""
+
+
+def fetch(
+    split: str,
+    data_root: Path,
+    console: Console,
+    archive: Path | None = None,
+    parts: Mapping[str, Part] = PARTS,
+    patience: Patience | None = None,
+) -> Path:
+    """Make sure that the sub-images of a part of DIV2K are there.
+
+    Raises:
+        InputError: no such part, or a wrong archive.
+        EnvironmentFault: no room, a folder that cannot be written, or a network that does not work.
+        DataError: what came is damaged.
+        KeyboardInterrupt: after saying that the same command continues.
+    """
+    if split not in parts:
+        raise InputError(f"SPLIT={split}: DIV2K has no such part; {expected_one_of(split, parts)}")
+    part = parts[split]
+    console.print(TERMS, markup=False, highlight=False, soft_wrap=True)
+    with downloads_files.workplace(data_root, console):
+        target = data_root / f"{part.folder}_sub"
+        whole = _whole(target, part)
+        if whole:
+            _say(console, f"{target}: {whole.count:,} sub-images of {whole.photographs} photographs are there already.")
+            return target
+        source = _given(archive, split, parts, console) if archive else _downloaded(part, data_root, console, patience)
+        count = _cut(source, target, console)
+        _say(console, f"{target}: {count:,} sub-images of {part.count} photographs.")
+        if not archive:
+            _say(
+                console,
+                f"{source.path} ({downloads_files.gigabytes(part.remote.size)}) is not needed any more: "
+                "it can be deleted.",
+            )
+        return target
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _whole(target: Path, part: Part) -> CutSet | None:
+    """Give the record of a set that needs no cutting: of this geometry, and not a file missing."""
+    try:
+        record = CutSet.load(target)
+        found = sum(1 for name in part.files for _ in (target / Path(name).stem).iterdir())
+    except (DataError, OSError):
+        return None
+    wanted = (part.count, found, crop_set.SIZE, crop_set.STEP)
+    return record if (record.photographs, record.count, record.size, record.step) == wanted else None
+
+
+def _downloaded(part: Part, data_root: Path, console: Console, patience: Patience | None) -> _Source:
+    path = data_root / part.remote.name
+    with downloads_files.writing(path, "looking at what is there"):
+        left = rest(part.remote, path)
+    if left:
+        sub_images = round(part.remote.size * crops.GROWTH)
+        downloads_files.require(data_root, {"the rest of the archive": left, "the sub-images": sub_images})
+    download(part.remote, path, console, patience)
+    return _Source(path, part.members, part.remote.digest)
+
+
+def _cut(source: _Source, target: Path, console: Console) -> int:
+    with downloads_files.writing(target, "cutting"):
+        target.mkdir(exist_ok=True)
+        (target / crop_set.RECORD).unlink(missing_ok=True)
+        wanted = crops.photographs(source.path, source.names)
+        left = sum(photograph.size for photograph in crops.missing(wanted, target))
+        downloads_files.require(target, {"the sub-images": round(left * crops.GROWTH)})
+        count = crops.cut(source.path, target, wanted, console)
+        record = CutSet(
+            len(wanted), count, crop_set.SIZE, crop_set.STEP, crop_set.COMPRESS_LEVEL, source_sha256=source.sha256
+        )
+        record.save(target)
+    return count
+
+
+def _given(archive: Path, split: str, parts: Mapping[str, Part], console: Console) -> _Source:
+    """Take the user's own archive, if it is the right one."""
+    try:
+        if archive.is_dir():
+            return _given_folder(archive, parts[split])
+        return _given_zip(archive, split, parts, console)
+    except OSError as error:
+        raise InputError(f"ARCHIVE={archive}: {error.strerror or error}; {_expected(parts[split])}") from error
+
+
+def _expected(part: Part) -> str:
+    return (
+        f"expected {part.remote.name} as published ({part.remote.size:,} bytes), or a folder with its {part.count} "
+        f"photographs, {part.files[0]} to {part.files[-1]}"
+    )
+
+
+def _given_folder(archive: Path, part: Part) -> _Source:
+    folder = archive / part.folder if (archive / part.folder).is_dir() else archive
+    lacking = sorted(set(part.files) - {path.name for path in folder.iterdir()})
+    if lacking:
+        raise InputError(
+            f"ARCHIVE={archive}: a folder that lacks {len(lacking)} of {part.count} photographs, such as {lacking[0]}; "
+            f"{_expected(part)}"
+        )
+    return _Source(folder, part.files, None)
+
+
+def _given_zip(archive: Path, split: str, parts: Mapping[str, Part], console: Console) -> _Source:
+    part = parts[split]
+    size = archive.stat().st_size
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            names = set(opened.namelist())
+    except (zipfile.BadZipFile, ValueError, NotImplementedError):
+        raise InputError(
+            f"ARCHIVE={archive}: {size:,} bytes that are no zip archive, or only the beginning of one; "
+            f"{_expected(part)}"
+        ) from None
+    if lacking := sorted(set(part.members) - names):
+        other = next((name for name, known in parts.items() if names.issuperset(known.members)), None)
+        hint = f". This is the part '{other}': say SPLIT={other}" if other else ""
+        raise InputError(
+            f"ARCHIVE={archive}: a zip archive that lacks {len(lacking)} of {part.count} photographs, such as "
+            f"{lacking[0]}; {_expected(part)}{hint}"
+        )
+    if problem := mismatch(archive, part.remote, console):
+        raise InputError(
+            f"ARCHIVE={archive}: the photographs have the right names, but the archive {problem}: it is damaged, or "
+            "was packed anew. Leave ARCHIVE= out to download the published one; or, if you trust this one, unpack it "
+            "and name the folder"
+        )
+    return _Source(archive, part.members, part.remote.digest)

@@ -1,0 +1,258 @@
+"""One file from a server, whole and as it should be, over however many broken connections.
+
+A transfer that was interrupted, by the network or with the process, goes on at its last byte (``Range``) if the server
+still has the same version of the file (``If-Range``); if it cannot do that, or the file changed, it starts anew. The
+waiting between tries is urllib3's, with its growing pauses and ``Retry-After``; a try that brought bytes sets it back.
+Size and checksum decide in the end, whatever the server said.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import urllib3
+from rich.console import Console
+from urllib3.exceptions import HTTPError, MaxRetryError, ProtocolError, SSLError
+from urllib3.util import Retry, Timeout, make_headers, parse_url
+
+from feedrate import __version__
+from feedrate.downloads import files
+from feedrate.downloads.files import Meter, PartialFile, validator_of
+from feedrate.schema.errors import DataError, EnvironmentFault, InputError
+
+BLOCK = 1 << 20
+_LATER = (408, 425, 429, 500, 502, 503, 504)
+"""Answers that may be another one in a while."""
+_OBJECT = re.compile(r"^HTTPS?Connection(Pool)?\(.*?\): ")
+_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """A file on a server, and what it must be."""
+
+    url: str
+    size: int
+    """Bytes."""
+    algorithm: str
+    """Of the checksum, as ``hashlib`` calls it."""
+    digest: str
+    """The checksum, in hex."""
+
+    @property
+    def name(self) -> str:
+        """The file's own name."""
+        return urlsplit(self.url).path.rsplit("/", 1)[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """When a try has failed, and after how many of them to give up."""
+
+    tries: int = 10
+    """In a row without a byte."""
+    backoff_s: float = 0.5
+    """Doubled with every try in a row."""
+    backoff_max_s: int = 30
+    """Longest pause, also where the server asks for more."""
+    connect_s: float = 15.0
+    read_s: float = 60.0
+    """Longest silence of a server."""
+
+    def policy(self, failures: int) -> Retry:
+        """Urllib3's, for so many failures in a row; one more gives up."""
+        return Retry(
+            total=failures,
+            backoff_factor=self.backoff_s,
+            backoff_max=self.backoff_max_s,
+            retry_after_max=self.backoff_max_s,
+        )
+
+
+def _reason(cause: Exception) -> str:
+    """What went wrong, without the objects that urllib3 puts into its messages."""
+    text = str(cause.args[0]) if isinstance(cause, ProtocolError) else str(cause)
+    return _OBJECT.sub("", text)
+
+
+class _FailedTry(Exception):
+    """A try that may be repeated."""
+
+    def __init__(self, reason: str, response: urllib3.BaseHTTPResponse | None = None) -> None:
+        super().__init__(reason)
+        self.response = response
+
+
+def rest(remote: Remote, destination: Path) -> int:
+    """How many bytes of a file are still to come."""
+    if destination.exists():
+        return 0
+    return max(0, remote.size - PartialFile(destination, remote.url).have)
+
+
+def download(remote: Remote, destination: Path, console: Console, patience: Patience | None = None) -> None:
+    """Bring a file to its place; a file that is there already is only checked.
+
+    Raises:
+        EnvironmentFault: the server cannot be reached or does not give the file, or the disk cannot take it.
+        DataError: all bytes came and are not those that were expected; they are removed.
+        InputError: another file is in its place.
+    """
+    if destination.exists():
+        if problem := mismatch(destination, remote, console):
+            raise InputError(f"{destination}: {problem}. Delete it or move it away; the same command then downloads it")
+        return
+    with files.writing(destination, f"downloading {remote.name}"):
+        part = PartialFile(destination, remote.url)
+        if part.have > remote.size:
+            part.discard()
+        _Transfer(remote, part, console, patience or Patience()).run()
+        if problem := mismatch(part.path, remote, console):
+            part.discard()
+            raise DataError(
+                f"{remote.url}: {problem}. It was removed: the same command downloads it anew. If this happens again, "
+                "the file on the server is not the published one any more, or something on the way changes it"
+            )
+        part.finish(destination)
+
+
+def mismatch(path: Path, remote: Remote, console: Console) -> str | None:
+    """Compare a file with what it must be; says what was found and expected, or nothing if they are the same."""
+    size = path.stat().st_size
+    if size != remote.size:
+        return f"has {size:,} bytes; expected {remote.size:,}"
+    digest = hashlib.new(remote.algorithm, usedforsecurity=False)
+    with path.open("rb") as file, Meter(console, f"checking {path.name}", size) as meter:
+        while block := file.read(BLOCK):
+            digest.update(block)
+            meter.at(file.tell())
+    if digest.hexdigest() != remote.digest:
+        return f"has the {remote.algorithm} {digest.hexdigest()}; expected {remote.digest}"
+    return None
+
+
+def _pool(url: str) -> urllib3.PoolManager:
+    """Connections to a server, through the proxy that the environment names for it (``https_proxy``, ``no_proxy``)."""
+    place = urlsplit(url)
+    proxy = getproxies().get(place.scheme)
+    if not proxy or proxy_bypass(place.netloc):
+        return urllib3.PoolManager()
+    auth = parse_url(proxy).auth
+    return urllib3.ProxyManager(proxy, proxy_headers=make_headers(proxy_basic_auth=auth) if auth else None)
+
+
+class _Transfer:
+    """Tries, one after the other, until all bytes are there."""
+
+    def __init__(self, remote: Remote, part: PartialFile, console: Console, patience: Patience) -> None:
+        self._remote, self._part, self._patience = remote, part, patience
+        self._retry, self._most = patience.policy(patience.tries - 1), part.have
+        self._meter = Meter(console, remote.name, remote.size, part.have)
+
+    def run(self) -> None:
+        """Come back with the last byte."""
+        with self._meter, _pool(self._remote.url) as pool:
+            if self._part.have:
+                self._meter.say(f"{self._remote.name}: going on after {files.gigabytes(self._part.have)}")
+            while self._part.have < self._remote.size:
+                try:
+                    self._try(pool)
+                except (HTTPError, _FailedTry) as error:
+                    self._again(error)
+
+    def _again(self, error: HTTPError | _FailedTry) -> None:
+        """Wait before the next try, or give up."""
+        cause = error.reason if isinstance(error, MaxRetryError) and error.reason else error
+        if isinstance(cause, SSLError) and isinstance(cause.args[0], ssl.SSLCertVerificationError):
+            raise EnvironmentFault(
+                f"{self._remote.url}: the server cannot be trusted: {cause.args[0].verify_message}. Nothing was taken "
+                "from it; where a proxy of your own stands between, SSL_CERT_FILE= names the certificate to trust"
+            ) from error
+        if self._part.have > self._most:
+            self._most, self._retry = self._part.have, self._patience.policy(self._patience.tries)
+        try:
+            self._retry = self._retry.increment("GET", self._remote.url, error=cause)
+        except MaxRetryError:
+            raise EnvironmentFault(
+                f"{self._remote.url}: {_reason(cause)}; {self._patience.tries} tries in a row brought nothing, "
+                f"{files.gigabytes(self._part.have)} of {files.gigabytes(self._remote.size)} are here. Look at the "
+                "network (HTTPS to that host must be allowed); the same command continues"
+            ) from error
+        self._meter.say(f"{self._remote.name}: {_reason(cause)}; trying again at {files.gigabytes(self._part.have)}")
+        self._retry.sleep(error.response if isinstance(error, _FailedTry) else None)
+
+    def _try(self, pool: urllib3.PoolManager) -> None:
+        with self._asked(pool) as response:
+            self._accept(response)
+            with self._part.path.open("ab") as file:
+                while self._part.have < self._remote.size:
+                    block = response.read1(min(BLOCK, self._remote.size - self._part.have))
+                    if not block:
+                        raise _FailedTry("the server stopped before the end")
+                    file.write(block)
+                    self._part.have += len(block)
+                    self._meter.at(self._part.have)
+
+    @contextmanager
+    def _asked(self, pool: urllib3.PoolManager) -> Iterator[urllib3.BaseHTTPResponse]:
+        """Ask for what is missing; the connection is not used again: its answer may not have been read to its end."""
+        headers = {"Accept-Encoding": "identity", "User-Agent": f"feedrate/{__version__}"}
+        if self._part.have:
+            headers["Range"] = f"bytes={self._part.have}-"
+            if self._part.validator:
+                headers["If-Range"] = self._part.validator
+        response = pool.request(
+            "GET",
+            self._remote.url,
+            headers=headers,
+            preload_content=False,
+            decode_content=False,
+            timeout=Timeout(connect=self._patience.connect_s, read=self._patience.read_s),
+            retries=Retry(5, connect=0, read=0, status=0, other=0, redirect=5, respect_retry_after_header=False),
+        )
+        try:
+            yield response
+        finally:
+            response.close()
+
+    def _accept(self, response: urllib3.BaseHTTPResponse) -> None:
+        """See whether what will follow are the bytes that are missing, or the whole file once more."""
+        if response.status == 206:
+            self._accept_rest(response)
+        elif response.status == 200:
+            length = response.headers.get("Content-Length")
+            if length is not None and length != str(self._remote.size):
+                raise EnvironmentFault(
+                    f"{self._remote.url}: the server offers {length} bytes; expected {self._remote.size:,}. Something "
+                    "else answered in its place (a proxy, a login page), or the file was changed. Nothing was taken "
+                    "from it: see what a browser shows there, then type the same command again"
+                )
+            if self._part.have:
+                self._meter.say(f"{self._remote.name}: the server cannot go on where it was, or has another version")
+            self._part.begin(validator_of(response.headers))
+        elif response.status == 416:
+            self._part.discard()
+            raise _FailedTry("the server has no such bytes any more (416)")
+        elif response.status in _LATER:
+            raise _FailedTry(f"the server answers {response.status} {response.reason}", response)
+        else:
+            raise EnvironmentFault(
+                f"{self._remote.url}: the server answers {response.status} {response.reason}; expected the file. See "
+                "what a browser shows there; the same command continues"
+            )
+
+    def _accept_rest(self, response: urllib3.BaseHTTPResponse) -> None:
+        found = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
+        same = validator_of(response.headers) in (None, self._part.validator)
+        expected = (str(self._part.have), str(self._remote.size))
+        if not same or not found or (found[1], found[2].replace("*", expected[1])) != expected:
+            self._part.discard()
+            raise _FailedTry("the server went on with other bytes than those that were asked for")

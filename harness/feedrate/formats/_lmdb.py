@@ -1,0 +1,144 @@
+"""One LMDB file of values, one a sample: what all formats in that container share.
+
+Pitfalls, each met on the way:
+
+- the environment must not cross a fork or be pickled, and LMDB refuses to open a file twice in one process: it is
+  opened at the first read in each process, and readers of the same file in one process share it;
+- the map's size is a ceiling chosen in advance: here it starts small and doubles when LMDB says that it is full;
+- ``readahead=False`` is common advice and 20 times slower for image-sized values on a cold cache: an axis, on by
+  default. It is advice about the whole map, so readers that share an environment have that of the first;
+- a file that is shorter than its map kills the process (SIGBUS) instead of raising: its length is checked at open;
+- LMDB believes what it reads: a damaged page may point beyond the file, and reading there kills the process as well.
+  Only checksums over the whole file tell, which ``feedrate.trial.prepare`` compares before a set is used;
+- the default table of readers needs a writable folder and costs a lock: ``lock=False``, as nobody writes once it is
+  packed;
+- a value takes whole pages of 4 KiB: a pair of 64-pixel patches takes a sixth more than its pixels.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+import lmdb
+
+from feedrate.formats import ReadOptions
+from feedrate.formats._access import PerProcess, damaged
+from feedrate.schema.errors import DataError
+
+MAP_BYTES = 1 << 26
+"""Size of the map when packing begins, in bytes; it doubles whenever it is full."""
+BATCH_BYTES = 1 << 24
+"""Bytes of values that are written in one transaction: what is kept in memory for another try in a larger map."""
+
+_Value = bytes | memoryview
+
+
+def _key(index: int) -> bytes:
+    """Keys sort as the indices do: 8 bytes, big-endian."""
+    return index.to_bytes(8, "big")
+
+
+def pack_values(values: Iterable[_Value], root: Path) -> None:
+    """Write values, one a sample, into ``root/data.mdb``.
+
+    Raises:
+        OSError: the disk is full, or LMDB cannot write there.
+    """
+    pending: list[tuple[bytes, _Value]] = []
+    held = 0
+    try:
+        with lmdb.open(os.fspath(root), map_size=MAP_BYTES, lock=False, sync=False) as env:
+            for index, value in enumerate(values):
+                pending.append((_key(index), value))
+                held += len(value)
+                if held >= BATCH_BYTES:
+                    _write(env, pending)
+                    pending, held = [], 0
+            _write(env, pending)
+            env.sync(True)
+    except lmdb.Error as error:
+        if isinstance(error, lmdb.DiskError) or shutil.disk_usage(root).free < BATCH_BYTES:  # a short write is an EIO
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(root)) from error
+        raise OSError(errno.EIO, f"LMDB: {error}", os.fspath(root)) from error
+
+
+def _write(env: lmdb.Environment, pending: list[tuple[bytes, _Value]]) -> None:
+    """Write values in one transaction; where the map is full, double it and write them all again."""
+    while True:
+        try:
+            with env.begin(write=True) as txn:
+                for key, value in pending:
+                    txn.put(key, value, append=True)
+            return
+        except lmdb.MapFullError:
+            env.set_mapsize(env.info()["map_size"] * 2)
+
+
+class _Opened:
+    """An environment, the process that opened it, and a transaction.
+
+    Nobody writes, so the transaction may stay open: what it sees does not age, and no page waits for it to be freed.
+    """
+
+    def __init__(self, path: Path, readahead: bool) -> None:
+        self.pid = os.getpid()
+        self.env = lmdb.open(os.fspath(path.parent), readonly=True, create=False, lock=False, readahead=readahead)
+        size, needed = path.stat().st_size, (self.env.info()["last_pgno"] + 1) * self.env.stat()["psize"]
+        if size < needed:
+            self.env.close()
+            raise damaged(path, f"truncated, {size} bytes of {needed}", path.parent)
+        self.transaction = self.env.begin(buffers=True)
+
+
+_OPENED: WeakValueDictionary[tuple[int, int], _Opened] = WeakValueDictionary()
+"""By device and inode, as LMDB itself tells files apart. Weak: readers own what is in here, and it closes with them."""
+
+
+def _opened(root: Path, readahead: bool) -> _Opened:
+    path = root / "data.mdb"
+    try:
+        stat = path.stat()
+        held = _OPENED.get((stat.st_dev, stat.st_ino))
+        if held is not None and held.pid == os.getpid():
+            return held
+        if held is not None:
+            held.env.close()  # inherited by a fork; harmless to the parent, as there is no lock file
+        fresh = _OPENED[stat.st_dev, stat.st_ino] = _Opened(path, readahead)
+        return fresh
+    except (OSError, lmdb.Error) as error:
+        reason = error.strerror if isinstance(error, OSError) else f"not a readable LMDB file ({error})"
+        raise damaged(path, f"{reason}", root) from error
+
+
+class Values:
+    """The values that ``pack_values`` wrote, by index; created, forked and pickled without an environment."""
+
+    def __init__(self, root: Path, options: ReadOptions) -> None:
+        self._root = root
+        self._environment = PerProcess(_opened, root, options.readahead)
+
+    def value(self, index: int) -> memoryview:
+        """Look a value up.
+
+        Returns:
+            Read-only bytes inside the map: to be copied at once, as they are gone with the environment.
+
+        Raises:
+            DataError: the file is missing, truncated or damaged, or has no such value.
+        """
+        try:
+            value = self._environment().transaction.get(_key(index))
+        except lmdb.Error as error:
+            raise self.damage(index, str(error)) from error
+        if value is None:
+            raise self.damage(index, "missing")
+        return value
+
+    def damage(self, index: int, problem: str) -> DataError:
+        """Make the error for a sample whose value cannot be used."""
+        return damaged(self._root / "data.mdb", problem, self._root, index)

@@ -1,0 +1,136 @@
+"""An Arrow IPC file: record batches of one column of fixed-size binary, memory-mapped.
+
+The layout is nearly that of one raw file: the samples of a batch lie one after the other, between them only what
+describes the batch. So what Arrow costs here is finding the batch and the place in it.
+
+Pitfalls:
+
+- a value that is taken out as a Python object is copied into ``bytes`` and once more into an array: here a batch's
+  buffer is looked up once, and a sample is one copy out of it;
+- a batch is parsed each time it is asked for: what was found is kept, a few hundred bytes for each batch of some MiB;
+- a plain binary column has offsets of 32 bits and ends at 2 GiB; all samples have one size, so there are none;
+- Hugging Face's datasets keep image files in such columns: that is another format (encoded), with the same container;
+- a file that is cut short has lost its footer and is refused at open, before a page fault can kill the process. There
+  is no checksum: a byte that was changed is another pixel, unless ``feedrate.trial.prepare`` finds it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+
+import pyarrow as pa
+
+from feedrate.formats import Reader, ReadOptions, Sample
+from feedrate.formats._access import PerProcess, damaged
+from feedrate.formats._pixels import Buffer, PixelReader, flattened
+
+REQUIRES: dict[str, str] = {"pyarrow": "pyarrow", "numpy": "numpy"}
+VERSION: int = 1
+TRAITS: dict[str, object] = {"container": "arrow", "stores": "pixels"}
+BATCH_BYTES = 1 << 22
+"""Bytes of pixels in a record batch, about; a larger sample has one of its own."""
+
+
+def _path(root: Path) -> Path:
+    return root / "pixels.arrow"
+
+
+def _per_batch(size: int) -> int:
+    """Samples in a record batch."""
+    return max(1, BATCH_BYTES // size)
+
+
+def pack(samples: Iterable[Sample], root: Path) -> None:
+    """Write samples as record batches into ``root/pixels.arrow``.
+
+    Args:
+        samples: tuples of uint8 arrays, height × width × channels, all of the same shapes.
+        root: an empty folder.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    size, values = flattened(samples)
+    column = pa.binary(size)
+    with _path(root).open("wb") as file, pa.ipc.new_file(file, pa.schema([("pixels", column)])) as writer:
+        for count, pixels in _batches(values, _per_batch(size)):
+            array = pa.FixedSizeBinaryArray.from_buffers(column, count, [None, pa.py_buffer(pixels)])
+            writer.write_batch(pa.record_batch([array], names=["pixels"]))
+
+
+def _batches(values: Iterator[memoryview], rows: int) -> Iterator[tuple[int, bytes]]:
+    """Join as many samples as a record batch holds."""
+    while held := list(islice(values, rows)):
+        yield len(held), b"".join(held)
+
+
+def open(root: Path, _options: ReadOptions) -> Reader:  # the name is the plug-in contract's
+    """Give random access to what ``pack`` wrote into ``root``.
+
+    Raises:
+        DataError: there is no readable manifest.
+    """
+    return _ArrowReader(root)
+
+
+class _Opened:
+    """A mapped file and the pixels of those of its batches that were asked for."""
+
+    def __init__(self, root: Path, count: int, size: int) -> None:
+        self._batches: dict[int, memoryview] = {}
+        self._root = root
+        self._count = count
+        self._size = size
+        path = _path(root)
+        try:
+            self._file = pa.ipc.open_file(pa.memory_map(os.fspath(path)))
+        except (OSError, pa.ArrowInvalid) as error:
+            raise damaged(path, _said(error), root) from error
+        found, expected = self._file.num_record_batches, -(-count // _per_batch(size))
+        if found != expected or self._file.schema.types != [pa.binary(size)]:
+            problem = f"{found} batches of {self._file.schema.types}, expected {expected} of [{pa.binary(size)}]"
+            raise damaged(path, problem, root)
+
+    def pixels(self, batch: int) -> memoryview:
+        """Give all pixels of a batch, inside the map."""
+        if batch not in self._batches:
+            self._batches[batch] = self._find(batch)
+        return self._batches[batch]
+
+    def _find(self, batch: int) -> memoryview:
+        rows = min(_per_batch(self._size), self._count - batch * _per_batch(self._size))
+        try:
+            found = self._file.get_batch(batch)
+            found.validate()
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise damaged(_path(self._root), f"batch {batch}: {_said(error)}", self._root) from error
+        pixels = memoryview(found.column(0).buffers()[1]).cast("B")
+        if found.num_rows != rows or len(pixels) < rows * self._size:
+            raise damaged(_path(self._root), f"batch {batch}: {found.num_rows} rows, expected {rows}", self._root)
+        return pixels
+
+
+def _said(error: Exception) -> str:
+    """What went wrong, in words of the system or of Arrow."""
+    return str(getattr(error, "strerror", None) or error)
+
+
+class _ArrowReader(PixelReader):
+    """Holds a mapped file in each process."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self._opened = PerProcess(_Opened, root, len(self), self.size)
+        self._per_batch = _per_batch(self.size)
+
+    def read_into(self, index: int, buffer: Buffer) -> None:
+        """Copy sample ``index`` out of its batch."""
+        batch, row = divmod(index, self._per_batch)
+        size = self.size
+        pixels = self._opened().pixels(batch)[row * size : row * size + size]
+        if len(pixels) != len(buffer):
+            raise damaged(_path(self.root), f"{len(pixels)} bytes, expected {len(buffer)}", self.root, index)
+        buffer[:] = pixels

@@ -1,0 +1,92 @@
+"""Decoders: image files → pixels. One file a library, found by its name, imported only when used.
+
+A decoder module has a docstring (what it is, what it does behind one's back), and
+
+- ``REQUIRES: dict[str, str]``: third-party modules that it imports → the name that pip installs;
+- ``CODECS: tuple[str, ...]``: which of ``png`` and ``jpeg`` it decodes;
+- ``decode(data, shape)``: the pixels of one file, whose shape is known: uint8, height × width × channels (1, 3 or 4:
+  grey, RGB, RGBA), writable and owning their memory. It raises ``Undecodable`` where the file is damaged or holds
+  anything else.
+
+No decoder may return pixels of a damaged PNG file, and none but OpenCV is safe on its own. Of all ways to flip one
+byte, Pillow, which skips the CRCs of the pixels, turns one in a hundred into other pixels without a word; libspng, as
+pyspng's wheels build it, one in five; torchvision 0.29 *kills the process* (SIGSEGV) at nearly all. So every file is
+checked here first, for all decoders alike: its CRCs cost 2 to 4 % of decoding it.
+
+A JPEG file carries no checksum: its truncation shows in the missing end marker, damage in its headers mostly shows, but
+flipped bits among its pixels *cannot be noticed*.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feedrate.formats import Image
+
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+PNG_END = b"\0\0\0\0IEND\xaeB`\x82"
+JPEG_BEGIN, JPEG_END = b"\xff\xd8\xff", b"\xff\xd9"
+
+_HEADER = struct.Struct(">8sI4sIIBBBBB")
+"""Signature, the first chunk's length and name, and what IHDR holds."""
+_COLOUR_TYPE = {1: 0, 3: 2, 4: 6}
+"""PNG's number for grey, RGB and RGBA, by channels."""
+
+
+class Undecodable(Exception):
+    """A file that is no image of the shape that is expected; its message is the problem, without the file's name."""
+
+
+def check(data: bytes, shape: tuple[int, ...]) -> None:
+    """Check that a file is whole and, where it is a PNG file, undamaged and what is expected.
+
+    Args:
+        data: the file.
+        shape: height, width, channels that are expected.
+
+    Raises:
+        Undecodable: it is neither PNG nor JPEG, or lacks its end; or it is a PNG file with a wrong CRC, or of another
+            size, depth or colour type.
+    """
+    if data.startswith(JPEG_BEGIN):
+        if not data.endswith(JPEG_END):
+            raise Undecodable("damaged (truncated: no end marker)")
+        return
+    if not data.startswith(PNG_SIGNATURE) or len(data) < _HEADER.size:
+        raise Undecodable("neither a PNG nor a JPEG file")
+    if not data.endswith(PNG_END):
+        raise Undecodable("damaged (truncated: no IEND chunk)")
+    _check_crcs(data)
+    _, length, name, width, height, depth, colour_type, *_ = _HEADER.unpack_from(data)
+    if (length, name) != (13, b"IHDR"):
+        raise Undecodable("damaged (no IHDR chunk)")
+    if (height, width, colour_type, depth) != (*shape[:2], _COLOUR_TYPE.get(shape[2]), 8):
+        raise Undecodable(f"a PNG file of {height} × {width} pixels, colour type {colour_type}, {depth} bits a channel")
+
+
+def _check_crcs(data: bytes) -> None:
+    """Check the CRC of every chunk of a PNG file (ISO/IEC 15948, 5.3)."""
+    view, place = memoryview(data), len(PNG_SIGNATURE)
+    while place < len(data):
+        end = place + 8 + int.from_bytes(view[place : place + 4], "big")
+        if zlib.crc32(view[place + 4 : end]) != int.from_bytes(view[end : end + 4], "big"):
+            raise Undecodable(f"damaged (wrong CRC of the chunk at byte {place})")
+        place = end + 4
+
+
+def shaped(pixels: NDArray[Any], shape: tuple[int, ...]) -> Image:
+    """Give grey pixels their channel, and refuse others than are expected.
+
+    Raises:
+        Undecodable: they have another shape or another type than uint8.
+    """
+    if pixels.ndim == 2:
+        pixels = pixels[..., np.newaxis]
+    if pixels.shape != shape or pixels.dtype != np.uint8:
+        raise Undecodable(f"an image of shape {pixels.shape} and type {pixels.dtype}")
+    return pixels

@@ -1,0 +1,48 @@
+"""OpenCV: libpng and libjpeg-turbo in its own wrapping; channels in the order blue, green, red unless told otherwise.
+
+Here it decodes into RGB at once, as ``IMREAD_COLOR_RGB`` (OpenCV 4.11) does without a pass over the pixels.
+``IMREAD_UNCHANGED`` and ``cvtColor``, which people write, is one more pass, and one that OpenCV spreads over threads
+that it starts in every worker (unless ``setNumThreads(0)``). ``imdecode`` itself starts none, so nothing is set here.
+Behind one's back: a damaged file is no exception but None, a grey file becomes colour and 16 bits become 8 (PNG files
+of another kind are refused here), a JPEG file is turned as its EXIF says (not here), and messages go to stderr.
+"""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+
+from feedrate.formats import Image
+from feedrate.formats.decoders import Undecodable, check, shaped
+
+REQUIRES: dict[str, str] = {"cv2": "opencv-python-headless", "numpy": "numpy"}
+CODECS: tuple[str, ...] = ("png", "jpeg")
+
+_FLAGS = {1: cv2.IMREAD_GRAYSCALE, 3: cv2.IMREAD_COLOR_RGB, 4: cv2.IMREAD_UNCHANGED}
+"""By channels."""
+_IGNORE_ORIENTATION: int = cv2.IMREAD_IGNORE_ORIENTATION
+
+
+def decode(data: bytes, shape: tuple[int, ...]) -> Image:
+    """Decode one file.
+
+    Args:
+        data: a PNG or JPEG file.
+        shape: height, width, channels that are expected.
+
+    Returns:
+        uint8, height × width × channels, writable and owning its memory.
+
+    Raises:
+        Undecodable: it is damaged, or of another shape.
+    """
+    check(data, shape)
+    flags = _FLAGS.get(shape[2], cv2.IMREAD_UNCHANGED)
+    try:
+        picture = cv2.imdecode(np.frombuffer(data, np.uint8), flags | _IGNORE_ORIENTATION)
+    except cv2.error as error:
+        raise Undecodable(f"damaged ({error})") from error
+    if picture is None:
+        raise Undecodable("damaged (OpenCV cannot decode it)")
+    pixels = shaped(picture, shape)
+    return pixels[..., [2, 1, 0, 3]] if shape[2] == 4 else pixels

@@ -1,0 +1,69 @@
+"""HDF5 in chunks of 16 samples, compressed with gzip: how files are often packed, and what random access then costs.
+
+A chunk is the least that HDF5 can read: a sample at random costs the reading and decompressing of 16, and the other 15
+are thrown away, because a cache that would help holds the whole data set. Read in order, each chunk is decompressed
+once, in one process; with workers that take turns at batches smaller than a chunk, once for each of them.
+
+Sixteen is a choice. What matters is that it is more than one, and the same for every size of sample: the figure shows
+what sixteen costs. The chunk cache has room for two chunks, so that reading in order does what it should.
+(HDF5's own, 1 or 8 MiB by version, silently holds none at all when chunks are larger, and each sample of them is
+decompressed sixteen times.) Chunks are compressed with zlib at level 4, h5py's own; the last one is filled with zeros.
+
+The pitfalls of the container, and how they are met, are in ``feedrate.formats._hdf5``.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+from feedrate.formats import Reader, ReadOptions, Sample
+from feedrate.formats._ahead import ahead
+from feedrate.formats._hdf5 import Hdf5Reader, pack_chunks
+from feedrate.formats._pixels import flattened
+
+REQUIRES: dict[str, str] = {"h5py": "h5py", "numpy": "numpy"}
+VERSION: int = 1
+TRAITS: dict[str, object] = {"container": "hdf5", "stores": "gzip", "knobs": ("swmr",)}
+CHUNK_SAMPLES = 16
+COMPRESS_LEVEL = 4
+"""zlib level (0 to 9): h5py's default for gzip."""
+CACHED_CHUNKS = 2
+
+
+def pack(samples: Iterable[Sample], root: Path) -> None:
+    """Write samples as chunks of compressed pixels into ``root/pixels.h5``.
+
+    Args:
+        samples: tuples of uint8 arrays, height × width × channels, all of the same shapes.
+        root: an empty folder.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    size, values = flattened(samples)
+    chunks = ahead(partial(_compressed, size=size), _held(values))
+    pack_chunks(chunks, root, size, CHUNK_SAMPLES, compression="gzip", compression_opts=COMPRESS_LEVEL)
+
+
+def _held(values: Iterator[memoryview]) -> Iterator[list[memoryview]]:
+    """Take as many samples as a chunk holds."""
+    while held := list(islice(values, CHUNK_SAMPLES)):
+        yield held
+
+
+def _compressed(held: list[memoryview], size: int) -> tuple[int, bytes]:
+    whole = b"".join(held).ljust(CHUNK_SAMPLES * size, b"\0")
+    return len(held), zlib.compress(whole, COMPRESS_LEVEL)
+
+
+def open(root: Path, options: ReadOptions) -> Reader:  # the name is the plug-in contract's
+    """Give random access to what ``pack`` wrote into ``root``.
+
+    Raises:
+        DataError: there is no readable manifest.
+    """
+    return Hdf5Reader(root, options, cached_samples=CACHED_CHUNKS * CHUNK_SAMPLES)

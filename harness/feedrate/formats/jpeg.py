@@ -1,0 +1,58 @@
+"""A folder of JPEG files, one a field of a sample: what photographs come as, and the only lossy format here.
+
+Quality 95 with colours at full resolution (4:4:4). Most JPEG files have half the colour resolution (4:2:0): they are a
+third smaller and decode faster, but what is lost there is what super-resolution is trained to restore, and decoders
+differ in how they fill it up, where at 4:4:4 they agree to a level or two. A label (a field of fewer than 8 × 8 pixels)
+and an image with transparency, which JPEG does not know, are stored as they are, byte by byte, in a file that ends in
+``.raw``.
+
+Names and folders are those of ``feedrate.formats.png``, from which it differs in the codec alone.
+
+What it does not show: what training on changed pixels costs. And no JPEG file has a checksum: a flipped bit among its
+pixels is decoded into other pixels by every decoder, and nothing here can notice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from feedrate.formats import Reader, ReadOptions, Sample
+from feedrate.formats._encoded import FolderReader, write_files
+from feedrate.formats._encoding import JPEG
+
+REQUIRES: dict[str, str] = {"PIL": "pillow", "numpy": "numpy"}
+VERSION: int = 1
+TRAITS: dict[str, object] = {"container": "files", "stores": "jpeg", "knobs": ("decoder",), "lossy": True}
+MEAN_ERROR: float = 4.0
+"""Largest mean absolute difference, in levels of 256, with which an image may come back.
+
+Photographs come back with 0.6 to 1.8, the stand-in with 1.3, random bytes, the worst, with 3.6.
+"""
+
+
+def pack(samples: Iterable[Sample], root: Path) -> None:
+    """Write every field of every sample as a JPEG file, or as it is where JPEG cannot hold it.
+
+    Args:
+        samples: tuples of uint8 arrays, height × width × channels (1, 3 or 4), all with the same number of fields.
+        root: an empty folder.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    write_files(samples, root, JPEG)
+
+
+def open(root: Path, options: ReadOptions) -> Reader:  # the name is the plug-in contract's
+    """Give random access to what ``pack`` wrote into ``root``.
+
+    Raises:
+        DataError: there is no readable manifest.
+        InputError: the decoder is unknown, not installed, or decodes no JPEG.
+    """
+    return _JpegReader(root, options)
+
+
+class _JpegReader(FolderReader):
+    codec = JPEG

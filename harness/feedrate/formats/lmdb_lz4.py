@@ -1,0 +1,96 @@
+"""LMDB, the fields of a sample serialised together and compressed with lz4 in one value.
+
+This is what the experiment behind this project used: LMDB values of a pair of arrays that ``pyarrow.serialize`` joined
+and lz4 compressed. That function is gone from pyarrow; here the pixels follow each other, and their shapes stand once
+in the manifest, which saves the deserialisation that the original paid for each sample.
+
+What it shows: lz4 saves 0 to 17 % of the bytes of photographs, as sensor noise does not compress, and takes time to
+decode. (A pair of super-resolution shrinks by more: its input, an enlarged image, is smooth.) It pays where pixels
+repeat, such as drawings or masks, and where the disk is slower than lz4.
+
+The pitfalls of the container, and how they are met, are in ``feedrate.formats._lmdb``. Of lz4:
+
+- a block has no checksum, and a damaged one may decode to other pixels: a frame with a checksum of its content is used;
+- it decodes into memory of its own: reading straight into the caller's buffer would take another copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import lz4.frame
+import numpy as np
+
+from feedrate.formats import Reader, ReadOptions, Sample
+from feedrate.formats._lmdb import Values, pack_values
+from feedrate.formats._pixels import cut, flat
+
+REQUIRES: dict[str, str] = {"lmdb": "lmdb", "lz4": "lz4", "numpy": "numpy"}
+VERSION: int = 1
+TRAITS: dict[str, object] = {"container": "lmdb", "stores": "lz4", "knobs": ("readahead",)}
+
+_Raw = tuple[int, bytes]
+
+
+def pack(samples: Iterable[Sample], root: Path) -> None:
+    """Write samples as compressed pixels into ``root/data.mdb``.
+
+    Args:
+        samples: tuples of uint8 arrays, height × width × channels.
+        root: an empty folder.
+
+    Raises:
+        OSError: the disk is full, or LMDB cannot write there.
+    """
+    pack_values((lz4.frame.compress(flat(sample), content_checksum=True) for sample in samples), root)
+
+
+def open(root: Path, options: ReadOptions) -> Reader:  # the name is the plug-in contract's
+    """Give random access to what ``pack`` wrote into ``root``.
+
+    Raises:
+        DataError: there is no readable manifest.
+    """
+    return _Lz4Reader(root, options)
+
+
+class _Lz4Reader(Reader):
+    """Shares one environment a process."""
+
+    def __init__(self, root: Path, options: ReadOptions) -> None:
+        super().__init__(root)
+        self._values = Values(root, options)
+
+    def read(self, index: int) -> _Raw:
+        """Copy the value of sample ``index`` out of the map.
+
+        Returns:
+            The index and the compressed pixels.
+
+        Raises:
+            DataError: the file is missing, truncated or damaged, or has no such sample.
+        """
+        return index, bytes(self._values.value(index))
+
+    def decode(self, raw: _Raw) -> Sample:
+        """Decompress a sample and cut it into its fields.
+
+        Args:
+            raw: what ``read`` gave.
+
+        Returns:
+            uint8 arrays, height × width × channels, writable, over memory of their own.
+
+        Raises:
+            DataError: the value is damaged, or holds another number of pixels than the manifest's shapes.
+        """
+        index, value = raw
+        try:
+            pixels = lz4.frame.decompress(value, return_bytearray=True)
+        except RuntimeError as error:
+            raise self._values.damage(index, f"damaged ({error})") from error
+        try:
+            return cut(np.frombuffer(pixels, np.uint8), self.manifest.shapes)
+        except ValueError as error:
+            raise self._values.damage(index, str(error)) from error

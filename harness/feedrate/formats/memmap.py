@@ -1,0 +1,87 @@
+"""One raw file of pixels, sample after sample, read through a memory map: the least that a container can be.
+
+There is no index, no header and no checksum: sample i begins at byte i × size. The file's length must be that of the
+manifest's samples; a byte that was changed is another pixel, unless the whole set is checked before it is used, as
+``feedrate.trial.prepare`` does.
+
+Pitfalls:
+
+- a view of a map is no read: its pages are fetched later, in whatever stage first touches them, and a benchmark that
+  stops its clock before shows the speed of nothing. Here every byte is copied into memory that the caller owns;
+- a file that is shorter than its map kills the process (SIGBUS): its length is checked at open. One that is cut short
+  while it is open still does;
+- when cold, a map is filled by page faults, and the kernel reads ahead as it sees them come; ``os.preadv`` names the
+  whole sample at once. When warm, the map saves a system call and is the faster of the two (1.2 to 2 times here).
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterable
+from pathlib import Path
+
+from feedrate.formats import Reader, ReadOptions, Sample
+from feedrate.formats._access import PerProcess, damaged
+from feedrate.formats._pixels import Buffer, PixelReader, flat
+
+REQUIRES: dict[str, str] = {"numpy": "numpy"}
+VERSION: int = 1
+TRAITS: dict[str, object] = {"container": "raw file", "stores": "pixels"}
+
+
+def _path(root: Path) -> Path:
+    return root / "pixels.bin"
+
+
+def pack(samples: Iterable[Sample], root: Path) -> None:
+    """Write samples as raw pixels into ``root/pixels.bin``.
+
+    Args:
+        samples: tuples of uint8 arrays, height × width × channels.
+        root: an empty folder.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    with _path(root).open("wb") as file:
+        for sample in samples:
+            file.write(flat(sample))
+
+
+def open(root: Path, _options: ReadOptions) -> Reader:  # the name is the plug-in contract's
+    """Give random access to what ``pack`` wrote into ``root``.
+
+    Raises:
+        DataError: there is no readable manifest.
+    """
+    return _MemmapReader(root)
+
+
+def _map(root: Path, expected: int) -> memoryview:
+    """Map the file; the view keeps the map alive, and the map needs no open file."""
+    path = _path(root)
+    try:
+        with path.open("rb") as file:
+            found = file.seek(0, 2)
+            if found != expected:
+                raise damaged(path, f"{found} bytes, expected {expected}", root)
+            return memoryview(mmap.mmap(file.fileno(), expected, access=mmap.ACCESS_READ))
+    except OSError as error:
+        raise damaged(path, str(error.strerror), root) from error
+
+
+class _MemmapReader(PixelReader):
+    """Holds a map in each process, and no open file."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self._mapped = PerProcess(_map, root, self.size * len(self))
+
+    def read_into(self, index: int, buffer: Buffer) -> None:
+        """Copy sample ``index`` out of the map."""
+        size = self.size
+        start = index * size
+        pixels = self._mapped()[start : start + size]
+        if len(pixels) != len(buffer):
+            raise damaged(_path(self.root), f"{len(pixels)} bytes, expected {len(buffer)}", self.root, index)
+        buffer[:] = pixels

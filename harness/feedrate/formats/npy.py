@@ -1,0 +1,99 @@
+"""A folder of NumPy's own files, one a sample, each with the pixels of all fields: pixels without a database.
+
+What differs from a folder of PNG files is that nothing is decoded; what differs from one raw file is that every sample
+is opened, by name. Opening a file is most of what a small sample costs, and on a network disk of what any costs.
+
+Pitfalls:
+
+- ``np.load`` parses the header, a Python dictionary as text, for every sample, and stops once for the header and once
+  for the pixels: all samples of a set have the same header, which is compared as bytes here, and one ``os.readv`` takes
+  it and the pixels straight into the caller's memory;
+- a ``.npy`` file holds one array: an ``.npz`` of several is a ZIP archive that is parsed at each read, so fields of
+  different shapes lie flat, one after the other, as in the other formats of pixels;
+- names are derived from the index, and at most 1000 files lie in one folder, as with PNG files;
+- there is no checksum: a byte that was changed is another pixel, unless ``feedrate.trial.prepare`` finds it.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from feedrate.formats import Reader, ReadOptions, Sample
+from feedrate.formats._access import damaged
+from feedrate.formats._pixels import Buffer, PixelReader, flat
+
+REQUIRES: dict[str, str] = {"numpy": "numpy"}
+VERSION: int = 1
+TRAITS: dict[str, object] = {"container": "files", "stores": "pixels"}
+FILES_PER_FOLDER = 1000
+
+
+def _name(index: int) -> str:
+    return f"{index // FILES_PER_FOLDER:05d}/{index:08d}.npy"
+
+
+def pack(samples: Iterable[Sample], root: Path) -> None:
+    """Write every sample as a ``.npy`` file, a one-dimensional array of uint8.
+
+    Args:
+        samples: tuples of uint8 arrays, height × width × channels.
+        root: an empty folder.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    for index, sample in enumerate(samples):
+        path = root / _name(index)
+        path.parent.mkdir(exist_ok=True)
+        pixels = flat(sample)
+        with path.open("wb") as file:
+            file.write(_header(len(pixels)))
+            file.write(pixels)
+
+
+def open(root: Path, _options: ReadOptions) -> Reader:  # the name is the plug-in contract's
+    """Give random access to what ``pack`` wrote into ``root``.
+
+    Raises:
+        DataError: there is no readable manifest.
+    """
+    return _NpyReader(root)
+
+
+def _header(size: int) -> bytes:
+    """What NumPy writes before ``size`` bytes of pixels."""
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": (size,)})
+    return file.getvalue()
+
+
+class _NpyReader(PixelReader):
+    """Holds no handle at all: every read opens and closes its file."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self._folder = os.fspath(root)
+        self._header = _header(self.size)
+
+    def read_into(self, index: int, buffer: Buffer) -> None:
+        """Read the file of sample ``index``."""
+        header, beyond = bytearray(len(self._header)), bytearray(1)
+        pixels = buffer if isinstance(buffer, memoryview) else buffer.data
+        try:
+            descriptor = os.open(f"{self._folder}/{_name(index)}", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                got = os.readv(descriptor, [header, pixels, beyond])
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise damaged(self.root / _name(index), str(error.strerror), self.root) from error
+        if got != len(header) + self.size or len(buffer) != self.size:
+            problem = f"{got if got <= len(header) + self.size else 'more'} bytes, expected {len(header) + len(buffer)}"
+            raise damaged(self.root / _name(index), problem, self.root)
+        if header != self._header:
+            raise damaged(self.root / _name(index), f"not a .npy file of {self.size} bytes of pixels", self.root)

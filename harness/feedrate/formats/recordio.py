@@ -1,0 +1,201 @@
+"""RecordIO: MXNet's single file of framed records, one a field of a sample, each a PNG file behind MXNet's header.
+
+MXNet is archived and no maintained package reads its files, so the codec is here, by dmlc-core's ``recordio.h`` and
+MXNet's ``recordio.py``:
+
+- a record is one or more chunks, each ``0xced7230a``, a length (29 bits, below a flag of 3) and that many bytes,
+  padded with zeros to a multiple of 4;
+- the magic number may not occur in the data at a multiple of 4, so that a reader dropped anywhere finds the next
+  record: a record that contains it is cut there, the number left out, and the chunks are flagged 1 (first), 2 (middle)
+  and 3 (last) instead of 0 (whole);
+- the data begin with ``IRHeader``, as ``im2rec`` writes it: flag 0, label (here the index, as a float), id (the index)
+  and id2, which MXNet leaves to its users: here the field.
+
+``data.rec`` can be read by MXNet. The index cannot: MXNet's is text, and reading 100,000 of its lines in Python takes
+longer than the 50 ms in which a set should open. Here ``data.idx`` is one little-endian uint64 a record, where it
+begins, and one more for the end: it is read at once and makes samples readable in any order, each in one ``pread``.
+
+There is no checksum: damage in the frames is noticed by the magic number, lengths and ids, in the data by PNG's CRCs.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feedrate.formats import Reader, ReadOptions, Sample
+from feedrate.formats._access import PerProcess, damaged
+from feedrate.formats._encoded import EncodedRaw, EncodedReader
+from feedrate.formats._encoding import PNG, encoded
+
+REQUIRES: dict[str, str] = {"PIL": "pillow", "numpy": "numpy"}
+VERSION: int = 1
+TRAITS: dict[str, object] = {"container": "recordio", "stores": "png", "knobs": ("decoder",)}
+MAGIC = struct.pack("<I", 0xCED7230A)
+LONGEST = (1 << 29) - 1
+"""Bytes of a chunk, and so of a record."""
+WHOLE, FIRST, MIDDLE, LAST = range(4)
+
+_FRAME = struct.Struct("<4sI")
+_IR_HEADER = struct.Struct("<IfQQ")
+_OFFSET = np.dtype("<u8")
+
+
+def frame(data: bytes) -> bytes:
+    """Make a record.
+
+    Args:
+        data: any bytes, at most ``LONGEST``.
+
+    Raises:
+        ValueError: they are too many.
+    """
+    if len(data) > LONGEST:
+        raise ValueError(f"a record of {len(data)} bytes; RecordIO holds at most {LONGEST}")
+    cuts = list(_magics(data))
+    begins, ends = [0, *(cut + 4 for cut in cuts)], [*cuts, len(data)]
+    flags = [FIRST, *[MIDDLE] * (len(cuts) - 1), LAST] if cuts else [WHOLE]
+    parts: list[bytes] = []
+    for flag, begin, end in zip(flags, begins, ends, strict=True):
+        parts += (_FRAME.pack(MAGIC, flag << 29 | end - begin), data[begin:end])
+    parts.append(bytes(-len(data) % 4))  # every chunk but the last is a multiple of 4
+    return b"".join(parts)
+
+
+def _magics(data: bytes) -> Iterator[int]:
+    """Find the magic number at multiples of 4."""
+    place = data.find(MAGIC)
+    while place != -1:
+        if place % 4 == 0:
+            yield place
+            place += 3
+        place = data.find(MAGIC, place + 1)
+
+
+def unframe(data: bytes, begin: int) -> tuple[bytes, int]:
+    """Take a record apart.
+
+    Raises:
+        ValueError: there is no whole record.
+    """
+    parts: list[bytes] = []
+    while True:
+        if begin + _FRAME.size > len(data):
+            raise ValueError("truncated record")
+        magic, word = _FRAME.unpack_from(data, begin)
+        flag, length = word >> 29, word & LONGEST
+        if magic != MAGIC:
+            raise ValueError("no record where one should begin")
+        if flag not in ((MIDDLE, LAST) if parts else (WHOLE, FIRST)):
+            raise ValueError(f"a chunk with flag {flag} where a record {'goes on' if parts else 'begins'}")
+        begin += _FRAME.size
+        if begin + length > len(data):
+            raise ValueError("truncated record")
+        parts.append(data[begin : begin + length])
+        begin += length + -length % 4
+        if flag in (WHOLE, LAST):
+            return MAGIC.join(parts), begin
+
+
+def pack(samples: Iterable[Sample], root: Path) -> None:
+    """Write samples as PNG files into ``root/data.rec``, and where they begin into ``root/data.idx``.
+
+    Args:
+        samples: tuples of uint8 arrays, height × width × channels (1, 3 or 4), all with the same number of fields.
+        root: an empty folder.
+
+    Raises:
+        InputError: a field has another number of channels.
+        OSError: a file cannot be written.
+    """
+    end = 0
+    with (root / "data.rec").open("wb") as records, (root / "data.idx").open("wb") as begins:
+        for index, files in enumerate(encoded(samples, PNG)):
+            for field, file in enumerate(files):
+                begins.write(end.to_bytes(_OFFSET.itemsize, "little"))
+                end += records.write(frame(_IR_HEADER.pack(0, float(index), index, field) + file.data))
+        begins.write(end.to_bytes(_OFFSET.itemsize, "little"))
+
+
+def open(root: Path, options: ReadOptions) -> Reader:  # the name is the plug-in contract's
+    """Give random access to what ``pack`` wrote into ``root``.
+
+    Raises:
+        DataError: there is no readable manifest.
+        InputError: the decoder is unknown, not installed, or decodes no PNG.
+    """
+    return _RecordReader(root, options)
+
+
+class _Opened:
+    """The file of records, open, and where they begin."""
+
+    def __init__(self, root: Path, records: int) -> None:
+        index, data = root / "data.idx", root / "data.rec"
+        try:
+            self.begins: NDArray[np.uint64] = np.fromfile(index, _OFFSET)
+            descriptor = os.open(data, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise damaged(Path(error.filename), f"{error.strerror}", root) from error
+        self.descriptor = descriptor
+        if len(self.begins) != records + 1:
+            raise damaged(index, f"{len(self.begins)} places, expected {records + 1}", root)
+        size, needed = os.fstat(descriptor).st_size, int(self.begins[-1])
+        if size != needed:
+            raise damaged(data, f"{size} bytes, expected {needed}", root)
+
+    def __del__(self) -> None:
+        if hasattr(self, "descriptor"):
+            os.close(self.descriptor)
+
+
+class _RecordReader(EncodedReader):
+    """One descriptor a process."""
+
+    codec = PNG
+
+    def __init__(self, root: Path, options: ReadOptions) -> None:
+        super().__init__(root, options)
+        self._fields = len(self.manifest.shapes)
+        self._opened = PerProcess(_Opened, root, len(self) * self._fields)
+
+    def path(self, index: int, field: int) -> Path:  # noqa: ARG002 - all are in one
+        """Name the file of all samples."""
+        return self.root / "data.rec"
+
+    def read(self, index: int) -> EncodedRaw:
+        """Read the records of sample ``index`` in one call.
+
+        Returns:
+            The index and each field's file, as bytes.
+
+        Raises:
+            DataError: a file is missing, truncated or damaged.
+        """
+        opened = self._opened()
+        first = index * self._fields
+        begin, end = int(opened.begins[first]), int(opened.begins[first + self._fields])
+        try:
+            if not 0 <= end - begin <= int(opened.begins[-1]):
+                raise ValueError("its place in data.idx is no place in data.rec")
+            data = os.pread(opened.descriptor, end - begin, begin)
+            return index, list(self._files(data, index))
+        except OSError as error:
+            raise damaged(self.path(index, 0), f"{error.strerror}", self.root, index) from error
+        except ValueError as error:
+            raise damaged(self.path(index, 0), f"damaged ({error})", self.root, index) from error
+
+    def _files(self, data: bytes, index: int) -> Iterator[bytes]:
+        place = 0
+        for field in range(self._fields):
+            record, place = unframe(data, place)
+            if len(record) < _IR_HEADER.size or _IR_HEADER.unpack_from(record)[2:] != (index, field):
+                raise ValueError(f"another record where field {field} should be")
+            yield record[_IR_HEADER.size :]
+        if place != len(data):
+            raise ValueError("bytes after the last field")

@@ -1,0 +1,115 @@
+"""TFRecord: TensorFlow's files of framed ``Example`` messages, each with the PNG files of a sample.
+
+A record is its length, that length's CRC, an ``Example`` (features ``id`` and ``image``, a list of the fields' files)
+and its CRC: CRC-32C, masked. There is no index, so samples can only be streamed, as TensorFlow does.
+
+Records are written with the ``tfrecord`` library and parsed with its messages, but the frames are read here, for what
+its reader does behind one's back:
+
+- it never looks at a CRC: a flipped bit in a length is an attempt to read exabytes, one in the data goes unnoticed
+  (TensorFlow itself checks both, and so is it done here, with the library that it depends on: 1 % of decoding);
+- every record that it hands out is a view of one buffer, which the next record overwrites;
+- its data set for PyTorch yields every record once *in each worker* where there is no index, and in random access to an
+  index it starts anywhere: workers share whole shards here.
+
+What it does not show: TensorFlow's own pipeline, ``tf.data``, which reads and decodes in C++.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from crc32c import crc32c
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from tfrecord.example_pb2 import Example
+from tfrecord.writer import TFRecordWriter
+
+from feedrate.formats import ReadOptions, Sample, Stream
+from feedrate.formats._encoded import EncodedRaw
+from feedrate.formats._encoding import PNG, File, encoded
+from feedrate.formats._shards import ShardedStream, deal, shard_path
+
+REQUIRES: dict[str, str] = {"tfrecord": "tfrecord", "crc32c": "crc32c", "PIL": "pillow", "numpy": "numpy"}
+VERSION: int = 1
+TRAITS: dict[str, object] = {"container": "tfrecord", "stores": "png", "access": ("sequential",), "knobs": ("decoder",)}
+
+_LENGTH = struct.Struct("<QI")
+_CRC = struct.Struct("<I")
+
+
+class _RecordShard:
+    def __init__(self, path: Path) -> None:
+        self._writer = TFRecordWriter(os.fspath(path))
+
+    def write(self, index: int, files: Sequence[File]) -> None:
+        """Append a sample."""
+        self._writer.write({"id": (index, "int"), "image": ([file.data for file in files], "byte")})
+
+    def close(self) -> None:
+        """Close the file."""
+        self._writer.close()
+
+
+def pack(samples: Iterable[Sample], root: Path) -> None:
+    """Write samples as PNG files into TFRecord files.
+
+    Args:
+        samples: tuples of uint8 arrays, height × width × channels (1, 3 or 4), all with the same number of fields.
+        root: an empty folder.
+
+    Raises:
+        InputError: a field has another number of channels.
+        OSError: a file cannot be written.
+    """
+    deal(encoded(samples, PNG), lambda shard: _RecordShard(shard_path(root, shard, "tfrecord")))
+
+
+def open(root: Path, options: ReadOptions) -> Stream:  # the name is the plug-in contract's
+    """Stream what ``pack`` wrote into ``root``.
+
+    Raises:
+        DataError: there is no readable manifest.
+        InputError: the decoder is unknown, not installed, or decodes no PNG.
+    """
+    return _RecordStream(root, options)
+
+
+def _masked(data: bytes) -> int:
+    """CRC-32C, rotated and shifted as TFRecord stores it (tensorflow/core/lib/hash/crc32c.h)."""
+    crc = crc32c(data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def _frames(file: BinaryIO) -> Iterator[bytes]:
+    """Read the records of a file."""
+    while header := file.read(_LENGTH.size):
+        if len(header) < _LENGTH.size:
+            raise ValueError("truncated inside a record's length")
+        length, crc = _LENGTH.unpack(header)
+        if _masked(header[:8]) != crc:
+            raise ValueError("wrong CRC of a record's length")
+        data, footer = file.read(length), file.read(_CRC.size)
+        if len(footer) < _CRC.size:
+            raise ValueError("truncated inside a record")
+        if _masked(data) != _CRC.unpack(footer)[0]:
+            raise ValueError("wrong CRC of a record")
+        yield data
+
+
+class _RecordStream(ShardedStream):
+    codec = PNG
+    kind = "tfrecord"
+
+    def _read(self, path: Path) -> Iterator[EncodedRaw]:
+        with path.open("rb") as file:
+            for frame in _frames(file):
+                try:
+                    features = Example.FromString(frame).features.feature
+                except DecodeError as error:
+                    raise ValueError(f"no Example: {error}") from error
+                ids = features["id"].int64_list.value
+                yield ids[0] if ids else -1, list(features["image"].bytes_list.value)

@@ -1,0 +1,125 @@
+"""Zarr (version 3), uncompressed, one sample a chunk, many chunks in a file (a shard).
+
+What it shows is the price of a library that was made for arrays in the cloud: each read is a task on an event loop in
+another thread, whatever the size of what is read.
+
+Pitfalls:
+
+- without shards each chunk is a file of its own: 100,000 samples, 100,000 files. With them, each read also reads the
+  shard's index, 16 bytes a chunk, so a shard is kept to 256 of them;
+- a shard that is missing, and a chunk that was all zeros when it was written, are read as zeros: pixels that nobody
+  packed. Chunks of zeros are therefore written like all others, and a shard must be there before it is read: one more
+  system call in hundreds of microseconds. One that was cut short has lost its index, which Zarr notices;
+- appending sample by sample would write each shard again and again: shards are written whole;
+- the thread and its loop do not survive a fork; Zarr starts them anew in the child, and the array, which holds none of
+  them, is opened at the first read in each process;
+- there is no checksum over pixels: a byte that was changed is another pixel, unless
+  ``feedrate.trial.prepare`` finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+
+from feedrate.formats import Reader, ReadOptions, Sample
+from feedrate.formats._access import PerProcess, damaged
+from feedrate.formats._pixels import Buffer, PixelReader, flattened
+
+REQUIRES: dict[str, str] = {"zarr": "zarr>=3", "numpy": "numpy"}
+VERSION: int = 1
+TRAITS: dict[str, object] = {"container": "zarr", "stores": "pixels"}
+SHARD_BYTES = 1 << 24
+"""Bytes of pixels in a shard, at most; a larger sample has one of its own."""
+SHARD_SAMPLES = 256
+"""Samples in a shard, at most."""
+_FAILURES = (OSError, ValueError, TypeError, LookupError, AttributeError, RuntimeError)
+"""What Zarr raises on folders that are damaged."""
+
+
+def _per_shard(size: int) -> int:
+    """Samples in a shard."""
+    return max(1, min(SHARD_SAMPLES, SHARD_BYTES // size))
+
+
+def pack(samples: Iterable[Sample], root: Path) -> None:
+    """Write samples as raw pixels into shards below ``root/pixels.zarr``.
+
+    Args:
+        samples: tuples of uint8 arrays, height × width × channels, all of the same shapes.
+        root: an empty folder.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    size, values = flattened(samples)
+    length = _per_shard(size)
+    array = zarr.create_array(
+        _path(root),
+        shape=(0, size),
+        shards=(length, size),
+        chunks=(1, size),
+        dtype=np.uint8,
+        compressors=None,
+        filters=None,
+        fill_value=0,
+        config={"write_empty_chunks": True},
+    )
+    count = 0
+    while held := list(islice(values, length)):
+        array.resize((count + len(held), size))
+        array[count:] = np.frombuffer(b"".join(held), np.uint8).reshape(len(held), size)
+        count += len(held)
+
+
+def _path(root: Path) -> Path:
+    return root / "pixels.zarr"
+
+
+def open(root: Path, _options: ReadOptions) -> Reader:  # the name is the plug-in contract's
+    """Give random access to what ``pack`` wrote into ``root``.
+
+    Raises:
+        DataError: there is no readable manifest.
+    """
+    return _ZarrReader(root)
+
+
+def _opened(root: Path, count: int, size: int) -> Any:
+    path = _path(root) / "zarr.json"
+    try:
+        array = zarr.open_array(_path(root), mode="r")
+        found: tuple[object, ...] = (array.shape, array.shards, array.dtype)
+    except _FAILURES as error:
+        raise damaged(path, f"not readable ({error})", root) from error
+    expected = ((count, size), (_per_shard(size), size), np.uint8)
+    if found != expected:
+        raise damaged(path, f"holds {found}, expected {expected}", root)
+    return array
+
+
+class _ZarrReader(PixelReader):
+    """Holds an open array in each process."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self._opened = PerProcess(_opened, root, len(self), self.size)
+        self._per_shard = _per_shard(self.size)
+
+    def read_into(self, index: int, buffer: Buffer) -> None:
+        """Let Zarr read sample ``index``, and copy what it gives."""
+        array = self._opened()
+        path = _path(self.root) / "c" / str(index // self._per_shard) / "0"
+        try:
+            path.stat()
+            pixels = array[index]
+            if len(pixels) != len(buffer):
+                raise ValueError(f"{len(pixels)} bytes, expected {len(buffer)}")
+        except _FAILURES as error:
+            raise damaged(path, getattr(error, "strerror", None) or str(error), self.root, index) from error
+        buffer[:] = pixels

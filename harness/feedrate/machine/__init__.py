@@ -1,0 +1,13 @@
+"""What this machine is, how quiet it is, and what Linux and NVML tell of it."""
+
+__all__ = [
+    "identity",
+    "linux",
+    "packages",
+    "probes.counters",
+    "probes.gpu",
+    "probes.host",
+    "probes.noise",
+    "probes.procfs",
+    "quiet",
+]

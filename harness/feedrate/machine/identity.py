@@ -1,0 +1,257 @@
+"""What this machine is: hardware facts that name it, the system it runs, the libraries that a run used.
+
+Recorded is what makes results comparable; host and user names, paths, addresses, serial numbers and UUIDs are not.
+``machine_id`` stands for the hardware alone: a new kernel, driver or torch is another run on the same machine.
+
+Reading what Linux tells about processor, memory and control groups; None for what it does not tell.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+from pathlib import Path
+
+import psutil
+from pydantic import BaseModel, ConfigDict, computed_field
+
+from feedrate.machine.storage import Storage, storage
+from feedrate.schema.redaction import scrub
+
+_HYPERVISOR_FLAG = re.compile(r"^flags\s*:.*\bhypervisor\b", re.MULTILINE)
+_UNLIMITED = 1 << 60
+"""Control groups of version 1 write an absurd number of bytes where there is no limit."""
+
+
+def _text(path: str | Path) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def cpu_model() -> str:
+    """Name of the processor as it calls itself; where it has none (Arm), implementer and part number."""
+    facts = dict(re.findall(r"^([\w ]+?)\s*:[ \t]*(\S.*)$", _text("/proc/cpuinfo"), re.MULTILINE))
+    if name := facts.get("model name") or facts.get("Model") or facts.get("cpu"):
+        return str(name).strip()
+    parts = [facts[label] for label in ("CPU implementer", "CPU part") if label in facts]
+    return " ".join([platform.machine(), *parts])
+
+
+def usable_cores() -> tuple[int, ...]:
+    """Numbers of the hardware threads that this process may run on."""
+    return tuple(sorted(os.sched_getaffinity(0)))
+
+
+def physical_cores(threads: Sequence[int]) -> int | None:
+    """Count the cores that hardware threads belong to, threads of one core once."""
+    folders = [f"/sys/devices/system/cpu/cpu{thread}/topology" for thread in threads]
+    places = {(_text(f"{folder}/physical_package_id"), _text(f"{folder}/core_id")) for folder in folders}
+    return None if ("", "") in places else len(places)
+
+
+def groups(controller: str) -> Iterator[Path]:
+    """Folders of this process' control groups for a controller, innermost first, both versions' layouts."""
+    for line in _text("/proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        root = Path("/sys/fs/cgroup", controllers and controller)
+        group = root / path.strip("/")
+        yield from (folder for folder in (group, *group.parents) if folder.is_relative_to(root))
+
+
+def cpu_quota() -> float | None:
+    """Cores' worth of CPU time that the control groups allow, the tightest of them; None without a limit."""
+    found: list[float] = []
+    for folder in groups("cpu"):
+        words = _text(folder / "cpu.max").split()
+        if not words:
+            words = [_text(folder / "cpu.cfs_quota_us").strip(), _text(folder / "cpu.cfs_period_us").strip()]
+        if all(word.isdigit() for word in words) and int(words[1]) > 0:
+            found.append(round(int(words[0]) / int(words[1]), 2))
+    return min(found, default=None)
+
+
+def memory_limit() -> int | None:
+    """Bytes of memory that the control groups allow, the tightest of them; None without a limit."""
+    texts = [
+        _text(folder / name).strip() for folder in groups("memory") for name in ("memory.max", "memory.limit_in_bytes")
+    ]
+    return min((int(text) for text in texts if text.isdigit() and int(text) < _UNLIMITED), default=None)
+
+
+def virtualised() -> bool | None:
+    """Whether a hypervisor says that it is there; None where that could not be told (Arm without /sys/hypervisor)."""
+    if _text("/sys/hypervisor/type").strip() or _HYPERVISOR_FLAG.search(_text("/proc/cpuinfo")):
+        return True
+    return False if platform.machine() in ("x86_64", "i686") and _text("/proc/cpuinfo") else None
+
+
+__all__ = ["Machine", "Software", "Storage", "describe", "scrub", "software", "storage"]
+
+GIB = 2**30
+_NOISE = re.compile(
+    r"\((?:R|TM)\)|@.*|\bwith .*|\b\d+-core\b|\b\d+th gen\b"
+    r"|\b(?:CPU|Processor|Intel|AMD|NVIDIA|GeForce|Tesla|Quadro)\b",
+    re.IGNORECASE,
+)
+"""Words of a product's name that tell nothing more."""
+
+
+class Machine(BaseModel):
+    """Facts of the machine that a run was measured on."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")  # a dump carries machine_id, which is computed anew
+
+    cpu_model: str
+    """As the processor calls itself."""
+    architecture: str
+    """x86_64, aarch64 …"""
+    cores_physical: int | None
+    """Cores that this process may use, hardware threads of one core counted once."""
+    cores_logical: int
+    """Hardware threads that this process may use (affinity)."""
+    cpu_quota_cores: float | None
+    """Cores' worth of time that the control group allows; None without a limit."""
+    memory_bytes: int
+    """Memory that the kernel manages."""
+    memory_limit_bytes: int | None
+    """Memory that the control group allows; None without a limit."""
+    gpu_name: str | None
+    """All kinds of GPU, joined; None without one."""
+    gpu_count: int
+    """GPUs that the driver sees, hidden ones included."""
+    gpu_memory_bytes: int | None
+    """Memory of the first GPU."""
+    virtualised: bool | None
+    """Whether a hypervisor says that it is there; None where it could not be told."""
+    operating_system: str
+    """Linux, …"""
+    kernel: str
+    """Release of the kernel."""
+    distribution: str | None
+    """Name and version, as the system calls itself."""
+    storage: Storage | None = None
+    """What the packed data lies on."""
+    shared_memory_bytes: int | None = None
+    """Size of /dev/shm, through which workers hand batches over; None where there is none, and in older runs."""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def machine_id(self) -> str:
+        """A readable slug and 8 hex digits of sha256 over the hardware facts, memory in whole GiB."""
+        facts = self.model_dump(
+            include={
+                "cpu_model",
+                "architecture",
+                "cores_physical",
+                "cores_logical",
+                "cpu_quota_cores",
+                "gpu_name",
+                "gpu_count",
+            }
+        )
+        for name in ("memory_bytes", "memory_limit_bytes", "gpu_memory_bytes"):
+            size = getattr(self, name)
+            facts[name] = None if size is None else round(size / GIB)
+        text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
+        gpus = [f"{self.gpu_count}x"] * (self.gpu_count > 1) + [_short(self.gpu_name)] * (self.gpu_name is not None)
+        slug = "-".join([*gpus, _short(self.cpu_model), f"{self.cores_logical}c"])
+        return f"{slug}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+class Software(BaseModel):
+    """Versions of what a run used; None is not installed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    python: str
+    torch: str | None = None
+    torchvision: str | None = None
+    numpy: str | None = None
+    pillow: str | None = None
+    lmdb: str | None = None
+    lz4: str | None = None
+    h5py: str | None = None
+    zarr: str | None = None
+    webdataset: str | None = None
+    tfrecord: str | None = None
+    crc32c: str | None = None
+    opencv_python_headless: str | None = None
+    pyspng: str | None = None
+    pyarrow: str | None = None
+    pandas: str | None = None
+    nvidia_ml_py: str | None = None
+
+
+def software() -> Software:
+    """Read the versions from the installed packages' metadata; imports none of them."""
+    versions: dict[str, str] = {}
+    for name in Software.model_fields:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return Software(**{**versions, "python": platform.python_version()})
+
+
+def _short(name: str | None) -> str:
+    """A processor's or GPU's name as a slug: ``AMD EPYC 7763 64-Core Processor`` → ``epyc-7763``."""
+    words = re.sub(r"[^a-z0-9]+", "-", _NOISE.sub(" ", name or "").lower()).strip("-")
+    return words[:32].strip("-") or "unknown"
+
+
+def _distribution() -> str | None:
+    try:
+        release = platform.freedesktop_os_release()
+    except OSError:
+        return None
+    return scrub(release.get("PRETTY_NAME") or release["NAME"])
+
+
+def _shared_memory() -> int | None:
+    try:
+        return psutil.disk_usage("/dev/shm").total or None  # noqa: S108 - asked, not written
+    except OSError:
+        return None
+
+
+def describe(gpus: Sequence[tuple[str, int]] = (), data_root: Path | None = None) -> Machine:
+    """Find out what this machine is.
+
+    Args:
+        gpus: (name, memory in bytes) of every GPU, as ``feedrate.machine.probes.gpu.installed`` lists them.
+        data_root: the folder of the packed data, whose disk is described; None leaves that out.
+
+    Returns:
+        The facts; what the system does not tell is None.
+
+    Raises:
+        InputError: ``data_root`` does not exist.
+    """
+    threads = usable_cores()
+    return Machine(
+        cpu_model=scrub(cpu_model()),
+        architecture=platform.machine(),
+        cores_physical=physical_cores(threads),
+        cores_logical=len(threads),
+        cpu_quota_cores=cpu_quota(),
+        memory_bytes=psutil.virtual_memory().total,
+        memory_limit_bytes=memory_limit(),
+        gpu_name=" + ".join(sorted({name for name, _ in gpus})) or None,
+        gpu_count=len(gpus),
+        gpu_memory_bytes=gpus[0][1] if gpus else None,
+        virtualised=virtualised(),
+        operating_system=platform.system(),
+        kernel=scrub(platform.release()),
+        distribution=_distribution(),
+        storage=None if data_root is None else storage(data_root),
+        shared_memory_bytes=_shared_memory(),
+    )

@@ -1,0 +1,127 @@
+"""What a Python must have installed to run feedrate, told without loading any of it.
+
+This imports the standard library alone: it is asked before anything else is imported, and where nothing else can be.
+How old a package may be is read from ``pyproject.toml``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import re
+import shlex
+import sys
+import tomllib
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, requires, version
+
+from feedrate.schema.errors import EnvironmentFault
+from feedrate.schema.plugins import ROOT
+
+COMMAND = {"typer": "typer", "rich": "rich", "pydantic": "pydantic", "psutil": "psutil", "yaml": "pyyaml"}
+"""What every command imports: import name → name that pip installs."""
+MEASURING = {
+    "torch": "torch",
+    "torchvision": "torchvision",
+    "numpy": "numpy",
+    "PIL": "pillow",
+    "pandas": "pandas",
+    "pyarrow": "pyarrow",
+    "scipy": "scipy",
+}
+"""What measuring and checking import besides."""
+NVML = "libnvidia-ml.so.1"
+"""The library of NVIDIA's driver that is asked for GPUs."""
+
+
+def to_measure() -> dict[str, str]:
+    """Say what must be installed to measure here, and what asks NVML where there is an NVIDIA driver.
+
+    A machine with a driver and without pynvml would be taken, and recorded, for one without a GPU. Where there is no
+    driver pynvml has nothing to ask, and a rehearsal does without it.
+
+    Returns:
+        Import name → name that pip installs.
+    """
+    try:
+        ctypes.CDLL(NVML)
+    except OSError:
+        return COMMAND | MEASURING
+    return COMMAND | MEASURING | {"pynvml": "nvidia-ml-py"}
+
+
+def least() -> dict[str, str]:
+    """Read the oldest versions that feedrate works with: name that pip installs → version."""
+    checkout = ROOT / "pyproject.toml"
+    if checkout.exists():
+        needs = tomllib.loads(checkout.read_text(encoding="utf-8"))["project"]["dependencies"]
+    else:
+        needs = requires("feedrate") or []
+    lines = (re.match(r"([\w.-]+)>=([\d.]+)", line) for line in needs)
+    return {line[1]: line[2] for line in lines if line}
+
+
+def check(needed: Mapping[str, str], otherwise: str) -> None:
+    """Look whether packages are there and new enough; one that names no version is.
+
+    Args:
+        needed: import name → name that pip installs.
+        otherwise: what somebody can do who does not want to install them.
+
+    Raises:
+        EnvironmentFault: some are missing or too old; all of them are named.
+    """
+    oldest = least()
+    lacking = [pip for module, pip in needed.items() if importlib.util.find_spec(module) is None]
+    old = {pip: found for pip in needed.values() if pip not in lacking and (found := _too_old(pip, oldest))}
+    if not lacking and not old:
+        return
+    said = [f"lacks {', '.join(lacking)}"] if lacking else []
+    said += [f"has {', '.join(f'{pip} {found}' for pip, found in old.items())}"] if old else []
+    wanted = [f"{pip}>={oldest[pip]}" if pip in oldest else pip for pip in (*lacking, *old)]
+    raise EnvironmentFault(
+        f"{sys.executable}: {' and '.join(said)}; expected packages as new as pyproject.toml says. "
+        f"Type: {shlex.join([sys.executable, '-m', 'pip', 'install', *wanted])}, or {otherwise}"
+    )
+
+
+def fault(error: ImportError, otherwise: str) -> EnvironmentFault:
+    """Say why the command line itself cannot be imported.
+
+    Args:
+        error: what importing it came to.
+        otherwise: what somebody can do who does not want to install packages.
+    """
+    try:
+        check(COMMAND, otherwise)
+    except EnvironmentFault as known:
+        return known
+    first = next(iter(str(error).splitlines()), type(error).__name__)
+    return EnvironmentFault(
+        f"{sys.executable}: {first}; expected packages that can be imported together. Install "
+        f"{error.name or 'what is named there'} anew with pip, or {otherwise}"
+    )
+
+
+def missing_extra(error: ModuleNotFoundError) -> EnvironmentFault:
+    """Say which optional part of feedrate a command needs that is not installed."""
+    return EnvironmentFault(
+        f"{sys.executable}: lacks {error.name}; expected the packages that this command needs. Type: "
+        f"{shlex.quote(sys.executable)} -m pip install 'feedrate[site,formats]'"
+    )
+
+
+def _too_old(pip: str, oldest: Mapping[str, str]) -> str | None:
+    """The version of a package that is older than it may be, or None."""
+    try:
+        found = version(pip)
+    except PackageNotFoundError:
+        return None
+    return found if pip in oldest and _release(found) < _release(oldest[pip]) else None
+
+
+def _release(text: str) -> tuple[int, ...]:
+    """The numbers that a version begins with, three at least: ``2.11.0a0+git1234`` → (2, 11, 0)."""
+    numbers = re.match(r"\d+(?:\.\d+)*", text)
+    parts = [int(part) for part in numbers[0].split(".")] if numbers else [sys.maxsize]
+    return (*parts, *[0] * (3 - len(parts)))

@@ -1,0 +1,305 @@
+"""The GPU as its driver sees it: NVML, sampled from outside the measured process.
+
+NVML's utilization is the share of time in which *a* kernel ran, averaged by the driver over a sixth of a second to a
+second: it says nothing of how full the GPU was, and samples taken less than a second after a window began describe
+the time before it. What a GPU, a driver or a container does not answer is None, never 0. Source: NVML API reference
+(nvmlDeviceQueries). PCIe traffic costs 20 ms of waiting a question, so it is asked at most once a second.
+
+NVML itself: loading it only where a driver is, and finding the GPU that CUDA will see.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import reduce
+from itertools import takewhile
+from types import ModuleType, TracebackType
+from typing import Any, Literal, Self
+
+
+def load() -> ModuleType | None:
+    """Return ``pynvml``, initialised; None without a driver.
+
+    Importing pynvml takes 20 ms, asking the dynamic loader for NVML's library 0.2 ms: that is asked first.
+    """
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+        import pynvml
+    except (ImportError, OSError):
+        return None
+    nvml: ModuleType = pynvml
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError:
+        return None
+    return nvml
+
+
+def hidden() -> bool:
+    """Whether CUDA_VISIBLE_DEVICES hides every GPU: set, and empty or -1."""
+    return os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1")
+
+
+def visible(nvml: ModuleType) -> Any | None:
+    """Find the first GPU that CUDA will see, by CUDA_VISIBLE_DEVICES."""
+    return _named(nvml, os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0])
+
+
+def count_gpus(nvml: ModuleType) -> int:
+    """Count the GPUs that CUDA will see: those that CUDA_VISIBLE_DEVICES names before its first unknown entry."""
+    entries = os.environ.get("CUDA_VISIBLE_DEVICES")
+    try:
+        names = [str(index) for index in range(nvml.nvmlDeviceGetCount())] if entries is None else entries.split(",")
+    except nvml.NVMLError:
+        return 0
+    return len(list(takewhile(lambda name: _named(nvml, name) is not None, names)))
+
+
+def _named(nvml: ModuleType, entry: str) -> Any | None:
+    """Find the GPU that an entry of CUDA_VISIBLE_DEVICES names.
+
+    An index counts as NVML counts, by bus address; CUDA does so too when all GPUs are alike or when CUDA_DEVICE_ORDER
+    is PCI_BUS_ID. An identifier may be shortened, as CUDA allows, to what only one GPU begins with.
+    """
+    first = entry.strip()
+    try:
+        number = nvml.nvmlDeviceGetCount()
+        if first.isdigit():
+            return nvml.nvmlDeviceGetHandleByIndex(int(first)) if int(first) < number else None
+        if first.startswith("MIG-"):
+            return nvml.nvmlDeviceGetHandleByUUID(first)
+        handles = (
+            [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(number)] if first.startswith("GPU-") else []
+        )
+        matching = [handle for handle in handles if nvml.nvmlDeviceGetUUID(handle).startswith(first)]
+    except nvml.NVMLError:
+        return None
+    return matching[0] if len(matching) == 1 else None
+
+
+def installed() -> list[tuple[str, int]]:
+    """List the (name, memory in bytes) of all GPUs of the machine, whatever CUDA_VISIBLE_DEVICES hides."""
+    nvml = load()
+    if nvml is None:
+        return []
+    found: list[tuple[str, int]] = []
+    try:
+        for index in range(nvml.nvmlDeviceGetCount()):
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            found.append((str(nvml.nvmlDeviceGetName(handle)), int(nvml.nvmlDeviceGetMemoryInfo(handle).total)))
+    except nvml.NVMLError:
+        pass  # a GPU that does not answer: what was found before it stands
+    finally:
+        nvml.nvmlShutdown()
+    return found
+
+
+__all__ = ["NO_GPU", "GpuProbe", "count", "device", "installed", "window"]
+
+Sample = Mapping[str, float | int | None]
+
+NO_GPU: dict[str, float | int | None] = dict.fromkeys(
+    (
+        "gpu_util_pct",
+        "gpu_power_w",
+        "gpu_mem_bytes",
+        "gpu_sm_clock_mhz",
+        "gpu_temperature_c",
+        "gpu_throttle_reasons",
+        "gpu_pcie_rx_bytes_per_s",
+    )
+)
+"""The telemetry columns of the GPU where there is none."""
+SETTLE_NS = 1_000_000_000
+"""NVML averages utilization over up to this long, in nanoseconds."""
+LEAST_WINDOW_NS = 3_000_000_000
+"""Shortest window whose utilization is reported, in nanoseconds."""
+PCIE_EVERY_NS = 1_000_000_000
+"""How often PCIe traffic is asked for, in nanoseconds."""
+
+
+class GpuProbe:
+    """Watches the first GPU that CUDA will see. Open it with ``GpuProbe.open()``; close it, or use it in a ``with``."""
+
+    __slots__ = ("_handle", "_nvml", "_pcie_asked_ns")
+
+    def __init__(self, nvml: ModuleType, handle: Any) -> None:
+        """Keep an initialised NVML and a device handle of it; ``open`` finds both."""
+        self._nvml = nvml
+        self._handle = handle
+        self._pcie_asked_ns = -PCIE_EVERY_NS
+
+    @classmethod
+    def open(cls) -> GpuProbe | None:
+        """Open the probe; None without NVML, without a GPU, or when CUDA_VISIBLE_DEVICES hides all of them."""
+        nvml = None if hidden() else load()
+        if nvml is None:
+            return None
+        handle = visible(nvml)
+        if handle is None:
+            nvml.nvmlShutdown()
+            return None
+        return cls(nvml, handle)
+
+    def __enter__(self) -> Self:
+        """Return the probe itself."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Close the probe."""
+        self.close()
+
+    def close(self) -> None:
+        """Shut NVML down; a driver that is gone by then is no matter."""
+        self._ask(self._nvml.nvmlShutdown)
+
+    def _ask(self, question: Callable[..., Any], *arguments: Any) -> Any | None:
+        try:
+            return question(*arguments)
+        except (self._nvml.NVMLError, AttributeError):
+            return None
+
+    def _device(self, name: str, *arguments: Any) -> Any | None:
+        """Ask NVML about the device; ``name`` without ``nvmlDeviceGet``. None when it is not supported."""
+        question = getattr(self._nvml, f"nvmlDeviceGet{name}", None)
+        return None if question is None else self._ask(question, self._handle, *arguments)
+
+    def sample(self) -> dict[str, float | int | None]:
+        """Look once: the telemetry columns of the GPU, None for each that is not supported.
+
+        Returns:
+            The keys of ``NO_GPU``. PCIe traffic is None in samples less than a second after it was last asked for.
+        """
+        nvml = self._nvml
+        utilization, power = self._device("UtilizationRates"), self._device("PowerUsage")
+        memory, clock = self._device("MemoryInfo"), self._device("ClockInfo", nvml.NVML_CLOCK_SM)
+        temperature = self._device("Temperature", nvml.NVML_TEMPERATURE_GPU)
+        reasons = self._device("CurrentClocksEventReasons")
+        if reasons is None:  # its name before driver 535
+            reasons = self._device("CurrentClocksThrottleReasons")
+        return {
+            "gpu_util_pct": None if utilization is None else float(utilization.gpu),
+            "gpu_power_w": None if power is None else power / 1000,
+            "gpu_mem_bytes": None if memory is None else int(memory.used),
+            "gpu_sm_clock_mhz": None if clock is None else float(clock),
+            "gpu_temperature_c": None if temperature is None else float(temperature),
+            "gpu_throttle_reasons": None if reasons is None else int(reasons),
+            "gpu_pcie_rx_bytes_per_s": self._pcie_rx(),
+        }
+
+    def _pcie_rx(self) -> float | None:
+        now = time.perf_counter_ns()
+        if now - self._pcie_asked_ns < PCIE_EVERY_NS:
+            return None
+        self._pcie_asked_ns = now
+        kilobytes = self._device("PcieThroughput", self._nvml.NVML_PCIE_UTIL_RX_BYTES)
+        return None if kilobytes is None else kilobytes * 1000.0
+
+    def energy_j(self) -> float | None:
+        """Energy that the GPU has used since its driver was loaded, in joules (Volta and later)."""
+        millijoules = self._device("TotalEnergyConsumption")
+        return None if millijoules is None else millijoules / 1000
+
+    def facts(self) -> dict[str, str | int | float | None]:
+        """Tell what the GPU is, without anything that identifies it.
+
+        Returns:
+            ``name``, ``memory_bytes``, ``driver``, ``power_limit_w``, and ``pcie_generation`` and ``pcie_width``, the
+            most that GPU and slot allow together (an idle link falls back); None for what is not supported.
+        """
+        memory, limit = self._device("MemoryInfo"), self._device("EnforcedPowerLimit")
+        return {
+            "name": self._device("Name"),
+            "memory_bytes": None if memory is None else int(memory.total),
+            "driver": self._ask(self._nvml.nvmlSystemGetDriverVersion),
+            "pcie_generation": self._device("MaxPcieLinkGeneration"),
+            "pcie_width": self._device("MaxPcieLinkWidth"),
+            "power_limit_w": None if limit is None else limit / 1000,
+        }
+
+    def computing(self) -> frozenset[int] | None:
+        """List the processes that compute on the GPU, by the numbers that NVML gives them; a desktop draws, and is not.
+
+        Returns:
+            Process ids; in a container these may be the host's, or missing. None when NVML does not say.
+        """
+        computing = self._device("ComputeRunningProcesses")
+        if computing is None:
+            return None
+        shared = self._device("MPSComputeRunningProcesses") or []
+        return frozenset(process.pid for process in (*computing, *shared))
+
+    def foreign_processes(self, before: Collection[int] | None, ours: Collection[int]) -> int | None:
+        """Count the processes that compute on the GPU beside a trial.
+
+        Where one of ours is listed, numbers mean what they mean here, and all others are foreign. Else NVML counts as
+        the host does: whoever was there before is foreign, and of the newcomers one may be the trial.
+
+        Args:
+            before: what ``computing`` said while nothing of ours was on the GPU.
+            ours: process ids of the trial.
+
+        Returns:
+            How many; None when NVML does not say, or lists nobody at all while a trial runs: it may hide them.
+        """
+        now = self.computing()
+        if not now or before is None:
+            return None
+        if not now.isdisjoint(ours):
+            return len(now.difference(ours))
+        newcomers = len(now.difference(before))
+        return len(now) - min(newcomers, 1)
+
+
+def device() -> Literal["cuda", "cpu"]:
+    """Tell which device a plan is made for: ``cuda`` where NVML finds a GPU that CUDA will see, else ``cpu``."""
+    probe = GpuProbe.open()
+    if probe is None:
+        return "cpu"
+    probe.close()
+    return "cuda"
+
+
+def count() -> int:
+    """Count the GPUs that CUDA will see, as NVML lists them; 0 without a driver."""
+    nvml = None if hidden() else load()
+    if nvml is None:
+        return 0
+    try:
+        return count_gpus(nvml)
+    finally:
+        nvml.nvmlShutdown()
+
+
+def _mean(samples: Sequence[Sample], column: str) -> float | None:
+    values = [value for sample in samples if (value := sample.get(column)) is not None]
+    return sum(values) / len(values) if values else None
+
+
+def window(samples: Sequence[Sample], start_ns: int, end_ns: int) -> dict[str, float | int | None]:
+    """Sum a window's samples up into the trials columns of the GPU.
+
+    Args:
+        samples: results of ``sample``, each with ``t_ns`` added: when it was taken, on the clock of the next two.
+        start_ns: when the window began, in nanoseconds.
+        end_ns: when it ended.
+
+    Returns:
+        ``gpu_util_pct`` and ``gpu_power_w``, which the driver averages over up to a second: means of the samples taken
+        at least ``SETTLE_NS`` after the start, None for a window under ``LEAST_WINDOW_NS``; ``gpu_sm_clock_mhz``, mean;
+        ``gpu_throttle_reasons``, or-ed.
+        Energy is the difference of two ``energy_j``; the peak of the caching allocator is the child's to tell.
+    """
+    inside = [sample for sample in samples if start_ns <= (sample["t_ns"] or 0) <= end_ns]
+    settled = [sample for sample in inside if (sample["t_ns"] or 0) >= start_ns + SETTLE_NS]
+    long = end_ns - start_ns >= LEAST_WINDOW_NS
+    reasons = [int(bits) for sample in inside if (bits := sample.get("gpu_throttle_reasons")) is not None]
+    return {
+        "gpu_util_pct": _mean(settled, "gpu_util_pct") if long else None,
+        "gpu_power_w": _mean(settled, "gpu_power_w") if long else None,
+        "gpu_sm_clock_mhz": _mean(inside, "gpu_sm_clock_mhz"),
+        "gpu_throttle_reasons": reduce(int.__or__, reasons) if reasons else None,
+    }

@@ -1,0 +1,176 @@
+"""The host as the parent of a trial sees it: cheap enough to look ten times a second.
+
+Processes are read through their CPU clocks (nanoseconds), the machine through files that stay open. ``/proc/stat``
+counts in ticks of 10 ms: over a sample of 100 ms the machine's busy share has steps of 10 % of one core. Workers are
+all descendants of the training process; the list is looked up at most every ``REFRESH_NS``, so a worker that lives for
+less can be missed by ``sample``, and is in ``counters`` once it was waited for. What is withheld is None, never 0.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Self
+
+from feedrate.machine.probes import procfs
+from feedrate.machine.probes.counters import (
+    MachineCounters,
+    Tally,
+    Ticks,
+    TrialCounters,
+    cpu_shares,
+    difference,
+    percent,
+    total,
+)
+from feedrate.machine.probes.procfs import System, descendants, memory, shm_segments, workers_uss
+
+__all__ = [
+    "HostProbe",
+    "MachineCounters",
+    "TrialCounters",
+    "descendants",
+    "difference",
+    "memory",
+    "shm_segments",
+    "workers_uss",
+]
+
+REFRESH_NS = 500_000_000
+"""How old the list of workers may become before ``sample`` looks it up again, in nanoseconds."""
+
+
+@dataclass(slots=True)
+class _Trial:
+    """What the probe remembers of the trial that it watches."""
+
+    pid: int
+    workers: list[int] = field(default_factory=list)
+    looked_up_ns: int = -REFRESH_NS
+    sampled: tuple[int, int] | None = None
+    """(clock, CPU of the main process) of the last sample."""
+    sampled_workers: dict[int, int] = field(default_factory=dict)
+    """CPU of each worker at the last sample."""
+    cpu: Tally = field(default_factory=Tally)
+    voluntary: Tally = field(default_factory=Tally)
+    involuntary: Tally = field(default_factory=Tally)
+    faults: Tally = field(default_factory=Tally)
+    reads: Tally = field(default_factory=Tally)
+
+    def look_up(self, now: int) -> None:
+        self.workers = procfs.descendants(self.pid)
+        self.looked_up_ns = now
+
+
+class HostProbe:
+    """Watches the machine and one trial at a time from the trial's parent. Close it, or use it in a ``with``."""
+
+    __slots__ = ("_system", "_ticks", "_trial")
+
+    def __init__(self, system: System | None = None) -> None:
+        """Open the machine's files; a file that cannot be opened makes its columns None."""
+        self._system = system or System()
+        self._ticks: Ticks | None = None
+        self._trial: _Trial | None = None
+
+    def __enter__(self) -> Self:
+        """Return the probe itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the probe."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the machine's files; later samples hold None for its columns."""
+        self._system.close()
+
+    def sample(self, trial_pid: int | None) -> dict[str, float | int | None]:
+        """Look once: the telemetry columns of the host.
+
+        Args:
+            trial_pid: the training process, or None while there is none.
+
+        Returns:
+            ``cpu_util_pct``, ``main_cpu_pct``, ``workers_cpu_pct`` and ``steal_pct`` since the sample before (None in
+            the first, and for a process that is gone), ``load_1m`` and ``mem_available_bytes``.
+        """
+        before, self._ticks = self._ticks, self._system.ticks()
+        shares = cpu_shares(before, self._ticks)
+        main, workers = self._processes(trial_pid)
+        return {
+            "cpu_util_pct": shares["cpu_util_pct"],
+            "main_cpu_pct": main,
+            "workers_cpu_pct": workers,
+            "steal_pct": shares["steal_pct"],
+            "load_1m": self._system.load_1m(),
+            "mem_available_bytes": self._system.mem_available_bytes(),
+        }
+
+    def machine(self) -> MachineCounters:
+        """Read the counters of the machine alone, while there is no trial."""
+        return self._system.counters()
+
+    def load_1m(self) -> float | None:
+        """Load average over a minute."""
+        return self._system.load_1m()
+
+    def counters(self, trial_pid: int) -> TrialCounters:
+        """Read what ``difference`` needs, at the start and at the end of a window.
+
+        Args:
+            trial_pid: the training process.
+
+        Returns:
+            The counters; those of the trial are None when the process is gone.
+        """
+        trial = self._watch(trial_pid)
+        trial.look_up(time.perf_counter_ns())
+        pids = [trial_pid, *trial.workers]
+        machine = self._system.counters()
+        main = procfs.cpu_ns(trial_pid)
+        living = [(pid, used) for pid in trial.workers if (used := procfs.cpu_ns(pid)) is not None]
+        for pid, used in living:
+            trial.cpu.add(pid, used)
+        # What a worker used after it was last seen is known once it was waited for, in whole ticks.
+        reaped = sum(procfs.reaped_cpu_ns(pid) or 0 for pid in pids)
+        workers = max(trial.cpu.total, sum(used for _, used in living) + reaped)
+        threads = [procfs.switches(pid) for pid in pids]
+        for thread, (voluntary, involuntary) in (item for each in threads if each for item in each.items()):
+            trial.voluntary.add(thread, voluntary)
+            trial.involuntary.add(thread, involuntary)
+        return TrialCounters(
+            machine=machine,
+            main_cpu_ns=main,
+            workers_cpu_ns=None if main is None else workers,
+            voluntary_switches=trial.voluntary.total if threads[0] else None,
+            involuntary_switches=trial.involuntary.total if threads[0] else None,
+            major_faults=total(trial.faults, pids, procfs.major_faults),
+            read_bytes=total(trial.reads, pids, procfs.read_bytes),
+        )
+
+    def _watch(self, trial_pid: int) -> _Trial:
+        if self._trial is None or self._trial.pid != trial_pid:
+            self._trial = _Trial(trial_pid)
+        return self._trial
+
+    def _processes(self, trial_pid: int | None) -> tuple[float | None, float | None]:
+        """CPU % of main process and workers since the sample before."""
+        if trial_pid is None:
+            return None, None
+        trial, now, main = self._watch(trial_pid), time.perf_counter_ns(), procfs.cpu_ns(trial_pid)
+        if now - trial.looked_up_ns >= REFRESH_NS:
+            trial.look_up(now)
+        before, trial.sampled = trial.sampled, None if main is None else (now, main)
+        elapsed = now - before[0] if before else 0
+        last, trial.sampled_workers = trial.sampled_workers, {}
+        grown = 0
+        for pid in trial.workers:
+            if (used := procfs.cpu_ns(pid)) is not None:
+                trial.cpu.add(pid, used)
+                trial.sampled_workers[pid] = used
+                # Most of a newcomer's life may lie before the last sample: it had about one core at most since then.
+                grown += used - last[pid] if pid in last else min(used, elapsed)
+        if main is None or before is None:
+            return None, None
+        return percent(main - before[1], elapsed), percent(grown, elapsed)

@@ -1,0 +1,160 @@
+"""Is the machine quiet? A look at it while feedrate itself does nothing, and waiting until it is.
+
+A look is judged as if it were a trial in which nothing of ours ran: the same rules, the same limits (``probes.noise``).
+Load averages are recorded and judge nothing: they remember a minute in which ``make`` and Python itself were started.
+A quiet second does not promise a quiet hour, which is why each trial is watched too.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from feedrate.machine.probes import noise, procfs
+from feedrate.machine.probes.counters import disturbance, percent, pressure_pct
+from feedrate.machine.probes.gpu import GpuProbe
+from feedrate.machine.probes.host import HostProbe
+from feedrate.schema import words
+
+EVERY_S = 3.0
+"""Pause between two looks of a wait, in seconds."""
+SAY_EVERY_S = 60.0
+"""How often a wait says that it goes on, in seconds."""
+GPU_BUSY_PCT = 5
+"""Utilization above which somebody computes on the GPU, even where his process cannot be seen."""
+_NAMED = 3
+_SENTENCES = {
+    "foreign_cpu_pct": "other processes use {:.0f} % of a core",
+    "stolen_share_pct": "the hypervisor takes {:.0f} % of the CPU time that is wanted",
+    "throttled_pct": "a CPU quota stops this container for {:.0f} % of the time",
+    "memory_pressure_pct": "tasks wait for memory {:.0f} % of the time",
+    "foreign_io_pct": "tasks wait for storage {:.0f} % of the time",
+    "gpu_slowed": "power or heat slows the GPU down",
+    "gpu_foreign_processes": "other processes on the GPU: {:.0f}",
+}
+"""What a rule's first measure says of an idle machine."""
+
+Numbers = dict[str, float | int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Quietness:
+    """What a look at the machine saw."""
+
+    reasons: tuple[str, ...]
+    """What is wrong, a sentence each; they may name programs and are for the terminal, never for a record."""
+    numbers: Numbers
+    """What was measured, for the record: ``look`` says which; None is what the machine does not tell."""
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing is wrong, as far as the machine tells."""
+        return not self.reasons
+
+
+def look(host: HostProbe, gpu: GpuProbe | None, seconds: float = 1.0) -> Quietness:
+    """Watch the machine for a moment. Nothing of ours may run meanwhile, on the GPU neither.
+
+    Args:
+        host: the probe of this machine.
+        gpu: the probe of its GPU, or None.
+        seconds: how long; the CPU's share has a resolution of 10 ms of one core.
+
+    Returns:
+        What was seen. Its numbers: ``wall_ns``; ``cpu_util_pct``, ``foreign_cpu_pct``, ``steal_pct``, ``throttled_ns``,
+        ``io_pressure_pct``, ``memory_pressure_pct``, ``gpu_foreign_processes`` and ``gpu_throttle_reasons`` as in the
+        trials table; ``cpu_pressure_pct`` (PSI); ``load_1m``; ``gpu_util_pct`` as in telemetry.
+    """
+    before, used = host.machine(), _used()
+    time.sleep(seconds)
+    after = host.machine()
+    seen: Numbers = {
+        "wall_ns": after.t_ns - before.t_ns,
+        **disturbance(before, after, 0),
+        "cpu_pressure_pct": pressure_pct(before, after, "cpu"),
+        "load_1m": host.load_1m(),
+        **_gpu(gpu),
+    }
+    numbers = {name: round(value, 3) if isinstance(value, float) else value for name, value in seen.items()}
+    return Quietness(tuple(_reasons(seen, used)), numbers)
+
+
+def _gpu(gpu: GpuProbe | None) -> Numbers:
+    sample = gpu.sample() if gpu else {}
+    computing = gpu.computing() if gpu else None
+    return {
+        "gpu_foreign_processes": None if computing is None else len(computing),
+        "gpu_util_pct": sample.get("gpu_util_pct"),
+        "gpu_throttle_reasons": sample.get("gpu_throttle_reasons"),
+    }
+
+
+def _reasons(seen: Numbers, used: dict[int, int]) -> Iterator[str]:
+    """A sentence for every rule that is broken."""
+    idle = {"main_cpu_pct": 0.0, "workers_cpu_pct": 0.0, "read_bytes": 0}
+    for rule in noise.broken({**seen, **idle}):
+        name = rule.limits[0].measure
+        sentence = _SENTENCES[name].format(noise.measure(name, {**seen, **idle}))
+        yield sentence + _busiest(used, int(seen["wall_ns"] or 0)) if name == "foreign_cpu_pct" else sentence
+    if (busy := seen["gpu_util_pct"]) is not None and busy > GPU_BUSY_PCT:
+        yield f"somebody computes on the GPU: it is busy {busy:.0f} % of the time"
+
+
+def _used() -> dict[int, int]:
+    """CPU time of every process that can be seen, in nanoseconds."""
+    return {pid: used for pid in procfs.processes() if (used := procfs.cpu_ns(pid)) is not None}
+
+
+def _busiest(before: dict[int, int], wall_ns: int) -> str:
+    """The programs that used most CPU since ``before``, in brackets; nothing where none can be seen."""
+    grown: Counter[str] = Counter()
+    for pid, used in _used().items():
+        if pid != os.getpid() and (name := procfs.command(pid)):
+            grown[name] += max(0, used - before.get(pid, 0))
+    shares = [(name, percent(used, wall_ns) or 0) for name, used in grown.most_common(_NAMED)]
+    named = [f"{name} {share:.0f} %" for name, share in shares if share >= 1]
+    return f" ({', '.join(named)})" if named else ""
+
+
+def wait(
+    host: HostProbe,
+    gpu: GpuProbe | None,
+    limit_s: float,
+    say: Callable[[str], None],
+    *,
+    seconds: float = 1.0,
+    every_s: float = EVERY_S,
+) -> Quietness:
+    """Look again and again until the machine is quiet, or for as long as allowed.
+
+    Args:
+        host: the probe of this machine.
+        gpu: the probe of its GPU, or None.
+        limit_s: how long to wait, in seconds; a look that has begun is finished.
+        say: prints a line: when waiting begins, once a minute, and when it ends.
+        seconds: length of a look.
+        every_s: pause between looks.
+
+    Returns:
+        The last look; the first, with nothing said, if the machine was quiet already.
+    """
+    began = time.monotonic()
+    said, seen = began, look(host, gpu, seconds)
+    if seen.quiet:
+        return seen
+    say(f"Waiting for a quiet machine, {words.show(limit_s)} at most: {'; '.join(seen.reasons)}.")
+    while (left := began + limit_s - time.monotonic()) > seconds / 2:
+        time.sleep(max(0.0, min(every_s, left - seconds)))
+        seen = look(host, gpu, seconds)
+        now = time.monotonic()
+        if seen.quiet:
+            say(f"The machine is quiet, after {words.show(now - began)}.")
+            return seen
+        if now - said >= SAY_EVERY_S:
+            said = now
+            say(f"Still waiting, for {words.show(now - began)} now: {'; '.join(seen.reasons)}.")
+    say(f"Not quiet after {words.show(time.monotonic() - began)}, going on: {'; '.join(seen.reasons)}.")
+    return seen

@@ -1,0 +1,140 @@
+"""Runs, machines and settings in words, the same on every page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from html import escape
+from typing import Any
+
+import pandas as pd
+
+from feedrate.analysis.summary import KNOBS
+from feedrate.machine.identity import Machine
+from feedrate.schema import words
+from feedrate.schema.axes import AXES
+from feedrate.store.runs import StoredRun
+
+GIB = 2**30
+_NAMED = re.compile(r"(?<![\w`*])[`*]([\w.=/-]+)[`*](?![\w`*])")
+"""A name that a docstring sets apart."""
+
+
+def machine_name(run: StoredRun) -> str:
+    """Name a machine for people: its GPU if it has one, its processor, its cores."""
+    return name_of(run.manifest.machine)
+
+
+def name_of(machine: Machine) -> str:
+    """Name a machine as :func:`machine_name` does."""
+    cores = words.plural(machine.cores_logical, "core")
+    count = f"{machine.gpu_count} × " if machine.gpu_count > 1 else ""
+    gpu = f"{count}{machine.gpu_name}, " if machine.gpu_name else ""
+    return f"{gpu}{machine.cpu_model}, {cores}"
+
+
+def on(machine: Machine, device: str) -> str:
+    """Name where something was measured: the machine, and its CPU where it has a GPU that was not used."""
+    return name_of(machine) + (f", {on_device(device)}" if gpu_idle(machine, device) else "")
+
+
+def gpu_idle(machine: Machine, device: str) -> bool:
+    """Say whether a machine has a GPU that was not used: the name of the machine alone would name the wrong device."""
+    return device == "cpu" and machine.gpu_count > 0
+
+
+def device_name(device: str) -> str:
+    """Name a device for people: ``CPU``, ``GPU``."""
+    return {"cuda": "GPU"}.get(device, device.upper())
+
+
+def on_device(device: str) -> str:
+    """Name a device behind what was measured there: ``on GPU``."""
+    return f"on {device_name(device)}"
+
+
+def day(moment: str) -> str:
+    """Write the date of an ISO 8601 moment; text that is none stays as it is."""
+    try:
+        return datetime.fromisoformat(moment).strftime("%-d %B %Y")
+    except ValueError:
+        return moment
+
+
+def minutes(start: str, end: str) -> str:
+    """Write how long something took, from two ISO 8601 moments."""
+    try:
+        seconds = (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
+    except (ValueError, TypeError):
+        return "unknown"
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.1f} min"
+
+
+def size(count: int | None) -> str:
+    """Write a number of bytes in the unit that suits it."""
+    if count is None:
+        return "unknown"
+    for unit, scale in (("GiB", GIB), ("MiB", 2**20), ("KiB", 2**10)):
+        if count >= scale:
+            return f"{words.number(count / scale)} {unit}"
+    return f"{count} bytes"
+
+
+def setting(row: Mapping[Any, Any]) -> str:
+    """Write a cell by the axes that are not at their default: ``batch_size 8, num_workers 2``."""
+    return changed(row) or "all at their defaults"
+
+
+def changed(row: Mapping[Any, Any]) -> str:
+    """Write the axes in a row that apply and are not at their default; empty when there are none."""
+    shown = []
+    for axis in AXES:
+        value = row.get(axis.name)
+        if not pd.isna(value) and value != axis.default:
+            said = f"{value:g}" if axis.type is float else str(axis.type(value))
+            shown.append(f"{axis.name} {said.lower() if axis.type is bool else said}")
+    return ", ".join(shown)
+
+
+def knobs(row: Mapping[Any, Any]) -> str:
+    """Write what can be chosen of a cell: format, batch and workers always, the others where not at their default."""
+    named = ("storage_format", "batch_size", "num_workers")
+    parts = [str(row["storage_format"]), f"batch {row['batch_size']}", words.plural(int(row["num_workers"]), "worker")]
+    return ", ".join(filter(None, [*parts, changed({name: row[name] for name in KNOBS if name not in named})]))
+
+
+def reading(row: Mapping[Any, Any]) -> list[str]:
+    """Write how samples were read, where that is not as usual: from a cold page cache, in stored order."""
+    unusual = {"page_cache": ("cold", "cold page cache"), "access": ("sequential", "in stored order")}
+    return [said for name, (value, said) in unusual.items() if row.get(name) == value]
+
+
+def spread(lo: float, hi: float) -> str:
+    """Write an interval as a table shows it."""
+    known = words.known(lo) and words.known(hi)
+    return f"{words.number(lo)}\u00a0–\u00a0{words.number(hi)}" if known else "one block: none"
+
+
+def signed(value: float, places: int = 1) -> str:
+    """Write a difference in per cent with its sign."""
+    return f"{value:+.{places}f}\u00a0%".replace("-", "−") if words.known(value) else "–"
+
+
+def note(text: str) -> str:
+    """Write a run's own remark as a sentence; a name at its beginning keeps its spelling."""
+    return words.sentence(text) if text.partition(" ")[0].isalpha() else f"{text.rstrip('.')}."
+
+
+def code(text: object) -> str:
+    """Set text as code."""
+    return f"<code>{escape(str(text))}</code>"
+
+
+def prose(text: str) -> str:
+    """Write text of feedrate's own as HTML: names between backticks or asterisks become code, apostrophes curl.
+
+    Args:
+        text: a docstring, or the doc of an axis or a column; never anything that comes from a record.
+    """
+    return _NAMED.sub(lambda found: f"<code>{found[1]}</code>", escape(text.replace("'", "’")))

@@ -1,0 +1,225 @@
+"""The numbers that come first: the best setting of each task, what limits it, what better loader settings gain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+import pandas as pd
+
+from feedrate.analysis.estimates import rows_of
+from feedrate.analysis.summary import CONDITIONS, KNOBS, best_cells, default_vs_best
+from feedrate.charts.figure import EMULATED, LOAD, PHOTOGRAPHS, TRAIN
+from feedrate.pages import descriptions, markup
+from feedrate.schema import words
+from feedrate.schema.axes import BY_NAME
+
+_COLUMNS = (
+    "What ran",
+    "Best setting",
+    "Samples/s",
+    "95 % interval",
+    "n",
+    "Held back by",
+    "Most gained by loader knobs alone",
+)
+_SPOKEN = {TRAIN: "real training", EMULATED: "an emulated step", LOAD: "loading alone"}
+_KINDS = {TRAIN: "real training", EMULATED: "emulated step", LOAD: "loading alone"}
+_WORDED = ("workload", "mode", "step", "step_ms", "patch_size", "page_cache", "access")
+"""Conditions of a task that its name has words for."""
+_COMPARED_AT = ("storage_format", "batch_size", "num_workers")
+"""Knobs that are told in words wherever a gain is: the first two are the same on both sides of it."""
+
+
+def headlines(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Take the best cell of each task, and where better loader settings gained most over PyTorch's defaults.
+
+    A gain compares two loaders at the same storage format and batch size, paired by block; of all formats and batch
+    sizes of a task that with the highest lower end is taken, clear ones before others. Cells that were timed by a host
+    that waits after every phase (``timing: serialized``) are there to check the others and are no task.
+    """
+    best = best_cells(trials, estimates)
+    asked = best["mode"].isin(["train", "load"]) & best["timing"].ne("serialized").fillna(True)
+    best = best[best["is_best"].astype(bool) & asked.astype(bool)].reset_index(drop=True)
+    if not len(best):
+        return best.assign(gain=[], kind=[], bound=[])
+    gains = _gains(trials, estimates)
+    kinds = [
+        "load" if mode == "load" else "emulated" if step == "emulated" else "train"
+        for mode, step in zip(best["mode"], best["step"], strict=True)
+    ]
+    best = best.assign(
+        gain=pd.Series([gains.get(_key(row)) for row in rows_of(best)], dtype=object),
+        kind=kinds,
+        bound=best["bottleneck"],
+    )
+    order = (
+        pd.DataFrame(
+            {
+                "a": best["kind"].map(list(_KINDS).index),
+                "b": ~best["workload"].isin(PHOTOGRAPHS),
+                "c": best["patch_size"],
+                "d": best["page_cache"].eq("cold").fillna(False),
+                "e": best["access"].eq("sequential").fillna(False),
+            }
+        )
+        .sort_values(["a", "b", "c", "d", "e"], kind="stable")
+        .index
+    )
+    return best.loc[order]
+
+
+def task_key(row: Mapping[Any, Any]) -> tuple[str, ...]:
+    """Name a task by its ``CONDITIONS`` as text, for machines and runs to have it in common.
+
+    What does not apply stands at its default, so that a CPU and a GPU have tasks in common.
+    """
+    return tuple(_text(BY_NAME[name].default if pd.isna(row[name]) else row[name]) for name in CONDITIONS)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else f"{float(value):g}"
+
+
+def _key(row: Mapping[Any, Any]) -> tuple[str, ...]:
+    return row["run_id"], row["device"], *task_key(row)
+
+
+def _gains(trials: pd.DataFrame, estimates: pd.DataFrame | None) -> dict[tuple[str, ...], dict[Any, Any]]:
+    """Task to its row of ``default_vs_best``: a clear one if any, then by the lower end; without any by the ratio."""
+    rows = default_vs_best(trials, estimates)
+    ranked = rows.assign(clear=rows["verdict"].eq("faster")).sort_values(["clear", "lo", "ratio"], ascending=False)
+    found: dict[tuple[str, ...], dict[Any, Any]] = {}
+    for row in rows_of(ranked.drop(columns="clear")):
+        found.setdefault(_key(row), row)
+    return found
+
+
+def headline_table(rows: pd.DataFrame) -> str:
+    """Write headlines as a table; nothing when there are none."""
+    if not len(rows):
+        return ""
+    lines = [
+        (
+            task_cell(row),
+            escape(descriptions.knobs(row)),
+            words.number(float(row["samples_per_s"])),
+            descriptions.spread(float(row["lo"]), float(row["hi"])),
+            str(row["n"]),
+            _held_back(row),
+            _gain(row["gain"]),
+        )
+        for row in rows_of(rows)
+    ]
+    return markup.table(
+        "The best setting of each task", _COLUMNS, lines, ("Samples/s", "95 % interval", "n"), stack=True
+    )
+
+
+def _held_back(row: Mapping[Any, Any]) -> str:
+    """What holds it back, and how much of its slowest stage and of its compute stage it reaches."""
+    if row["kind"] == LOAD:
+        return "the loader itself"
+    reached = [f"{name}\u00a0{words.percent(value)}" for name, value in _reached(row)]
+    return escape(str(row["bound"])) + (f'<br><span class="fr-kind">{", ".join(reached)}</span>' if reached else "")
+
+
+def _reached(row: Mapping[Any, Any]) -> list[tuple[str, float]]:
+    given = (("efficiency", row["efficiency"]), ("AU", row["au"]))
+    return [(name, float(value)) for name, value in given if words.known(value)]
+
+
+def task_cell(row: Mapping[Any, Any]) -> str:
+    """Write a task as the first cell of its row: workload, patch size, what ran."""
+    return (
+        f"<strong>{escape(str(row['workload']))}</strong>, {row['patch_size']}\u00a0px<br>"
+        f'<span class="fr-kind fr-kind-{row["kind"]}">{escape(what_ran(row))}</span>'
+    )
+
+
+def what_ran(row: Mapping[Any, Any]) -> str:
+    """Write what ran, and under which conditions: ``emulated step, 10 ms a step, cold page cache``."""
+    step = [f"{row['step_ms']:g} ms a step"] if row["kind"] == EMULATED else []
+    return ", ".join([_KINDS[row["kind"]], *step, *_conditions(row)])
+
+
+def task_words(row: Mapping[Any, Any]) -> str:
+    """Name a task within a sentence: ``an emulated step of 10 ms on div2k_standin at 64 px, cold page cache``."""
+    step = f" of {row['step_ms']:g} ms" if row["kind"] == EMULATED else ""
+    named = f"{_SPOKEN[row['kind']]}{step} on {row['workload']} at {row['patch_size']} px"
+    return ", ".join([named, *_conditions(row)])
+
+
+def _conditions(row: Mapping[Any, Any]) -> list[str]:
+    """What else a task was given, where that is not the default: how samples are read, then axes by name."""
+    others = descriptions.changed({name: row.get(name) for name in CONDITIONS if name not in _WORDED})
+    return [*descriptions.reading(row), *([others] if others else [])]
+
+
+def gain_settings(gain: Mapping[Any, Any]) -> str:
+    """Write the settings of a gain's better side: its workers, and all other knobs that are not at their default."""
+    knobs = descriptions.changed({name: gain.get(name) for name in KNOBS if name not in _COMPARED_AT})
+    return ", ".join(filter(None, (words.plural(int(gain["num_workers"]), "worker"), knobs)))
+
+
+def gain_words(gain: Mapping[Any, Any] | None) -> tuple[str, str]:
+    """Write a gain: the ratio with its interval and n, and where it was found; the latter is empty without a gain."""
+    if gain is None:
+        return "not measured", ""
+    if not words.known(gain["lo"]):
+        return f"{_blocks(gain)}: not known", ""
+    if gain["verdict"] != "faster":
+        return "none that is clear", ""
+    return (
+        f"× {words.number(gain['ratio'])} ({words.interval(gain['lo'], gain['hi'], int(gain['n']))})",
+        f"{gain['storage_format']}, batch {gain['batch_size']}: {gain_settings(gain)}",
+    )
+
+
+def _blocks(gain: Mapping[Any, Any]) -> str:
+    """How many blocks a gain without an interval has, in which both sides ended well."""
+    return "one block" if gain["n"] else "no block"
+
+
+def _gain(gain: Mapping[Any, Any] | None) -> str:
+    ratio, where = gain_words(gain)
+    return f'{ratio}<br><span class="fr-kind">{escape(where)}</span>' if where else ratio
+
+
+def over_blocks(row: Mapping[Any, Any]) -> str:
+    """Write the interval of a ratio and its n within a sentence: ``95 % interval 1.93 to 2.58, n = 3 blocks``."""
+    if not words.known(row["lo"]):
+        return "one block: no interval"
+    return f"{words.interval(row['lo'], row['hi'], int(row['n']))} blocks"
+
+
+def gained(row: Mapping[Any, Any]) -> str:
+    """Tell a headline's gain as a sentence that lacks its capital and its full stop; for a clear gain alone."""
+    gain = row["gain"]
+    return (
+        f"for {task_words(row)}, with {gain_settings(gain)}, {words.number(gain['ratio'])} times as many samples come "
+        f"through as with PyTorch’s defaults ({over_blocks(gain)}; from {gain['storage_format']}, batches of "
+        f"{gain['batch_size']})"
+    )
+
+
+def answer(rows: pd.DataFrame) -> str:
+    """Answer in sentences made from the numbers: what better loader settings gain, per kind of run; else nothing."""
+    said = []
+    measured = [row for row in rows_of(rows) if row["gain"] is not None]
+    for row in rows_of(pd.DataFrame(measured, columns=rows.columns).drop_duplicates("kind")):
+        gain = row["gain"]
+        if not words.known(gain["lo"]):
+            said.append(
+                f"For {task_words(row)}, {_blocks(gain)} has both PyTorch’s defaults and the best setting, which says "
+                "nothing about the spread."
+            )
+        elif gain["verdict"] == "faster":
+            said.append(words.sentence(gained(row)))
+        else:
+            said.append(
+                f"For {task_words(row)}, the fastest loader setting is at no format and batch size clearly faster than "
+                "PyTorch’s default."
+            )
+    return " ".join(said)

@@ -1,0 +1,231 @@
+"""Pages as Markdown and HTML in which nothing that comes from a record can be more than text.
+
+A figure where a page shows it, with the files that can be downloaded and its citation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from feedrate.charts.citation import Citation
+
+FOLDER = "figures"
+"""Below the pages folder: pictures and specifications of figures; ``figures.py`` adds PNG and PDF."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A figure that is ready for a page."""
+
+    name: str
+    """Its id, unique on the site."""
+    html: str
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Path below the pages folder to content: table, picture, specification. None for a figure without panels."""
+    citation: Citation | None = None
+    """None for a figure without panels."""
+    charts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Name of a panel in the page to the Vega-Lite specification that it is drawn anew from."""
+
+    @property
+    def picture(self) -> str:
+        """The whole figure as SVG; empty where there is none."""
+        return self.files.get(f"{FOLDER}/{self.name}.svg", "")
+
+
+_PLAIN = re.compile(r"[^A-Za-z0-9 ,.;:?%±–’\u00c0-\u024f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page before mkdocs has seen it."""
+
+    path: str
+    """Below the pages folder, ending in ``.md``."""
+    title: str
+    body: str
+    """Markdown with blocks of HTML."""
+    figures: Mapping[str, Placed] = field(default_factory=dict)
+    """By name; put in place of :func:`slot` after mkdocs, which has no business in them."""
+    files: Mapping[str, str | Path] = field(default_factory=dict)
+    """Files beside the pages, those of figures aside: path to content, or to the file that is copied."""
+    listed: bool = True
+    """Whether navigation and search know the page."""
+    hide: Sequence[str] = ()
+    """``navigation`` and ``toc``, where a page has no use for them."""
+
+    @property
+    def charts(self) -> str:
+        """Path of the file that its charts are drawn anew from; empty where it has none."""
+        return self.path.removesuffix(".md") + ".charts.js" if any(f.charts for f in self.figures.values()) else ""
+
+    def all_files(self) -> dict[str, str | Path]:
+        """List the page's files and those of its figures."""
+        placed = self.figures.values()
+        found = {**self.files, **{path: text for figure in placed for path, text in figure.files.items()}}
+        if self.charts:
+            specs = {name: spec for figure in placed for name, spec in figure.charts.items()}
+            # A script and no JSON, as a page that was opened from a disk may not read other files.
+            found[self.charts] = f"window.feedrateCharts={json.dumps(specs, separators=(',', ':'), sort_keys=True)};\n"
+        return found
+
+    def markdown(self) -> str:
+        """Write the page with its front matter."""
+        lines = ["---", f'title: "{entities(self.title)}"']
+        lines += ["hide:", *(f"  - {part}" for part in self.hide)] if self.hide else []
+        lines += [] if self.listed else ["search:", "  exclude: true"]
+        return "\n".join([*lines, "---", "", self.body, ""])
+
+
+def entities(text: object) -> str:
+    """Write text so that neither Markdown nor HTML finds any markup in it, on one line."""
+    flat = " ".join(str(text).split())
+    return _PLAIN.sub(lambda match: f"&#{ord(match[0])};", flat)
+
+
+def slug(text: str) -> str:
+    """Turn text into a name that is safe in paths, ids and links; names that had to be changed get a hash."""
+    safe = re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")[:80]
+    return safe if safe == text and text else f"{safe}-{hashlib.sha256(text.encode()).hexdigest()[:8]}".lstrip("-")
+
+
+def link(page: str, target: str, text: str) -> str:
+    """Write a link from one page to a file below the pages folder, as the built site has it.
+
+    Args:
+        page: path of the page that holds the link.
+        target: path of what it points to; ``.md`` becomes ``.html``, before a
+            fragment too.
+        text: what is shown; escaped here.
+    """
+    up = "../" * (len(PurePosixPath(page).parts) - 1)
+    return f'<a href="{escape(up + re.sub(r"[.]md(?=#|$)", ".html", target))}">{escape(text)}</a>'
+
+
+def download(page: str, target: str, text: str) -> str:
+    """Write a link that saves a file; arguments as for ``link``."""
+    return link(page, target, text).replace("<a ", "<a download ", 1)
+
+
+def heading(level: int, text: str, name: str = "") -> str:
+    """Write a Markdown heading that the table of contents finds, with an id that stays."""
+    anchor = f" {{ #{name} }}" if name else ""
+    return f"{'#' * level} {entities(text)}{anchor}\n"
+
+
+def section(title: str, content: str, level: int = 2, name: str = "") -> list[str]:
+    """Write a heading and what is below it; nothing where there is nothing to put there.
+
+    Args:
+        title: plain text.
+        content: Markdown or HTML.
+        level: 2 for the largest heading within a page.
+        name: what a link to it ends in; the title in lower case with hyphens if empty.
+    """
+    anchor = name or "".join(letter for letter in title.lower().replace(" ", "-") if letter.isalpha() or letter == "-")
+    return [heading(level, title, anchor), content] if content else []
+
+
+def paragraph(text: str, style: str = "") -> str:
+    """Write a paragraph of plain text as HTML."""
+    return f"<p{_class(style)}>{escape(text)}</p>\n"
+
+
+def addressed(path: str, text: str) -> str:
+    """Write the path of a file with a hash of what it holds, so that no reader keeps an older one."""
+    return f"{path}?v={hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def slot(name: str) -> str:
+    """Mark the place of a figure."""
+    return f'<div class="fr-slot" id="slot-{name}"></div>'
+
+
+def facts(pairs: Iterable[tuple[str, str]]) -> str:
+    """Write names and values, the values being HTML already."""
+    lines = "".join(f"<div><dt>{escape(name)}</dt><dd>{value}</dd></div>" for name, value in pairs)
+    return f'<dl class="fr-facts">{lines}</dl>\n'
+
+
+def table(
+    caption: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    numeric: Sequence[str] = (),
+    *,
+    stack: bool = False,
+) -> str:
+    """Write a table that scrolls within itself on a narrow screen.
+
+    Args:
+        caption: says to a screen reader what the table holds.
+        columns: headings, escaped here.
+        rows: cells, HTML already.
+        numeric: the columns that are set flush right. With any, the table stays out of search: lunr.js takes some
+            words with digits in them for others, and then fails over every word that begins like one of these.
+        stack: on a narrow screen show each row as a block of its own, every cell under its heading.
+    """
+    styles = [_class("fr-n" if column in numeric else "") for column in columns]
+    # A block is no row to a browser any more, so the roles are said.
+    roles = {part: f' role="{part}"' if stack else "" for part in ("table", "rowgroup", "row", "cell", "columnheader")}
+    labels = [f' data-label="{escape(column)}"' if stack else "" for column in columns]
+    head = "".join(
+        f'<th scope="col"{roles["columnheader"]}{style}>{escape(column)}</th>'
+        for column, style in zip(columns, styles, strict=True)
+    )
+    starts = [f"<td{roles['cell']}{style}{label}>" for style, label in zip(styles, labels, strict=True)]
+    lines = (
+        # Search takes what stands without a space between for one word.
+        " ".join(f"{start}{_boxed(cell, stack)}</td>" for start, cell in zip(starts, row, strict=True))
+        for row in rows
+    )
+    body = " ".join(f"<tr{roles['row']}>{line}</tr>" for line in lines)
+    unsearched = " data-search-exclude" if numeric else ""
+    return (
+        f'<div class="fr-scroll" tabindex="0" role="group" aria-label="{escape(caption)}">'
+        f'<table class="fr-table{" fr-stack" if stack else ""}"{roles["table"]}{unsearched}>'
+        f'<caption class="fr-hidden">{escape(caption)}</caption>'
+        f"<thead{roles['rowgroup']}><tr{roles['row']}>{head}</tr></thead>"
+        f"<tbody{roles['rowgroup']}>{body}</tbody></table></div>\n"
+    )
+
+
+def _boxed(cell: str, stack: bool) -> str:
+    """Keep a cell in one piece beside its heading; plain text is one by itself."""
+    return f"<div>{cell}</div>" if stack and "<" in cell else cell
+
+
+def scripted(name: str, index: str, waiting: str, styles: Iterable[str] = ()) -> str:
+    """Write the place that a script of the site's own fills; nothing is promised where none runs.
+
+    Args:
+        name: of the page's bundle, of its style sheet below ``assets/``, and of the place.
+        index: path of what the script reads first.
+        waiting: what stands there until it runs; plain text.
+        styles: names of the style sheets that it needs before its own.
+    """
+    sheets = "".join(f'<link rel="stylesheet" href="assets/{each}.css">' for each in (*styles, name))
+    return (
+        f'{sheets}<div class="fr-{name}" id="fr-{name}" data-index="{escape(index)}" data-search-exclude>'
+        f'<p class="fr-{name}-wait">{escape(waiting)}</p></div>'
+        f'<script type="module" src="assets/scripts/{name}/page.js"></script>'
+    )
+
+
+def commands(lines: Iterable[tuple[str, str]]) -> str:
+    """Write commands to type, each with what it does."""
+    body = "".join(
+        f"<div><dt><code>{escape(command)}</code></dt><dd>{escape(effect)}</dd></div>" for command, effect in lines
+    )
+    return f'<dl class="fr-commands">{body}</dl>\n'
+
+
+def _class(style: str) -> str:
+    return f' class="{style}"' if style else ""

@@ -1,0 +1,288 @@
+"""What all pages draw on: every run with its frames, read and estimated once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
+from inspect import signature
+from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from altair.utils.schemapi import debug_mode
+
+from feedrate.analysis import ceilings, loader, noise, steps, variance
+from feedrate.analysis.estimates import rows_of
+from feedrate.charts.citation import FILES, Citation, Origin, data_hash, day, foot
+from feedrate.charts.embed import figure_csv, figure_html, specifications
+from feedrate.charts.figure import Figure
+from feedrate.charts.marks import estimated
+from feedrate.charts.render import picture, standalone
+from feedrate.pages import descriptions, markup
+from feedrate.pages.headlines import headlines
+from feedrate.pages.markup import FOLDER, Placed
+from feedrate.plan.suite import for_machines
+from feedrate.schema import plugins, words
+from feedrate.store import marks
+from feedrate.store import runs as store_runs
+
+ON_SAMPLES = ("suite", "block", "position", "role", "outcome", "flags", "cached_before_pct", "cached_after_pct")
+"""Columns of ``records.TRIALS`` that stand beside every sample of the probes."""
+ON_LISTS = ("grade", "headlines")
+"""What home, machines and lists say of a run, too: a process that makes the run's page has worked it out anyway."""
+
+
+class RunView:
+    """A stored run with the frames that pages need."""
+
+    def __init__(self, run: store_runs.StoredRun) -> None:
+        self.run = run
+        self.manifest = run.manifest
+        self.slug = markup.slug(run.manifest.run_id)
+        self.page = f"runs/{self.slug}.md"
+
+    def on_lists(self) -> dict[str, Any]:
+        """Work out what other pages than the run's own say of it: ``ON_LISTS``."""
+        return {name: getattr(self, name) for name in ON_LISTS}
+
+    def learn(self, found: Mapping[str, Any]) -> None:
+        """Take over what another process worked out of the same run: some of ``ON_LISTS``."""
+        vars(self).update(found)
+
+    @cached_property
+    def trials(self) -> pd.DataFrame:
+        """Rows of ``records.TRIALS``, read when a page first asks: lists of all runs need the manifests alone."""
+        return self.run.table("trials")
+
+    @cached_property
+    def beside(self) -> marks.Beside:
+        """Who vouches for the run, what its submitter calls it, whether it was withdrawn."""
+        return marks.about(self.run.folder)
+
+    @property
+    def machine_id(self) -> str:
+        """The machine's readable id."""
+        return self.manifest.machine.machine_id
+
+    @property
+    def where(self) -> tuple[str, str]:
+        """Machine and device: of each the newest run speaks, and neither device of a machine for the other."""
+        return self.machine_id, self.manifest.device
+
+    @property
+    def name(self) -> str:
+        """Where the run was made, for people: the machine, with the device where that does not follow from it."""
+        return descriptions.on(self.manifest.machine, self.manifest.device)
+
+    @property
+    def mark(self) -> str:
+        """Tells machine and device apart in ids and names of files: the machine's slug, with the CPU as ``name``."""
+        idle = descriptions.gpu_idle(self.manifest.machine, self.manifest.device)
+        return markup.slug(self.machine_id) + ("-cpu" if idle else "")
+
+    @property
+    def machine_page(self) -> str:
+        """Path of the page of the machine that was measured."""
+        return f"machines/{markup.slug(self.machine_id)}.md"
+
+    @property
+    def failed(self) -> int:
+        """How many trials did not end well."""
+        return sum(count for outcome, count in self.manifest.outcomes.items() if outcome != "ok")
+
+    @property
+    def origin(self) -> Origin:
+        """Where a figure of this run comes from, as citations say it."""
+        run = self.manifest
+        basis = f"up to {words.plural(run.blocks, 'block')}"
+        return Origin((self.name,), (run.run_id,), day(run.started_at), (run.feedrate_version,), basis)
+
+    @cached_property
+    def suites(self) -> list[str]:
+        """Suites that trials of the run were made for, in order of their name."""
+        return self.run.suites()
+
+    @property
+    def cells(self) -> pd.DataFrame:
+        """Estimates of every cell."""
+        return estimated(self.trials)
+
+    @property
+    def judged(self) -> pd.DataFrame:
+        """Estimates of every cell with its ceilings and what holds it back."""
+        return ceilings.judged(self.trials)
+
+    @property
+    def telemetry(self) -> pd.DataFrame:
+        """Samples of the probes, each with what ``ON_SAMPLES`` names of the trial that was running."""
+        of_trials = self.trials[["trial_id", *ON_SAMPLES]]
+        return self.run.table("telemetry").merge(of_trials, on="trial_id", how="inner")
+
+    def asked(self, suite: str) -> pd.DataFrame:
+        """Rows of ``trials`` that were made for a suite: always the same frame, of which much is worked out."""
+        if self._cut.get(suite, (None,))[0] is not self.trials:
+            own = self.trials["suite"].eq(suite).fillna(False)
+            self._cut[suite] = self.trials, self.trials if own.all() else self.trials[own]
+        return self._cut[suite][1]
+
+    @cached_property
+    def _cut(self) -> dict[str, tuple[pd.DataFrame, pd.DataFrame]]:
+        """Suite to the trials that it was cut from, and its own."""
+        return {}
+
+    def steps_of(self, trials: pd.DataFrame) -> pd.DataFrame:
+        """Recorded steps of those of some trials that ``analysis.timeline`` chooses, beside what the trials are."""
+        chosen = steps.telling(trials)
+        return steps.joined(chosen, self.run.table("steps", chosen["trial_id"]))
+
+    @property
+    def cores(self) -> float:
+        """Cores that the machine lets a run use: its own, or what a quota leaves of them."""
+        machine = self.manifest.machine
+        return min(machine.cores_logical, machine.cpu_quota_cores or machine.cores_logical)
+
+    @property
+    def cores_logical(self) -> int:
+        """Cores whose busy share the probes tell: a quota takes none of them away."""
+        return self.manifest.machine.cores_logical
+
+    @cached_property
+    def stages(self) -> pd.DataFrame:
+        """What each cell's loader spends its time on."""
+        return loader.stages(self.trials)
+
+    @cached_property
+    def overlap(self) -> pd.DataFrame:
+        """How much of loading and copying each training cell hides."""
+        return loader.overlap(self.trials)
+
+    @cached_property
+    def grade(self) -> noise.Grade:
+        """How far the run can be trusted."""
+        return noise.grade(self.trials, self.manifest.control)
+
+    @cached_property
+    def spread(self) -> dict[Any, Any] | None:
+        """Where the spread between the run's trials comes from (``variance.overall``); None where too few ran."""
+        target = self.manifest.protocol.ci_target_pct
+        parts = variance.split(self.trials, target)
+        found = variance.overall(parts[parts["n"] > 1], target)
+        return next(iter(rows_of(found)), None)
+
+    @cached_property
+    def headlines(self) -> pd.DataFrame:
+        """The best cell of each task."""
+        return headlines(self.trials, self.judged[self.judged["suite"].astype(str).map(for_machines)])
+
+    @property
+    def asks(self) -> bool:
+        """Whether the run asks which settings suit its machine, and not about claims or feedrate alone."""
+        return any(map(for_machines, self.suites))
+
+    def answers(self, suite: str) -> pd.DataFrame:
+        """The best cell of each task of one suite; its ceilings may be cells of another."""
+        return headlines(self.trials, self.judged[self.judged["suite"].eq(suite).fillna(False)])
+
+
+_came: dict[Path, RunView] = {}
+"""Runs that came to this process from another: what is worked out of one for a page serves the next."""
+
+
+def by_reference() -> None:
+    """Let this process send runs to others as references: frames are read and estimated where they are needed."""
+    ForkingPickler.register(RunView, _sent)
+
+
+def _sent(shown: RunView) -> tuple[Any, ...]:
+    known = vars(shown)  # another thread sends while this one works out more
+    return _here, (shown.run, {name: known[name] for name in ON_LISTS if name in known})
+
+
+def _here(run: store_runs.StoredRun, known: Mapping[str, Any]) -> RunView:
+    shown = _came.setdefault(run.folder, RunView(run))
+    shown.learn(known)
+    return shown
+
+
+def gather(results: Path, only: Collection[Path] | None = None) -> list[RunView]:
+    """Read all runs, newest first.
+
+    Args:
+        results: where they lie.
+        only: the folders of those to read; all of them if not given.
+    """
+    found = [RunView(run) for run in store_runs.runs(results, only)]
+    return sorted(found, key=lambda shown: (shown.manifest.started_at, shown.manifest.run_id), reverse=True)
+
+
+def newest(runs: Sequence[RunView]) -> list[RunView]:
+    """Keep the newest run of each machine and device, both devices of a machine side by side.
+
+    Args:
+        runs: newest first.
+    """
+    first: dict[str, dict[str, RunView]] = {}
+    for shown in runs:
+        first.setdefault(shown.machine_id, {}).setdefault(shown.manifest.device, shown)
+    return [shown for own in first.values() for shown in own.values()]
+
+
+def draw(chart: str, shown: RunView, suite: str | None = None) -> Figure:
+    """Draw one chart of a run.
+
+    Args:
+        chart: its name; the chart's ``READS`` names the frame that it takes: ``cells``, ``trials``, ``telemetry``, or
+            ``steps`` of the trials that ``analysis.timeline`` chooses.
+        shown: the run.
+        suite: only what this suite asked for.
+    """
+    drawing = plugins.load("feedrate.questions.*.charts", chart)
+    reads = getattr(drawing, "READS", "cells")
+    if reads in ("trials", "steps"):
+        asked = shown.trials if suite is None else shown.asked(suite)
+        asked = shown.steps_of(asked) if reads == "steps" else asked
+    else:
+        frame: pd.DataFrame = getattr(shown, reads)
+        asked = frame if suite is None else frame[frame["suite"].eq(suite).fillna(False)]
+    more = {
+        name: getattr(shown, name) for name in ("cores", "cores_logical") if name in signature(drawing.draw).parameters
+    }
+    # Altair would hold every part of a chart against its schema, over and again; the tests of charts let it.
+    with debug_mode(False):
+        figure: Figure = drawing.draw(asked, **more)
+    return figure
+
+
+def place(figure: Figure, name: str, page: str, origin: Origin) -> Placed:
+    """Make a figure ready for a page, with its citation and the files that it can be downloaded as.
+
+    Args:
+        figure: what to show.
+        name: unique on the site and safe in an id: links and citations name it.
+        page: path of the page below the pages folder.
+        origin: where its numbers come from.
+    """
+    if not figure.panels:
+        return Placed(name, figure_html(figure, name, ""))
+    up, table = "../" * page.count("/"), figure_csv(figure)
+    address = f"{page.removesuffix('.md')}.html#{name}"
+    citation = Citation(name, figure.title, origin, data_hash(table), address)
+    files = {
+        f"data/{name}.csv": table,
+        f"{FOLDER}/{name}.svg": picture(figure, _caption(citation)),
+        f"{FOLDER}/{name}.vl.json": json.dumps(standalone(figure), separators=(",", ":"), sort_keys=True) + "\n",
+    }
+    places = {kind: f"{FOLDER}/{name}.{end}" for kind, end in FILES.items()} | {"CSV": f"data/{name}.csv"}
+    cite = foot(citation, {kind: up + path for kind, path in places.items()})
+    html = figure_html(figure, name, up + places["CSV"], cite)
+    return Placed(name, html, files, citation, specifications(figure, name))
+
+
+def _caption(citation: Citation) -> str:
+    """What a picture says of itself when it has left the site."""
+    origin = citation.origin
+    *facts, version = origin.facts()
+    basis = [origin.basis] if origin.basis else []
+    return f"{'; '.join([*facts, *basis])}\n{version}; figure {citation.name}; data sha256 {citation.data_hash}"

@@ -1,0 +1,164 @@
+"""Which machines and runs are shown in full where there are too many to show them all.
+
+The home page, suites and claims speak of the machines that were measured last; every machine and every run has a page
+of its own, a short one where it is not among them. Reference runs of the main suite keep their full page, and their
+place on the page of the experiment. With few machines all of them are shown in full.
+
+Every measure of every cell of all runs, read and estimated in parts, so that many runs fit into memory.
+
+Explore shows all of it; short pages take the best settings from it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pandas as pd
+
+from feedrate.analysis.blocks import KEYS
+from feedrate.analysis.measures import COLUMNS, explored
+from feedrate.pages import processes
+from feedrate.pages.runs import RunView
+from feedrate.plan import suite
+from feedrate.store import runs as store_columns
+from feedrate.store.marks import REFERENCE
+from feedrate.store.runs import StoredRun
+
+_PART = 200
+"""Runs that are read together."""
+_ALONE = 3 * _PART
+"""With more runs than these, further processes are worth their start."""
+
+
+def cells(runs: Sequence[StoredRun]) -> pd.DataFrame:
+    """Estimate every cell of every run.
+
+    Args:
+        runs: any number of them.
+
+    Returns:
+        The columns of ``analysis.explored.explored``, runs in their order, and ``asked``: whether the matrix asked for
+        the cell, which others (a ceiling, the control) only serve.
+    """
+    folders = [run.folder for run in runs]
+    parts = [folders[at : at + _PART] for at in range(0, len(folders), _PART)]
+    if not parts:
+        return explored(_nothing()).assign(asked=[])
+    if len(folders) <= _ALONE:
+        return pd.concat(map(_estimated, parts), ignore_index=True)
+    with processes.start_pool() as pool:
+        return pd.concat(pool.map(_estimated, parts), ignore_index=True)
+
+
+def _estimated(folders: Sequence[Path]) -> pd.DataFrame:
+    trials = store_columns.rows(folders, [*COLUMNS, "role"])
+    serves = trials["role"].isin(["ceiling", "control"]).fillna(False).astype(bool)
+    own = trials.loc[~serves, KEYS].drop_duplicates()
+    found = explored(trials).merge(own.assign(asked=True), on=KEYS, how="left")
+    return found.assign(asked=found["asked"].notna())
+
+
+def _nothing() -> pd.DataFrame:
+    return pd.DataFrame({name: pd.Series(dtype=object) for name in COLUMNS})
+
+
+MACHINES = 8
+"""Machines that the home page and the Claims page speak of."""
+CHARTED = 2
+"""Machines whose charts stand on a suite's page: each adds some thirty kilobytes, compressed."""
+RUNS = 3
+"""Of each suite and device of such a machine: the newest may have tested less than the one before. As many again of the
+main suite are reference runs, where it has them."""
+DETAILED = 24
+"""The newest runs of all, whose own pages have charts, a grade and what holds each setting back."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """All runs, newest first, sorted by how they are shown; those that were withdrawn are in ``withdrawn`` alone."""
+
+    every: Sequence[RunView]
+    featured: Sequence[RunView]
+    """Those that home, suites and claims may draw on."""
+    detailed: Sequence[RunView]
+    """Those with a page in full: the featured ones among them."""
+    brief: Sequence[RunView]
+    """All others."""
+    withdrawn: Sequence[RunView] = ()
+    """Runs that are shown nowhere but on a page of their own, which says why."""
+
+    @cached_property
+    def cells(self) -> pd.DataFrame:
+        """Every measure of every cell of all runs (``known.cells``)."""
+        return cells([shown.run for shown in self.every])
+
+    @cached_property
+    def machines(self) -> dict[str, list[RunView]]:
+        """Every machine with its runs, newest first; the machine that was measured last comes first."""
+        found: dict[str, list[RunView]] = {}
+        for shown in self.every:
+            found.setdefault(shown.machine_id, []).append(shown)
+        return found
+
+    def of_suite(self, name: str) -> list[RunView]:
+        """Featured runs of the machines that a suite's page speaks of."""
+        return self._of(lambda shown: name in shown.manifest.suites, CHARTED)
+
+    def at_home(self) -> list[RunView]:
+        """Featured runs of the machines that the home page speaks of: first those whose settings were asked for."""
+        return self._of(lambda shown: any(map(suite.for_machines, shown.manifest.suites)))
+
+    def of_claims(self) -> list[RunView]:
+        """Featured runs of the machines that the Claims page speaks of: first those that were asked about claims."""
+        return self._of(lambda shown: bool(shown.manifest.claims))
+
+    def _of(self, first: Callable[[RunView], bool], most: int | None = None) -> list[RunView]:
+        machines = [*_ids(filter(first, self.featured)), *_ids(self.featured)]
+        kept = set(list(dict.fromkeys(machines))[: most or MACHINES])
+        return [shown for shown in self.featured if shown.machine_id in kept]
+
+
+def cast(runs: Sequence[RunView]) -> Selection:
+    """Decide how each run is shown.
+
+    Args:
+        runs: all runs, newest first.
+    """
+    withdrawn = [shown for shown in runs if shown.beside.withdrawn]
+    runs = [shown for shown in runs if not shown.beside.withdrawn]
+    told = _featured(runs)
+    in_full = told | {shown.page for shown in runs[:DETAILED]}
+    return Selection(
+        runs,
+        [shown for shown in runs if shown.page in told],
+        [shown for shown in runs if shown.page in in_full],
+        [shown for shown in runs if shown.page not in in_full],
+        withdrawn,
+    )
+
+
+def _featured(runs: Sequence[RunView]) -> set[str]:
+    """Pages of the newest runs of each suite on each device of the machines that were measured last.
+
+    Reference runs of the main suite are counted apart: what others measure after them pushes none of them off.
+    """
+    counts: defaultdict[tuple[str, bool], dict[str, Counter[str]]] = defaultdict(dict)
+    found = set()
+    for shown in runs:
+        for name in shown.manifest.suites:
+            apart = name == suite.MAIN and shown.beside.tier == REFERENCE
+            machines = counts[name, apart]
+            if shown.machine_id in machines or len(machines) < MACHINES:
+                own = machines.setdefault(shown.machine_id, Counter())
+                own[shown.manifest.device] += 1
+                if own[shown.manifest.device] <= RUNS:
+                    found.add(shown.page)
+    return found
+
+
+def _ids(runs: Iterable[RunView]) -> list[str]:
+    return list(dict.fromkeys(shown.machine_id for shown in runs))

@@ -1,0 +1,135 @@
+"""What the records say of claims: for each claim, machine and device, what the newest run that tested it found.
+
+A run counts by its records, whatever it was made for. Runs of another version of the protocol were measured in another
+way and are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pandas as pd
+
+from feedrate.analysis.claims import CLAIM_COLUMNS, NOT_TESTABLE, VERDICTS, Measured, answered
+from feedrate.analysis.estimates import rows_of
+from feedrate.analysis.sentences import sentence
+from feedrate.pages import descriptions
+from feedrate.pages.runs import RunView
+from feedrate.plan import suite
+from feedrate.plan.claim import Claim, Claims
+
+Row = Mapping[str, Any]
+Each = Callable[[Callable[[RunView], Measured], Iterable[RunView]], Iterable[Measured]]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimResult:
+    """What is known of a claim on one machine and device."""
+
+    claim: Claim
+    shown: RunView
+    """The newest run that tested it; where none did, the newest of the machine."""
+    device: str
+    row: Row
+    """Of ``Judged.claims``."""
+    cases: Sequence[Row] = ()
+    asides: Sequence[Row] = ()
+
+    @property
+    def verdict(self) -> str:
+        """One of ``VERDICTS``."""
+        return str(self.row["verdict"])
+
+    @property
+    def tested(self) -> bool:
+        """Whether a run has its cells."""
+        return self.verdict != NOT_TESTABLE
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in plain words."""
+        return sentence(self.row, self.cases, self.claim)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A machine and device on which claims were tested."""
+
+    shown: RunView
+    """Its newest run."""
+    device: str
+    several: bool
+    """Whether runs of both devices were made on this machine."""
+
+    @property
+    def name(self) -> str:
+        """For people; with the device where that does not follow from the machine."""
+        machine = self.shown.manifest.machine
+        if self.several:
+            return f"{descriptions.name_of(machine)}, on {self.device.upper()}"
+        return descriptions.on(machine, self.device)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """All of it."""
+
+    asked: Claims
+    places: tuple[Place, ...]
+    told: Mapping[str, tuple[ClaimResult, ...]]
+    """Claim to what is known of it, in the order of the places."""
+    left_out: tuple[RunView, ...]
+    """Runs of another version of the protocol."""
+
+    def frame(self) -> pd.DataFrame:
+        """Rows of ``Judged.claims`` of what was tested, a row a claim and place."""
+        tested = [dict(told.row) for part in self.told.values() for told in part if told.tested]
+        return pd.DataFrame(tested, columns=list(CLAIM_COLUMNS))
+
+    def tally(self, place: int) -> dict[str, int]:
+        """Count the verdicts of a place, in the order of ``VERDICTS``."""
+        words = [part[place].verdict for part in self.told.values()]
+        return {verdict: words.count(verdict) for verdict in VERDICTS if verdict in words}
+
+
+def gather(runs: Sequence[RunView], asked: Claims | None = None, each: Each = map) -> Verdicts:
+    """Judge the claims by every run.
+
+    Args:
+        runs: newest first.
+        asked: claims by id; those of all suites if not given.
+        each: judges by one run after another, as ``map`` does; processes may share them.
+    """
+    asked = suite.claims() if asked is None else asked
+    by_id = {shown.manifest.run_id: shown for shown in runs}
+    answers = answered(each(partial(_measured, asked), by_id.values()), asked)
+    found = {part: rows_of(getattr(answers.found, part)) for part in ("claims", "cases", "asides")}
+    keys = dict.fromkeys(_key(row) for row in found["claims"] if row["verdict"] != NOT_TESTABLE)
+    newest = {key: shown for shown in reversed(runs) if (key := (shown.machine_id, shown.manifest.device)) in keys}
+    machines = [machine for machine, _ in keys]
+    places = tuple(Place(newest[key], key[1], machines.count(key[0]) > 1) for key in keys)
+    rows = {(row["claim"], *_key(row)): row for row in found["claims"]}
+    told = {}
+    for name, (_, claim) in asked.items():
+        parts = []
+        for key, place in zip(keys, places, strict=True):
+            row = rows[name, *key]
+            mine = [[one for one in found[part] if _same(one, row)] for part in ("cases", "asides")]
+            parts.append(ClaimResult(claim.on(key[1]), by_id.get(row["run_id"], place.shown), key[1], row, *mine))
+        told[name] = tuple(parts)
+    return Verdicts(asked, places, told, tuple(by_id[name] for name in answers.left_out))
+
+
+def _measured(asked: Claims, shown: RunView) -> Measured:
+    return Measured.of(shown.manifest, shown.trials, asked)
+
+
+def _key(row: Row) -> tuple[str, str]:
+    return str(row["machine_id"]), str(row["device"])
+
+
+def _same(part: Row, row: Row) -> bool:
+    return bool(part["run_id"] == row["run_id"] and part["claim"] == row.get("claim"))

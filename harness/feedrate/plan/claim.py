@@ -1,0 +1,290 @@
+"""A claim: a sentence about what makes training faster, and the cells whose records confirm or refute it.
+
+A claim's *effect* is made of cells: in every block, a weighted sum of the logs of one metric. Two cells that differ in
+what the claim is about have the weights -1 (A) and +1 (B), and the exponential of their mean over blocks is the ratio
+B ÷ A. Several cases (other batch sizes, formats …) are averaged; cases to be held *against* them are subtracted, which
+asks whether a change does more here than there (an interaction). A series of values has the weights of a
+least-squares line: then the ratio is what one doubling of the axis does.
+
+A claim of a fact has no effect: a check (``mode = check``) looks, and says what it saw.
+
+Claims name axes and values, never ids. Which cells they are depends on the device.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from feedrate.schema.axes import AXES, BY_NAME, Value, applicable, cell_id
+from feedrate.schema.errors import InputError, expected_one_of
+from feedrate.schema.metrics import METRICS
+
+Values = Mapping[str, Value]
+"""Axis to its value; other axes stand at their defaults."""
+Says = Literal["more", "less"]
+Needs = Literal["cpu", "cuda", "gpus", "disks", "machines"]
+"""What it takes to test a claim: any machine, a CUDA device, two of them, two storage devices, several machines."""
+NEEDS: Mapping[str, str] = {
+    "cpu": "",
+    "cuda": "needs a CUDA device",
+    "gpus": "needs two CUDA devices",
+    "disks": "needs runs on two storage devices (DATA_ROOT=), held against each other with make compare",
+    "machines": "needs several machines that differ in it, which is recorded, never changed: make compare shows it",
+}
+PHOTOGRAPHS = ("div2k", "folder", "div2k_standin")
+"""Workloads that stand in for another; a claim that names the first is tested on whichever a run has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A document that says things."""
+
+    title: str
+    about: str
+    """What it is, and on what machine, if it says so."""
+
+
+SOURCES: Mapping[str, Source] = {
+    "BOT": Source("Bottlenecks in Pytorch training", "a blog post of 2019; names no machine"),
+    "IO": Source(
+        "I got stuck in the i/o bottleneck in deep learning!",
+        "an experiment of 2019: SRCNN on DIV2K, one GTX 1080 Ti, 16 workers; no spread is given",
+    ),
+    "TIPS": Source("Pytorch (v>=1.6.0) performance tuning tips", "a blog post; no measurements"),
+    "API": Source(
+        "Pytorch data api: worker, pinned memory, prefetch, non-blocking", "a blog post in Korean; no measurements"
+    ),
+    "AIDA": Source(
+        "AIDA Technical Workshop – Profiling and improving pytorch experiments",
+        "a workshop's material; ResNet-18 on Oxford-IIIT Pets",
+    ),
+    "field": Source("Common advice", "said in forums and manuals, by nobody in particular"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A number that is made of cells: see this file's head."""
+
+    steps: tuple[tuple[float, Values], ...]
+    """Weight of each side within a case, and the values that make it this side."""
+    cases: tuple[Values, ...]
+    """What is held fixed; each is one question, and their mean is the effect."""
+    against: tuple[Values, ...] = ()
+    """Cases whose effect is taken off; the effect is an interaction then."""
+    metric: str = "throughput"
+    """A name of ``metrics.METRICS``."""
+    says: Says = "more"
+    """What the claim says of B's metric."""
+    along: str | None = None
+    """The axis of a series; None for a pair."""
+
+    def sides(self, case: Values) -> list[tuple[float, dict[str, Value]]]:
+        """Weight and values of every side of a case."""
+        return [(weight, {**case, **values}) for weight, values in self.steps]
+
+    def parts(self) -> list[tuple[float, Values]]:
+        """Every case with its weight: 1 ÷ their number, and the same with a minus for those held against."""
+        found = [(1 / len(self.cases), case) for case in self.cases]
+        return found + [(-1 / len(self.against), case) for case in self.against]
+
+
+def pair(
+    a: Values,
+    b: Values,
+    *cases: Values,
+    against: Sequence[Values] = (),
+    metric: str = "throughput",
+    says: Says = "more",
+) -> Effect:
+    """Compare two settings."""
+    return Effect(((-1.0, a), (1.0, b)), cases, tuple(against), metric, says)
+
+
+def slope(
+    axis: str,
+    values: Sequence[int],
+    *cases: Values,
+    against: Sequence[Values] = (),
+    metric: str = "throughput",
+    says: Says = "more",
+) -> Effect:
+    """Fit a line through the logs of a metric over the log of an axis; the effect is what one doubling does."""
+    logs = [math.log(value) for value in values]
+    mean = sum(logs) / len(logs)
+    square = sum((log - mean) ** 2 for log in logs)
+    steps = tuple((math.log(2) * (log - mean) / square, {axis: value}) for log, value in zip(logs, values, strict=True))
+    return Effect(steps, cases, tuple(against), metric, says, along=axis)
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """A further number that belongs to a claim but does not decide it."""
+
+    label: str
+    """What it is, such as *forward time of a sample, per doubling of the batch*."""
+    effect: Effect
+    needs: Needs | None = None
+    """What it takes, where that is more than its claim takes: sizes that only an accelerator can compute in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A sentence of the sources, and how it is tested."""
+
+    id: str
+    says: str
+    """In our own words."""
+    sources: tuple[str, ...]
+    """Keys of ``SOURCES``."""
+    design: str
+    """How it is tested: what A and B are, what is held fixed, and what the test does not show."""
+    effect: Effect | None = None
+    """What decides it; None for a fact."""
+    facts: tuple[Values, ...] = ()
+    """Checks, for a claim of a fact: values beside ``mode = check``. The first decides, the others say where else."""
+    asides: tuple[Aside, ...] = ()
+    needs: Needs = "cpu"
+    on_cuda: Effect | None = None
+    """What decides it on a CUDA device instead, which the sizes of ``effect`` would leave idle."""
+    most_cores: int | None = None
+    """Cores beyond which its sides are not what it speaks of; None where that does not matter."""
+    figures: str = ""
+    """What the source measured, where it gives figures; with its contradictions."""
+
+    def on(self, device: str) -> Claim:
+        """The claim as it is tested on a device, ``cpu`` or ``cuda``."""
+        return replace(self, effect=self.on_cuda, on_cuda=None) if self.on_cuda and device == "cuda" else self
+
+    def effects(self) -> list[Effect]:
+        """What decides it and what stands beside it."""
+        return [effect for effect, _ in self.wanted()]
+
+    def wanted(self) -> list[tuple[Effect, Needs]]:
+        """The same, each with what it takes."""
+        own: list[tuple[Effect, Needs]] = [(self.effect, self.needs)] if self.effect else []
+        own += [(self.on_cuda, "cuda")] if self.on_cuda else []
+        return [*own, *((aside.effect, aside.needs or self.needs) for aside in self.asides)]
+
+
+Claims = Mapping[str, tuple[str, Claim]]
+"""Id to the suite that asks it, and the claim."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A cell and its weight in an effect."""
+
+    weight: float
+    cell_id: str
+    cell: dict[str, Value]
+
+
+def cells_of(values: Values, device: str, photographs: str = PHOTOGRAPHS[0]) -> tuple[dict[str, Value], dict[str, str]]:
+    """Find the cell that values make on a device.
+
+    Args:
+        values: of a side of a case.
+        device: ``cpu`` or ``cuda``.
+        photographs: the workload that stands in div2k's place.
+
+    Returns:
+        The axes that apply, and for each value that was asked for and does not apply the reason.
+    """
+    combination = {axis.name: axis.default for axis in AXES} | dict(values)
+    if combination["workload"] == PHOTOGRAPHS[0]:
+        combination["workload"] = photographs
+    cell, idle = applicable(combination, device)
+    return cell, {name: idle[name] for name in values if name in idle}
+
+
+def terms(
+    effect: Effect, device: str, photographs: str = PHOTOGRAPHS[0], cases: Sequence[tuple[float, Values]] | None = None
+) -> list[Term]:
+    """List the cells of an effect with their weights; the same cell once.
+
+    Args:
+        effect: of a claim.
+        device: ``cpu`` or ``cuda``.
+        photographs: the workload that stands in div2k's place.
+        cases: some of its cases with their weights; all of them if not given.
+    """
+    found: dict[str, Term] = {}
+    for share, case in cases if cases is not None else effect.parts():
+        for weight, values in effect.sides(case):
+            cell, _ = cells_of(values, device, photographs)
+            key = cell_id(cell)
+            before = found[key].weight if key in found else 0.0
+            found[key] = Term(before + share * weight, key, cell)
+    return list(found.values())
+
+
+def untestable(claim: Claim, device: str) -> str | None:
+    """Why a claim cannot be tested on a device at all, by what it needs and by which axes matter there.
+
+    Args:
+        claim: any.
+        device: ``cpu`` or ``cuda``.
+
+    Returns:
+        The reason; None where nothing speaks against it (a plan may still lack libraries, samples or devices).
+    """
+    if claim.needs != "cpu" and not (claim.needs in ("cuda", "gpus") and device == "cuda"):
+        return NEEDS[claim.needs]
+    for effect in claim.effects()[:1]:
+        for _, case in effect.parts():
+            for _, values in effect.sides(case):
+                for name, reason in cells_of(values, device)[1].items():
+                    if values[name] != BY_NAME[name].default:
+                        return f"{name}: {reason}"
+    return None
+
+
+def check(claim: Claim, where: str) -> None:
+    """See that a claim can be asked at all.
+
+    Raises:
+        InputError: an axis, a value, a metric or a source that is not there, an A that equals its B, no case.
+    """
+    where = f"{where}: claim {claim.id}"
+    for source in claim.sources:
+        if source not in SOURCES:
+            raise InputError(f"{where}: unknown source '{source}'; {expected_one_of(source, SOURCES)}")
+    if bool(claim.effect) == bool(claim.facts):
+        raise InputError(f"{where}: expected either an effect or facts")
+    for values in claim.facts:
+        _known({"mode": "check", **values}, where)
+    for effect, needs in claim.wanted():
+        _check_effect(effect, needs, where)
+
+
+def _known(values: Values, where: str) -> None:
+    for name, value in values.items():
+        if name not in BY_NAME:
+            raise InputError(f"{where}: unknown axis '{name}'; {expected_one_of(name, BY_NAME)}")
+        BY_NAME[name].checked(value, f"{where}: {name}")
+
+
+def _check_effect(effect: Effect, needs: str, where: str) -> None:
+    if effect.metric not in METRICS:
+        raise InputError(f"{where}: unknown metric '{effect.metric}'; {expected_one_of(effect.metric, METRICS)}")
+    if not effect.cases or len(effect.steps) < 2:
+        raise InputError(f"{where}: got {len(effect.cases)} cases of {len(effect.steps)} sides; expected one of two")
+    device = "cpu" if needs in ("cpu", "disks", "machines") else "cuda"
+    for _, case in effect.parts():
+        sides = effect.sides(case)
+        for _, values in sides:
+            _known(values, where)
+        ids = [cell_id(cells_of(values, device)[0]) for _, values in sides]
+        if len(set(ids)) < len(ids):
+            same = " and ".join(_shown(values) for _, values in effect.steps)
+            raise InputError(
+                f"{where}: {same} are the same cell with {_shown(case)} on {device}; expected an A that differs from B"
+            )
+
+
+def _shown(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in values.items()) or "nothing else"

@@ -1,0 +1,229 @@
+"""matrix.yaml: read, checked once, and turned into frozen values.
+
+Every complaint names the file, the path in it, what stood there, what was expected and the nearest valid name. An
+unknown key is refused, never ignored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from feedrate.plan import suite
+from feedrate.schema import plugins, words
+from feedrate.schema.axes import BY_NAME, Value
+from feedrate.schema.errors import InputError, expected_one_of
+from feedrate.store.manifest import Protocol
+
+VERSION = 1
+SHIPPED = Path("matrix.yaml")
+DEVICES = ("cpu", "cuda")
+CONDITION = "device"
+"""Key of a slice that is not an axis: the slice is for this device only."""
+
+Slice = Mapping[str, tuple[Value, ...]]
+"""Axis to its values; every combination of them is wanted."""
+DEFAULT_PROTOCOL = {
+    "warmup_s": 0.3,
+    "window_s": 0.6,
+    "min_steps": 12,
+    "blocks": [8, 30],
+    "ci_target_pct": 3.0,
+    "control_every": 16,
+    "timeout_s": 120.0,
+}
+_WHOLE = ("min_steps", "control_every")
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteSlice:
+    """One product of axis values within a suite."""
+
+    suite: str
+    axes: Slice
+    device: str | None
+    """Only on this device; None is any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """What a profile asks for."""
+
+    path: str
+    profile: str
+    slices: tuple[SuiteSlice, ...]
+    protocol: Protocol
+    budget_s: float | None
+    """Wall clock for all blocks; None is no limit."""
+
+    def suites(self) -> dict[str, Any]:
+        """Suite to its slices as plain values, for the manifest."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        for part in self.slices:
+            condition = {CONDITION: part.device} if part.device else {}
+            found.setdefault(part.suite, []).append({**condition, **{k: list(v) for k, v in part.axes.items()}})
+        return found
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """YAML as PyYAML reads it, except that a key given twice is an error and not the last one wins."""
+
+
+def _mapping(loader: _UniqueKeys, node: yaml.MappingNode) -> dict[Any, Any]:
+    seen: dict[Any, Any] = {}
+    for key_node, value_node in node.value:
+        key = loader.construct_object(key_node, deep=True)
+        if not isinstance(key, str | int | float | bool):
+            raise yaml.MarkedYAMLError(problem="a key must be a name", problem_mark=key_node.start_mark)
+        if key in seen:
+            raise yaml.MarkedYAMLError(problem=f"the key '{key}' stands here twice", problem_mark=key_node.start_mark)
+        seen[key] = loader.construct_object(value_node, deep=True)
+    return seen
+
+
+_UniqueKeys.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+
+
+def _parse(path: Path) -> Any:
+    try:
+        return yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeys)  # noqa: S506 - a SafeLoader
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise InputError(f"{path}: cannot be read: {reason}; expected a matrix file (MATRIX= names another)") from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "unknown place"
+        raise InputError(f"{path}: {place}: not YAML: {error.problem or error}; mend that line") from error
+    except yaml.YAMLError as error:
+        raise InputError(f"{path}: not YAML: {error}") from error
+
+
+def _section(value: Any, where: str, keys: Sequence[str] | None = None) -> dict[str, Any]:
+    """A mapping with text keys, each one of ``keys`` when given; nothing at all counts as empty."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: got {value!r}; expected a mapping of names to values")
+    for key in value:
+        if not isinstance(key, str) or (keys is not None and key not in keys):
+            raise InputError(f"{where}: unknown key '{key}'; {expected_one_of(key, keys or ['text'])}")
+    return value
+
+
+def _axis(name: str, values: Any, where: str) -> tuple[Value, ...]:
+    listed = values if isinstance(values, list) else [values]
+    if not listed:
+        raise InputError(f"{where}: got no values; expected at least one, or leave the axis out for its default")
+    checked = [BY_NAME[name].checked(value, where) for value in listed]
+    if len({(type(v), v) for v in checked}) < len(checked):
+        raise InputError(f"{where}: got {values!r}; expected each value once")
+    return tuple(checked)
+
+
+def _slice(name: str, raw: Any, where: str) -> SuiteSlice:
+    given = dict(_section(raw, where, [*BY_NAME, CONDITION]))
+    device = given.pop(CONDITION, None)
+    if device is not None and device not in DEVICES:
+        raise InputError(f"{where}.{CONDITION}: got {device!r}; {expected_one_of(device, DEVICES)}")
+    return SuiteSlice(name, {axis: _axis(axis, values, f"{where}.{axis}") for axis, values in given.items()}, device)
+
+
+def _slices(name: str, raw: Any, where: str) -> tuple[SuiteSlice, ...]:
+    if isinstance(raw, list):
+        return tuple(_slice(name, part, f"{where}[{i}]") for i, part in enumerate(raw))
+    return (_slice(name, raw, where),)
+
+
+def _overridden(name: str, base: tuple[SuiteSlice, ...], raw: Any, where: str) -> tuple[SuiteSlice, ...]:
+    """A profile's list replaces a suite's slices; its mapping changes those axes in every slice."""
+    if isinstance(raw, list) or not base:
+        return _slices(name, raw, where)
+    change = _slice(name, raw, where)
+    return tuple(SuiteSlice(name, {**part.axes, **change.axes}, change.device or part.device) for part in base)
+
+
+def _protocol(raw: Mapping[str, Any], where: str) -> Protocol:
+    merged = {**DEFAULT_PROTOCOL, **raw}
+    for key in ("warmup_s", "window_s", "timeout_s", "ci_target_pct", *_WHOLE):
+        value, whole = merged[key], key in _WHOLE
+        wrong = isinstance(value, bool) or not isinstance(value, int if whole else int | float)
+        if wrong or not 0 <= value < math.inf or (value == 0 and key != "warmup_s"):
+            raise InputError(
+                f"{where}.{key}: got {value!r}; expected a {'whole ' if whole else ''}number "
+                f"{'of at least' if key == 'warmup_s' else 'above'} 0"
+            )
+    blocks = merged["blocks"]
+    if not (
+        isinstance(blocks, list)
+        and len(blocks) == 2
+        and all(type(b) is int for b in blocks)
+        and 1 <= blocks[0] <= blocks[1]
+    ):
+        raise InputError(f"{where}.blocks: got {blocks!r}; expected [fewest, most] such as [8, 30]")
+    if merged["timeout_s"] <= merged["warmup_s"] + merged["window_s"]:
+        raise InputError(f"{where}.timeout_s: got {merged['timeout_s']!r}; expected more than warmup_s + window_s")
+    return Protocol(**{**merged, "blocks": tuple(blocks)})
+
+
+def _protocol_values(raw: Any, where: str, device: str) -> dict[str, Any]:
+    """A protocol as it stands, with what it says for this device alone put over it."""
+    given = dict(_section(raw, where, [*DEFAULT_PROTOCOL, *DEVICES]))
+    special = {name: _section(given.pop(name, None), f"{where}.{name}", list(DEFAULT_PROTOCOL)) for name in DEVICES}
+    return given | special[device]
+
+
+def _suite_slices(
+    path: Path, base: Mapping[str, Any], chosen: Mapping[str, Any], only: str | None, profile: str
+) -> tuple[SuiteSlice, ...]:
+    known = plugins.names("feedrate.suites")
+    if only is not None and only not in known:
+        raise InputError(f"SUITE: unknown suite '{only}'; {expected_one_of(only, known)}")
+    names = [only] if only else list(chosen or base)
+    found: list[SuiteSlice] = []
+    for name in names:
+        own = base[name] if name in base else list(suite.load(name).slices)
+        slices = _slices(name, own, f"{path}: suites.{name}") if own else ()
+        if chosen.get(name) is not None:
+            slices = _overridden(name, slices, chosen[name], f"{path}: profiles.{profile}.suites.{name}")
+        if not slices:
+            raise InputError(
+                f"{path}: suites.{name}: sweeps nothing; expected axes with values, here or in suites/{name}.py"
+            )
+        found += slices
+    return tuple(found)
+
+
+def load(
+    path: Path, profile: str = "quick", only: str | None = None, budget: str | None = None, device: str = "cpu"
+) -> Matrix:
+    """Read a matrix file and pick a profile.
+
+    Raises:
+        InputError: anything in the file, or a name, cannot be used.
+    """
+    if path == SHIPPED and not path.exists():  # installed from a wheel, in a folder without one
+        path = plugins.RESOURCES / path
+    document = _section(_parse(path), f"{path}", ["version", "protocol", "suites", "profiles"])
+    if document.get("version") != VERSION:
+        raise InputError(f"{path}: version: got {document.get('version')!r}; expected {VERSION}")
+    known = plugins.names("feedrate.suites")
+    base = _section(document.get("suites"), f"{path}: suites", known)
+    profiles = _section(document.get("profiles"), f"{path}: profiles")
+    if profile not in profiles:
+        raise InputError(f"{path}: profiles: unknown profile '{profile}'; {expected_one_of(profile, profiles)}")
+    where = f"{path}: profiles.{profile}"
+    chosen = _section(profiles[profile], where, ["budget", "protocol", "suites"])
+    protocol = {
+        **_protocol_values(document.get("protocol"), f"{path}: protocol", device),
+        **_protocol_values(chosen.get("protocol"), f"{where}.protocol", device),
+    }
+    slices = _suite_slices(path, base, _section(chosen.get("suites"), f"{where}.suites", known), only, profile)
+    own = suite.load(only).budget if only and only not in {**base, **(chosen.get("suites") or {})} else None
+    wanted = budget or own or chosen.get("budget")
+    limit = words.parse(wanted, "BUDGET" if budget else f"{where}.budget") if wanted is not None else None
+    return Matrix(str(path), profile, slices, _protocol(protocol, f"{path}: protocol"), limit)

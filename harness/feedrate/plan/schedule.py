@@ -1,0 +1,241 @@
+"""What would run on this machine, how long it would take, and how many blocks its questions need.
+
+Loads neither torch nor pandas: a plan is there in the time that it takes to read it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from statistics import fmean
+
+from feedrate.plan import suite
+from feedrate.plan.claim_selection import Asked
+from feedrate.plan.matrix import Matrix
+from feedrate.plan.stopping import Rule, blocks_to, contrasts
+from feedrate.schema import axes
+from feedrate.schema.axes import BY_NAME, Value, cell_id
+from feedrate.store.manifest import Counted, Spread
+
+BLOCKS_WANTED = 5
+"""Below this many blocks an interval is too wide to decide much."""
+FORK_S, WORKER_S, CUDA_S, TEMPLATE_S = 0.25, 0.05, 2.0, 4.0
+"""Where nothing was measured: a trial beside warm-up and window, each worker, a CUDA context, a block's template."""
+CEILING_WINDOW_S = 1.0
+"""What no GPU computes in, and a ceiling that nobody asked for, is measured no longer: only training needs windows that
+suit the GPU's own probes."""
+DATA_AXES = ("workload", "storage_format", "n_samples", "patch_size", "scale")
+"""They name a packed set."""
+DIV2K_FOLDERS = ("DIV2K_train_HR_sub", "DIV2K_valid_HR_sub")
+"""What ``make div2k`` leaves below the data folder; the first that is whole is read."""
+PETS_FOLDER = "oxford-iiit-pet"
+
+
+def div2k_folder(data_root: Path) -> Path | None:
+    """The folder of DIV2K's sub-images, or None where none is whole."""
+    return next((path for name in DIV2K_FOLDERS if ((path := data_root / name) / "cut.json").is_file()), None)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCell:
+    """A cell and who asked for it."""
+
+    cell_id: str
+    axes: Mapping[str, Value]
+    """The axes that apply, in the table's order."""
+    suite: str
+    role: str = "cell"
+    """One of ``records.ROLES``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a plan is made: what decides which cells are distinct and can run."""
+
+    device: str
+    data_root: Path
+    data: Path | None = None
+    """Folder of photographs that replaces div2k."""
+    in_memory: bool = False
+    """Whether packed samples lie in a file system in memory, which cannot be cold."""
+    shm_bytes: int | None = None
+    """Free shared memory; None where it cannot be told."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """cell_id to the wall clock of its trials in earlier runs here."""
+    spread: Mapping[str, Spread] = field(default_factory=dict)
+    """cell_id to the spread of its trials in earlier runs here."""
+    gpus: int = 0
+    """GPUs that CUDA will see."""
+    cores: int = 1
+    """Logical cores."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """How many blocks it takes until intervals are as narrow as the protocol wants, at the spread seen here before."""
+
+    half: int
+    """Blocks after which half of the contrasts are done."""
+    most: int
+    """Blocks after which nine in ten are."""
+    within: float
+    """Share of the variance between trials that arises within their windows: longer windows would lessen it."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A matrix, expanded."""
+
+    matrix: Matrix
+    place: Place
+    combinations: int
+    cells: tuple[PlannedCell, ...]
+    """What the matrix asks for."""
+    ceilings: tuple[PlannedCell, ...]
+    """What the harness adds: the stages of the training cells, each alone."""
+    merged: tuple[Counted, ...]
+    excluded: tuple[Counted, ...]
+    substitutions: tuple[str, ...]
+    asked: tuple[Asked, ...] = ()
+    """The claims that its cells are to judge."""
+    untestable: Mapping[str, str] = field(default_factory=dict)
+    """Claim to why it cannot be tested here."""
+
+    @cached_property
+    def everything(self) -> tuple[PlannedCell, ...]:
+        """All cells that run."""
+        return (*self.cells, *self.ceilings)
+
+    @cached_property
+    def control(self) -> PlannedCell:
+        """The cell that runs every ``control_every`` trials to show drift.
+
+        It should feel the machine: no emulated step, no workers if possible; then the fewest axes off their default.
+        """
+
+        def rank(cell: PlannedCell) -> tuple[bool, bool, int, str]:
+            off = sum(value != BY_NAME[name].default for name, value in cell.axes.items())
+            return cell.axes.get("step") == "emulated", bool(cell.axes.get("num_workers")), off, cell.cell_id
+
+        return min((cell for cell in self.cells if cell.axes["mode"] != "check"), key=rank, default=self.cells[0])
+
+    @cached_property
+    def unasked_checks(self) -> tuple[PlannedCell, ...]:
+        """Checks that no claim asks for."""
+        asked = {cell for claim in self.asked for cell in claim.cells}
+        return tuple(cell for cell in self.cells if cell.axes["mode"] == "check" and cell.cell_id not in asked)
+
+    @cached_property
+    def compared(self) -> dict[str, Mapping[str, Value]]:
+        """The cells whose contrasts are asked about, by id: neither checks nor what is there for its claims alone."""
+        timed = (cell for cell in self.cells if cell.axes["mode"] != "check")
+        return {cell.cell_id: cell.axes for cell in timed if not (self.asked and suite.for_claims(cell.suite))}
+
+    @cached_property
+    def needs(self) -> dict[str, tuple[str, ...]]:
+        """Training cell to those of its ceilings that run."""
+        run = {cell.cell_id for cell in self.everything}
+        found = {}
+        for cell in self.cells:
+            if cell.axes["mode"] == "train":
+                stages = map(cell_id, axes.ceilings(cell.axes, self.place.device).values())
+                found[cell.cell_id] = tuple(stage for stage in stages if stage in run)
+        return found
+
+    @property
+    def rule(self) -> Rule:
+        """When a contrast is done."""
+        protocol = self.matrix.protocol
+        return Rule(*protocol.blocks, math.log1p(protocol.ci_target_pct / 100))
+
+    def outlook(self) -> Outlook | None:
+        """Predict the blocks that the contrasts take; None where too little is known from earlier runs."""
+        known, rule = self.place.spread, self.rule
+        pairs = contrasts(self.compared)
+        spreads = sorted(
+            math.hypot(known[pair.cell_a].sd, known[pair.cell_b].sd)
+            for pair in pairs
+            if pair.cell_a in known and pair.cell_b in known
+        )
+        if not spreads or len(spreads) < len(pairs) / 2:
+            return None
+        half, most = (
+            blocks_to(rule.target, spreads[int(share * (len(spreads) - 1))], rule.fewest, rule.most)
+            for share in (0.5, 0.9)
+        )
+        seen = [known[cell.cell_id] for cell in self.cells if cell.cell_id in known]
+        total = fmean(spread.sd**2 for spread in seen)
+        return Outlook(half, most, min(1.0, fmean(spread.within**2 for spread in seen) / total) if total else 0.0)
+
+    def data_axes(self, cell: PlannedCell) -> dict[str, Value]:
+        """Which packed set a cell reads; a cell without a loader takes a batch from any set of its kind."""
+        axes = cell.axes
+        if "n_samples" not in axes:
+            same = ("workload", "patch_size", "scale")
+            alike = (other.axes for other in self.everything if "n_samples" in other.axes)
+            axes = next((other for other in alike if all(other.get(a) == axes.get(a) for a in same)), axes)
+        return {name: axes.get(name, BY_NAME[name].default) for name in DATA_AXES if name != "scale" or "scale" in axes}
+
+    def cell_s(self, cell: PlannedCell) -> float:
+        """Seconds that a trial of a cell takes: as it took here before, else by the protocol."""
+        protocol = self.matrix.protocol
+        if known := self.place.seconds.get(cell.cell_id):
+            return known
+        workers = int(cell.axes.get("num_workers", 0))
+        step_s = float(cell.axes.get("step_ms", 0)) / 1000
+        warm_steps = max(5, workers * (int(cell.axes.get("prefetch_factor", 0)) + 1))
+        warm_up = max(protocol.warmup_s, warm_steps * step_s)
+        fresh = cell.axes.get("start_method", "fork") != "fork"
+        start = FORK_S + workers * (TEMPLATE_S if fresh else WORKER_S) + (CUDA_S if self.place.device == "cuda" else 0)
+        return start + warm_up + max(self.window_s(cell), protocol.min_steps * step_s)
+
+    def window_s(self, cell: PlannedCell) -> float:
+        """Least wall clock of a cell's window."""
+        window_s = self.matrix.protocol.window_s
+        computes = self.place.device != "cuda" or "model" in cell.axes
+        return window_s if computes and cell.role != "ceiling" else min(window_s, CEILING_WINDOW_S)
+
+    @property
+    def block_s(self) -> float:
+        """Seconds that a block takes: every cell once, the control cell now and then, and the template's start."""
+        controls = len(self.everything) // self.matrix.protocol.control_every
+        return TEMPLATE_S + sum(map(self.cell_s, self.everything)) + controls * self.cell_s(self.control)
+
+    @property
+    def blocks(self) -> int:
+        """Whole blocks that fit the budget, at most the protocol's most."""
+        most = self.matrix.protocol.blocks[1]
+        return most if self.matrix.budget_s is None else min(most, int(self.matrix.budget_s / self.block_s))
+
+    @property
+    def measured_share(self) -> float:
+        """Share of the cells whose time is known from earlier runs."""
+        return sum(cell.cell_id in self.place.seconds for cell in self.everything) / max(1, len(self.everything))
+
+    def cuts(self) -> list[str]:
+        """Values to leave out, dearest first, until ``BLOCKS_WANTED`` blocks would fit; empty when they do."""
+        budget = self.matrix.budget_s
+        if budget is None or self.blocks >= BLOCKS_WANTED:
+            return []
+        allowed, left = budget / BLOCKS_WANTED - TEMPLATE_S, list(self.cells)
+        cuts: list[str] = []
+        while left and sum(map(self.cell_s, left)) > allowed and len(cuts) < 8:
+            cost: defaultdict[tuple[str, Value], float] = defaultdict(float)
+            kept: dict[str, set[Value]] = {}
+            for cell in left:
+                for name, value in cell.axes.items():
+                    cost[name, value] += self.cell_s(cell)
+                    kept.setdefault(name, set()).add(value)
+            spare = {key: seconds for key, seconds in cost.items() if len(kept[key[0]]) > 1}
+            if not spare:
+                break
+            excess = sum(map(self.cell_s, left)) - allowed
+            enough = {key: seconds for key, seconds in spare.items() if seconds >= excess}
+            name, value = min(enough, key=enough.__getitem__) if enough else max(spare, key=spare.__getitem__)
+            left = [cell for cell in left if cell.axes.get(name) != value]
+            cuts.append(f"{name}: {value} (saves {spare[name, value]:.0f} s a block)")
+        return cuts

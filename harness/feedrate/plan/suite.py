@@ -1,0 +1,96 @@
+"""A suite: one question, the slice of axes that answers it, and the charts that show the answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from feedrate.plan.claim import Claim, Needs, check
+from feedrate.schema import plugins
+from feedrate.schema.errors import InputError, expected_one_of
+
+MAIN = "loader"
+"""The suite that ``make sweep`` runs by itself: a machine's main numbers."""
+CLAIMS = "claims"
+"""The suite that asks whether what others say holds here: the cells of all suites' claims."""
+CALIBRATION = "calibration"
+"""The suite that asks about feedrate and not about a machine: its cells are no settings to choose from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """One file under ``suites/`` holds one of these as ``SUITE``."""
+
+    question: str
+    """What a reader wants to know, ending in a question mark."""
+    charts: tuple[str, ...]
+    """Names of ``feedrate.charts``, in the order of its page."""
+    slices: tuple[dict[str, Any], ...] = ()
+    """Axis to values, as in matrix.yaml; used where matrix.yaml does not name the suite."""
+    budget: str | None = None
+    """Wall clock that its own slices take, such as 10m; counts where ``SUITE=`` names it and nothing else does."""
+    claims: tuple[Claim, ...] = ()
+    """What the sources say about its question."""
+    claims_only: bool = False
+    """Whether its cells are there for claims alone: no other contrasts are asked about, no ceilings are added."""
+
+
+@cache
+def load(name: str) -> Suite:
+    """Load a suite by its file's name.
+
+    Raises:
+        InputError: there is no such file, or it holds no suite.
+    """
+    if name not in plugins.names("feedrate.suites"):
+        raise InputError(f"suites: unknown suite '{name}'; {expected_one_of(name, plugins.names('feedrate.suites'))}")
+    suite = getattr(plugins.load("feedrate.suites", name), "SUITE", None)
+    if not isinstance(suite, Suite):
+        raise InputError(f"suites/{name}.py: holds no SUITE; expected SUITE = Suite(question=…, charts=…)")
+    for claim in suite.claims:
+        check(claim, f"suites/{name}.py")
+    return suite
+
+
+def for_claims(name: str) -> bool:
+    """Whether a suite's cells are there for claims alone; one that this version lacks is taken to ask for itself."""
+    return name in plugins.names("feedrate.suites") and load(name).claims_only
+
+
+def for_machines(name: str) -> bool:
+    """Whether a suite's cells are settings to choose from, and not there for claims or for feedrate itself."""
+    return name != CALIBRATION and not for_claims(name)
+
+
+def claims() -> dict[str, tuple[str, Claim]]:
+    """List the claims of all suites: id to the suite and the claim, in the order of the suites' names.
+
+    Raises:
+        InputError: a claim that cannot be asked, or two of one id.
+    """
+    found: dict[str, tuple[str, Claim]] = {}
+    for name in plugins.names("feedrate.suites"):
+        if name == CLAIMS:
+            continue
+        for claim in load(name).claims:
+            if claim.id in found:
+                raise InputError(f"suites/{name}.py: claim {claim.id}: stands in suites/{found[claim.id][0]}.py too")
+            found[claim.id] = name, claim
+    return found
+
+
+def slices_of(claim: Claim) -> list[dict[str, Any]]:
+    """The cells of a claim as slices of a suite, one value an axis."""
+    if claim.needs in ("disks", "machines"):
+        return []
+    found: list[dict[str, Any]] = [{**_where(claim.needs), "mode": "check", **values} for values in claim.facts]
+    for effect, needs in claim.wanted():
+        where = {"device": "cpu"} if claim.on_cuda and effect is claim.effect else _where(needs)
+        for _, case in effect.parts():
+            found += [{**where, **values} for _, values in effect.sides(case)]
+    return found
+
+
+def _where(needs: Needs) -> dict[str, str]:
+    return {"device": "cuda"} if needs in ("cuda", "gpus") else {}

@@ -1,0 +1,3 @@
+"""The question accuracy."""
+
+__all__ = ["chart", "page"]

@@ -1,0 +1,3 @@
+"""The question calibration."""
+
+__all__ = ["analysis", "page", "terminal"]

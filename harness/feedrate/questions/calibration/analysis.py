@@ -1,0 +1,365 @@
+"""Are planted costs read back, planted effects told apart, equal cells called equal, and bottlenecks named?
+
+A planted cost comes on top of what a stage really costs. That is taken off as it was measured where nothing is planted
+into the stage, block by block:
+
+=========  ========================================  =============================================================
+quantity   measured                                  taken off: the mean over cells of the same data that plant none
+=========  ========================================  =============================================================
+read       stamps, us a sample                       with one worker at most
+decode     stamps, us a sample                       with one worker at most
+collate    stamps, us a batch                        of the same batch size and number of workers, without a payload
+payload    bytes of a delivered sample               all
+step       forward phase, ms                         nothing: an emulated step is a sleep
+batch      wall clock less copying and transforming  the loader alone, nothing planted at all, of the same batch size
+           (never planted), ms, without workers
+=========  ========================================  =============================================================
+
+``batch`` is the throughput, turned over: without workers all that is planted adds up. Workers that compute share cores
+and are late in all that they do; where a cell with several workers plants computing, nothing is read back. What a stage
+really costs is some microseconds more behind a wait, when caches have gone cold: plants that are short show it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from feedrate.analysis.blocks import KEYS, half_width, once
+from feedrate.analysis.ceilings import BALANCED_WITHIN, judged
+from feedrate.analysis.contrasts import contrasts, filled
+from feedrate.analysis.estimates import AXIS_NAMES, identities
+from feedrate.analysis.loader import per_step
+from feedrate.schema.axes import AXES, BY_NAME
+from feedrate.schema.metrics import CONFIRMED_OVER, REFUTED_UNDER, SAME
+
+PLANTS = ("read_us", "decode_us", "collate_us", "payload_bytes")
+"""Axes that plant a cost into the loader; ``step_ms`` is the one of the step."""
+SMALL = 0.1
+"""An effect is small where a ratio of throughputs is no further from 1."""
+DIFFERENT = ("faster", "slower")
+NOT_DIFFERENT = "not different"
+_DATA = ["run_id", "device", "storage_format", "patch_size", "n_samples"]
+_COMPUTES = ["decode_us", "collate_us"]
+PLANTED_COLUMNS = (
+    *KEYS,
+    "quantity",
+    "unit",
+    "planted",
+    "measured",
+    "lo",
+    "hi",
+    "error_pct",
+    "error_lo",
+    "error_hi",
+    "n",
+    *(name for name in AXIS_NAMES if name not in _DATA),
+)
+EFFECT_COLUMNS = (
+    "run_id",
+    "axis",
+    "a_value",
+    "b_value",
+    "cell_a",
+    "cell_b",
+    "planted",
+    "ratio",
+    "lo",
+    "hi",
+    "n",
+    "error_pct",
+    "inside",
+    "verdict",
+    "expected",
+    "right",
+)
+PAIR_COLUMNS = ("run_id", "cell_a", "cell_b", "ratio", "lo", "hi", "n", "different", "verdict", *AXIS_NAMES)
+BOTTLENECK_COLUMNS = (*KEYS, "planted_load", "planted_compute", "apart", "truth", "bottleneck", "right")
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """One planted cost and where it is seen; functions take cells or blocks of them, a column each."""
+
+    name: str
+    unit: str
+    truth: Callable[[pd.DataFrame], pd.Series]
+    """What is planted, in ``unit``; 0 where nothing is."""
+    seen: Callable[[pd.DataFrame], pd.Series]
+    """What was measured, in ``unit``; of a frame of ``per_step`` with the cells' axes."""
+    where: Callable[[pd.DataFrame], pd.Series]
+    """In which cells it can be read back."""
+    bare: Callable[[pd.DataFrame], pd.Series] | None = None
+    """Which cells show what is taken off; None where nothing is."""
+    alike: tuple[str, ...] = ()
+    """Axes that these share with the cell, data aside."""
+
+
+def _loading_ms(cells: pd.DataFrame) -> pd.Series:
+    """What is planted into the loading of a batch by one process, ms."""
+    return (cells["batch_size"] * (cells["read_us"] + cells["decode_us"]) + cells["collate_us"]) / 1000
+
+
+def _emulated(cells: pd.DataFrame) -> pd.Series:
+    return (cells["mode"] == "train") & (cells["step"] == "emulated")
+
+
+def _batch_ms(cells: pd.DataFrame) -> pd.Series:
+    """What is planted into a batch that is loaded by the training process, ms."""
+    return _loading_ms(cells) + cells["step_ms"].where(_emulated(cells), 0.0)
+
+
+def _undisturbed(cells: pd.DataFrame) -> pd.Series:
+    return (cells[_COMPUTES].sum(axis=1) == 0) | (cells["num_workers"] <= 1)
+
+
+def _free(axis: str) -> Callable[[pd.DataFrame], pd.Series]:
+    """Cells that plant nothing into a stage, and whose workers have a core each."""
+    return lambda cells: (cells[axis] == 0) & (cells["num_workers"] <= 1)
+
+
+def _alone(cells: pd.DataFrame) -> pd.Series:
+    return (cells["num_workers"] == 0) & (cells["payload_bytes"] == 0)
+
+
+QUANTITIES = (
+    Quantity(
+        "read",
+        "us a sample",
+        lambda cells: cells["read_us"],
+        lambda blocks: blocks["worker_read"] / blocks["batch_size"] / 1e3,
+        _undisturbed,
+        _free("read_us"),
+    ),
+    Quantity(
+        "decode",
+        "us a sample",
+        lambda cells: cells["decode_us"],
+        lambda blocks: blocks["worker_decode"] / blocks["batch_size"] / 1e3,
+        _undisturbed,
+        _free("decode_us"),
+    ),
+    Quantity(
+        "collate",
+        "us a batch",
+        lambda cells: cells["collate_us"],
+        lambda blocks: blocks["worker_collate"] / 1e3,
+        _undisturbed,
+        lambda cells: (cells["collate_us"] == 0) & (cells["payload_bytes"] == 0),
+        ("batch_size", "num_workers"),
+    ),
+    Quantity(
+        "payload",
+        "bytes a sample",
+        lambda cells: cells["payload_bytes"],
+        lambda blocks: blocks["batch_bytes"] / blocks["batch_size"],
+        lambda cells: cells["payload_bytes"] >= 0,
+        lambda cells: cells["payload_bytes"] == 0,
+    ),
+    Quantity(
+        "step",
+        "ms",
+        lambda cells: cells["step_ms"].where(_emulated(cells), 0.0),
+        lambda blocks: blocks["forward"] / 1e6,
+        _emulated,
+    ),
+    Quantity(
+        "batch",
+        "ms a batch",
+        _batch_ms,
+        lambda blocks: (blocks["wall"] - blocks["h2d"].fillna(0) - blocks["worker_transform"]) / 1e6,
+        _alone,
+        lambda cells: _alone(cells) & (_batch_ms(cells) == 0),
+        ("batch_size",),
+    ),
+)
+
+
+def _cells(trials: pd.DataFrame) -> pd.DataFrame:
+    """Cells whose loader or step can be planted: synthetic samples, the loader alone or before an emulated step."""
+    cells = identities(trials)
+    found = cells[(cells["workload"] == "synthetic") & ((cells["mode"] == "load") | _emulated(cells))]
+    numbers = [axis.name for axis in AXES if axis.type in (int, float)]
+    columns = {name: filled(found, BY_NAME[name]).astype("float64") for name in numbers}
+    return found.assign(**columns)
+
+
+def _blocks(trials: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
+    """Means over the trials of each cell in each block, a step of each in ns, with the cell's axes.
+
+    ``read_us`` is what the reads of the window were planted to wait, where that is recorded.
+    """
+    more = ["batch_bytes", "planted_read_ns", "samples"]
+    single = per_step(trials).join(trials.reindex(columns=more).astype("float64"))
+    found = cells.merge(single.groupby([*KEYS, "block"]).mean().reset_index(), on=KEYS)
+    dealt = found["planted_read_ns"] / found["samples"] / 1e3
+    return found.assign(read_us=dealt.where(dealt.notna(), found["read_us"]))
+
+
+def _read_back(quantity: Quantity, blocks: pd.DataFrame) -> pd.DataFrame:
+    """One row a cell that plants the quantity."""
+    values = blocks.assign(planted=quantity.truth(blocks), value=quantity.seen(blocks))
+    wanted = values[(values["planted"] > 0) & quantity.where(values)]
+    if quantity.bare:
+        keys = [*_DATA, *quantity.alike, "block"]
+        bare = values[quantity.bare(values)].groupby(keys)["value"].mean().rename("bare").reset_index()
+        wanted = wanted.merge(bare, on=keys)
+        wanted["value"] -= wanted["bare"]
+    wanted = wanted.dropna(subset=["value"]).assign(error=wanted["value"] - wanted["planted"])
+    groups = wanted.groupby(KEYS, sort=False)
+    found = groups.agg(
+        planted=("planted", "mean"), measured=("value", "mean"), sd=("error", "std"), n=("value", "count")
+    )
+    return found.assign(quantity=quantity.name, unit=quantity.unit).reset_index()
+
+
+@once
+def planted(trials: pd.DataFrame) -> pd.DataFrame:
+    """Read planted costs back.
+
+    Args:
+        trials: rows of ``records.TRIALS`` of any number of runs; a column that is not there counts as null.
+
+    Returns:
+        A row per cell and quantity that it plants (see above): ``run_id``, ``cell_id``, ``quantity``, ``unit``,
+        ``planted`` and ``measured`` (means over blocks; where waits vary, planted is what the windows' reads were to
+        wait), ``lo`` and ``hi`` (95 % Student-t interval of their difference, around what was measured; NaN when
+        n < 2), ``error_pct`` (measured ÷ planted - 1) with ``error_lo``, ``error_hi``, ``n`` (blocks), and the cell's
+        axes.
+        Quantities in the order of ``QUANTITIES``.
+    """
+    cells = _cells(trials)
+    if not len(cells):
+        return pd.DataFrame(columns=list(PLANTED_COLUMNS))
+    blocks = _blocks(trials, cells)
+    found = pd.concat([_read_back(quantity, blocks) for quantity in QUANTITIES], ignore_index=True)
+    half = half_width(found["sd"], found["n"])
+    found = found.assign(lo=found["measured"] - half, hi=found["measured"] + half)
+    for error, value in (("error_pct", "measured"), ("error_lo", "lo"), ("error_hi", "hi")):
+        found[error] = 100 * (found[value] / found["planted"] - 1)
+    return found.merge(identities(trials)[[*KEYS, *AXIS_NAMES]], on=KEYS)[list(PLANTED_COLUMNS)]
+
+
+def summary(found: pd.DataFrame) -> pd.DataFrame:
+    """Sum up how well each quantity is read back.
+
+    Args:
+        found: ``planted(trials)``.
+
+    Returns:
+        A row a quantity: ``quantity``, ``cells``, ``median_pct`` (median over cells of the error's size), ``worst_pct``
+        (the largest error, with its sign), ``n`` (blocks, the fewest of any cell).
+    """
+    rows = [
+        {
+            "quantity": name,
+            "cells": len(part),
+            "median_pct": part["error_pct"].abs().median(),
+            "worst_pct": max(part["error_pct"], key=abs),
+            "n": part["n"].min(),
+        }
+        for name, part in found.groupby("quantity", sort=False)
+    ]
+    return pd.DataFrame(rows, columns=["quantity", "cells", "median_pct", "worst_pct", "n"])
+
+
+def _expected(ratio: float) -> str:
+    """What the verdict on a true ratio ought to be; empty between the rule's margins, where either is right."""
+    if REFUTED_UNDER <= ratio <= CONFIRMED_OVER:
+        return NOT_DIFFERENT
+    return "slower" if ratio < SAME[0] else "faster" if ratio > SAME[1] else ""
+
+
+def _takes(cells: pd.DataFrame, blocks: pd.DataFrame) -> pd.DataFrame:
+    """What a batch takes in cells without workers, ms: ``planted``, and ``takes`` with what the rest costs."""
+    bare = blocks[_alone(blocks) & (_batch_ms(blocks) == 0)]
+    costs = bare.assign(bare=bare["wall"] / 1e6).groupby([*_DATA, "batch_size"])["bare"].mean().reset_index()
+    found = cells[_alone(cells)].merge(costs, on=[*_DATA, "batch_size"])
+    return found[KEYS].assign(planted=_batch_ms(found), takes=found["bare"] + _batch_ms(found))
+
+
+def _pairs(trials: pd.DataFrame, *axes: str) -> pd.DataFrame:
+    """Contrasts in some axes of which at least one block is known."""
+    found = contrasts(trials)
+    return found[found["axis"].isin(axes) & (found["n"] > 0)]
+
+
+@once
+def effects(trials: pd.DataFrame) -> pd.DataFrame:
+    """Compare small planted effects with the ratios that were measured.
+
+    An effect is a pair of cells without workers that differ in one planted cost, or in ``replica`` alone (an effect of
+    nothing). Its truth is the ratio of what a batch takes: what is planted, added to what it costs the loader alone
+    where nothing is.
+
+    Args:
+        trials: rows of ``records.TRIALS`` of any number of runs.
+
+    Returns:
+        A row an effect: ``run_id``, ``axis``, ``a_value``, ``b_value``, ``cell_a``, ``cell_b``, ``planted`` (true ratio
+        of throughputs, B ÷ A), ``ratio`` with its 95 % interval ``lo``, ``hi`` and ``n`` (see ``contrasts``),
+        ``error_pct`` (ratio ÷ planted - 1), ``inside`` (whether the interval holds the truth), ``verdict``,
+        ``expected`` (``not different`` for a truth of up to 1 %: neither *faster* nor *slower* may be said; ``slower``
+        or ``faster`` beyond 3 %; else empty) and ``right``.
+    """
+    cells = _cells(trials)
+    takes = _takes(cells, _blocks(trials, cells))
+    pairs = _pairs(trials, *PLANTS, "step_ms", "replica")
+    for side in ("a", "b"):
+        names = {"cell_id": f"cell_{side}", "planted": f"planted_{side}", "takes": f"takes_{side}"}
+        pairs = pairs.merge(takes.rename(columns=names), on=["run_id", f"cell_{side}"])
+    pairs["planted"] = pairs["takes_a"] / pairs["takes_b"]
+    found = pairs[pairs["planted"].between(1 - SMALL, 1 + SMALL) & (pairs["planted_a"] > 0)]
+    found = found.assign(
+        error_pct=100 * (found["ratio"] / found["planted"] - 1),
+        inside=(found["lo"] <= found["planted"]) & (found["planted"] <= found["hi"]),
+        expected=[_expected(ratio) for ratio in found["planted"]],
+    )
+    said = found["verdict"].where(found["verdict"].isin(DIFFERENT), NOT_DIFFERENT)
+    found["right"] = (said == found["expected"]) | (found["expected"] == "")
+    return found[list(EFFECT_COLUMNS)].reset_index(drop=True)
+
+
+@once
+def same_pairs(trials: pd.DataFrame) -> pd.DataFrame:
+    """Compare cells that differ in nothing but ``replica``.
+
+    Args:
+        trials: rows of ``records.TRIALS`` of any number of runs.
+
+    Returns:
+        A row a pair: ``run_id``, ``cell_a``, ``cell_b``, ``ratio`` (B ÷ A) with its 95 % interval ``lo``, ``hi`` and
+        ``n``; ``different``: whether the interval leaves out 1, which happens to one pair in twenty by chance;
+        ``verdict`` (of the stricter rule that feedrate judges by); and the axes that both share.
+    """
+    pairs = _pairs(trials, "replica")
+    return pairs.assign(different=(pairs["lo"] > 1) | (pairs["hi"] < 1))[list(PAIR_COLUMNS)].reset_index(drop=True)
+
+
+def bottlenecks(trials: pd.DataFrame) -> pd.DataFrame:
+    """Compare what holds a cell back with what was planted to do so.
+
+    Args:
+        trials: rows of ``records.TRIALS`` of any number of runs.
+
+    Returns:
+        A row a training cell before an emulated step whose planted ceilings are ``BALANCED_WITHIN`` times apart or
+        more: ``run_id``, ``cell_id``, ``planted_load`` (samples/s of all workers, no core being short; infinite where
+        nothing is planted into loading), ``planted_compute``, ``apart`` (their ratio, the larger ÷ the smaller),
+        ``truth`` and ``bottleneck`` (words of ``ceilings.bottleneck``) and ``right``.
+    """
+    cells = _cells(trials)
+    cells = cells[_emulated(cells) & (cells["step_ms"] > 0)]
+    found = cells.merge(judged(trials)[[*KEYS, "bottleneck"]], on=KEYS)
+    with np.errstate(divide="ignore"):
+        found["planted_load"] = 1000 * found["batch_size"] * np.maximum(1, found["num_workers"]) / _loading_ms(found)
+    found["planted_compute"] = 1000 * found["batch_size"] / found["step_ms"]
+    ratio = found["planted_load"] / found["planted_compute"]
+    found["apart"] = np.maximum(ratio, 1 / ratio)
+    found["truth"] = np.where(ratio < 1, "loader-bound", "emulated-step-bound")
+    found["right"] = found["truth"] == found["bottleneck"]
+    found = found[found["apart"] >= BALANCED_WITHIN].reset_index(drop=True)
+    return found[list(BOTTLENECK_COLUMNS)]

@@ -1,0 +1,212 @@
+"""Planted costs, planted effects and equal cells: how far what was measured is from what was planted.
+
+Every mark is measured ÷ planted - 1 with its 95 % interval over blocks, so that one scale serves costs in microseconds,
+bytes and ratios alike. It is drawn from trials and not from estimates a cell: what is taken off is taken off by block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from feedrate.analysis.estimates import rows_of
+from feedrate.charts.figure import Figure, Key, Panel, Row, Sheet, plain, sized, table
+from feedrate.charts.theme import colour
+from feedrate.questions.accuracy.chart import signed
+from feedrate.questions.calibration.analysis import bottlenecks, effects, planted, same_pairs
+from feedrate.schema import words
+
+TITLE = "What was planted, and what was measured"
+QUESTION = "How far is what feedrate measured from what was planted?"
+READS = "trials"
+"""``draw`` takes a run's trials; most charts take its cells."""
+PANELS = {
+    "read": "Reading: a wait",
+    "decode": "Decoding: CPU time",
+    "collate": "Collating: CPU time",
+    "payload": "Payload: bytes",
+    "step": "Step: a wait",
+    "batch": "Whole batches",
+    "effect": "Planted effects",
+    "equal": "Equal cells",
+}
+"""Quantities of ``analysis.calibration``, and the two kinds of ratio."""
+_WITHIN = 1.0
+"""Per cent of error that is shaded."""
+_ROOM = 1.3
+"""How far the scale goes beyond the ends of the intervals."""
+_ORDER = ["num_workers", "batch_size", "mode", "read_us", "decode_us", "step_ms"]
+_MARKS = {"constant": "", "jittered": "~", "heavy_tailed": "^"}
+_KEYS = (
+    Key("error and its 95 % interval", colour("accent"), "circle"),
+    Key("a verdict against the truth", colour("source"), "diamond"),
+    Key("within 1 %", colour("heat-1")),
+)
+_NOTES = (
+    "Settings: w workers, b batch_size, p prefetch_factor (where not 2); planted in ms: r reading a sample "
+    "(~ jittered, ^ heavy-tailed), d decoding a sample, c collating a batch, s an emulated step; in kB: y payload of a "
+    "sample.",
+    "What is not planted is taken off as it was measured in cells that plant nothing there, block by block.",
+    "The scale is linear within ±1 %, which is shaded, and logarithmic beyond. Replicas are in the table only.",
+)
+
+
+def draw(trials: pd.DataFrame) -> Figure:
+    """Draw the errors."""
+    sheet = Sheet(TITLE, QUESTION)
+    rows = [*_costs(trials), *_effects(trials), *_equal(trials)]
+    for what, title in PANELS.items():
+        if part := [row for row in rows if row["what"] == what]:
+            sheet.add(_panel(title, part), map(_listed, part), {})
+    for note in (*_NOTES, _bottlenecks(trials)) if sheet.panels else ():
+        sheet.note(note)
+    return sheet.figure(_KEYS, "Nothing was planted in this run: make sweep SUITE=calibration plants.")
+
+
+def setting(cell: Mapping[str, Any]) -> str:
+    """Name a planted cell by what differs between them, as the figure's notes explain."""
+    values = {name: value for name, value in cell.items() if not pd.isna(value)}
+    parts = [f"w{values.get('num_workers', 0)}", f"b{values['batch_size']}"]
+    parts += [f"p{values['prefetch_factor']}"] if values.get("prefetch_factor", 2) != 2 else []
+    for axis, letter in (("read_us", "r"), ("decode_us", "d"), ("collate_us", "c"), ("payload_bytes", "y")):
+        if value := values.get(axis):
+            parts.append(f"{letter}{value / 1000:g}{_MARKS[values['read_shape']] if axis == 'read_us' else ''}")
+    return " ".join(parts + ([f"s{values['step_ms']:g}"] if "step_ms" in values else []))
+
+
+def _row(what: str, label: str, found: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """One mark: planted and measured value with its interval, their errors in per cent, and what is particular."""
+    truth = float(found["planted"])
+    values = {name: plain(found[name]) for name in ("measured", "lo", "hi")}
+    errors = {name: None if value is None else 100 * (value / truth - 1) for name, value in values.items()}
+    return {
+        "what": what,
+        "setting": label,
+        "planted": truth,
+        **values,
+        "error": errors["measured"],
+        "error_lo": errors["lo"],
+        "error_hi": errors["hi"],
+        "n": int(found["n"]),
+        "unit": "",
+        "replica": 0,
+        "verdict": None,
+        "right": "right",
+        **more,
+    }
+
+
+def _costs(trials: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    for row in rows_of(planted(trials).sort_values(_ORDER, kind="stable")):
+        yield _row(row["quantity"], setting(row), row, unit=row["unit"], replica=int(row["replica"]))
+
+
+def _effects(trials: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    for row in rows_of(effects(trials)):
+        if row["axis"] == "replica":
+            continue
+        name, unit = row["axis"].rsplit("_", 1)
+        label = f"{name} {row['a_value']:g} → {row['b_value']:g} {unit}"
+        right = "right" if row["right"] else "wrong"
+        yield _row(
+            "effect", label, {**row, "measured": row["ratio"]}, unit="B ÷ A", verdict=row["verdict"], right=right
+        )
+
+
+def _equal(trials: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    for row in rows_of(same_pairs(trials).sort_values(_ORDER, kind="stable")):
+        found = {**row, "planted": 1.0, "measured": row["ratio"]}
+        right = "wrong" if row["different"] else "right"
+        verdict = "different" if row["different"] else "not different"
+        yield _row("equal", setting(row), found, unit="B ÷ A", verdict=verdict, right=right)
+
+
+def _bottlenecks(trials: pd.DataFrame) -> str:
+    found = bottlenecks(trials)
+    if found.empty:
+        return ""
+    return (
+        f"{int(found['right'].sum())} of {words.plural(len(found), 'training cell')} are called bound by the stage "
+        "that was planted to hold them back."
+    )
+
+
+def _listed(row: Row) -> dict[str, Any]:
+    """A line of the figure's table."""
+    headings = {"error": "error (%)", "lo": "low", "hi": "high"}
+    names = ("what", "setting", "replica", "unit", "planted", "measured", "lo", "hi", "error", "n", "verdict")
+    return {headings.get(name, name): row[name] for name in names}
+
+
+def _panel(title: str, rows: Sequence[Row]) -> Panel:
+    shown = [row for row in rows if not row["replica"]]
+    what = "pairs" if rows[0]["what"] in ("effect", "equal") else "cells"
+    subtitle = f"{len(rows)} {what}, {words.plural(min(row['n'] for row in rows), 'block')}"
+    return Panel(title, subtitle, _message(rows), sized(_layers(shown), title, subtitle, 96 + 15 * len(shown)))
+
+
+def _layers(rows: Sequence[Row]) -> list[alt.Chart]:
+    ends = [_ROOM * row[end] for row in rows for end in ("error", "error_lo", "error_hi") if row[end] is not None]
+    domain = [min(-2.0, *ends), max(2.0, *ends)]
+    scale = alt.Scale(type="symlog", constant=1, domain=domain, nice=False)
+    ticks = [tick for tick in (-100, -10, -1, 1, 10, 100, 1000) if domain[0] <= tick <= domain[1]]
+    x: dict[str, Any] = {
+        "title": "measured ÷ planted − 1, %",
+        "scale": scale,
+        "axis": alt.Axis(values=ticks, format="+d", grid=True, domain=False),
+    }
+    y = alt.Y("setting:N", sort=[row["setting"] for row in rows], title=None, axis=alt.Axis(ticks=False, domain=False))
+    known, tones = ["right", "wrong"], [colour("accent"), colour("source")]
+    tone = alt.Color("right:N", title=None, scale=alt.Scale(domain=known, range=tones))
+    shape = alt.Shape("right:N", title=None, scale=alt.Scale(domain=known, range=["circle", "diamond"]))
+    band = alt.Chart(table([{"from": -_WITHIN, "to": _WITHIN}])).mark_rect(color=colour("heat-1"), opacity=0.5)
+    base = alt.Chart(table(rows)).encode(y=y, color=tone)
+    return [
+        band.encode(x=alt.X("from:Q", **x), x2=alt.X2("to:Q")),
+        base.transform_filter("isValid(datum.error_lo) && isValid(datum.error_hi)")
+        .mark_rule(strokeWidth=1.75)
+        .encode(x=alt.X("error_lo:Q", **x), x2=alt.X2("error_hi:Q")),
+        base.mark_point(filled=True, size=45, opacity=1).encode(
+            x=alt.X("error:Q", **x),
+            shape=shape,
+            tooltip=[
+                alt.Tooltip("setting:N"),
+                alt.Tooltip("planted:Q", format=",.5~g"),
+                alt.Tooltip("measured:Q", format=",.5~g"),
+                alt.Tooltip("unit:N"),
+                alt.Tooltip("error:Q", title="error, %", format="+,.3~g"),
+                alt.Tooltip("verdict:N"),
+                alt.Tooltip("n:Q", title="blocks"),
+            ],
+        ),
+    ]
+
+
+def _message(rows: Sequence[Row]) -> str:
+    """Median and worst error; of ratios, how many verdicts are right."""
+    worst = max(rows, key=lambda row: abs(row["error"]))
+    far = f"{signed(worst['error'])} ({worst['setting']}, {_interval(worst)})"
+    wrong = sum(row["right"] == "wrong" for row in rows)
+    if rows[0]["what"] == "equal":
+        return words.sentence(
+            f"{wrong} of {words.plural(len(rows), 'pair')} of equal cells have an interval that leaves out 1, of which "
+            f"chance makes one in twenty; the farthest is {far}"
+        )
+    if rows[0]["what"] == "effect":
+        told = f"{len(rows) - wrong} of {words.plural(len(rows), 'planted effect')} are called what they are"
+        return words.sentence(f"{told}; the ratio farthest from its truth is off by {far}")
+    sizes = pd.Series([abs(row["error"]) for row in rows])
+    return words.sentence(
+        f"in {words.plural(len(rows), 'cell')} the median error is {words.number(sizes.median())}\u00a0% and the worst "
+        f"{far}"
+    )
+
+
+def _interval(row: Row) -> str:
+    """The interval of an error, in per cent."""
+    if row["error_lo"] is None:
+        return words.interval(float("nan"), float("nan"), row["n"])
+    return f"95\u00a0% interval {signed(row['error_lo'])} to {signed(row['error_hi'])}, n = {row['n']}"

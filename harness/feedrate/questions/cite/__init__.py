@@ -1,0 +1,3 @@
+"""The question cite."""
+
+__all__ = ["page"]

@@ -1,0 +1,3 @@
+"""The question claims."""
+
+__all__ = ["charts.claims", "page", "terminal"]

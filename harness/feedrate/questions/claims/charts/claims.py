@@ -1,0 +1,221 @@
+"""The claims of the sources as a forest plot: what each effect is, in the direction that is claimed, with its interval.
+
+A panel a machine, so that verdicts can be told by colour and shape; the same order of claims in all of them. Effects of
+different quantities stand on one scale: right of 1 is what the claim says, left of it the contrary. Where a claim says
+that there is *less* of something (waiting, memory), its ratio is turned round for that. Facts have no effect and are
+not drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from feedrate.analysis.claims import VERDICTS, judged
+from feedrate.analysis.estimates import rows_of
+from feedrate.charts import format_panels as shared
+from feedrate.charts.figure import Figure, Key, Panel, Row, sized, table
+from feedrate.charts.figure import plain as value_of
+from feedrate.charts.theme import colour
+from feedrate.plan.claim import Claims
+from feedrate.plan.suite import CLAIMS, claims
+from feedrate.schema import words
+from feedrate.schema.metrics import METRICS, SAME
+
+TITLE = "Effects of the sources’ claims"
+QUESTION = "Which of the sources’ claims hold, and by how much?"
+READS = "trials"
+MISSING = "No claim whose effect can be measured was tested here."
+TONES = {
+    "confirmed": colour("name-2"),
+    "refuted": colour("name-1"),
+    "no difference": colour("name-0"),
+    "inconclusive": colour("name-6"),
+}
+MARKS = {"confirmed": "circle", "refuted": "diamond", "no difference": "square", "inconclusive": "triangle-up"}
+ROW = 15
+"""Height of a claim, in CSS pixels."""
+_TICKS = (
+    (0.8, 0.9, 1, 1.1, 1.2),
+    (0.5, 0.7, 1, 1.5, 2),
+    (0.2, 0.5, 1, 2, 5),
+    (0.1, 0.2, 0.5, 1, 2, 5, 10),
+    (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100),
+)
+"""Round values around 1, finest first; each for an axis that goes little further than they do."""
+_BEYOND = 1.2
+_ROOM = 1.2
+"""How far the axis goes beyond the outermost estimate; intervals that are longer are cut there."""
+
+
+def draw(trials: pd.DataFrame) -> Figure:
+    """Judge the claims of a run and draw those of the suites that its trials were made for."""
+    if not len(trials):
+        return Figure(TITLE, QUESTION, missing=MISSING)
+    asked = claims()
+    found = judged(trials, asked).claims
+    suites = set(trials["suite"].dropna())
+    return forest(found if CLAIMS in suites else found[found["suite"].isin(suites)], asked)
+
+
+def forest(found: pd.DataFrame, asked: Claims, machines: Mapping[str, str] | None = None) -> Figure:
+    """Draw the effects of claims, a panel a machine and device."""
+    drawn = [row for row in map(_drawn, _rows(found, asked)) if row["value"]]
+    if not drawn:
+        return Figure(TITLE, QUESTION, missing=MISSING)
+    drawn = _ordered(drawn)
+    panels: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in drawn:
+        panels.setdefault((row["machine"], row["device"]), []).append(row)
+    low, high = SAME
+    seen = {row["verdict"] for row in drawn}
+    return Figure(
+        TITLE,
+        QUESTION,
+        tuple(_panel(machine, device, rows, machines or {}) for (machine, device), rows in panels.items()),
+        tuple(Key(verdict, TONES[verdict], MARKS[verdict]) for verdict in TONES if verdict in seen),
+        tuple(_listed(row) for rows in panels.values() for row in rows),
+        (
+            "Right of 1 is what the claim says. Where it says that there is less of something, the ratio is turned "
+            "round; the table has it as measured.",
+            f"The band goes from {low:g} to {high:g}: an interval inside is no difference. Lines are 95 % intervals of "
+            "each claim by itself; verdicts are corrected for the number of claims of a run. A line that reaches the "
+            "edge goes on beyond it.",
+        ),
+        row_key=("claim", "machine", "device"),
+    )
+
+
+def _rows(found: pd.DataFrame, asked: Claims) -> list[dict[str, Any]]:
+    """Effects, each with what it is the effect on."""
+    rows = []
+    for row in rows_of(found):
+        effect = asked[row["claim"]][1].on(row["device"]).effect if row["claim"] in asked else None
+        if effect is not None and words.known(row["ratio"]):
+            metric = METRICS[effect.metric]
+            what = metric.noun + (f", per doubling of {effect.along}" if effect.along else "")
+            what += ", factor here ÷ factor there" if effect.against else ""
+            rows.append({**row, "says": effect.says, "metric": what})
+    return rows
+
+
+def _drawn(row: Row) -> dict[str, Any]:
+    """Turn an effect into the direction that is claimed."""
+    ratio, lo, hi = (value_of(row[name]) for name in ("ratio", "lo", "hi"))
+    turned = row["says"] == "less"
+    ends = (lo, hi) if lo and hi else (None, None)
+    if turned and ends[0]:
+        ends = (1 / hi, 1 / lo)
+    return {
+        "claim": str(row["claim"]),
+        "suite": str(row["suite"]),
+        "machine": str(row["machine_id"]),
+        "device": str(row["device"]),
+        "run": str(row["run_id"]),
+        "verdict": str(row["verdict"]),
+        "says": row["says"],
+        "metric": row["metric"],
+        "ratio": ratio,
+        "low": lo,
+        "high": hi,
+        "value": 1 / ratio if turned and ratio else ratio,
+        "lo": ends[0],
+        "hi": ends[1],
+        "n": int(row["n"]),
+    }
+
+
+def _ordered(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Largest effect first, by its mean over machines, so that a claim stands in the same place in every panel."""
+    logs: dict[str, list[float]] = {}
+    for row in rows:
+        logs.setdefault(row["claim"], []).append(math.log(row["value"]))
+    return sorted(rows, key=lambda row: (-sum(logs[row["claim"]]) / len(logs[row["claim"]]), row["claim"]))
+
+
+def _listed(row: Row) -> dict[str, Any]:
+    names = ("device", "machine", "run", "claim", "verdict", "suite", "metric", "says", "ratio", "low", "high", "n")
+    return {{"says": "claimed"}.get(name, name): row[name] for name in names}
+
+
+def _panel(machine: str, device: str, rows: Sequence[dict[str, Any]], machines: Mapping[str, str]) -> Panel:
+    title = machines.get(machine, machine)
+    runs = list(dict.fromkeys(row["run"] for row in rows))
+    subtitle = f"{device}, {f'run {runs[0]}' if len(runs) == 1 else words.plural(len(runs), 'run')}"
+    chart = sized(_layers(rows), title, subtitle, shared.height(len(rows), ROW))
+    chart.title.limit = 310
+    # For a page that shows some of the rows: how tall a row is, and whose they are.
+    chart.usermeta = {"row": ROW, "machine": machine, "device": device}
+    return Panel(title, subtitle, _message(rows), chart)
+
+
+def _layers(rows: Sequence[dict[str, Any]]) -> list[alt.Chart]:
+    values = [row["value"] for row in rows]
+    lo, hi = min(0.8, min(values) / _ROOM), max(1.25, max(values) * _ROOM)
+    x: dict[str, Any] = {
+        "title": "times, in the claimed direction",
+        "scale": alt.Scale(type="log", domain=[lo, hi], nice=False),
+        "axis": alt.Axis(values=_ticks(lo, hi), format="~r", grid=True, domain=False),
+    }
+    ordered = [row["claim"] for row in rows]
+    cut = [
+        {**row, "from": row["lo"] and max(lo, min(hi, row["lo"])), "to": row["hi"] and max(lo, min(hi, row["hi"]))}
+        for row in rows
+    ]
+    names = ("claim", "verdict", "value", "from", "to", "metric", "ratio", "low", "high", "n")
+    axis = alt.Axis(ticks=False, domain=False, grid=False, labelLimit=170)
+    tones = alt.Scale(domain=list(TONES), range=list(TONES.values()))
+    marks = alt.Scale(domain=list(MARKS), range=list(MARKS.values()))
+    base = alt.Chart(shared.data(cut, *names)).encode(
+        y=alt.Y("claim:N", sort=ordered, title=None, axis=axis),
+        color=alt.Color("verdict:N", title=None, scale=tones),
+    )
+    band = alt.Chart(table([{"same": SAME[0], "end": SAME[1], "one": 1}]))
+    tooltip = [
+        alt.Tooltip("claim:N"),
+        alt.Tooltip("verdict:N"),
+        alt.Tooltip("metric:N", title="of"),
+        alt.Tooltip("ratio:Q", title="B ÷ A", format=",.3~g"),
+        alt.Tooltip("low:Q", format=",.3~g"),
+        alt.Tooltip("high:Q", format=",.3~g"),
+        alt.Tooltip("n:Q", title="blocks"),
+    ]
+    return [
+        band.mark_rect(color=colour("line"), opacity=0.7).encode(x=alt.X("same:Q", **x), x2=alt.X2("end:Q")),
+        band.mark_rule(color=colour("muted"), strokeDash=[3, 3]).encode(x=alt.X("one:Q", **x)),
+        base.transform_filter("isValid(datum.from) && isValid(datum.to)")
+        .mark_rule(strokeWidth=1.75)
+        .encode(x=alt.X("from:Q", **x), x2=alt.X2("to:Q")),
+        base.mark_point(filled=True, size=46, opacity=1).encode(
+            x=alt.X("value:Q", **x), shape=alt.Shape("verdict:N", title=None, scale=marks), tooltip=tooltip
+        ),
+    ]
+
+
+def _ticks(lo: float, hi: float) -> list[float]:
+    """The finest values around 1 that go as far as the axis does."""
+    for values in _TICKS:
+        if lo * _BEYOND >= values[0] and hi <= values[-1] * _BEYOND:
+            return [value for value in values if lo <= value <= hi]
+    return shared.ticks(lo, hi)
+
+
+def _message(rows: Sequence[dict[str, Any]]) -> str:
+    """Count the verdicts; name the largest effect either way."""
+    counts = [
+        f"{sum(row['verdict'] == verdict for row in rows)} {verdict}"
+        for verdict in VERDICTS
+        if any(row["verdict"] == verdict for row in rows)
+    ]
+    said = [f"Of {words.plural(len(rows), 'effect')}: {words.listed(counts)}."]
+    for verdict, name in (("confirmed", "Largest of the confirmed"), ("refuted", "Clearest of the refuted")):
+        part = [row for row in rows if row["verdict"] == verdict]
+        if part:
+            most = max(part, key=lambda row: abs(math.log(row["value"])))
+            interval = words.interval(most["low"], most["high"], most["n"])
+            said.append(f"{name}: {most['claim']}, {most['metric']} × {words.number(most['ratio'])} ({interval}).")
+    return " ".join(said)

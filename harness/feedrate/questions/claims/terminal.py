@@ -1,0 +1,138 @@
+"""Claims on the terminal: a verdict a line with its effect as a bar, and why the rest cannot be tested here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from feedrate.analysis.claims import NOT_TESTABLE, VERDICTS, Answered, Measured, answered
+from feedrate.analysis.estimates import rows_of
+from feedrate.analysis.sentences import estimate, needed, sentence
+from feedrate.plan import suite
+from feedrate.plan.claim import Claims
+from feedrate.schema.errors import InputError, expected_one_of
+from feedrate.store import marks
+from feedrate.store import runs as store_runs
+from feedrate.store.runs import StoredRun
+
+COLOURS = {"confirmed": "green", "refuted": "red", "no difference": "blue", "inconclusive": "yellow"}
+BAR_WIDTH = 15
+BAR_REACH = 4.0
+"""A bar ends at this ratio and at its inverse; what lies beyond gets an arrow."""
+Row = Mapping[Any, Any]
+
+
+def show(answers: Answered, claims: Claims, console: Console, *, whole: bool = False) -> None:
+    """Print what runs say of claims, machine by machine; ``whole`` adds a sentence for every claim."""
+    for (machine, device), rows in answers.found.claims.groupby(["machine_id", "device"], sort=False):
+        records = rows_of(rows)
+        tested = [row for row in records if row["verdict"] != NOT_TESTABLE]
+        counts = rows["verdict"].value_counts()
+        tally = ", ".join(f"{counts[word]} {word}" for word in VERDICTS if word in counts)
+        _say(console, f"\nClaims of the sources on {machine}, {str(device).upper()}: {tally}", "bold")
+        if tested:
+            console.print(_table(tested))
+            bars = f"B ÷ A from {1 / BAR_REACH:g} to {BAR_REACH:g}, one in the middle, with 95 % intervals."
+            _say(console, f"  Bars: {bars}")
+        if whole:
+            _sentences(answers, tested, claims, console)
+        for row in tested:
+            if row["verdict"] == "inconclusive" and not pd.isna(row["ratio"]):
+                _say(console, f"  {row['claim']}: {needed(row)} (had {row['n']:.0f}).", "dim")
+        reasons: dict[str, list[str]] = {}
+        for row in records:
+            if row["verdict"] == NOT_TESTABLE:
+                reasons.setdefault(str(row["reason"]), []).append(str(row["claim"]))
+        for reason, names in sorted(reasons.items(), key=lambda pair: -len(pair[1])):
+            _say(console, f"  Not testable here ({reason}): {', '.join(names)}", "dim")
+    for run_id in answers.left_out:
+        _say(console, f"Run {run_id} is left out: another version of the protocol measured it; repeat it to compare.")
+
+
+def show_run(run: StoredRun, console: Console) -> None:
+    """Print what one run found of the claims that it asked about."""
+    asked = {one.claim for one in run.manifest.claims} | set(run.manifest.untestable)
+    claims = {name: found for name, found in suite.claims().items() if name in asked}
+    if claims:
+        show(answered([_measured(run, claims)], claims), claims, console)
+
+
+def show_results(results: Path, console: Console, machines: Sequence[str] = (), *, whole: bool = False) -> None:
+    """Print what all stored runs, or those of some machines, say of all claims.
+
+    Raises:
+        InputError: there is no run, or no such machine.
+    """
+    standing = marks.standing(store_runs.runs(results))
+    runs = sorted(standing, key=lambda run: (run.manifest.started_at, run.manifest.run_id), reverse=True)
+    known = {run.manifest.machine.machine_id for run in runs}
+    if not runs:
+        raise InputError(f"{results}: holds no run; make sweep SUITE=claims makes one")
+    for machine in machines:
+        if machine not in known:
+            raise InputError(f"claims: unknown machine '{machine}'; {expected_one_of(machine, known)}")
+    claims = suite.claims()
+    wanted = [run for run in runs if not machines or run.manifest.machine.machine_id in machines]
+    show(answered((_measured(run, claims) for run in wanted), claims), claims, console, whole=whole)
+
+
+def _measured(run: StoredRun, claims: Claims) -> Measured:
+    return Measured.of(run.manifest, run.table("trials"), claims)
+
+
+def _say(console: Console, text: str, style: str = "") -> None:
+    console.print(text, style=style, markup=False, highlight=False)
+
+
+def _table(rows: Sequence[Row]) -> Table:
+    """The claims that were tested, by verdict."""
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
+    for name in ("claim", "effect (95 %)", "B ÷ A", "verdict"):
+        table.add_column(name, no_wrap=True, min_width=max(map(len, COLOURS)) if name == "verdict" else None)
+    for row in sorted(rows, key=lambda row: VERDICTS.index(row["verdict"])):
+        style = COLOURS[row["verdict"]]
+        known = not pd.isna(row["ratio"])
+        effect = estimate(row) if known else "a fact" if not pd.isna(row["fact_value"]) else "–"
+        drawn = bar(row["ratio"], row["lo"], row["hi"]) if known else ""
+        table.add_row(Text(row["claim"]), Text(effect), Text(drawn, style), Text(row["verdict"], style))
+    return table
+
+
+def bar(ratio: float, lo: float, hi: float, reach: float = BAR_REACH) -> str:
+    """Draw an effect on a log scale, from 1 ÷ ``reach`` to ``reach``: ``●`` estimate, ``─`` interval, ``│`` no effect.
+
+    ``lo`` is NaN where there is no interval.
+    """
+    middle = BAR_WIDTH // 2
+
+    def place(value: float) -> int:
+        share = math.log(value) / math.log(reach)
+        return round(middle + max(-1.0, min(1.0, share)) * middle)
+
+    cells = [" "] * BAR_WIDTH
+    cells[middle] = "│"
+    if math.isfinite(lo) and lo > 0:
+        for at in range(place(lo), place(hi) + 1):
+            cells[at] = "─"
+    cells[place(ratio)] = "●"
+    if ratio > reach:
+        cells[-1] = "▶"
+    elif ratio < 1 / reach:
+        cells[0] = "◀"
+    return "".join(cells)
+
+
+def _sentences(answers: Answered, rows: Sequence[Row], claims: Claims, console: Console) -> None:
+    cases = answers.found.cases
+    for row in rows:
+        mine = rows_of(cases[cases["claim"].eq(row["claim"]) & cases["run_id"].eq(row["run_id"])])
+        claim = claims[row["claim"]][1].on(row["device"])
+        _say(console, f"\n{claim.id}: {claim.says}", "bold")
+        _say(console, f"  {sentence(row, mine, claim)}")

@@ -1,0 +1,3 @@
+"""The question compare."""
+
+__all__ = ["comparison", "page", "terminal"]

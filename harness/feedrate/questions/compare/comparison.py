@@ -1,0 +1,277 @@
+"""Two runs compared: what two names stand for, which runs are taken, and everything that they say of each other.
+
+A name is a machine's id, a run's id, a run's folder or a ``trials.parquet``. Of all pairs that two names allow, the two
+runs with most cells in common are taken, of equals the newest; a reader who wants others names the runs. What lies
+elsewhere than below ``results/`` comes from others: a guarded process validates it before it is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pandas as pd
+
+from feedrate.analysis import noise
+from feedrate.analysis.blocks import good
+from feedrate.analysis.ceilings import judged
+from feedrate.analysis.claims import Measured, answered
+from feedrate.analysis.machines import CELL, SAME_IN_BOTH
+from feedrate.plan import suite
+from feedrate.plan.claim import Claim, Claims
+from feedrate.questions.compare.analysis import Compared, believable, claims, compared
+from feedrate.questions.compare.page import apart
+from feedrate.schema import plugins
+from feedrate.schema.columns import TRIALS
+from feedrate.schema.errors import InputError, expected_one_of
+from feedrate.schema.redaction import one_line
+from feedrate.share.validation import check, parquet
+from feedrate.share.validation.findings import Refused
+from feedrate.store import marks, migration, runs
+from feedrate.store.manifest import RunManifest
+
+EXPECTED = "a machine's id, a run's id, a run's folder or a trials.parquet"
+_FILE = "trials.parquet"
+_NAMED = 8
+"""Machines, and runs, that a message lists at most."""
+_SHOWN = 80
+"""Characters of a wrong name that a message repeats."""
+_LOOKED_AT = 100
+"""Runs of a machine of which one is chosen, the newest."""
+_MOST_CELLS, _MOST_ESTIMATES = 20_000, 20_000_000
+"""Of a run that is compared: all its cells and blocks lie in the memory at once."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A run that a name stands for, read as far as it is asked for."""
+
+    manifest: RunManifest
+    trials: Callable[[], pd.DataFrame]
+    columns: Callable[[Sequence[str]], pd.DataFrame]
+    """Reads some columns of the trials."""
+    beside: marks.Beside
+
+    @classmethod
+    def stored(cls, folder: Path) -> Candidate:
+        """Take a run below ``results/``."""
+        run = runs.find(str(folder))
+        return cls(
+            run.manifest,
+            lambda: run.table("trials"),
+            lambda names: runs.rows([folder], names),
+            marks.about(folder),
+        )
+
+    @property
+    def run_id(self) -> str:
+        """Its id, fit to be printed."""
+        return one_line(self.manifest.run_id)
+
+    @cached_property
+    def cells(self) -> frozenset[tuple[object, ...]]:
+        """What tells each cell with an estimate, and what must agree before it is compared."""
+        names = [*CELL, *SAME_IN_BOTH]
+        known = good(self.columns([*names, "outcome", "samples_per_s"]))[names].drop_duplicates().astype(object)
+        return frozenset(known.where(known.notna(), None).itertuples(index=False, name=None))
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two runs."""
+
+    manifest: RunManifest
+    trials: pd.DataFrame
+    grade: str
+    """How quiet its machine was: A to D."""
+    tier: str
+    """Who vouches for it."""
+    notes: tuple[str, ...]
+    """Why this run was taken, and what speaks against it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two runs, B held against A."""
+
+    a: Side
+    b: Side
+    found: Compared
+    claims: pd.DataFrame
+    """A row a claim that both tested: ``analysis.CLAIM_COLUMNS``."""
+    asked: Mapping[str, Claim]
+    """Claims by id."""
+
+
+def compare(a: str, b: str, results: Path) -> Comparison:
+    """Compare what two names stand for; B is held against A.
+
+    Raises:
+        InputError: a name stands for nothing, a file is not valid, both are one run, versions of the protocol differ,
+            a run is empty or too large, or no cell can be compared.
+    """
+    of_a, of_b = candidates(a, "A", results), candidates(b, "B", results)
+    pairs = [(one, other) for one in of_a for other in of_b if one.manifest.run_id != other.manifest.run_id]
+    if not pairs:
+        raise InputError(f"A and B are the same run, {of_a[0].run_id}; expected two. make sweep makes another")
+    one, other = max(pairs, key=_rank) if len(pairs) > 1 else pairs[0]
+    _check_protocol(one.manifest, other.manifest)
+    sides = _side("A", one, len(of_a)), _side("B", other, len(of_b))
+    first, second = ((trials, judged(trials)) for trials in (believable(side.trials) for side in sides))
+    found = compared(first, second, apart())
+    if not len(found.cells):
+        raise no_common_cell(found, *sides)
+    asked = suite.claims()
+    verdicts = claims(*(_verdicts(side, asked) for side in sides))
+    return Comparison(*sides, found, verdicts, {name: claim for name, (_, claim) in asked.items()})
+
+
+def candidates(text: str, letter: str, results: Path) -> list[Candidate]:
+    """List the runs that a name stands for: one, or those of a machine, the newest first.
+
+    Raises:
+        InputError: it stands for nothing, for several runs of one id, or for a file that is not valid.
+    """
+    if not text:
+        raise InputError(f"{letter}= is missing; expected {EXPECTED}: make compare A=… B=…")
+    if (path := _existing(text)) is not None:
+        return _at(path, letter, results)
+    folders = _newest_first(results.glob("*/*/run.json"))
+    if of_machine := [folder for folder in folders if folder.parent.name == text]:
+        return _of_machine(of_machine, letter)
+    places = [folder for folder in folders if folder.name == text]
+    if len(places) > 1:
+        raise InputError(
+            f"{letter}={text}: {len(places)} machines have a run of this id; expected one: name its folder, such as "
+            f"{places[0]}"
+        )
+    if places:
+        return [Candidate.stored(places[0])]
+    known = [*dict.fromkeys(folder.parent.name for folder in folders)][:_NAMED]
+    known += [folder.name for folder in folders[:_NAMED]]
+    others = expected_one_of(text, known) if known else f"{results} holds no run yet: make sweep makes one"
+    line = one_line(text)
+    short = line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"
+    raise InputError(f"{letter}={short}: names nothing; expected {EXPECTED}; {others}")
+
+
+def _existing(text: str) -> Path | None:
+    """The file or folder that a name is the path of; None for anything else."""
+    try:
+        path = Path(text).expanduser()
+        return path if path.exists() else None
+    except (OSError, ValueError, RuntimeError):  # too long, with a NUL, or the home of nobody
+        return None
+
+
+def _newest_first(manifests: Iterable[Path]) -> list[Path]:
+    """Folders of runs; ids begin with the moment at which a run began."""
+    return sorted((path.parent for path in manifests), key=lambda folder: folder.name, reverse=True)
+
+
+def _at(path: Path, letter: str, results: Path) -> list[Candidate]:
+    """The runs at a path; a run's file below ``results`` is the run, with what is said of it beside its folder."""
+    folder = path.parent if path.name == _FILE and path.is_file() else path
+    if folder.is_dir() and folder.resolve().is_relative_to(results.resolve()):
+        if (folder / "run.json").is_file():
+            return [Candidate.stored(folder)]
+        if of_machine := _newest_first(path.glob("*/run.json")):
+            return _of_machine(of_machine, letter)
+    file = path / _FILE if path.is_dir() else path
+    if not file.is_file():
+        raise InputError(f"{letter}={path}: a folder without a run; expected {EXPECTED}")
+    return [_of_others(file, letter)]
+
+
+def _of_machine(folders: Sequence[Path], letter: str) -> list[Candidate]:
+    """The newest runs of a machine, without those that were withdrawn."""
+    kept = [run for run in map(Candidate.stored, folders[:_LOOKED_AT]) if run.beside.withdrawn is None]
+    if not kept:
+        machine = folders[0].parent.name
+        raise InputError(f"{letter}={machine}: its runs were withdrawn; expected a machine with one that counts")
+    return kept
+
+
+def _of_others(file: Path, letter: str) -> Candidate:
+    """A run from elsewhere."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    found = check.check(file)
+    if not found.valid:
+        first, *more = found.refusals
+        rest = f" ({len(more)} more: feedrate validate says all)" if more else ""
+        raise InputError(f"{letter}={file}: no valid result: {first}{rest}")
+    try:
+        data = parquet.read(file)
+    except Refused as error:
+        raise InputError(f"{letter}={file}: {error}") from error
+    if hashlib.sha256(data).hexdigest() != found.sha256:
+        raise InputError(f"{letter}={file}: changed while it was looked at; expected a file that nobody writes")
+    table = pq.read_table(pa.BufferReader(data))
+    manifest = migration.manifest(table.schema.metadata[migration.MANIFEST_KEY], file)
+    whole = migration.complete(table, migration.arrow_schema(TRIALS), file)
+    frame: pd.DataFrame = whole.to_pandas(types_mapper=runs.nullable().get)
+    return Candidate(manifest, lambda: frame, lambda names: frame[list(names)], marks.Beside())
+
+
+def _rank(pair: tuple[Candidate, Candidate]) -> tuple[object, ...]:
+    """Most cells in common first, then the newest, B after A."""
+    begun = [(run.manifest.started_at, run.manifest.run_id) for run in pair]
+    return len(pair[0].cells & pair[1].cells), max(begun), min(begun), begun[1]
+
+
+def _check_protocol(a: RunManifest, b: RunManifest) -> None:
+    if a.protocol_version == b.protocol_version:
+        return
+    older = min(a, b, key=lambda run: run.protocol_version)
+    raise InputError(
+        f"A (run {one_line(a.run_id)}) was measured by version {a.protocol_version} of the protocol, B (run "
+        f"{one_line(b.run_id)}) by version {b.protocol_version}; expected one version: what was measured in different "
+        f"ways is not compared. Repeat run {one_line(older.run_id)} with a newer feedrate"
+    )
+
+
+def _side(letter: str, run: Candidate, of: int) -> Side:
+    """Read one of the two runs, which was taken of so many candidates."""
+    trials, withdrawn = run.trials(), run.beside.withdrawn
+    cells, blocks = trials["cell_id"].nunique(), trials["block"].nunique()
+    if not cells or cells > _MOST_CELLS or cells * blocks > _MOST_ESTIMATES:
+        raise InputError(
+            f"{letter}: run {run.run_id} holds {cells:,} cells in {blocks:,} blocks; expected 1 to {_MOST_CELLS:,} "
+            f"cells, and cells × blocks of at most {_MOST_ESTIMATES:,}. Compare another run"
+        )
+    notes = []
+    if of > 1:
+        notes.append(
+            f"{letter} names a machine: of its {of} newest runs that were not withdrawn, {run.run_id} has most cells "
+            "in common with the other side, or is the newest of those that have as many."
+        )
+    if withdrawn:
+        notes.append(f"{letter}'s run was withdrawn on {withdrawn.on}: {withdrawn.why}")
+    grade = noise.grade(trials, run.manifest.control).letter
+    return Side(run.manifest, trials, grade, run.beside.tier, tuple(notes))
+
+
+def no_common_cell(found: Compared, a: Side, b: Side) -> InputError:
+    """Say why no cell can be compared, and what helps; of what runs say of themselves only names that are known."""
+    counts = found.unmatched["reason"].value_counts()
+    reasons = "; ".join(f"{count} {reason}" for reason, count in counts.items())
+    if a.manifest.device != b.manifest.device:
+        helps = "two runs on one kind of device: compare machines that both have a GPU, or that both have none"
+    else:
+        suites = [f" SUITE={name}" for name in plugins.names("feedrate.suites") if name in a.manifest.suites]
+        helps = f"two runs of one suite on the same data: make sweep{''.join(suites[:1])} on both machines"
+    return InputError(
+        f"A (run {one_line(a.manifest.run_id)}) and B (run {one_line(b.manifest.run_id)}) have no cell in common that "
+        f"can be compared: {one_line(reasons)}. Expected {helps}"
+    )
+
+
+def _verdicts(side: Side, asked: Claims) -> pd.DataFrame:
+    """What a run says of claims; nothing where a version of the protocol measured it that is not this one's."""
+    rows = answered([Measured.of(side.manifest, side.trials, asked)], asked).found.claims
+    return rows if "verdict" in rows else pd.DataFrame(columns=["claim", "verdict"])

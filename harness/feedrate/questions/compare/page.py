@@ -1,0 +1,289 @@
+"""The page Compare: two runs beside each other, published ones or files that a reader drops, which stay there.
+
+The page is drawn by ``site/scripts/compare/page.js``; a Worker reads the files and compares them by the rules of
+``feedrate.questions.compare.page``. Everything that Python decides goes into one index: caps, columns, margins,
+published runs
+and the verdicts of their machines, so that page and package cannot differ.
+
+What the scripts of the page Compare are told: tables and margins, so that theirs cannot differ from Python's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from feedrate import __version__
+from feedrate.analysis.blocks import CONFIDENCE
+from feedrate.analysis.ceilings import BALANCED_WITHIN, MOST
+from feedrate.analysis.ceilings import STAGES as STAGE_NAMES
+from feedrate.analysis.machines import CELL, ROUNDING, SAME_IN_BOTH
+from feedrate.analysis.summary import CONDITIONS, MEMORY_STEP
+from feedrate.charts.theme import colour
+from feedrate.machine.identity import Software
+from feedrate.pages import descriptions, markup
+from feedrate.pages.markup import Page, Placed
+from feedrate.pages.runs import RunView
+from feedrate.pages.selection import Selection
+from feedrate.pages.verdicts import Verdicts
+from feedrate.plan import suite
+from feedrate.questions.claims.charts.claims import TONES as VERDICT_TONES
+from feedrate.questions.compare.analysis import KINDS, STAGES, encoded_formats
+from feedrate.questions.compare.analysis import STAGES as LOOKED_AT
+from feedrate.questions.explore.page import RAN
+from feedrate.questions.home.page import leading
+from feedrate.schema import plugins
+from feedrate.schema.axes import AXES
+from feedrate.schema.columns import DEVICE_SPANS, PHASES, TRIALS
+from feedrate.schema.metrics import CONFIRMED_OVER, REFUTED_UNDER, SAME
+from feedrate.schema.window import COLD, WARM
+from feedrate.share.validation import caps
+from feedrate.store import migration
+
+_FIRST = ("run_id", "block", "outcome", "samples_per_s", "cached_before_pct")
+_MORE = ("suite", "role", "samples", "wall_ns", "pss_peak_bytes")
+
+
+def apart() -> list[str]:
+    """Name the suites whose cells are no settings to choose from: there for claims, or for feedrate itself."""
+    return [name for name in plugins.names("feedrate.suites") if not suite.for_machines(name)]
+
+
+def browser_rules() -> dict[str, Any]:
+    """Everything that ``site/scripts/compare/comparison.js`` is told, fit for JSON."""
+    shares = {phase: f"host_{phase}_ns" for phase in PHASES}
+    shares |= {f"device_{span}": f"device_{span}_ns" for span in DEVICE_SPANS}
+    first = dict.fromkeys((*_FIRST, *CELL, *SAME_IN_BOTH, *(axis.name for axis in AXES)))
+    stamps = [stage.column for stage in LOOKED_AT if stage.column]
+    return {
+        "axes": [{"name": axis.name, "default": axis.default} for axis in AXES],
+        "conditions": list(CONDITIONS),
+        "apart": apart(),
+        "kinds": list(KINDS),
+        "ceilings": list(STAGE_NAMES),
+        "stages": [asdict(stage) for stage in LOOKED_AT],
+        "shares": shares,
+        "encoded": list(encoded_formats()),
+        "same_in_both": list(SAME_IN_BOTH),
+        "same": list(SAME),
+        "confirmed_over": CONFIRMED_OVER,
+        "refuted_under": REFUTED_UNDER,
+        "confidence": CONFIDENCE,
+        "rounding": ROUNDING,
+        "balanced_within": BALANCED_WITHIN,
+        "most": MOST,
+        "memory_step": MEMORY_STEP,
+        "cold": COLD,
+        "warm": WARM,
+        "columns": {"first": list(first), "more": list(dict.fromkeys((*_MORE, *shares.values(), *stamps)))},
+    }
+
+
+PATH = "compare.md"
+INDEX = "compare/index.json"
+FORMAT = 1
+"""Of the index: a script of another build refuses what it does not know."""
+CAPS = {
+    "bytes": caps.FILE_BYTES,
+    "footer": caps.FOOTER_BYTES,
+    "manifest": caps.MANIFEST_BYTES,
+    "columns": caps.COLUMNS,
+    "groups": caps.ROW_GROUPS,
+    "rows": caps.ROWS,
+    "pages": caps.PAGES,
+    "page": caps.PAGE_BYTES,
+    "unpacked": caps.DECODED_BYTES,
+    "text": caps.TEXT_CHARACTERS,
+    "seconds": caps.SECONDS,
+}
+"""What the scripts call each cap of a file that comes from others."""
+SHOWN = {
+    "values": 6_000_000,
+    "held": 70_000_000,
+    "cells": 20_000,
+    "estimates": caps.ROWS.most,
+    "shown": 200,
+    "label": 300,
+    "listed": 200,
+    "reasons": 50,
+}
+"""Caps of the page alone. What its memory has room for: values in a footer, numbers of the runs that are compared (two
+of a million trials), cells and cells × blocks of one. What is written out: characters, cells and reasons."""
+REQUIRED = ("run_id", "cell_id", "device", "block", "outcome", "samples_per_s", "protocol_version")
+"""Columns that files of every version have."""
+FACTS = (
+    ("device", "device", ""),
+    ("began", "started_at", ""),
+    ("processor", "machine.cpu_model", ""),
+    ("hardware threads", "machine.cores_logical", ""),
+    ("cores", "machine.cores_physical", ""),
+    ("cores by quota", "machine.cpu_quota_cores", ""),
+    ("memory", "machine.memory_bytes", "bytes"),
+    ("memory limit", "machine.memory_limit_bytes", "bytes"),
+    ("GPU", "machine.gpu_name", ""),
+    ("GPUs", "machine.gpu_count", ""),
+    ("GPU memory", "machine.gpu_memory_bytes", "bytes"),
+    ("virtual machine", "machine.virtualised", ""),
+    ("architecture", "machine.architecture", ""),
+    ("system", "machine.distribution", ""),
+    ("kernel", "machine.kernel", ""),
+    ("file system of the data", "machine.storage.file_system", ""),
+    ("disk of the data", "machine.storage.device_class", ""),
+    ("I/O scheduler of the disk", "machine.storage.scheduler", ""),
+    ("read-ahead of the disk", "machine.storage.read_ahead_bytes", "bytes"),
+    *((name, f"software.{name}", "") for name in Software.model_fields),
+    ("feedrate", "feedrate_version", ""),
+    ("protocol", "protocol_version", ""),
+    ("least window, seconds", "protocol.window_s", ""),
+    ("blocks", "blocks", ""),
+    ("profile", "profile", ""),
+)
+"""What of a manifest is held against the other's: name for people, path, unit. Whatever it says of its ``runtime`` is,
+too."""
+NAMED = ("storage_format", "batch_size", "num_workers")
+"""Knobs that are said of a best setting even where they are at their default."""
+_GLYPHS = {"faster": "●", "slower": "◆", "no difference": "■", "inconclusive": "▲"}
+_SHAPES = {"faster": "circle", "slower": "diamond", "no difference": "square", "inconclusive": "triangle-up"}
+_TONES = {"faster": "confirmed", "slower": "refuted", "no difference": "no difference", "inconclusive": "inconclusive"}
+_SAYS = {
+    "faster": "B is faster",
+    "slower": "B is slower",
+    "no difference": f"the same within {100 * (SAME[1] - 1):g} %",
+    "inconclusive": "inconclusive",
+}
+_LEAD = (
+    "How does one machine compare with another, setting by setting, and why? Choose two published runs, or drop your "
+    "own trials.parquet: it is read by this page, in your browser, and sent nowhere."
+)
+_HOW = (
+    "Cells are compared where both runs have measured the same one: same settings, device, protocol, version of the "
+    "workload and data. A cell’s interval is Welch’s on log throughput: what further blocks of these two runs would "
+    "give. That of a geometric mean over cells is Student’s t over the cells’ log ratios. All are single ones of "
+    "95\u00a0%. Files are data to this page: they are capped in size, rows and time, read apart from it, and "
+    "their words are shown as text. Whether their numbers agree with each other is not looked at here: "
+    "make validate FILES=… does."
+)
+_UNREAD = "To read files in your browser this page needs JavaScript. The same comparison is a command:"
+_COMMANDS = (
+    ("make compare A=RUN B=RUN", "the same in the terminal; A and B are machines, runs, folders or files"),
+    ("make sweep", "measure this machine: the file to drop is results/MACHINE/RUN/trials.parquet"),
+)
+
+
+def page(everyone: Selection, told: Verdicts) -> Page:
+    """Write the page and its index.
+
+    Args:
+        everyone: all runs; none is fine, files can be dropped all the same.
+        told: what they say of claims.
+    """
+    index = json.dumps(_index(everyone, told), sort_keys=True, separators=(",", ":")) + "\n"
+    body = [
+        "# Compare\n",
+        markup.paragraph(_LEAD, "fr-lead"),
+        markup.slot("compare"),
+        "\n",
+        _plain(),
+        markup.paragraph(_HOW, "fr-note"),
+    ]
+    frame = Placed("compare", _frame(markup.addressed(INDEX, index)))
+    return Page(PATH, "Compare", "\n".join(body), {"compare": frame}, {INDEX: index}, hide=("navigation", "toc"))
+
+
+def _index(everyone: Selection, told: Verdicts) -> dict[str, Any]:
+    published = list(_published(everyone))
+    return {
+        "format": FORMAT,
+        "opening": _opening(everyone, published),
+        "published": published,
+        "tones": _tones(),
+        "words": {"kinds": _kinds(), "stages": {stage.name: stage.doc for stage in STAGES}},
+        "claims": _claims(told),
+        "reader": reader(),
+    }
+
+
+def reader() -> dict[str, Any]:
+    """Everything that the Worker is told: how much it may read, which columns, and by which rules it compares."""
+    rules = browser_rules()
+    axes = [axis.name for axis in AXES]
+    return {
+        "caps": {name: cap.most for name, cap in CAPS.items()} | SHOWN,
+        "reads": migration.READ,
+        "feedrate": __version__,
+        "dtypes": {column.name: column.dtype for column in TRIALS},
+        "required": REQUIRED,
+        "first": [name for name in rules["columns"]["first"] if name not in axes],
+        "more": rules["columns"]["more"],
+        "axes": axes,
+        "defaults": {axis.name: axis.default for axis in AXES},
+        "facts": [{"label": label, "path": path.split("."), "unit": unit} for label, path, unit in FACTS],
+        "kinds": _kinds(),
+        "named": NAMED,
+        "rules": rules,
+    }
+
+
+def _kinds() -> dict[str, str]:
+    return {kind: RAN[kind] for kind in KINDS}
+
+
+def _published(everyone: Selection) -> Iterator[dict[str, Any]]:
+    """Runs whose files are on the site and that were not withdrawn, newest first."""
+    for shown in everyone.every:
+        beside = shown.beside
+        if beside.withdrawn or not (shown.run.folder / "trials.parquet").is_file():
+            continue
+        run = shown.manifest
+        yield {
+            "key": f"run:{run.run_id}",
+            "run": run.run_id,
+            "name": shown.name,
+            "device": run.device,
+            "day": descriptions.day(run.started_at),
+            "label": beside.label,
+            "tier": beside.tier,
+            "suites": sorted(run.suites),
+            "file": f"runs/{shown.slug}/trials.parquet",
+            "page": shown.page.replace(".md", ".html"),
+        }
+
+
+def _opening(everyone: Selection, published: list[dict[str, Any]]) -> str:
+    """The run that stands in A's place at first: the newest that speaks for its machine."""
+    there = {run["run"] for run in published}
+    runs: list[RunView] = [*leading(everyone.featured), *everyone.every]
+    return next((f"run:{shown.manifest.run_id}" for shown in runs if shown.manifest.run_id in there), "")
+
+
+def _tones() -> dict[str, dict[str, str]]:
+    """How a mark of each verdict looks; all cells together have a mark of their own."""
+    tones = {
+        name: {"colour": VERDICT_TONES[_TONES[name]], "shape": _SHAPES[name], "glyph": _GLYPHS[name], "says": says}
+        for name, says in _SAYS.items()
+    }
+    return tones | {"overall": {"colour": colour("ink"), "shape": "cross", "glyph": "✚", "says": "all cells"}}
+
+
+def _claims(told: Verdicts) -> dict[str, Any]:
+    """What each claim says, and its verdicts by the run that was judged: the newest of a machine that tested it."""
+    verdicts: dict[str, dict[str, str]] = {}
+    for name, parts in told.told.items():
+        for part in parts:
+            if part.tested:
+                verdicts.setdefault(part.shown.manifest.run_id, {})[name] = part.verdict
+    tested = {name for found in verdicts.values() for name in found}
+    says: Mapping[str, str] = {name: claim.says for name, (_, claim) in told.asked.items() if name in tested}
+    return {"says": says, "verdicts": verdicts}
+
+
+def _frame(index: str) -> str:
+    waiting = "Starting … Opened as a file, without a server, this page cannot read others: make serve shows it."
+    return markup.scripted("compare", index, waiting, ["explore"])
+
+
+def _plain() -> str:
+    """What there is without scripts, and beside them."""
+    return f'<div class="fr-compare-plain">\n{markup.paragraph(_UNREAD)}</div>\n{markup.commands(_COMMANDS)}'

@@ -1,0 +1,371 @@
+"""Two machines, or two runs of one, compared in words and tables: on the terminal, and as Markdown for a report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+
+from feedrate.analysis.estimates import rows_of
+from feedrate.analysis.machines import CELL, Overall
+from feedrate.pages import descriptions, report
+from feedrate.pages.report import Cell, Section, cells
+from feedrate.plan.claim import Claim
+from feedrate.questions.claims.terminal import COLOURS as CLAIM_COLOURS
+from feedrate.questions.claims.terminal import bar
+from feedrate.questions.compare.analysis import CEILINGS, COUNTED, ENDS, STAGES, repeated
+from feedrate.questions.compare.comparison import Comparison, Side
+from feedrate.questions.summary.terminal import rate, settings, task
+from feedrate.schema.words import known, number, plural
+
+KINDS = {
+    "train": "real training",
+    "emulated": "before an emulated step",
+    "load": "loading alone",
+    "copy": "copying alone",
+    "compute": "the step alone",
+}
+"""What a cell runs, in words: ``analysis.KINDS``."""
+MOST_CELLS = 8
+"""Cells that a list shows unless all are asked for."""
+_REACHES = (1.25, 2.0, 4.0, 16.0, 64.0, 256.0, 4096.0)
+"""Ratios at which bars may end."""
+_COLOURS = {"faster": "green", "slower": "red", "no difference": "blue", "inconclusive": "yellow"}
+Row = Mapping[str, Any]
+
+
+def show(found: Comparison, console: Console, *, whole: bool = False) -> None:
+    """Print a comparison; ``whole`` lists every cell."""
+    report.show(_sections(found, whole), console)
+
+
+def markdown(found: Comparison, *, whole: bool = False) -> str:
+    """Write a comparison as Markdown; ``whole`` lists every cell."""
+    a, b = (side.manifest.machine.machine_id for side in (found.a, found.b))
+    title = f"{b} against {a}" if a != b else f"Two runs of {a}"
+    return report.markdown(f"feedrate: {title}", _sections(found, whole))
+
+
+def _sections(found: Comparison, whole: bool) -> list[Section]:
+    # Bars end at the first reach that holds all that is summed up.
+    ratios = [found.found.overall.ratio, *found.found.kinds["ratio"], *found.found.stages["ratio"]]
+    widest = math.exp(max(abs(math.log(ratio)) for ratio in ratios))
+    reach = next((each for each in _REACHES if each >= widest), _REACHES[-1])
+    most = None if whole else MOST_CELLS
+    return [
+        facts(found),
+        _matched(found, most),
+        _overall(found, reach),
+        *_wins_and_losses(found, reach, most),
+        *_stages(found, reach),
+        *_held_back(found),
+        *_best_settings(found),
+        *_claims(found),
+    ]
+
+
+def _estimate(ratio: float, lo: float, hi: float, none: str, n: str = "") -> str:
+    """Write a ratio with its interval: ``1.62× (1.55–1.70, 8 blocks)``."""
+    interval = f"{number(lo)}–{number(hi)}" if known(lo) and known(hi) else none
+    return f"{number(ratio)}× ({', '.join(filter(None, (interval, n)))})"
+
+
+def _drawn(row: Row | Overall, none: str, reach: float, colour: str = "") -> tuple[Cell, Cell]:
+    """Write a ratio with its interval, in numbers and as a bar."""
+    ratio, lo, hi = (row.ratio, row.lo, row.hi) if isinstance(row, Overall) else (row["ratio"], row["lo"], row["hi"])
+    return Cell(_estimate(ratio, lo, hi, none)), Cell(bar(ratio, lo, hi, reach), colour, bar=True)
+
+
+def _cores(side: Side) -> str:
+    machine = side.manifest.machine
+    cores = f" of {plural(machine.cores_physical, 'core')}" if machine.cores_physical else ""
+    quota = f", limited to the time of {machine.cpu_quota_cores:g}" if machine.cpu_quota_cores else ""
+    return f"{plural(machine.cores_logical, 'hardware thread')}{cores}{quota}"
+
+
+def _memory(side: Side) -> str:
+    machine = side.manifest.machine
+    return descriptions.size(min(machine.memory_bytes, machine.memory_limit_bytes or machine.memory_bytes))
+
+
+def _accelerator(side: Side) -> str:
+    machine = side.manifest.machine
+    if not machine.gpu_name:
+        return "none"
+    count = f"{machine.gpu_count} × " if machine.gpu_count > 1 else ""
+    return f"{count}{machine.gpu_name}, {descriptions.size(machine.gpu_memory_bytes)}"
+
+
+def _disk(side: Side) -> str:
+    disk = side.manifest.machine.storage
+    if not disk:
+        return "unknown"
+    scheduler = f"I/O scheduler {disk.scheduler}" if disk.scheduler else None
+    return ", ".join(filter(None, (disk.device_class, disk.file_system, disk.model, scheduler)))
+
+
+def _system(side: Side) -> str:
+    machine = side.manifest.machine
+    return f"{machine.distribution or machine.operating_system}, kernel {machine.kernel}"
+
+
+def _trials(side: Side) -> str:
+    outcomes = side.manifest.outcomes
+    failed = sum(count for outcome, count in outcomes.items() if outcome != "ok")
+    return f"{sum(outcomes.values()):,} in {plural(side.manifest.blocks, 'whole block')}, {failed:,} failed"
+
+
+_FACTS: Mapping[str, Callable[[Side], str]] = {
+    "Machine": lambda side: side.manifest.machine.machine_id,
+    "Processor": lambda side: side.manifest.machine.cpu_model,
+    "Cores": _cores,
+    "Memory": _memory,
+    "Accelerator": _accelerator,
+    "Data on": _disk,
+    "Virtual machine": lambda side: {True: "yes", False: "no", None: "unknown"}[side.manifest.machine.virtualised],
+    "System": _system,
+    "Device": lambda side: side.manifest.device,
+    "PyTorch": lambda side: side.manifest.software.torch or "unknown",
+    "feedrate": lambda side: side.manifest.feedrate_version,
+    "Run": lambda side: side.manifest.run_id,
+    "Measured": lambda side: descriptions.day(side.manifest.started_at),
+    "Asked for": lambda side: f"{', '.join(sorted(side.manifest.suites))} ({side.manifest.profile})",
+    "Trials": _trials,
+    "Grade (A to D)": lambda side: side.grade,
+    "Tier": lambda side: side.tier,
+}
+
+
+def facts(found: Comparison) -> Section:
+    """Write both machines beside each other, and where they differ."""
+    rows = []
+    for name, fact in _FACTS.items():
+        a, b = fact(found.a), fact(found.b)
+        rows.append(cells(name, a, b, "" if a == b else "differs"))
+    lines = [*found.a.notes, *found.b.notes]
+    if _one_machine(found):
+        lines.append("These are two runs of one machine: how far they differ shows how well a run can be repeated.")
+    versions_a, versions_b = (
+        {**one.manifest.software.model_dump(), **one.manifest.runtime} for one in (found.a, found.b)
+    )
+    differ = []
+    for name in dict.fromkeys((*versions_a, *versions_b)):
+        a, b = ("none" if of.get(name) is None else str(of[name]) for of in (versions_a, versions_b))
+        if a != b:
+            differ.append(f"{name} {a} in A, {b} in B")
+    if differ:
+        lines.append(f"Versions differ too, which is in every ratio: {'; '.join(differ)}.")
+    return Section("A and B", lines, ("", "A", "B", ""), rows)
+
+
+def _one_machine(found: Comparison) -> bool:
+    return found.a.manifest.machine.machine_id == found.b.manifest.machine.machine_id
+
+
+def _matched(found: Comparison, most: int | None) -> Section:
+    """Which cells are compared, and why the others are not."""
+    counts = [len(side.trials[CELL].drop_duplicates()) for side in (found.a, found.b)]
+    line = (
+        f"{plural(len(found.found.cells), 'cell')} of {counts[0]:,} in A and {counts[1]:,} in B: those of the same "
+        "settings, device, data, workload and protocol."
+    )
+    rows = []
+    for reason, group in found.found.unmatched.groupby("reason", sort=False):
+        every = [descriptions.setting(row) for row in rows_of(group)]
+        if most is None:
+            rows += [cells(str(reason), "1", setting) for setting in every]
+        else:
+            such = "; ".join([*every[:2], *["…"] * (len(every) > 2)])
+            rows.append(cells(str(reason), f"{len(group):,}", such))
+    lines = [line, "Not compared:" if rows else "That is all of them."]
+    return Section("What is compared", lines, ("reason", "cells", "such as"), rows)
+
+
+def _overall(found: Comparison, reach: float) -> Section:
+    """One ratio over everything, and by what ran."""
+    over, kinds = found.found.overall, rows_of(found.found.kinds)
+    interval = f", 95 % interval {number(over.lo)} to {number(over.hi)}" if known(over.lo) else ""
+    lines = [
+        f"B is {number(over.ratio)} times as fast as A over {plural(over.cells, 'cell')} (geometric mean{interval}).",
+        "Whether B is faster is decided in each cell by a single 95 % interval, not corrected for their number.",
+        *_cautions(found),
+    ]
+    counts = {name: sum(row[name] for row in kinds) for name in COUNTED}
+    rows = [(Cell("all"), *_drawn(over, "one cell", reach), *cells(f"{over.cells:,}", _tally(counts)))]
+    rows += [
+        (Cell(KINDS[row["kind"]]), *_drawn(row, "one cell", reach), *cells(f"{row['cells']:,}", _tally(row)))
+        for row in kinds
+    ]
+    bars = (
+        f"Bars here and below: B ÷ A from {1 / reach:.2g} to {reach:g}, one in the middle, with 95 % intervals; an "
+        "arrow where the ratio lies beyond."
+    )
+    columns = ("what ran", "B ÷ A (95 %)", "", "cells", "of these")
+    return Section("How many times as fast B is", lines, columns, rows, bars=bars)
+
+
+def _tally(counts: Row) -> str:
+    return ", ".join(f"{counts[name]:,} {verdict}" for name, verdict in COUNTED.items() if counts[name])
+
+
+def _cautions(found: Comparison) -> Iterator[str]:
+    """What a reader of the ratios has to know."""
+    several = found.found.overall.cells > 1
+    if several:
+        yield "The interval over cells says how much the choice of cells matters, not how well each was measured."
+    else:
+        [row] = rows_of(found.found.cells)
+        blocks = f"{row['n_a']} and {row['n_b']} blocks"
+        yield f"This one cell: {_estimate(row['ratio'], row['lo'], row['hi'], 'no interval', blocks)}."
+    if found.found.kinds["kind"].eq("emulated").any():
+        yield "An emulated step sleeps as long on either machine: where it is the bottleneck the ratio is one."
+    if _one_machine(found):
+        again = repeated(found.found.cells)
+        if several:
+            yield f"Half of the cells agree within {again.half_within_pct:.1f} %."
+        if again.cells:
+            yield (
+                f"A ratio of one lies in {again.hold} of {plural(again.cells, 'interval')}; in 95 % of them it "
+                "would, were nothing different between the runs."
+            )
+
+
+def _wins_and_losses(found: Comparison, reach: float, most: int | None) -> Iterator[Section]:
+    """Where B is faster and where it is slower, the largest differences first."""
+    compared = found.found.cells
+    for verdict, ascending in (("faster", False), ("slower", True)):
+        title = f"Where B is {verdict}"
+        own = compared[compared["verdict"].eq(verdict)].sort_values("ratio", ascending=ascending, kind="stable")
+        if not len(own):
+            yield Section(title, [f"In no cell is B clearly {verdict}."])
+            continue
+        rows = [
+            (
+                Cell(f"{task(row)}: {settings(row)}"),
+                Cell(f"{row['samples_per_s_a']:,.0f} → {row['samples_per_s_b']:,.0f}"),
+                *_drawn(row, "one block", reach, _COLOURS[verdict]),
+                Cell(f"{row['n_a']:.0f}, {row['n_b']:.0f}"),
+            )
+            for row in rows_of(own if most is None else own.head(most))
+        ]
+        first = f"; the {len(rows)} largest differences (--all lists every cell):" if len(rows) < len(own) else ":"
+        columns = ("cell", "A → B, samples/s", "B ÷ A (95 %)", "", "blocks")
+        yield Section(title, [f"In {plural(len(own), 'cell')}{first}"], columns, rows)
+
+
+def _stages(found: Comparison, reach: float) -> Iterator[Section]:
+    """What each stage could do alone on either machine, where both ran one alone."""
+    stages = {stage.name: stage for stage in STAGES}
+    rows = []
+    for row in rows_of(found.found.stages):
+        if row["cells"] == 1:
+            basis = "one cell", f"{row['n_a']:.0f}, {row['n_b']:.0f} blocks"
+        else:
+            basis = f"{number(row['least'])}–{number(row['most'])}", f"{row['cells']:,} cells"
+        rates = cells(stages[row["stage"]].doc, f"{row['a']:,.0f}", f"{row['b']:,.0f}")
+        rows.append((*rates, *_drawn(row, "one block", reach), *cells(*basis)))
+    if rows:
+        lines = ["Each stage alone, in samples/s: geometric means over its cells."]
+        if any(stages[name].column for name in found.found.stages["stage"]):
+            lines.append("What one process does is told by the stamps of the DataLoader's workers.")
+        columns = ("stage", "A", "B", "B ÷ A (95 %)", "", "from–to", "n")
+        yield Section("Why: what each stage could do", lines, columns, rows)
+
+
+def _held_back(found: Comparison) -> Iterator[Section]:
+    """What holds training back on either machine, with the ceilings that say so."""
+    groups = sorted(found.found.held.groupby(["bottleneck_a", "bottleneck_b"]), key=lambda pair: -len(pair[1]))
+    items = []
+    for (a, b), group in groups:
+        both = f"{a} in both" if a == b else f"{a} in A, {b} in B"
+        items.append((f"{plural(len(group), 'training cell')}: {both}.", list(_ceilings(group))))
+    if items:
+        line = (
+            "A training cell is held back by its smallest ceiling, what a stage does alone; where ceilings were not "
+            "measured, by the phase that takes half of the time. In samples/s: geometric means over cells, with the "
+            "least and the most; an emulated step's is declared."
+        )
+        yield Section("Why: what holds training back", [line], items=items)
+
+
+def _ceilings(held: pd.DataFrame) -> Iterator[str]:
+    """The ceilings of cells with the same bottlenecks, as far as both sides have them."""
+    for name in CEILINGS:
+        both = held[[f"{name}_a", f"{name}_b"]].astype("float64").dropna()
+        if len(both):
+            of = f", known of {len(both)} of them" if len(both) < len(held) else ""
+            means = (f"{_mean(both[column])} in {side}" for side, column in zip("AB", both, strict=True))
+            yield f"{KINDS[name.removesuffix('_ceiling')]}: {', '.join(means)}{of}"
+
+
+def _mean(rates: pd.Series[float]) -> str:
+    """Rates as their geometric mean, with the least and the most where they are several."""
+    least, mean, most = (number(each) for each in (rates.min(), np.exp(np.log(rates).mean()), rates.max()))
+    return mean if least == most else f"{mean} ({least}–{most})"
+
+
+def _best_settings(found: Comparison) -> Iterator[Section]:
+    """The best settings of either machine, task by task."""
+    rows = [row for row in rows_of(found.found.best) if row["mode"] in ("train", "load")]
+    if rows:
+        by_id = [
+            {str(row["cell_id"]): row for row in rows_of(side.trials.drop_duplicates("cell_id"))}
+            for side in (found.a, found.b)
+        ]
+        rows.sort(key=lambda row: (row["mode"] != "train", row["step"] != "real", str(row["workload"])))
+        line = "Of the settings that cannot be told from the fastest the cheapest: fewest workers, then least memory."
+        yield Section("Best settings", [line], items=[(task(row), _choice(row, by_id)) for row in rows])
+
+
+def _choice(row: Row, by_id: Sequence[Mapping[str, Row]]) -> list[str]:
+    """What to choose on either machine, and what the other's choice is worth there."""
+    lines = []
+    for side, trials in zip("ab", by_id, strict=True):
+        bound = f", {row[f'bottleneck_{side}']}" if row["mode"] == "train" else ""
+        reached = rate(*(row[f"{name}_{side}"] for name in ("samples_per_s", "lo", "hi", "n")))
+        lines.append(f"{side.upper()}: {settings(trials[row[f'cell_{side}']])}: {reached}{bound}")
+    blocks = f"{row['n_a']} and {row['n_b']} blocks"
+    best = f"best against best, B ÷ A is {_estimate(row['ratio'], row['lo'], row['hi'], 'no interval', blocks)}"
+    if row["cell_a"] == row["cell_b"]:
+        return [*lines, f"The same setting; {best}"]
+    worth = []
+    for mine, other, name in (("A", "B", "a_on_b"), ("B", "A", "b_on_a")):
+        if known(row[name]):
+            lo, hi = (100 * row[f"{name}_{end}"] for end in ("lo", "hi"))
+            interval = f"{number(lo)}–{number(hi)} %" if known(lo) else "no interval"
+            share = f"{100 * row[name]:.0f} % ({interval}, {plural(int(row[f'{name}_n']), 'block')})"
+            worth.append(f"{mine}'s setting reaches {share} of {other}'s on {other}")
+    return [*lines, "; ".join([*worth, best])]
+
+
+def _claims(found: Comparison) -> Iterator[Section]:
+    """Claims whose verdict differs."""
+    tested = found.claims
+    if not len(tested):
+        return
+    differ = tested[~tested["agree"].astype(bool)]
+    decided = int(differ["decided"].sum())
+    line = f"Of {plural(len(tested), 'claim')} that both tested, {len(tested) - len(differ)} have the same verdict"
+    if len(differ):
+        line += f"; {decided} differ and are decided on both, {len(differ) - decided} are inconclusive on one"
+    rows = []
+    for row in rows_of(differ):
+        claim = found.asked[row["claim"]]
+        rows.append((Cell(f"{row['claim']}: {claim.says}"), *(verdict(row, side, claim) for side in "ab")))
+    yield Section("Claims whose verdict differs", [f"{line}."], ("claim", "A", "B"), rows)
+
+
+def verdict(row: Row, side: str, claim: Claim) -> Cell:
+    """Write a side's verdict with what it rests on: an effect, or for a fact the trials that looked."""
+    word, ratio, lo, hi, n = (row[f"{name}_{side}"] for name in ("verdict", *ENDS, "n"))
+    if claim.effect is None:
+        basis = f"a fact, {plural(int(n), 'trial')}"
+    elif known(ratio):
+        basis = _estimate(ratio, lo, hi, "no interval", plural(int(n), "block"))
+    else:
+        basis = "no block of all its cells"
+    return Cell(f"{word}: {basis}", CLAIM_COLOURS[word])

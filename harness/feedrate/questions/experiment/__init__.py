@@ -1,0 +1,3 @@
+"""The question experiment."""
+
+__all__ = ["page"]

@@ -1,0 +1,114 @@
+"""The experiment that the sources' figures come from, as a run of the loader's suite repeats it: one knob at a time.
+
+SRCNN on DIV2K (or what stands in for it), batches of 8 to 128, PNG files against LMDB, few workers against many, pinned
+memory against pageable. Every ratio is a contrast of cells that differ in nothing else, paired by block.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from feedrate.analysis.blocks import good
+from feedrate.analysis.contrasts import contrasts, off_default
+from feedrate.analysis.estimates import identities
+from feedrate.plan.claim import PHOTOGRAPHS
+from feedrate.schema.axes import AXES, Value
+from feedrate.schema.errors import InputError
+
+BATCHES = (8, 16, 32, 64, 128)
+"""Of the source."""
+SETTING = (
+    "workload",
+    "mode",
+    "step",
+    "step_ms",
+    "patch_size",
+    "storage_format",
+    "batch_size",
+    "num_workers",
+    "pin_memory",
+)
+"""What may differ from one ratio to the next; everything else is at its default."""
+TURNED = ("batch_size", "storage_format", "num_workers", "pin_memory")
+"""The knobs that the experiment turns."""
+COLUMNS = (*SETTING, "ratio", "lo", "hi", "n")
+
+
+def compared(trials: pd.DataFrame) -> pd.DataFrame:
+    """Take the contrasts of a run that belong to the experiment."""
+    found = contrasts(_own(trials))
+    return found[found["axis"].isin(TURNED) & found["n"].gt(0)]
+
+
+def batch_sizes(trials: pd.DataFrame) -> int:
+    """Count the batch sizes of the experiment with which a trial of a run ended well: contrasts take a while."""
+    return int(good(_own(trials))["batch_size"].nunique())
+
+
+def _own(trials: pd.DataFrame) -> pd.DataFrame:
+    """The trials whose cells belong to the experiment."""
+    cells = identities(trials)
+    own = cells["mode"].isin(["train", "load"]) & cells["workload"].isin(PHOTOGRAPHS)
+    own &= off_default(cells, (axis for axis in AXES if axis.name not in SETTING)) == 0
+    return trials[trials["cell_id"].isin(cells.loc[own, "cell_id"])]
+
+
+def turned(found: pd.DataFrame, axis: str, a: Value, b: Value) -> pd.DataFrame:
+    """Give the ratios of B to A for two values of an axis, whichever of them the contrast has first."""
+    own = found[found["axis"].eq(axis)]
+    forth = own[own["a_value"].eq(a) & own["b_value"].eq(b)]
+    back = own[own["a_value"].eq(b) & own["b_value"].eq(a)]
+    both = pd.concat([forth, _inverted(back)]) if len(back) else forth
+    return both.assign(**{axis: b})[list(COLUMNS)].reset_index(drop=True)
+
+
+def epochs(found: pd.DataFrame) -> pd.DataFrame:
+    """Say how long an epoch takes with each batch size, against batches of 8.
+
+    The start of the first epoch is left out: time is samples ÷ throughput, so that this is the ratio of throughputs
+    turned over.
+    """
+    parts = [turned(found, "batch_size", BATCHES[0], batch) for batch in BATCHES[1:]]
+    return _inverted(pd.concat(parts, ignore_index=True))
+
+
+def _inverted(ratios: pd.DataFrame) -> pd.DataFrame:
+    """Swap the sides: the ends of the intervals change places."""
+    return ratios.assign(ratio=1 / ratios["ratio"], lo=1 / ratios["hi"], hi=1 / ratios["lo"])
+
+
+def by_batch(found: pd.DataFrame, without: str = "batch_size") -> dict[tuple[Value | None, ...], dict[int, pd.Series]]:
+    """Put ratios in rows of one setting each, batch sizes side by side.
+
+    Raises:
+        InputError: two ratios of one setting and batch size, as contrasts of several runs have them.
+    """
+    names = held(without)
+    rows: dict[tuple[Value | None, ...], dict[int, pd.Series]] = {}
+    for _, row in found.iterrows():
+        key = tuple(None if pd.isna(row[name]) else row[name] for name in names)
+        of_setting, batch = rows.setdefault(key, {}), int(row["batch_size"])
+        if batch in of_setting:
+            raise InputError(
+                f"ratios along {without}: two at batch_size {batch} with {dict(zip(names, key, strict=True))}; "
+                "expected one, of one run. Compare runs one by one"
+            )
+        of_setting[batch] = row
+    return dict(sorted(rows.items(), key=lambda item: _order(dict(zip(names, item[0], strict=True)))))
+
+
+def held(without: str) -> list[str]:
+    """Name the axes of ``SETTING`` that tell the rows of ``by_batch`` apart."""
+    return [name for name in SETTING if name not in (without, "batch_size")]
+
+
+def _order(setting: dict[str, Value | None]) -> tuple[object, ...]:
+    kinds = (("train", "real"), ("train", "emulated"))
+    kind = (setting["mode"], setting["step"])
+    numbers = (setting.get(name) for name in ("step_ms", "patch_size", "num_workers", "pin_memory"))
+    return (
+        kinds.index(kind) if kind in kinds else len(kinds),
+        str(setting["workload"]),
+        str(setting.get("storage_format", "")),
+        *(-1.0 if value is None else float(value) for value in numbers),
+    )

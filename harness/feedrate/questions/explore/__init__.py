@@ -1,0 +1,3 @@
+"""The question explore."""
+
+__all__ = ["page"]

@@ -1,0 +1,3 @@
+"""The question home."""
+
+__all__ = ["page"]

@@ -1,0 +1,3 @@
+"""The question loader."""
+
+__all__ = ["charts.phases", "page"]

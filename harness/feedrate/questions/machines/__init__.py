@@ -1,0 +1,3 @@
+"""The question machines."""
+
+__all__ = ["page"]

@@ -1,0 +1,3 @@
+"""The question methodology."""
+
+__all__ = ["page"]

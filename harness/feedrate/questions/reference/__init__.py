@@ -1,0 +1,3 @@
+"""The question reference."""
+
+__all__ = ["page"]

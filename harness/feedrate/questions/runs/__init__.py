@@ -1,0 +1,3 @@
+"""The question runs."""
+
+__all__ = ["analysis", "facts", "page", "trust", "withdrawn"]

@@ -1,0 +1,3 @@
+"""The question storage."""
+
+__all__ = ["page"]

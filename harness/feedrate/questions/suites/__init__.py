@@ -1,0 +1,3 @@
+"""The question suites."""
+
+__all__ = ["page"]

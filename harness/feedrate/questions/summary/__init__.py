@@ -1,0 +1,3 @@
+"""The question summary."""
+
+__all__ = ["terminal"]

@@ -1,0 +1,3 @@
+"""The question workers."""
+
+__all__ = ["page"]

@@ -1,0 +1,15 @@
+"""The tables of truth: axes, columns, metrics, margins, words, errors, and how plug-ins are found."""
+
+__all__ = [
+    "axes",
+    "axes.loading",
+    "axes.training",
+    "axes.transfer",
+    "columns",
+    "errors",
+    "metrics",
+    "plugins",
+    "redaction",
+    "window",
+    "words",
+]

@@ -1,0 +1,108 @@
+"""What of a trial is compared: products and quotients of recorded columns, whose logs can be added up.
+
+Pure Python over one row: the parent of a sweep judges by them which questions are still open, and loads no pandas.
+
+The margins of a verdict: how far an estimate lies from being called otherwise.
+
+Pure Python: the parent of a sweep uses them as the analysis does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A positive number of a trial."""
+
+    up: tuple[str, ...]
+    """Columns that are multiplied."""
+    down: tuple[str, ...]
+    """Columns that they are divided by."""
+    noun: str
+    """What it is, as the subject of a sentence."""
+    unit: str = ""
+    """Of the number, after columns of ns became seconds."""
+    rate: bool = False
+    """Whether more of it is faster; a ratio of B to A is then told as *as fast as*."""
+
+    def of(self, trial: Mapping[str, Any]) -> float | None:
+        """Compute it.
+
+        Args:
+            trial: a row of ``records.TRIALS``.
+
+        Returns:
+            A positive number; None where a column is null or what comes out is not positive.
+        """
+        value = 1.0
+        for name in (*self.up, *self.down):
+            column = trial.get(name)
+            if column is None or not math.isfinite(number := float(column)) or number <= 0:
+                return None
+            number = number / 1e9 if name.endswith("_ns") else number
+            value = value * number if name in self.up else value / number
+        return value
+
+
+THROUGHPUT = "throughput"
+"""The one that every trial has that ended well."""
+METRICS: Mapping[str, Metric] = {
+    THROUGHPUT: Metric(("samples_per_s",), (), "throughput", "samples/s", rate=True),
+    "data_wait": Metric(("host_fetch_ns",), ("samples",), "the data wait of a sample", "s"),
+    "forward": Metric(("host_forward_ns",), ("samples",), "the forward pass of a sample", "s"),
+    "backward": Metric(("host_backward_ns",), ("samples",), "the backward pass of a sample", "s"),
+    "device_forward": Metric(("device_forward_ns",), ("samples",), "the forward span of a sample on the device", "s"),
+    "workers_cpu": Metric(
+        ("workers_cpu_pct", "wall_ns"), ("samples",), "the workers' CPU time for a sample", "hundredths of a CPU second"
+    ),
+    "device_backward": Metric(
+        ("device_backward_ns",), ("samples",), "the backward span of a sample on the device", "s"
+    ),
+    "workers_uss": Metric(("workers_uss_end_bytes",), (), "the workers' own memory", "bytes"),
+    "workers_memory": Metric(
+        ("workers_uss_end_bytes",), ("workers_uss_start_bytes",), "the workers' memory after the window ÷ before it"
+    ),
+    "switches": Metric(
+        ("involuntary_switches",), ("samples",), "involuntary context switches for a sample", "switches/sample"
+    ),
+    "startup": Metric(("startup_ns",), (), "the time to the first batch", "s"),
+    "gpu_util": Metric(("gpu_util_pct",), (), "GPU utilization", "%"),
+    "throughput_by_util": Metric(
+        ("samples_per_s",), ("gpu_util_pct",), "throughput for a per cent of GPU utilization", "samples/s"
+    ),
+    "gpu_power": Metric(("gpu_power_w",), (), "the GPU's power", "W"),
+    "gpu_mem_peak": Metric(("gpu_mem_peak_bytes",), (), "peak GPU memory in tensors", "bytes"),
+    "gpu_mem_reserved": Metric(("gpu_mem_reserved_bytes",), (), "GPU memory that PyTorch reserved", "bytes"),
+    "gpu_mem_used": Metric(("gpu_mem_used_bytes",), (), "GPU memory in use", "bytes"),
+    "exposed_copy": Metric(("device_h2d_exposed_ns",), ("samples",), "the exposed copy of a sample", "s"),
+    "copy_rate": Metric(
+        ("batch_bytes", "steps"), ("device_h2d_ns",), "the rate of calls that copy to the device", "bytes/s"
+    ),
+    "host_ahead": Metric(("host_drain_ns",), (), "how far the host runs ahead of its device", "s"),
+    "stored": Metric(("stored_bytes",), (), "the size on disk", "bytes"),
+    "mem_available": Metric(("mem_available_bytes",), (), "memory that is available on the host", "bytes"),
+}
+"""By the name that a claim uses."""
+
+
+SAME = (0.97, 1.03)
+"""An interval inside is no difference."""
+CONFIRMED_OVER = 1.01
+"""An interval wholly above is a difference in the claimed direction: "above 1" confirms a true 1 % too often."""
+REFUTED_UNDER = 0.99
+"""An interval wholly below is one in the other direction."""
+
+
+def room(log: float) -> float:
+    """Say how wide the interval around an estimate may be, as a half-width in logs, before it is inconclusive.
+
+    Args:
+        log: the estimate, the log of a ratio.
+    """
+    same = min(log - math.log(SAME[0]), math.log(SAME[1]) - log)
+    return max(same, log - math.log(CONFIRMED_OVER), math.log(REFUTED_UNDER) - log)

@@ -1,0 +1,126 @@
+"""Plug-ins by file name: a new workload, format, suite or chart is one new file.
+
+Names come from a scan of the folder, requirements and traits from literals in the file (``REQUIRES``, ``TRAITS``), all
+without importing it: planning must know what exists and what is missing, and may load neither torch nor an optional
+library.
+Files whose name begins with an underscore and sub-packages are not plug-ins.
+
+What a storage format is and can do, read from its file without importing it.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from feedrate.schema.errors import InputError, expected_one_of
+
+PACKAGE = Path(__file__).resolve().parents[1]
+ROOT = PACKAGE.parents[1]
+"""The checkout, where feedrate runs from one."""
+RESOURCES = PACKAGE / "resources"
+"""The matrix, the site's sources and the texts that lie at the top of a checkout; a wheel holds copies."""
+
+
+def names(package: str) -> tuple[str, ...]:
+    """List the plug-ins of a package such as ``feedrate.formats``, sorted, without importing any of them.
+
+    ``*`` stands for any package: ``feedrate.questions.*.charts`` are the charts of all questions.
+    """
+    return tuple(sorted(path.stem for path in _files(package)))
+
+
+def _files(package: str) -> list[Path]:
+    pattern = "/".join((*package.split(".")[1:], "*.py"))
+    return [path for path in PACKAGE.glob(pattern) if not path.stem.startswith("_")]
+
+
+def _file(package: str, name: str) -> Path:
+    return next(path for path in _files(package) if path.stem == name)
+
+
+@cache
+def declared(package: str, name: str, literal: str) -> Any:
+    """Read an annotated literal of a plug-in's file, such as ``REQUIRES``, without importing it.
+
+    Returns:
+        Its value; None where the file has no such literal.
+    """
+    for node in ast.parse(_file(package, name).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == literal:
+            return ast.literal_eval(node.value) if node.value else None
+    return None
+
+
+@cache
+def missing(package: str, name: str) -> dict[str, str]:
+    """Say which third-party modules a plug-in needs and this environment lacks.
+
+    Returns:
+        Import name to the name that ``pip install`` takes; empty when the plug-in can be used.
+    """
+    requires: dict[str, str] = declared(package, name, "REQUIRES") or {}
+    return {module: pip for module, pip in requires.items() if importlib.util.find_spec(module) is None}
+
+
+def load(package: str, name: str) -> ModuleType:
+    """Import one plug-in.
+
+    Raises:
+        InputError: there is no such plug-in, or a module that it needs is not installed.
+    """
+    if name not in names(package):
+        raise InputError(f"{package}: unknown name '{name}'; {expected_one_of(name, names(package))}")
+    if lacking := missing(package, name):
+        raise InputError(f"{package}.{name}: needs {', '.join(lacking)}; run: pip install {' '.join(lacking.values())}")
+    return importlib.import_module(
+        ".".join(("feedrate", *_file(package, name).relative_to(PACKAGE).with_suffix("").parts))
+    )
+
+
+STREAM_SHARDS = 32
+"""Files that a format which can only be streamed is cut into: at most so many workers can share it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """A format's ``TRAITS``, a dictionary of literals in its file."""
+
+    container: str
+    """What holds the samples: files, lmdb, hdf5, raw file, zarr, arrow, tfrecord, recordio, tar."""
+    stores: str
+    """What a sample is on disk: pixels, lz4 or gzip (pixels, compressed), png, jpeg."""
+    access: tuple[str, ...] = ("random", "sequential")
+    """Orders in which samples can be read. A format without ``random`` is streamed: each worker reads whole shards."""
+    knobs: tuple[str, ...] = ()
+    """Axes that this format has and others have not: decoder, readahead, swmr."""
+    lossy: bool = False
+    """Whether what is read differs from what was packed."""
+
+    @property
+    def streamed(self) -> bool:
+        """Whether it can only be read from one end of a shard to the other."""
+        return "random" not in self.access
+
+    @property
+    def encoded(self) -> bool:
+        """Whether a sample is an image file, which is decoded, rather than its pixels."""
+        return self.stores in ("png", "jpeg")
+
+
+@cache
+def traits(storage_format: str) -> Traits:
+    """Read the traits of a format by its name; one without ``TRAITS`` holds pixels in a container of its name.
+
+    A name that is no format is left for others to complain of.
+    """
+    given: dict[str, Any] = {"container": storage_format, "stores": "pixels"}
+    if storage_format in names("feedrate.formats"):
+        given |= declared("feedrate.formats", storage_format, "TRAITS") or {}
+    return Traits(**given)

@@ -1,0 +1,108 @@
+"""Numbers and intervals in words, the same in charts, tables and pages.
+
+Durations as people write them: ``90``, ``90s``, ``4m``, ``1h30m``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+
+from feedrate.schema.errors import InputError
+
+
+def known(value: object) -> bool:
+    """Say whether a value is a number (not None, not NaN, not ``pd.NA``)."""
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def number(value: float, digits: int = 3) -> str:
+    """Write a number with three significant digits and thousands separators: ``5,210``, ``0.413``."""
+    if not math.isfinite(value):
+        return "–"
+    if value == 0:
+        return "0"
+    places = digits - 1 - math.floor(math.log10(abs(value)))
+    rounded = round(value, places)
+    return f"{rounded:,.{max(0, places)}f}"
+
+
+def percent(share: float) -> str:
+    """Write a share of one as per cent: ``62 %``; below 1 % with a digit more. The space does not break."""
+    if 0 < share < 0.0005:
+        return "under 0.1\u00a0%"
+    return f"{100 * share:.0f}\u00a0%" if share >= 0.0095 or share <= 0 else f"{100 * share:.1f}\u00a0%"
+
+
+def times(ratio: float) -> str:
+    """Write a ratio: ``1.8 times``."""
+    return f"{ratio:.2f} times" if ratio < 1.095 else f"{number(ratio, 2)} times"
+
+
+def plural(count: int, noun: str) -> str:
+    """Write a count with its noun: ``1 worker``, ``2 workers``, ``0 workers``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def interval(lo: float, hi: float, n: int) -> str:
+    """Write a 95 % interval and how many blocks it rests on; say it when one block gives none."""
+    if known(lo) and known(hi):
+        return f"95\u00a0% interval {number(lo)} to {number(hi)}, n = {n}"
+    return f"n = {n}: no interval"
+
+
+def listed(words: Iterable[str]) -> str:
+    """Join words as a sentence does: ``a, b and c``."""
+    items = list(words)
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
+
+
+def sentence(text: str) -> str:
+    """Start with a capital letter and end with a full stop."""
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", "?", "!")) else f"{text}."
+
+
+_PATTERN = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
+
+
+def parse(value: object, where: str) -> float:
+    """Read a duration.
+
+    Args:
+        value: seconds as a number, or text such as ``4m``.
+        where: names the place in messages.
+
+    Returns:
+        Seconds, more than 0.
+
+    Raises:
+        InputError: it is no duration.
+    """
+    text = str(value).strip().lower()
+    match = _PATTERN.fullmatch(text) if text and not isinstance(value, bool) else None
+    if not match:
+        raise InputError(f"{where}: got {value!r}; expected a duration such as 90s, 4m or 1h30m")
+    hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    total = hours * 3600 + minutes * 60 + seconds
+    if total <= 0:
+        raise InputError(f"{where}: got {value!r}; expected a duration above zero, such as 4m")
+    return total
+
+
+def show(seconds: float) -> str:
+    """Write a duration for people: ``48 s``, ``4 min``, ``1 h 05 min``."""
+    if seconds < 100:
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def typed(seconds: float) -> str:
+    """Write whole seconds, one at least, as ``parse`` reads them: ``90s``, ``16m``, ``1h36m``."""
+    whole = round(seconds)
+    if whole % 60:
+        return f"{whole}s"
+    hours, minutes = divmod(whole // 60, 60)
+    return (f"{hours}h" if hours else "") + (f"{minutes}m" if minutes else "")

@@ -1,0 +1,14 @@
+"""Files of others as data: validate, submit, receive."""
+
+__all__ = [
+    "proposal",
+    "receive",
+    "terminal",
+    "validation.caps",
+    "validation.check",
+    "validation.findings",
+    "validation.flags",
+    "validation.guard",
+    "validation.parquet",
+    "validation.validator",
+]

@@ -1,0 +1,220 @@
+"""A run, made ready to be published: what would be public, to the byte, and whether it may be.
+
+What is sent are the bytes that ``prepare`` read. They become a pull request (``pull_request``) or one file that can be
+attached anywhere; that file is the same whenever it is made.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from feedrate.schema.errors import EnvironmentFault, InputError
+from feedrate.schema.redaction import names_someone
+from feedrate.share import pull_request
+from feedrate.share.pull_request import Change
+from feedrate.share.validation import check
+from feedrate.share.validation.findings import MACHINE_ID, RUN_ID
+from feedrate.share.validation.validator import FILES
+from feedrate.store import marks
+from feedrate.store.marks import Labelled
+from feedrate.store.runs import StoredRun
+
+LONG = {
+    "suites": "the axes and values that were asked for",
+    "contrasts": "an axis, two cell ids, blocks, why it stopped",
+    "claims": "a claim's name, blocks, why it stopped",
+    "cell_seconds": "a cell id and seconds",
+    "cell_spread": "a cell id and two numbers",
+}
+"""Fields of the manifest that are counted and not listed: what an entry of each holds."""
+_DAWN = (1980, 1, 1, 0, 0, 0)
+"""The earliest moment that a zip file can name: the same run gives the same file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A run that may be published."""
+
+    run: StoredRun
+    folder: str
+    """Its folder in the repository: ``results/<machine_id>/<run_id>``."""
+    files: Mapping[str, bytes]
+    """Path in the repository to content: the run's files, and its label where it has one."""
+    label: Labelled
+    flags: tuple[str, ...]
+    """What looks odd beside other runs: for review, no reason to refuse it."""
+
+    @property
+    def recorded(self) -> dict[str, bytes]:
+        """The files that the sweep wrote."""
+        return {path: data for path, data in self.files.items() if path.startswith(f"{self.folder}/")}
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """What ``run.json`` says, as it stands there."""
+        found: dict[str, Any] = json.loads(self.files[f"{self.folder}/run.json"])
+        return found
+
+    def change(self) -> Change:
+        """Give the pull request that publishes it."""
+        run = self.run.manifest
+        trials = sum(run.outcomes.values())
+        said = [
+            *filter(None, (self.label.label, self.label.note)),
+            f"`{self.folder}`: {run.cells:,} cells of {', '.join(sorted(run.suites)) or 'no suite'} in up to "
+            f"{run.blocks:,} blocks, {trials:,} trials, measured on {run.started_at[:10]} by feedrate "
+            f"{run.feedrate_version} (protocol {run.protocol_version}).",
+            "Made with `make submit`, which checked it.",
+        ]
+        title = f"Run {run.run_id} of {run.machine.machine_id}"
+        return Change(self.files, f"run/{run.machine.machine_id}/{run.run_id}", title, "\n\n".join(said) + "\n")
+
+
+def prepare(run: StoredRun, label: str = "", note: str = "") -> Submission:
+    """Read a run as it would be published. Writes nothing.
+
+    Raises:
+        InputError: the run is invalid, incomplete, withdrawn, or a text is too long.
+    """
+    beside = marks.about(run.folder)
+    if beside.withdrawn:
+        raise InputError(
+            f"{run.manifest.run_id}: was withdrawn on {beside.withdrawn.on} ({beside.withdrawn.why}); a withdrawn run "
+            "is not published. Measure again and submit that run"
+        )
+    said = Labelled(label=beside.label, note=beside.note)
+    if label or note:
+        said = marks.labelled(label or beside.label, note or beside.note)
+    folder = _folder(run)
+    flags = _checked(run)
+    files = {f"{folder}/{name}": _read(run.folder / name) for name in FILES}
+    if said.label or said.note:
+        files[f"{folder}.label.json"] = marks.written(said)
+    return Submission(run, folder, files, said, flags)
+
+
+def _folder(run: StoredRun) -> str:
+    machine_id, run_id = run.manifest.machine.machine_id, run.manifest.run_id
+    for name, what, pattern in ((machine_id, "machine id", MACHINE_ID), (run_id, "run id", RUN_ID)):
+        if not re.fullmatch(pattern, name):
+            raise InputError(f"{run.folder}: {what} {name!r}; expected one that feedrate made. Not published")
+    if run.folder.name != run_id:
+        raise InputError(f"{run.folder}: holds run {run_id}; expected a folder of that name. Rename it back")
+    return f"{pull_request.RESULTS}{machine_id}/{run_id}"
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: is missing; expected a whole run: {', '.join(FILES)}. Not published") from error
+
+
+def _checked(run: StoredRun) -> tuple[str, ...]:
+    """Hold a run against the rules by which everything is checked that comes from others."""
+    found = check.check(run.folder, run.folder.parents[1])
+    if not found.valid:
+        listed = "".join(f"\n  {finding}" for finding in found.refusals)
+        raise InputError(f"{run.folder}: is not valid and was not published:{listed}")
+    return tuple(str(finding) for finding in found.flags)
+
+
+def known(checkout: Path, commit: str, submission: Submission) -> None:
+    """Refuse a run that a commit of the base branch has already.
+
+    Raises:
+        InputError: it is there.
+    """
+    there = pull_request.same(checkout, commit, submission.files, submission.recorded.values())
+    if not there:
+        return
+    raise InputError(
+        f"{submission.run.manifest.run_id}: was submitted already ({there[0]}); a run is published once. make sweep "
+        "makes another"
+    )
+
+
+def facts(said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """List everything that ``run.json`` says, by name; fields of ``LONG`` by their number of entries."""
+    for name, value in said.items():
+        if name in LONG:
+            yield name, f"{len(value):,} entries, each {LONG[name]}"
+        else:
+            yield from _flat(name, value)
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from _flat(f"{name}.{key}", part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _flat(name, part)
+    else:
+        yield name, "unknown" if value is None else str(value)
+
+
+def free_texts(run: StoredRun) -> dict[str, int]:
+    """Count the different texts of a run's trials that no table of feedrate's own lists, the most frequent first."""
+    trials = run.table("trials")
+    counts = Counter(text for name in ("error_kind", "error_message", "evidence") for text in trials[name].dropna())
+    return dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])))
+
+
+def own_names(submission: Submission) -> list[str]:
+    """List what would be public and holds this machine's host or user name, or its home folder."""
+    typed = (("label", submission.label.label), ("note", submission.label.note))
+    told = [f"{name}: {value}" for name, value in (*facts(submission.said), *typed) if names_someone(value)]
+    return [*told, *filter(names_someone, free_texts(submission.run))]
+
+
+def pack(submission: Submission, out: Path) -> Path:
+    """Write a run as one file that can be attached: a zip that unpacks at the repository's root.
+
+    Raises:
+        EnvironmentFault: the disk cannot be written.
+    """
+    path = out / f"submission-{submission.run.manifest.run_id}.zip"
+    temporary = path.with_name(f"{path.name}.tmp")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        # Parquet is compressed already, and what a compressor makes of the rest may differ between its versions.
+        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
+            for name, data in sorted(submission.files.items()):
+                entry = zipfile.ZipInfo(name, _DAWN)
+                entry.external_attr = 0o100644 << 16
+                entry.create_system = 3
+                archive.writestr(entry, data)
+        temporary.replace(path)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    return path
+
+
+def write_texts(run: StoredRun, lines: Iterable[str], out: Path) -> Path:
+    """Write texts of a run's trials that are too many for a terminal.
+
+    Raises:
+        EnvironmentFault: the disk cannot be written.
+    """
+    path = out / f"texts-{run.manifest.run_id}.txt"
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    return path
+
+
+def _unwritable(path: Path, error: OSError) -> EnvironmentFault:
+    return EnvironmentFault(
+        f"{path}: cannot be written: {error.strerror or error}; expected a folder with free space (OUT= names "
+        "another). Nothing was published"
+    )

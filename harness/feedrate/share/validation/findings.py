@@ -1,0 +1,112 @@
+"""What is found in a file that comes from others: nouns that can be printed, sent and kept.
+
+Text that came from the file goes into a finding through :func:`shown` alone: on one line, short, and with nothing in it
+that a terminal would obey.
+
+What texts of a run look like that are names or times: regular expressions that Python's and Arrow's engine share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+Severity = Literal["refused", "flag"]
+_MOST = 120
+"""Characters of a file's own text that a finding shows."""
+
+
+class Refused(Exception):
+    """A file that is looked at no further, and why."""
+
+    def __init__(self, rule: str, where: str, got: str, expected: str) -> None:
+        super().__init__(f"{where}: {got}; expected {expected}")
+        self.finding = Finding(rule, "refused", where, got, expected)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One thing that a file is held against."""
+
+    name: str
+    says: str
+    """A sentence: what holds for every file that is accepted, or what a flag asks a reviewer to look at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A file does not keep to a rule."""
+
+    rule: str
+    """Name of the rule."""
+    severity: Severity
+    """``refused``: the file is not used; ``flag``: somebody should look at it."""
+    where: str
+    """File, column, row."""
+    got: str
+    expected: str
+    """For a flag: what is usual."""
+
+    def __str__(self) -> str:
+        """Say it in one line."""
+        aim = "expected" if self.severity == "refused" else "usual:"
+        return f"{self.where}: {self.got}; {aim} {self.expected} (rule {self.rule})"
+
+
+@dataclass(frozen=True, slots=True)
+class Validated:
+    """What came of looking at one file, or at a run's folder."""
+
+    path: str
+    """As it was named."""
+    sha256: str | None = None
+    """Of ``trials.parquet``; None where it could not be read."""
+    run_id: str | None = None
+    machine_id: str | None = None
+    rows: int | None = None
+    """Trials."""
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def valid(self) -> bool:
+        """Whether the file may be used."""
+        return not self.refusals
+
+    @property
+    def refusals(self) -> tuple[Finding, ...]:
+        """Why it may not."""
+        return tuple(finding for finding in self.findings if finding.severity == "refused")
+
+    @property
+    def flags(self) -> tuple[Finding, ...]:
+        """What somebody should look at."""
+        return tuple(finding for finding in self.findings if finding.severity == "flag")
+
+    def as_json(self) -> dict[str, Any]:
+        """Give plain values, as ``--json`` prints and the guarded process sends them."""
+        return {**asdict(self), "valid": self.valid}
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> Validated:
+        """Take back what ``as_json`` gave."""
+        fields = {name: value for name, value in found.items() if name != "valid"}
+        return cls(**fields | {"findings": tuple(Finding(**finding) for finding in found["findings"])})
+
+
+def shown(value: object, most: int = _MOST) -> str:
+    """Write a value that came from a file so that it is nothing but text: quoted, one line, ASCII, not too long."""
+    text = value if isinstance(value, str) else repr(value)
+    cut = text[:most]
+    return ascii(cut) + ("..." if len(text) > most else "") if isinstance(value, str) else ascii(cut)[1:-1]
+
+
+HEX = "[0-9a-f]"
+RUN_ID = "[0-9]{8}T[0-9]{6}Z-[0-9a-z]{4}"
+"""Date and time of its beginning, and four characters that tell it from others of that second."""
+MACHINE_ID = "[a-z0-9]+(?:-[a-z0-9]+){1,30}"
+CELL_ID = HEX + "{12}"
+DATA_HASH = HEX + "{16}"
+NAME = "[a-z][a-z0-9_]{0,63}"
+"""Of a suite, an axis, a storage format."""
+MOMENT = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?(?:Z|\+00:00)"
+"""A time in UTC. As texts such times have the order that they have as times, to the second."""

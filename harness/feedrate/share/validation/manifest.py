@@ -1,0 +1,224 @@
+"""What a run says of itself, read from a file of others: a JSON text that may be anything, until it is a manifest.
+
+What the fields of a manifest may hold: numbers by what they count, texts by what they are for.
+
+A manifest is looked at as it stands in the file, before anything is made of it. Fields are named by their path, with a
+star for each element of a list and for each name that the run itself chose. What no table names is a number of zero or
+more, or any plain text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from pydantic_core import from_json
+
+from feedrate.schema.columns import OUTCOMES
+from feedrate.schema.errors import InputError
+from feedrate.schema.redaction import INVISIBLE
+from feedrate.share.validation import caps, findings
+from feedrate.share.validation.findings import CELL_ID, NAME, Refused, Rule, shown
+from feedrate.share.validation.sizes import within
+from feedrate.store import migration
+from feedrate.store.manifest import RunManifest
+
+STATED = Rule("manifest_range", "Every number of the manifest lies where it can: none is negative, none beyond reason.")
+WORDS = Rule(
+    "manifest_name",
+    "Ids, hashes, times, words and the names of fields in the manifest match the pattern that feedrate writes.",
+)
+COMMAND = Rule(
+    "command", "The command that repeats the run is make sweep with plain values, as it is shown to be typed."
+)
+FIELD_RULES = (STATED, WORDS, COMMAND)
+
+EXACT = 2.0**53
+"""Whole numbers up to here are exact as float64, and in JavaScript."""
+CORES = 4096
+"""No machine has more."""
+_MANY, _LONG_S = 1e6, 1e6
+"""Cells and blocks of a run; seconds, eleven days of them."""
+_MOST: dict[str, float] = {
+    **dict.fromkeys(("protocol_version", "datasets.*.workload_version"), 1e4),
+    **dict.fromkeys(("cells", "ceilings", "blocks", "contrasts.*.blocks", "claims.*.blocks"), _MANY),
+    **dict.fromkeys(("protocol.min_steps", "protocol.blocks.*", "protocol.control_every"), _MANY),
+    **dict.fromkeys(("protocol.warmup_s", "protocol.window_s", "protocol.timeout_s", "budget_s"), _LONG_S),
+    **dict.fromkeys(("cell_seconds.*", "datasets.*.pack_s"), _LONG_S),
+    **dict.fromkeys(("cell_spread.*.sd", "cell_spread.*.within"), 1e3),
+    "combinations": 1e9,
+    "outcomes.*": 1e7,
+    "protocol.ci_target_pct": 1e3,
+    "parent_cpu_pct": 100.0 * CORES,
+    **dict.fromkeys(("noise_before.gpu_throttle_reasons", "noise_after.gpu_throttle_reasons"), 2.0**63),
+}
+"""Field to the most that it can be; all others: ``EXACT``."""
+
+_CLAIM = "[a-z0-9][a-z0-9_-]{0,63}"
+_ENDED = ("target", "blocks", "budget", "interrupted")
+_VALUE = r"(?:[\w.+,-]{1,100}|'[\w.+,@ -]{1,100}')"
+"""What a shell and make take as it stands: no expansion, no second command."""
+_COMMAND = rf"make sweep(?: (?:PROFILE|SUITE|BUDGET|MATRIX|DATA|DATA_ROOT)={_VALUE})*"
+_NAMES: dict[str, str] = {
+    "suites": NAME,
+    "outcomes": "|".join(OUTCOMES),
+    "cell_seconds": CELL_ID,
+    "cell_spread": CELL_ID,
+    "untestable": _CLAIM,
+}
+"""Field to the pattern of the names in it, which the run chose."""
+_TEXTS: dict[str, str] = {
+    "run_id": findings.RUN_ID,
+    "device": "cpu|cuda",
+    "feedrate_version": "[0-9A-Za-z.+-]{1,40}",
+    "profile": r"[\w.+ -]{1,100}",
+    "started_at": findings.MOMENT,
+    "ended_at": findings.MOMENT,
+    "stop_reason": "|".join(_ENDED),
+    "control": CELL_ID,
+    "contrasts.*.axis": NAME,
+    "contrasts.*.cell_a": CELL_ID,
+    "contrasts.*.cell_b": CELL_ID,
+    "contrasts.*.reason": "|".join((*_ENDED, "failed")),
+    "claims.*.claim": _CLAIM,
+    "claims.*.reason": "|".join((*_ENDED, "done", "failed")),
+    "datasets.*.name": r"[a-z0-9_](?:[.-]?[A-Za-z0-9_])*",
+    "datasets.*.storage_format": NAME,
+    "datasets.*.data_hash": findings.DATA_HASH,
+}
+"""Field to the pattern of its text."""
+
+
+def check(said: dict[str, Any], where: str) -> None:
+    """Hold the fields of a manifest against the tables.
+
+    Raises:
+        Refused: one cannot be.
+    """
+    for path, value in _fields(said, ""):
+        if isinstance(value, str):
+            _text(path, value, f"{where}.{path}")
+        elif not isinstance(value, bool) and not 0 <= value <= (most := _MOST.get(path, EXACT)):
+            raise Refused(STATED.name, f"{where}.{path}", shown(value), f"0 to {most:g}")
+    fewest, most = said["protocol"]["blocks"]
+    if fewest > most:
+        raise Refused(STATED.name, f"{where}.protocol.blocks", f"{fewest} to {most}", "the fewest before the most")
+
+
+def _text(path: str, value: str, where: str) -> None:
+    if path == "command" and not re.fullmatch(_COMMAND, value):
+        expected = "make sweep and NAME=value, without what a shell or make expands"
+        raise Refused(COMMAND.name, where, shown(value), expected)
+    if path in _TEXTS and not re.fullmatch(_TEXTS[path], value):
+        raise Refused(WORDS.name, where, shown(value), f"a text such as {_TEXTS[path]}")
+
+
+def _fields(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Every text and number with its path; names that no field has are refused on the way."""
+    if isinstance(value, dict):
+        own = _NAMES.get(path)
+        for name, each in value.items():
+            if not re.fullmatch(own or NAME, name):
+                raise Refused(WORDS.name, f"manifest.{path}".rstrip("."), shown(name), f"a name such as {own or NAME}")
+            yield from _fields(each, f"{path}.{'*' if own else name}".lstrip("."))
+    elif isinstance(value, list):
+        for each in value:
+            yield from _fields(each, f"{path}.*")
+    elif value is not None:
+        yield path, value
+
+
+MANIFEST = Rule("manifest", "The manifest is one that feedrate wrote: every field there, of its type, none besides.")
+VERSION = Rule("version", "Its schema version is this feedrate's or the one before.")
+MANIFEST_TEXT = Rule(
+    "manifest_text", "Texts of the manifest are short and have no control characters; its numbers are finite."
+)
+MACHINE_ID = Rule("machine_id", "The machine's id is computed anew from its hardware facts.")
+RULES = (MANIFEST, VERSION, MANIFEST_TEXT, MACHINE_ID, *FIELD_RULES)
+
+_UNPRINTABLE = re.compile(f"[{INVISIBLE}\ud800-\udfff]")
+"""Halves of characters too, which JSON can spell and UTF-8 cannot."""
+LARGEST = 2.0**63
+"""No number of a manifest is as large."""
+
+
+def read_manifest(text: bytes, where: str) -> tuple[dict[str, Any], RunManifest]:
+    """Read a manifest of others.
+
+    Raises:
+        Refused: it is none, of another version, or holds what no manifest does.
+    """
+    try:
+        return _read(text)
+    except Refused as error:
+        raise replaced(error, f"{where} {error.finding.where}") from error
+
+
+@lru_cache(maxsize=4)  # the same text lies in every table of a run
+def _read(text: bytes) -> tuple[dict[str, Any], RunManifest]:
+    where = "manifest"
+    if not text:
+        raise Refused(MANIFEST.name, where, "none in its metadata", "one under the key 'feedrate'")
+    within(caps.MANIFEST_BYTES, len(text), where)
+    try:
+        said = from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        raise Refused(MANIFEST.name, where, f"no JSON ({shown(str(error))})", "a manifest as JSON") from error
+    _plain(said, 0, where)
+    try:
+        manifest = migration.manifest(text, where)
+    except InputError as error:
+        new = isinstance(said, dict) and said.get("schema_version") not in migration.READ
+        got = shown(str(error).removeprefix(f"{where}: "), 400)[1:-1]
+        expected = "a manifest that this feedrate reads"
+        raise Refused((VERSION if new else MANIFEST).name, where, got, expected) from error
+    own = said["machine"].get("machine_id")
+    if own != manifest.machine.machine_id:
+        raise Refused(MACHINE_ID.name, where, shown(own), f"{shown(manifest.machine.machine_id)} by its hardware facts")
+    version = said["schema_version"]
+    read = manifest.model_dump(mode="json") | {"schema_version": version}
+    if other := _unlike(said, read, version > 1, where):
+        raise Refused(MANIFEST.name, *other)
+    check(said, where)
+    return said, manifest
+
+
+def _unlike(said: Any, read: Any, whole: bool, where: str) -> tuple[str, str, str] | None:
+    """Say where a value is not what a manifest's fields make of it: read leniently, or not read at all."""
+    if isinstance(said, dict) and isinstance(read, dict):
+        if other := said.keys() ^ read.keys() if whole else said.keys() - read.keys():
+            name = min(other)
+            got = f"{shown(name)} is there" if name in said else f"no {shown(name)}"
+            return where, got, "the fields that a manifest has, each of them and none besides"
+        pairs = [(each, read[name], f"{where}.{shown(name)[1:-1]}") for name, each in said.items()]
+    elif isinstance(said, list) and isinstance(read, list):
+        pairs = [(*pair, where) for pair in zip(said, read, strict=True)]
+    else:
+        alike = type(said) is type(read) and said == read
+        return None if alike else (where, shown(said), f"{shown(read)}, of its type")
+    return next(filter(None, (_unlike(a, b, whole, place) for a, b, place in pairs)), None)
+
+
+def replaced(error: Refused, where: str) -> Refused:
+    """Say the same of another place."""
+    found = error.finding
+    return Refused(found.rule, where, found.got, found.expected)
+
+
+def _plain(value: Any, depth: int, where: str) -> None:
+    """Refuse a JSON value that nests too deeply, and texts and numbers that no manifest holds, names of fields too."""
+    within(caps.MANIFEST_DEPTH, depth, where)
+    if isinstance(value, str):
+        if len(value) > caps.TEXT_CHARACTERS.most or _UNPRINTABLE.search(value):
+            raise Refused(MANIFEST_TEXT.name, where, shown(value), "a short line of plain text")
+    elif isinstance(value, list):
+        for each in value:
+            _plain(each, depth + 1, where)
+    elif isinstance(value, dict):
+        for name, each in value.items():
+            _plain(name, depth + 1, where)
+            _plain(each, depth + 1, f"{where}.{shown(name)[1:-1]}")
+    elif isinstance(value, int | float) and not abs(value) < LARGEST:
+        raise Refused(MANIFEST_TEXT.name, where, shown(value), f"a number below {LARGEST:g}")

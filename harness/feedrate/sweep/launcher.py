@@ -1,0 +1,297 @@
+"""Runs jobs in forked children of a warm template and watches them, without torch in this process.
+
+The parent blocks in ``select`` on the child's pipe and its pidfd, never spins, and never waits for the pipe's end
+(workers inherit it). When a job is over, for whatever reason, its whole process group is killed before the child is
+reaped, so that the group's id cannot have been given to anybody else; whatever got out of the group has become a child
+of ours, as this process is a subreaper, and is killed too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from feedrate.machine import linux
+from feedrate.machine.probes.procfs import descendants, remove_segments, semaphores, shm_segments
+from feedrate.schema.errors import TrialError
+
+TEMPLATE_TIMEOUT_S = 180.0
+ORDER_TIMEOUT_S = 60.0
+_READ = 1 << 20
+
+
+@dataclass(slots=True)
+class Answer:
+    """What came of a job."""
+
+    outcome: str
+    """ok, error, oom, timeout or crash."""
+    result: dict[str, Any] = field(default_factory=dict)
+    """The child's ``result`` event; empty unless ok."""
+    kind: str | None = None
+    message: str | None = None
+    ordered_ns: int = 0
+    """When the job was given to the template, monotonic clock."""
+    over_ns: int = 0
+    """When nothing of it was left."""
+    first_batch_ns: int | None = None
+    """When the child held its first batch, monotonic clock."""
+    left_processes: int = 0
+    """Processes that had left the group and were still alive; killed."""
+    left_shm_segments: int = 0
+    """Shared-memory files whose owner is dead; removed."""
+
+
+Watch = Callable[[str, int, dict[str, Any]], None]
+"""Called with (event, the child's pid, the event's fields); ``tick`` comes every ``interval_s`` between events."""
+
+
+_CACHES = {"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"}
+"""Where a user keeps what was compiled: a trial that found it there would not compile."""
+
+
+class Template:
+    """A running template process; use it as a context."""
+
+    def __init__(self) -> None:
+        linux.adopt_orphans()
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # Every worker makes a folder for its sockets there, which one that is killed leaves behind. PyTorch's compiler
+        # keeps its cache there too: gone with the block, so that every block's compilation is a first one.
+        self._scratch = tempfile.TemporaryDirectory(prefix="feedrate-")
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "feedrate.trial.template", str(theirs.fileno()), str(os.getpid())],
+            env={name: os.environ[name] for name in os.environ.keys() - _CACHES} | {"TMPDIR": self._scratch.name},
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        theirs.close()
+
+    @property
+    def pid(self) -> int:
+        """Process id of the template."""
+        return self._process.pid
+
+    def __enter__(self) -> Self:
+        """Wait until torch is imported."""
+        ready = False
+        try:
+            self._control.settimeout(TEMPLATE_TIMEOUT_S)
+            ready = bool(self._control.recv(_READ))
+            if not ready:
+                raise TrialError("the template process ended while importing torch; its message stands above")
+            self._control.settimeout(None)
+        except TimeoutError as error:
+            raise TrialError(f"importing torch took longer than {TEMPLATE_TIMEOUT_S:.0f} s") from error
+        finally:
+            if not ready:
+                self._process.kill()
+                self.__exit__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._control.close()
+        try:
+            self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._scratch.cleanup()
+
+    def run(self, job: str, *, timeout_s: float, watch: Watch, interval_s: float = 0.09) -> Answer:
+        """Fork a child for a job and stay with it until nothing of it is left.
+
+        Args:
+            job: as JSON.
+            timeout_s: the child is killed when it has not answered after so long.
+            watch: sees every event, and a tick between them.
+            interval_s: time between ticks.
+
+        Returns:
+            The answer; a job that fails is an answer too.
+
+        Raises:
+            TrialError: the template is gone.
+        """
+        reading, writing = os.pipe()
+        output = os.memfd_create("output")
+        before, segments = _children(), shm_segments()
+        ordered = time.perf_counter_ns()
+        try:
+            pid = self._order({"do": "fork", "job": job}, [writing, output])["pid"]
+        except TrialError:
+            os.close(reading)
+            os.close(output)
+            raise
+        finally:
+            os.close(writing)
+        child = _Child(pid, reading)
+        answer = None
+        try:
+            answer = child.follow(timeout_s, watch, interval_s)
+        finally:
+            family = child.family.union(descendants(pid))
+            locks = child.locks | semaphores(pid)
+            status = self._end(pid)
+            # Workers whose training process was killed are its descendants no more; they have become ours. So do the
+            # workers of its ranks, once these are dead themselves.
+            left, adopted = 0, set[int]()
+            while orphans := _children() - before:
+                left += _clear(orphans, pid)
+                adopted |= orphans
+            for path in locks:  # the tracker that would have removed them was killed with the group
+                path.unlink(missing_ok=True)
+            child.close()
+            tail = _tail(output)
+        if answer is None:
+            answer = _crash(status, tail)
+        answer.left_processes = left
+        answer.left_shm_segments = remove_segments(shm_segments() - segments, family | adopted)
+        answer.ordered_ns, answer.over_ns = ordered, time.perf_counter_ns()
+        answer.first_batch_ns = child.first_batch_ns
+        return answer
+
+    def _order(self, order: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
+        try:
+            self._control.settimeout(ORDER_TIMEOUT_S)
+            socket.send_fds(self._control, [json.dumps(order).encode()], descriptors)
+            data = self._control.recv(_READ)
+        except TimeoutError as error:
+            raise TrialError(
+                f"{order['do']}: no answer in {ORDER_TIMEOUT_S:g} s; a process that cannot be killed waits "
+                "for a device or a network disk"
+            ) from error
+        except OSError as error:
+            raise TrialError(f"the template process is gone: {error}") from error
+        if not data:
+            raise TrialError("the template process is gone")
+        answer: dict[str, Any] = json.loads(data)
+        return answer
+
+    def _end(self, pid: int) -> int:
+        """Kill what is left of the job's group, then reap the child."""
+        try:
+            os.killpg(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            # The child was killed before it could make a group of its own.
+            os.kill(pid, signal.SIGKILL)
+        status: int = self._order({"do": "reap", "pid": pid}, [])["status"]
+        return status
+
+
+class _Child:
+    """A job's process, seen from the parent."""
+
+    def __init__(self, pid: int, pipe: int) -> None:
+        self._pid = pid
+        self._pipe = pipe
+        self._pidfd = os.pidfd_open(pid)
+        self._unread = b""
+        self.first_batch_ns: int | None = None
+        self.family = {pid}
+        """The process and its workers as they were at the first batch: one that is killed later is reaped unseen."""
+        self.locks: set[Path] = set()
+        """Its named semaphores, by which spawned workers find its locks, as they were then."""
+
+    def close(self) -> None:
+        os.close(self._pipe)
+        os.close(self._pidfd)
+
+    def follow(self, timeout_s: float, watch: Watch, interval_s: float) -> Answer | None:
+        """Pass events on until the final one.
+
+        Returns:
+            None when the child died without a word.
+        """
+        now = time.monotonic()
+        deadline, tick = now + timeout_s, now + interval_s
+        listening = [self._pipe, self._pidfd]
+        while True:
+            pause = max(0.0, min(tick, deadline) - time.monotonic())
+            ready, _, _ = select.select(listening, [], [], pause)
+            if self._pipe in ready:
+                events = self._events()
+                if events is None:
+                    listening = [self._pidfd]
+                for event in events or ():
+                    answer = self._final(event)
+                    watch(event["event"], self._pid, event)
+                    if answer:
+                        return answer
+            elif self._pidfd in ready:
+                return None
+            now = time.monotonic()
+            if now >= deadline:
+                message = f"no result after {timeout_s:g} s; the trial was killed (protocol.timeout_s sets the limit)"
+                return Answer("timeout", kind="Timeout", message=message)
+            if now >= tick:
+                watch("tick", self._pid, {})
+                tick = now + interval_s
+
+    def _events(self) -> list[dict[str, Any]] | None:
+        """What came; None when nothing more can come."""
+        data = os.read(self._pipe, _READ)
+        if not data:
+            return None
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def _final(self, event: dict[str, Any]) -> Answer | None:
+        if event["event"] == "first_batch":
+            self.first_batch_ns = event["t_ns"]
+            self.family.update(descendants(self._pid))
+            self.locks.update(semaphores(self._pid))
+        if event["event"] == "result":
+            return Answer("ok", result=event)
+        if event["event"] == "failure":
+            return Answer(event["outcome"], kind=event["kind"], message=event["message"])
+        return None
+
+
+def _crash(status: int, tail: str) -> Answer:
+    if status < 0:
+        kind = signal.Signals(-status).name
+        hint = "; often the kernel's out-of-memory killer" if kind == "SIGKILL" else ""
+        return Answer("crash", kind=kind, message=f"the trial's process was killed by {kind}{hint}. {tail}".strip())
+    message = f"the trial's process ended with status {status} and no result. {tail}".strip()
+    return Answer("crash", kind="Exit", message=message)
+
+
+def _tail(output: int, most: int = 2000) -> str:
+    """The end of what the child printed."""
+    size = os.lseek(output, 0, os.SEEK_END)
+    text = os.pread(output, most, max(0, size - most)).decode(errors="replace")
+    os.close(output)
+    return text.strip()
+
+
+def _children() -> set[int]:
+    """Our own children, adopted ones included."""
+    return {int(pid) for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()}
+
+
+def _clear(adopted: set[int], group: int) -> int:
+    """Reap what became a child of ours when its own parent died; kill what had left the job's process group."""
+    strays = 0
+    for pid in adopted:
+        try:
+            if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                if os.getpgid(pid) != group:
+                    strays += 1
+                    os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+        except (ProcessLookupError, ChildProcessError):
+            continue
+    return strays

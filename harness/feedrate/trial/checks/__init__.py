@@ -1,0 +1,40 @@
+"""Checks of facts: claims that are true or not, whatever the clock says.
+
+A check is a file of this package, found by its name, with one function: ``check(job) -> Finding``. It looks at one
+thing in one process, finds it so or otherwise, and says what it saw; it times nothing that could be compared. Like a
+storage format it declares what it needs as literals: ``REQUIRES`` for libraries, ``DEVICE`` where only CUDA can tell.
+
+A check that cannot be made raises, and its trial fails like any other; one that finds the opposite of its claim is
+a good trial.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from feedrate.schema import plugins
+from feedrate.schema.redaction import EVIDENCE_MOST, scrub
+from feedrate.trial.job import Job, Reporter
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check saw."""
+
+    fact: bool
+    """Whether what the claim says was seen."""
+    value: float
+    """The number behind it; what it counts, the check's file says."""
+    evidence: str
+    """One sentence made from what was seen, without paths or names of this machine."""
+
+
+def run_check(job: Job, reporter: Reporter) -> None:
+    """Make the check that the job's cell names and report ``result``: a row without anything timed.
+
+    Raises:
+        InputError: there is no such check, or a library that it needs is not installed.
+    """
+    found: Finding = plugins.load("feedrate.trial.checks", job.value("check")).check(job)
+    evidence = scrub(found.evidence, EVIDENCE_MOST)  # a sentence may quote what a library said
+    reporter.send("result", row={"fact": found.fact, "fact_value": found.value, "evidence": evidence})

@@ -1,0 +1,83 @@
+"""Whether a DataLoader with ``pin_memory`` pins batches of a class of the user's own.
+
+PyTorch looks for tensors in the containers that it knows (mappings, sequences, tuples) and calls ``pin_memory()`` on
+whatever has it; any other object is handed on as it is. One batch of each kind goes through a real DataLoader, and its
+tensor is asked where it lies. Source: ``torch/utils/data/_utils/pin_memory.py``.
+
+The value is the number of kinds that came unpinned; the fact, that exactly the class without ``pin_memory()`` did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, default_collate
+
+from feedrate.schema.errors import TrialError
+from feedrate.trial.checks import Finding
+from feedrate.trial.job import Job
+
+DEVICE: str = "cuda"
+"""Page-locked memory is the CUDA driver's."""
+_CUSTOM = "a class without pin_memory()"
+_SAMPLES = [torch.zeros(16)] * 8
+
+
+class Custom:
+    """A batch of a class that PyTorch does not know."""
+
+    def __init__(self, values: torch.Tensor) -> None:
+        self.values = values
+
+
+class Pinnable(Custom):
+    """The same, with the method that PyTorch's documentation asks for."""
+
+    def pin_memory(self) -> Pinnable:
+        """Pin what it holds."""
+        self.values = self.values.pin_memory()
+        return self
+
+
+_KINDS: dict[str, tuple[Callable[[torch.Tensor], Any], Callable[[Any], torch.Tensor]]] = {
+    "tensor": (lambda values: values, lambda batch: batch),
+    "dictionary": (lambda values: {"values": values}, lambda batch: batch["values"]),
+    "tuple": (lambda values: (values,), lambda batch: batch[0]),
+    "a class with pin_memory()": (Pinnable, lambda batch: batch.values),
+    _CUSTOM: (Custom, lambda batch: batch.values),
+}
+"""Kind of batch to how its tensor is put into it and taken out."""
+
+
+def check(_job: Job) -> Finding:
+    """Send a batch of every kind through a pinning DataLoader."""
+    return conclude({kind: is_pinned(*ways) for kind, ways in _KINDS.items()})
+
+
+def is_pinned(wrap: Callable[[torch.Tensor], Any], unwrap: Callable[[Any], torch.Tensor]) -> bool:
+    """Tell whether the tensor of a batch comes pinned."""
+    loader: DataLoader[torch.Tensor] = DataLoader(
+        _SAMPLES,  # type: ignore[arg-type]  # a list is a dataset in all but name
+        batch_size=len(_SAMPLES),
+        collate_fn=lambda samples: wrap(default_collate(samples)),
+        pin_memory=True,
+    )
+    return unwrap(next(iter(loader))).is_pinned()
+
+
+def conclude(pinned: dict[str, bool]) -> Finding:
+    """Put what was seen into a finding.
+
+    Raises:
+        TrialError: not even a bare tensor was pinned.
+    """
+    if not pinned["tensor"]:
+        raise TrialError("pin_memory pinned nothing at all; expected a CUDA device")
+    came, left = ([kind for kind, so in pinned.items() if so is wanted] for wanted in (True, False))
+    return Finding(
+        left == [_CUSTOM],
+        float(len(left)),
+        f"Pinned came: {', '.join(came)}; left in pageable memory: {', '.join(left) or 'none'}.",
+    )

@@ -1,0 +1,102 @@
+"""Folders that are whole or absent, whenever a process is killed.
+
+What belongs into a folder is written beside it, under a name that holds this machine and process, and renamed when it
+is complete. What a killed process left is removed by the next one. Processes that want the same folder wait for each
+other, so the second has to look again whether there is anything left to do.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import platform
+import shutil
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from feedrate.machine import linux
+from feedrate.schema.errors import EnvironmentFault
+
+_CHUNK = 1 << 20
+_LOCKED = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+@contextmanager
+def building(root: Path, task: str) -> Iterator[Path]:
+    """Give an empty folder beside ``root`` to be filled and installed; whatever is left of it in the end is removed.
+
+    It waits until no other process builds in the folder around ``root``.
+
+    Raises:
+        EnvironmentFault: the disk is full, or the folder cannot be written.
+    """
+    mark = f".{root.name}.{hashlib.sha256(platform.node().encode()).hexdigest()[:6]}."
+    temp = root.parent / f"{mark}{os.getpid()}.tmp"
+    try:
+        root.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(root.parent):
+            _remove_stale(root.parent, mark)
+            temp.mkdir()
+            yield temp
+    except OSError as error:
+        raise fault(error, root, task) from error
+    finally:
+        shutil.rmtree(temp, ignore_errors=True)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold a lock on a folder; it ends with its process, however that ends."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def fault(error: OSError, root: Path, task: str) -> EnvironmentFault:
+    """Make the error for a disk that refuses."""
+    advice = "make it writable" if error.errno in _LOCKED else "free some space there"
+    return EnvironmentFault(
+        f"{root.parent}: {error.strerror or error} {task}; {advice}, or choose another folder with DATA_ROOT="
+    )
+
+
+def install(temp: Path, root: Path) -> None:
+    """Rename a filled folder; an older one of that name is moved aside first and then removed."""
+    aside = temp.with_suffix(".old.tmp")
+    if root.exists():
+        root.rename(aside)
+    temp.rename(root)
+    linux.sync(root.parent)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def summed(root: Path) -> tuple[int, str]:
+    """Add up the bytes of all files but the manifest, and their checksum."""
+    size = checksum = 0
+    for folder, folders, names in os.walk(root):
+        folders.sort()
+        for name in sorted(names):
+            path = Path(folder, name)
+            if path == root / "manifest.json":
+                continue
+            checksum = zlib.crc32(path.relative_to(root).as_posix().encode(), checksum)
+            with path.open("rb", buffering=0) as file:
+                while chunk := file.read(_CHUNK):
+                    size += len(chunk)
+                    checksum = zlib.crc32(chunk, checksum)
+    return size, f"{checksum:08x}"
+
+
+def _remove_stale(folder: Path, mark: str) -> None:
+    """Remove what processes of this machine left that are gone (or had our own number in an earlier life)."""
+    for path in folder.glob(f"{mark}*.tmp"):
+        pid = path.name.removeprefix(mark).split(".")[0]
+        if pid == str(os.getpid()) or not Path("/proc", pid).exists():
+            shutil.rmtree(path, ignore_errors=True)

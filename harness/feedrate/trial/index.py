@@ -1,0 +1,149 @@
+"""What a dataset keeps in memory of every sample, and what that costs its workers.
+
+A dataset of a million files holds a million paths, labels and sizes. Kept as Python objects in a list they are copied,
+page by page, into every forked worker that looks at them: reading an object counts a reference, which is a write. As
+arrays, or pickled one after the other into one buffer (as detectron2's ``NumpySerializedList`` does), they are a few
+objects, and workers share their pages. Workers that are spawned get a copy of their own at their start either way.
+
+The packed samples stand for all entries in turn, so that an index can be larger than what a disk has to hold. What an
+index takes is read from outside (``workers_uss_start_bytes``, ``workers_uss_end_bytes``); a lookup is part of reading.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypedDict, overload
+
+import numpy as np
+from torch.utils.data import Dataset
+
+from feedrate.trial.loader import Fields, StampedDataset
+
+LABELS = 1000
+"""Classes among which the entries are dealt; their folders."""
+_OFFSET = np.dtype(np.int64)
+
+
+class Entry(TypedDict):
+    """What is kept of one sample."""
+
+    path: str
+    label: int
+    size: int
+    """Of its file, in bytes."""
+
+
+class Index(Sequence[Entry]):
+    """The entries of a dataset, in order; never changed, so that threads share one."""
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> Index:
+        return self
+
+    @overload
+    def __getitem__(self, place: int) -> Entry: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Entry]: ...
+    def __getitem__(self, place: int | slice) -> Entry | Sequence[Entry]:
+        if isinstance(place, slice):
+            return [self.entry(i) for i in range(*place.indices(len(self)))]
+        if not 0 <= place < len(self):
+            raise IndexError(f"entry {place} of {len(self)}")
+        return self.entry(place)
+
+    @abstractmethod
+    def entry(self, place: int) -> Entry:
+        """Look an entry up, 0 to length - 1."""
+
+
+def entries(count: int) -> Iterator[Entry]:
+    """Make up entries as an image set has them, each of objects of its own."""
+    for place in range(count):
+        label = place * 7919 % LABELS
+        yield {"path": f"train/n{label:08d}/{place:08d}.png", "label": label, "size": 50_000 + place * 104_729 % 90_001}
+
+
+class ListIndex(Index):
+    """A list of dictionaries."""
+
+    def __init__(self, count: int) -> None:
+        self._entries = list(entries(count))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def entry(self, place: int) -> Entry:
+        """Give the dictionary itself."""
+        return self._entries[place]
+
+
+class NumpyIndex(Index):
+    """One array a field: paths as fixed-width bytes, labels and sizes as int64."""
+
+    def __init__(self, count: int) -> None:
+        longest = len(f"train/n{0:08d}/{max(count - 1, 0):08d}.png")
+        kept = np.fromiter(
+            ((entry["path"].encode(), entry["label"], entry["size"]) for entry in entries(count)),
+            np.dtype([("path", f"S{longest}"), ("label", np.int64), ("size", np.int64)]),
+            count,
+        )
+        self._paths, self._labels, self._sizes = (kept[name].copy() for name in ("path", "label", "size"))
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def entry(self, place: int) -> Entry:
+        """Make a dictionary out of the arrays' elements."""
+        path, label, size = self._paths[place], self._labels[place], self._sizes[place]
+        return {"path": path.decode(), "label": int(label), "size": int(size)}
+
+
+class SerializedIndex(Index):
+    """All entries pickled into one buffer, and where each ends."""
+
+    def __init__(self, count: int) -> None:
+        buffer, ends = bytearray(), np.empty(count + 1, _OFFSET)
+        ends[0] = 0
+        for place, entry in enumerate(entries(count)):
+            buffer += pickle.dumps(entry, pickle.HIGHEST_PROTOCOL)
+            ends[place + 1] = len(buffer)
+        self._buffer = bytes(buffer)
+        self._ends = ends
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def entry(self, place: int) -> Entry:
+        """Unpickle one record."""
+        begin, end = self._ends[place : place + 2].tolist()
+        entry: Entry = pickle.loads(self._buffer[begin:end])  # noqa: S301 - pickled above
+        return entry
+
+
+_KINDS: dict[str, Callable[[int], Index]] = {"list": ListIndex, "numpy": NumpyIndex, "serialized": SerializedIndex}
+
+
+def build(kind: str, count: int) -> Index:
+    """Make an index in this process."""
+    return _KINDS[kind](count)
+
+
+class IndexedDataset(Dataset[Fields]):
+    """As many samples as an index has entries: each is looked up first, and is then one of those packed, in turn."""
+
+    def __init__(self, dataset: StampedDataset, index: Index) -> None:
+        """Put an index before a dataset."""
+        self._dataset = dataset
+        self._index = index
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def __getitem__(self, place: int) -> Fields:
+        begun = time.perf_counter_ns()
+        self._dataset.begun = self._dataset.begun or begun
+        tuple(self._index[place].values())  # as whoever opens the file and sets the label looks at them
+        self._dataset.spent[0] += time.perf_counter_ns() - begun
+        return self._dataset[place % len(self._dataset)]

@@ -1,0 +1,207 @@
+"""Planted costs: waits and computations of a known length, put around the real stages of a trial.
+
+They come on top of what is really read, decoded, collated and copied, so that every number that a trial reports can be
+held against a truth. A stage without a planted cost is handed back as it is and pays nothing.
+
+- A **wait** sleeps and uses no CPU, as storage lets a reader wait. The kernel wakes a sleeper late, by 50 to 80 us
+  unless it is asked for better (``linux.exact_timers``) and by 5 to 20 us then. What a wait was late by is taken off
+  those that follow, at most half of each, so that the *mean* is as planted and no burst of short waits makes up for a
+  long one. More than ``LATE_NS`` is never owed: a process that was not run for longer has lost that time, which is a
+  fact about the machine and stays in the record.
+- A **computation** burns CPU time of its thread, as decoding does: where cores are shared it lasts longer.
+- A **payload** is bytes that every sample carries to the device, where the model ignores them.
+
+A read's wait belongs to its sample, as a file is small or large: in one trial a sample waits equally long whenever and
+by whomever it is read. All cells of a block have one seed and plant the same. The waits of a set are equally likely
+slices of their distribution, dealt out by a seeded permutation: over a whole set their mean is exact, and a stretch of
+it is nearly as irregular as independent draws.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from feedrate.formats import Reader, Sample
+from feedrate.machine import linux
+from feedrate.trial.job import Job
+from feedrate.trial.loader import Collate, Fields
+
+Floats = npt.NDArray[np.float64]
+LATE_NS = 4_000_000
+"""Most that waits may be behind: about a scheduler's slice, for which another process may hold the core."""
+SIGMA = 1.0
+"""Of the logarithm of a heavy-tailed wait: its median is 0.61 of the mean, one in a hundred takes 6.2 times the mean
+and more, and that one per cent makes 9 % of the time."""
+SLICES = 1024
+"""Different waits in one set, at most."""
+
+
+class Wait:
+    """Sleeps that last as long as they should on average."""
+
+    def __init__(self) -> None:
+        self._late = 0
+
+    def __call__(self, ns: int) -> None:
+        """Sleep for so many nanoseconds, less what the waits before were late by."""
+        begun = time.perf_counter_ns()
+        time.sleep((ns - min(self._late, ns >> 1)) / 1e9)
+        self._late = min(LATE_NS, self._late + time.perf_counter_ns() - begun - ns)
+
+
+class Burn:
+    """Computations that use as much CPU time as they should on average."""
+
+    def __init__(self) -> None:
+        self._over = 0
+
+    def __call__(self, ns: int) -> None:
+        """Compute for so many nanoseconds of this thread's CPU time, less what was computed too long before."""
+        now = time.thread_time_ns
+        until = now() + ns - self._over
+        while (ended := now()) < until:
+            pass
+        self._over = ended - until
+
+
+def waits_ns(mean_us: int, shape: str, count: int, seed: int) -> list[int]:
+    """Deal out the waits of a set."""
+    slices = min(count, SLICES)
+    means = np.diff(_LORENZ[shape](np.arange(slices + 1) / slices)) * slices * mean_us * 1000
+    dealt: list[int] = np.rint(means).astype(np.int64).tolist()
+    # A stream of its own: the sampler's order has the same seed.
+    order = np.random.default_rng((seed, 1)).permutation(count) % slices
+    return [dealt[place] for place in order.tolist()]
+
+
+def _lognormal(shares: Floats) -> Floats:
+    normal = NormalDist()
+    inner = [normal.cdf(normal.inv_cdf(share) - SIGMA) for share in shares[1:-1].tolist()]
+    return np.array([0.0, *inner, 1.0])
+
+
+_LORENZ: dict[str, Callable[[Floats], Floats]] = {
+    "constant": lambda shares: shares,
+    "jittered": lambda shares: shares**2,
+    "heavy_tailed": _lognormal,
+}
+"""Share of the waits, from the shortest on → share of all waiting that is theirs (Lorenz curve; log-normal:
+Φ(Φ⁻¹(p) - σ)). Its steps are the means of the slices."""
+
+
+class SlowReader(Reader):
+    """A reader whose every read waits."""
+
+    def __init__(self, inner: Reader, waits: list[int]) -> None:
+        """Put waits on top of a reader's reads."""
+        super().__init__(inner.root)
+        self._inner = inner
+        self._waits = waits
+        self._wait = Wait()
+
+    def read(self, index: int) -> Any:
+        """Read, then wait."""
+        raw = self._inner.read(index)
+        self._wait(self._waits[index])
+        return raw
+
+    def decode(self, raw: Any) -> Sample:
+        """Decode."""
+        return self._inner.decode(raw)
+
+
+class SlowDecoder(Reader):
+    """A reader whose every decoding computes longer."""
+
+    def __init__(self, inner: Reader, ns: int) -> None:
+        """Put CPU time on top of a reader's decoding."""
+        super().__init__(inner.root)
+        self._inner = inner
+        self._ns = ns
+        self._burn = Burn()
+
+    def read(self, index: int) -> Any:
+        """Read."""
+        return self._inner.read(index)
+
+    def decode(self, raw: Any) -> Sample:
+        """Decode, then compute."""
+        sample = self._inner.decode(raw)
+        self._burn(self._ns)
+        return sample
+
+
+class SlowCollate:
+    """A collation that computes longer."""
+
+    def __init__(self, inner: Collate, ns: int) -> None:
+        """Put CPU time on top of a collation."""
+        self._inner = inner
+        self._ns = ns
+        self._burn = Burn()
+
+    def __call__(self, samples: list[Fields]) -> Any:
+        """Collate, then compute."""
+        batch = self._inner(samples)
+        self._burn(self._ns)
+        return batch
+
+
+class Laden:
+    """A transform whose samples carry a payload behind their own fields."""
+
+    def __init__(self, inner: Callable[[Sample], Fields], size: int) -> None:
+        """Add one field."""
+        self._inner = inner
+        self._payload = (torch.ones(size, dtype=torch.uint8),)
+
+    def __call__(self, sample: Sample) -> Fields:
+        """Transform a sample and load it."""
+        return (*self._inner(sample), *self._payload)
+
+
+@dataclass(frozen=True, slots=True)
+class Plants:
+    """What a cell plants into its loader; what is 0 is not planted."""
+
+    read_us: int
+    read_shape: str
+    decode_us: int
+    collate_us: int
+    payload_bytes: int
+    seed: int
+
+    @classmethod
+    def of(cls, job: Job) -> Plants:
+        """Take the planted costs out of a job's cell."""
+        names = ("read_us", "read_shape", "decode_us", "collate_us", "payload_bytes")
+        return cls(**{name: job.value(name) for name in names}, seed=job.seed)
+
+    def reader(self, reader: Reader) -> Reader:
+        """Plant what reading and decoding a sample cost; for waits, this process and its workers get exact timers."""
+        if self.decode_us:
+            reader = SlowDecoder(reader, self.decode_us * 1000)
+        if self.read_us:
+            linux.exact_timers()
+            reader = SlowReader(reader, self.waits_ns(len(reader)))
+        return reader
+
+    def waits_ns(self, count: int) -> list[int]:
+        """Deal out the waits of a set of so many samples, in ns."""
+        return waits_ns(self.read_us, self.read_shape, count, self.seed)
+
+    def transform(self, transform: Callable[[Sample], Fields]) -> Callable[[Sample], Fields]:
+        """Plant what every sample carries."""
+        return Laden(transform, self.payload_bytes) if self.payload_bytes else transform
+
+    def collate(self, collate: Collate) -> Collate:
+        """Plant what collating a batch costs."""
+        return SlowCollate(collate, self.collate_us * 1000) if self.collate_us else collate

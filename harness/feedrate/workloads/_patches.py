@@ -1,0 +1,155 @@
+"""Pairs of patches for super-resolution, cut from images; the transform and loss that go with them.
+
+Every image is cropped to a multiple of the factor, reduced by it and enlarged by it again (Pillow's bicubic, with its
+antialiasing, as in the usual preparation of DIV2K for SRCNN), and only then cut: a patch has no border effects of its
+own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image as PILImage
+from torchvision.transforms.functional import to_tensor
+
+from feedrate.formats import Image, Sample
+from feedrate.schema.errors import InputError
+from feedrate.workloads import DataSpec, Source
+from feedrate.workloads._photos import Notes, Unusable, list_images, open_rgb
+
+_WORD = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """An image that is decoded, or made, when its turn comes."""
+
+    name: str
+    """As a note may show it: relative, never an absolute path."""
+    load: Callable[[], Image]
+    """Gives uint8, height × width × 3; raises ``Unusable`` with the reason."""
+
+
+def transform(sample: Sample) -> tuple[torch.Tensor, ...]:
+    """Turn the fields of a sample into float tensors, channels × height × width, in 0..1, by torchvision."""
+    return tuple(to_tensor(field) for field in sample)
+
+
+def normalize(
+    fields: Sequence[torch.Tensor], empty: Callable[..., torch.Tensor] = torch.empty_like
+) -> tuple[torch.Tensor, ...]:
+    """Do to the pixels of a batch what ``transform`` does to those of a sample.
+
+    Args:
+        fields: uint8, batch × channels × height × width.
+        empty: makes an uninitialised tensor like another, but of a ``dtype``.
+
+    Returns:
+        float32, of the same shapes, in 0..1.
+    """
+    return tuple(empty(field, dtype=torch.float32).copy_(field).div_(255) for field in fields)
+
+
+def loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Give the mean squared error of two equal-shaped tensors, as a scalar tensor."""
+    return torch.nn.functional.mse_loss(output, target)
+
+
+def mix(number: int) -> int:
+    """Scramble an integer to 64 bits, alike on every machine and version (splitmix64: Steele, Lea and Flood 2014)."""
+    number = (number + 0x9E3779B97F4A7C15) & _WORD
+    number = ((number ^ (number >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
+    number = ((number ^ (number >> 27)) * 0x94D049BB133111EB) & _WORD
+    return number ^ (number >> 31)
+
+
+def degrade(pixels: Image, scale: int) -> tuple[Image, Image]:
+    """Make the (input, target) images of super-resolution."""
+    height, width = (size // scale * scale for size in pixels.shape[:2])
+    target = pixels[:height, :width]
+    small = PILImage.fromarray(target).resize((width // scale, height // scale), PILImage.Resampling.BICUBIC)
+    return np.asarray(small.resize((width, height), PILImage.Resampling.BICUBIC)), target
+
+
+def photographs(spec: DataSpec, advice: str) -> Source:
+    """Cut pairs from all photographs under ``spec.source``, spread evenly over them.
+
+    Args:
+        spec: what is wanted.
+        advice: what to do when no folder was given.
+
+    Raises:
+        InputError: no folder was given, it is missing, or holds no image; while drawing: none can be used.
+    """
+    if spec.source is None:
+        raise InputError(f"{spec.workload}: no folder of photographs was given; {advice}")
+    return pairs(pictures(spec.source, list_images(spec.source)), spec)
+
+
+def pictures(folder: Path, names: Iterable[Path]) -> list[Picture]:
+    """Make pictures of the files of a folder, named relative to it, in their order."""
+    return [Picture(name.as_posix(), partial(open_rgb, folder / name)) for name in names]
+
+
+def evenly(count: int, wanted: int) -> list[int]:
+    """Choose places out of ``count``, in order, as evenly spread as can be; all of them if more are wanted."""
+    wanted = min(count, wanted)
+    return [place * count // wanted for place in range(wanted)]
+
+
+def pairs(pictures: Sequence[Picture], spec: DataSpec) -> Source:
+    """Cut ``spec.n_samples`` (input, target) pairs, each field uint8, patch_size × patch_size × 3.
+
+    Any number can be had: positions are seeded by the picture's place and the patch's number, and counts differ by at
+    most one between pictures. With fewer samples than pictures the first ``n_samples`` usable ones give one each. Every
+    picture is loaded once, and at most two are in memory. One that cannot be used is skipped with a note, and its share
+    falls to those after it (to the last usable one, when none is left).
+
+    Raises:
+        InputError: while drawing, when no picture can be used.
+    """
+    notes = Notes()
+    return Source(_draw(pictures, spec, notes), notes.lines)
+
+
+def _draw(pictures: Sequence[Picture], spec: DataSpec, notes: Notes) -> Iterator[Sample]:
+    left, last = spec.n_samples, None
+    for place, picture in enumerate(pictures):
+        if left == 0:
+            break
+        try:
+            pair = _pair(picture, spec)
+        except Unusable as reason:
+            notes.skipped(picture.name, str(reason))
+            continue
+        share = -(-left // (len(pictures) - place))
+        yield from _cut(pair, place, range(share), spec.patch_size)
+        left, last = left - share, (pair, place, share)
+    notes.close()
+    if last is None:
+        where = spec.source or spec.workload
+        raise InputError(f"{where}: none of {len(pictures)} images can be used ({notes.lines[0]})")
+    pair, place, taken = last
+    yield from _cut(pair, place, range(taken, taken + left), spec.patch_size)
+
+
+def _pair(picture: Picture, spec: DataSpec) -> tuple[Image, Image]:
+    pixels = picture.load()
+    height, width = pixels.shape[:2]
+    least = -(-spec.patch_size // spec.scale) * spec.scale
+    if min(height, width) < least:
+        raise Unusable(f"{width} x {height} pixels, needs {least} x {least}")
+    return degrade(pixels, spec.scale)
+
+
+def _cut(pair: tuple[Image, Image], place: int, numbers: range, size: int) -> Iterator[Sample]:
+    height, width = pair[0].shape[:2]
+    for number in numbers:
+        draw = mix((place << 32) + number)
+        top, left = (draw >> 32) % (height - size + 1), (draw & 0xFFFFFFFF) % (width - size + 1)
+        yield tuple(image[top : top + size, left : left + size].copy() for image in pair)

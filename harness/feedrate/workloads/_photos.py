@@ -1,0 +1,110 @@
+"""Finding and opening photographs in a user's folder, without torch.
+
+What is said of images that were left out.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+from PIL import Image as PILImage
+from PIL import UnidentifiedImageError
+
+from feedrate.formats import Image
+from feedrate.machine.linux import NONE, images
+from feedrate.schema.errors import InputError
+
+DAMAGE = (OSError, ValueError, SyntaxError, EOFError, struct.error, zlib.error, PILImage.DecompressionBombError)
+"""What Pillow raises on files that are truncated, damaged or absurdly large."""
+
+
+class Unusable(Exception):
+    """An image that is skipped; the message says why and holds no path."""
+
+
+def list_images(folder: Path) -> list[Path]:
+    """List the PNG and JPEG files of a folder and its sub-folders, by suffix in either case.
+
+    Args:
+        folder: where to look; links to folders are not followed.
+
+    Returns:
+        Paths relative to ``folder``, sorted by their parts: the same order on every machine.
+
+    Raises:
+        InputError: the folder is missing, not a folder, or holds no such file.
+    """
+    if not folder.is_dir():
+        state = "not a folder" if folder.exists() else "no such folder"
+        raise InputError(f"{folder}: {state}; expected a folder of PNG or JPEG photographs")
+    found = [path.relative_to(folder) for path in images(folder)]
+    if not found:
+        raise InputError(f"{folder}: {NONE}")
+    return sorted(found, key=lambda path: path.parts)
+
+
+def open_rgb(path: Path) -> Image:
+    """Decode a PNG or JPEG file to RGB.
+
+    The pixels are taken as they are stored: EXIF orientation and colour profiles are ignored. Grey is repeated in the
+    three channels, alpha is dropped (not composited), palettes are looked up, CMYK is converted by Pillow's plain
+    formula, 16-bit channels keep their high byte, and of an animation the first frame is taken.
+
+    Raises:
+        Unusable: the file is damaged, unreadable, or neither PNG nor JPEG.
+    """
+    try:
+        with path.open("rb") as file, PILImage.open(file, formats=("PNG", "JPEG")) as picture:
+            return _rgb(picture)
+    except UnidentifiedImageError:
+        raise Unusable("neither PNG nor JPEG") from None
+    except DAMAGE as error:
+        raise Unusable(why(error)) from error
+
+
+def why(error: BaseException) -> str:
+    """Say what is wrong with an image, without its path.
+
+    Args:
+        error: one of ``DAMAGE``.
+    """
+    if isinstance(error, UnidentifiedImageError):
+        return "no image that Pillow knows"
+    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+
+
+def _rgb(picture: PILImage.Image) -> Image:
+    if picture.mode.startswith("I"):  # 16-bit grey, which Pillow's own conversion would clip to 255
+        high = (np.asarray(picture).astype(np.uint32) >> 8).astype(np.uint8)
+        return np.repeat(high[..., None], 3, axis=2)
+    if picture.mode == "P" and "transparency" in picture.info:
+        return np.array(picture.convert("RGBA").convert("RGB"))
+    return np.array(picture.convert("RGB"))
+
+
+KEPT = 20
+"""Skipped images that are named one by one; the rest is counted."""
+
+
+class Notes:
+    """The notes of a ``Source``, filled while samples are drawn."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        """Such as ``skipped 0001.png: truncated``: a published record leaves the name out."""
+        self.count = 0
+        """Images that were skipped."""
+
+    def skipped(self, name: str, reason: str) -> None:
+        """Note an image that is not used; neither text may hold an absolute path."""
+        self.count += 1
+        if self.count <= KEPT:
+            self.lines.append(f"skipped {name}: {reason}")
+
+    def close(self) -> None:
+        """Count those that were not named."""
+        if self.count > KEPT:
+            self.lines.append(f"skipped {self.count - KEPT} more")

@@ -1,0 +1,44 @@
+"""Super-resolution on DIV2K: sub-images of 480 × 480 pixels of its photographs, the usual training set.
+
+Agustsson and Timofte, "NTIRE 2017 Challenge on Single Image Super-Resolution", CVPRW 2017. For academic research only:
+the photographs are never shipped with this project nor with results. ``spec.source`` is what ``make div2k`` made:
+``DIV2K_train_HR_sub`` (32,592 sub-images of 800 photographs) or ``DIV2K_valid_HR_sub`` (of 100 others).
+
+Samples come from sub-images that are spread evenly over the whole set, so that few samples show many photographs too.
+The input of a pair is the sub-image reduced and enlarged by bicubic interpolation *within its own borders*, not a cut
+from the reduced photograph: along them it differs from DIV2K's own low-resolution files, which matters to quality and
+not to speed.
+"""
+
+from __future__ import annotations
+
+from feedrate.downloads.crop_set import CutSet
+from feedrate.schema.errors import DataError, InputError
+from feedrate.workloads import DataSpec, Source
+from feedrate.workloads._patches import evenly, loss, normalize, pairs, pictures, transform
+from feedrate.workloads._photos import list_images
+
+__all__ = ["REQUIRES", "TASK", "VERSION", "loss", "normalize", "samples", "transform"]
+
+REQUIRES: dict[str, str] = {"PIL": "pillow", "numpy": "numpy", "torch": "torch", "torchvision": "torchvision"}
+TASK: str = "super-resolution"
+VERSION: int = 2
+_ADVICE = "run: make div2k"
+
+
+def samples(spec: DataSpec) -> Source:
+    """Cut (input, target) pairs from the sub-images of DIV2K.
+
+    Raises:
+        InputError: there is no whole set of sub-images; while drawing: none of them can be used.
+    """
+    if spec.source is None:
+        raise InputError(f"{spec.workload}: no folder of sub-images was given; {_ADVICE}")
+    try:
+        wanted = CutSet.load(spec.source).count
+    except DataError as error:
+        raise InputError(f"{error}; {_ADVICE}") from error
+    names = list_images(spec.source)
+    if len(names) != wanted:
+        raise InputError(f"{spec.source}: has {len(names)} sub-images; expected {wanted}; {_ADVICE}")
+    return pairs(pictures(spec.source, [names[place] for place in evenly(len(names), spec.n_samples)]), spec)

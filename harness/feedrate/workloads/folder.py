@@ -1,0 +1,25 @@
+"""Super-resolution on a folder of the user's own photographs (PNG or JPEG, sub-folders included).
+
+It answers "how fast is it with my data": results compare with others only where the same patches were cut from the same
+photographs (``data_hash``). It is not DIV2K under another name, even if it should hold the same files.
+"""
+
+from __future__ import annotations
+
+from feedrate.workloads import DataSpec, Source
+from feedrate.workloads._patches import loss, normalize, photographs, transform
+
+__all__ = ["REQUIRES", "TASK", "VERSION", "loss", "normalize", "samples", "transform"]
+
+REQUIRES: dict[str, str] = {"PIL": "pillow", "numpy": "numpy", "torch": "torch", "torchvision": "torchvision"}
+TASK: str = "super-resolution"
+VERSION: int = 1
+
+
+def samples(spec: DataSpec) -> Source:
+    """Cut (input, target) pairs from the photographs under ``spec.source``.
+
+    Raises:
+        InputError: the folder is missing or empty; while drawing: no photograph in it can be used.
+    """
+    return photographs(spec, "name one with --data DIR")

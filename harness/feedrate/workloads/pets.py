@@ -1,0 +1,115 @@
+"""Classification of cats and dogs: the Oxford-IIIT Pet Dataset, 37 breeds, read by torchvision's own loader.
+
+Parkhi, Vedaldi, Zisserman and Jawahar, "Cats and Dogs", CVPR 2012. ``spec.source`` is the folder ``oxford-iiit-pet``
+that ``make pets`` makes. Of the split ``trainval`` (3,680 photographs, sorted by breed) samples are spread evenly, so
+that few of them show all breeds. A photograph is made RGB, resized so that its shorter side is ``patch_size`` (Pillow's
+bicubic, with its antialiasing) and cut to the square in its middle, before it is packed.
+
+What it does *not* show: decoding JPEG files of 500 pixels and cropping at random, as training on the original files
+does in its workers; nor accuracy: the network begins with random weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torchvision.datasets import OxfordIIITPet
+from torchvision.transforms import InterpolationMode, functional
+
+from feedrate.formats import Sample
+from feedrate.schema.errors import InputError
+from feedrate.workloads import DataSpec, Source, _patches
+from feedrate.workloads._photos import DAMAGE, Notes, why
+
+REQUIRES: dict[str, str] = {"PIL": "pillow", "numpy": "numpy", "torch": "torch", "torchvision": "torchvision"}
+TASK: str = "classification"
+VERSION: int = 1
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""Of ImageNet's channels, as torchvision's models expect them."""
+_ADVICE = "run: make pets"
+
+
+def samples(spec: DataSpec) -> Source:
+    """Give (image, label) of photographs: uint8, patch_size × patch_size × 3, and the breed, 0 to 36, as 1 × 1 × 1.
+
+    Raises:
+        InputError: the data set is not there, or has fewer photographs; while drawing: too few can be used.
+    """
+    if spec.source is None:
+        raise InputError(f"{spec.workload}: no folder of the data set was given; {_ADVICE}")
+    try:
+        photographs = OxfordIIITPet(spec.source.parent, split="trainval", target_types="category", download=False)
+    except (RuntimeError, OSError, ValueError) as error:
+        raise InputError(f"{spec.source}: not the Oxford-IIIT Pet Dataset ({error}); {_ADVICE}") from error
+    if spec.n_samples > len(photographs):
+        raise InputError(
+            f"{spec.workload}: n_samples is {spec.n_samples}; expected at most {len(photographs)}, the number "
+            "of photographs. Lower n_samples"
+        )
+    notes = Notes()
+    return Source(_draw(photographs, spec, notes), notes.lines)
+
+
+def transform(sample: Sample) -> tuple[torch.Tensor, ...]:
+    """Make tensors of an image and its label.
+
+    Returns:
+        float32, 3 × height × width, normalised as ImageNet's are, and int64 without dimensions.
+    """
+    image, label = sample
+    return functional.normalize(functional.to_tensor(image), MEAN, STD), torch.tensor(int(label[0, 0, 0]))
+
+
+def normalize(
+    fields: Sequence[torch.Tensor], empty: Callable[..., torch.Tensor] = torch.empty_like
+) -> tuple[torch.Tensor, ...]:
+    """Do to images and labels of a batch what ``transform`` does to one of each.
+
+    Args:
+        fields: uint8, batch × 3 × height × width, and batch × 1 × 1 × 1.
+        empty: makes an uninitialised tensor like another, but of a ``dtype``.
+
+    Returns:
+        float32 of the first's shape, normalised as ImageNet's are, and int64 of length batch.
+    """
+    images, labels = _patches.normalize(fields[:1], empty)[0], fields[1].flatten()
+    # Channel by channel: a tensor of means would have to be copied to the device in every step.
+    for channel, (mean, std) in enumerate(zip(MEAN, STD, strict=True)):
+        images[:, channel].sub_(mean).div_(std)
+    return images, empty(labels, dtype=torch.int64).copy_(labels)
+
+
+def loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Give the cross entropy of scores (batch × 37) and breeds (batch), as a scalar tensor."""
+    return torch.nn.functional.cross_entropy(output, target)
+
+
+def _draw(photographs: OxfordIIITPet, spec: DataSpec, notes: Notes) -> Iterator[Sample]:
+    """One at a time, spread evenly; those that were left out stand in for those that cannot be used."""
+    chosen = _patches.evenly(len(photographs), spec.n_samples)
+    others = sorted(set(range(len(photographs))) - set(chosen))
+    left = spec.n_samples
+    for place in (*chosen, *others):
+        if left == 0:
+            break
+        try:
+            image, label = photographs[place]
+        except DAMAGE as error:
+            notes.skipped(f"photograph {place}", why(error))
+            continue
+        yield _square(image, spec.patch_size), np.full((1, 1, 1), label, np.uint8)
+        left -= 1
+    notes.close()
+    if left:
+        raise InputError(
+            f"{spec.source}: {len(photographs) - notes.count} photographs can be used; n_samples asks for "
+            f"{spec.n_samples} ({notes.lines[0]})"
+        )
+
+
+def _square(image: Any, size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    resized = functional.resize(image, size, InterpolationMode.BICUBIC)
+    return np.array(functional.center_crop(resized, [size, size]))

@@ -1,1 +1,0 @@
-"""What runs inside the measured process: template, child, loader, stages, loop."""

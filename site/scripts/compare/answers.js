@@ -1,0 +1,105 @@
+// What a comparison found, made small for the page: columns of numbers and settings in words, the most different first.
+
+import { kindOf } from "./comparison.js";
+import { worded } from "./run.js";
+import { isNull } from "./statistics.js";
+
+const value = (held) => (typeof held === "number" ? String(Number(held.toPrecision(6))) : String(held));
+
+// Axes by name that apply and are not at their default; `names` are those that are looked at.
+function setting(axes, names, given, always = []) {
+  return names.filter((name) => !isNull(axes[name]) && (always.includes(name) || axes[name] !== given.defaults[name]))
+    .map((name) => `${name} ${worded(value(axes[name]), given.caps.shown)}`).join(", ").slice(0, given.caps.label);
+}
+
+// The axes in which some cells differ; whether one applies is no difference of its own.
+function telling(cells, given) {
+  return given.axes.filter((name) => {
+    const seen = new Set();
+    for (const { axes } of cells) if (!isNull(axes[name])) seen.add(axes[name]);
+    return seen.size > 1;
+  });
+}
+
+// What a cell is called: format, batch and workers as far as cells differ in them, what else is not at its default, and
+// what ran where that differs. The first words are those that a narrow picture has room for.
+const SHORT = {
+  storage_format: (said) => said, batch_size: (said) => `batch ${said}`,
+  num_workers: (said) => `${said} worker${said === "1" ? "" : "s"}`, workload: (said) => said, model: (said) => said,
+};
+const LEADING = ["storage_format", "batch_size", "num_workers"];
+
+const labels = (cells, given, kinds) => {
+  const different = telling(cells, given).filter((name) => !["mode", "step"].includes(name));
+  const names = [...LEADING.filter((name) => different.includes(name)), ...different.filter((name) => !LEADING.includes(name))];
+  return cells.map((cell) => {
+    const said = names.filter((name) => shown(cell.axes, name, given)).map((name) => brief(cell.axes, name, given)).join(", ");
+    const kind = kinds ? given.kinds[kindOf(cell)] ?? kindOf(cell) : "";
+    return [said, kind].filter(Boolean).join("; ").slice(0, given.caps.label) || "the only cell";
+  });
+};
+
+const shown = (axes, name, given) => !isNull(axes[name]) && (LEADING.includes(name) || axes[name] !== given.defaults[name]);
+
+function brief(axes, name, given) {
+  const said = worded(value(axes[name]), given.caps.shown);
+  return SHORT[name]?.(said) ?? (axes[name] === true ? name : `${name} ${said}`);
+}
+
+const SPREADS = ["ratio", "lo", "hi", "samples_per_s_a", "samples_per_s_b", "n_a", "n_b"];
+
+export function foundFirst({ cells, unmatched, ...whole }, given) {
+  const far = (cell) => Math.abs(Math.log(cell.ratio));
+  const order = [...cells].sort((one, other) => far(other) - far(one));
+  const several = whole.kinds.length > 1;
+  const different = telling(cells, given);
+  const common = given.axes.filter((name) => !different.includes(name));
+  const columns = Object.fromEntries(SPREADS.map((name) => [name, Float64Array.from(order, (cell) => cell[name])]));
+  return {
+    count: order.length, ...columns, label: labels(order, given, several), verdict: order.map(({ verdict }) => verdict),
+    kind: order.map(kindOf), id: order.map(({ cell_id }) => cell_id),
+    common: cells.length ? setting(cells[0].axes, common.filter((name) => name !== "mode"), given, ["workload"]) : "",
+    ...whole, left: byReason(unmatched, given),
+  };
+}
+
+// What does not match, by reason, the most frequent first; settings in full, as nothing else tells them.
+function byReason(unmatched, given) {
+  const found = new Map();
+  for (const cell of unmatched) {
+    if (!found.has(cell.reason)) found.set(cell.reason, []);
+    found.get(cell.reason).push(cell);
+  }
+  const shown = [...found].sort(([, one], [, other]) => other.length - one.length).slice(0, given.caps.reasons);
+  const reasons = shown.map(([reason, cells]) => ({
+    reason: worded(reason, given.caps.label), count: cells.length,
+    cells: cells.slice(0, given.caps.listed).map(({ axes, device }) => `${worded(device, given.caps.shown)}: ${setting(axes, given.axes, given, ["workload", "mode"])}`),
+  }));
+  return { count: unmatched.length, reasons, more: found.size - reasons.length };
+}
+
+export function foundMore({ stages, held, best }, given) {
+  const shown = best.slice(0, given.caps.listed);
+  return { stages, held: heldBy(held), best: shown.map((task) => bestTold(task, given)), more: best.length - shown.length };
+}
+
+// How many training cells are held back by what on either machine.
+function heldBy(held) {
+  const found = new Map();
+  for (const { bottleneck_a: a, bottleneck_b: b } of held) {
+    const key = JSON.stringify([a, b]);
+    found.set(key, { a, b, count: (found.get(key)?.count ?? 0) + 1 });
+  }
+  return [...found.values()].sort((one, other) => other.count - one.count);
+}
+
+function bestTold({ a, b, ...task }, given) {
+  const knobs = given.axes.filter((name) => !given.rules.conditions.includes(name));
+  const asked = given.axes.filter((name) => given.rules.conditions.includes(name) && !["mode", "step"].includes(name));
+  const side = ({ axes, samples_per_s, lo, hi, n }, of) => ({ setting: setting(axes, knobs, given, given.named), samples_per_s, lo, hi, n, of });
+  const { ratio, lo, hi, candidates_a, candidates_b, a_on_b, b_on_a } = task;
+  return {
+    kind: kindOf(a), task: setting(a.axes, asked, given, ["workload", "patch_size"]), same: a.cell_id === b.cell_id,
+    a: side(a, candidates_a), b: side(b, candidates_b), ratio, lo, hi, a_on_b, b_on_a,
+  };
+}

@@ -1,0 +1,352 @@
+// Two runs compared, in the order in which a reader is shown it. Tables as of statistics.js; `rules` as of
+// questions/compare/page.py, which also says which columns either part reads.
+
+import { at, believed, byBlock, good, halfWidth, isNull, logsByBlock, median, moments, numbers, only, overall, plain, repeated, rowsOf, values, verdict, welch } from "./statistics.js";
+
+// Which cells of two runs can be compared, and how many times as fast B is in those: analysis/machines.py.
+
+// The cells of one run: what must agree, whether it is a check, whether a trial ended well; and the devices of each id.
+function side(table, rules) {
+  only(table);
+  const [device, mode, well] = [values(table, "device"), values(table, "mode"), good(table)];
+  const same = rules.same_in_both.map((name) => [name, values(table, name)]);
+  const [cells, devices] = [new Map(), new Map()];
+  for (let row = 0; row < rowsOf(table); row += 1) {
+    const [id, on] = [table.cell_id[row], device(row)];
+    const key = `${on}\u0000${id}`;
+    if (!cells.has(key)) {
+      cells.set(key, { row, cell_id: id, device: on, check: mode(row) === "check", ended: false, same: {} });
+      if (!devices.has(id)) devices.set(id, on);
+    }
+    const cell = cells.get(key);
+    cell.ended ||= well(row);
+    for (const [name, column] of same) if (isNull(cell.same[name]) && !isNull(column(row))) cell.same[name] = column(row);
+  }
+  return { cells, devices };
+}
+
+// Why a cell of either side cannot be compared; null where it can.
+function reason(key, a, b, rules) {
+  for (const [name, mine, others] of [["A", a, b], ["B", b, a]]) {
+    const cell = mine.cells.get(key);
+    if (!others.cells.has(key)) {
+      const other = others.devices.get(cell.cell_id);
+      return other === undefined ? `only in ${name}` : `different device: ${cell.device} in ${name}, ${other} in the other`;
+    }
+    if (cell?.check) return "a check, which times nothing";
+    if (cell && !cell.ended) return `no trial ended well in ${name}`;
+  }
+  for (const column of rules.same_in_both) {
+    const [inA, inB] = [a, b].map(({ cells }) => String(cells.get(key).same[column] ?? "none"));
+    if (inA !== inB) return `different ${column}: ${inA} in A, ${inB} in B`;
+  }
+  return null;
+}
+
+const axesOf = (table, row, rules) => Object.fromEntries(rules.axes.map(({ name }) => [name, plain(at(table[name], row))]));
+
+// Of every cell of two runs whether it can be compared, and if not, why: A's first. `reason` is null where it can.
+export function matching(tableA, tableB, rules) {
+  const [a, b] = [tableA, tableB].map((table) => side(table, rules));
+  const onlyB = [...b.cells].filter(([key]) => !a.cells.has(key));
+  return [...[...a.cells].map((entry) => [entry, tableA]), ...onlyB.map((entry) => [entry, tableB])].map(
+    ([[key, { cell_id, device, row }], table]) => ({ cell_id, device, reason: reason(key, a, b, rules), axes: axesOf(table, row, rules) }),
+  );
+}
+
+// Some cells by any rate of both sides' rows, B ÷ A with its interval; a cell in which either side has none is left out.
+export function ratios(tableA, tableB, cells, rules, rateA, rateB) {
+  const [logsA, logsB] = [logsByBlock(tableA, rateA), logsByBlock(tableB, rateB)];
+  return cells.flatMap((cell) => {
+    const [a, b] = [logsA, logsB].map((logs) => moments(logs.get(cell.cell_id)));
+    if (!a.n || !b.n) return [];
+    return [{ ...cell, a: Math.exp(a.mean), b: Math.exp(b.mean), n_a: a.n, n_b: b.n, ...welch(a, b, rules) }];
+  });
+}
+
+// Every cell that can be compared: samples/s of either side (geometric means over blocks), B ÷ A with its interval.
+export function compare(tableA, tableB, rules, matched = matching(tableA, tableB, rules)) {
+  const cells = matched.filter((cell) => cell.reason === null).map(({ cell_id, device, axes }) => ({ cell_id, device, axes }));
+  return ratios(tableA, tableB, cells, rules).map(({ a, b, ...cell }) => ({
+    ...cell, samples_per_s_a: a, samples_per_s_b: b, verdict: verdict(/** @type {any} */ (cell), rules),
+  }));
+}
+
+// The cells of one run: throughput, ceilings, and what holds a training cell back: analysis/estimates.py and
+// ceilings.py.
+
+const BOUND = { load: "loader-bound", copy: "copy-bound", compute: "compute-bound" };
+const ALONE = { load: "loader alone", copy: "copy alone", compute: "compute alone" };
+const SERVING = new Set(["ceiling", "control"]);
+
+const mean = (list) => moments(list).mean;
+
+// What each cell is, from its first row; whether the matrix asked for it. A check times nothing and is none.
+function identities(table, rules) {
+  const [mode, role, suite, device] = ["mode", "role", "suite", "device"].map((name) => values(table, name));
+  const found = new Map();
+  for (let row = 0; row < rowsOf(table); row += 1) {
+    const id = table.cell_id[row];
+    if (!found.has(id)) {
+      const axes = Object.fromEntries(rules.axes.map(({ name }) => [name, plain(at(table[name], row))]));
+      found.set(id, { cell_id: id, device: device(row), suite: suite(row), check: mode(row) === "check", axes, asked: false });
+    }
+    found.get(id).asked ||= !SERVING.has(role(row));
+  }
+  return [...found.values()].filter((cell) => !cell.check);
+}
+
+// Shares of the window's wall clock by phase, each by cell: means over blocks of the means of each. One phase's blocks
+// after the other, as those of all would take most of the memory.
+function shares(table, rules) {
+  const [wall, well] = [numbers(table, "wall_ns"), good(table)];
+  return Object.fromEntries(Object.entries(rules.shares).map(([name, column]) => {
+    const time = numbers(table, column);
+    const blocks = byBlock(table, (row) => (well(row) ? time(row) / wall(row) : NaN));
+    return [name, new Map([...blocks].map(([id, each]) => [id, mean(each)]))];
+  }));
+}
+
+// One estimate a cell, with its ceilings (samples/s of each stage alone; NaN where the run has no such cell).
+export function judged(table, rules) {
+  const [logs, parts, well] = [logsByBlock(table), shares(table, rules), good(table)];
+  const pss = numbers(table, "pss_peak_bytes");
+  const memory = byBlock(table, (row) => (well(row) ? pss(row) : NaN));
+  const cells = identities(table, rules).map(({ check: _, ...cell }) => {
+    const { mean: log, sd, n } = moments(logs.get(cell.cell_id));
+    const half = halfWidth(sd, n, rules.confidence);
+    return {
+      ...cell, n, samples_per_s: Math.exp(log), lo: Math.exp(log - half), hi: Math.exp(log + half),
+      pss_peak_bytes: median(memory.get(cell.cell_id)),
+      shares: Object.fromEntries(Object.entries(parts).map(([name, means]) => [name, means.get(cell.cell_id)])),
+    };
+  });
+  const alone = finder(cells, rules);
+  return cells.map((cell) => {
+    const ceilings = cell.axes.mode === "train" ? ceilingsOf(cell, alone, rules) : null;
+    return { ...cell, ceilings, bottleneck: bottleneck({ ...cell, ceilings }, rules) };
+  });
+}
+
+// Finds the cell in which one stage of a training cell runs alone: every axis that applies there has the training cell's
+// value, or its default where it does not apply in training. Stages differ in few sets of axes, each with its own index.
+function finder(cells, rules) {
+  const defaults = new Map(rules.axes.map((axis) => [axis.name, axis.default]));
+  const kinds = new Map();
+  for (const cell of cells) {
+    if (!(cell.axes.mode in ALONE)) continue;
+    const names = rules.axes.map(({ name }) => name).filter((name) => name !== "mode" && cell.axes[name] !== null);
+    const kind = JSON.stringify([cell.axes.mode, names]);
+    if (!kinds.has(kind)) kinds.set(kind, { mode: cell.axes.mode, names, held: new Map() });
+    const { held } = kinds.get(kind);
+    const key = JSON.stringify(names.map((name) => cell.axes[name]));
+    if (!held.has(key)) held.set(key, cell);
+  }
+  return ({ axes }, mode) => {
+    for (const kind of kinds.values()) {
+      if (kind.mode !== mode) continue;
+      const found = kind.held.get(JSON.stringify(kind.names.map((name) => axes[name] ?? defaults.get(name))));
+      if (found) return found;
+    }
+    return undefined;
+  };
+}
+
+function ceilingsOf(cell, alone, rules) {
+  const found = Object.fromEntries(rules.ceilings.map((stage) => [stage, NaN]));
+  const emulated = cell.axes.step === "emulated";
+  if ((cell.axes.parallel ?? "none") === "none") {
+    for (const stage of rules.ceilings) {
+      if ((stage === "copy" && cell.device === "cpu") || (stage === "compute" && emulated)) continue;
+      found[stage] = alone(cell, stage)?.samples_per_s ?? NaN;
+    }
+  }
+  if (emulated && cell.axes.step_ms > 0) found.compute = (1000 * cell.axes.batch_size) / cell.axes.step_ms;
+  return found;
+}
+
+// What holds a cell back, in words: its ceilings where loading and computing are both known, else the phase with half of
+// the wall clock.
+export function bottleneck(cell, rules) {
+  if (cell.axes.mode !== "train") return ALONE[cell.axes.mode];
+  const word = Number.isNaN(cell.samples_per_s) ? "unknown" : (byCeilings(cell, rules) ?? byShares(cell, rules));
+  return word === BOUND.compute && cell.axes.step === "emulated" ? "emulated-step-bound" : word;
+}
+
+function byCeilings({ ceilings }, rules) {
+  if (!(ceilings.load > 0) || !(ceilings.compute > 0)) return null;
+  const [first, second] = rules.ceilings.filter((stage) => ceilings[stage] > 0).sort((a, b) => ceilings[a] - ceilings[b]);
+  return ceilings[second] <= rules.balanced_within * ceilings[first] ? "balanced" : BOUND[first];
+}
+
+function byShares({ device, shares: parts }, rules) {
+  const share = (...names) => names.reduce((total, name) => total + (Number.isNaN(parts[name]) ? 0 : parts[name]), 0);
+  if (Number.isNaN(parts.fetch)) return "unknown";
+  const spent = { load: share("fetch"), copy: share("h2d"), compute: share("forward", "backward", "optimizer") };
+  if (device === "cuda" && !Number.isNaN(parts.device_idle)) {
+    // The host runs ahead of the device: its waiting counts only while the device is idle too.
+    spent.load = Math.min(spent.load, share("device_idle"));
+    spent.copy = share("device_h2d_exposed");
+    spent.compute = share("device_forward", "device_backward", "device_optimizer");
+  }
+  const [most, value] = Object.entries(spent).reduce((a, b) => (b[1] > a[1] || (b[1] === a[1] && b[0] > a[0]) ? b : a));
+  return value >= rules.most ? BOUND[most] : "balanced";
+}
+
+// Why one machine is faster: what each stage could do alone on either, and what holds the training cells back:
+// questions/compare/analysis.py.
+
+// Samples a second of a stage; of one process where the workers' stamps are read.
+function rateOf(table, { column }) {
+  if (!column) return numbers(table, "samples_per_s");
+  const [samples, spent] = [numbers(table, "samples"), numbers(table, column)];
+  return (row) => 1e9 * (samples(row) / spent(row));
+}
+
+// The cells in which a stage is looked at; with stamps those where one process loads, if there are any.
+function looked(compared, { mode, page_cache: state, column, encoded }, rules) {
+  const standard = rules.axes.find(({ name }) => name === "page_cache").default;
+  const chosen = compared.filter(({ axes }) => axes.mode === mode && (!state || (axes.page_cache ?? standard) === state)
+    && (!encoded || rules.encoded.includes(axes.storage_format)));
+  const alone = chosen.filter(({ axes }) => (axes.num_workers ?? 0) <= 1);
+  return column && alone.length ? alone : chosen;
+}
+
+// Every stage of both machines side by side; those without a common cell are left out. One cell has the interval of its
+// blocks, several that of Student's t over cells.
+export function stages(tableA, tableB, compared, rules) {
+  return rules.stages.flatMap((stage) => {
+    const cells = looked(compared, stage, rules).map(({ cell_id, device, axes }) => ({ cell_id, device, axes }));
+    const found = ratios(tableA, tableB, cells, rules, rateOf(tableA, stage), rateOf(tableB, stage));
+    if (!found.length) return [];
+    const each = found.map(({ ratio }) => ratio);
+    const { ratio, lo, hi } = found.length > 1 ? overall(each, rules) : found[0];
+    const [a, b] = ["a", "b"].map((side) => overall(found.map((cell) => cell[side]), rules).ratio);
+    const [least, most] = [Math.min, Math.max].map((end) => each.reduce((one, other) => end(one, other)));
+    const { n_a, n_b } = found.length > 1 ? {} : found[0];
+    return [{ stage: stage.name, a, b, ratio, lo, hi, least, most, cells: found.length, n_a, n_b }];
+  });
+}
+
+// What holds each compared training cell back on either machine, with its ceilings there.
+export function heldBack(cellsA, cellsB, compared) {
+  const [a, b] = [cellsA, cellsB].map((cells) => new Map(cells.map((cell) => [cell.cell_id, cell])));
+  return compared.filter(({ axes }) => axes.mode === "train").map(({ cell_id, device, axes }) => ({
+    cell_id, device, axes, bottleneck_a: a.get(cell_id).bottleneck, bottleneck_b: b.get(cell_id).bottleneck,
+    ceilings_a: a.get(cell_id).ceilings, ceilings_b: b.get(cell_id).ceilings,
+  }));
+}
+
+// The best settings of each task: analysis/summary.py for one run, compared.py for two.
+
+// An axis of a cell, at its frozen default where it does not apply.
+const filled = ({ axes }, { name, default: standard }) => axes[name] ?? standard;
+
+// What a cell is measured for, settings left out.
+function taskOf(cell, rules) {
+  const conditions = rules.axes.filter(({ name }) => rules.conditions.includes(name));
+  return JSON.stringify([cell.device, ...conditions.map((axis) => filled(cell, axis))]);
+}
+
+// Whole numbers as numpy.rint has them: halves go to the even neighbour.
+function rounded(value) {
+  const low = Math.floor(value);
+  if (value - low !== 0.5) return Math.round(value);
+  return low % 2 === 0 ? low : low + 1;
+}
+
+// Numbers ascending, what is not known last.
+const ascending = (a, b) => (Number.isNaN(a) ? (Number.isNaN(b) ? 0 : 1) : Number.isNaN(b) ? -1 : a - b);
+
+// B ÷ A within one run, block by block.
+function paired(logs, a, b, rules) {
+  const [ofA, ofB] = [logs.get(a), logs.get(b)];
+  const { mean, sd, n } = moments(ofB.map((log, block) => log - ofA[block]));
+  const half = halfWidth(sd, n, rules.confidence);
+  return { ratio: Math.exp(mean), lo: Math.exp(mean - half), hi: Math.exp(mean + half), pairs: n };
+}
+
+// What a cell costs, dearest reason first: workers, memory, knobs off their default; then how slow it is.
+function cost(cell, rules) {
+  const knobs = rules.axes.filter(({ name }) => !rules.conditions.includes(name));
+  const changed = knobs.filter((axis) => filled(cell, axis) !== axis.default).length;
+  return [cell.axes.num_workers ?? 0, rounded(cell.pss_peak_bytes / rules.memory_step), changed, -cell.samples_per_s];
+}
+
+function bestOf(task, group, logs, rules) {
+  const top = group.reduce((first, cell) => (cell.samples_per_s > first.samples_per_s ? cell : first));
+  const members = group
+    .map((cell) => ({ ...cell, is_best: cell === top, to_best: paired(logs, top.cell_id, cell.cell_id, rules) }))
+    .filter((cell) => cell.is_best || cell.to_best.hi >= 1)
+    .map((cell) => ({ cell, costs: cost(cell, rules) }))
+    .sort((a, b) => a.costs.reduce((order, value, at) => order || ascending(value, b.costs[at]), 0));
+  return { task, members: members.map(({ cell }) => cell), candidates: group.length };
+}
+
+// Each task of a run with the cells that cannot be told from its best, cheapest first. `cells` are those of judged(); what
+// only serves other cells is no candidate.
+export function best(table, cells, rules) {
+  const replica = rules.axes.find(({ name }) => name === "replica");
+  const [logs, tasks] = [logsByBlock(table), new Map()];
+  for (const cell of cells) {
+    if (!cell.asked || rules.apart.includes(cell.suite) || filled(cell, replica) !== 0 || Number.isNaN(cell.samples_per_s)) continue;
+    const task = taskOf(cell, rules);
+    if (!tasks.has(task)) tasks.set(task, []);
+    tasks.get(task).push(cell);
+  }
+  return [...tasks].map(([task, group]) => bestOf(task, group, logs, rules));
+}
+
+// The tasks of which both runs have a cell in common: the cheapest of either's best set, B's ÷ A's with its interval, and
+// what either's setting reaches of the other's best there (NaN where it was not measured there).
+export function bestOfBoth(tableA, tableB, cellsA, cellsB, compared, rules) {
+  const common = new Set(compared.map((cell) => taskOf(cell, rules)));
+  const [a, b] = [[tableA, cellsA], [tableB, cellsB]].map(([table, cells]) => ({
+    logs: logsByBlock(table), tasks: new Map(best(table, cells, rules).map((each) => [each.task, each])),
+  }));
+  const there = ({ logs }, id, top) => (logs.has(id) ? paired(logs, top.cell_id, id, rules).ratio : NaN);
+  return [...a.tasks].filter(([task]) => b.tasks.has(task) && common.has(task)).map(([task, mine]) => {
+    const others = b.tasks.get(task);
+    const [first, second] = [mine.members[0], others.members[0]];
+    const [ofA, ofB] = [moments(a.logs.get(first.cell_id)), moments(b.logs.get(second.cell_id))];
+    const ids = new Set(others.members.map(({ cell_id }) => cell_id));
+    return {
+      task, a: first, b: second, ...welch(ofA, ofB, rules), n_a: ofA.n, n_b: ofB.n,
+      candidates_a: mine.candidates, candidates_b: others.candidates,
+      in_both: mine.members.filter(({ cell_id }) => ids.has(cell_id)).length,
+      a_on_b: there(b, first.cell_id, second), b_on_a: there(a, second.cell_id, first),
+    };
+  });
+}
+
+// What a cell runs: a stage alone, a real training step, or an emulated one.
+export const kindOf = ({ axes }) => (axes.mode === "train" && axes.step === "emulated" ? "emulated" : axes.mode);
+
+const COUNTED = { faster: "faster", slower: "slower", same: "no difference", open: "inconclusive" };
+const tally = (cells) => Object.fromEntries(Object.entries(COUNTED).map(([name, word]) =>
+  [name, cells.filter(({ verdict }) => verdict === word).length]));
+
+// What can be compared and what cannot, and how many times as fast B is: reads rules.columns.first.
+export function first(tableA, tableB, rules) {
+  const [a, b] = [tableA, tableB].map((table) => believed(table, rules));
+  const matched = matching(a, b, rules);
+  const cells = compare(a, b, rules, matched);
+  const kinds = rules.kinds.flatMap((kind) => {
+    const own = cells.filter((cell) => kindOf(cell) === kind);
+    return own.length ? [{ kind, ...overall(own.map(({ ratio }) => ratio), rules), ...tally(own) }] : [];
+  });
+  return {
+    cells, unmatched: matched.filter(({ reason }) => reason !== null), kinds, repeated: repeated(cells),
+    overall: { ...overall(cells.map(({ ratio }) => ratio), rules), ...tally(cells) },
+  };
+}
+
+// Why, and which settings are best: reads rules.columns.more too. `cells` are those of first().
+export function more(tableA, tableB, cells, rules) {
+  const [a, b] = [tableA, tableB].map((table) => believed(table, rules));
+  const [cellsA, cellsB] = [a, b].map((table) => judged(table, rules));
+  return {
+    stages: stages(a, b, cells, rules), held: heldBack(cellsA, cellsB, cells),
+    best: bestOfBoth(a, b, cellsA, cellsB, cells, rules),
+  };
+}

@@ -1,0 +1,138 @@
+// The page's side of the Worker: questions and answers, with a deadline after which the Worker is ended. A file that
+// crashes or hangs it is refused, and costs the others no more than being opened again.
+
+
+export class Refused extends Error {}
+
+// A Worker from the network is bound by a header alone, which many hosts cannot send. One that is made from a text
+// inherits the page's policy, so that it reaches no other host than the page does.
+function bound(script) {
+  const address = URL.createObjectURL(new Blob([`import ${JSON.stringify(script)};`], { type: "text/javascript" }));
+  const worker = new Worker(address, { type: "module" });
+  worker.addEventListener("message", () => URL.revokeObjectURL(address), { once: true });
+  return worker;
+}
+
+export class Reader {
+  constructor(given) {
+    this.given = given;
+    this.sources = new Map();
+    this.turn = Promise.resolve();
+    this.number = 0;
+    this.start();
+  }
+
+  start() {
+    this.worker = bound(new URL("worker.js", import.meta.url).href);
+    this.waiting = new Map();
+    this.opened = new Set();
+    this.worker.addEventListener("message", ({ data }) => this.answered(data));
+    const broken = (event) => {
+      event.preventDefault();
+      const why = new Refused(`the reader stopped${event.message ? `: ${String(event.message).slice(0, 200)}` : ""}`);
+      // One that did not start would not start again.
+      if (this.up) this.end(why);
+      else this.failed(why);
+    };
+    this.worker.addEventListener("error", broken);
+    this.worker.addEventListener("messageerror", broken);
+    this.up = false;
+    this.began = this.failed = (/** @type {unknown} */ _) => {};
+    this.ready = new Promise((resolve, reject) => {
+      this.began = resolve;
+      this.failed = reject;
+    });
+    this.ready.catch(() => {});
+    this.worker.postMessage({ kind: "given", given: this.given });
+  }
+
+  // End the Worker; whoever waits for it is told why.
+  end(error) {
+    this.worker.terminate();
+    const waiting = [...this.waiting.values()];
+    this.start();
+    for (const { reject } of waiting) reject(error);
+  }
+
+  answered({ id, found, refused, ready }) {
+    if (ready) {
+      this.up = true;
+      this.began(true);
+    }
+    const asked = this.waiting.get(id);
+    if (!asked) return;
+    this.waiting.delete(id);
+    if (refused === undefined) asked.resolve(found);
+    else asked.reject(new Refused(refused));
+  }
+
+  // The time that a Worker takes to start counts for nothing: it may have to be loaded.
+  async ask(message) {
+    await this.ready;
+    const id = this.number += 1;
+    const { seconds } = this.given.caps;
+    let timer = 0;
+    try {
+      return await new Promise((resolve, reject) => {
+        this.waiting.set(id, { resolve, reject });
+        timer = setTimeout(() => this.end(new Refused(`it took longer than ${seconds} seconds`)), 1000 * seconds);
+        this.worker.postMessage({ ...message, id });
+      });
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  // One question after the other, so that a deadline ends the one that is late.
+  /** @returns {Promise<any>} */
+  inTurn(task) {
+    const done = this.turn.then(task);
+    this.turn = done.catch(() => {});
+    return done;
+  }
+
+  // Open a file (`blob`) or a published one (`address`) under a key.
+  open(key, source) {
+    return this.inTurn(async () => {
+      // The one that was used last stays: it is the likeliest to be compared with this.
+      this.keep([...this.opened].slice(-1));
+      const found = await this.ask({ kind: "open", key, ...source });
+      this.sources.set(key, source);
+      this.opened.add(key);
+      return found;
+    });
+  }
+
+  // Let the Worker forget all others, which are read again when they are asked for.
+  keep(keys) {
+    for (const key of [...this.opened].filter((each) => !keys.includes(each))) this.forget(key);
+  }
+
+  forget(key) {
+    this.opened.delete(key);
+    this.worker.postMessage({ kind: "close", key });
+  }
+
+  close(key) {
+    this.sources.delete(key);
+    this.forget(key);
+  }
+
+  compare(a, b) {
+    return this.inTurn(async () => this.both("compare", a, b));
+  }
+
+  explain(a, b) {
+    return this.inTurn(async () => this.both("explain", a, b));
+  }
+
+  async both(kind, a, b) {
+    this.keep([a, b]);
+    for (const key of [b, a]) {
+      if (!this.opened.delete(key)) await this.ask({ kind: "open", key, ...this.sources.get(key) });
+      // Again, so that A, beside which files are put, is the one that was used last.
+      this.opened.add(key);
+    }
+    return this.ask({ kind, a, b });
+  }
+}

@@ -1,0 +1,69 @@
+// The Worker of the Compare page: files that come from anywhere are read here, apart from the page, and compared. It keeps
+// what it has read; the page ends it where it takes too long, and opens the files again in a new one.
+
+import { foundFirst, foundMore } from "./answers.js";
+import { first, more } from "./comparison.js";
+import { Malformed, OverCap } from "./parquet.js";
+import { Run } from "./run.js";
+
+const runs = new Map();
+let given = null;
+
+const tasks = {
+  given: (message) => { given = message.given; },
+
+  async open({ key, blob, address }) {
+    const run = await careful(Run.open(blob ?? await fetched(address), given, beside()));
+    runs.set(key, run);
+    return { about: run.about, sha256: run.sha256, bytes: run.blob.size, cells: run.places.first.length };
+  },
+
+  close: ({ key }) => { runs.delete(key); },
+
+  compare({ a, b }) {
+    const [one, other] = [runs.get(a), runs.get(b)];
+    const found = first(one.table, other.table, given.rules);
+    one.compared = { b, cells: found.cells };
+    return foundFirst(found, given);
+  },
+
+  async explain({ a, b }) {
+    const [one, other] = [runs.get(a), runs.get(b)];
+    for (const run of [one, other]) await careful(run.complete(beside(run)));
+    const cells = one.compared?.b === b ? one.compared.cells : first(one.table, other.table, given.rules).cells;
+    return foundMore(more(one.table, other.table, cells, given.rules), given);
+  },
+};
+
+// Numbers that are held of other runs.
+const beside = (own) => [...runs.values()].reduce((sum, run) => sum + (run === own ? 0 : run.held), 0);
+
+// What the parser says of bytes that it cannot read is of use to nobody who is not its author.
+async function careful(reading) {
+  try {
+    return await reading;
+  } catch (error) {
+    if (error instanceof Malformed || error instanceof OverCap) throw error;
+    throw new Malformed("its bytes are not what they declare; make validate FILES=… says where");
+  }
+}
+
+async function fetched(address) {
+  const answer = await fetch(address).catch(() => null);
+  if (answer?.ok) return answer.blob();
+  throw new Error(`${address}: ${answer ? `${answer.status} ${answer.statusText}` : "no answer"}; expected the file of a `
+    + "published run. Load this page again, or drop the file");
+}
+
+// A reader that has failed at one column leaves promises of others behind; what went wrong has been said by then.
+self.addEventListener("unhandledrejection", (event) => event.preventDefault());
+
+self.addEventListener("message", async ({ data }) => {
+  try {
+    self.postMessage({ id: data.id, found: await tasks[data.kind](data) });
+  } catch (error) {
+    // What a parser says of hostile bytes is data too: the page shows it as text, and not much of it.
+    self.postMessage({ id: data.id, refused: String(error?.message ?? error).slice(0, 300) });
+  }
+});
+self.postMessage({ ready: true });

@@ -1,0 +1,245 @@
+// Numbers, settings and intervals in words, and the table as files.
+
+
+// The numbers: an index, and shards of cells that are read when their machine is chosen and joined into typed arrays.
+// An axis is a column of codes into its sorted values (-1: it does not apply); a measure is mean, low, high and n.
+
+export const NONE = "n/a";
+const FORMAT = 1;
+
+async function read(address) {
+  const answer = await fetch(new URL(address, document.baseURI));
+  if (!answer.ok) throw new Error(`${address}: ${answer.status} ${answer.statusText}`);
+  const found = await answer.json();
+  if (found.format !== FORMAT) throw new Error(`${address}: its format is ${found.format}; expected ${FORMAT}`);
+  return found;
+}
+
+export class Library {
+  static async open(address) {
+    return new Library(await read(address));
+  }
+
+  constructor(index) {
+    this.index = index;
+    this.places = new Map(index.machines.id.map((id, place) => [id, place]));
+    this.ran = new Map(index.ran.map(({ name, label }) => [name, label]));
+    this.measures = new Map(index.measures.map((measure) => [measure.name, measure]));
+    this.shards = new Map();
+  }
+
+  // What is known of a machine before its cells are read.
+  machine(id) {
+    const place = this.places.get(id);
+    const held = this.index.machines;
+    const word = ({ values, codes }) => values[typeof codes === "number" ? codes : codes[place]];
+    return { id, name: word(held.name), workloads: word(held.workloads), cells: held.cells[place] };
+  }
+
+  // A measure by its name; the forward phase of an emulated step is a sleep and is called so.
+  measure(name, ran) {
+    const found = this.measures.get(name);
+    const sleep = this.index.phases.find((phase) => phase.name === "emulated");
+    return ran === "emulated" && name === sleep.measure ? { ...found, label: `${sleep.label[0].toUpperCase()}${sleep.label.slice(1)}` } : found;
+  }
+
+  shard(place) {
+    if (!this.shards.has(place)) {
+      const reading = read(this.index.shards[place]);
+      reading.catch(() => this.shards.delete(place));
+      this.shards.set(place, reading);
+    }
+    return this.shards.get(place);
+  }
+
+  // All cells of some machines.
+  async cells(machines) {
+    const places = new Set(machines.flatMap((id) => this.index.machines.shards[this.places.get(id)]));
+    const shards = await Promise.all([...places].sort((a, b) => a - b).map((place) => this.shard(place)));
+    return join(this.index, shards, new Set(machines));
+  }
+}
+
+const codeOf = ({ codes }, row) => (typeof codes === "number" ? codes : codes[row]);
+
+function join(index, shards, machines) {
+  const parts = shards.map((shard) => {
+    const held = shard.dims.machine;
+    return { shard, rows: Int32Array.from(shard.cell.keys()).filter((row) => machines.has(held.values[codeOf(held, row)])) };
+  });
+  const count = parts.reduce((sum, { rows }) => sum + rows.length, 0);
+  const pairs = (list, made) => list.map((each) => [each.name, made(parts, each, count)]).filter(([, column]) => column);
+  return {
+    count,
+    id: parts.flatMap(({ shard, rows }) => Array.from(rows, (row) => shard.cell[row])),
+    runs: new Map(shards.flatMap((shard) => Object.entries(shard.runs))),
+    dims: new Map(pairs(index.dims, axis)),
+    measures: new Map(pairs(index.measures, measure)),
+  };
+}
+
+function axis(parts, { name }, count) {
+  const places = new Map();
+  const values = [];
+  const codes = new Int32Array(count).fill(-1);
+  let at = 0;
+  for (const { shard, rows } of parts) {
+    const held = shard.dims[name];
+    const moved = held?.values.map((value) => {
+      const text = String(value);
+      if (!places.has(text)) {
+        places.set(text, values.length);
+        values.push(value);
+      }
+      return places.get(text);
+    });
+    for (const row of rows) {
+      const code = held ? codeOf(held, row) : -1;
+      if (code >= 0) codes[at] = moved[code];
+      at += 1;
+    }
+  }
+  if (!values.length) return null;
+  const less = (a, b) => (typeof a === "number" ? a - b : String(a) < String(b) ? -1 : 1);
+  const order = [...values.keys()].sort((a, b) => less(values[a], values[b]));
+  const rank = new Int32Array(values.length);
+  order.forEach((from, to) => { rank[from] = to; });
+  for (let row = 0; row < count; row += 1) if (codes[row] >= 0) codes[row] = rank[codes[row]];
+  return { codes, values: order.map((from) => values[from]), texts: order.map((from) => String(values[from])) };
+}
+
+function measure(parts, { name, logs, most = Infinity }, count) {
+  const [mean, low, high] = [0, 1, 2].map(() => new Float64Array(count).fill(NaN));
+  const n = new Int32Array(count);
+  let at = 0;
+  let known = false;
+  for (const { shard, rows } of parts) {
+    const held = shard.measures[name];
+    for (const row of rows) {
+      const value = held?.mean[row] ?? null;
+      if (value !== null) {
+        known = true;
+        mean[at] = value;
+        n[at] = (held.n ?? shard.measures.samples_per_s.n)[row];
+        const reach = held.reach[row];
+        if (reach !== null) {
+          low[at] = logs ? value / reach : Math.max(0, value - reach);
+          high[at] = logs ? value * reach : Math.min(most, value + reach);
+        }
+      }
+      at += 1;
+    }
+  }
+  return known ? { mean, low, high, n } : null;
+}
+
+export const text = (column, row) => (column && column.codes[row] >= 0 ? column.texts[column.codes[row]] : NONE);
+
+// The rows whose values are among those that are wanted, axis by axis.
+export function passing(cells, filters, within = null) {
+  const tests = [...filters].map(([name, texts]) => {
+    const column = cells.dims.get(name);
+    const names = column ? column.texts : [];
+    return { codes: column?.codes, allowed: Uint8Array.from([NONE, ...names], (each) => Number(texts.has(each))) };
+  });
+  const some = within ?? Int32Array.from({ length: cells.count }, (_, row) => row);
+  return some.filter((row) => tests.every(({ codes, allowed }) => allowed[codes ? codes[row] + 1 : 0]));
+}
+
+// The values that an axis has in some rows, in order, each with its number of rows; "n/a" last.
+export function held(cells, rows, name) {
+  const column = cells.dims.get(name);
+  const counts = new Int32Array((column?.texts.length ?? 0) + 1);
+  for (const row of rows) counts[column ? column.codes[row] + 1 : 0] += 1;
+  const found = (column?.texts ?? []).map((each, place) => [each, counts[place + 1]]).filter(([, count]) => count);
+  return counts[0] ? [...found, [NONE, counts[0]]] : found;
+}
+
+// The axes that have more than one value in some rows; whether they apply is no value.
+export function varying(cells, rows) {
+  const found = [];
+  for (const [name, { codes }] of cells.dims) {
+    let seen = -1;
+    for (const row of rows) {
+      if (codes[row] < 0 || codes[row] === seen) continue;
+      if (seen >= 0) {
+        found.push(name);
+        break;
+      }
+      seen = codes[row];
+    }
+  }
+  return found;
+}
+
+const digits = (count) => new Intl.NumberFormat("en", { maximumSignificantDigits: count });
+const [three, five] = [digits(3), digits(5)];
+
+export const number = (value) => (Number.isFinite(value) ? three.format(value) : "–");
+export const fine = (value) => (Number.isFinite(value) ? five.format(value) : "–");
+export const plural = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+
+export function interval({ low, high, n }, row) {
+  return Number.isFinite(low[row])
+    ? `95 % interval ${number(low[row])} to ${number(high[row])}, n = ${n[row]}` : `n = ${n[row]}: no interval`;
+}
+
+// A cell by some of its axes: "batch_size 8, num_workers 2".
+export function setting(cells, row, names) {
+  const parts = names.filter((name) => text(cells.dims.get(name), row) !== NONE);
+  return parts.map((name) => `${name} ${text(cells.dims.get(name), row)}`).join(", ");
+}
+
+export const withUnit = (measure) => (measure.unit ? `${measure.label} (${measure.unit})` : measure.label);
+
+// What the picture shows, in a sentence made from its numbers: its text alternative.
+export function message(cells, drawn, measure, column, names) {
+  if (!drawn.length) return "";
+  let [least, most] = [drawn[0], drawn[0]];
+  for (const row of drawn) {
+    if (column.mean[row] < column.mean[least]) least = row;
+    if (column.mean[row] > column.mean[most]) most = row;
+  }
+  const told = (row) => `${number(column.mean[row])} ${measure.unit} (${interval(column, row)})`;
+  const at = (row) => (names.length ? ` at ${setting(cells, row, names)}` : "");
+  if (drawn.length === 1) return `${measure.label}: ${told(most)}${at(most)}.`;
+  return `${measure.label} of ${plural(drawn.length, "cell")}: highest ${told(most)}${at(most)}; lowest ${told(least)}${at(least)}.`;
+}
+
+// Which filter leaves nothing: one alone where there is one, else all of them.
+export function nothing(filters, count) {
+  const said = ([name, texts]) => `${name} = ${[...texts].filter((each) => each !== NONE).join(" or ") || "none of its values"}`;
+  const alone = [...filters].map((filter) => {
+    const others = new Map([...filters].filter(([name]) => name !== filter[0]));
+    return { said: said(filter), left: count(others) };
+  });
+  const guilty = alone.filter(({ left }) => left);
+  if (guilty.length) {
+    return guilty.map(({ said: what, left }) => `The filter ${what} leaves nothing; without it there ${
+      left === 1 ? "is 1 cell" : `are ${left.toLocaleString("en")} cells`}.`).join(" ");
+  }
+  return filters.size ? `No cell passes these filters together: ${[...filters].map(said).join("; ")}.` : "";
+}
+
+// Versions that were measured in different ways are not to be compared.
+export function caution(cells, rows) {
+  const differ = (name) => held(cells, rows, name).filter(([each]) => each !== NONE).length > 1;
+  const said = [];
+  if (differ("protocol_version")) said.push("They were measured by different versions of the protocol: do not compare them.");
+  if (differ("workload_version")) said.push("Their workloads are of different versions: compare only cells of one.");
+  if (differ("device")) said.push("Some ran on a GPU and some on a CPU.");
+  return said.join(" ");
+}
+
+// Text that a spreadsheet would run as a formula gets an apostrophe.
+function field(value) {
+  if (value === null) return "";
+  const said = typeof value === "string" && /^[=+\-@]/.test(value) ? `'${value}` : String(value);
+  return /[",\n\r]/.test(said) ? `"${said.replaceAll('"', '""')}"` : said;
+}
+
+export function csv(rows) {
+  if (!rows.length) return "";
+  const names = Object.keys(rows[0]);
+  return `${[names, ...rows.map((row) => names.map((name) => row[name]))].map((line) => line.map(field).join(",")).join("\n")}\n`;
+}

@@ -1,0 +1,130 @@
+"""What a citation promises: it names what is needed, it is valid in its form, and it says the same on every day."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tomllib
+
+import markdown
+import pytest
+
+import feedrate
+from feedrate.charts import citation
+from feedrate.charts.citation import Citation, Origin, together
+from feedrate.schema.plugins import ROOT
+
+HOSTILE = '<img src=x> {10} % of_$5 & "~^|\\ [a](javascript:b) `c` *d* @misc{e, ’–×'
+
+
+def origin(machine: str = "AMD EPYC, 2 cores", day: str = "2026-11-21", run: str = "20261121T1Z-a") -> Origin:
+    return Origin((machine,), (run,), (day,), (feedrate.__version__,), "5 blocks")
+
+
+def cited(data: str = "a,b\n1,2\n", title: str = "Throughput by batch size", **where: str) -> Citation:
+    return Citation("loader-x", title, origin(**where), citation.data_hash(data), "suites/loader.html#loader-x")
+
+
+def fields(entry: str) -> dict[str, str]:
+    """Read a BibTeX entry as BibTeX does: by counting braces, none of which can be escaped."""
+    head = re.match(r"@misc\{([^\s,{}%#\\\"~=']+),\n", entry)
+    assert head, entry
+    found, rest = {"key": head[1]}, entry[head.end() :]
+    while not rest.startswith("}"):
+        name = re.match(r"\s*(\w+)\s*=\s*", rest)
+        assert name, rest
+        rest = rest[name.end() :]
+        if rest.startswith("{"):
+            depth = at = 0
+            while at == 0 or depth:
+                depth += {"{": 1, "}": -1}.get(rest[at], 0)
+                at += 1
+            value, rest = rest[1 : at - 1], rest[at:]
+        else:
+            value, _, rest = rest.partition(",")
+            rest = f",{rest}"
+        found[name[1]] = value
+        assert rest.startswith(",\n")
+        rest = rest[2:]
+    assert rest == "}"
+    return found
+
+
+def test_every_form_names_what_identifies_a_figure() -> None:
+    """Title, machine, run, version, data hash and link stand in every form, with the year of the measurement."""
+    for form, text in cited().forms().items():
+        for part in ("Throughput by batch size", "AMD EPYC", "20261121T1Z-a", "2026", "suites/loader.html#loader-x"):
+            assert part in text, (form, part)
+        assert f"feedrate {feedrate.__version__}" in text
+        assert hashlib.sha256(b"a,b\n1,2\n").hexdigest()[:12] in text
+    assert "measured on 21 November 2026" in cited().plain()
+
+
+def test_bibtex_is_valid_whatever_a_machine_is_called() -> None:
+    """Braces balance as BibTeX counts them, LaTeX's special characters are escaped, a month is BibTeX's own."""
+    found = fields(cited(machine=HOSTILE, title=HOSTILE).bibtex())
+    assert found["month"] == "nov"
+    assert found["year"] == "2026"
+    for name in ("title", "note"):
+        assert not re.search(r"(?<!\\)[%&$#_~^|<>\"]", found[name]), found[name]
+        assert r"\textbraceleft{}10\textbraceright{}" in found[name]
+    assert found["title"].startswith("{")
+    assert found["author"] == "{The feedrate developers}"
+    assert "url" not in fields(cited().at("").bibtex())
+    assert fields(cited().at("https://x.org/").bibtex())["url"] == "https://x.org/suites/loader.html#loader-x"
+
+
+def test_the_key_tells_states_of_the_data_apart() -> None:
+    """The same data have the same key on every machine; other data of the same figure another one."""
+    assert cited().key == cited().key != cited("a,b\n1,3\n").key
+
+
+def test_markdown_holds_no_foreign_markup() -> None:
+    """Text of a record stays text: rendered, the citation has one link, its own."""
+    html = markdown.markdown(cited(machine=HOSTILE, title=HOSTILE).markdown())
+    assert re.findall(r"<(\w+)", html) == ["p", "a"]
+    assert 'href="suites/loader.html#loader-x"' in html
+
+
+def test_several_runs_are_named_once_with_the_span_of_their_days() -> None:
+    """Two runs of one machine: it is named once; what they rest on is said only where it is the same."""
+    both = together([origin(run="b", day="2026-11-21"), origin(run="a", day="2026-11-03")])
+    text = Citation("f", "F", both, "0" * 12, "f").plain()
+    assert text.count("AMD EPYC") == 1
+    assert "runs b, a; measured from 3 November 2026 to 21 November 2026" in text
+    assert both.basis == "5 blocks"
+    assert citation.day("at noon") == ()
+    assert "(n.d.)" in Citation("f", "F", Origin(("m",), ("r",), (), ("9",)), "0" * 12, "f").plain()
+
+
+def test_the_version_that_measured_is_said_where_it_is_another() -> None:
+    """A figure is drawn by this version; a run of an earlier one says so."""
+    older = Origin(("m",), ("r",), ("2026-11-21",), ("0.0.9",))
+    assert f"feedrate {feedrate.__version__} (measured with 0.0.9)" in Citation("f", "F", older, "0" * 12, "f").plain()
+
+
+def test_the_project_can_be_cited() -> None:
+    """CITATION.cff has what version 1.2.0 of the format asks for, and is this version of this project."""
+    about = citation.metadata()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert about["cff-version"] == "1.2.0"
+    assert about["version"] == feedrate.__version__ == project["version"]
+    assert about["license"] == project["license"]
+    assert about["type"] == "software"
+    assert [set(author) for author in about["authors"]] == [{"name"}]
+    allowed = {"cff-version", "message", "type", "title", "abstract", "authors", "version", "license", "keywords"}
+    assert {"cff-version", "message", "title", "authors"} <= set(about) <= allowed
+    assert all(isinstance(about[name], str) for name in ("message", "title", "abstract", "version"))
+    forms = citation.software()
+    assert fields(forms["BibTeX"])["key"] == f"feedrate-{feedrate.__version__}"
+    assert all(str(about["title"]).partition(":")[2] in text for text in forms.values())
+
+
+@pytest.mark.parametrize("content", ["a\n", "µ,×\n"])
+def test_a_hash_is_that_of_the_files_bytes(content: str) -> None:
+    """The hash of a text is what ``sha256sum`` says of it as a file in UTF-8."""
+    assert (
+        citation.data_hash(content)
+        == citation.data_hash(content.encode())
+        == hashlib.sha256(content.encode()).hexdigest()[:12]
+    )

@@ -1,0 +1,153 @@
+"""The command line: a user's mistake is one message and exit status 2, never a traceback."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from feedrate.schema.plugins import ROOT
+from feedrate.store.bench_record import SECTIONS
+
+SMALL = """
+version: 1
+protocol: {warmup_s: 0.05, window_s: 0.1, min_steps: 2, blocks: [1, 1]}
+suites: {loader: {workload: div2k, mode: load, patch_size: 16, n_samples: 32, batch_size: 8, storage_format: lmdb}}
+profiles: {quick: {}}
+"""
+
+
+def harness(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
+    command = [sys.executable, "-m", "feedrate", *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, env=environment)
+
+
+@pytest.fixture
+def matrix(tmp_path: Path) -> Path:
+    path = tmp_path / "matrix.yaml"
+    path.write_text(SMALL)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--profile", "quik"], ["unknown profile 'quik'", "did you mean 'quick'"]),
+        (["--suite", "loadr"], ["unknown suite 'loadr'", "did you mean 'loader'"]),
+        (["--budget", "soon"], ["BUDGET", "'soon'", "such as 90s"]),
+        (["--budget", "0"], ["BUDGET", "above zero"]),
+        (["--data", "/dev/null/x"], ["DATA=/dev/null/x", "not there"]),
+        (["--matrix", "nowhere.yaml"], ["nowhere.yaml", "cannot be read"]),
+        (["--data", "no/such/folder"], ["DATA=no/such/folder", "not there", "a folder of photographs"]),
+        (["--data", "README.md"], ["DATA=README.md", "a file", "a folder of photographs"]),
+        (["--profil", "quick"], ["No such option"]),
+    ],
+)
+@pytest.mark.parametrize("command", [pytest.param("plan", marks=pytest.mark.slow), "sweep"])
+def test_bad_options(command: str, arguments: list[str], words: list[str], tmp_path: Path) -> None:
+    """A name, a number or a folder that cannot be used is said in one message; nothing is written."""
+    done = harness(command, "--results", str(tmp_path / "results"), *arguments)
+    assert done.returncode == 2, done.stdout + done.stderr
+    for word in words:
+        assert word in done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+    assert not list(tmp_path.glob("results/*/*"))
+
+
+def test_a_budget_below_one_block(tmp_path: Path) -> None:
+    """A budget in which not one block fits is refused, with the time that a block takes."""
+    done = harness("sweep", "--results", str(tmp_path), "--budget", "2s")
+    assert done.returncode == 2
+    assert "less than one block, which takes about" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_bad_matrix(matrix: Path) -> None:
+    """YAML that is none gives line and column."""
+    matrix.write_text("version: 1\nsuites: [")
+    done = harness("plan", "--matrix", str(matrix))
+    assert done.returncode == 2
+    assert "line 2, column" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_million_cells(matrix: Path) -> None:
+    """A matrix of a million cells is refused with the count."""
+    many = list(range(1, 1001))
+    suites = f"{{loader: {{batch_size: {many}, n_samples: {many}}}}}"
+    matrix.write_text(f"version: 1\nsuites: {suites}\nprofiles: {{quick: {{}}}}")
+    done = harness("sweep", "--matrix", str(matrix))
+    assert done.returncode == 2
+    assert "1,000,000 combinations" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--results", pytest.param("--data-root", marks=pytest.mark.slow)])
+def test_a_place_that_cannot_be_written(option: str, matrix: Path, tmp_path: Path) -> None:
+    """A folder that cannot be made or written stops the sweep with its name, before anything is measured."""
+    blocked = tmp_path / "blocked"
+    blocked.write_text("a file")
+    places = {"--results": str(tmp_path / "r"), "--data-root": str(tmp_path / "d")} | {option: str(blocked / "in")}
+    done = harness("sweep", "--matrix", str(matrix), *(word for pair in places.items() for word in pair))
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert str(blocked) in done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [("notes.txt", "no image here"), pytest.param("broken.png", "neither PNG nor JPEG", marks=pytest.mark.slow)],
+)
+def test_a_folder_without_photographs(name: str, found: str, matrix: Path, tmp_path: Path) -> None:
+    """One with no image at all is refused before anything is started, one with nothing usable when it was read."""
+    folder = tmp_path / "photographs"
+    folder.mkdir()
+    (folder / name).write_bytes(b"not a picture")
+    places = ["--results", str(tmp_path / "r"), "--data-root", str(tmp_path / "d"), "--data", str(folder)]
+    done = harness("sweep", "--matrix", str(matrix), *places)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert found in done.stderr
+    assert ("Starting" in done.stdout) == (name == "broken.png")
+    assert "Traceback" not in done.stderr + done.stdout
+    assert not list(tmp_path.glob("r/*/*/plan.json"))
+
+
+def test_a_photograph_that_cannot_be_looked_at(matrix: Path, tmp_path: Path) -> None:
+    """A file that the system refuses to tell of, here a link to too long a name, is named with the system's reason."""
+    (tmp_path / "photograph.png").symlink_to("x" * 300)
+    done = harness("plan", "--matrix", str(matrix), "--data", str(tmp_path))
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "photograph.png: File name too long; expected files that can be read" in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr + done.stdout
+
+
+def test_help_lists_the_commands() -> None:
+    """`python -m feedrate` says what there is."""
+    done = harness("--help")
+    assert done.returncode == 0
+    for name in ("plan", "sweep", "site", "serve", "axes", "bench"):
+        assert name in done.stdout
+
+
+def test_help_lists_the_sections_of_the_bench() -> None:
+    """`bench --help` names everything that can be measured alone."""
+    told = harness("bench", "--help").stdout
+    assert [name for name in SECTIONS if name not in told] == []
+
+
+def test_axes_are_listed() -> None:
+    """`python -m feedrate axes` prints every axis with its default."""
+    done = harness("axes")
+    assert done.returncode == 0
+    assert "prefetch_factor" in done.stdout
+    assert "lmdb" in done.stdout
+
+
+def test_make_alone_explains_itself() -> None:
+    """`make` prints every target with what it does; the README names no target that is not there."""
+    done = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True)
+    for target in ("setup", "plan", "sweep", "site", "serve", "test", "test-all", "lint", "bench", "clean"):
+        assert f"make {target} " in done.stdout

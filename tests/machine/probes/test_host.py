@@ -1,0 +1,269 @@
+"""The host probe, against real processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from beside import tried
+
+from feedrate.machine.probes import procfs
+from feedrate.machine.probes.host import HostProbe, descendants, difference, memory, workers_uss
+
+Spawn = Callable[[str], "subprocess.Popen[str]"]
+BURN = "import time\nend = time.process_time() + {seconds}\nwhile time.process_time() < end: pass\n"
+TALK = "print('ready', flush=True)\ninput()\n"
+CHILD = "import subprocess, sys\nchild = subprocess.Popen([sys.executable, '-c', sys.argv[1]], stdin=subprocess.PIPE)\n"
+
+
+@pytest.fixture
+def spawn() -> Iterator[Spawn]:
+    """Start Python code in a session of its own; everything in it is killed at the end."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(code: str, *arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-S", "-c", code, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            os.killpg(process.pid, 9)
+        process.communicate()
+
+
+def said(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def go_on(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+def nobody() -> int:
+    """The id of a process that is gone."""
+    process = subprocess.Popen(["true"])
+    process.wait()
+    return process.pid
+
+
+@tried
+def test_a_burning_process_is_seen_with_the_cpu_time_that_it_says_it_used(spawn: Spawn) -> None:
+    """main_cpu_pct is CPU time over wall clock: near 100 for a process that computes all the time."""
+    process = spawn(BURN.format(seconds=0.2) + TALK + BURN.format(seconds=0.3) + TALK)
+    said(process)
+    with HostProbe() as probe:
+        before = probe.counters(process.pid)
+        probe.sample(process.pid)
+        go_on(process)
+        assert said(process) == "ready"
+        after = probe.counters(process.pid)
+        sampled = probe.sample(process.pid)["main_cpu_pct"]
+    expected = 100 * 0.3e9 / (after.machine.t_ns - before.machine.t_ns)
+    assert difference(before, after)["main_cpu_pct"] == pytest.approx(expected, rel=0.05)
+    assert sampled == pytest.approx(expected, rel=0.1)
+
+
+@tried
+def test_a_child_is_a_worker_and_not_the_training_process(spawn: Spawn) -> None:
+    """workers_cpu_pct counts descendants alone, main_cpu_pct the process alone."""
+    process = spawn(CHILD + TALK, BURN.format(seconds=0.2) + TALK)
+    assert said(process) == said(process) == "ready"
+    with HostProbe() as probe:
+        counters = probe.counters(process.pid)
+    assert counters.workers_cpu_ns == pytest.approx(0.2e9, rel=0.3)
+    assert counters.main_cpu_ns < 0.15e9  # type: ignore[operator]
+
+
+@tried
+def test_a_burning_worker_is_seen_by_sample(spawn: Spawn) -> None:
+    """A worker's CPU appears in workers_cpu_pct and not in main_cpu_pct."""
+    process = spawn(CHILD + TALK, BURN.format(seconds=30))
+    said(process)
+    time.sleep(0.2)
+    with HostProbe() as probe:
+        probe.sample(process.pid)
+        (child,) = descendants(process.pid)
+        used, started = procfs.cpu_ns(child), time.perf_counter_ns()
+        time.sleep(0.3)
+        seen = probe.sample(process.pid)
+        share = 100 * (procfs.cpu_ns(child) - used) / (time.perf_counter_ns() - started)  # type: ignore[operator]
+    assert seen["workers_cpu_pct"] == pytest.approx(share, rel=0.1)
+    assert seen["main_cpu_pct"] < 20  # type: ignore[operator]
+
+
+def test_grandchildren_are_found_parents_first(spawn: Spawn) -> None:
+    """descendants() walks the whole tree."""
+    grandchild = f"{CHILD}print(child.pid, flush=True)\ninput()\n"
+    process = spawn(CHILD.replace("sys.argv[1]]", "sys.argv[1], sys.argv[2]]") + TALK, grandchild, "input()\n")
+    said(process)
+    last = int(said(process))
+    found = descendants(process.pid)
+    assert len(found) == 2
+    assert found[1] == last
+
+
+def test_the_tree_is_found_without_children_files(spawn: Spawn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels without /proc/PID/task/*/children get the same list from a scan."""
+    process = spawn(CHILD + TALK, "input()\n")
+    said(process)
+    expected, read = descendants(process.pid), procfs.read
+    monkeypatch.setattr(procfs, "read", lambda path, size=16384: None if "children" in path else read(path, size))
+    assert descendants(process.pid) == expected != []
+
+
+def test_a_worker_that_died_makes_no_negative_number(spawn: Spawn) -> None:
+    """What dead workers used stays in the sum, in the kernel's ticks of 10 ms, so that no counter shrinks."""
+    process = spawn(CHILD + TALK + "child.kill(); child.wait()\n" + TALK, BURN.format(seconds=0.1) + TALK)
+    assert said(process) == said(process) == "ready"
+    with HostProbe() as probe:
+        before = probe.counters(process.pid)
+        assert len(descendants(process.pid)) == 1
+        go_on(process)
+        said(process)
+        assert descendants(process.pid) == []
+        after = probe.counters(process.pid)
+    used, kept = before.workers_cpu_ns, after.workers_cpu_ns
+    assert used is not None
+    assert kept is not None
+    assert 100_000_000 < used <= kept < used + 20_000_000
+    assert all(value >= 0 for value in difference(before, after).values() if value is not None)
+
+
+def test_a_dead_process_gives_none() -> None:
+    """A process that is gone has no numbers: not 0, no exception."""
+    gone = nobody()
+    with HostProbe() as probe:
+        probe.sample(gone)
+        sample, before = probe.sample(gone), probe.counters(gone)
+        after = probe.counters(gone)
+    assert sample["main_cpu_pct"] is None
+    assert sample["workers_cpu_pct"] is None
+    columns = difference(before, after)
+    assert {name for name, value in columns.items() if value is None} >= {
+        "main_cpu_pct",
+        "workers_cpu_pct",
+        "voluntary_switches",
+        "involuntary_switches",
+        "major_faults",
+        "read_bytes",
+    }
+    assert memory(gone)["uss_peak_bytes"] is None
+    assert memory(gone)["pss_peak_bytes"] is None
+    assert descendants(gone) == []
+
+
+@tried
+def test_another_process_is_foreign_and_the_trial_is_not(spawn: Spawn) -> None:
+    """Two probes over one window, one of which has a burning process for its trial, differ by what that used.
+
+    The difference is taken because other work may run beside this test.
+    """
+    burner, sleeper = spawn(BURN.format(seconds=60)), spawn(TALK)
+    said(sleeper)
+    with HostProbe() as theirs, HostProbe() as ours:
+        before = theirs.counters(burner.pid), ours.counters(sleeper.pid)
+        time.sleep(0.8)
+        as_trial = difference(before[0], theirs.counters(burner.pid))
+        as_stranger = difference(before[1], ours.counters(sleeper.pid))
+    used = as_trial["main_cpu_pct"]
+    assert used > 20  # type: ignore[operator]
+    more = as_stranger["foreign_cpu_pct"] - as_trial["foreign_cpu_pct"]  # type: ignore[operator]
+    assert more == pytest.approx(used, abs=12)  # each probe reads the clocks at its own moment
+
+
+@tried
+def test_workers_that_lived_and_died_unseen_are_no_strangers(spawn: Spawn) -> None:
+    """A worker that began and ended between two readings is known from its parent, which waited for it."""
+    brief = f"import subprocess, sys\n{TALK}subprocess.run([sys.executable, '-S', '-c', sys.argv[1]])\n{TALK}"
+    process = spawn(brief, BURN.format(seconds=0.3))
+    said(process)
+    with HostProbe() as probe:
+        before = probe.counters(process.pid)
+        go_on(process)
+        assert said(process) == "ready"
+        after = probe.counters(process.pid)
+    assert after.workers_cpu_ns - before.workers_cpu_ns == pytest.approx(0.3e9, abs=0.06e9)  # type: ignore[operator]
+
+
+def test_context_switches_and_reads_are_counted(spawn: Spawn, tmp_path: Path) -> None:
+    """Each sleep is a voluntary switch; bytes that come from the page cache are no reads from storage."""
+    cached = tmp_path / "cached"
+    cached.write_bytes(bytes(100_000))
+    process = spawn(
+        f"{TALK}import time\nopen({str(cached)!r}, 'rb').read()\nfor _ in range(50): time.sleep(0.001)\n{TALK}"
+    )
+    said(process)
+    with HostProbe() as probe:
+        before = probe.counters(process.pid)
+        go_on(process)
+        said(process)
+        columns = difference(before, probe.counters(process.pid))
+    assert columns["voluntary_switches"] >= 50  # type: ignore[operator]
+    assert columns["read_bytes"] in (None, *range(100_000))
+
+
+def test_memory_sums_process_and_descendants(spawn: Spawn) -> None:
+    """USS is at most PSS plus nothing shared: both grow by what a worker allocates."""
+    process = spawn(CHILD + TALK, "block = bytearray(b'x' * 50_000_000)\nprint('ready', flush=True)\ninput()\n")
+    assert said(process) == said(process) == "ready"
+    seen = memory(process.pid)
+    assert 50_000_000 < seen["uss_peak_bytes"] <= seen["pss_peak_bytes"] < 150_000_000  # type: ignore[operator]
+    assert seen["shm_bytes"] is not None
+
+
+def test_workers_memory_is_theirs_alone(spawn: Spawn) -> None:
+    """What descendants have to themselves counts, the training process does not; without workers it is None, not 0."""
+    process = spawn(CHILD + TALK, "block = bytearray(b'x' * 50_000_000)\nprint('ready', flush=True)\ninput()\n")
+    assert said(process) == said(process) == "ready"
+    seen = workers_uss(process.pid)
+    assert seen is not None
+    assert 50_000_000 < seen < (memory(process.pid)["uss_peak_bytes"] or 0) - 1_000_000
+    assert workers_uss(nobody()) is None
+    (worker,) = descendants(process.pid)
+    assert workers_uss(worker) is None
+
+
+@tried
+def test_looking_is_cheap(spawn: Spawn) -> None:
+    """Ten samples a second with three descendants cost far under 1 % of a core."""
+    process = spawn(CHILD * 3 + TALK, "input()\n")
+    said(process)
+    assert len(descendants(process.pid)) == 3
+    with HostProbe() as probe:
+        started = time.process_time()
+        for _ in range(200):
+            probe.sample(process.pid)
+        cost = (time.process_time() - started) / 200
+        started = time.process_time()
+        for _ in range(200):
+            probe.machine()
+        machine = (time.process_time() - started) / 200
+    assert cost < 500e-6
+    assert machine < 500e-6
+
+
+def test_the_probe_loads_no_heavy_library() -> None:
+    """The parent of a sweep imports neither torch nor pandas nor numpy for its probes."""
+    code = (
+        "import sys\nfrom feedrate.machine import identity, quiet\n"
+        "from feedrate.machine.probes import gpu, host, noise\n"
+        "print(sorted({'torch', 'pandas', 'numpy', 'scipy'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

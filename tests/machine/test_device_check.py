@@ -1,0 +1,42 @@
+"""The plan asks the driver, the child asks PyTorch; they must agree."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+
+import pytest
+
+from feedrate.schema.errors import EnvironmentFault
+from feedrate.sweep import sweep
+from feedrate.sweep.launcher import Answer
+
+
+def confirm(planned: str, found: str) -> SimpleNamespace:
+    """Confirm a plan's device against what a child found."""
+    here = SimpleNamespace(plan=SimpleNamespace(place=SimpleNamespace(device=planned)))
+    running = SimpleNamespace(here=here, gpu=None, runtime={})
+    facts = {"device": found, "cuda": None, "cudnn": None, "torch_threads": 2}
+    template = SimpleNamespace(run=lambda *_, **__: Answer("ok", result=facts))
+    sweep._confirm_device(running, template)
+    return running
+
+
+@pytest.mark.parametrize(
+    ("planned", "found", "advice"),
+    [
+        ("cuda", "cpu", r"Install a PyTorch built for this driver"),
+        ("cpu", "cuda", r"nvidia-ml-py .*libnvidia-ml\.so\.1"),
+    ],
+)
+def test_disagreement_is_an_error(planned: str, found: str, advice: str) -> None:
+    """A GPU that PyTorch cannot use, or that NVML does not name, stops the sweep, which says what to do about which."""
+    with pytest.raises(EnvironmentFault, match=rf"says {planned}, PyTorch says {found}") as told:
+        confirm(planned, found)
+    assert re.search(rf"{advice}.*, or set CUDA_VISIBLE_DEVICES= to measure the CPU", str(told.value))
+    assert ("PyTorch built" in str(told.value)) is (planned == "cuda")
+
+
+def test_agreement_goes_on_and_is_recorded() -> None:
+    """Where both agree nothing is raised, and what PyTorch said of itself is kept for the manifest."""
+    assert confirm("cpu", "cpu").runtime["torch_threads"] == 2

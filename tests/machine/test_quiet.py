@@ -1,0 +1,230 @@
+"""A look at the machine before a sweep, and waiting for it to be quiet: made-up machines, and this one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from beside import tried
+
+from feedrate.machine import quiet
+from feedrate.machine.probes import procfs
+from feedrate.machine.probes.host import HostProbe
+from feedrate.machine.probes.noise import RULES
+from feedrate.machine.probes.procfs import System
+from feedrate.machine.quiet import Quietness, look, wait
+
+PSI = "some avg10=0.00 avg60=0.00 avg300=0.00 total={}\n"
+BURN = "import time\nprint(flush=True)\nend = time.process_time() + {}\nwhile time.process_time() < end: pass\n"
+
+
+class Machine:
+    """A machine of two cores; time passes on it when somebody sleeps."""
+
+    def __init__(self, proc: Path) -> None:
+        self.proc, self.seconds, self.slept = proc, 0.0, 0.0
+        self.rates: dict[str, Any] = {}
+        self.busy_s = 0.0
+        self.until = float("inf")
+        self.cpu, self.waiting = 0.0, 0.0
+        (proc / "pressure").mkdir()
+        (proc / "loadavg").write_text("7.50 0.40 0.30 1/90 1000\n")
+        self.write()
+        self.probe = HostProbe(System(proc, [proc]))
+
+    def sleep(self, seconds: float) -> None:
+        """Let so much time pass."""
+        self.slept += seconds
+        noisy = max(0.0, min(self.slept, self.until) - (self.slept - seconds))
+        self.seconds += seconds
+        self.busy_s += noisy * self.rates.get("cores", 0)
+        self.waiting += noisy * self.rates.get("waiting", 0)
+        self.write()
+
+    def write(self) -> None:
+        stolen = self.rates.get("stolen", 0) * self.seconds
+        idle = 2 * self.seconds - self.busy_s - stolen
+        ticks = [round(100 * value) for value in (self.busy_s, idle, stolen)]
+        (self.proc / "stat").write_text("cpu  {} 0 0 {} 0 0 0 {} 0 0\ncpu0 1\ncpu1 1\n".format(*ticks))
+        for name in ("cpu", "io", "memory"):
+            (self.proc / "pressure" / name).write_text(PSI.format(round(1e6 * self.waiting)))
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    """A made-up machine with a clock of its own."""
+    made = Machine(tmp_path)
+    monkeypatch.setattr(quiet.time, "sleep", made.sleep)
+    monkeypatch.setattr(quiet.time, "monotonic", lambda: made.slept)
+    monkeypatch.setattr("feedrate.machine.probes.procfs.time.perf_counter_ns", lambda: round(made.seconds * 1e9))
+    monkeypatch.setattr("feedrate.machine.probes.procfs.time.process_time_ns", lambda: 0)
+    yield made
+    made.probe.close()
+
+
+def test_an_idle_machine_is_quiet(machine: Machine) -> None:
+    """Nothing wrong, whatever the load average remembers; all that was measured is a number or unknown."""
+    seen = look(machine.probe, None)
+    assert seen.quiet
+    assert seen.reasons == ()
+    assert seen.numbers == {
+        "wall_ns": 10**9,
+        "cpu_util_pct": 0,
+        "foreign_cpu_pct": 0,
+        "steal_pct": 0,
+        "throttled_ns": None,
+        "io_pressure_pct": 0,
+        "memory_pressure_pct": 0,
+        "cpu_pressure_pct": 0,
+        "load_1m": 7.5,
+        "gpu_foreign_processes": None,
+        "gpu_util_pct": None,
+        "gpu_throttle_reasons": None,
+    }
+
+
+def test_what_is_wrong_is_said_in_sentences_with_numbers(machine: Machine) -> None:
+    """Foreign CPU, stolen time and waiting: a sentence each, and numbers that a manifest can hold."""
+    machine.rates = {"cores": 1.43, "stolen": 0.1, "waiting": 0.35}
+    seen = look(machine.probe, None)
+    assert not seen.quiet
+    cpu, steal, memory, storage = seen.reasons
+    assert cpu.startswith("other processes use 143 % of a core")
+    assert steal == "the hypervisor takes 7 % of the CPU time that is wanted"
+    assert memory == "tasks wait for memory 35 % of the time"
+    assert storage == "tasks wait for storage 35 % of the time"
+    assert json.loads(json.dumps(seen.numbers)) == seen.numbers
+
+
+@pytest.mark.parametrize(
+    ("computing", "util", "bits", "reasons"),
+    [
+        (frozenset(), 0.0, 0x01, ()),
+        (None, None, None, ()),
+        (frozenset({5, 6}), 0.0, 0x01, ("other processes on the GPU: 2",)),
+        (frozenset(), 40.0, 0x01, ("somebody computes on the GPU: it is busy 40 % of the time",)),
+        (frozenset(), 0.0, 0x40, ("power or heat slows the GPU down",)),
+    ],
+)
+def test_a_gpu_that_others_use_is_not_quiet(
+    computing: Any, util: Any, bits: Any, reasons: tuple[str, ...], machine: Machine
+) -> None:
+    """By its processes, by its utilization where they are hidden, and by what holds its clocks down."""
+    gpu: Any = SimpleNamespace(
+        computing=lambda: computing, sample=lambda: {"gpu_util_pct": util, "gpu_throttle_reasons": bits}
+    )
+    seen = look(machine.probe, gpu)
+    assert seen.reasons == reasons
+    assert seen.numbers["gpu_foreign_processes"] == (None if computing is None else len(computing))
+
+
+def test_every_rule_that_an_idle_machine_can_break_has_a_sentence() -> None:
+    """All but the one about a trial's own halves."""
+    assert set(quiet._SENTENCES) == {rule.limits[0].measure for rule in RULES} - {"halves_apart_pct"}
+
+
+def test_a_machine_that_tells_nothing_is_quiet_as_far_as_is_known(tmp_path: Path) -> None:
+    """No file, no reason, no number."""
+    with HostProbe(System(tmp_path, [])) as probe:
+        seen = look(probe, None, seconds=0.01)
+    assert seen.quiet
+    assert {name for name, value in seen.numbers.items() if value is not None} == {"wall_ns"}
+
+
+def test_waiting_on_a_quiet_machine_says_nothing(machine: Machine) -> None:
+    """One look, no line."""
+    said: list[str] = []
+    assert wait(machine.probe, None, 300, said.append).quiet
+    assert said == []
+    assert machine.slept == 1
+
+
+def test_waiting_ends_when_the_machine_becomes_quiet(machine: Machine) -> None:
+    """What disturbs goes away after 20 s: the wait ends within two looks of that, having said two lines."""
+    machine.rates, machine.until = {"cores": 1.0}, 20.0
+    said: list[str] = []
+    assert wait(machine.probe, None, 300, said.append).quiet
+    assert 20 < machine.slept <= 30
+    assert len(said) == 2
+    assert said[0].startswith("Waiting for a quiet machine, 5 min at most: other processes use 100 % of a core")
+    assert said[1].startswith("The machine is quiet, after")
+
+
+def test_waiting_ends_at_its_limit_and_says_so_now_and_then(machine: Machine) -> None:
+    """What disturbs stays: the wait ends at the limit, after one line a minute, and the last look is not quiet."""
+    machine.rates = {"cores": 1.0}
+    said: list[str] = []
+    assert not wait(machine.probe, None, 300, said.append).quiet
+    assert machine.slept == pytest.approx(300, abs=1.5)
+    assert 5 <= len(said) <= 7
+    assert [line.split(" ", 1)[0] for line in said] == ["Waiting", *["Still"] * (len(said) - 2), "Not"]
+
+
+def test_a_limit_of_next_to_nothing_is_one_more_look_at_most(machine: Machine) -> None:
+    """However short the limit: it ends, and what was seen is returned."""
+    machine.rates = {"cores": 1.0}
+    assert not wait(machine.probe, None, 0.1, lambda line: None).quiet
+    assert machine.slept <= 2
+
+
+@pytest.fixture
+def burner() -> Iterator[subprocess.Popen[str]]:
+    """A program that computes for 60 s of CPU time."""
+    process = subprocess.Popen([sys.executable, "-S", "-c", BURN.format(60)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    process.stdout.readline()
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def busy(seen: Quietness) -> bool:
+    return any(reason.startswith("other processes use") for reason in seen.reasons)
+
+
+@tried
+def test_a_real_process_is_seen_and_named(burner: subprocess.Popen[str]) -> None:
+    """On this machine: a burning process is a reason, and its program's name stands in it."""
+    with HostProbe() as probe:
+        seen = look(probe, None, seconds=0.6)
+    assert busy(seen)
+    assert seen.numbers["foreign_cpu_pct"] > 20  # type: ignore[operator]
+    name = procfs.command(burner.pid)
+    assert name is not None
+    assert name in seen.reasons[0]
+    assert str(name) not in json.dumps(seen.numbers)
+
+
+@pytest.mark.slow
+@tried
+def test_a_real_wait_ends_at_its_limit(burner: subprocess.Popen[str]) -> None:
+    """A process that stays: back at the limit, not much later, having used next to no CPU."""
+    with HostProbe() as probe:
+        started, used = time.monotonic(), time.process_time()
+        assert busy(wait(probe, None, 1.5, lambda line: None, seconds=0.4, every_s=0.2))
+        took, used = time.monotonic() - started, time.process_time() - used
+    assert 1.2 < took < 3
+    assert used < 0.1 * took
+
+
+def test_our_own_cpu_is_not_foreign(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What this process used itself while it looked is not others'."""
+    machine.rates = {"cores": 0.5}
+    monkeypatch.setattr("feedrate.machine.probes.procfs.time.process_time_ns", lambda: round(machine.busy_s * 1e9))
+    seen = look(machine.probe, None)
+    assert seen.quiet
+    assert seen.numbers["cpu_util_pct"] == 25
+
+
+def test_names_cannot_draw_on_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program may call itself anything: what is not printable is left out."""
+    monkeypatch.setattr(procfs, "read", lambda path, size=16384: b"\x1b[31mred\n\xff")
+    assert procfs.command(os.getpid()) == "[31mred\N{REPLACEMENT CHARACTER}"

@@ -1,0 +1,175 @@
+"""matrix.yaml: what is read, and what is refused with which words."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+import yaml
+
+from feedrate.plan import cells as plan_cells
+from feedrate.plan import matrix, schedule
+from feedrate.plan.stopping import contrasts
+from feedrate.schema import plugins
+from feedrate.schema.errors import InputError
+
+GOOD = """
+version: 1
+protocol: {window_s: 0.2}
+suites:
+  loader:
+    - {workload: [synthetic], num_workers: [0, 2]}
+    - {device: cuda, workload: synthetic, pin_memory: [false, true]}
+profiles:
+  quick: {budget: 4m}
+  small: {suites: {loader: {batch_size: [8]}}}
+  other: {suites: {loader: [{mode: load}]}, protocol: {min_steps: 3}}
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "matrix.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_profiles_change_slices(tmp_path: Path) -> None:
+    """A profile's mapping changes every slice, its list replaces them, and no mention keeps them."""
+    path = write(tmp_path, GOOD)
+    assert [dict(s.axes) for s in matrix.load(path).slices] == [
+        {"workload": ("synthetic",), "num_workers": (0, 2)},
+        {"workload": ("synthetic",), "pin_memory": (False, True)},
+    ]
+    assert all(s.axes["batch_size"] == (8,) for s in matrix.load(path, "small").slices)
+    other = matrix.load(path, "other")
+    assert [dict(s.axes) for s in other.slices] == [{"mode": ("load",)}]
+    assert (other.protocol.min_steps, other.protocol.window_s) == (3, 0.2)
+
+
+def test_budget_comes_from_profile_or_option(tmp_path: Path) -> None:
+    """The option wins over the profile; neither is no limit."""
+    path = write(tmp_path, GOOD)
+    assert matrix.load(path).budget_s == 240
+    assert matrix.load(path, budget="1h30m").budget_s == 5400
+    assert matrix.load(path, "small").budget_s is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("num_workers: [0, 2]", "num_worker: [0]", ["suites.loader[0]", "'num_worker'", "did you mean 'num_workers'"]),
+        (
+            "workload: [synthetic]",
+            "storage_format: [pngg]",
+            ["suites.loader[0].storage_format", "unknown format 'pngg'", "did you mean 'png'"],
+        ),
+        ("num_workers: [0, 2]", "num_workers: [two]", ["suites.loader[0].num_workers", "'two'", "a whole number"]),
+        ("num_workers: [0, 2]", "num_workers: [-1]", ["at least 0"]),
+        ("num_workers: [0, 2]", "num_workers: [true]", ["True", "a whole number"]),
+        ("num_workers: [0, 2]", "num_workers: [0, 0]", ["each value once"]),
+        ("num_workers: [0, 2]", "num_workers: []", ["no values"]),
+        ("num_workers: [0, 2]", "step_ms: [.inf]", ["inf"]),
+        ("loader:", "loadr:", ["suites", "'loadr'", "did you mean 'loader'"]),
+        ("version: 1", "version: 7", ["version", "7", "expected 1"]),
+        ("version: 1", "versio: 1", ["'versio'", "did you mean 'version'"]),
+        ("window_s: 0.2", "window_s: 0", ["protocol.window_s", "above 0"]),
+        ("window_s: 0.2", "windows: 2", ["protocol", "did you mean 'window_s'"]),
+        ("window_s: 0.2", "blocks: [9, 3]", ["protocol.blocks", "[fewest, most]"]),
+        ("window_s: 0.2", "ci_target_pct: 0", ["protocol.ci_target_pct", "above 0"]),
+        ("window_s: 0.2", "ci_target_pct: -3", ["protocol.ci_target_pct", "above 0"]),
+        ("window_s: 0.2", "control_every: 0.5", ["protocol.control_every", "whole number"]),
+        ("window_s: 0.2", "timeout_s: 0.5", ["timeout_s", "more than"]),
+        ("budget: 4m", "budget: soon", ["profiles.quick.budget", "'soon'", "90s, 4m"]),
+        ("device: cuda", "device: tpu", ["suites.loader[1].device", "cpu, cuda"]),
+        ("num_workers: [0, 2]", "num_workers: [0, 2", ["line ", "column ", "not YAML"]),
+        ("num_workers: [0, 2]", "workload: div2k", ["line 6", "twice"]),
+        ("num_workers: [0, 2]", "? [a, b]\n       : 3", ["line ", "a key must be a name"]),
+        ("window_s: 0.2", "window_s: .nan", ["protocol.window_s", "nan"]),
+    ],
+)
+def test_refusals_say_where_what_and_what_was_expected(tmp_path: Path, old: str, new: str, words: list[str]) -> None:
+    """Whatever is wrong, the message names file, place, what stood there, what was expected, the nearest name."""
+    path = write(tmp_path, GOOD.replace(old, new, 1))
+    with pytest.raises(InputError) as caught:
+        matrix.load(path)
+    for word in [str(path), *words]:
+        assert word in str(caught.value)
+
+
+def test_unknown_names_from_the_command_line(tmp_path: Path) -> None:
+    """An unknown profile or suite, and a file that is not there, are named."""
+    path = write(tmp_path, GOOD)
+    with pytest.raises(InputError, match=r"unknown profile 'quik'.*did you mean 'quick'"):
+        matrix.load(path, "quik")
+    with pytest.raises(InputError, match=r"unknown suite 'loder'.*did you mean 'loader'"):
+        matrix.load(path, only="loder")
+    with pytest.raises(InputError, match=r"nowhere\.yaml: cannot be read"):
+        matrix.load(tmp_path / "nowhere.yaml")
+
+
+def test_the_shipped_matrix_is_whole() -> None:
+    """Every profile of the repository's matrix.yaml can be read."""
+    for profile in yaml.safe_load((plugins.RESOURCES / matrix.SHIPPED).read_text(encoding="utf-8"))["profiles"]:
+        assert matrix.load(plugins.RESOURCES / matrix.SHIPPED, profile).slices
+
+
+def test_a_protocol_may_differ_by_device(tmp_path: Path) -> None:
+    """What a protocol says for one device alone holds there, and a profile's word goes over it."""
+    text = GOOD.replace("{window_s: 0.2}", "{window_s: 0.2, cuda: {window_s: 3}}")
+    path = write(tmp_path, text)
+    assert matrix.load(path, device="cpu").protocol.window_s == 0.2
+    assert matrix.load(path, device="cuda").protocol.window_s == 3
+    path = write(tmp_path, text.replace("min_steps: 3", "window_s: 1, cuda: {min_steps: 9}"))
+    other = matrix.load(path, "other", device="cuda").protocol
+    assert (other.window_s, other.min_steps) == (1, 9)
+
+
+def on_cuda(profile: str, folder: Path) -> schedule.Plan:
+    """What a profile of the repository's matrix.yaml becomes on a machine with a GPU."""
+    wanted = matrix.load(plugins.ROOT / "matrix.yaml", profile, device="cuda")
+    return plan_cells.expand(wanted, schedule.Place("cuda", folder, gpus=1, cores=16))
+
+
+def values(found: schedule.Plan, axis: str, **where: object) -> set[object]:
+    """The values of an axis among the cells that were asked for and have some others."""
+    cells = [cell.axes for cell in found.cells if where.items() <= cell.axes.items()]
+    return {cell[axis] for cell in cells if axis in cell}
+
+
+def test_the_gpu_profile_asks_its_questions_in_eight_minutes(tmp_path: Path) -> None:
+    """Pinning, non_blocking, streams, mixed precision and cuDNN: 60 cells at most, windows that NVML can see, 5 blocks.
+
+    Each is a contrast of cells that differ in nothing else, in formats that need no package of their own.
+    """
+    found = on_cuda("gpu", tmp_path)
+    assert len(found.everything) <= 60
+    assert found.matrix.budget_s == 480
+    assert found.blocks >= schedule.BLOCKS_WANTED
+    assert {found.window_s(cell) for cell in found.cells if "model" in cell.axes} == {3}
+    size = {"batch_size": 128, "patch_size": 64}
+    training = {**size, "mode": "train", "num_workers": 8}
+    for pinned in (False, True):
+        assert values(found, "non_blocking", **training, pin_memory=pinned) == {False, True}
+    assert values(found, "prefetcher", **training, pin_memory=True, non_blocking=True) == {"none", "stream"}
+    assert values(found, "amp", **size) == {"off", "bf16"}
+    assert values(found, "cudnn_benchmark", **size) == {False, True}
+    axes = {pair.axis for pair in contrasts({cell.cell_id: cell.axes for cell in found.cells})}
+    assert axes >= {"pin_memory", "non_blocking", "prefetcher", "amp", "cudnn_benchmark", "num_workers", "batch_size"}
+    for name in values(found, "storage_format"):
+        assert set(plugins.declared("feedrate.formats", str(name), "REQUIRES")) <= {"numpy", "PIL"}
+
+
+def test_the_reference_profile_is_the_source_s_experiment_on_a_gpu(tmp_path: Path) -> None:
+    """Its batches, workers, sizes, formats and kinds of memory, each with each, in windows that NVML can see."""
+    found = on_cuda("reference", tmp_path)
+    wanted = {
+        "batch_size": {8, 16, 32, 64, 128},
+        "num_workers": {8, 16},
+        "patch_size": {16, 64},
+        "storage_format": {"png", "lmdb"},
+        "pin_memory": {False, True},
+    }
+    asked = {tuple(cell.axes[name] for name in wanted) for cell in found.cells if cell.axes["mode"] == "train"}
+    assert asked >= set(product(*wanted.values()))
+    assert {found.window_s(cell) for cell in found.cells} == {3}

@@ -1,0 +1,216 @@
+"""Plans: what a matrix becomes on a machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from feedrate.plan import cells as expanding
+from feedrate.plan import matrix, schedule
+from feedrate.schema import plugins
+from feedrate.schema.errors import InputError
+from feedrate.store.manifest import Spread
+
+TEXT = """
+version: 1
+protocol: {{timeout_s: 30}}
+suites: {{loader: [{slices}]}}
+profiles: {{quick: {{{budget}}}}}
+"""
+
+
+def expand(folder: Path, slices: str, *, device: str = "cpu", budget: str = "", **place: object) -> schedule.Plan:
+    path = folder / "matrix.yaml"
+    path.write_text(TEXT.format(slices=slices, budget=f"budget: {budget}" if budget else ""))
+    return expanding.expand(matrix.load(path), schedule.Place(device, folder, **place))
+
+
+def test_every_combination_is_a_cell_or_accounted_for(tmp_path: Path) -> None:
+    """Cells, merged and excluded combinations add up to all combinations."""
+    whole = matrix.load(plugins.ROOT / "matrix.yaml", "full")
+    for device in ("cpu", "cuda"):
+        found = expanding.expand(whole, schedule.Place(device, tmp_path, shm_bytes=64 << 20))
+        accounted = sum(c.count for c in (*found.merged, *found.excluded))
+        assert len(found.cells) + accounted == found.combinations
+        assert len({cell.cell_id for cell in found.cells}) == len(found.cells)
+
+
+def test_replicas_need_a_device_each_on_cuda(tmp_path: Path) -> None:
+    """On a CPU any number of processes train together; on CUDA each replica has a GPU of its own, or is left out."""
+    slices = "{parallel: [none, dp, ddp], world_size: [1, 2, 3]}"
+
+    def kept(**place: object) -> list[tuple[object, object]]:
+        cells = [cell.axes for cell in expand(tmp_path, slices, **place).cells]
+        return sorted((axes["parallel"], axes["world_size"]) for axes in cells if "world_size" in axes)
+
+    assert kept() == [("ddp", 1), ("ddp", 2), ("ddp", 3)]
+    assert kept(device="cuda", gpus=1) == [("ddp", 1)]
+    assert kept(device="cuda", gpus=2) == [("ddp", 1), ("ddp", 2), ("dp", 2)]
+
+
+def test_replicas_have_no_ceilings(tmp_path: Path) -> None:
+    """A stage alone is one replica's: several are not held against it."""
+    assert not expand(tmp_path, "{parallel: ddp, world_size: 2}").ceilings
+
+
+def test_merging_is_said_with_its_reason(tmp_path: Path) -> None:
+    """Without CUDA the pinning axes merge, and the plan says which and why."""
+    slices = "{num_workers: 1, pin_memory: [false, true], non_blocking: [false, true]}"
+    found = expand(tmp_path, slices)
+    assert len(found.cells) == 1
+    assert [(c.count, c.reason) for c in found.merged] == [(3, "pin_memory, non_blocking: no CUDA device here")]
+    assert len(expand(tmp_path, slices, device="cuda").cells) == 4
+
+
+@pytest.mark.parametrize(
+    ("slices", "place", "reason"),
+    [
+        ("{batch_size: [8, 64], n_samples: 16}", {}, "batch_size above n_samples"),
+        ("{batch_size: 8}, {mode: copy}", {}, "mode copy needs a CUDA device"),
+        ("{parallel: [none, dp], world_size: 2}", {}, "parallel dp needs CUDA devices"),
+        ("{parallel: [none, dp]}", {}, "nothing to compare"),
+        ("{parallel: [none, dp], world_size: 2, fusion: compile}", {}, "copies the model"),
+        ("{parallel: [none, ddp], world_size: 2, batch_size: 8, n_samples: 12}", {}, "times world_size"),
+        ("{parallel: [none, ddp], storage_format: tfrecord, access: sequential}", {}, "is streamed"),
+        ("{parallel: [none, ddp], cache: sample}", {}, "evict or fill"),
+        ("{batch_size: 8}, {mode: check, check: pin_custom}", {}, "check pin_custom needs a CUDA device"),
+        ("{batch_size: 8}, {workload: folder}", {}, "DATA=DIR"),
+        ("{batch_size: 8}, {device: cuda, batch_size: 9}", {}, "wanted on cuda only"),
+        ("{num_workers: [0, 4], batch_size: 512}", {"shm_bytes": 1 << 20}, "/dev/shm"),
+        ("{storage_format: tfrecord, access: [sequential, random]}", {}, "tfrecord is streamed from shards: it has no"),
+        (
+            "{storage_format: tfrecord, access: sequential, num_workers: [0, 33], batch_size: 4}",
+            {},
+            "more workers than",
+        ),
+        ("{storage_format: jpeg, decoder: [pil, pyspng]}", {}, "decoder pyspng cannot decode jpeg"),
+        ("{page_cache: [warm, cold]}", {"in_memory": True}, "lies in memory"),
+        ("{page_cache: [warm, cold], prefetcher: stream}", {"device": "cuda"}, "with a prefetcher"),
+        ("{page_cache: cold, n_samples: [1024, 543]}", {}, "n_samples of 544 or more"),
+        ("{workload: synthetic}, {workload: pets, model: resnet18}", {}, "make pets"),
+        ("{model: [srcnn, resnet18]}", {}, "model resnet18 is for classification, workload synthetic for super-res"),
+    ],
+)
+def test_what_cannot_run_is_excluded_with_its_reason(tmp_path: Path, slices: str, place: dict, reason: str) -> None:
+    """A combination that cannot run here is left out, counted, and the reason says why."""
+    found = expand(tmp_path, slices, **place)
+    assert len(found.cells) == 1
+    assert [c.count for c in found.excluded] == [1]
+    assert reason in found.excluded[0].reason
+
+
+def test_a_missing_library_excludes_its_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A format whose library is not installed is left out with the command that installs it."""
+    monkeypatch.setattr(plugins, "missing", lambda _, name: {"lmdb": "lmdb"} if name == "lmdb" else {})
+    found = expand(tmp_path, "{storage_format: [png, lmdb]}")
+    assert len(found.cells) == 1
+    assert "pip install lmdb" in found.excluded[0].reason
+
+
+def test_a_knob_merges_where_a_format_has_none(tmp_path: Path) -> None:
+    """Readahead is LMDB's, swmr HDF5's, a decoder that of stored image files, a shuffle buffer that of streams."""
+    slices = "{storage_format: lmdb, readahead: [true, false], swmr: [true, false], decoder: [pil, cv2]}"
+    found = expand(tmp_path, slices)
+    assert [cell.axes["readahead"] for cell in found.cells] == [True, False]
+    assert all(not {"swmr", "decoder", "shuffle_buffer"} & set(cell.axes) for cell in found.cells)
+    assert found.merged[0].count == 6
+    assert "decoder, swmr: no knob of storage_format = lmdb" in found.merged[0].reason
+    streamed = expand(tmp_path, "{storage_format: tfrecord, access: sequential, shuffle_buffer: [0, 100]}")
+    assert [cell.axes["shuffle_buffer"] for cell in streamed.cells] == [0, 100]
+
+
+def test_div2k_is_never_silently_something_else(tmp_path: Path) -> None:
+    """Without the archive the stand-in takes its place under its own name; with photographs, the folder does."""
+    found = expand(tmp_path, "{workload: div2k}")
+    assert found.cells[0].axes["workload"] == "div2k_standin"
+    assert "div2k_standin" in found.substitutions[0]
+    assert expand(tmp_path, "{workload: div2k}", data=tmp_path).cells[0].axes["workload"] == "folder"
+    (tmp_path / schedule.DIV2K_FOLDERS[-1]).mkdir()
+    assert expand(tmp_path, "{workload: div2k}").substitutions, "a folder that is not whole is none"
+    (tmp_path / schedule.DIV2K_FOLDERS[-1] / "cut.json").touch()
+    real = expand(tmp_path, "{workload: div2k}")
+    assert real.cells[0].axes["workload"] == "div2k"
+    assert not real.substitutions
+
+
+def test_a_million_cells_need_a_word(tmp_path: Path) -> None:
+    """A huge matrix is refused with its count before it is expanded."""
+    many = ", ".join(map(str, range(1, 1001)))
+    with pytest.raises(InputError, match=r"1,000,000 combinations.*--yes"):
+        expand(tmp_path, f"{{batch_size: [{many}], n_samples: [{many}]}}")
+
+
+def test_nothing_to_run_is_an_error(tmp_path: Path) -> None:
+    """A matrix without a cell that can run here says why."""
+    with pytest.raises(InputError, match=r"no cell can run here: 1 × mode copy"):
+        expand(tmp_path, "{mode: copy}")
+
+
+def test_time_comes_from_earlier_runs_and_cuts_make_room(tmp_path: Path) -> None:
+    """Known cells cost what they cost here before; when five blocks do not fit, what to cut would make them fit."""
+    slices = "{mode: load, batch_size: [8, 16, 32, 64], num_workers: [0, 2]}"
+    first = expand(tmp_path, slices)
+    known = {cell.cell_id: 5.0 for cell in first.cells}
+    found = expand(tmp_path, slices, budget="100s", seconds=known)
+    assert found.block_s == schedule.TEMPLATE_S + 40
+    assert found.blocks == 2
+    assert found.cuts()
+    assert not expand(tmp_path, slices, budget="1h", seconds=known).cuts()
+
+
+def test_planning_loads_neither_torch_nor_pandas(tmp_path: Path) -> None:
+    """`make plan` imports no heavy library."""
+    code = (
+        "import sys; from feedrate.cli import app\n"
+        f"try: app(['plan', '--results', {str(tmp_path)!r}])\n"
+        "except SystemExit: pass\n"
+        "bad = {'torch', 'pandas', 'numpy', 'pyarrow', 'scipy'} & set(sys.modules)\n"
+        "sys.exit(f'loaded {bad}' if bad else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=plugins.ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "combinations" in done.stdout
+
+
+def test_ceilings_are_planned_once_for_all_cells_that_share_them(tmp_path: Path) -> None:
+    """A training cell's stages run alone, for the sub-axes that they depend on and not for every cell."""
+    found = expand(tmp_path, "{batch_size: 8, num_workers: [0, 2], step: [real, emulated]}")
+    modes = sorted((str(cell.axes["mode"]), cell.axes.get("num_workers")) for cell in found.ceilings)
+    assert modes == [("compute", None), ("load", 0), ("load", 2)]
+    assert {cell.role for cell in found.ceilings} == {"ceiling"}
+    assert {len(stages) for stages in found.needs.values()} == {1, 2}
+    slices = "{pin_memory: [false, true], non_blocking: [false, true]}"
+    cuda = expand(tmp_path, slices, device="cuda")
+    assert sorted(str(cell.axes["mode"]) for cell in cuda.ceilings) == ["compute", *["copy"] * 4, *["load"] * 2]
+
+
+def test_a_ceiling_that_is_asked_for_is_not_added(tmp_path: Path) -> None:
+    """What the matrix names stays a cell of its own."""
+    found = expand(tmp_path, "{batch_size: 8}, {mode: load, batch_size: 8}, {mode: compute, batch_size: 8}")
+    assert (len(found.cells), found.ceilings) == (3, ())
+    assert len(found.needs) == 1
+
+
+def test_the_control_cell_feels_the_machine(tmp_path: Path) -> None:
+    """It sleeps through no emulated step, has no workers, and is otherwise the plainest."""
+    slices = "{step: emulated, batch_size: 32}, {batch_size: [8, 32], num_workers: [0, 2], storage_format: [png, lmdb]}"
+    control = expand(tmp_path, slices).control.axes
+    assert (control["step"], control["num_workers"], control["batch_size"]) == ("real", 0, 32)
+    assert control["storage_format"] == "png"
+
+
+def test_blocks_are_predicted_from_the_spread_seen_before(tmp_path: Path) -> None:
+    """A noisy machine needs more blocks; what arises within windows is told apart."""
+    slices = "{num_workers: [0, 2, 4]}"
+    assert expand(tmp_path, slices).outlook() is None
+    ids = [cell.cell_id for cell in expand(tmp_path, slices).cells]
+    quiet, noisy = (
+        expand(tmp_path, slices, spread={key: Spread(sd=sd, within=sd / 2) for key in ids}).outlook()
+        for sd in (0.005, 0.05)
+    )
+    assert (quiet.half, quiet.most) == (8, 8)
+    assert 15 < noisy.half <= 30
+    assert quiet.within == pytest.approx(0.25)

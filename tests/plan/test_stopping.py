@@ -1,0 +1,141 @@
+"""When questions are answered: quantiles, contrasts that stop together, and what still runs."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import stdtrit
+from scipy.stats import t as student
+
+from feedrate.analysis import contrasts as frames
+from feedrate.plan.stopping import Contrast, Questions, Rule, blocks_to, contrasts, half_width, t_quantile
+from feedrate.schema.axes import AXES, applicable, cell_id
+
+RULE = Rule(fewest=8, most=30, target=math.log1p(0.03))
+
+
+def cell(**axes: object) -> dict:
+    """The axes that apply on a CPU, others at their default."""
+    return applicable({axis.name: axis.default for axis in AXES} | axes, "cpu")[0]
+
+
+def cells(*several: dict) -> dict[str, dict]:
+    return {cell_id(one): one for one in several}
+
+
+def questions(spread: dict[str, float], blocks: int, asked: dict, **more: object) -> Questions:
+    """Trials whose log throughput alternates by ± the spread that is given for each cell."""
+    found = Questions(RULE, asked, **more)
+    for block in range(blocks):
+        for key, size in spread.items():
+            found.add(key, block, 1000 * math.exp(size * (-1) ** block))
+    return found
+
+
+@pytest.mark.parametrize("df", [1, 2, 3, 4, 7, 8, 29, 30, 199])
+def test_quantiles_are_students(df: int) -> None:
+    """The closed form gives SciPy's quantile."""
+    assert t_quantile(df) == pytest.approx(stdtrit(df, 0.975), rel=1e-9)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.floats(-1, 1), min_size=2, max_size=30))
+def test_half_widths_are_students(values: list[float]) -> None:
+    """The half-width is that of SciPy's interval."""
+    low, high = student.interval(
+        0.95, len(values) - 1, loc=0, scale=np.std(values, ddof=1) / len(values) ** 0.5 + 1e-300
+    )
+    assert half_width(values) == pytest.approx((high - low) / 2, rel=1e-6, abs=1e-12)
+    assert half_width(values[:1]) == math.inf
+
+
+def test_pairs_are_those_of_the_analysis() -> None:
+    """The sweep stops the contrasts that the analysis judges."""
+    asked = cells(
+        *(
+            cell(storage_format=f, num_workers=w, batch_size=b)
+            for f in ("png", "lmdb")
+            for w in (0, 2)
+            for b in (8, 32)
+        ),
+        cell(num_workers=2, batch_size=8, prefetch_factor=4),
+        cell(mode="load", num_workers=2, batch_size=8),
+        cell(step="emulated", batch_size=8),
+    )
+    rows = [
+        {**axes, "cell_id": key, "run_id": "r", "machine_id": "m", "device": "cpu", "block": 0, "outcome": "ok"}
+        for key, axes in asked.items()
+    ]
+    judged = frames.contrasts(pd.DataFrame(rows).assign(samples_per_s=1.0))
+    mine = {(pair.axis, pair.cell_a, pair.cell_b) for pair in contrasts(asked)}
+    assert mine == set(zip(judged["axis"], judged["cell_a"], judged["cell_b"], strict=True))
+    assert len(mine) > 10
+
+
+def test_sides_stay_until_both_are_done() -> None:
+    """A narrow cell runs on while the cell that it is compared with is wide; a third one stops."""
+    asked = cells(cell(num_workers=0), cell(num_workers=2), cell(mode="load"), cell(mode="load", num_workers=2))
+    still, noisy, alone, other = asked
+    wanted = questions({still: 0.001, noisy: 0.06, alone: 0.001, other: 0.001}, 8, asked).expected(8, ())
+    assert wanted[still] == wanted[noisy] > 8
+    assert wanted[alone] == wanted[other] == 0
+
+
+def test_nothing_stops_before_the_fewest_blocks() -> None:
+    """However narrow an interval is: stopping from 3 blocks on covers too little."""
+    asked = cells(cell(num_workers=0), cell(num_workers=2))
+    for blocks in range(8):
+        wanted = questions(dict.fromkeys(asked, 0.0001), blocks, asked).expected(blocks, ())
+        assert min(wanted.values()) == 8
+    assert set(questions(dict.fromkeys(asked, 0.0001), 8, asked).expected(8, ()).values()) == {0}
+
+
+def test_a_failed_side_holds_nobody() -> None:
+    """A cell that only ever fails is dropped, and what is compared with it alone stops by its own interval."""
+    asked = cells(cell(num_workers=0), cell(num_workers=2), cell(num_workers=4))
+    a, b, failed = asked
+    found = questions({a: 0.001, b: 0.001}, 8, asked)
+    assert found.expected(8, [failed]) == {a: 0, b: 0}
+    assert min(found.expected(8, []).values()) > 8
+    lonely = questions({a: 0.001}, 3, cells(cell(num_workers=0), cell(num_workers=2)))
+    assert lonely.expected(3, [b]) == {a: 8}
+
+
+def test_ceilings_run_as_long_as_what_they_judge() -> None:
+    """A ceiling has no question of its own."""
+    asked = cells(cell(num_workers=0), cell(num_workers=2))
+    a, b = asked
+    needs = {a: ("ceiling_a",), b: ("ceiling_b",)}
+    assert questions({a: 0.05, b: 0.001}, 8, asked, needs=needs).expected(8, ())["ceiling_b"] > 8
+    assert questions({a: 0.001, b: 0.001}, 8, asked, needs=needs).expected(8, ())["ceiling_a"] == 0
+
+
+def test_a_block_is_compared_with_itself() -> None:
+    """Weather that both sides share cancels; a control cell's trials of one block count as one."""
+    asked = cells(cell(num_workers=0), cell(num_workers=2))
+    a, b = asked
+    found, weather = Questions(RULE, asked), random.Random(1)
+    for block in range(10):
+        drift = weather.gauss(0, 0.3)
+        found.add(a, block, 100 * math.exp(drift - 0.1))
+        found.add(a, block, 100 * math.exp(drift + 0.1))
+        found.add(b, block, 110 * math.exp(drift))
+    assert found.values(Contrast("num_workers", a, b)) == pytest.approx([math.log(1.1)] * 10)
+    assert found.values(Contrast("num_workers", a, b), before=3) == pytest.approx([math.log(1.1)] * 3)
+
+
+@given(st.floats(0.001, 0.5), st.integers(2, 20))
+def test_predicted_blocks_suffice(sd: float, fewest: int) -> None:
+    """With the predicted number the interval is narrow enough, with one less it is not."""
+    n = blocks_to(RULE.target, sd, fewest, 200)
+    assert fewest <= n <= 200
+    if n < 200:
+        assert t_quantile(n - 1) * sd / math.sqrt(n) <= RULE.target
+    if fewest < n:
+        assert t_quantile(n - 2) * sd / math.sqrt(n - 1) > RULE.target

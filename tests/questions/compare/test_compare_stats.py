@@ -1,0 +1,227 @@
+"""The page's statistics are Python's: the same records through both, held together to 1e-9."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from playwright.sync_api import Browser, Page
+from scipy import special
+
+from feedrate.analysis.ceilings import judged
+from feedrate.questions.compare.analysis import CEILINGS, Compared, believable, compared, repeated
+from feedrate.questions.compare.page import apart, browser_rules
+from feedrate.schema.axes import AXES, applicable, cell_id
+from feedrate.schema.columns import TRIALS
+from feedrate.schema.plugins import ROOT
+from feedrate.site.serve import served
+
+EXACT = 1e-9
+TALLY = ("faster", "slower", "same", "open")
+DEFAULTS = {axis.name: axis.default for axis in AXES}
+NAMES = [axis.name for axis in AXES]
+_ALL = """async ([a, b, rules]) => {
+  const { first, more } = await import("/compare/comparison.js");
+  const [A, B, given] = [a, b, rules].map(JSON.parse);
+  const found = first(A, B, given);
+  return JSON.stringify({ ...found, ...more(A, B, found.cells, given) });
+}"""
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser) -> Iterator[Page]:
+    """A page of the folder in which the scripts lie."""
+    with served(ROOT / "site" / "scripts") as address:
+        opened = browser.new_page()
+        opened.goto(address)
+        yield opened
+        opened.close()
+
+
+def near(got: Any, want: Any) -> bool:
+    """Whether a number is what Python found; JSON has null for NaN."""
+    if isinstance(want, float | int | np.number) and not isinstance(want, bool):
+        return got is None if math.isnan(want) else got is not None and math.isclose(got, want, rel_tol=EXACT)
+    return bool(got == (None if pd.isna(want) else want))
+
+
+def test_students_t(page: Page) -> None:
+    """Distribution and quantiles, from one degree of freedom on, agree with SciPy's."""
+    freedom = [1.0, 1.0001, 1.37, 2.0, 2.5, 3.0, 4.99, 7.0, 19.9, 20.1, 29.4, 58.0, 118.0, 1e3, 1e5, 1e7]
+    levels = [0.6, 0.75, 0.9, 0.95, 0.975, 0.995, 0.9995, 0.999995, 0.3, 0.01]
+    values = [-30.0, -3.0, -1.0, -0.1, 0.0, 1e-6, 0.5, 1.7, 1.75, 2.5, 12.0, 1e4]
+    asked = [[df, level] for df in freedom for level in levels]
+    given = [[df, value] for df in freedom for value in values]
+    found = page.evaluate(
+        """async ([asked, given]) => {
+          const { cdf, quantile } = await import("/compare/statistics.js");
+          return [asked.map(([df, p]) => quantile(p, df)), given.map(([df, t]) => cdf(t, df))];
+        }""",
+        [asked, given],
+    )
+    wrong = [
+        (*pair, got, want)
+        for pair, got in zip(asked, found[0], strict=True)
+        if not math.isclose(got, want := float(special.stdtrit(*pair)), rel_tol=EXACT)
+    ]
+    wrong += [
+        (*pair, got, want)
+        for pair, got in zip(given, found[1], strict=True)
+        if not math.isclose(got, want := float(special.stdtr(*pair)), rel_tol=EXACT)
+    ]
+    assert wrong == []
+
+
+def table(trials: pd.DataFrame) -> str:
+    """A run as the scripts are given it: columns, null where Python has it."""
+    names = [name for name in trials if not trials[name].isna().all()]
+    columns = trials[names].astype(object).where(trials[names].notna(), None)
+    return json.dumps({name: columns[name].tolist() for name in names}, allow_nan=False)
+
+
+def both(page: Page, a: pd.DataFrame, b: pd.DataFrame) -> tuple[dict[str, Any], Compared]:
+    """What the scripts and Python say of two runs."""
+    got = json.loads(page.evaluate(_ALL, [table(a), table(b), json.dumps(browser_rules())]))
+    sides = [(trials, judged(trials)) for trials in map(believable, (a, b))]
+    return got, compared(*sides, unranked=apart())
+
+
+def rows_differ(got: list[dict[str, Any]], want: pd.DataFrame, names: list[str]) -> list[Any]:
+    """Every number and word in which rows differ; they must stand in one order."""
+    assert len(got) == len(want)
+    return [
+        (place, name, row.get(name), wanted[name])
+        for place, (row, wanted) in enumerate(zip(got, want.to_dict("records"), strict=True))
+        for name in names
+        if not near(row.get(name), wanted[name])
+    ]
+
+
+def differ(got: dict[str, Any], want: Compared) -> list[Any]:
+    """Everything in which scripts and Python differ."""
+    numbers = ["samples_per_s_a", "samples_per_s_b", "ratio", "lo", "hi", "n_a", "n_b", "df"]
+    found = rows_differ(got["cells"], want.cells, ["cell_id", "device", "verdict", *numbers])
+    found += rows_differ(got["unmatched"], want.unmatched, ["cell_id", "device", "reason"])
+    for mine, theirs in ((got["cells"], want.cells), (got["unmatched"], want.unmatched)):
+        found += rows_differ([row["axes"] for row in mine], theirs, NAMES)
+    found += rows_differ(got["kinds"], want.kinds, ["kind", "ratio", "lo", "hi", "cells", *TALLY])
+    found += rows_differ(got["stages"], want.stages, list(want.stages.columns))
+    again = asdict(repeated(want.cells)) if len(want.cells) else {}
+    found += [name for name in again if not near(got["repeated"][name], again[name])]
+    ends = ("ratio", "lo", "hi", "cells")
+    found += [name for name in ends if not near(got["overall"][name], getattr(want.overall, name))]
+    found += rows_differ(got["held"], want.held, ["cell_id", "bottleneck_a", "bottleneck_b"])
+    for side in "ab":
+        names = {f"{name}_{side}": name.removesuffix("_ceiling") for name in CEILINGS}
+        ceilings = want.held[list(names)].rename(columns=names)
+        found += rows_differ([row[f"ceilings_{side}"] for row in got["held"]], ceilings, list(ceilings))
+    best = [
+        {**row, **{f"{name}_{side}": row[side].get(name) for side in "ab" for name in ("samples_per_s", "bottleneck")}}
+        | {f"cell_{side}": row[side]["cell_id"] for side in "ab"}
+        for row in got["best"]
+    ]
+    wanted = ["cell_a", "cell_b", "samples_per_s_a", "samples_per_s_b", "bottleneck_a", "bottleneck_b", "ratio", "lo"]
+    wanted += ["hi", "n_a", "n_b", "in_both", "a_on_b", "b_on_a", "candidates_a", "candidates_b"]
+    return found + rows_differ(best, want.best, wanted)
+
+
+RATES: list[Callable[[np.random.Generator, int], Any]] = [
+    lambda random, n: np.exp(random.normal(6, 0.03, n)),
+    lambda random, n: np.exp(random.normal(6, 2.0, n)),
+    lambda random, n: random.uniform(90, 110) * random.choice([1.0, 1.01], n),
+    lambda random, n: np.full(n, random.uniform(90, 110)),
+    lambda random, n: np.exp(random.normal(6, 1e-7, n)),
+    lambda random, n: np.exp(random.normal(-8, 0.01, n)),
+]
+
+
+def made_up(random: np.random.Generator, run_id: str, spare: int) -> pd.DataFrame:
+    """A run of cells with few or many blocks, gaps, failures, ties, no spread, controls, checks and odd data."""
+    rows: list[dict[str, Any]] = []
+    for place in range(26):
+        if place == spare:
+            continue
+        mode = ("train", "load", "compute", "check")[place % 4]
+        axes = {"mode": mode, "batch_size": 2 ** (place % 5), "num_workers": place % 3, "patch_size": 16 + place // 12}
+        cell, _ = applicable({**DEFAULTS, **axes}, "cpu")
+        n = 8 if place == 9 else int(random.choice([1, 1, 2, 3, 8, 60]))
+        rates = RATES[random.integers(len(RATES))](random, n)
+        same = {"cell_id": cell_id(cell), "run_id": run_id, "suite": "loader", "role": "cell", "device": "cpu", **cell}
+        same |= {
+            "protocol_version": 1,
+            "workload_version": 1 + int(place == 9 and run_id == "b"),
+            "data_hash": f"{place}",
+        }
+        for block, rate in enumerate(rates):
+            for _ in range(1 + int(random.random() < 0.1)):
+                ended = random.random() > (1.0 if place == 5 else 0.1) and mode != "check"
+                told = {"samples_per_s": float(rate), "samples": 640, "wall_ns": round(640e9 / rate)} if ended else {}
+                failed = "ok" if ended or mode == "check" else "error"
+                spent = {"host_fetch_ns": round(0.6 * told["wall_ns"])} if ended and mode == "train" else {}
+                rows.append({**same, "block": block, "outcome": failed, **told, **spent})
+    return pd.DataFrame(rows, columns=[column.name for column in TRIALS])
+
+
+@pytest.mark.parametrize("seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))])
+def test_made_up_runs(page: Page, seed: int) -> None:
+    """Cells, reasons, intervals, verdicts, stages and best settings are the same, however odd the blocks."""
+    random = np.random.default_rng(seed)
+    a, b = (made_up(random, run_id, spare) for run_id, spare in (("a", 1), ("b", 6)))
+    got, want = both(page, a, b)
+    assert differ(got, want) == []
+    assert len(want.cells) > 5
+    assert {"only in A", "only in B", "different workload_version: 1 in A, 2 in B"} <= set(want.unmatched["reason"])
+
+
+QUICK = ("loader", "one block")
+KINDS: list[dict[str, Any]] = [
+    {"workers": (0, 1, 2)},
+    {"device": "cuda", "busy": True},
+    {"formats": ("png", "lmdb", "jpeg"), "suites": ("storage",)},
+    {"batches": (8,), "asked_only": True},
+    {"blocks": 1, "batches": (8,), "nulls": True},
+]
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        pytest.param(what, id=name, marks=() if name in QUICK else pytest.mark.slow)
+        for name, what in zip(("loader", "cuda", "storage", "aged", "one block"), KINDS, strict=True)
+    ],
+)
+def test_whole_runs(page: Page, show: Callable[..., Any], what: dict[str, Any]) -> None:
+    """Runs with ceilings, stamps, device spans, cold reads and memory; B differs by a factor of each cell's own."""
+    a = show(**what).trials
+    random = np.random.default_rng(7)
+    factors = {name: float(np.exp(random.normal(0, 0.5))) for name in a["cell_id"].unique()}
+    factor = a["cell_id"].map(factors).astype("float64") * np.exp(random.normal(0, 0.02, len(a)))
+    b = a.assign(run_id="b", samples_per_s=a["samples_per_s"] * factor, pss_peak_bytes=1e9 * random.random(len(a)))
+    b["wall_ns"] = (a["wall_ns"] / factor).round().astype("Int64")
+    for stage in ("read", "decode", "transform", "collate"):
+        b[f"worker_{stage}_ns"] = (a[f"worker_{stage}_ns"] / factor).round().astype("Int64")
+    got, want = both(page, a, b)
+    assert differ(got, want) == []
+    assert len(want.cells)
+    if not what.get("nulls"):
+        assert len(want.stages) > 2
+        assert len(want.best)
+
+
+def test_two_runs_in_one_table_are_refused(page: Page, fake_run: ModuleType) -> None:
+    """Blocks of several runs are no repetitions of each other, in the page as in Python."""
+    rows = pd.DataFrame(
+        [
+            {"cell_id": "c", "run_id": run, "device": "cpu", "block": 0, "outcome": "ok", "samples_per_s": 1.0}
+            for run in "xy"
+        ]
+    )
+    with pytest.raises(Exception, match="2 runs on one side \\(x, y\\)"):
+        page.evaluate(_ALL, [table(rows), table(rows), json.dumps(browser_rules())])

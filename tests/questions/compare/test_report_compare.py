@@ -1,0 +1,346 @@
+"""Two runs compared on the terminal and as Markdown: what A and B may name, and what is said of them."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from feedrate.analysis.machines import overall
+from feedrate.cli import app
+from feedrate.pages import report
+from feedrate.pages.report import Cell, Section
+from feedrate.plan import suite
+from feedrate.questions.compare import comparison
+from feedrate.questions.compare import terminal as compare_terminal
+from feedrate.questions.compare.analysis import kinds
+from feedrate.schema.errors import InputError
+from feedrate.store import marks, runs
+
+SLOW, FAST = "20260102T030405Z-fake", "20260104T030405Z-fast"
+
+
+@pytest.fixture(scope="module")
+def results(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two machines: one with two runs, and a busy one with fewer settings."""
+    folder = tmp_path_factory.mktemp("results")
+    for fake in (
+        fake_run.Fake(batches=(8, 32)),
+        fake_run.Fake(run_id="20260103T030405Z-late", batches=(8, 32)),
+        fake_run.Fake(run_id=FAST, batches=(8, 32), workers=(0, 1), busy=True, cores=4),
+    ):
+        fake_run.write(folder, fake)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def compared(results: Path) -> comparison.Comparison:
+    """The plain machine's first run against the busy machine."""
+    return comparison.compare(SLOW, FAST, results)
+
+
+def said(found: comparison.Comparison, **options: Any) -> str:
+    """What the terminal shows."""
+    console = Console(width=160, record=True, file=io.StringIO())
+    compare_terminal.show(found, console, **options)
+    return console.export_text()
+
+
+def machines(results: Path) -> list[str]:
+    """Ids of both machines, the one with two runs first."""
+    return [run.manifest.machine.machine_id for run in runs.runs(results)[1:]]
+
+
+def test_the_terminal_says_everything(compared: comparison.Comparison) -> None:
+    """Machines, what matched, one ratio, where B wins and loses, why, best settings: each has its part."""
+    text = said(compared)
+    titles = ["A and B", "What is compared", "How many times as fast B is", "Where B is faster", "Where B is slower"]
+    titles += ["Why: what each stage could do", "Best settings"]
+    assert [text.index(f"\n{title}\n") for title in titles] == sorted(text.index(f"\n{title}\n") for title in titles)
+    over = compared.found.overall
+    assert re.search(r"B is 0\.\d+ times as fast as A over \d+ cells \(geometric mean, 95 % interval", text)
+    assert f"over {over.cells} cells" in text
+    assert re.search(r"only in A +\d+ ", text)
+    assert re.search(r"0\.\d+× \(0\.\d+–[01]\.\d+\)", text)
+    assert SLOW in text
+    assert FAST in text
+    assert "16 hardware threads of 8 cores" in text
+    assert "Loading alone, all workers" in text
+    assert re.search(r"\d+ training cells?: [a-z-]+( in both| in A, [a-z-]+ in B)\.", text)
+    assert "Grade" in text
+
+
+def test_numbers_have_what_they_rest_on(compared: comparison.Comparison) -> None:
+    """Best rates, ratios and shares say their interval and blocks; what holds training back says its ceilings."""
+    text = said(compared)
+    assert re.search(
+        r"A: (png|lmdb), batch \d+, \d+ workers?: [\d,]+ samples/s \(± [\d.]+ %, 6 blocks\), [a-z-]+\n", text
+    )
+    assert re.search(r"best against best, B ÷ A is [\d.]+× \([\d.]+–[\d.]+, 6 and \d blocks\)", text)
+    assert re.search(r"'s setting reaches \d+ % \([\d.]+–[\d.]+ %, [56] blocks\) of [AB]'s on [AB]", text)
+    held = text[text.index("Why: what holds training back") : text.index("Best settings")]
+    number = r"[\d,.]+( \([\d,.]+–[\d,.]+\))?"
+    assert re.search(rf"    loading alone: {number} in A, {number} in B", held)
+    assert re.search(rf"    the step alone: {number} in A, {number} in B", held)
+    tallies = re.findall(r"\d+ (faster|slower|no difference|inconclusive)\b", text)
+    assert set(tallies) <= {"faster", "slower", "no difference", "inconclusive"}
+    assert tallies
+
+
+@pytest.mark.slow
+def test_a_stage_of_one_cell_says_its_blocks(results: Path, fake_run: ModuleType, tmp_path: Path) -> None:
+    """Its interval is that of blocks and not of cells: their number stands beside it. One cell in all says its own."""
+    fake_run.write(tmp_path, fake_run.Fake(batches=(8,), workers=(0,), fails="none", asked_only=True))
+    fake_run.write(tmp_path, fake_run.Fake(run_id=FAST, batches=(8,), workers=(0,), fails="none", blocks=4, cores=4))
+    found = comparison.compare(SLOW, FAST, tmp_path)
+    assert len(found.found.stages)
+    assert re.search(r"one cell +6, 4 blocks", said(found))
+    one = found.found.cells.iloc[:1]
+    alone = replace(found.found, cells=one, overall=overall(one), kinds=kinds(one))
+    text = said(replace(found, found=alone))
+    assert re.search(r"This one cell: [\d.]+× \([\d.]+–[\d.]+, 6 and 4 blocks\)\.", text)
+    assert "choice of cells" not in text
+
+
+def test_claims_that_differ_say_their_blocks() -> None:
+    """An effect has an interval and blocks, a fact the trials that looked, and no estimate is no fact."""
+    asked = suite.claims()
+    effect, fact = (
+        next(claim for _, claim in asked.values() if (claim.effect is None) is bare) for bare in (False, True)
+    )
+    row = {"verdict_a": "confirmed", "ratio_a": 1.5, "lo_a": 1.4, "hi_a": 1.6, "n_a": 8.0}
+    assert compare_terminal.verdict(row, "a", effect).text == "confirmed: 1.50× (1.40–1.60, 8 blocks)"
+    row |= {"ratio_a": math.nan, "n_a": 1.0}
+    assert compare_terminal.verdict(row, "a", fact).text == "confirmed: a fact, 1 trial"
+    assert compare_terminal.verdict(row | {"n_a": 0.0}, "a", effect).text == "confirmed: no block of all its cells"
+
+
+def test_nothing_is_cut(compared: comparison.Comparison) -> None:
+    """However narrow the terminal, every number and word of the wide one is there; where bars go their key goes."""
+    wide = said(compared)
+    assert "Bars here and below" in wide
+    for width in (50, 80, 100):
+        console = Console(width=width, record=True, file=io.StringIO())
+        compare_terminal.show(compared, console)
+        text = console.export_text()
+        assert text.count("…") == wide.count("…")
+        assert max(map(len, text.splitlines())) <= width
+        assert ("│" in text) == ("Bars here and below" in re.sub(r"\s+", " ", text))
+        if width >= 80:
+            assert set(re.findall(r"[\d.]+× \([\d.]+–[\d.]+\)", text)) >= set(
+                re.findall(r"[\d.]+× \([\d.]+–[\d.]+\)", wide)
+            )
+
+
+def test_markdown_says_the_same(compared: comparison.Comparison) -> None:
+    """The same parts and numbers as the terminal; tables that are whole."""
+    text = compare_terminal.markdown(compared)
+    terminal = said(compared)
+    assert text.startswith("# feedrate: ")
+    for number in re.findall(r"\d\.\d+× \([\d.]+–[\d.]+\)", text):
+        assert number in terminal
+    for block in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}) == 1
+    assert compare_terminal.markdown(compared) == text
+
+
+def test_all_lists_every_cell(compared: comparison.Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By default a few with the largest differences, and how many there are; with --all each of them."""
+    slower = compared.found.cells["verdict"].eq("slower").sum()
+    monkeypatch.setattr(compare_terminal, "MOST_CELLS", 2)
+    assert slower > 2
+    few, every = said(compared), said(compared, whole=True)
+    assert f"In {slower} cells; the 2 largest differences" in few
+    assert "largest differences" not in every
+    assert every.count("\n") > few.count("\n") + slower - 2
+    left = len(compared.found.unmatched)
+    assert len(re.findall(r"^ *only in [AB] +1 ", every, re.MULTILINE)) == left
+
+
+def test_claims_whose_verdict_differs(fake_run: ModuleType, tmp_path: Path) -> None:
+    """Claims that both tested are held against each other by their verdicts; agreement is counted."""
+    fake_run.write(tmp_path, fake_run.Fake(claims=("workers",), suites=("workers",), fails="none", blocks=4))
+    busy = fake_run.Fake(
+        run_id=FAST, claims=("workers",), suites=("workers",), fails="none", blocks=4, busy=True, cores=4
+    )
+    fake_run.write(tmp_path, busy)
+    found = comparison.compare(SLOW, FAST, tmp_path)
+    assert len(found.claims) > 3
+    text = said(found)
+    same = int(found.claims["agree"].sum())
+    assert f"Of {len(found.claims)} claims that both tested, {same} have the same verdict" in text
+    for row in found.claims[~found.claims["agree"].astype(bool)].to_dict("records"):
+        assert f"{row['claim']}: " in text
+
+
+def test_digits_are_never_cut() -> None:
+    """Where there is no room for numbers on one line they break."""
+    number = "1.11× (1.09–1.13)"
+    console = Console(width=30, record=True, file=io.StringIO())
+    report.show([Section("", columns=("", "", ""), rows=[report.cells(*3 * [number])])], console)
+    assert len(re.findall(r"\d", console.export_text())) == 3 * 9
+
+
+def test_runs_of_one_machine(results: Path) -> None:
+    """A machine against itself is its repeatability: two of its runs, the older one as A."""
+    machine = machines(results)[0]
+    found = comparison.compare(machine, machine, results)
+    assert (found.a.manifest.run_id, found.b.manifest.run_id) == (SLOW, "20260103T030405Z-late")
+    assert found.found.overall.ratio == pytest.approx(1.0)
+    text = said(found)
+    assert "two runs of one machine" in text
+    assert "Half of the cells agree within 0.0 %" in text
+    assert re.search(r"A ratio of one lies in (\d+) of \1 intervals", text)
+
+
+@pytest.mark.slow
+def test_runs_without_an_interval_say_nothing_of_intervals(fake_run: ModuleType, tmp_path: Path) -> None:
+    """Two runs of one machine of one block each: no share of no intervals."""
+    for name in (SLOW, FAST):
+        fake_run.write(tmp_path, fake_run.Fake(run_id=name, blocks=1, batches=(8,), fails="none"))
+    text = said(comparison.compare(SLOW, FAST, tmp_path))
+    assert "Half of the cells agree" in text
+    assert "A ratio of one lies in" not in text
+
+
+@pytest.mark.slow
+def test_a_machine_is_its_run_that_has_most_in_common(results: Path) -> None:
+    """Of several runs with as many cells in common the newest is taken, and that is said."""
+    first, second = machines(results)
+    found = comparison.compare(second, first, results)
+    assert found.b.manifest.run_id == "20260103T030405Z-late"
+    assert "B names a machine: of its 2 newest runs that were not withdrawn, 20260103T030405Z-late" in said(found)
+    assert found.a.notes == ()
+
+
+@pytest.mark.slow
+def test_names_that_may_be_said(results: Path, tmp_path: Path) -> None:
+    """A run's id, its folder, its file, and a copy of its file anywhere name the same run."""
+    folder = results / machines(results)[0] / SLOW
+    copy = shutil.copy(folder / "trials.parquet", tmp_path / "mine.parquet")
+    elsewhere = shutil.copytree(folder, tmp_path / "run")
+    found = [comparison.compare(str(name), FAST, results) for name in (SLOW, folder, folder / "trials.parquet")]
+    found += [comparison.compare(str(name), FAST, results) for name in (copy, elsewhere)]
+    ratios = [each.found.overall.ratio for each in found]
+    assert ratios == [ratios[0]] * 5
+
+
+def test_a_file_that_is_no_result(results: Path, tmp_path: Path) -> None:
+    """It is refused with the reason, whatever its bytes."""
+    for name, data in (("empty", b""), ("text", b"hello"), ("magic", b"PAR1" + b"\0" * 40 + b"PAR1")):
+        path = tmp_path / f"{name}.parquet"
+        path.write_bytes(data)
+        with pytest.raises(InputError, match=name):
+            comparison.compare(str(path), FAST, results)
+
+
+WRONG: list[tuple[str, str, str]] = [
+    ("", FAST, "A= is missing; expected a machine's id"),
+    (SLOW, "20260104T030405Z-fasd", "did you mean '20260104T030405Z-fast'"),
+    (FAST, FAST, "A and B are the same run"),
+    ("{results}", FAST, "a folder without a run"),
+    ("\x1b[31mred", FAST, "A=red: names nothing"),
+    ("x" * 5000, FAST, "names nothing"),
+]
+
+
+@pytest.mark.parametrize(("a", "b", "words"), WRONG)
+def test_names_of_nothing(results: Path, a: str, b: str, words: str) -> None:
+    """What cannot be compared is said in one message with what was expected."""
+    with pytest.raises(InputError, match=re.escape(words)):
+        comparison.compare(a.format(results=results), b, results)
+
+
+@contextmanager
+def with_another(fake_run: ModuleType, results: Path, tmp_path: Path, **what: Any) -> Iterator[tuple[Path, str]]:
+    """The runs of these tests and one more, of a machine of its own."""
+    copied = tmp_path / "results"
+    shutil.copytree(results, copied)
+    fake = fake_run.Fake(run_id="another", cores=9, **what)
+    fake_run.write(copied, fake)
+    yield copied, "another"
+
+
+def test_another_protocol_is_refused(results: Path, fake_run: ModuleType, tmp_path: Path) -> None:
+    """What was measured in different ways is not compared, and which run to repeat is said."""
+    other = with_another(fake_run, results, tmp_path, batches=(8,), protocol_version=2)
+    with (
+        other as (place, name),
+        pytest.raises(InputError, match=f"version 1 of the protocol.*version 2; .* Repeat run {SLOW}"),
+    ):
+        comparison.compare(SLOW, name, place)
+
+
+def test_nothing_in_common_is_said_with_reasons(results: Path, fake_run: ModuleType, tmp_path: Path) -> None:
+    """Another device shares no cell: the reasons are counted, and that no command of the other machine helps."""
+    with (
+        with_another(fake_run, results, tmp_path, batches=(8,), device="cuda") as (place, name),
+        pytest.raises(InputError, match=r"no cell in common.*different device: cpu in A, cuda in the other") as refused,
+    ):
+        comparison.compare(SLOW, name, place)
+    assert "compare machines that both have a GPU, or that both have none" in str(refused.value)
+    assert "make sweep" not in str(refused.value)
+
+
+def test_the_command_of_another_is_not_offered(compared: comparison.Comparison) -> None:
+    """What helps is built from names of suites that are known: a record's own command is a stranger's text."""
+    evil = {"command": "make sweep; reboot", "suites": {"$(reboot)": [], "loader": []}}
+    other = replace(compared.a, manifest=compared.a.manifest.model_copy(update=evil))
+    said = str(comparison.no_common_cell(compared.found, other, compared.b))
+    assert said.endswith("Expected two runs of one suite on the same data: make sweep SUITE=loader on both machines")
+    assert "reboot" not in said
+
+
+@pytest.mark.slow
+def test_a_run_that_was_withdrawn(results: Path, tmp_path: Path) -> None:
+    """Its machine is represented by another run; named itself, the withdrawal is said."""
+    copied = tmp_path / "results"
+    shutil.copytree(results, copied)
+    machine = machines(results)[0]
+    late = copied / machine / "20260103T030405Z-late"
+    marks.place(late, "withdrawn").write_text('{"why": "a broken fan", "on": "2026-02-01"}')
+    assert comparison.compare(FAST, machine, copied).b.manifest.run_id == SLOW
+    marks.rank(late, marks.REFERENCE)
+    for named in (late.name, late, late / "trials.parquet"):
+        found = comparison.compare(FAST, str(named), copied)
+        assert "B's run was withdrawn on 2026-02-01: a broken fan" in said(found)
+        assert found.b.tier == marks.REFERENCE
+
+
+def test_text_of_others_is_nothing_but_text() -> None:
+    """Markup, links, tables, HTML and control characters of a record are shown and not obeyed."""
+    evil = "<script>x</script> [a](javascript:b) | `c` *d* _e_ \x1b[31m\nhttps://f.example www.g.example #1 $h$ ~i~"
+    sections = [Section(evil, [evil], ("x", "y"), [(Cell(evil), Cell("num_workers=2"))], [(evil, [evil])])]
+    text = report.markdown(evil, sections)
+    assert not re.search(r"(?<!\\)[<>`*\[\]~$]", re.sub(r"^- \*\*|\*\*$", "", text, flags=re.MULTILINE))
+    assert "\x1b" not in text
+    assert "://f" not in text
+    assert "num_workers=2" in text
+    console = Console(width=500, record=True, file=io.StringIO())
+    report.show(sections, console)
+    shown = console.export_text()
+    assert "\x1b" not in shown
+    assert "[a](javascript:b)" in shown
+
+
+@pytest.mark.slow
+def test_the_command(results: Path) -> None:
+    """`python -m feedrate compare A B` prints a report, with --markdown one to paste."""
+    runner: Callable[..., Any] = CliRunner().invoke
+    done = runner(app, ["compare", SLOW, FAST, "--results", str(results)])
+    assert done.exit_code == 0, done.output
+    assert "times as fast as A" in done.output
+    done = runner(app, ["compare", SLOW, FAST, "--results", str(results), "--markdown"])
+    assert done.exit_code == 0
+    assert done.output == compare_terminal.markdown(comparison.compare(SLOW, FAST, results))

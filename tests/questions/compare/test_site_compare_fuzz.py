@@ -1,0 +1,262 @@
+"""Thousands of broken and hostile files through the Worker of the page Compare, in one browser."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import itertools
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from types import ModuleType
+from typing import Any
+
+import psutil
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+import visits
+from playwright.sync_api import Browser, Page
+
+from feedrate.questions.compare import page as compare_page
+from feedrate.schema.axes import AXES
+from feedrate.site import scripts
+from feedrate.site.serve import served
+
+LEAST = 2_000
+SAMPLE = 70
+SECONDS = 10
+"""Deadline of the Worker here: so many files may not each take what one may."""
+MEMORY = 2 * 2**30
+"""Bytes that a process of the browser may hold."""
+OPEN, ROWS = 12, 400_000
+"""Files that are opened one after the other and never closed, and trials in each."""
+OPENED = 2**29
+"""Bytes that all of those may take."""
+A_BATCH = 100
+BROKEN = ("truncated/", "magic/", "ambiguous/")
+"""No parquet files at all, or two at once. Of others the page reads some columns only, and need not see what is wrong
+with the rest."""
+SAID = {
+    "ambiguous/rows_field/0": "a field of number 2147483651",
+    "ambiguous/rows_double/0": "it does not say how many rows it has",
+    "ambiguous/rows_list/0": "it does not say how many rows it has",
+    "ambiguous/page_values/0": "a field of number 2147483649",
+    "ambiguous/page_size/1": "a field of number 2147483650",
+    "bombs/rows/3000000": "rows; at most 2,000,000 are read",
+    "schemas/row_groups/10000": "row groups; at most 1,000 are read",
+}
+"""Files that must be refused for this reason, before anything is unpacked, and not by chance."""
+RAW = re.compile("DataView|undefined|[Cc]annot |not a function|invalid|[Tt]hrift|must be an")
+"""What a parser's own errors look like: of use to nobody who reads the page."""
+READ = """async ([names, seconds, script, index]) => {
+  const { Reader } = await import(script);
+  const given = (await (await fetch(index)).json()).reader;
+  given.caps.seconds = seconds;
+  window.fuzzed ??= new Reader(given);
+  const found = [];
+  for (const name of names) {
+    const blob = await (await fetch(`fuzz/${name}`)).blob();
+    const begun = performance.now();
+    let said = "";
+    try {
+      await window.fuzzed.open(name, { blob });
+      if (name === "0.parquet") { found.push([name, said, performance.now() - begun]); continue; }
+      await window.fuzzed.compare("0.parquet", name);
+      await window.fuzzed.explain("0.parquet", name);
+      window.fuzzed.close(name);
+    } catch (error) {
+      said = `${error.constructor.name}: ${error.message}`;
+      window.fuzzed.close(name);
+    }
+    found.push([name, said, performance.now() - begun]);
+  }
+  return found;
+}"""
+
+KEPT = """async ([names, script, index]) => {
+  const { Reader } = await import(script);
+  const reader = new Reader((await (await fetch(index)).json()).reader);
+  const opened = [];
+  for (const name of names) {
+    const { cells, about } = await reader.open(name, { blob: await (await fetch(`fuzz/${name}`)).blob() });
+    opened.push([cells, about.rows]);
+  }
+  const { count } = await reader.compare(names[0], names.at(-1));
+  await reader.explain(names[0], names.at(-1));
+  return [opened, count];
+}"""
+SETTLED = """names => {
+  const said = one => document.querySelector(one)?.textContent ?? "";
+  const shown = said(".fr-compare-sides") + said(".fr-compare-refused");
+  const result = document.querySelector(".fr-compare-result");
+  const done = result.hidden || (!result.ariaBusy && /Why|No cell can be compared/.test(result.textContent));
+  return names.every(name => shown.includes(name)) && !said(".fr-compare-status").startsWith("Reading") && done;
+}"""
+MARKUP = ".fr-compare script, .fr-compare img, .fr-compare iframe, .fr-compare b"
+
+
+@pytest.fixture(scope="module")
+def valid(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A small file as feedrate writes it."""
+    results = tmp_path_factory.mktemp("valid")
+    folder: Path = fake_run.write(results, fake_run.Fake(batches=(8, 32), workers=(0, 2), blocks=3, fails="none"))
+    return (folder / "trials.parquet").read_bytes()
+
+
+def written(corpus: ModuleType, valid: bytes, folder: Path, most: int | None = None) -> dict[str, str]:
+    """Write the valid file as number 0 and mutated ones after it, so many at most; file to what was done to it."""
+    folder.mkdir()
+    (folder / "0.parquet").write_bytes(valid)
+    names = {"0.parquet": "valid"}
+    for place, (name, content) in enumerate(itertools.islice(corpus.mutated(valid, 7), most), 1):
+        (folder / f"{place}.parquet").write_bytes(content)
+        names[f"{place}.parquet"] = name
+    return names
+
+
+def most_memory() -> int:
+    """Bytes that a process of the browser has held at most, at any time."""
+    sizes = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if "chrom" in process.name():
+                told = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
+                sizes += [1024 * int(size) for size in re.findall(r"^VmHWM:\s+(\d+) kB", told, re.MULTILINE)]
+        except (psutil.Error, OSError):
+            continue
+    return max(sizes)
+
+
+def read(page: Page, names: list[str], address: str) -> list[tuple[str, str, float]]:
+    """Open and compare files in the page: name, refusal, milliseconds."""
+    given = [names, SECONDS, f"{address}assets/scripts/compare/reader.js", compare_page.INDEX]
+    return [tuple(each) for each in page.evaluate(READ, given)]
+
+
+@pytest.fixture
+def fuzzing(sites: dict[str, Any], browser: Browser, tmp_path: Path) -> Iterator[tuple[visits.Visit, Path]]:
+    """The page on a copy of a site, into whose folder files can be put."""
+    folder = tmp_path / "site"
+    shutil.copytree(sites["main"].folder, folder)
+    scripts.bundle(folder / "assets" / "scripts", ("compare/reader.js", "compare/worker.js"))
+    with served(folder) as address:
+        seen = visits.visit(browser, visits.Site(sites["main"].results, folder, address))
+        page = seen.open("compare.html")
+        page.locator(".fr-compare-drop").wait_for()
+        yield seen, folder
+
+
+def tried(seen: visits.Visit, names: dict[str, str]) -> tuple[list[tuple[str, str, float]], int]:
+    """Read all files, a batch at a time: what became of each, and the most memory that was seen."""
+    found, memory, every = [], 0, list(names)
+    for at in range(0, len(every), A_BATCH):
+        found += read(seen.page, every[at : at + A_BATCH], seen.origin)
+        memory = max(memory, most_memory())
+    return found, memory
+
+
+def judge(seen: visits.Visit, corpus: ModuleType, names: dict[str, str], title: str) -> None:
+    """Read files and hold what became of them against what must."""
+    found, memory = tried(seen, names)
+    assert [name for name, _, _ in found] == list(names)
+    late = {names[name]: took for name, _, took in found if took > 3 * 1000 * SECONDS + 3000}
+    assert late == {}
+    broken = {names[name] for name, said, _ in found if not said and names[name].startswith(BROKEN)}
+    assert broken == set()
+    assert all(said == "" or said.startswith("Refused: ") for _, said, _ in found)
+    assert [said for _, said, _ in found if RAW.search(said)] == []
+    given = {names[name]: said for name, said, _ in found if names[name] in SAID}
+    assert {name: said for name, said in given.items() if SAID[name] not in said} == {}
+    assert any(name.startswith("ambiguous/") for name in given)
+    refused = sum(bool(said) for _, said, _ in found)
+    slow = sorted(found, key=lambda each: each[2])[-3:]
+    print(
+        f"{len(found)} files: {refused} refused, {len(found) - refused} compared; slowest "
+        f"{[(names[name], round(took)) for name, _, took in slow]}; most memory {memory / 2**20:.0f} MiB"
+    )
+    assert found[0][1] == ""
+    assert memory < MEMORY
+    assert seen.page.title() == title
+
+
+@pytest.mark.slow
+def test_a_sample_of_broken_files_is_refused(
+    fuzzing: tuple[visits.Visit, Path], corpus: ModuleType, valid: bytes
+) -> None:
+    """The first files of every kind are refused with a reason or compared; no script of theirs runs."""
+    seen, folder = fuzzing
+    judge(seen, corpus, written(corpus, valid, folder / "fuzz", SAMPLE), seen.page.title())
+    assert [problem for problem in seen.problems if "fuzz" not in problem] == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_thousands_of_broken_files_are_refused(
+    fuzzing: tuple[visits.Visit, Path], corpus: ModuleType, valid: bytes
+) -> None:
+    """All of the corpus, likewise: no hang over the cap, memory bounded."""
+    seen, folder = fuzzing
+    names = written(corpus, valid, folder / "fuzz")
+    assert len(names) > LEAST
+    judge(seen, corpus, names, seen.page.title())
+
+
+def repeated(valid: bytes) -> bytes:
+    """A small file of many trials: two cells, and in every axis the same in all of them."""
+    table = pq.read_table(io.BytesIO(valid))
+    first = table.filter(pc.equal(table["outcome"], "ok")).slice(0, 1).to_pylist()[0]
+    same = {pa.string(): "load", pa.int64(): 3, pa.float64(): 1.5, pa.bool_(): True}
+    first |= {axis.name: same[table.schema.field(axis.name).type] for axis in AXES}
+    columns = [pa.repeat(pa.scalar(first[field.name], field.type), ROWS) for field in table.schema]
+    columns[table.schema.get_field_index("cell_id")] = pa.array(["one"] * (ROWS - 1) + ["other"])
+    sink = io.BytesIO()
+    pq.write_table(pa.table(columns, schema=table.schema), sink, compression="zstd", row_group_size=ROWS)
+    return sink.getvalue()
+
+
+@pytest.mark.slow
+def test_many_small_files_of_many_rows_take_little_memory(fuzzing: tuple[visits.Visit, Path], valid: bytes) -> None:
+    """A dozen small files of 400,000 rows, opened and never closed: the page keeps no more than what it compares."""
+    seen, folder = fuzzing
+    (folder / "fuzz").mkdir()
+    content = repeated(valid)
+    assert len(content) < 1_000_000
+    names = [f"{place}.parquet" for place in range(1, OPEN + 1)]
+    for name in names:
+        (folder / "fuzz" / name).write_bytes(content)
+    before = most_memory()
+    given = [names, f"{seen.origin}assets/scripts/compare/reader.js", compare_page.INDEX]
+    opened, compared = seen.page.evaluate(KEPT, given)
+    assert opened == [[2, ROWS]] * OPEN
+    assert compared == 2
+    taken = most_memory() - before
+    print(f"{OPEN} files of {len(content):,} bytes and {ROWS:,} rows: {taken / 2**20:.0f} MiB more")
+    assert taken < OPENED
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_hostile_words_are_shown_as_words(
+    fuzzing: tuple[visits.Visit, Path], corpus: ModuleType, valid: bytes, tmp_path: Path
+) -> None:
+    """Files whose strings are scripts, markup, formulas and control characters, two by two: words, or refused."""
+    seen, _ = fuzzing
+    page, title = seen.page, seen.page.title()
+    hostile = {
+        f"{hashlib.sha256(one).hexdigest()[:12]}.parquet": one for _, one in corpus.KINDS["texts"](valid, Random(7))
+    }
+    assert len(hostile) > 20
+    names = list(hostile)
+    for at in range(0, len(names), 2):
+        paths = [tmp_path / name for name in names[at : at + 2]]
+        for path in paths:
+            path.write_bytes(hostile[path.name])
+        page.locator("#fr-compare-input").set_input_files(paths)
+        page.wait_for_function(SETTLED, arg=[path.name for path in paths])
+        assert page.title() == title
+        assert page.locator(MARKUP).count() == 0
+    assert seen.problems == []

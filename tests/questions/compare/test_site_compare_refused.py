@@ -1,0 +1,209 @@
+"""What the page Compare refuses, with reasons, and that nothing of a file leaves the reader or is more than text."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import visits
+from beside import TURNS
+from dropping import REFUSED_MS, four_cores, give, made, published, ready, result
+from playwright.sync_api import Browser, Page, expect
+
+from feedrate.bench import interactive
+from feedrate.questions.compare import page as compare_page
+from feedrate.share.validation import caps, sizes
+
+REACHING = """async (other) => {
+  const socket = () => new Promise((open, shut) => {
+    Object.assign(new WebSocket(other.replace("http", "ws")), { onopen: open, onerror: shut });
+  });
+  const ways = [() => fetch(other, { mode: "no-cors" }), () => import(`${other}x.js`), socket];
+  const tried = await Promise.allSettled(ways.map(async (way) => way()));
+  return tried.map(({ status }) => status);
+}"""
+AT_ONCE_MS = 1000
+
+
+@pytest.fixture(scope="module")
+def other(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return four_cores(fake_run, tmp_path_factory.mktemp("other"))
+
+
+@pytest.fixture
+def page(sites: dict[str, Any], browser: Browser) -> Iterator[Page]:
+    yield from published(sites["main"], browser)
+
+
+@contextmanager
+def listening() -> Iterator[tuple[str, list[str]]]:
+    """Another host: its address, and what it was asked for."""
+    heard: list[str] = []
+
+    class Listener(BaseHTTPRequestHandler):
+        def parse_request(self) -> bool:
+            heard.append(str(self.raw_requestline))
+            return super().parse_request()
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Listener) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}/", heard
+        finally:
+            server.shutdown()
+
+
+def refusal(page: Page) -> str:
+    page.locator(".fr-compare-refused p").first.wait_for()
+    return page.locator(".fr-compare-refused").inner_text()
+
+
+def changed(source: Path, target: Path, change: Callable[[dict[str, Any]], object]) -> Path:
+    """Write a file again with another manifest."""
+    table = pq.read_table(source)
+    manifest = json.loads(table.schema.metadata[b"feedrate"])
+    change(manifest)
+    pq.write_table(table.replace_schema_metadata({b"feedrate": json.dumps(manifest).encode()}), target)
+    return target
+
+
+def test_files_over_a_cap_are_refused_at_once(page: Page, tmp_path: Path) -> None:
+    """Too many bytes, rows, columns or row groups: refused within a second, by the name and number of the cap."""
+    large = tmp_path / "bytes.parquet"
+    with large.open("wb") as file:
+        file.truncate(caps.FILE_BYTES.most + 1)
+    rows, columns, groups = (tmp_path / f"{name}.parquet" for name in ("rows", "columns", "groups"))
+    pq.write_table(pa.table({"block": pa.nulls(caps.ROWS.most + 1, pa.int64())}), rows)
+    pq.write_table(pa.table({f"c{at}": [1] for at in range(caps.COLUMNS.most + 1)}), columns)
+    pq.write_table(pa.table({"block": range(caps.ROW_GROUPS.most + 1)}), groups, row_group_size=1)
+    wanted = {large: caps.FILE_BYTES, rows: caps.ROWS, columns: caps.COLUMNS, groups: caps.ROW_GROUPS}
+    for path, cap in wanted.items():
+        took: list[float] = []
+        while not took or (min(took) >= AT_ONCE_MS and len(took) < TURNS):  # other work may hold up one of them
+            page.reload()
+            interactive.wait_until_ready(page)
+            give(page, path)
+            took.append(page.evaluate(REFUSED_MS, path.name))
+        assert f"at most {cap.most:,}" in refusal(page), path.name
+        assert min(took) < AT_ONCE_MS
+
+
+def test_words_of_a_file_are_text(page: Page, fake_run: ModuleType, tmp_path: Path) -> None:
+    """Markup, scripts and control characters in a file's own words are shown as words and do nothing."""
+    hostile = fake_run.HOSTILE
+    path = made(fake_run, tmp_path, f"<b>x</b> {hostile}", hostile=True, suites=(hostile,))
+    title = page.title()
+    give(page, path)
+    page.locator(".fr-compare-side strong").nth(1).wait_for()
+    page.wait_for_timeout(300)
+    assert "<script>" in page.locator(".fr-compare-sides").inner_text()
+    assert page.title() == title
+    assert page.locator(".fr-compare script, .fr-compare img, .fr-compare b").count() == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda one: one.update(schema_version=99, needs_feedrate="9.9.9"), "it needs feedrate ≥ 9.9.9"),
+        pytest.param(
+            lambda one: one.update(schema_version="<b>1</b>"),
+            "does not say of which version it is",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_a_version_that_is_not_known_is_refused(
+    change: Callable[[dict[str, Any]], object], said: str, page: Page, other: Path, tmp_path: Path
+) -> None:
+    """A file of a newer schema is refused, with what it takes to read it."""
+    give(page, changed(other, tmp_path / "newer.parquet", change))
+    assert said in refusal(page)
+
+
+@pytest.mark.slow
+def test_a_file_of_something_else_is_refused(page: Page, tmp_path: Path) -> None:
+    """No parquet file, and a parquet file of something else: both are refused with the reason."""
+    plain, table = tmp_path / "plain.parquet", tmp_path / "table.parquet"
+    plain.write_text("run_id,trial_id\n", encoding="utf-8")
+    pq.write_table(pa.table({"a": [1]}), table)
+    give(page, plain, table)
+    said = refusal(page)
+    assert "plain.parquet is refused: it does not begin and end as a parquet file does" in said
+    assert "table.parquet is refused: it does not say which run it is" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("codec", ["SNAPPY", "ZSTD"])
+def test_bytes_that_cannot_be_read_are_refused_in_words(codec: str, page: Page, other: Path, tmp_path: Path) -> None:
+    """Where a column's bytes are not what they declare the page says so and what to type, not what its parser said."""
+    broken = tmp_path / "broken.parquet"
+    pq.write_table(pq.read_table(other), broken, compression=codec, use_dictionary=False)
+    group = pq.read_metadata(broken).row_group(0)
+    chunk = next(one for one in map(group.column, range(group.num_columns)) if one.path_in_schema == "samples_per_s")
+    data = bytearray(broken.read_bytes())
+    header = sizes.Reader(bytes(data), chunk.data_page_offset)
+    header.struct()
+    data[header.at : header.at + 4] = b"\xff" * 4  # the length of what was compressed, or Zstandard's mark
+    broken.write_bytes(data)
+    give(page, broken)
+    assert "its bytes are not what they declare; make validate FILES=…" in refusal(page)
+
+
+def test_nothing_leaves_the_reader(sites: dict[str, Any], browser: Browser, other: Path) -> None:
+    """While a file is read and compared the page asks for nothing but the site's own files, and its Worker may not."""
+    seen = visits.visit(browser, sites["main"])
+    asked: list[str] = []
+    seen.page.on("request", lambda request: asked.append(f"{request.method} {request.url}"))
+    page = ready(seen.open("compare.html"))
+    give(page, other)
+    result(page)
+    own = sites["main"].address
+    assert all(each.startswith((f"GET {own}", f"GET blob:{own}")) for each in asked)
+    with listening() as (elsewhere, heard):
+        (reader,) = [worker for worker in page.workers if worker.url.startswith("blob:")]
+        assert reader.evaluate(REACHING, elsewhere) == ["rejected"] * 3
+        assert page.evaluate(REACHING, elsewhere) == ["rejected"] * 3
+        assert heard == []
+        page.request.get(elsewhere)  # not from the page: that the listener hears at all
+        assert heard
+
+
+@pytest.mark.slow
+def test_a_run_is_not_compared_with_itself(page: Page, sites: dict[str, Any]) -> None:
+    """The file of a published run beside that run is one run twice, and is said to be."""
+    run = next(run for run in sites["main"].runs if run.manifest.device == "cpu")
+    page.locator("select[name=a]").select_option(f"run:{run.manifest.run_id}")
+    give(page, run.folder / "trials.parquet")
+    expect(page.locator(".fr-compare-status")).to_contain_text(f"the same run, {run.manifest.run_id}")
+    assert page.locator(".fr-compare-result").is_hidden()
+
+
+@pytest.mark.slow
+def test_a_published_file_that_is_not_there_is_named(sites: dict[str, Any], browser: Browser, other: Path) -> None:
+    """A published run whose file cannot be had: its address is said, and what to do."""
+    seen = visits.visit(browser, sites["main"])
+    page = ready(seen.open("compare.html"))
+    page.context.route("**/trials.parquet", lambda route: route.fulfill(status=404))
+    give(page, other)
+    expect(page.locator(".fr-compare-status")).to_contain_text("trials.parquet: 404")
+    expect(page.locator(".fr-compare-status")).to_contain_text("drop the file")
+
+
+def test_caps_are_those_of_the_package() -> None:
+    """The numbers by which the page refuses a file are those by which the package does."""
+    given = compare_page.reader()["caps"]
+    assert {name: given[name] for name in compare_page.CAPS} == {
+        name: cap.most for name, cap in compare_page.CAPS.items()
+    }

@@ -1,0 +1,240 @@
+"""The page Explore in a real browser: what it draws, what its address says, and what a link means later."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import visits
+from exploring import DRAWN, after, body, choose, marks, ready, state, tick
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from feedrate.bench.interactive import with_explore
+from feedrate.pages.runs import gather
+from feedrate.pages.selection import cast
+from feedrate.site.serve import served
+
+NEW = "20260109T030405Z-new"
+
+
+@pytest.fixture
+def page(sites: dict[str, Any], browser: Browser) -> Iterator[Page]:
+    """The page of two machines, of which nothing may have gone wrong in the end."""
+    seen = visits.visit(browser, sites["main"])
+    yield ready(seen.open("explore.html"))
+    assert seen.problems == []
+
+
+def test_it_opens_with_a_story(page: Page) -> None:
+    """Throughput against batch size by workers, phases beside it, of the newest run that asks about machines."""
+    said = state(page)
+    assert (said["metric"], said["x"], said["colour"], said["beside"]) == (
+        ["samples_per_s"], ["batch_size"], ["num_workers"], ["phases"],
+    )  # fmt: skip
+    message = page.locator(".fr-explore-main .fr-message").inner_text()
+    label = page.locator(".fr-explore-main [role=img]").get_attribute("aria-label") or ""
+    assert re.search(r"highest [\d.,]+ samples/s \(95 % interval [\d.,]+ to [\d.,]+, n = \d+\)", message)
+    assert message.split(" Lines join")[0] in label
+    assert page.locator(".fr-explore-beside .fr-explore-live .mark-rect path").count() > 5
+    assert page.locator("#fr-explore-plain").is_hidden()
+    assert page.locator(DRAWN).count() == len(body(page))
+
+
+def test_a_filter_leaves_cells_everywhere_and_says_when_none(page: Page) -> None:
+    """A filter takes cells out of picture and table; the one that leaves nothing is named, with what it hides."""
+    before = len(body(page))
+    tick(page, "batch_size", "8")
+    left = len(body(page))
+    assert 0 < left < before
+    expect(page.locator(DRAWN)).to_have_count(left)
+    assert "8" not in state(page)["batch_size"]
+    for value in ("32", "128"):
+        tick(page, "batch_size", value)
+    said = page.locator(".fr-explore-problems").inner_text()
+    assert "filter batch_size = none of its values leaves nothing" in said
+    assert re.search(r"without it there are \d+ cells", said)
+    assert page.locator(".fr-explore-views").is_hidden()
+    after(page, page.get_by_role("button", name="all values of batch_size").click)
+    expect(page.locator(DRAWN)).to_have_count(before)
+
+
+@pytest.mark.slow
+def test_the_address_is_the_whole_choice(page: Page, browser: Browser) -> None:
+    """What was chosen by hand is shown by its address elsewhere: same controls, same marks, same numbers."""
+    choose(page, "metric", "fetch_us")
+    choose(page, "x", "num_workers")
+    choose(page, "colour", "storage_format")
+    tick(page, "batch_size", "8")
+    after(page, lambda: choose(page, "beside", "cpu_util_pct"))
+    page.get_by_role("button", name="Waiting for data (fetch)", exact=True).click()
+    expect(page.locator("th[aria-sort=descending]")).to_have_count(1)
+    address, shown, table = page.url, marks(page), body(page)
+    assert {"machine", "run", "ran", "metric", "x", "colour", "facet", "beside", "y_scale", "sort"} <= set(state(page))
+    again = browser.new_page()
+    again.goto(address)
+    ready(again)
+    assert again.url == address
+    assert marks(again) == shown
+    assert body(again) == table
+    again.close()
+
+
+@pytest.mark.slow
+def test_a_place_on_the_page_leaves_what_was_chosen(page: Page) -> None:
+    """Going to the content, or to a heading, is no new choice: cells and address stay."""
+    tick(page, "batch_size", "8")
+    address, shown = page.url, body(page)
+    page.locator(".md-skip").focus()
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(address)
+    assert body(page) == shown
+
+
+@pytest.mark.slow
+def test_two_quick_changes_are_both_made_and_one_that_fails_is_said(sites: dict[str, Any], browser: Browser) -> None:
+    """A second change waits for the first; where numbers do not load, the choice stays as it was and a line says so."""
+    page = browser.new_page()
+    page.goto(sites["main"].address + "explore.html")
+    ready(page)
+    lists = "details.fr-explore-filters, details.fr-explore-machines"
+    page.locator(lists).evaluate_all("all => all.forEach(one => { one.open = true })")
+    sizes = page.locator("input[name=batch_size]")
+    sizes.evaluate_all("all => all.slice(0, 2).forEach(one => one.click())")
+    expect(page.locator("input[name=batch_size]:checked")).to_have_count(sizes.count() - 2)
+    gone = set(sizes.evaluate_all("all => all.slice(0, 2).map(one => one.value)"))
+    assert not gone & set(state(page)["batch_size"])
+    page.goto("about:blank")
+    page.goto(sites["main"].address + "explore.html#machine=")  # of no machine nothing is read
+    page.locator(".fr-explore-app:not(.fr-explore-waiting)").wait_for()
+    page.route("**/explore/*.json*", lambda route: route.abort())
+    page.locator(lists).evaluate_all("all => all.forEach(one => { one.open = true })")
+    value = page.locator("input[name=machine]:not(:checked)").first.get_attribute("value")
+    page.locator(f"input[name=machine][value='{value}']").evaluate("one => one.click()")
+    expect(page.locator(".fr-explore-problems")).to_contain_text("That cannot be shown")
+    page.set_viewport_size({"width": 900, "height": 700})  # draws anew, and says it again
+    page.wait_for_timeout(500)
+    expect(page.locator(".fr-explore-problems")).to_contain_text("That cannot be shown")
+    assert value not in state(page)["machine"]
+    expect(page.locator(f"input[name=machine][value='{value}']")).not_to_be_checked()
+    page.close()
+
+
+def test_an_old_link_means_the_same_after_new_results(
+    sites: dict[str, Any], browser: Browser, fake_run: ModuleType, tmp_path: Path
+) -> None:
+    """A link of yesterday, of what the page opened with, shows the same marks when its machine has a newer run."""
+    page = ready(visits.visit(browser, sites["main"]).open("explore.html"))
+    link, shown = page.url.partition("explore.html")[2], marks(page)
+    shutil.copytree(sites["main"].results, tmp_path / "results")
+    new = fake_run.Fake(
+        run_id=NEW, workers=(0, 1, 2, 4), batches=(4, 8, 32, 512), suites=("loader", "storage"), device="cuda"
+    )
+    fake_run.write(tmp_path / "results", new)
+    folder = with_explore(sites["main"].folder, cast(gather(tmp_path / "results")), tmp_path / "site")
+    with served(folder) as address:
+        later = browser.new_page()
+        later.goto(address + "explore.html")
+        ready(later)
+        assert marks(later) != shown
+        assert NEW in state(later)["run"]
+        later.goto("about:blank")
+        later.goto(address + "explore.html" + link)
+        ready(later)
+        assert marks(later) == shown
+        assert later.url.partition("explore.html")[2] == link
+        later.close()
+
+
+def test_numbers_are_given_on_hover_and_by_keyboard(page: Page) -> None:
+    """Pointing and walking with the arrow keys say the numbers and light up the row; a row lights up its mark."""
+    readout, hot = page.locator(".fr-explore-readout"), page.locator(".fr-explore-table tr.fr-hot")
+    page.locator(DRAWN).nth(1).hover()
+    page.locator("#vg-tooltip-element.visible").wait_for()
+    assert "95 % interval" in page.locator("#vg-tooltip-element").inner_text()
+    expect(hot).to_have_count(1)
+    expect(readout).to_contain_text("n = ")
+    page.mouse.move(0, 0)
+    expect(hot).to_have_count(0)
+    page.locator(".fr-explore-main [role=img]").focus()
+    page.keyboard.press("Home")
+    first = readout.inner_text()
+    page.keyboard.press("ArrowRight")
+    assert "95 % interval" in first
+    assert readout.inner_text() != first
+    page.locator(".fr-explore-table tbody tr").first.focus()
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(".fr-explore-table tr.fr-hot:focus")).to_have_count(1)
+    expect(_large(page)).to_have_count(1)
+
+
+def _large(page: Page) -> Locator:
+    return page.locator(f"{DRAWN}[stroke='var(--fr-ink)']")
+
+
+@pytest.mark.slow
+def test_the_table_sorts_pages_and_comes_down(page: Page, sites: dict[str, Any]) -> None:
+    """Headings sort down, up and not at all; CSV and JSON hold exactly the marks, with whole identity and intervals."""
+    head = page.get_by_role("button", name="Throughput", exact=True)
+    at = page.locator(".fr-explore-table th").all_inner_texts().index("Throughput\nsamples/s")
+    head.click()
+    expect(page.locator("th[aria-sort=descending]")).to_have_count(1)
+    values = [float(row[at].replace(",", "")) for row in body(page)]
+    assert values == sorted(values, reverse=True)
+    head.click()
+    expect(page.locator("th[aria-sort=ascending]")).to_have_count(1)
+    assert [float(row[at].replace(",", "")) for row in body(page)] == sorted(values)
+    lines = list(csv.DictReader(io.StringIO("\n".join([*_first_last(marks(page))]))))
+    with page.expect_download() as got:
+        page.get_by_role("button", name="Download JSON").click()
+    told = json.loads(Path(got.value.path()).read_text(encoding="utf-8"))
+    assert told["link"] == page.url
+    assert {row["cell_id"] for row in told["rows"]} == {line["cell_id"] for line in lines}
+    assert len(lines) == page.locator(DRAWN).count()
+    truth = cast(gather(sites["main"].results)).cells.set_index(["run_id", "cell_id"])
+    for row in told["rows"]:
+        cell = truth.loc[(row["run"], row["cell_id"])]
+        assert row["samples_per_s"] == pytest.approx(cell["samples_per_s"], rel=1e-4)
+        assert row["samples_per_s_low"] == pytest.approx(cell["samples_per_s_lo"], rel=2e-4)
+        assert row["samples_per_s_n"] == cell["n"]
+
+
+def _first_last(lines: list[str]) -> list[str]:
+    """The heading of a sorted file first."""
+    head = next(line for line in lines if line.startswith("cell_id"))
+    return [head, *(line for line in lines if line != head)]
+
+
+@pytest.mark.slow
+def test_two_machines_stand_side_by_side(page: Page) -> None:
+    """A second machine comes with its own run and panel; what differs between them is said."""
+    names = [box.get_attribute("value") or "" for box in page.locator("input[name=machine]").all()]
+    assert len(names) == 2
+    other = next(name for name in names if name not in state(page)["machine"])
+    tick(page, "machine", other)
+    assert set(state(page)["machine"]) == set(names)
+    assert len(state(page)["run"]) == 2
+    assert "machine" in (*state(page)["facet"], *state(page)["colour"], *state(page)["x"])
+    assert "Some ran on a GPU and some on a CPU" in page.locator(".fr-explore-problems").inner_text()
+    for name in names:
+        tick(page, "machine", name)
+    assert page.locator(".fr-explore-problems").inner_text() == "No machine is chosen."
+    tick(page, "machine", other)
+    assert page.locator(DRAWN).count() > 3
+
+
+@pytest.mark.slow
+def test_no_control_is_without_effect(page: Page) -> None:
+    """Every list has a choice, every filter two values; nothing is offered that does not vary."""
+    for select in page.locator(".fr-explore select:visible").all():
+        assert select.locator("option").count() > 1
+    page.locator("details.fr-explore-filters summary").click()
+    for field in page.locator(".fr-explore-filters fieldset").all():
+        assert field.locator("input").count() > 1

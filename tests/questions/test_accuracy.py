@@ -1,0 +1,185 @@
+"""The page "How accurate is feedrate?": its sentence, its figure and its tables are the records' numbers."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from datetime import UTC, datetime
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from feedrate.analysis import estimators
+from feedrate.charts import render
+from feedrate.charts.figure import Figure
+from feedrate.machine.identity import Software
+from feedrate.questions.accuracy import chart as accuracy_chart
+from feedrate.questions.accuracy import page as accuracy_page
+from feedrate.store.bench_record import SECTIONS, BenchRecord, Promise, WitnessedTrial
+
+OTHERS = {"mean_of_rates": 2500.0, "from_iterator": 600.0, "reset_at_epoch_end": 90.0}
+HOSTILE = "<script>alert(1)</script> [a](javascript:x) `x` |"
+
+
+def trial(witness_ns: int = 1_000_000_000, cell: str = "a", others: dict[str, float] = OTHERS) -> WitnessedTrial:
+    """1,000 samples in a second by feedrate; 60 samples a second in the epochs, by the external clock."""
+    return WitnessedTrial(
+        cell_id=cell,
+        cell={"num_workers": 2},
+        repeat=0,
+        samples=1000,
+        wall_ns=10**9,
+        witness_ns=witness_ns,
+        epoch_steps=8,
+        epochs_samples=60,
+        epochs_witness_ns=10**9,
+        estimates={"wall_clock": 1000.0, **others},
+    )
+
+
+@pytest.fixture
+def make(fake_run: ModuleType) -> Any:
+    """Build bench records of made-up machines."""
+
+    def make(day: int = 2, cores: int = 2, hostile: bool = False, **changes: Any) -> BenchRecord:
+        promise = Promise(section="accuracy", what="off by", target="≤ 1 %", measured="0.2 %", met=True)
+        whole = {
+            "feedrate_version": "0.1.0",
+            "machine": fake_run.machine(fake_run.Fake(cores=cores, hostile=hostile)),
+            "software": Software(python="3.11.7", torch="2.15.0"),
+            "device": "cpu",
+            "started_at": datetime(2026, 1, day, tzinfo=UTC),
+            "took_s": 1.0,
+            "sections": ("accuracy",),
+            "promises": (promise,),
+            "witnessed": (trial(), trial(1_002_000_000, "b")),
+        }
+        return BenchRecord(**(whole | changes))
+
+    return make
+
+
+def figure(*trials: WitnessedTrial) -> Figure:
+    return accuracy_chart.draw(estimators.summary(estimators.frame(trials)))
+
+
+def test_without_a_bench_the_page_says_what_to_type() -> None:
+    """No record is no error: the page names the command."""
+    page = accuracy_page.page([])
+    assert "make bench" in page.markdown()
+    assert not page.figures
+
+
+def test_the_answer_is_made_from_the_errors(make: Any) -> None:
+    """Worst and median error of ours, the nearest and the farthest of the others, each held against its own stretch."""
+    said = accuracy_page.answer(estimators.summary(estimators.frame(make().witnessed)))
+    assert said == (
+        "Over 2 trials of 2 planted cells, the throughput that feedrate reports is within 0.20\u00a0% of an external "
+        "clock (median +0.10\u00a0%). Of the other ways to time the same steps, the nearest (no warm-up, from iter()) "
+        "is off by up to −40.0\u00a0%, the farthest (mean of rates) by up to +150\u00a0%."
+    )
+    assert said in accuracy_page.page([make()]).body.replace("&#160;", "\u00a0")
+
+
+def test_every_estimator_is_in_the_table(make: Any) -> None:
+    """Errors with n, what is wrong, who does so; what was not computed is there too, and says why."""
+    body = accuracy_page.page([make()]).body
+    for estimator in estimators.ESTIMATORS:
+        assert estimator.label in body
+        assert estimator.used_by in body
+    assert "+50.0\u00a0%" in body
+    assert "Not applicable on a CPU" in body
+
+
+def test_a_missed_target_is_said(make: Any) -> None:
+    """The verdict of each promise stands beside its target and what was measured."""
+    promises = [
+        Promise(section="speed", what=f"figure {met}", target="≤ 1", measured="2", met=met)
+        for met in (True, False, None)
+    ]
+    body = accuracy_page.page([make(sections=("speed",), promises=promises, witnessed=())]).body
+    assert all(f"figure {met}" in body for met in (True, False, None))
+    assert body.count("missed") == 1
+    assert body.count("cannot be measured here") == 1
+    counted = (
+        "Of 3 figures, 1 meets its target, 1 misses its target (in bold) and 1 cannot be measured on this machine."
+    )
+    assert f"{counted} Measured on 2 January 2026." in body
+
+
+def test_every_section_has_its_words() -> None:
+    """A section that can be measured can be shown."""
+    assert list(accuracy_page._SPOKEN) == list(SECTIONS)
+
+
+@pytest.mark.parametrize(("section", "told"), [("files", "keep every rule"), ("site", "a narrow screen")])
+def test_how_a_section_is_measured_is_told_where_there_is_one(make: Any, section: str, told: str) -> None:
+    """Figures that need a browser or made-up files say how they came about; where there are none nothing is said."""
+    promise = Promise(section=section, what="what", target="target", measured="measured", met=True)
+    assert told in accuracy_page.page([make(sections=(section,), promises=(promise,), witnessed=())]).body
+    assert told not in accuracy_page.page([make()]).body
+
+
+def test_the_newest_record_with_a_section_counts(make: Any) -> None:
+    """A later bench of one section replaces that section and leaves the others as they were, each with its date."""
+
+    def promise(section: str, measured: str) -> Promise:
+        return Promise(section=section, what="what", target="target", measured=measured, met=True)
+
+    whole = make(2, sections=("speed", "accuracy"), promises=(promise("speed", "one"), promise("accuracy", "two")))
+    later = make(5, sections=("speed",), promises=(promise("speed", "three"),), witnessed=())
+    page = accuracy_page.page([whole, later])
+    assert ">three<" in page.body
+    assert ">one<" not in page.body
+    assert ">two<" in page.body
+    assert "5\u00a0January\u00a02026" in page.body
+    assert "2 January 2026" in page.body
+    assert len(page.figures) == 1
+
+
+def test_machines_are_kept_apart(make: Any) -> None:
+    """Each machine has its figure, its data and its tables, the one that was measured last first."""
+    page = accuracy_page.page([make(2, cores=2), make(3, cores=4)])
+    assert len(page.figures) == 2
+    assert len({name for name in page.all_files() if name.endswith(".csv")}) == 2
+    assert page.body.index("4 cores") < page.body.index("2 cores")
+    (name,) = (name for name in page.files if "2c" in name and name.endswith(".json"))
+    assert BenchRecord.model_validate(json.loads(str(page.files[name]))).witnessed == make().witnessed
+
+
+def test_nothing_in_a_record_is_markup(make: Any) -> None:
+    """What a record says of itself is text, wherever it stands."""
+    promise = Promise(section="accuracy", what=HOSTILE, target=HOSTILE, measured=HOSTILE, met=False)
+    page = accuracy_page.page([make(hostile=True, promises=(promise,), feedrate_version=HOSTILE)])
+    for text in (page.markdown(), *(placed.html for placed in page.figures.values())):
+        assert "<script>alert" not in text
+        assert "<script>document" not in text
+    assert "](javascript" not in page.markdown().split("<table")[0]
+
+
+def test_the_figure_shows_and_says_the_errors() -> None:
+    """One panel with every estimator that was computed; message, marks and table hold the same numbers."""
+    found = figure(trial(), trial(1_002_000_000, "b"))
+    (panel,) = found.panels
+    assert "at worst feedrate is off by +0.20" in panel.message.replace("At", "at")
+    assert {row["estimator"]: row["worst error (%)"] for row in found.rows} == pytest.approx(
+        {
+            "feedrate: wall clock": 0.2,
+            "mean of rates": 150.5,
+            "clock reset each epoch": 50.0,
+            "no warm-up, from iter()": -40.0,
+        }
+    )
+    picture = ET.fromstring(render.svg(panel, "p"))
+    assert picture.get("width") == "320"
+    words = "".join(picture.itertext())
+    assert "no warm-up, from iter()" in words
+    assert "−10" in words
+
+
+def test_ours_alone_is_drawn_too() -> None:
+    """A record with no other estimator still has its figure and its sentence."""
+    alone = trial(others={})
+    assert len(figure(alone).rows) == 1
+    assert accuracy_page.answer(estimators.summary(estimators.frame([alone]))).endswith("(median +0\u00a0%).")

@@ -1,0 +1,234 @@
+"""The Claims page: which run speaks, what a claim's section says, what is left out, and a suite's own list."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from html import unescape
+from typing import Any
+
+import pytest
+
+from feedrate.analysis.claims import NOT_TESTABLE
+from feedrate.analysis.sentences import estimate
+from feedrate.pages.runs import RunView
+from feedrate.pages.verdicts import Verdicts, gather
+from feedrate.plan.claim import SOURCES
+from feedrate.plan.suite import Suite
+from feedrate.plan.suite import claims as all_claims
+from feedrate.questions.claims import page as claims_page
+from feedrate.questions.suites import page as suites_page
+from feedrate.schema.metrics import METRICS
+
+Show = Callable[..., RunView]
+TESTED = ("workers", "collate")
+
+
+def plain(html: str) -> str:
+    linked = re.sub(r"</?a\b[^>]*>", "", html)
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", linked)).split())
+
+
+def run(show: Show, **what: Any) -> RunView:
+    return show(**{"suites": ("claims",), "claims": TESTED, "blocks": 3, "fails": "none"} | what)
+
+
+@pytest.fixture(scope="module")
+def tested(show: Show) -> RunView:
+    return run(show)
+
+
+@pytest.fixture(scope="module")
+def found(tested: RunView) -> Verdicts:
+    return gather([tested])
+
+
+@pytest.fixture(scope="module")
+def body(found: Verdicts) -> str:
+    return claims_page.page(found).body
+
+
+def section(body: str, name: str) -> str:
+    return body.partition(f'id="claim-{name}"')[2].partition('<details class="fr-claim"')[0]
+
+
+def test_every_claim_has_a_section(body: str) -> None:
+    """Each claim stands there once, with its words, its sources by name, its design and its source's figures."""
+    for name, (_, claim) in all_claims().items():
+        assert body.count(f'id="claim-{name}"') == 1
+        said = plain(section(body, name))
+        for text in (claim.says, claim.design, claim.figures, *(SOURCES[key].title for key in claim.sources)):
+            assert " ".join(text.split()) in said, name
+
+
+def test_a_tested_claim_shows_its_evidence(found: Verdicts, tested: RunView, body: str) -> None:
+    """Verdict, sentence, blocks, run and the command that repeats it stand in its section, with a line a case."""
+    (told,) = found.told["excess-workers"]
+    assert told.tested
+    html = section(body, "excess-workers")
+    assert plain(told.sentence) in plain(html)
+    assert f'data-verdict="{told.verdict}"' in html
+    assert f"{told.row['n']:.0f} blocks" in html
+    assert f'href="{tested.page.replace(".md", ".html")}"' in html
+    assert "make sweep SUITE=workers" in html
+    for row in told.cases:
+        assert estimate(row) in html
+
+
+def test_a_fact_shows_what_was_seen(found: Verdicts, body: str) -> None:
+    """A check of a fact has its evidence for every way in which it was checked."""
+    (told,) = found.told["clean-termination"]
+    html = plain(section(body, "clean-termination"))
+    assert told.verdict in ("confirmed", "refuted")
+    assert html.count("Made up: ") > len(told.cases)
+
+
+def test_the_tally_counts_every_claim(found: Verdicts, body: str) -> None:
+    """The verdicts of a machine add up to all claims, and the sentence says each count."""
+    counts = found.tally(0)
+    assert sum(counts.values()) == len(all_claims())
+    said = plain(body)
+    for verdict, count in counts.items():
+        assert f"{count} {verdict}" in said
+
+
+def test_what_cannot_be_tested_has_its_reason(found: Verdicts, body: str) -> None:
+    """Claims without cells, or that need a device, are listed with the reason, in their section and together."""
+    (told,) = found.told["pin-danger"]
+    assert told.verdict == NOT_TESTABLE
+    assert "Not testable here: needs a CUDA device." in plain(section(body, "pin-danger"))
+    listed = body.partition("Not testable {")[2].partition("##")[0]
+    assert '<a href="#claim-pin-danger">' in listed
+    assert plain(listed).count("needs a CUDA device:") == 1
+    assert "run has no cells of it" in plain(listed)
+
+
+def test_what_a_plan_could_not_test_keeps_its_reason(tested: RunView) -> None:
+    """What the run itself said against testing a claim is what the page says."""
+    shown = RunView(tested.run)
+    shown.manifest = tested.manifest.model_copy(update={"untestable": {"disk-cache": "no disk is left"}})
+    (told,) = gather([shown]).told["disk-cache"]
+    assert told.sentence == "Not testable here: no disk is left."
+
+
+def test_contradicting_sources_lead_to_each_other(body: str) -> None:
+    """A figure that names another claim links to it, so that both can stand side by side."""
+    assert '<a href="#claim-pinned-is-gpu-memory">' in section(body, "pin-danger")
+    assert '<a href="#claim-pin-danger">' not in section(body, "pin-danger")
+
+
+def test_the_newest_run_that_tested_speaks(show: Show, tested: RunView) -> None:
+    """A newer run of other cells takes no verdict away; a newer one of the same cells does."""
+    other = run(show, run_id="20270101T000000Z-other", claims=("collate",))
+    found = gather([other, tested])
+    assert found.told["excess-workers"][0].shown is tested
+    assert found.told["totensor-transpose"][0].shown is other
+    assert len(found.places) == 1
+
+
+def test_machines_and_devices_stand_apart(show: Show, tested: RunView) -> None:
+    """Each machine has its own verdict, in the order of the tallies; its picture has a panel for each."""
+    gpu = run(show, run_id="20260103T030405Z-gpu", device="cuda", claims=("collate",))
+    found = gather([gpu, tested])
+    assert {place.device for place in found.places} == {"cpu", "cuda"}
+    page = claims_page.page(found)
+    html = section(page.body, "totensor-transpose")
+    for place, told in zip(found.places, found.told["totensor-transpose"], strict=True):
+        assert told.device == place.device
+        assert place.name in plain(html)
+        assert plain(told.sentence) in plain(html)
+    assert page.figures["claims"].html.count('class="fr-chart"') == 2
+    assert page.body.count('name="device"') == 2
+
+
+def test_other_versions_of_the_protocol_are_left_out(show: Show, tested: RunView) -> None:
+    """A run that was measured in another way is named as left out, with the reason, and judged nothing."""
+    old = run(show, run_id="20270101T000000Z-old", protocol_version=0, cores=4)
+    found = gather([old, tested])
+    assert found.left_out == (old,)
+    assert [place.shown for place in found.places] == [tested]
+    said = plain(claims_page.page(found).body)
+    assert "Left out: 20270101T000000Z-old (version 0)" in said
+    assert "not compared" in said
+
+
+def test_without_any_run_claims_are_listed(show: Show) -> None:
+    """Before the first run of claims the page lists them and says what to type; no picture, no check boxes."""
+    for runs in ([], [show(suites=("calibration",), plants=True)]):
+        page = claims_page.page(gather(runs))
+        assert not page.figures
+        assert "No run has tested a claim yet" in page.body
+        assert "fr-filter" not in page.body
+        assert page.body.count('class="fr-claim"') == len(all_claims())
+
+
+def test_a_suite_lists_its_claims(tested: RunView, found: Verdicts) -> None:
+    """A suite's page names its claims with their verdicts and leads to them; others' are not there."""
+    body = suites_page.page("loader", "suites/loader.md", Suite("Which?", ()), [tested], found).body
+    mine = [name for name, (owner, _) in all_claims().items() if owner == "loader"]
+    links = re.findall(r'href="\.\./claims\.html#claim-([\w-]+)"', body)
+    assert links == mine
+    assert claims_page.said(found, "calibration", "suites/calibration.md") == []
+    assert (
+        "What the sources say" not in suites_page.page("loader", "suites/loader.md", Suite("Which?", ()), [tested]).body
+    )
+
+
+def test_the_suite_of_all_claims_has_no_other_page(tested: RunView) -> None:
+    """Its page is the Claims page."""
+    assert suites_page.found([tested]) == []
+
+
+def test_text_from_records_stays_text(show: Show) -> None:
+    """Markup in a machine's name or a run's notes makes no element."""
+    shown = run(show, hostile=True, claims=("collate",))
+    page = claims_page.page(gather([shown]))
+    html = page.body + "".join(placed.html for placed in page.figures.values())
+    assert "<script>document" not in html
+    assert "<img" not in html
+    assert "&lt;script&gt;" in html
+
+
+def test_badges_count_several_machines(found: Verdicts) -> None:
+    """One machine shows its effect; several are counted by verdict, a machine of two devices once; none is said."""
+    (told,) = found.told["excess-workers"]
+    shown = told.shown
+    other = RunView(shown.run)
+    machine = shown.manifest.machine.model_copy(update={"cores_logical": 8})
+    other.manifest = shown.manifest.model_copy(update={"machine": machine})
+    elsewhere, on_gpu = replace(told, shown=other), replace(told, device="cuda")
+    assert "×" in plain(claims_page.badges([told]))
+    assert "2 machines" in plain(claims_page.badges([told, elsewhere]))
+    assert plain(claims_page.badges([told, on_gpu])) == f"{told.verdict} 1 machine"
+    assert "2 machines" in plain(claims_page.badges([told, on_gpu, elsewhere]))
+    assert plain(claims_page.badges([])) == "not tested yet"
+
+
+def test_values_have_units_that_can_be_read() -> None:
+    """Durations of a sample are told in microseconds where they are short, memory in MiB, shares as they are."""
+    cases = [{"a_value": 0.000289, "b_value": float("nan")}]
+    assert claims_page._unit(METRICS["data_wait"], cases) == ("µs", 1e-6)
+    assert claims_page._unit(METRICS["workers_cpu"], [{"a_value": 0.0171, "b_value": 0.0621}])[0] == "µs of CPU time"
+    assert claims_page._unit(METRICS["gpu_mem_used"], [{"a_value": 3e6, "b_value": 9e8}]) == ("MiB", 2**20)
+    assert claims_page._unit(METRICS["throughput"], [{"a_value": 3.0, "b_value": 9.0}]) == ("samples/s", 1.0)
+
+
+def test_a_stand_in_is_explained_once(body: str, tested: RunView) -> None:
+    """The page's head says what was read in place of what and why; only claims that read it name it again."""
+    (note,) = tested.manifest.substitutions
+    said = plain(body)
+    assert said.count(note) == 1
+    short = note.partition(":")[0]
+    assert short in plain(section(body, "excess-workers"))
+    assert short not in plain(section(body, "clean-termination"))
+    assert short not in plain(section(body, "gil-threads"))
+
+
+def test_a_suite_that_asks_by_claims_is_answered_by_them(found: Verdicts, tested: RunView) -> None:
+    """Where no setting can be recommended the answer counts the verdicts of the suite's own claims."""
+    said = claims_page.answer(found, "workers", tested)
+    mine = [told[0].verdict for name, told in found.told.items() if found.asked[name][0] == "workers"]
+    assert said.startswith(f"Of {len(mine)} claims on this question: ")
+    assert f"{mine.count('confirmed')} confirmed" in said
+    assert claims_page.answer(found, "training", tested) == ""

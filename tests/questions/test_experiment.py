@@ -1,0 +1,248 @@
+"""The source's experiment beside ours: its contradictions shown, our ratios those of the records."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from feedrate.pages import selection, verdicts
+from feedrate.pages.runs import RunView
+from feedrate.plan import suite
+from feedrate.questions.experiment import analysis as analysed
+from feedrate.questions.experiment import page as experiment_page
+from feedrate.store.marks import REFERENCE, Beside
+
+Show = Callable[..., RunView]
+BATCHES = (8, 16, 32, 64, 128)
+
+
+def page(*runs: RunView) -> str:
+    return experiment_page.page(runs, verdicts.gather(runs)).body
+
+
+def plain(text: str) -> str:
+    return " ".join(re.sub(r"<[^>]+>", " ", text).split())
+
+
+def log_rates(trials: pd.DataFrame, **cell: object) -> pd.Series:
+    """Mean log throughput by block of the cells with some values."""
+    matches = trials["outcome"].eq("ok")
+    for name, value in cell.items():
+        matches &= trials[name].eq(value).fillna(False)
+    chosen = trials[matches]
+    assert chosen["cell_id"].nunique() == 1
+    return np.log(chosen["samples_per_s"].astype(float)).groupby(chosen["block"]).mean()
+
+
+def test_epoch_times_are_throughputs_turned_over(show: Show) -> None:
+    """A ratio is the mean of paired log ratios by block, with batches of 8 on top; its ends keep their order."""
+    trials = show(batches=BATCHES, fails="none").trials
+    found = analysed.epochs(analysed.compared(trials))
+    own = found[found["mode"].eq("train") & found["step"].eq("real") & found["num_workers"].eq(0)]
+    assert len(own)
+    assert set(found["batch_size"]) == set(BATCHES[1:])
+    for row in own.to_dict("records"):
+        fixed = {
+            name: row[name]
+            for name in ("mode", "step", "num_workers", "storage_format", "patch_size")
+            if not pd.isna(row[name])
+        }
+        small = log_rates(trials, batch_size=8, **fixed)
+        large = log_rates(trials, batch_size=row["batch_size"], **fixed)
+        assert np.isclose(row["ratio"], np.exp((small - large).mean()))
+        assert row["lo"] < row["ratio"] < row["hi"]
+
+
+def test_either_value_may_be_the_first_of_a_contrast() -> None:
+    """LMDB against PNG is the same number whichever of them the table of contrasts divides by."""
+    row = dict.fromkeys(analysed.COLUMNS) | {"axis": "storage_format", "ratio": 4.0, "lo": 3.2, "hi": 5.0}
+    forth = pd.DataFrame([row | {"a_value": "png", "b_value": "lmdb", "n": 6}])
+    back = pd.DataFrame([row | {"a_value": "lmdb", "b_value": "png", "ratio": 0.25, "lo": 0.2, "hi": 0.3125, "n": 6}])
+    for found in (forth, back):
+        (turned,) = analysed.turned(found, "storage_format", "png", "lmdb").to_dict("records")
+        assert (turned["ratio"], turned["lo"], turned["hi"], turned["n"]) == (4.0, 3.2, 5.0, 6)
+        assert turned["storage_format"] == "lmdb"
+
+
+def test_what_the_source_contradicts_stands_side_by_side(show: Show) -> None:
+    """Its tables and its text give different minutes for the same epochs; both are shown."""
+    text = plain(page(show(batches=BATCHES)))
+    assert "8 16 min 20 min 1.00 33 %" in text
+    assert "128 3 min 4 min 0.188 84 %" in text
+
+
+def test_every_ratio_has_its_interval_and_its_blocks(show: Show) -> None:
+    """Cells of the tables read ratio, interval; the last column counts blocks; the run and its command are named."""
+    shown = show(batches=BATCHES, fails="none")
+    body = page(shown)
+    table = body[body.index("How long an epoch takes") :].partition("</table>")[0]
+    rows = [re.findall(r"<td[^>]*>(.*?)</td>", line) for line in re.findall(r"<tr[^>]*>(.*?)</tr>", table)][1:]
+    assert rows
+    for row in rows:
+        *_, n = (plain(cell) for cell in row)
+        assert re.fullmatch(r"\d+( to \d+)?", n)
+        assert all(re.fullmatch(r"[\d.]+ \([\d.]+–[\d.]+\)|–", plain(cell)) for cell in row[2:-1]), row
+    assert shown.manifest.run_id in body
+    assert "Pinned memory needs a CUDA device" in body
+
+
+def copied(shown: RunView, **known: Any) -> RunView:
+    """The same run, of which other things are known: its trials, or what lies beside it."""
+    other = RunView(shown.run)
+    vars(other).update(known)
+    return other
+
+
+def rows_of(body: str, title: str) -> list[list[str]]:
+    """The cells of the rows below a heading, as text."""
+    table = body[body.index(title) :].partition("</table>")[0]
+    rows = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", line) for line in re.findall(r"<tr[^>]*>(.*?)</tr>", table)]
+    return [[plain(cell) for cell in row] for row in rows]
+
+
+def test_pinning_is_compared_where_there_is_a_gpu(show: Show) -> None:
+    """On CUDA there is the table that the source has on pinned memory; its ratios are those of the raw trials.
+
+    The run crosses pinning with non_blocking copies: the ratio is of those that are waited for, as by default.
+    """
+    shown = show(device="cuda", run_id="20260103T030405Z-gpu", fails="none")
+    body = page(shown)
+    (_, _, *batches, _), *rows = rows_of(body, "### Pinned memory against pageable")
+    assert batches == [f"batch {batch}" for batch in (8, 32, 128)]
+    training = [row for row in rows if row[0] == "real training"]
+    assert {row[1] for row in training} == {
+        f"div2k_standin, 16 px, {name}, {workers} workers" for name in ("png", "lmdb") for workers in (0, 2)
+    }
+    for _, setting, *ratios, n in training:
+        workload, _, name, workers = setting.split(", ")
+        given = {"mode": "train", "workload": workload, "storage_format": name, "num_workers": int(workers[0])}
+        for batch, told in zip((8, 32, 128), ratios, strict=True):
+            cell = {**given, "batch_size": batch, "non_blocking": False}
+            logs = [log_rates(shown.trials, **cell, pin_memory=pinned) for pinned in (True, False)]
+            assert told.startswith(f"{np.exp((logs[0] - logs[1]).mean()):.2f} (")
+        assert n == str(shown.manifest.blocks)
+    assert "Pinned memory needs" not in body
+    assert "no ratio of pinned to pageable" not in body
+
+
+def test_without_pinned_memory_it_is_said_why(show: Show) -> None:
+    """A CPU has no use for it; a run on CUDA that did not vary it, or in which it only failed, says that alone."""
+    shown = show(device="cuda", run_id="20260103T030405Z-gpu", fails="none")
+    pinned = shown.trials["pin_memory"].eq(True).fillna(False)
+    failed = shown.trials.assign(outcome=shown.trials["outcome"].mask(pinned, "oom"))
+    for trials in (shown.trials[~pinned], failed):
+        body = page(copied(shown, trials=trials))
+        assert "This run gives no ratio of pinned to pageable memory." in body
+        assert "Pinned memory needs" not in body
+        assert "Pinned memory against pageable" not in body
+    assert "Pinned memory needs a CUDA device; this run was made on the CPU." in page(show(fails="none"))
+
+
+def test_what_only_failed_stands_nowhere(show: Show) -> None:
+    """A batch size of which every trial failed has no column, and no cell says nan."""
+    shown = show(batches=BATCHES, fails="none")
+    failed = shown.trials["outcome"].mask(shown.trials["batch_size"].eq(64).fillna(False), "error")
+    body = page(copied(shown, trials=shown.trials.assign(outcome=failed)))
+    (_, _, *batches, _), *rows = rows_of(body, "### How long an epoch takes")
+    assert batches == ["batch 16", "batch 32", "batch 128"]
+    assert not [cell for row in rows for cell in row if "nan" in cell or cell == "0"]
+    assert "How long an epoch takes" not in page(show(fails="all"))
+
+
+def test_a_machine_s_reference_run_stands_for_it(show: Show) -> None:
+    """Of one tier the run with most batch sizes that gave ratios, then the newest; a reference run before any other."""
+    newest, full, quick = (
+        show(run_id=f"2026010{day}T030405Z-aaaa", batches=batches, fails="none")
+        for day, batches in ((5, (8, 128)), (4, BATCHES), (3, (8, 16, 32, 128)))
+    )
+    text = page(newest, full, quick)
+    assert [f"run {shown.manifest.run_id}" in text for shown in (newest, full, quick)] == [False, True, False]
+    vouched = copied(quick, beside=Beside(tier=REFERENCE))
+    unread = copied(full)
+    body = experiment_page.page([newest, unread, vouched], verdicts.gather(())).body
+    assert f"run {quick.manifest.run_id}" in body
+    assert "trials" not in vars(unread)
+    failed = copied(full, trials=full.trials.assign(outcome="error"))
+    assert f"run {quick.manifest.run_id}" in page(newest, failed, quick)
+
+
+@pytest.mark.slow
+def test_machines_with_reference_runs_come_first(show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there are more machines than can be shown, those that were measured last make room for them; it is said."""
+    first, second, third = (
+        show(run_id=f"2026010{day}T030405Z-aaaa", cores=day, fails="none", batches=(8, 128)) for day in (5, 4, 3)
+    )
+    runs = [first, second, copied(third, beside=Beside(tier=REFERENCE))]
+    shown = [shown.machine_id for shown in (third, first, second)]
+    text = page(*runs)
+    places = [text.index(f"{{ #machine-{name} }}") for name in shown]
+    assert places == sorted(places)
+    assert "At most" not in text
+    monkeypatch.setattr(selection, "MACHINES", 2)
+    text = page(*runs)
+    assert [f"{{ #machine-{name} }}" in text for name in shown] == [True, True, False]
+    assert "At most 2 machines are shown here: first those with reference runs" in text
+
+
+def test_sentences_of_the_source_come_with_their_verdicts(show: Show) -> None:
+    """They are counted, and each leads to its claim; without a run it is said what to type."""
+    text = page(show(claims=("storage",), suites=("storage",)))
+    assert "claims.html#claim-lmdb-over-png" in text
+    assert re.search(
+        r"Of the \d+ sentences that feedrate tests of this source, \d+ have been tested on 1 machine: \d+ ", text
+    )
+    assert "No run here has tested" in page()
+    assert "make sweep PROFILE=reference" in page()
+
+
+@pytest.mark.parametrize(
+    "suites",
+    [
+        [("storage",)],
+        pytest.param([("storage", "loader"), ("loader",)], marks=pytest.mark.slow),
+        [("storage",), ("transfer",)],
+    ],
+)
+def test_counts_of_sentences_add_up(show: Show, suites: list[tuple[str, ...]]) -> None:
+    """Verdicts are counted machine by machine, sentences once; the others are those that need a GPU, and the rest."""
+    runs = [
+        show(
+            run_id=f"2026010{9 - at}T030405Z-{at}",
+            cores=16 - at,
+            claims=own,
+            suites=own,
+            device="cuda" if "transfer" in own else "cpu",
+        )
+        for at, own in enumerate(suites)
+    ]
+    told = verdicts.gather(runs)
+    own = [name for name, (_, claim) in told.asked.items() if experiment_page.SOURCE in claim.sources]
+    known = [name for name in own if any(each.tested for each in told.told[name])]
+    text = plain(experiment_page.page(runs, told).body)
+    assert f"Of the {len(own)} sentences that feedrate tests of this source, {len(known)} have been" in text
+    said = text.split("have been tested on")[1].split("Not tested")[0]
+    for at, place in enumerate(told.places):
+        verdict = Counter(told.told[name][at].verdict for name in own if told.told[name][at].tested)
+        part = said.split(f"{place.name}: " if len(suites) > 1 else "machine: ")[1].split(". ")[0]
+        said_of = re.findall(r"(\d+) ([a-z ]+?)(?:,| and|\.|$)", part)
+        assert {word: int(count) for count, word in said_of} == verdict
+    cuda = sum(told.asked[name][1].needs == "cuda" for name in own if name not in known)
+    rest = len(own) - len(known) - cuda
+    needing = f"{cuda} that {'needs' if cuda == 1 else 'need'} a CUDA device"
+    parts = [needing] * bool(cuda) + [f"{rest} that no run here has measured"] * bool(rest)
+    assert f"Not tested: {' and '.join(parts)}." in text
+
+
+def test_the_source_s_figures_are_those_that_its_claims_quote() -> None:
+    """The page's tables and the sentences beside the claims give the same numbers."""
+    asked = suite.claims()
+    minutes, utilization = (asked[name][1].figures for name in ("batch-size-epoch", "batch-size-utilization"))
+    assert ", ".join(f"{each:g}" for each in experiment_page.MINUTES.values()) in minutes
+    assert " and ".join(f"{each:g}" for each in experiment_page.SPOKEN_MINUTES.values()) in minutes
+    assert ", ".join(map(str, experiment_page.UTILIZATION.values())) in utilization

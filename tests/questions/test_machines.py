@@ -1,0 +1,213 @@
+"""The machines: one table in which they can be compared, a page each, and links both ways."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from html import unescape
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from feedrate.pages import verdicts
+from feedrate.pages.runs import RunView
+from feedrate.questions.machines import page as machines_page
+from feedrate.questions.reference import page as reference_page
+from feedrate.questions.suites import page as suites_page
+from feedrate.schema import words
+
+Show = Callable[..., RunView]
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of every row of a page's tables as text."""
+    lines = re.findall(r"<tr[^>]*>(.*?)</tr>", text, re.DOTALL)
+    return [
+        [re.sub(r"<[^>]+>", "", cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", line, re.DOTALL)] for line in lines
+    ]
+
+
+def page(*runs: RunView) -> str:
+    """The page of the only machine of some runs, newest first."""
+    return machines_page.page(
+        runs, verdicts.gather(runs), {name: path for name, path, _ in suites_page.found(runs)}
+    ).body
+
+
+@pytest.mark.slow
+def test_machines_are_compared_by_a_task_that_most_have(show: Show) -> None:
+    """The task of most machines is chosen and named; one without it is listed and not ranked; the fastest is first."""
+    gpu, cpu = show(device="cuda", run_id="20260103T030405Z-gpu"), show(cores=8)
+    odd = show(formats=("png", "lmdb"), suites=("storage",), cores=4, run_id="20260104T030405Z-fake")
+    text = machines_page.index_page([odd, gpu, cpu]).body
+    assert "Samples/s are those of real training on div2k_standin at 16 px" in text
+    found = [row for row in rows(text) if row]
+    assert [row[1] for row in found] == ["GPU", "CPU", "CPU"]
+    assert found[2][6] == "not measured"
+    best = machines_page.tasks_of([gpu])
+    shared = machines_page.shared([machines_page.tasks_of([odd]), best, machines_page.tasks_of([cpu])])
+    assert shared is not None
+    fastest = machines_page.fastest(best, shared)
+    assert fastest is not None
+    assert found[0][6] == words.number(fastest.rate)
+    assert found[0][8] == str(fastest.row["n"])
+
+
+@pytest.mark.slow
+def test_the_newest_run_of_a_task_speaks(show: Show) -> None:
+    """Two runs of the same tasks: the newer is told, the older is listed; a run of another protocol says nothing."""
+    old, new = show(), show(run_id="20260202T030405Z-fake")
+    other = show(run_id="20260303T030405Z-fake", protocol_version=99)
+    found = machines_page.tasks_of([other, new, old])
+    assert {best.shown for best in found.values()} == {new}
+    text = page(other, new, old)
+    assert f"best-{new.slug}" in text
+    assert f"best-{old.slug}" not in text
+    assert all(f"{shown.slug}.html" in text for shown in (other, new, old))
+
+
+@pytest.fixture
+def both(show: Show) -> tuple[RunView, RunView]:
+    """Runs of the same tasks on one machine: a newer one on its CPU, an older one on its GPU."""
+    small: dict[str, Any] = {"batches": (8,), "workers": (0,), "blocks": 2, "fails": "none"}
+    gpu = show(run_id="20260103T030405Z-gpu", device="cuda", **small)
+    cpu = show(run_id="20260104T030405Z-cpu", gpu_idle=True, **small)
+    assert cpu.machine_id == gpu.machine_id
+    return cpu, gpu
+
+
+def test_a_task_is_kept_for_each_device(both: tuple[RunView, RunView]) -> None:
+    """A newer run on the CPU takes no task of the GPU's; both headings, stages and the list of runs name the device."""
+    cpu, gpu = both
+    text = page(cpu, gpu)
+    for shown, named in ((cpu, "CPU"), (gpu, "GPU")):
+        assert len(machines_page.of_run(shown, machines_page.tasks_of(both))) == len(shown.headlines) > 0
+        heading = next(line for line in text.splitlines() if f"{{ #best-{shown.slug} }}" in line)
+        assert f", on {named} {{" in heading
+        (listed,) = (row for row in rows(text.partition("{ #runs }")[2]) if row and row[0] == shown.manifest.run_id)
+        assert listed[3] == named
+    staged = [row[0] for row in rows(text.partition("{ #stages }")[2].partition("## ")[0]) if row]
+    counts = [sum(f", on {named}" in name for name in staged) for named in ("CPU", "GPU")]
+    assert min(counts) > 0
+    assert sum(counts) == len(staged)
+    assert ", on GPU" not in page(gpu)
+
+
+def test_lists_of_runs_name_the_device(both: tuple[RunView, RunView]) -> None:
+    """Of two runs of a machine with a GPU the list of all runs names the one that was made on the CPU."""
+    cpu, gpu = both
+    listed = {row[0]: row[3] for row in rows(reference_page.runs_page(both).body) if row}
+    assert unescape(listed[cpu.manifest.run_id]) == f"{unescape(listed[gpu.manifest.run_id])}, on CPU"
+
+
+def test_the_faster_device_speaks_for_a_machine(both: tuple[RunView, RunView], show: Show) -> None:
+    """The list ranks a machine by the faster of its devices and names it; that another has one needs no word."""
+    cpu, gpu = both
+    other = show(cores=8, batches=(8,), workers=(0,), blocks=2, fails="none")
+    tasks = machines_page.tasks_of(both)
+    task = machines_page.shared([machines_page.tasks_of([other]), tasks])
+    assert task is not None
+    assert tasks["cuda", task].rate > tasks["cpu", task].rate
+    text = machines_page.index_page([cpu, other, gpu]).body
+    first, second = (row for row in rows(text) if row)
+    assert first[1] == "CPU, GPU"
+    assert first[6] == f"{words.number(tasks['cuda', task].rate)}on GPU"
+    assert second[6] == words.number(machines_page.tasks_of([other])["cpu", task].rate)
+    assert "Of a machine’s two devices the faster speaks." in text
+    assert "two devices" not in machines_page.index_page([other, gpu]).body
+
+
+def test_a_machine_counts_once_where_tasks_are_shared(both: tuple[RunView, RunView]) -> None:
+    """A task that one machine has on two devices is not had by two machines."""
+    cpu, gpu = (machines_page.tasks_of([shown]) for shown in both)
+    (_, task), best = next(iter(cpu.items()))
+    mine, theirs = task, ("other",)
+    twice = {("cpu", mine): best, ("cuda", mine): next(iter(gpu.values()))}
+    assert machines_page.shared([twice, {("cpu", theirs): best}, {("cuda", theirs): best}]) == theirs
+
+
+def test_stages_alone_are_those_of_the_same_run(show: Show) -> None:
+    """Each stage's own throughput stands beside the whole with interval and n; an emulated step's is declared."""
+    text = page(show(fails="none"))
+    section = text.partition("{ #stages }")[2].partition("## ")[0]
+    found = [row for row in rows(section) if row]
+    assert any(row[0].startswith("Real training") for row in found)
+    emulated = next(row for row in found if "emulated step" in row[0])
+    assert "declared" in emulated[3]
+    assert "n = 6" in emulated[1]
+    assert "n = 6" in emulated[2]
+    assert "Copy alone" not in section
+
+
+def test_a_machine_without_good_trials_is_still_a_machine(show: Show) -> None:
+    """All failed: what it is and its runs are told, and that nothing says which settings suit it."""
+    text = page(show(fails="all", batches=(8,)))
+    assert "No run of this machine says which settings suit it." in text
+    assert "Example 9000" in text
+    assert "{ #best }" not in text
+
+
+def test_verdicts_of_the_machine_are_listed(show: Show) -> None:
+    """Every claim that was tested there is a row with its verdict, its link and its effect, and no other machine's."""
+    tested = show(suites=("claims",), blocks=3, fails="none", claims=("collate",))
+    other = show(cores=8, run_id="20260105T030405Z-other")
+    told = verdicts.gather([tested, other])
+    assert len(told.places) == 2
+    for at, place in enumerate(told.places):
+        text = machines_page.page([place.shown], told, {}).body.partition("{ #claims }")[2].partition("## ")[0]
+        count = sum(part[at].tested for part in told.told.values())
+        assert len([row for row in rows(text) if row]) == count > 0
+        assert text.count('href="../claims.html#claim-') == count
+    unasked = show(suites=("calibration",), plants=True, cores=2, run_id="20260106T030405Z-other")
+    assert "{ #claims }" not in machines_page.page([unasked], told, {}).body
+
+
+def test_verdicts_name_the_device(show: Show) -> None:
+    """A machine with claims tested on its CPU and on its GPU has a table of each, and each says which it is."""
+    asked: dict[str, Any] = {"suites": ("claims",), "claims": ("collate",), "blocks": 2, "fails": "none"}
+    runs = [show(run_id="cpu", gpu_idle=True, **asked), show(run_id="gpu", device="cuda", **asked)]
+    told = verdicts.gather(runs)
+    text = machines_page.page(runs, told, {}).body.partition("{ #claims }")[2].partition("## ")[0]
+    for device in ("CPU", "GPU"):
+        assert f"claims on {device}: " in text
+        assert f"tested here on {device}, with effects" in text
+
+
+def test_only_what_has_no_effect_is_a_fact(show: Show) -> None:
+    """An effect that no whole block tells has no number and is no fact; a claim that was checked is one."""
+    tested = show(suites=("claims",), blocks=2, fails="none", claims=("workers",))
+    told = verdicts.gather([tested])
+    each = {bool(part[0].claim.effect): part[0] for part in told.told.values() if part[0].tested}
+    lost = replace(each[True], row={**each[True].row, "ratio": float("nan"), "n": 0})
+    assert machines_page._effect(lost) == "–"
+    assert machines_page._effect(each[False]) == "a fact"
+
+
+@pytest.mark.slow
+def test_runs_machines_and_suites_lead_to_each_other(show: Show) -> None:
+    """The lists of runs and of machines and the suites' pages link a machine's page, and that links all of them."""
+    shown = show()
+    questions = suites_page.found([shown])
+    linked = f'{shown.machine_page.removesuffix(".md")}.html"'
+    assert linked in reference_page.runs_page([shown]).body
+    assert linked.removeprefix("machines/") in machines_page.index_page([shown]).body
+    assert linked in suites_page.page(*questions[0], [shown]).body
+    text = page(shown)
+    for target in (shown.page, questions[0][1], machines_page.INDEX):
+        assert target.replace(".md", ".html").removeprefix("machines/") in text
+
+
+def test_hostile_names_stay_text(show: Show, fake_run: ModuleType) -> None:
+    """Markup in the processor's name or in a suite's makes no element."""
+    odd: Any = show(run_id=f"<b>x</b> {fake_run.HOSTILE}", hostile=True, batches=(8,), suites=(fake_run.HOSTILE,))
+    for text in (page(odd), machines_page.index_page([odd]).body):
+        assert "<script>document" not in text
+        assert "<img" not in text
+        assert "<b>x" not in text
+
+
+def test_no_machine_is_said() -> None:
+    """Without runs the table is a sentence that says what to type."""
+    assert "make sweep" in machines_page.index_page([]).body

@@ -1,0 +1,86 @@
+"""The methodology page says what the harness does: every figure and every limit on it is a constant of the code."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from html import unescape
+
+import pytest
+
+from feedrate.analysis import noise
+from feedrate.machine.probes import noise as probed
+from feedrate.plan import stopping
+from feedrate.questions.methodology import page as methodology_page
+from feedrate.questions.methodology.page import SIMULATED, SOURCES
+from feedrate.schema import metrics
+from feedrate.schema.plugins import ROOT
+
+PROSE = (ROOT / "site" / "pages" / methodology_page.PATH).read_text(encoding="utf-8")
+FACTS = (
+    "div2k",
+    "DIV2K",
+    "float32",
+    "TF32",
+    "The 2019 figures",
+    "GTX 1080 Ti",
+    "(20 and 4 minutes in one, 16 and 3 in the\nother)",
+)
+"""Names with digits, and what the source experiment published."""
+
+
+def shown() -> str:
+    """The page as Markdown with HTML, its entities as characters."""
+    return unescape(methodology_page.page(PROSE).body)
+
+
+def test_the_prose_holds_no_figure_of_its_own() -> None:
+    """Outside of names and of formulas, which may count with 1 and 4, no digit was typed into the prose."""
+    text = PROSE
+    for fact in FACTS:
+        text = text.replace(fact, "")
+    text = re.sub(r"\{\{formula:.*\}\}", lambda formula: re.sub(r"(?<![\d.])[14](?![\d.])", "", formula[0]), text)
+    text = re.sub(r"\{\{\w+\}\}|“over 1”", "", text)
+    assert re.findall(r".{0,30}\d.{0,30}", text) == []
+
+
+def test_every_figure_and_table_is_used() -> None:
+    """No figure or table is made that the page does not show, and none is asked for that is not made."""
+    known = {*methodology_page.numbers(), *methodology_page.tables(), "contents"}
+    asked = set(re.findall(r"\{\{(\w+)\}\}", PROSE))
+    assert asked == known
+    with pytest.raises(KeyError):
+        methodology_page.page("{{no_such_figure}}")
+    assert "{{" not in shown()
+
+
+def test_every_rule_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each limit of each flag, each limit of the grade, each margin stands on the page, and changes with the code."""
+    text = shown()
+    for rule in probed.RULES:
+        assert f'id="flag-{rule.flag}"' in text
+        assert rule.doc in text
+        for limit in rule.limits:
+            assert f"> {limit.over:g} {limit.unit}" in text
+    for criterion in noise.CRITERIA:
+        assert all(f"{limit:g} {criterion.unit}" in text for limit in criterion.limits)
+        assert criterion.doc in text
+    for name, (_, doc) in probed.DERIVED.items():
+        assert f'id="measure-{name}"' in text
+        assert doc in text
+    assert "lower end is over 1.01," in text
+    monkeypatch.setattr(metrics, "CONFIRMED_OVER", 1.0234)
+    strict = dataclasses.replace(noise.CRITERIA[0], limits=(1.25, 15.0, 40.0))
+    monkeypatch.setattr(noise, "CRITERIA", (strict, *noise.CRITERIA[1:]))
+    assert "lower end is over 1.0234," in shown()
+    assert "≤ 1.25 % of trials" in shown()
+
+
+def test_sources_and_simulations_are_listed_and_cited() -> None:
+    """Every source is listed and can be pointed at; every simulated figure is listed; the code's own words agree."""
+    text = shown()
+    assert all(f'id="source-{name}"' in text and source.full in text for name, source in SOURCES.items())
+    assert set(re.findall(r'href="#source-(\w+)"', text)) <= set(SOURCES)
+    assert all(each.found[1:] in text for each in SIMULATED.values())
+    assert "93 to 95 %" in SIMULATED["stopping"].found
+    assert "93 to 95 %" in (stopping.__doc__ or "")

@@ -1,0 +1,49 @@
+"""The end of a sweep on the terminal: counts agree with their nouns, and what is said of a run is so."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from types import ModuleType
+
+from rich.console import Console
+
+from feedrate.analysis import noise
+from feedrate.questions.summary import terminal as summary_terminal
+from feedrate.schema.metrics import SAME
+from feedrate.store import runs
+
+
+def said(fake_run: ModuleType, folder: Path, **what: object) -> str:
+    """What the terminal shows of a made-up run."""
+    fake = fake_run.Fake(**what)
+    fake_run.write(folder, fake)
+    console = Console(width=200, record=True, file=io.StringIO())
+    summary_terminal.show(runs.find(fake.run_id, folder), console)
+    return console.export_text()
+
+
+def test_one_of_a_thing_is_one(fake_run: ModuleType, tmp_path: Path) -> None:
+    """One block and one worker stand in the singular."""
+    text = said(fake_run, tmp_path, batches=(8,), workers=(1,), blocks=1, fails="none", asked_only=True)
+    assert ", 1 whole block, trials" in text
+    assert "batch 8, 1 worker" in text
+    assert "1 workers" not in text
+    assert "1 cells" not in text
+    assert "(one block: no interval)" in text
+
+
+def test_a_grade_is_explained_as_it_is_given(fake_run: ModuleType, tmp_path: Path) -> None:
+    """The worst criterion decides, of as many as there are; rates say their blocks, margins are those of a verdict."""
+    text = said(fake_run, tmp_path, batches=(8, 32), fails="none")
+    assert f"(A best, D worst; the worst of {len(noise.CRITERIA)} criteria decides)" in text
+    assert f"do not (within {100 * (SAME[1] - 1):.0f} %)" in text
+    assert " %, 6 blocks)" in text
+
+
+def test_a_rate_says_what_it_rests_on() -> None:
+    """Half-width and blocks; an interval wider than the rate itself is said to be."""
+    assert summary_terminal.rate(200.0, 190.0, 210.0, 8) == "200 samples/s (± 5.0 %, 8 blocks)"
+    assert summary_terminal.rate(200.0, 10.0, 4000.0, 2) == "200 samples/s (± over 100 %, 2 blocks)"
+    assert summary_terminal.rate(200.0, float("nan"), float("nan"), 1) == "200 samples/s (one block: no interval)"
+    assert summary_terminal.rate(200.0, 190.0, 210.0, 8).count("(") == 1

@@ -1,0 +1,276 @@
+"""Sentences are true and read well whatever was found; ``tests/test_readme_findings.py`` recomputes their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from feedrate.machine.identity import Software
+from feedrate.pages import headlines, verdicts
+from feedrate.pages.runs import RunView
+from feedrate.pages.verdicts import ClaimResult, Place, Verdicts
+from feedrate.plan import suite
+from feedrate.questions.home import page as home_page
+from feedrate.questions.home.page import STORED, Sentence
+from feedrate.schema.axes import BY_NAME
+from feedrate.schema.metrics import METRICS
+from feedrate.store.bench_record import BenchRecord, WitnessedTrial
+
+Show = Callable[..., RunView]
+MACHINE = "Example 9000 8-Core, 16 cores"
+NOTHING = verdicts.gather([])
+KNOWN = {"ratio": 0.8, "lo": 0.7, "hi": 0.9, "n": 6}
+EFFECTS = [name for name, (_, claim) in suite.claims().items() if claim.effect]
+FACTS = [name for name, (_, claim) in suite.claims().items() if claim.facts]
+
+
+@pytest.fixture(scope="module")
+def tested(show: Show) -> RunView:
+    """A run that has the cells of the claims on storage formats."""
+    return show(suites=("claims",), claims=("storage",), blocks=2, fails="none")
+
+
+def telling(shown: RunView, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, ClaimResult]:
+    """What a run says of claims, by id."""
+    found = {}
+    for name, row in rows.items():
+        claim, device = suite.claims()[name][1], shown.manifest.device
+        cases = [{}] * len(claim.effect.cases) if claim.effect else []
+        found[name] = ClaimResult(claim.on(device), shown, device, {**KNOWN, **row}, cases)
+    return found
+
+
+def told(*places: dict[str, ClaimResult]) -> Verdicts:
+    """The verdicts of several places, a claim that a place lacks not testable there."""
+    everything = {name: each for place in places for name, each in place.items()}
+    firsts = [next(iter(place.values())) for place in places]
+    return Verdicts(
+        {name: suite.claims()[name] for name in everything},
+        tuple(Place(first.shown, first.device, False) for first in firsts),
+        {
+            name: tuple(
+                place.get(name) or ClaimResult(each.claim, first.shown, first.device, {"verdict": "not testable here"})
+                for place, first in zip(places, firsts, strict=True)
+            )
+            for name, each in everything.items()
+        },
+        (),
+    )
+
+
+def said(*places: dict[str, ClaimResult]) -> list[Sentence]:
+    return home_page.findings([], told(*places), [])
+
+
+def changed(shown: RunView, gpu: bool = False, **manifest: Any) -> RunView:
+    """The same run, with another manifest."""
+    other = RunView(shown.run)
+    machine = shown.manifest.machine
+    if gpu:
+        machine = machine.model_copy(update={"gpu_name": "Example GPU 80", "gpu_count": 1})
+    other.manifest = shown.manifest.model_copy(update={"machine": machine, **manifest})
+    return other
+
+
+@pytest.fixture
+def bench(fake_run: ModuleType) -> Callable[..., BenchRecord]:
+    """Build bench records of made-up machines, with one trial that is 0.2 % off."""
+
+    def make(cores: int = 4, day: int = 2) -> BenchRecord:
+        trial = WitnessedTrial(
+            cell_id="a",
+            cell={"num_workers": 2},
+            repeat=0,
+            samples=1000,
+            wall_ns=10**9,
+            witness_ns=1_002_000_000,
+            epoch_steps=8,
+            epochs_samples=60,
+            epochs_witness_ns=10**9,
+            estimates={"wall_clock": 1000.0},
+        )
+        return BenchRecord(
+            feedrate_version="0.1.0",
+            machine=fake_run.machine(fake_run.Fake(cores=cores)),
+            software=Software(python="3.11.7"),
+            device="cpu",
+            started_at=datetime(2026, 1, day, tzinfo=UTC),
+            took_s=1.0,
+            sections=("accuracy",),
+            promises=(),
+            witnessed=(trial,),
+        )
+
+    return make
+
+
+def test_every_sentence_names_its_machine(show: Show, tested: RunView, bench: Callable[..., BenchRecord]) -> None:
+    """Sentences stand side by side and are of several machines: each begins with its own."""
+    rows = {STORED: {"verdict": "confirmed"}, EFFECTS[0]: {"verdict": "refuted"}}
+    found = home_page.findings([show(fails="none", cores=8)], told(telling(tested, rows)), [bench(2, 1), bench()])
+    assert [each.text.partition(":")[0] for each in found] == [
+        "On Example 9000 8-Core, 8 cores",
+        *[f"On {MACHINE}"] * 3,
+        "On Example 9000 8-Core, 4 cores",
+    ]
+    assert found[-1].text.endswith(
+        ": over 1 trial of 1 planted cell, the throughput that feedrate reports is within 0.20\u00a0% of an external "
+        "clock (median +0.20\u00a0%)."
+    )
+    assert found[-1].source == "record 20260102T000000Z"
+
+
+def test_what_no_record_tells_is_left_out(show: Show) -> None:
+    """Without results nothing is said; a run without claims says nothing of them."""
+    assert home_page.findings([], NOTHING, []) == []
+    shown = show(fails="none")
+    (only,) = home_page.findings([shown], NOTHING, [])
+    assert only.source == f"run {shown.manifest.run_id}"
+
+
+def test_a_run_without_a_clear_gain_is_passed_over(show: Show) -> None:
+    """One block proves nothing: an older run that shows a gain tells it, in the words of the answer on its pages."""
+    newest = show(blocks=1, fails="none", run_id="20270101T000000Z-newest")
+    older = show(fails="none")
+    assert home_page.findings([newest], NOTHING, []) == []
+    (only,) = home_page.findings([newest, older], NOTHING, [])
+    assert only.made_from == (older.manifest.run_id,)
+    assert only.page == older.page
+    gain = only.text.removeprefix(f"On {MACHINE}: ")
+    assert gain.startswith("for an emulated step of 10 ms on div2k_standin at 64 px, with 2 workers, ")
+    assert gain[1:] in headlines.answer(older.headlines)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "end"),
+    [
+        ("confirmed", "so how samples are stored, pixels and container together, matters."),
+        ("refuted", "so storing decoded pixels does not pay."),
+        ("no difference", "which makes no difference."),
+        ("inconclusive", "which may be chance."),
+    ],
+)
+def test_what_is_said_of_storage_follows_its_verdict(tested: RunView, verdict: str, end: str) -> None:
+    """The same ratio means something else by its verdict; the samples are named, a stand-in by its own name."""
+    text = said(telling(tested, {STORED: {"verdict": verdict}}))[0].text
+    assert text == (
+        f"On {MACHINE}: decoded pixels in LMDB are read 0.800 times as fast as PNG files (95\u00a0% interval 0.700 to "
+        f"0.900, n = 6 blocks; div2k_standin, averaged over 3 settings, from memory and from the disk), {end}"
+    )
+
+
+def test_one_block_has_no_interval(tested: RunView) -> None:
+    """One block is said to give none, and is no sentence about blocks that are not there."""
+    row = {"verdict": "inconclusive", "lo": float("nan"), "hi": float("nan"), "n": 1}
+    text = said(telling(tested, {STORED: row}))[0].text
+    assert "(one block: no interval; div2k_standin, averaged" in text
+
+
+def test_what_is_stored_is_read_warm_and_cold() -> None:
+    """The sentence says *from memory and from the disk*: so does the claim."""
+    effect = suite.claims()[STORED][1].effect
+    assert effect is not None
+    assert {case.get("page_cache", BY_NAME["page_cache"].default) for case in effect.cases} == {"warm", "cold"}
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (["confirmed"], "of 1 tested sentence on faster training, 1 holds."),
+        (["refuted"] * 2, "of 2 tested sentences on faster training, 2 do not hold."),
+        (["confirmed", "refuted"], "of 2 tested sentences on faster training, 1 holds and 1 does not hold."),
+        (["no difference", "inconclusive"], "1 makes no difference and 1 is open."),
+        (["confirmed"] * 2 + ["no difference"] * 2 + ["inconclusive"] * 2, "2 hold, 2 make no difference and 2 are op"),
+    ],
+)
+def test_verdicts_are_counted_in_good_english(show: Show, found: list[str], text: str) -> None:
+    """One or several, with or without any that holds; the runs have no cells, so that no samples are named."""
+    rows = {name: {"verdict": verdict} for name, verdict in zip(EFFECTS, found, strict=False)}
+    assert text in said(telling(show(fails="none"), rows))[0].text
+
+
+def test_counted_claims_name_what_they_read(tested: RunView) -> None:
+    """A stand-in carries its name everywhere."""
+    counted = said(telling(tested, {STORED: {"verdict": "confirmed"}}))[1]
+    assert "on faster training (samples: div2k_standin), 1 holds." in counted.text
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "lz4-in-lmdb",
+            "storage_format=lmdb_lz4 is 0.800 times as fast as storage_format=lmdb, averaged over 2 settings; 95",
+        ),
+        (
+            "hdf5-parallel",
+            "the effect on throughput with storage_format=hdf5 is 0.800 times that with storage_format=lmdb; 95\u00a0%",
+        ),
+    ],
+)
+def test_a_refuted_claim_says_what_its_ratio_is_of(tested: RunView, name: str, text: str) -> None:
+    """A bare 0.80× tells nobody of what."""
+    _, listed = said(telling(tested, {name: {"verdict": "refuted"}}))
+    says = suite.claims()[name][1].says.rstrip(".")
+    assert listed.text.startswith(f"On {MACHINE}: what does not hold is “{says}” (")
+    assert text in listed.text
+
+
+@pytest.mark.parametrize(("checks", "text"), [(1, "1 check saw otherwise"), (6, "6 checks saw otherwise")])
+def test_a_refuted_fact_says_how_often_it_was_looked_at(tested: RunView, checks: int, text: str) -> None:
+    """A fact has no ratio, but its n."""
+    _, listed = said(telling(tested, {FACTS[0]: {"verdict": "refuted", "n": checks}}))
+    assert listed.text.endswith(f"({text}).")
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("name", EFFECTS)
+def test_every_claim_can_be_refuted_in_words(tested: RunView, name: str, device: str) -> None:
+    """Whatever a claim compares, its ratio has a noun, an interval, and n."""
+    _, listed = said(telling(changed(tested, device=device), {name: {"verdict": "refuted"}}))[-2:]
+    effect = suite.claims()[name][1].on(device).effect
+    assert effect is not None
+    measured = listed.text.rpartition("” (")[2]
+    if effect.against:
+        assert " is 0.800 times that with " in measured
+    elif effect.along:
+        assert f" changes by a factor of 0.800 for every doubling of {effect.along};" in measured
+    else:
+        assert f" is 0.800 times {'as fast as' if METRICS[effect.metric].rate else 'what it is with'} " in measured
+    assert listed.text.endswith("; 95\u00a0% interval 0.700 to 0.900, n = 6 blocks).")
+
+
+def test_every_run_that_speaks_is_named(tested: RunView) -> None:
+    """Claims of one machine may come from several runs: a sentence names those of the claims that it tells."""
+    later = changed(tested, run_id="20270101T000000Z-later", started_at="2027-01-01T00:00:00Z")
+    place = telling(tested, {STORED: {"verdict": "confirmed"}, EFFECTS[0]: {"verdict": "refuted"}})
+    place |= telling(later, {EFFECTS[1]: {"verdict": "confirmed"}})
+    stored, counted, fallen = said(place)
+    first, second = later.manifest.run_id, tested.manifest.run_id
+    assert counted.made_from == (first, second)
+    assert counted.source == f"runs {first} and {second}"
+    assert stored.source == fallen.source == f"run {second}"
+
+
+def test_of_equally_many_claims_the_newest_speak(tested: RunView) -> None:
+    """Two places tested as many claims: the one that was measured last is told, whatever their order."""
+    later = changed(tested, run_id="20270101T000000Z-later", started_at="2027-01-01T00:00:00Z")
+    places = [telling(shown, {EFFECTS[0]: {"verdict": "confirmed"}}) for shown in (tested, later)]
+    for order in (places, places[::-1]):
+        assert said(*order)[0].made_from == (later.manifest.run_id,)
+    more = telling(tested, {name: {"verdict": "confirmed"} for name in EFFECTS[:2]})
+    assert said(places[1], more)[0].made_from == (tested.manifest.run_id,)
+
+
+def test_a_gpu_that_was_not_used_is_not_taken_for_used(show: Show, tested: RunView) -> None:
+    """A CPU run on a machine with a GPU says so; one that used it needs not."""
+    rows = {EFFECTS[0]: {"verdict": "confirmed"}}
+    on_cpu, on_cuda = (changed(tested, gpu=True, device=device) for device in ("cpu", "cuda"))
+    assert said(telling(on_cpu, rows))[0].text.startswith(f"On Example GPU 80, {MACHINE}, on CPU: of ")
+    assert said(telling(on_cuda, rows))[0].text.startswith(f"On Example GPU 80, {MACHINE}: of ")
+    (gain,) = home_page.findings([changed(show(fails="none"), gpu=True)], NOTHING, [])
+    assert gain.text.startswith(f"On Example GPU 80, {MACHINE}, on CPU: for ")

@@ -1,0 +1,137 @@
+"""Why training is not faster: the telling cells, few of many, with the records' numbers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable
+from html import unescape
+
+import pytest
+
+from feedrate.analysis.prediction import held_out
+from feedrate.pages.runs import RunView
+from feedrate.plan.suite import Suite
+from feedrate.questions.loader import page as loader_cells
+from feedrate.questions.suites import page as suites_page
+
+Show = Callable[..., RunView]
+PATH = "suites/loader.md"
+
+
+@pytest.fixture
+def cuda(show: Show) -> RunView:
+    return show(device="cuda")
+
+
+def said(section: loader_cells.Why) -> str:
+    return unescape(re.sub(r"<[^>]+>", " ", section.html)).replace("\u00a0", " ")
+
+
+def test_the_fastest_cell_is_told_as_it_was_measured(cuda: RunView) -> None:
+    """Rate, ceilings, efficiency and bottleneck of the first row are those of the fastest training cell."""
+    judged = cuda.judged[cuda.judged["mode"].eq("train")]
+    fastest = judged.sort_values("samples_per_s").iloc[-1]
+    section = loader_cells.section(cuda, "loader", PATH)
+    first = re.findall(r"<tr.*?</tr>", section.html)[1]
+    assert f"{100 * fastest['efficiency']:.0f}\u00a0%" in first
+    assert f"{100 * fastest['efficiency_lo']:.0f} – {100 * fastest['efficiency_hi']:.0f} %" in first
+    assert f"{100 * fastest['au']:.0f}\u00a0%" in first
+    assert str(fastest["bottleneck"]) in first
+    assert all(f"{name}\u00a0" in first for name in ("loader", "copy", "step"))
+    rate = float(f"{fastest['samples_per_s']:.3g}")
+    assert f"does {rate:,.0f} samples a second" in said(section)
+
+
+@pytest.mark.parametrize(
+    ("bottleneck", "limit", "workers", "text"),
+    [
+        ("compute-bound", "compute", 2, "The model holds it back: a faster loader would gain little"),
+        ("compute-bound", "compute", 0, "The model holds it back: without workers loading and step take turns"),
+        ("balanced", "load", 2, "Two stages lie within 1.5 times of one another: a faster one alone gains little"),
+        ("balanced", None, 2, "No phase takes half of the time"),
+        ("loader-bound", "load", 4, "The loader holds it back"),
+        ("loader-bound", None, 4, "The loader holds it back, as far as its phases tell"),
+    ],
+)
+def test_what_a_bottleneck_means_is_no_more_than_what_is_known(
+    bottleneck: str, limit: str | None, workers: int, text: str
+) -> None:
+    """Stages that take turns are not said to hide one another, and phases tell of no ceilings."""
+    meaning = loader_cells._meaning({"bottleneck": bottleneck, "limit": limit, "num_workers": workers})
+    assert meaning.startswith(text)
+    assert ("gains little" in meaning or "gain little" in meaning) == ("little" in text)
+
+
+def test_every_bottleneck_is_shown_and_few_cells_are(cuda: RunView) -> None:
+    """Every bottleneck of a task is told by a cell, the defaults are among them, and a task has a few rows alone."""
+    cells = loader_cells.training_cells(cuda, "loader")
+    (task,) = loader_cells.by_task(cells)
+    told = loader_cells.telling(task)
+    assert {cell["bottleneck"] for _, cell in told.told} == set(cells["bottleneck"])
+    assert any("PyTorch’s defaults" in reason for reason, _ in told.told)
+    assert len(told.told) <= loader_cells.CELLS < len(cells)
+    assert told.fastest["samples_per_s"] == cells["samples_per_s"].max()
+
+
+def test_the_whole_list_is_a_file(cuda: RunView) -> None:
+    """All training cells come as CSV, linked from the section, and match the records."""
+    section = loader_cells.section(cuda, "loader", PATH)
+    ((path, text),) = section.files.items()
+    assert f'href="../{path}"' in section.html
+    listed = list(csv.DictReader(io.StringIO(text)))
+    judged = cuda.judged[cuda.judged["mode"].eq("train")]
+    assert len(listed) == len(judged)
+    assert sorted(float(row["samples_per_s"]) for row in listed) == pytest.approx(sorted(judged["samples_per_s"]))
+
+
+def test_hidden_shares_and_stages_are_told(cuda: RunView) -> None:
+    """Copies that return early hide three quarters here; the stage that dominates is named."""
+    text = said(loader_cells.section(cuda, "loader", PATH))
+    assert "copy 75 %" in text
+    assert "transform 55 %" in text
+
+
+@pytest.mark.slow
+def test_predictions_stand_beside_what_they_predict(show: Show, cuda: RunView) -> None:
+    """Where a run has cells with one worker others are predicted, with the error; else the column is not there."""
+    shown = show(workers=(0, 1, 2))
+    text = said(loader_cells.section(shown, "loader", PATH))
+    found = held_out(shown.trials, shown.run.table("steps"), 16)
+    assert "Predicted" in text
+    errors = {f"{error:+.1f} %".replace("-", "−") for error in found["error_pct"].dropna()}
+    shown_errors = set(re.findall(r"[+−]\d+\.\d %", text))
+    assert shown_errors
+    assert shown_errors <= errors
+    assert "it was not fitted to" in text
+    assert "Predicted" not in said(loader_cells.section(cuda, "loader", PATH))
+
+
+def test_nothing_is_told_of_a_suite_without_training(show: Show) -> None:
+    """A suite without a training cell that ended well gets no section."""
+    assert loader_cells.section(show(fails="all"), "loader", PATH) == loader_cells.Why("")
+
+
+@pytest.mark.slow
+def test_hundreds_of_cells_stay_light(show: Show) -> None:
+    """With hundreds of training cells the page shows some dozen rows, and stays small."""
+    shown = show(device="cuda", batches=(2, 4, 8, 16, 32, 64, 128, 256, 512), workers=(0, 1, 2, 4, 8), blocks=2)
+    assert len(loader_cells.training_cells(shown, "loader")) >= 300
+    section = loader_cells.section(shown, "loader", PATH)
+    assert section.html.count("<tr") - 1 <= loader_cells.TASKS * loader_cells.CELLS
+    assert len(section.html) < 20_000
+
+
+def test_planted_costs_are_read_back_on_their_page(show: Show) -> None:
+    """A suite that plants costs shows planted, measured and error; one that plants nothing shows nothing of it."""
+    shown = show(plants=True)
+    body = suites_page.page("loader", PATH, Suite("Is it read back?", ()), [shown]).body
+    for title in ("Planted, measured, error", "Small effects", "Equal pairs", "Planted bottlenecks"):
+        assert title in body
+    assert "Why is it not faster?" not in body
+    assert "1,000 – 2,000 µs a sample" in unescape(body)
+    assert "0.40\u00a0%" in unescape(body)
+    plain = suites_page.page("loader", PATH, Suite("Which?", ()), [show()]).body
+    assert "Planted" not in plain
+    assert "Why is it not faster?" in unescape(plain)

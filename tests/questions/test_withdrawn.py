@@ -1,0 +1,123 @@
+"""A run that was withdrawn keeps its page and leaves everything else; tiers and labels stand beside every other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from visits import everybody
+
+from feedrate.pages.runs import RunView, gather
+from feedrate.pages.selection import cast
+from feedrate.questions.explore import page as explore_page
+from feedrate.questions.machines import page as machines_page
+from feedrate.questions.reference import page as reference_page
+from feedrate.questions.runs import facts, withdrawn
+from feedrate.questions.runs import page as run_page
+from feedrate.site import brief
+from feedrate.site import build as site_build
+from feedrate.store import marks
+from feedrate.store import runs as store_runs
+
+WHY = "The disk was failing <script>alert(1)</script>"
+GONE, STAYS = "20260102T030405Z-gone", "20260103T030405Z-stays"
+
+
+@pytest.fixture(scope="module")
+def results(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs of one machine, the older one withdrawn, the newer one a labelled reference."""
+    folder = tmp_path_factory.mktemp("results")
+    for run_id in (GONE, STAYS):
+        fake_run.write(folder, fake_run.Fake(run_id=run_id, blocks=1, batches=(8,)))
+    marks.withdraw(store_runs.find(GONE, folder).folder, WHY)
+    stays = store_runs.find(STAYS, folder).folder
+    marks.rank(stays, marks.REFERENCE)
+    marks.label(stays, "<b>Lab</b> *server*", "=cmd|' /C calc'!A0")
+    return folder
+
+
+def shown_of(results: Path, run_id: str) -> RunView:
+    return RunView(store_runs.find(run_id, results))
+
+
+def test_a_withdrawn_run_is_shown_nowhere_else(results: Path) -> None:
+    """No list, no chart, no number draws on it, and one line leads to its page."""
+    everyone = cast(gather(results))
+    assert [shown.manifest.run_id for shown in everyone.withdrawn] == [GONE]
+    for runs in (everyone.every, everyone.featured, everyone.detailed, everyone.brief):
+        assert GONE not in [shown.manifest.run_id for shown in runs]
+    assert set(everyone.cells["run_id"]) == {STAYS}
+    explored = explore_page.page(everyone)
+    assert GONE not in explored.body + "".join(map(str, explored.files.values()))
+    listed = brief.noted(reference_page.runs_page(everyone.detailed), everyone).body
+    assert listed.count(GONE) == 2  # the link and its text
+    assert f"runs/{GONE}.html" in listed
+
+
+def test_its_page_stays_with_the_reason(results: Path) -> None:
+    """The page says when and why, as text, has the run's files, and has no figure."""
+    shown = shown_of(results, GONE)
+    page = withdrawn.page(shown)
+    assert page.path == shown.page
+    assert "This run was withdrawn on" in page.body
+    assert "The disk was failing &lt;script&gt;" in page.body
+    assert "<script>" not in page.body
+    assert sorted(path.rpartition("/")[2] for path in page.files) == sorted(run_page.FILES)
+    assert not page.figures
+
+
+def test_without_withdrawn_runs_nothing_is_said(results: Path) -> None:
+    """The list of runs has no empty section."""
+    assert withdrawn.listed("runs/index.md", []) == ""
+
+
+def test_every_table_names_the_tier(results: Path) -> None:
+    """Runs, their pages and machines say who vouches; what a submitter wrote is text there."""
+    shown = shown_of(results, STAYS)
+    everyone = cast(gather(results))
+    for body in (
+        reference_page.runs_page([shown]).body,
+        run_page.page(shown).body,
+        brief.run_page(shown, []).body,
+        brief.machine_page([shown], [[]]).body,
+        machines_page.index_page(everyone.detailed).body,
+    ):
+        assert "contribute.html#tiers" in body
+        assert ">reference</a>" in body
+        assert "<b>Lab</b>" not in body
+    for body in (reference_page.runs_page([shown]).body, run_page.page(shown).body):
+        assert "&lt;b&gt;Lab&lt;/b&gt;" in body
+    assert "=cmd|&#x27; /C calc&#x27;!A0" in run_page.page(shown).body
+
+
+def test_a_machine_with_runs_of_both_tiers_says_how_many(results: Path) -> None:
+    """One tier is named alone, two with their numbers."""
+    both = [shown_of(results, STAYS), shown_of(results, GONE)]
+    assert "1 reference, 1 self-reported" in facts.tiers("machines/index.md", both)
+    assert ">self-reported</a>" in facts.tiers("machines/index.md", both[1:])
+
+
+def test_explore_can_choose_by_tier(results: Path) -> None:
+    """Every cell carries the tier of its run as something to filter by."""
+    files = explore_page.page(cast(gather(results))).files
+    (shard,) = (json.loads(str(text)) for path, text in files.items() if path.startswith("explore/cells-"))
+    assert shard["dims"]["tier"]["values"] == ["reference"]
+    index = json.loads(str(files["explore/index.json"]))
+    assert {"name": "tier", "kind": "given"} in index["dims"]
+
+
+@pytest.mark.slow
+def test_a_site_is_built_of_both(results: Path, tmp_path: Path) -> None:
+    """In the finished site the withdrawn run is on its own page and in the list of runs, and in no other file."""
+    built = site_build.build(results, tmp_path / "build", everybody)
+    assert "This run was withdrawn on" in (built / "runs" / f"{GONE}.html").read_text()
+    naming = {
+        str(path.relative_to(built))
+        for path in built.rglob("*")
+        if path.suffix in (".html", ".json", ".js", ".csv", ".svg", ".bib") and GONE in path.read_text(errors="replace")
+    }
+    own: set[Any] = {f"runs/{GONE}.html", f"runs/{GONE}/run.json"}
+    assert naming - {"search/search_index.json"} == own | {"runs/index.html"}

@@ -1,0 +1,203 @@
+"""What workers cost, on a page: every number is one of the analysis, and where nothing was measured nothing is said."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable
+from html import unescape
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from feedrate.analysis import worker_costs as costs
+from feedrate.pages.runs import RunView
+from feedrate.pages.verdicts import gather
+from feedrate.plan import suite
+from feedrate.plan.suite import Suite
+from feedrate.questions.claims import page as claims_page
+from feedrate.questions.suites import page as suites_page
+from feedrate.questions.workers import page as workers_page
+from feedrate.schema import words
+from feedrate.schema.axes import Value
+
+Show = Callable[..., RunView]
+GIB, MIB = 2**30, 2**20
+
+
+def plain(html: str) -> str:
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", html)).split())
+
+
+def cells(html: str) -> list[list[str]]:
+    """Rows of a table, headings left out, as plain text."""
+    rows = ([plain(cell) for cell in re.findall(r"<td.*?</td>", row)] for row in re.findall(r"<tr.*?</tr>", html))
+    return [row for row in rows if row]
+
+
+def tables(body: list[str]) -> dict[str, list[list[str]]]:
+    """The section's tables by what they hold."""
+    found = re.findall(r"<details[^>]*><summary>([^<]*)</summary>(.*?)</details>", "".join(body), re.DOTALL)
+    return {unescape(title).partition(",")[0]: cells(html) for title, html in found}
+
+
+def has(trials: pd.DataFrame, axis: str, value: Value) -> pd.Series:
+    return trials[axis].eq(value).fillna(False).astype(bool)
+
+
+def measured(show: Show, name: str = "workers", **columns: Any) -> RunView:
+    """A run of the claims about workers, with what made-up runs leave out."""
+    made = show(suites=(name,), claims=("workers",), blocks=3, fails="none")
+    shown = copy.copy(made)
+    trials = made.trials.copy()
+    steps, epochs = trials["steps"].astype("Float64"), trials["epoch_steps"].astype("Float64")
+    slow = 1.0 + has(trials, "start_method", "spawn") + trials["block"].astype(float) / 50
+    checked = has(trials, "check", "termination")
+    killed = checked & has(trials, "ends_by", "sigkill") & has(trials, "guarded", False)
+    shown.trials = trials.assign(
+        startup_ns=(2e7 * slow).round(),
+        epochs=(steps / epochs.where(epochs > 0)).clip(lower=1).round().astype("Int64"),
+        pss_peak_bytes=400 * MIB + 100 * MIB * has(trials, "index_kind", "list"),
+        shm_bytes=(trials["num_workers"].astype("Int64") * MIB),
+        batch_bytes=6144 * trials["batch_size"],
+        voluntary_switches=trials["samples"],
+        fact=trials["fact"].astype(object).mask(checked, False).mask(killed, True),
+        fact_value=trials["fact_value"].astype(float).mask(checked, 0.001).mask(killed, 6.25),
+        **columns,
+    )
+    machine = made.manifest.machine.model_copy(update={"shared_memory_bytes": 4 * GIB})
+    shown.manifest = made.manifest.model_copy(update={"machine": machine})
+    return shown
+
+
+@pytest.fixture(scope="module")
+def run(show: Show) -> RunView:
+    return measured(show)
+
+
+@pytest.fixture(scope="module")
+def body(run: RunView) -> list[str]:
+    return workers_page.section(run, "workers")
+
+
+def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+
+
+def test_every_way_of_ending_has_its_line(run: RunView, body: list[str]) -> None:
+    """A line a way of ending and guard with seconds and evidence; the sentence names those that leave workers."""
+    rows = tables(body)["When the training process ends"]
+    found = rows_of(costs.terminations(run.trials))
+    assert len(rows) == len(found) == 7
+    killed = next(row for row in rows if row[:2] == ["SIGKILL", "plain PyTorch"])
+    count = next(row["n"] for row in found if row["left"])
+    assert killed[2:4] == [f"{count} of {count}", "6.2 s"]
+    assert killed[4].startswith("Made up: ")
+    said = plain("".join(body))
+    assert "With plain PyTorch, workers were left behind after SIGKILL, for up to 6.2 s." in said
+    assert "With the guard, none were left behind after SIGTERM and SIGKILL: the last was gone after under" in said
+
+
+def test_numbers_are_those_of_the_analysis(run: RunView, body: list[str]) -> None:
+    """Start-up, respawn and switches, these for 1,000 samples: a line a row of the analysis, with its numbers."""
+    found = tables(body)
+    for title, cost, name, column in (
+        ("Starting workers", costs.startup, "startup_ms", 2),
+        ("Starting workers anew every epoch", costs.respawn, "respawn_ms", 5),
+        ("Context switches: how often a core is taken away", costs.switches, "involuntary_per_sample", 2),
+    ):
+        rows = rows_of(cost(run.trials))
+        assert len(rows) == len(found[title]) > 0
+        for row, line in zip(rows, found[title], strict=True):
+            shown = row[name] * (1000 if name.endswith("_per_sample") else 1)
+            assert line[column].split()[0] == words.number(shown).replace("-", "−")
+            assert " to " in line[column]
+            assert line[-1] == str(row["n"])
+    assert {line[1] for line in found["Starting workers"]} >= {"2 workers, spawn", "2 workers, fork", "2 threads"}
+
+
+def test_memory_says_how_it_grew_and_where_that_ends(run: RunView, body: list[str]) -> None:
+    """Growth in MiB, an epoch at that pace for forked workers alone, and what copies of the larger index take."""
+    rows = tables(body)["Memory that only workers hold"]
+    found = rows_of(costs.growth(run.trials))
+    assert len(rows) == len(found) > 2
+    for row, line in zip(found, rows, strict=True):
+        assert line[2].startswith(f"{words.number(row['grew_bytes'] / MIB)} MiB".replace("-", "−"))
+        assert (line[4] == "–") == (row["start_method"] != "fork")
+        assert line[5] == ("200 MiB 200 MiB to 200 MiB" if row["index_kind"] == "list" else "–")
+        assert line[6].startswith(f"{words.number(row['end_bytes'] / 2 / MIB)} MiB")
+    scattered = copy.copy(run)
+    scattered.trials = run.trials.assign(pss_peak_bytes=run.trials["pss_peak_bytes"] * (1 + run.trials["block"] % 2))
+    unsure = tables(workers_page.section(scattered, "workers"))["Memory that only workers hold"]
+    assert {line[5] for line in unsure if line[0].startswith("list")} == {"–"}
+
+
+def test_shared_memory_stands_against_its_size(run: RunView, body: list[str]) -> None:
+    """Most first, with the share of /dev/shm's size; an older run, which did not record it, says so."""
+    rows = tables(body)["Shared memory (/dev/shm): the settings that take most"]
+    assert len(rows) == workers_page.MOST_SHARED
+    assert rows[0][1].startswith("32 workers")
+    assert rows[0][3:5] == ["32.0 MiB at most 32.0 MiB", "0.8 %"]
+    assert "in use, by all that ran, when a window ended, of 4.00 GiB." in plain("".join(body))
+    older = copy.copy(run)
+    machine = run.manifest.machine.model_copy(update={"shared_memory_bytes": None})
+    older.manifest = run.manifest.model_copy(update={"machine": machine})
+    said = workers_page.section(older, "workers")
+    assert "its size was not recorded" in plain("".join(said))
+    assert tables(said)["Shared memory (/dev/shm): the settings that take most"][0][4] == "–"
+
+
+def test_long_tables_are_folded(body: list[str]) -> None:
+    """A table of more than a screen is folded, and says how many lines it has; short ones are open."""
+    html = "".join(body)
+    assert '<details open=""' in html or "<details open>" in html
+    count = len(tables(body)["Starting workers"])
+    assert count > workers_page.MOST_OPEN
+    assert f"<details><summary>Starting workers, {count} settings</summary>" in html
+
+
+def test_the_suite_s_page_and_the_claims_page_show_it(run: RunView, show: Show) -> None:
+    """The suite's page has the section once, pages of other suites do not; the Claims page has it for each machine."""
+    timed = copy.copy(run)
+    timed.trials = run.trials[run.trials["mode"].ne("check")]
+    page = suites_page.page("workers", "suites/workers.md", Suite("Which?", ()), [timed])
+    assert page.body.count("### What workers cost") == 1
+    other = suites_page.page("loader", "suites/loader.md", Suite("Which?", ()), [timed])
+    assert "What workers cost" not in other.body
+    everything = measured(show, suite.CLAIMS)
+    told = claims_page.page(gather([everything])).body
+    assert told.count("### What workers cost") == 1
+    assert told.index("{ #suite-workers }") < told.index("### What workers cost")
+    assert "Starting workers anew every epoch" in plain(told)
+
+
+def test_nothing_is_said_of_what_was_not_measured(show: Show, run: RunView) -> None:
+    """A run of another suite, one in which everything failed, and one without columns have no such section."""
+    assert workers_page.section(run, "loader") == []
+    failed = copy.copy(run)
+    failed.trials = run.trials.assign(outcome="error")
+    assert workers_page.section(failed, "workers") == []
+    other = show(suites=("claims",), claims=("collate",), blocks=2, fails="none")
+    assert "What workers cost" not in claims_page.page(gather([other])).body
+    assert "What workers cost" not in claims_page.page(gather([])).body
+
+
+def test_one_block_and_null_columns_break_nothing(run: RunView) -> None:
+    """With one block there is no interval; NaN and NA are shown to nobody."""
+    single = copy.copy(run)
+    single.trials = run.trials[run.trials["block"].eq(0)].assign(pss_peak_bytes=None, batch_bytes=None)
+    text = plain("".join(workers_page.section(single, "workers")))
+    assert "one block: no interval" in text
+    assert not re.search(r"\bnan\b|<NA>", text)
+
+
+def test_text_from_records_stays_text(run: RunView) -> None:
+    """Markup in evidence or in a workload's name makes no element."""
+    hostile = '<script>x</script><img src=x onerror="x">'
+    shown = copy.copy(run)
+    shown.trials = run.trials.assign(evidence=hostile, workload=hostile)
+    html = "".join(workers_page.section(shown, "workers"))
+    assert "<script" not in html
+    assert "<img" not in html
+    assert "&lt;script&gt;" in html

@@ -1,0 +1,38 @@
+"""Steps and samples of trials that read no sample twice."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feedrate.schema import window
+
+
+@given(
+    size=st.integers(1, 64),
+    workers=st.integers(0, 8),
+    ahead=st.integers(1, 4),
+    least=st.integers(1, 40),
+    off=st.booleans(),
+)
+def test_samples_once_is_exactly_enough(size: int, workers: int, ahead: int, least: int, off: bool) -> None:
+    """With so many samples a window has its least steps; with one fewer it has not."""
+    needed = window.samples_once(size, workers, ahead, least)
+    steps = window.steps_once(window.batches_once(needed - off, size, workers, None), workers, ahead)
+    assert (steps >= window.whole(least, workers)) is not off
+
+
+@given(samples=st.integers(1, 5000), size=st.integers(1, 64), workers=st.integers(0, 8), ahead=st.integers(1, 4))
+def test_nothing_is_read_twice(samples: int, size: int, workers: int, ahead: int) -> None:
+    """Warm-up, window and what workers have prepared by its end stay within one pass."""
+    steps = window.steps_once(window.batches_once(samples, size, workers, None), workers, ahead)
+    used = window.warm_up_steps(workers, ahead) + steps + workers * ahead
+    assert steps <= 0 or used * size <= samples
+    assert steps % max(1, workers) == 0
+
+
+@pytest.mark.parametrize(("workers", "expected"), [(0, 25), (1, 24), (2, 24), (3, 21), (5, 20)])
+def test_workers_with_unequal_shards(workers: int, expected: int) -> None:
+    """100 samples in 32 shards of 3 or 4, in batches of 4: what is sure to come while every worker still works."""
+    assert window.batches_once(100, 4, workers, 32) == expected

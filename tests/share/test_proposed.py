@@ -1,0 +1,318 @@
+"""What strangers propose is looked at as data: runs that are whole, new and valid, and nothing else."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from feedrate.schema.errors import FeedrateError, InputError
+from feedrate.schema.plugins import ROOT
+from feedrate.share import proposal
+from feedrate.share.validation.findings import Finding, Validated
+from feedrate.store import runs
+
+HOSTILE = '<script>alert(1)</script>\x1b[31m::set-output name=a::b"; rm -rf ~'
+FILES = ("run.json", "trials.parquet", "steps.parquet", "telemetry.parquet")
+OLD, NEW = "results/epyc-1/20260101T000000Z-aaaa", "results/xeon-2/20260202T000000Z-bbbb"
+PLAIN = json.dumps({"label": "Workstation", "note": ""})
+CHECK = proposal.check.check
+
+
+class Repository:
+    """A repository with one published run, and a branch that wants to change it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.git("init", "-q", "-b", "main")
+        self.put(OLD, "old")
+        self.write("README.md", "feedrate\n")
+        self.commit("First")
+        self.git("checkout", "-q", "-b", "proposal")
+
+    def git(self, *words: str) -> str:
+        who = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
+        return subprocess.run(["git", *who, *words], cwd=self.root, capture_output=True, text=True, check=True).stdout
+
+    def write(self, path: str, text: str) -> Path:
+        whole = self.root / path
+        whole.parent.mkdir(parents=True, exist_ok=True)
+        whole.write_text(text)
+        return whole
+
+    def put(self, folder: str, text: str, files: tuple[str, ...] = FILES) -> None:
+        for name in files:
+            self.write(f"{folder}/{name}", f"{text} {name}")
+
+    def commit(self, message: str) -> None:
+        self.git("add", "-A")
+        self.git("commit", "-q", "-m", message)
+
+    def look(self) -> str:
+        """Merge the branch, as GitHub does to show what would become of it, and look at that."""
+        self.merge()
+        return self.said()
+
+    def merge(self) -> None:
+        self.commit("Proposal")
+        self.git("checkout", "-q", "main")
+        self.git("merge", "-q", "--no-ff", "-m", "Merge", "proposal")
+
+    def said(self) -> str:
+        printed = Console(file=io.StringIO(), width=200)
+        proposal.look(self.root, printed)
+        assert isinstance(printed.file, io.StringIO)
+        return printed.file.getvalue()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    return Repository(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+    """What was held against the rules: here everything keeps them (tests/incoming has the rules themselves)."""
+    seen: list[dict[str, str]] = []
+
+    def check(folder: Path, results: Path | None = None, *, placed: bool = False) -> Validated:
+        seen.append({path.name: path.read_text() for path in folder.iterdir()})
+        flag = Finding("fast", "flag", "samples_per_s", "9", "less")
+        return Validated(str(folder), None, folder.name, folder.parent.name, 1, (flag,))
+
+    monkeypatch.setattr(proposal.check, "check", check)
+    return seen
+
+
+def test_whole_new_runs_pass_and_are_held_against_the_rules(
+    repository: Repository, looked_at: list[dict[str, str]]
+) -> None:
+    """A run with its label passes; the rules saw its bytes and no others; flags are for reviewers."""
+    repository.put(NEW, "new")
+    repository.write(f"{NEW}.label.json", PLAIN)
+    printed = repository.look()
+    assert "5 files added, 1 run among them. All rules hold." in printed
+    assert "for reviewers to look at: samples_per_s" in printed
+    assert looked_at == [{name: f"new {name}" for name in FILES}]
+
+
+def test_a_published_run_may_be_withdrawn_and_reviewers_are_told(repository: Repository) -> None:
+    """The tombstone of a run that is there needs no run in the same pull request."""
+    repository.write(f"{OLD}.withdrawn.json", json.dumps({"why": "wrong disk", "on": "2026-11-22"}))
+    assert "20260101T000000Z-aaaa is to be withdrawn: 'wrong disk'" in repository.look()
+
+
+def measured() -> runs.StoredRun:
+    """The smallest run that was measured."""
+    return min(runs.runs(ROOT / "results"), key=lambda run: (run.folder / "steps.parquet").stat().st_size)
+
+
+def code(repository: Repository) -> None:
+    repository.write("harness/feedrate/cli.py", "import os")
+
+
+def workflow(repository: Repository) -> None:
+    repository.write(".github/workflows/submission.yml", "on: push")
+
+
+def changed(repository: Repository) -> None:
+    repository.write(f"{OLD}/run.json", "{}")
+
+
+def removed(repository: Repository) -> None:
+    (repository.root / OLD / "steps.parquet").unlink()
+
+
+def renamed(repository: Repository) -> None:
+    (repository.root / OLD).rename(repository.root / f"{OLD}-moved")
+
+
+def link(repository: Repository) -> None:
+    (repository.root / f"{NEW}/run.json").unlink()
+    (repository.root / f"{NEW}/run.json").symlink_to("/etc/passwd")
+
+
+def program(repository: Repository) -> None:
+    (repository.root / f"{NEW}/run.json").chmod(0o755)
+
+
+def tier(repository: Repository) -> None:
+    repository.write(f"{NEW}.tier.json", '{"tier": "reference"}')
+
+
+def more(repository: Repository) -> None:
+    repository.write(f"{NEW}/index.html", "<script>")
+
+
+def named(repository: Repository) -> None:
+    repository.write(f"results/xeon-2/{HOSTILE.replace('/', '')}/run.json", "{}")
+
+
+def hidden(repository: Repository) -> None:
+    repository.write("results/.git-hooks/x/run.json", "{}")
+
+
+def bench(repository: Repository) -> None:
+    repository.write("results/xeon-2/bench/20260202T000000Z.json", "{}")
+
+
+def incomplete(repository: Repository) -> None:
+    (repository.root / f"{NEW}/telemetry.parquet").unlink()
+
+
+def twice(repository: Repository) -> None:
+    repository.put("results/xeon-2/20260203T000000Z-cccc", "new")
+
+
+def again(repository: Repository) -> None:
+    repository.write(f"{NEW}/trials.parquet", "old trials.parquet")
+
+
+def nobodys(repository: Repository) -> None:
+    repository.write("results/xeon-2/20260909T000000Z-dddd.label.json", PLAIN)
+
+
+def markup(repository: Repository) -> None:
+    repository.write(f"{NEW}.label.json", json.dumps({"label": HOSTILE[:40]}))
+
+
+def large(repository: Repository) -> None:
+    repository.write(f"{NEW}.label.json", " " * 10_000)
+
+
+def many(repository: Repository) -> None:
+    for number in range(21):
+        repository.put(f"results/xeon-2/20260203T0000{number:02}Z-cccc", str(number))
+
+
+def published_id(repository: Repository) -> None:
+    repository.put(f"results/xeon-2/{OLD.rpartition('/')[2]}", "other")
+
+
+def added_id(repository: Repository) -> None:
+    repository.put(f"results/arm-3/{NEW.rpartition('/')[2]}", "other")
+
+
+def own_id(repository: Repository) -> None:
+    repository.put("results/xeon-2/my-run", "other")
+
+
+def label_of_others(repository: Repository) -> None:
+    repository.write(f"{OLD}.label.json", PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (code, r"'harness/feedrate/cli\.py' is no part of a run"),
+        (workflow, r"submission\.yml' is no part of a run"),
+        (changed, r"run\.json' is there already"),
+        (removed, r"steps\.parquet' is there already"),
+        (renamed, r"run\.json' is there already"),
+        (link, r"run\.json' has mode '120000'"),
+        (program, r"run\.json' has mode '100755'"),
+        (tier, "tiers come from the maintainers"),
+        (more, r"index\.html' is no part of a run"),
+        (named, "is no part of a run"),
+        (hidden, "is no part of a run"),
+        (bench, "is no part of a run"),
+        (incomplete, r"lacks telemetry\.parquet"),
+        (twice, "holds the trials of results/xeon-2/20260202T000000Z-bbbb"),
+        (again, "holds the trials of results/epyc-1/20260101T000000Z-aaaa"),
+        (nobodys, "speaks of a run that is not there"),
+        (markup, r"label\.json: label: .*control characters"),
+        (large, "has 10,000 bytes; expected at most 8,192"),
+        (many, "expected at most 20 at once"),
+        (published_id, "xeon-2/20260101T000000Z-aaaa has the run id of results/epyc-1/20260101T000000Z-aaaa"),
+        (added_id, "has the run id of results/.*/20260202T000000Z-bbbb"),
+        (own_id, "is no part of a run"),
+        (label_of_others, r"aaaa\.label\.json: a label comes with its run"),
+    ],
+)
+def test_anything_else_is_refused_with_its_reason(
+    repository: Repository, change: Callable[[Repository], None], words: str
+) -> None:
+    """One file too many spoils the whole, and no text of a stranger's reaches the terminal as it is."""
+    repository.put(NEW, "new")
+    change(repository)
+    with pytest.raises(InputError, match=words) as caught:
+        repository.look()
+    assert "\x1b" not in str(caught.value)
+    assert not any(line.startswith("::") for line in str(caught.value).splitlines())
+
+
+@pytest.mark.slow
+def test_the_rules_are_those_of_every_run(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run as it was measured may be merged; with one number changed it may not, whatever its names and sizes."""
+    monkeypatch.setattr(proposal.check, "check", CHECK)
+    stored = measured()
+    folder = repository.root / "results" / stored.folder.parent.name / stored.folder.name
+    shutil.copytree(stored.folder, folder)
+    repository.merge()
+    assert "4 files added, 1 run among them. All rules hold." in repository.said()
+    repository.git("reset", "-q", "--hard", "HEAD^1")
+    repository.git("checkout", "-q", "proposal")
+    path = folder / "trials.parquet"
+    table = pq.read_table(path)
+    faster = pc.multiply(table.column("samples_per_s"), 1.5)
+    pq.write_table(
+        table.set_column(table.schema.get_field_index("samples_per_s"), "samples_per_s", faster),
+        path,
+        compression="zstd",
+    )
+    with pytest.raises(InputError, match=rf"(?s)cannot be merged.*{stored.folder.name}: .*samples_per_s"):
+        repository.look()
+
+
+def test_the_caller_s_own_repository_is_not_looked_at(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Called from a hook, where git names another repository by variables, it is the checkout that is read."""
+    repository.put(NEW, "new")
+    repository.merge()
+    monkeypatch.setenv("GIT_DIR", str(repository.root / "nowhere"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(repository.root / "nowhere"))
+    assert "4 files added" in repository.said()
+
+
+def test_what_breaks_a_rule_is_refused(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every reason of the rules is listed below its run."""
+    finding = Finding("closure", "refused", "wall_ns", "-1", "more than 0")
+    monkeypatch.setattr(proposal.check, "check", lambda folder, *_, **more: Validated(str(folder), findings=(finding,)))
+    repository.put(NEW, "new")
+    with pytest.raises(InputError, match=rf"{NEW}: wall_ns: -1; expected more than 0"):
+        repository.look()
+
+
+def test_a_run_lies_where_it_says(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder is named as the manifest in it says: nobody's run is put below another machine."""
+    monkeypatch.setattr(proposal.check, "check", CHECK)
+    shutil.copytree(measured().folder, repository.root / NEW)
+    with pytest.raises(InputError, match=rf"{NEW}: .*\(rule place\)"):
+        repository.look()
+
+
+def test_size_is_known_before_anything_is_read(
+    repository: Repository, looked_at: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file over its cap, or all of them together, never reach the rules."""
+    repository.put(NEW, "new")
+    monkeypatch.setitem(proposal.PARTS, "steps.parquet", 10)
+    monkeypatch.setattr(proposal, "BYTES_MOST", 50)
+    words = r"(?s)steps\.parquet has 17 bytes; expected at most 10.*together have 68 bytes"
+    with pytest.raises(InputError, match=words):
+        repository.look()
+    assert looked_at == []
+
+
+def test_a_checkout_that_is_no_merge_is_said(tmp_path: Path) -> None:
+    """Without git's answer there is an error that says what was expected, and no traceback."""
+    with pytest.raises(FeedrateError, match="expected a merge with its parents"):
+        proposal.look(tmp_path, Console(file=io.StringIO()))

@@ -1,0 +1,107 @@
+"""What a submission shows before it asks, and what it refuses to ask about."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from submitting import Place, prepared
+
+from feedrate.schema import redaction
+from feedrate.schema.errors import InputError
+from feedrate.share import submit
+from feedrate.share import terminal as share_terminal
+from feedrate.share.validation.findings import Finding, Validated
+from feedrate.store import marks, runs
+
+CHECKED = submit._checked
+
+
+@pytest.fixture
+def place(tmp_path: Path, fake_run: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    yield from prepared(tmp_path, fake_run, monkeypatch)
+
+
+def test_everything_that_will_be_public_is_shown(place: Place) -> None:
+    """Every value of run.json is printed but for the lists that are counted, every file with its bytes, every text."""
+    printed = " ".join(place.submit(answer=False).split())
+    run = runs.find(str(place.run))
+    written = json.loads((place.run / "run.json").read_bytes())
+    for name, value in submit.facts(written):
+        assert " ".join(f"{name} {value}".split()) in printed, name
+    named = {name.partition(".")[0] for name, _ in submit.facts(written)}
+    assert {name for name, value in written.items() if value not in ([], {})} <= named
+    for name in submit.FILES:
+        assert f"{(place.run / name).stat().st_size:,}" in printed
+    failed = run.table("trials").dropna(subset=["error_message"])
+    assert len(failed)
+    for text in failed["error_message"].unique():
+        assert text in printed
+
+
+def test_no_text_of_a_trial_is_left_out(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forty different texts are printed; where there are more, a file that is named has all of them."""
+    for count in (share_terminal.TEXTS, share_terminal.TEXTS + 1):
+        texts = {f"error number {number}": 1 for number in range(count)}
+        monkeypatch.setattr(submit, "free_texts", lambda _, texts=texts: texts)
+        printed = place.submit(answer=False)
+        path = place.root / "build" / f"texts-{place.run.name}.txt"
+        if count == share_terminal.TEXTS:
+            assert all(f"1 ×  {text}\n" in printed for text in texts)
+            assert not path.exists()
+        else:
+            assert f"all of which are in {path}" in " ".join(printed.split())
+            assert [line.split("×  ")[1] for line in path.read_text().splitlines()] == list(texts)
+
+
+def test_what_reviewers_will_look_at_is_shown(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is valid and odd is submitted with its oddity said beforehand."""
+    flag = Finding("fast", "flag", "samples_per_s", "9", "at most 4")
+    monkeypatch.setattr(submit, "_checked", CHECKED)
+    monkeypatch.setattr(submit.check, "check", lambda *_: Validated("", findings=(flag,)))
+    assert f"Odd, and for reviewers to look at: {flag}" in place.submit(answer=False)
+
+
+def test_what_looks_like_a_name_of_this_machine_is_said(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host name that slipped through is shown apart, before anybody answers."""
+    assert "looks like a name" not in place.submit(answer=False)
+    path = place.run / "run.json"
+    path.write_text(path.read_text().replace('"command": "make sweep"', '"command": "make sweep on node17"'))
+    monkeypatch.setattr(socket, "gethostname", lambda: "node17.example.org")
+    redaction._own_names.cache_clear()
+    printed = place.submit(answer=False)
+    assert "looks like a name" in printed
+    assert "command: make sweep on node17" in printed
+
+
+def test_a_name_in_a_label_or_a_note_is_said(place: Place) -> None:
+    """What the submitter typed goes into the pull request's text, so it is looked at too."""
+    printed = place.submit(answer=False, label="zelda's box", note="on workhorse, quiet")
+    assert "looks like a name" in printed
+    assert "label: zelda's box" in printed
+    assert "note: on workhorse, quiet" in printed
+
+
+@pytest.mark.parametrize("damage", ["withdrawn", "incomplete", "renamed", "long"])
+def test_what_may_not_be_published_is_refused_before_anything_is_asked(place: Place, damage: str) -> None:
+    """A run that was withdrawn, lacks a file or was renamed, and a text that is too long, are errors with a reason."""
+    more: dict[str, str] = {}
+    if damage == "withdrawn":
+        marks.withdraw(place.run, "wrong disk")
+        words = r"was withdrawn on .* \(wrong disk\)"
+    elif damage == "incomplete":
+        (place.run / "steps.parquet").unlink()
+        words = "steps.parquet: is missing"
+    elif damage == "renamed":
+        place.run = place.run.rename(place.run.with_name("renamed"))
+        words = "expected a folder of that name"
+    else:
+        more, words = {"note": "x" * 501}, r"NOTE= \(--note\): 501 characters"
+    with pytest.raises(InputError, match=words):
+        place.submit(**more)
+    assert place.files == []
+    assert not (place.root / "gh.log").exists()

@@ -1,0 +1,241 @@
+"""Files as somebody might hand them in by mistake or on purpose: about 2,500 of them, made from a valid one.
+
+``mutated(valid, seed)`` takes the bytes of a valid ``trials.parquet`` and gives (name, bytes). A name is
+``kind/what/number``; kinds take turns, so that the first few hundred are a sample of all. The same bytes and seed give
+the same files. No file is larger than 32 MB; some ask their reader for gigabytes. Tests reach it by the fixture
+``corpus``.
+
+What is to become of them: a file is refused with a reason, or what it holds is shown as text. Kinds in ``BROKEN`` are
+no parquet file any more and must be refused.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import corpus_tables
+import parquet_bytes as raw
+import pyarrow as pa
+from corpus_tables import LONG, NUMBERS, TEXTS, Named, read, with_values, written
+
+from feedrate.share.validation import sizes as validation_sizes
+
+Kind = Callable[[bytes, random.Random], Named]
+ZSTD = 6
+"""Of parquet's codecs."""
+HIDDEN = 2**31
+"""Added to a field's number: in 32 bits it is that field all the same."""
+
+
+def mutated(valid: bytes, seed: int) -> Named:
+    """Make files that are not what they should be.
+
+    Args:
+        valid: the bytes of a valid ``trials.parquet`` of a few dozen rows.
+        seed: of everything that is drawn.
+
+    Yields:
+        Name and bytes.
+    """
+    running = [kind(valid, random.Random(f"{seed}:{name}")) for name, kind in KINDS.items()]
+    while running:
+        for kind in list(running):
+            if (made := next(kind, None)) is None:
+                running.remove(kind)
+            else:
+                yield made
+
+
+def _truncated(valid: bytes, draw: random.Random) -> Named:
+    sizes = [0, 1, 3, 4, 7, 8, 11, 12, *(len(valid) - left for left in (1, 4, 5, 8, 9, 12, 1000))]
+    for at, size in enumerate(sizes + [draw.randrange(len(valid)) for _ in range(120)]):
+        yield f"truncated/{size}/{at}", valid[: max(0, size)]
+
+
+def _flipped(valid: bytes, draw: random.Random) -> Named:
+    footer = len(valid) - 8 - raw.footer_size(valid)
+    for at in range(500):
+        data = bytearray(valid)
+        for _ in range(draw.choice((1, 1, 2, 8, 64))):
+            place = draw.randrange(footer, len(data)) if at % 2 else draw.randrange(len(data))
+            data[place] ^= 1 << draw.randrange(8)
+        yield f"flipped/{'footer' if at % 2 else 'anywhere'}/{at}", bytes(data)
+
+
+def _overwritten(valid: bytes, draw: random.Random) -> Named:
+    for at in range(200):
+        begin, size = draw.randrange(len(valid)), draw.choice((1, 2, 8, 64, 1024))
+        filled = {
+            "zeros": bytes(size),
+            "ones": b"\xff" * size,
+            "noise": draw.randbytes(size),
+            "elsewhere": valid[(other := draw.randrange(len(valid))) : other + size],
+        }
+        how = draw.choice((*filled, "removed", "inserted"))
+        kept = begin if how == "inserted" else begin + size
+        put = b"" if how == "removed" else filled.get(how, filled["noise"])
+        yield f"overwritten/{how}/{at}", valid[:begin] + put + valid[kept:]
+
+
+def _magic(valid: bytes, draw: random.Random) -> Named:
+    body = valid[4:-4]
+    for begin, end in ((b"PARE", b"PARE"), (b"PAR2", raw.MAGIC), (raw.MAGIC, b"PAR0"), (b"par1", b"par1"), (b"", b"")):
+        yield f"magic/{(begin + end).decode() or 'none'}/0", begin + body + end
+    others = {
+        "zip": b"PK\x03\x04" + draw.randbytes(500),
+        "gzip": b"\x1f\x8b\x08" + draw.randbytes(500),
+        "zstd": b"\x28\xb5\x2f\xfd" + draw.randbytes(500),
+        "elf": b"\x7fELF" + draw.randbytes(500),
+        "pickle": b"\x80\x04\x95\x1a\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94\x8c\x06system\x94\x93.",
+        "arrow": b"ARROW1\x00\x00" + draw.randbytes(500),
+        "html": b"<!doctype html><script>document.title='owned'</script>",
+        "svg": b"<svg xmlns='http://www.w3.org/2000/svg' onload='document.title=1'/>",
+        "json": b'{"schema_version": 1}',
+        "csv": b"run_id,trial_id\n=1+1,x\n",
+        "twice": raw.MAGIC * 3,
+        "twelve": raw.MAGIC + bytes(4) + raw.MAGIC,
+        "encrypted": b"PARE" + body + b"PARE",
+    }
+    for name, data in others.items():
+        yield f"magic/{name}/0", data
+
+
+def _footer_lengths(valid: bytes, draw: random.Random) -> Named:
+    right = raw.footer_size(valid)
+    sizes = [0, 1, 7, right - 1, right + 1, right // 2, len(valid), len(valid) - 8, len(valid) - 12, 2**31 - 1, 2**31]
+    for at, size in enumerate([*sizes, 2**32 - 1, *(draw.randrange(2**32) for _ in range(10))]):
+        yield f"footer_length/{size}/{at}", valid[:-8] + size.to_bytes(4, "little") + raw.MAGIC
+
+
+def _declared(valid: bytes, draw: random.Random) -> Named:
+    """Whatever the footer declares, one number or text at a time: rows, sizes, offsets, kinds, names."""
+    footer = raw.footer_of(valid)
+    places = list(raw.leaves(footer))
+    for at in range(400):
+        holder, key, kind, before = draw.choice(places)
+        texts = [text.encode() for text in TEXTS.values()]
+        value = draw.choice(texts) if kind == validation_sizes.BINARY else draw.choice(NUMBERS)
+        holder[key] = (kind, value) if isinstance(holder, dict) else value
+        try:
+            yield f"declared/{'text' if kind == validation_sizes.BINARY else value}/{at}", raw.closed(valid, footer)
+        finally:
+            holder[key] = (kind, before) if isinstance(holder, dict) else before
+
+
+def _pages(valid: bytes, draw: random.Random) -> Named:
+    """Whatever the header of a page declares, one number at a time: sizes, counts, encodings."""
+    for at in range(120):
+        footer = raw.footer_of(valid)
+        chunk = draw.choice(raw.chunks(footer))
+        begin, size = raw.place(chunk)
+        reader = validation_sizes.Reader(valid, begin)
+        header = reader.struct()
+        holder, key, kind, _ = draw.choice([leaf for leaf in raw.leaves(header) if leaf[2] != validation_sizes.BINARY])
+        value = draw.choice(NUMBERS)
+        holder[key] = (kind, value) if isinstance(holder, dict) else value
+        page = raw.struct(header) + valid[reader.at : begin + size]
+        yield f"pages/{key}={value}/{at}", raw.repointed(valid, footer, chunk, page)
+
+
+def _schemas(valid: bytes, draw: random.Random) -> Named:
+    """Schemas that no run has: a million columns, groups in groups, more children than there are."""
+    for count in (0, 1_000, 100_000, 1_000_000):
+        yield f"schemas/columns/{count}", raw.without_rows(raw.columns(count), count + 1)
+    for depth in (20, 1_000, 100_000):
+        yield f"schemas/depth/{depth}", raw.without_rows(raw.groups(depth), depth + 1)
+        yield f"schemas/structs/{depth}", raw.structs(depth)
+    for size in (2**31 - 1, 2**32 - 1, 2**62):
+        yield f"schemas/list/{size}", raw.long_list(size, draw.randbytes(50))
+    groups = [raw.struct(group) for group in raw.footer_of(valid)[4][1][1]]
+    for more in (10_000, 1_000_000):
+        footer = raw.footer_of(valid)
+        footer[4] = (validation_sizes.LIST, (validation_sizes.STRUCT, [*groups, *[raw.struct(raw.EMPTY_GROUP)] * more]))
+        yield f"schemas/row_groups/{more}", raw.closed(valid, footer)
+    for times in (2, 500):
+        footer = raw.footer_of(valid)
+        footer |= {
+            3: (validation_sizes.I64, footer[3][1] * times),
+            4: (validation_sizes.LIST, (validation_sizes.STRUCT, groups * times)),
+        }
+        yield f"schemas/rows_again/{times}", raw.closed(valid, footer)
+
+
+def _bombs(valid: bytes, draw: random.Random) -> Named:
+    """Small files that ask their reader for much."""
+    table = read(valid)
+    said = table.schema.metadata
+    yield (
+        "bombs/one_text/64MB",
+        written(with_values(table, "error_message", ["\0" * 2**26] + [None] * (len(table) - 1))),
+    )
+    words = pa.DictionaryArray.from_arrays(pa.array([0] * 15_000, pa.int32()), pa.array([LONG]))
+    # The writer would spell the texts out if their dictionary were too large for it.
+    kept = {"store_schema": False, "dictionary_pagesize_limit": 2**30}
+    yield "bombs/dictionary/1500MB", written(pa.table({"run_id": words}, metadata=said), **kept)
+    yield "bombs/nulls/5000000", written(pa.table({"wall_ns": pa.nulls(5_000_000, pa.int64())}, metadata=said))
+    yield "bombs/rows/3000000", written(pa.table({"run_id": pa.array(["x"] * 3_000_000)}, metadata=said))
+    frame = pa.Codec("zstd").compress(bytes(2**24), asbytes=True)
+    for frames, kind in ((4, 0), (64, 0), (127, 0), (127, 2)):  # as many frames as wanted make one page
+        footer = raw.footer_of(valid)
+        chunk = draw.choice([chunk for chunk in raw.chunks(footer) if chunk[3][1][1] == [b"wall_ns"]])
+        chunk[4] = (validation_sizes.I32, ZSTD)
+        counts = {1: (validation_sizes.I32, frames * 2**21), 2: (validation_sizes.I32, 0)}
+        levels = {} if kind else {3: (validation_sizes.I32, 3), 4: (validation_sizes.I32, 3)}
+        page = raw.page(kind, counts | levels, frame * frames, frames * 2**24)
+        yield (
+            f"bombs/{'dictionary' if kind else 'data'}_page/{frames * 16}MB",
+            raw.repointed(valid, footer, chunk, page),
+        )
+
+
+def _ambiguous(valid: bytes, draw: random.Random) -> Named:
+    """Numbers that one reader of a struct sees and another does not.
+
+    They are of fields whose number needs more than 32 bits, and in kinds of value of which one makes nothing and
+    another a number.
+    """
+    many = 10**8
+    hidden = {
+        "field": {HIDDEN + 3: (validation_sizes.I64, many)},
+        "double": {3: (validation_sizes.DOUBLE, float(many))},
+        "list": {3: (validation_sizes.LIST, (validation_sizes.I64, [many]))},
+    }
+    for name, fields in hidden.items():
+        footer = raw.footer_of(valid)
+        footer |= fields
+        footer[4][1][1][0] |= {3: (validation_sizes.I64, many)} if name == "double" else fields
+        yield f"ambiguous/rows_{name}/0", raw.closed(valid, footer)
+    for at, number in enumerate((1, 2)):
+        footer = raw.footer_of(valid)
+        chunk = next(chunk for chunk in raw.chunks(footer) if chunk[3][1][1] == [b"samples_per_s"])
+        begin, size = raw.place(chunk)
+        reader = validation_sizes.Reader(valid, begin)
+        header = reader.struct()
+        before = len(raw.struct(header))
+        about = header if number == 2 else header[7 if 7 in header else 5][1]
+        about[HIDDEN + number] = (validation_sizes.I32, 2**31 - 1)
+        page = raw.struct(header) + valid[reader.at : begin + size]
+        chunk[6] = (validation_sizes.I64, chunk[6][1] + len(raw.struct(header)) - before)
+        yield f"ambiguous/page_{'size' if number == 2 else 'values'}/{at}", raw.repointed(valid, footer, chunk, page)
+
+
+KINDS: dict[str, Kind] = {
+    "truncated": _truncated,
+    "flipped": _flipped,
+    "overwritten": _overwritten,
+    "magic": _magic,
+    "footer_length": _footer_lengths,
+    "declared": _declared,
+    "pages": _pages,
+    "schemas": _schemas,
+    "values": corpus_tables.values,
+    "types": corpus_tables.types,
+    "texts": corpus_tables.texts,
+    "manifests": corpus_tables.manifests,
+    "rows": corpus_tables.rows,
+    "bombs": _bombs,
+    "ambiguous": _ambiguous,
+}
+BROKEN = ("truncated", "magic", "footer_length", "schemas", "types", "bombs", "ambiguous")
+"""Kinds of which every file must be refused. Of others some are sound: what is changed in a note is nobody's fault."""

@@ -1,0 +1,186 @@
+"""Figures as files: every kind of each, a bibliography that holds, and no picture drawn twice."""
+
+from __future__ import annotations
+
+import filecmp
+import os
+import re
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from feedrate.charts.citation import data_hash
+from feedrate.cli import app
+from feedrate.pages.markup import Placed
+from feedrate.pages.runs import draw, gather, place
+from feedrate.schema.errors import FeedrateError, InputError
+from feedrate.site import build as site_build
+from feedrate.site import figures
+
+PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" width="30" height="20"><rect width="9" height="9" fill="{}"/></svg>'
+
+
+def size(png: bytes) -> tuple[int, int]:
+    """Width and height of a PNG, from its header."""
+    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+    width, height = struct.unpack(">II", png[16:24])
+    return width, height
+
+
+def drawn(pictures: dict[str, str], kept: Path, folder: Path) -> None:
+    with figures.drawing(kept) as drawing:
+        for name, picture in pictures.items():
+            drawing.add(name, picture)
+        drawing.put(folder)
+
+
+@pytest.fixture(scope="module")
+def written(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Placed]]:
+    """Some figures of one small run."""
+    root = tmp_path_factory.mktemp("figures")
+    fake_run.write(root / "results", fake_run.Fake(batches=(8,), workers=(0, 2), blocks=2))
+    (shown,) = gather(root / "results")
+    found = [place(draw(name, shown), name, "suites/loader.md", shown.origin) for name in ("phases", "heatmap")]
+    folder = root / "out"
+    folder.mkdir()
+    figures.write(found, folder)
+    return folder, found
+
+
+@pytest.mark.slow
+def test_another_process_writes_the_same_bytes(written: tuple[Path, list[Placed]], tmp_path: Path) -> None:
+    """The command, run by itself with other hashes of text, writes the same files; a PDF alone may differ."""
+    results = written[0].with_name("results")
+    found = site_build.write_figures(results, tmp_path / "here")
+    where = ["--results", str(results), "--out", str(tmp_path / "there")]
+    command = [sys.executable, "-m", "feedrate", "figures", *where]
+    told = subprocess.run(command, env=os.environ | {"PYTHONHASHSEED": "7"}, capture_output=True, text=True, check=True)
+    assert f"{len(found)} figures" in told.stdout
+    names = [path.name for path in (tmp_path / "here").iterdir() if path.suffix != ".pdf"]
+    same, different, errors = filecmp.cmpfiles(tmp_path / "here", tmp_path / "there", names, shallow=False)
+    assert not different
+    assert not errors
+    assert len(same) > 4 * len(found)
+
+
+def test_every_figure_comes_in_every_kind(written: tuple[Path, list[Placed]]) -> None:
+    """SVG, PNG of twice its size, PDF, CSV and Vega-Lite of each figure, and nothing else but the bibliography."""
+    folder, found = written
+    names = {figure.name for figure in found}
+    assert len(names) == len(found) == 2
+    kinds = {"svg", "png", "pdf", "csv", "vl.json"}
+    expected = {f"{name}.{kind}" for name in names for kind in kinds} | {"figures.bib"}
+    assert {path.name for path in folder.iterdir()} == expected
+    for name in names:
+        svg = (folder / f"{name}.svg").read_text(encoding="utf-8")
+        width, height = (int(part) for part in re.findall(r'\b(?:width|height)="(\d+)"', svg)[:2])
+        assert size((folder / f"{name}.png").read_bytes()) == (2 * width, 2 * height)
+        assert (folder / f"{name}.pdf").read_bytes().startswith(b"%PDF-")
+
+
+def test_the_bibliography_holds_each_figure_with_the_hash_of_its_table(
+    written: tuple[Path, list[Placed]],
+) -> None:
+    """One entry a figure under a key of its own; its hash is that of the CSV beside it, and stands in the picture."""
+    folder, found = written
+    text = (folder / "figures.bib").read_text(encoding="utf-8")
+    keys = re.findall(r"^@misc\{(.*),$", text, re.MULTILINE)
+    assert len(set(keys)) == len(keys) == len(found)
+    for figure, key in zip(found, keys, strict=True):
+        printed = data_hash((folder / f"{figure.name}.csv").read_bytes())
+        assert key == f"feedrate-{figure.name}-{printed[:6]}"
+        entry = text.partition(key)[2].partition("\n\n")[0]
+        assert printed in entry
+        assert printed in (folder / f"{figure.name}.svg").read_text(encoding="utf-8")
+
+
+def test_what_has_not_changed_is_not_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two pictures one changes: only that one is drawn, and what nobody wants any more is removed."""
+    kept, folder = tmp_path / "kept", tmp_path / "out"
+    first = {"a": PICTURE.format("red"), "b": PICTURE.format("blue")}
+    drawn(first, kept, folder)
+    before = {path.name: path.stat() for path in kept.iterdir()}
+    assert len(before) == 4
+    drawn(first | {"b": PICTURE.format("green")}, kept, folder)
+    after = {path.name: path.stat() for path in kept.iterdir()}
+    assert len(after) == 4
+    assert len(before.items() & after.items()) == 2
+    monkeypatch.setattr(figures.subprocess, "Popen", lambda *_, **__: pytest.fail("drawn again"))
+    b = (folder / "b.png").read_bytes()
+    drawn({"b": PICTURE.format("green")}, kept, folder)
+    assert (folder / "b.png").read_bytes() == b
+    assert len(list(kept.iterdir())) == 2
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[str]]:
+    """The processes that draw, as on a machine with four cores."""
+    found: list[subprocess.Popen[str]] = []
+
+    class Noted(subprocess.Popen[str]):
+        def __init__(self, *given: Any, **more: Any) -> None:
+            super().__init__(*given, **more)
+            found.append(self)
+
+    monkeypatch.setattr(figures.subprocess, "Popen", Noted)
+    monkeypatch.setattr(figures, "usable_cores", lambda: range(4))
+    return found
+
+
+def test_two_processes_draw_in_turn(tmp_path: Path, started: list[subprocess.Popen[str]]) -> None:
+    """Where there are cores for two, both draw, every picture is there, and both have ended."""
+    pictures = {colour: PICTURE.format(colour) for colour in ("red", "green", "blue", "black", "white")}
+    drawn(pictures, tmp_path / "kept", tmp_path / "out")
+    assert {path.stem for path in (tmp_path / "out").glob("*.png")} == set(pictures)
+    assert [process.poll() for process in started] == [0, 0]
+
+
+def test_a_picture_that_cannot_be_drawn_is_named(tmp_path: Path, started: list[subprocess.Popen[str]]) -> None:
+    """What is no SVG ends with one message and leaves no process behind."""
+    with pytest.raises(FeedrateError, match=r"^figures: a could not be turned into PNG and PDF: \S.*[^>]$"):
+        drawn({"a": "<no", "b": PICTURE.format("red")}, tmp_path / "kept", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert len(started) == 2
+    assert None not in [process.poll() for process in started]
+
+
+def test_a_process_that_died_hides_nothing(tmp_path: Path, started: list[subprocess.Popen[str]]) -> None:
+    """When nobody waits for pictures any more, a process that has died is no error, and no other is left behind."""
+    with figures.drawing(tmp_path / "kept") as drawing:
+        drawing.add("a", PICTURE.format("red"))
+        started[0].kill()
+        started[0].wait()
+        for colour in ("blue", "green", "white"):
+            drawing.add(colour, PICTURE.format(colour))
+    assert len(started) == 2
+    assert None not in [process.poll() for process in started]
+
+
+def test_another_way_of_drawing_draws_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was kept is used only where it would be drawn the same way."""
+    monkeypatch.setattr(figures, "_drawn_by", lambda: "before")
+    drawn({"a": PICTURE.format("red")}, tmp_path / "kept", tmp_path / "out")
+    before = {path.name for path in (tmp_path / "kept").iterdir()}
+    monkeypatch.undo()
+    drawn({"a": PICTURE.format("red")}, tmp_path / "kept", tmp_path / "out")
+    assert before.isdisjoint(path.name for path in (tmp_path / "kept").iterdir())
+
+
+def test_without_results_there_is_nothing_to_write(tmp_path: Path) -> None:
+    """No figure: refused with what to type; a folder with other files in it stays as it is; the command has help."""
+    with pytest.raises(InputError, match="make sweep"):
+        site_build.write_figures(tmp_path / "results", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(InputError, match="did not make"):
+        site_build.write_figures(tmp_path / "results", tmp_path)
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+    told = CliRunner().invoke(app, ["figures", "--help"])
+    assert told.exit_code == 0
+    assert "figures.bib" in told.output

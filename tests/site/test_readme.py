@@ -1,0 +1,145 @@
+"""The README says what the records say."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.recomputed import committed
+
+from feedrate.pages import verdicts
+from feedrate.pages.runs import RunView
+from feedrate.schema.errors import InputError
+from feedrate.schema.plugins import ROOT
+from feedrate.site import readme
+from feedrate.store.marks import standing
+from feedrate.store.runs import StoredRun, benches, runs
+
+
+def test_every_number_comes_from_the_run_it_names() -> None:
+    """Table, caption and findings are recomputed from what they name and must be the same to the letter.
+
+    From nothing else: whoever sweeps has a run more under results/ than the README knows.
+    """
+    shown = readme.shown()
+    named = re.search(r"run `([^`]+)`", shown)
+    assert named, "README.md names no run"
+    sources = set(re.findall(r"`([^`]+)`", shown))
+    every = [run for run in standing(runs(ROOT / "results")) if run.manifest.run_id in sources]
+    (run,) = [run for run in every if run.manifest.run_id == named[1]]
+    records = [bench for bench in benches(ROOT / "results") if bench.name in sources]
+    assert shown == readme.block(run, every, records)
+
+
+def test_what_is_said_of_all_runs_holds() -> None:
+    """Of what is not generated: how many claims there are and were tested, on what machines, and that they agree."""
+    text = " ".join(readme.README.read_text(encoding="utf-8").split())
+    every = [shown for shown in committed() if shown.beside.tier == "reference"]
+    told = verdicts.gather(every).told
+    tested = [{each.verdict for each in part} for part in told.values() if all(each.tested for each in part)]
+    assert f"*claim*, {len(told)} in all" in text
+    assert f"{len(tested)} of them can be tested without a GPU; the others have no verdict yet" in text
+    assert sum(any(each.tested for each in part) for part in told.values()) == len(tested)
+    machines = {shown.machine_id: shown.manifest.machine for shown in every}.values()
+    assert {(each.cores_logical, each.virtualised, each.gpu_count) for each in machines} == {(2, True, 0)}
+    assert "two virtual machines with 2 cores and no GPU" in text
+    assert len(machines) == 2
+    assert f"each of the {len(tested)} claims that they tested the same verdict" in text
+    assert all(len(verdict) == 1 for verdict in tested)
+
+
+def test_the_figure_is_that_of_the_run() -> None:
+    """The opening figure is an SVG that stands in the repository, and it names the run that the table is of."""
+    picture, named = readme.FIGURE.read_text(encoding="utf-8"), re.search(r"run `([^`]+)`", readme.shown())
+    assert picture.startswith("<svg")
+    assert named, "README.md names no run"
+    assert re.findall(r"; run ([^<]+)<", picture) == [named[1]]
+
+
+@pytest.fixture
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the README that is written in its place, and the figure beside it."""
+    copy = tmp_path / "README.md"
+    copy.write_text(readme.README.read_text(encoding="utf-8"), encoding="utf-8")
+    monkeypatch.setattr(readme, "README", copy)
+    monkeypatch.setattr(readme, "FIGURE", tmp_path / "opening.svg")
+    return copy
+
+
+def test_readme_and_figure_are_written_together(show: Callable[..., RunView], written: Path) -> None:
+    """Both name the newest loader run; what stands around the marks stays."""
+    shown, before = show(fails="none"), written.read_text(encoding="utf-8")
+    run = readme.write(shown.run.folder.parents[1])
+    assert f"run `{run.manifest.run_id}`, grade " in readme.shown()
+    assert f"; `{run.manifest.command}` repeats it; n counts blocks" in readme.shown()
+    assert f"; run {run.manifest.run_id}<" in readme.FIGURE.read_text(encoding="utf-8")
+    after = written.read_text(encoding="utf-8")
+    assert before.partition("<!--")[0] == after.partition("<!--")[0]
+    assert before.rpartition("-->")[2] == after.rpartition("-->")[2]
+
+
+def test_a_figure_that_cannot_be_drawn_changes_nothing(show: Callable[..., RunView], written: Path) -> None:
+    """README and figure are of the same run: where one cannot be made both stay as they were."""
+    before = written.read_text(encoding="utf-8")
+    with pytest.raises(InputError, match="no training trial ended well"):
+        readme.write(show(fails="all").run.folder.parents[1])
+    assert written.read_text(encoding="utf-8") == before
+    assert not readme.FIGURE.exists()
+
+
+def caption(run: StoredRun) -> str:
+    (line,) = [line for line in readme.block(run, [], []).splitlines() if "n counts blocks" in line]
+    return line
+
+
+@pytest.mark.slow
+def test_an_emulated_step_is_explained_where_there_is_one(show: Callable[..., RunView]) -> None:
+    """Not where the table has none; and no machine is said to lack a GPU because a run did not use it."""
+    run, cuda = show(fails="none").run, show(fails="none", device="cuda").run
+    assert caption(run).endswith("in an accelerator's place, as this machine has none.")
+    assert caption(cuda).endswith("n counts blocks.")
+    unused = replace(run, manifest=run.manifest.model_copy(update={"machine": cuda.manifest.machine}))
+    assert caption(unused).endswith("in an accelerator's place.")
+    assert ", on CPU;" in caption(unused)
+
+
+def test_one_block_has_no_interval(show: Callable[..., RunView]) -> None:
+    """A run of one block is shown without one, and says so."""
+    text = readme.block(show(fails="none", blocks=1).run, [], [])
+    assert "(one block: none) | 1 |" in text
+    assert "nan" not in text
+
+
+def test_named_targets_exist() -> None:
+    """Every `make` command of README and CONTRIBUTING is a target of the Makefile."""
+    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for name in ("README.md", "CONTRIBUTING.md"):
+        text = (ROOT / name).read_text()
+        named = set(re.findall(r"^make ([a-z0-9-]+)|`make ([a-z0-9-]+)", text, re.MULTILINE))
+        assert {a or b for a, b in named} <= targets, name
+
+
+def test_every_profile_can_be_found() -> None:
+    """`make` lists the profiles that matrix.yaml has, all of them."""
+    listed = re.search(r"PROFILE=([a-z|]+) SUITE", (ROOT / "Makefile").read_text())
+    assert listed
+    assert set(listed[1].split("|")) == set(yaml.safe_load((ROOT / "matrix.yaml").read_text())["profiles"])
+
+
+def test_results_stay_small() -> None:
+    """What is committed under results/ is at most 30 MB, no file more than 5 MB; what a user measured counts not.
+
+    Without a repository (a downloaded archive) all that lies there counts.
+    """
+    tracked = subprocess.run(
+        ["git", "ls-files", "-z", "results"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    paths = [ROOT / name for name in tracked.stdout.split("\0") if name] or (ROOT / "results").rglob("*")
+    sizes = [path.stat().st_size for path in paths if path.is_file()]
+    assert sum(sizes) <= 30e6
+    assert max(sizes) <= 5e6

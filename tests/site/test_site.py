@@ -1,0 +1,377 @@
+"""The built site in a real browser: headless Chromium against made-up runs."""
+
+from __future__ import annotations
+
+import csv
+import filecmp
+import io
+import json
+import math
+import os
+import re
+from contextlib import closing
+from pathlib import Path
+from types import ModuleType
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from playwright.sync_api import Browser, expect
+from visits import COMMITTED, UNFOLD, Site, everybody, narrowed, unfold, visit
+
+from feedrate.charts.embed import MOST_ROWS
+from feedrate.pages import markup
+from feedrate.plan import suite
+from feedrate.schema.errors import InputError
+from feedrate.schema.plugins import ROOT
+from feedrate.site import build as site_build
+from feedrate.store import runs
+
+KINDS = (
+    "index.html",
+    "suites/loader.html",
+    "claims.html",
+    "machines/index.html",
+    "runs/index.html",
+    "accuracy.html",
+    "methodology.html",
+    "dictionary.html",
+    "contribute.html",
+    "releases.html",
+    "cite.html",
+    "404.html",
+)
+
+
+SITES = pytest.mark.parametrize(
+    "name", ["main", *(pytest.param(name, marks=pytest.mark.slow) for name in ("odd", "empty"))]
+)
+
+
+@SITES
+def test_every_page_opens_clean(name: str, sites: dict[str, Site], browser: Browser) -> None:
+    """Every page opens without console message, failed request or request to another host, under one strict CSP."""
+    shown = sites[name]
+    seen = visit(browser, shown)
+    policies = set()
+    for path in shown.pages:
+        page = seen.open(path)
+        policies.add(page.locator("meta[http-equiv=Content-Security-Policy]").get_attribute("content"))
+        assert page.locator("h1").count() == 1, path
+    assert seen.problems == []
+    assert len(policies) == 1
+    policy = policies.pop() or ""
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "http" not in policy
+    assert set(KINDS) - {"suites/loader.html"} <= set(shown.pages)
+
+
+@pytest.mark.parametrize("path", ["index.html", pytest.param("suites/loader.html", marks=pytest.mark.slow)])
+def test_every_chart_has_picture_message_and_table(path: str, sites: dict[str, Site], browser: Browser) -> None:
+    """Without scripts every chart is a picture with a text alternative, its message, and its numbers as a table."""
+    seen = visit(browser, sites["main"], java_script_enabled=False)
+    page = seen.open(path)
+    figures = page.locator(".fr-figure").all()
+    assert len(figures) == (1 if path == "index.html" else len(suite.load("loader").charts))
+    for figure in figures:
+        figure.scroll_into_view_if_needed()
+        figure.locator("svg:visible").first.wait_for()  # what was out of sight is laid out
+        for panel in figure.locator(".fr-panel").all():
+            chart = panel.locator(".fr-chart")
+            message = panel.locator(".fr-message").text_content() or ""
+            assert message in (chart.get_attribute("aria-label") or "")
+            assert chart.get_attribute("role") == "img"
+            assert any(character.isdigit() for character in message)
+            picture = chart.locator("svg:visible")
+            assert picture.count() == 1
+            assert picture.locator("path").count() > 1  # marks alone
+            assert chart.locator("[aria-hidden=true] svg").count() == chart.locator("svg").count()
+        unfold(figure.locator(".fr-data summary"))
+        rows = figure.locator("tbody tr:has(td)").count()
+        link = figure.locator(".fr-data a[download]").get_attribute("href") or ""
+        text = (sites["main"].folder / path).parent.joinpath(link).read_text(encoding="utf-8")
+        assert rows == min(len(list(csv.reader(io.StringIO(text)))) - 1, MOST_ROWS) > 0
+    assert seen.problems == []
+
+
+_SETTLED = (
+    "() => new Promise((settled) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(settled))))"
+)
+
+
+def test_pictures_come_alive_in_place(sites: dict[str, Site], browser: Browser) -> None:
+    """Pointed at or focused, a picture is drawn by Vega at the same place and size, and numbers show on hover."""
+    seen = visit(browser, sites["main"])
+    page = seen.open("suites/loader.html")
+    for place, figure in enumerate(page.locator(".fr-figure").all()[-5:]):
+        chart = figure.locator(".fr-chart").first
+        chart.scroll_into_view_if_needed()
+        page.evaluate(_SETTLED)  # what has come near is laid out
+        before = chart.bounding_box()
+        if place % 2:
+            chart.focus()
+        else:
+            chart.hover()
+        chart.locator(".fr-live svg").wait_for()
+        assert chart.bounding_box() == before
+        assert chart.locator(".fr-static").count() == 0
+    chart.locator(".mark-symbol path").first.hover()
+    tooltip = page.locator("#vg-tooltip-element.visible")
+    tooltip.wait_for()
+    assert "samples per second" in tooltip.inner_text()
+    assert seen.problems == []
+
+
+def test_a_link_leads_to_its_figure(sites: dict[str, Site], browser: Browser) -> None:
+    """Also to the last of a long page, whose figures before it were never laid out."""
+    page = visit(browser, sites["main"]).open("suites/loader.html")
+    name = page.locator(".fr-figure:not(.fr-empty)").last.get_attribute("id")
+    page.goto("about:blank")
+    page.goto(f"{sites['main'].address}suites/loader.html#{name}")
+    expect(page.locator(f"#{name} figcaption")).to_be_in_viewport()
+
+
+@pytest.mark.slow
+def test_pictures_of_a_page_from_disk_come_alive(sites: dict[str, Site], browser: Browser) -> None:
+    """A page that is opened as a file, without a server, loads what a picture is drawn from when it is pointed at."""
+    with closing(browser.new_page()) as page:
+        page.goto((sites["main"].folder / "suites/loader.html").as_uri())
+        page.locator(".fr-chart").first.focus()
+        expect(page.locator(".fr-live svg").first).to_be_attached()
+
+
+@pytest.mark.slow
+def test_pictures_follow_the_theme(sites: dict[str, Site], browser: Browser) -> None:
+    """Switching to dark recolours paper, text, scroll bars and pictures, static and live; none is drawn again."""
+    seen = visit(browser, sites["main"], color_scheme="light")
+    page = seen.open("suites/loader.html")
+    page.locator(".fr-chart").first.hover()
+    page.locator(".fr-live svg").wait_for()
+    colour = "element => getComputedStyle(element).fill"
+    labels = (page.locator(".fr-live text").first, page.locator(".fr-static text").first)
+    light = [label.evaluate(colour) for label in labels]
+    scheme = "getComputedStyle(document.documentElement).colorScheme"
+    assert page.evaluate(scheme) == "light"
+    page.locator("label[title='Switch to the dark theme']").click()
+    page.locator("body[data-md-color-scheme=slate]").wait_for()
+    dark = [label.evaluate(colour) for label in labels]
+    assert light[0] == light[1]
+    assert dark[0] == dark[1]
+    assert light[0] != dark[0]
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 24, 29)"
+    assert page.evaluate(scheme) == "dark"
+    assert seen.problems == []
+
+
+@pytest.mark.slow
+def test_no_page_scrolls_sideways(sites: dict[str, Site], browser: Browser) -> None:
+    """From a phone to a wide screen no page is wider than the screen, with every table unfolded and a picture live."""
+    for name, shown in sites.items():
+        seen = visit(browser, shown)
+        for path in shown.pages if name == "main" else ["index.html"]:
+            page = seen.open(path)
+            page.evaluate(UNFOLD)
+            for width in (1920, 360):
+                assert narrowed(page, width) <= width, path
+        if (chart := page.locator(".fr-chart").first).count():
+            chart.focus()
+            chart.locator(".fr-live svg").wait_for()
+            assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+@pytest.mark.slow
+def test_keyboard_reaches_everything(sites: dict[str, Site], browser: Browser) -> None:
+    """Tab reaches navigation, charts, tables and links; Enter unfolds a table; what has the focus can be seen."""
+    seen = visit(browser, sites["main"])
+    page = seen.open("index.html")
+    reached: list[str] = []
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        reached.append(
+            page.evaluate(
+                "(e => [e.className, e.tagName, getComputedStyle(e).outlineStyle].join(' '))(document.activeElement)"
+            )
+        )
+        if " SUMMARY" in reached[-1] and not page.locator("details[open]").count():
+            page.keyboard.press("Enter")
+    assert page.locator("details[open]").count() == 1
+    for wanted in ("md-tabs__link", "fr-chart", "SUMMARY", "fr-scroll"):
+        assert any(wanted in part for part in reached), wanted
+    assert not [part for part in reached if part.endswith("none") and "BODY" not in part]
+    page.locator(".fr-live svg").wait_for()
+
+
+@pytest.mark.slow
+def test_hostile_text_is_shown_as_text(sites: dict[str, Site], browser: Browser, fake_run: ModuleType) -> None:
+    """Markup in run id, workload, suite, machine, notes, command and errors makes no element, and is shown as it is."""
+    shown = sites["odd"]
+    seen = visit(browser, shown)
+    held = 0
+    for path in shown.pages:
+        page = seen.open(path)
+        assert page.locator("script", has_text="owned").count() == 0
+        assert page.locator("img[src=x], a[href^='javascript'], h1 b, main b").count() == 0, path
+        held += "<script>document.title=" in page.inner_text("body")
+    assert held >= 3
+    assert not [path for path in shown.folder.rglob("*") if "<" in path.name]
+    assert seen.problems == []
+
+
+def test_no_results_make_a_useful_site(sites: dict[str, Site], browser: Browser) -> None:
+    """Without any result the site says that there is none, what to type, and how things are measured."""
+    page = visit(browser, sites["empty"]).open("index.html")
+    text = page.inner_text("main")
+    assert "no results here yet" in text
+    assert "make sweep" in text
+    assert page.locator("figure").count() == 0
+
+
+@SITES
+def test_every_link_leads_somewhere(name: str, sites: dict[str, Site]) -> None:
+    """Every link within the site leads to a file that is there, its fragment to an id; no page has an id twice."""
+    shown = sites[name]
+    texts = {path: (shown.folder / path).read_text(encoding="utf-8") for path in shown.pages}
+    marks = {path: re.findall(r' id="?([^" >]+)', re.sub(r"<svg.*?</svg>", "", text)) for path, text in texts.items()}
+    for path, text in texts.items():
+        assert len(set(marks[path])) == len(marks[path]), path
+        main = text.partition("<article")[2].partition("</article>")[0]
+        for target, fragment in re.findall(r'href="([^"#:]*)(?:#([^"]*))?"', main):
+            found = os.path.normpath(Path(path).parent / target) if target else path
+            assert (shown.folder / found).is_file(), (path, target)
+            assert not fragment or unquote(fragment) in marks[found], (path, target, fragment)
+
+
+@pytest.mark.slow
+def test_one_block_and_no_metrics_and_failures_are_said(sites: dict[str, Site], browser: Browser) -> None:
+    """One block: no interval, said. All failed: said, with reasons. Missing metrics: said. No axes without marks."""
+    seen = visit(browser, sites["odd"])
+    text = seen.open("runs/one-block.html").inner_text("main")
+    assert "One block only" in text
+    assert "one block: none" in text
+    text = seen.open("runs/all-failed.html").inner_text("main")
+    assert "What failed" in text
+    assert "Best settings" not in text
+    unfold(seen.page.locator("summary", has_text="that failed"))
+    seen.page.get_by_text("made up: ").first.wait_for()
+    page = seen.open("suites/loader.html")
+    assert page.locator(".fr-empty").count() >= 6
+    assert "No utilization was observed" in page.inner_text("main")
+    assert "No trial ended well here" in page.inner_text("main")
+
+
+def test_numbers_are_the_records(sites: dict[str, Site], browser: Browser) -> None:
+    """The home page's number is the geometric mean recomputed from the raw file, with its blocks and run id."""
+    seen = visit(browser, sites["main"])
+    page = seen.open("index.html")
+    stored = next(run for run in sites["main"].runs if run.manifest.device == "cpu")
+    frame = stored.table("trials")
+    frame = frame[frame["step"].eq("emulated") & frame["outcome"].eq("ok")]
+    logs = np.log((frame["samples"] / frame["wall_ns"] * 1e9).astype(float))
+    rates = logs.groupby(frame["cell_id"])
+    best = math.exp(rates.mean().max())
+    row = page.locator("tr", has=page.locator(".fr-kind-emulated")).inner_text()
+    assert f"{float(f'{best:.3g}'):,.0f}" in row
+    assert str(rates.count()[rates.mean().idxmax()]) in row.split()
+    assert page.locator("a", has_text=f"run {stored.manifest.run_id}").count() >= 1
+
+
+def test_raw_files_come_down_whole(sites: dict[str, Site], browser: Browser) -> None:
+    """A run's page offers its files byte for byte, and parquet carries the manifest."""
+    seen = visit(browser, sites["main"])
+    page = seen.open("runs/20260102T030405Z-fake.html")
+    stored = next(run for run in sites["main"].runs if run.manifest.device == "cpu")
+    for name in ("run.json", "trials.parquet", "steps.parquet", "telemetry.parquet"):
+        href = page.locator(f"a[download][href$='{name}']").get_attribute("href")
+        body = page.request.get(seen.origin + (href or "").removeprefix("../")).body()
+        assert body == (stored.folder / name).read_bytes()
+        if name.endswith(".parquet"):
+            metadata = pq.read_schema(io.BytesIO(body)).metadata
+            assert json.loads(metadata[b"feedrate"])["run_id"] == stored.manifest.run_id
+
+
+def test_run_pages_stay_out_of_navigation_and_search(sites: dict[str, Site], browser: Browser) -> None:
+    """Run pages are reached from other pages; navigation and search stay small however many runs there are."""
+    page = visit(browser, sites["main"]).open("methodology.html")
+    links = page.locator("nav a, .md-tabs a").evaluate_all("all => all.map(link => link.getAttribute('href'))")
+    assert not [link for link in links if link and link.startswith("runs/") and link != "runs/index.html"]
+    index = json.loads((sites["main"].folder / "search/search_index.json").read_text(encoding="utf-8"))
+    places = {entry["location"].partition("#")[0] for entry in index["docs"]}
+    assert "suites/loader.html" in places
+    assert not [place for place in places if place.startswith("runs/2")]
+
+
+@pytest.mark.slow
+def test_search_finds_a_column(sites: dict[str, Site], browser: Browser) -> None:
+    """The search finds a column of the data dictionary; its index is loaded for who turns to search and nobody else."""
+    seen = visit(browser, sites["main"])
+    page, asked = seen.page, []
+    page.on("request", lambda request: asked.append(Path(request.url).name))
+    seen.open("index.html")
+    page.wait_for_load_state("networkidle")
+    assert "search_index.json" not in asked
+    page.locator(".md-search__input").click()
+    page.locator(".md-search__input").press_sequentially("prefetch_factor", delay=10)
+    page.locator(".md-search-result__link[href*='dictionary.html']").first.wait_for()
+    seen.open("dictionary.html?h=prefetch_factor")
+    page.locator("article mark").first.wait_for()
+    seen.open("index.html?q=prefetch_factor")
+    page.locator(".md-search-result__link").first.wait_for()
+    assert asked.count("search_index.json") == 3
+    assert seen.problems == []
+
+
+@pytest.mark.slow
+def test_same_results_same_bytes(sites: dict[str, Site], tmp_path: Path) -> None:
+    """Built again from the same results, every file but PDF is byte-identical: tables, specifications and pictures."""
+    first = sites["odd"]
+    again = site_build.build(first.results, tmp_path / "build", everybody)
+    names = [
+        str(path.relative_to(again))
+        for path in again.rglob("*")
+        if path.is_file() and path.suffix not in (".gz", ".pdf")
+    ]
+    same, different, errors = filecmp.cmpfiles(first.folder, again, names, shallow=False)
+    assert not different
+    assert not errors
+    assert len(same) > 40
+
+
+def test_a_foreign_folder_is_not_deleted(tmp_path: Path) -> None:
+    """A build into a folder that holds something else is refused, and what is there stays."""
+    precious = tmp_path / "site" / "precious.txt"
+    precious.parent.mkdir()
+    precious.write_text("mine")
+    with pytest.raises(InputError, match="did not make"):
+        site_build.build(tmp_path / "results", tmp_path)
+    assert precious.read_text() == "mine"
+
+
+def test_the_readme_figure_comes_from_a_run(sites: dict[str, Site], fake_run: ModuleType, tmp_path: Path) -> None:
+    """figure() gives SVG with its machine and run id; a run in which all failed is refused with a message."""
+    stored = next(run for run in sites["main"].runs if run.manifest.device == "cpu")
+    drawn = site_build.figure(stored).decode()
+    assert drawn.startswith("<svg")
+    assert stored.manifest.run_id in drawn
+    assert "var(" not in drawn
+    fake_run.write(tmp_path, fake_run.Fake(fails="all", batches=(8,)))
+    with pytest.raises(InputError, match="no training trial ended well"):
+        site_build.figure(runs.runs(tmp_path)[0])
+
+
+@pytest.mark.slow
+def test_the_committed_results_make_a_site(sites: dict[str, Site]) -> None:
+    """What lies under results/ is shown: every run has its page, every bench record its figures."""
+    built = sites[COMMITTED].folder
+    pages = {path.stem for path in (built / "runs").glob("*.html")}
+    assert {run.manifest.run_id for run in runs.runs(ROOT / "results")} <= pages
+    assert "preadv" in (built / "accuracy.html").read_text(encoding="utf-8")
+
+
+def test_names_are_safe_and_tell_runs_apart() -> None:
+    """A safe name stays; every other gets a hash, so that no two runs share a page and none leaves its folder."""
+    assert markup.slug("20260102T030405Z-1a") == "20260102T030405Z-1a"
+    odd = [markup.slug(name) for name in ("../../x", "x", "..", "", "a/b", "a b", "<a b>")]
+    assert len(set(odd)) == len(odd)
+    assert all(name and not set(name) & set("./<> ") for name in odd)

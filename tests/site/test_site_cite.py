@@ -1,0 +1,139 @@
+"""Citing from a page in a real browser: downloads, hashes, copied citations, links, and all that without scripts."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Locator, expect
+from visits import Site, unfold, visit
+
+from feedrate.charts.citation import data_hash
+
+HOME = "index.html"
+BEGINS = {".svg": b"<svg", ".png": b"\x89PNG", ".pdf": b"%PDF-", ".json": b"{"}
+
+
+def form(part: Locator, name: str) -> str:
+    """A citation as it can be selected."""
+    return part.locator(f"[data-form='{name}'] pre").text_content() or ""
+
+
+def test_downloads_open_and_the_citation_holds_their_hash(sites: dict[str, Site], browser: Browser) -> None:
+    """Every kind of file comes down; the hash of the CSV stands in the page, in each form and in the picture."""
+    seen = visit(browser, sites["main"])
+    figure = seen.open(HOME).locator("#opening")
+    unfold(figure.locator(".fr-cite summary"))
+    printed = figure.locator(".fr-foot code").inner_text()
+    contents = {}
+    for link in figure.locator(".fr-files a").all():
+        with seen.page.expect_download() as coming:
+            link.click()
+        contents[Path(coming.value.suggested_filename).suffix] = coming.value.path().read_bytes()
+    assert set(contents) == {*BEGINS, ".csv"}
+    assert data_hash(contents[".csv"]) == printed
+    assert printed.encode() in contents[".svg"]
+    for suffix, begin in BEGINS.items():
+        assert contents[suffix].startswith(begin)
+    assert "concat" in json.loads(contents[".json"])
+    for name in ("Plain text", "Markdown", "BibTeX"):
+        assert printed in form(figure, name)
+    assert seen.problems == []
+
+
+def test_a_citation_is_copied_with_its_whole_address(sites: dict[str, Site], browser: Browser) -> None:
+    """A button, reached by keyboard, copies a form; that is said aloud; the address in it leads to the figure."""
+    shown = sites["main"]
+    seen = visit(browser, shown, permissions=["clipboard-read", "clipboard-write"])
+    page = seen.open(HOME)
+    figure = page.locator("#opening")
+    unfold(figure.locator(".fr-cite summary"))
+    figure.get_by_role("button", name="Copy as BibTeX").focus()
+    page.keyboard.press("Enter")
+    expect(figure.get_by_role("status")).to_have_text("BibTeX copied.")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == form(figure, "BibTeX")
+    address = re.search(r"url\s*= \{(.*)\}", copied)
+    assert address
+    assert address[1] == f"{shown.address}index.html#opening"
+    page.goto(address[1])
+    expect(page.locator("#opening:target")).to_be_in_viewport()
+    assert seen.problems == []
+
+
+@pytest.mark.slow
+def test_a_site_that_knows_its_address_cites_that(sites: dict[str, Site], browser: Browser) -> None:
+    """Built for an address (``site_url``), citations name it wherever the page is read."""
+    shown = sites["main"]
+    seen = visit(browser, shown)
+    html = (shown.folder / HOME).read_text(encoding="utf-8")
+    known = html.replace("</head>", '<link rel="canonical" href="https://example.org/feedrate/"></head>', 1)
+    seen.page.route(f"{shown.address}{HOME}", lambda route: route.fulfill(body=known, content_type="text/html"))
+    figure = seen.open(HOME).locator("#opening")
+    expect(figure.locator("button")).to_have_count(3)
+    assert form(figure, "Plain text").endswith(" https://example.org/feedrate/index.html#opening")
+
+
+@pytest.mark.slow
+def test_without_a_clipboard_the_text_is_selected(sites: dict[str, Site], browser: Browser) -> None:
+    """Where copying is not possible the button selects the text and says what to press."""
+    page = visit(browser, sites["main"]).open(HOME)
+    page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    figure = page.locator("#opening")
+    unfold(figure.locator(".fr-cite summary"))
+    figure.get_by_role("button", name="Copy as Plain text").click()
+    expect(figure.get_by_role("status")).to_contain_text("Ctrl+C")
+    assert page.evaluate("getSelection().toString()").strip() == form(figure, "Plain text")
+
+
+@pytest.mark.slow
+def test_without_scripts_every_figure_can_be_cited(sites: dict[str, Site], browser: Browser) -> None:
+    """Without scripts every figure has its link, its files and citations, with an address below the site's."""
+    seen = visit(browser, sites["main"], java_script_enabled=False)
+    page = seen.open("cite.html")
+    links = page.locator("#figures ~ .fr-scroll tbody a").evaluate_all(
+        "all => all.map(one => one.getAttribute('href'))"
+    )
+    paths = sorted({link.partition("#")[0] for link in links})
+    assert HOME in paths
+    for path in paths:
+        seen.open(path)
+        for figure in page.locator(".fr-figure:has(.fr-cite)").all():
+            name = figure.get_attribute("id")
+            assert links.count(f"{path}#{name}") == 1
+            assert f"{path}#{name}" in form(figure, "BibTeX")
+            assert figure.locator(".fr-foot a").get_attribute("href") == f"#{name}"
+            assert figure.locator("button").count() == 0
+            assert figure.locator(".fr-files a").count() == 5
+        assert (
+            page.locator(".fr-figure .fr-panel").count() == page.locator(".fr-figure:has(.fr-cite) .fr-panel").count()
+        )
+
+
+def test_the_page_lists_every_figure(sites: dict[str, Site], browser: Browser) -> None:
+    """Cite lists each figure once, on a phone too, cites the project and a run, and links the bibliography."""
+    shown = sites["main"]
+    page = visit(browser, shown, width=360).open("cite.html")
+    names = page.locator("#figures ~ .fr-scroll tbody td:first-child code").all_inner_texts()
+    assert len(names) == len(set(names)) >= 10
+    assert {path.stem for path in (shown.folder / "figures").glob("*.svg")} == {name.strip() for name in names}
+    assert page.locator(".fr-forms").count() == 2
+    run = form(page.locator(".fr-forms").nth(1), "Plain text")
+    assert re.search(rf"{re.escape(shown.address)}runs/\S+\.html$", run)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert page.locator("a[href='figures/figures.bib']").count() == 1
+
+
+@pytest.mark.slow
+def test_hostile_names_stay_text_in_citations(sites: dict[str, Site], browser: Browser) -> None:
+    """A run and a machine named in markup are cited as text; files and ids keep safe names."""
+    shown = sites["odd"]
+    seen = visit(browser, shown)
+    page = seen.open("cite.html")
+    made = page.locator("article :is(img, .fr-table script, .fr-forms script)")
+    assert made.evaluate_all("all => all.map(one => one.outerHTML)") == []
+    assert "<script>document.title=" in page.inner_text("article")
+    assert all(re.fullmatch(r"[\w.-]+", path.name) for path in (shown.folder / "figures").iterdir())
+    assert seen.problems == []

@@ -1,0 +1,177 @@
+"""The Claims page in a real browser: check boxes, addresses, pictures that follow, and everything without scripts."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+from visits import UNFOLD, everybody, unfold
+
+from feedrate.plan.suite import claims
+from feedrate.site import build as site_build
+from feedrate.site.serve import served
+
+MOST_KB = 150
+"""Of the page, gzipped."""
+
+
+@dataclass
+class Built:
+    """A site with runs of claims on two machines, and what went wrong on its pages."""
+
+    folder: Path
+    address: str
+    problems: list[str] = field(default_factory=list)
+
+    def open(self, browser: Browser, path: str, width: int = 1280, **options: Any) -> Page:
+        """Open a page in a context of its own."""
+        page = browser.new_context(viewport={"width": width, "height": 800}, **options).new_page()
+        page.on("console", lambda told: self.problems.append(told.text) if told.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: self.problems.append(str(error)))
+        page.goto(self.address + path)
+        return page
+
+
+@pytest.fixture(scope="module")
+def built(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
+    """Claims of two suites on a machine without a GPU, those of one of them on a machine with one."""
+    root = tmp_path_factory.mktemp("claims")
+    common = {"suites": ("claims",), "blocks": 3, "fails": "none"}
+    fake_run.write(root / "results", fake_run.Fake(**common, claims=("collate", "loader")))
+    gpu = {"run_id": "20260103T030405Z-gpu", "device": "cuda", "claims": ("loader",)}
+    fake_run.write(root / "results", fake_run.Fake(**common, **gpu))
+    folder = site_build.build(root / "results", root / "build", everybody)
+    with served(folder) as address:
+        shown = Built(folder, address)
+        yield shown
+    assert shown.problems == []
+
+
+def ids(page: Page) -> list[str]:
+    """Claims that can be seen."""
+    found: list[str] = page.locator(".fr-claim:visible").evaluate_all("all => all.map(one => one.dataset.claim)")
+    return found
+
+
+def test_without_scripts_everything_is_there(built: Built, browser: Browser) -> None:
+    """Every claim is listed, no check box promises anything, and pictures and table are complete."""
+    page = built.open(browser, "claims.html", java_script_enabled=False)
+    assert ids(page) == list(claims())
+    assert page.locator("#fr-filter").is_hidden()
+    assert page.locator("#claims .fr-chart svg:visible").count() == 2
+    unfold(page.locator("#claim-totensor-transpose > summary"))
+    assert "make sweep SUITE=collate" in page.locator("#claim-totensor-transpose").inner_text()
+
+
+@pytest.mark.slow
+def test_check_boxes_leave_claims_everywhere(built: Built, browser: Browser) -> None:
+    """A verdict leaves its claims in the list, the table and the pictures; a second one adds, a source narrows."""
+    page = built.open(browser, "claims.html")
+    rows, machines = page.locator("#claims-table [data-row]"), page.locator("#claims-table [scope='rowgroup']")
+    unfold(page.locator("#claims .fr-data summary"))
+    every = rows.locator("visible=true").count()
+    page.locator("input[value='not testable here']").check()
+    untested = ids(page)
+    assert 0 < len(untested) < len(claims())
+    assert f"{len(untested)} of {len(claims())} claims are shown" in page.locator(".fr-filter-said").inner_text()
+    assert rows.locator("visible=true").count() == machines.locator("visible=true").count() == 0
+    expect(page.locator("#claims .fr-panel:visible")).to_have_count(0)
+    page.locator("input[value='confirmed']").check()
+    assert set(ids(page)) > set(untested)
+    page.locator("input[value='not testable here']").uncheck()
+    confirmed = ids(page)
+    texts = rows.locator("visible=true").all_inner_texts()
+    assert 0 < len(texts) < every
+    assert all("confirmed" in text for text in texts)
+    assert {text.split()[0] for text in texts} == set(confirmed)
+    page.locator("input[value='IO']").check()
+    narrowed = ids(page)
+    assert set(narrowed) == {name for name in confirmed if "IO" in claims()[name][1].sources}
+    for heading in page.locator("h2:visible").all_inner_texts():
+        assert heading.strip("¶ \n").lower() not in ("training", "transfer")
+    picture = page.locator("#claims .fr-panel:visible .fr-live text").filter(has_text=narrowed[0])
+    picture.first.wait_for()
+    gone = next(name for name in confirmed if name not in narrowed)
+    expect(page.locator("#claims .fr-panel:visible svg text").filter(has_text=gone)).to_have_count(0)
+
+
+def test_what_is_chosen_stands_in_the_address(built: Built, browser: Browser) -> None:
+    """The address of a choice shows the same claims elsewhere; without a choice it is the page's own."""
+    page = built.open(browser, "claims.html")
+    page.locator("input[value='cuda']").check()
+    page.locator("input[value='confirmed']").check()
+    page.locator("input[value='not testable here']").check()
+    shown, address = ids(page), page.url
+    assert address.endswith("#verdict=confirmed,not%20testable%20here&device=cuda")
+    again = built.open(browser, "claims.html#" + address.partition("#")[2])
+    assert ids(again) == shown
+    assert again.locator("input[value='cuda']").is_checked()
+    for value in ("cuda", "confirmed", "not testable here"):
+        again.locator(f"input[value='{value}']").uncheck()
+    assert ids(again) == list(claims())
+    assert again.url.endswith("claims.html")
+
+
+@pytest.mark.slow
+def test_one_machines_verdict_must_fit(built: Built, browser: Browser) -> None:
+    """Verdict and device are asked of the same machine: one's verdict and the other's device leave nothing."""
+    page = built.open(browser, "claims.html#verdict=not%20testable%20here&device=cpu")
+    devices = page.locator(".fr-on:not([hidden])").evaluate_all(
+        "all => all.map(one => [one.dataset.device, one.dataset.verdict].join())"
+    )
+    assert set(devices) == {"cpu,not testable here"}
+    assert "pin-danger" in ids(page)
+
+
+@pytest.mark.slow
+def test_a_link_to_a_claim_unfolds_it(built: Built, browser: Browser) -> None:
+    """A deep link opens its section and brings it into view; so does a link on the page, whatever was chosen.
+
+    A link to another place leaves the choice as it is.
+    """
+    page = built.open(browser, "claims.html#claim-gil-threads")
+    assert page.locator("#claim-gil-threads").get_attribute("open") is not None
+    expect(page.locator("#claim-gil-threads")).to_be_in_viewport()
+    page = built.open(browser, "claims.html#verdict=confirmed")
+    shown = ids(page)
+    page.evaluate("location.hash = '#sources'")
+    expect(page.locator("#sources")).to_be_in_viewport()
+    assert ids(page) == shown
+    page.locator(".fr-untested a[href='#claim-pin-danger']").first.press("Enter")
+    expect(page.locator("#claim-pin-danger .fr-facts")).to_be_visible()
+    assert ids(page) == list(claims())
+
+
+@pytest.mark.slow
+def test_a_table_that_is_unfolded_late_has_the_rows_that_are_left(built: Built, browser: Browser) -> None:
+    """Where the address leaves some claims, the table leaves them from the moment when it is unfolded."""
+    page = built.open(browser, "claims.html#verdict=confirmed")
+    unfold(page.locator("#claims .fr-data summary"))
+    texts = page.locator("#claims-table [data-row]").locator("visible=true").all_inner_texts()
+    assert texts
+    assert all("confirmed" in text for text in texts)
+
+
+def test_the_page_is_light_and_fits_a_phone(built: Built, browser: Browser) -> None:
+    """At most 150 kB gzipped; with every claim unfolded nothing is wider than a small phone."""
+    page = built.open(browser, "claims.html", width=360)
+    page.evaluate(UNFOLD)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    page.locator("input[value='confirmed']").check()
+    page.locator("#claims .fr-live svg").first.wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert len(gzip.compress((built.folder / "claims.html").read_bytes())) <= 1000 * MOST_KB
+
+
+def test_claims_are_reached_from_everywhere(built: Built, browser: Browser) -> None:
+    """Navigation and the home page lead to it; there is no second page of the same suite."""
+    page = built.open(browser, "index.html")
+    assert page.locator(".md-tabs__link[href='claims.html']").count() == 1
+    assert page.locator(".fr-doors a[href='claims.html']").count() == 1
+    assert not (built.folder / "suites").exists()

@@ -1,0 +1,93 @@
+"""What is made of a built site: its list of pages, its headers, and the same bytes in one process and in several."""
+
+from __future__ import annotations
+
+import filecmp
+import re
+from pathlib import Path
+
+import pytest
+from visits import Site, everybody
+
+from feedrate.pages import processes
+from feedrate.schema.errors import InputError
+from feedrate.site import brief, publish
+from feedrate.site import build as site_build
+from feedrate.site.publish import HEADERS, sitemap
+
+ADDRESS = "https://example.org/x/"
+
+
+def test_every_page_is_listed_where_the_address_is_known(tmp_path: Path) -> None:
+    """Search engines find all pages, whoever made them, and nothing else; without an address there is no list."""
+    for name in ("index.html", "404.html", "runs/a & b.html", "data/x.csv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    sitemap(tmp_path, ADDRESS)
+    listed = re.findall("<loc>(.*)</loc>", (tmp_path / "sitemap.xml").read_text(encoding="utf-8"))
+    assert listed == [f"{ADDRESS}index.html", f"{ADDRESS}runs/a &amp; b.html"]
+    sitemap(tmp_path, "")
+    assert not (tmp_path / "sitemap.xml").exists()
+
+
+def test_a_host_can_send_the_policy_as_a_header(sites: dict[str, Site]) -> None:
+    """The file for it holds the policy of the pages, and forbids framing, which a page cannot."""
+    folder = sites["main"].folder
+    page = (folder / "index.html").read_text(encoding="utf-8")
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert policy
+    said = (folder / HEADERS).read_text(encoding="utf-8")
+    assert said == f"/*\n  Content-Security-Policy: {policy[1]}; frame-ancestors 'none'\n"
+
+
+def test_no_rule_of_the_theme_styles_every_element_anew(sites: dict[str, Site]) -> None:
+    """The theme turns an attribute on and off while a page loads: no rule hangs all elements on it."""
+    sheets = [path.read_text(encoding="utf-8") for path in (sites["main"].folder / "assets").rglob("*.css")]
+    assert any("[data-md-color-scheme" in sheet for sheet in sheets)
+    assert not any("[data-md-color-switching" in sheet for sheet in sheets)
+
+
+def test_no_script_of_the_theme_styles_a_page_anew(sites: dict[str, Site]) -> None:
+    """What it would say of the whole page when that is there, the page says at its beginning, and our styles do."""
+    folder = sites["main"].folder
+    (bundle,) = (folder / "assets" / "javascripts").glob("bundle.*.js")
+    script = bundle.read_text(encoding="utf-8")
+    for theirs, ours in publish._THEMES_SCRIPT:
+        assert script.count(ours) == 1
+        assert theirs not in script
+    for said in ('classList.add("js")', 'classList.add("js-focus-visible")', '"data-js-focus-visible"'):
+        assert said in script
+    pages = sorted(folder.rglob("*.html"))
+    heads = [path.read_text(encoding="utf-8").partition("</head>")[0] for path in pages]
+    assert all("className='js js-focus-visible'" in head for head in heads)
+    assert all(head.index("Content-Security-Policy") < head.index("className=") < head.index("<link") for head in heads)
+
+
+def test_two_builds_do_not_meet(sites: dict[str, Site], tmp_path: Path) -> None:
+    """While a folder is being built another build is refused, and the first is not disturbed."""
+    with site_build._alone(tmp_path), pytest.raises(InputError, match="another build is under way there"):
+        site_build.build(sites["empty"].results, tmp_path)
+
+
+@pytest.mark.slow
+def test_a_site_for_an_address(sites: dict[str, Site], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Built for an address, pages and their list name it, and a page that is not found finds its styles below it."""
+    monkeypatch.setenv("SITE_URL", ADDRESS)
+    folder = site_build.build(sites["empty"].results, tmp_path)
+    listed = re.findall("<loc>(.*)</loc>", (folder / "sitemap.xml").read_text(encoding="utf-8"))
+    assert f"{ADDRESS}claims.html" in listed
+    assert all((folder / place.removeprefix(ADDRESS)).is_file() for place in listed)
+    assert f'<link rel="canonical" href="{ADDRESS}claims.html">' in (folder / "claims.html").read_text(encoding="utf-8")
+    assert 'href="/x/assets/' in (folder / "404.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_processes_change_nothing(sites: dict[str, Site], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages that several processes made are byte for byte those of one."""
+    monkeypatch.setattr(processes, "WORTH", 0)
+    monkeypatch.setattr(brief, "_ALONE", 0)
+    shown = sites["main"]
+    again = site_build.build(shown.results, tmp_path, everybody)
+    names = [str(path.relative_to(again)) for path in again.rglob("*") if path.is_file()]
+    kept = [name for name in names if not name.endswith((".gz", ".pdf"))]
+    assert filecmp.cmpfiles(shown.folder, again, kept, shallow=False)[1:] == ([], [])

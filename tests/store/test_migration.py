@@ -1,0 +1,226 @@
+"""Files of the schema version before this one are read as files of this one, and those of a newer one are refused."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from feedrate.schema.columns import NEEDS_FEEDRATE, SCHEMA_VERSION, TABLES
+from feedrate.schema.errors import InputError
+from feedrate.schema.plugins import ROOT
+from feedrate.store import migration
+from feedrate.store import runs as store_runs
+
+GOLDEN = ROOT / "tests" / "golden"
+VERSIONS = (1, 2)
+MOST_BYTES = 100_000
+
+
+def golden(version: int) -> store_runs.StoredRun:
+    """The run that was written in a version."""
+    (run,) = store_runs.runs(GOLDEN / f"v{version}")
+    return run
+
+
+def written(version: int) -> dict[str, Any]:
+    """The manifest of that run as it stands in its file."""
+    found: dict[str, Any] = json.loads((golden(version).folder / "run.json").read_bytes())
+    return found
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_golden_files_are_of_their_version_and_small(version: int) -> None:
+    """Each version has files that its own feedrate wrote, and the manifest in each of them says which."""
+    assert VERSIONS == (*range(1, SCHEMA_VERSION), SCHEMA_VERSION) == migration.READ
+    files = sorted(golden(version).folder.iterdir())
+    assert [path.name for path in files] == ["run.json", *sorted(f"{name}.parquet" for name in TABLES)]
+    assert all(path.stat().st_size < MOST_BYTES for path in files)
+    for path in files[1:]:
+        embedded = json.loads(pq.read_schema(path).metadata[migration.MANIFEST_KEY])
+        assert embedded["schema_version"] == version
+        assert embedded == written(version)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_has_every_column_whatever_version_wrote_it(version: int, name: str) -> None:
+    """What the file has is read as it stands; what came later is null throughout; both readers agree."""
+    run = golden(version)
+    raw = pq.read_table(run.folder / f"{name}.parquet")
+    frame = run.table(name)
+    assert list(frame.columns) == [column.name for column in TABLES[name]]
+    assert len(frame) == raw.num_rows > 0
+    for column in frame.columns:
+        held = raw.column(column).to_pylist() if column in raw.column_names else [None] * raw.num_rows
+        assert [None if pd.isna(value) else value for value in frame[column]] == held
+    several = store_runs.rows([run.folder, run.folder], list(frame.columns), name)
+    pd.testing.assert_frame_equal(several, pd.concat([frame, frame], ignore_index=True))
+
+
+def test_version_1_lacks_columns_and_version_2_none() -> None:
+    """The golden file of version 1 is one that needs its migration: a test of nothing would pass as well."""
+    lacking = {
+        version: {
+            column.name
+            for name, columns in TABLES.items()
+            for column in columns
+            if column.name not in pq.read_schema(golden(version).folder / f"{name}.parquet").names
+        }
+        for version in VERSIONS
+    }
+    assert "evidence" in lacking[1]
+    assert not lacking[2]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_manifest_is_read_as_one_of_this_version(version: int) -> None:
+    """Every field that was written is read back; the version and what is needed are those of today."""
+    run, before = golden(version).manifest, written(version)
+    assert (run.schema_version, run.needs_feedrate) == (SCHEMA_VERSION, NEEDS_FEEDRATE)
+    assert _within(before | {"schema_version": SCHEMA_VERSION}, run.model_dump(mode="json"))
+
+
+def _within(part: Any, whole: Any) -> bool:
+    """Whether everything that a value says is said by another that may say more."""
+    if isinstance(part, dict):
+        return all(name in whole and _within(value, whole[name]) for name, value in part.items())
+    if isinstance(part, list):
+        return len(part) == len(whole) and all(map(_within, part, whole))
+    return bool(part == whole)
+
+
+def test_what_a_version_holds_is_frozen() -> None:
+    """Another column, type or field is another schema version: this list and SCHEMA_VERSION change together."""
+    holding = runpy.run_path(str(GOLDEN / "make.py"))["holding"]()
+    assert holding == json.loads((GOLDEN / f"v{SCHEMA_VERSION}" / "holds.json").read_bytes())
+
+
+def test_every_run_that_was_committed_is_read() -> None:
+    """Runs of all ages under results/ have every column."""
+    runs = store_runs.runs(ROOT / "results")
+    assert runs
+    for name, columns in TABLES.items():
+        some = [*(column.name for column in columns if column.dtype != "string"), columns[-1].name][-4:]
+        assert list(store_runs.rows([run.folder for run in runs], some, name).columns) == some
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        (
+            {"schema_version": 3, "feedrate_version": "9.9.9", "needs_feedrate": "9.8"},
+            r"run\.json: written by feedrate 9\.9\.9 in schema version 3; .* versions 1 and 2: needs feedrate ≥ 9\.8",
+        ),
+        ({"schema_version": 3, "feedrate_version": "9.9.9"}, "written by feedrate 9.9.9 .* needs a newer feedrate"),
+        ({"schema_version": 2, "feedrate_version": "0.9", "needs_feedrate": "99.0"}, "needs feedrate ≥ 99.0"),
+        (
+            {"schema_version": 9_999, "feedrate_version": "<script>", "needs_feedrate": "\x1b[31m"},
+            "of an unknown version .* needs a newer feedrate",
+        ),
+    ],
+)
+def test_what_a_newer_feedrate_wrote_is_refused_with_what_it_needs(fields: dict[str, Any], words: str) -> None:
+    """The message says who wrote it, what this feedrate reads and which one is needed; it repeats no markup."""
+    with pytest.raises(InputError, match=words) as caught:
+        migration.manifest(json.dumps(fields), "run.json")
+    assert "<script>" not in str(caught.value)
+    assert "\x1b" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b"{}",
+        b'{"schema_version": "1"}',
+        b'{"schema_version": true}',
+        b'{"schema_version": 0}',
+        b'{"schema_version": 1.5}',
+        b'{"schema_version": NaN}',
+        b'{"schema_version": 1' + b"0" * 5_000 + b"}",
+        b'{"schema_version": 1}',
+    ],
+    ids=lambda text: text[:30].decode(errors="replace"),
+)
+def test_what_is_no_manifest_is_said_in_one_line(text: bytes) -> None:
+    """Whatever stands in its place, however deep it nests, is an error that names the file and never a traceback."""
+    with pytest.raises(InputError, match=r"^run\.json: not a run manifest: ") as caught:
+        migration.manifest(text, "run.json")
+    assert len(str(caught.value)) < 500
+
+
+def test_version_2_must_say_what_it_needs() -> None:
+    """A file of version 2 without ``needs_feedrate`` was not written by feedrate."""
+    fields = {name: value for name, value in written(2).items() if name != "needs_feedrate"}
+    with pytest.raises(InputError, match="needs_feedrate is missing"):
+        migration.manifest(json.dumps(fields), "run.json")
+
+
+@pytest.mark.parametrize("needs", ["99.0.0rc1", "99999.0", "v9", "", "0", "٣.٠", None, 1.0])
+def test_what_is_needed_must_be_a_version(needs: object) -> None:
+    """Whoever writes something else in place of a version of feedrate does not get in as one that needs none."""
+    fields = written(2) | {"needs_feedrate": needs}
+    with pytest.raises(InputError, match="needs_feedrate is no version of feedrate"):
+        migration.manifest(json.dumps(fields), "run.json")
+
+
+@pytest.fixture
+def run(tmp_path: Path, fake_run: ModuleType) -> store_runs.StoredRun:
+    """A run of this version, to be damaged."""
+    fake_run.write(tmp_path, fake_run.Fake(blocks=1, batches=(8,)))
+    return store_runs.runs(tmp_path)[0]
+
+
+def test_a_column_that_is_missing_from_a_file_of_this_version_is_refused(run: store_runs.StoredRun) -> None:
+    """Only version 1 may lack a column: what was taken out of a newer file is not made up as null."""
+    path = run.folder / "trials.parquet"
+    pq.write_table(pq.read_table(path).drop_columns(["evidence"]), path)
+    with pytest.raises(InputError, match=r"trials\.parquet: column 'evidence' is missing"):
+        run.table("trials")
+    with pytest.raises(InputError, match="column 'evidence' is missing"):
+        store_runs.rows([run.folder], ["trial_id", "evidence"])
+    assert len(store_runs.rows([run.folder], ["trial_id"]))
+
+
+def test_a_column_of_another_type_is_refused(run: store_runs.StoredRun) -> None:
+    """A type that is not the table's is said with both, by either reader."""
+    path = run.folder / "trials.parquet"
+    table = pq.read_table(path)
+    place = table.schema.get_field_index("steps")
+    pq.write_table(table.set_column(place, "steps", table.column("steps").cast(pa.float64())), path)
+    with pytest.raises(InputError, match="column 'steps' holds double, expected int64"):
+        run.table("trials")
+
+
+def test_a_file_without_a_manifest_lacks_nothing_or_is_refused(run: store_runs.StoredRun) -> None:
+    """Without its manifest nobody knows a file's version: a column that is missing is then not filled in."""
+    path = run.folder / "trials.parquet"
+    bare = pq.read_table(path).replace_schema_metadata(None)
+    pq.write_table(bare, path)
+    assert len(run.table("trials")) == bare.num_rows
+    pq.write_table(bare.drop_columns(["evidence"]), path)
+    with pytest.raises(InputError, match="not a run manifest"):
+        run.table("trials")
+
+
+def test_a_name_that_a_stranger_gave_to_a_field_is_no_more_than_text() -> None:
+    """A field that nobody knows is named on one line, short, without what a terminal would obey."""
+    fields = written(2) | {"\x1b[31m\n" + "x" * 5_000: 1}
+    with pytest.raises(InputError, match="not a run manifest: x") as caught:
+        migration.manifest(json.dumps(fields), "run.json")
+    assert len(str(caught.value)) < 500
+    assert "\x1b" not in str(caught.value)

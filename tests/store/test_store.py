@@ -1,0 +1,233 @@
+"""results/: the journal, and runs written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pyarrow.parquet as pq
+import pytest
+
+from feedrate.schema import plugins
+from feedrate.schema.columns import TABLES
+from feedrate.schema.errors import EnvironmentFault, InputError
+from feedrate.store import runs
+from feedrate.store.bench_record import BenchRecord
+
+
+def test_a_torn_line_costs_that_line_only(tmp_path: Path) -> None:
+    """What was appended before a crash in the middle of a write is read back, and appending goes on."""
+    journal = runs.Journal(tmp_path)
+    journal.append({"n": 1})
+    journal.append({"n": 2})
+    journal.close()
+    with (tmp_path / "journal.jsonl").open("ab") as file:
+        file.write(b'{"n": 3, "tor')
+    again = runs.Journal(tmp_path)
+    assert [e["n"] for e in again.entries()] == [1, 2]
+    again.append({"n": 4})
+    assert [e["n"] for e in again.entries()] == [1, 2, 4]
+    again.close()
+
+
+def test_a_journal_that_is_only_torn_is_empty(tmp_path: Path) -> None:
+    """A crash within the very first line leaves a journal that can be used."""
+    (tmp_path / "journal.jsonl").write_bytes(b'{"n"')
+    journal = runs.Journal(tmp_path)
+    assert list(journal.entries()) == []
+    journal.close()
+
+
+def test_a_full_disk_is_a_message(tmp_path: Path) -> None:
+    """ENOSPC while a trial is written names the file, the cause and what to do; nothing before it is lost."""
+    (tmp_path / "journal.jsonl").symlink_to("/dev/full")
+    journal = runs.Journal.__new__(runs.Journal)
+    journal.path = tmp_path / "journal.jsonl"
+    journal._file = journal.path.open("ab", buffering=0)
+    with pytest.raises(EnvironmentFault, match=r"journal\.jsonl: cannot write: the disk is full.*resumes"):
+        journal.append({"n": 1})
+    journal.close()
+
+
+def test_two_sweeps_at_once_are_refused(tmp_path: Path) -> None:
+    """The second sweep on a machine is told which process holds the first."""
+    code = (
+        "import sys, time\nfrom pathlib import Path\nfrom feedrate.store import runs\n"
+        f"with runs.machine_lock(Path({str(tmp_path)!r}), 'm'):\n    print('held', flush=True)\n    time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], cwd=plugins.ROOT, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        words = rf"another sweep is running here \(process {other.pid}\)"
+        with pytest.raises(InputError, match=words), runs.machine_lock(tmp_path, "m"):
+            pass
+        other.kill()
+    with runs.machine_lock(tmp_path, "m") as folder:
+        assert folder == tmp_path / "m"
+
+
+def test_an_unwritable_place_is_a_message(tmp_path: Path) -> None:
+    """Results that cannot be written are refused before anything is measured."""
+    (tmp_path / "results").write_text("a file")
+    with pytest.raises(EnvironmentFault, match="cannot write"), runs.machine_lock(tmp_path / "results", "m"):
+        pass
+
+
+def test_an_unfinished_run_is_found_and_a_discarded_one_is_gone(tmp_path: Path) -> None:
+    """A run that began and did not end can be resumed."""
+    folder = runs.begin(tmp_path, "r1", {"key": "k"})
+    assert [(p.name, plan["key"]) for p, plan in runs.unfinished(tmp_path)] == [("r1", "k")]
+    runs.discard(folder)
+    assert runs.unfinished(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_broken_manifest_is_named(tmp_path: Path) -> None:
+    """A run.json that cannot be understood is an error that names the file, not a traceback."""
+    folder = tmp_path / "m" / "r"
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text(json.dumps({"schema_version": 1}))
+    with pytest.raises(InputError, match=r"run\.json: not a run manifest"):
+        runs.runs(tmp_path)
+
+
+def test_write_is_whole_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failure while a file is written leaves the old one."""
+    path = tmp_path / "run.json"
+    runs.write_whole(path, b"old")
+
+    def refuse(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(EnvironmentFault, match="the disk is full"):
+        runs.write_whole(path, b"new")
+    assert path.read_bytes() == b"old"
+
+
+def bench_record(cpu_model: str = "Example", **changes: object) -> BenchRecord:
+    """A bench record of a made-up machine with one trial beside the external clock."""
+    trial = {
+        "cell_id": "0123456789ab",
+        "cell": {"mode": "load", "num_workers": 2},
+        "repeat": 0,
+        "samples": 800,
+        "wall_ns": 10**9,
+        "witness_ns": 1_000_100_000,
+        "epoch_steps": 8,
+        "epochs_samples": 64,
+        "epochs_witness_ns": 10**9,
+        "estimates": {"wall_clock": 800.0, "mean_of_rates": 9000.0},
+    }
+    machine = {
+        "cpu_model": cpu_model,
+        "architecture": "x86_64",
+        "cores_physical": 2,
+        "cores_logical": 2,
+        "cpu_quota_cores": None,
+        "memory_bytes": 8 * 2**30,
+        "memory_limit_bytes": None,
+        "gpu_name": None,
+        "gpu_count": 0,
+        "gpu_memory_bytes": None,
+        "virtualised": None,
+        "operating_system": "Linux",
+        "kernel": "6.1",
+        "distribution": None,
+    }
+    whole = {
+        "feedrate_version": "0.1.0",
+        "machine": machine,
+        "software": {"python": "3.11.7"},
+        "device": "cpu",
+        "started_at": "2026-01-02T03:04:05Z",
+        "took_s": 300.0,
+        "sections": ["accuracy"],
+        "promises": [{"section": "accuracy", "what": "a", "target": "b", "measured": "c", "met": None}],
+        "witnessed": [trial],
+    }
+    return BenchRecord.model_validate(whole | changes)
+
+
+def test_a_bench_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    """Records lie beside the machine's runs, under the moment at which they began, and come oldest first."""
+    late, early = bench_record("Early in the alphabet", started_at="2026-02-02T03:04:05Z"), bench_record()
+    path = runs.write_bench(tmp_path, late)
+    runs.write_bench(tmp_path, early)
+    assert path == tmp_path / late.machine.machine_id / "bench" / "20260202T030405Z.json"
+    assert runs.benches(tmp_path) == [early, late]
+
+
+def test_runs_and_benches_do_not_see_each_other(tmp_path: Path, fake_run: ModuleType) -> None:
+    """A machine's folder holds both, and each is read as what it is."""
+    record = bench_record()
+    fake_run.write(tmp_path)
+    (run,) = runs.runs(tmp_path)
+    shutil.copytree(tmp_path / run.manifest.machine.machine_id, tmp_path / record.machine.machine_id)
+    runs.write_bench(tmp_path, record)
+    assert len(runs.runs(tmp_path)) == 2
+    assert runs.benches(tmp_path) == [record]
+    assert runs.unfinished(tmp_path / record.machine.machine_id) == []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["{", '{"schema_version": 1}', "schema", "field", "estimate", "derived"],
+)
+def test_a_broken_bench_record_is_named(tmp_path: Path, damage: str) -> None:
+    """A file that is cut off, of another schema or not true to itself is an error that names it, not a traceback."""
+    path = runs.write_bench(tmp_path, bench_record())
+    record = json.loads(path.read_text())
+    if damage == "schema":
+        record["schema_version"] = 2
+    elif damage == "field":
+        record["witnessed"][0]["unknown"] = 1
+    elif damage == "estimate":
+        record["witnessed"][0]["estimates"]["mean_of_rates"] = -1
+    elif damage == "derived":
+        record["witnessed"][0]["estimates"]["wall_clock"] = 801.0
+    path.write_text(damage if damage.startswith("{") else json.dumps(record))
+    with pytest.raises(InputError, match=r"bench/20260102T030405Z\.json: not a bench record of this version"):
+        runs.benches(tmp_path)
+
+
+def test_a_bench_that_cannot_be_written_says_that_nothing_was_kept(tmp_path: Path) -> None:
+    """There is no journal of a bench: the message does not promise one."""
+    (tmp_path / bench_record().machine.machine_id).write_text("a file")
+    with pytest.raises(EnvironmentFault, match=r"cannot write.*Nothing was kept"):
+        runs.write_bench(tmp_path, bench_record())
+
+
+def test_single_steps_take_little_room(fake_run: ModuleType, tmp_path: Path) -> None:
+    """Numbers of steps and samples are split by bytes; trials stay in what every reader has, quick to open."""
+    folder = fake_run.write(tmp_path)
+    split = {}
+    for name in TABLES:
+        group = pq.read_metadata(folder / f"{name}.parquet").row_group(0)
+        columns = [group.column(at) for at in range(group.num_columns)]
+        split[name] = {one.path_in_schema for one in columns if "BYTE_STREAM_SPLIT" in one.encodings}
+        assert {one.compression for one in columns} == {"SNAPPY" if name == "trials" else "ZSTD"}
+    assert split["trials"] == set()
+    assert {"step", "fetch_ns", "worker_begun_ns"} <= split["steps"]
+    assert "trial_id" not in split["steps"]
+    assert {"t_ns", "cpu_util_pct"} <= split["telemetry"]
+
+
+def test_trials_of_many_chunks_share_a_row_group(
+    fake_run: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A group of trials ends after enough rows, steps with each chunk; all rows are there, in their order."""
+    fake = fake_run.Fake(blocks=1, batches=(8,))
+    tables = fake_run.rows(fake)
+    rows = len(tables["trials"])
+    monkeypatch.setattr(runs, "GROUP_ROWS", 2 * rows)
+    runs.write_run(tmp_path, fake_run.manifest(fake, tables["trials"]), [tables] * 5)
+    trials, steps = (pq.ParquetFile(tmp_path / f"{name}.parquet") for name in ("trials", "steps"))
+    assert [trials.metadata.row_group(at).num_rows for at in range(trials.num_row_groups)] == [2 * rows, 2 * rows, rows]
+    assert steps.num_row_groups == 5
+    assert trials.read()["trial_id"].to_pylist() == 5 * [row["trial_id"] for row in tables["trials"]]

@@ -1,0 +1,163 @@
+"""What is said of a run later lies beside it: plain text, read as data, and the run itself is never touched."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from feedrate.schema.errors import EnvironmentFault, InputError
+from feedrate.store import marks, runs
+from feedrate.store.marks import LABEL_MOST, NOTE_MOST, REFERENCE, SELF_REPORTED, Beside, Withdrawn, place
+
+
+def noon() -> datetime:
+    return datetime(2026, 11, 22, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def run(tmp_path: Path, fake_run: ModuleType) -> Path:
+    """The folder of a run."""
+    folder: Path = fake_run.write(tmp_path / "results", fake_run.Fake(blocks=1, batches=(8,)))
+    return folder
+
+
+def hashed(folder: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+
+
+def test_nothing_beside_a_run_says_that_whoever_measured_it_vouches_for_it(run: Path) -> None:
+    """Without files a run is self-reported, has no label and was not withdrawn."""
+    assert marks.about(run) == Beside(SELF_REPORTED, "", "", None)
+
+
+def test_everything_said_is_read_back_and_the_run_is_not_touched(run: Path) -> None:
+    """Label, tier and withdrawal lie beside the folder; its files keep every byte, and lists of runs see one run."""
+    before = hashed(run)
+    marks.label(run, "  Office\n workstation ", "quiet\x1b[31m night\u202e")
+    marks.rank(run, REFERENCE)
+    marks.withdraw(run, "The disk was failing.", noon)
+    assert marks.about(run) == Beside(
+        REFERENCE, "Office workstation", "quiet night", Withdrawn(why="The disk was failing.", on="2026-11-22")
+    )
+    assert hashed(run) == before
+    assert len(runs.runs(run.parents[1])) == 1
+    assert runs.unfinished(run.parent) == []
+    assert {path.name for path in run.parent.iterdir()} == {
+        run.name,
+        *(f"{run.name}.{kind}.json" for kind in marks.KINDS),
+    }
+
+
+def test_a_label_takes_the_place_of_an_earlier_one(run: Path) -> None:
+    """The newest label counts, whole: no note of the one before stays."""
+    marks.label(run, "first", "a note")
+    marks.label(run, "second")
+    found = marks.about(run)
+    assert (found.label, found.note) == ("second", "")
+
+
+@pytest.mark.parametrize(
+    ("label", "note", "words"),
+    [
+        ("x" * (LABEL_MOST + 1), "", r"LABEL= \(--label\): 61 characters; expected at most 60"),
+        ("", "x" * (NOTE_MOST + 1), r"NOTE= \(--note\): 501 characters; expected at most 500"),
+        (" \n\x00 ", "\u200b", r"LABEL= \(--label\): nothing was given; .*NOTE=, --note"),
+    ],
+)
+def test_texts_are_capped(run: Path, label: str, note: str, words: str) -> None:
+    """What is too long or nothing is refused with the cap, and nothing is written."""
+    with pytest.raises(InputError, match=words):
+        marks.label(run, label, note)
+    assert not place(run, "label").exists()
+
+
+def test_the_longest_texts_are_read_back(run: Path) -> None:
+    """Texts at their cap, of the widest characters, fit into the cap of the file."""
+    marks.label(run, "\U0001f525" * LABEL_MOST, '"' * NOTE_MOST)
+    found = marks.about(run)
+    assert (len(found.label), len(found.note)) == (LABEL_MOST, NOTE_MOST)
+
+
+def test_a_run_is_withdrawn_once_and_with_a_reason(run: Path) -> None:
+    """No reason, no withdrawal; a second one is refused and the first stays."""
+    with pytest.raises(InputError, match=r"WHY= \(--why\): nothing was given; expected the reason"):
+        marks.withdraw(run, "  ")
+    assert marks.about(run).withdrawn is None
+    marks.withdraw(run, "wrong disk", noon)
+    with pytest.raises(InputError, match="was withdrawn on 2026-11-22 already: wrong disk"):
+        marks.withdraw(run, "again")
+    assert marks.about(run).withdrawn == Withdrawn(why="wrong disk", on="2026-11-22")
+
+
+def test_a_tier_can_be_taken_back(run: Path) -> None:
+    """Reference is a file, self-reported the absence of one; other words are refused with those that are known."""
+    marks.rank(run, REFERENCE)
+    marks.rank(run, SELF_REPORTED)
+    marks.rank(run, SELF_REPORTED)
+    assert not place(run, "tier").exists()
+    with pytest.raises(InputError, match=r"tier 'referense': expected one of .*did you mean 'reference'"):
+        marks.rank(run, "referense")
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("label", "{"),
+        ("label", "[]"),
+        ("label", "[" * 5_000),
+        ("label", '{"label": 7}'),
+        ("label", '{"label": "a", "more": 1}'),
+        ("label", json.dumps({"label": "x" * (LABEL_MOST + 1)})),
+        ("label", json.dumps({"label": "two\nlines"})),
+        ("label", json.dumps({"note": "\u202egnp"})),
+        ("label", json.dumps({"note": "x" * 9_000})),
+        ("tier", '{"tier": "gold"}'),
+        ("tier", "{}"),
+        ("withdrawn", "{}"),
+        ("withdrawn", '{"why": "", "on": "2026-11-22"}'),
+        ("withdrawn", '{"why": "a", "on": "<b>today</b>"}'),
+        ("withdrawn", '{"why": "a", "on": "2026-99-99"}'),
+        ("withdrawn", '{"why": "a", "on": "\u0662\u0660\u0662\u0666-\u0661\u0661-\u0662\u0662"}'),
+    ],
+)
+def test_what_others_put_there_is_refused_with_its_name(run: Path, kind: str, text: str) -> None:
+    """A file that is damaged, too large, not plain text or says what is not known is an error, not a page."""
+    place(run, kind).write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=rf"{run.name}\.{kind}\.json: "):
+        marks.about(run)
+
+
+def test_double_spaces_are_named_as_what_is_wrong(run: Path) -> None:
+    """Whoever writes such a file by hand reads which spaces it may hold."""
+    place(run, "label").write_text(json.dumps({"label": "a  b"}))
+    with pytest.raises(InputError, match=r"label: .*outer or double spaces"):
+        marks.about(run)
+
+
+def test_a_link_is_not_followed(run: Path, tmp_path: Path) -> None:
+    """A symbolic link beside a run leads nowhere."""
+    (tmp_path / "elsewhere").write_text('{"label": "mine"}')
+    place(run, "label").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="expected a plain file"):
+        marks.about(run)
+
+
+def test_a_place_that_cannot_be_written_is_a_message(run: Path) -> None:
+    """The file, the cause, and that nothing was changed."""
+    place(run, "label").mkdir()
+    with pytest.raises(EnvironmentFault, match=r"label\.json: cannot write.*Nothing was changed"):
+        marks.label(run, "a")
+
+
+def test_what_was_withdrawn_no_longer_stands(tmp_path: Path, fake_run: ModuleType) -> None:
+    """Verdicts in the terminal and the README draw on the runs that are left, in their order."""
+    for run_id in ("20260102T030405Z-a", "20260103T030405Z-b", "20260104T030405Z-c"):
+        fake_run.write(tmp_path, fake_run.Fake(run_id=run_id, blocks=1, batches=(8,)))
+    marks.withdraw(runs.find("20260103T030405Z-b", tmp_path).folder, "wrong disk")
+    left = marks.standing(runs.runs(tmp_path))
+    assert [run.manifest.run_id for run in left] == ["20260102T030405Z-a", "20260104T030405Z-c"]

@@ -1,0 +1,235 @@
+"""Jobs in forked children: every way in which one can end is an answer, and nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from beside import tried
+from warm import ENDLESS_S, Runner
+
+from feedrate.machine.probes.procfs import semaphores
+from feedrate.schema.plugins import ROOT
+from feedrate.sweep.launcher import Template
+
+ENDS_OF_PIPES = ("EOFError", "ConnectionResetError", "ConnectionRefusedError", "BrokenPipeError")
+CELL = {
+    "workload": "synthetic",
+    "mode": "load",
+    "storage_format": "lmdb",
+    "n_samples": 64,
+    "patch_size": 16,
+    "batch_size": 8,
+    "num_workers": 2,
+    "prefetch_factor": 2,
+}
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(runner: Runner) -> Iterator[None]:
+    """After each test the template has no child, this process not one more, and shared memory no file more."""
+    before, segments = {p.pid for p in psutil.Process().children()}, shared_memory()
+    yield
+    left = shared_memory() - segments
+    assert {p.pid for p in psutil.Process().children()} == before
+    assert psutil.Process(runner.template.pid).children(recursive=True) == []
+    until = time.monotonic() + 10
+    while left and time.monotonic() < until:  # others that run at the same time take theirs away
+        time.sleep(0.01)
+        left &= shared_memory()
+    assert not left
+
+
+def shared_memory() -> set[str]:
+    """The names that PyTorch gave to shared memory."""
+    return {path.name for path in Path("/dev/shm").glob("torch_*")}
+
+
+def workers(pid: int) -> list[psutil.Process]:
+    return psutil.Process(pid).children(recursive=True)
+
+
+def test_a_trial_reports(runner: Runner) -> None:
+    """A trial answers with its row, and its workers are gone."""
+    answer = runner.run()
+    assert answer.outcome == "ok"
+    row = answer.result["row"]
+    assert row["samples"] == row["steps"] * CELL["batch_size"]
+    assert row["steps"] % 2 == 0
+    assert answer.left_processes == 0
+    assert answer.ordered_ns < answer.first_batch_ns < answer.over_ns
+
+
+def test_an_exception_is_an_answer(runner: Runner) -> None:
+    """What a trial raises comes back with kind and message."""
+    answer = runner.run(workload="nothing")
+    assert (answer.outcome, answer.kind) == ("error", "InputError")
+    assert "unknown name 'nothing'" in answer.message
+
+
+def test_a_timeout_is_an_answer(runner: Runner) -> None:
+    """A trial that takes too long is killed, workers and all."""
+    begun = time.monotonic()
+    answer = runner.run(read_us=5_000_000, timeout_s=1)
+    assert (answer.outcome, answer.kind) == ("timeout", "Timeout")
+    assert "after 1 s" in answer.message
+    assert time.monotonic() - begun < 30
+
+
+def test_a_killed_worker_is_an_answer(runner: Runner) -> None:
+    """A worker that the kernel kills makes its trial a failed one, at once."""
+
+    def kill(event: str, pid: int, _: dict) -> None:
+        if event == "first_batch":
+            workers(pid)[0].kill()
+
+    answer = runner.run(watch=kill, window_s=ENDLESS_S, read_us=2_000)
+    assert answer.outcome == "error"
+    if answer.kind not in ENDS_OF_PIPES:  # which may be seen before its death
+        assert answer.kind == "RuntimeError"
+        assert "exited unexpectedly" in answer.message or "killed by signal" in answer.message
+
+
+def test_a_killed_trial_is_an_answer(runner: Runner) -> None:
+    """A training process that the kernel kills is a crash that names the signal."""
+
+    def kill(event: str, pid: int, _: dict) -> None:
+        if event == "first_batch":
+            os.kill(pid, signal.SIGKILL)
+
+    answer = runner.run(watch=kill, window_s=ENDLESS_S)
+    assert (answer.outcome, answer.kind) == ("crash", "SIGKILL")
+    assert "out-of-memory" in answer.message
+
+
+@pytest.mark.parametrize("victim", ["worker", "trial"])
+def test_shared_memory_of_the_dead_is_removed(runner: Runner, victim: str) -> None:
+    """Workers that are gone before anybody looks, reaped or orphaned, leave no shared memory either."""
+    left: set[Path] = set()
+
+    def kill(event: str, pid: int, _: dict) -> None:
+        if event == "first_batch":
+            family = workers(pid)
+            left.update(Path(f"/dev/shm/torch_{worker.pid}_4242_0") for worker in family)
+            for path in left:
+                path.touch()
+            (family[0] if victim == "worker" else psutil.Process(pid)).kill()
+            until = time.monotonic() + 5
+            while alive(family[:1] if victim == "worker" else family) and time.monotonic() < until:
+                time.sleep(0.01)
+
+    answer = runner.run(watch=kill, window_s=ENDLESS_S, read_us=2_000)
+    assert answer.outcome != "ok"
+    assert answer.left_shm_segments >= CELL["num_workers"]
+    assert not any(path.exists() for path in left)
+
+
+def alive(family: list[psutil.Process]) -> bool:
+    """Whether one of them still runs; the dead may wait to be reaped."""
+    try:
+        return any(p.status() != psutil.STATUS_ZOMBIE for p in family)
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.mark.slow
+def test_workers_live_until_their_memory_was_read(runner: Runner) -> None:
+    """When the result comes all workers are there, and stay until the parent has done with them."""
+    seen: list[int] = []
+
+    def watch(event: str, pid: int, _: dict) -> None:
+        if event == "result":
+            time.sleep(0.3)
+            seen.append(sum(worker.status() != psutil.STATUS_ZOMBIE for worker in workers(pid)))
+
+    assert runner.run(watch=watch).outcome == "ok"
+    assert seen == [CELL["num_workers"]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_semaphores_of_spawned_workers_are_removed(runner: Runner, method: str) -> None:
+    """They have names, by which workers find them, and whose tracker is killed with the group."""
+    seen: set[Path] = set()
+
+    def watch(event: str, pid: int, _: dict) -> None:
+        if event == "result":
+            seen.update(semaphores(pid))
+
+    answer = runner.run(watch=watch, start_method=method, timeout_s=120)
+    assert (answer.outcome, answer.left_processes) == ("ok", 0)
+    assert seen
+    assert not any(path.exists() for path in seen)
+
+
+@pytest.mark.slow
+def test_folders_of_killed_workers_are_removed(tmp_path: Path) -> None:
+    """What a template's trials make among the temporary files is gone with it."""
+    with Template() as template:
+        runner, folder = Runner(template, tmp_path, CELL), Path(template._scratch.name)
+        assert runner.run().outcome == "ok"
+        assert list(folder.glob("pymp-*"))
+    assert not folder.exists()
+
+
+def test_noise_is_kept_from_the_terminal(runner: Runner, capfd: pytest.CaptureFixture[str]) -> None:
+    """What a trial prints does not reach the terminal; the end of it explains a trial that ended without a word."""
+    answer = runner.template.run("no job", timeout_s=10, watch=lambda *_: None)
+    assert (answer.outcome, answer.kind) == ("crash", "Exit")
+    assert "JSONDecodeError" in answer.message
+    printed = capfd.readouterr()
+    assert (printed.out, printed.err) == ("", "")
+
+
+@tried
+def test_ticks_come_while_a_trial_runs(runner: Runner) -> None:
+    """The watch is called ten times a second, with the trial's process."""
+    ticks = []
+    runner.run(watch=lambda event, pid, _: ticks.append(pid) if event == "tick" else None, read_us=10_000)
+    assert len(ticks) >= 2
+    assert len(set(ticks)) == 1
+
+
+def test_jobs_follow_each_other(runner: Runner) -> None:
+    """A failed job does not harm the next."""
+    assert runner.run(workload="nothing").outcome == "error"
+    assert runner.run().outcome == "ok"
+
+
+@pytest.mark.slow
+def test_workers_are_forked_whatever_python_prefers() -> None:
+    """Python 3.14 starts workers from a server; the loader asks for fork, so that they die with the trial."""
+    code = (
+        "import multiprocessing as m; m.set_start_method('forkserver')\n"
+        "from feedrate.trial.loader import build\n"
+        "loader = build([1, 2], list, batches=None, batch_size=1, num_workers=1, prefetch_factor=2, pin_memory=False)\n"
+        "assert loader.multiprocessing_context.get_start_method() == 'fork'\n"
+        "build([1, 2], list, batches=None, batch_size=1, num_workers=0, prefetch_factor=None, pin_memory=False)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_a_parent_that_goes_away_in_the_middle_of_an_order(capfd: pytest.CaptureFixture[str]) -> None:
+    """A parent that is interrupted between an order and its answer leaves a template that ends without a word."""
+    before = {process.pid for process in psutil.Process().children()}
+    with Template() as template, Path(os.devnull).open("wb") as nowhere:
+        order = json.dumps({"do": "fork", "job": json.dumps({"kind": "facts"})}).encode()
+        socket.send_fds(template._control, [order], [nowhere.fileno(), nowhere.fileno()])
+        template._control.close()
+        assert template._process.wait(timeout=60) == 0
+    orphans = [process for process in psutil.Process().children() if process.pid not in before]
+    _, alive = psutil.wait_procs(orphans, timeout=60)
+    assert not alive
+    printed = capfd.readouterr()
+    assert (printed.out, printed.err) == ("", "")

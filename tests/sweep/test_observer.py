@@ -1,0 +1,253 @@
+"""What the watch of a trial writes down: columns of the record, and the flags that follow from them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from beside import tried
+
+from feedrate.machine.probes.host import HostProbe
+from feedrate.machine.probes.procfs import System
+from feedrate.schema.columns import MEASURED, TELEMETRY, TRIALS
+from feedrate.sweep.launcher import Answer
+from feedrate.sweep.observer import Observer, rows
+
+PSI = "some avg10=0.00 avg60=0.00 avg300=0.00 total={}\n"
+BURN = "import time\nprint(flush=True)\nend = time.process_time() + 60\nwhile time.process_time() < end: pass\n"
+
+
+class Machine:
+    """A machine of two cores whose files say what they are told to."""
+
+    def __init__(self, proc: Path) -> None:
+        self.proc = proc
+        self.says()
+        self.probe = HostProbe(System(proc, [proc]))
+
+    def says(self, busy: int = 0, idle: int = 0, steal: int = 0, memory_us: int = 0, throttled_us: int = 0) -> None:
+        """Counters since it started: ticks of all cores, waiting for memory, stopped by a quota."""
+        (self.proc / "pressure").mkdir(exist_ok=True)
+        (self.proc / "stat").write_text(f"cpu  {busy} 0 0 {idle} 0 0 0 {steal} 0 0\ncpu0 1\ncpu1 1\n")
+        (self.proc / "pressure" / "memory").write_text(PSI.format(memory_us))
+        (self.proc / "cpu.stat").write_text(f"throttled_usec {throttled_us}\n")
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    monkeypatch.setattr("feedrate.machine.probes.procfs.time.process_time_ns", lambda: 0)
+    made = Machine(tmp_path)
+    yield made
+    made.probe.close()
+
+
+@pytest.fixture
+def trial() -> Iterator[int]:
+    """A process that sleeps."""
+    process = subprocess.Popen(["sleep", "60"])
+    yield process.pid
+    process.kill()
+    process.wait()
+
+
+def gpu(before: int, foreign: int | None, bits: int) -> Any:
+    """A GPU with so many processes before the trial; what it says beside it, and why its clocks are as they are."""
+    return SimpleNamespace(
+        computing=lambda: frozenset(range(before)),
+        foreign_processes=lambda seen, ours: foreign if len(seen) == before and ours else None,
+        energy_j=lambda: 1.0,
+        sample=lambda: {"gpu_throttle_reasons": bits},
+    )
+
+
+def answered(**row: Any) -> Answer:
+    now = time.perf_counter_ns()
+    result = {
+        "row": {"wall_ns": 600_000_000, "steady": True, **row},
+        "started_ns": now - 10**10,
+        "ended_ns": now + 10**10,
+    }
+    return Answer("ok", result=result, ordered_ns=now - 10**10, over_ns=now)
+
+
+def watched(observer: Observer, machine: Machine, pid: int, answer: Answer, **says: int) -> dict[str, Any]:
+    """A trial during whose window the machine came to say something."""
+    observer("window_opens", pid, {})
+    machine.says(**says)
+    observer("tick", pid, {})
+    time.sleep(0.1)
+    observer("window_closes", pid, {})
+    return observer.entry(answer, {"run_id": "r", "trial_id": "t"}, {"mode": "load"})
+
+
+def ignored(_sample: dict[str, Any]) -> None:
+    """Nobody looks at the telemetry."""
+
+
+def test_a_check_has_nothing_but_its_finding(machine: Machine, trial: int) -> None:
+    """A trial without a window, which a check of a fact is, has no memory, no counters and no flags."""
+    observer = Observer(machine.probe, None, 0, ignored)
+    observer("tick", trial, {})
+    result = {"row": {"fact": True, "fact_value": 5.0, "evidence": "It was so."}}
+    observer("result", trial, result)
+    answer = Answer("ok", result=result, over_ns=1)
+    row = observer.entry(answer, {"run_id": "r", "trial_id": "t"}, {"mode": "check"})["trial"]
+    measured = {column.name for column in MEASURED} & {name for name, value in row.items() if value is not None}
+    assert measured == {"fact", "fact_value", "evidence", "trial_wall_ns", "left_processes", "left_shm_segments"}
+
+
+def test_a_quiet_trial_has_its_columns_and_no_flag(machine: Machine, trial: int) -> None:
+    """Idle cores, no pressure, no quota: zeros where the machine tells, null where it does not, flags null."""
+    entry = watched(Observer(machine.probe, None, 0, ignored), machine, trial, answered(), idle=200)
+    row = entry["trial"]
+    zeros = ("foreign_cpu_pct", "steal_pct", "throttled_ns", "memory_pressure_pct")
+    assert {name: row[name] for name in zeros} == dict.fromkeys(zeros, 0)
+    assert row["io_pressure_pct"] is None
+    assert row["flags"] is None
+    assert row.keys() <= {column.name for column in TRIALS}
+    assert entry["telemetry"][0].keys() <= {column.name for column in TELEMETRY}
+
+
+def test_a_disturbed_trial_says_by_what(machine: Machine, trial: int) -> None:
+    """Each disturbance is in its column, and its name among the flags, in the record's order."""
+    says = {"busy": 100, "idle": 80, "steal": 20, "memory_us": 10**9, "throttled_us": 70_000}
+    observer = Observer(machine.probe, gpu(before=2, foreign=2, bits=0x09), 0, ignored)
+    answer = answered(steady=False, half_ratio=0.7)
+    row = watched(observer, machine, trial, answer, **says)["trial"]
+    assert row["foreign_cpu_pct"] == pytest.approx(100, abs=20)
+    assert row["steal_pct"] == 10
+    assert row["throttled_ns"] == 70_000_000
+    assert row["memory_pressure_pct"] == 100
+    assert row["gpu_foreign_processes"] == 2
+    assert row["flags"] == "foreign_cpu,steal,throttled,pressure,gpu_throttled,gpu_shared,unsteady"
+
+
+def test_stolen_time_is_seen_in_telemetry(machine: Machine, trial: int) -> None:
+    """From sample to sample, beside the busy share."""
+    observer = Observer(machine.probe, None, 0, ignored)
+    observer("tick", trial, {})
+    entry = watched(observer, machine, trial, answered(), busy=10, idle=70, steal=20)
+    assert [sample["steal_pct"] for sample in entry["telemetry"]] == [None, 20]
+    assert [sample["cpu_util_pct"] for sample in entry["telemetry"]] == [None, 10]
+
+
+def test_a_gpu_that_hides_its_processes_raises_no_flag(machine: Machine, trial: int) -> None:
+    """Unknown is null and flags nothing; an idle GPU's clocks are no disturbance."""
+    observer = Observer(machine.probe, gpu(before=0, foreign=None, bits=0x01), 0, ignored)
+    row = watched(observer, machine, trial, answered(), idle=200)["trial"]
+    assert row["gpu_foreign_processes"] is None
+    assert row["gpu_throttle_reasons"] == 1
+    assert row["flags"] is None
+
+
+def test_a_trial_that_failed_before_its_window_has_nothing_to_flag(machine: Machine, trial: int) -> None:
+    """No window, no columns of one, and no error."""
+    observer = Observer(machine.probe, gpu(before=0, foreign=0, bits=0), 0, ignored)
+    observer("tick", trial, {})
+    observer("window_closes", trial, {})
+    entry = observer.entry(Answer("crash", kind="SIGSEGV", message="killed"), {"run_id": "r", "trial_id": "t"}, {})
+    assert entry["trial"]["flags"] is None
+    assert "foreign_cpu_pct" not in entry["trial"]
+    assert len(rows([entry])["trials"]) == 1
+
+
+@tried
+def test_a_burning_stranger_is_flagged(trial: int) -> None:
+    """On this machine, whatever it is: a process that computes beside a sleeping trial raises foreign_cpu."""
+    burner = subprocess.Popen([sys.executable, "-S", "-c", BURN], stdout=subprocess.PIPE, text=True)
+    try:
+        assert burner.stdout is not None
+        burner.stdout.readline()
+        with HostProbe() as probe:
+            if probe.machine().ticks is None:
+                pytest.skip("/proc/stat is withheld here")
+            observer = Observer(probe, None, 0, ignored)
+            observer("window_opens", trial, {})
+            time.sleep(0.6)
+            observer("window_closes", trial, {})
+            cores = probe.machine().cpus or 1
+            row = observer.entry(answered(), {"run_id": "r", "trial_id": "t"}, {})["trial"]
+        assert row["foreign_cpu_pct"] > 20
+        assert cores > 10 or row["flags"].startswith("foreign_cpu")
+    finally:
+        burner.kill()
+        burner.communicate()
+
+
+class Grower:
+    """A trial's process whose one worker comes to own more memory when it is told to."""
+
+    CODE = (
+        "import os, sys\n"
+        "held = bytearray(b'x') * 30_000_000\n"
+        "inlet, outlet = os.pipe(), os.pipe()\n"
+        "if os.fork() == 0:\n"
+        "    os.write(outlet[1], b'.')\n"
+        "    os.read(inlet[0], 1)\n"
+        "    held[:] = b'y' * len(held)\n"
+        "    os.write(outlet[1], b'.')\n"
+        "    os.read(inlet[0], 1)\n"
+        "    os._exit(0)\n"
+        "for _ in range(2):\n"
+        "    os.read(outlet[0], 1)\n"
+        "    print(flush=True)\n"
+        "    sys.stdin.readline()\n"
+        "    os.write(inlet[1], b'.')\n"
+    )
+
+    def __init__(self) -> None:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self.process = subprocess.Popen([sys.executable, "-S", "-c", self.CODE], text=True, **pipes)
+        self.wait()
+
+    def wait(self) -> None:
+        assert self.process.stdout is not None
+        self.process.stdout.readline()
+
+    def grow(self) -> None:
+        assert self.process.stdin is not None
+        print(file=self.process.stdin, flush=True)
+        self.wait()
+
+    def end(self) -> None:
+        self.process.communicate("\n")
+
+
+def grown(machine: Machine, *, growth: bool, window_late_ns: int) -> dict[str, Any]:
+    """The row of a trial whose worker copied 30 MB between first batch and window."""
+    trial, observer = Grower(), Observer(machine.probe, None, 0, ignored, growth=growth)
+    try:
+        observer("first_batch", trial.process.pid, {})
+        answer = answered()
+        answer.result["started_ns"] = time.perf_counter_ns() + window_late_ns
+        trial.grow()
+        observer("result", trial.process.pid, {})
+        return observer.entry(answer, {"run_id": "r", "trial_id": "t"}, {})["trial"]  # type: ignore[no-any-return]
+    finally:
+        trial.end()
+
+
+def test_what_workers_come_to_own_is_read_twice(machine: Machine) -> None:
+    """At the first batch and after the window, of workers alone: what they share with their parent does not count."""
+    row = grown(machine, growth=True, window_late_ns=10**9)
+    assert row["workers_uss_start_bytes"] < 15_000_000
+    assert 30_000_000 < row["workers_uss_end_bytes"] - row["workers_uss_start_bytes"] < 70_000_000
+
+
+def test_workers_memory_is_read_only_where_growth_is_asked_for(machine: Machine) -> None:
+    """Walking page tables takes time that other trials need not spend."""
+    row = grown(machine, growth=False, window_late_ns=10**9)
+    assert not {"workers_uss_start_bytes", "workers_uss_end_bytes"} & row.keys()
+
+
+def test_memory_that_was_read_inside_a_window_is_no_number(machine: Machine) -> None:
+    """Where the warm-up was over before the workers were read, the column is null; the reading at the end stands."""
+    row = grown(machine, growth=True, window_late_ns=-(10**9))
+    assert row["workers_uss_start_bytes"] is None
+    assert row["workers_uss_end_bytes"] > 30_000_000

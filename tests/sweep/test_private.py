@@ -1,0 +1,177 @@
+"""Nothing by which this machine or its user could be found is in what a real sweep writes, failures included."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import io
+import json
+import os
+import pwd
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from feedrate.schema.plugins import ROOT
+from feedrate.share import receive, submit
+from feedrate.store import runs
+
+pytestmark = pytest.mark.slow
+
+MATRIX = """
+version: 1
+protocol: {warmup_s: 0.05, window_s: 0.1, min_steps: 2, blocks: [1, 1000], ci_target_pct: 0.001, timeout_s: 30}
+suites:
+  loader: {mode: load, workload: folder, patch_size: 16, n_samples: 64, storage_format: [png, lmdb], batch_size: 8,
+           num_workers: [0, 1]}
+profiles: {quick: {}}
+"""
+MINE = "secret-project-of-zelda"
+"""A folder above the photographs and the packed samples, which errors name."""
+_FILES = (
+    "/etc/machine-id",
+    "/var/lib/dbus/machine-id",
+    "/proc/sys/kernel/random/boot_id",
+    "/sys/class/dmi/id/product_uuid",
+    "/sys/class/dmi/id/product_serial",
+    "/sys/class/dmi/id/board_serial",
+    "/sys/class/dmi/id/chassis_serial",
+)
+_GLOBS = (
+    ("/sys/block", "*/device/serial"),
+    ("/sys/block", "*/device/wwid"),
+    ("/sys/block", "*/serial"),
+    ("/sys/block", "*/uuid"),
+    ("/sys/class/nvme", "*/serial"),
+    ("/sys/class/net", "*/address"),
+    ("/proc/driver/nvidia/gpus", "*/information"),
+)
+_ANYBODYS = {"", "localhost", "root", "user", "debian", "ubuntu", "linux", "none", "127.0.0.1", "00:00:00:00:00:00"}
+"""Names that tell nobody from anybody."""
+
+
+def _read(path: Path) -> Iterator[str]:
+    try:
+        yield from path.read_text(errors="replace").splitlines()
+    except OSError:  # for root alone, or for nobody
+        return
+
+
+def own_names(*more: str) -> set[str]:
+    """Everything that this machine and its user call themselves, as far as it can be read here."""
+    home = Path.home()
+    found = {socket.gethostname(), os.uname().nodename, home.name, str(home), str(ROOT), str(Path.cwd()), *more}
+    found |= {name for key in ("USER", "LOGNAME", "HOSTNAME", "SSH_CLIENT") if (name := os.environ.get(key))}
+    with contextlib.suppress(KeyError, OSError):  # a user id without a name, as in many containers
+        found |= {getpass.getuser(), pwd.getpwuid(os.getuid()).pw_gecos.split(",")[0]}
+    found |= {each.address.partition("%")[0] for held in psutil.net_if_addrs().values() for each in held}
+    places = [*map(Path, _FILES), *(path for root, pattern in _GLOBS for path in Path(root).glob(pattern))]
+    for path in places:
+        for line in _read(path):
+            told = re.findall(r"GPU-[0-9a-f-]{36}", line) if "nvidia" in str(path) else [line.strip()]
+            found.update(told)
+    found |= {path.name for path in Path("/dev/disk/by-uuid").glob("*")}
+    return {name for name in found if len(name) > 2 and name.lower() not in _ANYBODYS}
+
+
+def named(said: Iterable[str], names: Iterable[str]) -> set[str]:
+    """Which names stand in some texts as words of their own."""
+    whole = "\n".join(said)
+    return {
+        name
+        for name in names
+        if re.search(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])", whole, flags=re.IGNORECASE)
+    }
+
+
+def texts(folder: Path) -> Iterator[str]:
+    """Every text of a run: the manifest wherever it stands, and every value of every column, decoded."""
+    yield (folder / "run.json").read_text()
+    for path in folder.glob("*.parquet"):
+        table = pq.read_table(path)
+        yield from (value.decode() for value in (table.schema.metadata or {}).values())
+        for column in table.columns:
+            yield from column.cast(pa.string()).unique().drop_null().to_pylist()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sweep over photographs whose packed samples are destroyed while it runs, stopped by Ctrl-C."""
+    folder = tmp_path_factory.mktemp("private") / MINE
+    (folder / "photographs").mkdir(parents=True)
+    _photographs(folder / "photographs")
+    (folder / "matrix.yaml").write_text(MATRIX)
+    own = ["--matrix", str(folder / "matrix.yaml"), "--results", str(folder / "results")]
+    own += ["--data-root", str(folder / "data"), "--data", str(folder / "photographs")]
+    command = [sys.executable, "-m", "feedrate", "sweep", *own]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        _wait(folder, 4)
+        for path in folder.glob("data/folder-*/**/*"):
+            if path.suffix in (".png", ".mdb"):
+                path.write_bytes(b"not what it was")
+        _wait(folder, 14)
+        process.send_signal(signal.SIGINT)
+        printed, _ = process.communicate(timeout=60)
+    assert process.returncode in (0, 1, 130), printed
+    return folder
+
+
+def _photographs(folder: Path) -> None:
+    import skimage.data
+
+    for name in ("astronaut.png", "coffee.png"):
+        (folder / name).write_bytes(Path(skimage.data.__file__).with_name(name).read_bytes())
+
+
+def _wait(folder: Path, trials: int, seconds: float = 120) -> None:
+    until = time.monotonic() + seconds
+    while sum(path.read_bytes().count(b"\n") for path in folder.glob("results/*/*/journal.jsonl")) < trials:
+        assert time.monotonic() < until, "no trial ended in time"
+        time.sleep(0.05)
+
+
+def test_no_name_of_this_machine_is_in_any_file(place: Path) -> None:
+    """Manifest, settings, numbers and error messages of a run with failures name nobody and no place."""
+    (run,) = runs.runs(place / "results")
+    trials = run.table("trials")
+    failed = trials[trials["outcome"].ne("ok")]
+    assert len(failed), "nothing failed: the messages of errors were not tried"
+    assert failed["error_message"].str.len().gt(0).all()
+    names = own_names(MINE, "zelda", str(place), place.parent.name)
+    assert {MINE, str(ROOT)} <= names
+    assert named(texts(run.folder), names) == set()
+
+
+def test_nor_in_what_is_submitted(place: Path, tmp_path: Path) -> None:
+    """The file that can be attached names nobody either, under paths that every run has, and is taken in as it is."""
+    (run,) = runs.runs(place / "results")
+    prepared = submit.prepare(run)
+    path = submit.pack(prepared, tmp_path)
+    assert all(name.startswith(f"results/{run.manifest.machine.machine_id}") for name in prepared.files)
+    receive.take_in(path, Console(file=io.StringIO()), tmp_path / "results")
+    (again,) = runs.runs(tmp_path / "results")
+    assert {each.name: each.read_bytes() for each in again.folder.iterdir()} == {
+        name.rpartition("/")[2]: data for name, data in prepared.files.items()
+    }
+    # Compressed columns hide a name from whoever looks at the bytes alone.
+    said = [*texts(again.folder), *prepared.files, path.name, prepared.change().title, prepared.change().body]
+    assert named(said, own_names(MINE, "zelda", str(place), place.parent.name)) == set()
+
+
+def test_a_name_would_be_found() -> None:
+    """The search sees whole words in any case, and no parts of words."""
+    host = socket.gethostname()
+    assert named([f"on {host.upper()}: no"], {host}) == {host}
+    assert named(["the node17s of", "node170"], {"node17"}) == set()
+    assert named([json.dumps({"path": "/data/node17/x"})], {"node17"}) == {"node17"}

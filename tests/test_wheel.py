@@ -1,0 +1,100 @@
+"""The wheel: what ``pip install feedrate`` gives somebody who has no checkout."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import bare
+import pytest
+
+from feedrate.schema.plugins import PACKAGE, ROOT
+
+MATRIX = """
+version: 1
+protocol: {warmup_s: 0.1, window_s: 0.2, min_steps: 4, blocks: [1, 1], timeout_s: 60}
+suites:
+  loader: [{mode: load, workload: synthetic, patch_size: 16, n_samples: 64, storage_format: [png, lmdb], batch_size: 8}]
+profiles: {quick: {}}
+"""
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+"""In which no checkout is found."""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build it from a copy, as building leaves files behind."""
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for name in ("harness", "suites", "site"):
+        leave = shutil.ignore_patterns("__pycache__", "*.egg-info")
+        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=leave)
+    for name in (
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "matrix.yaml",
+        "CITATION.cff",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+    ):
+        shutil.copy(ROOT / name, source)
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", out, source]
+    subprocess.run(command, check=True)
+    return next(out.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def feedrate(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The command in an environment with the wheel and nothing but its core dependencies, torch from outside."""
+    lines = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    names = [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in lines]
+    python = bare.environment(tmp_path_factory.mktemp("bare") / "venv", names)
+    command = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps", "--no-index", wheel]
+    subprocess.run(command, check=True, env=ENVIRONMENT)
+    return python.with_name("feedrate")
+
+
+def run(feedrate: Path, where: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([feedrate, *words], cwd=where, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+
+
+def test_it_holds_everything(wheel: Path) -> None:
+    """Every module, suite and source of the site, the matrix, and no test."""
+    held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    modules = {f"feedrate/{path.relative_to(PACKAGE)}" for path in PACKAGE.rglob("*.py")}
+    suites = {f"feedrate/suites/{path.name}" for path in (ROOT / "suites").glob("*.py")}
+    site = {f"feedrate/resources/site/{path.relative_to(ROOT / 'site')}" for path in (ROOT / "site").rglob("*.*")}
+    assert modules | suites | site | {"feedrate/resources/matrix.yaml"} <= held
+    assert all(name.startswith("feedrate/") for name in held)
+
+
+def test_it_plans_where_there_is_no_checkout(feedrate: Path, tmp_path: Path) -> None:
+    """The wheel's own matrix is used; a format whose library is an extra is left out with the command to type."""
+    done = run(feedrate, tmp_path, "plan", "--suite", "storage")
+    assert done.returncode == 0, done.stderr
+    assert "pip install zarr" in " ".join(done.stdout.split())
+
+
+def test_a_missing_extra_is_named(feedrate: Path, tmp_path: Path) -> None:
+    """The site needs an extra, and says which; no traceback."""
+    done = run(feedrate, tmp_path, "site")
+    assert done.returncode != 0
+    assert "feedrate[site" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_it_sweeps_and_validates(feedrate: Path, tmp_path: Path) -> None:
+    """The core dependencies are all that a sweep and validating its run take."""
+    (tmp_path / "matrix.yaml").write_text(MATRIX)
+    done = run(feedrate, tmp_path, "sweep")
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = run(feedrate, tmp_path, "validate", "results")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "valid" in done.stdout
