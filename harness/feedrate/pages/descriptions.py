@@ -9,6 +9,7 @@ from html import escape
 from typing import Any
 
 import pandas as pd
+from markupsafe import Markup
 
 from feedrate.analysis.summary import KNOBS
 from feedrate.machine.identity import Machine
@@ -126,15 +127,11 @@ def note(text: str) -> str:
     return words.sentence(text) if text.partition(" ")[0].isalpha() else f"{text.rstrip('.')}."
 
 
-def code(text: object) -> str:
-    """Set text as code."""
-    return f"<code>{escape(str(text))}</code>"
-
-
-def prose(text: str) -> str:
+def prose(text: str) -> Markup:
     """Write text of feedrate's own as HTML: names between backticks or asterisks become code, apostrophes curl.
 
     Args:
         text: a docstring, or the doc of an axis or a column; never anything that comes from a record.
     """
-    return _NAMED.sub(lambda found: f"<code>{found[1]}</code>", escape(text.replace("'", "’")))
+    html = _NAMED.sub(lambda found: f"<code>{found[1]}</code>", escape(text.replace("'", "’")))
+    return Markup(html)  # noqa: S704 - it has been escaped

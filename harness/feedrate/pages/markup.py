@@ -14,6 +14,8 @@ from html import escape
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from markupsafe import Markup
+
 from feedrate.charts.citation import Citation
 
 FOLDER = "figures"
@@ -96,22 +98,33 @@ def slug(text: str) -> str:
     return safe if safe == text and text else f"{safe}-{hashlib.sha256(text.encode()).hexdigest()[:8]}".lstrip("-")
 
 
-def link(page: str, target: str, text: str) -> str:
+def link(page: str, target: str, text: str, style: str = "") -> Markup:
     """Write a link from one page to a file below the pages folder, as the built site has it.
 
     Args:
         page: path of the page that holds the link.
-        target: path of what it points to; ``.md`` becomes ``.html``, before a
-            fragment too.
+        target: path of what it points to; ``.md`` becomes ``.html``, before a fragment too.
         text: what is shown; escaped here.
+        style: class of the link.
     """
     up = "../" * (len(PurePosixPath(page).parts) - 1)
-    return f'<a href="{escape(up + re.sub(r"[.]md(?=#|$)", ".html", target))}">{escape(text)}</a>'
+    href = up + re.sub(r"[.]md(?=#|$)", ".html", target)
+    return Markup('<a {}href="{}">{}</a>').format(Markup('class="{}" ').format(style) if style else "", href, text)
 
 
-def download(page: str, target: str, text: str) -> str:
+def download(page: str, target: str, text: str) -> Markup:
     """Write a link that saves a file; arguments as for ``link``."""
-    return link(page, target, text).replace("<a ", "<a download ", 1)
+    return link(page, target, text).replace("<a ", Markup("<a download "), 1)
+
+
+def code(text: object) -> Markup:
+    """Set text as code."""
+    return Markup("<code>{}</code>").format(text)
+
+
+def two_lines(first: object, second: object, style: str = "fr-kind") -> Markup:
+    """Write a second line in small print below a first one, as cells of tables have it."""
+    return Markup('{}<br><span class="{}">{}</span>').format(first, style, second)
 
 
 def heading(level: int, text: str, name: str = "") -> str:

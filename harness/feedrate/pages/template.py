@@ -1,30 +1,31 @@
 """Pages from Jinja2 templates, which lie beside the ``page.py`` that fills them.
 
-Everything that a template is given is escaped, so that nothing which comes from a record can be more than text. What
-the kit itself writes (``link``, ``table``, ``facts`` …) is markup already and stays as it is.
+A template is Markdown with blocks of HTML: it has the words and the structure, ``page.py`` gathers the values. Every
+value is escaped, so that nothing which comes from a record can be more than text; ``Markup`` (``link``, ``code``,
+``two_lines`` …) stays as it is. So do cells of ``table`` and values of ``facts``: plain text is escaped, ``Markup`` is
+not. In Markdown, outside of HTML, write ``{{ value|text }}``, which hides Markdown's own signs as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
+from feedrate.charts.figure import folded
 from feedrate.pages import descriptions, markup
 from feedrate.schema import words
 from feedrate.schema.plugins import PACKAGE
 
-_KIT = (
-    *(markup.link, markup.download, markup.heading, markup.paragraph, markup.slot, markup.facts, markup.table),
-    *(markup.commands, descriptions.code),
-)
-_FILTERS = (words.number, words.percent, markup.slug)
-
 
 def render(template: str, **values: Any) -> Markup:
     """Fill a template.
+
+    Args:
+        template: its path below ``questions`` or ``pages``: ``home/page.md``.
+        values: by the names that the template has for them.
 
     Raises:
         jinja2.UndefinedError: the template names a value that was not given.
@@ -32,10 +33,34 @@ def render(template: str, **values: Any) -> Markup:
     return Markup(_ENVIRONMENT.get_template(template).render(values))  # noqa: S704 - autoescape has escaped the values
 
 
+def table(
+    caption: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    numeric: Sequence[str] = (),
+    *,
+    stack: bool = False,
+) -> Markup:
+    """Write a table as :func:`markup.table` does; cells are plain text or ``Markup``."""
+    cells = [[escape(cell) for cell in row] for row in rows]
+    return Markup(markup.table(caption, columns, cells, numeric, stack=stack))  # noqa: S704 - all cells are escaped
+
+
+def facts(pairs: Iterable[tuple[str, object]]) -> Markup:
+    """Write names and values; values are plain text or ``Markup``."""
+    return Markup(markup.facts((name, escape(value)) for name, value in pairs))  # noqa: S704 - all values are escaped
+
+
+def listed(items: Iterable[object]) -> Markup:
+    """Join items as a sentence does; plain text is escaped."""
+    return Markup(words.listed(map(escape, items)))  # noqa: S704 - all items are escaped
+
+
 def _as_markup(write: Callable[..., str]) -> Callable[..., Markup]:
     return lambda *args, **options: Markup(write(*args, **options))  # noqa: S704 - the kit escapes what it is given
 
 
+_KIT = (markup.heading, markup.paragraph, markup.slot, markup.commands, markup.scripted, folded)
 _ENVIRONMENT = Environment(
     loader=FileSystemLoader([PACKAGE / "questions", PACKAGE / "pages"]),
     autoescape=True,
@@ -44,6 +69,15 @@ _ENVIRONMENT = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-_ENVIRONMENT.globals.update({write.__name__: _as_markup(write) for write in _KIT})
-_ENVIRONMENT.filters.update({write.__name__: write for write in _FILTERS})
+_ENVIRONMENT.globals |= {write.__name__: _as_markup(write) for write in _KIT}
+_ENVIRONMENT.globals |= {
+    write.__name__: write for write in (markup.link, markup.download, markup.code, markup.two_lines, table, facts)
+}
+_ENVIRONMENT.filters |= {
+    write.__name__: write
+    for write in (
+        *(words.number, words.percent, words.plural, words.sentence, markup.slug, listed),
+        *(descriptions.day, descriptions.size, descriptions.setting, descriptions.knobs),
+    )
+}
 _ENVIRONMENT.filters["text"] = _as_markup(markup.entities)

@@ -168,7 +168,7 @@ def _settings(cells: pd.DataFrame) -> dict[str, str]:
 def _effects(effects: pd.DataFrame) -> str:
     rows = [
         (
-            f"{descriptions.code(row['axis'])} {escape(str(row['a_value']))} → {escape(str(row['b_value']))}",
+            f"{markup.code(row['axis'])} {escape(str(row['a_value']))} → {escape(str(row['b_value']))}",
             f"{row['planted']:.4f}",
             f"{row['ratio']:.4f}",
             _ends(row),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from feedrate.charts import citation as citing
 from feedrate.charts.citation import BIBLIOGRAPHY, HASH_DIGITS, Citation, bibliography, forms
-from feedrate.pages import descriptions, markup
+from feedrate.pages import markup
 from feedrate.pages.markup import FOLDER, Page, Placed
 from feedrate.pages.runs import RunView
 
@@ -116,10 +116,10 @@ def _run(runs: Sequence[RunView]) -> list[str]:
 def _hash(citations: Sequence[Citation]) -> list[str]:
     name, printed = (citations[0].name, citations[0].data_hash) if citations else ("NAME", "its hash")
     commands = (
-        (f"sha256sum {name}.csv | cut -c1-{HASH_DIGITS}", descriptions.code(printed)),
+        (f"sha256sum {name}.csv | cut -c1-{HASH_DIGITS}", markup.code(printed)),
         (f"sha256sum trials.parquet | cut -c1-{HASH_DIGITS}", "the hash of the run whose file it is"),
     )
-    rows = [(descriptions.code(command), prints) for command, prints in commands]
+    rows = [(markup.code(command), prints) for command, prints in commands]
     return [
         markup.paragraph(
             f"A data hash is the beginning of the SHA-256 of the file that the figure shows, its CSV: {HASH_DIGITS} "
@@ -139,8 +139,8 @@ def _same() -> list[str]:
 
 
 def _latex(citations: Sequence[Citation]) -> list[str]:
-    listed = markup.link(PATH, f"{FOLDER}/{BIBLIOGRAPHY}", "The citations of all figures as BibTeX")
-    download = f"<p>{listed.replace('<a ', '<a download ', 1)}</p>\n" if citations else ""
+    listed = markup.download(PATH, f"{FOLDER}/{BIBLIOGRAPHY}", "The citations of all figures as BibTeX")
+    download = f"<p>{listed}</p>\n" if citations else ""
     return [download, markup.commands(_COMMANDS)]
 
 
@@ -151,10 +151,9 @@ def _listing(citations: Sequence[Citation]) -> list[str]:
         ]
     rows = [
         (
-            f"{markup.link(PATH, each.link, each.title)}<br>{descriptions.code(each.name)}",
-            f"{markup.entities('; '.join(each.origin.machines))}<br>"
-            f"{', '.join(map(descriptions.code, each.origin.runs))}",
-            descriptions.code(each.data_hash),
+            f"{markup.link(PATH, each.link, each.title)}<br>{markup.code(each.name)}",
+            f"{markup.entities('; '.join(each.origin.machines))}<br>{', '.join(map(markup.code, each.origin.runs))}",
+            markup.code(each.data_hash),
         )
         for each in citations
     ]

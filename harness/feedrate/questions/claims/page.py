@@ -85,7 +85,7 @@ def _about(claim: Claim, suite: str, verdicts: Verdicts) -> str:
     # Suites that also ask other things leave their claims to the suite of all claims.
     asks = suite if suites.for_claims(suite) else suites.CLAIMS
     pairs.append(("tested so", _linked(claim.design, claim.id, verdicts.asked)))
-    pairs.append(("repeat it", descriptions.code(f"make sweep SUITE={asks}")))
+    pairs.append(("repeat it", markup.code(f"make sweep SUITE={asks}")))
     return markup.facts(pairs)
 
 

@@ -183,7 +183,7 @@ def _machine(shown: RunView, found: pd.DataFrame) -> Iterator[str]:
     run = shown.manifest
     yield markup.heading(2, name, f"machine-{name_id}")
     link = markup.link(PATH, shown.page, f"run {run.run_id}")
-    day, again = escape(descriptions.day(run.started_at)), descriptions.code(run.command)
+    day, again = escape(descriptions.day(run.started_at)), markup.code(run.command)
     yield f'<p class="fr-origin">{day}, {link}, {trust.badge(PATH, shown)}; {again} repeats it</p>\n'
     yield from _grid(
         analysis.epochs(found),

@@ -64,7 +64,7 @@ def facts(own: Sequence[RunView]) -> list[tuple[str, str]]:
         ("PyTorch", escape(", ".join(dict.fromkeys(shown.manifest.software.torch or "unknown" for shown in own)))),
         ("Measured", escape(f"{words.plural(len(own), 'run')}, {' to '.join(days)}")),
         ("Tier", runs_facts.tiers(own[0].machine_page, own)),
-        ("Machine id", descriptions.code(machine.machine_id)),
+        ("Machine id", markup.code(machine.machine_id)),
     ]
 
 

@@ -19,7 +19,7 @@ RULES = "contribute.md#tiers"
 
 def _linked(page: str, said: str) -> str:
     """A link to the rules; ``site/scripts/site/tiers.js`` finds tiers by its class."""
-    return markup.link(page, RULES, said).replace("<a ", '<a class="fr-tier" ', 1)
+    return markup.link(page, RULES, said, "fr-tier")
 
 
 def tier(page: str, shown: RunView) -> str:
@@ -60,7 +60,7 @@ def short(shown: RunView) -> list[tuple[str, str]]:
     outcomes = ", ".join(f"{count:,} {name}" for name, count in run.outcomes.items())
     return [
         ("Device", escape(run.device)),
-        ("Repeat it", descriptions.code(run.command)),
+        ("Repeat it", markup.code(run.command)),
         ("Began", f"{escape(descriptions.day(run.started_at))} ({escape(run.started_at)})"),
         ("Took", escape(descriptions.minutes(run.started_at, run.ended_at))),
         ("Measured", f"{words.plural(run.cells, 'cell')}, in up to {words.plural(run.blocks, 'block')}"),
@@ -80,8 +80,8 @@ NUMBERS = ("Blocks", "Cells", "Failed")
 
 def _named(shown: RunView, path: str) -> str:
     """A run's id as a link, below it what its submitter calls it."""
-    label = f'<br><span class="fr-label">{escape(shown.beside.label)}</span>' if shown.beside.label else ""
-    return markup.link(path, shown.page, shown.manifest.run_id) + label
+    link = markup.link(path, shown.page, shown.manifest.run_id)
+    return markup.two_lines(link, shown.beside.label, "fr-label") if shown.beside.label else link
 
 
 _CELLS: Mapping[str, Cell] = {

@@ -125,9 +125,9 @@ def _summary(shown: RunView) -> str:
             ("Grade", f'<a href="#how-far-to-trust-it"><strong>{shown.grade.letter}</strong>, and why</a>'),
             *facts.beside(shown),
             ("Machine", markup.link(shown.page, shown.machine_page, shown.name)),
-            ("Machine id", descriptions.code(run.machine.machine_id)),
+            ("Machine id", markup.code(run.machine.machine_id)),
             ("Device", escape(run.device)),
-            ("Repeat it", descriptions.code(run.command)),
+            ("Repeat it", markup.code(run.command)),
             ("Began", f"{escape(descriptions.day(run.started_at))} ({escape(run.started_at)})"),
             ("Took", escape(descriptions.minutes(run.started_at, run.ended_at))),
             ("Measured", _measured(shown)),
@@ -253,7 +253,7 @@ def _datasets(shown: RunView) -> str:
             f"{data.count:,}",
             descriptions.size(data.bytes),
             f"{data.pack_s:.1f} s",
-            descriptions.code(data.data_hash),
+            markup.code(data.data_hash),
         )
         for data in shown.manifest.datasets
     ]

@@ -50,7 +50,7 @@ _UNITS = {column.name: column.unit for column in (*TRIALS, *TELEMETRY)} | {
 
 def badge(page: str, shown: RunView) -> str:
     """Write a run's grade as a link to the rules."""
-    return markup.link(page, RULES, f"grade {shown.grade.letter}").replace("<a ", '<a class="fr-grade" ', 1)
+    return markup.link(page, RULES, f"grade {shown.grade.letter}", "fr-grade")
 
 
 def verdict(shown: RunView) -> str:
@@ -159,7 +159,7 @@ def _by_axis(contrasts: Sequence[Stopped]) -> str:
     rows = []
     for axis, own in axes.items():
         narrow, wide, failed = (f"{len(part):,}" for part in _split(own))
-        rows.append((descriptions.code(axis), f"{len(own):,}", narrow, wide, failed, _blocks(own)))
+        rows.append((markup.code(axis), f"{len(own):,}", narrow, wide, failed, _blocks(own)))
     columns = ("Axis", "Contrasts", "Narrow enough", "Still wider", "Failed", "After")
     return markup.table("Contrasts by axis", columns, rows, columns[1:], stack=True) if rows else ""
 

@@ -25,7 +25,7 @@ def page(shown: RunView) -> Page:
     run = shown.manifest
     there = {name: shown.run.folder / name for name in FILES if (shown.run.folder / name).is_file()}
     files = {f"runs/{shown.slug}/{name}": path for name, path in there.items()}
-    machine = [("Machine", escape(shown.name)), ("Machine id", descriptions.code(shown.machine_id))]
+    machine = [("Machine", escape(shown.name)), ("Machine id", markup.code(shown.machine_id))]
     body = [
         f'<p class="fr-eyebrow">Run, withdrawn</p>\n\n# {markup.entities(run.run_id)}\n',
         _notice(shown),

@@ -46,7 +46,7 @@ def knobs_section(trials: pd.DataFrame, mark: str) -> list[str]:
     rows = sorted((row for row in pairs if int(row["num_workers"]) == fewest[row["axis"]]), key=_knobs_rank)
     lines = [
         (
-            f"{descriptions.code(row['axis'])} {escape(_value(row['a_value']))} → {escape(_value(row['b_value']))}",
+            f"{markup.code(row['axis'])} {escape(_value(row['a_value']))} → {escape(_value(row['b_value']))}",
             escape(str(row["storage_format"])),
             escape(_where(row)),
             f"{row['ratio']:.2f}",
