@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from feedrate.analysis.blocks import MOST_BLOCKS, Blocks, blocks_for, half_width, moments, reach
+from feedrate.analysis.blocks import MOST_BLOCKS, Blocks, blocks_for, half_width, moments, t_half_width
 
 Trials = Callable[..., pd.DataFrame]
 RATE = st.floats(1.0, 1e6)
@@ -47,7 +47,7 @@ def test_more_blocks_and_less_certainty_narrow_an_interval(sd: float, n: int, le
 def test_what_has_no_spread_has_no_interval() -> None:
     """Fewer than two values, and no degrees of freedom: NaN; a spread of 0 is a width of 0."""
     assert np.isnan(half_width([0.1, 0.1], [0, 1])).all()
-    assert np.isnan(reach(0.1, [0, -1])).all()
+    assert np.isnan(t_half_width(0.1, [0, -1])).all()
     assert half_width(0.0, 5) == 0
 
 

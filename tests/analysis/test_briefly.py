@@ -18,7 +18,7 @@ def test_the_fastest_is_what_the_summary_calls_best(tmp_path: Path, fake_run: Mo
     fake_run.write(tmp_path, fake_run.Fake(run_id="20260103T030405Z-gpu", device="cuda"))
     fake_run.write(tmp_path, fake_run.Fake(run_id="20260104T030405Z-none", fails="all", cores=3))
     runs = store_runs.runs(tmp_path)
-    found = summary.best(selection.cells(runs))
+    found = summary.fastest_cells(selection.cells(runs))
     wanted = {}
     for run in runs:
         best = summary.best_cells(run.table("trials"))
@@ -35,4 +35,4 @@ def test_the_fastest_is_what_the_summary_calls_best(tmp_path: Path, fake_run: Mo
 
 def test_without_runs_there_is_none() -> None:
     """No run, no best: an empty frame, not an error."""
-    assert len(summary.best(selection.cells([]))) == 0
+    assert len(summary.fastest_cells(selection.cells([]))) == 0

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feedrate.analysis.ceilings import bottleneck, ceiling_ids, ceilings, judged
+from feedrate.analysis.ceilings import bottleneck, ceiling_ids, ceilings, cells_with_ceilings
 from feedrate.analysis.estimates import cells
 from feedrate.schema.axes import ceilings as planned
 from feedrate.schema.axes import cell_id
@@ -165,8 +165,8 @@ def test_the_ceilings_of_a_row_are_those_of_its_cell(trials_of: Trials, cell_of:
 def test_all_is_judged_in_one_table(trials_of: Trials) -> None:
     """Every cell once, with its estimate, its ceilings where it trains, and its bottleneck in words."""
     frame = trials_of([({}, times(1.0)), ({"mode": "load"}, times(1.1)), ({"mode": "compute"}, [None] * 4)])
-    found = judged(frame)
+    found = cells_with_ceilings(frame)
     pd.testing.assert_frame_equal(found[list(cells(frame).columns)], cells(frame))
     assert found["bottleneck"].tolist() == ["unknown", "loader alone", "compute alone"]
     assert found["load_ceiling"].isna().tolist() == [False, True, True]
-    assert list(judged(trials_of([])).columns) == list(found.columns)
+    assert list(cells_with_ceilings(trials_of([])).columns) == list(found.columns)

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feedrate.analysis.claims import NOT_TESTABLE, Judged, judged
-from feedrate.analysis.sentences import estimate, exponent, named, power, sentence
+from feedrate.analysis.claims import NOT_TESTABLE, Findings, judge_claims
+from feedrate.analysis.sentences import estimate, exponent, power, sentence, settings_text
 from feedrate.plan.claim import Claim, Effect, pair, slope
 from feedrate.schema.axes import Value
 
@@ -32,12 +32,12 @@ def rates(mean: float, sd: float = SD, blocks: int = 12) -> list[float]:
 
 
 def told(frame: pd.DataFrame, asked: Claim, **change: Any) -> str:
-    found = judged(frame, {"x": ("workers", asked)})
+    found = judge_claims(frame, {"x": ("workers", asked)})
     row = {**found.claims.iloc[0].to_dict(), **change}
     return sentence(row, rows(found), asked)
 
 
-def rows(found: Judged) -> list[dict[Any, Any]]:
+def rows(found: Findings) -> list[dict[Any, Any]]:
     return found.cases.to_dict("records")
 
 
@@ -55,7 +55,7 @@ def test_a_pair_of_a_rate(trials_of: Trials) -> None:
     """A rate is told as *as fast as*, with its interval, what is held fixed, and the verdict."""
     asked = claim(pair(*WORKERS, {**LOAD, "batch_size": 32}))
     frame = loading(trials_of, {32: 1.62})
-    low, high = (judged(frame, {"x": ("workers", asked)}).claims[end].iloc[0] for end in ("lo", "hi"))
+    low, high = (judge_claims(frame, {"x": ("workers", asked)}).claims[end].iloc[0] for end in ("lo", "hi"))
     said = told(frame, asked)
     ratio = f"1.62× ({low:.2f}–{high:.2f})"
     assert said == (
@@ -146,7 +146,7 @@ def test_inconclusive_says_what_it_would_take(trials_of: Trials) -> None:
     """Few blocks more are counted; where a hundred would not do, what else might is named."""
     asked = claim(pair(*WORKERS, {**LOAD, "batch_size": 32}))
     frame = loading(trials_of, {32: 1.05}, sd=0.08)
-    row = judged(frame, {"x": ("workers", asked)}).claims.iloc[0]
+    row = judge_claims(frame, {"x": ("workers", asked)}).claims.iloc[0]
     more = math.ceil(row["blocks_needed"] - row["n"])
     assert more > 1
     assert f"inconclusive; about {more} more blocks would decide it." in told(frame, asked)
@@ -213,4 +213,4 @@ def test_ratios_are_short(ratio: float, shown: str) -> None:
 
 def test_settings_are_spelled_as_they_are_typed() -> None:
     """Truth values are lower case, as in the matrix."""
-    assert named({"pin_memory": True, "num_workers": 2}) == "pin_memory=true, num_workers=2"
+    assert settings_text({"pin_memory": True, "num_workers": 2}) == "pin_memory=true, num_workers=2"

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feedrate.analysis.claims import NOT_TESTABLE, answered, judged, measured
+from feedrate.analysis.claims import NOT_TESTABLE, judge_claims, judge_run, latest_findings
 from feedrate.plan.claim import Aside, Claim, Values, pair, slope
 from feedrate.schema.axes import AXES, applicable, cell_id
 from feedrate.schema.errors import InputError
@@ -53,7 +53,7 @@ def workers(trials_of: Trials, small: float, large: float, **columns: Any) -> pd
 )
 def test_an_effect_is_the_mean_of_its_cases(trials_of: Trials, small: float, large: float, verdict: str) -> None:
     """Its ratio is the geometric mean; each case stands beside it with both sides' own rates."""
-    found = judged(workers(trials_of, small, large), claim(WORKERS))
+    found = judge_claims(workers(trials_of, small, large), claim(WORKERS))
     row = first(found.claims)
     assert row["verdict"] == verdict
     assert row["ratio"] == pytest.approx(math.sqrt(small * large), rel=0.03)
@@ -68,14 +68,14 @@ def test_an_effect_is_the_mean_of_its_cases(trials_of: Trials, small: float, lar
 def test_what_is_said_to_be_less_is_confirmed_by_less(trials_of: Trials) -> None:
     """The direction is the claim's."""
     effect = pair({"num_workers": 0}, {"num_workers": 2}, *WORKERS.cases, says="less")
-    assert first(judged(workers(trials_of, 0.5, 0.5), claim(effect)).claims)["verdict"] == "confirmed"
-    assert first(judged(workers(trials_of, 2, 2), claim(effect)).claims)["verdict"] == "refuted"
+    assert first(judge_claims(workers(trials_of, 0.5, 0.5), claim(effect)).claims)["verdict"] == "confirmed"
+    assert first(judge_claims(workers(trials_of, 2, 2), claim(effect)).claims)["verdict"] == "refuted"
 
 
 def test_a_case_against_another_is_an_interaction(trials_of: Trials) -> None:
     """What workers gain with small batches, over what they gain with large ones."""
     effect = pair(*({"num_workers": n} for n in (0, 2)), WORKERS.cases[0], against=WORKERS.cases[1:])
-    found = judged(workers(trials_of, 3.0, 1.5), claim(effect))
+    found = judge_claims(workers(trials_of, 3.0, 1.5), claim(effect))
     assert first(found.claims)["ratio"] == pytest.approx(2, rel=0.05)
     assert found.cases["role"].tolist() == ["case", "against"]
 
@@ -84,9 +84,9 @@ def test_a_line_through_logs_gives_what_a_doubling_does(trials_of: Trials) -> No
     """Throughput that grows with the square root of the batch: 1.41 for every doubling, beside what decides."""
     trials = trials_of([({**LOAD, "batch_size": size}, scattered(100 * size**0.5, size)) for size in (8, 16, 64)])
     line = slope("batch_size", (8, 16, 64), LOAD)
-    assert first(judged(trials, claim(line)).claims)["ratio"] == pytest.approx(math.sqrt(2), rel=0.02)
+    assert first(judge_claims(trials, claim(line)).claims)["ratio"] == pytest.approx(math.sqrt(2), rel=0.02)
     pairs = pair({"batch_size": 8}, {"batch_size": 64}, LOAD)
-    beside = first(judged(trials, claim(pairs, asides=(Aside("per doubling", line),))).asides)
+    beside = first(judge_claims(trials, claim(pairs, asides=(Aside("per doubling", line),))).asides)
     assert (beside["label"], beside["along"]) == ("per doubling", "batch_size")
     assert beside["ratio"] == pytest.approx(math.sqrt(2), rel=0.02)
 
@@ -104,7 +104,7 @@ def test_another_metric_is_judged(trials_of: Trials) -> None:
         metric="workers_cpu",
         says="less",
     )
-    found = judged(trials, claim(effect))
+    found = judge_claims(trials, claim(effect))
     assert first(found.claims)["verdict"] == "confirmed"
     assert first(found.cases)["a_value"] == pytest.approx(0.8, rel=0.02)
 
@@ -113,9 +113,9 @@ def test_a_run_without_the_cells_says_why(trials_of: Trials) -> None:
     """What the claim needs, else the reason of the run's plan, else that the cells are not there."""
     trials = trials_of([(LOAD, [1.0, 1.0])])
     on_cuda = pair({"pin_memory": False}, {"pin_memory": True}, LOAD)
-    assert first(judged(trials, claim(WORKERS)).claims)["reason"] == "the run has no cells of it"
-    assert first(judged(trials, claim(WORKERS), {"x": "no room"}).claims)["reason"] == "no room"
-    row = first(judged(trials, claim(on_cuda, needs="cuda")).claims)
+    assert first(judge_claims(trials, claim(WORKERS)).claims)["reason"] == "the run has no cells of it"
+    assert first(judge_claims(trials, claim(WORKERS), {"x": "no room"}).claims)["reason"] == "no room"
+    row = first(judge_claims(trials, claim(on_cuda, needs="cuda")).claims)
     assert (row["verdict"], row["reason"]) == (NOT_TESTABLE, "needs a CUDA device")
 
 
@@ -126,8 +126,8 @@ def test_photographs_stand_in_for_each_other_within_a_run(trials_of: Trials) -> 
         trials = trials_of(
             [({**LOAD, "workload": name, "num_workers": n}, scattered(1000 + 1000 * n, n)) for n in (0, 2)]
         )
-        assert first(judged(trials, claim(effect)).claims)["verdict"] == "confirmed"
-        assert first(judged(trials, claim(effect)).cases)["a_value"] == pytest.approx(1000, rel=0.03)
+        assert first(judge_claims(trials, claim(effect)).claims)["verdict"] == "confirmed"
+        assert first(judge_claims(trials, claim(effect)).cases)["a_value"] == pytest.approx(1000, rel=0.03)
 
 
 def checks(facts: list[bool], **axes: Any) -> pd.DataFrame:
@@ -160,7 +160,7 @@ def test_a_fact_is_what_its_checks_agree_on(facts: list[bool], verdict: str) -> 
     """The first check decides; checks that disagree decide nothing; the others stand beside it."""
     fact = claim(None, facts=({"check": "next_epoch", "persistent_workers": True}, {"check": "next_epoch"}))
     trials = pd.concat([checks(facts, persistent_workers=True), checks([False] * 3)], ignore_index=True)
-    found = judged(trials, fact)
+    found = judge_claims(trials, fact)
     assert first(found.claims)["verdict"] == verdict
     assert found.cases["verdict"].tolist() == [verdict, "refuted"]
     assert found.cases["case"].tolist()[0] == "persistent_workers=true"
@@ -172,10 +172,10 @@ def test_versions_of_the_protocol_are_never_mixed(trials_of: Trials) -> None:
     trials = workers(trials_of, 2, 2)
     trials.loc[0, "protocol_version"] = 2
     with pytest.raises(InputError, match=r"versions 1 and 2 stand together; expected one"):
-        judged(trials, claim(WORKERS))
+        judge_claims(trials, claim(WORKERS))
     two = pd.concat([workers(trials_of, 2, 2), workers(trials_of, 2, 2, run_id="other")])
     with pytest.raises(InputError, match="trials of 2 runs; expected one"):
-        judged(two, claim(WORKERS))
+        judge_claims(two, claim(WORKERS))
 
 
 def test_more_claims_need_more_evidence(trials_of: Trials) -> None:
@@ -186,10 +186,10 @@ def test_more_claims_need_more_evidence(trials_of: Trials) -> None:
     )
     one = pair({"num_workers": 0}, {"num_workers": 2}, LOAD)
     rest = [pair({"replica": n}, {"replica": n + 1}, LOAD) for n in range(1, 39, 2)]
-    alone = first(judged(trials, claim(one)).claims)
+    alone = first(judge_claims(trials, claim(one)).claims)
     assert alone["verdict"] == "confirmed"
     many = {str(k): claim(effect)["x"] for k, effect in enumerate([one, *rest])}
-    among = first(judged(trials, many).claims)
+    among = first(judge_claims(trials, many).claims)
     assert among["verdict"] == "inconclusive"
     assert among["level"] > alone["level"]
     assert among["blocks_needed"] > BLOCKS
@@ -201,12 +201,12 @@ def test_the_newest_run_that_tested_a_claim_speaks_for_its_machine(trials_of: Tr
     without = trials_of([(LOAD, [1.0, 1.0])], run_id="new")
     other = workers(trials_of, 0.5, 0.5, run_id="other").assign(machine_id="else")
     ancient = workers(trials_of, 0.5, 0.5, run_id="ancient").assign(protocol_version=0)
-    runs = [measured(str(frame["run_id"].iloc[0]), frame, claim(WORKERS)) for frame in (ancient, without, old, other)]
-    found = answered(runs, claim(WORKERS))
+    runs = [judge_run(str(frame["run_id"].iloc[0]), frame, claim(WORKERS)) for frame in (ancient, without, old, other)]
+    found = latest_findings(runs, claim(WORKERS))
     assert dict(zip(found.found.claims["run_id"], found.found.claims["verdict"], strict=True)) == {
         "old": "confirmed",
         "other": "refuted",
     }
     assert found.left_out == ("ancient",)
     assert set(found.found.cases["run_id"]) == {"old", "other"}
-    assert answered([], claim(WORKERS)).found.claims.empty
+    assert latest_findings([], claim(WORKERS)).found.claims.empty

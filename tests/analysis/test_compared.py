@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from feedrate.analysis.ceilings import judged
+from feedrate.analysis.ceilings import cells_with_ceilings
 from feedrate.analysis.machines import compare
 from feedrate.questions.compare.analysis import (
     STAGES,
@@ -101,7 +101,7 @@ def test_a_cold_read_that_was_warm_counts_for_nothing(trials_of: Trials) -> None
     a = run(trials_of, rates, "a", cached_before_pct=0.0)
     a.loc[a["page_cache"].eq("warm"), "cached_before_pct"] = 100.0
     b = run(trials_of, rates, "b", cached_before_pct=100.0)
-    sides = [(trials, judged(trials)) for trials in map(believable, (a, b))]
+    sides = [(trials, cells_with_ceilings(trials)) for trials in map(believable, (a, b))]
     found = compared(*sides)
     assert found.unmatched["reason"].tolist() == ["no trial ended well in B"]
     assert found.unmatched["page_cache"].tolist() == ["cold"]
@@ -114,7 +114,7 @@ def test_what_holds_a_training_cell_back_on_either(trials_of: Trials) -> None:
     load, compute = {"mode": "load"}, {"mode": "compute"}
     a = run(trials_of, [({}, around(95.0)), (load, around(100.0)), (compute, around(900.0))], "a")
     b = run(trials_of, [({}, around(800.0)), (load, around(5000.0)), (compute, around(850.0))], "b")
-    row = held_back(judged(a), judged(b), compare(a, b)).iloc[0]
+    row = held_back(cells_with_ceilings(a), cells_with_ceilings(b), compare(a, b)).iloc[0]
     assert (row["bottleneck_a"], row["bottleneck_b"]) == ("loader-bound", "compute-bound")
     assert row["load_ceiling_a"] == pytest.approx(100)
     assert row["compute_ceiling_b"] == pytest.approx(850)
@@ -125,7 +125,7 @@ def test_the_best_of_both(trials_of: Trials) -> None:
     axes: list[dict[str, Any]] = [{"num_workers": count} for count in (0, 2, 4)]
     a = run(trials_of, [(one, around(rate)) for one, rate in zip(axes, (100.0, 200.0, 150.0), strict=True)], "a")
     b = run(trials_of, [(one, around(rate)) for one, rate in zip(axes, (100.0, 300.0, 600.0), strict=True)], "b")
-    sides = [(trials, judged(trials)) for trials in (a, b)]
+    sides = [(trials, cells_with_ceilings(trials)) for trials in (a, b)]
     cells = compare(a, b)
     row = best_of_both(*sides, cells).iloc[0]
     assert (row["samples_per_s_a"], row["samples_per_s_b"]) == (pytest.approx(200), pytest.approx(600))
@@ -137,7 +137,7 @@ def test_the_best_of_both(trials_of: Trials) -> None:
     assert row["a_on_b_n"] == 4
     assert len(best_of_both(*sides, cells, unranked=["loader"])) == 0
     alone = run(trials_of, [({"num_workers": 4}, around(600.0))], "b")
-    only = best_of_both(sides[0], (alone, judged(alone)), compare(a, alone)).iloc[0]
+    only = best_of_both(sides[0], (alone, cells_with_ceilings(alone)), compare(a, alone)).iloc[0]
     assert math.isnan(only["a_on_b"])
     assert math.isnan(only["a_on_b_n"])
     assert only["b_on_a"] == pytest.approx(0.75)
@@ -147,7 +147,7 @@ def test_tasks_without_a_common_cell_have_no_best(trials_of: Trials) -> None:
     """Another patch size is another question: it is on nobody's side of the other."""
     a = run(trials_of, [({}, around(100.0)), ({"patch_size": 96}, around(10.0))], "a")
     b = run(trials_of, [({}, around(100.0)), ({"patch_size": 33}, around(30.0))], "b")
-    found = compared((a, judged(a)), (b, judged(b)))
+    found = compared((a, cells_with_ceilings(a)), (b, cells_with_ceilings(b)))
     assert len(found.best) == 1
     assert found.overall.cells == 1
 

@@ -49,18 +49,18 @@ def test_no_trend_of_two_trials_or_of_trials_at_once() -> None:
 
 def test_the_level_is_the_mean_over_blocks() -> None:
     """A block with many trials weighs no more than one with few; one block has no interval."""
-    found = noise.level(own([[100.0] * 5, [400.0]]))
+    found = noise.mean_rate(own([[100.0] * 5, [400.0]]))
     assert found.value == pytest.approx(200.0)
     assert found.n == 2
     assert found.lo < 200 < found.hi
-    alone = noise.level(own([[100.0, 110.0]]))
+    alone = noise.mean_rate(own([[100.0, 110.0]]))
     assert math.isnan(alone.lo)
     assert alone.n == 1
 
 
 def test_pairs_follow_each_other_and_change_sides() -> None:
     """Five trials make two pairs, the fifth none; the second pair is taken the other way round, over blocks too."""
-    found = noise.against_itself(own([[1.0, 2.0, 1.0, 4.0, 9.0], [1.0, 3.0], [5.0]]))
+    found = noise.self_ratios(own([[1.0, 2.0, 1.0, 4.0, 9.0], [1.0, 3.0], [5.0]]))
     assert list(found["block"]) == [0, 1]
     assert list(found["pairs"]) == [2, 1]
     assert list(found["ratio"]) == pytest.approx([math.sqrt(2 / 4), 3.0])
@@ -69,16 +69,16 @@ def test_pairs_follow_each_other_and_change_sides() -> None:
 def test_a_steady_drift_favours_neither_side() -> None:
     """A machine that grows slower by a tenth from trial to trial comes out equal to itself."""
     steady = [[1000 * 0.9**place for place in range(4)] for _ in range(6)]
-    found = noise.same(noise.against_itself(own(steady)))
+    found = noise.pooled_ratio(noise.self_ratios(own(steady)))
     assert found.value == pytest.approx(1.0)
     assert found.n == 6
 
 
 def test_a_cell_that_ran_once_a_block_is_compared_with_nothing() -> None:
     """Without pairs there is no row, and the sum of nothing is not known."""
-    found = noise.against_itself(own([[1.0], [2.0]]))
+    found = noise.self_ratios(own([[1.0], [2.0]]))
     assert found.empty
-    assert math.isnan(noise.same(found).value)
+    assert math.isnan(noise.pooled_ratio(found).value)
 
 
 @pytest.mark.parametrize("runs", [60, pytest.param(1000, marks=pytest.mark.slow)])
@@ -88,7 +88,7 @@ def test_equal_sides_come_out_equal(runs: int) -> None:
     held = 0
     for _ in range(runs):
         rates = np.exp(random.normal(0, 0.05, (8, 1)) + random.normal(0, 0.03, (8, 4))).tolist()
-        found = noise.same(noise.against_itself(own(rates)))
+        found = noise.pooled_ratio(noise.self_ratios(own(rates)))
         held += found.lo <= 1 <= found.hi
     assert 0.95 - 4 * math.sqrt(0.05 * 0.95 / runs) <= held / runs
 
@@ -98,6 +98,6 @@ def test_the_control_cell_is_the_one_that_ran_as_one() -> None:
     trials = pd.concat(
         [own([[1.0, 2.0]]).assign(role=["cell", "control"]), own([[3.0]]).assign(cell_id="d", role="cell")]
     )
-    assert list(noise.control_drift(trials)["samples_per_s"]) == [1.0, 2.0]
-    assert list(noise.control_drift(trials, "d")["samples_per_s"]) == [3.0]
-    assert noise.control_drift(trials.assign(role=None)).empty
+    assert list(noise.control_trials(trials)["samples_per_s"]) == [1.0, 2.0]
+    assert list(noise.control_trials(trials, "d")["samples_per_s"]) == [3.0]
+    assert noise.control_trials(trials.assign(role=None)).empty

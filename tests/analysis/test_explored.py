@@ -15,7 +15,7 @@ from scipy import stats
 
 from feedrate.analysis.blocks import KEYS
 from feedrate.analysis.estimates import cells
-from feedrate.analysis.measures import COLUMNS, MEASURES, explored
+from feedrate.analysis.measures import COLUMNS, MEASURES, estimate_measures
 from feedrate.schema.columns import PHASES, TRIALS
 
 Trials = Callable[..., pd.DataFrame]
@@ -28,7 +28,7 @@ def test_throughput_is_the_estimate_of_all_other_pages(trials_of: Trials) -> Non
     first = trials_of([({}, [100.0, 120.0, None, 90.0]), ({"batch_size": 64}, [50.0]), ({"batch_size": 8}, [None])])
     first = pd.concat([first, first[first["block"].eq(0)].assign(samples_per_s=80.0)], ignore_index=True)
     frame = pd.concat([first, trials_of([({}, [7.0, 8.0])], run_id="other")], ignore_index=True)
-    known, found = cells(frame), explored(frame)
+    known, found = cells(frame), estimate_measures(frame)
     assert found[KEYS].equals(known[KEYS])
     assert found[["n", "failed"]].equals(known[["n", "failed"]])
     for ours, theirs in (("samples_per_s", "samples_per_s"), ("samples_per_s_lo", "lo"), ("samples_per_s_hi", "hi")):
@@ -41,7 +41,7 @@ def test_phases_are_arithmetic_and_add_up(trials_of: Trials) -> None:
     times = {"fetch": [3e6, 0.0, 1e6], "forward": [2e6, 2e6, 2e6], "other": [1e6, 1e6, 1e6]}
     for phase, values in times.items():
         frame[f"host_{phase}_ns"] = values
-    row = explored(frame).iloc[0]
+    row = estimate_measures(frame).iloc[0]
     assert sum(row[f"{phase}_us"] for phase in times) == pytest.approx(sum(map(sum, times.values())) / 3 / 1000 / 1000)
     low, high = stats.t.interval(0.95, 2, loc=4 / 3, scale=stats.sem([3.0, 0.0, 1.0]))
     assert low < 0
@@ -54,7 +54,7 @@ def test_phases_are_arithmetic_and_add_up(trials_of: Trials) -> None:
 def test_an_epoch_is_startup_and_all_samples(trials_of: Trials) -> None:
     """Start-up plus the samples of the set at the trial's throughput; null where no set is read."""
     frame = trials_of([({"n_samples": 512}, [100.0, 100.0]), ({"mode": "compute"}, [100.0])], startup_ns=2_000_000_000)
-    loads, computes = explored(frame).to_dict("records")
+    loads, computes = estimate_measures(frame).to_dict("records")
     assert loads["epoch_s"] == pytest.approx(2 + 5.12)
     assert np.isnan(computes["epoch_s"])
 
@@ -63,7 +63,7 @@ def test_percentages_end_at_a_hundred_and_one_block_has_no_interval(trials_of: T
     """The upper end of a utilization is cut off; what one block says has a mean and no ends."""
     frame = trials_of([({}, [100.0, 100.0]), ({"batch_size": 8}, [100.0])])
     frame["cpu_util_pct"] = [99.0, 95.0, 50.0]
-    two, one = explored(frame).to_dict("records")
+    two, one = estimate_measures(frame).to_dict("records")
     assert (two["cpu_util_pct"], two["cpu_util_pct_hi"]) == (97.0, 100.0)
     assert (one["cpu_util_pct"], one["cpu_util_pct_n"]) == (50.0, 1)
     assert np.isnan([one["cpu_util_pct_lo"], one["cpu_util_pct_hi"], one["samples_per_s_lo"]]).all()
@@ -73,18 +73,18 @@ def test_a_cold_trial_that_was_warm_does_not_count(trials_of: Trials) -> None:
     """As on the pages of storage: what was not as its cell says is left out; a cell of nothing else has n = 0."""
     frame = trials_of([({"page_cache": "cold"}, [100.0, 900.0, 110.0])])
     frame["cached_before_pct"] = [0.0, 100.0, 0.0]
-    row = explored(frame).iloc[0]
+    row = estimate_measures(frame).iloc[0]
     assert row["n"] == 2
     assert row["samples_per_s"] == pytest.approx(stats.gmean([100.0, 110.0]))
     frame["cached_before_pct"] = 100.0
-    assert explored(frame).iloc[0]["n"] == 0
+    assert estimate_measures(frame).iloc[0]["n"] == 0
 
 
 def test_checks_are_no_cells_and_nothing_is_fine(trials_of: Trials) -> None:
     """A check times nothing; no rows give no cells, with all columns."""
     frame = trials_of([({"mode": "check", "check": "next_epoch"}, [100.0]), ({}, [100.0])])
-    assert explored(frame)["mode"].tolist() == ["train"]
-    nothing = explored(pd.DataFrame({name: pd.Series(dtype=object) for name in COLUMNS}))
+    assert estimate_measures(frame)["mode"].tolist() == ["train"]
+    nothing = estimate_measures(pd.DataFrame({name: pd.Series(dtype=object) for name in COLUMNS}))
     assert len(nothing) == 0
     assert {"samples_per_s", "n", "failed", *(f"{measure.name}_hi" for measure in MEASURES)} <= set(nothing)
 
@@ -94,8 +94,8 @@ def test_all_runs_at_once_are_each_run_alone(trials_of: Trials) -> None:
     runs = [
         trials_of([({}, [rate, rate * 1.1]), ({"batch_size": 8}, [rate])], run_id=f"r{rate}") for rate in (1.0, 5.0)
     ]
-    alone = pd.concat([explored(run) for run in runs], ignore_index=True)
-    pd.testing.assert_frame_equal(explored(pd.concat(runs, ignore_index=True)), alone)
+    alone = pd.concat([estimate_measures(run) for run in runs], ignore_index=True)
+    pd.testing.assert_frame_equal(estimate_measures(pd.concat(runs, ignore_index=True)), alone)
 
 
 def test_measures_read_recorded_columns() -> None:
@@ -116,7 +116,9 @@ def _million(trials_of: Trials, told: object) -> None:
     tenth = frame.iloc[: len(frame) // 10]
     found: list[pd.DataFrame] = []
     times_as_long = times(
-        lambda: seconds(lambda: found.append(explored(frame))), lambda: seconds(lambda: explored(tenth)), MOST
+        lambda: seconds(lambda: found.append(estimate_measures(frame))),
+        lambda: seconds(lambda: estimate_measures(tenth)),
+        MOST,
     )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - held
     told.put((len(frame), len(found[0]), times_as_long, peak))  # type: ignore[attr-defined]

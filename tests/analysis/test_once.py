@@ -7,7 +7,7 @@ import weakref
 
 import pandas as pd
 
-from feedrate.analysis.blocks import once
+from feedrate.analysis.blocks import memoized
 
 
 class Total:
@@ -15,14 +15,14 @@ class Total:
 
     def __init__(self) -> None:
         self.times = 0
-        self.of = once(self._of)
+        self.of = memoized(self._of)
 
     def _of(self, frame: pd.DataFrame) -> int:
         self.times += 1
         return int(frame["a"].sum())
 
 
-@once
+@memoized
 def doubled(frame: pd.DataFrame) -> pd.DataFrame:
     return frame * 2
 

@@ -15,7 +15,15 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from feedrate.analysis.contrasts import contrasts
-from feedrate.analysis.simulate import PROTOCOL, Share, called_different, confirmed, coverage, stopped, wall_to_target
+from feedrate.analysis.simulate import (
+    PROTOCOL,
+    Share,
+    called_different,
+    confirmation_rate,
+    coverage,
+    stopped,
+    wall_to_target,
+)
 from feedrate.plan.stopping import Rule, half_width
 from feedrate.schema.plugins import ROOT
 from feedrate.store import runs
@@ -89,7 +97,7 @@ def test_without_drift_the_order_does_not_matter() -> None:
 def test_the_spread_of_a_pair_is_that_of_two_trials() -> None:
     """Without drift, telling equal cells apart is confirming an effect of nothing, in either direction."""
     fixed = Rule(20, 20, 0.0)
-    by_chance = 2 * confirmed(1.0, 0.06 * math.sqrt(2), rule=fixed).value
+    by_chance = 2 * confirmation_rate(1.0, 0.06 * math.sqrt(2), rule=fixed).value
     assert called_different(drift=0.0, rule=fixed).by_verdict.value == pytest.approx(by_chance, abs=0.004)
 
 
@@ -102,24 +110,24 @@ def test_five_per_cent_are_confirmed_and_one_is_not_at_the_spread_measured_here(
     """At the middle spread of the recorded contrasts and the protocol's most blocks, in 90 % of 20,000 each."""
     spread = float(contrasts(recorded())["sd_log"].median())
     most = Rule(PROTOCOL.most, PROTOCOL.most, 0.0)
-    assert confirmed(1.05, spread, rule=most).value >= 0.9
-    assert confirmed(1.01, spread, rule=most).value <= 0.1
-    assert confirmed(1.01, spread).value <= 0.1
+    assert confirmation_rate(1.05, spread, rule=most).value >= 0.9
+    assert confirmation_rate(1.01, spread, rule=most).value <= 0.1
+    assert confirmation_rate(1.01, spread).value <= 0.1
 
 
 def test_a_contrast_that_stops_at_three_per_cent_confirms_five_only_where_it_is_quiet() -> None:
     """The price of stopping by width: at a spread of 3 % nine in ten, at 6 % three in four, whatever the blocks."""
-    assert confirmed(1.05, 0.03).value >= 0.9
-    assert 0.7 < confirmed(1.05, 0.06).value < 0.8
+    assert confirmation_rate(1.05, 0.03).value >= 0.9
+    assert 0.7 < confirmation_rate(1.05, 0.06).value < 0.8
     narrower = Rule(8, 60, math.log1p(0.022))
-    assert confirmed(1.05, 0.06, rule=narrower).value >= 0.9
+    assert confirmation_rate(1.05, 0.06, rule=narrower).value >= 0.9
 
 
 def test_replays_can_be_repeated() -> None:
     """A seed gives the same again, another one something else; several spreads lie between their extremes."""
     assert coverage(0.06, replays=1000, seed=3) == coverage(0.06, replays=1000, seed=3)
     assert coverage(0.06, replays=1000, seed=3) != coverage(0.06, replays=1000, seed=4)
-    low, mixed, high = (confirmed(1.05, spread).value for spread in (0.1, [0.03, 0.1], 0.03))
+    low, mixed, high = (confirmation_rate(1.05, spread).value for spread in (0.1, [0.03, 0.1], 0.03))
     assert low < mixed < high
 
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from feedrate.analysis.storage import believed, doubted, plain, scaling, stored
+from feedrate.analysis.storage import count_doubtful, credible, format_costs, plainest, scaling
 from feedrate.questions.storage.analysis import choices, effects, larger
 from feedrate.schema.plugins import traits
 
@@ -63,9 +63,9 @@ def test_only_what_was_verified_is_cold(build: Build) -> None:
     frame.loc[cold & frame["block"].eq(1), "cached_before_pct"] = None
     frame.loc[warm & frame["block"].eq(0), "cached_before_pct"] = 50.0
     frame.loc[warm & frame["block"].eq(1), "cached_before_pct"] = None
-    assert doubted(frame) == {"cold": 2, "warm": 1}
-    assert len(believed(frame)) == 5
-    table = stored(frame).set_index("page_cache")
+    assert count_doubtful(frame) == {"cold": 2, "warm": 1}
+    assert len(credible(frame)) == 5
+    table = format_costs(frame).set_index("page_cache")
     assert table["n"].to_dict() == {"cold": 2, "warm": 3}
     assert table.loc["cold", "cached_before_hi"] == 0
 
@@ -74,7 +74,7 @@ def test_a_failure_is_not_overlooked(build: Build) -> None:
     """A cell of which every trial failed stays, without an estimate, though it counted no pages."""
     frame = build([({"mode": "load", "storage_format": "zarr", "page_cache": "cold"}, [None, None])])
     frame["cached_before_pct"] = math.nan
-    (row,) = stored(frame).to_dict("records")
+    (row,) = format_costs(frame).to_dict("records")
     assert (row["n"], row["failed"]) == (0, 2)
     assert math.isnan(row["samples_per_s"])
 
@@ -84,7 +84,7 @@ def test_costs_are_what_was_recorded(build: Build) -> None:
     frame = build(rows({"png": 100.0}, batch_size=50, n_samples=200))
     frame["startup_ns"] = [10_000_000, 12_000_000, 9_000_000, 11_000_000]
     frame["workers_cpu_pct"] = 50.0
-    (row,) = stored(frame).to_dict("records")
+    (row,) = format_costs(frame).to_dict("records")
     assert (row["sample_bytes"], row["raw_bytes"], row["raw_share"]) == (600, 1000, 0.6)
     assert row["pack_s"] == 2
     cpu = [1.5 * wall / 10 / 50 / 1000 for wall in frame["wall_ns"]]
@@ -98,13 +98,13 @@ def test_costs_are_what_was_recorded(build: Build) -> None:
 def test_without_workers_their_cpu_is_nothing(build: Build) -> None:
     """Where there are no workers a missing share is no missing cost; where there are, it is."""
     frame = build([*rows({"png": 100.0}), *rows({"png": 100.0}, num_workers=2)])
-    assert stored(frame)["cpu_us"].notna().tolist() == [True, False]
+    assert format_costs(frame)["cpu_us"].notna().tolist() == [True, False]
 
 
 def test_a_format_s_own_knobs_are_held_at_their_default(build: Build) -> None:
     """Of LMDB with and without readahead the default stands for the format, wherever the rows come."""
     frame = build([*rows({"lmdb": 300.0}, readahead=False), *rows({"lmdb": 200.0}), *rows({"png": 100.0})])
-    kept = plain(stored(frame))
+    kept = plainest(format_costs(frame))
     assert kept["storage_format"].tolist() == ["lmdb", "png"]
     assert kept["readahead"].iloc[0]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feedrate.analysis.ceilings import judged
+from feedrate.analysis.ceilings import cells_with_ceilings
 from feedrate.analysis.summary import CONDITIONS, KNOBS, best_cells, default_vs_best
 from feedrate.schema.axes import AXES, cell_id
 
@@ -134,7 +134,7 @@ def test_best_cells_say_what_holds_them_back(trials_of: Trials) -> None:
 def test_only_the_cells_that_are_asked_about_are_candidates(trials_of: Trials) -> None:
     """Of a part of the cells both summaries take the best of that part; of all of them what they take by default."""
     frame = trials_of([({}, STEADY), ({"num_workers": 2}, times(3.0)), ({"num_workers": 1}, times(2.0))])
-    table = judged(frame)
+    table = cells_with_ceilings(frame)
     pd.testing.assert_frame_equal(best_cells(frame, table), best_cells(frame))
     pd.testing.assert_frame_equal(default_vs_best(frame, table), default_vs_best(frame))
     part = table[table["num_workers"] != 2]

@@ -48,7 +48,7 @@ def run(trials_of: Trials) -> Callable[..., pd.DataFrame]:
 
 
 def chosen(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
-    told = analysis_steps.telling(frame)
+    told = analysis_steps.select_trials(frame)
     return list(zip(told["mode"], told["step"], told["batch_size"], told["num_workers"], strict=True))
 
 
@@ -80,7 +80,7 @@ def test_real_training_comes_before_an_emulated_step_and_loading_alone_is_the_la
 def test_the_median_trial_is_told(run: Trials) -> None:
     """Of trials that ended well, the one in the middle by throughput; the cell's own estimate stands beside it."""
     frame = run(({**TRAIN, "num_workers": 0}, [50, None, 90, 70, 10]), ({**TRAIN, "num_workers": 2}, [100, 100, 102]))
-    first, second = analysis_steps.telling(frame).to_dict("records")
+    first, second = analysis_steps.select_trials(frame).to_dict("records")
     assert (first["trial_samples_per_s"], first["block"], first["n"]) == (50, 0, 4)
     assert first["trial_id"] == "t000"
     assert (second["trial_samples_per_s"], second["n"]) == (100, 3)
@@ -107,14 +107,14 @@ def test_steps_stand_beside_their_trials(run: Trials) -> None:
     """In the order of the trials that were chosen; steps of others are left out."""
     frame = run(({**SLEEP, "num_workers": 2}, [90.0]), ({**SLEEP, "num_workers": 0}, [50.0]), ({**LOAD}, [10.0]))
     recorded_steps = pd.concat([steps(f"t{n:03d}", 3, fetch_ns=n) for n in range(3)])
-    told = analysis_steps.telling(frame)
-    found = analysis_steps.joined(told, recorded_steps)
+    told = analysis_steps.select_trials(frame)
+    found = analysis_steps.join_steps(told, recorded_steps)
     assert list(found.columns) == [*analysis_steps.TRIAL_COLUMNS, *analysis_steps.STEP_COLUMNS]
     assert found["trial_id"].tolist() == ["t001"] * 3 + ["t000"] * 3
     assert found["place"].tolist() == [0, 1, 2] * 2
     assert found["step"].eq("emulated").all()
     assert found["fetch_ns"].tolist() == [1] * 3 + [0] * 3
-    assert not len(analysis_steps.joined(told.iloc[:0], recorded_steps))
+    assert not len(analysis_steps.join_steps(told.iloc[:0], recorded_steps))
 
 
 @pytest.fixture
@@ -122,8 +122,8 @@ def trial(run: Trials) -> Callable[..., Recorded]:
     """The recorded steps of one trial."""
 
     def make(count: int, axes: dict[str, Value], device: str = "cpu", **columns: Any) -> Recorded:
-        told = analysis_steps.telling(run(({**SLEEP, **axes}, [50.0]), device=device))
-        return recorded(analysis_steps.joined(told, steps("t000", count, **columns)))
+        told = analysis_steps.select_trials(run(({**SLEEP, **axes}, [50.0]), device=device))
+        return recorded(analysis_steps.join_steps(told, steps("t000", count, **columns)))
 
     return make
 

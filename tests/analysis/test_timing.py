@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feedrate.analysis.steps import PHASES, cross_check, hidden
+from feedrate.analysis.steps import PHASES, cross_check, hidden_share
 from feedrate.schema.axes import cell_id
 
 Trials = Callable[..., pd.DataFrame]
@@ -59,11 +59,11 @@ def test_overlap_hides_what_the_wall_clock_saves(trials_of: Trials) -> None:
     """1 - events ÷ serialized, with its interval the right way round."""
     frame = clocked(trials_of, shorter=0.8)
     frame["wall_ns"] *= 1 + 0.01 * (np.arange(len(frame)) % 3)
-    (row,) = hidden(frame).to_dict("records")
+    (row,) = hidden_share(frame).to_dict("records")
     assert row["hidden"] == pytest.approx(0.2, abs=0.02)
     assert row["lo"] < row["hidden"] < row["hi"]
     assert row["n"] == BLOCKS
-    assert hidden(clocked(trials_of, shorter=1.1))["hidden"][0] == pytest.approx(-0.1)
+    assert hidden_share(clocked(trials_of, shorter=1.1))["hidden"][0] == pytest.approx(-0.1)
 
 
 def test_cells_that_differ_in_more_and_runs_without_cuda_have_no_cross_check(trials_of: Trials) -> None:
@@ -73,5 +73,5 @@ def test_cells_that_differ_in_more_and_runs_without_cuda_have_no_cross_check(tri
     both = clocked(trials_of)
     runs = both.assign(run_id=np.where(both["timing"] == "events", "one", "two"))
     for frame in (apart, runs, trials_of([({}, rates)]), trials_of([])):
-        assert len(cross_check(frame)) == len(hidden(frame)) == 0
+        assert len(cross_check(frame)) == len(hidden_share(frame)) == 0
         assert {"ratio", "n"} <= set(cross_check(frame).columns)

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from feedrate.analysis.claims import CLAIM_COLUMNS, judged
+from feedrate.analysis.claims import CLAIM_COLUMNS, judge_claims
 from feedrate.charts import render
 from feedrate.charts.embed import figure_csv, figure_html, specifications
 from feedrate.charts.figure import Figure
@@ -155,7 +155,7 @@ def test_a_run_is_judged_and_drawn(trials: pd.DataFrame) -> None:
     """From trials: the claims of the suites that they were made for, or of all where the suite asks about all."""
     figure = chart.draw(trials)
     asked = claims()
-    found = judged(trials, asked).claims
+    found = judge_claims(trials, asked).claims
     effects = found[found["ratio"].notna()]
     assert {row["claim"] for row in figure.rows} == set(effects["claim"][effects["suite"].eq("workers")])
     every = chart.draw(trials.assign(suite="claims"))

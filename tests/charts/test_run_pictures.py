@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feedrate.analysis.blocks import good
-from feedrate.analysis.ceilings import judged
+from feedrate.analysis.blocks import successful
+from feedrate.analysis.ceilings import cells_with_ceilings
 from feedrate.charts import format_panels, render
 from feedrate.charts.embed import figure_csv
 from feedrate.charts.figure import Figure
@@ -100,7 +100,7 @@ def test_the_roofline_shows_what_was_judged(show: Show) -> None:
     """Efficiency and bottleneck of every mark are those of the analysis; the message counts bottlenecks."""
     run = show()
     figure = roofline.draw(run.trials)
-    cells = judged(run.trials)
+    cells = cells_with_ceilings(run.trials)
     training = cells[cells["mode"].eq("train") & cells["load_ceiling"].gt(0) & cells["samples_per_s"].gt(0)]
     marks = [row for row in figure.rows if row.get("held back by")]
     assert len(marks) == len(training)
@@ -202,7 +202,7 @@ def test_an_interval_that_leaves_out_1_is_said(show: Show) -> None:
     """Equal sides hold 1 and the message says so; where every second trial is faster by half, it says the contrary."""
     trials = show().trials
     assert "holds 1, as it should" in drift.draw(trials).panels[1].message
-    own = good(trials[control(trials)]).sort_values(["block", "position"])
+    own = successful(trials[control(trials)]).sort_values(["block", "position"])
     place = own.groupby("block").cumcount()
     kept = own[place < 2]
     turn = np.arange(len(kept)) // 2 % 2 == np.arange(len(kept)) % 2

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from feedrate.analysis.storage import plain, stored
+from feedrate.analysis.storage import format_costs, plainest
 from feedrate.charts import format_panels, render
 from feedrate.charts.embed import figure_csv, figure_html
 from feedrate.charts.figure import Figure
@@ -97,7 +97,7 @@ def test_questions_are_never_mixed(name: str, figures: dict[str, Figure]) -> Non
 def test_throughput_is_what_analysis_says(whole: pd.DataFrame, figures: dict[str, Figure]) -> None:
     """A row of the table is the estimate of its cell, cold and warm apart; what was not cold is left out and said."""
     figure = figures["storage_throughput"]
-    table = plain(stored(whole))
+    table = plainest(format_costs(whole))
     row = next(
         row
         for row in figure.rows

@@ -58,8 +58,8 @@ def steps(
             ]
     frame = pd.DataFrame(rows).reindex(columns=[column.name for column in STEPS])
     given = frame.astype({c.name: {"int64": "Int64", "string": "string"}[c.dtype] for c in STEPS})
-    return analysis_steps.joined(
-        analysis_steps.telling(pd.DataFrame(trials, columns=[column.name for column in TRIALS])), given
+    return analysis_steps.join_steps(
+        analysis_steps.select_trials(pd.DataFrame(trials, columns=[column.name for column in TRIALS])), given
     )
 
 
@@ -209,7 +209,7 @@ def test_many_workers_keep_the_first_lanes() -> None:
 def test_nothing_is_a_sentence() -> None:
     """Without steps there is a sentence, and no axes."""
     trials, rows = (pd.DataFrame(columns=[column.name for column in table]) for table in (TRIALS, STEPS))
-    found = chart.draw(analysis_steps.joined(analysis_steps.telling(trials), rows))
+    found = chart.draw(analysis_steps.join_steps(analysis_steps.select_trials(trials), rows))
     assert not found.panels
     assert found.missing.endswith(".")
 

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from feedrate.analysis.claims import NOT_TESTABLE, judged
+from feedrate.analysis.claims import NOT_TESTABLE, judge_claims
 from feedrate.plan import suite
 from feedrate.plan.claim import Claim, Effect, cell_on
 from feedrate.schema.axes import Value, cell_id
@@ -97,7 +97,7 @@ def told(cell: Mapping[str, Value], device: str, block: int) -> dict[str, Any]:
 
 def verdict(name: str, frame: pd.DataFrame) -> str:
     """What the records say of one claim."""
-    found = judged(frame, {name: ALL[name]}).claims
+    found = judge_claims(frame, {name: ALL[name]}).claims
     assert list(found["claim"]) == [name]
     return str(found["verdict"].iloc[0])
 
@@ -120,7 +120,7 @@ def test_scatter_decides_nothing(name: str) -> None:
     claim, device = EFFECTS[name]
     frame = trials(claim, device, 1.02, (0.5, -0.5))
     assert verdict(claim.id, frame) == "inconclusive"
-    assert judged(frame, {claim.id: ALL[claim.id]}).claims["blocks_needed"].iloc[0] > BLOCKS
+    assert judge_claims(frame, {claim.id: ALL[claim.id]}).claims["blocks_needed"].iloc[0] > BLOCKS
 
 
 @pytest.mark.parametrize("name", EFFECTS)
@@ -151,6 +151,6 @@ def test_checks_decide(name: str) -> None:
 def test_what_one_run_cannot_tell(name: str) -> None:
     """Where machines or disks must be compared, a run says so, and what it would take."""
     frame = trials(ALL["workers-async"][1], "cpu", PLANTED)
-    found = judged(frame, {name: ALL[name]}).claims.iloc[0]
+    found = judge_claims(frame, {name: ALL[name]}).claims.iloc[0]
     assert found["verdict"] == NOT_TESTABLE
     assert "needs" in found["reason"]

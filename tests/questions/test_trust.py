@@ -8,7 +8,7 @@ from html import unescape
 
 import pytest
 
-from feedrate.analysis.blocks import good
+from feedrate.analysis.blocks import successful
 from feedrate.pages.runs import RunView
 from feedrate.questions.runs import page as runs_page
 from feedrate.questions.runs import trust
@@ -47,7 +47,7 @@ def test_the_letter_comes_with_its_reasons(busy: RunView, show: Show) -> None:
 
 def test_disturbed_trials_are_counted(busy: RunView) -> None:
     """The table's count of each flag is that of the records; what the machine does not tell is named, not zero."""
-    flags = good(busy.trials)["flags"].fillna("").str.split(",")
+    flags = successful(busy.trials)["flags"].fillna("").str.split(",")
     shown = {row[0]: row[1] for row in rows(trust.disturbed(busy)) if row}
     assert shown["foreign_cpu"] == str(sum("foreign_cpu" in names for names in flags))
     assert shown["steal"] == str(sum("steal" in names for names in flags))

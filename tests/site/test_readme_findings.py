@@ -18,7 +18,7 @@ import pandas as pd
 import pytest
 from tests.recomputed import NUMBER, RESULTS, SPREAD, axes, committed, digits, interval, logs, matching, number
 
-from feedrate.analysis.claims import judged
+from feedrate.analysis.claims import judge_claims
 from feedrate.pages import verdicts
 from feedrate.plan import suite
 from feedrate.plan.claim import PHOTOGRAPHS, Claim
@@ -78,7 +78,7 @@ def speaking(runs: Sequence[StoredRun]) -> dict[str, tuple[StoredRun, dict[Any, 
     """Claim to its verdict: that of the newest run made to test it, else of the newest that has its cells."""
     found: dict[str, tuple[StoredRun, dict[Any, Any]]] = {}
     newest = sorted(runs, key=lambda run: run.manifest.started_at, reverse=True)
-    rows = [(run, judged(run.table("trials"), suite.claims(), run.manifest.untestable).claims) for run in newest]
+    rows = [(run, judge_claims(run.table("trials"), suite.claims(), run.manifest.untestable).claims) for run in newest]
     for meant in (True, False):
         for run, claims in rows:
             asked = {one.claim for one in run.manifest.claims}

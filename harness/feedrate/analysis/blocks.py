@@ -24,7 +24,7 @@ from scipy.special import stdtrit
 Found = TypeVar("Found")
 
 
-def once(find: Callable[[pd.DataFrame], Found]) -> Callable[[pd.DataFrame], Found]:
+def memoized(find: Callable[[pd.DataFrame], Found]) -> Callable[[pd.DataFrame], Found]:
     """Let a function of one frame remember its answers.
 
     Args:
@@ -57,7 +57,7 @@ MOST_BLOCKS = 2**20
 """What would take more repetitions than this is out of reach."""
 
 
-def reach(error: Any, df: Any, level: Any = CONFIDENCE) -> Floats:
+def t_half_width(error: Any, df: Any, level: Any = CONFIDENCE) -> Floats:
     """Half-width of a Student-t interval."""
     freedom = np.asarray(df, dtype=np.float64)
     quantile = stdtrit(np.where(freedom > 0, freedom, np.nan), 0.5 + np.asarray(level, dtype=np.float64) / 2)
@@ -77,7 +77,7 @@ def half_width(sd: Any, n: Any, level: Any = CONFIDENCE) -> Floats:
     """
     counts = np.asarray(n, dtype=np.float64)
     usable = np.where(counts >= 2, counts, np.nan)
-    return reach(np.asarray(sd, dtype=np.float64) / np.sqrt(usable), usable - 1, level)
+    return t_half_width(np.asarray(sd, dtype=np.float64) / np.sqrt(usable), usable - 1, level)
 
 
 def blocks_for(target: Any, sd: Any, level: Any = CONFIDENCE) -> Floats:
@@ -118,7 +118,7 @@ def moments(values: Floats) -> Moments:
     return Moments(mean, np.sqrt(np.divide(squares, n - 1, out=np.full(n.shape, np.nan), where=n > 1)), n)
 
 
-def good(trials: pd.DataFrame) -> pd.DataFrame:
+def successful(trials: pd.DataFrame) -> pd.DataFrame:
     """Keep the trials that ended well and whose throughput is a positive number."""
     rate = trials["samples_per_s"].astype("float64")
     return trials[(trials["outcome"] == "ok") & (rate > 0) & np.isfinite(rate)]
@@ -137,7 +137,7 @@ class Blocks:
         self._logs = np.full((len(rows), len(columns)), np.nan)
         self._tried = np.zeros(self._logs.shape, dtype=bool)
         self._tried[self._places(trials, columns)] = True
-        ended = good(trials)
+        ended = successful(trials)
         at = self._places(ended, columns)
         total, count = np.zeros(self._logs.shape), np.zeros(self._logs.shape)
         np.add.at(total, at, np.log(ended["samples_per_s"].to_numpy(dtype=np.float64)))
@@ -189,7 +189,7 @@ class Blocks:
         )
 
 
-@once
+@memoized
 def blocks_of(trials: pd.DataFrame) -> Blocks:
     """Arrange the trials of any number of runs, as ``Blocks`` does.
 

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from feedrate.analysis.blocks import KEYS, Blocks, Floats, blocks_of, once
+from feedrate.analysis.blocks import KEYS, Blocks, Floats, blocks_of, memoized
 from feedrate.analysis.estimates import cells, rows_of
 from feedrate.schema import axes
 from feedrate.schema.axes import AXES, cell_id
@@ -128,8 +128,8 @@ def _pair(result: pd.DataFrame, blocks: Blocks) -> None:
             result.loc[result.index[paired], column] = ratios[source].to_numpy()
 
 
-@once
-def judged(trials: pd.DataFrame) -> pd.DataFrame:
+@memoized
+def cells_with_ceilings(trials: pd.DataFrame) -> pd.DataFrame:
     """Estimate every cell and say what holds it back: ``cells``, ``ceilings`` and ``bottleneck`` in one table.
 
     Args:
@@ -188,7 +188,7 @@ ADDED = (
     *("au", "au_lo", "au_hi", "au_n"),
     "roof",
 )
-"""Columns that :func:`roofline` adds to those of ``ceilings.judged``; ``au`` is paired by block here."""
+"""Columns that :func:`roofline` adds to those of ``ceilings.cells_with_ceilings``; ``au`` is paired by block here."""
 
 
 def roofline(trials: pd.DataFrame) -> pd.DataFrame:
@@ -205,7 +205,7 @@ def roofline(trials: pd.DataFrame) -> pd.DataFrame:
         where the compute ceiling was measured, with ``headroom_n`` and ``au_n`` blocks, and ``roof``, the most that
         ``au`` could be.
     """
-    table = judged(trials)
+    table = cells_with_ceilings(trials)
     known = table["load_ceiling"].gt(0) & table["compute_ceiling"].gt(0) & table["samples_per_s"].gt(0)
     found = table[known.fillna(False)].reset_index(drop=True)
     if not len(found):

@@ -123,7 +123,7 @@ ASIDE_COLUMNS = (*_WHO, "label", "along", *_ESTIMATE, "verdict")
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Findings:
     """What the records of one run say of claims."""
 
     claims: pd.DataFrame
@@ -222,7 +222,7 @@ def _word(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def judged(trials: pd.DataFrame, claims: Claims, why_not: Mapping[str, str] | None = None) -> Judged:
+def judge_claims(trials: pd.DataFrame, claims: Claims, why_not: Mapping[str, str] | None = None) -> Findings:
     """Judge claims by the records of one run.
 
     Args:
@@ -253,7 +253,7 @@ def judged(trials: pd.DataFrame, claims: Claims, why_not: Mapping[str, str] | No
         cases += [{**mine, **part} for part in parts]
     frame = pd.DataFrame(rows, columns=list(CLAIM_COLUMNS))
     _correct(frame, asked)
-    return Judged(
+    return Findings(
         frame, pd.DataFrame(cases, columns=list(CASE_COLUMNS)), pd.DataFrame(asides, columns=list(ASIDE_COLUMNS))
     )
 
@@ -350,18 +350,18 @@ def _correct(frame: pd.DataFrame, claims: Claims) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class RunFindings:
     """A run as far as claims go."""
 
     run_id: str
-    says: Judged | None
+    says: Findings | None
     """None where it has no trials, or was measured by another version of the protocol."""
     asked: frozenset[str]
     """Claims that the run was made for, those among them that its plan could not test."""
     other_version: bool = False
 
     @classmethod
-    def of(cls, manifest: RunManifest, trials: pd.DataFrame, claims: Claims) -> Measured:
+    def of(cls, manifest: RunManifest, trials: pd.DataFrame, claims: Claims) -> RunFindings:
         """Judge claims by a stored run.
 
         Args:
@@ -370,33 +370,33 @@ class Measured:
             claims: id to suite and claim.
         """
         asked = (one.claim for one in manifest.claims)
-        return measured(manifest.run_id, trials, claims, manifest.untestable, asked)
+        return judge_run(manifest.run_id, trials, claims, manifest.untestable, asked)
 
 
-def measured(
+def judge_run(
     run_id: str,
     trials: pd.DataFrame,
     claims: Claims,
     untestable: Mapping[str, str] = MappingProxyType({}),
     asked: Iterable[str] = (),
-) -> Measured:
+) -> RunFindings:
     """Judge claims by the trials of a run."""
     other = bool(set(trials["protocol_version"].dropna().astype(int)) - {PROTOCOL_VERSION})
-    says = judged(trials, claims, untestable) if len(trials) and not other else None
-    return Measured(run_id, says, frozenset((*asked, *untestable)), other)
+    says = judge_claims(trials, claims, untestable) if len(trials) and not other else None
+    return RunFindings(run_id, says, frozenset((*asked, *untestable)), other)
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class LatestFindings:
     """What runs say of claims."""
 
-    found: Judged
+    found: Findings
     """Frames over all machines; a claim stands there once a machine."""
     left_out: tuple[str, ...]
     """Runs of another version of the protocol: what was measured in another way is not shown beside this."""
 
 
-def answered(runs: Iterable[Measured], claims: Claims) -> Answered:
+def latest_findings(runs: Iterable[RunFindings], claims: Claims) -> LatestFindings:
     """Put together what all runs of any number of machines say of claims.
 
     Args:
@@ -408,7 +408,7 @@ def answered(runs: Iterable[Measured], claims: Claims) -> Answered:
         newest that has its cells all the same, or why the newest run that was made for it could not test it.
         Blocks of two runs are never mixed, nor are versions of the protocol.
     """
-    kept: list[Judged] = []
+    kept: list[Findings] = []
     left_out: list[str] = []
     asked: set[tuple[str, str]] = set()
     for run in runs:
@@ -419,7 +419,9 @@ def answered(runs: Iterable[Measured], claims: Claims) -> Answered:
     order = list(claims)
     verdicts = _joined([one.claims for one in kept])
     if verdicts.empty:
-        return Answered(Judged(*(_joined([getattr(one, part) for one in kept]) for part in _PARTS)), tuple(left_out))
+        return LatestFindings(
+            Findings(*(_joined([getattr(one, part) for one in kept]) for part in _PARTS)), tuple(left_out)
+        )
     tested = verdicts["verdict"].ne(NOT_TESTABLE)
     place = verdicts["claim"].map(order.index)
     meant = [key in asked for key in zip(verdicts["run_id"], verdicts["claim"], strict=True)]
@@ -434,7 +436,7 @@ def answered(runs: Iterable[Measured], claims: Claims) -> Answered:
     for part in _PARTS[1:]:
         rows = _joined([getattr(one, part) for one in kept])
         beside.append(rows[pd.MultiIndex.from_frame(rows[_KEYS]).isin(keys)].reset_index(drop=True))
-    return Answered(Judged(chosen, *beside), tuple(left_out))
+    return LatestFindings(Findings(chosen, *beside), tuple(left_out))
 
 
 _PARTS = ("claims", "cases", "asides")

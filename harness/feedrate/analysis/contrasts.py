@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from feedrate.analysis.blocks import Floats, blocks_for, blocks_of, once
+from feedrate.analysis.blocks import Floats, blocks_for, blocks_of, memoized
 from feedrate.analysis.estimates import AXIS_NAMES, identities
 from feedrate.schema.axes import AXES, BY_NAME, NO_KNOBS, Axis
 from feedrate.schema.metrics import CONFIRMED_OVER, REFUTED_UNDER, SAME
@@ -124,7 +124,7 @@ def off_default(cells: pd.DataFrame, axes: Iterable[Axis]) -> npt.NDArray[np.int
     return np.asarray(np.sum(off, axis=0), dtype=np.int64)
 
 
-def keys_of(table: pd.DataFrame, names: Sequence[str]) -> list[pd.Series]:
+def grouping_keys(table: pd.DataFrame, names: Sequence[str]) -> list[pd.Series]:
     """Columns to group by: an axis that does not apply stands at its default, any other null is a value of its own.
 
     Args:
@@ -171,7 +171,7 @@ def _pairs(cells: pd.DataFrame) -> list[tuple[str, int, int]]:
     return found
 
 
-@once
+@memoized
 def contrasts(trials: pd.DataFrame) -> pd.DataFrame:
     """Compare all pairs of cells of one run that differ in exactly one axis.
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from feedrate.analysis.blocks import KEYS, good, half_width, once
+from feedrate.analysis.blocks import KEYS, half_width, memoized, successful
 from feedrate.schema.columns import AXIS_COLUMNS, DEVICE_SPANS, PHASES
 
 IDENTITY = ("run_id", "cell_id", "machine_id", "suite", "device", "protocol_version", "workload_version")
@@ -71,7 +71,7 @@ def identities(trials: pd.DataFrame) -> pd.DataFrame:
 def _by_block(trials: pd.DataFrame) -> pd.DataFrame:
     """Float columns of each cell in each block, trials of one block averaged; index (run_id, cell_id, block)."""
     wanted = {*_SHARES.values(), *MEDIANS, "wall_ns", "steady", "gpu_energy_j", "samples"}
-    ended = good(trials.reindex(columns=[*KEYS, "block", "outcome", "samples_per_s", *sorted(wanted)]))
+    ended = successful(trials.reindex(columns=[*KEYS, "block", "outcome", "samples_per_s", *sorted(wanted)]))
     given = ended[sorted(wanted)].astype("float64")
     columns = {share: given[column] / given["wall_ns"] for share, column in _SHARES.items()}
     columns |= {column: given[column] for column in MEDIANS}
@@ -81,7 +81,7 @@ def _by_block(trials: pd.DataFrame) -> pd.DataFrame:
     return frame.groupby([ended["run_id"], ended["cell_id"], ended["block"]]).mean()
 
 
-@once
+@memoized
 def cells(trials: pd.DataFrame) -> pd.DataFrame:
     """Estimate every cell of every run.
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from feedrate.analysis.blocks import KEYS, good, half_width
-from feedrate.analysis.ceilings import ALONE, BOUND, ceiling_ids, judged
+from feedrate.analysis.blocks import KEYS, half_width, successful
+from feedrate.analysis.ceilings import ALONE, BOUND, ceiling_ids, cells_with_ceilings
 from feedrate.analysis.estimates import cells, rows_of
 from feedrate.schema.columns import DEVICE_SPANS, PHASES, WORKER_STAGES
 
@@ -56,7 +56,7 @@ def per_step(trials: pd.DataFrame) -> pd.DataFrame:
         ``device_span`` (exposed copy, forward, backward and optimizer, which follow each other); and the CPU time of
         ``main`` and ``workers`` as ``main_cpu`` and ``workers_cpu``. NaN where the column is null.
     """
-    ended = good(trials)
+    ended = successful(trials)
     steps = ended["steps"].astype("float64")
     sums = {
         "wall": "wall_ns",
@@ -94,7 +94,9 @@ def stages(trials: pd.DataFrame) -> pd.DataFrame:
     single["busy_share"] = single["busy"] / single["wall"]
     groups = single.dropna(subset=names).groupby(KEYS, sort=False)
     middle = groups[[*names, "busy", "busy_share"]].median().assign(n=groups.size())
-    found = judged(trials)[[*KEYS, "batch_size", "num_workers", "bottleneck"]].merge(middle.reset_index(), on=KEYS)
+    found = cells_with_ceilings(trials)[[*KEYS, "batch_size", "num_workers", "bottleneck"]].merge(
+        middle.reset_index(), on=KEYS
+    )
     costs = found["busy"] / found["batch_size"].astype("float64") / 1000
     workers = np.maximum(1, found["num_workers"].astype("float64"))
     result = found[[*KEYS, "n"]].assign(

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from feedrate.analysis.blocks import Blocks, Floats, Moments, good, half_width, moments, reach
+from feedrate.analysis.blocks import Blocks, Floats, Moments, half_width, moments, successful, t_half_width
 from feedrate.analysis.contrasts import verdicts
 from feedrate.analysis.estimates import AXIS_NAMES, rows_of
 
@@ -66,7 +66,7 @@ def _side(trials: pd.DataFrame) -> _Side:
         raise ValueError(f"{len(runs)} runs on one side ({', '.join(runs)}); expected one: compare them two at a time")
     same = trials.groupby(CELL, sort=False)[["mode", *SAME_IN_BOTH]].first()
     checks = same.pop("mode").eq("check").fillna(False).to_numpy(dtype=bool)
-    ended = same.index.isin(pd.MultiIndex.from_frame(good(trials)[CELL]))
+    ended = same.index.isin(pd.MultiIndex.from_frame(successful(trials)[CELL]))
     told = rows_of(same.assign(check=checks, ended=ended))
     cells = dict(zip(same.index, told, strict=True))
     return _Side(cells, dict(reversed(list(cells))))
@@ -124,7 +124,7 @@ def welch(a: Moments, b: Moments) -> Welch:
         of_a, of_b = (np.where(each.sd <= ROUNDING, 0.0, each.sd) ** 2 / each.n for each in (a, b))
         df = (of_a + of_b) ** 2 / (of_a**2 / (a.n - 1) + of_b**2 / (b.n - 1))
     df = np.where(of_a + of_b == 0, a.n + b.n - 2, df)
-    log, half = b.mean - a.mean, reach(np.sqrt(of_a + of_b), df)
+    log, half = b.mean - a.mean, t_half_width(np.sqrt(of_a + of_b), df)
     return Welch(np.exp(log), np.exp(log - half), np.exp(log + half), df)
 
 

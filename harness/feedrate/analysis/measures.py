@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from feedrate.analysis.blocks import KEYS, Floats, good, half_width
+from feedrate.analysis.blocks import KEYS, Floats, half_width, successful
 from feedrate.analysis.estimates import AXIS_NAMES, IDENTITY
-from feedrate.analysis.storage import believed
+from feedrate.analysis.storage import credible
 from feedrate.schema.columns import PHASES
 
-__all__ = ["COLUMNS", "MEASURES", "Measure", "explored"]
+__all__ = ["COLUMNS", "MEASURES", "Measure", "estimate_measures"]
 
 Given = Mapping[str, Floats]
 """Column of trials to its values, NaN where it is null."""
@@ -101,12 +101,12 @@ COLUMNS = tuple(dict.fromkeys((*IDENTITY, "block", *AXIS_NAMES, *_INPUTS)))
 """The columns of ``records.TRIALS`` that are read."""
 
 
-def explored(trials: pd.DataFrame) -> pd.DataFrame:
+def estimate_measures(trials: pd.DataFrame) -> pd.DataFrame:
     """Estimate every measure of every cell.
 
     Args:
         trials: rows of ``records.TRIALS`` of any number of runs, at least ``COLUMNS``. Checks, which time nothing, and
-            trials whose page cache was not as their cell says (``storage.believed``) do not count.
+            trials whose page cache was not as their cell says (``storage.credible``) do not count.
 
     Returns:
         One row per (run_id, cell_id) with a trial that was timed, in order of appearance: the columns of ``IDENTITY``,
@@ -121,8 +121,8 @@ def explored(trials: pd.DataFrame) -> pd.DataFrame:
     result = timed[[*IDENTITY, *AXIS_NAMES]].iloc[first].reset_index(drop=True)
     inputs = timed[list(_INPUTS)].reset_index(drop=True)
     failed = np.bincount(cell[inputs["outcome"].ne("ok").to_numpy(dtype=bool)], minlength=count)
-    doubtful = inputs["storage_format"].notna() & ~inputs.index.isin(believed(inputs).index)
-    counted = good(inputs[~doubtful])
+    doubtful = inputs["storage_format"].notna() & ~inputs.index.isin(credible(inputs).index)
+    counted = successful(inputs[~doubtful])
     at = counted.index.to_numpy()
     group, groups = _numbered([pd.Series(cell[at]), timed["block"].iloc[at]])
     owner = np.zeros(groups, dtype=np.intp)

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from feedrate.analysis.blocks import Floats, good, half_width, moments, reach
+from feedrate.analysis.blocks import Floats, half_width, moments, successful, t_half_width
 from feedrate.analysis.estimates import cells, rows_of
 from feedrate.machine.probes import noise
 from feedrate.schema.columns import FLAGS
@@ -64,7 +64,7 @@ class Trend:
         return Estimate(value, lo, hi, self.n)
 
 
-def control_drift(ended: pd.DataFrame, cell_id: str | None = None) -> pd.DataFrame:
+def control_trials(ended: pd.DataFrame, cell_id: str | None = None) -> pd.DataFrame:
     """Keep the trials of the control cell, in their order.
 
     Args:
@@ -77,7 +77,7 @@ def control_drift(ended: pd.DataFrame, cell_id: str | None = None) -> pd.DataFra
     return ended[ended["cell_id"].eq(cell_id).fillna(False).astype(bool)] if cell_id else ended.iloc[:0]
 
 
-def seconds(trials: pd.DataFrame) -> pd.Series:
+def seconds_since_first(trials: pd.DataFrame) -> pd.Series:
     """When trials began, in seconds since the first of them; NaN where that is not recorded."""
     began = pd.to_datetime(trials["started_at"].astype(object), utc=True, format="ISO8601")
     return (began - began.min()).dt.total_seconds()
@@ -100,11 +100,11 @@ def drift_trend(at: Floats, rates: Floats) -> Trend | None:
     centred = at - at.mean()
     slope = (centred @ logs) / (centred @ centred)
     residuals = logs - logs.mean() - slope * centred
-    half = reach(np.sqrt(residuals @ residuals / (len(at) - 2) / (centred @ centred)), len(at) - 2)
+    half = t_half_width(np.sqrt(residuals @ residuals / (len(at) - 2) / (centred @ centred)), len(at) - 2)
     return Trend(float(slope), float(slope - half), float(slope + half), len(at), float(np.ptp(at)))
 
 
-def level(own: pd.DataFrame) -> Estimate:
+def mean_rate(own: pd.DataFrame) -> Estimate:
     """Estimate the throughput of one cell: geometric mean over blocks, Student-t interval on logs, samples/s."""
     logs = pd.Series(np.log(own["samples_per_s"].astype("float64")), own.index).groupby(own["block"]).mean()
     return _exponential(np.asarray(logs, dtype=np.float64))
@@ -117,7 +117,7 @@ def _exponential(logs: Floats) -> Estimate:
     return Estimate(value, lo, hi, int(n))
 
 
-def against_itself(own: pd.DataFrame) -> pd.DataFrame:
+def self_ratios(own: pd.DataFrame) -> pd.DataFrame:
     """Compare trials of one cell within each block as if every second were of another cell.
 
     Two trials that follow each other make a pair. Which of them plays B changes from pair to pair over the whole run,
@@ -140,8 +140,8 @@ def against_itself(own: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"ratio": np.exp(groups.mean()), "pairs": groups.size()}).reset_index()
 
 
-def same(compared: pd.DataFrame) -> Estimate:
-    """Sum up what :func:`against_itself` found: B ÷ A over all blocks, with its 95 % interval; 1 is the truth."""
+def pooled_ratio(compared: pd.DataFrame) -> Estimate:
+    """Sum up what :func:`self_ratios` found: B ÷ A over all blocks, with its 95 % interval; 1 is the truth."""
     return _exponential(np.log(compared["ratio"].to_numpy(dtype=np.float64)))
 
 
@@ -302,7 +302,7 @@ def flagged(trials: pd.DataFrame) -> pd.DataFrame:
 
 def _drift(ended: pd.DataFrame, own: pd.DataFrame) -> _Drift | None:
     """What the control cell's trend comes to over the run."""
-    began = seconds(ended)
+    began = seconds_since_first(ended)
     at, rates = (
         np.asarray(column, dtype=np.float64)
         for column in (began.loc[own.index], own["samples_per_s"].astype("float64"))
@@ -384,8 +384,8 @@ def grade(trials: pd.DataFrame, control: str | None = None) -> Grade:
     """
     if trials["run_id"].nunique() > 1:
         raise ValueError(f"trials of {trials['run_id'].nunique()} runs; expected those of one: a grade is a run's")
-    ended = good(trials).reset_index(drop=True)
-    summary, own = flagged(ended), control_drift(ended, control)
+    ended = successful(trials).reset_index(drop=True)
+    summary, own = flagged(ended), control_trials(ended, control)
     change = _drift(ended, own)
     measured = cells(trials).query("n > 0")
     spread = measured["cv_pct"].median()

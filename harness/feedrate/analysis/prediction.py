@@ -29,9 +29,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from feedrate.analysis.blocks import KEYS, good
-from feedrate.analysis.ceilings import bottleneck, judged
-from feedrate.analysis.contrasts import keys_of
+from feedrate.analysis.blocks import KEYS, successful
+from feedrate.analysis.ceilings import bottleneck, cells_with_ceilings
+from feedrate.analysis.contrasts import grouping_keys
 from feedrate.analysis.estimates import identities, rows_of
 from feedrate.analysis.loader import per_step
 from feedrate.analysis.pipeline import SLICES, Floats, Pace, Pipeline, simulate
@@ -123,7 +123,7 @@ def _grouped(trials: pd.DataFrame) -> pd.DataFrame:
     middle = per_step(trials).drop(columns="block").groupby(KEYS).median().reset_index()
     seen = identities(trials).merge(middle, on=KEYS)
     seen = seen[seen["num_workers"].notna() & seen[_STAGES].notna().all(axis=1)]
-    by = keys_of(seen, _SAME)
+    by = grouping_keys(seen, _SAME)
     return seen.assign(group=seen.groupby(by, dropna=False, sort=False).ngroup())
 
 
@@ -170,7 +170,7 @@ def _filled(seen: pd.Series, run_ids: pd.Series) -> pd.Series:
 
 def _by_cell(steps: pd.DataFrame, trials: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
     """(run_id, cell_id) to the steps of its trials that ended well; none are an empty frame."""
-    own = good(trials)[[*KEYS, "trial_id"]]
+    own = successful(trials)[[*KEYS, "trial_id"]]
     of_trial = dict(list(steps[steps["trial_id"].isin(set(own["trial_id"]))].groupby(["run_id", "trial_id"])))
     ended: dict[tuple[str, str], list[pd.DataFrame]] = {}
     for run_id, cell_id, trial_id in own.itertuples(index=False, name=None):
@@ -253,7 +253,7 @@ def held_out(trials: pd.DataFrame, steps: pd.DataFrame, cores: float) -> pd.Data
         (``ceilings_apart``; NaN where they were not measured). Empty where nothing could be fitted.
     """
     model = _Model(trials, steps, cores)
-    measured = judged(trials).set_index(KEYS)
+    measured = cells_with_ceilings(trials).set_index(KEYS)
     found = []
     for axis in ("num_workers", "batch_size"):
         for row in rows_of(model.seen[model.seen["num_workers"] > (1 if axis == "num_workers" else 0)]):

@@ -31,8 +31,8 @@ def sentence(row: Row, cases: Sequence[Row], claim: Claim) -> str:
     """Say what a run found of a claim.
 
     Args:
-        row: of ``Judged.claims``.
-        cases: the rows of ``Judged.cases`` of the same claim.
+        row: of ``Findings.claims``.
+        cases: the rows of ``Findings.cases`` of the same claim.
         claim: what was judged.
 
     Returns:
@@ -84,7 +84,7 @@ def power(row: Row, effect: Effect) -> str:
     return f"a batch's time grows with its size to the power of {found[0]:.2f}{interval}"
 
 
-def named(values: Values) -> str:
+def settings_text(values: Values) -> str:
     """Write settings as they are typed: ``num_workers=2, pin_memory=true``."""
     return ", ".join(
         f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in values.items()
@@ -105,7 +105,7 @@ def _number(value: float) -> str:
 def _change(row: Row, effect: Effect) -> str:
     """What B did to A, or an axis to a metric."""
     metric = METRICS[effect.metric]
-    first, last = named(effect.steps[0][1]), named(effect.steps[-1][1])
+    first, last = settings_text(effect.steps[0][1]), settings_text(effect.steps[-1][1])
     if effect.against:
         cause = f"every doubling of {effect.along}" if effect.along else f"going from {first} to {last}"
         sides = [_several(effect, part) for part in (effect.cases, effect.against)]
@@ -142,7 +142,7 @@ def _held(effect: Effect) -> str:
         if name not in _UNSAID and not (name == "workload" and value in PHOTOGRAPHS)
     }
     kinds = {_kind({**case, **effect.steps[0][1]}) for case in everything}
-    settings = f" at {named(said)}" if said else ""
+    settings = f" at {settings_text(said)}" if said else ""
     kind = f" ({kinds.pop()})" if len(kinds) == 1 else ""
     mean = f", averaged over {len(effect.cases)} settings" if len(effect.cases) > 1 else ""
     return settings + kind + mean
@@ -162,14 +162,14 @@ def _verdict(row: Row, effect: Effect) -> str:
         return "inconclusive, as one block gives no interval"
     alone = str(verdicts(row["ratio"], row["lo"], row["hi"], DIRECTION[effect.says]))
     among = f" among so many claims (by itself it would be called {alone})" if alone != "inconclusive" else ""
-    return f"inconclusive{among}; {needed(row)}"
+    return f"inconclusive{among}; {blocks_needed(row)}"
 
 
-def needed(row: Row) -> str:
+def blocks_needed(row: Row) -> str:
     """Write what would decide an effect that is not decided, from its spread so far.
 
     Args:
-        row: of ``Judged.claims``, inconclusive.
+        row: of ``Findings.claims``, inconclusive.
     """
     blocks = row["blocks_needed"]
     more = max(1, math.ceil(blocks - row["n"])) if _known(blocks) else math.inf

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.special import betaincinv
 
-from feedrate.analysis.blocks import CONFIDENCE, Blocks, Floats, good, half_width, moments
+from feedrate.analysis.blocks import CONFIDENCE, Blocks, Floats, half_width, moments, successful
 from feedrate.analysis.contrasts import contrasts, verdicts
 from feedrate.plan.stopping import Rule
 
@@ -107,7 +107,7 @@ def coverage(
     return _share(np.abs(found.log - math.log(effect)) <= found.half)
 
 
-def confirmed(
+def confirmation_rate(
     effect: float, spread: npt.ArrayLike, *, rule: Rule = PROTOCOL, replays: int = REPLAYS, seed: int = 0
 ) -> Share:
     """Say how often the claim that B is faster is confirmed.
@@ -225,7 +225,7 @@ class _Record:
 
 def _whole_blocks(trials: pd.DataFrame) -> pd.DataFrame:
     """Trials of the blocks that ran every cell of which a trial ever ended well: in later ones some had stopped."""
-    kept = trials[trials["cell_id"].isin(good(trials)["cell_id"])]
+    kept = trials[trials["cell_id"].isin(successful(trials)["cell_id"])]
     ran = kept.groupby("block")["cell_id"].nunique()
     whole = ran.index[ran == kept["cell_id"].nunique()]
     if len(whole) < 2:

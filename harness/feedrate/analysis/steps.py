@@ -24,7 +24,7 @@ from typing import Any
 import pandas as pd
 
 from feedrate.analysis import estimates
-from feedrate.analysis.blocks import KEYS, Blocks, good
+from feedrate.analysis.blocks import KEYS, Blocks, successful
 from feedrate.analysis.estimates import AXIS_NAMES, identities, rows_of
 from feedrate.schema.axes import AXES, cell_id
 from feedrate.schema.columns import STEPS
@@ -49,7 +49,7 @@ STEP_COLUMNS = ("place", *(column.name for column in STEPS if column.name not in
 """Of its steps. ``place``, in the window from 0, is the column ``step`` of the records: an axis is called so, too."""
 
 
-def telling(trials: pd.DataFrame) -> pd.DataFrame:
+def select_trials(trials: pd.DataFrame) -> pd.DataFrame:
     """Choose the trials whose steps are worth looking at.
 
     Args:
@@ -59,13 +59,13 @@ def telling(trials: pd.DataFrame) -> pd.DataFrame:
         ``TRIAL_COLUMNS``, a row a trial: a pair of real training, then one of an emulated step, fewest workers first; a
         pair of loading alone where nothing was trained. A cell without a partner stands alone.
     """
-    ended = good(trials)
+    ended = successful(trials)
     cells = estimates.cells(trials) if len(ended) else trials.iloc[:0]
     chosen = [_median(ended, cell) for part in _kinds(cells) for cell in _pair(part)]
     return pd.DataFrame(chosen, columns=list(TRIAL_COLUMNS))
 
 
-def joined(chosen: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
+def join_steps(chosen: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     """Put the recorded steps of chosen trials beside what is known of the trials.
 
     Args:
@@ -172,7 +172,7 @@ def cross_check(trials: pd.DataFrame) -> pd.DataFrame:
     return result[result["n"] > 0].reset_index(drop=True)[list(COLUMNS)]
 
 
-def hidden(trials: pd.DataFrame) -> pd.DataFrame:
+def hidden_share(trials: pd.DataFrame) -> pd.DataFrame:
     """Say how much of a serialized step overlap hides: 1 - its wall clock with events ÷ serialized.
 
     Args:

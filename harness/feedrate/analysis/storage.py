@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from feedrate.analysis.blocks import KEYS, blocks_of, good, half_width, once
-from feedrate.analysis.contrasts import filled, keys_of, off_default
+from feedrate.analysis.blocks import KEYS, blocks_of, half_width, memoized, successful
+from feedrate.analysis.contrasts import filled, grouping_keys, off_default
 from feedrate.analysis.estimates import cells
 from feedrate.analysis.loader import per_step
 from feedrate.schema.axes import AXES, BY_NAME
@@ -36,8 +36,8 @@ BYTES_OF_A_FLOAT = 4
 """A batch holds float32 where a packed sample has a byte of a pixel."""
 
 
-@once
-def believed(trials: pd.DataFrame) -> pd.DataFrame:
+@memoized
+def credible(trials: pd.DataFrame) -> pd.DataFrame:
     """Keep the loading trials whose page cache was as their cell says.
 
     A warm trial that recorded no share (an older run) is kept: a set that is read over and over is warm. A cold one is
@@ -50,7 +50,7 @@ def believed(trials: pd.DataFrame) -> pd.DataFrame:
     return loads[~_doubtful(loads)]
 
 
-def doubted(trials: pd.DataFrame) -> dict[str, int]:
+def count_doubtful(trials: pd.DataFrame) -> dict[str, int]:
     """Count trials that ended well and were left out for their page cache: ``cold`` and ``warm`` to a number."""
     loads = trials[trials["storage_format"].notna()]
     counts = loads.loc[_doubtful(loads), "page_cache"].value_counts()
@@ -64,8 +64,8 @@ def _doubtful(loads: pd.DataFrame) -> pd.Series:
     return (wrong & loads["outcome"].eq("ok").fillna(False)).astype(bool)
 
 
-@once
-def stored(trials: pd.DataFrame) -> pd.DataFrame:
+@memoized
+def format_costs(trials: pd.DataFrame) -> pd.DataFrame:
     """Estimate every loading cell with what its format costs.
 
     Args:
@@ -81,13 +81,13 @@ def stored(trials: pd.DataFrame) -> pd.DataFrame:
         ``cached_after_hi``
         (per cent; NaN where nothing was recorded).
     """
-    kept = believed(trials)
+    kept = credible(trials)
     table = cells(kept)
     table = table.assign(**{name: filled(table, BY_NAME[name]) for name in ("page_cache", "access")})
     formats = {str(name): traits(str(name)) for name in table["storage_format"].unique()}
     for trait in ("container", "stores", "lossy", "streamed"):
         table[trait] = [getattr(formats[str(name)], trait) for name in table["storage_format"]]
-    ended = good(kept)
+    ended = successful(kept)
     single = _per_trial(ended)
     groups = single.groupby([ended[key] for key in KEYS])
     middle = groups[["sample_bytes", "raw_bytes", "pack_s", *STAGES]].median()
@@ -131,8 +131,8 @@ def _spread(ended: pd.DataFrame, values: pd.Series) -> pd.DataFrame:
     return pd.DataFrame({name: np.exp(mean), f"{name}_lo": np.exp(mean - half), f"{name}_hi": np.exp(mean + half)})
 
 
-@once
-def plain(table: pd.DataFrame) -> pd.DataFrame:
+@memoized
+def plainest(table: pd.DataFrame) -> pd.DataFrame:
     """Of cells that differ in a format's own knobs alone keep one: with the fewest of them off their default.
 
     Args:
@@ -153,19 +153,19 @@ def scaling(trials: pd.DataFrame, table: pd.DataFrame | None = None) -> pd.DataF
 
     Args:
         trials: rows of ``records.TRIALS`` of one run.
-        table: the cells to compare; by default ``plain(stored(trials))``.
+        table: the cells to compare; by default ``plainest(format_costs(trials))``.
 
     Returns:
         The cells of ``table`` that ended well, with ``base_workers``, ``speedup`` (1 for the base), ``speedup_lo``,
         ``speedup_hi`` and ``pairs`` (blocks).
     """
-    table = plain(stored(trials)) if table is None else table
+    table = plainest(format_costs(trials)) if table is None else table
     table = table[table["samples_per_s"].notna() & table["num_workers"].notna()]
     same = ["run_id", *(axis.name for axis in AXES if axis.name not in ("num_workers", "prefetch_factor"))]
     ordered = table.sort_values("num_workers", kind="stable")
-    base = ordered.groupby(keys_of(ordered, same), dropna=False, sort=False)[["cell_id", "num_workers"]]
+    base = ordered.groupby(grouping_keys(ordered, same), dropna=False, sort=False)[["cell_id", "num_workers"]]
     first = base.transform("first").reindex(table.index)
-    ratios = blocks_of(believed(trials)).ratios(list(table["run_id"]), list(first["cell_id"]), list(table["cell_id"]))
+    ratios = blocks_of(credible(trials)).ratios(list(table["run_id"]), list(first["cell_id"]), list(table["cell_id"]))
     names = {"ratio": "speedup", "lo": "speedup_lo", "hi": "speedup_hi", "n": "pairs"}
     return table.assign(
         base_workers=first["num_workers"], **{name: ratios[column].to_numpy() for column, name in names.items()}

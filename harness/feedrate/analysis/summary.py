@@ -19,8 +19,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from feedrate.analysis.blocks import KEYS, Blocks, blocks_of
-from feedrate.analysis.ceilings import bottleneck, ceilings, judged
-from feedrate.analysis.contrasts import keys_of, off_default, verdicts
+from feedrate.analysis.ceilings import bottleneck, ceilings, cells_with_ceilings
+from feedrate.analysis.contrasts import grouping_keys, off_default, verdicts
 from feedrate.analysis.estimates import cells
 from feedrate.schema.axes import AXES
 from feedrate.schema.axes.training import TRAINING
@@ -83,7 +83,7 @@ def _asked(trials: pd.DataFrame, estimates: pd.DataFrame) -> pd.DataFrame:
 def _questions(estimates: pd.DataFrame, *more: str) -> Iterator[pd.DataFrame]:
     """Cells with an estimate, by run, device, conditions and further axes; what does not apply is at its default."""
     measured = estimates[estimates["samples_per_s"].notna()]
-    by = keys_of(measured, ("run_id", "device", *CONDITIONS, *more))
+    by = grouping_keys(measured, ("run_id", "device", *CONDITIONS, *more))
     for _, group in measured.groupby(by, sort=False, dropna=False):
         yield group
 
@@ -138,7 +138,7 @@ def best_cells(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> p
         cheapest), ``is_best``, ``ratio_to_best``, ``ratio_lo``, ``ratio_hi``, ``pairs`` and ``candidates`` (cells of
         the question that have an estimate).
     """
-    estimates, blocks = judged(trials) if estimates is None else estimates, blocks_of(trials)
+    estimates, blocks = cells_with_ceilings(trials) if estimates is None else estimates, blocks_of(trials)
     columns = [name for name in estimates if name not in _CEILINGS] + list(_IN_SET)
     found = [_best_of(group.reset_index(drop=True), blocks) for group in _questions(_asked(trials, estimates))]
     return pd.concat(found, ignore_index=True)[columns] if found else estimates.iloc[:0].reindex(columns=columns)
@@ -185,12 +185,12 @@ _ASKED_OF = ("train", "load")
 """Modes whose settings can be chosen."""
 
 
-def best(cells: pd.DataFrame) -> pd.DataFrame:
+def fastest_cells(cells: pd.DataFrame) -> pd.DataFrame:
     """Take the fastest cell of each task of each run.
 
     Args:
-        cells: rows of ``explored.explored`` of any number of runs, with ``asked``: whether the matrix asked for the
-            cell.
+        cells: rows of ``measures.estimate_measures`` of any number of runs, with ``asked``: whether the matrix asked
+            for the cell.
 
     Returns:
         The rows of the fastest cells, in their order. Cells that only serve others, replicas and cells without an
@@ -201,7 +201,7 @@ def best(cells: pd.DataFrame) -> pd.DataFrame:
     if not len(candidates):
         return candidates
     task = np.zeros(len(candidates), dtype=np.int64)
-    for key in keys_of(candidates, ("run_id", "device", *CONDITIONS)):
+    for key in grouping_keys(candidates, ("run_id", "device", *CONDITIONS)):
         codes, names = pd.factorize(key, use_na_sentinel=False)
         task, _ = pd.factorize(task * len(names) + codes)
     rates = candidates["samples_per_s"].to_numpy(dtype=np.float64)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from feedrate.analysis.blocks import KEYS, Floats, blocks_for, good, reach
+from feedrate.analysis.blocks import KEYS, Floats, blocks_for, successful, t_half_width
 from feedrate.analysis.estimates import rows_of
 from feedrate.schema.columns import PHASES, STEPS
 
@@ -46,7 +46,7 @@ _DEVICE = [column.name for column in STEPS if column.name.startswith("device_")]
 
 def _logs(trials: pd.DataFrame) -> pd.DataFrame:
     """Trials that ended well: ``KEYS``, ``log``, ``hours`` since the run began, ``half`` (log of half_ratio ÷ 2)."""
-    ended = good(trials)
+    ended = successful(trials)
     at = pd.to_datetime(ended["started_at"], format="ISO8601", utc=True)
     hours = (at - at.groupby(ended["run_id"]).transform("min")).dt.total_seconds() / 3600
     return ended[[*KEYS, "block"]].assign(
@@ -113,7 +113,7 @@ def within_by_steps(trials: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     durations = device.fillna(host).to_numpy()
     places = steps.groupby(["run_id", "trial_id"], sort=False).indices
     cells: dict[tuple[Any, ...], list[tuple[Floats, int, int]]] = {}
-    ended = good(trials)
+    ended = successful(trials)
     of_each = ended["num_workers"].fillna(0).astype("int64").clip(lower=1)
     columns = (ended["run_id"], ended["trial_id"], ended["cell_id"], ended["steps"], of_each)
     for run, trial, cell, in_window, workers in zip(*columns, strict=True):
@@ -151,7 +151,7 @@ def drift(trials: pd.DataFrame) -> pd.DataFrame:
         for source, part in (("control", of_control), ("cells", every)):
             if len(part):
                 slope, error, df = _slope(part)
-                half = float(reach(error, df))
+                half = float(t_half_width(error, df))
                 with np.errstate(over="ignore"):
                     ends = 100 * np.expm1([slope, slope - half, slope + half])
                 rows.append((run, source, *ends.tolist(), len(part), float(np.ptp(part["hours"]))))
@@ -166,7 +166,7 @@ def _advised(parts: pd.DataFrame, ci_target_pct: float) -> pd.DataFrame:
     n = parts["n"].to_numpy(dtype=np.float64)
     blocks = blocks_for(target, np.sqrt(2 * (within + between)))
     with np.errstate(divide="ignore", invalid="ignore"):
-        left = n / 2 * (target / reach(1.0, n - 1)) ** 2 - between
+        left = n / 2 * (target / t_half_width(1.0, n - 1)) ** 2 - between
         factor = np.where(left > 0, within / left, np.where(np.isnan(left), np.nan, np.inf))
     known = np.isfinite(variances).all(axis=1)
     largest = pd.Series(np.array(PARTS)[np.nan_to_num(variances).argmax(axis=1)], parts.index, dtype=object)

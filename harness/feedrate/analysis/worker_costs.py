@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
-from feedrate.analysis.blocks import KEYS, Floats, good, half_width, moments
+from feedrate.analysis.blocks import KEYS, Floats, half_width, moments, successful
 from feedrate.analysis.contrasts import filled
 from feedrate.analysis.estimates import AXIS_NAMES, identities
 from feedrate.schema.axes import AXES, BY_NAME
@@ -108,7 +108,7 @@ def respawn(trials: pd.DataFrame) -> pd.DataFrame:
         one), ``anew_ms`` and ``kept_ms`` (wall clock ÷ epochs of the window, means over the blocks in which both ended
         well), ``respawn_ms`` (mean of their differences) with ``_lo`` and ``_hi``, and ``n``.
     """
-    ended = good(trials)
+    ended = successful(trials)
     ended = ended[ended["persistent_workers"].notna() & ended["epochs"].astype("float64").gt(0).fillna(False)]
     table = _blocks(ended, ended["wall_ns"].astype("float64") / ended["epochs"].astype("float64") / 1e6)
     cells = identities(ended).sort_values("epoch_steps", kind="stable")
@@ -149,7 +149,7 @@ def growth(trials: pd.DataFrame) -> pd.DataFrame:
         is null).
     """
     columns = ("workers_uss_start_bytes", "workers_uss_end_bytes", "pss_peak_bytes")
-    ended = good(trials)
+    ended = successful(trials)
     ended = ended[ended["index_entries"].notna() & ended["workers_uss_end_bytes"].notna()]
     start, end, everything = (ended[name].astype("float64") for name in columns)
     steps = ended["warmup_steps"].astype("float64") + ended["steps"].astype("float64")
@@ -196,7 +196,7 @@ def shared_memory(trials: pd.DataFrame, limit_bytes: int | None = None) -> pd.Da
         (workers × prefetch_factor × batch_bytes: what may lie ready at once), ``shm_bytes`` (median over
         trials), ``shm_most_bytes``, ``shm_share`` (of ``limit_bytes``; NaN where that is not known) and ``n`` (trials).
     """
-    ended = good(trials)
+    ended = successful(trials)
     workers = ended["num_workers"].astype("float64").gt(0).fillna(False) & ~ended["worker_kind"].eq("thread").fillna(
         False
     )
@@ -215,7 +215,7 @@ def shared_memory(trials: pd.DataFrame, limit_bytes: int | None = None) -> pd.Da
 
 def _loading(trials: pd.DataFrame) -> pd.DataFrame:
     """Trials of the loader alone that ended well."""
-    ended = good(trials)
+    ended = successful(trials)
     return ended[ended["mode"].eq("load").fillna(False) & ended["num_workers"].notna()]
 
 

@@ -123,7 +123,7 @@ def _false_alarms() -> Iterator[Figure]:
 
 
 def _power(seen: Noise) -> Iterator[Figure]:
-    small, large = (simulate.confirmed(effect, seen.spreads) for effect in (TOO_SMALL, LARGE))
+    small, large = (simulate.confirmation_rate(effect, seen.spreads) for effect in (TOO_SMALL, LARGE))
     yield Figure(
         "a claim whose true effect is 1 % is not confirmed",
         f"≥ {100 * (1 - SELDOM):g} %",

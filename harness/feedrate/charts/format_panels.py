@@ -15,9 +15,9 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from feedrate.analysis.blocks import once
+from feedrate.analysis.blocks import memoized
 from feedrate.analysis.estimates import rows_of
-from feedrate.analysis.storage import OWN, doubted, plain, stored
+from feedrate.analysis.storage import OWN, count_doubtful, format_costs, plainest
 from feedrate.charts.figure import LOAD, Figure, Key, Panel, Row, Sheet, held, listed, sized, slices, table
 from feedrate.charts.figure import plain as value_of
 from feedrate.charts.theme import colour
@@ -52,7 +52,7 @@ class Part:
     subtitle: str
     access: str
     frame: pd.DataFrame
-    """As ``analysis.storage.stored`` gives it, a row a format and state of the page cache."""
+    """As ``analysis.storage.format_costs`` gives it, a row a format and state of the page cache."""
     held: Mapping[str, Any]
     failed: tuple[str, ...]
     """Formats of which no trial ended well, with the state."""
@@ -82,7 +82,7 @@ def parts(trials: pd.DataFrame, free: Sequence[str] = (), kinds: Sequence[str] =
         free: axes that a panel shows beside format and page cache; every other is held still.
         kinds: of steps, in the order in which they come.
     """
-    every = plain(stored(trials)) if len(trials) else trials
+    every = plainest(format_costs(trials)) if len(trials) else trials
     found: list[tuple[str, Part]] = []
     for access, ordered in ACCESS.items():
         cells = every[every["access"].eq(access)] if len(every) else every
@@ -98,7 +98,7 @@ def parts(trials: pd.DataFrame, free: Sequence[str] = (), kinds: Sequence[str] =
     return [part for _, part in sorted(found, key=lambda pair: kinds.index(pair[0]))]
 
 
-@once
+@memoized
 def loads(trials: pd.DataFrame) -> list[Part]:
     """Split a run's cells that load alone into panels, as most charts of formats do.
 
@@ -282,7 +282,7 @@ def _cache(frame: pd.DataFrame) -> str:
 
 
 def _doubts(trials: pd.DataFrame) -> str:
-    found = doubted(trials)
+    found = count_doubtful(trials)
     said = [f"{words.plural(count, 'trial')} asked to be {state}" for state, count in sorted(found.items())]
     return f"Left out, as the count of cached pages said otherwise: {words.listed(said)}." if said else ""
 
@@ -355,7 +355,7 @@ def costs(trials: pd.DataFrame, title: str, question: str, column: str, what: st
         trials: rows of ``records.TRIALS`` of one run.
         title: of the figure.
         question: that it answers.
-        column: of ``analysis.storage.stored``, with its interval in ``_lo`` and ``_hi``.
+        column: of ``analysis.storage.format_costs``, with its interval in ``_lo`` and ``_hi``.
         what: the quantity in words.
         unit: its unit.
     """

@@ -18,7 +18,7 @@ import altair as alt
 import pandas as pd
 
 from feedrate.analysis import estimates
-from feedrate.analysis.blocks import KEYS, good, half_width, once
+from feedrate.analysis.blocks import KEYS, half_width, memoized, successful
 from feedrate.analysis.ceilings import BALANCED_WITHIN
 from feedrate.analysis.noise import Estimate
 from feedrate.charts.figure import Key, Row, table
@@ -174,7 +174,7 @@ def look(kinds: Iterable[str]) -> tuple[alt.Color, alt.Shape]:
 UTILIZATION = ("gpu_util_pct", "cpu_util_pct")
 
 
-@once
+@memoized
 def estimated(trials: pd.DataFrame) -> pd.DataFrame:
     """Estimate the cells of a run.
 
@@ -186,7 +186,7 @@ def estimated(trials: pd.DataFrame) -> pd.DataFrame:
         ``_hi``, the 95 % Student-t interval of that mean (NaN where n < 2), cut off at 0 and 100.
     """
     cells = estimates.cells(trials)
-    ended = good(trials)
+    ended = successful(trials)
     names = list(UTILIZATION)
     keys = [ended[key] for key in (*KEYS, "block")]
     groups = ended[names].astype("float64").groupby(keys).mean().groupby(level=KEYS)

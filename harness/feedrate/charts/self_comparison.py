@@ -9,7 +9,7 @@ import pandas as pd
 
 from feedrate.analysis.contrasts import verdict
 from feedrate.analysis.estimates import rows_of
-from feedrate.analysis.noise import Estimate, against_itself, same
+from feedrate.analysis.noise import Estimate, pooled_ratio, self_ratios
 from feedrate.charts import marks
 from feedrate.charts.figure import Panel, Sheet, sized, table
 from feedrate.charts.theme import colour
@@ -26,11 +26,11 @@ def add(sheet: Sheet, own: pd.DataFrame) -> None:
         sheet: that collects the figure.
         own: trials of one cell of one run that ended well.
     """
-    compared = against_itself(own)
+    compared = self_ratios(own)
     if not len(compared):
         sheet.note("The control cell ran once in a block, so that it cannot be compared with itself.")
         return
-    found = same(compared)
+    found = pooled_ratio(compared)
     rows = [
         {
             "at": int(row["block"]),

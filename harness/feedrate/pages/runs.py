@@ -112,7 +112,7 @@ class RunView:
     @property
     def judged(self) -> pd.DataFrame:
         """Estimates of every cell with its ceilings and what holds it back."""
-        return ceilings.judged(self.trials)
+        return ceilings.cells_with_ceilings(self.trials)
 
     @property
     def telemetry(self) -> pd.DataFrame:
@@ -134,8 +134,8 @@ class RunView:
 
     def steps_of(self, trials: pd.DataFrame) -> pd.DataFrame:
         """Recorded steps of those of some trials that ``analysis.timeline`` chooses, beside what the trials are."""
-        chosen = steps.telling(trials)
-        return steps.joined(chosen, self.run.table("steps", chosen["trial_id"]))
+        chosen = steps.select_trials(trials)
+        return steps.join_steps(chosen, self.run.table("steps", chosen["trial_id"]))
 
     @property
     def cores(self) -> float:

@@ -20,7 +20,7 @@ from pathlib import Path
 import pandas as pd
 
 from feedrate.analysis.blocks import KEYS
-from feedrate.analysis.measures import COLUMNS, explored
+from feedrate.analysis.measures import COLUMNS, estimate_measures
 from feedrate.pages import processes
 from feedrate.pages.runs import RunView
 from feedrate.plan import suite
@@ -41,13 +41,13 @@ def cells(runs: Sequence[StoredRun]) -> pd.DataFrame:
         runs: any number of them.
 
     Returns:
-        The columns of ``analysis.explored.explored``, runs in their order, and ``asked``: whether the matrix asked for
+        The columns of ``measures.estimate_measures``, runs in their order, and ``asked``: whether the matrix asked for
         the cell, which others (a ceiling, the control) only serve.
     """
     folders = [run.folder for run in runs]
     parts = [folders[at : at + _PART] for at in range(0, len(folders), _PART)]
     if not parts:
-        return explored(_nothing()).assign(asked=[])
+        return estimate_measures(_nothing()).assign(asked=[])
     if len(folders) <= _ALONE:
         return pd.concat(map(_estimated, parts), ignore_index=True)
     with processes.start_pool() as pool:
@@ -58,7 +58,7 @@ def _estimated(folders: Sequence[Path]) -> pd.DataFrame:
     trials = store_columns.rows(folders, [*COLUMNS, "role"])
     serves = trials["role"].isin(["ceiling", "control"]).fillna(False).astype(bool)
     own = trials.loc[~serves, KEYS].drop_duplicates()
-    found = explored(trials).merge(own.assign(asked=True), on=KEYS, how="left")
+    found = estimate_measures(trials).merge(own.assign(asked=True), on=KEYS, how="left")
     return found.assign(asked=found["asked"].notna())
 
 

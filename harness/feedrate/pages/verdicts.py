@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from feedrate.analysis.claims import CLAIM_COLUMNS, NOT_TESTABLE, VERDICTS, Measured, answered
+from feedrate.analysis.claims import CLAIM_COLUMNS, NOT_TESTABLE, VERDICTS, RunFindings, latest_findings
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.sentences import sentence
 from feedrate.pages import descriptions
@@ -22,7 +22,7 @@ from feedrate.plan import suite
 from feedrate.plan.claim import Claim, Claims
 
 Row = Mapping[str, Any]
-Each = Callable[[Callable[[RunView], Measured], Iterable[RunView]], Iterable[Measured]]
+Each = Callable[[Callable[[RunView], RunFindings], Iterable[RunView]], Iterable[RunFindings]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class ClaimResult:
     """The newest run that tested it; where none did, the newest of the machine."""
     device: str
     row: Row
-    """Of ``Judged.claims``."""
+    """Of ``Findings.claims``."""
     cases: Sequence[Row] = ()
     asides: Sequence[Row] = ()
 
@@ -85,7 +85,7 @@ class Verdicts:
     """Runs of another version of the protocol."""
 
     def frame(self) -> pd.DataFrame:
-        """Rows of ``Judged.claims`` of what was tested, a row a claim and place."""
+        """Rows of ``Findings.claims`` of what was tested, a row a claim and place."""
         tested = [dict(told.row) for part in self.told.values() for told in part if told.tested]
         return pd.DataFrame(tested, columns=list(CLAIM_COLUMNS))
 
@@ -105,7 +105,7 @@ def gather(runs: Sequence[RunView], asked: Claims | None = None, each: Each = ma
     """
     asked = suite.claims() if asked is None else asked
     by_id = {shown.manifest.run_id: shown for shown in runs}
-    answers = answered(each(partial(_measured, asked), by_id.values()), asked)
+    answers = latest_findings(each(partial(_measured, asked), by_id.values()), asked)
     found = {part: rows_of(getattr(answers.found, part)) for part in ("claims", "cases", "asides")}
     keys = dict.fromkeys(_key(row) for row in found["claims"] if row["verdict"] != NOT_TESTABLE)
     newest = {key: shown for shown in reversed(runs) if (key := (shown.machine_id, shown.manifest.device)) in keys}
@@ -123,8 +123,8 @@ def gather(runs: Sequence[RunView], asked: Claims | None = None, each: Each = ma
     return Verdicts(asked, places, told, tuple(by_id[name] for name in answers.left_out))
 
 
-def _measured(asked: Claims, shown: RunView) -> Measured:
-    return Measured.of(shown.manifest, shown.trials, asked)
+def _measured(asked: Claims, shown: RunView) -> RunFindings:
+    return RunFindings.of(shown.manifest, shown.trials, asked)
 
 
 def _key(row: Row) -> tuple[str, str]:

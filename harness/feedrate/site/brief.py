@@ -268,7 +268,7 @@ def write(made: Published, everyone: Selection) -> None:
 
 
 def _parts(made: Published, everyone: Selection) -> Iterator[_Part]:
-    best = summary.best(everyone.cells)
+    best = summary.fastest_cells(everyone.cells)
     rows = best.groupby("run_id", sort=False).indices
     short = {shown.page for shown in everyone.brief}
     groups = [(own, [shown for shown in own if shown.page in short]) for own in everyone.machines.values()]

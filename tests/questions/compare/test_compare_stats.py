@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 from scipy import special
 
-from feedrate.analysis.ceilings import judged
+from feedrate.analysis.ceilings import cells_with_ceilings
 from feedrate.questions.compare.analysis import CEILINGS, Compared, believable, compared, repeated
 from feedrate.questions.compare.page import apart, browser_rules
 from feedrate.schema.axes import AXES, applicable, cell_id
@@ -89,7 +89,7 @@ def table(trials: pd.DataFrame) -> str:
 def both(page: Page, a: pd.DataFrame, b: pd.DataFrame) -> tuple[dict[str, Any], Compared]:
     """What the scripts and Python say of two runs."""
     got = json.loads(page.evaluate(_ALL, [table(a), table(b), json.dumps(browser_rules())]))
-    sides = [(trials, judged(trials)) for trials in map(believable, (a, b))]
+    sides = [(trials, cells_with_ceilings(trials)) for trials in map(believable, (a, b))]
     return got, compared(*sides, unranked=apart())
 
 

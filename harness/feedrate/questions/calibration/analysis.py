@@ -28,8 +28,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from feedrate.analysis.blocks import KEYS, half_width, once
-from feedrate.analysis.ceilings import BALANCED_WITHIN, judged
+from feedrate.analysis.blocks import KEYS, half_width, memoized
+from feedrate.analysis.ceilings import BALANCED_WITHIN, cells_with_ceilings
 from feedrate.analysis.contrasts import contrasts, filled
 from feedrate.analysis.estimates import AXIS_NAMES, identities
 from feedrate.analysis.loader import per_step
@@ -216,7 +216,7 @@ def _read_back(quantity: Quantity, blocks: pd.DataFrame) -> pd.DataFrame:
     return found.assign(quantity=quantity.name, unit=quantity.unit).reset_index()
 
 
-@once
+@memoized
 def planted(trials: pd.DataFrame) -> pd.DataFrame:
     """Read planted costs back.
 
@@ -287,7 +287,7 @@ def _pairs(trials: pd.DataFrame, *axes: str) -> pd.DataFrame:
     return found[found["axis"].isin(axes) & (found["n"] > 0)]
 
 
-@once
+@memoized
 def effects(trials: pd.DataFrame) -> pd.DataFrame:
     """Compare small planted effects with the ratios that were measured.
 
@@ -323,7 +323,7 @@ def effects(trials: pd.DataFrame) -> pd.DataFrame:
     return found[list(EFFECT_COLUMNS)].reset_index(drop=True)
 
 
-@once
+@memoized
 def same_pairs(trials: pd.DataFrame) -> pd.DataFrame:
     """Compare cells that differ in nothing but ``replica``.
 
@@ -353,7 +353,7 @@ def bottlenecks(trials: pd.DataFrame) -> pd.DataFrame:
     """
     cells = _cells(trials)
     cells = cells[_emulated(cells) & (cells["step_ms"] > 0)]
-    found = cells.merge(judged(trials)[[*KEYS, "bottleneck"]], on=KEYS)
+    found = cells.merge(cells_with_ceilings(trials)[[*KEYS, "bottleneck"]], on=KEYS)
     with np.errstate(divide="ignore"):
         found["planted_load"] = 1000 * found["batch_size"] * np.maximum(1, found["num_workers"]) / _loading_ms(found)
     found["planted_compute"] = 1000 * found["batch_size"] / found["step_ms"]

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 
 from feedrate.analysis.claims import NOT_TESTABLE, VERDICTS
-from feedrate.analysis.sentences import estimate, named, power
+from feedrate.analysis.sentences import estimate, power, settings_text
 from feedrate.charts.citation import together
 from feedrate.charts.embed import swatch
 from feedrate.charts.figure import Key, later
@@ -138,7 +138,7 @@ def _cases(told: ClaimResult) -> Iterator[str]:
     metric = METRICS[effect.metric]
     name, size = _unit(metric, told.cases)
     unit = f", {name}" if name else ""
-    sides = [f"{named(effect.steps[end][1])}{unit}" for end in (0, -1)]
+    sides = [f"{settings_text(effect.steps[end][1])}{unit}" for end in (0, -1)]
     change = "A doubling" if effect.along else "B ÷ A"
     columns = ["Where", f"A: {sides[0]}", f"B: {sides[1]}", change, "n", "By itself"]
     lines = [_case(row, size) for row in told.cases]

@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from feedrate.analysis.claims import NOT_TESTABLE, VERDICTS, Answered, Measured, answered
+from feedrate.analysis.claims import NOT_TESTABLE, VERDICTS, LatestFindings, RunFindings, latest_findings
 from feedrate.analysis.estimates import rows_of
-from feedrate.analysis.sentences import estimate, needed, sentence
+from feedrate.analysis.sentences import blocks_needed, estimate, sentence
 from feedrate.plan import suite
 from feedrate.plan.claim import Claims
 from feedrate.schema.errors import InputError, expected_one_of
@@ -29,7 +29,7 @@ BAR_REACH = 4.0
 Row = Mapping[Any, Any]
 
 
-def show(answers: Answered, claims: Claims, console: Console, *, whole: bool = False) -> None:
+def show(answers: LatestFindings, claims: Claims, console: Console, *, whole: bool = False) -> None:
     """Print what runs say of claims, machine by machine; ``whole`` adds a sentence for every claim."""
     for (machine, device), rows in answers.found.claims.groupby(["machine_id", "device"], sort=False):
         records = rows_of(rows)
@@ -45,7 +45,7 @@ def show(answers: Answered, claims: Claims, console: Console, *, whole: bool = F
             _sentences(answers, tested, claims, console)
         for row in tested:
             if row["verdict"] == "inconclusive" and not pd.isna(row["ratio"]):
-                _say(console, f"  {row['claim']}: {needed(row)} (had {row['n']:.0f}).", "dim")
+                _say(console, f"  {row['claim']}: {blocks_needed(row)} (had {row['n']:.0f}).", "dim")
         reasons: dict[str, list[str]] = {}
         for row in records:
             if row["verdict"] == NOT_TESTABLE:
@@ -61,7 +61,7 @@ def show_run(run: StoredRun, console: Console) -> None:
     asked = {one.claim for one in run.manifest.claims} | set(run.manifest.untestable)
     claims = {name: found for name, found in suite.claims().items() if name in asked}
     if claims:
-        show(answered([_measured(run, claims)], claims), claims, console)
+        show(latest_findings([_measured(run, claims)], claims), claims, console)
 
 
 def show_results(results: Path, console: Console, machines: Sequence[str] = (), *, whole: bool = False) -> None:
@@ -80,11 +80,11 @@ def show_results(results: Path, console: Console, machines: Sequence[str] = (), 
             raise InputError(f"claims: unknown machine '{machine}'; {expected_one_of(machine, known)}")
     claims = suite.claims()
     wanted = [run for run in runs if not machines or run.manifest.machine.machine_id in machines]
-    show(answered((_measured(run, claims) for run in wanted), claims), claims, console, whole=whole)
+    show(latest_findings((_measured(run, claims) for run in wanted), claims), claims, console, whole=whole)
 
 
-def _measured(run: StoredRun, claims: Claims) -> Measured:
-    return Measured.of(run.manifest, run.table("trials"), claims)
+def _measured(run: StoredRun, claims: Claims) -> RunFindings:
+    return RunFindings.of(run.manifest, run.table("trials"), claims)
 
 
 def _say(console: Console, text: str, style: str = "") -> None:
@@ -129,7 +129,7 @@ def bar(ratio: float, lo: float, hi: float, reach: float = BAR_REACH) -> str:
     return "".join(cells)
 
 
-def _sentences(answers: Answered, rows: Sequence[Row], claims: Claims, console: Console) -> None:
+def _sentences(answers: LatestFindings, rows: Sequence[Row], claims: Claims, console: Console) -> None:
     cases = answers.found.cases
     for row in rows:
         mine = rows_of(cases[cases["claim"].eq(row["claim"]) & cases["run_id"].eq(row["run_id"])])

@@ -19,12 +19,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from feedrate.analysis.blocks import Blocks, good, moments
+from feedrate.analysis.blocks import Blocks, moments, successful
 from feedrate.analysis.claims import NOT_TESTABLE
-from feedrate.analysis.contrasts import filled, keys_of
+from feedrate.analysis.contrasts import filled, grouping_keys
 from feedrate.analysis.estimates import AXIS_NAMES, rows_of
 from feedrate.analysis.machines import CELL, Overall, compare, matching, overall, ratios, welch
-from feedrate.analysis.storage import believed
+from feedrate.analysis.storage import credible
 from feedrate.analysis.summary import CONDITIONS, best_cells
 from feedrate.schema import plugins
 from feedrate.schema.axes import BY_NAME
@@ -57,7 +57,7 @@ CLAIM_COLUMNS = ("claim", "suite", *(f"{name}_{side}" for side in "ab" for name 
 Task = tuple[Any, ...]
 """Values of ``device`` and ``CONDITIONS``: what a cell is measured for, settings left out."""
 Run = tuple[pd.DataFrame, pd.DataFrame]
-"""Trials of one run, and ``ceilings.judged`` of them."""
+"""Trials of one run, and ``ceilings.cells_with_ceilings`` of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def _cells_of(stage: Stage, cells: pd.DataFrame) -> pd.DataFrame:
 
 def _with_rate_of(stage: Stage, trials: pd.DataFrame) -> pd.DataFrame:
     """Trials that ended well, the stage's rate in the place of their throughput."""
-    ended = good(trials)
+    ended = successful(trials)
     if not stage.column:
         return ended
     samples, spent = (ended[name].astype("float64") for name in ("samples", stage.column))
@@ -153,7 +153,7 @@ def held_back(judged_a: pd.DataFrame, judged_b: pd.DataFrame, cells: pd.DataFram
 
 def _tasks(frame: pd.DataFrame) -> list[Task]:
     """The task of each row."""
-    return list(zip(*keys_of(frame, _TASK), strict=True))
+    return list(zip(*grouping_keys(frame, _TASK), strict=True))
 
 
 def _best_sets(run: Run, unranked: Collection[str]) -> dict[Task, pd.DataFrame]:
@@ -246,7 +246,7 @@ def compared(a: Run, b: Run, unranked: Collection[str] = ()) -> Compared:
 
 def believable(trials: pd.DataFrame) -> pd.DataFrame:
     """Take the throughput from loading trials whose page cache was not as their cell says."""
-    doubtful = trials["storage_format"].notna() & ~trials.index.isin(believed(trials).index)
+    doubtful = trials["storage_format"].notna() & ~trials.index.isin(credible(trials).index)
     return trials.assign(samples_per_s=trials["samples_per_s"].mask(doubtful))
 
 

@@ -16,9 +16,9 @@ from pathlib import Path
 import pandas as pd
 
 from feedrate.analysis import noise
-from feedrate.analysis.blocks import good
-from feedrate.analysis.ceilings import judged
-from feedrate.analysis.claims import Measured, answered
+from feedrate.analysis.blocks import successful
+from feedrate.analysis.ceilings import cells_with_ceilings
+from feedrate.analysis.claims import RunFindings, latest_findings
 from feedrate.analysis.machines import CELL, SAME_IN_BOTH
 from feedrate.plan import suite
 from feedrate.plan.claim import Claim, Claims
@@ -75,7 +75,7 @@ class Candidate:
     def cells(self) -> frozenset[tuple[object, ...]]:
         """What tells each cell with an estimate, and what must agree before it is compared."""
         names = [*CELL, *SAME_IN_BOTH]
-        known = good(self.columns([*names, "outcome", "samples_per_s"]))[names].drop_duplicates().astype(object)
+        known = successful(self.columns([*names, "outcome", "samples_per_s"]))[names].drop_duplicates().astype(object)
         return frozenset(known.where(known.notna(), None).itertuples(index=False, name=None))
 
 
@@ -120,7 +120,7 @@ def compare(a: str, b: str, results: Path) -> Comparison:
     one, other = max(pairs, key=_rank) if len(pairs) > 1 else pairs[0]
     _check_protocol(one.manifest, other.manifest)
     sides = _side("A", one, len(of_a)), _side("B", other, len(of_b))
-    first, second = ((trials, judged(trials)) for trials in (believable(side.trials) for side in sides))
+    first, second = ((trials, cells_with_ceilings(trials)) for trials in (believable(side.trials) for side in sides))
     found = compared(first, second, apart())
     if not len(found.cells):
         raise no_common_cell(found, *sides)
@@ -273,5 +273,5 @@ def no_common_cell(found: Compared, a: Side, b: Side) -> InputError:
 
 def _verdicts(side: Side, asked: Claims) -> pd.DataFrame:
     """What a run says of claims; nothing where a version of the protocol measured it that is not this one's."""
-    rows = answered([Measured.of(side.manifest, side.trials, asked)], asked).found.claims
+    rows = latest_findings([RunFindings.of(side.manifest, side.trials, asked)], asked).found.claims
     return rows if "verdict" in rows else pd.DataFrame(columns=["claim", "verdict"])

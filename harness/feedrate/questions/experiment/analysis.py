@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from feedrate.analysis.blocks import good
+from feedrate.analysis.blocks import successful
 from feedrate.analysis.contrasts import contrasts, off_default
 from feedrate.analysis.estimates import identities
 from feedrate.plan.claim import PHOTOGRAPHS
@@ -42,7 +42,7 @@ def compared(trials: pd.DataFrame) -> pd.DataFrame:
 
 def batch_sizes(trials: pd.DataFrame) -> int:
     """Count the batch sizes of the experiment with which a trial of a run ended well: contrasts take a while."""
-    return int(good(_own(trials))["batch_size"].nunique())
+    return int(successful(_own(trials))["batch_size"].nunique())
 
 
 def _own(trials: pd.DataFrame) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from html import escape
 from feedrate.analysis.claims import label
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.estimators import frame, summary
-from feedrate.analysis.sentences import named
+from feedrate.analysis.sentences import settings_text
 from feedrate.charts.figure import EMULATED, TRAIN, Figure
 from feedrate.pages import descriptions, markup
 from feedrate.pages.headlines import answer, gained, headline_table, over_blocks
@@ -159,7 +159,7 @@ def _refuting(told: ClaimResult) -> str:
 
 def _findings_compared(effect: Effect, ratio: str) -> str:
     metric = METRICS[effect.metric]
-    first, last = named(effect.steps[0][1]), named(effect.steps[-1][1])
+    first, last = settings_text(effect.steps[0][1]), settings_text(effect.steps[-1][1])
     if effect.against:
         every = [*effect.cases, *effect.against]
         sides = [

@@ -20,7 +20,7 @@ import pandas as pd
 
 from feedrate.analysis.blocks import KEYS
 from feedrate.analysis.ceilings import BALANCED_WITHIN, STAGES
-from feedrate.analysis.contrasts import keys_of
+from feedrate.analysis.contrasts import grouping_keys
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.prediction import held_out
 from feedrate.analysis.summary import CONDITIONS, KNOBS
@@ -62,7 +62,7 @@ class Task:
 
 def by_task(cells: pd.DataFrame) -> list[pd.DataFrame]:
     """Split by conditions: real training first, photographs before synthetic samples."""
-    groups = [group for _, group in cells.groupby(keys_of(cells, CONDITIONS), sort=False, dropna=False)]
+    groups = [group for _, group in cells.groupby(grouping_keys(cells, CONDITIONS), sort=False, dropna=False)]
 
     def rank(group: pd.DataFrame) -> tuple[Any, ...]:
         first = group.iloc[0]

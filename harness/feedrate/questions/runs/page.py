@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from typing import Any
 
-from feedrate.analysis.blocks import good
+from feedrate.analysis.blocks import successful
 from feedrate.analysis.estimates import rows_of
-from feedrate.analysis.steps import cross_check, hidden
+from feedrate.analysis.steps import cross_check, hidden_share
 from feedrate.charts.figure import folded
 from feedrate.pages import descriptions, markup
 from feedrate.pages.headlines import headline_table
@@ -51,7 +51,7 @@ def section(shown: RunView) -> str:
     )
     shares = [
         f"{settings[row['cell_events']]}: {words.percent(row['hidden'])}"
-        for row in rows_of(hidden(shown.trials))
+        for row in rows_of(hidden_share(shown.trials))
         if words.known(row["hidden"])
     ]
     said = (
@@ -156,7 +156,7 @@ def _cautions(shown: RunView) -> Iterable[str]:
     if shown.manifest.blocks < 2:
         yield "One block only: no interval can be given for any number of this run."
     # The second half of a cold window is the faster one, as more has been read ahead: as the flag's rule has it.
-    judged = good(trials)
+    judged = successful(trials)
     judged = judged[judged["steady"].notna() & judged["page_cache"].ne("cold").fillna(True)]
     drifting = int((~judged["steady"].astype(bool)).sum())
     if drifting:

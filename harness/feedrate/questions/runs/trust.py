@@ -9,7 +9,7 @@ from html import escape
 import pandas as pd
 
 from feedrate.analysis import noise
-from feedrate.analysis.blocks import good
+from feedrate.analysis.blocks import successful
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.variance import PARTS
 from feedrate.machine.probes import noise as rules
@@ -67,7 +67,7 @@ def verdict(shown: RunView) -> str:
 
 def disturbed(shown: RunView) -> str:
     """Write which flags how many trials carry; nothing for a run that recorded none."""
-    ended = good(shown.trials)
+    ended = successful(shown.trials)
     if not len(ended) or not flags(shown.trials):
         return ""
     found = [row for row in rows_of(noise.flagged(ended)) if row["watched"] or row["trials"]]

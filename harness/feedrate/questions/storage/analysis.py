@@ -25,9 +25,9 @@ import numpy as np
 import pandas as pd
 
 from feedrate.analysis.blocks import Blocks, Floats, blocks_of, half_width, moments
-from feedrate.analysis.contrasts import keys_of, verdicts
+from feedrate.analysis.contrasts import grouping_keys, verdicts
 from feedrate.analysis.estimates import rows_of
-from feedrate.analysis.storage import OWN, QUESTION, believed, plain, stored
+from feedrate.analysis.storage import OWN, QUESTION, credible, format_costs, plainest
 from feedrate.schema.axes import AXES
 
 CONTAINER, PIXELS, NEITHER = "container", "pixels", "neither"
@@ -67,7 +67,7 @@ class _Pair(NamedTuple):
 def _groups(table: pd.DataFrame) -> Iterator[list[Row]]:
     """Cells with an estimate that differ in their format alone, by its name."""
     known = table[table["samples_per_s"].notna()]
-    for _, group in known.groupby(keys_of(known, ("run_id", *GIVEN)), dropna=False, sort=False):
+    for _, group in known.groupby(grouping_keys(known, ("run_id", *GIVEN)), dropna=False, sort=False):
         yield rows_of(group.sort_values("storage_format"))
 
 
@@ -106,13 +106,13 @@ def effects(trials: pd.DataFrame) -> pd.DataFrame:
             **{f"{side}_format": row["storage_format"] for side, row in (("a", pair.a), ("b", pair.b))},
             **{f"cell_{side}": row["cell_id"] for side, row in (("a", pair.a), ("b", pair.b))},
         }
-        for group in _groups(plain(stored(trials)))
+        for group in _groups(plainest(format_costs(trials)))
         for pair in _pairs(group)
     ]
     if not rows:
         return pd.DataFrame(columns=list(EFFECT_COLUMNS))
     found = pd.DataFrame(rows)
-    ratios = blocks_of(believed(trials)).ratios(list(found["run_id"]), list(found["cell_a"]), list(found["cell_b"]))
+    ratios = blocks_of(credible(trials)).ratios(list(found["run_id"]), list(found["cell_a"]), list(found["cell_b"]))
     found = pd.concat([found, ratios], axis=1)
     found["verdict"] = verdicts(found["ratio"], found["lo"], found["hi"])
     return found[list(EFFECT_COLUMNS)]
@@ -126,8 +126,8 @@ def larger(trials: pd.DataFrame) -> pd.DataFrame:
     that store the same, picked by their estimates, which makes it look a little larger than it is. Sizes are compared
     as logs, so that 4 times faster and 4 times slower are as large.
     """
-    blocks = blocks_of(believed(trials))
-    rows = [row for group in _groups(plain(stored(trials))) if (row := _larger(group, blocks))]
+    blocks = blocks_of(credible(trials))
+    rows = [row for group in _groups(plainest(format_costs(trials))) if (row := _larger(group, blocks))]
     return pd.DataFrame(rows, columns=list(LARGER_COLUMNS))
 
 
@@ -193,8 +193,8 @@ def choices(trials: pd.DataFrame) -> pd.DataFrame:
     ÷ the best's, paired by block, does not lie wholly under 1. With fewer than two pairs nothing can be told: such a
     cell is left out. Order within a set: fewest workers, then fewest bytes on disk, then the higher estimate.
     """
-    table = stored(trials)
-    blocks = blocks_of(believed(trials))
+    table = format_costs(trials)
+    blocks = blocks_of(credible(trials))
     found = [part for group in _questions(table) for part in _chosen(group, blocks)]
     if not found:
         return table.iloc[:0].reindex(columns=[*table.columns, *ADDED])
@@ -206,7 +206,7 @@ def _questions(table: pd.DataFrame) -> Iterator[pd.DataFrame]:
     """What the cells of each question are judged by, and ``at``, their places in the table."""
     known = table[table["samples_per_s"].notna() & ~table["replica"].fillna(0).gt(0)]
     judged_by = known[_JUDGED_BY].assign(at=known.index)
-    for _, group in judged_by.groupby(keys_of(known, ("run_id", "device", *QUESTION)), dropna=False, sort=False):
+    for _, group in judged_by.groupby(grouping_keys(known, ("run_id", "device", *QUESTION)), dropna=False, sort=False):
         yield group
 
 

@@ -16,7 +16,7 @@ import pandas as pd
 
 from feedrate.analysis.contrasts import contrasts
 from feedrate.analysis.estimates import rows_of
-from feedrate.analysis.storage import OWN, believed, doubted, stored
+from feedrate.analysis.storage import OWN, count_doubtful, credible, format_costs
 from feedrate.charts.figure import EMULATED, LOAD, PHOTOGRAPHS, folded
 from feedrate.charts.format_panels import STORES
 from feedrate.machine.identity import Storage
@@ -127,7 +127,7 @@ class Stored:
     @property
     def table(self) -> pd.DataFrame:
         """Every cell with what its format costs."""
-        return stored(self.trials)
+        return format_costs(self.trials)
 
     def __bool__(self) -> bool:
         return len(self.trials) > 0 and self.table["storage_format"].nunique() > 1
@@ -153,7 +153,7 @@ class Stored:
         """What comes after the charts: sizes and packing, then what is missing and why."""
         if not self:
             return []
-        knobs = knobs_section(believed(self.trials), self.mark)
+        knobs = knobs_section(credible(self.trials), self.mark)
         return [*_sizes(self.table, self.mark), *knobs, *_missing(self.shown, self.trials, self.table, self.mark)]
 
 
@@ -437,7 +437,7 @@ def _missing(shown: RunView, trials: pd.DataFrame, table: pd.DataFrame, mark: st
         said.append(f"{name}, {state}, {sizes}: every trial of {words.plural(len(rows), 'setting')} failed")
     said += [
         f"{words.plural(count, 'trial')} asked to be {state}: left out, as the count of cached pages said otherwise"
-        for state, count in sorted(doubted(trials).items())
+        for state, count in sorted(count_doubtful(trials).items())
     ]
     if absent := sorted(set(names("feedrate.formats")) - set(table["storage_format"])):
         said.append(f"not in this run: {words.listed(absent)}")

@@ -10,7 +10,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from feedrate.analysis.ceilings import judged
+from feedrate.analysis.ceilings import cells_with_ceilings
 from feedrate.analysis.contrasts import contrasts
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.loader import overlap, stages
@@ -108,7 +108,7 @@ def _tasks(trials: pd.DataFrame, console: Console) -> None:
     """Per task: the best cell and what bounds it, then the default settings against the best at each batch size."""
     loading = {row["cell_id"]: row for row in rows_of(stages(trials))}
     hidden = {row["cell_id"]: row["fetch_hidden"] for row in rows_of(overlap(trials))}
-    rates = {row["cell_id"]: row for row in rows_of(judged(trials))}
+    rates = {row["cell_id"]: row for row in rows_of(cells_with_ceilings(trials))}
     members = best_cells(trials)
     members = members[members["mode"].isin(["train", "load"])].reset_index(drop=True)
     sizes = members.groupby((members["place"] == 0).cumsum()).size()

@@ -15,7 +15,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from feedrate.analysis.claims import VERDICTS, judged
+from feedrate.analysis.claims import VERDICTS, judge_claims
 from feedrate.analysis.estimates import rows_of
 from feedrate.charts import format_panels as shared
 from feedrate.charts.figure import Figure, Key, Panel, Row, sized, table
@@ -57,7 +57,7 @@ def draw(trials: pd.DataFrame) -> Figure:
     if not len(trials):
         return Figure(TITLE, QUESTION, missing=MISSING)
     asked = claims()
-    found = judged(trials, asked).claims
+    found = judge_claims(trials, asked).claims
     suites = set(trials["suite"].dropna())
     return forest(found if CLAIMS in suites else found[found["suite"].isin(suites)], asked)
 

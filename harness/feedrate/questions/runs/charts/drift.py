@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from feedrate.analysis import noise
-from feedrate.analysis.blocks import Floats, good
+from feedrate.analysis.blocks import Floats, successful
 from feedrate.analysis.noise import Estimate, Trend
 from feedrate.charts import marks, self_comparison, workers
 from feedrate.charts.figure import Figure, Key, Panel, Row, Sheet, plain, sized, table
@@ -39,12 +39,12 @@ _LONG_S = 1200.0
 
 def draw(trials: pd.DataFrame) -> Figure:
     """Draw the control cell's throughput over time, and the ratio of its own trials by block."""
-    ended = good(trials).reset_index(drop=True)
-    own = noise.control_drift(ended)
+    ended = successful(trials).reset_index(drop=True)
+    own = noise.control_trials(ended)
     sheet = Sheet(TITLE, QUESTION)
     if len(own) < 2:
         return sheet.figure((), _MISSING)
-    seconds = noise.seconds(ended)
+    seconds = noise.seconds_since_first(ended)
     if (at := seconds.loc[own.index].to_numpy(dtype=np.float64))[np.isfinite(at)].size:
         _add(sheet, own, at, float(seconds.max()))
     self_comparison.add(sheet, own)
@@ -61,7 +61,7 @@ def draw(trials: pd.DataFrame) -> Figure:
 def _add(sheet: Sheet, own: pd.DataFrame, at: Floats, run_s: float) -> None:
     """Add the panel of throughput over time."""
     rates = own["samples_per_s"].to_numpy(dtype=np.float64)
-    found, trend = noise.level(own), noise.drift_trend(at, rates)
+    found, trend = noise.mean_rate(own), noise.drift_trend(at, rates)
     scale, unit = unit_of(run_s)
     rows = [
         {

@@ -20,7 +20,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from feedrate.analysis.blocks import KEYS, good, half_width, moments
+from feedrate.analysis.blocks import KEYS, half_width, moments, successful
 from feedrate.analysis.estimates import AXIS_NAMES, IDENTITY, cells, rows_of
 from feedrate.charts import format_panels as shared
 from feedrate.charts.figure import EMULATED, TRAIN, Figure, Key, Panel, Row, Sheet, held, listed, plain, sized
@@ -32,7 +32,7 @@ ADDED = ("gb_per_s", "gb_lo", "gb_hi", "gb_n", "batch_bytes")
 
 def transfers(trials: pd.DataFrame) -> pd.DataFrame:
     """Estimate the bandwidth of the copy calls of every cell that copies to a device."""
-    ended = good(trials)
+    ended = successful(trials)
     size, steps, span = (ended[name].astype("float64") for name in ("batch_bytes", "steps", "device_h2d_ns"))
     alone = ended["parallel"].isna() | ended["parallel"].eq("none").fillna(False)
     timed = size.gt(0) & steps.gt(0) & span.gt(0) & alone.astype(bool)

@@ -14,7 +14,7 @@ import pandas as pd
 
 from feedrate.analysis.blocks import KEYS
 from feedrate.analysis.estimates import cells, rows_of
-from feedrate.analysis.storage import believed, scaling
+from feedrate.analysis.storage import credible, scaling
 from feedrate.charts import workers as lines
 from feedrate.charts.figure import (
     EMULATED,
@@ -69,7 +69,7 @@ def draw(trials: pd.DataFrame, cores: float | None = None) -> Figure:
     sheet = Sheet(TITLE, QUESTION)
     if not len(trials):
         return sheet.figure((), _MISSING)
-    estimated = cells(believed(trials))
+    estimated = cells(credible(trials))
     found = estimated.merge(scaling(trials, estimated)[[*KEYS, *_ADDED]], on=list(KEYS), how="left")
     tasks = [(part, *_rows(part)) for part in slices(found, _KINDS)]
     tasks = _in_turn([(part, rows, still) for part, rows, still in tasks if rows])
