@@ -16,9 +16,7 @@ from feedrate.analysis.blocks import KEYS, blocks_of, half_width, memoized, succ
 from feedrate.analysis.contrasts import filled, grouping_keys, off_default
 from feedrate.analysis.estimates import cells
 from feedrate.analysis.loader import per_step
-from feedrate.schema.axes import AXES, BY_NAME
-from feedrate.schema.axes.loading import LOADING
-from feedrate.schema.axes.transfer import TRANSFER
+from feedrate.schema.axes import AXES, BY_NAME, LOADING, TRANSFER
 from feedrate.schema.columns import WORKER_STAGES
 from feedrate.schema.plugins import traits
 from feedrate.schema.window import COLD, WARM

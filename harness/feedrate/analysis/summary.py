@@ -22,8 +22,7 @@ from feedrate.analysis.blocks import KEYS, Blocks, blocks_of
 from feedrate.analysis.ceilings import bottleneck, ceilings, cells_with_ceilings
 from feedrate.analysis.contrasts import grouping_keys, off_default, verdicts
 from feedrate.analysis.estimates import cells
-from feedrate.schema.axes import AXES
-from feedrate.schema.axes.training import TRAINING
+from feedrate.schema.axes import AXES, TRAINING
 
 __all__ = ["CONDITIONS", "KNOBS", "best_cells", "bottleneck", "ceilings", "default_vs_best"]
 

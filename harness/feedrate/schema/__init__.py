@@ -2,9 +2,6 @@
 
 __all__ = [
     "axes",
-    "axes.loading",
-    "axes.training",
-    "axes.transfer",
     "columns",
     "errors",
     "metrics",

@@ -1,7 +1,4 @@
-"""What an axis is.
-
-Where an axis matters: conditions on the axes before it in the table, and on the device.
-"""
+"""What an axis is, and the conditions on earlier axes and on the device under which one matters."""
 
 from __future__ import annotations
 
@@ -30,10 +27,8 @@ class Axis:
 
     name: str
     """As PyTorch spells it, where PyTorch has it."""
-    type: type[Value]
-    """The type of its values in matrix.yaml and in the records."""
     default: Value
-    """Frozen: changing it would change the identity of published cells."""
+    """Frozen: changing it would change the identity of published cells. Its type is that of all values of the axis."""
     doc: str
     """One sentence for the data dictionary."""
     unit: str = ""
@@ -44,6 +39,11 @@ class Axis:
     """Smallest valid number."""
     idle: Idle = always
     """Where it cannot matter, and why."""
+
+    @property
+    def type(self) -> type[Value]:
+        """The type of its values in matrix.yaml and in the records."""
+        return type(self.default)
 
     def checked(self, value: Any, where: str) -> Value:
         """Check one value that somebody wrote; whole numbers are taken for an axis of floats.
@@ -70,7 +70,6 @@ class Axis:
 
 
 NO_CUDA = "no CUDA device here"
-PHOTOS = ("div2k", "div2k_standin", "folder")
 
 
 def one_of(*options: str) -> Callable[[], tuple[str, ...]]:
@@ -108,13 +107,9 @@ def any_of(*conditions: Idle) -> Idle:
     return idle
 
 
-def _cuda(_cell: Cell, device: str) -> str | None:
-    return None if device == "cuda" else NO_CUDA
-
-
 def on_cuda(*conditions: Idle) -> Idle:
     """The axis matters only on CUDA, and where every further condition holds."""
-    return all_of(_cuda, *conditions)
+    return all_of(lambda _, device: None if device == "cuda" else NO_CUDA, *conditions)
 
 
 def needs_workers(cell: Cell, _device: str) -> str | None:
