@@ -17,7 +17,7 @@ from scipy import special
 
 from feedrate.analysis.ceilings import cells_with_ceilings
 from feedrate.questions.compare.analysis import CEILINGS, Compared, believable, compared, repeated
-from feedrate.questions.compare.page import apart, browser_rules
+from feedrate.questions.compare.page import browser_rules, unranked_suites
 from feedrate.schema.axes import AXES, applicable, cell_id
 from feedrate.schema.columns import TRIALS
 from feedrate.schema.plugins import ROOT
@@ -90,7 +90,7 @@ def both(page: Page, a: pd.DataFrame, b: pd.DataFrame) -> tuple[dict[str, Any], 
     """What the scripts and Python say of two runs."""
     got = json.loads(page.evaluate(_ALL, [table(a), table(b), json.dumps(browser_rules())]))
     sides = [(trials, cells_with_ceilings(trials)) for trials in map(believable, (a, b))]
-    return got, compared(*sides, unranked=apart())
+    return got, compared(*sides, unranked=unranked_suites())
 
 
 def rows_differ(got: list[dict[str, Any]], want: pd.DataFrame, names: list[str]) -> list[Any]:

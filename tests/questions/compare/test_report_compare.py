@@ -176,11 +176,11 @@ def test_claims_whose_verdict_differs(fake_run: ModuleType, tmp_path: Path) -> N
     )
     fake_run.write(tmp_path, busy)
     found = comparison.compare(SLOW, FAST, tmp_path)
-    assert len(found.claims) > 3
+    assert len(found.verdicts) > 3
     text = said(found)
-    same = int(found.claims["agree"].sum())
-    assert f"Of {len(found.claims)} claims that both tested, {same} have the same verdict" in text
-    for row in found.claims[~found.claims["agree"].astype(bool)].to_dict("records"):
+    same = int(found.verdicts["agree"].sum())
+    assert f"Of {len(found.verdicts)} claims that both tested, {same} have the same verdict" in text
+    for row in found.verdicts[~found.verdicts["agree"].astype(bool)].to_dict("records"):
         assert f"{row['claim']}: " in text
 
 

@@ -1,17 +1,17 @@
-"""Two runs beside each other: what the ratios of their cells come to, why, and which settings are best on either.
+"""Two runs beside each other: how the ratios of their cells sum up, why they differ, and which settings are best.
 
 All of it rests on the cells that ``machines.matching`` lets pass; B is held against A throughout. The website computes
 the same in a reader's browser (``site/scripts/compare/comparison.js``); a test holds the two together.
 
 Why: cells of the modes load, copy and compute show what each stage can do alone. Inside the loader the workers' stamps
-tell reading from decoding; they are taken where one process loads at a time, if any cell does: with more workers than
+tell reading from decoding. They are taken where one process loads at a time, if any cell does: with more workers than
 cores a stamp holds the wait for a core too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
 
@@ -22,7 +22,7 @@ import pandas as pd
 from feedrate.analysis.blocks import Blocks, moments, successful
 from feedrate.analysis.claims import NOT_TESTABLE
 from feedrate.analysis.contrasts import filled, grouping_keys
-from feedrate.analysis.estimates import AXIS_NAMES, rows_of
+from feedrate.analysis.estimates import AXIS_NAMES
 from feedrate.analysis.machines import CELL, Overall, compare, matching, overall, ratios, welch
 from feedrate.analysis.storage import credible
 from feedrate.analysis.summary import CONDITIONS, best_cells
@@ -32,49 +32,34 @@ from feedrate.schema.plugins import traits
 
 ENDS = ("ratio", "lo", "hi")
 CEILINGS = ("load_ceiling", "copy_ceiling", "compute_ceiling")
-STAGE_COLUMNS = ("stage", "a", "b", *ENDS, "least", "most", "cells", "n_a", "n_b")
-HELD_COLUMNS = (*CELL, *(f"{name}_{side}" for side in "ab" for name in ("bottleneck", *CEILINGS)), *AXIS_NAMES)
-_TASK = ("device", *CONDITIONS)
-_OF_SIDE = ("samples_per_s", "lo", "hi", "bottleneck", "candidates")
-_REACHED = {"": "ratio", "_lo": "lo", "_hi": "hi", "_n": "n"}
-"""End of a column's name to what it holds of ``Blocks.ratios``."""
-BEST_COLUMNS = (
-    *_TASK,
-    *(f"{name}_{side}" for side in "ab" for name in ("cell", *_OF_SIDE)),
-    *ENDS,
-    "n_a",
-    "n_b",
-    "in_both",
-    *(f"{name}{end}" for name in ("a_on_b", "b_on_a") for end in _REACHED),
-)
 KINDS = ("train", "emulated", "load", "copy", "compute")
 """What a cell runs: a real training step, an emulated one, or one stage alone."""
 COUNTED = {"faster": "faster", "slower": "slower", "same": "no difference", "open": "inconclusive"}
 """Columns that count verdicts."""
-KIND_COLUMNS = ("kind", *ENDS, "cells", *COUNTED)
-_JUDGED = ("verdict", *ENDS, "n")
-CLAIM_COLUMNS = ("claim", "suite", *(f"{name}_{side}" for side in "ab" for name in _JUDGED), "agree", "decided")
-Task = tuple[Any, ...]
-"""Values of ``device`` and ``CONDITIONS``: what a cell is measured for, settings left out."""
+_STAGE_COLUMNS = ("stage", "a", "b", *ENDS, "least", "most", "cells", "n_a", "n_b")
+_TASK = ("device", *CONDITIONS)
+"""What a cell is measured for, settings left out."""
+_OF_SIDE = ("samples_per_s", "lo", "hi", "bottleneck", "candidates")
+_REACHED = {"": "ratio", "_lo": "lo", "_hi": "hi", "_n": "n"}
+"""End of a column's name to the column of ``Blocks.ratios``."""
 Run = tuple[pd.DataFrame, pd.DataFrame]
 """Trials of one run, and ``ceilings.cells_with_ceilings`` of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What is looked at alone."""
+    """A part of the work that some cells show alone."""
 
     name: str
     doc: str
-    """What it is, as a row of a table."""
     mode: str
-    """Of the cells in which it is looked at."""
+    """Of the cells that show it."""
     column: str = ""
-    """Of ``records.TRIALS``: the workers' stamps that make its rate; empty where that is the cell's throughput."""
+    """The workers' stamps that make its rate; empty where the rate is the cell's throughput."""
     page_cache: str = ""
     """The state of the page cache in these cells; empty for any."""
     encoded: bool = False
-    """Whether only formats that store image files are looked at."""
+    """Whether only formats that store image files show it."""
 
 
 STAGES = (
@@ -89,122 +74,6 @@ STAGES = (
 )
 
 
-@cache
-def encoded_formats() -> tuple[str, ...]:
-    """Name the formats that store image files, whose samples are decoded."""
-    return tuple(name for name in plugins.names("feedrate.formats") if traits(name).encoded)
-
-
-def _equal(column: pd.Series, value: str) -> npt.NDArray[np.bool_]:
-    """Where a column has a value; null is no value."""
-    return column.eq(value).fillna(False).to_numpy(dtype=np.bool_)
-
-
-def _cells_of(stage: Stage, cells: pd.DataFrame) -> pd.DataFrame:
-    """The cells in which a stage is looked at; with stamps those where one process loads, if there are any."""
-    wanted = _equal(cells["mode"], stage.mode)
-    if stage.page_cache:
-        wanted = wanted & _equal(filled(cells, BY_NAME["page_cache"]), stage.page_cache)
-    if stage.encoded:
-        wanted = wanted & cells["storage_format"].isin(encoded_formats()).to_numpy(dtype=bool)
-    chosen = cells[wanted]
-    alone = chosen[(chosen["num_workers"].astype("float64").fillna(0) <= 1).to_numpy(dtype=bool)]
-    return alone if stage.column and len(alone) else chosen
-
-
-def _with_rate_of(stage: Stage, trials: pd.DataFrame) -> pd.DataFrame:
-    """Trials that ended well, the stage's rate in the place of their throughput."""
-    ended = successful(trials)
-    if not stage.column:
-        return ended
-    samples, spent = (ended[name].astype("float64") for name in ("samples", stage.column))
-    return ended.assign(samples_per_s=1e9 * (samples / spent))
-
-
-def stages(trials_a: pd.DataFrame, trials_b: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
-    """Hold every stage of two machines side by side."""
-    found = []
-    for stage in STAGES:
-        own = _cells_of(stage, cells)
-        if not len(own):
-            continue
-        each = ratios(_with_rate_of(stage, trials_a), _with_rate_of(stage, trials_b), own).dropna(subset=["ratio"])
-        if not len(each):
-            continue
-        row = {"stage": stage.name, "cells": len(each), "least": each["ratio"].min(), "most": each["ratio"].max()}
-        row |= {side: float(np.exp(np.log(each[side]).mean())) for side in "ab"}
-        if len(each) > 1:
-            over = overall(each)
-            row |= {end: getattr(over, end) for end in ENDS}
-        else:  # the interval of a single cell is that of its blocks
-            row |= {name: float(each[name].iloc[0]) for name in (*ENDS, "n_a", "n_b")}
-        found.append(row)
-    return pd.DataFrame(found, columns=list(STAGE_COLUMNS))
-
-
-def held_back(judged_a: pd.DataFrame, judged_b: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
-    """Say what holds each compared training cell back on either machine."""
-    training = cells.loc[_equal(cells["mode"], "train"), [*CELL, *AXIS_NAMES]]
-    for side, judged in (("a", judged_a), ("b", judged_b)):
-        names = {name: f"{name}_{side}" for name in ("bottleneck", *CEILINGS)}
-        training = training.merge(judged[["cell_id", *names]].rename(columns=names), on="cell_id", how="left")
-    return training[list(HELD_COLUMNS)].reset_index(drop=True)
-
-
-def _tasks(frame: pd.DataFrame) -> list[Task]:
-    """The task of each row."""
-    return list(zip(*grouping_keys(frame, _TASK), strict=True))
-
-
-def _best_sets(run: Run, unranked: Collection[str]) -> dict[Task, pd.DataFrame]:
-    """Task to its best set, cheapest first."""
-    trials, judged = run
-    found = best_cells(trials, judged[~judged["suite"].isin(list(unranked)).to_numpy(dtype=bool)])
-    members: dict[Task, list[int]] = {}
-    for place, task in enumerate(_tasks(found)):
-        members.setdefault(task, []).append(place)
-    return {task: found.iloc[places] for task, places in members.items()}
-
-
-def _reached(name: str, trials: pd.DataFrame, cell: str, best: str) -> dict[str, float]:
-    """What a cell reaches of a best one of the same run, paired by block; NaN where it was not measured there."""
-    if not trials["cell_id"].eq(cell).any():
-        return {f"{name}{end}": float("nan") for end in _REACHED}
-    found = Blocks(trials).ratios([trials["run_id"].iloc[0]], [best], [cell])
-    return {f"{name}{end}": float(found[column].iloc[0]) for end, column in _REACHED.items()}
-
-
-def _best_of_task(a: pd.DataFrame, b: pd.DataFrame, set_a: pd.DataFrame, set_b: pd.DataFrame) -> dict[str, Any]:
-    """Hold the cheapest of either best set against each other."""
-    cell_a, cell_b = (str(members["cell_id"].iloc[0]) for members in (set_a, set_b))
-    logs = [moments(Blocks(of).logs([of["run_id"].iloc[0]], [cell])) for of, cell in ((a, cell_a), (b, cell_b))]
-    ends = welch(*logs)
-    row: dict[str, Any] = {name: float(getattr(ends, name)[0]) for name in ENDS}
-    row |= {"cell_a": cell_a, "cell_b": cell_b, "n_a": int(logs[0].n[0]), "n_b": int(logs[1].n[0])}
-    row["in_both"] = len(set(set_a["cell_id"]) & set(set_b["cell_id"]))
-    row |= _reached("a_on_b", b, cell_a, cell_b) | _reached("b_on_a", a, cell_b, cell_a)
-    return row | {f"{name}_{side}": of[name].iloc[0] for side, of in (("a", set_a), ("b", set_b)) for name in _OF_SIDE}
-
-
-def best_of_both(a: Run, b: Run, cells: pd.DataFrame, unranked: Collection[str] = ()) -> pd.DataFrame:
-    """Find the best settings of every task on either machine, and whether they are good on the other.
-
-    Args:
-        a: one run.
-        b: another.
-        cells: what can be compared; tasks without such a cell are left out.
-        unranked: suites whose cells are no settings to choose from.
-    """
-    common = set(_tasks(cells))
-    sets_a, sets_b = (_best_sets(run, unranked) for run in (a, b))
-    found = [
-        _best_of_task(a[0], b[0], set_a, sets_b[task]) | dict(zip(_TASK, task, strict=True))
-        for task, set_a in sets_a.items()
-        if task in sets_b and task in common
-    ]
-    return pd.DataFrame(found, columns=list(BEST_COLUMNS))
-
-
 @dataclass(frozen=True, slots=True)
 class Compared:
     """What the records of two runs say of each other; B is held against A throughout."""
@@ -216,13 +85,13 @@ class Compared:
     overall: Overall
     """Over all cells."""
     kinds: pd.DataFrame
-    """The same by what a cell runs: ``KIND_COLUMNS``."""
+    """The same by what a cell runs: ``kind``, ``ENDS``, ``cells``, ``COUNTED``."""
     stages: pd.DataFrame
-    """Every stage of both machines: ``STAGE_COLUMNS``."""
+    """A row a stage that both runs show alone: rates ``a`` and ``b``, ``ENDS``, what they rest on."""
     held: pd.DataFrame
-    """What holds each compared training cell back: ``HELD_COLUMNS``."""
+    """A row a compared training cell: bottleneck and ceilings of either side."""
     best: pd.DataFrame
-    """The best settings of every task of which both have a cell in common: ``BEST_COLUMNS``."""
+    """A row a task of which both have a cell in common: the cheapest of either's best settings."""
 
 
 def compared(a: Run, b: Run, unranked: Collection[str] = ()) -> Compared:
@@ -257,28 +126,124 @@ def kinds(cells: pd.DataFrame) -> pd.DataFrame:
     for kind in KINDS:
         own = cells[emulated if kind == "emulated" else _equal(cells["mode"], kind) & ~emulated]
         if len(own):
-            over = overall(own)
-            counts = [int(own["verdict"].eq(word).sum()) for word in COUNTED.values()]
-            found.append((kind, over.ratio, over.lo, over.hi, over.cells, *counts))
-    return pd.DataFrame(found, columns=list(KIND_COLUMNS))
+            counts = {name: int(own["verdict"].eq(word).sum()) for name, word in COUNTED.items()}
+            found.append({"kind": kind, **asdict(overall(own)), **counts})
+    return pd.DataFrame(found)
+
+
+def _equal(column: pd.Series, value: str) -> npt.NDArray[np.bool_]:
+    """Where a column has a value; null is no value."""
+    return column.eq(value).fillna(False).to_numpy(dtype=np.bool_)
+
+
+@cache
+def encoded_formats() -> tuple[str, ...]:
+    """Name the formats that store image files, whose samples are decoded."""
+    return tuple(name for name in plugins.names("feedrate.formats") if traits(name).encoded)
+
+
+def stages(trials_a: pd.DataFrame, trials_b: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
+    """Compare every stage that both runs show alone."""
+    found = []
+    for stage in STAGES:
+        own = _cells_of(stage, cells)
+        if not len(own):
+            continue
+        each = ratios(_with_rate_of(stage, trials_a), _with_rate_of(stage, trials_b), own).dropna(subset=["ratio"])
+        if not len(each):
+            continue
+        row = {"stage": stage.name, "cells": len(each), "least": each["ratio"].min(), "most": each["ratio"].max()}
+        row |= {side: float(np.exp(np.log(each[side]).mean())) for side in "ab"}
+        if len(each) > 1:
+            over = overall(each)
+            row |= {end: getattr(over, end) for end in ENDS}
+        else:  # the interval of a single cell is that of its blocks
+            row |= {name: float(each[name].iloc[0]) for name in (*ENDS, "n_a", "n_b")}
+        found.append(row)
+    return pd.DataFrame(found, columns=list(_STAGE_COLUMNS))
+
+
+def _cells_of(stage: Stage, cells: pd.DataFrame) -> pd.DataFrame:
+    """The cells that show a stage; with stamps those where one process loads, if there are any."""
+    wanted = _equal(cells["mode"], stage.mode)
+    if stage.page_cache:
+        wanted = wanted & _equal(filled(cells, BY_NAME["page_cache"]), stage.page_cache)
+    if stage.encoded:
+        wanted = wanted & cells["storage_format"].isin(encoded_formats()).to_numpy(dtype=bool)
+    chosen = cells[wanted]
+    alone = chosen[(chosen["num_workers"].astype("float64").fillna(0) <= 1).to_numpy(dtype=bool)]
+    return alone if stage.column and len(alone) else chosen
+
+
+def _with_rate_of(stage: Stage, trials: pd.DataFrame) -> pd.DataFrame:
+    """Trials that ended well, the stage's rate in the place of their throughput."""
+    ended = successful(trials)
+    if not stage.column:
+        return ended
+    samples, spent = (ended[name].astype("float64") for name in ("samples", stage.column))
+    return ended.assign(samples_per_s=1e9 * (samples / spent))
+
+
+def held_back(judged_a: pd.DataFrame, judged_b: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
+    """Say what holds each compared training cell back on either machine, with its ceilings there."""
+    training = cells.loc[_equal(cells["mode"], "train"), [*CELL, *AXIS_NAMES]]
+    for side, judged in (("a", judged_a), ("b", judged_b)):
+        names = {name: f"{name}_{side}" for name in ("bottleneck", *CEILINGS)}
+        training = training.merge(judged[["cell_id", *names]].rename(columns=names), on="cell_id", how="left")
+    return training
+
+
+def best_of_both(a: Run, b: Run, cells: pd.DataFrame, unranked: Collection[str] = ()) -> pd.DataFrame:
+    """Find the best settings of every task on either machine, and what they reach on the other.
+
+    Args:
+        a: one run.
+        b: another.
+        cells: what can be compared; tasks without such a cell are left out.
+        unranked: suites whose cells are no settings to choose from.
+    """
+    common = set(zip(*grouping_keys(cells, _TASK), strict=True))
+    sets_a, sets_b = (_best_sets(run, unranked) for run in (a, b))
+    both = [task for task in sets_a if task in sets_b and task in common]
+    found = [_best_of_task(a[0], b[0], sets_a[task], sets_b[task]) for task in both]
+    return pd.DataFrame([row | dict(zip(_TASK, task, strict=True)) for row, task in zip(found, both, strict=True)])
+
+
+def _best_sets(run: Run, unranked: Collection[str]) -> dict[Any, pd.DataFrame]:
+    """Task to its best set, cheapest first."""
+    trials, judged = run
+    found = best_cells(trials, judged[~judged["suite"].isin(list(unranked)).to_numpy(dtype=bool)])
+    return dict(iter(found.groupby(grouping_keys(found, _TASK), sort=False)))
+
+
+def _best_of_task(a: pd.DataFrame, b: pd.DataFrame, set_a: pd.DataFrame, set_b: pd.DataFrame) -> dict[str, Any]:
+    """Compare the cheapest of either best set, here and there."""
+    cell_a, cell_b = (str(members["cell_id"].iloc[0]) for members in (set_a, set_b))
+    logs = [moments(Blocks(of).logs([of["run_id"].iloc[0]], [cell])) for of, cell in ((a, cell_a), (b, cell_b))]
+    ends = welch(*logs)
+    row: dict[str, Any] = {name: float(getattr(ends, name)[0]) for name in ENDS}
+    row |= {"cell_a": cell_a, "cell_b": cell_b, "n_a": int(logs[0].n[0]), "n_b": int(logs[1].n[0])}
+    row["in_both"] = len(set(set_a["cell_id"]) & set(set_b["cell_id"]))
+    for side, members in (("a", set_a), ("b", set_b)):
+        row |= {f"{name}_{side}": members[name].iloc[0] for name in _OF_SIDE}
+    return row | _reached("a_on_b", b, cell_a, cell_b) | _reached("b_on_a", a, cell_b, cell_a)
+
+
+def _reached(name: str, trials: pd.DataFrame, cell: str, best: str) -> dict[str, float]:
+    """The share of a run's best cell that another of its cells reaches, by block; NaN where it was not measured."""
+    if not trials["cell_id"].eq(cell).any():
+        return {f"{name}{end}": float("nan") for end in _REACHED}
+    found = Blocks(trials).ratios([trials["run_id"].iloc[0]], [best], [cell])
+    return {f"{name}{end}": float(found[column].iloc[0]) for end, column in _REACHED.items()}
 
 
 def claims(found_a: pd.DataFrame, found_b: pd.DataFrame) -> pd.DataFrame:
-    """Hold the verdicts of two machines against each other: those that differ first, and of them the decided ones."""
-    tested = [
-        {str(row["claim"]): row for row in rows_of(found) if row["verdict"] != NOT_TESTABLE}
-        for found in (found_a, found_b)
-    ]
-    rows = []
-    for name, a in tested[0].items():
-        if b := tested[1].get(name):
-            row = {"claim": name, "suite": a["suite"], "agree": a["verdict"] == b["verdict"]}
-            row["decided"] = "inconclusive" not in (a["verdict"], b["verdict"])
-            rows.append(
-                row | {f"{column}_{side}": of[column] for side, of in (("a", a), ("b", b)) for column in _JUDGED}
-            )
-    rows.sort(key=lambda row: (row["agree"], not row["decided"]))
-    return pd.DataFrame(rows, columns=list(CLAIM_COLUMNS))
+    """Compare the verdicts of two machines: those that differ first, and of them the decided ones."""
+    a, b = (found[found["verdict"].ne(NOT_TESTABLE)] for found in (found_a, found_b))
+    both = a.merge(b, on="claim", suffixes=("_a", "_b"))
+    decided = both["verdict_a"].ne("inconclusive") & both["verdict_b"].ne("inconclusive")
+    both = both.assign(agree=both["verdict_a"].eq(both["verdict_b"]), decided=decided)
+    return both.sort_values(["agree", "decided"], ascending=[True, False], kind="stable")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,16 @@
-"""Two runs compared: what two names stand for, which runs are taken, and everything that they say of each other.
+"""Two runs compared: which runs two names stand for, and everything that their records say of each other.
 
 A name is a machine's id, a run's id, a run's folder or a ``trials.parquet``. Of all pairs that two names allow, the two
-runs with most cells in common are taken, of equals the newest; a reader who wants others names the runs. What lies
-elsewhere than below ``results/`` comes from others: a guarded process validates it before it is read.
+runs with most cells in common are taken, of equals the newest; a reader who wants others names the runs. Files
+from elsewhere than ``results/`` come from others: a guarded process validates them before they are read.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import pandas as pd
@@ -21,9 +21,9 @@ from feedrate.analysis.ceilings import cells_with_ceilings
 from feedrate.analysis.claims import RunFindings, latest_findings
 from feedrate.analysis.machines import CELL, SAME_IN_BOTH
 from feedrate.plan import suite
-from feedrate.plan.claim import Claim, Claims
+from feedrate.plan.claim import Claims
 from feedrate.questions.compare.analysis import Compared, believable, claims, compared
-from feedrate.questions.compare.page import apart
+from feedrate.questions.compare.page import unranked_suites
 from feedrate.schema import plugins
 from feedrate.schema.columns import TRIALS
 from feedrate.schema.errors import InputError, expected_one_of
@@ -39,32 +39,21 @@ _NAMED = 8
 """Machines, and runs, that a message lists at most."""
 _SHOWN = 80
 """Characters of a wrong name that a message repeats."""
-_LOOKED_AT = 100
-"""Runs of a machine of which one is chosen, the newest."""
+_NEWEST = 100
+"""Runs of a machine of which one is chosen."""
 _MOST_CELLS, _MOST_ESTIMATES = 20_000, 20_000_000
-"""Of a run that is compared: all its cells and blocks lie in the memory at once."""
+"""Of a run that is compared: all its cells and blocks lie in memory at once."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A run that a name stands for, read as far as it is asked for."""
+    """A run that a name stands for; its trials are read when they are needed."""
 
     manifest: RunManifest
     trials: Callable[[], pd.DataFrame]
     columns: Callable[[Sequence[str]], pd.DataFrame]
-    """Reads some columns of the trials."""
+    """Some columns of the trials."""
     beside: marks.Beside
-
-    @classmethod
-    def stored(cls, folder: Path) -> Candidate:
-        """Take a run below ``results/``."""
-        run = runs.find(str(folder))
-        return cls(
-            run.manifest,
-            lambda: run.table("trials"),
-            lambda names: runs.rows([folder], names),
-            marks.about(folder),
-        )
 
     @property
     def run_id(self) -> str:
@@ -73,7 +62,7 @@ class Candidate:
 
     @cached_property
     def cells(self) -> frozenset[tuple[object, ...]]:
-        """What tells each cell with an estimate, and what must agree before it is compared."""
+        """Each cell with an estimate: its id, device, and what must agree before it is compared."""
         names = [*CELL, *SAME_IN_BOTH]
         known = successful(self.columns([*names, "outcome", "samples_per_s"]))[names].drop_duplicates().astype(object)
         return frozenset(known.where(known.notna(), None).itertuples(index=False, name=None))
@@ -100,10 +89,9 @@ class Comparison:
     a: Side
     b: Side
     found: Compared
-    claims: pd.DataFrame
-    """A row a claim that both tested: ``analysis.CLAIM_COLUMNS``."""
-    asked: Mapping[str, Claim]
-    """Claims by id."""
+    verdicts: pd.DataFrame
+    """A row a claim that both tested: ``analysis.claims``."""
+    claims: Claims
 
 
 def compare(a: str, b: str, results: Path) -> Comparison:
@@ -121,12 +109,11 @@ def compare(a: str, b: str, results: Path) -> Comparison:
     _check_protocol(one.manifest, other.manifest)
     sides = _side("A", one, len(of_a)), _side("B", other, len(of_b))
     first, second = ((trials, cells_with_ceilings(trials)) for trials in (believable(side.trials) for side in sides))
-    found = compared(first, second, apart())
+    found = compared(first, second, unranked_suites())
     if not len(found.cells):
         raise no_common_cell(found, *sides)
     asked = suite.claims()
-    verdicts = claims(*(_verdicts(side, asked) for side in sides))
-    return Comparison(*sides, found, verdicts, {name: claim for name, (_, claim) in asked.items()})
+    return Comparison(*sides, found, claims(*(_verdicts(side, asked) for side in sides)), asked)
 
 
 def candidates(text: str, letter: str, results: Path) -> list[Candidate]:
@@ -137,9 +124,13 @@ def candidates(text: str, letter: str, results: Path) -> list[Candidate]:
     """
     if not text:
         raise InputError(f"{letter}= is missing; expected {EXPECTED}: make compare A=… B=…")
-    if (path := _existing(text)) is not None:
-        return _at(path, letter, results)
-    folders = _newest_first(results.glob("*/*/run.json"))
+    try:
+        path = Path(text).expanduser()
+        if path.exists():
+            return _at(path, letter, results)
+    except (OSError, ValueError, RuntimeError):  # too long, with a NUL, or the home of nobody
+        pass
+    folders = _newest_first(results, "*/*")
     if of_machine := [folder for folder in folders if folder.parent.name == text]:
         return _of_machine(of_machine, letter)
     places = [folder for folder in folders if folder.name == text]
@@ -149,7 +140,7 @@ def candidates(text: str, letter: str, results: Path) -> list[Candidate]:
             f"{places[0]}"
         )
     if places:
-        return [Candidate.stored(places[0])]
+        return [_stored(places[0])]
     known = [*dict.fromkeys(folder.parent.name for folder in folders)][:_NAMED]
     known += [folder.name for folder in folders[:_NAMED]]
     others = expected_one_of(text, known) if known else f"{results} holds no run yet: make sweep makes one"
@@ -158,27 +149,19 @@ def candidates(text: str, letter: str, results: Path) -> list[Candidate]:
     raise InputError(f"{letter}={short}: names nothing; expected {EXPECTED}; {others}")
 
 
-def _existing(text: str) -> Path | None:
-    """The file or folder that a name is the path of; None for anything else."""
-    try:
-        path = Path(text).expanduser()
-        return path if path.exists() else None
-    except (OSError, ValueError, RuntimeError):  # too long, with a NUL, or the home of nobody
-        return None
-
-
-def _newest_first(manifests: Iterable[Path]) -> list[Path]:
+def _newest_first(below: Path, pattern: str) -> list[Path]:
     """Folders of runs; ids begin with the moment at which a run began."""
-    return sorted((path.parent for path in manifests), key=lambda folder: folder.name, reverse=True)
+    folders = [path.parent for path in below.glob(f"{pattern}/run.json")]
+    return sorted(folders, key=lambda folder: folder.name, reverse=True)
 
 
 def _at(path: Path, letter: str, results: Path) -> list[Candidate]:
-    """The runs at a path; a run's file below ``results`` is the run, with what is said of it beside its folder."""
+    """The runs at a path; a run's file below ``results`` is the run, with the marks beside its folder."""
     folder = path.parent if path.name == _FILE and path.is_file() else path
     if folder.is_dir() and folder.resolve().is_relative_to(results.resolve()):
         if (folder / "run.json").is_file():
-            return [Candidate.stored(folder)]
-        if of_machine := _newest_first(path.glob("*/run.json")):
+            return [_stored(folder)]
+        if of_machine := _newest_first(path, "*"):
             return _of_machine(of_machine, letter)
     file = path / _FILE if path.is_dir() else path
     if not file.is_file():
@@ -186,9 +169,16 @@ def _at(path: Path, letter: str, results: Path) -> list[Candidate]:
     return [_of_others(file, letter)]
 
 
+def _stored(folder: Path) -> Candidate:
+    """A run below ``results/``."""
+    run = runs.find(str(folder))
+    trials, columns = partial(run.table, "trials"), partial(runs.rows, [folder])
+    return Candidate(run.manifest, trials, columns, marks.about(folder))
+
+
 def _of_machine(folders: Sequence[Path], letter: str) -> list[Candidate]:
     """The newest runs of a machine, without those that were withdrawn."""
-    kept = [run for run in map(Candidate.stored, folders[:_LOOKED_AT]) if run.beside.withdrawn is None]
+    kept = [run for run in map(_stored, folders[:_NEWEST]) if run.beside.withdrawn is None]
     if not kept:
         machine = folders[0].parent.name
         raise InputError(f"{letter}={machine}: its runs were withdrawn; expected a machine with one that counts")
@@ -236,7 +226,7 @@ def _check_protocol(a: RunManifest, b: RunManifest) -> None:
 
 
 def _side(letter: str, run: Candidate, of: int) -> Side:
-    """Read one of the two runs, which was taken of so many candidates."""
+    """Read one of the two runs, chosen of so many candidates."""
     trials, withdrawn = run.trials(), run.beside.withdrawn
     cells, blocks = trials["cell_id"].nunique(), trials["block"].nunique()
     if not cells or cells > _MOST_CELLS or cells * blocks > _MOST_ESTIMATES:
@@ -257,7 +247,7 @@ def _side(letter: str, run: Candidate, of: int) -> Side:
 
 
 def no_common_cell(found: Compared, a: Side, b: Side) -> InputError:
-    """Say why no cell can be compared, and what helps; of what runs say of themselves only names that are known."""
+    """Say why no cell can be compared, and what helps; of a run's own words only names of suites that exist."""
     counts = found.unmatched["reason"].value_counts()
     reasons = "; ".join(f"{count} {reason}" for reason, count in counts.items())
     if a.manifest.device != b.manifest.device:
@@ -272,6 +262,6 @@ def no_common_cell(found: Compared, a: Side, b: Side) -> InputError:
 
 
 def _verdicts(side: Side, asked: Claims) -> pd.DataFrame:
-    """What a run says of claims; nothing where a version of the protocol measured it that is not this one's."""
+    """The verdicts of a run; none where another version of the protocol measured it."""
     rows = latest_findings([RunFindings.of(side.manifest, side.trials, asked)], asked).found.claims
     return rows if "verdict" in rows else pd.DataFrame(columns=["claim", "verdict"])

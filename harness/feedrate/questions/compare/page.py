@@ -1,11 +1,8 @@
 """The page Compare: two runs beside each other, published ones or files that a reader drops, which stay there.
 
-The page is drawn by ``site/scripts/compare/page.js``; a Worker reads the files and compares them by the rules of
-``feedrate.questions.compare.page``. Everything that Python decides goes into one index: caps, columns, margins,
-published runs
-and the verdicts of their machines, so that page and package cannot differ.
-
-What the scripts of the page Compare are told: tables and margins, so that theirs cannot differ from Python's.
+The page is drawn by ``site/scripts/compare/page.js``; a Worker reads the files and compares them. Everything that
+Python decides goes into one index: caps, columns, margins, published runs and the verdicts of their machines, so that
+the page cannot differ from the package.
 """
 
 from __future__ import annotations
@@ -16,9 +13,8 @@ from dataclasses import asdict
 from typing import Any
 
 from feedrate import __version__
+from feedrate.analysis import ceilings
 from feedrate.analysis.blocks import CONFIDENCE
-from feedrate.analysis.ceilings import BALANCED_WITHIN, MOST
-from feedrate.analysis.ceilings import STAGES as STAGE_NAMES
 from feedrate.analysis.machines import CELL, ROUNDING, SAME_IN_BOTH
 from feedrate.analysis.summary import CONDITIONS, MEMORY_STEP
 from feedrate.charts.theme import colour
@@ -27,11 +23,12 @@ from feedrate.pages import descriptions, markup
 from feedrate.pages.markup import Page, Placed
 from feedrate.pages.runs import RunView
 from feedrate.pages.selection import Selection
+from feedrate.pages.template import render
 from feedrate.pages.verdicts import Verdicts
 from feedrate.plan import suite
-from feedrate.questions.claims.charts.claims import TONES as VERDICT_TONES
+from feedrate.questions.claims.charts.claims import MARKS
+from feedrate.questions.claims.charts.claims import TONES as CLAIM_TONES
 from feedrate.questions.compare.analysis import KINDS, STAGES, encoded_formats
-from feedrate.questions.compare.analysis import STAGES as LOOKED_AT
 from feedrate.questions.explore.page import RAN
 from feedrate.questions.home.page import leading
 from feedrate.schema import plugins
@@ -46,7 +43,7 @@ _FIRST = ("run_id", "block", "outcome", "samples_per_s", "cached_before_pct")
 _MORE = ("suite", "role", "samples", "wall_ns", "pss_peak_bytes")
 
 
-def apart() -> list[str]:
+def unranked_suites() -> list[str]:
     """Name the suites whose cells are no settings to choose from: there for claims, or for feedrate itself."""
     return [name for name in plugins.names("feedrate.suites") if not suite.for_machines(name)]
 
@@ -56,14 +53,14 @@ def browser_rules() -> dict[str, Any]:
     shares = {phase: f"host_{phase}_ns" for phase in PHASES}
     shares |= {f"device_{span}": f"device_{span}_ns" for span in DEVICE_SPANS}
     first = dict.fromkeys((*_FIRST, *CELL, *SAME_IN_BOTH, *(axis.name for axis in AXES)))
-    stamps = [stage.column for stage in LOOKED_AT if stage.column]
+    stamps = [stage.column for stage in STAGES if stage.column]
     return {
         "axes": [{"name": axis.name, "default": axis.default} for axis in AXES],
         "conditions": list(CONDITIONS),
-        "apart": apart(),
+        "apart": unranked_suites(),
         "kinds": list(KINDS),
-        "ceilings": list(STAGE_NAMES),
-        "stages": [asdict(stage) for stage in LOOKED_AT],
+        "ceilings": list(ceilings.STAGES),
+        "stages": [asdict(stage) for stage in STAGES],
         "shares": shares,
         "encoded": list(encoded_formats()),
         "same_in_both": list(SAME_IN_BOTH),
@@ -72,8 +69,8 @@ def browser_rules() -> dict[str, Any]:
         "refuted_under": REFUTED_UNDER,
         "confidence": CONFIDENCE,
         "rounding": ROUNDING,
-        "balanced_within": BALANCED_WITHIN,
-        "most": MOST,
+        "balanced_within": ceilings.BALANCED_WITHIN,
+        "most": ceilings.MOST,
         "memory_step": MEMORY_STEP,
         "cold": COLD,
         "warm": WARM,
@@ -144,32 +141,13 @@ FACTS = (
 too."""
 NAMED = ("storage_format", "batch_size", "num_workers")
 """Knobs that are said of a best setting even where they are at their default."""
-_GLYPHS = {"faster": "●", "slower": "◆", "no difference": "■", "inconclusive": "▲"}
-_SHAPES = {"faster": "circle", "slower": "diamond", "no difference": "square", "inconclusive": "triangle-up"}
-_TONES = {"faster": "confirmed", "slower": "refuted", "no difference": "no difference", "inconclusive": "inconclusive"}
-_SAYS = {
-    "faster": "B is faster",
-    "slower": "B is slower",
-    "no difference": f"the same within {100 * (SAME[1] - 1):g} %",
-    "inconclusive": "inconclusive",
+_TONES = {
+    "faster": ("confirmed", "●", "B is faster"),
+    "slower": ("refuted", "◆", "B is slower"),
+    "no difference": ("no difference", "■", f"the same within {100 * (SAME[1] - 1):g} %"),
+    "inconclusive": ("inconclusive", "▲", "inconclusive"),
 }
-_LEAD = (
-    "How does one machine compare with another, setting by setting, and why? Choose two published runs, or drop your "
-    "own trials.parquet: it is read by this page, in your browser, and sent nowhere."
-)
-_HOW = (
-    "Cells are compared where both runs have measured the same one: same settings, device, protocol, version of the "
-    "workload and data. A cell’s interval is Welch’s on log throughput: what further blocks of these two runs would "
-    "give. That of a geometric mean over cells is Student’s t over the cells’ log ratios. All are single ones of "
-    "95\u00a0%. Files are data to this page: they are capped in size, rows and time, read apart from it, and "
-    "their words are shown as text. Whether their numbers agree with each other is not looked at here: "
-    "make validate FILES=… does."
-)
-_UNREAD = "To read files in your browser this page needs JavaScript. The same comparison is a command:"
-_COMMANDS = (
-    ("make compare A=RUN B=RUN", "the same in the terminal; A and B are machines, runs, folders or files"),
-    ("make sweep", "measure this machine: the file to drop is results/MACHINE/RUN/trials.parquet"),
-)
+"""Verdict on B to the verdict on a claim whose colour and shape it has, its sign in the legend, and its words."""
 
 
 def page(everyone: Selection, told: Verdicts) -> Page:
@@ -179,22 +157,8 @@ def page(everyone: Selection, told: Verdicts) -> Page:
         everyone: all runs; none is fine, files can be dropped all the same.
         told: what they say of claims.
     """
-    index = json.dumps(_index(everyone, told), sort_keys=True, separators=(",", ":")) + "\n"
-    body = [
-        "# Compare\n",
-        markup.paragraph(_LEAD, "fr-lead"),
-        markup.slot("compare"),
-        "\n",
-        _plain(),
-        markup.paragraph(_HOW, "fr-note"),
-    ]
-    frame = Placed("compare", _frame(markup.addressed(INDEX, index)))
-    return Page(PATH, "Compare", "\n".join(body), {"compare": frame}, {INDEX: index}, hide=("navigation", "toc"))
-
-
-def _index(everyone: Selection, told: Verdicts) -> dict[str, Any]:
     published = list(_published(everyone))
-    return {
+    given = {
         "format": FORMAT,
         "opening": _opening(everyone, published),
         "published": published,
@@ -203,6 +167,11 @@ def _index(everyone: Selection, told: Verdicts) -> dict[str, Any]:
         "claims": _claims(told),
         "reader": reader(),
     }
+    index = json.dumps(given, sort_keys=True, separators=(",", ":")) + "\n"
+    waiting = "Starting … Opened as a file, without a server, this page cannot read others: make serve shows it."
+    frame = Placed("compare", markup.scripted("compare", markup.addressed(INDEX, index), waiting, ["explore"]))
+    body = render("compare/page.md")
+    return Page(PATH, "Compare", body, {"compare": frame}, {INDEX: index}, hide=("navigation", "toc"))
 
 
 def reader() -> dict[str, Any]:
@@ -261,8 +230,8 @@ def _opening(everyone: Selection, published: list[dict[str, Any]]) -> str:
 def _tones() -> dict[str, dict[str, str]]:
     """How a mark of each verdict looks; all cells together have a mark of their own."""
     tones = {
-        name: {"colour": VERDICT_TONES[_TONES[name]], "shape": _SHAPES[name], "glyph": _GLYPHS[name], "says": says}
-        for name, says in _SAYS.items()
+        name: {"colour": CLAIM_TONES[claim], "shape": MARKS[claim], "glyph": glyph, "says": says}
+        for name, (claim, glyph, says) in _TONES.items()
     }
     return tones | {"overall": {"colour": colour("ink"), "shape": "cross", "glyph": "✚", "says": "all cells"}}
 
@@ -277,13 +246,3 @@ def _claims(told: Verdicts) -> dict[str, Any]:
     tested = {name for found in verdicts.values() for name in found}
     says: Mapping[str, str] = {name: claim.says for name, (_, claim) in told.asked.items() if name in tested}
     return {"says": says, "verdicts": verdicts}
-
-
-def _frame(index: str) -> str:
-    waiting = "Starting … Opened as a file, without a server, this page cannot read others: make serve shows it."
-    return markup.scripted("compare", index, waiting, ["explore"])
-
-
-def _plain() -> str:
-    """What there is without scripts, and beside them."""
-    return f'<div class="fr-compare-plain">\n{markup.paragraph(_UNREAD)}</div>\n{markup.commands(_COMMANDS)}'

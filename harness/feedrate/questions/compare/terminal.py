@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pandas as pd
 from rich.console import Console
 
 from feedrate.analysis.estimates import rows_of
-from feedrate.analysis.machines import CELL, Overall
+from feedrate.analysis.machines import CELL
 from feedrate.pages import descriptions, report
 from feedrate.pages.report import Cell, Section, cells
 from feedrate.plan.claim import Claim
@@ -68,95 +69,63 @@ def _sections(found: Comparison, whole: bool) -> list[Section]:
     ]
 
 
-def _estimate(ratio: float, lo: float, hi: float, none: str, n: str = "") -> str:
+def _estimate(row: Row, none: str, n: str = "") -> str:
     """Write a ratio with its interval: ``1.62× (1.55–1.70, 8 blocks)``."""
+    ratio, lo, hi = (row[end] for end in ENDS)
     interval = f"{number(lo)}–{number(hi)}" if known(lo) and known(hi) else none
     return f"{number(ratio)}× ({', '.join(filter(None, (interval, n)))})"
 
 
-def _drawn(row: Row | Overall, none: str, reach: float, colour: str = "") -> tuple[Cell, Cell]:
+def _drawn(row: Row, none: str, reach: float, colour: str = "") -> tuple[Cell, Cell]:
     """Write a ratio with its interval, in numbers and as a bar."""
-    ratio, lo, hi = (row.ratio, row.lo, row.hi) if isinstance(row, Overall) else (row["ratio"], row["lo"], row["hi"])
-    return Cell(_estimate(ratio, lo, hi, none)), Cell(bar(ratio, lo, hi, reach), colour, bar=True)
+    return Cell(_estimate(row, none)), Cell(bar(row["ratio"], row["lo"], row["hi"], reach), colour, bar=True)
 
 
-def _cores(side: Side) -> str:
-    machine = side.manifest.machine
+def _facts(side: Side) -> dict[str, str]:
+    """A machine and its run, by what a reader calls each fact."""
+    run, machine, software = side.manifest, side.manifest.machine, side.manifest.software
     cores = f" of {plural(machine.cores_physical, 'core')}" if machine.cores_physical else ""
     quota = f", limited to the time of {machine.cpu_quota_cores:g}" if machine.cpu_quota_cores else ""
-    return f"{plural(machine.cores_logical, 'hardware thread')}{cores}{quota}"
-
-
-def _memory(side: Side) -> str:
-    machine = side.manifest.machine
-    return descriptions.size(min(machine.memory_bytes, machine.memory_limit_bytes or machine.memory_bytes))
-
-
-def _accelerator(side: Side) -> str:
-    machine = side.manifest.machine
-    if not machine.gpu_name:
-        return "none"
-    count = f"{machine.gpu_count} × " if machine.gpu_count > 1 else ""
-    return f"{count}{machine.gpu_name}, {descriptions.size(machine.gpu_memory_bytes)}"
-
-
-def _disk(side: Side) -> str:
-    disk = side.manifest.machine.storage
-    if not disk:
-        return "unknown"
-    scheduler = f"I/O scheduler {disk.scheduler}" if disk.scheduler else None
-    return ", ".join(filter(None, (disk.device_class, disk.file_system, disk.model, scheduler)))
-
-
-def _system(side: Side) -> str:
-    machine = side.manifest.machine
-    return f"{machine.distribution or machine.operating_system}, kernel {machine.kernel}"
-
-
-def _trials(side: Side) -> str:
-    outcomes = side.manifest.outcomes
-    failed = sum(count for outcome, count in outcomes.items() if outcome != "ok")
-    return f"{sum(outcomes.values()):,} in {plural(side.manifest.blocks, 'whole block')}, {failed:,} failed"
-
-
-_FACTS: Mapping[str, Callable[[Side], str]] = {
-    "Machine": lambda side: side.manifest.machine.machine_id,
-    "Processor": lambda side: side.manifest.machine.cpu_model,
-    "Cores": _cores,
-    "Memory": _memory,
-    "Accelerator": _accelerator,
-    "Data on": _disk,
-    "Virtual machine": lambda side: {True: "yes", False: "no", None: "unknown"}[side.manifest.machine.virtualised],
-    "System": _system,
-    "Device": lambda side: side.manifest.device,
-    "PyTorch": lambda side: side.manifest.software.torch or "unknown",
-    "feedrate": lambda side: side.manifest.feedrate_version,
-    "Run": lambda side: side.manifest.run_id,
-    "Measured": lambda side: descriptions.day(side.manifest.started_at),
-    "Asked for": lambda side: f"{', '.join(sorted(side.manifest.suites))} ({side.manifest.profile})",
-    "Trials": _trials,
-    "Grade (A to D)": lambda side: side.grade,
-    "Tier": lambda side: side.tier,
-}
+    gpus = f"{machine.gpu_count} × " if machine.gpu_count > 1 else ""
+    gpu = f"{gpus}{machine.gpu_name}, {descriptions.size(machine.gpu_memory_bytes)}"
+    disk = machine.storage
+    scheduler = f"I/O scheduler {disk.scheduler}" if disk and disk.scheduler else None
+    data = (disk.device_class, disk.file_system, disk.model, scheduler) if disk else ()
+    trials = sum(run.outcomes.values())
+    return {
+        "Machine": machine.machine_id,
+        "Processor": machine.cpu_model,
+        "Cores": f"{plural(machine.cores_logical, 'hardware thread')}{cores}{quota}",
+        "Memory": descriptions.size(min(machine.memory_bytes, machine.memory_limit_bytes or machine.memory_bytes)),
+        "Accelerator": gpu if machine.gpu_name else "none",
+        "Data on": ", ".join(filter(None, data)) if disk else "unknown",
+        "Virtual machine": {True: "yes", False: "no", None: "unknown"}[machine.virtualised],
+        "System": f"{machine.distribution or machine.operating_system}, kernel {machine.kernel}",
+        "Device": run.device,
+        "PyTorch": software.torch or "unknown",
+        "feedrate": run.feedrate_version,
+        "Run": run.run_id,
+        "Measured": descriptions.day(run.started_at),
+        "Asked for": f"{', '.join(sorted(run.suites))} ({run.profile})",
+        "Trials": f"{trials:,} in {plural(run.blocks, 'whole block')}, {trials - run.outcomes.get('ok', 0):,} failed",
+        "Grade (A to D)": side.grade,
+        "Tier": side.tier,
+    }
 
 
 def facts(found: Comparison) -> Section:
     """Write both machines beside each other, and where they differ."""
-    rows = []
-    for name, fact in _FACTS.items():
-        a, b = fact(found.a), fact(found.b)
-        rows.append(cells(name, a, b, "" if a == b else "differs"))
+    b = _facts(found.b)
+    rows = [cells(name, one, b[name], "" if one == b[name] else "differs") for name, one in _facts(found.a).items()]
     lines = [*found.a.notes, *found.b.notes]
     if _one_machine(found):
         lines.append("These are two runs of one machine: how far they differ shows how well a run can be repeated.")
-    versions_a, versions_b = (
-        {**one.manifest.software.model_dump(), **one.manifest.runtime} for one in (found.a, found.b)
-    )
+    versions = [{**side.manifest.software.model_dump(), **side.manifest.runtime} for side in (found.a, found.b)]
     differ = []
-    for name in dict.fromkeys((*versions_a, *versions_b)):
-        a, b = ("none" if of.get(name) is None else str(of[name]) for of in (versions_a, versions_b))
-        if a != b:
-            differ.append(f"{name} {a} in A, {b} in B")
+    for name in dict.fromkeys((*versions[0], *versions[1])):
+        in_a, in_b = ("none" if of.get(name) is None else str(of[name]) for of in versions)
+        if in_a != in_b:
+            differ.append(f"{name} {in_a} in A, {in_b} in B")
     if differ:
         lines.append(f"Versions differ too, which is in every ratio: {'; '.join(differ)}.")
     return Section("A and B", lines, ("", "A", "B", ""), rows)
@@ -194,11 +163,10 @@ def _overall(found: Comparison, reach: float) -> Section:
         "Whether B is faster is decided in each cell by a single 95 % interval, not corrected for their number.",
         *_cautions(found),
     ]
-    counts = {name: sum(row[name] for row in kinds) for name in COUNTED}
-    rows = [(Cell("all"), *_drawn(over, "one cell", reach), *cells(f"{over.cells:,}", _tally(counts)))]
-    rows += [
-        (Cell(KINDS[row["kind"]]), *_drawn(row, "one cell", reach), *cells(f"{row['cells']:,}", _tally(row)))
-        for row in kinds
+    every = {name: sum(row[name] for row in kinds) for name in COUNTED} | asdict(over)
+    rows = [
+        (Cell(title), *_drawn(row, "one cell", reach), *cells(f"{row['cells']:,}", _tally(row)))
+        for title, row in [("all", every), *((KINDS[row["kind"]], row) for row in kinds)]
     ]
     bars = (
         f"Bars here and below: B ÷ A from {1 / reach:.2g} to {reach:g}, one in the middle, with 95 % intervals; an "
@@ -220,7 +188,7 @@ def _cautions(found: Comparison) -> Iterator[str]:
     else:
         [row] = rows_of(found.found.cells)
         blocks = f"{row['n_a']} and {row['n_b']} blocks"
-        yield f"This one cell: {_estimate(row['ratio'], row['lo'], row['hi'], 'no interval', blocks)}."
+        yield f"This one cell: {_estimate(row, 'no interval', blocks)}."
     if found.found.kinds["kind"].eq("emulated").any():
         yield "An emulated step sleeps as long on either machine: where it is the bottleneck the ratio is one."
     if _one_machine(found):
@@ -296,16 +264,14 @@ def _ceilings(held: pd.DataFrame) -> Iterator[str]:
     """The ceilings of cells with the same bottlenecks, as far as both sides have them."""
     for name in CEILINGS:
         both = held[[f"{name}_a", f"{name}_b"]].astype("float64").dropna()
-        if len(both):
-            of = f", known of {len(both)} of them" if len(both) < len(held) else ""
-            means = (f"{_mean(both[column])} in {side}" for side, column in zip("AB", both, strict=True))
-            yield f"{KINDS[name.removesuffix('_ceiling')]}: {', '.join(means)}{of}"
-
-
-def _mean(rates: pd.Series[float]) -> str:
-    """Rates as their geometric mean, with the least and the most where they are several."""
-    least, mean, most = (number(each) for each in (rates.min(), np.exp(np.log(rates).mean()), rates.max()))
-    return mean if least == most else f"{mean} ({least}–{most})"
+        if not len(both):
+            continue
+        sides = []
+        for side, rates in zip("AB", (both[column] for column in both), strict=True):
+            least, mean, most = (number(each) for each in (rates.min(), np.exp(np.log(rates).mean()), rates.max()))
+            sides.append(f"{mean} in {side}" if least == most else f"{mean} ({least}–{most}) in {side}")
+        of = f", known of {len(both)} of them" if len(both) < len(held) else ""
+        yield f"{KINDS[name.removesuffix('_ceiling')]}: {', '.join(sides)}{of}"
 
 
 def _best_settings(found: Comparison) -> Iterator[Section]:
@@ -329,7 +295,7 @@ def _choice(row: Row, by_id: Sequence[Mapping[str, Row]]) -> list[str]:
         reached = rate(*(row[f"{name}_{side}"] for name in ("samples_per_s", "lo", "hi", "n")))
         lines.append(f"{side.upper()}: {settings(trials[row[f'cell_{side}']])}: {reached}{bound}")
     blocks = f"{row['n_a']} and {row['n_b']} blocks"
-    best = f"best against best, B ÷ A is {_estimate(row['ratio'], row['lo'], row['hi'], 'no interval', blocks)}"
+    best = f"best against best, B ÷ A is {_estimate(row, 'no interval', blocks)}"
     if row["cell_a"] == row["cell_b"]:
         return [*lines, f"The same setting; {best}"]
     worth = []
@@ -344,28 +310,28 @@ def _choice(row: Row, by_id: Sequence[Mapping[str, Row]]) -> list[str]:
 
 def _claims(found: Comparison) -> Iterator[Section]:
     """Claims whose verdict differs."""
-    tested = found.claims
+    tested = found.verdicts
     if not len(tested):
         return
-    differ = tested[~tested["agree"].astype(bool)]
+    differ = tested[~tested["agree"]]
     decided = int(differ["decided"].sum())
     line = f"Of {plural(len(tested), 'claim')} that both tested, {len(tested) - len(differ)} have the same verdict"
     if len(differ):
         line += f"; {decided} differ and are decided on both, {len(differ) - decided} are inconclusive on one"
     rows = []
     for row in rows_of(differ):
-        claim = found.asked[row["claim"]]
+        _, claim = found.claims[row["claim"]]
         rows.append((Cell(f"{row['claim']}: {claim.says}"), *(verdict(row, side, claim) for side in "ab")))
     yield Section("Claims whose verdict differs", [f"{line}."], ("claim", "A", "B"), rows)
 
 
 def verdict(row: Row, side: str, claim: Claim) -> Cell:
     """Write a side's verdict with what it rests on: an effect, or for a fact the trials that looked."""
-    word, ratio, lo, hi, n = (row[f"{name}_{side}"] for name in ("verdict", *ENDS, "n"))
+    own = {name.removesuffix(f"_{side}"): value for name, value in row.items()}
     if claim.effect is None:
-        basis = f"a fact, {plural(int(n), 'trial')}"
-    elif known(ratio):
-        basis = _estimate(ratio, lo, hi, "no interval", plural(int(n), "block"))
+        basis = f"a fact, {plural(int(own['n']), 'trial')}"
+    elif known(own["ratio"]):
+        basis = _estimate(own, "no interval", plural(int(own["n"]), "block"))
     else:
         basis = "no block of all its cells"
-    return Cell(f"{word}: {basis}", CLAIM_COLOURS[word])
+    return Cell(f"{own['verdict']}: {basis}", CLAIM_COLOURS[own["verdict"]])
