@@ -243,7 +243,7 @@ def claims(found_a: pd.DataFrame, found_b: pd.DataFrame) -> pd.DataFrame:
     both = a.merge(b, on="claim", suffixes=("_a", "_b"))
     decided = both["verdict_a"].ne("inconclusive") & both["verdict_b"].ne("inconclusive")
     both = both.assign(agree=both["verdict_a"].eq(both["verdict_b"]), decided=decided)
-    return both.sort_values(["agree", "decided"], ascending=[True, False], kind="stable")
+    return both.sort_values(["agree", "decided"], ascending=[True, False], kind="stable", ignore_index=True)
 
 
 @dataclass(frozen=True, slots=True)
