@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from feedrate.charts.figure import folded, later
+from feedrate.charts.embed import folded, later
 from feedrate.pages.markup import slot
 
 

@@ -14,9 +14,9 @@ import pytest
 
 from feedrate.analysis.blocks import successful
 from feedrate.analysis.ceilings import cells_with_ceilings
-from feedrate.charts import format_panels, render
+from feedrate.charts import render
 from feedrate.charts.embed import figure_csv
-from feedrate.charts.figure import Figure
+from feedrate.charts.figure import MOST_PANELS, Figure
 from feedrate.pages.runs import RunView, draw
 from feedrate.questions.loader.charts import roofline
 from feedrate.questions.runs import analysis as seen
@@ -48,7 +48,7 @@ def test_a_picture_draws_says_and_tabulates(name: str, show: Show) -> None:
     assert figure.rows
     assert figure.keys
     assert figure.question.endswith("?")
-    assert len(figure.panels) <= 2 * format_panels.MOST_PANELS
+    assert len(figure.panels) <= 2 * MOST_PANELS
     assert figure_csv(figure).count("\n") == len(figure.rows) + 1
     for width in (320, 670):
         picture = ET.fromstring(render.svg(figure.panels[0], "p", width))

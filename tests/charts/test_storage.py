@@ -13,10 +13,10 @@ import pandas as pd
 import pytest
 
 from feedrate.analysis.storage import format_costs, plainest
-from feedrate.charts import format_panels, render
+from feedrate.charts import render
 from feedrate.charts.embed import figure_csv, figure_html
-from feedrate.charts.figure import Figure
-from feedrate.charts.marks import estimated
+from feedrate.charts.figure import MOST_PANELS, Figure
+from feedrate.charts.marks import estimated, ticks
 from feedrate.pages.runs import RunView
 from feedrate.plan import suite
 from feedrate.questions.loader.charts import formats
@@ -68,7 +68,7 @@ def drawn(figure: Figure) -> str:
 def test_a_chart_draws_says_and_tabulates(name: str, figures: dict[str, Figure]) -> None:
     """Every panel has a picture of a phone's width and a message with numbers; the figure has a table and a legend."""
     figure = figures[name]
-    assert 0 < len(figure.panels) <= format_panels.MOST_PANELS
+    assert 0 < len(figure.panels) <= MOST_PANELS
     assert figure.rows
     assert figure.keys
     assert figure.question.endswith("?")
@@ -186,7 +186,7 @@ def test_missing_metrics_leave_the_rest(trials: Trials) -> None:
 def test_ticks_are_round_and_few() -> None:
     """Any span of a logarithmic axis has two to eight ticks inside it."""
     for lo, hi in itertools.combinations((0.71, 0.9, 1.04, 1.3, 4.0, 17.0, 220.0, 9_400.0, 3e6), 2):
-        found = format_panels.ticks(lo, hi)
+        found = ticks(lo, hi)
         assert 2 <= len(found) <= 8, (lo, hi)
         assert all(lo * 0.99 <= tick <= hi * 1.01 for tick in found)
 

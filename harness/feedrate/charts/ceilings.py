@@ -14,11 +14,10 @@ import pandas as pd
 
 from feedrate.analysis.ceilings import BALANCED_WITHIN, BOUND, STAGES
 from feedrate.analysis.estimates import rows_of
-from feedrate.charts import format_panels as shared
 from feedrate.charts import marks, workers
 from feedrate.charts import marks as charts_marks
-from feedrate.charts.figure import EMULATED, Panel, Row, Slice, plain, sized, table
-from feedrate.charts.marks import ACHIEVED
+from feedrate.charts.figure import EMULATED, Panel, Row, Slice, data, plain, sized, table
+from feedrate.charts.marks import ACHIEVED, extent, logarithmic, ticks
 from feedrate.charts.theme import colour
 from feedrate.schema import words
 
@@ -91,16 +90,16 @@ def panel(title: str, parts: Sequence[Slice], rows: Sequence[Row]) -> Panel:
         parts: the slices that the cells are of.
         rows: of all of them, as :func:`rows_of` gives them.
     """
-    low, high = shared.ends(rows, ("x", "x_lo", "x_hi"))
+    low, high = extent(rows, ("x", "x_lo", "x_hi"))
     left, right = min(low / 1.1, _LEAST), max(high * 1.1, 1 / _LEAST)
-    bottom = min(shared.ends(rows, ("y", "y_lo", "y_hi"))[0], left)
+    bottom = min(extent(rows, ("y", "y_lo", "y_hi"))[0], left)
     x, y = (
         _ratio(left, right, "what feeds it ÷ step alone", "~g"),
         _ratio(bottom, _TOP, "achieved ÷ step alone", ".2~p"),
     )
     tone, shape = charts_marks.look(row["bound"] for row in rows)
     keys = ("cell", "bound", "x", "x_lo", "x_hi", "y", "y_lo", "y_hi", "efficiency", "rate", "n")
-    base = alt.Chart(shared.data(rows, *keys)).encode(color=tone)
+    base = alt.Chart(data(rows, *keys)).encode(color=tone)
     across, along = alt.X("x:Q", **x), alt.Y("y:Q", **y)
     upright = base.transform_filter("isValid(datum.y_lo)&&isValid(datum.y_hi)").mark_rule(strokeWidth=1.5)
     level = base.transform_filter("isValid(datum.x_lo)&&isValid(datum.x_hi)").mark_rule(strokeWidth=1.5)
@@ -121,7 +120,7 @@ def _ratio(lo: float, hi: float, title: str, form: str) -> dict[str, Any]:
         "title": title,
         "scale": alt.Scale(type="log", domain=[lo, hi], nice=False),
         "axis": alt.Axis(
-            values=[tick for tick in shared.ticks(lo, hi, 7) if hi != _TOP or tick <= 1],
+            values=[tick for tick in ticks(lo, hi, 7) if hi != _TOP or tick <= 1],
             format=form,
             grid=False,
             domain=False,
@@ -247,10 +246,10 @@ def ceilings_panel(part: Slice, rows: Sequence[Row]) -> Panel:
         part: the task.
         rows: as :func:`rows_of` gives them, of two batch sizes or more.
     """
-    y = shared.logarithmic(rows, "samples per second")
+    y = logarithmic(rows, "samples per second")
     x = alt.X("batch:O", title="batch size", axis=alt.Axis(labelAngle=0), scale=alt.Scale(padding=0.4))
     tone, shape = marks.look(row["bound"] for row in rows)
-    base = alt.Chart(shared.data(rows, "batch", "line", "bound", "value", "lo", "hi", "n")).encode(x=x, color=tone)
+    base = alt.Chart(data(rows, "batch", "line", "bound", "value", "lo", "hi", "n")).encode(x=x, color=tone)
     dash = alt.condition(alt.datum.bound != ACHIEVED, alt.value([5, 3]), alt.value([1, 0]))
     along = alt.Y("value:Q", **y)
     whisker = base.transform_filter("isValid(datum.lo)&&isValid(datum.hi)").mark_rule(strokeWidth=1.5)
@@ -277,7 +276,7 @@ def ceilings_panel(part: Slice, rows: Sequence[Row]) -> Panel:
 def _named(rows: Sequence[Row], achieved: bool, x: alt.X, along: alt.Y, tone: alt.Color) -> Iterator[alt.Chart]:
     """Names of lines at their first mark, above a ceiling, below what was achieved; paper around them, over lines."""
     own = [row for row in rows if (row["bound"] == ACHIEVED) == achieved]
-    base = alt.Chart(shared.data(own, "batch", "bound", "value", "text")).encode(x=x, y=along, text=alt.Text("text:N"))
+    base = alt.Chart(data(own, "batch", "bound", "value", "text")).encode(x=x, y=along, text=alt.Text("text:N"))
     below = 13 if achieved else -10
     halo = base.mark_text(align="left", dx=8, dy=below, fontSize=10, stroke=colour("paper"), strokeWidth=4)
     yield halo.encode(color=alt.ColorValue(colour("paper")))

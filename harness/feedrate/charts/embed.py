@@ -3,18 +3,25 @@
 The page needs no script: pictures are SVG, numbers are tables. With scripts, a panel that is pointed at or focused is
 drawn anew by Vega, from a specification that the page asks for only then. Everything is escaped here; nothing is
 trusted.
+
+What a page holds folded behind a sentence.
+
+Most elements of a page are cells of folded tables. A browser that runs scripts reads a ``<noscript>`` as text, which
+costs it next to nothing, and ``site/scripts/site/folded.js`` makes that text part of the page when a reader unfolds it.
+Without scripts it is part of the page from the beginning.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Collection, Iterator, Sequence
 from html import escape
 from itertools import groupby
 from typing import Any
 
-from feedrate.charts.figure import Figure, Key, Panel, Row, folded
+from feedrate.charts.figure import Figure, Key, Panel, Row
 from feedrate.charts.render import SYMBOLS, WIDE, edge, specification, svg
 from feedrate.schema import words
 
@@ -192,3 +199,38 @@ def figure_csv(figure: Figure) -> str:
 def csv_field(value: Any) -> Any:
     """Give a value as a CSV file holds it: text that a spreadsheet would run begins with an apostrophe."""
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value
+
+
+FOLDED = re.compile("<noscript>.*?</noscript>", re.DOTALL)
+"""What is read later, in the HTML of a page."""
+_PARTED = re.compile('</?noscript|class="fr-slot"')
+
+
+def folded(summary: str, body: str, *, unfolded: bool = False, style: str = "") -> str:
+    """Fold HTML behind a summary.
+
+    Args:
+        summary: HTML that is always seen.
+        body: HTML that is seen when the part is opened; it has no folded part of its own.
+        unfolded: whether it is open from the beginning.
+        style: class of the element.
+
+    Raises:
+        ValueError: :func:`later` refuses the body.
+    """
+    kind = f' class="{style}"' if style else ""
+    opened = " open" if unfolded else ""
+    content = body if unfolded else later(body)
+    return f"<details{kind}{opened}><summary>{summary}</summary>{content}</details>\n"
+
+
+def later(body: str) -> str:
+    """Write HTML inside of a folded part so that it is read when that is opened; nothing for nothing.
+
+    Raises:
+        ValueError: the HTML has such a part of its own, or the place of a figure, which has one: at its end a browser
+            would end this one.
+    """
+    if _PARTED.search(body):
+        raise ValueError("a folded part lies in another; expected HTML without one")
+    return body and f"<noscript>{body}</noscript>"

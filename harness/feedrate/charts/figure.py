@@ -3,12 +3,6 @@
 A chart module has ``TITLE``, ``QUESTION`` and ``draw(cells) -> Figure``; its file name is the chart's stable id. Panels
 are drawn apart, each at its natural size, so that a phone shows them below one another and a wide screen side by side.
 
-What a page holds folded behind a sentence.
-
-Most elements of a page are cells of folded tables. A browser that runs scripts reads a ``<noscript>`` as text, which
-costs it next to nothing, and ``site/scripts/site/folded.js`` makes that text part of the page when a reader unfolds it.
-Without scripts it is part of the page from the beginning.
-
 Which cells a panel shows: one workload, patch size and kind of step, every other axis held still and said.
 
 Real training, an emulated step and loading alone are never drawn in one panel.
@@ -16,7 +10,6 @@ Real training, an emulated step and loading alone are never drawn in one panel.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +22,9 @@ from feedrate.schema.axes import AXES, BY_NAME
 
 WIDTH = 320
 """Of a panel, in CSS pixels: the narrowest screen that is supported, less its margins."""
+
+MOST_PANELS = 6
+"""Of most charts; what is beyond is in the table."""
 
 Row = Mapping[str, Any]
 """One line of a figure's table: column to a plain Python value; None is null."""
@@ -167,39 +163,18 @@ def table(rows: Sequence[Row]) -> alt.InlineData:
     return alt.InlineData(values=tuple(dict(row) for row in rows))
 
 
-FOLDED = re.compile("<noscript>.*?</noscript>", re.DOTALL)
-"""What is read later, in the HTML of a page."""
-_PARTED = re.compile('</?noscript|class="fr-slot"')
-
-
-def folded(summary: str, body: str, *, unfolded: bool = False, style: str = "") -> str:
-    """Fold HTML behind a summary.
+def data(rows: Sequence[Row], *names: str) -> alt.InlineData:
+    """Give rows to Altair without what is not drawn, numbers to five significant digits: pages stay light.
 
     Args:
-        summary: HTML that is always seen.
-        body: HTML that is seen when the part is opened; it has no folded part of its own.
-        unfolded: whether it is open from the beginning.
-        style: class of the element.
-
-    Raises:
-        ValueError: :func:`later` refuses the body.
+        rows: as they are drawn.
+        names: of what is kept.
     """
-    kind = f' class="{style}"' if style else ""
-    opened = " open" if unfolded else ""
-    content = body if unfolded else later(body)
-    return f"<details{kind}{opened}><summary>{summary}</summary>{content}</details>\n"
+    return table([{name: _short(row[name]) for name in names} for row in rows])
 
 
-def later(body: str) -> str:
-    """Write HTML inside of a folded part so that it is read when that is opened; nothing for nothing.
-
-    Raises:
-        ValueError: the HTML has such a part of its own, or the place of a figure, which has one: at its end a browser
-            would end this one.
-    """
-    if _PARTED.search(body):
-        raise ValueError("a folded part lies in another; expected HTML without one")
-    return body and f"<noscript>{body}</noscript>"
+def _short(value: Any) -> Any:
+    return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
 PANEL_AXES = ("workload", "patch_size", "mode", "step", "step_ms", "model")

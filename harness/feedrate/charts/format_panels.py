@@ -7,7 +7,6 @@ emulated step and loading alone.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,8 +17,9 @@ import pandas as pd
 from feedrate.analysis.blocks import memoized
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.storage import OWN, count_doubtful, format_costs, plainest
-from feedrate.charts.figure import LOAD, Figure, Key, Panel, Row, Sheet, held, listed, sized, slices, table
+from feedrate.charts.figure import LOAD, MOST_PANELS, Figure, Key, Panel, Row, Sheet, data, held, listed, sized, slices
 from feedrate.charts.figure import plain as value_of
+from feedrate.charts.marks import height, logarithmic
 from feedrate.charts.theme import colour
 from feedrate.schema import words
 
@@ -40,8 +40,6 @@ TONES = {
 OTHER_TONE = colour("name-6")
 MARKS = {"warm": "circle", "cold": "diamond"}
 ACCESS = {"random": "random order", "sequential": "in the order of the disk"}
-MOST_PANELS = 6
-"""Of one chart; what is beyond is in the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,63 +125,12 @@ def drawn(part: Part, value: str, lo: str, hi: str) -> list[dict[str, Any]]:
     return [row for row in rows if row["value"] is not None]
 
 
-def data(rows: Sequence[Row], *names: str) -> alt.InlineData:
-    """Give rows to Altair without what is not drawn, numbers to five significant digits: pages stay light.
-
-    Args:
-        rows: as they are drawn.
-        names: of what is kept.
-    """
-    return table([{name: _short(row[name]) for name in names} for row in rows])
-
-
-def _short(value: Any) -> Any:
-    return float(f"{value:.5g}") if isinstance(value, float) else value
-
-
 def order(rows: Iterable[Row], *, largest_first: bool) -> list[str]:
     """Formats from best to worst, by the warm value, or the cold one where there is no warm."""
     best: dict[str, float] = {}
     for row in sorted(rows, key=lambda row: row["state"] == "warm"):
         best[row["format"]] = row["value"]
     return sorted(best, key=lambda name: (-best[name] if largest_first else best[name], name))
-
-
-def ticks(lo: float, hi: float, most: int = 6) -> list[float]:
-    """Round values for a logarithmic scale: 1, 2 and 5 of each decade, fewer, or where it is short even steps."""
-    decades = range(math.floor(math.log10(lo)), math.ceil(math.log10(hi)) + 1)
-    for steps in ((1, 2, 5), (1, 3), (1,)):
-        found = [step * 10.0**decade for decade in decades for step in steps]
-        found = [tick for tick in found if lo * 0.999 <= tick <= hi * 1.001]
-        if 3 <= len(found) <= most:
-            return found
-    if len(found) > most:
-        return found[:: -(-len(found) // most)]
-    step = next(step for step in _steps((hi - lo) / most) if (hi - lo) / step <= most)
-    return [float(f"{step * place:.6g}") for place in range(math.ceil(lo / step), math.floor(hi / step) + 1)]
-
-
-def _steps(least: float) -> Iterator[float]:
-    """Even steps from about a size on: 1, 2 and 5 of each decade."""
-    decade = math.floor(math.log10(least))
-    return (step * 10.0**power for power in (decade, decade + 1) for step in (1, 2, 5))
-
-
-def ends(rows: Iterable[Row], names: Sequence[str] = ("value", "lo", "hi")) -> tuple[float, float]:
-    """Smallest and largest of positive values, with a little room."""
-    values = [float(row[name]) for row in rows for name in names if row[name] is not None and row[name] > 0]
-    return min(values) / 1.12, max(values) * 1.12
-
-
-def logarithmic(rows: Sequence[Row], title: str, room: float = 1.0) -> dict[str, Any]:
-    """A logarithmic axis for positive values, for any position channel, with room for names beyond the largest."""
-    lo, hi = ends(rows)
-    hi *= room
-    return {
-        "title": title,
-        "scale": alt.Scale(type="log", domain=[lo, hi], nice=False),
-        "axis": alt.Axis(values=ticks(lo, hi), format=",.3~s", grid=True, domain=False),
-    }
 
 
 def tone(rows: Iterable[Row]) -> alt.Color:
@@ -250,11 +197,6 @@ def dots(rows: Sequence[Row], title: str, *, largest_first: bool) -> list[alt.Ch
     ]
     line = alt.Chart(data(joined, "format", "from", "to")).mark_rule(color=colour("line"), strokeWidth=1.5)
     return [line.encode(y=y, x=alt.X("from:Q", **x), x2=alt.X2("to:Q")), *layers] if joined else layers
-
-
-def height(count: int, a_row: int = 18) -> int:
-    """Of a panel with so many rows, title and axis included."""
-    return 96 + a_row * count
 
 
 def _notes(shown: Sequence[Part], trials: pd.DataFrame | None) -> Iterator[str]:

@@ -11,7 +11,8 @@ The time of a run as an axis: the unit that suits its length.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import altair as alt
@@ -39,44 +40,43 @@ class Series:
         """The legend of the series."""
         return [Key(*entry) for entry in zip(self.labels, self.colours, self.shapes, strict=True)]
 
+    def layers(self, rows: Sequence[Row], title: str, axis_format: str, scale: alt.Scale) -> list[alt.Chart]:
+        """Draw lines, intervals and points over batch size.
 
-def marks(base: alt.Chart, over: Series, title: str, axis_format: str, scale: alt.Scale) -> list[alt.Chart]:
-    """Draw lines, intervals and points.
-
-    Args:
-        base: a chart whose rows have ``batch``, ``series``, ``value``, ``lo``, ``hi`` and ``n``.
-        over: the series.
-        title: of the value axis, with its unit.
-        axis_format: d3 format of the value axis.
-        scale: of the value axis.
-    """
-    x = alt.X("batch:O", title="batch size", axis=alt.Axis(labelAngle=0), scale=alt.Scale(paddingInner=0.1))
-    shift = alt.XOffset("series:N", sort=over.labels, scale=alt.Scale(domain=over.labels, paddingOuter=1))
-    tone = alt.Color("series:N", title=None, scale=alt.Scale(domain=over.labels, range=over.colours))
-    y_axis = alt.Axis(format=axis_format, tickCount=5)
-    return [
-        base.mark_line(strokeWidth=1.75, opacity=0.75).encode(
-            x=x, xOffset=shift, y=alt.Y("value:Q", title=title, axis=y_axis, scale=scale), color=tone
-        ),
-        base.transform_filter("isValid(datum.lo) && isValid(datum.hi)")
-        .mark_rule(strokeWidth=1.75)
-        .encode(x=x, xOffset=shift, y=alt.Y("lo:Q", title=title), y2=alt.Y2("hi:Q"), color=tone),
-        base.mark_point(filled=True, size=55, opacity=1).encode(
-            x=x,
-            xOffset=shift,
-            y=alt.Y("value:Q", title=title),
-            color=tone,
-            shape=alt.Shape("series:N", title=None, scale=alt.Scale(domain=over.labels, range=over.shapes)),
-            tooltip=[
-                alt.Tooltip("batch:O", title="batch size"),
-                alt.Tooltip("series:N", title="workers"),
-                alt.Tooltip("value:Q", title=title, format=",.4~g"),
-                alt.Tooltip("lo:Q", title="low", format=",.4~g"),
-                alt.Tooltip("hi:Q", title="high", format=",.4~g"),
-                alt.Tooltip("n:Q", title="blocks"),
-            ],
-        ),
-    ]
+        Args:
+            rows: with ``batch``, ``series``, ``value``, ``lo``, ``hi`` and ``n``.
+            title: of the value axis, with its unit.
+            axis_format: d3 format of the value axis.
+            scale: of the value axis.
+        """
+        base = alt.Chart(table(rows))
+        x = alt.X("batch:O", title="batch size", axis=alt.Axis(labelAngle=0), scale=alt.Scale(paddingInner=0.1))
+        shift = alt.XOffset("series:N", sort=self.labels, scale=alt.Scale(domain=self.labels, paddingOuter=1))
+        tone = alt.Color("series:N", title=None, scale=alt.Scale(domain=self.labels, range=self.colours))
+        y_axis = alt.Axis(format=axis_format, tickCount=5)
+        return [
+            base.mark_line(strokeWidth=1.75, opacity=0.75).encode(
+                x=x, xOffset=shift, y=alt.Y("value:Q", title=title, axis=y_axis, scale=scale), color=tone
+            ),
+            base.transform_filter("isValid(datum.lo) && isValid(datum.hi)")
+            .mark_rule(strokeWidth=1.75)
+            .encode(x=x, xOffset=shift, y=alt.Y("lo:Q", title=title), y2=alt.Y2("hi:Q"), color=tone),
+            base.mark_point(filled=True, size=55, opacity=1).encode(
+                x=x,
+                xOffset=shift,
+                y=alt.Y("value:Q", title=title),
+                color=tone,
+                shape=alt.Shape("series:N", title=None, scale=alt.Scale(domain=self.labels, range=self.shapes)),
+                tooltip=[
+                    alt.Tooltip("batch:O", title="batch size"),
+                    alt.Tooltip("series:N", title="workers"),
+                    alt.Tooltip("value:Q", title=title, format=",.4~g"),
+                    alt.Tooltip("lo:Q", title="low", format=",.4~g"),
+                    alt.Tooltip("hi:Q", title="high", format=",.4~g"),
+                    alt.Tooltip("n:Q", title="blocks"),
+                ],
+            ),
+        ]
 
 
 HEIGHT = 250
@@ -89,7 +89,9 @@ def percent_off(ratio: float) -> float:
     return 100 * (ratio - 1)
 
 
-def layers(rows: Sequence[Row], x: alt.X, title: str, mean: Sequence[float], hover: Sequence[Any]) -> list[alt.Chart]:
+def around_mean(
+    rows: Sequence[Row], x: alt.X, title: str, mean: Sequence[float], hover: Sequence[Any]
+) -> list[alt.Chart]:
     """Draw band, line of the mean, marks.
 
     Args:
@@ -212,3 +214,45 @@ def unit_of(seconds: float) -> tuple[float, str]:
     if seconds < 180:
         return 1.0, "seconds"
     return (60.0, "minutes") if seconds < 3 * 3600 else (3600.0, "hours")
+
+
+def ticks(lo: float, hi: float, most: int = 6) -> list[float]:
+    """Round values for a logarithmic scale: 1, 2 and 5 of each decade, fewer, or where it is short even steps."""
+    decades = range(math.floor(math.log10(lo)), math.ceil(math.log10(hi)) + 1)
+    for steps in ((1, 2, 5), (1, 3), (1,)):
+        found = [step * 10.0**decade for decade in decades for step in steps]
+        found = [tick for tick in found if lo * 0.999 <= tick <= hi * 1.001]
+        if 3 <= len(found) <= most:
+            return found
+    if len(found) > most:
+        return found[:: -(-len(found) // most)]
+    step = next(step for step in _steps((hi - lo) / most) if (hi - lo) / step <= most)
+    return [float(f"{step * place:.6g}") for place in range(math.ceil(lo / step), math.floor(hi / step) + 1)]
+
+
+def _steps(least: float) -> Iterator[float]:
+    """Even steps from about a size on: 1, 2 and 5 of each decade."""
+    decade = math.floor(math.log10(least))
+    return (step * 10.0**power for power in (decade, decade + 1) for step in (1, 2, 5))
+
+
+def extent(rows: Iterable[Row], names: Sequence[str] = ("value", "lo", "hi")) -> tuple[float, float]:
+    """Smallest and largest of positive values, with a little room."""
+    values = [float(row[name]) for row in rows for name in names if row[name] is not None and row[name] > 0]
+    return min(values) / 1.12, max(values) * 1.12
+
+
+def logarithmic(rows: Sequence[Row], title: str, room: float = 1.0) -> dict[str, Any]:
+    """A logarithmic axis for positive values, for any position channel, with room for names beyond the largest."""
+    lo, hi = extent(rows)
+    hi *= room
+    return {
+        "title": title,
+        "scale": alt.Scale(type="log", domain=[lo, hi], nice=False),
+        "axis": alt.Axis(values=ticks(lo, hi), format=",.3~s", grid=True, domain=False),
+    }
+
+
+def height(count: int, a_row: int = 18) -> int:
+    """Of a panel with so many rows, title and axis included."""
+    return 96 + a_row * count

@@ -47,7 +47,7 @@ def add(sheet: Sheet, own: pd.DataFrame) -> None:
     x = alt.X("at:Q", title="block", axis=axis, scale=alt.Scale(nice=False, zero=False, padding=10))
     mean = [marks.percent_off(end) for end in (found.value, found.lo, found.hi)]
     truth = alt.Chart(table([{"at": 0.0}])).mark_rule(color=colour("ink"), strokeDash=[2, 2])
-    layers = [*marks.layers(rows, x, "B ÷ A − 1, %", mean, hover), truth.encode(y=alt.Y("at:Q"))]
+    layers = [*marks.around_mean(rows, x, "B ÷ A − 1, %", mean, hover), truth.encode(y=alt.Y("at:Q"))]
     subtitle = f"A/A: {words.plural(int(compared['pairs'].sum()), 'pair')} of its own trials"
     chart = sized(layers, TITLE, subtitle, marks.HEIGHT)
     listed: list[dict[str, Any]] = [

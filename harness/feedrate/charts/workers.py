@@ -13,8 +13,8 @@ import altair as alt
 import pandas as pd
 
 from feedrate.analysis.worker_costs import HOW
-from feedrate.charts import format_panels as shared
-from feedrate.charts.figure import Key, Panel, Row, Slice, sized, table
+from feedrate.charts.figure import Key, Panel, Row, Slice, data, sized, table
+from feedrate.charts.marks import logarithmic
 from feedrate.charts.theme import colour
 from feedrate.schema import words
 from feedrate.schema.axes import AXES
@@ -91,12 +91,12 @@ def dots(rows: Sequence[Row], title: str, *, log: bool) -> list[alt.Chart]:
         for row in rows
     ]
     x: dict[str, Any] = (
-        shared.logarithmic([{"value": row["value"], "lo": row["from"], "hi": row["to"]} for row in cut], title)
+        logarithmic([{"value": row["value"], "lo": row["from"], "hi": row["to"]} for row in cut], title)
         if log
         else {"title": title, "scale": alt.Scale(zero=True, nice=5), "axis": alt.Axis(tickCount=5, domain=False)}
     )
     order = [row["label"] for row in rows]
-    base = alt.Chart(shared.data(cut, "label", "begin", "value", "lo", "hi", "from", "to", "n")).encode(
+    base = alt.Chart(data(cut, "label", "begin", "value", "lo", "hi", "from", "to", "n")).encode(
         y=alt.Y("label:N", sort=order, title=None, axis=alt.Axis(ticks=False, domain=False, grid=False)),
         color=alt.Color("begin:N", title=None, scale=alt.Scale(domain=list(TONES), range=list(TONES.values()))),
     )
@@ -186,7 +186,7 @@ def _layers(
     )
     tone = alt.Color("line:N", title=None, scale=alt.Scale(domain=here, range=[looks[name][0] for name in here]))
     shape = alt.Shape("line:N", title=None, scale=alt.Scale(domain=here, range=[looks[name][1] for name in here]))
-    base = alt.Chart(shared.data(drawn, "at", "line", "workers", value, lo, hi, "n", "pairs")).encode(x=x, color=tone)
+    base = alt.Chart(data(drawn, "at", "line", "workers", value, lo, hi, "n", "pairs")).encode(x=x, color=tone)
     along = alt.Y(f"{value}:Q", **y)
     whisker = base.transform_filter(f"isValid(datum.{lo})&&isValid(datum.{hi})").mark_rule(strokeWidth=1.75)
     heads = {value: str(y["title"]), lo: "low", hi: "high"}

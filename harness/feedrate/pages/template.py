@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from feedrate.charts.figure import folded
+from feedrate.charts.embed import folded
 from feedrate.pages import descriptions, markup
 from feedrate.schema import words
 from feedrate.schema.plugins import PACKAGE

@@ -29,7 +29,7 @@ from typing import Any
 
 import vl_convert
 
-from feedrate.charts.figure import FOLDED
+from feedrate.charts.embed import FOLDED
 from feedrate.charts.theme import css, on_page
 from feedrate.pages.markup import Page, Placed, addressed, slot
 from feedrate.schema.errors import FeedrateError

@@ -13,7 +13,7 @@ import pandas as pd
 
 from feedrate.analysis.blocks import KEYS
 from feedrate.analysis.estimates import rows_of
-from feedrate.charts.figure import folded
+from feedrate.charts.embed import folded
 from feedrate.pages import descriptions, markup
 from feedrate.pages.runs import RunView
 from feedrate.questions.calibration import analysis

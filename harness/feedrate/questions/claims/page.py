@@ -16,8 +16,8 @@ from html import escape
 from feedrate.analysis.claims import NOT_TESTABLE, VERDICTS
 from feedrate.analysis.sentences import estimate, power, settings_text
 from feedrate.charts.citation import together
-from feedrate.charts.embed import swatch
-from feedrate.charts.figure import Key, later
+from feedrate.charts.embed import later, swatch
+from feedrate.charts.figure import Key
 from feedrate.pages import descriptions, markup
 from feedrate.pages.markup import Page, Placed
 from feedrate.pages.runs import RunView, place

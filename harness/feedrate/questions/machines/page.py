@@ -26,7 +26,8 @@ from feedrate.analysis.ceilings import STAGES, ceiling_ids
 from feedrate.analysis.claims import NOT_TESTABLE, VERDICTS
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.sentences import estimate
-from feedrate.charts.figure import EMULATED, folded
+from feedrate.charts.embed import folded
+from feedrate.charts.figure import EMULATED
 from feedrate.machine.identity import Machine
 from feedrate.pages import descriptions, markup
 from feedrate.pages.headlines import answer, headline_table, task_key, task_words

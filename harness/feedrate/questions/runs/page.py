@@ -13,7 +13,7 @@ from typing import Any
 from feedrate.analysis.blocks import successful
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.steps import cross_check, hidden_share
-from feedrate.charts.figure import folded
+from feedrate.charts.embed import folded
 from feedrate.pages import descriptions, markup
 from feedrate.pages.headlines import headline_table
 from feedrate.pages.markup import Page, Placed

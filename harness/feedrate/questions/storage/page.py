@@ -17,7 +17,8 @@ import pandas as pd
 from feedrate.analysis.contrasts import contrasts
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.storage import OWN, count_doubtful, credible, format_costs
-from feedrate.charts.figure import EMULATED, LOAD, PHOTOGRAPHS, folded
+from feedrate.charts.embed import folded
+from feedrate.charts.figure import EMULATED, LOAD, PHOTOGRAPHS
 from feedrate.charts.format_panels import STORES
 from feedrate.machine.identity import Storage
 from feedrate.pages import descriptions, markup

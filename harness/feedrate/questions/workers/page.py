@@ -9,7 +9,7 @@ from typing import Any
 from feedrate.analysis import worker_costs as costs
 from feedrate.analysis.estimates import rows_of
 from feedrate.charts import workers
-from feedrate.charts.figure import folded
+from feedrate.charts.embed import folded
 from feedrate.pages import descriptions, markup
 from feedrate.pages.runs import RunView
 from feedrate.pages.verdicts import Verdicts

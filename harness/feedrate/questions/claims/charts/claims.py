@@ -17,9 +17,9 @@ import pandas as pd
 
 from feedrate.analysis.claims import VERDICTS, judge_claims
 from feedrate.analysis.estimates import rows_of
-from feedrate.charts import format_panels as shared
-from feedrate.charts.figure import Figure, Key, Panel, Row, sized, table
+from feedrate.charts.figure import Figure, Key, Panel, Row, data, sized, table
 from feedrate.charts.figure import plain as value_of
+from feedrate.charts.marks import height, ticks
 from feedrate.charts.theme import colour
 from feedrate.plan.claim import Claims
 from feedrate.plan.suite import CLAIMS, claims
@@ -146,7 +146,7 @@ def _panel(machine: str, device: str, rows: Sequence[dict[str, Any]], machines: 
     title = machines.get(machine, machine)
     runs = list(dict.fromkeys(row["run"] for row in rows))
     subtitle = f"{device}, {f'run {runs[0]}' if len(runs) == 1 else words.plural(len(runs), 'run')}"
-    chart = sized(_layers(rows), title, subtitle, shared.height(len(rows), ROW))
+    chart = sized(_layers(rows), title, subtitle, height(len(rows), ROW))
     chart.title.limit = 310
     # For a page that shows some of the rows: how tall a row is, and whose they are.
     chart.usermeta = {"row": ROW, "machine": machine, "device": device}
@@ -170,7 +170,7 @@ def _layers(rows: Sequence[dict[str, Any]]) -> list[alt.Chart]:
     axis = alt.Axis(ticks=False, domain=False, grid=False, labelLimit=170)
     tones = alt.Scale(domain=list(TONES), range=list(TONES.values()))
     marks = alt.Scale(domain=list(MARKS), range=list(MARKS.values()))
-    base = alt.Chart(shared.data(cut, *names)).encode(
+    base = alt.Chart(data(cut, *names)).encode(
         y=alt.Y("claim:N", sort=ordered, title=None, axis=axis),
         color=alt.Color("verdict:N", title=None, scale=tones),
     )
@@ -201,7 +201,7 @@ def _ticks(lo: float, hi: float) -> list[float]:
     for values in _TICKS:
         if lo * _BEYOND >= values[0] and hi <= values[-1] * _BEYOND:
             return [value for value in values if lo <= value <= hi]
-    return shared.ticks(lo, hi)
+    return ticks(lo, hi)
 
 
 def _message(rows: Sequence[dict[str, Any]]) -> str:

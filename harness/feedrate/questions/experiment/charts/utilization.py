@@ -32,7 +32,7 @@ from feedrate.charts.figure import (
     slices,
     table,
 )
-from feedrate.charts.marks import Series, marks
+from feedrate.charts.marks import Series
 from feedrate.charts.theme import colour
 from feedrate.schema import words
 
@@ -86,7 +86,7 @@ def _rows(frame: pd.DataFrame, column: str) -> list[dict[str, Any]]:
 
 
 def _panel(part: Slice, rows: Sequence[Row], series: Series, column: str) -> Panel:
-    layers = marks(alt.Chart(table(rows)), series, f"{KINDS[column]} (%)", "d", alt.Scale(domain=[0, 100]))
+    layers = series.layers(rows, f"{KINDS[column]} (%)", "d", alt.Scale(domain=[0, 100]))
     return Panel(
         part.title, part.subtitle, _message(rows, KINDS[column]), sized(layers, part.title, part.subtitle, 260)
     )

@@ -14,8 +14,7 @@ import pandas as pd
 
 from feedrate.analysis.ceilings import roofline
 from feedrate.charts import ceilings, marks
-from feedrate.charts import format_panels as shared
-from feedrate.charts.figure import EMULATED, TRAIN, Figure, Sheet, Slice, held, listed, slices
+from feedrate.charts.figure import EMULATED, MOST_PANELS, TRAIN, Figure, Sheet, Slice, held, listed, slices
 
 TITLE = "Pipeline roofline"
 QUESTION = "What is each setting’s roof, and how far below it does it stay?"
@@ -37,7 +36,7 @@ def draw(trials: pd.DataFrame) -> Figure:
     for part in parts:
         frame, kept = held(part.frame, ("batch_size", "num_workers"))
         rows = ceilings.draw_ceilings(frame, part.kind)
-        if len({row["batch"] for row in rows}) > 1 and len(sheet.panels) < shared.MOST_PANELS:
+        if len({row["batch"] for row in rows}) > 1 and len(sheet.panels) < MOST_PANELS:
             given = {"panel": f"{part.title}, {part.subtitle}"}
             sheet.add(ceilings.ceilings_panel(part, rows), listed(rows, given, ceilings.CEILING_COLUMNS), kept)
             used |= {str(row["bound"]) for row in rows}

@@ -25,9 +25,8 @@ from feedrate.charts.figure import (
     plain,
     sized,
     slices,
-    table,
 )
-from feedrate.charts.marks import Series, marks
+from feedrate.charts.marks import Series
 from feedrate.schema import words
 
 TITLE = "Throughput by batch size"
@@ -65,7 +64,7 @@ def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _panel(part: Slice, rows: Sequence[Row], series: Series) -> Panel:
-    layers = marks(alt.Chart(table(rows)), series, "samples per second", ",.3~s", alt.Scale(zero=True, nice=5))
+    layers = series.layers(rows, "samples per second", ",.3~s", alt.Scale(zero=True, nice=5))
     return Panel(part.title, part.subtitle, _message(rows), sized(layers, part.title, part.subtitle, 260))
 
 

@@ -19,8 +19,7 @@ import altair as alt
 import pandas as pd
 
 from feedrate.analysis.estimates import rows_of
-from feedrate.charts import format_panels as shared
-from feedrate.charts.figure import Key, table
+from feedrate.charts.figure import Key, data, table
 from feedrate.charts.theme import colour
 from feedrate.schema import words
 
@@ -212,7 +211,7 @@ def bars(ran: pd.DataFrame, strip: Placed, scale: float) -> alt.Chart:
         for row in rows_of(ran)
     ]
     tone = alt.Scale(domain=list(TONES), range=list(TONES.values()))
-    drawn = alt.Chart(shared.data(rows, "from", "to", "kind", "y", "y2")).mark_rect()
+    drawn = alt.Chart(data(rows, "from", "to", "kind", "y", "y2")).mark_rect()
     marked_: alt.Chart = drawn.encode(
         x=alt.X("from:Q"),
         x2=alt.X2("to:Q"),

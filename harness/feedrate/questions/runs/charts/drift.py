@@ -90,7 +90,7 @@ def _add(sheet: Sheet, own: pd.DataFrame, at: Floats, run_s: float) -> None:
         scale=alt.Scale(domain=[0, run_s / scale], nice=False, padding=6),
         axis=alt.Axis(grid=False, tickCount=5),
     )
-    layers = marks.layers(rows, x, "throughput, % from the mean", mean, hover)
+    layers = marks.around_mean(rows, x, "throughput, % from the mean", mean, hover)
     layers[-1:-1] = [_slope(trend, at, rates, found.value, scale)] if trend else []
     chart = sized(layers, title, subtitle, marks.HEIGHT)
     message = _message(len(own), found, trend, run_s)

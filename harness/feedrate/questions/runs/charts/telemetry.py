@@ -13,8 +13,7 @@ import altair as alt
 import pandas as pd
 
 from feedrate.analysis.estimates import rows_of
-from feedrate.charts import format_panels as shared
-from feedrate.charts.figure import Figure, Key, Panel, Row, Sheet, plain, sized, table
+from feedrate.charts.figure import Figure, Key, Panel, Row, Sheet, data, plain, sized, table
 from feedrate.charts.marks import unit_of
 from feedrate.charts.theme import colour
 from feedrate.questions.runs import analysis as runs_analysis
@@ -168,7 +167,7 @@ def _cached(ran: pd.DataFrame, each: Placed, bins: pd.DataFrame, scale: float) -
             {"at": (place + 0.5) * width / scale, "y": each.base + each.track.units * share / each.track.top}
             for place, share in seen
         ]
-        marks = alt.Chart(shared.data(rows, "at", "y"))
+        marks = alt.Chart(data(rows, "at", "y"))
         yield marks.mark_square(size=8, color=CACHED[when], opacity=1).encode(x=alt.X("at:Q"), y=alt.Y("y:Q"))
 
 

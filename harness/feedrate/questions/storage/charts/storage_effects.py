@@ -10,8 +10,9 @@ import pandas as pd
 
 from feedrate.analysis.estimates import rows_of
 from feedrate.charts import format_panels as storage
-from feedrate.charts.figure import Figure, Key, Panel, Row, Sheet, sized, table
+from feedrate.charts.figure import Figure, Key, Panel, Row, Sheet, data, sized, table
 from feedrate.charts.figure import plain as value_of
+from feedrate.charts.marks import extent, height, ticks
 from feedrate.charts.theme import colour
 from feedrate.questions.storage.analysis import CONTAINER, GIVEN, PIXELS, effects
 from feedrate.schema import words
@@ -36,7 +37,7 @@ def draw(trials: pd.DataFrame) -> Figure:
         seen.update(row["state"] for row in rows)
         count = len({row["pair"] for row in rows})
         layers = _layers(rows)
-        chart = sized(layers, part.title, part.subtitle, storage.height(count, 20 if len(seen) > 1 else 17))
+        chart = sized(layers, part.title, part.subtitle, height(count, 20 if len(seen) > 1 else 17))
         sheet.add(Panel(part.title, part.subtitle, _message(rows), chart), map(_listed(part.row()), rows), part.held)
 
     parts = storage.loads(trials)
@@ -103,12 +104,12 @@ def _listed(given: Row) -> Any:
 
 
 def _layers(rows: Sequence[Row]) -> list[alt.Chart]:
-    lo, hi = storage.ends(rows)
+    lo, hi = extent(rows)
     lo, hi = min(lo, 0.8), max(hi, 1.25)
     x: dict[str, Any] = {
         "title": "times as fast",
         "scale": alt.Scale(type="log", domain=[lo, hi], nice=False),
-        "axis": alt.Axis(values=storage.ticks(lo, hi), format="~r", grid=True, domain=False),
+        "axis": alt.Axis(values=ticks(lo, hi), format="~r", grid=True, domain=False),
     }
     names = list(dict.fromkeys(row["pair"] for row in rows))
     states = [state for state in storage.MARKS if any(row["state"] == state for row in rows)]
@@ -117,7 +118,7 @@ def _layers(rows: Sequence[Row]) -> list[alt.Chart]:
     tone = alt.Color(
         "kind:N", title=None, scale=alt.Scale(domain=list(LABELS.values()), range=[TONES[effect] for effect in LABELS])
     )
-    base = alt.Chart(storage.data(rows, "pair", "kind", "state", "value", "lo", "hi", "n", "verdict")).encode(
+    base = alt.Chart(data(rows, "pair", "kind", "state", "value", "lo", "hi", "n", "verdict")).encode(
         y=y, yOffset=shift, color=tone
     )
     one = alt.Chart(table([{"one": 1}])).mark_rule(color=colour("muted"), strokeDash=[3, 3])

@@ -13,8 +13,9 @@ from feedrate.analysis.blocks import KEYS
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.storage import scaling
 from feedrate.charts import format_panels as storage
-from feedrate.charts.figure import Figure, Key, Panel, Row, Sheet, listed, sized
+from feedrate.charts.figure import Figure, Key, Panel, Row, Sheet, data, listed, sized
 from feedrate.charts.figure import plain as value_of
+from feedrate.charts.marks import height
 from feedrate.charts.theme import HEAT_STEPS, colour
 from feedrate.schema import words
 
@@ -51,7 +52,7 @@ def draw(trials: pd.DataFrame) -> Figure:
                 continue
             subtitle = f"{part.subtitle}, {state}"
             count = len({row["format"] for row in rows})
-            chart = sized(_layers(rows), part.title, subtitle, storage.height(count, 27))
+            chart = sized(_layers(rows), part.title, subtitle, height(count, 27))
             sheet.add(Panel(part.title, subtitle, _message(rows), chart), listed(rows, part.row(), COLUMNS), part.held)
 
     parts = storage.parts(trials, free=("num_workers", "prefetch_factor"))
@@ -105,7 +106,7 @@ def _layers(rows: Sequence[Row]) -> list[alt.Chart]:
     fastest = {row["format"]: row["value"] for row in sorted(rows, key=lambda row: float(row["value"]))}
     names = sorted(fastest, key=lambda name: (-fastest[name], name))
     shown = ("format", "workers", "value", "lo", "hi", "times", "n", "step", "text", "small")
-    base = alt.Chart(storage.data(rows, *shown)).encode(
+    base = alt.Chart(data(rows, *shown)).encode(
         x=alt.X("workers:O", title="workers", axis=alt.Axis(labelAngle=0, ticks=False, domain=False)),
         y=alt.Y("format:N", title=None, sort=names, axis=alt.Axis(ticks=False, domain=False)),
         tooltip=[

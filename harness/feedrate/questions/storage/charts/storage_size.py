@@ -11,8 +11,9 @@ import pandas as pd
 
 from feedrate.analysis.estimates import rows_of
 from feedrate.charts import format_panels as storage
-from feedrate.charts.figure import Figure, Panel, Row, Sheet, listed, sized
+from feedrate.charts.figure import Figure, Panel, Row, Sheet, data, listed, sized
 from feedrate.charts.figure import plain as value_of
+from feedrate.charts.marks import logarithmic
 from feedrate.charts.theme import colour
 from feedrate.schema import words
 
@@ -111,9 +112,9 @@ def _layers(rows: Sequence[Row]) -> list[alt.Chart]:
         "scale": alt.Scale(domain=[0, most], nice=False),
         "axis": alt.Axis(tickCount=5, format=".0%", grid=True, domain=False),
     }
-    y = alt.Y("value:Q", **storage.logarithmic(rows, "samples per second", room=1.5))
+    y = alt.Y("value:Q", **logarithmic(rows, "samples per second", room=1.5))
     shown = ("format", "stores", "state", "bytes", "share", "value", "lo", "hi", "n", "name")
-    base = alt.Chart(storage.data(rows, *shown)).encode(y=y, x=alt.X("share:Q", **x))
+    base = alt.Chart(data(rows, *shown)).encode(y=y, x=alt.X("share:Q", **x))
     named = base.transform_filter("datum.name != ''").encode(text=alt.Text("name:N"))
     style: dict[str, Any] = {"fontSize": 11, "color": colour("ink")}
     return [

@@ -9,6 +9,7 @@ import pandas as pd
 
 from feedrate.charts import format_panels as storage
 from feedrate.charts.figure import EMULATED, LOAD, TRAIN, Figure, Panel, Row, Sheet, listed, sized
+from feedrate.charts.marks import height
 from feedrate.schema import words
 
 TITLE = "Throughput by storage format"
@@ -36,7 +37,7 @@ def draw(trials: pd.DataFrame) -> Figure:
         shown.extend(rows)
         layers = storage.dots(rows, "samples per second", largest_first=True)
         count = len({row["format"] for row in rows})
-        chart = sized(layers, part.title, part.subtitle, storage.height(count))
+        chart = sized(layers, part.title, part.subtitle, height(count))
         sheet.add(Panel(part.title, part.subtitle, _message(rows), chart), listed(rows, part.row(), COLUMNS), part.held)
 
     parts = storage.parts(trials, kinds=(LOAD, EMULATED, TRAIN))

@@ -10,8 +10,9 @@ import pandas as pd
 
 from feedrate.analysis.estimates import rows_of
 from feedrate.charts import format_panels as storage
-from feedrate.charts.figure import Figure, Key, Panel, Row, Sheet, sized
+from feedrate.charts.figure import Figure, Key, Panel, Row, Sheet, data, sized
 from feedrate.charts.figure import plain as value_of
+from feedrate.charts.marks import height
 from feedrate.charts.theme import STAGE_COLOURS, colour
 from feedrate.schema import words
 from feedrate.schema.columns import WORKER_STAGES
@@ -30,7 +31,7 @@ def draw(trials: pd.DataFrame) -> Figure:
             rows = _rows(part, state)
             if rows:
                 subtitle = f"{part.subtitle}, {state}"
-                chart = sized(_layers(rows), part.title, subtitle, storage.height(len(rows) // 4, 17))
+                chart = sized(_layers(rows), part.title, subtitle, height(len(rows) // 4, 17))
                 sheet.add(Panel(part.title, subtitle, _message(rows), chart), _wide(part, state, rows), part.held)
 
     sheet = storage.sheet_of(TITLE, QUESTION, storage.loads(trials), panel)
@@ -68,7 +69,7 @@ def _layers(rows: Sequence[Row]) -> list[alt.Chart]:
     y = alt.Y("format:N", sort=names, title=None, axis=alt.Axis(ticks=False, domain=False))
     x_axis = alt.Axis(values=[0, 0.25, 0.5, 0.75, 1], format=".0%", grid=False)
     scale = alt.Scale(domain=[0, 1.27], nice=False)
-    base = alt.Chart(storage.data(rows, "format", "order", "stage", "us", "share", "text", "n")).encode(y=y)
+    base = alt.Chart(data(rows, "format", "order", "stage", "us", "share", "text", "n")).encode(y=y)
     bars = base.mark_bar(stroke=colour("paper"), strokeWidth=0.5).encode(
         x=alt.X("share:Q", stack="zero", title="share of a sample’s loading, and its time", axis=x_axis, scale=scale),
         color=alt.Color("stage:N", title=None, scale=alt.Scale(domain=list(TONES), range=list(TONES.values()))),

@@ -22,8 +22,8 @@ import pandas as pd
 
 from feedrate.analysis.blocks import KEYS, half_width, moments, successful
 from feedrate.analysis.estimates import AXIS_NAMES, IDENTITY, cells, rows_of
-from feedrate.charts import format_panels as shared
-from feedrate.charts.figure import EMULATED, TRAIN, Figure, Key, Panel, Row, Sheet, held, listed, plain, sized
+from feedrate.charts.figure import EMULATED, TRAIN, Figure, Key, Panel, Row, Sheet, data, held, listed, plain, sized
+from feedrate.charts.marks import logarithmic
 from feedrate.charts.theme import colour
 from feedrate.schema import words
 
@@ -129,11 +129,11 @@ def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _panel(title: str, subtitle: str, rows: Sequence[Row]) -> Panel:
     sizes = [{"value": row["bytes"], "lo": None, "hi": None} for row in rows]
-    x, y = shared.logarithmic(sizes, "bytes a batch"), shared.logarithmic(rows, "GB per second")
+    x, y = logarithmic(sizes, "bytes a batch"), logarithmic(rows, "GB per second")
     names = [name for name in LOOKS if any(row["memory"] == name for row in rows)]
     tone = alt.Color("memory:N", title=None, scale=alt.Scale(domain=names, range=[LOOKS[name][0] for name in names]))
     shape = alt.Shape("memory:N", title=None, scale=alt.Scale(domain=names, range=[LOOKS[name][1] for name in names]))
-    base = alt.Chart(shared.data(rows, "memory", "patch_size", "batch", "bytes", "value", "lo", "hi", "n"))
+    base = alt.Chart(data(rows, "memory", "patch_size", "batch", "bytes", "value", "lo", "hi", "n"))
     base = base.encode(x=alt.X("bytes:Q", **x), color=tone)
     whisker = base.transform_filter("isValid(datum.lo)&&isValid(datum.hi)").mark_rule(strokeWidth=1.75)
     layers = [

@@ -9,9 +9,9 @@ import pandas as pd
 
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.worker_costs import growth
-from feedrate.charts import format_panels as shared
 from feedrate.charts import workers
 from feedrate.charts.figure import Figure, Panel, Row, Sheet, listed, plain, sized
+from feedrate.charts.marks import height
 from feedrate.schema import words
 
 TITLE = "Memory of workers"
@@ -39,9 +39,7 @@ def draw(trials: pd.DataFrame) -> Figure:
             if not (rows := _rows(part, name, divisor)):
                 continue
             drawn += rows
-            chart = sized(
-                workers.dots(rows, "memory of its own (MiB)", log=False), title, subtitle, shared.height(len(rows))
-            )
+            chart = sized(workers.dots(rows, "memory of its own (MiB)", log=False), title, subtitle, height(len(rows)))
             given = {"what": title, "what was loaded": workers.what(cell, ("index_kind",))}
             sheet.add(Panel(title, subtitle, _message(rows, title), chart), listed(rows, given, _COLUMNS), {})
     sheet.note(

@@ -9,9 +9,9 @@ import pandas as pd
 
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.worker_costs import startup
-from feedrate.charts import format_panels as shared
 from feedrate.charts import workers
-from feedrate.charts.figure import Figure, Panel, Row, Sheet, listed, plain, sized
+from feedrate.charts.figure import MOST_PANELS, Figure, Panel, Row, Sheet, listed, plain, sized
+from feedrate.charts.marks import height
 from feedrate.schema import words
 
 TITLE = "Starting workers"
@@ -26,17 +26,17 @@ def draw(trials: pd.DataFrame) -> Figure:
     found = startup(trials) if len(trials) else trials
     sheet, drawn = Sheet(TITLE, QUESTION), list[Row]()
     parts = [part for _, part in found.groupby("setting", sort=False)] if len(found) else []
-    for part in parts[: shared.MOST_PANELS]:
+    for part in parts[:MOST_PANELS]:
         rows = _rows(part)
         drawn += rows
         cell = {str(name): value for name, value in part.iloc[0].items()}
         what = workers.what(cell)
-        chart = sized(workers.dots(rows, "time to the first batch (ms)", log=True), "", "", shared.height(len(rows)))
+        chart = sized(workers.dots(rows, "time to the first batch (ms)", log=True), "", "", height(len(rows)))
         title, _, subtitle = what.partition(", ")
         chart.title.text, chart.title.subtitle = title, _lines(subtitle)
         chart.height += 14 * (len(chart.title.subtitle) - 1)
         sheet.add(Panel(title, subtitle, _message(rows), chart), listed(rows, {"what was loaded": what}, _COLUMNS), {})
-    if (extra := len(parts) - shared.MOST_PANELS) > 0:
+    if (extra := len(parts) - MOST_PANELS) > 0:
         sheet.note(f"{words.plural(extra, 'more panel')} would fit the records: the settings that compare fewest ways.")
     sheet.note("The loader alone; the time holds the preparation of that batch. A line that reaches the edge goes on.")
     return sheet.figure(workers.keys(drawn), _MISSING)
