@@ -169,7 +169,7 @@ def test_a_suite_lists_its_claims(tested: RunView, found: Verdicts) -> None:
     mine = [name for name, (owner, _) in all_claims().items() if owner == "loader"]
     links = re.findall(r'href="\.\./claims\.html#claim-([\w-]+)"', body)
     assert links == mine
-    assert claims_page.said(found, "calibration", "suites/calibration.md") == []
+    assert claims_page.suite_section(found, "calibration", "suites/calibration.md") == []
     assert (
         "What the sources say" not in suites_page.page("loader", "suites/loader.md", Suite("Which?", ()), [tested]).body
     )

@@ -97,7 +97,7 @@ def page(name: str, path: str, content: Suite, runs: Sequence[RunView], told: Ve
             because = loader_page.section(shown, name, path)
             body.append(because.html)
             files |= because.files
-    body += claims_page.said(told, name, path) if told else []
+    body += claims_page.suite_section(told, name, path) if told else []
     return Page(path, name.capitalize(), "\n".join(body), figures, files)
 
 
