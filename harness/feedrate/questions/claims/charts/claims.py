@@ -50,6 +50,8 @@ _TICKS = (
 _BEYOND = 1.2
 _ROOM = 1.2
 """How far the axis goes beyond the outermost estimate; intervals that are longer are cut there."""
+_COLUMNS = ("device", "machine", "run", "claim", "verdict", "suite", "metric", "says", "ratio", "low", "high", "n")
+"""Of the table."""
 
 
 def draw(trials: pd.DataFrame) -> Figure:
@@ -64,10 +66,14 @@ def draw(trials: pd.DataFrame) -> Figure:
 
 def forest(found: pd.DataFrame, asked: Claims, machines: Mapping[str, str] | None = None) -> Figure:
     """Draw the effects of claims, a panel a machine and device."""
-    drawn = [row for row in map(_drawn, _rows(found, asked)) if row["value"]]
+    drawn = _effects(found, asked)
     if not drawn:
         return Figure(TITLE, QUESTION, missing=MISSING)
-    drawn = _ordered(drawn)
+    # The largest effect first, by its mean over machines, so that a claim stands in the same place in every panel.
+    logs: dict[str, list[float]] = {}
+    for row in drawn:
+        logs.setdefault(row["claim"], []).append(math.log(row["value"]))
+    drawn.sort(key=lambda row: (-sum(logs[row["claim"]]) / len(logs[row["claim"]]), row["claim"]))
     panels: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in drawn:
         panels.setdefault((row["machine"], row["device"]), []).append(row)
@@ -90,56 +96,30 @@ def forest(found: pd.DataFrame, asked: Claims, machines: Mapping[str, str] | Non
     )
 
 
-def _rows(found: pd.DataFrame, asked: Claims) -> list[dict[str, Any]]:
-    """Effects, each with what it is the effect on."""
-    rows = []
+def _effects(found: pd.DataFrame, asked: Claims) -> list[dict[str, Any]]:
+    """Effects that are known, each turned into the direction that is claimed, with what it is the effect on."""
+    drawn = []
     for row in rows_of(found):
         effect = asked[row["claim"]][1].on(row["device"]).effect if row["claim"] in asked else None
-        if effect is not None and words.known(row["ratio"]):
-            metric = METRICS[effect.metric]
-            what = metric.noun + (f", per doubling of {effect.along}" if effect.along else "")
-            what += ", factor here ÷ factor there" if effect.against else ""
-            rows.append({**row, "says": effect.says, "metric": what})
-    return rows
-
-
-def _drawn(row: Row) -> dict[str, Any]:
-    """Turn an effect into the direction that is claimed."""
-    ratio, lo, hi = (value_of(row[name]) for name in ("ratio", "lo", "hi"))
-    turned = row["says"] == "less"
-    ends = (lo, hi) if lo and hi else (None, None)
-    if turned and ends[0]:
-        ends = (1 / hi, 1 / lo)
-    return {
-        "claim": str(row["claim"]),
-        "suite": str(row["suite"]),
-        "machine": str(row["machine_id"]),
-        "device": str(row["device"]),
-        "run": str(row["run_id"]),
-        "verdict": str(row["verdict"]),
-        "says": row["says"],
-        "metric": row["metric"],
-        "ratio": ratio,
-        "low": lo,
-        "high": hi,
-        "value": 1 / ratio if turned and ratio else ratio,
-        "lo": ends[0],
-        "hi": ends[1],
-        "n": int(row["n"]),
-    }
-
-
-def _ordered(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Largest effect first, by its mean over machines, so that a claim stands in the same place in every panel."""
-    logs: dict[str, list[float]] = {}
-    for row in rows:
-        logs.setdefault(row["claim"], []).append(math.log(row["value"]))
-    return sorted(rows, key=lambda row: (-sum(logs[row["claim"]]) / len(logs[row["claim"]]), row["claim"]))
+        if effect is None or not words.known(row["ratio"]) or not row["ratio"]:
+            continue
+        what = METRICS[effect.metric].noun + (f", per doubling of {effect.along}" if effect.along else "")
+        ratio, low, high = (value_of(row[name]) for name in ("ratio", "lo", "hi"))
+        value, lo, hi = ratio, *((low, high) if low and high else (None, None))
+        if effect.says == "less":
+            value, lo, hi = 1 / ratio, *((1 / high, 1 / low) if lo else (None, None))
+        drawn.append(
+            {name: str(row[name]) for name in ("claim", "suite", "device", "verdict")}
+            | {"machine": str(row["machine_id"]), "run": str(row["run_id"]), "says": effect.says, "n": int(row["n"])}
+            | {"metric": what + (", factor here ÷ factor there" if effect.against else "")}
+            | {"ratio": ratio, "low": low, "high": high, "value": value, "lo": lo, "hi": hi}
+        )
+    return drawn
 
 
 def _listed(row: Row) -> dict[str, Any]:
-    names = ("device", "machine", "run", "claim", "verdict", "suite", "metric", "says", "ratio", "low", "high", "n")
-    return {{"says": "claimed"}.get(name, name): row[name] for name in names}
+    """A row of the table."""
+    return {"claimed" if name == "says" else name: row[name] for name in _COLUMNS}
 
 
 def _panel(machine: str, device: str, rows: Sequence[dict[str, Any]], machines: Mapping[str, str]) -> Panel:
