@@ -105,14 +105,14 @@ def _effects(found: pd.DataFrame, asked: Claims) -> list[dict[str, Any]]:
             continue
         what = METRICS[effect.metric].noun + (f", per doubling of {effect.along}" if effect.along else "")
         ratio, low, high = (value_of(row[name]) for name in ("ratio", "lo", "hi"))
-        value, lo, hi = ratio, *((low, high) if low and high else (None, None))
+        value, ends = ratio, (low, high) if low and high else (None, None)
         if effect.says == "less":
-            value, lo, hi = 1 / ratio, *((1 / high, 1 / low) if lo else (None, None))
+            value, ends = 1 / ratio, (1 / high, 1 / low) if low and high else (None, None)
         drawn.append(
             {name: str(row[name]) for name in ("claim", "suite", "device", "verdict")}
             | {"machine": str(row["machine_id"]), "run": str(row["run_id"]), "says": effect.says, "n": int(row["n"])}
             | {"metric": what + (", factor here ÷ factor there" if effect.against else "")}
-            | {"ratio": ratio, "low": low, "high": high, "value": value, "lo": lo, "hi": hi}
+            | {"ratio": ratio, "low": low, "high": high, "value": value, "lo": ends[0], "hi": ends[1]}
         )
     return drawn
 
