@@ -1,4 +1,4 @@
-"""What the contract tests of storage formats share: samples that tell their index, and ways to pack and read them."""
+"""What tests of storage formats share: samples that tell their index, and ways to pack and read them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,6 +26,11 @@ QUICK = "memmap"
 """The format that stays in the quick run where the others would take long."""
 ALL_BUT_ONE_SLOWLY = [name if name == QUICK else pytest.param(name, marks=pytest.mark.slow) for name in FORMATS]
 NO_LIMIT = resource.RLIM_INFINITY
+
+
+def format_(name: str) -> ModuleType:
+    """A format by its name."""
+    return load("feedrate.formats", name)
 
 
 def of(storage: ModuleType) -> Traits:
@@ -46,10 +52,7 @@ def make(count: int, shapes: tuple[tuple[int, ...], ...] = SHAPES, *, lossy: boo
     """Samples whose last two bytes tell their index: noise, which nothing compresses, or pictures."""
     random = np.random.default_rng(count)
     samples = [
-        tuple(
-            photograph(random, shape) if lossy else random.integers(0, 256, shape, np.uint8, endpoint=False)
-            for shape in shapes
-        )
+        tuple(photograph(random, shape) if lossy else random.integers(0, 256, shape, np.uint8) for shape in shapes)
         for _ in range(count)
     ]
     for index, sample in enumerate(samples):
@@ -64,41 +67,50 @@ def describe(root: Path, samples: list[Sample], count: int | None = None) -> Non
     (root / "manifest.json").write_text(json.dumps(asdict(manifest)))
 
 
-def pack(storage: ModuleType, root: Path, samples: list[Sample]) -> Reader | Stream:
-    """Pack samples and open them."""
+def pack(storage: ModuleType | str, root: Path, samples: list[Sample], **options: Any) -> Any:
+    """Pack samples, describe them and open them."""
+    storage = format_(storage) if isinstance(storage, str) else storage
     root.mkdir(exist_ok=True)
     storage.pack(iter(samples), root)
     describe(root, samples)
-    return again(storage, root)
+    return again(storage, root, **options)
 
 
-def again(storage: ModuleType, root: Path) -> Reader | Stream:
+def again(storage: ModuleType, root: Path, **options: Any) -> Reader | Stream:
     """Open what was packed."""
-    opened = storage.open(root, ReadOptions())
+    opened = storage.open(root, ReadOptions(**options))
     assert isinstance(opened, Stream if of(storage).streamed else Reader)
-    return opened  # type: ignore[no-any-return]
+    return opened
 
 
-def streamed(opened: Stream) -> Iterator[Sample]:
-    """One shard after the other."""
-    for shard in range(opened.shards):
-        yield from map(opened.decode, opened.records(shard))
+def raws(opened: Reader | Stream) -> Iterator[Any]:
+    """All samples as they come, not decoded."""
+    if isinstance(opened, Stream):
+        for shard in range(opened.shards):
+            yield from opened.records(shard)
+    else:
+        yield from map(opened.read, range(len(opened)))
 
 
 def unsorted(opened: Reader | Stream) -> Iterator[Sample]:
     """All samples as they come."""
-    return streamed(opened) if isinstance(opened, Stream) else iter(opened)
+    return map(opened.decode, raws(opened))
 
 
 def everything(opened: Reader | Stream) -> list[Sample]:
     """All samples, in the order of a reader or of their indices."""
-    return sorted(streamed(opened), key=index_of) if isinstance(opened, Stream) else list(opened)
+    return sorted(unsorted(opened), key=index_of) if isinstance(opened, Stream) else list(opened)
 
 
 def index_of(sample: Sample) -> int:
     """Read the index out of a sample of ``make``."""
     high, low = sample[-1].reshape(-1)[-2:].tolist()
     return int(high) * 256 + int(low)
+
+
+def equal(left: Sample, right: Sample) -> bool:
+    """Whether two samples agree in every pixel."""
+    return len(left) == len(right) and all(map(np.array_equal, left, right))
 
 
 def same_field(got: np.ndarray, packed: np.ndarray, bound: float) -> bool:
@@ -147,6 +159,11 @@ def packed_files(root: Path) -> list[Path]:
     """All packed files, the largest first."""
     files = (path for path in root.rglob("*") if path.is_file() and path.name != "manifest.json")
     return sorted(files, key=lambda path: (-path.stat().st_size, path))
+
+
+def flipped(data: bytes, place: int, bits: int = 0xFF) -> bytes:
+    """Data with one byte changed."""
+    return data[:place] + bytes([data[place] ^ bits]) + data[place + 1 :]
 
 
 def in_child(work: Callable[[], object]) -> tuple[int, str]:

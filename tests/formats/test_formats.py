@@ -43,6 +43,7 @@ from contract import (
 from torch.utils.data import DataLoader
 
 from feedrate.formats import Reader, Stream
+from feedrate.schema.errors import InputError
 from feedrate.schema.plugins import load, traits
 from feedrate.trial.loader import StampedCollate
 
@@ -64,6 +65,18 @@ def test_any_number_of_samples(storage: ModuleType, tmp_path: Path, count: int) 
     for field in samples[-1][:-1]:
         field[:] = 0
     assert same(storage, everything(pack(storage, tmp_path, samples)), samples)
+
+
+def test_no_samples(storage: ModuleType, tmp_path: Path) -> None:
+    """Packing nothing writes no sample, or is refused where a file begins with a sample's size."""
+    if of(storage).container in ("arrow", "hdf5", "zarr"):
+        with pytest.raises(InputError, match="no samples"):
+            storage.pack(iter(()), tmp_path)
+        return
+    storage.pack(iter(()), tmp_path)
+    written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert b"IHDR" not in written
+    assert b"JFIF" not in written
 
 
 @pytest.mark.parametrize("edge", [1600, pytest.param(5000, marks=pytest.mark.slow)])

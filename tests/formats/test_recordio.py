@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import struct
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from contract import again, equal, flipped, make, pack
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feedrate.formats import Manifest, ReadOptions, Sample, recordio
-from feedrate.formats._encoding import encode_png
+from feedrate.formats import recordio
+from feedrate.formats._images import encode_png
 from feedrate.formats.recordio import LONGEST, MAGIC, frame, unframe
 from feedrate.schema.errors import DataError
 
@@ -28,21 +26,6 @@ PAYLOADS = st.lists(
 def chunk(flag: int, data: bytes) -> bytes:
     """A chunk as the file format's description has it."""
     return bytes.fromhex("0a23d7ce") + struct.pack("<I", flag << 29 | len(data)) + data
-
-
-def packed(root: Path, count: int = 5) -> tuple[Any, list[Sample]]:
-    """Pack random samples and open them."""
-    random = np.random.default_rng(count)
-    samples = [tuple(random.integers(0, 256, shape, np.uint8) for shape in SHAPES) for _ in range(count)]
-    recordio.pack(iter(samples), root)
-    manifest = Manifest(count, SHAPES, 0, "", 1, 1, 0.0)
-    (root / "manifest.json").write_text(json.dumps(asdict(manifest)))
-    return recordio.open(root, ReadOptions()), samples
-
-
-def same(left: Sample, right: Sample) -> bool:
-    """Whether two samples agree in every pixel."""
-    return all(map(np.array_equal, left, right))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +66,7 @@ def test_damaged_frames(data: bytes, draw: st.DataObject) -> None:
     """Whatever bytes are read as a record, the outcome is bytes or a ValueError; a truncated record is one."""
     if data:
         place = draw.draw(st.integers(0, len(data) - 1))
-        damaged = data[:place] + bytes([data[place] ^ draw.draw(st.integers(1, 255))]) + data[place + 1 :]
+        damaged = flipped(data, place, draw.draw(st.integers(1, 255)))
         for anything in (data, damaged):
             try:
                 got, end = unframe(anything, 0)
@@ -112,7 +95,8 @@ def test_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_file_is_mxnets(tmp_path: Path) -> None:
     """``data.rec`` holds what im2rec writes: IRHeader with flag 0, label, id and id2, then the image file."""
-    _, samples = packed(tmp_path)
+    samples = make(5, SHAPES)
+    pack(recordio, tmp_path, samples)
     data, place, found = (tmp_path / "data.rec").read_bytes(), 0, []
     while place < len(data):
         record, place = unframe(data, place)
@@ -123,34 +107,29 @@ def test_file_is_mxnets(tmp_path: Path) -> None:
         assert record == struct.pack("<IfQQ", 0, index, index, field) + encode_png(samples[index][field])
 
 
-def test_any_order(tmp_path: Path) -> None:
-    """Samples are read in any order."""
-    reader, samples = packed(tmp_path, 9)
-    assert all(same(reader[index], samples[index]) for index in (8, 0, 5, 5, 1))
-
-
 @pytest.mark.parametrize("name", ["data.rec", "data.idx"])
 def test_flipped_byte(tmp_path: Path, name: str) -> None:
     """A flipped byte anywhere gives the right pixels (it was padding or a label) or an error that names the file."""
-    _, samples = packed(tmp_path, 2)
+    samples = make(2, SHAPES)
+    pack(recordio, tmp_path, samples)
     path = tmp_path / name
     data = path.read_bytes()
     for place in range(0, len(data), 1 if name == "data.idx" else 7):
-        path.write_bytes(data[:place] + bytes([data[place] ^ 0xFF]) + data[place + 1 :])
-        reader = recordio.open(tmp_path, ReadOptions())
+        path.write_bytes(flipped(data, place))
+        reader = again(recordio, tmp_path)
         for index, sample in enumerate(samples):
             problem = ""
             try:
                 got = reader[index]
             except DataError as error:
                 problem = str(error)
-            assert ("data." in problem and "run again" in problem) if problem else same(got, sample)
+            assert ("data." in problem and "run again" in problem) if problem else equal(got, sample)
 
 
 @pytest.mark.parametrize("kept", [0, 7, 8, -8, -1])
 def test_truncated_index(tmp_path: Path, kept: int) -> None:
     """An index that lost its end is an error that names it."""
-    reader, _ = packed(tmp_path)
+    reader = pack(recordio, tmp_path, make(5, SHAPES))
     path = tmp_path / "data.idx"
     path.write_bytes(path.read_bytes()[:kept])
     with pytest.raises(DataError, match=r"data\.idx"):
@@ -159,7 +138,7 @@ def test_truncated_index(tmp_path: Path, kept: int) -> None:
 
 def test_records_exchanged(tmp_path: Path) -> None:
     """Samples that changed places are refused: their ids say so."""
-    reader, _ = packed(tmp_path)
+    reader = pack(recordio, tmp_path, make(5, SHAPES))
     path = tmp_path / "data.idx"
     begins = np.fromfile(path, "<u8")
     begins[[0, 1, 2]] = begins[[2, 3, 4]]

@@ -43,7 +43,7 @@ def packed(tmp_path: Path) -> Path:
 def reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Every read of this process and its workers, a line each."""
     log = tmp_path / "reads"
-    reader = plugins.load("feedrate.formats", "lmdb")._LmdbReader
+    reader = plugins.load("feedrate.formats", "lmdb").LmdbReader
     read = reader.read
 
     def noted(self: Reader, index: int) -> Any:

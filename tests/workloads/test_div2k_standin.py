@@ -14,7 +14,7 @@ from beside import tried
 from PIL import Image as PILImage
 
 from feedrate.formats import Image
-from feedrate.formats._encoding import COMPRESS_LEVEL
+from feedrate.formats._images import COMPRESS_LEVEL
 from feedrate.schema.errors import InputError
 from feedrate.workloads import DataSpec, div2k_standin
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from feedrate.formats import Image, Sample
-from feedrate.formats._encoding import encode_jpeg, encode_png
+from feedrate.formats._images import encode_jpeg, encode_png
 from feedrate.schema import plugins
 from feedrate.schema.plugins import traits
 

@@ -5,8 +5,11 @@ A format module has a docstring (what it is, its pitfalls), and
 - ``REQUIRES: dict[str, str]``: third-party modules that it imports → the name that pip installs;
 - ``VERSION: int``: raised when the bytes on disk change;
 - ``TRAITS: dict[str, object]``: what it is and can do, as ``feedrate.schema.plugins.Traits`` explains;
-- ``pack(samples, root)``: writes an iterable of samples into the empty folder ``root``, holding few of them at a time;
+- ``pack(samples, root)``: writes an iterable of samples, all of the same shapes, into the empty folder ``root`` and
+  holds few of them at a time. It raises ``InputError`` where the format cannot hold them (image files have 1, 3 or 4
+  channels) and ``OSError`` where the disk cannot take them;
 - ``open(root, options)``: a ``Reader`` over what was packed, or a ``Stream`` where samples can only be read in order.
+  It raises ``DataError`` where there is no readable manifest and ``InputError`` where the decoder cannot be used.
 
 Packing is made atomic, counted, hashed and described (``manifest.json``) around ``pack`` by ``feedrate.trial.prepare``.
 """
@@ -26,7 +29,7 @@ from numpy.typing import NDArray
 from feedrate.schema.errors import DataError
 
 __all__ = ["LEAST_IMAGE", "Image", "Manifest", "Packed", "ReadOptions", "Reader", "Sample", "Stream"]
-__all__ += ["_encoding", "_pixels", "memmap"]  # the underscore says that a file is no plug-in
+__all__ += ["_images", "_pixels", "memmap"]  # the underscore says that a file is no plug-in
 
 Image = NDArray[np.uint8]
 """Pixels, height × width × channels, uint8."""

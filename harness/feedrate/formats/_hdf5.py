@@ -32,13 +32,12 @@ import h5py
 import numpy as np
 
 from feedrate.formats import ReadOptions
-from feedrate.formats._access import PerProcess, damaged
+from feedrate.formats._base import PerProcess, damaged
 from feedrate.formats._pixels import Buffer, PixelReader
 
-Chunk = bytes | memoryview
+_NAME = "pixels.h5"
 _LIBVER = ("v110", "v110")
 """The oldest layout that ``swmr`` can read, so that no newer HDF5 is asked for than must be."""
-_NAME = "pixels"
 _SUPERBLOCK_BYTES = 48
 _END_OF_FILE = slice(28, 36)
 """Where a superblock of version 2 or 3 has it (HDF5 file format specification 3.0, section II.A)."""
@@ -48,63 +47,56 @@ _FAILURES = (OSError, RuntimeError, ValueError, KeyError)
 """What h5py raises on files that are damaged."""
 
 
-def path_of(root: Path) -> Path:
-    """Name the file in a packed folder."""
-    return root / "pixels.h5"
+def pack_chunks(
+    chunks: Iterable[tuple[int, bytes | memoryview]], root: Path, size: int, samples: int, **filters: Any
+) -> None:
+    """Write chunks into ``root/pixels.h5``.
 
-
-def pack_chunks(chunks: Iterable[tuple[int, Chunk]], root: Path, size: int, samples: int, **filters: Any) -> None:
-    """Write chunks, already filtered, into ``root/pixels.h5``.
+    Args:
+        chunks: the number of samples in a chunk, and its bytes, already filtered.
+        root: an empty folder.
+        size: bytes of a sample.
+        samples: how many a full chunk has.
+        filters: what the data set says of them.
 
     Raises:
         OSError: the file cannot be written.
     """
+    path = root / _NAME
     try:
-        _write(chunks, root, size, samples, filters)
+        with h5py.File(path, "w", libver=_LIBVER, locking=False) as file:
+            pixels = file.create_dataset(
+                "pixels", (0, size), np.uint8, chunks=(samples, size), maxshape=(None, size), **filters
+            )
+            end = room = 0
+            for count, chunk in chunks:
+                if end + count > room:
+                    room += _GROW_CHUNKS * samples
+                    pixels.resize(room, axis=0)
+                pixels.id.write_direct_chunk((end, 0), chunk)
+                end += count
+            pixels.resize(end, axis=0)
     except (OSError, RuntimeError) as error:  # h5py says what the system said only in words when a file is closed
-        if (said := re.search(r"errno = (\d+)", str(error))) is None:
+        if (found := re.search(r"errno = (\d+)", str(error))) is None:
             raise
-        number = int(said[1])
-        raise OSError(number, os.strerror(number), os.fspath(path_of(root))) from error
-
-
-def _write(chunks: Iterable[tuple[int, Chunk]], root: Path, size: int, samples: int, filters: dict[str, Any]) -> None:
-    with h5py.File(path_of(root), "w", libver=_LIBVER, locking=False) as file:
-        pixels = file.create_dataset(
-            _NAME, (0, size), np.uint8, chunks=(samples, size), maxshape=(None, size), **filters
-        )
-        count = room = 0
-        for held, chunk in chunks:
-            if count + held > room:
-                room += _GROW_CHUNKS * samples
-                pixels.resize(room, axis=0)
-            pixels.id.write_direct_chunk((count, 0), chunk)
-            count += held
-        pixels.resize(count, axis=0)
-
-
-def _check_length(path: Path) -> None:
-    """Compare a file's length with what its superblock says."""
-    with path.open("rb") as file:
-        head = file.read(_SUPERBLOCK_BYTES)
-        found = file.seek(0, os.SEEK_END)
-    expected = int.from_bytes(head[_END_OF_FILE], "little")
-    if len(head) < _SUPERBLOCK_BYTES or found < expected:
-        raise ValueError(f"truncated, {found} bytes of {max(expected, _SUPERBLOCK_BYTES)}")
+        number = int(found[1])
+        raise OSError(number, os.strerror(number), os.fspath(path)) from error
 
 
 class _Opened:
     """An open file, and what each read of it needs."""
 
     def __init__(self, root: Path, count: int, size: int, swmr: bool, cache_bytes: int) -> None:
-        path = path_of(root)
+        path = root / _NAME
         try:
             _check_length(path)
             self._file = h5py.File(path, "r", swmr=swmr, locking=False, rdcc_nbytes=cache_bytes)
-            pixels = self._file[_NAME]
+            pixels = self._file["pixels"]
             found = (pixels.shape, pixels.dtype)
+        except FileNotFoundError as error:
+            raise damaged(path, error, root) from error
         except _FAILURES as error:
-            raise damaged(path, _said(error), root) from error
+            raise damaged(path, f"not readable ({error})", root) from error
         if found != ((count, size), np.uint8):
             raise damaged(path, f"holds {found[1]} {found[0]}, expected uint8 {(count, size)}", root)
         self._pixels = pixels.id
@@ -118,22 +110,24 @@ class _Opened:
         self._pixels.read(self._memory, self._stored, pixels, h5py.h5t.NATIVE_UINT8)
 
 
-def _said(error: Exception) -> str:
-    return error.strerror if isinstance(error, FileNotFoundError) and error.strerror else f"not readable ({error})"
+def _check_length(path: Path) -> None:
+    """Compare a file's length with what its superblock says."""
+    with path.open("rb") as file:
+        head = file.read(_SUPERBLOCK_BYTES)
+        size = file.seek(0, os.SEEK_END)
+    expected = int.from_bytes(head[_END_OF_FILE], "little")
+    if len(head) < _SUPERBLOCK_BYTES or size < expected:
+        raise ValueError(f"truncated, {size} bytes of {max(expected, _SUPERBLOCK_BYTES)}")
 
 
 class Hdf5Reader(PixelReader):
-    """Holds an open file in each process."""
+    """Holds an open file in each process.
+
+    Its chunk cache has room for ``cached_samples``; with none, chunks that are not compressed are read straight into
+    the caller's memory.
+    """
 
     def __init__(self, root: Path, options: ReadOptions, cached_samples: int) -> None:
-        """Describe an access.
-
-        Args:
-            root: the packed folder.
-            options: of which ``swmr`` counts.
-            cached_samples: room of the chunk cache, in samples; with none, chunks that are not compressed are read
-                straight into the caller's memory.
-        """
         super().__init__(root)
         self._opened = PerProcess(_Opened, root, len(self), self.size, options.swmr, cached_samples * self.size)
 
@@ -145,4 +139,4 @@ class Hdf5Reader(PixelReader):
                 raise ValueError(f"{self.size} bytes, expected {len(buffer)}")
             opened.read(index, np.asarray(buffer))
         except _FAILURES as error:
-            raise damaged(path_of(self.root), str(error), self.root, index) from error
+            raise damaged(self.root / _NAME, str(error), self.root, index) from error

@@ -27,7 +27,7 @@ from weakref import WeakValueDictionary
 import lmdb
 
 from feedrate.formats import ReadOptions
-from feedrate.formats._access import PerProcess, damaged
+from feedrate.formats._base import PerProcess, damaged
 from feedrate.schema.errors import DataError
 
 MAP_BYTES = 1 << 26
@@ -36,6 +36,7 @@ BATCH_BYTES = 1 << 24
 """Bytes of values that are written in one transaction: what is kept in memory for another try in a larger map."""
 
 _Value = bytes | memoryview
+_NAME = "data.mdb"
 
 
 def _key(index: int) -> bytes:
@@ -50,15 +51,15 @@ def pack_values(values: Iterable[_Value], root: Path) -> None:
         OSError: the disk is full, or LMDB cannot write there.
     """
     pending: list[tuple[bytes, _Value]] = []
-    held = 0
+    size = 0
     try:
         with lmdb.open(os.fspath(root), map_size=MAP_BYTES, lock=False, sync=False) as env:
             for index, value in enumerate(values):
                 pending.append((_key(index), value))
-                held += len(value)
-                if held >= BATCH_BYTES:
+                size += len(value)
+                if size >= BATCH_BYTES:
                     _write(env, pending)
-                    pending, held = [], 0
+                    pending, size = [], 0
             _write(env, pending)
             env.sync(True)
     except lmdb.Error as error:
@@ -99,20 +100,21 @@ _OPENED: WeakValueDictionary[tuple[int, int], _Opened] = WeakValueDictionary()
 """By device and inode, as LMDB itself tells files apart. Weak: readers own what is in here, and it closes with them."""
 
 
-def _opened(root: Path, readahead: bool) -> _Opened:
-    path = root / "data.mdb"
+def _open(root: Path, readahead: bool) -> _Opened:
+    path = root / _NAME
     try:
         stat = path.stat()
-        held = _OPENED.get((stat.st_dev, stat.st_ino))
-        if held is not None and held.pid == os.getpid():
-            return held
-        if held is not None:
-            held.env.close()  # inherited by a fork; harmless to the parent, as there is no lock file
+        opened = _OPENED.get((stat.st_dev, stat.st_ino))
+        if opened is not None and opened.pid == os.getpid():
+            return opened
+        if opened is not None:
+            opened.env.close()  # inherited by a fork; harmless to the parent, as there is no lock file
         fresh = _OPENED[stat.st_dev, stat.st_ino] = _Opened(path, readahead)
         return fresh
-    except (OSError, lmdb.Error) as error:
-        reason = error.strerror if isinstance(error, OSError) else f"not a readable LMDB file ({error})"
-        raise damaged(path, f"{reason}", root) from error
+    except OSError as error:
+        raise damaged(path, error, root) from error
+    except lmdb.Error as error:
+        raise damaged(path, f"not a readable LMDB file ({error})", root) from error
 
 
 class Values:
@@ -120,10 +122,11 @@ class Values:
 
     def __init__(self, root: Path, options: ReadOptions) -> None:
         self._root = root
-        self._environment = PerProcess(_opened, root, options.readahead)
+        self.path = root / _NAME
+        self._environment = PerProcess(_open, root, options.readahead)
 
     def value(self, index: int) -> memoryview:
-        """Look a value up.
+        """Look up the value of a sample.
 
         Returns:
             Read-only bytes inside the map: to be copied at once, as they are gone with the environment.
@@ -141,4 +144,4 @@ class Values:
 
     def damage(self, index: int, problem: str) -> DataError:
         """Make the error for a sample whose value cannot be used."""
-        return damaged(self._root / "data.mdb", problem, self._root, index)
+        return damaged(self.path, problem, self._root, index)

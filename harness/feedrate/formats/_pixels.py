@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import TypeAlias
 
@@ -26,21 +26,27 @@ RawPixels = tuple[int, NDArray[np.uint8]]
 
 
 def flat(sample: Sample) -> memoryview:
-    """Give the pixels of all fields of a sample, one after the other, as bytes of their own."""
+    """Copy the pixels of all fields of a sample, one after the other."""
     return np.concatenate([field.reshape(-1) for field in sample]).data
 
 
 def flattened(samples: Iterable[Sample]) -> tuple[int, Iterator[memoryview]]:
-    """Give the size of a sample, in bytes, and what ``flat`` makes of each, for files that begin with that size.
+    """Give the size of a sample in bytes and all samples as ``flat`` makes them.
 
     Raises:
-        InputError: there are no samples.
+        InputError: there are no samples, and so no size, with which some files begin.
     """
     values = map(flat, samples)
     first = next(values, None)
     if first is None:
         raise InputError("there are no samples to pack")
     return len(first), chain((first,), values)
+
+
+def batches(values: Iterator[memoryview], count: int) -> Iterator[tuple[int, bytes]]:
+    """Join up to ``count`` samples at a time: how many there are, and their pixels."""
+    while batch := list(islice(values, count)):
+        yield len(batch), b"".join(batch)
 
 
 def cut(pixels: NDArray[np.uint8], shapes: Sequence[tuple[int, ...]]) -> Sample:
@@ -82,25 +88,11 @@ class PixelReader(Reader):
         """
 
     def read(self, index: int) -> RawPixels:
-        """Read sample ``index`` into new memory.
-
-        Returns:
-            The index and the pixels of all fields, in memory that the caller owns.
-
-        Raises:
-            DataError: it is missing, truncated or damaged.
-        """
+        """Read sample ``index`` into new memory."""
         pixels = np.empty(self.size, np.uint8)
         self.read_into(index, pixels)
         return index, pixels
 
     def decode(self, raw: RawPixels) -> Sample:
-        """Cut pixels into fields, without a copy.
-
-        Args:
-            raw: what ``read`` gave.
-
-        Returns:
-            uint8 arrays, height × width × channels, writable, over the memory in ``raw``.
-        """
+        """Cut pixels into fields, without a copy."""
         return cut(raw[1], self.manifest.shapes)

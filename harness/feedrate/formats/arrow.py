@@ -17,25 +17,21 @@ Pitfalls:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
 
-from feedrate.formats import Reader, ReadOptions, Sample
-from feedrate.formats._access import PerProcess, damaged
-from feedrate.formats._pixels import Buffer, PixelReader, flattened
+from feedrate.formats import ReadOptions, Sample
+from feedrate.formats._base import PerProcess, damaged
+from feedrate.formats._pixels import Buffer, PixelReader, batches, flattened
 
 REQUIRES: dict[str, str] = {"pyarrow": "pyarrow", "numpy": "numpy"}
 VERSION: int = 1
 TRAITS: dict[str, object] = {"container": "arrow", "stores": "pixels"}
 BATCH_BYTES = 1 << 22
 """Bytes of pixels in a record batch, about; a larger sample has one of its own."""
-
-
-def _path(root: Path) -> Path:
-    return root / "pixels.arrow"
+_NAME = "pixels.arrow"
 
 
 def _per_batch(size: int) -> int:
@@ -44,51 +40,28 @@ def _per_batch(size: int) -> int:
 
 
 def pack(samples: Iterable[Sample], root: Path) -> None:
-    """Write samples as record batches into ``root/pixels.arrow``.
-
-    Args:
-        samples: tuples of uint8 arrays, height × width × channels, all of the same shapes.
-        root: an empty folder.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    """Write samples as record batches into ``root/pixels.arrow``."""
     size, values = flattened(samples)
     column = pa.binary(size)
-    with _path(root).open("wb") as file, pa.ipc.new_file(file, pa.schema([("pixels", column)])) as writer:
-        for count, pixels in _batches(values, _per_batch(size)):
+    with (root / _NAME).open("wb") as file, pa.ipc.new_file(file, pa.schema([("pixels", column)])) as writer:
+        for count, pixels in batches(values, _per_batch(size)):
             array = pa.FixedSizeBinaryArray.from_buffers(column, count, [None, pa.py_buffer(pixels)])
             writer.write_batch(pa.record_batch([array], names=["pixels"]))
 
 
-def _batches(values: Iterator[memoryview], rows: int) -> Iterator[tuple[int, bytes]]:
-    """Join as many samples as a record batch holds."""
-    while held := list(islice(values, rows)):
-        yield len(held), b"".join(held)
-
-
-def open(root: Path, _options: ReadOptions) -> Reader:  # the name is the plug-in contract's
-    """Give random access to what ``pack`` wrote into ``root``.
-
-    Raises:
-        DataError: there is no readable manifest.
-    """
-    return _ArrowReader(root)
-
-
-class _Opened:
-    """A mapped file and the pixels of those of its batches that were asked for."""
+class _Mapped:
+    """A mapped file and the pixels of those of its batches that were read."""
 
     def __init__(self, root: Path, count: int, size: int) -> None:
         self._batches: dict[int, memoryview] = {}
         self._root = root
         self._count = count
         self._size = size
-        path = _path(root)
+        path = root / _NAME
         try:
             self._file = pa.ipc.open_file(pa.memory_map(os.fspath(path)))
         except (OSError, pa.ArrowInvalid) as error:
-            raise damaged(path, _said(error), root) from error
+            raise damaged(path, error, root) from error
         found, expected = self._file.num_record_batches, -(-count // _per_batch(size))
         if found != expected or self._file.schema.types != [pa.binary(size)]:
             problem = f"{found} batches of {self._file.schema.types}, expected {expected} of [{pa.binary(size)}]"
@@ -97,40 +70,39 @@ class _Opened:
     def pixels(self, batch: int) -> memoryview:
         """Give all pixels of a batch, inside the map."""
         if batch not in self._batches:
-            self._batches[batch] = self._find(batch)
+            self._batches[batch] = self._load(batch)
         return self._batches[batch]
 
-    def _find(self, batch: int) -> memoryview:
-        rows = min(_per_batch(self._size), self._count - batch * _per_batch(self._size))
+    def _load(self, batch: int) -> memoryview:
+        path, expected = self._root / _NAME, min(self._count - batch * _per_batch(self._size), _per_batch(self._size))
         try:
             found = self._file.get_batch(batch)
             found.validate()
         except (OSError, ValueError, pa.ArrowException) as error:
-            raise damaged(_path(self._root), f"batch {batch}: {_said(error)}", self._root) from error
+            problem = getattr(error, "strerror", None) or error
+            raise damaged(path, f"batch {batch}: {problem}", self._root) from error
         pixels = memoryview(found.column(0).buffers()[1]).cast("B")
-        if found.num_rows != rows or len(pixels) < rows * self._size:
-            raise damaged(_path(self._root), f"batch {batch}: {found.num_rows} rows, expected {rows}", self._root)
+        if found.num_rows != expected or len(pixels) < expected * self._size:
+            raise damaged(path, f"batch {batch}: {found.num_rows} rows, expected {expected}", self._root)
         return pixels
 
 
-def _said(error: Exception) -> str:
-    """What went wrong, in words of the system or of Arrow."""
-    return str(getattr(error, "strerror", None) or error)
-
-
-class _ArrowReader(PixelReader):
+class ArrowReader(PixelReader):
     """Holds a mapped file in each process."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, _options: ReadOptions) -> None:
         super().__init__(root)
-        self._opened = PerProcess(_Opened, root, len(self), self.size)
+        self._mapped = PerProcess(_Mapped, root, len(self), self.size)
         self._per_batch = _per_batch(self.size)
 
     def read_into(self, index: int, buffer: Buffer) -> None:
         """Copy sample ``index`` out of its batch."""
         batch, row = divmod(index, self._per_batch)
         size = self.size
-        pixels = self._opened().pixels(batch)[row * size : row * size + size]
+        pixels = self._mapped().pixels(batch)[row * size : row * size + size]
         if len(pixels) != len(buffer):
-            raise damaged(_path(self.root), f"{len(pixels)} bytes, expected {len(buffer)}", self.root, index)
+            raise damaged(self.root / _NAME, f"{len(pixels)} bytes, expected {len(buffer)}", self.root, index)
         buffer[:] = pixels
+
+
+open = ArrowReader

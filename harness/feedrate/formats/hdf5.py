@@ -10,9 +10,10 @@ The pitfalls of the container, and how they are met, are in ``feedrate.formats._
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
-from feedrate.formats import Reader, ReadOptions, Sample
+from feedrate.formats import Sample
 from feedrate.formats._hdf5 import Hdf5Reader, pack_chunks
 from feedrate.formats._pixels import flattened
 
@@ -22,23 +23,9 @@ TRAITS: dict[str, object] = {"container": "hdf5", "stores": "pixels", "knobs": (
 
 
 def pack(samples: Iterable[Sample], root: Path) -> None:
-    """Write samples as raw pixels into ``root/pixels.h5``.
-
-    Args:
-        samples: tuples of uint8 arrays, height × width × channels, all of the same shapes.
-        root: an empty folder.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    """Write samples as raw pixels into ``root/pixels.h5``."""
     size, values = flattened(samples)
     pack_chunks(((1, value) for value in values), root, size, 1)
 
 
-def open(root: Path, options: ReadOptions) -> Reader:  # the name is the plug-in contract's
-    """Give random access to what ``pack`` wrote into ``root``.
-
-    Raises:
-        DataError: there is no readable manifest.
-    """
-    return Hdf5Reader(root, options, cached_samples=0)
+open = partial(Hdf5Reader, cached_samples=0)

@@ -15,15 +15,14 @@ The pitfalls of the container, and how they are met, are in ``feedrate.formats._
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
-from feedrate.formats import Reader, ReadOptions, Sample
-from feedrate.formats._ahead import ahead
+from feedrate.formats import Sample
+from feedrate.formats._base import map_on_all_cores
 from feedrate.formats._hdf5 import Hdf5Reader, pack_chunks
-from feedrate.formats._pixels import flattened
+from feedrate.formats._pixels import batches, flattened
 
 REQUIRES: dict[str, str] = {"h5py": "h5py", "numpy": "numpy"}
 VERSION: int = 1
@@ -35,35 +34,15 @@ CACHED_CHUNKS = 2
 
 
 def pack(samples: Iterable[Sample], root: Path) -> None:
-    """Write samples as chunks of compressed pixels into ``root/pixels.h5``.
-
-    Args:
-        samples: tuples of uint8 arrays, height × width × channels, all of the same shapes.
-        root: an empty folder.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    """Write samples as chunks of compressed pixels into ``root/pixels.h5``."""
     size, values = flattened(samples)
-    chunks = ahead(partial(_compressed, size=size), _held(values))
+
+    def compress(batch: tuple[int, bytes]) -> tuple[int, bytes]:
+        count, pixels = batch
+        return count, zlib.compress(pixels.ljust(CHUNK_SAMPLES * size, b"\0"), COMPRESS_LEVEL)
+
+    chunks = map_on_all_cores(compress, batches(values, CHUNK_SAMPLES))
     pack_chunks(chunks, root, size, CHUNK_SAMPLES, compression="gzip", compression_opts=COMPRESS_LEVEL)
 
 
-def _held(values: Iterator[memoryview]) -> Iterator[list[memoryview]]:
-    """Take as many samples as a chunk holds."""
-    while held := list(islice(values, CHUNK_SAMPLES)):
-        yield held
-
-
-def _compressed(held: list[memoryview], size: int) -> tuple[int, bytes]:
-    whole = b"".join(held).ljust(CHUNK_SAMPLES * size, b"\0")
-    return len(held), zlib.compress(whole, COMPRESS_LEVEL)
-
-
-def open(root: Path, options: ReadOptions) -> Reader:  # the name is the plug-in contract's
-    """Give random access to what ``pack`` wrote into ``root``.
-
-    Raises:
-        DataError: there is no readable manifest.
-    """
-    return Hdf5Reader(root, options, cached_samples=CACHED_CHUNKS * CHUNK_SAMPLES)
+open = partial(Hdf5Reader, cached_samples=CACHED_CHUNKS * CHUNK_SAMPLES)

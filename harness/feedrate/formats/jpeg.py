@@ -17,9 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from feedrate.formats import Reader, ReadOptions, Sample
-from feedrate.formats._encoded import FolderReader, write_files
-from feedrate.formats._encoding import JPEG
+from feedrate.formats import Sample
+from feedrate.formats._images import JPEG, FolderReader, write_files
 
 REQUIRES: dict[str, str] = {"PIL": "pillow", "numpy": "numpy"}
 VERSION: int = 1
@@ -32,27 +31,14 @@ Photographs come back with 0.6 to 1.8, the stand-in with 1.3, random bytes, the 
 
 
 def pack(samples: Iterable[Sample], root: Path) -> None:
-    """Write every field of every sample as a JPEG file, or as it is where JPEG cannot hold it.
-
-    Args:
-        samples: tuples of uint8 arrays, height × width × channels (1, 3 or 4), all with the same number of fields.
-        root: an empty folder.
-
-    Raises:
-        OSError: a file cannot be written.
-    """
+    """Write every field of every sample as a JPEG file, or as it is where JPEG cannot hold it."""
     write_files(samples, root, JPEG)
 
 
-def open(root: Path, options: ReadOptions) -> Reader:  # the name is the plug-in contract's
-    """Give random access to what ``pack`` wrote into ``root``.
+class JpegReader(FolderReader):
+    """Reads a folder of JPEG files."""
 
-    Raises:
-        DataError: there is no readable manifest.
-        InputError: the decoder is unknown, not installed, or decodes no JPEG.
-    """
-    return _JpegReader(root, options)
-
-
-class _JpegReader(FolderReader):
     codec = JPEG
+
+
+open = JpegReader

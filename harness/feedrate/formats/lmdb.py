@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from feedrate.formats import Reader, ReadOptions, Sample
+from feedrate.formats import ReadOptions, Sample
 from feedrate.formats._lmdb import Values, pack_values
 from feedrate.formats._pixels import Buffer, PixelReader, flat
 
@@ -21,28 +21,11 @@ TRAITS: dict[str, object] = {"container": "lmdb", "stores": "pixels", "knobs": (
 
 
 def pack(samples: Iterable[Sample], root: Path) -> None:
-    """Write samples as raw pixels into ``root/data.mdb``.
-
-    Args:
-        samples: tuples of uint8 arrays, height × width × channels.
-        root: an empty folder.
-
-    Raises:
-        OSError: the disk is full, or LMDB cannot write there.
-    """
+    """Write samples as raw pixels into ``root/data.mdb``."""
     pack_values(map(flat, samples), root)
 
 
-def open(root: Path, options: ReadOptions) -> Reader:  # the name is the plug-in contract's
-    """Give random access to what ``pack`` wrote into ``root``.
-
-    Raises:
-        DataError: there is no readable manifest.
-    """
-    return _LmdbReader(root, options)
-
-
-class _LmdbReader(PixelReader):
+class LmdbReader(PixelReader):
     """Shares one environment a process."""
 
     def __init__(self, root: Path, options: ReadOptions) -> None:
@@ -55,3 +38,6 @@ class _LmdbReader(PixelReader):
         if len(value) != len(buffer):
             raise self._values.damage(index, f"{len(value)} bytes, expected {len(buffer)}")
         buffer[:] = value
+
+
+open = LmdbReader

@@ -30,61 +30,25 @@ REQUIRES: dict[str, str] = {"lmdb": "lmdb", "lz4": "lz4", "numpy": "numpy"}
 VERSION: int = 1
 TRAITS: dict[str, object] = {"container": "lmdb", "stores": "lz4", "knobs": ("readahead",)}
 
-_Raw = tuple[int, bytes]
-
 
 def pack(samples: Iterable[Sample], root: Path) -> None:
-    """Write samples as compressed pixels into ``root/data.mdb``.
-
-    Args:
-        samples: tuples of uint8 arrays, height × width × channels.
-        root: an empty folder.
-
-    Raises:
-        OSError: the disk is full, or LMDB cannot write there.
-    """
+    """Write samples as compressed pixels into ``root/data.mdb``."""
     pack_values((lz4.frame.compress(flat(sample), content_checksum=True) for sample in samples), root)
 
 
-def open(root: Path, options: ReadOptions) -> Reader:  # the name is the plug-in contract's
-    """Give random access to what ``pack`` wrote into ``root``.
-
-    Raises:
-        DataError: there is no readable manifest.
-    """
-    return _Lz4Reader(root, options)
-
-
-class _Lz4Reader(Reader):
+class Lz4Reader(Reader):
     """Shares one environment a process."""
 
     def __init__(self, root: Path, options: ReadOptions) -> None:
         super().__init__(root)
         self._values = Values(root, options)
 
-    def read(self, index: int) -> _Raw:
-        """Copy the value of sample ``index`` out of the map.
-
-        Returns:
-            The index and the compressed pixels.
-
-        Raises:
-            DataError: the file is missing, truncated or damaged, or has no such sample.
-        """
+    def read(self, index: int) -> tuple[int, bytes]:
+        """Copy the compressed pixels of sample ``index`` out of the map."""
         return index, bytes(self._values.value(index))
 
-    def decode(self, raw: _Raw) -> Sample:
-        """Decompress a sample and cut it into its fields.
-
-        Args:
-            raw: what ``read`` gave.
-
-        Returns:
-            uint8 arrays, height × width × channels, writable, over memory of their own.
-
-        Raises:
-            DataError: the value is damaged, or holds another number of pixels than the manifest's shapes.
-        """
+    def decode(self, raw: tuple[int, bytes]) -> Sample:
+        """Decompress a sample and cut it into its fields."""
         index, value = raw
         try:
             pixels = lz4.frame.decompress(value, return_bytearray=True)
@@ -94,3 +58,6 @@ class _Lz4Reader(Reader):
             return cut(np.frombuffer(pixels, np.uint8), self.manifest.shapes)
         except ValueError as error:
             raise self._values.damage(index, str(error)) from error
+
+
+open = Lz4Reader

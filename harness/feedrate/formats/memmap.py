@@ -20,60 +20,40 @@ import mmap
 from collections.abc import Iterable
 from pathlib import Path
 
-from feedrate.formats import Reader, ReadOptions, Sample
-from feedrate.formats._access import PerProcess, damaged
+from feedrate.formats import ReadOptions, Sample
+from feedrate.formats._base import PerProcess, damaged
 from feedrate.formats._pixels import Buffer, PixelReader, flat
 
 REQUIRES: dict[str, str] = {"numpy": "numpy"}
 VERSION: int = 1
 TRAITS: dict[str, object] = {"container": "raw file", "stores": "pixels"}
-
-
-def _path(root: Path) -> Path:
-    return root / "pixels.bin"
+_NAME = "pixels.bin"
 
 
 def pack(samples: Iterable[Sample], root: Path) -> None:
-    """Write samples as raw pixels into ``root/pixels.bin``.
-
-    Args:
-        samples: tuples of uint8 arrays, height × width × channels.
-        root: an empty folder.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
-    with _path(root).open("wb") as file:
+    """Write samples as raw pixels into ``root/pixels.bin``."""
+    with (root / _NAME).open("wb") as file:
         for sample in samples:
             file.write(flat(sample))
 
 
-def open(root: Path, _options: ReadOptions) -> Reader:  # the name is the plug-in contract's
-    """Give random access to what ``pack`` wrote into ``root``.
-
-    Raises:
-        DataError: there is no readable manifest.
-    """
-    return _MemmapReader(root)
-
-
 def _map(root: Path, expected: int) -> memoryview:
     """Map the file; the view keeps the map alive, and the map needs no open file."""
-    path = _path(root)
+    path = root / _NAME
     try:
         with path.open("rb") as file:
-            found = file.seek(0, 2)
-            if found != expected:
-                raise damaged(path, f"{found} bytes, expected {expected}", root)
+            size = file.seek(0, 2)
+            if size != expected:
+                raise damaged(path, f"{size} bytes, expected {expected}", root)
             return memoryview(mmap.mmap(file.fileno(), expected, access=mmap.ACCESS_READ))
     except OSError as error:
-        raise damaged(path, str(error.strerror), root) from error
+        raise damaged(path, error, root) from error
 
 
-class _MemmapReader(PixelReader):
+class MemmapReader(PixelReader):
     """Holds a map in each process, and no open file."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, _options: ReadOptions) -> None:
         super().__init__(root)
         self._mapped = PerProcess(_map, root, self.size * len(self))
 
@@ -83,5 +63,8 @@ class _MemmapReader(PixelReader):
         start = index * size
         pixels = self._mapped()[start : start + size]
         if len(pixels) != len(buffer):
-            raise damaged(_path(self.root), f"{len(pixels)} bytes, expected {len(buffer)}", self.root, index)
+            raise damaged(self.root / _NAME, f"{len(pixels)} bytes, expected {len(buffer)}", self.root, index)
         buffer[:] = pixels
+
+
+open = MemmapReader

@@ -23,8 +23,8 @@ from pathlib import Path
 
 import numpy as np
 
-from feedrate.formats import Reader, ReadOptions, Sample
-from feedrate.formats._access import damaged
+from feedrate.formats import ReadOptions, Sample
+from feedrate.formats._base import damaged
 from feedrate.formats._pixels import Buffer, PixelReader, flat
 
 REQUIRES: dict[str, str] = {"numpy": "numpy"}
@@ -37,16 +37,15 @@ def _name(index: int) -> str:
     return f"{index // FILES_PER_FOLDER:05d}/{index:08d}.npy"
 
 
+def _header(size: int) -> bytes:
+    """What NumPy writes before ``size`` bytes of pixels."""
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": (size,)})
+    return file.getvalue()
+
+
 def pack(samples: Iterable[Sample], root: Path) -> None:
-    """Write every sample as a ``.npy`` file, a one-dimensional array of uint8.
-
-    Args:
-        samples: tuples of uint8 arrays, height × width × channels.
-        root: an empty folder.
-
-    Raises:
-        OSError: a file cannot be written.
-    """
+    """Write every sample as a ``.npy`` file, a one-dimensional array of uint8."""
     for index, sample in enumerate(samples):
         path = root / _name(index)
         path.parent.mkdir(exist_ok=True)
@@ -56,26 +55,10 @@ def pack(samples: Iterable[Sample], root: Path) -> None:
             file.write(pixels)
 
 
-def open(root: Path, _options: ReadOptions) -> Reader:  # the name is the plug-in contract's
-    """Give random access to what ``pack`` wrote into ``root``.
-
-    Raises:
-        DataError: there is no readable manifest.
-    """
-    return _NpyReader(root)
-
-
-def _header(size: int) -> bytes:
-    """What NumPy writes before ``size`` bytes of pixels."""
-    file = io.BytesIO()
-    np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": (size,)})
-    return file.getvalue()
-
-
-class _NpyReader(PixelReader):
+class NpyReader(PixelReader):
     """Holds no handle at all: every read opens and closes its file."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, _options: ReadOptions) -> None:
         super().__init__(root)
         self._folder = os.fspath(root)
         self._header = _header(self.size)
@@ -91,9 +74,12 @@ class _NpyReader(PixelReader):
             finally:
                 os.close(descriptor)
         except OSError as error:
-            raise damaged(self.root / _name(index), str(error.strerror), self.root) from error
+            raise damaged(self.root / _name(index), error, self.root) from error
         if got != len(header) + self.size or len(buffer) != self.size:
             problem = f"{got if got <= len(header) + self.size else 'more'} bytes, expected {len(header) + len(buffer)}"
             raise damaged(self.root / _name(index), problem, self.root)
         if header != self._header:
             raise damaged(self.root / _name(index), f"not a .npy file of {self.size} bytes of pixels", self.root)
+
+
+open = NpyReader

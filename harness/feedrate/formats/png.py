@@ -14,9 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from feedrate.formats import Reader, ReadOptions, Sample
-from feedrate.formats._encoded import FolderReader, write_files
-from feedrate.formats._encoding import PNG
+from feedrate.formats import Sample
+from feedrate.formats._images import PNG, FolderReader, write_files
 
 REQUIRES: dict[str, str] = {"PIL": "pillow", "numpy": "numpy"}
 VERSION: int = 1
@@ -24,28 +23,14 @@ TRAITS: dict[str, object] = {"container": "files", "stores": "png", "knobs": ("d
 
 
 def pack(samples: Iterable[Sample], root: Path) -> None:
-    """Write every field of every sample as a PNG file.
-
-    Args:
-        samples: tuples of uint8 arrays, height × width × channels (1, 3 or 4), all with the same number of fields.
-        root: an empty folder.
-
-    Raises:
-        InputError: a field has another number of channels.
-        OSError: a file cannot be written.
-    """
+    """Write every field of every sample as a PNG file."""
     write_files(samples, root, PNG)
 
 
-def open(root: Path, options: ReadOptions) -> Reader:  # the name is the plug-in contract's
-    """Give random access to what ``pack`` wrote into ``root``.
+class PngReader(FolderReader):
+    """Reads a folder of PNG files."""
 
-    Raises:
-        DataError: there is no readable manifest.
-        InputError: the decoder is unknown, not installed, or decodes no PNG.
-    """
-    return _PngReader(root, options)
-
-
-class _PngReader(FolderReader):
     codec = PNG
+
+
+open = PngReader

@@ -21,17 +21,17 @@ There is no checksum: damage in the frames is noticed by the magic number, lengt
 from __future__ import annotations
 
 import os
+import re
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from feedrate.formats import Reader, ReadOptions, Sample
-from feedrate.formats._access import PerProcess, damaged
-from feedrate.formats._encoded import EncodedRaw, EncodedReader
-from feedrate.formats._encoding import PNG, encoded
+from feedrate.formats._base import PerProcess, damaged
+from feedrate.formats._images import PNG, Encoded, RawFiles, encode_all
 
 REQUIRES: dict[str, str] = {"PIL": "pillow", "numpy": "numpy"}
 VERSION: int = 1
@@ -47,17 +47,10 @@ _OFFSET = np.dtype("<u8")
 
 
 def frame(data: bytes) -> bytes:
-    """Make a record.
-
-    Args:
-        data: any bytes, at most ``LONGEST``.
-
-    Raises:
-        ValueError: they are too many.
-    """
+    """Make a record of any bytes; a ValueError where they are more than ``LONGEST``."""
     if len(data) > LONGEST:
         raise ValueError(f"a record of {len(data)} bytes; RecordIO holds at most {LONGEST}")
-    cuts = list(_magics(data))
+    cuts = [found.start() for found in re.finditer(re.escape(MAGIC), data) if found.start() % 4 == 0]
     begins, ends = [0, *(cut + 4 for cut in cuts)], [*cuts, len(data)]
     flags = [FIRST, *[MIDDLE] * (len(cuts) - 1), LAST] if cuts else [WHOLE]
     parts: list[bytes] = []
@@ -67,22 +60,8 @@ def frame(data: bytes) -> bytes:
     return b"".join(parts)
 
 
-def _magics(data: bytes) -> Iterator[int]:
-    """Find the magic number at multiples of 4."""
-    place = data.find(MAGIC)
-    while place != -1:
-        if place % 4 == 0:
-            yield place
-            place += 3
-        place = data.find(MAGIC, place + 1)
-
-
 def unframe(data: bytes, begin: int) -> tuple[bytes, int]:
-    """Take a record apart.
-
-    Raises:
-        ValueError: there is no whole record.
-    """
+    """Give the bytes of the record that begins at ``begin``, and its end; a ValueError where no whole one does."""
     parts: list[bytes] = []
     while True:
         if begin + _FRAME.size > len(data):
@@ -103,33 +82,14 @@ def unframe(data: bytes, begin: int) -> tuple[bytes, int]:
 
 
 def pack(samples: Iterable[Sample], root: Path) -> None:
-    """Write samples as PNG files into ``root/data.rec``, and where they begin into ``root/data.idx``.
-
-    Args:
-        samples: tuples of uint8 arrays, height × width × channels (1, 3 or 4), all with the same number of fields.
-        root: an empty folder.
-
-    Raises:
-        InputError: a field has another number of channels.
-        OSError: a file cannot be written.
-    """
+    """Write samples as PNG files into ``root/data.rec``, and where they begin into ``root/data.idx``."""
     end = 0
     with (root / "data.rec").open("wb") as records, (root / "data.idx").open("wb") as begins:
-        for index, files in enumerate(encoded(samples, PNG)):
-            for field, file in enumerate(files):
+        for index, files in enumerate(encode_all(samples, PNG)):
+            for field, data in enumerate(files):
                 begins.write(end.to_bytes(_OFFSET.itemsize, "little"))
-                end += records.write(frame(_IR_HEADER.pack(0, float(index), index, field) + file.data))
+                end += records.write(frame(_IR_HEADER.pack(0, float(index), index, field) + data))
         begins.write(end.to_bytes(_OFFSET.itemsize, "little"))
-
-
-def open(root: Path, options: ReadOptions) -> Reader:  # the name is the plug-in contract's
-    """Give random access to what ``pack`` wrote into ``root``.
-
-    Raises:
-        DataError: there is no readable manifest.
-        InputError: the decoder is unknown, not installed, or decodes no PNG.
-    """
-    return _RecordReader(root, options)
 
 
 class _Opened:
@@ -139,13 +99,12 @@ class _Opened:
         index, data = root / "data.idx", root / "data.rec"
         try:
             self.begins: NDArray[np.uint64] = np.fromfile(index, _OFFSET)
-            descriptor = os.open(data, os.O_RDONLY | os.O_CLOEXEC)
+            self.descriptor = os.open(data, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
-            raise damaged(Path(error.filename), f"{error.strerror}", root) from error
-        self.descriptor = descriptor
+            raise damaged(Path(error.filename), error, root) from error
         if len(self.begins) != records + 1:
             raise damaged(index, f"{len(self.begins)} places, expected {records + 1}", root)
-        size, needed = os.fstat(descriptor).st_size, int(self.begins[-1])
+        size, needed = os.fstat(self.descriptor).st_size, int(self.begins[-1])
         if size != needed:
             raise damaged(data, f"{size} bytes, expected {needed}", root)
 
@@ -154,7 +113,7 @@ class _Opened:
             os.close(self.descriptor)
 
 
-class _RecordReader(EncodedReader):
+class RecordReader(Encoded, Reader):
     """One descriptor a process."""
 
     codec = PNG
@@ -168,34 +127,28 @@ class _RecordReader(EncodedReader):
         """Name the file of all samples."""
         return self.root / "data.rec"
 
-    def read(self, index: int) -> EncodedRaw:
-        """Read the records of sample ``index`` in one call.
-
-        Returns:
-            The index and each field's file, as bytes.
-
-        Raises:
-            DataError: a file is missing, truncated or damaged.
-        """
+    def read(self, index: int) -> RawFiles:
+        """Read the records of sample ``index`` in one call."""
         opened = self._opened()
         first = index * self._fields
         begin, end = int(opened.begins[first]), int(opened.begins[first + self._fields])
+        files, place = [], 0
         try:
             if not 0 <= end - begin <= int(opened.begins[-1]):
                 raise ValueError("its place in data.idx is no place in data.rec")
             data = os.pread(opened.descriptor, end - begin, begin)
-            return index, list(self._files(data, index))
+            for field in range(self._fields):
+                record, place = unframe(data, place)
+                if len(record) < _IR_HEADER.size or _IR_HEADER.unpack_from(record)[2:] != (index, field):
+                    raise ValueError(f"another record where field {field} should be")
+                files.append(record[_IR_HEADER.size :])
+            if place != len(data):
+                raise ValueError("bytes after the last field")
         except OSError as error:
-            raise damaged(self.path(index, 0), f"{error.strerror}", self.root, index) from error
+            raise damaged(self.path(index, 0), error, self.root, index) from error
         except ValueError as error:
             raise damaged(self.path(index, 0), f"damaged ({error})", self.root, index) from error
+        return index, files
 
-    def _files(self, data: bytes, index: int) -> Iterator[bytes]:
-        place = 0
-        for field in range(self._fields):
-            record, place = unframe(data, place)
-            if len(record) < _IR_HEADER.size or _IR_HEADER.unpack_from(record)[2:] != (index, field):
-                raise ValueError(f"another record where field {field} should be")
-            yield record[_IR_HEADER.size :]
-        if place != len(data):
-            raise ValueError("bytes after the last field")
+
+open = RecordReader

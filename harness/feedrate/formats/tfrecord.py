@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -28,10 +29,8 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from tfrecord.example_pb2 import Example
 from tfrecord.writer import TFRecordWriter
 
-from feedrate.formats import ReadOptions, Sample, Stream
-from feedrate.formats._encoded import EncodedRaw
-from feedrate.formats._encoding import PNG, File, encoded
-from feedrate.formats._shards import ShardedStream, deal, shard_path
+from feedrate.formats import Sample
+from feedrate.formats._images import Append, RawFiles, ShardedStream, pack_shards
 
 REQUIRES: dict[str, str] = {"tfrecord": "tfrecord", "crc32c": "crc32c", "PIL": "pillow", "numpy": "numpy"}
 VERSION: int = 1
@@ -41,41 +40,15 @@ _LENGTH = struct.Struct("<QI")
 _CRC = struct.Struct("<I")
 
 
-class _RecordShard:
-    def __init__(self, path: Path) -> None:
-        self._writer = TFRecordWriter(os.fspath(path))
-
-    def write(self, index: int, files: Sequence[File]) -> None:
-        """Append a sample."""
-        self._writer.write({"id": (index, "int"), "image": ([file.data for file in files], "byte")})
-
-    def close(self) -> None:
-        """Close the file."""
-        self._writer.close()
-
-
 def pack(samples: Iterable[Sample], root: Path) -> None:
-    """Write samples as PNG files into TFRecord files.
-
-    Args:
-        samples: tuples of uint8 arrays, height × width × channels (1, 3 or 4), all with the same number of fields.
-        root: an empty folder.
-
-    Raises:
-        InputError: a field has another number of channels.
-        OSError: a file cannot be written.
-    """
-    deal(encoded(samples, PNG), lambda shard: _RecordShard(shard_path(root, shard, "tfrecord")))
+    """Write samples as PNG files into TFRecord files."""
+    pack_shards(samples, root, "tfrecord", _shard)
 
 
-def open(root: Path, options: ReadOptions) -> Stream:  # the name is the plug-in contract's
-    """Stream what ``pack`` wrote into ``root``.
-
-    Raises:
-        DataError: there is no readable manifest.
-        InputError: the decoder is unknown, not installed, or decodes no PNG.
-    """
-    return _RecordStream(root, options)
+@contextmanager
+def _shard(path: Path) -> Iterator[Append]:
+    with closing(TFRecordWriter(os.fspath(path))) as writer:
+        yield lambda index, files: writer.write({"id": (index, "int"), "image": (list(files), "byte")})
 
 
 def _masked(data: bytes) -> int:
@@ -100,11 +73,13 @@ def _frames(file: BinaryIO) -> Iterator[bytes]:
         yield data
 
 
-class _RecordStream(ShardedStream):
-    codec = PNG
+class RecordStream(ShardedStream):
+    """Streams TFRecord files."""
+
     kind = "tfrecord"
 
-    def _read(self, path: Path) -> Iterator[EncodedRaw]:
+    def read_file(self, path: Path) -> Iterator[RawFiles]:
+        """Read the records of a file."""
         with path.open("rb") as file:
             for frame in _frames(file):
                 try:
@@ -113,3 +88,6 @@ class _RecordStream(ShardedStream):
                     raise ValueError(f"no Example: {error}") from error
                 ids = features["id"].int64_list.value
                 yield ids[0] if ids else -1, list(features["image"].bytes_list.value)
+
+
+open = RecordStream

@@ -25,16 +25,15 @@ import lzma
 import os
 import tarfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from webdataset.tariterators import group_by_keys, tar_file_expander
 from webdataset.writer import TarWriter
 
-from feedrate.formats import ReadOptions, Sample, Stream
-from feedrate.formats._encoded import EncodedRaw
-from feedrate.formats._encoding import PNG, File, encoded
-from feedrate.formats._shards import ShardedStream, deal, shard_path
+from feedrate.formats import Sample
+from feedrate.formats._images import Append, Files, RawFiles, ShardedStream, pack_shards
 
 REQUIRES: dict[str, str] = {"webdataset": "webdataset", "PIL": "pillow", "numpy": "numpy"}
 VERSION: int = 1
@@ -46,52 +45,29 @@ _DAMAGE = (tarfile.TarError, ValueError, EOFError, zlib.error, lzma.LZMAError)
 """What comes of a damaged tar file, the last two because its begin may look like a compressed one."""
 
 
-class _TarShard:
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("wb")
-        self._tar = TarWriter(self._file, encoder=False, compress=False, mtime=0.0)
-
-    def write(self, index: int, files: Sequence[File]) -> None:
-        """Append a sample."""
-        fields = {f"{field}.{file.kind}": file.data for field, file in enumerate(files)}
-        self._tar.write({"__key__": f"{index:08d}", **fields})
-        self._tar.tarstream.members.clear()
-
-    def close(self) -> None:
-        """Write the end of the archive and close its file."""
-        with self._file:
-            self._tar.close()
-
-
 def pack(samples: Iterable[Sample], root: Path) -> None:
-    """Write samples as PNG files into tar files.
-
-    Args:
-        samples: tuples of uint8 arrays, height × width × channels (1, 3 or 4), all with the same number of fields.
-        root: an empty folder.
-
-    Raises:
-        InputError: a field has another number of channels.
-        OSError: a file cannot be written.
-    """
-    deal(encoded(samples, PNG), lambda shard: _TarShard(shard_path(root, shard, "tar")))
+    """Write samples as PNG files into tar files."""
+    pack_shards(samples, root, "tar", _shard)
 
 
-def open(root: Path, options: ReadOptions) -> Stream:  # the name is the plug-in contract's
-    """Stream what ``pack`` wrote into ``root``.
+@contextmanager
+def _shard(path: Path) -> Iterator[Append]:
+    with path.open("wb") as file, closing(TarWriter(file, encoder=False, compress=False, mtime=0.0)) as tar:
 
-    Raises:
-        DataError: there is no readable manifest.
-        InputError: the decoder is unknown, not installed, or decodes no PNG.
-    """
-    return _TarStream(root, options)
+        def append(index: int, files: Files) -> None:
+            tar.write({"__key__": f"{index:08d}", **{f"{field}.png": data for field, data in enumerate(files)}})
+            tar.tarstream.members.clear()
+
+        yield append
 
 
-class _TarStream(ShardedStream):
-    codec = PNG
+class TarStream(ShardedStream):
+    """Streams tar files."""
+
     kind = "tar"
 
-    def _read(self, path: Path) -> Iterator[EncodedRaw]:
+    def read_file(self, path: Path) -> Iterator[RawFiles]:
+        """Read the samples of a file."""
         fields = [f"{field}.png" for field in range(len(self.manifest.shapes))]
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -105,3 +81,6 @@ class _TarStream(ShardedStream):
                     yield int(sample["__key__"]), [sample[name] for name in fields]
             except _DAMAGE as error:  # the library appends the stream and the address to its arguments
                 raise ValueError(str(error.args[0]).partition(" @ ")[0]) from error
+
+
+open = TarStream

@@ -20,16 +20,15 @@ Pitfalls:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import zarr
 
-from feedrate.formats import Reader, ReadOptions, Sample
-from feedrate.formats._access import PerProcess, damaged
-from feedrate.formats._pixels import Buffer, PixelReader, flattened
+from feedrate.formats import ReadOptions, Sample
+from feedrate.formats._base import PerProcess, damaged
+from feedrate.formats._pixels import Buffer, PixelReader, batches, flattened
 
 REQUIRES: dict[str, str] = {"zarr": "zarr>=3", "numpy": "numpy"}
 VERSION: int = 1
@@ -38,6 +37,7 @@ SHARD_BYTES = 1 << 24
 """Bytes of pixels in a shard, at most; a larger sample has one of its own."""
 SHARD_SAMPLES = 256
 """Samples in a shard, at most."""
+_NAME = "pixels.zarr"
 _FAILURES = (OSError, ValueError, TypeError, LookupError, AttributeError, RuntimeError)
 """What Zarr raises on folders that are damaged."""
 
@@ -48,21 +48,12 @@ def _per_shard(size: int) -> int:
 
 
 def pack(samples: Iterable[Sample], root: Path) -> None:
-    """Write samples as raw pixels into shards below ``root/pixels.zarr``.
-
-    Args:
-        samples: tuples of uint8 arrays, height × width × channels, all of the same shapes.
-        root: an empty folder.
-
-    Raises:
-        OSError: a file cannot be written.
-    """
+    """Write samples as raw pixels into shards below ``root/pixels.zarr``."""
     size, values = flattened(samples)
-    length = _per_shard(size)
     array = zarr.create_array(
-        _path(root),
+        root / _NAME,
         shape=(0, size),
-        shards=(length, size),
+        shards=(_per_shard(size), size),
         chunks=(1, size),
         dtype=np.uint8,
         compressors=None,
@@ -70,30 +61,17 @@ def pack(samples: Iterable[Sample], root: Path) -> None:
         fill_value=0,
         config={"write_empty_chunks": True},
     )
-    count = 0
-    while held := list(islice(values, length)):
-        array.resize((count + len(held), size))
-        array[count:] = np.frombuffer(b"".join(held), np.uint8).reshape(len(held), size)
-        count += len(held)
+    end = 0
+    for count, pixels in batches(values, _per_shard(size)):
+        array.resize((end + count, size))
+        array[end:] = np.frombuffer(pixels, np.uint8).reshape(count, size)
+        end += count
 
 
-def _path(root: Path) -> Path:
-    return root / "pixels.zarr"
-
-
-def open(root: Path, _options: ReadOptions) -> Reader:  # the name is the plug-in contract's
-    """Give random access to what ``pack`` wrote into ``root``.
-
-    Raises:
-        DataError: there is no readable manifest.
-    """
-    return _ZarrReader(root)
-
-
-def _opened(root: Path, count: int, size: int) -> Any:
-    path = _path(root) / "zarr.json"
+def _open_array(root: Path, count: int, size: int) -> Any:
+    path = root / _NAME / "zarr.json"
     try:
-        array = zarr.open_array(_path(root), mode="r")
+        array = zarr.open_array(root / _NAME, mode="r")
         found: tuple[object, ...] = (array.shape, array.shards, array.dtype)
     except _FAILURES as error:
         raise damaged(path, f"not readable ({error})", root) from error
@@ -103,23 +81,26 @@ def _opened(root: Path, count: int, size: int) -> Any:
     return array
 
 
-class _ZarrReader(PixelReader):
+class ZarrReader(PixelReader):
     """Holds an open array in each process."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, _options: ReadOptions) -> None:
         super().__init__(root)
-        self._opened = PerProcess(_opened, root, len(self), self.size)
+        self._array = PerProcess(_open_array, root, len(self), self.size)
         self._per_shard = _per_shard(self.size)
 
     def read_into(self, index: int, buffer: Buffer) -> None:
         """Let Zarr read sample ``index``, and copy what it gives."""
-        array = self._opened()
-        path = _path(self.root) / "c" / str(index // self._per_shard) / "0"
+        array = self._array()
+        path = self.root / _NAME / "c" / str(index // self._per_shard) / "0"
         try:
             path.stat()
             pixels = array[index]
             if len(pixels) != len(buffer):
                 raise ValueError(f"{len(pixels)} bytes, expected {len(buffer)}")
         except _FAILURES as error:
-            raise damaged(path, getattr(error, "strerror", None) or str(error), self.root, index) from error
+            raise damaged(path, error, self.root, index) from error
         buffer[:] = pixels
+
+
+open = ZarrReader

@@ -4,14 +4,14 @@ A decoder module has a docstring (what it is, what it does behind one's back), a
 
 - ``REQUIRES: dict[str, str]``: third-party modules that it imports → the name that pip installs;
 - ``CODECS: tuple[str, ...]``: which of ``png`` and ``jpeg`` it decodes;
+- ``FAILURES``: a tuple of what its library raises on damaged files;
 - ``decode(data, shape)``: the pixels of one file, whose shape is known: uint8, height × width × channels (1, 3 or 4:
-  grey, RGB, RGBA), writable and owning their memory. It raises ``Undecodable`` where the file is damaged or holds
-  anything else.
+  grey, RGB, RGBA), writable and owning their memory. Grey pixels may lack their channel.
 
 No decoder may return pixels of a damaged PNG file, and none but OpenCV is safe on its own. Of all ways to flip one
 byte, Pillow, which skips the CRCs of the pixels, turns one in a hundred into other pixels without a word; libspng, as
-pyspng's wheels build it, one in five; torchvision 0.29 *kills the process* (SIGSEGV) at nearly all. So every file is
-checked here first, for all decoders alike: its CRCs cost 2 to 4 % of decoding it.
+pyspng's wheels build it, one in five; torchvision 0.29 *kills the process* (SIGSEGV) at nearly all. So ``load`` puts
+the same checks around all decoders: a file's CRCs cost 2 to 4 % of decoding it.
 
 A JPEG file carries no checksum: its truncation shows in the missing end marker, damage in its headers mostly shows, but
 flipped bits among its pixels *cannot be noticed*.
@@ -21,12 +21,14 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import Any
+from collections.abc import Callable
+from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from feedrate.formats import Image
+from feedrate.schema import plugins
+from feedrate.schema.errors import InputError
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 PNG_END = b"\0\0\0\0IEND\xaeB`\x82"
@@ -37,17 +39,46 @@ _HEADER = struct.Struct(">8sI4sIIBBBBB")
 _COLOUR_TYPE = {1: 0, 3: 2, 4: 6}
 """PNG's number for grey, RGB and RGBA, by channels."""
 
+Decode = Callable[[bytes, tuple[int, ...]], Image]
+
 
 class Undecodable(Exception):
     """A file that is no image of the shape that is expected; its message is the problem, without the file's name."""
 
 
-def check(data: bytes, shape: tuple[int, ...]) -> None:
-    """Check that a file is whole and, where it is a PNG file, undamaged and what is expected.
+@cache
+def load(name: str, codec: str) -> Decode:
+    """Import a decoder, once a process.
 
-    Args:
-        data: the file.
-        shape: height, width, channels that are expected.
+    Returns:
+        A function of a file and its shape (height, width, channels) that gives uint8 pixels of that shape, writable and
+        owning their memory, or raises ``Undecodable``.
+
+    Raises:
+        InputError: there is no such decoder, it is not installed, or it does not decode ``codec``.
+    """
+    module = plugins.load("feedrate.formats.decoders", name)
+    if codec not in module.CODECS:
+        raise InputError(f"decoder: '{name}' does not decode {codec}, only {', '.join(module.CODECS)}; choose another")
+
+    def decode(data: bytes, shape: tuple[int, ...]) -> Image:
+        check(data, shape)
+        try:
+            pixels: Image = module.decode(data, shape)
+        except module.FAILURES as error:
+            reason, *_ = str(error).split("\n", 1)
+            raise Undecodable(f"damaged ({reason})") from error
+        if pixels.ndim == 2:
+            pixels = pixels[..., np.newaxis]
+        if pixels.shape != shape or pixels.dtype != np.uint8:
+            raise Undecodable(f"an image of shape {pixels.shape} and type {pixels.dtype}")
+        return pixels
+
+    return decode
+
+
+def check(data: bytes, shape: tuple[int, ...]) -> None:
+    """Check that a file is whole and, where it is a PNG file, undamaged and of the expected shape.
 
     Raises:
         Undecodable: it is neither PNG nor JPEG, or lacks its end; or it is a PNG file with a wrong CRC, or of another
@@ -61,32 +92,14 @@ def check(data: bytes, shape: tuple[int, ...]) -> None:
         raise Undecodable("neither a PNG nor a JPEG file")
     if not data.endswith(PNG_END):
         raise Undecodable("damaged (truncated: no IEND chunk)")
-    _check_crcs(data)
+    view, place = memoryview(data), len(PNG_SIGNATURE)
+    while place < len(data):  # the CRC of every chunk (ISO/IEC 15948, 5.3)
+        end = place + 8 + int.from_bytes(view[place : place + 4], "big")
+        if zlib.crc32(view[place + 4 : end]) != int.from_bytes(view[end : end + 4], "big"):
+            raise Undecodable(f"damaged (wrong CRC of the chunk at byte {place})")
+        place = end + 4
     _, length, name, width, height, depth, colour_type, *_ = _HEADER.unpack_from(data)
     if (length, name) != (13, b"IHDR"):
         raise Undecodable("damaged (no IHDR chunk)")
     if (height, width, colour_type, depth) != (*shape[:2], _COLOUR_TYPE.get(shape[2]), 8):
         raise Undecodable(f"a PNG file of {height} × {width} pixels, colour type {colour_type}, {depth} bits a channel")
-
-
-def _check_crcs(data: bytes) -> None:
-    """Check the CRC of every chunk of a PNG file (ISO/IEC 15948, 5.3)."""
-    view, place = memoryview(data), len(PNG_SIGNATURE)
-    while place < len(data):
-        end = place + 8 + int.from_bytes(view[place : place + 4], "big")
-        if zlib.crc32(view[place + 4 : end]) != int.from_bytes(view[end : end + 4], "big"):
-            raise Undecodable(f"damaged (wrong CRC of the chunk at byte {place})")
-        place = end + 4
-
-
-def shaped(pixels: NDArray[Any], shape: tuple[int, ...]) -> Image:
-    """Give grey pixels their channel, and refuse others than are expected.
-
-    Raises:
-        Undecodable: they have another shape or another type than uint8.
-    """
-    if pixels.ndim == 2:
-        pixels = pixels[..., np.newaxis]
-    if pixels.shape != shape or pixels.dtype != np.uint8:
-        raise Undecodable(f"an image of shape {pixels.shape} and type {pixels.dtype}")
-    return pixels

@@ -9,14 +9,17 @@ of another kind are refused here), a JPEG file is turned as its EXIF says (not h
 
 from __future__ import annotations
 
+from typing import Any
+
 import cv2
 import numpy as np
 
 from feedrate.formats import Image
-from feedrate.formats.decoders import Undecodable, check, shaped
+from feedrate.formats.decoders import Undecodable
 
 REQUIRES: dict[str, str] = {"cv2": "opencv-python-headless", "numpy": "numpy"}
 CODECS: tuple[str, ...] = ("png", "jpeg")
+FAILURES = (cv2.error,)
 
 _FLAGS = {1: cv2.IMREAD_GRAYSCALE, 3: cv2.IMREAD_COLOR_RGB, 4: cv2.IMREAD_UNCHANGED}
 """By channels."""
@@ -24,25 +27,10 @@ _IGNORE_ORIENTATION: int = cv2.IMREAD_IGNORE_ORIENTATION
 
 
 def decode(data: bytes, shape: tuple[int, ...]) -> Image:
-    """Decode one file.
-
-    Args:
-        data: a PNG or JPEG file.
-        shape: height, width, channels that are expected.
-
-    Returns:
-        uint8, height × width × channels, writable and owning its memory.
-
-    Raises:
-        Undecodable: it is damaged, or of another shape.
-    """
-    check(data, shape)
+    """Decode a PNG or JPEG file."""
     flags = _FLAGS.get(shape[2], cv2.IMREAD_UNCHANGED)
-    try:
-        picture = cv2.imdecode(np.frombuffer(data, np.uint8), flags | _IGNORE_ORIENTATION)
-    except cv2.error as error:
-        raise Undecodable(f"damaged ({error})") from error
-    if picture is None:
+    pixels: Any = cv2.imdecode(np.frombuffer(data, np.uint8), flags | _IGNORE_ORIENTATION)
+    if pixels is None:
         raise Undecodable("damaged (OpenCV cannot decode it)")
-    pixels = shaped(picture, shape)
-    return pixels[..., [2, 1, 0, 3]] if shape[2] == 4 else pixels
+    turned: Image = pixels[..., [2, 1, 0, 3]] if pixels.shape == shape and shape[2] == 4 else pixels
+    return turned

@@ -1,0 +1,272 @@
+"""What formats that store image files share: one encoder, one way to decode, folders of files and shards of a stream.
+
+A sample is one file a field. Such formats hold the same files, byte for byte, and differ in their container alone; the
+axis ``decoder`` says what decodes them.
+
+Samples are encoded on all cores, in threads: Pillow releases the GIL while it encodes a PNG file, and a JPEG file
+where it writes to a real file instead of a Python object, hence the file in memory (``memfd_create``). Measured on 2
+cores at 480 × 480 pixels, PNG on two threads is 1.9 times as fast as on one, JPEG 1.8 times (0.9 into a ``BytesIO``).
+An image of few pixels is mostly Python, and two threads are *slower* than one (0.6 times at 16 × 16): such samples are
+encoded in the calling thread.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import math
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from itertools import chain, starmap
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from PIL import Image as PILImage
+
+from feedrate.formats import LEAST_IMAGE, Image, Packed, Reader, ReadOptions, Sample, Stream, decoders
+from feedrate.formats._base import damaged, map_on_all_cores
+from feedrate.formats.decoders import JPEG_END, Undecodable
+from feedrate.schema.errors import InputError
+from feedrate.schema.plugins import STREAM_SHARDS
+
+Result = TypeVar("Result")
+
+COMPRESS_LEVEL = 3
+"""zlib level (0 to 9) of Pillow's encoder: the level at which DIV2K's crops are usually stored."""
+JPEG_QUALITY = 95
+"""Pillow's scale, 0 to 95: the best that it advises."""
+THREADED_BYTES = 48 * 48 * 3
+"""Pixels of a sample, in bytes, from which on threads are worth it."""
+FILES_PER_FOLDER = 1000
+
+Files = Sequence[bytes]
+"""The files of a sample's fields."""
+RawFiles = tuple[int, Files]
+"""A sample's index and its files."""
+
+
+def encode_png(pixels: Image) -> bytes:
+    """Make a PNG file of an image of 1, 3 or 4 channels.
+
+    Raises:
+        InputError: it has another number of channels.
+    """
+    file = io.BytesIO()
+    _picture(pixels).save(file, format="PNG", compress_level=COMPRESS_LEVEL)
+    return file.getvalue()
+
+
+def encode_jpeg(pixels: Image) -> bytes:
+    """Make a JPEG file, quality 95, with colours at full resolution (4:4:4), of an image of 1 or 3 channels.
+
+    Raises:
+        OSError: there is no room for it in memory.
+    """
+    with os.fdopen(os.memfd_create("jpeg"), "r+b", buffering=0) as file:
+        _picture(pixels).save(file, format="JPEG", quality=JPEG_QUALITY, subsampling="4:4:4")
+        file.seek(0)
+        data = file.read()
+    if not data.endswith(JPEG_END):  # Pillow does not notice that less was written than it asked for
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "a file in memory")
+    return data
+
+
+def _picture(pixels: Image) -> PILImage.Image:
+    if pixels.shape[2] not in (1, 3, 4):
+        raise InputError(f"an image of {pixels.shape[2]} channels; image files hold 1, 3 or 4: use another format")
+    return PILImage.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels)
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """A kind of image file."""
+
+    name: str
+    """As decoders spell it in ``CODECS``."""
+    encode: Callable[[Image], bytes]
+    holds: Callable[[tuple[int, ...]], bool]
+    """Whether a field of a shape is such a file; else its pixels are stored as they are."""
+
+    def kind(self, shape: tuple[int, ...]) -> str:
+        """Name what a field of a shape is stored as, the ending of a file's name: the codec, or raw."""
+        return self.name if self.holds(shape) else "raw"
+
+    def files(self, sample: Sample) -> Files:
+        """Encode the fields of a sample."""
+        return [self.encode(field) if self.holds(field.shape) else field.tobytes() for field in sample]
+
+
+PNG = Codec("png", encode_png, lambda _: True)
+JPEG = Codec("jpeg", encode_jpeg, lambda shape: min(shape[:2]) >= LEAST_IMAGE and shape[2] in (1, 3))
+"""A label is no image, and JPEG has no transparency."""
+
+
+def encode_all(samples: Iterable[Sample], codec: Codec) -> Iterator[Files]:
+    """Encode samples of the same shapes on all cores, in their order, and hold few of them at a time."""
+    return _on_all_cores(lambda _, sample: codec.files(sample), samples)
+
+
+def _on_all_cores(work: Callable[[int, Sample], Result], samples: Iterable[Sample]) -> Iterator[Result]:
+    """Apply a function to each sample and its index, in threads where samples are large enough."""
+    drawn = iter(samples)
+    first = next(drawn, ())
+    numbered = enumerate(chain((first,) if first else (), drawn))
+    if sum(field.nbytes for field in first) < THREADED_BYTES:
+        return starmap(work, numbered)
+    return map_on_all_cores(lambda item: work(*item), numbered)
+
+
+class Encoded(Packed):
+    """Packed image files. The decoder is imported at creation, before workers are forked, and never pickled."""
+
+    codec: Codec
+    """How files were encoded, and so which fields are images; of the class, as no pickle holds it."""
+
+    def __init__(self, root: Path, options: ReadOptions) -> None:
+        super().__init__(root)
+        self._decoder = options.decoder
+        decoders.load(self._decoder, self.codec.name)
+
+    @abstractmethod
+    def path(self, index: int, field: int) -> Path:
+        """Name the file in which a field of a sample lies, for errors."""
+
+    def decode(self, raw: RawFiles) -> Sample:
+        """Decode the files of one sample.
+
+        Raises:
+            DataError: a file is truncated, damaged, or of another shape than the manifest says.
+        """
+        index, files = raw
+        shapes = self.manifest.shapes
+        if len(files) != len(shapes):
+            raise damaged(self.path(index, 0), f"{len(files)} fields, expected {len(shapes)}", self.root, index)
+        return tuple(self._pixels(index, field, data) for field, data in enumerate(files))
+
+    def _pixels(self, index: int, field: int, data: bytes) -> Image:
+        shape = self.manifest.shapes[field]
+        try:
+            if self.codec.holds(shape):
+                return decoders.load(self._decoder, self.codec.name)(data, shape)
+            if len(data) != math.prod(shape):
+                raise Undecodable(f"{len(data)} bytes, expected {math.prod(shape)}")
+            return np.frombuffer(bytearray(data), np.uint8).reshape(shape)
+        except Undecodable as problem:
+            text = f"{problem}; expected {self.codec.name} of shape {shape}"
+            raise damaged(self.path(index, field), text, self.root, index) from problem
+
+
+class FolderReader(Encoded, Reader):
+    """A folder of image files, one a field of a sample. It holds no handle: every read opens and closes its files."""
+
+    def path(self, index: int, field: int) -> Path:
+        """Name the file of a field of a sample."""
+        shapes = self.manifest.shapes
+        return _path(self.root, index, field, len(shapes), self.codec.kind(shapes[field]))
+
+    def read(self, index: int) -> RawFiles:
+        """Read the files of sample ``index``."""
+        try:
+            return index, [self.path(index, field).read_bytes() for field in range(len(self.manifest.shapes))]
+        except OSError as error:
+            raise damaged(Path(error.filename), error, self.root, index) from error
+
+
+def _path(root: Path, index: int, field: int, fields: int, kind: str) -> Path:
+    folder = index // max(1, FILES_PER_FOLDER // fields)
+    return root / f"{folder:05d}" / f"{index:08d}-{field}.{kind}"
+
+
+def write_files(samples: Iterable[Sample], root: Path, codec: Codec) -> None:
+    """Write every field of every sample as a file that ``FolderReader`` finds.
+
+    Raises:
+        InputError: a field has a number of channels that image files cannot hold.
+        OSError: a file cannot be written.
+    """
+
+    def write(index: int, sample: Sample) -> None:
+        """Write the files in the thread that encoded them: one thread for all holds up a fast encoder."""
+        for field, data in enumerate(codec.files(sample)):
+            path = _path(root, index, field, len(sample), codec.kind(sample[field].shape))
+            try:
+                path.write_bytes(data)
+            except FileNotFoundError:
+                path.parent.mkdir(exist_ok=True)
+                path.write_bytes(data)
+
+    for _ in _on_all_cores(write, samples):
+        pass
+
+
+Append = Callable[[int, Files], object]
+"""Appends a sample, its index and its files, to a shard."""
+
+
+def pack_shards(
+    samples: Iterable[Sample], root: Path, kind: str, shard: Callable[[Path], AbstractContextManager[Append]]
+) -> None:
+    """Encode samples as PNG files and deal them out to a fixed number of shards.
+
+    Sample i lies in shard i modulo ``STREAM_SHARDS``, at place i divided by it: shards are equally long whatever the
+    number of samples, which nobody knows when packing begins, and where a sample must be is known without an index, so
+    that one that is missing, doubled or in the wrong place is noticed.
+
+    Args:
+        samples: what to pack.
+        root: an empty folder.
+        kind: the ending of a shard's name.
+        shard: opens a file to which samples can be appended.
+    """
+    with ExitStack() as opened:
+        shards: list[Append] = []
+        for index, files in enumerate(encode_all(samples, PNG)):
+            if index < STREAM_SHARDS:
+                shards.append(opened.enter_context(shard(_shard_path(root, index, kind))))
+            shards[index % STREAM_SHARDS](index, files)
+
+
+def _shard_path(root: Path, shard: int, kind: str) -> Path:
+    return root / f"{shard:05d}.{kind}"
+
+
+class ShardedStream(Encoded, Stream):
+    """Streams PNG files from the shards that ``pack_shards`` wrote."""
+
+    codec = PNG
+    kind: str
+    """How a shard's file name ends."""
+
+    @property
+    def shards(self) -> int:
+        """Files that can be read independently of each other."""
+        return min(STREAM_SHARDS, len(self))
+
+    def path(self, index: int, field: int) -> Path:  # noqa: ARG002 - all are in one
+        """Name the shard in which a sample lies."""
+        return _shard_path(self.root, index % STREAM_SHARDS, self.kind)
+
+    @abstractmethod
+    def read_file(self, path: Path) -> Iterator[RawFiles]:
+        """Read a shard's file from its beginning to its end; an OSError or ValueError says what is wrong with it."""
+
+    def records(self, shard: int) -> Iterator[RawFiles]:
+        """Read one shard, and check that it holds the samples that were packed into it."""
+        path = _shard_path(self.root, shard, self.kind)
+        due = iter(range(shard, len(self), STREAM_SHARDS))
+        try:
+            for record in self.read_file(path):
+                wanted = next(due, "the end")
+                if record[0] != wanted:
+                    raise damaged(path, f"sample {record[0]} lies where {wanted} should be", self.root)
+                yield record
+        except OSError as error:
+            raise damaged(path, error, self.root) from error
+        except ValueError as error:
+            raise damaged(path, f"damaged ({error})", self.root) from error
+        for missing in due:
+            raise damaged(path, f"truncated, ends before sample {missing}", self.root)

@@ -1,0 +1,288 @@
+"""Formats that store image files: the same files in each, encoded on all cores; streams notice what is gone."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from contract import equal, flipped, format_, make, pack, raws
+from PIL import Image as PILImage
+from skimage import data as photographs
+
+from feedrate.formats import Sample, _base, decoders
+from feedrate.formats._images import (
+    COMPRESS_LEVEL,
+    FILES_PER_FOLDER,
+    JPEG,
+    PNG,
+    THREADED_BYTES,
+    encode_all,
+    encode_jpeg,
+    encode_png,
+)
+from feedrate.schema.errors import DataError, InputError
+from feedrate.schema.plugins import STREAM_SHARDS, traits
+
+SHAPES = ((12, 10, 3), (9, 8, 4), (4, 4, 1))
+OF_PNG = ("png", "lmdb_png", "recordio", "webdataset", "tfrecord")
+STREAMS = ("webdataset", "tfrecord")
+
+
+def test_encoder_is_pillows() -> None:
+    """A PNG file is, byte by byte, what Pillow saves at level 3: the stand-in is calibrated to it."""
+    pixels = photographs.astronaut()[:200, :150]
+    file = io.BytesIO()
+    PILImage.fromarray(pixels).save(file, format="PNG", compress_level=3)
+    assert encode_png(pixels) == file.getvalue()
+    assert COMPRESS_LEVEL == 3
+
+
+@pytest.mark.parametrize("name", OF_PNG)
+def test_same_files_in_every_container(name: str, tmp_path: Path) -> None:
+    """What is read from a container is what the one encoder made, byte by byte: only the container differs."""
+    samples = make(40, SHAPES)
+    read = dict(raws(pack(name, tmp_path, samples)))
+    assert sorted(read) == list(range(40))
+    for index, sample in enumerate(samples):
+        assert [bytes(data) for data in read[index]] == [encode_png(field) for field in sample]
+
+
+@pytest.mark.parametrize("decoder", ["pil", "torchvision", "cv2", "pyspng"])
+@pytest.mark.parametrize("name", OF_PNG)
+def test_every_decoder(name: str, decoder: str, tmp_path: Path) -> None:
+    """Every format decodes with every decoder, also after it was pickled, into memory that the caller owns."""
+    samples = make(3, SHAPES)
+    packed = pickle.loads(pickle.dumps(pack(name, tmp_path, samples, decoder=decoder)))
+    for raw in raws(packed):
+        sample = packed.decode(raw)
+        assert equal(sample, samples[raw[0]])
+        for field in sample:
+            field[:] = 0
+        assert equal(packed.decode(raw), samples[raw[0]])
+
+
+@pytest.mark.parametrize(
+    ("name", "decoder", "message"),
+    [("png", "pill", "did you mean 'pil'"), ("jpeg", "pyspng", "does not decode jpeg"), ("tfrecord", "x", "unknown")],
+)
+def test_decoder_refused(name: str, decoder: str, message: str, tmp_path: Path) -> None:
+    """A decoder that is unknown, or does not decode what is stored, is refused when the data are opened."""
+    with pytest.raises(InputError, match=message):
+        pack(name, tmp_path, make(1, SHAPES), decoder=decoder)
+
+
+def test_two_channels(tmp_path: Path) -> None:
+    """Samples that no image file holds are refused while packing."""
+    with pytest.raises(InputError, match="2 channels"):
+        pack("recordio", tmp_path, make(1, ((9, 9, 2),)))
+
+
+def test_folders_stay_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No folder holds more files than the limit, whatever the number of fields."""
+    assert FILES_PER_FOLDER == 1000
+    monkeypatch.setattr("feedrate.formats._images.FILES_PER_FOLDER", 10)
+    samples = make(20, SHAPES)
+    packed = pack("png", tmp_path, samples)
+    counts = [len(list(folder.iterdir())) for folder in tmp_path.iterdir() if folder.is_dir()]
+    assert sum(counts) == 60
+    assert max(counts) <= 10
+    assert all(map(equal, packed, samples))
+
+
+@pytest.mark.parametrize("decoder", ["pil", "torchvision", "cv2"])
+def test_jpeg(decoder: str, tmp_path: Path) -> None:
+    """A photograph comes back within the format's bound; a label and transparency as they were, in files named so."""
+    photograph = photographs.coffee()[:64, :80]
+    others = make(1, ((7, 20, 3), (1, 2, 1), (16, 16, 4)))[0]
+    packed = pack("jpeg", tmp_path, [(photograph, photograph[..., :1], *others)], decoder=decoder)
+    colour, grey, *exact = packed[0]
+    for image, original in ((colour, photograph), (grey, photograph[..., :1])):
+        assert 0 < np.abs(image.astype(int) - original).mean() < format_("jpeg").MEAN_ERROR
+    assert equal(tuple(exact), others)
+    files = sorted((tmp_path / "00000").iterdir())
+    assert [path.suffix for path in files] == [".jpeg"] * 2 + [".raw"] * 3
+    assert all(field.flags.writeable for field in packed[0])
+    files[-1].write_bytes(files[-1].read_bytes()[:-1])
+    with pytest.raises(DataError, match=f"{files[-1].name}.*1023 bytes, expected 1024.*run again"):
+        packed[0]
+
+
+def test_jpeg_bound_holds_for_noise() -> None:
+    """Even random bytes come back within the bound, at full colour resolution."""
+    pixels = make(1, ((64, 64, 3),))[0][0]
+    error = np.abs(decoders.load("pil", "jpeg")(encode_jpeg(pixels), pixels.shape).astype(int) - pixels).mean()
+    assert error < format_("jpeg").MEAN_ERROR
+
+
+def test_codecs_name_what_they_store() -> None:
+    """Every field is a PNG file; JPEG leaves labels and transparency alone."""
+    assert {PNG.kind(shape) for shape in ((1, 1, 1), (7, 9, 3), (9, 9, 4))} == {"png"}
+    assert [JPEG.kind(shape) for shape in ((8, 8, 3), (8, 8, 1))] == ["jpeg"] * 2
+    assert [JPEG.kind(shape) for shape in ((7, 8, 3), (8, 7, 1), (8, 8, 4), (8, 8, 2))] == ["raw"] * 4
+
+
+def test_encodes_on_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many samples are encoded at once as there are cores, and come in their order."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2})
+    together = threading.Barrier(3)
+    shape = (THREADED_BYTES, 1, 1)
+
+    def encode(pixels: Any) -> bytes:
+        together.wait(timeout=10)
+        return bytes(pixels[0, 0])
+
+    samples = [(np.full(shape, index, np.uint8),) for index in range(9)]
+    files = list(encode_all(samples, replace(PNG, encode=encode)))
+    assert [files[index][0][0] for index in range(9)] == list(range(9))
+
+
+@pytest.mark.parametrize("size", [4, 64])
+def test_draws_few_ahead(size: int) -> None:
+    """However many samples there are, few are drawn before the first is asked for: memory does not grow with them."""
+    drawn = 0
+
+    def endless() -> Iterator[Sample]:
+        nonlocal drawn
+        while True:
+            drawn += 1
+            yield make(1, ((size, size, 3),))[0]
+
+    files = encode_all(endless(), PNG)
+    for asked in range(1, 50):
+        next(files)
+        assert drawn <= asked + _base.LOOK_AHEAD * len(os.sched_getaffinity(0)) + 1
+
+
+@pytest.mark.parametrize("name", [*OF_PNG, "jpeg"])
+@pytest.mark.parametrize("broken", [RuntimeError, KeyboardInterrupt])
+@pytest.mark.parametrize("size", [4, 64])
+def test_broken_source(name: str, broken: type[BaseException], size: int, tmp_path: Path) -> None:
+    """An error of the source, and Ctrl-C, come through unchanged and leave no thread behind."""
+
+    def breaking() -> Iterator[Sample]:
+        yield from make(40, ((size, size, 3),))
+        raise broken("source broke")
+
+    before = set(threading.enumerate())
+    with pytest.raises(broken, match="source broke"):
+        format_(name).pack(breaking(), tmp_path)
+    assert set(threading.enumerate()) <= before
+
+
+@pytest.mark.parametrize("name", STREAMS)
+@pytest.mark.parametrize("count", [1, STREAM_SHARDS - 1, STREAM_SHARDS, 2 * STREAM_SHARDS + 5])
+def test_shards(name: str, count: int, tmp_path: Path) -> None:
+    """Every sample lies in one shard; there are as many shards as samples allow, of nearly the same length."""
+    samples = make(count, ((8, 8, 3),))
+    stream = pack(name, tmp_path, samples)
+    assert traits(name).streamed
+    assert stream.shards == len(list(tmp_path.iterdir())) - 1 == min(count, STREAM_SHARDS)
+    lengths = [len(list(stream.records(shard))) for shard in range(stream.shards)]
+    assert max(lengths) - min(lengths) <= 1
+    read = {raw[0]: stream.decode(raw) for raw in raws(stream)}
+    assert sum(lengths) == len(read) == count
+    assert all(equal(read[index], sample) for index, sample in enumerate(samples))
+
+
+def read_shard(stream: Any, shard: int) -> list[tuple[int, Sample]]:
+    """Read and decode one shard."""
+    return [(raw[0], stream.decode(raw)) for raw in stream.records(shard)]
+
+
+@pytest.mark.parametrize("step", [61, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", STREAMS)
+def test_damaged_shard(name: str, step: int, tmp_path: Path) -> None:
+    """A shard that was cut or damaged, at every so many bytes, is an error that names it, never other samples."""
+    samples = make(STREAM_SHARDS * 3, ((8, 8, 3), (2, 2, 1)))
+    stream = pack(name, tmp_path, samples)
+    path = stream.path(0, 0)
+    data = path.read_bytes()
+    due = [0, STREAM_SHARDS, 2 * STREAM_SHARDS]
+    for place in range(0, len(data), step):
+        path.write_bytes(flipped(data, place))
+        problem = ""
+        try:
+            got = read_shard(stream, 0)
+        except DataError as error:
+            problem = str(error)
+        if problem:
+            assert path.name in problem
+            assert "run again" in problem
+        else:  # harmless: padding, a time, an owner
+            assert [index for index, _ in got] == due
+            assert all(equal(sample, samples[index]) for index, sample in got)
+        path.write_bytes(data[:place])
+        with pytest.raises(DataError, match=f"{path.name}.*run again"):
+            read_shard(stream, 0)
+
+
+def test_tfrecord_checks_crcs(tmp_path: Path) -> None:
+    """A flipped byte of a TFRecord file is noticed while it is read, by the CRC of the length or of the data."""
+    stream = pack("tfrecord", tmp_path, make(1, ((8, 8, 3),)))
+    path = stream.path(0, 0)
+    data = path.read_bytes()
+    for place in range(len(data)):
+        path.write_bytes(flipped(data, place, 0x10))
+        what = "a record's length" if place < 12 else "a record"
+        with pytest.raises(DataError, match=rf"{path.name}.*wrong CRC of {what}\)"):
+            list(stream.records(0))
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_shards_mixed_up(name: str, tmp_path: Path) -> None:
+    """Shards that changed places, are missing, of another set, or not files of this kind are named."""
+    stream = pack(name, tmp_path, make(70, ((8, 8, 3),)))
+    first, second = stream.path(0, 0), stream.path(1, 0)
+
+    def refused(problem: str) -> None:
+        with pytest.raises(DataError, match=problem):
+            list(stream.records(0))
+
+    aside = first.rename(tmp_path / "aside")
+    refused(f"{first.name}: No such file")
+    second.rename(first)
+    refused(f"{first.name}: sample 1 lies where 0")
+    first.write_bytes(aside.read_bytes())
+    stream.manifest = replace(stream.manifest, count=64)
+    refused("sample 64 lies where the end")
+    stream.manifest = replace(stream.manifest, count=150)
+    refused("ends before sample 96")
+    for junk in (b"no such thing" * 100, b"BZh9" + bytes(99), b"\x1f\x8b" + bytes(99), b"\xfd7zXZ\0" + bytes(99), b""):
+        first.write_bytes(junk)
+        refused(f"{first.name}: .*run again")
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_other_fields(name: str, tmp_path: Path) -> None:
+    """Samples with another number of fields than the manifest says are refused."""
+    stream = pack(name, tmp_path, make(2, SHAPES))
+    stream.manifest = replace(stream.manifest, shapes=(*SHAPES, (4, 4, 1)))
+    with pytest.raises(DataError, match="run again"):
+        read_shard(stream, 0)
+
+
+def test_tar_files_are_reproducible(tmp_path: Path) -> None:
+    """Packing the same samples twice gives the same tar files: no time of day in them."""
+    for name in ("one", "two"):
+        pack("webdataset", tmp_path / name, make(3, SHAPES))
+    for path in (tmp_path / "one").iterdir():
+        assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
+
+
+def test_lmdb_lengths_damaged(tmp_path: Path) -> None:
+    """A value whose fields do not add up is an error, not a shifted file."""
+    packed = pack("lmdb_png", tmp_path, make(2, SHAPES))
+    packed._lengths = "<2I"
+    with pytest.raises(DataError, match="add up"):
+        packed.read(0)
+    packed._lengths = f"<{1 << 16}I"
+    with pytest.raises(DataError, match="too few"):
+        packed.read(0)
