@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from feedrate.plan import cells as expanding
 from feedrate.plan import matrix, schedule, suite
-from feedrate.plan.claim import Aside, Claim, Effect, Values, cell_on, check, pair, slope, terms, untestable
+from feedrate.plan.claim import Aside, Claim, Effect, Values, cells_of, check, pair, slope, terms, untestable
 from feedrate.plan.suite import slices_of
 from feedrate.schema import plugins
 from feedrate.schema.axes import cell_id
@@ -148,11 +148,11 @@ def test_weights_add_up_to_nothing(cases: int, against: int) -> None:
 
 def test_photographs_stand_in_for_div2k() -> None:
     """A claim that names div2k has its cells on whichever photographs a run has."""
-    real, _ = cell_on({"workload": "div2k"}, "cpu")
-    swapped, _ = cell_on({"workload": "div2k"}, "cpu", "folder")
+    real, _ = cells_of({"workload": "div2k"}, "cpu")
+    swapped, _ = cells_of({"workload": "div2k"}, "cpu", "folder")
     assert (real["workload"], swapped["workload"]) == ("div2k", "folder")
     assert cell_id(real) != cell_id(swapped)
-    other, _ = cell_on({"workload": "synthetic"}, "cpu", "folder")
+    other, _ = cells_of({"workload": "synthetic"}, "cpu", "folder")
     assert other["workload"] == "synthetic"
 
 

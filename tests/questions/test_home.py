@@ -14,11 +14,12 @@ from feedrate.pages import verdicts
 from feedrate.pages.runs import RunView
 from feedrate.pages.verdicts import Place, Verdicts
 from feedrate.questions.home import page as home_page
+from feedrate.questions.home.findings import findings
 from feedrate.questions.suites import page as suites_page
 
 
 def body(*runs: RunView) -> str:
-    return home_page.page(runs, suites_page.found(runs), verdicts.gather(runs)).body
+    return re.sub(r"[ \n]+", " ", home_page.page(runs, suites_page.found(runs), verdicts.gather(runs)).body)
 
 
 def test_the_main_suite_speaks_for_its_machine(show: Callable[..., RunView]) -> None:
@@ -92,7 +93,7 @@ def test_findings_lead_to_what_they_were_made_from(show: Callable[..., RunView])
     """Every finding stands on the front as it was said, with a link that names its runs and leads to more of it."""
     tested = show(suites=("claims",), claims=("storage",), blocks=3, fails="none")
     runs = [tested, show(fails="none")]
-    expected = home_page.findings(home_page.leading(runs), verdicts.gather(runs), [])
+    expected = findings(home_page.leading(runs), verdicts.gather(runs), [])
     assert {each.page.partition("#")[0] for each in expected} == {runs[1].page, "claims.md"}
     listed = body(*runs).partition('<ul class="fr-found">')[2].partition("</ul>")[0]
     found = re.findall(r'<li>(.+?) <a href="([^"]+)">([^<]+)</a></li>', listed)

@@ -14,8 +14,7 @@ from feedrate.pages import headlines, verdicts
 from feedrate.pages.runs import RunView
 from feedrate.pages.verdicts import ClaimResult, Place, Verdicts
 from feedrate.plan import suite
-from feedrate.questions.home import page as home_page
-from feedrate.questions.home.page import STORED, Sentence
+from feedrate.questions.home.findings import STORED, Sentence, findings
 from feedrate.schema.axes import BY_NAME
 from feedrate.schema.metrics import METRICS
 from feedrate.store.bench_record import BenchRecord, WitnessedTrial
@@ -63,7 +62,7 @@ def told(*places: dict[str, ClaimResult]) -> Verdicts:
 
 
 def said(*places: dict[str, ClaimResult]) -> list[Sentence]:
-    return home_page.findings([], told(*places), [])
+    return findings([], told(*places), [])
 
 
 def changed(shown: RunView, gpu: bool = False, **manifest: Any) -> RunView:
@@ -111,7 +110,7 @@ def bench(fake_run: ModuleType) -> Callable[..., BenchRecord]:
 def test_every_sentence_names_its_machine(show: Show, tested: RunView, bench: Callable[..., BenchRecord]) -> None:
     """Sentences stand side by side and are of several machines: each begins with its own."""
     rows = {STORED: {"verdict": "confirmed"}, EFFECTS[0]: {"verdict": "refuted"}}
-    found = home_page.findings([show(fails="none", cores=8)], told(telling(tested, rows)), [bench(2, 1), bench()])
+    found = findings([show(fails="none", cores=8)], told(telling(tested, rows)), [bench(2, 1), bench()])
     assert [each.text.partition(":")[0] for each in found] == [
         "On Example 9000 8-Core, 8 cores",
         *[f"On {MACHINE}"] * 3,
@@ -126,9 +125,9 @@ def test_every_sentence_names_its_machine(show: Show, tested: RunView, bench: Ca
 
 def test_what_no_record_tells_is_left_out(show: Show) -> None:
     """Without results nothing is said; a run without claims says nothing of them."""
-    assert home_page.findings([], NOTHING, []) == []
+    assert findings([], NOTHING, []) == []
     shown = show(fails="none")
-    (only,) = home_page.findings([shown], NOTHING, [])
+    (only,) = findings([shown], NOTHING, [])
     assert only.source == f"run {shown.manifest.run_id}"
 
 
@@ -136,8 +135,8 @@ def test_a_run_without_a_clear_gain_is_passed_over(show: Show) -> None:
     """One block proves nothing: an older run that shows a gain tells it, in the words of the answer on its pages."""
     newest = show(blocks=1, fails="none", run_id="20270101T000000Z-newest")
     older = show(fails="none")
-    assert home_page.findings([newest], NOTHING, []) == []
-    (only,) = home_page.findings([newest, older], NOTHING, [])
+    assert findings([newest], NOTHING, []) == []
+    (only,) = findings([newest, older], NOTHING, [])
     assert only.made_from == (older.manifest.run_id,)
     assert only.page == older.page
     gain = only.text.removeprefix(f"On {MACHINE}: ")
@@ -272,5 +271,5 @@ def test_a_gpu_that_was_not_used_is_not_taken_for_used(show: Show, tested: RunVi
     on_cpu, on_cuda = (changed(tested, gpu=True, device=device) for device in ("cpu", "cuda"))
     assert said(telling(on_cpu, rows))[0].text.startswith(f"On Example GPU 80, {MACHINE}, on CPU: of ")
     assert said(telling(on_cuda, rows))[0].text.startswith(f"On Example GPU 80, {MACHINE}: of ")
-    (gain,) = home_page.findings([changed(show(fails="none"), gpu=True)], NOTHING, [])
+    (gain,) = findings([changed(show(fails="none"), gpu=True)], NOTHING, [])
     assert gain.text.startswith(f"On Example GPU 80, {MACHINE}, on CPU: for ")

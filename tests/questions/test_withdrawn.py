@@ -65,7 +65,7 @@ def test_its_page_stays_with_the_reason(results: Path) -> None:
     assert "This run was withdrawn on" in page.body
     assert "The disk was failing &lt;script&gt;" in page.body
     assert "<script>" not in page.body
-    assert sorted(path.rpartition("/")[2] for path in page.files) == sorted(run_page.FILES)
+    assert sorted(path.rpartition("/")[2] for path in page.files) == sorted(facts.FILES)
     assert not page.figures
 
 
@@ -90,7 +90,7 @@ def test_every_table_names_the_tier(results: Path) -> None:
         assert "<b>Lab</b>" not in body
     for body in (reference_page.runs_page([shown]).body, run_page.page(shown).body):
         assert "&lt;b&gt;Lab&lt;/b&gt;" in body
-    assert "=cmd|&#x27; /C calc&#x27;!A0" in run_page.page(shown).body
+    assert "=cmd|&#39; /C calc&#39;!A0" in run_page.page(shown).body
 
 
 def test_a_machine_with_runs_of_both_tiers_says_how_many(results: Path) -> None:

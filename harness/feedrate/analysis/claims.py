@@ -35,7 +35,7 @@ from scipy.special import stdtr
 
 from feedrate.analysis.blocks import CONFIDENCE, KEYS, Blocks, Floats, blocks_for, half_width, moments
 from feedrate.analysis.contrasts import room, verdicts
-from feedrate.plan.claim import PHOTOGRAPHS, Claim, Claims, Effect, Term, Values, cell_on, terms, untestable
+from feedrate.plan.claim import PHOTOGRAPHS, Claim, Claims, Effect, Term, Values, cells_of, terms, untestable
 from feedrate.schema.axes import BY_NAME, Value, cell_id
 from feedrate.schema.columns import PROTOCOL_VERSION
 from feedrate.schema.errors import InputError
@@ -191,13 +191,13 @@ class _Run:
 
     def level(self, values: Values, metric: str, photographs: str) -> float:
         """A side's own metric: its geometric mean over blocks."""
-        cell, _ = cell_on(values, self.device, photographs)
+        cell, _ = cells_of(values, self.device, photographs)
         logs = self.blocks(metric).logs([self.run_id], [cell_id(cell)])
         return float(np.exp(moments(logs).mean[0]))
 
     def check(self, values: Values) -> dict[str, Any] | None:
         """What the checks of a fact saw: whether all that ended agree, the median number, the newest evidence."""
-        cell, _ = cell_on({"mode": "check", **values}, self.device)
+        cell, _ = cells_of({"mode": "check", **values}, self.device)
         rows = self._checks[self._checks["cell_id"].eq(cell_id(cell))]
         if rows.empty:
             return None

@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from html import escape
 from typing import Any
 
 import pandas as pd
+from markupsafe import Markup
 
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.summary import CONDITIONS, KNOBS, best_cells, default_vs_best
 from feedrate.charts.figure import EMULATED, LOAD, PHOTOGRAPHS, TRAIN
 from feedrate.pages import descriptions, markup
+from feedrate.pages.template import table
 from feedrate.schema import words
 from feedrate.schema.axes import BY_NAME
 
-_COLUMNS = (
-    "What ran",
-    "Best setting",
-    "Samples/s",
-    "95 % interval",
-    "n",
-    "Held back by",
-    "Most gained by loader knobs alone",
-)
+NUMBERS = ("Samples/s", "95 % interval", "n")
+"""Columns of a table of best settings that are set flush right."""
 _SPOKEN = {TRAIN: "real training", EMULATED: "an emulated step", LOAD: "loading alone"}
 _KINDS = {TRAIN: "real training", EMULATED: "emulated step", LOAD: "loading alone"}
 _WORDED = ("workload", "mode", "step", "step_ms", "patch_size", "page_cache", "access")
 """Conditions of a task that its name has words for."""
 _COMPARED_AT = ("storage_format", "batch_size", "num_workers")
-"""Knobs that are told in words wherever a gain is: the first two are the same on both sides of it."""
+"""Knobs that stand in words wherever a gain does: the first two are the same on both sides of it."""
 
 
 def headlines(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -40,34 +34,27 @@ def headlines(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd
     that waits after every phase (``timing: serialized``) are there to check the others and are no task.
     """
     best = best_cells(trials, estimates)
-    asked = best["mode"].isin(["train", "load"]) & best["timing"].ne("serialized").fillna(True)
-    best = best[best["is_best"].astype(bool) & asked.astype(bool)].reset_index(drop=True)
+    tasks = best["mode"].isin(["train", "load"]) & best["timing"].ne("serialized").fillna(True)
+    best = best[best["is_best"].astype(bool) & tasks.astype(bool)].reset_index(drop=True)
     if not len(best):
         return best.assign(gain=[], kind=[], bound=[])
-    gains = _gains(trials, estimates)
     kinds = [
-        "load" if mode == "load" else "emulated" if step == "emulated" else "train"
+        LOAD if mode == "load" else EMULATED if step == "emulated" else TRAIN
         for mode, step in zip(best["mode"], best["step"], strict=True)
     ]
-    best = best.assign(
-        gain=pd.Series([gains.get(_key(row)) for row in rows_of(best)], dtype=object),
-        kind=kinds,
-        bound=best["bottleneck"],
+    gains = _gains(trials, estimates)
+    found = [gains.get(_key(row)) for row in rows_of(best)]
+    best = best.assign(gain=pd.Series(found, dtype=object), kind=kinds, bound=best["bottleneck"])
+    order = pd.DataFrame(
+        {
+            "kind": best["kind"].map(list(_KINDS).index),
+            "planted": ~best["workload"].isin(PHOTOGRAPHS),
+            "patch_size": best["patch_size"],
+            "cold": best["page_cache"].eq("cold").fillna(False),
+            "sequential": best["access"].eq("sequential").fillna(False),
+        }
     )
-    order = (
-        pd.DataFrame(
-            {
-                "a": best["kind"].map(list(_KINDS).index),
-                "b": ~best["workload"].isin(PHOTOGRAPHS),
-                "c": best["patch_size"],
-                "d": best["page_cache"].eq("cold").fillna(False),
-                "e": best["access"].eq("sequential").fillna(False),
-            }
-        )
-        .sort_values(["a", "b", "c", "d", "e"], kind="stable")
-        .index
-    )
-    return best.loc[order]
+    return best.loc[order.sort_values(order.columns.to_list(), kind="stable").index]
 
 
 def task_key(row: Mapping[Any, Any]) -> tuple[str, ...]:
@@ -75,11 +62,8 @@ def task_key(row: Mapping[Any, Any]) -> tuple[str, ...]:
 
     What does not apply stands at its default, so that a CPU and a GPU have tasks in common.
     """
-    return tuple(_text(BY_NAME[name].default if pd.isna(row[name]) else row[name]) for name in CONDITIONS)
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else f"{float(value):g}"
+    values = (BY_NAME[name].default if pd.isna(row[name]) else row[name] for name in CONDITIONS)
+    return tuple(value if isinstance(value, str) else f"{float(value):g}" for value in values)
 
 
 def _key(row: Mapping[Any, Any]) -> tuple[str, ...]:
@@ -96,46 +80,34 @@ def _gains(trials: pd.DataFrame, estimates: pd.DataFrame | None) -> dict[tuple[s
     return found
 
 
-def headline_table(rows: pd.DataFrame) -> str:
+def headline_table(rows: pd.DataFrame) -> Markup:
     """Write headlines as a table; nothing when there are none."""
     if not len(rows):
-        return ""
-    lines = [
-        (
-            task_cell(row),
-            escape(descriptions.knobs(row)),
-            words.number(float(row["samples_per_s"])),
-            descriptions.spread(float(row["lo"]), float(row["hi"])),
-            str(row["n"]),
-            _held_back(row),
-            _gain(row["gain"]),
-        )
-        for row in rows_of(rows)
-    ]
-    return markup.table(
-        "The best setting of each task", _COLUMNS, lines, ("Samples/s", "95 % interval", "n"), stack=True
-    )
+        return Markup()
+    lines = []
+    for row in rows_of(rows):
+        rate = words.number(float(row["samples_per_s"]))
+        spread = descriptions.spread(float(row["lo"]), float(row["hi"]))
+        gain = gain_words(row["gain"])
+        gained = markup.two_lines(*gain) if gain[1] else gain[0]
+        lines.append((task_cell(row), descriptions.knobs(row), rate, spread, row["n"], _held_back(row), gained))
+    columns = ("What ran", "Best setting", *NUMBERS, "Held back by", "Most gained by loader knobs alone")
+    return table("The best setting of each task", columns, lines, NUMBERS, stack=True)
 
 
 def _held_back(row: Mapping[Any, Any]) -> str:
     """What holds it back, and how much of its slowest stage and of its compute stage it reaches."""
     if row["kind"] == LOAD:
         return "the loader itself"
-    reached = [f"{name}\u00a0{words.percent(value)}" for name, value in _reached(row)]
-    return escape(str(row["bound"])) + (f'<br><span class="fr-kind">{", ".join(reached)}</span>' if reached else "")
+    reached = (("efficiency", row["efficiency"]), ("AU", row["au"]))
+    shares = [f"{name}\u00a0{words.percent(float(value))}" for name, value in reached if words.known(value)]
+    return markup.two_lines(row["bound"], ", ".join(shares)) if shares else str(row["bound"])
 
 
-def _reached(row: Mapping[Any, Any]) -> list[tuple[str, float]]:
-    given = (("efficiency", row["efficiency"]), ("AU", row["au"]))
-    return [(name, float(value)) for name, value in given if words.known(value)]
-
-
-def task_cell(row: Mapping[Any, Any]) -> str:
+def task_cell(row: Mapping[Any, Any]) -> Markup:
     """Write a task as the first cell of its row: workload, patch size, what ran."""
-    return (
-        f"<strong>{escape(str(row['workload']))}</strong>, {row['patch_size']}\u00a0px<br>"
-        f'<span class="fr-kind fr-kind-{row["kind"]}">{escape(what_ran(row))}</span>'
-    )
+    task = Markup("<strong>{}</strong>, {}\u00a0px").format(row["workload"], row["patch_size"])
+    return markup.two_lines(task, what_ran(row), f"fr-kind fr-kind-{row['kind']}")
 
 
 def what_ran(row: Mapping[Any, Any]) -> str:
@@ -180,11 +152,6 @@ def gain_words(gain: Mapping[Any, Any] | None) -> tuple[str, str]:
 def _blocks(gain: Mapping[Any, Any]) -> str:
     """How many blocks a gain without an interval has, in which both sides ended well."""
     return "one block" if gain["n"] else "no block"
-
-
-def _gain(gain: Mapping[Any, Any] | None) -> str:
-    ratio, where = gain_words(gain)
-    return f'{ratio}<br><span class="fr-kind">{escape(where)}</span>' if where else ratio
 
 
 def over_blocks(row: Mapping[Any, Any]) -> str:

@@ -42,6 +42,7 @@ class Placed:
         return self.files.get(f"{FOLDER}/{self.name}.svg", "")
 
 
+_SECTION = re.compile(r"^## (.+?) \{ #([\w-]+) \}$", re.MULTILINE)
 _PLAIN = re.compile(r"[^A-Za-z0-9 ,.;:?%±–’\u00c0-\u024f]")
 
 
@@ -133,6 +134,11 @@ def heading(level: int, text: str, name: str = "") -> str:
     return f"{'#' * level} {entities(text)}{anchor}\n"
 
 
+def anchor(title: str) -> str:
+    """Give a heading's title as the id that links to it end in."""
+    return "".join(letter for letter in title.lower().replace(" ", "-") if letter.isalpha() or letter == "-")
+
+
 def section(title: str, content: str, level: int = 2, name: str = "") -> list[str]:
     """Write a heading and what is below it; nothing where there is nothing to put there.
 
@@ -142,8 +148,7 @@ def section(title: str, content: str, level: int = 2, name: str = "") -> list[st
         level: 2 for the largest heading within a page.
         name: what a link to it ends in; the title in lower case with hyphens if empty.
     """
-    anchor = name or "".join(letter for letter in title.lower().replace(" ", "-") if letter.isalpha() or letter == "-")
-    return [heading(level, title, anchor), content] if content else []
+    return [heading(level, title, name or anchor(title)), content] if content else []
 
 
 def paragraph(text: str, style: str = "") -> str:
@@ -154,6 +159,13 @@ def paragraph(text: str, style: str = "") -> str:
 def addressed(path: str, text: str) -> str:
     """Write the path of a file with a hash of what it holds, so that no reader keeps an older one."""
     return f"{path}?v={hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def contents(text: str) -> Markup:
+    """List the sections of a Markdown text, for screens that have no room for the theme's own list."""
+    item = Markup('<li><a href="#{}">{}</a></li>')
+    items = Markup("").join(item.format(name, title) for title, name in _SECTION.findall(text))
+    return Markup('<nav class="fr-contents" aria-label="Contents of this page"><ul>{}</ul></nav>\n').format(items)
 
 
 def slot(name: str) -> str:

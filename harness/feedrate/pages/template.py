@@ -17,14 +17,14 @@ from markupsafe import Markup, escape
 from feedrate.charts.embed import folded
 from feedrate.pages import descriptions, markup
 from feedrate.schema import words
-from feedrate.schema.plugins import PACKAGE
+from feedrate.schema.plugins import PACKAGE, RESOURCES
 
 
 def render(template: str, **values: Any) -> Markup:
     """Fill a template.
 
     Args:
-        template: its path below ``questions`` or ``pages``: ``home/page.md``.
+        template: its path below ``questions`` or ``site/pages``: ``home/page.md``.
         values: by the names that the template has for them.
 
     Raises:
@@ -62,7 +62,7 @@ def _as_markup(write: Callable[..., str]) -> Callable[..., Markup]:
 
 _KIT = (markup.heading, markup.paragraph, markup.slot, markup.commands, markup.scripted, folded)
 _ENVIRONMENT = Environment(
-    loader=FileSystemLoader([PACKAGE / "questions", PACKAGE / "pages"]),
+    loader=FileSystemLoader([PACKAGE / "questions", RESOURCES / "site" / "pages"]),
     autoescape=True,
     undefined=StrictUndefined,
     trim_blocks=True,
@@ -76,7 +76,7 @@ _ENVIRONMENT.globals |= {
 _ENVIRONMENT.filters |= {
     write.__name__: write
     for write in (
-        *(words.number, words.percent, words.plural, words.sentence, markup.slug, listed),
+        *(words.number, words.percent, words.plural, words.sentence, markup.slug, markup.anchor, listed),
         *(descriptions.day, descriptions.size, descriptions.setting, descriptions.knobs),
     )
 }

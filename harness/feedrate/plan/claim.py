@@ -183,7 +183,7 @@ class Term:
     cell: dict[str, Value]
 
 
-def cell_on(values: Values, device: str, photographs: str = PHOTOGRAPHS[0]) -> tuple[dict[str, Value], dict[str, str]]:
+def cells_of(values: Values, device: str, photographs: str = PHOTOGRAPHS[0]) -> tuple[dict[str, Value], dict[str, str]]:
     """Find the cell that values make on a device.
 
     Args:
@@ -215,7 +215,7 @@ def terms(
     found: dict[str, Term] = {}
     for share, case in cases if cases is not None else effect.parts():
         for weight, values in effect.sides(case):
-            cell, _ = cell_on(values, device, photographs)
+            cell, _ = cells_of(values, device, photographs)
             key = cell_id(cell)
             before = found[key].weight if key in found else 0.0
             found[key] = Term(before + share * weight, key, cell)
@@ -237,7 +237,7 @@ def untestable(claim: Claim, device: str) -> str | None:
     for effect in claim.effects()[:1]:
         for _, case in effect.parts():
             for _, values in effect.sides(case):
-                for name, reason in cell_on(values, device)[1].items():
+                for name, reason in cells_of(values, device)[1].items():
                     if values[name] != BY_NAME[name].default:
                         return f"{name}: {reason}"
     return None
@@ -278,7 +278,7 @@ def _check_effect(effect: Effect, needs: str, where: str) -> None:
         sides = effect.sides(case)
         for _, values in sides:
             _known(values, where)
-        ids = [cell_id(cell_on(values, device)[0]) for _, values in sides]
+        ids = [cell_id(cells_of(values, device)[0]) for _, values in sides]
         if len(set(ids)) < len(ids):
             same = " and ".join(_shown(values) for _, values in effect.steps)
             raise InputError(

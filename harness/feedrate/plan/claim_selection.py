@@ -26,7 +26,7 @@ from statistics import fmean
 from typing import Any
 
 from feedrate.plan import suite
-from feedrate.plan.claim import Claim, Term, Values, cell_on, terms, untestable
+from feedrate.plan.claim import Claim, Term, Values, cells_of, terms, untestable
 from feedrate.plan.stopping import Rule, blocks_to, deviation, half_width
 from feedrate.schema.axes import Cell, cell_id
 from feedrate.schema.metrics import METRICS, room
@@ -222,5 +222,5 @@ def _deciding(claim: Claim, device: str, photographs: str) -> list[Term]:
 
 
 def _check(values: Values, device: str, photographs: str) -> Term:
-    cell, _ = cell_on({"mode": "check", **values}, device, photographs)
+    cell, _ = cells_of({"mode": "check", **values}, device, photographs)
     return Term(1.0, cell_id(cell), cell)

@@ -181,7 +181,7 @@ def _content(
         yield explore_page.page(everyone)
         yield compare_page.page(everyone, told)
         yield accuracy_page.page(measured)
-        yield methodology_page.page(_prose(SOURCE / "pages" / methodology_page.PATH))
+        yield methodology_page.page()
         yield reference_page.dictionary_page()
         yield reference_page.contribute_page(
             _prose(SOURCE / "pages" / reference_page.CONTRIBUTE_PATH), _prose(RESOURCES / "CONTRIBUTING.md")

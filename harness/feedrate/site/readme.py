@@ -12,7 +12,8 @@ from feedrate.pages import descriptions, verdicts
 from feedrate.pages.headlines import gain_words, what_ran
 from feedrate.pages.runs import RunView
 from feedrate.plan.suite import MAIN
-from feedrate.questions.home.page import Sentence, findings, leading
+from feedrate.questions.home.findings import Sentence, findings
+from feedrate.questions.home.page import leading
 from feedrate.schema import words
 from feedrate.schema.errors import InputError
 from feedrate.schema.plugins import ROOT

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from html import escape
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
+from markupsafe import Markup
 
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.estimators import ESTIMATORS, OURS, frame, summary
@@ -14,44 +14,15 @@ from feedrate.charts.citation import Origin, day
 from feedrate.pages import descriptions, markup
 from feedrate.pages.markup import Page, Placed
 from feedrate.pages.runs import place
+from feedrate.pages.template import render
 from feedrate.questions.accuracy import chart
 from feedrate.schema import words
 from feedrate.store.bench_record import SECTIONS, BenchRecord
 
 PATH = "accuracy.md"
 TITLE = "How accurate is feedrate?"
-_LEAD = (
-    "How far feedrate’s throughput is from the clock of another process, on the same trials; how far other ways of "
-    "timing are from it, on the same steps; and every figure that feedrate promises, with what was measured."
-)
-_METHOD = (
-    "A second process is told, by one byte each, that the window of a trial opens and that it closes, and stamps both: "
-    "an external clock for the same trial. The cells are planted: samples that take a known time to read and to "
-    "decode, from none to more workers than there are cores, a loader alone and one before an emulated step. Every "
-    "estimator gets the raw stamps of the same trial. Only the clock that is set back at each epoch’s end needs "
-    "epochs, which a window does not have: it is given short ones{} in a stretch of their own, with its own external "
-    "clock."
-)
-_LIMITS = (
-    "These are the rules of other tools applied to our steps, not those tools’ own figures, in which other things "
-    "differ as well. The external clock says how exact a window is for itself; how much windows differ is what the "
-    "intervals over blocks say."
-)
-_WEBSITE = (
-    "For the figures of this website Chromium opens its pages, without a window, on the same machine. Bytes are those "
-    "of every file that a page asks for, compressed as web servers do it. Times are those of a narrow screen, an "
-    "empty cache and a slowed CPU, as on a phone; the network costs nothing there. Explore loads at once what other "
-    "pages load when a chart is touched, so it is held against the time of a change instead of a weight. Results of "
-    "many machines are made up, and thrown away afterwards."
-)
-_FILES = (
-    "Validation and the page Compare are timed with files that are made up and keep every rule, so that all of each is "
-    "read. Validation is the command that people type, the start of Python included. Compare has loaded and rests when "
-    "it gets its file, in Chromium at full speed; until all of it stands every task of the page’s own thread counts."
-)
-_OF_SECTION = {"files": _FILES, "site": _WEBSITE}
-"""How a section is measured that needs more words than its figures have."""
-_MET = {True: "met", False: "<strong>missed</strong>", None: "cannot be measured here"}
+_MET = {True: "met", False: Markup("<strong>missed</strong>"), None: "cannot be measured here"}
+_ABSENT = {"synchronised_steps": "Not applicable on a CPU, where there is nothing to wait for."}
 _SPOKEN = {
     "speed": "Speed",
     "storage": "Storage formats",
@@ -71,24 +42,30 @@ def page(benches: Sequence[BenchRecord]) -> Page:
         benches: of all machines, oldest first; of each machine the newest one with a section counts for it. None is
             fine: the page then says what to type.
     """
-    body = [f"# {TITLE}\n", markup.paragraph(_LEAD, "fr-lead")]
     figures: dict[str, Placed] = {}
     files: dict[str, str] = {}
+    machines = []
     for machine_id, newest in _machines(benches).items():
         mark = markup.slug(machine_id)
-        body.append(markup.heading(2, descriptions.name_of(next(iter(newest.values())).machine), mark))
-        if "accuracy" in newest and newest["accuracy"].witnessed:
-            found = summary(frame(newest["accuracy"].witnessed))
-            placed = place(chart.draw(found), f"accuracy-{mark}", PATH, _from(newest["accuracy"]))
+        errors: dict[str, Any] | None = None
+        if (bench := newest.get("accuracy")) and bench.witnessed:
+            found = summary(frame(bench.witnessed))
+            placed = place(chart.draw(found), f"accuracy-{mark}", PATH, _from(bench))
             record = f"data/bench-{mark}.json"
-            figures[placed.name] = placed
-            files[record] = newest["accuracy"].model_dump_json(indent=1)
-            body += [_origin(newest["accuracy"], record), markup.paragraph(answer(found), "fr-answer")]
-            body += [markup.slot(placed.name), "\n", _estimators(found)]
-        if promised := _promises(newest):
-            body += [markup.heading(3, "What feedrate promises, and what was measured", f"promises-{mark}"), promised]
-    body += _method(benches) if benches else [_nothing()]
-    return Page(PATH, TITLE, "\n".join(body), figures, files)
+            figures[placed.name], files[record] = placed, bench.model_dump_json(indent=1)
+            rows, text = list(_estimators(found)), answer(found)
+            errors = {"bench": bench, "record": record, "figure": placed.name, "rows": rows, "answer": text}
+        name = descriptions.name_of(next(iter(newest.values())).machine)
+        machines.append({"name": name, "mark": mark, "errors": errors, "promises": _promises(newest)})
+    body = render(
+        "accuracy/page.md",
+        page=PATH,
+        title=TITLE,
+        machines=machines,
+        steps=sorted({trial.epoch_steps for bench in benches for trial in bench.witnessed}),
+        measured={name for name in SECTIONS if any(bench.section(name) for bench in benches)},
+    )
+    return Page(PATH, TITLE, body, figures, files)
 
 
 def _from(bench: BenchRecord) -> Origin:
@@ -141,88 +118,39 @@ def ours(found: pd.DataFrame, machine: str = "") -> str:
     return ""
 
 
-def _origin(bench: BenchRecord, record: str) -> str:
-    said = ", ".join(
-        (
-            descriptions.day(bench.started_at.isoformat()),
-            f"feedrate {bench.feedrate_version}",
-            f"PyTorch {bench.software.torch or 'unknown'}",
-        )
-    )
-    download = markup.download(PATH, record, "every trial as JSON")
-    return f'<p class="fr-origin">{markup.entities(said)}, {download}</p>\n'
-
-
-def _estimators(found: pd.DataFrame) -> str:
+def _estimators(found: pd.DataFrame) -> Iterator[tuple[object, ...]]:
+    """A row an estimator, whether its error was measured or not."""
     errors: dict[str, Mapping[Any, Any]] = {row["estimator"]: row for row in rows_of(found)}
-    rows = []
-    for estimator in ESTIMATORS:
-        error = errors.get(estimator.name)
-        rows.append(
-            (
-                f"<strong>{escape(estimator.label)}</strong>" if estimator.name == OURS else escape(estimator.label),
-                chart.signed(error["median_pct"]) if error else "–",
-                chart.signed(error["worst_pct"]) if error else "–",
-                str(error["n"]) if error else "0",
-                escape(estimator.fault if error else f"{estimator.fault} {_absent(estimator.name)}"),
-                escape(estimator.used_by),
-            )
-        )
-    columns = ("Estimator", "Median error", "Worst error", "n", "What it does wrong", "Who does so")
-    caption = "Estimators of throughput and their errors against the external clock"
-    return markup.table(caption, columns, rows, ("Median error", "Worst error", "n"), stack=True)
+    for each in ESTIMATORS:
+        label = Markup("<strong>{}</strong>").format(each.label) if each.name == OURS else each.label
+        if error := errors.get(each.name):
+            median, worst = chart.signed(error["median_pct"]), chart.signed(error["worst_pct"])
+            yield label, median, worst, error["n"], each.fault, each.used_by
+        else:
+            yield label, "–", "–", 0, f"{each.fault} {_ABSENT.get(each.name, 'Not in this record.')}", each.used_by
 
 
-def _absent(estimator: str) -> str:
-    if estimator == "synchronised_steps":
-        return "Not applicable on a CPU, where there is nothing to wait for."
-    return "Not in this record."
-
-
-def _promises(newest: Mapping[str, BenchRecord]) -> str:
-    """Count them, then list them; the day stands in the sentence where it is the same for all."""
+def _promises(newest: Mapping[str, BenchRecord]) -> dict[str, Any]:
+    """Rows of what feedrate promises and their count in words; the day stands there where it is the same for all."""
     made = [(name, promise) for name in SECTIONS if name in newest for promise in newest[name].section(name)]
-    if not made:
-        return ""
     days = {name: descriptions.day(newest[name].started_at.isoformat()) for name, _ in made}
     several = len(set(days.values())) > 1
     rows = [
         (
-            escape(_SPOKEN[name]),
-            escape(promise.what),
-            escape(promise.target.replace(" ", "\u00a0").replace(",\u00a0", ", ")),
-            escape(promise.measured),
+            _SPOKEN[name],
+            promise.what,
+            promise.target.replace(" ", "\u00a0").replace(",\u00a0", ", "),
+            promise.measured,
             _MET[promise.met],
-            *((escape(days[name].replace(" ", "\u00a0")),) if several else ()),
+            *([days[name].replace(" ", "\u00a0")] if several else []),
         )
         for name, promise in made
     ]
-    columns = ("About", "Figure", "Target", "Measured", "Verdict", *(("Date",) if several else ()))
-    said = _counted([promise.met for _, promise in made]) + ("" if several else f" Measured on {min(days.values())}.")
-    table = markup.table("Figures that feedrate promises, and what was measured", columns, rows, stack=True)
-    return markup.paragraph(said) + table
-
-
-def _counted(met: Sequence[bool | None]) -> str:
-    kept, broken, unknown = (met.count(verdict) for verdict in (True, False, None))
-    said = [f"{kept} {'meets its target' if kept == 1 else 'meet their targets'}"] if kept else []
-    said += [f"{broken} {'misses its target' if broken == 1 else 'miss theirs'} (in bold)"] if broken else []
-    said += [f"{unknown} cannot be measured on this machine"] if unknown else []
-    return f"Of {words.plural(len(met), 'figure')}, {words.listed(said)}."
-
-
-def _method(benches: Sequence[BenchRecord]) -> list[str]:
-    steps = sorted({trial.epoch_steps for bench in benches for trial in bench.witnessed})
-    said = [text for name, text in _OF_SECTION.items() if any(bench.section(name) for bench in benches)]
-    return [
-        markup.heading(2, "How it is measured", "method"),
-        markup.paragraph(_METHOD.format(f" ({words.listed(map(str, steps))} steps)" if steps else "")),
-        *map(markup.paragraph, [_LIMITS, *said]),
-    ]
-
-
-def _nothing() -> str:
-    return (
-        '<div class="fr-nothing"><p><strong>Nothing has been measured here yet.</strong> Type <code>make bench</code> '
-        "(about twenty minutes), then <code>make site</code>.</p></div>\n"
-    )
+    kept, broken, unknown = ([promise.met for _, promise in made].count(verdict) for verdict in (True, False, None))
+    parts = [f"{kept} {'meets its target' if kept == 1 else 'meet their targets'}"] if kept else []
+    parts += [f"{broken} {'misses its target' if broken == 1 else 'miss theirs'} (in bold)"] if broken else []
+    parts += [f"{unknown} cannot be measured on this machine"] if unknown else []
+    day_of_all = "" if several or not made else f" Measured on {min(days.values())}."
+    counted = f"Of {words.plural(len(made), 'figure')}, {words.listed(parts)}.{day_of_all}"
+    columns = ["About", "Figure", "Target", "Measured", "Verdict", *(["Date"] if several else [])]
+    return {"rows": rows, "counted": counted, "columns": columns}

@@ -1,3 +1,3 @@
 """The question home."""
 
-__all__ = ["page"]
+__all__ = ["findings", "page"]

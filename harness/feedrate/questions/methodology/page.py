@@ -1,23 +1,17 @@
 """The methodology page: prose from ``site/pages/methodology.md``, every number and table in it from the harness itself.
 
-The prose holds no figures. Where one belongs stands its name in double braces; what a name means is said here, once, by
-the constant that the harness itself uses.
-
-The rules for files that come from others, as tables for the page that says how feedrate works.
-
-What the methodology rests on: publications, and figures that were simulated here.
-
-Simulated figures are those of the rule itself under normal log throughputs: they say how often a rule is right, and
-nothing about any machine.
+The prose is a template without figures. Where one belongs stands its name; what a name means is said here, once, by the
+constant that the harness itself uses. Simulated figures are those of a rule under normal log throughputs: they say how
+often the rule is right, and nothing about any machine.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from html import escape
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
 
 from feedrate.analysis import ceilings, claims, loader, noise, pipeline, prediction, variance
 from feedrate.analysis.blocks import CONFIDENCE
@@ -26,15 +20,16 @@ from feedrate.machine.probes import gpu
 from feedrate.machine.probes import noise as probed
 from feedrate.pages import markup
 from feedrate.pages.markup import Page
+from feedrate.pages.template import render
 from feedrate.plan.claim_selection import ERROR, LEAST_BLOCKS
 from feedrate.plan.matrix import DEFAULT_PROTOCOL
 from feedrate.plan.schedule import CEILING_WINDOW_S
 from feedrate.questions.runs import analysis as runs_analysis
-from feedrate.questions.runs.trust import PARTS_SPOKEN
+from feedrate.questions.runs.trust import PARTS
 from feedrate.schema import metrics, plugins
 from feedrate.schema.axes import AXES
 from feedrate.schema.columns import PROTOCOL_VERSION
-from feedrate.schema.plugins import STREAM_SHARDS, traits
+from feedrate.schema.plugins import RESOURCES, STREAM_SHARDS, traits
 from feedrate.schema.window import COLD, LEAST_WARM_UP, STEADY, WARM
 from feedrate.share.receive import BESIDE
 from feedrate.share.validation import caps, check, flags, validator
@@ -43,57 +38,16 @@ from feedrate.share.validation.guard import READABLE
 from feedrate.store.manifest import Protocol
 from feedrate.sweep.run import GIVE_UP_AFTER
 
-
-def refusing() -> str:
-    """Write the rules by which a file is refused."""
-    return _table(
-        "Rules by which a file is refused", "What holds", (*validator.rules(), READABLE, check.UNIQUE, BESIDE)
-    )
-
-
-def flagging() -> str:
-    """Write the rules by which a file is flagged."""
-    return _table("What is flagged for a reviewer", "What is odd", flags.RULES)
+PATH = "methodology.md"
+_CAUSES = {
+    "within": "A window is short: another stretch of the same trial would have given another number.",
+    "between": "The rest: one start of the process, or one minute, differs from the next.",
+    "drift": "The machine gets slower or faster as the run goes on.",
+}
+"""Why each part of the spread between trials is there."""
 
 
-def capped() -> str:
-    """Write how much of a file is looked at."""
-    rows = [(_named(cap.name), escape(f"{cap.most:,} {cap.unit}"), escape(cap.why)) for cap in caps.CAPS]
-    return markup.table("Most that is accepted", ("Cap", "At most", "Why that is enough"), rows, stack=True)
-
-
-def _table(caption: str, what: str, rules: Iterable[Rule]) -> str:
-    rows = [(_named(rule.name), escape(rule.says)) for rule in rules]
-    return markup.table(caption, ("Rule", what), rows, stack=True)
-
-
-def _named(name: str) -> str:
-    """The name of a rule or a cap, where findings link to."""
-    return f'<code id="rule-{escape(name)}">{escape(name)}</code>'
-
-
-def left_out(refused: Sequence[Validated]) -> str:
-    """Write which runs are not shown because they break a rule, and why; nothing where there is none.
-
-    Args:
-        refused: as ``incoming.check.admitted`` gives them.
-    """
-    if not refused:
-        return ""
-    rows = []
-    for each in refused:
-        folder, reason = Path(each.path), each.refusals[0]
-        rule = f'<a href="../methodology.html#rule-{reason.rule}"><code>{escape(reason.rule)}</code></a>'
-        got = f"{reason.where}: {reason.got}; expected {reason.expected}"
-        rows.append((escape(f"{folder.parent.name}/{folder.name}"), rule, escape(got)))
-    said = "These runs lie below results/ and break a rule for published files. No page and no number draws on them."
-    columns = ("Run", "Rule", "What was found")
-    table = markup.table("Runs that are left out", columns, rows, stack=True)
-    return markup.heading(2, "Left out", "left-out") + markup.paragraph(said) + table
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """A publication that a rule comes from."""
 
     cited: str
@@ -161,8 +115,7 @@ SOURCES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Simulated:
+class Simulated(NamedTuple):
     """A figure that was simulated, and the rule that rests on it."""
 
     found: str
@@ -209,42 +162,16 @@ SIMULATED = {
         "calibration allows 3 of 20",
     ),
 }
-"""Keys are those of ``site/pages/methodology.md``."""
 
 
-PATH = "methodology.md"
-_NAME = re.compile(r"\{\{(\w+)\}\}")
-_KIND = re.compile(r"\{\{(\w+):(.+?)\}\}")
-_HEADING = re.compile(r"^## (.+?) \{ #([\w-]+) \}$", re.MULTILINE)
-
-
-def page(text: str) -> Page:
+def page() -> Page:
     """Write the page.
 
-    Args:
-        text: the prose; Markdown with ``{{name}}`` and ``{{kind:argument}}``.
-
     Raises:
-        KeyError: the prose asks for something that is not known here.
+        jinja2.UndefinedError: the prose names something that is not known here.
     """
-    values = {**numbers(), **tables(), "contents": _contents(text)}
-    known = _NAME.sub(lambda match: values[match[1]], text)
-    return Page(PATH, "Methodology", _KIND.sub(lambda match: _KINDS[match[1]](match[2]), known))
-
-
-def _formula(text: str) -> str:
-    return f'<p class="fr-formula">{text}</p>'
-
-
-def _cited(name: str) -> str:
-    return f'<a href="#source-{name}">{escape(SOURCES[name].cited)}</a>'
-
-
-def _said(name: str) -> str:
-    return f"{escape(SIMULATED[name].found)} ([simulated here](#simulated))"
-
-
-_KINDS: dict[str, Callable[[str], str]] = {"formula": _formula, "source": _cited, "simulated": _said}
+    contents = markup.contents((RESOURCES / "site" / "pages" / PATH).read_text(encoding="utf-8"))
+    return Page(PATH, "Methodology", render(PATH, contents=contents, **numbers(), **tables()))
 
 
 def numbers() -> dict[str, str]:
@@ -291,144 +218,112 @@ def numbers() -> dict[str, str]:
     }
 
 
-def tables() -> dict[str, str]:
-    """Every table of the page, by its name in the prose."""
+def tables() -> dict[str, Any]:
+    """Rows of every table of the page, sources and simulated figures, by their names in the prose."""
+    letters = noise.LETTERS[: len(noise.CRITERIA[0].limits)]
+    here = Markup(" ([simulated here](#simulated))")
+    cited = Markup('<a href="#source-{}">{}</a>')
     return {
-        "estimators": _estimators(),
+        "source": {name: cited.format(name, each.cited) for name, each in SOURCES.items()},
+        "simulated": {name: Markup("{}{}").format(each.found, here) for name, each in SIMULATED.items()},
+        "estimators": [
+            (each.label, each.fault or "Nothing that the external clock shows.", each.used_by) for each in ESTIMATORS
+        ],
+        "formats": list(_formats()),
         "verdicts": _verdicts(),
-        "variance": _variance(),
-        "grade": _grade(),
-        "flags": _flags(),
-        "derived": _derived(),
-        "planted": _planted(),
-        "formats": _formats(),
-        "simulated": _simulated(),
-        "rules": refusing(),
-        "caps": capped(),
-        "odd": flagging(),
-        "sources": _sources(),
+        "variance": [(PARTS[part].capitalize(), _CAUSES[part], variance.ADVICE[part]) for part in variance.PARTS],
+        "letters": list(letters),
+        "worst_letter": noise.LETTERS[len(letters)],
+        "criteria": list(_criteria()),
+        "flags": list(_flags()),
+        "derived": [(_anchor(f"measure-{name}", name), doc) for name, (_, doc) in probed.DERIVED.items()],
+        "planted": list(_planted()),
+        "simulations": [(_capital(each.found), _capital(each.rule)) for each in SIMULATED.values()],
+        "refusing": rules((*validator.rules(), READABLE, check.UNIQUE, BESIDE)),
+        "flagging": rules(flags.RULES),
+        "caps": [(_anchor(f"rule-{cap.name}", cap.name), f"{cap.most:,} {cap.unit}", cap.why) for cap in caps.CAPS],
+        "sources": list(_sources()),
     }
 
 
-def _contents(text: str) -> str:
-    items = "".join(f'<li><a href="#{name}">{escape(title)}</a></li>' for title, name in _HEADING.findall(text))
-    return f'<nav class="fr-contents" aria-label="Contents of this page"><ul>{items}</ul></nav>\n'
+def rules(listed: Iterable[Rule]) -> list[tuple[Markup, str]]:
+    """Rules for published files as rows; findings link to their names."""
+    return [(_anchor(f"rule-{rule.name}", rule.name), rule.says) for rule in listed]
 
 
-def _estimators() -> str:
-    rows = [
-        (escape(each.label), escape(each.fault or "Nothing that the external clock shows."), escape(each.used_by))
-        for each in ESTIMATORS
-    ]
-    columns = ("Throughput as", "What is wrong with it", "Who does so")
-    return markup.table("Ways to state throughput", columns, rows, stack=True)
+def left_out(refused: Sequence[Validated]) -> str:
+    """Write which runs are not shown because they break a rule, and why; nothing where there is none.
 
-
-def _formats() -> str:
-    columns = ("Format", "Container", "A sample is stored as", "Read in order", "Knobs")
+    Args:
+        refused: as ``share.receive.admitted`` gives them.
+    """
     rows = []
+    for each in refused:
+        folder, reason = Path(each.path), each.refusals[0]
+        rule = Markup('<a href="../methodology.html#rule-{0}"><code>{0}</code></a>').format(reason.rule)
+        got = f"{reason.where}: {reason.got}; expected {reason.expected}"
+        rows.append((f"{folder.parent.name}/{folder.name}", rule, got))
+    return render("methodology/left_out.md", rows=rows) if rows else ""
+
+
+def _anchor(place: str, name: str) -> Markup:
+    return Markup('<code id="{}">{}</code>').format(place, name)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _formats() -> Iterator[tuple[object, ...]]:
     for name in plugins.names("feedrate.formats"):
         its = traits(name)
         stored = f"{its.stores}{' (lossy)' if its.lossy else ''}"
         order = "as it lies in its shard" if its.streamed else "any"
-        rows.append((f"<code>{name}</code>", its.container, stored, order, ", ".join(its.knobs) or "–"))
-    return markup.table("Storage formats", columns, rows, stack=True)
+        yield markup.code(name), its.container, stored, order, ", ".join(its.knobs) or "–"
 
 
-def _verdicts() -> str:
+def _verdicts() -> list[tuple[str, str, str]]:
     low, high = (f"{abs(100 * (edge - 1)):g}" for edge in metrics.SAME)
     inside = f"±{high} %" if low == high else f"−{low} % to +{high} %"
     over, under = f"{metrics.CONFIRMED_OVER:g}", f"{metrics.REFUTED_UNDER:g}"
-    rows = (
+    return [
         ("no difference", "no difference", f"the interval lies inside {inside}"),
         ("faster, slower", "confirmed", f"its lower end is over {over}, in the direction that is asked about"),
         ("slower, faster", "refuted", f"its upper end is under {under}"),
         ("inconclusive", "inconclusive", "none of these"),
-    )
-    return markup.table("Verdicts", ("A comparison says", "Of a claim it says", "Where"), rows, stack=True)
-
-
-def _variance() -> str:
-    causes = {
-        "within": "A window is short: another stretch of the same trial would have given another number.",
-        "between": "The rest: one start of the process, or one minute, differs from the next.",
-        "drift": "The machine gets slower or faster as the run goes on.",
-    }
-    rows = [
-        (escape(PARTS_SPOKEN[part].capitalize()), escape(causes[part]), escape(variance.ADVICE[part]))
-        for part in variance.PARTS
     ]
-    return markup.table("Parts of the spread", ("Part", "Why", "What lessens it"), rows, stack=True)
 
 
-def _grade() -> str:
-    letters = noise.LETTERS[: len(noise.CRITERIA[0].limits)]
-    rows = [
-        (
-            f'<strong id="grade-{each.name}">{escape(each.name.capitalize())}</strong>',
-            *(f"{'≥' if each.at_least else '≤'} {limit:g} {escape(each.unit)}" for limit in each.limits),
-            escape(each.doc),
-        )
-        for each in noise.CRITERIA
-    ]
-    last = noise.LETTERS[len(letters)]
-    columns = ("Criterion", *letters, "What is judged, and why from there")
-    return markup.table("Criteria of the grade", columns, rows, stack=True) + markup.paragraph(
-        f"What is beyond the limit of {letters[-1]} is {last}.", "fr-note"
-    )
+def _criteria() -> Iterator[tuple[object, ...]]:
+    for each in noise.CRITERIA:
+        limits = (f"{'≥' if each.at_least else '≤'} {limit:g} {each.unit}" for limit in each.limits)
+        name = Markup('<strong id="grade-{}">{}</strong>').format(each.name, each.name.capitalize())
+        yield name, *limits, each.doc
 
 
-def _flags() -> str:
+def _flags() -> Iterator[tuple[object, ...]]:
+    """Rules of the flags; the first rule of a flag is where links to the flag lead."""
     seen: set[str] = set()
-    rows = []
     for rule in probed.RULES:
-        anchor = "" if rule.flag in seen else f' id="flag-{rule.flag}"'
+        name = markup.code(rule.flag) if rule.flag in seen else _anchor(f"flag-{rule.flag}", rule.flag)
         seen.add(rule.flag)
-        limits = "<br>".join(
-            f"{_measure(limit.measure)} &gt; {limit.over:g} {escape(limit.unit)}" for limit in rule.limits
-        )
-        rows.append((f"<code{anchor}>{escape(rule.flag)}</code>", limits, escape(rule.doc)))
-    return markup.table("Rules of the flags", ("Flag", "Raised when", "Why from there"), rows, stack=True)
+        limits = []
+        for limit in rule.limits:
+            derived = limit.measure in probed.DERIVED
+            place = f"#measure-{limit.measure}" if derived else f"dictionary.html#trials-{limit.measure}"
+            link = Markup('<a href="{}">{}</a>').format(place, markup.code(limit.measure))
+            limits.append(Markup("{} &gt; {:g} {}").format(link, limit.over, limit.unit))
+        yield name, Markup("<br>").join(limits), rule.doc
 
 
-def _measure(name: str) -> str:
-    target = f"#measure-{name}" if name in probed.DERIVED else f"dictionary.html#trials-{name}"
-    return f'<a href="{target}"><code>{escape(name)}</code></a>'
+def _planted() -> Iterator[tuple[object, ...]]:
+    for axis in AXES:
+        if axis.doc.startswith("Planted: ") or axis.name == "replica":
+            name = Markup('<a href="dictionary.html#axis-{0}"><code>{0}</code></a>').format(axis.name)
+            yield name, _capital(axis.doc.removeprefix("Planted: "))
 
 
-def _derived() -> str:
-    rows = [
-        (f'<code id="measure-{name}">{escape(name)}</code>', escape(doc)) for name, (_, doc) in probed.DERIVED.items()
-    ]
-    return markup.table("Measures that rules compute", ("Measure", "What it is"), rows, stack=True)
-
-
-def _planted() -> str:
-    named = [axis for axis in AXES if axis.doc.startswith("Planted: ") or axis.name == "replica"]
-    rows = [
-        (
-            f'<a href="dictionary.html#axis-{axis.name}"><code>{axis.name}</code></a>',
-            escape(_sentence(axis.doc.removeprefix("Planted: "))),
-        )
-        for axis in named
-    ]
-    return markup.table("What is planted", ("Axis", "What it does"), rows, stack=True)
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-def _simulated() -> str:
-    rows = [(escape(_sentence(each.found)), escape(_sentence(each.rule))) for each in SIMULATED.values()]
-    return markup.table("Simulated figures", ("Simulated here", "The rule that rests on it"), rows, stack=True)
-
-
-def _sources() -> str:
-    return markup.table("Sources", ("Source", "What is taken from it"), _source_rows(), stack=True)
-
-
-def _source_rows() -> Iterable[tuple[str, str]]:
+def _sources() -> Iterator[tuple[object, ...]]:
     for name, each in SOURCES.items():
-        full = f'<a href="{escape(each.link)}">{escape(each.full)}</a>' if each.link else escape(each.full)
-        yield f'<span id="source-{name}">{full}</span>', escape(_sentence(each.gives))
+        full = Markup('<a href="{}">{}</a>').format(each.link, each.full) if each.link else each.full
+        yield Markup('<span id="source-{}">{}</span>').format(name, full), _capital(each.gives)

@@ -20,8 +20,8 @@ from feedrate.site import build as site_build
 
 _BUILD = """
 import os, time
-from feedrate.pages import apart
-with apart.pool() as pool:
+from feedrate.pages import processes
+with processes.start_pool() as pool:
     busy = [pool.submit(time.sleep, 60)]
     pids = {pool.submit(os.getpid).result() for _ in range(8)} | set(pool._processes)
     print(*pids, flush=True)

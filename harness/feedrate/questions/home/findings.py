@@ -1,0 +1,173 @@
+"""What the stored runs found, in five sentences for whoever reads no more: for the front page and for the README.
+
+Every number is made from records: of the newest run in which better settings gain something, of the claims of the
+machine that has tested most of them, and of the newest record of ``make bench``. Each sentence names its machine.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from feedrate.analysis.claims import label
+from feedrate.analysis.estimates import rows_of
+from feedrate.analysis.estimators import frame, summary
+from feedrate.analysis.sentences import settings_text
+from feedrate.charts.figure import EMULATED, TRAIN
+from feedrate.pages import descriptions
+from feedrate.pages.headlines import gained, over_blocks
+from feedrate.pages.runs import RunView
+from feedrate.pages.verdicts import ClaimResult, Verdicts
+from feedrate.plan.claim import PHOTOGRAPHS, Effect, terms
+from feedrate.questions.accuracy import page as accuracy_page
+from feedrate.questions.claims import page as claims_page
+from feedrate.schema import words
+from feedrate.schema.metrics import METRICS
+from feedrate.store.bench_record import BenchRecord
+
+STORED = "lmdb-over-png"
+"""The claim that tells what storing decoded pixels is worth."""
+_SPOKEN = {
+    "confirmed": ("holds", "hold"),
+    "refuted": ("does not hold", "do not hold"),
+    "no difference": ("makes no difference", "make no difference"),
+    "inconclusive": ("is open", "are open"),
+}
+"""Verdicts as a count of sentences has them: one, several."""
+_SO = {
+    "confirmed": "so how samples are stored, pixels and container together, matters",
+    "refuted": "so storing decoded pixels does not pay",
+    "no difference": "which makes no difference",
+    "inconclusive": "which may be chance",
+}
+"""What follows from the ratio of ``STORED``, by its verdict."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """One finding."""
+
+    text: str
+    """Plain text, with machine, spread and n."""
+    page: str
+    """Path of the page that has more of it."""
+    made_from: tuple[str, ...]
+    """Ids of the runs, newest first; or the name of the record."""
+    kind: str = "run"
+    """What these are: run or record."""
+
+    @property
+    def source(self) -> str:
+        """What it was made from, in words."""
+        return f"{self.kind}{'s' if len(self.made_from) > 1 else ''} {words.listed(self.made_from)}"
+
+
+def findings(runs: Sequence[RunView], told: Verdicts, benches: Sequence[BenchRecord]) -> list[Sentence]:
+    """Say what was found; what no record tells is left out.
+
+    Args:
+        runs: of suites that ask which settings suit a machine, newest first.
+        told: what the records say of the sources' claims.
+        benches: what ``make bench`` found.
+    """
+    gain = next(filter(None, map(_gained, runs)), None)
+    return [*([gain] if gain else []), *_claimed(told), *_accurate(benches)]
+
+
+def _gained(shown: RunView) -> Sentence | None:
+    """What better settings of the loader gain, where that is most; None where nothing is clear."""
+    rows = [row for row in rows_of(shown.headlines) if row["gain"] is not None]
+    clear = [row for row in rows if row["kind"] in (EMULATED, TRAIN) and row["gain"]["verdict"] == "faster"]
+    if not clear:
+        return None
+    row = max(clear, key=lambda row: float(row["gain"]["lo"]))
+    where = descriptions.on(shown.manifest.machine, shown.manifest.device)
+    return Sentence(f"On {where}: {gained(row)}.", shown.page, (shown.manifest.run_id,))
+
+
+def _claimed(told: Verdicts) -> Iterator[Sentence]:
+    """What the place says of the claims that has tested most of them; of several the one that was measured last."""
+    own = [[part[at] for part in told.told.values() if part[at].tested] for at in range(len(told.places))]
+    tested = max(own, key=lambda mine: (len(mine), max(map(_started, mine), default="")), default=[])
+    if not tested:
+        return
+    where = f"On {descriptions.on(tested[0].shown.manifest.machine, tested[0].device)}"
+    for stored in tested:
+        if stored.claim.id == STORED and words.known(stored.row["ratio"]):
+            yield Sentence(f"{where}: {_stored(stored)}.", f"{claims_page.PATH}#claim-{STORED}", _runs([stored]))
+    counts = Counter(each.verdict for each in tested)
+    said = words.listed(
+        f"{count} {verbs[count > 1]}" for verdict, verbs in _SPOKEN.items() if (count := counts[verdict])
+    )
+    asked = f"of {words.plural(len(tested), 'tested sentence')} on faster training{_samples(tested, ' (samples: {})')}"
+    yield Sentence(f"{where}: {asked}, {said}.", claims_page.PATH, _runs(tested))
+    if falls := [each for each in tested if each.verdict == "refuted"]:
+        listed = words.listed(f"“{each.claim.says.rstrip('.')}” ({_refuting(each)})" for each in falls)
+        yield Sentence(f"{where}: what does not hold is {listed}.", claims_page.PATH, _runs(falls))
+
+
+def _started(told: ClaimResult) -> str:
+    return told.shown.manifest.started_at
+
+
+def _runs(told: Sequence[ClaimResult]) -> tuple[str, ...]:
+    """The runs that claims were tested by, newest first."""
+    return tuple(dict.fromkeys(each.shown.manifest.run_id for each in sorted(told, key=_started, reverse=True)))
+
+
+def _stored(told: ClaimResult) -> str:
+    mean = f"averaged over {words.plural(len(told.cases), 'setting')}, from memory and from the disk"
+    return (
+        f"decoded pixels in LMDB are read {words.number(told.row['ratio'])} times as fast as PNG files "
+        f"({over_blocks(told.row)}; {_samples([told], '{}, ')}{mean}), {_SO[told.verdict]}"
+    )
+
+
+def _samples(told: Sequence[ClaimResult], text: str) -> str:
+    """The workloads whose samples were read, put into a text; empty where none were."""
+    found = sorted({name for each in told for name in _workloads(each)})
+    return text.format(words.listed(found)) if found else ""
+
+
+def _workloads(told: ClaimResult) -> set[str]:
+    """The workloads of a claim's cells: of those that stand in for another, the one that its run has."""
+    if told.claim.effect is None:
+        return set()
+    have = set(told.shown.trials["cell_id"])
+    tried = (terms(told.claim.effect, told.device, photographs) for photographs in PHOTOGRAPHS)
+    wanted = next((cells for cells in tried if all(term.cell_id in have for term in cells)), [])
+    return {str(term.cell["workload"]) for term in wanted}
+
+
+def _refuting(told: ClaimResult) -> str:
+    """The number that refutes a claim, with spread and n, and what it is the ratio of."""
+    n = int(told.row["n"])
+    if told.claim.effect is None:
+        return f"{words.plural(n, 'check')} saw otherwise"
+    several = "" if len(told.cases) < 2 else f", averaged over {words.plural(len(told.cases), 'setting')}"
+    return f"{_compared(told.claim.effect, words.number(told.row['ratio']))}{several}; {over_blocks(told.row)}"
+
+
+def _compared(effect: Effect, ratio: str) -> str:
+    metric = METRICS[effect.metric]
+    first, last = settings_text(effect.steps[0][1]), settings_text(effect.steps[-1][1])
+    if effect.against:
+        every = [*effect.cases, *effect.against]
+        sides = [
+            " or ".join(label(case, every) or "the default" for case in part) for part in (effect.cases, effect.against)
+        ]
+        return f"the effect on {metric.noun} with {sides[0]} is {ratio} times that with {sides[1]}"
+    if effect.along:
+        return f"{metric.noun} changes by a factor of {ratio} for every doubling of {effect.along}"
+    if metric.rate:
+        return f"{last} is {ratio} times as fast as {first}"
+    return f"with {last} {metric.noun} is {ratio} times what it is with {first}"
+
+
+def _accurate(benches: Sequence[BenchRecord]) -> Iterator[Sentence]:
+    """How far to trust the throughput itself."""
+    witnessed = [bench for bench in benches if bench.witnessed]
+    for bench in sorted(witnessed, key=lambda bench: bench.started_at)[-1:]:
+        if said := accuracy_page.ours(summary(frame(bench.witnessed)), descriptions.on(bench.machine, bench.device)):
+            yield Sentence(said, accuracy_page.PATH, (bench.name,), "record")
