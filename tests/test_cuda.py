@@ -17,13 +17,13 @@ from feedrate.machine.probes import gpu
 from feedrate.schema import columns as schema_columns
 from feedrate.schema.plugins import ROOT
 from feedrate.store import runs
-from feedrate.trial import collate, loop, run, stages, transfer
+from feedrate.trial import collate, device, loop, stages
+from feedrate.trial import step as steps
 from feedrate.trial.job import Job
 from feedrate.trial.loader import Batch, Fields
 from feedrate.trial.loop import Limits
 from feedrate.trial.stages import Stage
-from feedrate.trial.step import moving
-from feedrate.trial.step.plain import Step
+from feedrate.trial.step import Step
 
 CHECK = """
 from feedrate.trial.checks import run_check
@@ -202,17 +202,17 @@ def test_batches_arrive_whole_and_in_order(prefetcher: str) -> None:
 
     source = numbered()
     row = [Stage("h2d", copy), Stage("forward", forward), Stage("backward", lambda _: None)]
-    ahead = transfer.ahead(Job("trial", cell={"prefetcher": prefetcher}), row, source)
+    ahead = device.prefetch(Job("trial", cell={"prefetcher": prefetcher}), row, source)
     loop.measure(source, ahead.row, Limits(0, STEPS, 1, STEPS), torch.cuda.synchronize)
     assert [pair.tolist() for pair in seen] == [[k, k] for k in range(STEPS)]
 
 
 def test_issuing_a_copy_is_not_waited_for() -> None:
     """Where the host copies by itself and the device has nothing to do, none of that is exposed: the device is idle."""
-    row = [stages._copy(torch.device("cuda"), False, None), Stage("forward", lambda fields: fields[0].sum())]
+    row = [stages.copy_stage(torch.device("cuda"), False, None), Stage("forward", lambda fields: fields[0].sum())]
     source = repeat(Batch((torch.rand(1 << 24),), b""))
     job = Job("trial", device="cuda", cell={"prefetcher": "stream"})
-    timed, timeline = run.timed(job, transfer.ahead(job, row, source), torch.cuda.synchronize)
+    timed, timeline = device.instrument(job, device.prefetch(job, row, source), torch.cuda.synchronize)
     timeline.reset(STEPS)
     loop.measure(source, timed, Limits(0, STEPS, 1, STEPS), torch.cuda.synchronize)
     assert sum(timeline.exposed()) < 0.1 * sum(timeline.spans()["h2d"]) < sum(timeline.spans()["idle"])
@@ -220,12 +220,12 @@ def test_issuing_a_copy_is_not_waited_for() -> None:
 
 def test_pinned_outputs_are_whole_before_they_are_overwritten() -> None:
     """Whoever reads a buffer when its copy is done finds one output in it."""
-    pinned = moving.Pinned()
+    pinned = steps.PinnedBuffers()
     for k in range(STEPS):
-        pinned.keep(torch.full((SIZE,), float(k), device="cuda"))
+        pinned.copy(torch.full((SIZE,), float(k), device="cuda"))
     torch.cuda.synchronize()
     (turns,) = pinned._turns.values()
-    held = [next(turns)[0] for _ in range(moving.Pinned.BUFFERS)]
+    held = [next(turns)[0] for _ in range(steps.PinnedBuffers.BUFFERS)]
     assert all(buffer.is_pinned() for buffer in held)
     assert sorted([buffer.min().item(), buffer.max().item()] for buffer in held) == [
         [STEPS - 2] * 2,
@@ -239,7 +239,7 @@ def test_a_made_tensor_leaves_the_input_as_it_was(where: str) -> None:
     seen: list[Fields] = []
     step = Step(lambda fields: seen.append(fields) or fields[0].sum(), lambda _: None, lambda _: None)
     image = torch.rand(4, 3, 16, 16, device="cuda")
-    moving.created(step, torch.device("cuda"), where).forward((image, image))
+    steps.tensor_created(step, torch.device("cuda"), where).forward((image, image))
     assert seen[0][0].is_cuda
     assert torch.equal(seen[0][0], image)
 
@@ -261,8 +261,8 @@ def test_bytes_are_normalised_on_the_device(workload: str) -> None:
     fields = (images, labels if workload == "pets" else images.flip(0))
     cell = {"mode": "train", "workload": workload, "collate": "fast", "normalize_on": "device"}
     on_host, on_device = (Job("trial", device, cell) for device in ("cpu", "cuda"))
-    moved = stages._copy(torch.device("cuda"), False, collate.on_device(on_device)).run(Batch(fields, b""))
-    for found, expected in zip(moved, collate.on_host(on_host)(fields), strict=True):
+    moved = stages.copy_stage(torch.device("cuda"), False, collate.device_normalizer(on_device)).run(Batch(fields, b""))
+    for found, expected in zip(moved, collate.host_normalizer(on_host)(fields), strict=True):
         assert found.is_cuda
         assert found.is_contiguous()
         torch.testing.assert_close(found.cpu(), expected, rtol=0, atol=1e-6)

@@ -23,8 +23,15 @@ from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, DistributedSampler
 
 from feedrate.schema.plugins import ROOT
-from feedrate.trial import child, feed, stages
-from feedrate.trial.distributed import Alone, Devices, FailuresOnly, Share, fixed, joined, of
+from feedrate.trial import child, distributed, feed, stages
+from feedrate.trial.distributed import (
+    DataParallelReplicas,
+    FailureReporter,
+    SingleReplica,
+    fixed_limits,
+    join_windows,
+    replicas,
+)
 from feedrate.trial.job import Job
 from feedrate.trial.loader import Batch, Batches
 from feedrate.trial.loop import Limits, Window
@@ -54,13 +61,16 @@ def test_a_rank_gets_what_distributed_sampler_gives_it(world: int, size: int, co
     for rank in range(world):
         sampler = DistributedSampler(permutation, world, rank, shuffle=False, drop_last=True)
         theirs = [[permutation[at] for at in batch] for batch in BatchSampler(sampler, size, drop_last=True)]
-        assert list(Share(Batches(count, world * size, seed, endless=False), rank, world)) == theirs
+        assert list(Batches(count, world * size, seed, endless=False, rank=rank, ranks=world)) == theirs
 
 
-def test_together_the_ranks_see_what_one_process_sees() -> None:
+def test_together_the_ranks_see_what_one_process_sees(monkeypatch: pytest.MonkeyPatch) -> None:
     """The k-th batches of all ranks hold the samples of one process' k-th batch with their sizes added, epochs on."""
     one = feed.order(Job("trial", cell={**CELL, "parallel": "none", "world_size": 1, "batch_size": 8}), 20)
-    all_ranks = [Share(feed.order(Job("trial", cell=CELL), 20), rank, 2) for rank in range(2)]
+    all_ranks = []
+    for rank in range(2):
+        monkeypatch.setattr(distributed, "rank_and_world", lambda _, rank=rank: (rank, 2))
+        all_ranks.append(feed.order(Job("trial", cell=CELL), 20))
     for whole, *shares in islice(zip(one, *all_ranks, strict=True), 7):
         assert all(len(share) == 4 for share in shares)
         assert sorted(chain.from_iterable(shares)) == sorted(whole)
@@ -72,12 +82,12 @@ def test_together_the_ranks_see_what_one_process_sees() -> None:
 )
 def test_agreed_steps_fill_the_time(window: int, least: int, multiple: int, pace: int) -> None:
     """As many steps as last the window at the pace seen, in whole bursts; the clock has no say any more."""
-    limits = fixed(Limits.of(window / 1e9, least, multiple), pace)
+    limits = fixed_limits(Limits.rounded(window / 1e9, least, multiple), pace)
     assert limits.window_ns == 0
-    assert limits.least == limits.capacity
-    assert limits.least >= least
-    assert limits.least % multiple == 0
-    assert limits.least * pace >= window
+    assert limits.min_steps == limits.capacity
+    assert limits.min_steps >= least
+    assert limits.min_steps % multiple == 0
+    assert limits.min_steps * pace >= window
 
 
 def stretch(begins: int, steps: int) -> Window:
@@ -91,7 +101,7 @@ def stretch(begins: int, steps: int) -> Window:
 
 def test_two_stretches_make_one() -> None:
     """No step and no batch's stamps are lost; what lies between the two belongs to the last step of the first."""
-    both = joined(stretch(0, 2), stretch(100, 3))
+    both = join_windows(stretch(0, 2), stretch(100, 3))
     assert (both.steps, both.wall_ns) == (5, 109)
     assert both.durations() == {"fetch": [2] * 5, "other": [1, 95, 1, 1, 1]}
     assert both.tags[:5] == [b"0", b"1", b"100", b"101", b"102"]
@@ -99,27 +109,27 @@ def test_two_stretches_make_one() -> None:
 
 def test_one_replica_changes_nothing() -> None:
     """Without replicas all is handed through as it is: nothing is wrapped, dealt out or waited for."""
-    alone, model, order = of(Job("trial", cell={})), torch.nn.Linear(1, 1), [[1, 2]]
-    limits = Limits.of(1, 2, 3)
-    assert type(alone) is Alone
+    alone, model = replicas(Job("trial", cell={})), torch.nn.Linear(1, 1)
+    limits = Limits.rounded(1, 2, 3)
+    assert type(alone) is SingleReplica
     assert alone.wrap(model) is model
-    assert alone.share(order) is order
-    assert alone.together(os.getpid) is os.getpid
-    assert alone.agree(limits, 1) is limits
+    assert distributed.rank_and_world(Job("trial", cell={})) == (0, 1)
+    assert alone.barrier(os.getpid) is os.getpid
+    assert alone.fix_steps(limits, 1) is limits
     assert alone.warm_up(lambda given: given, limits) is limits
 
 
 def test_data_parallel_is_one_process() -> None:
     """With dp the loader makes the batch of all GPUs in one, and DataParallel deals it out."""
     job = Job("trial", cell={**CELL, "parallel": "dp", "world_size": 3})
-    assert type(of(job)) is Devices
+    assert type(replicas(job)) is DataParallelReplicas
     assert [len(batch) for batch in islice(feed.order(job, 64), 6)] == [12] * 6
 
 
 def test_other_ranks_speak_only_when_they_fail() -> None:
     """A rank that is not the first reports nothing but its failure."""
     reading, writing = os.pipe()
-    quiet = FailuresOnly(writing)
+    quiet = FailureReporter(writing)
     quiet.send("first_batch", t_ns=1)
     quiet.send("failure", message="no")
     os.close(writing)
@@ -159,9 +169,9 @@ def work(job, reporter):
     tests = module_from_spec(spec)
     spec.loader.exec_module(tests)
     distributed.join(job)
-    replicas = distributed.of(job)
+    replicas = distributed.replicas(job)
     found = tests.gradients(job, replicas.wrap, feed.order(job, 64))
-    torch.save(found, Path(sys.argv[2], f"{replicas.rank}.pt"))
+    torch.save(found, Path(sys.argv[2], f"{torch.distributed.get_rank()}.pt"))
 
 try:
     distributed.launch(Job(**json.loads(sys.argv[3])), 1, work)

@@ -77,7 +77,7 @@ def test_a_draining_device_counts_as_other() -> None:
 @pytest.mark.parametrize("workers", [1, 2, 3, 4, 7])
 def test_a_window_ends_on_a_multiple_of_the_workers(workers: int) -> None:
     """Neither steps nor wall clock fall short, and no burst is cut."""
-    limits = Limits.of(0.01, 5, workers)
+    limits = Limits.rounded(0.01, 5, workers)
     window = measure(batches(0.0005), [], limits, nothing)
     assert window.steps % workers == 0
     assert window.steps >= 5

@@ -129,9 +129,9 @@ def test_a_lossy_format_is_held_to_its_bound(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(DataError, match="does not come back the same"):
         prepare(DataSpec("div2k_standin", 4, 16, 2), "jpeg", tmp_path, silent)
     image, label = np.zeros((9, 9, 3), np.uint8), np.zeros((1, 1, 1), np.uint8)
-    assert module._alike(1.0, image + 1, image)
-    assert not module._alike(0.9, image + 1, image)
-    assert not module._alike(1.0, label + 1, label)
+    assert module.same_image(1.0, image + 1, image)
+    assert not module.same_image(0.9, image + 1, image)
+    assert not module.same_image(1.0, label + 1, label)
 
 
 @pytest.mark.parametrize("error", [RuntimeError("broke"), KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left")])

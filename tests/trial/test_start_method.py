@@ -95,8 +95,8 @@ def test_a_worker_leaves_with_the_training_process(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(loader, "die_with_parent", bound.append)
     monkeypatch.setattr(loader, "parent_process", lambda: SimpleNamespace(join=ended.wait))
     monkeypatch.setattr(loader.os, "_exit", lambda _: left.set())
-    loader._begin_worker(17, False, 0)
-    loader._begin_worker(18, True, 0)
+    loader._bind_worker(17, False, 0)
+    loader._bind_worker(18, True, 0)
     assert bound == [17]
     assert not left.wait(0.05)
     ended.set()
@@ -144,7 +144,7 @@ import torch
 from feedrate.trial import feed
 from feedrate.trial.job import Job
 if __name__ == "__main__":
-    opened = feed.open_feed(Job.from_json(sys.argv[1]), torch.device("cpu"))
+    opened = feed.open_feed(Job(**json.loads(sys.argv[1])), torch.device("cpu"))
     print("ready", flush=True)
     while True:
         next(opened.batches)

@@ -1,4 +1,4 @@
-"""Axes of the training step: both sides of each do the same work, and what is switched off is not there."""
+"""The training step: both sides of every axis do the same work, and what is switched off is not there."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from feedrate.trial import stages
 from feedrate.trial import step as steps
 from feedrate.trial.job import Job
 from feedrate.trial.loader import Batch, Fields
-from feedrate.trial.step import Training, moving, network, options
-from feedrate.trial.step.plain import RealStep, Step
+from feedrate.trial.step import RealStep, Step, Training
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 CPU = torch.device("cpu")
 SIZE = 16
+mse = torch.nn.functional.mse_loss
+Trained = tuple[torch.Tensor, list[float]]
 
 
 def trial(**cell: object) -> Job:
@@ -39,20 +40,32 @@ def batches(count: int, samples: int = 3, size: int = SIZE) -> list[Fields]:
     return [tuple(torch.rand(2, samples, 3, size, size, generator=generator)) for _ in range(count)]
 
 
-def trained(count: int = 3, samples: int = 3, size: int = SIZE, **cell: object) -> tuple[torch.Tensor, list[float]]:
+def run(step: Step, fields: Any) -> torch.Tensor:
+    """Run a step; its loss."""
+    loss = step.forward(fields)
+    step.optimizer(step.backward(loss))
+    return loss
+
+
+def weights(network: torch.nn.Module) -> torch.Tensor:
+    return torch.cat([weights.detach().flatten() for weights in network.parameters()])
+
+
+def trained(count: int = 3, samples: int = 3, size: int = SIZE, **cell: object) -> Trained:
     """The weights after some steps, and the losses on the way."""
     training = built(patch_size=size, **cell)
-    losses = []
-    for fields in batches(count, samples, size):
-        loss = training.step.forward(fields)
-        losses.append(loss.item())
-        training.step.optimizer(training.step.backward(loss))
-    return torch.cat([weights.detach().flatten() for weights in training.network.parameters()]), losses
+    losses = [run(training.step, fields).item() for fields in batches(count, samples, size)]
+    return weights(training.network), losses
 
 
-def assert_same(found: tuple[torch.Tensor, list[float]], expected: tuple[torch.Tensor, list[float]]) -> None:
-    assert torch.equal(found[0], expected[0])
-    assert found[1] == expected[1]
+def recording(note: Callable[[], object], seen: list[Any]) -> Step:
+    """A step that notes something in each of its parts, and passes on what it gets."""
+
+    def part(state: Any) -> Any:
+        seen.append(note())
+        return state
+
+    return Step(part, part, part)
 
 
 def test_the_plain_step_is_plain() -> None:
@@ -62,33 +75,34 @@ def test_the_plain_step_is_plain() -> None:
     assert type(plain) is RealStep
     assert training.step == plain.step() == Step(plain.forward, plain.backward, plain.optimize)
     assert (training.rehearsals, training.overflows) == (0, None)
-    assert not plain.optimizer._optimizer_step_post_hooks
+    assert not plain.adam._optimizer_step_post_hooks
     assert plain._model is training.network
     row = stages.build(trial(), CPU)
     assert [stage.phase for stage in row] == ["forward", "backward", "optimizer"]
     assert [stage.run.__func__ for stage in row[1:]] == [RealStep.backward, RealStep.optimize]
 
 
+SMALL = {"count": 1, "samples": 1, "size": 2, "model": "pointwise"}
+
+
 @pytest.mark.parametrize(
-    "cell",
-    [{"zero_grad": "memset"}, {"sync_every_step": True}, {"debug": "anomaly"}, {"fusion": "script"}],
+    ("cell", "how"),
+    [
+        ({"zero_grad": "memset"}, {}),
+        ({"sync_every_step": True}, {}),
+        ({"debug": "anomaly"}, {}),
+        ({"fusion": "script"}, {}),
+        ({"debug": "profiler"}, {"count": 2}),
+        ({"debug": "gradcheck"}, SMALL),
+        ({"debug": "gradgradcheck"}, SMALL),
+    ],
     ids=str,
 )
-def test_the_same_weights_to_the_bit(cell: dict[str, Any]) -> None:
-    """Ways of clearing gradients, reading the loss, looking for anomalies and TorchScript change no number."""
-    assert_same(trained(**cell), trained())
-
-
-def test_the_same_weights_under_the_profiler() -> None:
-    """Profiling changes no number."""
-    assert_same(trained(2, debug="profiler"), trained(2))
-
-
-@pytest.mark.parametrize(("check", "model"), [("gradcheck", "pointwise"), ("gradgradcheck", "pointwise")])
-def test_the_same_weights_beside_a_check(check: str, model: str) -> None:
-    """Checking gradients changes neither weights nor gradients of the network that is trained."""
-    small = {"count": 1, "samples": 1, "size": 2, "model": model}
-    assert_same(trained(**small, debug=check), trained(**small))
+def test_the_same_weights_to_the_bit(cell: dict[str, Any], how: dict[str, Any]) -> None:
+    """Clearing gradients, reading the loss, every debugging aid and TorchScript change no number."""
+    (found, losses), (expected, plain) = trained(**how, **cell), trained(**how)
+    assert torch.equal(found, expected)
+    assert losses == plain
 
 
 def test_gradients_are_dropped_or_zeros() -> None:
@@ -96,8 +110,7 @@ def test_gradients_are_dropped_or_zeros() -> None:
     left = {}
     for way in ("none", "memset"):
         training = built(zero_grad=way)
-        (fields,) = batches(1)
-        training.step.optimizer(training.step.backward(training.step.forward(fields)))
+        run(training.step, batches(1)[0])
         left[way] = [weights.grad for weights in training.network.parameters()]
     assert left["none"] == [None] * len(left["memset"])
     assert all(gradient is not None and not gradient.any() for gradient in left["memset"])
@@ -120,8 +133,7 @@ def test_channels_last_is_a_layout(model: str) -> None:
 
 def test_mixed_precision_computes_the_same_roughly() -> None:
     """Losses in bfloat16 are within its 8 bits of those in float32; weights stay float32; nothing overflows."""
-    training = built(amp="bf16")
-    assert all(weights.dtype == torch.float32 for weights in training.network.parameters())
+    assert all(weights.dtype == torch.float32 for weights in built(amp="bf16").network.parameters())
     found, expected = trained(amp="bf16"), trained()
     assert found[1] == pytest.approx(expected[1], rel=2**-7)
     assert found[1] != expected[1]
@@ -131,29 +143,19 @@ def test_mixed_precision_computes_the_same_roughly() -> None:
 def test_autocast_is_around_the_forward_pass_alone() -> None:
     """The backward pass and the update run outside, as PyTorch advises."""
     on: list[bool] = []
-
-    def note(given: Any) -> Any:
-        on.append(torch.is_autocast_enabled("cpu"))
-        return given
-
-    step = options.autocast(Step(note, note, note), CPU, "bf16")
-    step.optimizer(step.backward(step.forward(())))
+    run(steps.autocast(recording(lambda: torch.is_autocast_enabled("cpu"), on), CPU, "bf16"), ())
     assert on == [True, False, False]
 
 
 def test_a_scaled_loss_gives_the_same_weights() -> None:
     """Scaling by a power of two and back is exact in float32: the same weights to the bit."""
     torch.manual_seed(1)
-    model = network.bare(trial(), CPU)
+    model = steps.bare_network(trial(), CPU)
     plain, scaled = RealStep(copy.deepcopy(model), mse), RealStep(model, mse)
-    for step in (plain.step(), options.scaled(scaled, CPU)):
+    for step in (plain.step(), steps.scaled(scaled, CPU)):
         for fields in batches(3):
-            step.optimizer(step.backward(step.forward(fields)))
-    assert all(torch.equal(a, b) for a, b in zip(plain._model.parameters(), model.parameters(), strict=True))
-
-
-def mse(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    return torch.nn.functional.mse_loss(output, target)
+            run(step, fields)
+    assert torch.equal(weights(plain._model), weights(model))
 
 
 @pytest.mark.parametrize(("scaler", "expected"), [(True, 1), (False, 3)])
@@ -161,10 +163,10 @@ def test_steps_that_overflow_are_counted(scaler: bool, expected: int) -> None:
     """The second of four steps overflows: a scaler skips it and goes on; without one it spoils every later step."""
     torch.manual_seed(1)
     real = RealStep(torch.nn.Conv2d(3, 3, 1), mse)
-    overflows = options.Overflows(real.optimizer)
-    step = overflows.watched(options.scaled(real, CPU) if scaler else real.step())
+    overflows = steps.Overflows(real.adam)
+    step = overflows.watch(steps.scaled(real, CPU) if scaler else real.step())
     for number, (source, target) in enumerate(batches(4)):
-        step.optimizer(step.backward(step.forward((source * (1e30 if number == 1 else 1.0), target))))
+        run(step, (source * (1e30 if number == 1 else 1.0), target))
     assert overflows.count() == expected
     overflows.reset()
     assert overflows.count() == 0
@@ -173,10 +175,8 @@ def test_steps_that_overflow_are_counted(scaler: bool, expected: int) -> None:
 def test_gradients_that_overflow_alone_are_counted() -> None:
     """A scale too large for the gradients, though the loss is finite, is a step that the scaler skips: it counts."""
     real = RealStep(torch.nn.Conv2d(3, 3, 1), lambda output, target: mse(output, target) * 1e34)
-    overflows = options.Overflows(real.optimizer)
-    step = overflows.watched(options.scaled(real, CPU))
-    loss = step.forward(batches(1)[0])
-    step.optimizer(step.backward(loss))
+    overflows = steps.Overflows(real.adam)
+    loss = run(overflows.watch(steps.scaled(real, CPU)), batches(1)[0])
     assert loss.isfinite()
     assert overflows.count() == 1
 
@@ -190,23 +190,18 @@ def test_the_loss_is_read_last_and_once() -> None:
             order.append("item")
 
     plain = Step(lambda _: Loss(), lambda _: order.append("backward"), lambda _: order.append("optimizer"))
-    step = moving.read(plain)
+    step = steps.loss_read(plain)
     for _ in range(2):
-        step.optimizer(step.backward(step.forward(())))
+        run(step, ())
     assert order == ["backward", "optimizer", "item"] * 2
 
 
 def test_a_debugging_aid_is_on_in_the_whole_step_only() -> None:
     """Anomaly detection is on from the beginning of a step to its end, and off between steps."""
     on: list[bool] = []
-
-    def note(given: Any) -> Any:
-        on.append(torch.is_anomaly_enabled())
-        return given
-
-    step = options.around(Step(note, note, note), options.AROUND["anomaly"])
+    step = steps.in_context(recording(torch.is_anomaly_enabled, on), steps.DEBUG_CONTEXTS["anomaly"])
     for _ in range(2):
-        step.optimizer(step.backward(step.forward(())))
+        run(step, ())
         on.append(torch.is_anomaly_enabled())
     assert on == [True, True, True, False] * 2
 
@@ -221,9 +216,9 @@ def test_every_step_has_a_context_of_its_own() -> None:
         yield
         made.append("leave")
 
-    step = options.around(Step(lambda _: made.append("step"), lambda _: None, lambda _: None), context)
+    step = steps.in_context(Step(lambda _: made.append("step"), lambda _: None, lambda _: None), context)
     for _ in range(2):
-        step.optimizer(step.backward(step.forward(())))
+        run(step, ())
     assert made == ["enter", "step", "leave"] * 2
 
 
@@ -236,7 +231,7 @@ def test_a_check_sees_the_batch_and_the_loss() -> None:
         seen.append((function(*inputs).item(), inputs[0]))
         return True
 
-    step = options.checked(training.step, training.network, mse, check)
+    step = steps.gradients_checked(training.step, training.network, mse, check)
     (fields,) = batches(1)
     loss = step.forward(fields)
     step.backward(loss)
@@ -245,25 +240,25 @@ def test_a_check_sees_the_batch_and_the_loss() -> None:
     assert torch.equal(seen[0][1].float(), fields[0])
     tiny = (torch.rand(1, 3, 3, 3), torch.rand(1, 3, 3, 3))
     real = lambda *given, **said: said.pop("raise_exception") or torch.autograd.gradcheck(*given, **said)  # noqa: E731
-    step = options.checked(training.step, training.network, mse, real)
+    step = steps.gradients_checked(training.step, training.network, mse, real)
     step.backward(step.forward(tiny))
 
 
 @given(st.integers(1, 300))
 def test_sizes(patch: int) -> None:
     """The whole image first, then each smaller by 8 pixels than the one before, four at most, none below 8 pixels."""
-    found = network.sizes(patch)
-    assert found[0] == patch
-    assert found == [patch - 8 * k for k in range(len(found))]
-    assert 1 <= len(found) <= 4
-    assert min(found[1:], default=8) >= 8
-    assert len(found) == 4 or found[-1] < 16
+    sizes = steps.image_sizes(patch)
+    assert sizes[0] == patch
+    assert sizes == [patch - 8 * k for k in range(len(sizes))]
+    assert 1 <= len(sizes) <= 4
+    assert min(sizes[1:], default=8) >= 8
+    assert len(sizes) == 4 or sizes[-1] < 16
 
 
 def test_shapes_vary_and_samples_do_not() -> None:
     """Every step sees all samples of its batch, cut from their upper left, in a cycle of sizes; labels stay whole."""
     seen: list[Fields] = []
-    step = network.varied(Step(seen.append, lambda _: None, lambda _: None), 24)
+    step = steps.varied_shapes(Step(seen.append, lambda _: None, lambda _: None), 24)
     source, labels = torch.rand(5, 3, 24, 24), torch.arange(5)
     for _ in range(4):
         step.forward((source, labels, torch.zeros(5, 9)))
@@ -273,38 +268,38 @@ def test_shapes_vary_and_samples_do_not() -> None:
     assert all(torch.equal(fields[1], labels) for fields in seen)
 
 
-@pytest.mark.parametrize("wanted", [True, False])
-def test_cudnn_benchmark_is_set_either_way(wanted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On CUDA the autotuner is set to what the cell says before the network is made, whatever it was."""
-    monkeypatch.setattr(torch.backends.cudnn, "benchmark", not wanted)
-    found: list[bool] = []
-
-    def bare(_job: Job, _device: torch.device) -> torch.nn.Module:
-        found.append(torch.backends.cudnn.benchmark)
-        return torch.nn.Conv2d(3, 3, 1)
-
-    monkeypatch.setattr(network, "bare", bare)
-    steps.build(trial(cudnn_benchmark=wanted), torch.device("cuda"), lambda model: model)
-    assert found == [wanted]
-
-
-def test_float32_is_pytorchs_default_whatever_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On CUDA convolutions may use TF32 and products of matrices may not, by the old names and by the new ones."""
+@pytest.fixture
+def libraries(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[object, ...]]:
+    """Builds a step for CUDA and gives the settings of its libraries when the network was made."""
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = matmul.allow_tf32, cudnn.allow_tf32
-    found: list[tuple[object, ...]] = []
 
-    def bare(_job: Job, _device: torch.device) -> torch.nn.Module:
-        found.append((matmul.allow_tf32, matmul.fp32_precision, cudnn.allow_tf32, cudnn.conv.fp32_precision))
-        return torch.nn.Conv2d(3, 3, 1)
+    def settings(**cell: object) -> tuple[object, ...]:
+        seen: list[tuple[object, ...]] = []
 
-    monkeypatch.setattr(network, "bare", bare)
-    try:
-        matmul.allow_tf32, cudnn.allow_tf32 = True, False
-        steps.build(trial(), torch.device("cuda"), lambda model: model)
-    finally:
-        matmul.allow_tf32, cudnn.allow_tf32 = before
-    assert found == [(False, "ieee", True, "tf32")]
+        def bare(_job: Job, _device: torch.device) -> torch.nn.Module:
+            tf32 = matmul.allow_tf32, matmul.fp32_precision, cudnn.allow_tf32, cudnn.conv.fp32_precision
+            seen.append((cudnn.benchmark, *tf32))
+            return torch.nn.Conv2d(3, 3, 1)
+
+        monkeypatch.setattr(steps, "bare_network", bare)
+        before = cudnn.benchmark, matmul.allow_tf32, cudnn.allow_tf32
+        try:
+            cudnn.benchmark, matmul.allow_tf32, cudnn.allow_tf32 = not cell.get("cudnn_benchmark"), True, False
+            steps.build(trial(**cell), torch.device("cuda"), lambda model: model)
+        finally:
+            cudnn.benchmark, matmul.allow_tf32, cudnn.allow_tf32 = before
+        return seen[0]
+
+    return settings
+
+
+@pytest.mark.parametrize("benchmark", [True, False])
+def test_cudas_libraries_are_set_whatever_they_were(benchmark: bool, libraries: Callable[..., Any]) -> None:
+    """Before the network is made: the autotuner as the cell says; TF32 for convolutions, not for products of matrices.
+
+    By PyTorch's old names and by the new ones.
+    """
+    assert libraries(cudnn_benchmark=benchmark) == (benchmark, False, "ieee", True, "tf32")
 
 
 def test_functional_gelu_is_the_written_one() -> None:
@@ -314,21 +309,108 @@ def test_functional_gelu_is_the_written_one() -> None:
     assert torch.allclose(found[0], expected[0], atol=1e-6)
 
 
-def test_a_wrapper_goes_around_the_network_that_is_trained() -> None:
+@pytest.mark.parametrize("fusion", ["eager", "script"])
+def test_a_wrapper_goes_around_the_network_that_is_trained(fusion: str) -> None:
     """What replicates a network gets it before the optimizer does, and after it has become a script."""
-    for fusion in ("eager", "script"):
-        given: list[torch.nn.Module] = []
+    wrapped: list[torch.nn.Module] = []
 
-        def wrap(model: torch.nn.Module, given: list[torch.nn.Module] = given) -> torch.nn.Module:
-            given.append(model)
-            return torch.nn.Sequential(model)
+    def wrap(model: torch.nn.Module) -> torch.nn.Module:
+        wrapped.append(model)
+        return torch.nn.Sequential(model)
 
-        training = steps.build(trial(fusion=fusion), CPU, wrap)
-        assert isinstance(given[0], torch.jit.ScriptModule) == (fusion == "script")
-        assert {id(p) for p in training.optimizer.param_groups[0]["params"]} == {
-            id(p) for p in training.network.parameters()
-        }
-        assert type(training.step.forward.__self__._model) is torch.nn.Sequential
+    training = steps.build(trial(fusion=fusion), CPU, wrap)
+    assert isinstance(wrapped[0], torch.jit.ScriptModule) == (fusion == "script")
+    optimized = {id(p) for p in training.optimizer.param_groups[0]["params"]}
+    assert optimized == {id(p) for p in training.network.parameters()}
+    assert type(training.step.forward.__self__._model) is torch.nn.Sequential
+
+
+def noting(seen: list[Any]) -> Step:
+    """A step that notes what its forward pass gets, and its updates."""
+
+    def forward(fields: Any) -> Any:
+        seen.append(fields)
+        return fields[0].sum()
+
+    return Step(forward, lambda _: None, lambda _: seen.append("updated"))
+
+
+@pytest.mark.parametrize("where", ["host", "device"])
+def test_a_made_tensor_changes_no_input(where: str) -> None:
+    """Both sides hand on an input that is equal bit for bit, with the target and the payload as they were."""
+    seen: list[Any] = []
+    image, target, payload = torch.rand(2, 3, 8, 8), torch.rand(2, 3, 8, 8), torch.arange(5)
+    steps.tensor_created(noting(seen), CPU, where).forward((image, target, payload))
+    ((given, *others),) = seen
+    assert torch.equal(given, image)
+    assert given is not image
+    assert others[0] is target
+    assert others[1] is payload
+
+
+@pytest.mark.parametrize(("where", "source"), [("host", "cpu"), ("device", "meta")])
+def test_both_sides_draw_as_many_numbers(where: str, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tensor has the input's shape and type; it is made on the host and moved, or made on the device."""
+    drawn: list[tuple[Any, ...]] = []
+    rand = torch.rand
+
+    def noted(shape: Any, dtype: Any, device: Any) -> torch.Tensor:
+        drawn.append((tuple(shape), dtype, device.type))
+        return rand(shape, dtype=dtype, device=device)
+
+    monkeypatch.setattr(torch, "rand", noted)
+    made = steps.tensor_created(noting([]), torch.device("meta"), where)
+    made.forward((torch.empty(2, 3, 4, 4, dtype=torch.float64, device="meta"),))
+    assert drawn == [((2, 3, 4, 4), torch.float64, source)]
+
+
+@pytest.mark.parametrize(("every", "wanted"), [(1, [0, 1, 2, 3]), (2, [1, 3]), (3, [2])])
+def test_outputs_come_back_every_so_many_steps(every: int, wanted: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every n-th output is copied after the update, detached; the loss is what it was."""
+    kept: list[Any] = []
+    monkeypatch.setattr(steps, "pageable_copy", lambda: kept.append)
+    outputs = steps.Outputs("pageable", every)
+    step = outputs.copied_back(noting(kept))
+    loss = outputs.watch_loss(lambda output, target: output + target)
+    for k in range(4):
+        output = torch.tensor(float(k), requires_grad=True)
+        assert loss(output, torch.tensor(1.0)).item() == k + 1
+        step.optimizer(None)
+    tensors = [entry for entry in kept if entry != "updated"]
+    assert [int(tensor) for tensor in tensors] == wanted
+    assert not any(tensor.requires_grad for tensor in tensors)
+    assert kept.count("updated") == 4
+    assert kept[0] == "updated"
+
+
+def test_pinned_buffers_are_not_overwritten_too_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two buffers in turn for each shape, made once; before one is written, the copy into it before must be done."""
+    diary: list[str] = []
+    buffers: list[torch.Tensor] = []
+
+    class Event:
+        def __init__(self) -> None:
+            self.name = f"e{len(buffers)}"
+
+        def synchronize(self) -> None:
+            diary.append(f"wait {self.name}")
+
+        def record(self) -> None:
+            diary.append(f"record {self.name}")
+
+    def buffer(_: object, output: torch.Tensor) -> tuple[torch.Tensor, Event]:
+        event = Event()
+        buffers.append(torch.empty_like(output))
+        return buffers[-1], event
+
+    monkeypatch.setattr(steps.PinnedBuffers, "_buffer", buffer)
+    pinned = steps.PinnedBuffers()
+    for k in range(3):
+        pinned.copy(torch.full((2,), float(k)))
+    assert diary == ["wait e0", "record e0", "wait e1", "record e1", "wait e0", "record e0"]
+    assert [buffer.tolist() for buffer in buffers] == [[2.0, 2.0], [1.0, 1.0]]
+    pinned.copy(torch.zeros(3))
+    assert len(buffers) == 4
 
 
 @pytest.mark.slow
@@ -336,24 +418,17 @@ def test_axes_together() -> None:
     """A step with many axes at once still trains all of its samples: its loss falls."""
     many = {"amp": "bf16", "memory_format": "channels_last", "zero_grad": "memset", "sync_every_step": True}
     training = built(**many, norm="batch", conv_bias=False, debug="anomaly")
-    row = stages.stages_of(training.step)
     (fields,) = batches(1)
-    losses = []
-    for _ in range(8):
-        state: Any = fields
-        for stage in row:
-            state = stage.run(state)
-            losses += [state.item()] if stage.phase == "forward" else []
+    losses = [run(training.step, fields).item() for _ in range(8)]
     assert losses[-1] < losses[0]
     assert training.overflows is not None
     assert training.overflows.count() == 0
 
 
 def test_a_batch_reaches_the_first_stage_whole() -> None:
-    """On a CPU a row of stages takes a batch of the loader, and what rides along is ignored."""
-    row = stages.build(trial(amp="bf16", vary_shapes=True), CPU)
+    """On a CPU a row of stages takes a batch of the loader, and a payload is ignored."""
     source, target = batches(1)[0]
     state: Any = Batch((source, target, torch.zeros(3, 9)), b"")
-    for stage in row:
+    for stage in stages.build(trial(amp="bf16", vary_shapes=True), CPU):
         state = stage.run(state)
     assert state is None

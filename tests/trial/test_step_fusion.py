@@ -3,61 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 import torch._dynamo
-from warm import Runner
 
 from feedrate.trial import stages
 from feedrate.trial.job import Job
 from feedrate.trial.loader import Batch
-from feedrate.trial.run import nothing, rehearsed
-from feedrate.trial.step import network
+from feedrate.trial.run import rehearse
 
-SIZE = 32
+if TYPE_CHECKING:
+    from warm import Runner
+
+CPU = torch.device("cpu")
 CELL = {"workload": "synthetic", "n_samples": 32, "patch_size": 16, "batch_size": 4}
 """Of trials in processes of their own."""
 COMPILE = torch.compile
 
 
 def trial(**cell: object) -> Job:
-    return Job("trial", cell={"workload": "synthetic", "mode": "train", "patch_size": SIZE, **cell})
+    return Job("trial", cell={"workload": "synthetic", "mode": "train", "patch_size": 32, **cell})
 
 
 def batches(count: int) -> list[Batch]:
     generator = torch.Generator().manual_seed(7)
-    return [Batch(tuple(torch.rand(2, 2, 3, SIZE, SIZE, generator=generator)), b"") for _ in range(count)]
+    return [Batch(tuple(torch.rand(2, 2, 3, 32, 32, generator=generator)), b"") for _ in range(count)]
 
 
-def run(row: list[stages.Stage], state: Any) -> None:
-    for stage in row:
-        state = stage.run(state)
-
-
-def trained(count: int, **cell: object) -> torch.Tensor:
+def rehearsed_weights(count: int, **cell: object) -> torch.Tensor:
     """The weights after some steps behind a rehearsal; whatever would be compiled in them is an error."""
     torch.manual_seed(1)
-    row, training = stages.assemble(trial(**cell), torch.device("cpu"))
-    fed, _ = rehearsed(training, row, iter(batches(count)), nothing)
+    row, training = stages.assemble(trial(**cell), CPU)
+    assert training
+    source, _ = rehearse(training, row, iter(batches(count)), lambda: None)
     with torch._dynamo.config.patch(error_on_recompile=True):
-        for batch in fed:
-            run(row, batch)
+        for batch in source:
+            state: Any = batch
+            for stage in row:
+                state = stage.run(state)
     return torch.cat([weights.detach().flatten() for weights in training.network.parameters()])
 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
     """Compile in milliseconds: capture as ever, but let PyTorch's own kernels run what was captured."""
-    asked: list[dict[str, Any]] = []
+    options: list[dict[str, Any]] = []
 
     def compiled(model: torch.nn.Module, **given: Any) -> Any:
-        asked.append(given)
+        options.append(given)
         return COMPILE(model, backend="aot_eager", dynamic=given["dynamic"])
 
-    monkeypatch.setattr(network.torch, "compile", compiled)
-    yield asked
+    monkeypatch.setattr(torch, "compile", compiled)
+    yield options
     torch._dynamo.reset()
 
 
@@ -65,54 +64,53 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
 @pytest.mark.parametrize("cell", [{"vary_shapes": True}, {"amp": "bf16", "norm": "batch"}], ids=str)
 def test_all_is_compiled_before_the_warm_up(quick: list[dict[str, Any]], cell: dict[str, Any]) -> None:
     """After the rehearsal no step compiles anything, of whatever size; the weights become the eager ones."""
-    expected = trained(5, **cell)
+    expected = rehearsed_weights(5, **cell)
     assert not quick
-    found = trained(5, fusion="compile", **cell)
-    assert torch.allclose(found, expected, atol=1e-6)
+    assert torch.allclose(rehearsed_weights(5, fusion="compile", **cell), expected, atol=1e-6)
     assert len(quick) == 1
 
 
 def test_compilers_start_no_pool_and_shapes_are_static(quick: list[dict[str, Any]]) -> None:
     """torch.compile is asked for static shapes, and to compile in the trial's own process."""
-    stages.build(trial(model="pointwise", fusion="compile"), torch.device("cpu"))
+    stages.build(trial(model="pointwise", fusion="compile"), CPU)
     assert quick == [{"dynamic": False, "options": {"compile_threads": 1}}]
 
 
 @pytest.mark.slow
 def test_nothing_is_left_of_a_rehearsal(quick: list[dict[str, Any]]) -> None:
     """Weights, statistics of norms, moments and gradients are what they were, and no batch is spent."""
-    row, training = stages.assemble(trial(fusion="compile", norm="batch", zero_grad="memset"), torch.device("cpu"))
+    assert quick == []
+    row, training = stages.assemble(trial(fusion="compile", norm="batch", zero_grad="memset"), CPU)
+    assert training
     before = {name: value.clone() for name, value in training.network.state_dict().items()}
     given = batches(3)
     seen: list[Batch] = []
     watched = [row[0]._replace(run=lambda batch: (seen.append(batch), row[0].run(batch))[1]), *row[1:]]
-    fed, took = rehearsed(training, watched, iter(given), nothing)
+    source, took = rehearse(training, watched, iter(given), lambda: None)
     assert seen == given[:1]
-    assert took > 0
-    assert [batch is one for batch, one in zip(fed, given, strict=True)] == [True] * 3
+    assert took
+    assert [batch is one for batch, one in zip(source, given, strict=True)] == [True] * 3
     after = training.network.state_dict()
     assert all(torch.equal(after[name], value) for name, value in before.items())
     assert not training.optimizer.state
     assert all(weights.grad is None for weights in training.network.parameters())
 
 
-def test_a_step_that_is_not_compiled_is_not_rehearsed() -> None:
+@pytest.mark.parametrize("cell", [{}, {"model": "pointwise", "fusion": "functional"}, {"step": "emulated"}], ids=str)
+def test_a_step_that_is_not_compiled_is_not_rehearsed(cell: dict[str, Any]) -> None:
     """Without a compiler nothing runs before the warm-up, and there is no time of compiling."""
-    for cell in ({}, {"model": "pointwise", "fusion": "functional"}, {"step": "emulated"}):
-        row, training = stages.assemble(trial(**cell), torch.device("cpu"))
-        given = iter(batches(1))
-        assert rehearsed(training, row, given, nothing) == (given, None)
+    row, training = stages.assemble(trial(**cell), CPU)
+    source = iter(batches(1))
+    assert rehearse(training, row, source, lambda: None) == (source, None)
 
 
-@pytest.mark.parametrize("varied", [False, True])
-def test_rehearsals(varied: bool) -> None:
+@pytest.mark.parametrize(("varied", "sizes"), [(False, 1), (True, 4)])
+def test_rehearsals(varied: bool, sizes: int) -> None:
     """A compiler sees every size of the images once, TorchScript each twice, so that the sizes' turn does not move."""
-    counts = {
-        fusion: stages.assemble(trial(fusion=fusion, vary_shapes=varied), torch.device("cpu"))[1].rehearsals
-        for fusion in ("eager", "script", "compile")
-    }
-    sizes = 4 if varied else 1
-    assert counts == {"eager": 0, "script": 2 * sizes, "compile": sizes}
+    for fusion, count in (("eager", 0), ("script", 2 * sizes), ("compile", sizes)):
+        _, training = stages.assemble(trial(fusion=fusion, vary_shapes=varied), CPU)
+        assert training
+        assert training.rehearsals == count
 
 
 @pytest.mark.slow
@@ -139,7 +137,7 @@ def test_a_forked_trial_compiles_for_itself(runner: Runner) -> None:
 @pytest.mark.parametrize("model", ["pointwise", "srcnn"])
 def test_compiled_networks_learn_the_same(model: str) -> None:
     """With PyTorch's own compiler weights become those of the eager network within 1e-6; nothing is recompiled."""
-    found, expected = trained(4, model=model, fusion="compile"), trained(4, model=model)
+    found, expected = rehearsed_weights(4, model=model, fusion="compile"), rehearsed_weights(4, model=model)
     torch._dynamo.reset()
     assert torch.allclose(found, expected, atol=1e-6)
     assert not torch.equal(found, expected), "nothing was compiled"

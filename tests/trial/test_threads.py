@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.utils.data import default_collate
 
-from feedrate.formats import ReadOptions
 from feedrate.schema import plugins
 from feedrate.schema.errors import DataError
 from feedrate.schema.plugins import traits
-from feedrate.trial import feed, prepare, threads
+from feedrate.trial import feed, threads
 from feedrate.trial.job import Job
-from feedrate.trial.loader import STAMPS, Batch, Batches, StampedCollate, StampedDataset
-from feedrate.trial.plants import Plants
-from feedrate.workloads import DataSpec
+from feedrate.trial.loader import STAMPS, Batch, Batches
 
 COUNT = 24
+CELL = {"workload": "synthetic", "mode": "load", "patch_size": 8, "n_samples": COUNT, "batch_size": 3}
 FORMATS = tuple(name for name in plugins.names("feedrate.formats") if not traits(name).streamed)
 
 
@@ -157,25 +152,12 @@ def test_pinning_is_done_by_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     assert by == ["loader worker 0"]
 
 
-def test_a_batch_has_an_account_of_its_own(tmp_path: Path) -> None:
+def test_a_batch_has_an_account_of_its_own(pack: Callable[..., str]) -> None:
     """Threads that read at the same time do not book on each other's batches: each has what was planted into it."""
-    cell = {"read_us": 3000, "collate_us": 4000}
-    spec = DataSpec("synthetic", COUNT, 8, 1)
-    prepare.prepare(spec, "memmap", tmp_path, lambda done, total: None)
-    plants = Plants.of(Job("trial", cell=cell))
-    reader = plugins.load("feedrate.formats", "memmap").open(
-        prepare.dataset_root(tmp_path, spec, "memmap"), ReadOptions()
-    )
-    dataset = StampedDataset(plants.reader(reader), lambda sample: (torch.zeros(1),))
-    collate = StampedCollate(dataset, plants.collate(default_collate))
-    source = threads.build(
-        dataset,
-        collate,
-        batches=[[index] for index in range(COUNT)],
-        num_workers=3,
-        prefetch_factor=2,
-        pin_memory=False,
-    )
+    cell = {"storage_format": "memmap", "n_samples": COUNT, "read_us": 3000, "collate_us": 4000}
+    _, dataset, collate = feed.samples(Job("trial", cell=CELL | cell, packed=pack()))
+    batches = [[index] for index in range(COUNT)]
+    source = threads.build(dataset, collate, batches=batches, num_workers=3, prefetch_factor=2, pin_memory=False)
     accounts = [STAMPS.unpack(batch.stamps) for batch in source]
     assert len(accounts) == COUNT
     assert min(account[0] for account in accounts) >= 1_500_000  # half of a wait may be taken off for one before it
@@ -184,40 +166,25 @@ def test_a_batch_has_an_account_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("storage_format", FORMATS)
-def test_threads_and_processes_give_the_same_batches(tmp_path: Path, storage_format: str) -> None:
+def test_threads_and_processes_give_the_same_batches(
+    pack: Callable[..., str], fetch: Callable[[Job, int], list[Batch]], storage_format: str
+) -> None:
     """Sample by sample and in order, for every format that is read one by one, all threads opening it at once."""
-    spec = DataSpec("synthetic", COUNT, 8, 1)
-    prepare.prepare(spec, storage_format, tmp_path, lambda done, total: None)
-    cell = {
-        "workload": "synthetic",
-        "mode": "load",
-        "storage_format": storage_format,
-        "patch_size": 8,
-        "n_samples": COUNT,
-        "batch_size": 3,
-        "num_workers": 4,
-        "prefetch_factor": 1,
-    }
-    root = os.fspath(prepare.dataset_root(tmp_path, spec, storage_format))
 
-    def pixels(**more: object) -> list[bytes]:
-        job = Job("trial", cell=cell | more, packed=root, seed=3)
-        batches = feed.open_feed(job, torch.device("cpu")).batches
-        return [batch.fields[0].numpy().tobytes() for batch in islice(batches, 2 * COUNT // 3)]
+    def pixels(**cell: object) -> list[bytes]:
+        job = Job("trial", cell=CELL | {"storage_format": storage_format} | cell, packed=pack(storage_format), seed=3)
+        return [batch.fields[0].numpy().tobytes() for batch in fetch(job, 2 * COUNT // 3)]
 
-    assert pixels(worker_kind="thread") == pixels(num_workers=0)
+    by_threads = pixels(worker_kind="thread", num_workers=4, prefetch_factor=1)
+    assert by_threads == pixels(num_workers=0)
     if storage_format == "lmdb":
-        assert pixels(worker_kind="thread") == pixels(worker_kind="process", num_workers=2)
+        assert by_threads == pixels(num_workers=2, prefetch_factor=1)
 
 
-def test_every_thread_has_a_dataset_of_its_own(tmp_path: Path) -> None:
+def test_every_thread_has_a_dataset_of_its_own(pack: Callable[..., str]) -> None:
     """Copied together with the collation that closes its account; an index, which never changes, is shared."""
-    spec = DataSpec("synthetic", COUNT, 8, 1)
-    prepare.prepare(spec, "memmap", tmp_path, lambda done, total: None)
-    cell = {"storage_format": "memmap", "workload": "synthetic", "index_kind": "list", "index_entries": 50}
-    job = Job("trial", cell=cell, packed=os.fspath(prepare.dataset_root(tmp_path, spec, "memmap")))
-    _, dataset, collate = feed.samples(job)
-    indexed = feed.indexed(job, dataset)
+    cell = {"storage_format": "memmap", "index_kind": "list", "index_entries": 50}
+    _, indexed, collate = feed.samples(Job("trial", cell=CELL | cell, packed=pack()))
     made = threads.build(indexed, collate, batches=[[0]], num_workers=2, prefetch_factor=1, pin_memory=False)._workers
     first, second = ((worker._dataset, worker._collate) for worker in made)  # type: ignore[attr-defined]
     assert first[0]._dataset is first[1]._dataset

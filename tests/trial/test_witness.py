@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from beside import tried
 
-from feedrate.trial import loop, witnessed
+from feedrate.trial import loop, witness_trial
 from feedrate.trial.job import Job, Reporter
 from feedrate.trial.loader import Batch
 from feedrate.trial.loop import Limits
@@ -20,7 +20,7 @@ from feedrate.trial.plants import LATE_NS
 from feedrate.trial.prepare import dataset_root, prepare
 from feedrate.trial.stages import Stage
 from feedrate.trial.witness import CLOSES, EPOCHS_BEGIN, EPOCHS_END, OPENS, Witness
-from feedrate.trial.witnessed import EPOCH_STEPS, EPOCHS, run_witnessed
+from feedrate.trial.witness_trial import EPOCH_STEPS, EPOCHS, run_witness_trial
 
 CELL = {
     "workload": "synthetic",
@@ -62,7 +62,7 @@ def events(reading: int) -> list[dict[str, Any]]:
 def witnessed_job(packed: str, pipe: tuple[int, int], **cell: Any) -> list[dict[str, Any]]:
     """Run a witnessed trial in this process."""
     job = Job("witness", cell=CELL | cell, packed=packed, warmup_s=0.05, window_s=0.2)
-    run_witnessed(job, Reporter(pipe[1]))
+    run_witness_trial(job, Reporter(pipe[1]))
     return events(pipe[0])
 
 
@@ -130,7 +130,7 @@ def test_an_epochs_clock_runs_from_its_first_batch_to_its_last() -> None:
             yield Batch((), b"")
             time.sleep(0.05)
 
-    spans = witnessed._epochs(Source(), [Stage("forward", lambda _: time.sleep(0.005))], nothing)
+    spans = witness_trial.run_epochs(Source(), [Stage("forward", lambda _: time.sleep(0.005))], nothing)
     assert len(spans) == EPOCHS
     assert all(20e6 <= end - begin < 50e6 for begin, end in spans)
 
@@ -139,7 +139,7 @@ def test_borders_are_where_steps_meet() -> None:
     """One stamp a step and one behind the last; what lies between two is one step, phases and all."""
     stages = [Stage("forward", lambda _: time.sleep(0.002)), Stage("backward", lambda state: state)]
     window = loop.measure(itertools.repeat(Batch((), b"")), stages, Limits(0, 5, 1, 8), nothing)
-    found = witnessed.borders(window)
+    found = window.borders()
     assert len(found) == 6
     totals = [sum(times) for times in zip(*window.durations().values(), strict=True)]
     assert [b - a for a, b in itertools.pairwise(found)] == pytest.approx(totals, rel=0.05)

@@ -14,7 +14,7 @@ from torch.utils.data import default_collate
 from feedrate.formats import Sample
 from feedrate.schema.errors import InputError
 from feedrate.sweep.sweep import without_names
-from feedrate.trial.step.plain import RealStep
+from feedrate.trial.step import RealStep
 from feedrate.workloads import DataSpec, Source, pets
 from feedrate.workloads.models import resnet18
 

@@ -22,6 +22,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,11 +32,9 @@ from feedrate.formats import Manifest, Reader, ReadOptions, Sample, memmap
 from feedrate.formats._pixels import PixelReader
 from feedrate.machine import linux
 from feedrate.schema.errors import DataError, InputError
-from feedrate.trial import collate as trial_collate
-from feedrate.trial import folders
-from feedrate.trial.collate import Transform
+from feedrate.trial import collate, folders
 from feedrate.trial.job import Job
-from feedrate.trial.loader import Batches, Collate, Fields
+from feedrate.trial.loader import Batches, Collate, Fields, Transform
 
 VERSION = 1
 """Raised when the bytes on disk change."""
@@ -64,7 +63,7 @@ class Field:
     """As PyTorch calls it, such as ``float32``."""
     shape: tuple[int, ...]
 
-    def of(self, record: torch.Tensor) -> torch.Tensor:
+    def view(self, record: torch.Tensor) -> torch.Tensor:
         """View the tensor in a record: uint8, from the beginning of its memory on."""
         dtype: torch.dtype = getattr(torch, self.dtype)
         # One operation, in half the time of a slice and two views: a cached sample has little else to wait for.
@@ -83,11 +82,6 @@ class Contents:
     fields: tuple[Field, ...]
     fill_ns: int
     """Preparing all items, writing them and forcing them to disk."""
-
-    @property
-    def size(self) -> int:
-        """Bytes of a record."""
-        return _up(self.fields[-1].end)
 
     @classmethod
     def load(cls, root: Path) -> Contents:
@@ -111,26 +105,21 @@ class CachedItems(Reader):
     def __init__(self, root: Path, *, batches: bool) -> None:
         """Open a cache, without touching its records."""
         super().__init__(root)
-        contents = Contents.load(root)
         self._records = cast(PixelReader, memmap.open(root, ReadOptions()))
-        self._fields = contents.fields
-        self._size = contents.size
+        self._fields = Contents.load(root).fields
+        self._size = record_size(self._fields)
         self._batches = batches
 
     def read(self, index: int) -> torch.Tensor:
-        """Copy record ``index`` into new memory.
-
-        Returns:
-            uint8, one dimension.
-        """
+        """Copy record ``index`` into new memory: uint8, one dimension."""
         size = (self._size,)
-        record = trial_collate.buffer(size, torch.uint8) if self._batches else torch.empty(size, dtype=torch.uint8)
+        record = collate.buffer(size, torch.uint8) if self._batches else torch.empty(size, dtype=torch.uint8)
         self._records.read_into(index, record.numpy())
         return record
 
     def decode(self, raw: torch.Tensor) -> Any:
         """View the tensors of a record; nothing is left to compute."""
-        return tuple(field.of(raw) for field in self._fields)
+        return tuple(field.view(raw) for field in self._fields)
 
 
 def folder(job: Job) -> Path:
@@ -138,7 +127,7 @@ def folder(job: Job) -> Path:
     kind = job.value("cache")
     axes = json.dumps({axis: job.value(axis) for axis in _MADE_BY[kind]}, sort_keys=True)
     name = f"{job.value('storage_format')}-{kind}-{hashlib.sha256(axes.encode()).hexdigest()[:12]}"
-    return Path(job.packed or "").parent / "cache" / name
+    return job.packed_root.parent / "cache" / name
 
 
 def columns(job: Job) -> dict[str, int]:
@@ -149,7 +138,9 @@ def columns(job: Job) -> dict[str, int]:
     return {"cache_fill_ns": Contents.load(root).fill_ns, "cache_bytes": Manifest.load(root).bytes}
 
 
-def cached(job: Job, reader: Reader, transform: Transform, collate: Collate) -> tuple[Reader, Transform, Collate]:
+def replace_with_cache(
+    job: Job, reader: Reader, transform: Transform, collation: Collate
+) -> tuple[Reader, Transform, Collate]:
     """Put a trial's cache, if its cell asks for one, in the place of what it spares; fill it where it is not there.
 
     Raises:
@@ -158,27 +149,27 @@ def cached(job: Job, reader: Reader, transform: Transform, collate: Collate) -> 
     """
     kind = job.value("cache")
     if kind == "none":
-        return reader, transform, collate
+        return reader, transform, collation
+    packed, root = reader.manifest, folder(job)
     made_from: dict[str, str | int] = {
         "version": VERSION,
         "torch": str(torch.__version__),
-        "workload_version": reader.manifest.workload_version,
-        "format_version": reader.manifest.format_version,
-        "data_hash": reader.manifest.data_hash,
-        "checksum": reader.manifest.checksum,
+        "workload_version": packed.workload_version,
+        "format_version": packed.format_version,
+        "data_hash": packed.data_hash,
+        "checksum": packed.checksum,
     }
-    root = folder(job)
-    count = batches_in(job, len(reader)) if kind == "batch" else len(reader)
+    count = batch_count(job, len(reader)) if kind == "batch" else len(reader)
     if not _usable(root, made_from, count):
-        items = _batches(job, reader, transform, collate) if kind == "batch" else map(transform, reader)
-        with folders.building(root, f"while caching {count} {kind} items of {job.value('workload')}") as temp:
+        items = _batches(job, reader, transform, collation) if kind == "batch" else map(transform, reader)
+        with folders.build(root, f"while caching {count} {kind} items of {job.value('workload')}") as temp:
             if not _usable(root, made_from, count):  # another process may have been faster
-                _fill(temp, items, made_from, reader.manifest, count)
+                _fill(temp, items, made_from, packed, count)
                 folders.install(temp, root)
-    return CachedItems(root, batches=kind == "batch"), trial_collate.as_is, _joined if kind == "batch" else collate
+    return CachedItems(root, batches=kind == "batch"), collate.identity, _join if kind == "batch" else collation
 
 
-def batches_in(job: Job, count: int) -> int:
+def batch_count(job: Job, count: int) -> int:
     """Count the whole batches of a set.
 
     Raises:
@@ -193,15 +184,15 @@ def batches_in(job: Job, count: int) -> int:
     return int(count // size)
 
 
-def _joined(batches: list[Fields]) -> Fields:
+def _join(batches: list[Fields]) -> Fields:
     """Hand on the batch that was read; where this process feeds several replicas, join theirs."""
     return batches[0] if len(batches) == 1 else tuple(map(torch.cat, zip(*batches, strict=True)))
 
 
-def _batches(job: Job, reader: Sequence[Sample], transform: Transform, collate: Collate) -> Iterator[Fields]:
+def _batches(job: Job, reader: Sequence[Sample], transform: Transform, collation: Collate) -> Iterator[Fields]:
     shuffled = job.value("access") == "random"
     for indices in Batches(len(reader), job.value("batch_size"), _SEED, shuffled=shuffled, endless=False):
-        yield tuple(collate([transform(reader[index]) for index in indices]))
+        yield tuple(collation([transform(reader[index]) for index in indices]))
 
 
 def _usable(root: Path, made_from: dict[str, str | int], count: int) -> bool:
@@ -212,30 +203,23 @@ def _usable(root: Path, made_from: dict[str, str | int], count: int) -> bool:
         return False
     if (contents.made_from, manifest.count) != (made_from, count):
         return False
-    return (manifest.bytes, manifest.checksum) == folders.summed(root)
+    return (manifest.bytes, manifest.checksum) == folders.size_and_checksum(root)
 
 
 def _fill(temp: Path, items: Iterator[Any], made_from: dict[str, str | int], packed: Manifest, count: int) -> None:
     """Write all items into an empty folder, force them to disk and describe them."""
     begun = time.perf_counter_ns()
-    first = tuple(torch.as_tensor(field) for field in next(items))
-    fields = _laid_out(first)
-    size = _up(fields[-1].end)
-
-    def records() -> Iterator[Sample]:
-        yield _record(first, fields, size)
-        for item in items:
-            yield _record(item, fields, size)
-
-    memmap.pack(records(), temp)
+    first = next(items)
+    fields = layout(first)
+    memmap.pack((record(item, fields) for item in chain([first], items)), temp)
     linux.sync_tree(temp)
     contents = Contents(made_from, fields, time.perf_counter_ns() - begun)
     (temp / _CONTENTS).write_text(json.dumps(asdict(contents), indent=1), encoding="utf-8")
-    held, checksum = folders.summed(temp)
+    size, checksum = folders.size_and_checksum(temp)
     manifest = Manifest(
         count=count,
-        shapes=((size,),),
-        bytes=held,
+        shapes=((record_size(fields),),),
+        bytes=size,
         data_hash=packed.data_hash,
         workload_version=packed.workload_version,
         format_version=memmap.VERSION,
@@ -246,25 +230,31 @@ def _fill(temp: Path, items: Iterator[Any], made_from: dict[str, str | int], pac
     linux.sync_tree(temp)
 
 
-def _up(size: int) -> int:
+def _align(size: int) -> int:
     return -(-size // _ALIGNED) * _ALIGNED
 
 
-def _laid_out(item: Fields) -> tuple[Field, ...]:
+def record_size(fields: Sequence[Field]) -> int:
+    """Bytes of a record."""
+    return _align(fields[-1].end)
+
+
+def layout(item: Sequence[Any]) -> tuple[Field, ...]:
+    """Lay the tensors or arrays of an item out in a record."""
     fields, start = [], 0
-    for tensor in item:
-        dtype, shape = str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)
-        fields.append(Field(start, start + tensor.nbytes, dtype, shape))
-        start = _up(start + tensor.nbytes)
+    for tensor in map(torch.as_tensor, item):
+        fields.append(
+            Field(start, start + tensor.nbytes, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
+        )
+        start = _align(start + tensor.nbytes)
     return tuple(fields)
 
 
-def _record(item: Sequence[Any], fields: tuple[Field, ...], size: int) -> Sample:
-    """Lay the tensors of an item out as bytes."""
-    record = torch.zeros(size, dtype=torch.uint8)
-    tensors = tuple(torch.as_tensor(field) for field in item)
-    if _laid_out(tensors) != fields:
-        raise DataError(f"an item has fields {_laid_out(tensors)}, the first {fields}; report this workload")
-    for field, tensor in zip(fields, tensors, strict=True):
-        field.of(record).copy_(tensor)
-    return (record.numpy(),)
+def record(item: Sequence[Any], fields: tuple[Field, ...]) -> Sample:
+    """Write the tensors or arrays of an item into a record."""
+    if layout(item) != fields:
+        raise DataError(f"an item has fields {layout(item)}, the first {fields}; report this workload")
+    target = torch.zeros(record_size(fields), dtype=torch.uint8)
+    for field, tensor in zip(fields, item, strict=True):
+        field.view(target).copy_(torch.as_tensor(tensor))
+    return (target.numpy(),)

@@ -6,10 +6,12 @@ a DataLoader down takes 100. Until then its workers live, so that the parent can
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
@@ -19,33 +21,42 @@ from feedrate.trial.instrumentation import run_instrumentation
 from feedrate.trial.job import Job, Reporter
 from feedrate.trial.prepare import dataset_root, prepare
 from feedrate.trial.run import run_trial
-from feedrate.trial.witnessed import run_witnessed
+from feedrate.trial.witness_trial import run_witness_trial
 
 BLOCKING = "CUDA_LAUNCH_BLOCKING"
-Work = Callable[[Job, Reporter], None]
+OUT_OF_MEMORY = (
+    "can't allocate memory",
+    "not enough memory",
+    "Cannot allocate memory",
+    "out of memory",
+    "ALLOC_FAILED",
+)
+"""In the messages of bare RuntimeErrors, which PyTorch raises on a CPU."""
 
 
 def perform(text: str, descriptor: int) -> int:
-    """Do a job and wait to be killed."""
-    job = Job.from_json(text)
+    """Do a job, given as JSON, and wait to be killed."""
+    job = Job(**json.loads(text))
     _set_blocking(job, text, descriptor)
-    work: dict[str, Work] = {
-        "facts": _facts,
+    work = {
+        "facts": _report_facts,
         "prepare": _prepare,
-        "trial": _trial,
-        "witness": run_witnessed,
+        "trial": _run_trial,
+        "witness": run_witness_trial,
         "instrumentation": run_instrumentation,
     }
     _answer(work[job.kind], job, Reporter(descriptor))
     return 1
 
 
-def _answer(work: Work, job: Job, reporter: Reporter) -> None:
-    """Work, or say why not; then live until the group is killed."""
+def _answer(work: Callable[[Job, Reporter], None], job: Job, reporter: Reporter) -> None:
+    """Do the work, or report why it failed; then live until the group is killed."""
     try:
         work(job, reporter)
     except Exception as error:  # noqa: BLE001 - whatever a trial raises becomes its row
-        reporter.send("failure", outcome=outcome_of(error), kind=type(error).__name__, message=str(error))
+        out = isinstance(error, MemoryError | torch.OutOfMemoryError) or any(s in str(error) for s in OUT_OF_MEMORY)
+        outcome = "oom" if out else "error"
+        reporter.send("failure", outcome=outcome, kind=type(error).__name__, message=str(error))
     signal.pause()
 
 
@@ -53,7 +64,7 @@ def _set_blocking(job: Job, text: str, descriptor: int) -> None:
     """Have launches wait for their kernels as the cell says, whatever the environment of the sweep says.
 
     Where they do, this process begins anew as a fresh interpreter: CUDA reads the variable once, when it starts. Its
-    number stays the same, and so it is still the one that the parent watches.
+    process id stays the same, and so it is still the one that the parent watches.
     """
     if not job.value("launch_blocking"):
         os.environ.pop(BLOCKING, None)
@@ -67,39 +78,27 @@ def _set_blocking(job: Job, text: str, descriptor: int) -> None:
         os.execve(sys.executable, command, os.environ | {BLOCKING: "1"})  # noqa: S606 - no shell is wanted
 
 
-def _trial(job: Job, reporter: Reporter) -> None:
+def _run_trial(job: Job, reporter: Reporter) -> None:
     """Run a trial in this process, or in ranks that it starts."""
     if job.value("mode") == "check":
         run_check(job, reporter)
     elif job.value("parallel") == "ddp":
-        distributed.launch(job, reporter.descriptor, _rank)
+        distributed.launch(job, reporter.descriptor, _run_rank)
     else:
         run_trial(job, reporter)
 
 
-def _rank(job: Job, reporter: Reporter) -> None:
+def _run_rank(job: Job, reporter: Reporter) -> None:
     """Run a trial as one of its ranks."""
-    _answer(_member, job, reporter)
+
+    def work(job: Job, reporter: Reporter) -> None:
+        distributed.join(job)
+        run_trial(job, reporter)
+
+    _answer(work, job, reporter)
 
 
-def _member(job: Job, reporter: Reporter) -> None:
-    distributed.join(job)
-    run_trial(job, reporter)
-
-
-def main() -> None:
-    """Do a job in a fresh interpreter: ``python -m feedrate.trial.child REPORT_DESCRIPTOR < job``."""
-    sys.exit(perform(sys.stdin.read(), int(sys.argv[1])))
-
-
-def outcome_of(error: Exception) -> str:
-    """Tell running out of memory from other failures; on a CPU, PyTorch raises a bare RuntimeError for it."""
-    words = ("can't allocate memory", "not enough memory", "Cannot allocate memory", "out of memory", "ALLOC_FAILED")
-    known = isinstance(error, MemoryError | torch.OutOfMemoryError)
-    return "oom" if known or any(word in str(error) for word in words) else "error"
-
-
-def _facts(_job: Job, reporter: Reporter) -> None:
+def _report_facts(_job: Job, reporter: Reporter) -> None:
     available = torch.cuda.is_available()
     reporter.send(
         "result",
@@ -111,16 +110,16 @@ def _facts(_job: Job, reporter: Reporter) -> None:
 
 
 def _prepare(job: Job, reporter: Reporter) -> None:
-    spec, name = job.data_spec(), job.value("storage_format")
+    spec, storage_format, data_root = job.data_spec(), job.value("storage_format"), Path(job.data_root)
     manifest = prepare(
-        spec, name, job.data_folder(), lambda done, total: reporter.send("progress", done=done, total=total)
+        spec, storage_format, data_root, lambda done, total: reporter.send("progress", done=done, total=total)
     )
-    root = dataset_root(job.data_folder(), spec, name)
+    root = dataset_root(data_root, spec, storage_format)
     reporter.send(
         "result",
         packed=str(root),
         name=root.parent.name,
-        storage_format=name,
+        storage_format=storage_format,
         count=manifest.count,
         bytes=manifest.bytes,
         data_hash=manifest.data_hash,
@@ -130,5 +129,5 @@ def _prepare(job: Job, reporter: Reporter) -> None:
     )
 
 
-if __name__ == "__main__":
-    main()
+if __name__ == "__main__":  # python -m feedrate.trial.child REPORT_DESCRIPTOR < job
+    sys.exit(perform(sys.stdin.read(), int(sys.argv[1])))

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -39,26 +39,18 @@ SPARE = 1.25
 """The agreed steps would fill this multiple of the wanted time at the pace of the warm-up: later ones may be faster."""
 MONITOR_S = 1.0
 """How often torchrun's agent looks whether all ranks live."""
-LOCAL = "127.0.0.1"
 NVML_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
 """With it set PyTorch counts devices without starting CUDA."""
 
 
-class Alone:
-    """One replica: nobody to share with, nothing to agree on."""
-
-    world = 1
-    """Replicas of the model."""
+class SingleReplica:
+    """One replica: the model, the wait for the device and the limits stay as they are."""
 
     def wrap(self, model: nn.Module) -> nn.Module:
         """Replicate the model."""
         return model
 
-    def share(self, batches: Iterable[list[int]]) -> Iterable[list[int]]:
-        """Take this process' samples of batches for all replicas."""
-        return batches
-
-    def together(self, synchronize: Synchronize) -> Synchronize:
+    def barrier(self, synchronize: Synchronize) -> Synchronize:
         """Make of a wait for the device a wait for all replicas."""
         return synchronize
 
@@ -66,33 +58,30 @@ class Alone:
         """Warm up until the limits allow an end."""
         return measure(limits)
 
-    def agree(self, limits: Limits, pace_ns: int) -> Limits:  # noqa: ARG002 - others need the pace
-        """Settle when the window ends, knowing the host time of a step."""
+    def fix_steps(self, limits: Limits, pace_ns: int) -> Limits:  # noqa: ARG002 - ranks need the pace
+        """Settle when the window ends, given the host time of a step."""
         return limits
 
 
-class Devices(Alone):
+class DataParallelReplicas(SingleReplica):
     """Replicas on the first GPUs, all driven by this process (``torch.nn.DataParallel``).
 
-    The loader makes one batch for all of them; it is moved to the first GPU, which deals it out, gathers the outputs
+    The loader makes one batch for all of them; it is moved to the first GPU, which deals it out, collects the outputs
     and computes the loss.
     """
 
     def __init__(self, world: int) -> None:
-        self.world = world
+        self._world = world
 
     def wrap(self, model: nn.Module) -> nn.Module:
         """Replicate the model, in every step anew, as DataParallel does."""
-        return nn.DataParallel(model, device_ids=list(range(self.world)))
+        return nn.DataParallel(model, device_ids=list(range(self._world)))
 
 
-class Ranks(Alone):
+class Rank(SingleReplica):
     """Replicas in processes of their own, of which this is one (``DistributedDataParallel``)."""
 
     def __init__(self) -> None:
-        """Take part in the process group that ``_join`` has made."""
-        self.rank = torch.distributed.get_rank()
-        self.world = torch.distributed.get_world_size()
         self._device = "cuda" if torch.distributed.get_backend() == "nccl" else "cpu"
 
     def wrap(self, model: nn.Module) -> nn.Module:
@@ -100,11 +89,7 @@ class Ranks(Alone):
         devices = [torch.cuda.current_device()] if self._device == "cuda" else None
         return nn.parallel.DistributedDataParallel(model, device_ids=devices)
 
-    def share(self, batches: Iterable[list[int]]) -> Iterable[list[int]]:
-        """Take this rank's samples."""
-        return Share(batches, self.rank, self.world)
-
-    def together(self, synchronize: Synchronize) -> Synchronize:
+    def barrier(self, synchronize: Synchronize) -> Synchronize:
         """Wait for the device, then for all ranks: a window's wall clock is the group's."""
 
         def wait() -> None:
@@ -116,65 +101,59 @@ class Ranks(Alone):
 
     def warm_up(self, measure: Measure, limits: Limits) -> Window:
         """Take the least steps, agree from their pace how many fill the time, and take the rest."""
-        first = measure(replace(limits, window_ns=0, capacity=limits.least))
-        rest = self.agree(limits, first.pace_ns()).least - first.steps
-        return joined(first, measure(Limits(0, rest, 1, rest))) if rest > 0 else first
+        first = measure(replace(limits, window_ns=0, capacity=limits.min_steps))
+        rest = self.fix_steps(limits, first.pace_ns()).min_steps - first.steps
+        return join_windows(first, measure(Limits(0, rest, 1, rest))) if rest > 0 else first
 
-    def agree(self, limits: Limits, pace_ns: int) -> Limits:
+    def fix_steps(self, limits: Limits, pace_ns: int) -> Limits:
         """Fix a number of steps that all ranks take: as many as the slowest needs to fill the time."""
-        return fixed(limits, self._most(pace_ns))
-
-    def _most(self, value: int) -> int:
-        held = torch.tensor(value, dtype=torch.int64, device=self._device)
-        torch.distributed.all_reduce(held, torch.distributed.ReduceOp.MAX)
-        return int(held.item())
+        slowest = torch.tensor(pace_ns, dtype=torch.int64, device=self._device)
+        torch.distributed.all_reduce(slowest, torch.distributed.ReduceOp.MAX)
+        return fixed_limits(limits, int(slowest.item()))
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """One rank's samples of every batch."""
-
-    batches: Iterable[list[int]]
-    """Of all ranks together: sample numbers."""
-    rank: int
-    world: int
-
-    def __iter__(self) -> Iterator[list[int]]:
-        for batch in self.batches:
-            yield batch[self.rank :: self.world]
-
-
-def fixed(limits: Limits, pace_ns: int) -> Limits:
+def fixed_limits(limits: Limits, pace_ns: int) -> Limits:
     """Turn limits of time into a number of steps."""
-    wanted = max(limits.least, -(-int(SPARE * limits.window_ns) // pace_ns))
+    wanted = max(limits.min_steps, -(-int(SPARE * limits.window_ns) // pace_ns))
     steps = min(window.whole(wanted, limits.multiple), limits.capacity)
     return Limits(0, steps, limits.multiple, steps)
 
 
-def joined(first: Window, then: Window) -> Window:
+def join_windows(first: Window, second: Window) -> Window:
     """Put two stretches of the same loop together; what lies between them falls to the last step of the first."""
     width = len(first.phases) + 1
     return replace(
-        then,
+        second,
         started=first.started,
-        steps=first.steps + then.steps,
-        stamps=first.stamps[: first.steps * width] + then.stamps,
-        tags=first.tags[: first.steps] + then.tags,
+        steps=first.steps + second.steps,
+        stamps=first.stamps[: first.steps * width] + second.stamps,
+        tags=first.tags[: first.steps] + second.tags,
     )
 
 
-def of(job: Job) -> Alone:
-    """The replicas of a trial, seen from the process that asks."""
+def replicas(job: Job) -> SingleReplica:
+    """The replicas of a trial, seen from this process."""
     if job.value("parallel") == "dp":
-        return Devices(job.value("world_size"))
-    return Ranks() if torch.distributed.is_available() and torch.distributed.is_initialized() else Alone()
+        return DataParallelReplicas(job.value("world_size"))
+    return Rank() if _in_group() else SingleReplica()
 
 
-class FailuresOnly(Reporter):
-    """What a rank says that is not the first: nothing, unless it fails."""
+def rank_and_world(job: Job) -> tuple[int, int]:
+    """Which share of each batch this process loads, of how many: (0, 1) where it loads all."""
+    if job.value("parallel") == "dp" or not _in_group():
+        return 0, 1
+    return torch.distributed.get_rank(), torch.distributed.get_world_size()
+
+
+def _in_group() -> bool:
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
+class FailureReporter(Reporter):
+    """What a rank reports that is not the first: nothing, unless it fails."""
 
     def send(self, event: str, **fields: Any) -> None:
-        """Write a failure; keep everything else."""
+        """Write a failure; drop everything else."""
         if event == "failure":
             super().send(event, **fields)
 
@@ -198,7 +177,7 @@ def launch(job: Job, descriptor: int, work: Callable[[Job, Reporter], None]) -> 
         run_id=str(uuid4()),
         rdzv_backend="c10d",
         rdzv_endpoint="localhost:0",
-        local_addr=LOCAL,
+        local_addr="127.0.0.1",
         max_restarts=0,
         monitor_interval=MONITOR_S,
         start_method="fork",
@@ -206,26 +185,23 @@ def launch(job: Job, descriptor: int, work: Callable[[Job, Reporter], None]) -> 
     )
     del os.environ[NVML_CHECK]  # with it every later question would go to NVML, which takes long
     try:
-        elastic_launch(config, _rank)(job, descriptor, os.getpid(), work)
+        elastic_launch(config, _run_rank)(job, descriptor, os.getpid(), work)
     except ChildFailedError as error:
         rank, failure = error.get_first_failure()
-        raise RuntimeError(f"rank {rank} of {job.value('world_size')} died: {_death(failure.exitcode)}") from error
+        status = failure.exitcode
+        death = f"it ended with status {status}" if status >= 0 else f"killed by {signal.Signals(-status).name}"
+        if -status == signal.SIGKILL:
+            death += "; often the kernel's out-of-memory killer"
+        raise RuntimeError(f"rank {rank} of {job.value('world_size')} died: {death}") from error
     raise RuntimeError("all ranks ended without a result")
 
 
-def _death(status: int) -> str:
-    if status >= 0:
-        return f"it ended with status {status}"
-    name = signal.Signals(-status).name
-    return f"killed by {name}" + ("; often the kernel's out-of-memory killer" if name == "SIGKILL" else "")
-
-
-def _rank(job: Job, descriptor: int, agent: int, work: Callable[[Job, Reporter], None]) -> None:
+def _run_rank(job: Job, descriptor: int, agent: int, work: Callable[[Job, Reporter], None]) -> None:
     linux.die_with_parent(agent)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)  # the agent's own handlers would leave a file of their traceback
     first = os.environ["RANK"] == "0"
-    work(job, Reporter(descriptor) if first else FailuresOnly(descriptor))
+    work(job, Reporter(descriptor) if first else FailureReporter(descriptor))
 
 
 def join(job: Job) -> None:

@@ -22,11 +22,10 @@ from feedrate.machine import linux
 from feedrate.schema.errors import EnvironmentFault
 
 _CHUNK = 1 << 20
-_LOCKED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 @contextmanager
-def building(root: Path, task: str) -> Iterator[Path]:
+def build(root: Path, task: str) -> Iterator[Path]:
     """Give an empty folder beside ``root`` to be filled and installed; whatever is left of it in the end is removed.
 
     It waits until no other process builds in the folder around ``root``.
@@ -34,34 +33,36 @@ def building(root: Path, task: str) -> Iterator[Path]:
     Raises:
         EnvironmentFault: the disk is full, or the folder cannot be written.
     """
-    mark = f".{root.name}.{hashlib.sha256(platform.node().encode()).hexdigest()[:6]}."
-    temp = root.parent / f"{mark}{os.getpid()}.tmp"
+    prefix = f".{root.name}.{hashlib.sha256(platform.node().encode()).hexdigest()[:6]}."
+    temp = root.parent / f"{prefix}{os.getpid()}.tmp"
     try:
         root.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(root.parent):
-            _remove_stale(root.parent, mark)
+        lock = os.open(root.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # it ends with this process, however that ends
+            _remove_stale(root.parent, prefix)
             temp.mkdir()
             yield temp
+        finally:
+            os.close(lock)
     except OSError as error:
-        raise fault(error, root, task) from error
+        raise disk_fault(error, root, task) from error
     finally:
         shutil.rmtree(temp, ignore_errors=True)
 
 
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Hold a lock on a folder; it ends with its process, however that ends."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
+def _remove_stale(folder: Path, prefix: str) -> None:
+    """Remove what processes of this machine left that are gone (or had our own number in an earlier life)."""
+    for path in folder.glob(f"{prefix}*.tmp"):
+        pid = path.name.removeprefix(prefix).split(".")[0]
+        if pid == str(os.getpid()) or not Path("/proc", pid).exists():
+            shutil.rmtree(path, ignore_errors=True)
 
 
-def fault(error: OSError, root: Path, task: str) -> EnvironmentFault:
+def disk_fault(error: OSError, root: Path, task: str) -> EnvironmentFault:
     """Make the error for a disk that refuses."""
-    advice = "make it writable" if error.errno in _LOCKED else "free some space there"
+    locked = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
+    advice = "make it writable" if locked else "free some space there"
     return EnvironmentFault(
         f"{root.parent}: {error.strerror or error} {task}; {advice}, or choose another folder with DATA_ROOT="
     )
@@ -77,7 +78,7 @@ def install(temp: Path, root: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def summed(root: Path) -> tuple[int, str]:
+def size_and_checksum(root: Path) -> tuple[int, str]:
     """Add up the bytes of all files but the manifest, and their checksum."""
     size = checksum = 0
     for folder, folders, names in os.walk(root):
@@ -92,11 +93,3 @@ def summed(root: Path) -> tuple[int, str]:
                     size += len(chunk)
                     checksum = zlib.crc32(chunk, checksum)
     return size, f"{checksum:08x}"
-
-
-def _remove_stale(folder: Path, mark: str) -> None:
-    """Remove what processes of this machine left that are gone (or had our own number in an earlier life)."""
-    for path in folder.glob(f"{mark}*.tmp"):
-        pid = path.name.removeprefix(mark).split(".")[0]
-        if pid == str(os.getpid()) or not Path("/proc", pid).exists():
-            shutil.rmtree(path, ignore_errors=True)

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import pickle
 import time
-from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypedDict, overload
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any, TypedDict
 
 import numpy as np
 from torch.utils.data import Dataset
@@ -24,7 +24,6 @@ from feedrate.trial.loader import Fields, StampedDataset
 
 LABELS = 1000
 """Classes among which the entries are dealt; their folders."""
-_OFFSET = np.dtype(np.int64)
 
 
 class Entry(TypedDict):
@@ -36,33 +35,30 @@ class Entry(TypedDict):
     """Of its file, in bytes."""
 
 
-class Index(Sequence[Entry]):
-    """The entries of a dataset, in order; never changed, so that threads share one."""
-
-    def __deepcopy__(self, _memo: dict[int, Any]) -> Index:
-        return self
-
-    @overload
-    def __getitem__(self, place: int) -> Entry: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Entry]: ...
-    def __getitem__(self, place: int | slice) -> Entry | Sequence[Entry]:
-        if isinstance(place, slice):
-            return [self.entry(i) for i in range(*place.indices(len(self)))]
-        if not 0 <= place < len(self):
-            raise IndexError(f"entry {place} of {len(self)}")
-        return self.entry(place)
-
-    @abstractmethod
-    def entry(self, place: int) -> Entry:
-        """Look an entry up, 0 to length - 1."""
-
-
 def entries(count: int) -> Iterator[Entry]:
     """Make up entries as an image set has them, each of objects of its own."""
     for place in range(count):
         label = place * 7919 % LABELS
         yield {"path": f"train/n{label:08d}/{place:08d}.png", "label": label, "size": 50_000 + place * 104_729 % 90_001}
+
+
+class Index(ABC):
+    """The entries of a dataset, in order; never changed, so that threads share one."""
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> Index:
+        return self
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def entry(self, place: int) -> Entry:
+        """Look an entry up, 0 to length - 1."""
+
+    def __getitem__(self, place: int) -> Entry:
+        if not 0 <= place < len(self):
+            raise IndexError(f"entry {place} of {len(self)}")
+        return self.entry(place)
 
 
 class ListIndex(Index):
@@ -84,12 +80,12 @@ class NumpyIndex(Index):
 
     def __init__(self, count: int) -> None:
         longest = len(f"train/n{0:08d}/{max(count - 1, 0):08d}.png")
-        kept = np.fromiter(
+        rows = np.fromiter(
             ((entry["path"].encode(), entry["label"], entry["size"]) for entry in entries(count)),
             np.dtype([("path", f"S{longest}"), ("label", np.int64), ("size", np.int64)]),
             count,
         )
-        self._paths, self._labels, self._sizes = (kept[name].copy() for name in ("path", "label", "size"))
+        self._paths, self._labels, self._sizes = (rows[name].copy() for name in ("path", "label", "size"))
 
     def __len__(self) -> int:
         return len(self._labels)
@@ -104,13 +100,12 @@ class SerializedIndex(Index):
     """All entries pickled into one buffer, and where each ends."""
 
     def __init__(self, count: int) -> None:
-        buffer, ends = bytearray(), np.empty(count + 1, _OFFSET)
-        ends[0] = 0
-        for place, entry in enumerate(entries(count)):
+        buffer = bytearray()
+        self._ends = np.zeros(count + 1, np.int64)
+        for place, entry in enumerate(entries(count), start=1):
             buffer += pickle.dumps(entry, pickle.HIGHEST_PROTOCOL)
-            ends[place + 1] = len(buffer)
+            self._ends[place] = len(buffer)
         self._buffer = bytes(buffer)
-        self._ends = ends
 
     def __len__(self) -> int:
         return len(self._ends) - 1
@@ -134,7 +129,6 @@ class IndexedDataset(Dataset[Fields]):
     """As many samples as an index has entries: each is looked up first, and is then one of those packed, in turn."""
 
     def __init__(self, dataset: StampedDataset, index: Index) -> None:
-        """Put an index before a dataset."""
         self._dataset = dataset
         self._index = index
 

@@ -16,11 +16,11 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 from feedrate.formats import Reader, Sample
 from feedrate.schema import plugins
-from feedrate.trial import feed, loader, loop, run, stages
+from feedrate.trial import feed, loader, loop, stages
+from feedrate.trial.device import Timeline
 from feedrate.trial.job import Job, Reporter
-from feedrate.trial.loader import Batch, Fields
+from feedrate.trial.loader import Batch, Fields, Transform
 from feedrate.trial.stages import Stage
-from feedrate.trial.transfer import Timeline
 
 PHASES = ("forward", "backward", "optimizer")
 LOOPS = 20
@@ -48,15 +48,15 @@ def run_instrumentation(job: Job, reporter: Reporter) -> None:
     torch.manual_seed(job.seed)
     reporter.send(
         "result",
-        loop_ns=loop_cost(LOOPS, LOOP_STEPS),
-        events_ns=_event_cost() if job.device == "cuda" else None,
-        stamps_ns=stamp_cost(LOOPS, BATCHES),
-        training=_training(job),
+        loop_ns=loop_costs(LOOPS, LOOP_STEPS),
+        events_ns=_event_costs() if job.device == "cuda" else None,
+        stamps_ns=stamp_costs(LOOPS, BATCHES),
+        training=training_ratios(job),
         pair_steps=PAIR_STEPS,
     )
 
 
-def _do_nothing(state: Any) -> Any:
+def _pass_on(state: Any) -> Any:
     return state
 
 
@@ -72,23 +72,23 @@ def _bare_ns(batches: Iterator[Any], row: Sequence[Stage], steps: int) -> int:
 
 
 def _timed_ns(batches: Iterator[Batch], row: Sequence[Stage], steps: int) -> int:
-    return loop.measure(batches, row, loop.Limits(0, steps, 1, steps), run.nothing).wall_ns
+    return loop.measure(batches, row, loop.Limits(0, steps, 1, steps), lambda: None).wall_ns
 
 
-def loop_cost(
+def loop_costs(
     pairs: int, steps: int, instrument: Callable[[list[Stage]], list[Stage]] = lambda row: row
 ) -> list[float]:
     """Compare ``loop.measure`` with a bare loop, both over an iterator and three stages that do nothing."""
     batches = repeat(Batch((), b""))
-    row = [Stage(phase, _do_nothing) for phase in PHASES]
-    found = []
+    row = [Stage(phase, _pass_on) for phase in PHASES]
+    costs = []
     for _ in range(pairs):
         timed = _timed_ns(batches, instrument(row), steps)
-        found.append((timed - _bare_ns(batches, row, steps)) / steps)
-    return found
+        costs.append((timed - _bare_ns(batches, row, steps)) / steps)
+    return costs
 
 
-def _event_cost() -> list[float]:
+def _event_costs() -> list[float]:
     timeline = Timeline(PHASES)
 
     def instrument(row: list[Stage]) -> list[Stage]:
@@ -96,13 +96,13 @@ def _event_cost() -> list[float]:
         torch.cuda.synchronize()
         return timeline.instrument(row)
 
-    return loop_cost(LOOPS, EVENT_STEPS, instrument)
+    return loop_costs(LOOPS, EVENT_STEPS, instrument)
 
 
-class _Plain(Dataset[Fields]):
+class _PlainDataset(Dataset[Fields]):
     """What ``StampedDataset`` does, without stamps."""
 
-    def __init__(self, reader: Reader, transform: Callable[[Sample], Fields]) -> None:
+    def __init__(self, reader: Reader, transform: Transform) -> None:
         self._reader = reader
         self._transform = transform
 
@@ -117,8 +117,8 @@ def _plain_collate(samples: list[Fields]) -> Batch:
     return Batch(tuple(default_collate(samples)), b"")
 
 
-class _Held(Reader):
-    """One sample, held in memory: reading it costs nothing."""
+class _MemoryReader(Reader):
+    """One empty sample, held in memory: reading it costs nothing."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -127,51 +127,45 @@ class _Held(Reader):
         return self._count
 
     def read(self, index: int) -> int:
-        """Give the index back."""
         return index
 
     def decode(self, raw: int) -> Sample:  # noqa: ARG002 - the interface of readers
-        """Give the empty sample."""
         return ()
 
 
-def stamp_cost(pairs: int, batches: int) -> list[float]:
+def stamp_costs(pairs: int, batches: int) -> list[float]:
     """Compare the dataset and collation that stamp with plain ones, over samples that cost nothing to read."""
-    reader, fields = _Held(BATCH_SIZE), (torch.zeros(3, 16, 16), torch.zeros(3, 16, 16))
+    reader, fields = _MemoryReader(BATCH_SIZE), (torch.zeros(3, 16, 16), torch.zeros(3, 16, 16))
     stamped = loader.StampedDataset(reader, lambda _: fields)
-    plain = _Plain(reader, lambda _: fields)
+    plain = _PlainDataset(reader, lambda _: fields)
     collate = loader.StampedCollate(stamped)
-    found = []
-    for _ in range(pairs):
-        with_stamps = _batches_ns(stamped, collate, batches)
-        found.append((with_stamps - _batches_ns(plain, _plain_collate, batches)) / batches)
-    return found
+
+    def batches_ns(dataset: Dataset[Fields], collate: Callable[[list[Fields]], Batch]) -> int:
+        """Wall clock of what a worker does for so many batches."""
+        begun = time.perf_counter_ns()
+        for _ in range(batches):
+            collate([dataset[index] for index in range(BATCH_SIZE)])
+        return time.perf_counter_ns() - begun
+
+    return [(batches_ns(stamped, collate) - batches_ns(plain, _plain_collate)) / batches for _ in range(pairs)]
 
 
-def _batches_ns(dataset: Dataset[Fields], collate: Callable[[list[Fields]], Batch], batches: int) -> int:
-    """Wall clock of what a worker does for so many batches."""
-    begun = time.perf_counter_ns()
-    for _ in range(batches):
-        collate([dataset[index] for index in range(BATCH_SIZE)])
-    return time.perf_counter_ns() - begun
-
-
-def _training(job: Job) -> list[float]:
+def training_ratios(job: Job) -> list[float]:
     """Step time of real training on the CPU, instrumented ÷ bare, pair by pair, the first of a pair changing."""
-    reader = cast("Reader", feed.opened(job))
-    plain = _Plain(reader, plugins.load("feedrate.workloads", job.value("workload")).transform)
+    reader = cast("Reader", feed.open_packed(job))
+    plain = _PlainDataset(reader, plugins.load("feedrate.workloads", job.value("workload")).transform)
     _, stamped, collate = feed.samples(job)
     sampler = loader.Batches(len(plain), job.value("batch_size"), job.seed)
     with_stamps = iter(DataLoader(stamped, batch_sampler=sampler, collate_fn=collate))
     bare = iter(DataLoader(plain, batch_sampler=sampler, collate_fn=_plain_collate))
     row = stages.build(job, torch.device("cpu"))
     turns = [(_timed_ns, with_stamps), (_bare_ns, bare)]
-    found: list[float] = []
+    ratios: list[float] = []
     until = time.monotonic() + TRAINING_S
     for pair in range(WARM_UP + PAIRS):
         if pair >= WARM_UP + LEAST_PAIRS and time.monotonic() > until:
             break
         order = turns if pair % 2 else turns[::-1]
-        took = {measured: measured(batches, row, PAIR_STEPS) for measured, batches in order}
-        found.append(took[_timed_ns] / took[_bare_ns])
-    return found[WARM_UP:]
+        times = {measure: measure(batches, row, PAIR_STEPS) for measure, batches in order}
+        ratios.append(times[_timed_ns] / times[_bare_ns])
+    return ratios[WARM_UP:]

@@ -1,6 +1,6 @@
 """What the parent asks of a forked child, and how the child answers.
 
-A job is one JSON object; answers are JSON lines on a file descriptor of their own (never stdout, which libraries write
+A job is one JSON object. Answers are JSON lines on a file descriptor of their own (never stdout, which libraries write
 to). Every answer has an ``event``; ``result`` and ``failure`` are final.
 """
 
@@ -22,28 +22,33 @@ class Job:
 
     kind: Literal["facts", "prepare", "trial", "witness", "instrumentation"]
     device: str = "cpu"
-    """What the plan believes: cpu or cuda."""
+    """What the plan expects: cpu or cuda."""
     cell: dict[str, Any] | None = None
     """The axes that apply (``prepare``: those that name the data)."""
     data_root: str = "data"
     source: str | None = None
     """Folder of photographs, for the workloads that read one."""
     packed: str | None = None
-    """Folder of the cell's packed samples, as ``prepare`` answered it (``trial``)."""
+    """Folder of the cell's packed samples, as ``prepare`` reported it (``trial``)."""
     seed: int = 0
     """Of sampler, weights and planted costs."""
     warmup_s: float = 0.3
     window_s: float = 0.6
     min_steps: int = 12
 
-    @classmethod
-    def from_json(cls, text: str) -> Job:
-        """Decode in the template's child."""
-        return cls(**json.loads(text))
-
     def value(self, axis: str) -> Any:
         """The cell's value of an axis, or the axis' frozen default where it does not apply."""
         return (self.cell or {}).get(axis, BY_NAME[axis].default)
+
+    @property
+    def packed_root(self) -> Path:
+        """Folder of the packed samples."""
+        return Path(self.packed or "")
+
+    @property
+    def single_pass(self) -> bool:
+        """Whether every sample may be read once at most, as nothing that is read again is cold."""
+        return bool(self.value("page_cache") == "cold")
 
     def data_spec(self) -> DataSpec:
         """Which samples the cell reads; ``scale`` is 1 where the axis does not apply."""
@@ -55,10 +60,6 @@ class Job:
             source=Path(self.source) if self.source else None,
         )
 
-    def data_folder(self) -> Path:
-        """Where packed sets lie."""
-        return Path(self.data_root)
-
 
 class Reporter:
     """The child's end of the report pipe."""
@@ -66,11 +67,11 @@ class Reporter:
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         """Of the pipe; another process may write whole lines there too."""
-        self._held: list[object] = []
+        self._kept: list[object] = []
 
-    def hold(self, thing: object) -> None:
-        """Keep something as long as this process lives: a loader, whose workers' memory the parent reads at the end."""
-        self._held.append(thing)
+    def keep(self, thing: object) -> None:
+        """Keep an object as long as this process lives: a loader, whose workers' memory the parent reads at the end."""
+        self._kept.append(thing)
 
     def send(self, event: str, **fields: Any) -> None:
         """Write one answer, whole."""

@@ -25,6 +25,8 @@ from feedrate.formats import Packed, Reader, Sample, Stream
 from feedrate.machine.linux import die_with_parent
 
 Fields = tuple[torch.Tensor, ...]
+Transform = Callable[[Sample], Fields]
+"""Makes of one sample what a collation takes: tensors, or for ``collate = fast`` the arrays themselves."""
 Collate = Callable[[list[Fields]], Any]
 """Makes the tensors of a batch, one a field, out of its samples."""
 STAMPS = struct.Struct("<6qi")
@@ -46,7 +48,7 @@ class Batch(NamedTuple):
 class Stamped:
     """Packed samples whose reading, decoding and transforming are added up until a batch is collated."""
 
-    def __init__(self, packed: Packed, transform: Callable[[Sample], Fields]) -> None:
+    def __init__(self, packed: Packed, transform: Transform) -> None:
         self._packed = packed
         self._transform = transform
         self.spent = [0, 0, 0]
@@ -75,7 +77,7 @@ class Stamped:
 class StampedDataset(Stamped, Dataset[Fields]):
     """Map-style access to packed samples."""
 
-    def __init__(self, reader: Reader, transform: Callable[[Sample], Fields]) -> None:
+    def __init__(self, reader: Reader, transform: Transform) -> None:
         super().__init__(reader, transform)
         self._reader = reader
 
@@ -91,9 +93,7 @@ class StampedStream(Stamped, IterableDataset[Fields]):
     each sample once. Where there is a shuffle buffer, a worker draws the next sample from it at random.
     """
 
-    def __init__(
-        self, stream: Stream, transform: Callable[[Sample], Fields], *, seed: int, buffer: int, endless: bool
-    ) -> None:
+    def __init__(self, stream: Stream, transform: Transform, *, seed: int, buffer: int, endless: bool) -> None:
         super().__init__(stream, transform)
         self._stream = stream
         self._seed = seed
@@ -120,23 +120,23 @@ class StampedStream(Stamped, IterableDataset[Fields]):
         random = np.random.default_rng((self._seed, worker))
         for epoch in count() if self._endless else (0,):
             order = np.random.default_rng((self._seed, epoch)).permutation(self._stream.shards)[worker::workers]
-            passed = chain.from_iterable(self._stream.records(shard) for shard in order.tolist())
-            yield from _shuffled(passed, self._buffer, random) if self._buffer else passed
+            records = chain.from_iterable(self._stream.records(shard) for shard in order.tolist())
+            yield from _shuffled(records, self._buffer, random) if self._buffer else records
 
 
 def _shuffled(records: Iterator[Any], size: int, random: np.random.Generator) -> Iterator[Any]:
     """Hand out records in an order that is random within reach of a buffer."""
-    held = list(islice(records, size))
+    buffer = list(islice(records, size))
     for record in records:
-        place = int(random.integers(len(held)))
-        held[place], drawn = record, held[place]
+        place = int(random.integers(len(buffer)))
+        buffer[place], drawn = record, buffer[place]
         yield drawn
-    for place in random.permutation(len(held)).tolist():
-        yield held[place]
+    for place in random.permutation(len(buffer)).tolist():
+        yield buffer[place]
 
 
 class StampedCollate:
-    """Collates, by PyTorch's default unless told otherwise, and closes the batch's account.
+    """Collates, by PyTorch's default unless given another collation, and closes the batch's account.
 
     It shares the dataset's sums: both are handed to a worker together, by fork or in one pickle.
     """
@@ -165,42 +165,38 @@ class Batches:
 
     Without end, so that no epoch boundary falls inside a window: one pass over the set after the other, in each of
     which every sample comes once. Or one pass, for a trial that must not read a sample twice.
+
+    A rank gets every n-th sample of each batch, as ``DistributedSampler`` deals them out.
     """
 
-    def __init__(self, count: int, batch_size: int, seed: int, *, shuffled: bool = True, endless: bool = True) -> None:
-        """Describe an order."""
+    def __init__(
+        self,
+        count: int,
+        batch_size: int,
+        seed: int,
+        *,
+        shuffled: bool = True,
+        endless: bool = True,
+        rank: int = 0,
+        ranks: int = 1,
+    ) -> None:
         self._count = count
         self._batch_size = batch_size
         self._seed = seed
         self._shuffled = shuffled
         self._endless = endless
+        self._rank = rank
+        self._ranks = ranks
 
     def __iter__(self) -> Iterator[list[int]]:
         generator = np.random.default_rng(self._seed)
-        whole = self._count - self._count % self._batch_size
+        end = self._count - self._count % self._batch_size
         while True:
             order = generator.permutation(self._count) if self._shuffled else np.arange(self._count)
-            for start in range(0, whole, self._batch_size):
-                yield order[start : start + self._batch_size].tolist()
+            for start in range(0, end, self._batch_size):
+                yield order[start + self._rank : start + self._batch_size : self._ranks].tolist()
             if not self._endless:
                 return
-
-
-def _begin_worker(training: int, served: bool, _worker: int) -> None:
-    """See to it that no worker outlives the training process.
-
-    A worker that a server forked is no child of it, and the server lives as long as its workers do: PyTorch's own
-    watch, which looks whether a worker's parent has changed, would let both stay for ever.
-    """
-    if served:
-        threading.Thread(target=_leave_with, args=(parent_process(),), daemon=True).start()
-    else:
-        die_with_parent(training)
-
-
-def _leave_with(training: Any) -> None:
-    training.join()
-    os._exit(1)
 
 
 def build(
@@ -226,6 +222,24 @@ def build(
         pin_memory=pin_memory,
         # Explicit: which one Python would take depends on its version.
         multiprocessing_context=start_method if num_workers else None,
-        worker_init_fn=partial(_begin_worker, os.getpid(), start_method == "forkserver"),
+        worker_init_fn=partial(_bind_worker, os.getpid(), start_method == "forkserver"),
         persistent_workers=persistent_workers,
     )
+
+
+def _bind_worker(training_pid: int, from_server: bool, _worker: int) -> None:
+    """See to it that no worker outlives the training process.
+
+    A worker that a server forked is no child of it, and the server lives as long as its workers do: PyTorch's own
+    watch, which looks whether a worker's parent has changed, would let both stay for ever.
+    """
+    if not from_server:
+        die_with_parent(training_pid)
+        return
+    training: Any = parent_process()
+
+    def leave_with_training() -> None:
+        training.join()
+        os._exit(1)
+
+    threading.Thread(target=leave_with_training, daemon=True).start()

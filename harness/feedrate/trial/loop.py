@@ -1,7 +1,7 @@
-"""The measured loop, and what a window of it says.
+"""The measured loop, and what a window of it shows.
 
 Throughput is samples divided by the wall clock of the window and nothing else. A window ends after at least
-``window_ns`` and ``least`` steps, on a multiple of the workers, as workers deliver in bursts. The device is
+``window_ns`` and ``min_steps``, on a multiple of the workers, as workers deliver in bursts. The device is
 synchronised once before it and once after. Phases share their borders' stamps, but ``other`` begins with a stamp of its
 own, so that the sum of the phases can miss the wall clock, and how far it does is published (closure).
 """
@@ -26,20 +26,19 @@ class Limits:
 
     window_ns: int
     """Least wall clock."""
-    least: int
-    """Least number of steps."""
+    min_steps: int
     multiple: int
     """It ends on a multiple of this: the workers, or 1."""
     capacity: int
     """Most steps, a multiple of ``multiple``; stamps are allocated for so many."""
 
     @classmethod
-    def of(cls, window_s: float, least: int, multiple: int) -> Limits:
+    def rounded(cls, window_s: float, min_steps: int, multiple: int) -> Limits:
         """Round up to whole bursts, and make room for the fastest loop."""
         window_ns = int(window_s * 1e9)
-        least = -(-least // multiple) * multiple
+        min_steps = -(-min_steps // multiple) * multiple
         room = window_ns // FASTEST_STEP_NS // multiple * multiple
-        return cls(window_ns, least, multiple, max(least, room))
+        return cls(window_ns, min_steps, multiple, max(min_steps, room))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,28 +64,33 @@ class Window:
         """Wall clock of the window."""
         return self.ended - self.started
 
+    def borders(self) -> array[int]:
+        """When each step began, and when the last one ended: steps + 1 stamps."""
+        width = len(self.phases) + 1
+        return self.stamps[: self.steps * width + 1 : width]
+
     def durations(self) -> dict[str, list[int]]:
         """Phase to nanoseconds of each step."""
         width, last = len(self.phases) + 1, self.steps * (len(self.phases) + 1)
-        borders = [self.stamps[i:last:width] for i in range(width)] + [self.stamps[width : last + 1 : width]]
-        found = {
-            phase: [end - begin for begin, end in zip(borders[i], borders[i + 1], strict=True)]
-            for i, phase in enumerate(self.phases[:-1])
+        columns = [self.stamps[i:last:width] for i in range(width)] + [self.borders()[1:]]
+        # "other" begins with a stamp of its own, one column behind the end of the last stage.
+        begins = [*range(width - 2), width - 1]
+        return {
+            phase: [end - begin for begin, end in zip(columns[i], columns[i + 1], strict=True)]
+            for phase, i in zip(self.phases, begins, strict=True)
         }
-        found["other"] = [end - begin for begin, end in zip(borders[-2], borders[-1], strict=True)]
-        return found
 
     def pace_ns(self) -> int:
         """Host time of a step, over the second half of the steps: what comes first may pay for start-up."""
-        width, last = len(self.phases) + 1, self.steps
-        return max(1, (self.stamps[last * width] - self.stamps[last // 2 * width]) // max(1, last - last // 2))
+        borders, half = self.borders(), self.steps // 2
+        return max(1, (borders[-1] - borders[half]) // max(1, self.steps - half))
 
     def half_ratio(self, multiple: int) -> float | None:
         """Throughput of the second half over that of the first; halves end on a multiple of the workers."""
         middle = self.steps // 2 // multiple * multiple
         if not middle:
             return None
-        border = self.stamps[middle * (len(self.phases) + 1)]
+        border = self.borders()[middle]
         first, second = middle / (border - self.started), (self.steps - middle) / (self.ended - border)
         return second / first
 
@@ -98,12 +102,12 @@ def measure(
     synchronize: Callable[[], None],
     opens: Callable[[], None] = lambda: None,
 ) -> Window:
-    """Run steps until the limits allow an end."""
+    """Run steps until the limits allow an end; ``opens`` is called right before the clock starts."""
     now = time.perf_counter_ns
     runs = [stage.run for stage in stages]
     stamps = array("q", bytes(8 * (limits.capacity * (len(runs) + 3) + 1)))
     tags = [b""] * limits.capacity
-    least, multiple, capacity = limits.least, limits.multiple, limits.capacity
+    least, multiple, capacity = limits.min_steps, limits.multiple, limits.capacity
     step = at = 0
     synchronize()
     opens()

@@ -1,8 +1,8 @@
 """The system's page cache: whether packed samples lie in it, and seeing to it that all or none of them do.
 
 Evicting needs no root: what is on disk already (``fsync``) is dropped from memory by ``posix_fadvise(DONTNEED)``,
-unless it is mapped somewhere; so it is done before a trial opens anything. What was asked for is not believed but
-counted, by ``cachestat`` (Linux 6.5) or ``mincore``.
+unless it is mapped somewhere; so it is done before a trial opens anything. The result is not believed but counted, by
+``cachestat`` (Linux 6.5) or ``mincore``.
 
 It does *not* show what lies below the kernel: a disk's own cache, a storage server's, or the host's of a virtual
 machine. Names and inodes of files stay cached too: dropping those needs root.
@@ -15,6 +15,7 @@ import errno
 import mmap
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -23,7 +24,6 @@ import numpy as np
 from feedrate.schema.errors import DataError
 from feedrate.schema.window import COLD, WARM
 
-State = Literal["warm", "cold"]
 _CACHESTAT = 451
 """Number of the system call, on every architecture."""
 _CHUNK = 1 << 20
@@ -40,8 +40,8 @@ class _Stat(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_uint64) for name in ("cached", "dirty", "writeback", "evicted", "recently"))
 
 
-def settle(root: Path, state: State) -> float:
-    """Bring the packed files below a folder into the page cache, or out of it.
+def settle(root: Path, state: Literal["warm", "cold"]) -> float:
+    """Bring the packed files below a folder into the page cache, or out of it; gives the share that is cached, 0 to 1.
 
     Raises:
         DataError: the page cache did not follow, or a file cannot be read.
@@ -49,13 +49,11 @@ def settle(root: Path, state: State) -> float:
     try:
         if state == "cold":
             _evict(root)
-            share = cached(root)
-        else:
-            share = cached(root)
-            for _ in range(_READS):
-                if share < 1:
-                    _read(root)
-                    share = cached(root)
+        share = cached(root)
+        for _ in range(_READS if state == "warm" else 0):
+            if share < 1:
+                _read(root)
+                share = cached(root)
     except OSError as error:
         raise DataError(f"{error.filename or root}: {error.strerror}; delete {root} and run again") from error
     if state == "cold" and share > COLD:
@@ -73,24 +71,21 @@ def settle(root: Path, state: State) -> float:
 
 
 def cached(root: Path) -> float:
-    """Tell which share of the pages of all packed files below a folder lies in the page cache, 0 to 1.
+    """Give the share of the pages of all packed files below a folder that lies in the page cache, 0 to 1.
 
     Raises:
         OSError: a file cannot be read, or this kernel cannot tell.
     """
     pages = present = 0
     for path, size in _files(root):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
+        with _open(path) as descriptor:
             present += _present(descriptor, size)
-        finally:
-            os.close(descriptor)
         pages += -(-size // mmap.PAGESIZE)
     return present / pages if pages else 1.0
 
 
 def _files(root: Path) -> Iterator[tuple[str, int]]:
-    """Packed files that are not empty, with their sizes in bytes; the manifest is none."""
+    """Packed files that are not empty, with their sizes in bytes; the manifest is not one of them."""
     folders = [os.fspath(root)]
     while folders:
         with os.scandir(folders.pop()) as entries:
@@ -101,23 +96,28 @@ def _files(root: Path) -> Iterator[tuple[str, int]]:
                     yield entry.path, size
 
 
+@contextmanager
+def _open(path: str) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def _present(descriptor: int, size: int) -> int:
     """Count the pages of a file that lie in the page cache."""
-    found = _Stat()
-    whole = _Range(0, 0)  # a length of 0 means: to the end
-    if _libc.syscall(_CACHESTAT, descriptor, ctypes.byref(whole), ctypes.byref(found), 0) == 0:
-        return int(found.cached)
+    stat = _Stat()
+    whole_file = _Range(0, 0)  # a length of 0 means: to the end
+    if _libc.syscall(_CACHESTAT, descriptor, ctypes.byref(whole_file), ctypes.byref(stat), 0) == 0:
+        return int(stat.cached)
     if (code := ctypes.get_errno()) not in (errno.ENOSYS, errno.EPERM):
         raise OSError(code, f"cachestat: {os.strerror(code)}")
-    return _mincore(descriptor, size)
-
-
-def _mincore(descriptor: int, size: int) -> int:
-    """Count them where there is no ``cachestat``; the kernel tells only a file's owner and those who may write it."""
+    # mincore, which the kernel answers only to a file's owner and to those who may write it.
     pages = -(-size // mmap.PAGESIZE)
     vector = (ctypes.c_ubyte * pages)()
     with mmap.mmap(descriptor, size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ) as mapped:
-        view = np.frombuffer(mapped, np.uint8)  # ctypes tells no address of memory that cannot be written
+        view = np.frombuffer(mapped, np.uint8)  # ctypes gives no address of memory that cannot be written
         status = _libc.mincore(ctypes.c_void_p(view.ctypes.data), ctypes.c_size_t(size), vector)
         del view
     if status != 0:
@@ -128,12 +128,9 @@ def _mincore(descriptor: int, size: int) -> int:
 
 def _evict(root: Path) -> None:
     for path, _ in _files(root):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
+        with _open(path) as descriptor:
             os.fsync(descriptor)
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(descriptor)
 
 
 def _read(root: Path) -> None:

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
@@ -32,9 +31,8 @@ import torch
 from feedrate.formats import Reader, Sample
 from feedrate.machine import linux
 from feedrate.trial.job import Job
-from feedrate.trial.loader import Collate, Fields
+from feedrate.trial.loader import Collate, Fields, Transform
 
-Floats = npt.NDArray[np.float64]
 LATE_NS = 4_000_000
 """Most that waits may be behind: about a scheduler's slice, for which another process may hold the core."""
 SIGMA = 1.0
@@ -73,35 +71,30 @@ class Burn:
 
 
 def waits_ns(mean_us: int, shape: str, count: int, seed: int) -> list[int]:
-    """Deal out the waits of a set."""
+    """Deal out the waits of a set.
+
+    The Lorenz curve of a shape gives, for a share of the waits from the shortest on, their share of all waiting
+    (log-normal: Φ(Φ⁻¹(p) - σ)); its steps are the means of the slices.
+    """
     slices = min(count, SLICES)
-    means = np.diff(_LORENZ[shape](np.arange(slices + 1) / slices)) * slices * mean_us * 1000
-    dealt: list[int] = np.rint(means).astype(np.int64).tolist()
+    shares = np.arange(slices + 1) / slices
+    curve: npt.NDArray[np.float64] = shares
+    if shape == "jittered":
+        curve = shares**2
+    elif shape == "heavy_tailed":
+        normal = NormalDist()
+        inner = [normal.cdf(normal.inv_cdf(share) - SIGMA) for share in shares[1:-1].tolist()]
+        curve = np.array([0.0, *inner, 1.0])
+    waits: list[int] = np.rint(np.diff(curve) * slices * mean_us * 1000).astype(np.int64).tolist()
     # A stream of its own: the sampler's order has the same seed.
     order = np.random.default_rng((seed, 1)).permutation(count) % slices
-    return [dealt[place] for place in order.tolist()]
-
-
-def _lognormal(shares: Floats) -> Floats:
-    normal = NormalDist()
-    inner = [normal.cdf(normal.inv_cdf(share) - SIGMA) for share in shares[1:-1].tolist()]
-    return np.array([0.0, *inner, 1.0])
-
-
-_LORENZ: dict[str, Callable[[Floats], Floats]] = {
-    "constant": lambda shares: shares,
-    "jittered": lambda shares: shares**2,
-    "heavy_tailed": _lognormal,
-}
-"""Share of the waits, from the shortest on → share of all waiting that is theirs (Lorenz curve; log-normal:
-Φ(Φ⁻¹(p) - σ)). Its steps are the means of the slices."""
+    return [waits[place] for place in order.tolist()]
 
 
 class SlowReader(Reader):
     """A reader whose every read waits."""
 
     def __init__(self, inner: Reader, waits: list[int]) -> None:
-        """Put waits on top of a reader's reads."""
         super().__init__(inner.root)
         self._inner = inner
         self._waits = waits
@@ -122,7 +115,6 @@ class SlowDecoder(Reader):
     """A reader whose every decoding computes longer."""
 
     def __init__(self, inner: Reader, ns: int) -> None:
-        """Put CPU time on top of a reader's decoding."""
         super().__init__(inner.root)
         self._inner = inner
         self._ns = ns
@@ -143,7 +135,6 @@ class SlowCollate:
     """A collation that computes longer."""
 
     def __init__(self, inner: Collate, ns: int) -> None:
-        """Put CPU time on top of a collation."""
         self._inner = inner
         self._ns = ns
         self._burn = Burn()
@@ -155,53 +146,38 @@ class SlowCollate:
         return batch
 
 
-class Laden:
+class PayloadTransform:
     """A transform whose samples carry a payload behind their own fields."""
 
     def __init__(self, inner: Callable[[Sample], Fields], size: int) -> None:
-        """Add one field."""
         self._inner = inner
         self._payload = (torch.ones(size, dtype=torch.uint8),)
 
     def __call__(self, sample: Sample) -> Fields:
-        """Transform a sample and load it."""
+        """Transform a sample and add the payload."""
         return (*self._inner(sample), *self._payload)
 
 
-@dataclass(frozen=True, slots=True)
-class Plants:
-    """What a cell plants into its loader; what is 0 is not planted."""
+def reader(job: Job, inner: Reader) -> Reader:
+    """Plant what reading and decoding a sample cost; for waits, this process and its workers get exact timers."""
+    if job.value("decode_us"):
+        inner = SlowDecoder(inner, job.value("decode_us") * 1000)
+    if job.value("read_us"):
+        linux.exact_timers()
+        inner = SlowReader(inner, read_waits_ns(job, len(inner)))
+    return inner
 
-    read_us: int
-    read_shape: str
-    decode_us: int
-    collate_us: int
-    payload_bytes: int
-    seed: int
 
-    @classmethod
-    def of(cls, job: Job) -> Plants:
-        """Take the planted costs out of a job's cell."""
-        names = ("read_us", "read_shape", "decode_us", "collate_us", "payload_bytes")
-        return cls(**{name: job.value(name) for name in names}, seed=job.seed)
+def read_waits_ns(job: Job, count: int) -> list[int]:
+    """The wait of every sample of a set, in ns."""
+    return waits_ns(job.value("read_us"), job.value("read_shape"), count, job.seed)
 
-    def reader(self, reader: Reader) -> Reader:
-        """Plant what reading and decoding a sample cost; for waits, this process and its workers get exact timers."""
-        if self.decode_us:
-            reader = SlowDecoder(reader, self.decode_us * 1000)
-        if self.read_us:
-            linux.exact_timers()
-            reader = SlowReader(reader, self.waits_ns(len(reader)))
-        return reader
 
-    def waits_ns(self, count: int) -> list[int]:
-        """Deal out the waits of a set of so many samples, in ns."""
-        return waits_ns(self.read_us, self.read_shape, count, self.seed)
+def transform(job: Job, inner: Transform) -> Transform:
+    """Plant what every sample carries."""
+    return PayloadTransform(inner, job.value("payload_bytes")) if job.value("payload_bytes") else inner
 
-    def transform(self, transform: Callable[[Sample], Fields]) -> Callable[[Sample], Fields]:
-        """Plant what every sample carries."""
-        return Laden(transform, self.payload_bytes) if self.payload_bytes else transform
 
-    def collate(self, collate: Collate) -> Collate:
-        """Plant what collating a batch costs."""
-        return SlowCollate(collate, self.collate_us * 1000) if self.collate_us else collate
+def collate(job: Job, inner: Collate) -> Collate:
+    """Plant what collating a batch costs."""
+    return SlowCollate(inner, job.value("collate_us") * 1000) if job.value("collate_us") else inner

@@ -15,7 +15,6 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -32,7 +31,6 @@ from feedrate.workloads._photos import list_images
 
 Progress = Callable[[int, int], None]
 """Called with (samples packed, samples in all), at most 20 times a second and once at the end."""
-
 _PROGRESS_S = 0.05
 
 
@@ -52,7 +50,7 @@ def dataset_root(data_root: Path, spec: DataSpec, storage_format: str) -> Path:
 
 def _fingerprint(folder: Path) -> str:
     record = folder / RECORD
-    if record.is_file():  # says what its thousands of files are
+    if record.is_file():  # describes its thousands of files
         listing: object = record.read_text(encoding="utf-8")
     else:
         stats = [(name.as_posix(), (folder / name).stat()) for name in list_images(folder)]
@@ -73,37 +71,37 @@ def prepare(spec: DataSpec, storage_format: str, data_root: Path, progress: Prog
     root = dataset_root(data_root, spec, storage_format)
     task = f"while packing {spec.n_samples} samples of {spec.workload} as {storage_format}"
     try:
-        found, damage = _whole(root, spec, workload, storage)
+        manifest, notes = _load_intact(root, spec, workload, storage)
     except OSError as error:
-        raise folders.fault(error, root, task) from error
-    if found:
-        return found
-    with folders.building(root, task) as temp:
-        found, _ = _whole(root, spec, workload, storage)
-        if found:  # another process was faster
-            return found
-        manifest = _fill(temp, spec, workload, storage, progress, damage)
+        raise folders.disk_fault(error, root, task) from error
+    if manifest:
+        return manifest
+    with folders.build(root, task) as temp:
+        manifest, _ = _load_intact(root, spec, workload, storage)
+        if manifest:  # another process was faster
+            return manifest
+        manifest = _fill(temp, spec, workload, storage, progress, notes)
         folders.install(temp, root)
     return manifest
 
 
-def _whole(
+def _load_intact(
     root: Path, spec: DataSpec, workload: ModuleType, storage: ModuleType
-) -> tuple[Manifest | None, tuple[str, ...]]:
-    """Look for a folder that needs no packing: right versions and count, and not a byte changed."""
+) -> tuple[Manifest | None, Sequence[str]]:
+    """Load the manifest of a set that needs no packing: right versions and count, no byte changed; else, notes."""
     try:
         manifest = Manifest.load(root)
     except DataError:
         return None, ()
-    found = (manifest.count, manifest.workload_version, manifest.format_version)
-    if found != (spec.n_samples, workload.VERSION, storage.VERSION):
+    versions = (manifest.count, manifest.workload_version, manifest.format_version)
+    if versions != (spec.n_samples, workload.VERSION, storage.VERSION) or not manifest.checksum:
         return None, ()
-    if manifest.checksum and (manifest.bytes, manifest.checksum) != folders.summed(root):
-        return None, (f"{storage.__name__.rpartition('.')[2]}: the packed samples were damaged and are packed anew",)
-    return (manifest, ()) if manifest.checksum else (None, ())
+    if (manifest.bytes, manifest.checksum) == folders.size_and_checksum(root):
+        return manifest, ()
+    return None, (f"{storage.__name__.rpartition('.')[2]}: the packed samples were damaged and are packed anew",)
 
 
-class _Observed:
+class _Observer:
     """Passes samples on, once, and keeps what the manifest and the check need to know about them."""
 
     def __init__(self, samples: Iterable[Sample], total: int, progress: Progress) -> None:
@@ -115,7 +113,7 @@ class _Observed:
 
     def __iter__(self) -> Iterator[Sample]:
         self.progress(0, self.total)
-        told = time.perf_counter()
+        reported = time.perf_counter()
         for sample in self.samples:
             if self.count == 0:
                 self.first = sample
@@ -126,9 +124,9 @@ class _Observed:
             yield sample
             self.last = sample
             self.count += 1
-            if time.perf_counter() - told >= _PROGRESS_S and self.count < self.total:
+            if time.perf_counter() - reported >= _PROGRESS_S and self.count < self.total:
                 self.progress(self.count, self.total)
-                told = time.perf_counter()
+                reported = time.perf_counter()
         self.progress(self.count, self.total)
 
 
@@ -142,45 +140,47 @@ def _fill(
     """Pack into an empty folder, force it to disk, describe it, and read the first and last sample back."""
     started = time.perf_counter()
     source = workload.samples(spec)
-    seen = _Observed(source.samples, spec.n_samples, progress)
-    storage.pack(seen, temp)
-    if seen.count != spec.n_samples:
-        raise InputError(f"{spec.workload}: has {seen.count} samples, n_samples asks for {spec.n_samples}")
+    observer = _Observer(source.samples, spec.n_samples, progress)
+    storage.pack(observer, temp)
+    if observer.count != spec.n_samples:
+        raise InputError(f"{spec.workload}: has {observer.count} samples, n_samples asks for {spec.n_samples}")
     linux.sync_tree(temp)
-    took = time.perf_counter() - started
-    size, checksum = folders.summed(temp)
+    pack_s = time.perf_counter() - started
+    size, checksum = folders.size_and_checksum(temp)
     manifest = Manifest(
-        count=seen.count,
-        shapes=_shapes(seen.first),
+        count=observer.count,
+        shapes=_shapes(observer.first),
         bytes=size,
-        data_hash=seen.hash.hexdigest()[:16],
+        data_hash=observer.hash.hexdigest()[:16],
         workload_version=workload.VERSION,
         format_version=storage.VERSION,
-        pack_s=round(took, 3),
+        pack_s=round(pack_s, 3),
         notes=(*notes, *source.notes),
         checksum=checksum,
     )
     (temp / "manifest.json").write_text(json.dumps(asdict(manifest), indent=1), encoding="utf-8")
     linux.sync(temp / "manifest.json")
     linux.sync(temp)
-    _compare(storage, temp, seen)
+    _read_back(storage, temp, observer)
     return manifest
 
 
-def _compare(storage: ModuleType, root: Path, seen: _Observed) -> None:
-    """Read the first and last sample back: a format that gives back something else is not measured."""
-    reader = storage.open(root, ReadOptions())
+def _read_back(storage: ModuleType, root: Path, observer: _Observer) -> None:
+    """Compare the first and last sample with what was packed: a format that changes them is not measured."""
+    reader, last = storage.open(root, ReadOptions()), observer.count - 1
     if isinstance(reader, Stream):
-        pairs = [(0, reader.decode(next(reader.records(0))), seen.first)]
+        pairs = [(0, reader.decode(next(reader.records(0))), observer.first)]
     else:
-        pairs = [(0, reader[0], seen.first), (seen.count - 1, reader[seen.count - 1], seen.last)]
+        pairs = [(0, reader[0], observer.first), (last, reader[last], observer.last)]
     bound = getattr(storage, "MEAN_ERROR", 0.0)
     for index, back, packed in pairs:
-        if _shapes(back) != _shapes(packed) or not all(map(partial(_alike, bound), back, packed)):
+        if _shapes(back) != _shapes(packed) or not all(
+            same_image(bound, *fields) for fields in zip(back, packed, strict=True)
+        ):
             raise DataError(f"{root}: sample {index} was packed but does not come back the same; report this format")
 
 
-def _alike(bound: float, back: Image, packed: Image) -> bool:
-    """Whether a field came back, an image on average within ``bound`` levels."""
-    image = min(packed.shape[:2]) >= LEAST_IMAGE
-    return bool(np.abs(back.astype(np.int16) - packed).mean() <= (bound if image else 0))
+def same_image(bound: float, back: Image, packed: Image) -> bool:
+    """Whether a field came back: an image on average within ``bound`` levels, anything smaller exactly."""
+    is_image = min(packed.shape[:2]) >= LEAST_IMAGE
+    return bool(np.abs(back.astype(np.int16) - packed).mean() <= (bound if is_image else 0))

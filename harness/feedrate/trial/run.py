@@ -14,68 +14,66 @@ import torch
 
 from feedrate.schema import window as windows
 from feedrate.schema.columns import STEPS_KEPT, WORKER_STAGES
-from feedrate.trial import cache, distributed, loader, loop, page_cache, stages, transfer
-from feedrate.trial.feed import Feed, once, open_feed, planted_read_ns, read_from
+from feedrate.trial import cache, device, distributed, loader, loop, page_cache, stages
+from feedrate.trial.device import Timeline
+from feedrate.trial.feed import Feed, open_feed, planted_read_ns, window_folder
 from feedrate.trial.job import Job, Reporter
 from feedrate.trial.loader import Batch
-from feedrate.trial.step import Training, shapes
-from feedrate.trial.transfer import Ahead, Timeline, serialize
-
-EVENT_ROOM = 4
-"""CUDA events are made before the window for so many times the steps that the end of the warm-up promises."""
+from feedrate.trial.step import Training, count_shapes
 
 
 def run_trial(job: Job, reporter: Reporter) -> None:
     """Run a trial in this process and report: ``first_batch``, ``window_opens``, ``window_closes``, ``result``."""
     torch.manual_seed(job.seed)
-    synchronize = torch.cuda.synchronize if job.device == "cuda" else nothing
+    synchronize = synchronizer(job)
     synchronize()  # makes the CUDA context, which is no part of a loader's start-up
-    replicas = distributed.of(job)
-    together = replicas.together(synchronize)
+    replicas = distributed.replicas(job)
+    barrier = replicas.barrier(synchronize)
     plain, training = stages.assemble(job, torch.device(job.device), replicas.wrap)
     feed = open_feed(job, torch.device(job.device))
-    reporter.hold(feed)
+    reporter.keep(feed)
     reporter.send("first_batch", t_ns=time.perf_counter_ns() - feed.settled_ns)
-    batches, compile_ns = rehearsed(training, plain, feed.batches, synchronize)
-    ahead = transfer.ahead(job, plain, batches)
-    row, timeline = timed(job, ahead, synchronize)
-    warm = replicas.warm_up(lambda limits: loop.measure(batches, row, limits, together), warm_up_limits(job))
+    batches, compile_ns = rehearse(training, plain, feed.batches, synchronize)
+    prefetched = device.prefetch(job, plain, batches)
+    row, timeline = device.instrument(job, prefetched, synchronize)
+    warm = replicas.warm_up(lambda limits: loop.measure(batches, row, limits, barrier), warm_up_limits(job))
     if timeline:
-        timeline.reset(EVENT_ROOM * int(job.window_s * 1e9) // warm.pace_ns())
+        timeline.reset_for(job.window_s, warm.pace_ns())
     if job.device == "cuda":
         torch.cuda.reset_peak_memory_stats()  # compiling and searching for algorithms take more than training
     overflows = training.overflows if training else None
     if overflows:
         overflows.reset()
-    limits = replicas.agree(window_limits(job, feed.most_steps), warm.pace_ns())
-    begun = feed.epochs.begun if feed.epochs else 0
-    window = loop.measure(batches, row, limits, together, opens=lambda: reporter.send("window_opens"))
+    limits = replicas.fix_steps(window_limits(job, feed.most_steps), warm.pace_ns())
+    epochs_before = feed.epochs.begun if feed.epochs else 0
+    window = loop.measure(batches, row, limits, barrier, opens=lambda: reporter.send("window_opens"))
     reporter.send("window_closes")
-    steps = window.durations()
-    columns = (
-        throughput(job, warm, window)
-        | _steadiness(job, window, timeline)
-        | _phases(window, steps)
-        | {
-            "startup_ns": feed.startup_ns,
-            "compile_ns": compile_ns,
-            "batch_bytes": feed.batch_bytes,
-            "planted_read_ns": planted_read_ns(job, ahead.held + warm.steps, window.steps),
-        }
-        | _data(job, feed)
-        | {"epochs": feed.epochs.begun - begun if feed.epochs else None}
-    )
-    columns |= _workers(feed, window, steps) | _device(job, window, timeline, steps)
-    columns["nonfinite_steps"] = overflows.count() if overflows else None
-    kept = {f"{name}_ns": times[:STEPS_KEPT] for name, times in steps.items()}
-    single = kept | _prepared(feed, window)
-    reporter.send("result", row=columns, steps=single, started_ns=window.started, ended_ns=window.ended)
+    host_columns, steps = host_times(window)
+    worker_columns, who = _worker_stamps(feed, window)
+    device_columns, spans = device_times(job, window, timeline)
+    columns = throughput(job, warm, window) | steadiness(job, window, timeline)
+    columns |= host_columns | worker_columns | device_columns | _data(job, feed)
+    columns |= {
+        "startup_ns": feed.startup_ns,
+        "compile_ns": compile_ns,
+        "batch_bytes": feed.batch_bytes,
+        "planted_read_ns": planted_read_ns(job, prefetched.held + warm.steps, window.steps),
+        "epochs": feed.epochs.begun - epochs_before if feed.epochs else None,
+        "nonfinite_steps": overflows.count() if overflows else None,
+    }
+    kept = {name: times[:STEPS_KEPT] for name, times in (steps | who | spans).items()}
+    reporter.send("result", row=columns, steps=kept, started_ns=window.started, ended_ns=window.ended)
 
 
-def rehearsed(
+def synchronizer(job: Job) -> Callable[[], None]:
+    """Choose how to wait for the device; on a CPU there is none to wait for."""
+    return torch.cuda.synchronize if job.device == "cuda" else lambda: None
+
+
+def rehearse(
     training: Training | None, row: Sequence[stages.Stage], batches: Iterator[Batch], synchronize: Callable[[], None]
 ) -> tuple[Iterator[Batch], int | None]:
-    """Have everything compiled before the warm-up."""
+    """Have everything compiled before the warm-up; gives all batches again, and what compiling took."""
     if training is None or not training.rehearsals:
         return batches, None
     first = next(batches)
@@ -85,64 +83,25 @@ def rehearsed(
     return chain([first], batches), time.perf_counter_ns() - begun
 
 
-def nothing() -> None:
-    """There is no device to wait for."""
-
-
-def timed(job: Job, ahead: Ahead, synchronize: Callable[[], None]) -> tuple[list[stages.Stage], Timeline | None]:
-    """Put the device's clock around the stages, as the axis ``timing`` says."""
-    row = ahead.row
-    if job.device != "cuda" or not row:
-        return row, None
-    if job.value("timing") == "serialized":
-        return serialize(row, synchronize), None
-    timeline = Timeline([stage.phase for stage in row])
-    if ahead.streamed is None:
-        return timeline.instrument(row), timeline
-    # Its first stage issues the next copy before it has the compute stream wait: only the wait is the device's.
-    ahead.streamed.move = timeline.beside(ahead.streamed.move)
-    waits, *rest = timeline.instrument([row[0]._replace(run=ahead.streamed.wait), *row[1:]])
-    ahead.streamed.wait = waits.run
-    return [row[0], *rest], timeline
-
-
 def warm_up_limits(job: Job) -> loop.Limits:
     """Until the prefetched stock is gone, for five steps, and for ``warmup_s``; with epochs, until one of them ends.
 
     Where samples may be read once only, none are spent on time.
     """
     least = windows.warm_up_steps(job.value("num_workers"), job.value("prefetch_factor"))
-    return loop.Limits.of(0.0 if once(job) else job.warmup_s, least, max(1, job.value("epoch_steps")))
+    return loop.Limits.rounded(0.0 if job.single_pass else job.warmup_s, least, max(1, job.value("epoch_steps")))
 
 
 def window_limits(job: Job, most: int | None = None) -> loop.Limits:
     """At least ``window_s`` and ``min_steps``, in whole rounds; two epochs, if any, as its halves are compared."""
     least = max(job.min_steps, 2 * job.value("epoch_steps"))
-    limits = loop.Limits.of(job.window_s, least, steps_of_a_round(job))
+    limits = loop.Limits.rounded(job.window_s, least, _round_steps(job))
     return limits if most is None else replace(limits, capacity=min(limits.capacity, most))
 
 
-def steps_of_a_round(job: Job) -> int:
-    """Count the steps after which all stands where it stood: an epoch or a batch of every worker; sizes of images."""
-    return lcm(int(job.value("epoch_steps")) or max(1, job.value("num_workers")), shapes(job))
-
-
-def _data(job: Job, feed: Feed) -> dict[str, Any]:
-    """Say what was read, and which share of it lay in the page cache before and after."""
-    columns: dict[str, Any] = {
-        "data_hash": feed.manifest.data_hash,
-        "workload_version": feed.manifest.workload_version,
-    }
-    if feed.cached is not None:
-        columns |= {
-            "cached_before_pct": 100 * feed.cached,
-            "cached_after_pct": 100 * page_cache.cached(read_from(job)),
-            "stored_bytes": feed.manifest.bytes,
-            "pack_ns": round(feed.manifest.pack_s * 1e9),
-            "format_version": feed.manifest.format_version,
-            **cache.columns(job),
-        }
-    return columns
+def _round_steps(job: Job) -> int:
+    """Steps after which all repeats: an epoch or a batch of every worker; all sizes of images."""
+    return lcm(int(job.value("epoch_steps")) or max(1, job.value("num_workers")), count_shapes(job))
 
 
 def throughput(job: Job, warm: loop.Window, window: loop.Window) -> dict[str, Any]:
@@ -158,64 +117,74 @@ def throughput(job: Job, warm: loop.Window, window: loop.Window) -> dict[str, An
     }
 
 
-def _steadiness(job: Job, window: loop.Window, timeline: Timeline | None) -> dict[str, Any]:
+def steadiness(job: Job, window: loop.Window, timeline: Timeline | None) -> dict[str, Any]:
     """Compare the window's halves, by the device's clock where it has one."""
-    half = (timeline or window).half_ratio(steps_of_a_round(job))
+    half = (timeline or window).half_ratio(_round_steps(job))
     return {"half_ratio": half, "steady": half is not None and windows.STEADY < half < 1 / windows.STEADY}
 
 
-def _phases(window: loop.Window, steps: dict[str, list[int]]) -> dict[str, int]:
-    sums = {f"host_{phase}_ns": sum(times) for phase, times in steps.items()}
-    sums["host_other_ns"] += window.drained
-    return sums
+def host_times(window: loop.Window) -> tuple[dict[str, int], dict[str, list[int]]]:
+    """Phases by the host's clock: sums for the trial, and single steps."""
+    steps = {f"{phase}_ns": times for phase, times in window.durations().items()}
+    columns = {f"host_{name}": sum(times) for name, times in steps.items()}
+    columns["host_other_ns"] += window.drained
+    return columns, steps
 
 
-def _workers(feed: Feed, window: loop.Window, steps: dict[str, list[int]]) -> dict[str, int]:
-    """Decode the workers' stamps: sums for the trial, single times into ``steps``."""
+def _worker_stamps(feed: Feed, window: loop.Window) -> tuple[dict[str, int], dict[str, list[int | None]]]:
+    """The workers' stamps: sums for the trial; single batches, with who prepared each, and when.
+
+    Moments count from the beginning of the window's first step. Nothing where no loader runs.
+    """
     if feed.startup_ns is None:
-        return {}
-    unpacked: Sequence[tuple[int, ...]] = [loader.STAMPS.unpack(tag) for tag in window.tags[: window.steps]]
-    steps |= {f"worker_{stage}": [times[i] for times in unpacked] for i, stage in enumerate(WORKER_STAGES)}
-    return {f"worker_{stage}_ns": sum(steps[f"worker_{stage}"]) for stage in WORKER_STAGES}
-
-
-def _prepared(feed: Feed, window: loop.Window) -> dict[str, Sequence[int | None]]:
-    """Say who prepared the batches of the first steps, and when, from the beginning of the window's first step."""
-    if feed.startup_ns is None:
-        return {}
-    unpacked = [loader.STAMPS.unpack(tag)[-3:] for tag in window.tags[: min(window.steps, STEPS_KEPT)]]
-    origin = window.stamps[0]
-    return {
-        "worker": [None if worker == loader.NOBODY else worker for _, _, worker in unpacked],
-        "worker_begun_ns": [begun - origin for begun, _, _ in unpacked],
-        "worker_ended_ns": [ended - origin for _, ended, _ in unpacked],
+        return {}, {}
+    *stages, begun, ended, workers = zip(*map(loader.STAMPS.unpack, window.tags[: window.steps]), strict=True)
+    steps: dict[str, list[int | None]] = {
+        f"worker_{name}_ns": list(times) for name, times in zip(WORKER_STAGES, stages, strict=True)
     }
+    columns = {f"worker_{name}_ns": sum(times) for name, times in zip(WORKER_STAGES, stages, strict=True)}
+    steps["worker"] = [None if worker == loader.NOBODY else worker for worker in workers]
+    for name, moments in (("begun", begun), ("ended", ended)):
+        steps[f"worker_{name}_ns"] = [moment - window.stamps[0] for moment in moments]
+    return columns, steps
 
 
-def _device(
-    job: Job, window: loop.Window, timeline: Timeline | None, steps: dict[str, list[int]]
-) -> dict[str, int | None]:
-    """Read the events: sums for the trial, single times into ``steps``; and the device's memory."""
+def device_times(
+    job: Job, window: loop.Window, timeline: Timeline | None
+) -> tuple[dict[str, int | None], dict[str, list[int]]]:
+    """Spans by the device's clock: sums for the trial, and single steps; and the device's memory."""
     columns: dict[str, int | None] = {}
+    steps: dict[str, list[int]] = {}
     if timeline:
-        spans = timeline.spans()
-        steps |= {f"device_{name}": times for name, times in spans.items()}
-        columns = {f"device_{name}_ns": sum(times) for name, times in spans.items()}
+        steps = {f"device_{name}_ns": times for name, times in timeline.spans().items()}
         if (exposed := timeline.exposed()) is not None:
-            steps["device_h2d_exposed"] = exposed
-            columns["device_h2d_exposed_ns"] = sum(exposed)
+            steps["device_h2d_exposed_ns"] = exposed
+        columns = {name: sum(times) for name, times in steps.items()}
     if job.device == "cuda":
-        columns |= {"host_drain_ns": window.drained, **_memory()}
+        free, total = torch.cuda.mem_get_info()
+        # Page-locked memory of the host, where PyTorch accounts for it.
+        pinned = torch.cuda.host_memory_stats() if hasattr(torch.cuda, "host_memory_stats") else {}
+        columns |= {
+            "host_drain_ns": window.drained,
+            "gpu_mem_peak_bytes": torch.cuda.max_memory_allocated(),
+            "gpu_mem_reserved_bytes": torch.cuda.max_memory_reserved(),
+            "gpu_mem_used_bytes": total - free,
+            "pinned_bytes": pinned.get("allocated_bytes.current"),
+        }
+    return columns, steps
+
+
+def _data(job: Job, feed: Feed) -> dict[str, Any]:
+    """Which samples were read, and which share of them lay in the page cache before and after."""
+    manifest = feed.manifest
+    columns: dict[str, Any] = {"data_hash": manifest.data_hash, "workload_version": manifest.workload_version}
+    if feed.cached is not None:
+        columns |= {
+            "cached_before_pct": 100 * feed.cached,
+            "cached_after_pct": 100 * page_cache.cached(window_folder(job)),
+            "stored_bytes": manifest.bytes,
+            "pack_ns": round(manifest.pack_s * 1e9),
+            "format_version": manifest.format_version,
+            **cache.columns(job),
+        }
     return columns
-
-
-def _memory() -> dict[str, int | None]:
-    """Memory of the device after the window, and page-locked memory of the host where PyTorch accounts for it."""
-    free, total = torch.cuda.mem_get_info()
-    pinned = torch.cuda.host_memory_stats() if hasattr(torch.cuda, "host_memory_stats") else {}
-    return {
-        "gpu_mem_peak_bytes": torch.cuda.max_memory_allocated(),
-        "gpu_mem_reserved_bytes": torch.cuda.max_memory_reserved(),
-        "gpu_mem_used_bytes": total - free,
-        "pinned_bytes": pinned.get("allocated_bytes.current"),
-    }

@@ -23,27 +23,61 @@ from typing import Any, NamedTuple
 import torch
 
 from feedrate.machine import linux
-from feedrate.trial import collate
-from feedrate.trial import step as steps
-from feedrate.trial.collate import Finish
+from feedrate.trial import collate, step
+from feedrate.trial.collate import Normalizer
 from feedrate.trial.job import Job
 from feedrate.trial.loader import Batch, Fields
 from feedrate.trial.plants import Wait
-from feedrate.trial.step import Training
-from feedrate.trial.step.network import Wrap
-from feedrate.trial.step.plain import Step
 
 
 class Stage(NamedTuple):
     """One timed part of a step."""
 
     phase: str
-    """Its name in ``records.PHASES``."""
+    """One of ``columns.PHASES``."""
     run: Callable[[Any], Any]
     """Takes what the stage before returned; the first takes a ``Batch``."""
 
 
-def _emulated(step_ms: float) -> Stage:
+def build(job: Job, device: torch.device, wrap: step.Wrap = lambda network: network) -> list[Stage]:
+    """Choose the stages of a trial that needs nothing outside its window."""
+    return assemble(job, device, wrap)[0]
+
+
+def assemble(
+    job: Job, device: torch.device, wrap: step.Wrap = lambda network: network
+) -> tuple[list[Stage], step.Training | None]:
+    """Choose the stages of a trial; with them, where a model runs, the training behind them."""
+    mode = job.value("mode")
+    if mode == "load":
+        return [], None
+    copy = copy_stage(device, job.value("non_blocking"), collate.device_normalizer(job))
+    if mode == "copy":
+        return [copy], None
+    if mode == "train" and job.value("step") == "emulated":
+        training, stages = None, [_emulated_stage(job.value("step_ms"))]
+    else:
+        training = step.build(job, device, wrap)
+        stages = [Stage(phase, run) for phase, run in training.step._asdict().items()]
+    if mode == "train" and device.type == "cuda":
+        return [copy, *stages], training
+    # The batch is where it is needed: the first stage takes its tensors as they are.
+    run = stages[0].run
+    return [stages[0]._replace(run=lambda batch: run(batch.fields)), *stages[1:]], training
+
+
+def copy_stage(device: torch.device, non_blocking: bool, normalizer: Normalizer | None) -> Stage:
+    """Copy a batch to the device; what was handed over as bytes is normalised there, on the stream of the copy."""
+
+    def to_device(batch: Batch) -> Fields:
+        return tuple(field.to(device, non_blocking=non_blocking) for field in batch.fields)
+
+    if normalizer is None:
+        return Stage("h2d", to_device)
+    return Stage("h2d", lambda batch: normalizer(to_device(batch)))
+
+
+def _emulated_stage(step_ms: float) -> Stage:
     """Sleep for ``step_ms`` on average, as MLPerf Storage does for an accelerator that is not there."""
     linux.exact_timers()
     wait, ns = Wait(), round(step_ms * 1e6)
@@ -52,54 +86,3 @@ def _emulated(step_ms: float) -> Stage:
         wait(ns)
 
     return Stage("forward", sleep)
-
-
-def _copy(device: torch.device, non_blocking: bool, finish: Finish | None) -> Stage:
-    """Copy a batch to the device; what was handed over as bytes is normalised there, on the stream of the copy."""
-
-    def to_device(batch: Batch) -> Fields:
-        return tuple(field.to(device, non_blocking=non_blocking) for field in batch.fields)
-
-    if finish is None:
-        return Stage("h2d", to_device)
-    return Stage("h2d", lambda batch: finish(to_device(batch)))
-
-
-def _unpack(first: Stage) -> Stage:
-    """On a CPU the batch is where it is needed: the first stage takes its tensors as they are."""
-    run = first.run
-    return first._replace(run=lambda batch: run(batch.fields))
-
-
-class Row(NamedTuple):
-    """The stages of a trial."""
-
-    stages: list[Stage]
-    training: Training | None
-    """What is behind them where a model runs."""
-
-
-def stages_of(step: Step) -> list[Stage]:
-    """Name the parts of a training step."""
-    return [Stage("forward", step.forward), Stage("backward", step.backward), Stage("optimizer", step.optimizer)]
-
-
-def build(job: Job, device: torch.device) -> list[Stage]:
-    """Choose the stages of a trial that needs nothing outside its window."""
-    return assemble(job, device).stages
-
-
-def assemble(job: Job, device: torch.device, wrap: Wrap = lambda network: network) -> Row:
-    """Choose the stages of a trial."""
-    mode = job.value("mode")
-    if mode == "load":
-        return Row([], None)
-    copy = _copy(device, job.value("non_blocking"), collate.on_device(job))
-    if mode == "copy":
-        return Row([copy], None)
-    emulated = mode == "train" and job.value("step") == "emulated"
-    training = None if emulated else steps.build(job, device, wrap)
-    stages = stages_of(training.step) if training else [_emulated(job.value("step_ms"))]
-    if mode == "train" and device.type == "cuda":
-        return Row([copy, *stages], training)
-    return Row([_unpack(stages[0]), *stages[1:]], training)

@@ -1,9 +1,9 @@
 """The warm template: a process that has imported torch, runs nothing, and forks a child for every job.
 
 Importing torch and torchvision costs 2.5 to 5 s, a fork 13 ms. For a fork to be as good as a fresh process the template
-runs no tensor operation (thread pools do not survive a fork) and never asks torch about CUDA (it would poison every
-child). Orders come over a socket: a job with the descriptors for its report and its output, or the word to reap.
-A child is reaped only when the parent says so: until then its process group id cannot be given to anybody else.
+runs no tensor operation (thread pools do not survive a fork) and never asks torch about CUDA (that would poison every
+child). Orders come over a socket: to fork a job, with descriptors for its report and its output, or to reap a child.
+A child is reaped only when the parent says so: until then its process group id cannot be given to another process.
 """
 
 from __future__ import annotations
@@ -19,14 +19,8 @@ import traceback
 from feedrate.machine.linux import die_with_parent
 
 
-def _warm_up() -> None:
-    import torch.utils.data  # noqa: F401
-    import torchvision.transforms.functional  # noqa: F401
-
-    import feedrate.trial.child  # noqa: F401
-
-
 def _fork(job: str, descriptors: list[int], control: socket.socket) -> int:
+    """Fork a child that does a job; gives its process id to the template, and never returns in the child."""
     template = os.getpid()
     child = os.fork()
     if child:
@@ -50,7 +44,7 @@ def _fork(job: str, descriptors: list[int], control: socket.socket) -> int:
         os._exit(status)
 
 
-def serve(control: socket.socket) -> None:
+def _serve(control: socket.socket) -> None:
     """Follow orders until the parent closes its end."""
     while True:
         data, descriptors, _, _ = socket.recv_fds(control, 1 << 20, 2)
@@ -71,11 +65,15 @@ def main() -> None:
     die_with_parent(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     control = socket.socket(fileno=descriptor)
-    _warm_up()
+    import torch.utils.data  # noqa: F401
+    import torchvision.transforms.functional  # noqa: F401
+
+    import feedrate.trial.child  # noqa: F401
+
     # A parent that was interrupted closes its end at any moment; that is an end like any other.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         control.send(b'{"ready": true}')
-        serve(control)
+        _serve(control)
 
 
 if __name__ == "__main__":

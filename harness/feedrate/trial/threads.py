@@ -16,7 +16,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
-from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -37,107 +36,99 @@ class _Worker(threading.Thread):
 
     def __init__(self, number: int, prepare: Prepare, ready: threading.Barrier) -> None:
         super().__init__(name=f"loader worker {number}", daemon=True)
+        self._number = number
         self._prepare = prepare
         self._ready = ready
-        self._failed = partial(ExceptionWrapper, where=f"in loader thread {number}")
-        self.dealt: SimpleQueue[list[int] | None] = SimpleQueue()
+        self.orders: SimpleQueue[list[int] | None] = SimpleQueue()
         """None ends the worker."""
-        self.made: SimpleQueue[Batch | ExceptionWrapper] = SimpleQueue()
+        self.results: SimpleQueue[Batch | ExceptionWrapper] = SimpleQueue()
 
     def run(self) -> None:
-        """Prepare what is dealt until None is."""
+        """Prepare batches until None is ordered."""
         torch.set_num_threads(1)  # as PyTorch's worker processes do
         torch.get_num_threads()  # the first look takes the process' number over, which changes behind the barrier
         self._ready.wait()
-        while (indices := self.dealt.get()) is not None:
-            self.made.put(self._made(indices))
+        while (indices := self.orders.get()) is not None:
+            self.results.put(self._result(indices))
 
-    def _made(self, indices: list[int]) -> Batch | ExceptionWrapper:
+    def _result(self, indices: list[int]) -> Batch | ExceptionWrapper:
         try:
             return self._prepare(indices)
         except Exception:  # noqa: BLE001 - whatever it is, it is raised again where the batch is waited for
-            return self._failed()
+            return ExceptionWrapper(where=f"in loader thread {self._number}")  # type: ignore[no-untyped-call]
 
     def end(self) -> None:
-        """Forget what is dealt and not begun, and end after the batch that is under way."""
+        """Drop the orders that are not begun, and end after the batch that is under way."""
         with contextlib.suppress(Empty):
             while True:
-                self.dealt.get_nowait()
-        self.dealt.put(None)
+                self.orders.get_nowait()
+        self.orders.put(None)
 
 
 class ThreadLoader:
     """Batches prepared by threads; every iteration starts threads of its own, and ends them."""
 
     def __init__(self, workers: Sequence[Prepare], batches: Iterable[list[int]], ahead: int) -> None:
-        """Describe a loader."""
         self._workers = workers
         self._batches = batches
         self._ahead = ahead
 
     def __iter__(self) -> Iterator[Batch]:
-        workers = _started(self._workers)
+        workers = self._start()
         try:
-            yield from self._delivered(workers)
+            yield from self._deliver(workers)
         finally:
             for worker in workers:
                 worker.end()
             for worker in workers:
                 worker.join()
 
-    def _delivered(self, workers: Sequence[_Worker]) -> Iterator[Batch]:
+    def _start(self) -> list[_Worker]:
+        """Start threads that compute with one thread each, and leave the training thread as many as it had."""
+        threads = torch.get_num_threads()
+        ready = threading.Barrier(len(self._workers) + 1)
+        workers = [_Worker(number, prepare, ready) for number, prepare in enumerate(self._workers)]
+        for worker in workers:
+            worker.start()
+        ready.wait()
+        torch.set_num_threads(threads)
+        return workers
+
+    def _deliver(self, workers: list[_Worker]) -> Iterator[Batch]:
         """Deal batches out in turn, and hand them over in the same turn."""
         batches = iter(self._batches)
         waiting: deque[_Worker] = deque()
-        for worker, first in zip(list(workers) * self._ahead, batches, strict=False):
-            worker.dealt.put(first)
+        for worker, first in zip(workers * self._ahead, batches, strict=False):
+            worker.orders.put(first)
             waiting.append(worker)
         while waiting:
             worker = waiting.popleft()
-            made = worker.made.get()
+            result = worker.results.get()
             if following := next(batches, None):
-                worker.dealt.put(following)
+                worker.orders.put(following)
                 waiting.append(worker)
-            if isinstance(made, ExceptionWrapper):
-                made.reraise()  # type: ignore[no-untyped-call]
+            if isinstance(result, ExceptionWrapper):
+                result.reraise()  # type: ignore[no-untyped-call]
             else:
-                yield made
+                yield result
 
 
-def _started(workers: Sequence[Prepare]) -> list[_Worker]:
-    """Start threads that compute with one thread each, and leave the training thread as many as it had."""
-    threads = torch.get_num_threads()
-    ready = threading.Barrier(len(workers) + 1)
-    found = [_Worker(number, prepare, ready) for number, prepare in enumerate(workers)]
-    for worker in found:
-        worker.start()
-    ready.wait()
-    torch.set_num_threads(threads)
-    return found
-
-
-class _Prepared:
+class _Preparation:
     """A dataset and its collation, called with the indices of a batch."""
 
     def __init__(self, dataset: Dataset[Fields], collate: Callable[[list[Fields]], Batch], pin_memory: bool) -> None:
         self._dataset = dataset
         self._collate = collate
-        self._finish = _pinned if pin_memory else _as_it_is
+        self._pin_memory = pin_memory
         self._opening: contextlib.AbstractContextManager[Any] = _OPENING
 
     def __call__(self, indices: list[int]) -> Batch:
         with self._opening:
-            batch = self._finish(self._collate([self._dataset[index] for index in indices]))
+            batch = self._collate([self._dataset[index] for index in indices])
+            if self._pin_memory:
+                batch = batch._replace(fields=tuple(field.pin_memory() for field in batch.fields))
         self._opening = contextlib.nullcontext()  # it is open, in later epochs too
         return batch
-
-
-def _pinned(batch: Batch) -> Batch:
-    return batch._replace(fields=tuple(field.pin_memory() for field in batch.fields))
-
-
-def _as_it_is(batch: Batch) -> Batch:
-    return batch
 
 
 def build(
@@ -154,4 +145,4 @@ def build(
     for number, (_, own) in enumerate(copies):
         if isinstance(own, StampedCollate):
             own.worker = number
-    return ThreadLoader([_Prepared(*copy, pin_memory) for copy in copies], batches, prefetch_factor)
+    return ThreadLoader([_Preparation(*copy, pin_memory) for copy in copies], batches, prefetch_factor)

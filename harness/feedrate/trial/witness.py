@@ -15,7 +15,7 @@ import os
 import subprocess
 import sys
 import time
-from typing import Self
+from typing import Any, Self
 
 OPENS, CLOSES = "w", "W"
 """Borders of the window."""
@@ -31,7 +31,6 @@ class Witness:
     """A running witness, seen from the trial; use it as a context, and stamp inside."""
 
     def __init__(self, report: int) -> None:
-        """Start the process."""
         reading, self._pipe = os.pipe()
         command = [sys.executable, "-I", "-S", __file__, str(reading), str(report)]
         self._process = subprocess.Popen(command, pass_fds=[reading, report], stdout=subprocess.PIPE)
@@ -39,8 +38,8 @@ class Witness:
 
     def __enter__(self) -> Self:
         """Wait until it listens."""
-        assert self._process.stdout is not None  # noqa: S101 - it was asked for
-        if self._process.stdout.read(1) != READY:
+        output: Any = self._process.stdout
+        if output.read(1) != READY:
             os.close(self._pipe)
             self._process.communicate(timeout=TIMEOUT_S)
             raise RuntimeError("the witness process ended before it listened; its message stands above")

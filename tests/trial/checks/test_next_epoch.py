@@ -7,11 +7,11 @@ import torch
 
 from feedrate.schema.errors import TrialError
 from feedrate.trial.checks import next_epoch
-from feedrate.trial.checks.next_epoch import SAMPLES, Counted, stale_samples
+from feedrate.trial.checks.next_epoch import SAMPLES, EpochSamples, stale_samples
 from feedrate.trial.job import Job
 
 
-class Shared(Counted):
+class Shared(EpochSamples):
     """The same samples, with the epoch in memory that all processes share."""
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Shared(Counted):
         self._epoch += 1
 
 
-class Late(Counted):
+class Late(EpochSamples):
     """A dataset that is beyond its first epoch from the beginning."""
 
     def __init__(self) -> None:

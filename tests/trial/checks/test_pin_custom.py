@@ -6,11 +6,9 @@ import pytest
 import torch
 
 from feedrate.schema.errors import TrialError
-from feedrate.trial.checks import pin_custom
-from feedrate.trial.checks.pin_custom import Custom, Pinnable, conclude
+from feedrate.trial.checks import Finding, pin_custom
+from feedrate.trial.checks.pin_custom import Custom, Pinnable
 from feedrate.trial.job import Job
-
-JOB = Job("trial", device="cuda", cell={"mode": "check", "check": "pin_custom"})
 
 
 @pytest.fixture
@@ -28,38 +26,39 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
 
 
+def finding() -> Finding:
+    return pin_custom.check(Job("trial", device="cuda", cell={"mode": "check", "check": "pin_custom"}))
+
+
 @pytest.mark.usefixtures("pretended")
 def test_a_custom_class_is_left_unpinned() -> None:
     """Tensors, dictionaries, tuples and a class with pin_memory() come pinned; the class without it does not."""
-    found = pin_custom.check(JOB)
-    assert found.fact
-    assert found.value == 1
-    assert found.evidence == (
+    evidence = (
         "Pinned came: tensor, dictionary, tuple, a class with pin_memory(); left in pageable memory: a class without "
         "pin_memory()."
     )
+    assert finding() == Finding(True, 1.0, evidence)
 
 
 @pytest.mark.usefixtures("pretended")
 def test_a_class_with_the_method_flips_the_fact(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same class, given pin_memory(), is pinned like all others: the fact is gone."""
     monkeypatch.setattr(Custom, "pin_memory", Pinnable.pin_memory, raising=False)
-    found = pin_custom.check(JOB)
-    assert not found.fact
-    assert found.value == 0
-    assert "left in pageable memory: none" in found.evidence
+    assert not finding().fact
+    assert finding().value == 0
+    assert "left in pageable memory: none" in finding().evidence
 
 
 @pytest.mark.usefixtures("pretended")
 def test_another_kind_that_is_left_flips_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the class that defines pin_memory() is left unpinned as well, it is not the method that matters."""
     monkeypatch.delattr(Pinnable, "pin_memory")
-    found = pin_custom.check(JOB)
-    assert not found.fact
-    assert found.value == 2
+    assert not finding().fact
+    assert finding().value == 2
 
 
-def test_nothing_pinned_shows_nothing() -> None:
+def test_nothing_pinned_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where not even a tensor is pinned (no CUDA), the check could not be made: an error, not a finding."""
+    monkeypatch.setattr(pin_custom, "_is_pinned", lambda *_: False)
     with pytest.raises(TrialError, match="expected a CUDA device"):
-        conclude(dict.fromkeys(pin_custom._KINDS, False))
+        finding()

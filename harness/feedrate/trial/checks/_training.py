@@ -1,8 +1,8 @@
 """A training script as its user might have written it, for the check *termination*.
 
 Run as ``python -m feedrate.trial.checks._training ENDS_BY plain|guarded``. It prints ``ready`` when its workers
-deliver;
-then it trains until a signal ends it, or waits for a line on stdin to end by itself in the middle of the epoch.
+deliver. Then it trains until a signal ends it, or waits for a line on stdin to end by itself in the middle of the
+epoch.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from functools import partial
 
 import torch
 from torch.utils.data import DataLoader, Dataset
@@ -36,18 +35,15 @@ class Numbers(Dataset[torch.Tensor]):
         return torch.full((16,), float(index))
 
 
-def _guard_worker(main_process: int, _worker: int) -> None:
-    die_with_parent(main_process)
-
-
 def loader(guarded: bool) -> DataLoader[torch.Tensor]:
     """Make the loader; workers are forked, as PyTorch does wherever Python's own default is fork."""
+    main_process = os.getpid()
     return DataLoader(
         Numbers(),
         batch_size=8,
         num_workers=WORKERS,
         multiprocessing_context="fork",
-        worker_init_fn=partial(_guard_worker, os.getpid()) if guarded else None,
+        worker_init_fn=(lambda _worker: die_with_parent(main_process)) if guarded else None,
     )
 
 

@@ -35,7 +35,7 @@ _AT_ONCE = 32
 
 def check(job: Job) -> Finding:
     """Write the file, read one sample of it, and look at memory before and after."""
-    root = job.data_folder()
+    root = Path(job.data_root)
     root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="check-hdf5-", dir=root) as folder:
         size = write(Path(folder), SAMPLES, job.seed)
@@ -43,16 +43,7 @@ def check(job: Job) -> Finding:
 
 
 def write(folder: Path, samples: int, seed: int) -> int:
-    """Write an HDF5 file of noise.
-
-    Args:
-        folder: where; empty.
-        samples: of 3 × 256 × 256 bytes each.
-        seed: of the noise.
-
-    Returns:
-        The file's size in bytes.
-    """
+    """Write an HDF5 file of noise into an empty folder; gives its size in bytes."""
     noise = np.random.default_rng(seed)
     path = folder / "noise.h5"
     with h5py.File(path, "w") as file:
@@ -66,16 +57,13 @@ def write(folder: Path, samples: int, seed: int) -> int:
 def measure(folder: Path, size: int, opens: Callable[[Path], Any] = h5py.File) -> Finding:
     """Open the file, read a sample, and compare memory with what it was before.
 
-    Args:
-        folder: what ``write`` wrote.
-        size: of the file, in bytes.
-        opens: gives a mapping that holds ``samples``.
-
     Raises:
         DataError: the file stays in the page cache (a file system in memory), so that nothing can be seen.
     """
     before = page_cache.settle(folder, "cold")
-    _give_back()
+    # Give freed memory back to the kernel: what is used again would add nothing to what is resident.
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+        trim(0)
     resident = resident_bytes()
     with opens(folder / "noise.h5") as file:
         stored = file["samples"]
@@ -90,12 +78,6 @@ def measure(folder: Path, size: int, opens: Callable[[Path], Any] = h5py.File) -
         f"added {added / 1e6:.1f} MB to the process' resident memory ({100 * added / size:.1f} % of the file) and "
         f"brought {100 * cached:.1f} % of it into the page cache.",
     )
-
-
-def _give_back() -> None:
-    """Give freed memory back to the kernel: what is used again would add nothing to what is resident."""
-    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
-        trim(0)
 
 
 def resident_bytes() -> int:

@@ -52,12 +52,24 @@ _KINDS: dict[str, tuple[Callable[[torch.Tensor], Any], Callable[[Any], torch.Ten
 
 
 def check(_job: Job) -> Finding:
-    """Send a batch of every kind through a pinning DataLoader."""
-    return conclude({kind: is_pinned(*ways) for kind, ways in _KINDS.items()})
+    """Send a batch of every kind through a pinning DataLoader.
+
+    Raises:
+        TrialError: not even a bare tensor was pinned.
+    """
+    pinned = {kind: _is_pinned(*ways) for kind, ways in _KINDS.items()}
+    if not pinned["tensor"]:
+        raise TrialError("pin_memory pinned nothing at all; expected a CUDA device")
+    came, left = ([kind for kind in pinned if pinned[kind] is wanted] for wanted in (True, False))
+    return Finding(
+        left == [_CUSTOM],
+        float(len(left)),
+        f"Pinned came: {', '.join(came)}; left in pageable memory: {', '.join(left) or 'none'}.",
+    )
 
 
-def is_pinned(wrap: Callable[[torch.Tensor], Any], unwrap: Callable[[Any], torch.Tensor]) -> bool:
-    """Tell whether the tensor of a batch comes pinned."""
+def _is_pinned(wrap: Callable[[torch.Tensor], Any], unwrap: Callable[[Any], torch.Tensor]) -> bool:
+    """Whether the tensor of a batch comes pinned."""
     loader: DataLoader[torch.Tensor] = DataLoader(
         _SAMPLES,  # type: ignore[arg-type]  # a list is a dataset in all but name
         batch_size=len(_SAMPLES),
@@ -65,19 +77,3 @@ def is_pinned(wrap: Callable[[torch.Tensor], Any], unwrap: Callable[[Any], torch
         pin_memory=True,
     )
     return unwrap(next(iter(loader))).is_pinned()
-
-
-def conclude(pinned: dict[str, bool]) -> Finding:
-    """Put what was seen into a finding.
-
-    Raises:
-        TrialError: not even a bare tensor was pinned.
-    """
-    if not pinned["tensor"]:
-        raise TrialError("pin_memory pinned nothing at all; expected a CUDA device")
-    came, left = ([kind for kind, so in pinned.items() if so is wanted] for wanted in (True, False))
-    return Finding(
-        left == [_CUSTOM],
-        float(len(left)),
-        f"Pinned came: {', '.join(came)}; left in pageable memory: {', '.join(left) or 'none'}.",
-    )

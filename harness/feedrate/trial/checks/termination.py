@@ -21,8 +21,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import IO
+from dataclasses import dataclass
+from typing import Any
 
 from feedrate.machine.linux import adopt_orphans
 from feedrate.machine.probes.procfs import descendants, remove_segments, shm_segments
@@ -31,7 +31,7 @@ from feedrate.trial.checks import Finding
 from feedrate.trial.job import Job
 
 GRACE_S = 0.5
-"""What is gone so soon was not left behind."""
+"""A worker that is gone so soon was not left behind."""
 LIMIT_S = 12.0
 """How long to wait for each: the training process after the order to end, and its workers after its end."""
 START_S = 90.0
@@ -45,10 +45,7 @@ _HOW = {
     "sigterm": "After SIGTERM to the training process alone",
     "sigkill": "After SIGKILL to the training process alone",
 }
-_GUARDS = {
-    False: "plain PyTorch",
-    True: "workers die with their parent, SIGTERM ends in order",
-}
+_GUARDS = {False: "plain PyTorch", True: "workers die with their parent, SIGTERM ends in order"}
 
 
 @dataclass(slots=True)
@@ -65,12 +62,12 @@ class Worker:
     def look(self) -> None:
         """Note what has become of it, and ask for its status where that has become our duty."""
         now = time.monotonic()
-        if self.ended is None and has_ended(self.pidfd):
+        if self.ended is None and _has_ended(self.pidfd):
             self.ended = now
         if self.ended is not None and self.gone is None:
             with contextlib.suppress(ChildProcessError):  # still the training process' own, or asked already
                 os.waitpid(self.pid, os.WNOHANG)
-            if not _is_there(self.pidfd):
+            if not _exists(self.pidfd):
                 self.gone = now
 
 
@@ -106,23 +103,22 @@ def conclude(ending: Ending, ends_by: str, *, guarded: bool) -> Finding:
     """Put what was seen into a finding."""
     left = [outlived is None or outlived > GRACE_S for outlived in ending.outlived_s]
     lay = [defunct > GRACE_S for defunct in ending.defunct_s]
-    stayed = sum(outlived is None for outlived in ending.outlived_s)
+    stayed, count = sum(outlived is None for outlived in ending.outlived_s), len(left)
     ended = f"{_HOW[ends_by]} ({_GUARDS[guarded]}), it ended within {ending.main_s:.2f} s"
-    count = len(left)
     if stayed:
-        what = f"{stayed} of its {count} workers were still there {ending.limit_s:g} s later"
+        fate = f"{stayed} of its {count} workers were still there {ending.limit_s:g} s later"
     elif any(left):
-        what = f"{sum(left)} of its {count} workers outlived it, the last by {ending.last_s:.1f} s"
+        fate = f"{sum(left)} of its {count} workers outlived it, the last by {ending.last_s:.1f} s"
     elif ending.last_s <= _LOOK_S:
-        what = f"its {count} workers were gone by then"
+        fate = f"its {count} workers were gone by then"
     else:
-        what = f"its {count} workers were gone {ending.last_s:.2f} s later"
+        fate = f"its {count} workers were gone {ending.last_s:.2f} s later"
     defunct = f"{sum(lay)} lay defunct for up to {max(ending.defunct_s):.1f} s" if any(lay) else "none lay defunct"
     files = {0: "nothing was", 1: "1 file was"}.get(ending.segments, f"{ending.segments} files were")
     return Finding(
         any(left) or any(lay),
         max(0.0, ending.last_s),
-        f"{ended}; {what}, {defunct}, and {files} left in shared memory.",
+        f"{ended}; {fate}, {defunct}, and {files} left in shared memory.",
     )
 
 
@@ -139,107 +135,84 @@ def watch(script: Sequence[str], ends_by: str, limit_s: float = LIMIT_S) -> Endi
     """
     adopt_orphans()
     before = shm_segments()
-    with subprocess.Popen(
-        script, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as main:
+    pipe = subprocess.PIPE
+    workers: list[Worker] = []
+    with subprocess.Popen(script, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as main:
         try:
-            return _Watch(main, limit_s).follow(ends_by, before)
+            _await_ready(main)
+            workers += [Worker(pid, os.pidfd_open(pid)) for pid in descendants(main.pid)]
+            main_s, ended = _end(main, ends_by, workers, limit_s)
+            while any(worker.gone is None for worker in workers) and time.monotonic() < ended + limit_s:
+                for worker in workers:
+                    worker.look()
+                time.sleep(_LOOK_S)
+            now = time.monotonic()
+            outlived = tuple(None if worker.gone is None else worker.gone - ended for worker in workers)
+            defunct = tuple((w.gone or now) - w.ended if w.ended else 0.0 for w in workers)
         finally:
             main.kill()
+            main.wait()
+            _clear(workers, limit_s)
+    removed = remove_segments(shm_segments() - before, {main.pid, *(worker.pid for worker in workers)})
+    return Ending(main_s, outlived, defunct, removed, limit_s)
 
 
-@dataclass(slots=True)
-class _Watch:
-    """A training process under watch."""
+def _await_ready(main: subprocess.Popen[str]) -> None:
+    output: Any = main.stdout
+    ready, _, _ = select.select([output], [], [], START_S)
+    if not ready or output.readline() != "ready\n":
+        main.kill()
+        main.wait()
+        errors: Any = main.stderr
+        # What is there, not until its end: workers hold the pipe too.
+        there = select.select([errors], [], [], 0)[0]
+        text = os.read(errors.fileno(), 1 << 16).decode(errors="replace") if there else ""
+        last_line = text.strip().rpartition("\n")[2]
+        raise TrialError(f"the training script did not begin to train within {START_S:g} s: {last_line}")
 
-    main: subprocess.Popen[str]
-    limit_s: float
-    workers: list[Worker] = field(default_factory=list)
 
-    def follow(self, ends_by: str, before: set[str]) -> Ending:
-        self._await_ready()
-        pidfd = os.pidfd_open(self.main.pid)
-        self.workers = [Worker(pid, os.pidfd_open(pid)) for pid in descendants(self.main.pid)]
-        try:
-            ordered = time.monotonic()
-            self._end(ends_by)
-            ended = self._await_main(pidfd, ordered + self.limit_s)
-            self._await_workers(ended + self.limit_s)
-            outlived = tuple(None if worker.gone is None else worker.gone - ended for worker in self.workers)
-            now = time.monotonic()
-            defunct = tuple((w.gone or now) - w.ended if w.ended else 0.0 for w in self.workers)
-        finally:
-            os.close(pidfd)
-            self._clear()
-        makers = {self.main.pid, *(worker.pid for worker in self.workers)}
-        removed = remove_segments(shm_segments() - before, makers)
-        return Ending(ended - ordered, outlived, defunct, removed, self.limit_s)
-
-    def _await_ready(self) -> None:
-        output = _pipe(self.main.stdout)
-        ready, _, _ = select.select([output], [], [], START_S)
-        if not ready or output.readline() != "ready\n":
-            self.main.kill()
-            self.main.wait()
-            errors = _pipe(self.main.stderr).fileno()
-            # What is there, not until its end: workers hold the pipe too.
-            text = os.read(errors, 1 << 16).decode(errors="replace") if select.select([errors], [], [], 0)[0] else ""
-            said = text.strip().rpartition("\n")[2]
-            raise TrialError(f"the training script did not begin to train within {START_S:g} s: {said}")
-
-    def _end(self, ends_by: str) -> None:
+def _end(main: subprocess.Popen[str], ends_by: str, workers: list[Worker], limit_s: float) -> tuple[float, float]:
+    """Have the training process end, and look at its workers meanwhile; gives how long that took, and when it ended."""
+    pidfd = os.pidfd_open(main.pid)
+    try:
+        ordered = time.monotonic()
         if ends_by in ("return", "exception"):
-            order = _pipe(self.main.stdin)
+            order: Any = main.stdin
             order.write("\n")
             order.flush()
         else:
-            self.main.send_signal(signal.Signals[ends_by.upper()])
-
-    def _await_main(self, pidfd: int, deadline: float) -> float:
-        """Look at the workers until the training process has ended; tell when."""
-        while not has_ended(pidfd, _LOOK_S):
-            for worker in self.workers:
+            main.send_signal(signal.Signals[ends_by.upper()])
+        while not _has_ended(pidfd, _LOOK_S):
+            for worker in workers:
                 worker.look()
-            if time.monotonic() > deadline:
-                raise TrialError(f"the training script had not ended after {self.limit_s:g} s; it was killed")
+            if time.monotonic() > ordered + limit_s:
+                raise TrialError(f"the training script had not ended after {limit_s:g} s; it was killed")
         ended = time.monotonic()
-        self.main.wait()
-        return ended
-
-    def _await_workers(self, deadline: float) -> None:
-        while any(worker.gone is None for worker in self.workers) and time.monotonic() < deadline:
-            for worker in self.workers:
-                worker.look()
-            time.sleep(_LOOK_S)
-
-    def _clear(self) -> None:
-        """Kill and reap what is left."""
-        self.main.kill()
-        self.main.wait()
-        for worker in self.workers:
-            if worker.gone is None and _is_there(worker.pidfd):
-                signal.pidfd_send_signal(worker.pidfd, signal.SIGKILL)
-                has_ended(worker.pidfd, max(self.limit_s, LIMIT_S))
-                worker.look()
-            os.close(worker.pidfd)
+        main.wait()
+        return ended - ordered, ended
+    finally:
+        os.close(pidfd)
 
 
-def has_ended(pidfd: int, within_s: float = 0.0) -> bool:
-    """Tell whether a process has ended, or does so within some seconds; defunct ones have."""
+def _clear(workers: list[Worker], limit_s: float) -> None:
+    """Kill and reap what is left."""
+    for worker in workers:
+        if worker.gone is None and _exists(worker.pidfd):
+            signal.pidfd_send_signal(worker.pidfd, signal.SIGKILL)
+            _has_ended(worker.pidfd, max(limit_s, LIMIT_S))
+            worker.look()
+        os.close(worker.pidfd)
+
+
+def _has_ended(pidfd: int, within_s: float = 0.0) -> bool:
+    """Whether a process has ended, or does so within some seconds; defunct ones have."""
     return bool(select.select([pidfd], [], [], within_s)[0])
 
 
-def _is_there(pidfd: int) -> bool:
+def _exists(pidfd: int) -> bool:
     """Whether anything of a process is left, be it defunct."""
     try:
         signal.pidfd_send_signal(pidfd, 0)
     except ProcessLookupError:
         return False
     return True
-
-
-def _pipe(stream: IO[str] | None) -> IO[str]:
-    """A stream that was asked for."""
-    if stream is None:
-        raise TypeError("expected a pipe")
-    return stream

@@ -15,8 +15,8 @@ from feedrate.trial import folders
 KILLED = """
 import os, sys
 from pathlib import Path
-from feedrate.trial import whole
-with whole.building(Path(sys.argv[1]), "") as temp:
+from feedrate.trial import folders
+with folders.build(Path(sys.argv[1]), "") as temp:
     (temp / "half").write_text("")
     os._exit(1)
 """
@@ -25,8 +25,8 @@ with whole.building(Path(sys.argv[1]), "") as temp:
 SECOND = """
 import sys
 from pathlib import Path
-from feedrate.trial import whole
-with whole.building(Path(sys.argv[1]), ""):
+from feedrate.trial import folders
+with folders.build(Path(sys.argv[1]), ""):
     print(Path(sys.argv[1], "file").exists())
 """
 
@@ -35,7 +35,7 @@ def test_installed_as_a_whole(tmp_path: Path) -> None:
     """Nothing is there before; then all of it, in the place of an older one, and nothing beside it."""
     root = tmp_path / "set" / "png"
     for text in ("old", "new"):
-        with folders.building(root, "") as temp:
+        with folders.build(root, "") as temp:
             (temp / "file").write_text(text)
             assert not root.exists() or (root / "file").read_text() == "old"
             folders.install(temp, root)
@@ -48,7 +48,7 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "set")], check=False, timeout=60)
     subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "other")], check=False, timeout=60)
     assert len(list(tmp_path.glob(".*.tmp/half"))) == 2
-    with folders.building(tmp_path / "set", "") as temp:
+    with folders.build(tmp_path / "set", "") as temp:
         assert not (temp / "half").exists()
     assert [path.name.split(".")[1] for path in tmp_path.iterdir()] == ["other"]
 
@@ -56,7 +56,7 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
 def test_one_builds_at_a_time(tmp_path: Path) -> None:
     """A second process waits until the first is done, and then sees what that has installed."""
     root = tmp_path / "set"
-    with folders.building(root, "") as temp:
+    with folders.build(root, "") as temp:
         second = subprocess.Popen([sys.executable, "-c", SECOND, str(root)], stdout=subprocess.PIPE, text=True)
         with pytest.raises(subprocess.TimeoutExpired):
             second.communicate(timeout=1.5)
@@ -72,7 +72,7 @@ def test_a_disk_that_refuses_is_told(tmp_path: Path, number: int, advice: str) -
     """Where, why, what was being done, and what to do about it; nothing is left."""
     with (
         pytest.raises(EnvironmentFault, match=f"refused while packing; {advice}, or choose another folder with DATA"),
-        folders.building(tmp_path / "set", "while packing"),
+        folders.build(tmp_path / "set", "while packing"),
     ):
         raise OSError(number, "refused")
     assert list(tmp_path.iterdir()) == []
@@ -82,11 +82,11 @@ def test_a_sum_sees_names_and_bytes_and_no_manifest(tmp_path: Path) -> None:
     """A byte that changed and a file under another name give another checksum; the manifest is not counted."""
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "a").write_bytes(b"1234")
-    size, checksum = folders.summed(tmp_path)
+    size, checksum = folders.size_and_checksum(tmp_path)
     (tmp_path / "manifest.json").write_text("{}")
-    assert folders.summed(tmp_path) == (size, checksum) == (4, checksum)
+    assert folders.size_and_checksum(tmp_path) == (size, checksum) == (4, checksum)
     (tmp_path / "sub" / "a").write_bytes(b"1235")
-    assert folders.summed(tmp_path)[1] != checksum
+    assert folders.size_and_checksum(tmp_path)[1] != checksum
     (tmp_path / "sub" / "a").write_bytes(b"1234")
     (tmp_path / "sub" / "a").rename(tmp_path / "sub" / "b")
-    assert folders.summed(tmp_path)[1] != checksum
+    assert folders.size_and_checksum(tmp_path)[1] != checksum

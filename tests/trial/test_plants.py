@@ -21,12 +21,11 @@ from torch.utils.data import default_collate
 
 from feedrate.formats import Manifest, Reader, Sample
 from feedrate.machine import linux
-from feedrate.trial import feed, loader, stages
-from feedrate.trial import plants as trial_plants
+from feedrate.trial import feed, loader, plants, stages
 from feedrate.trial.job import Job
 from feedrate.trial.loader import STAMPS, Batch
-from feedrate.trial.plants import LATE_NS, SLICES, Burn, Plants, Wait, waits_ns
-from feedrate.trial.step.plain import RealStep
+from feedrate.trial.plants import LATE_NS, SLICES, Burn, Wait, waits_ns
+from feedrate.trial.step import RealStep
 
 US = 1_000
 SHAPES = ["constant", "jittered", "heavy_tailed"]
@@ -52,8 +51,8 @@ def clocked(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[int], int]],
 
     def put(late_ns: Callable[[int], int]) -> Clock:
         clock = Clock(late_ns)
-        monkeypatch.setattr(trial_plants.time, "sleep", clock.sleep)
-        monkeypatch.setattr(trial_plants.time, "perf_counter_ns", lambda: clock.now)
+        monkeypatch.setattr(plants.time, "sleep", clock.sleep)
+        monkeypatch.setattr(plants.time, "perf_counter_ns", lambda: clock.now)
         return clock
 
     return put
@@ -116,7 +115,7 @@ def test_burning_uses_cpu_time() -> None:
 def test_burning_too_long_is_taken_off_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """A CPU clock of coarse ticks leaves the mean as planted, to one tick in all."""
     ticks = iter(range(0, 10_000_000, 7))
-    monkeypatch.setattr(trial_plants.time, "thread_time_ns", lambda: next(ticks) * US)
+    monkeypatch.setattr(plants.time, "thread_time_ns", lambda: next(ticks) * US)
     burn = Burn()
     for _ in range(100):
         burn(20 * US)
@@ -174,27 +173,25 @@ def transform(sample: Sample) -> loader.Fields:
 
 @pytest.fixture
 def numbers(tmp_path: Path) -> Numbers:
+    """Eight samples."""
     manifest = Manifest(8, ((1, 1, 1),), 0, "", 1, 1, 0.0)
     (tmp_path / "manifest.json").write_text(json.dumps(asdict(manifest)))
     return Numbers(tmp_path)
 
 
-def plants(**cell: object) -> Plants:
-    return Plants.of(Job("trial", cell=cell, seed=3))
-
-
 def test_nothing_planted_is_nothing_added(numbers: Numbers) -> None:
     """Reader, transform and collation are handed back themselves."""
-    none = plants()
-    assert none.reader(numbers) is numbers
-    assert none.transform(transform) is transform
-    assert none.collate(default_collate) is default_collate
+    job = Job("trial", cell={})
+    assert plants.reader(job, numbers) is numbers
+    assert plants.transform(job, transform) is transform
+    assert plants.collate(job, default_collate) is default_collate
 
 
-def stamped(found: Plants, numbers: Numbers) -> Batch:
+def stamped(numbers: Numbers, **cell: object) -> Batch:
     """One batch of all samples as a worker makes it, out of a pickle."""
-    dataset = loader.StampedDataset(found.reader(numbers), found.transform(transform))
-    collate = loader.StampedCollate(dataset, found.collate(default_collate))
+    job = Job("trial", cell=cell, seed=3)
+    dataset = loader.StampedDataset(plants.reader(job, numbers), plants.transform(job, transform))
+    collate = loader.StampedCollate(dataset, plants.collate(job, default_collate))
     dataset, collate = pickle.loads(pickle.dumps((dataset, collate)))
     return collate([dataset[index] for index in range(len(dataset))])
 
@@ -211,7 +208,7 @@ def stamped(found: Plants, numbers: Numbers) -> Batch:
 @tried
 def test_a_plant_is_stamped_where_it_belongs(numbers: Numbers, cell: dict, stage: int, least_us: int) -> None:
     """A wait is reading, a computation decoding or collating; the samples stay what they were."""
-    batch = stamped(plants(**cell), numbers)
+    batch = stamped(numbers, **cell)
     spent = STAMPS.unpack(batch.stamps)
     assert spent[stage] >= least_us * US
     assert spent[stage] == max(spent[:4])
@@ -220,33 +217,36 @@ def test_a_plant_is_stamped_where_it_belongs(numbers: Numbers, cell: dict, stage
 
 def test_all_plants_at_once(numbers: Numbers) -> None:
     """Read, decode, collate and payload do not hide each other."""
-    found = plants(read_us=1000, decode_us=1000, collate_us=5000, payload_bytes=100)
-    batch = stamped(found, numbers)
+    batch = stamped(numbers, read_us=1000, decode_us=1000, collate_us=5000, payload_bytes=100)
     read, decode, _, collate, *_ = STAMPS.unpack(batch.stamps)
     assert min(read, decode) >= 8000 * US
     assert collate >= 5000 * US
     assert [field.shape for field in batch.fields] == [(8, 1, 1, 1), (8, 100)]
 
 
-def test_a_payload_rides_along_and_is_ignored(numbers: Numbers) -> None:
+def test_a_payload_comes_along_and_is_ignored(numbers: Numbers) -> None:
     """Every sample carries the bytes behind its own fields, and a model's step takes the first two fields alone."""
-    batch = stamped(plants(payload_bytes=1000), numbers)
+    batch = stamped(numbers, payload_bytes=1000)
     assert (batch.fields[1].dtype, batch.fields[1].nbytes) == (torch.uint8, 8 * 1000)
     step = RealStep(torch.nn.Linear(1, 1), torch.nn.functional.mse_loss)
     data = torch.ones(2, 1)
     assert step.forward((data, data, batch.fields[1])).item() == step.forward((data, data)).item()
 
 
-def test_a_trials_samples_have_its_plants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a trial loads is planted as its cell says, its waits dealt by its seed."""
-    manifest = Manifest(8, ((1, 1, 1),), 0, "", 1, 1, 0.0)
-    (tmp_path / "manifest.json").write_text(json.dumps(asdict(manifest)))
+@pytest.fixture
+def waited(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The waits of a feed of ``Numbers``, none of which is slept."""
     fake = type("Fake", (), {"open": staticmethod(lambda root, _: Numbers(root)), "transform": staticmethod(transform)})
     monkeypatch.setattr(feed.plugins, "load", lambda *_: fake)
+    waits: list[int] = []
+    monkeypatch.setattr(Wait, "__call__", lambda _, ns: waits.append(ns))
+    return waits
+
+
+def test_a_trials_samples_have_its_plants(numbers: Numbers, waited: list[int]) -> None:
+    """What a trial loads is planted as its cell says, its waits dealt by its seed."""
     cell = {"read_us": 50, "read_shape": "jittered", "decode_us": 50, "collate_us": 500, "payload_bytes": 10}
-    job = Job("trial", cell={**cell, "batch_size": 8}, packed=str(tmp_path), seed=3)
-    waited: list[int] = []
-    monkeypatch.setattr(Wait, "__call__", lambda _, ns: waited.append(ns))
+    job = Job("trial", cell={**cell, "batch_size": 8}, packed=str(numbers.root), seed=3)
     opened = feed.open_feed(job, torch.device("cpu"))
     batch = next(opened.batches)
     assert opened.batch_bytes == sum(field.nbytes for field in batch.fields) == 8 * (4 + 10)
@@ -254,16 +254,10 @@ def test_a_trials_samples_have_its_plants(tmp_path: Path, monkeypatch: pytest.Mo
     assert STAMPS.unpack(batch.stamps)[3] >= 500 * US
 
 
-def test_the_truth_of_a_stretch_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_truth_of_a_stretch_is_computed(numbers: Numbers, waited: list[int]) -> None:
     """What the reads of some batches were to wait is what they waited, although the order is shuffled and goes on."""
-    manifest = Manifest(8, ((1, 1, 1),), 0, "", 1, 1, 0.0)
-    (tmp_path / "manifest.json").write_text(json.dumps(asdict(manifest)))
-    fake = type("Fake", (), {"open": staticmethod(lambda root, _: Numbers(root)), "transform": staticmethod(transform)})
-    monkeypatch.setattr(feed.plugins, "load", lambda *_: fake)
     cell = {"read_us": 500, "read_shape": "heavy_tailed", "batch_size": 3, "n_samples": 8}
-    job = Job("trial", cell=cell, packed=str(tmp_path), seed=3)
-    waited: list[int] = []
-    monkeypatch.setattr(Wait, "__call__", lambda _, ns: waited.append(ns))
+    job = Job("trial", cell=cell, packed=str(numbers.root), seed=3)
     batches = feed.open_feed(job, torch.device("cpu")).batches
     for _ in range(7):
         next(batches)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
-from itertools import islice
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,28 +15,32 @@ from torch.utils.data import default_collate
 
 from feedrate.formats import Sample
 from feedrate.schema import plugins
-from feedrate.trial import collate as trial_collate
+from feedrate.trial import collate as collation
 from feedrate.trial import feed, stages
 from feedrate.trial.job import Job
-from feedrate.trial.loader import STAMPS, Batch, Fields
-from feedrate.trial.prepare import dataset_root, prepare
-from feedrate.workloads import DataSpec
+from feedrate.trial.loader import STAMPS, Batch, Fields, Transform
 
 WORKLOADS = plugins.names("feedrate.workloads")
 COUNT, SIZE = 24, 9
 PLACES = ["worker", "device"]
 
 
-def job(root: Path | None = None, **cell: object) -> Job:
+def job(root: str = "", **cell: object) -> Job:
     """A trial that drains its loader on a CPU."""
     defaults = {"workload": "synthetic", "mode": "load", "batch_size": 4, "n_samples": COUNT, "patch_size": SIZE}
-    return Job("trial", cell=defaults | cell, packed=str(root), seed=3)
+    return Job("trial", cell=defaults | cell, packed=root, seed=3)
 
 
-def fast(workload: str, place: str, **cell: object) -> tuple[trial_collate.Transform, Any, Any]:
+@pytest.fixture(scope="module")
+def root(pack: Callable[..., str]) -> str:
+    """Packed synthetic samples."""
+    return pack("png", COUNT, SIZE)
+
+
+def fast(workload: str, place: str, **cell: object) -> tuple[Transform, Any, Any]:
     """What is done to a sample, to a batch, and to a batch that was fetched."""
     asked = job(workload=workload, collate="fast", normalize_on=place, **cell)
-    return *trial_collate.ways(asked), trial_collate.on_host(asked)
+    return *collation.build(asked), collation.host_normalizer(asked)
 
 
 def drawn(workload: str, seed: int, count: int, height: int, width: int) -> list[Sample]:
@@ -65,7 +67,7 @@ def same(found: Fields, expected: Fields) -> None:
 def test_fast_equals_totensor(workload: str, seed: int, count: int, height: int, width: int) -> None:
     """Every workload's batches are the same to 1e-6 an element, and of one form, wherever they are normalised."""
     samples = drawn(workload, seed, count, height, width)
-    transform, collate = trial_collate.ways(job(workload=workload))
+    transform, collate = collation.build(job(workload=workload))
     expected = tuple(collate([transform(sample) for sample in samples]))
     for place in PLACES:
         each, together, finish = fast(workload, place)
@@ -75,8 +77,8 @@ def test_fast_equals_totensor(workload: str, seed: int, count: int, height: int,
 
 def test_totensor_is_torchvisions_and_pytorchs_own() -> None:
     """What is not asked for is not there: the workload's transform and default_collate themselves."""
-    assert trial_collate.ways(job()) == (plugins.load("feedrate.workloads", "synthetic").transform, default_collate)
-    assert (trial_collate.on_host(job()), trial_collate.on_device(job())) == (None, None)
+    assert collation.build(job()) == (plugins.load("feedrate.workloads", "synthetic").transform, default_collate)
+    assert (collation.host_normalizer(job()), collation.device_normalizer(job())) == (None, None)
 
 
 def test_pixels_stay_bytes_until_they_are_normalised() -> None:
@@ -103,16 +105,15 @@ def test_a_batch_is_finished_once(device: str, mode: str, on_host: bool, on_devi
     """On CUDA behind the copy, if there is one, elsewhere at the fetch, and nowhere where the worker did it."""
     for place in PLACES:
         asked = Job("trial", device, {"mode": mode, "collate": "fast", "normalize_on": place})
-        found = trial_collate.on_host(asked) is not None, trial_collate.on_device(asked) is not None
+        found = collation.host_normalizer(asked) is not None, collation.device_normalizer(asked) is not None
         assert found == ((on_host, on_device) if place == "device" else (False, False))
 
 
-def test_a_loader_alone_hands_over_on_cuda_what_it_does_in_training(tmp_path: Path) -> None:
+def test_a_loader_alone_hands_over_on_cuda_what_it_does_in_training(root: str) -> None:
     """Bytes: what the device would do to them is no part of the loader, whose ceiling would be too low with it."""
-    root = packed(tmp_path, "png")
     for place, dtype in (("device", torch.uint8), ("worker", torch.float32)):
         cell = job(root, collate="fast", normalize_on=place).cell
-        opened = feed.open_feed(Job("trial", "cuda", cell, packed=str(root)), torch.device("cuda"))
+        opened = feed.open_feed(Job("trial", "cuda", cell, packed=root), torch.device("cuda"))
         assert [field.dtype for field in next(opened.batches).fields] == [dtype] * 2
         assert opened.batch_bytes == 2 * 4 * 3 * SIZE * SIZE * dtype.itemsize
 
@@ -123,9 +124,9 @@ def test_cuda_finishes_behind_the_copy() -> None:
     _, together, finish = fast("synthetic", "device")
     batch = Batch(together(samples), b"")
     asked = Job("trial", "cuda", {"collate": "fast", "normalize_on": "device"})
-    copied = stages._copy(torch.device("cpu"), False, trial_collate.on_device(asked)).run(batch)
+    copied = stages.copy_stage(torch.device("cpu"), False, collation.device_normalizer(asked)).run(batch)
     same(copied, finish(batch.fields))
-    plain = stages._copy(torch.device("cpu"), False, trial_collate.on_device(job())).run(batch)
+    plain = stages.copy_stage(torch.device("cpu"), False, collation.device_normalizer(job())).run(batch)
     assert [field.dtype for field in plain] == [torch.uint8] * 2
 
 
@@ -148,7 +149,7 @@ def test_workers_write_into_the_memory_that_they_share(place: str, monkeypatch: 
         samples = [each(sample) for sample in drawn(workload, 0, 2, 5, 7)]
         assert not any(field.is_shared() for field in together(samples))
         with monkeypatch.context() as patched:
-            patched.setattr(trial_collate, "get_worker_info", lambda: "a worker")
+            patched.setattr(collation, "get_worker_info", lambda: "a worker")
             assert all(field.is_shared() for field in together(samples))
 
 
@@ -156,45 +157,29 @@ def test_a_spawned_worker_gets_it_in_a_pickle() -> None:
     """Collations and what finishes them survive a pickle."""
     each, together, finish = pickle.loads(pickle.dumps(fast("pets", "device")))
     samples = drawn("pets", 1, 2, 4, 4)
-    same(finish(together([each(sample) for sample in samples])), default_collate(_transformed("pets", samples)))
-
-
-def _transformed(workload: str, samples: list[Sample]) -> list[Fields]:
-    transform = plugins.load("feedrate.workloads", workload).transform
-    return [transform(sample) for sample in samples]
-
-
-def fetched(asked: Job, count: int) -> list[Batch]:
-    """The first batches of a trial's loader, copied, as a training step gets them."""
-    opened = feed.open_feed(asked, torch.device("cpu"))
-    batches: Iterator[Batch] = islice(opened.batches, count)
-    return [batch._replace(fields=tuple(field.clone() for field in batch.fields)) for batch in batches]
-
-
-def packed(folder: Path, storage_format: str) -> Path:
-    """Pack the synthetic samples."""
-    spec = DataSpec("synthetic", COUNT, SIZE, 1)
-    prepare(spec, storage_format, folder, lambda _done, _total: None)
-    return dataset_root(folder, spec, storage_format)
+    transform = plugins.load("feedrate.workloads", "pets").transform
+    expected = default_collate([transform(sample) for sample in samples])
+    same(finish(together([each(sample) for sample in samples])), expected)
 
 
 @pytest.mark.parametrize(("storage_format", "workers"), [("png", 0), ("png", 2), ("tfrecord", 1)])
-def test_a_loader_delivers_the_same_either_way(tmp_path: Path, storage_format: str, workers: int) -> None:
+def test_a_loader_delivers_the_same_either_way(
+    pack: Callable[..., str], fetch: Callable[[Job, int], list[Batch]], storage_format: str, workers: int
+) -> None:
     """The same seed gives the same samples in the same order, read one by one or streamed; two passes over the set."""
-    root = packed(tmp_path, storage_format)
+    root = pack(storage_format, COUNT, SIZE)
     cell = {"storage_format": storage_format, "num_workers": workers}
-    expected = fetched(job(root, **cell), 2 * COUNT // 4)
+    expected = fetch(job(root, **cell), 2 * COUNT // 4)
     for place in PLACES:
-        found = fetched(job(root, collate="fast", normalize_on=place, **cell), 2 * COUNT // 4)
-        for one, other in zip(found, expected, strict=True):
+        batches = fetch(job(root, collate="fast", normalize_on=place, **cell), 2 * COUNT // 4)
+        for one, other in zip(batches, expected, strict=True):
             same(one.fields, other.fields)
 
 
-def test_stamps_say_who_did_the_work(tmp_path: Path) -> None:
+def test_stamps_say_who_did_the_work(root: str, fetch: Callable[[Job, int], list[Batch]]) -> None:
     """ToTensor's share is the stamp ``transform``; without it that is next to nothing and the batch's stamp has it."""
-    root = packed(tmp_path, "png")
     plain, quick = (
-        np.array([STAMPS.unpack(batch.stamps) for batch in fetched(job(root, collate=way), 6)]).min(axis=0)
+        np.array([STAMPS.unpack(batch.stamps) for batch in fetch(job(root, collate=way), 6)]).min(axis=0)
         for way in ("totensor", "fast")
     )
     assert quick[2] < 0.2 * plain[2]
@@ -202,9 +187,8 @@ def test_stamps_say_who_did_the_work(tmp_path: Path) -> None:
     assert quick.all()
 
 
-def test_batch_bytes_are_those_that_a_step_gets(tmp_path: Path) -> None:
+def test_batch_bytes_are_those_that_a_step_gets(root: str) -> None:
     """On a CPU the floats, wherever they were made."""
-    root = packed(tmp_path, "png")
     for cell in ({}, {"collate": "fast"}, {"collate": "fast", "normalize_on": "device"}):
         opened = feed.open_feed(job(root, **cell), torch.device("cpu"))
         assert opened.batch_bytes == 2 * 4 * 4 * 3 * SIZE * SIZE

@@ -18,18 +18,17 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from feedrate.trial import feed, loader, loop, run, stages
+from feedrate.trial import device, feed, loader, loop, run, stages
 from feedrate.trial.job import Job, Reporter
 from feedrate.trial.loader import Batch, Fields
 from feedrate.trial.stages import Stage
-from feedrate.trial.transfer import Ahead
 from feedrate.trial.witness import CLOSES, EPOCHS_BEGIN, EPOCHS_END, OPENS, Witness
 
 EPOCHS = 2
 EPOCH_STEPS = 8
 
 
-def run_witnessed(job: Job, reporter: Reporter) -> None:
+def run_witness_trial(job: Job, reporter: Reporter) -> None:
     """Run a trial and report ``first_batch``, ``witness`` (by the witness itself) and ``result``.
 
     The result has the trial's own throughput columns (``samples``, ``wall_ns``, ``samples_per_s`` …); on the host's
@@ -38,29 +37,29 @@ def run_witnessed(job: Job, reporter: Reporter) -> None:
     batch held, last step ended); and the throughput columns of ``synchronised`` steps, null without CUDA.
     """
     torch.manual_seed(job.seed)
-    synchronize = torch.cuda.synchronize if job.device == "cuda" else run.nothing
+    synchronize = run.synchronizer(job)
     synchronize()
     plain = stages.build(job, torch.device(job.device))
     with Witness(reporter.descriptor) as witness:
-        found = _window(job, reporter, plain, synchronize, witness)
+        result = _measure_window(job, reporter, plain, synchronize, witness)
         source = _epoch_loader(job)
         witness.stamp(EPOCHS_BEGIN)
-        epochs = _epochs(source, plain, synchronize)
+        epochs = run_epochs(source, plain, synchronize)
         witness.stamp(EPOCHS_END)
-    reporter.send("result", epochs=epochs, epoch_steps=EPOCH_STEPS, **found)
+    reporter.send("result", epochs=epochs, epoch_steps=EPOCH_STEPS, **result)
 
 
-def _window(
-    job: Job, reporter: Reporter, plain: Sequence[Stage], synchronize: Callable[[], None], witness: Witness
+def _measure_window(
+    job: Job, reporter: Reporter, plain: list[Stage], synchronize: Callable[[], None], witness: Witness
 ) -> dict[str, Any]:
     """Warm up and measure as a trial does; its loader's workers are gone when this returns."""
     source = feed.open_feed(job, torch.device(job.device))
-    held = time.perf_counter_ns()
-    reporter.send("first_batch", t_ns=held)
-    row, timeline = run.timed(job, Ahead(list(plain), 0, None), synchronize)
+    first_batch = time.perf_counter_ns()
+    reporter.send("first_batch", t_ns=first_batch)
+    row, timeline = device.instrument(job, device.Prefetch(plain, 0, None), synchronize)
     warm = loop.measure(source.batches, row, run.warm_up_limits(job), synchronize)
     if timeline:
-        timeline.reset(run.EVENT_ROOM * int(job.window_s * 1e9) // warm.pace_ns())
+        timeline.reset_for(job.window_s, warm.pace_ns())
     limits = run.window_limits(job)
     window = loop.measure(source.batches, row, limits, synchronize, opens=lambda: witness.stamp(OPENS))
     witness.stamp(CLOSES)
@@ -72,28 +71,21 @@ def _window(
         **run.throughput(job, warm, window),
         "started": window.started,
         "ended": window.ended,
-        "iterated": held - (source.startup_ns or 0),
-        "warm": borders(warm),
-        "window": borders(window),
+        "iterated": first_batch - (source.startup_ns or 0),
+        "warm": list(warm.borders()),
+        "window": list(window.borders()),
         "synchronised": synchronised,
     }
 
 
-def borders(window: loop.Window) -> list[int]:
-    """When each step began, and when the last one ended: steps + 1 stamps of the host's clock."""
-    width = len(window.phases) + 1
-    return list(window.stamps[: window.steps * width + 1 : width])
-
-
 def _epoch_loader(job: Job) -> DataLoader[Fields]:
     """The trial's samples in epochs of ``EPOCH_STEPS`` batches, as a training script would load them."""
-    _, dataset, collate = feed.samples(job)
+    manifest, dataset, collate = feed.samples(job)
     workers = job.value("num_workers")
-    endless = feed.order(job, len(dataset))
     return loader.build(
         dataset,
         collate,
-        batches=list(islice(endless, EPOCH_STEPS)),
+        batches=list(islice(feed.order(job, manifest.count), EPOCH_STEPS)),
         batch_size=job.value("batch_size"),
         num_workers=workers,
         prefetch_factor=job.value("prefetch_factor") if workers else None,
@@ -101,10 +93,10 @@ def _epoch_loader(job: Job) -> DataLoader[Fields]:
     )
 
 
-def _epochs(source: Iterable[Batch], row: Sequence[Stage], synchronize: Callable[[], None]) -> list[tuple[int, int]]:
-    """Run epochs one after the other."""
+def run_epochs(source: Iterable[Batch], row: Sequence[Stage], synchronize: Callable[[], None]) -> list[tuple[int, int]]:
+    """Run epochs one after the other; of each, when it held its first batch, and when its last step ended."""
     now = time.perf_counter_ns
-    found = []
+    epochs = []
     for _ in range(EPOCHS):
         begun = ended = 0
         for batch in source:
@@ -112,5 +104,5 @@ def _epochs(source: Iterable[Batch], row: Sequence[Stage], synchronize: Callable
             reduce(lambda state, stage: stage.run(state), row, batch)
             synchronize()
             ended = now()
-        found.append((begun, ended))
-    return found
+        epochs.append((begun, ended))
+    return epochs

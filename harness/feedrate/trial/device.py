@@ -1,4 +1,4 @@
-"""When a batch is moved to the device.
+"""When a batch is moved to the device, and the device's own clock.
 
 ``prefetcher`` decides when a batch is moved:
 
@@ -15,14 +15,13 @@ order; the first is taken before the warm-up, and the last that was moved is not
 Memory is safe: a batch that was made on the copy stream is told that the compute stream uses it (``record_stream``),
 so that the caching allocator gives its memory to no later copy before the step is done; PyTorch's pinned memory waits
 for its copies by itself. Source: the data prefetcher of NVIDIA's Apex examples (imagenet), which waits for a batch
-before it begins to move the next one. Here the next one is begun first, and an event says where the copies before it
-end: the work of the streams is the same, and nothing that the host does lies within the wait (``device.py``).
+before it begins to move the next one. Here the next one is begun first, and an event marks where the copies before it
+end: the work of the streams is the same, and nothing that the host does lies within the wait.
 
-The device's own clock: CUDA events at the borders of stages, read after the window.
-
-Events are made before the window and recorded on the compute stream; nothing synchronises inside it. The time between
-two events is a *span*: it contains launch gaps and is no measure of how busy the device was. From one step's last event
-to the next step's first the device had nothing of this step to do: that is ``idle``.
+The clock: CUDA events at the borders of stages are made before the window, recorded on the compute stream, and read
+after the window; nothing synchronises inside it. The time between two events is a *span*: it contains launch gaps and
+does not measure how busy the device was. From one step's last event to the next step's first the device had nothing of
+this step to do: that is ``idle``.
 
 Copies on a stream of their own have events there, and their span is ``h2d``. On the compute stream that phase is then
 the wait for a copy that was begun a step before: the *exposed* copy. The next copy is issued before the step's first
@@ -43,60 +42,51 @@ from feedrate.trial.job import Job
 from feedrate.trial.loader import Batch, Fields
 from feedrate.trial.stages import Stage
 
-Move = Callable[[Batch], Fields]
-PASSES = ("forward", "backward")
+COPY = "h2d"
+EVENT_ROOM = 4
+"""CUDA events are made before the window for so many times the steps that the pace of the warm-up promises."""
 
 
-class Ahead(NamedTuple):
+class Prefetch(NamedTuple):
     """A row of stages, and how far it is ahead of its batches."""
 
     row: list[Stage]
     held: int
     """Batches that were taken from the loader and are trained on later."""
-    streamed: Streamed | None
+    streamed: StreamedCopy | None
     """What copies on another stream."""
 
 
-def ahead(job: Job, row: list[Stage], batches: Iterator[Batch]) -> Ahead:
+def prefetch(job: Job, row: list[Stage], batches: Iterator[Batch]) -> Prefetch:
     """Rearrange a step so that it moves batches when ``prefetcher`` says."""
     if job.value("prefetcher") == "none":
-        return Ahead(row, 0, None)
+        return Prefetch(row, 0, None)
     copy, first, *rest = row
     if job.value("prefetcher") == "stream":
-        streamed = Streamed(copy.run, next(batches))
-        return Ahead([copy._replace(run=streamed.advance), first, *rest], 1, streamed)
-    moved = NextBatch(copy.run, next(batches))
-    forward = first.run
-    passes = [stage for stage in rest if stage.phase in PASSES]
-    others = [stage for stage in rest if stage.phase not in PASSES]
-    begins = first._replace(run=lambda batch: forward(moved.take(batch)))
-    return Ahead([begins, *passes, copy._replace(run=moved.advance), *others], 1, None)
+        streamed = StreamedCopy(copy.run, next(batches))
+        return Prefetch([copy._replace(run=streamed.advance), first, *rest], 1, streamed)
+    coming = next(batches)
+    ready: Fields = copy.run(coming)
 
+    def forward(batch: Batch) -> Any:
+        nonlocal coming
+        coming = batch
+        return first.run(ready)
 
-class NextBatch:
-    """One batch on the device, and the next one on the host until the passes over the first are launched."""
-
-    def __init__(self, move: Move, first: Batch) -> None:
-        """Move the first batch."""
-        self._move = move
-        self._ready = move(first)
-        self._coming = first
-
-    def take(self, batch: Batch) -> Fields:
-        """Put the next batch aside and hand out the one on the device."""
-        self._coming = batch
-        return self._ready
-
-    def advance(self, state: Any) -> Any:
-        """Move the batch that was put aside; what the stage before returned is passed on."""
-        self._ready = self._move(self._coming)
+    def advance(state: Any) -> Any:
+        nonlocal ready
+        ready = copy.run(coming)
         return state
 
+    passes = [stage for stage in rest if stage.phase == "backward"]
+    others = [stage for stage in rest if stage.phase != "backward"]
+    return Prefetch([first._replace(run=forward), *passes, copy._replace(run=advance), *others], 1, None)
 
-class Streamed:
+
+class StreamedCopy:
     """One batch on the device or on its way there, over a stream of its own."""
 
-    def __init__(self, move: Move, first: Batch) -> None:
+    def __init__(self, move: Callable[[Batch], Fields], first: Batch) -> None:
         """Begin to move the first batch."""
         self.move = move
         """What runs on the copy stream; a timeline puts its events around it."""
@@ -124,7 +114,35 @@ class Streamed:
         return ready
 
 
-COPY = "h2d"
+def instrument(job: Job, prefetched: Prefetch, synchronize: Callable[[], None]) -> tuple[list[Stage], Timeline | None]:
+    """Put the device's clock around the stages, as the axis ``timing`` says."""
+    row, _, streamed = prefetched
+    if job.device != "cuda" or not row:
+        return row, None
+    if job.value("timing") == "serialized":
+        return serialize(row, synchronize), None
+    timeline = Timeline([stage.phase for stage in row])
+    if streamed is None:
+        return timeline.instrument(row), timeline
+    # Its first stage issues the next copy before it has the compute stream wait: only the wait is the device's.
+    streamed.move = timeline.on_copy_stream(streamed.move)
+    waits, *rest = timeline.instrument([row[0]._replace(run=streamed.wait), *row[1:]])
+    streamed.wait = waits.run
+    return [row[0], *rest], timeline
+
+
+def serialize(stages: Sequence[Stage], synchronize: Callable[[], None]) -> list[Stage]:
+    """Wrap stages so that the host waits for the device after each."""
+
+    def waiting(run: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def timed(state: Any) -> Any:
+            result = run(state)
+            synchronize()
+            return result
+
+        return timed
+
+    return [Stage(stage.phase, waiting(stage.run)) for stage in stages]
 
 
 class Event(Protocol):
@@ -144,12 +162,12 @@ def cuda_event() -> Event:
 
 
 class Timeline:
-    """Events for a fixed number of steps, ``len(phases) + 1`` borders a step."""
+    """Events of a number of steps: ``len(phases) + 1`` borders, and two on the copy stream where there is one."""
 
     def __init__(self, phases: Sequence[str], make: Callable[[], Event] = cuda_event) -> None:
         self.phases = tuple(phases)
         self._make = make
-        self._events: list[list[Event]] = []
+        self._borders: list[list[Event]] = []
         self._copies: list[tuple[Event, Event]] | None = None
         self._step = 0
 
@@ -158,24 +176,23 @@ class Timeline:
 
         Steps beyond get theirs when they come, which costs them some microseconds.
         """
-        self._extend(capacity - len(self._events))
+        while len(self._borders) < capacity:
+            self._add_step()
         self._step = 0
 
-    def _make_room(self) -> None:
-        if self._step == len(self._events):
-            self._extend(1)
+    def reset_for(self, window_s: float, pace_ns: int) -> None:
+        """Make room for a window at the pace of the warm-up, and start over."""
+        self.reset(EVENT_ROOM * int(window_s * 1e9) // pace_ns)
 
-    def _extend(self, steps: int) -> None:
-        """Make events and record each once: CUDA creates an event when it is first recorded."""
-        for _ in range(steps):
-            self._events.append([self._recorded() for _ in range(len(self.phases) + 1)])
-            if self._copies is not None:
-                self._copies.append((self._recorded(), self._recorded()))
-
-    def _recorded(self) -> Event:
-        event = self._make()
-        event.record()
-        return event
+    def _add_step(self) -> None:
+        """Make the events of a step and record each once: CUDA creates an event when it is first recorded."""
+        self._borders.append([self._make() for _ in range(len(self.phases) + 1)])
+        for event in self._borders[-1]:
+            event.record()
+        if self._copies is not None:
+            self._copies.append((self._make(), self._make()))
+            for event in self._copies[-1]:
+                event.record()
 
     def instrument(self, stages: Sequence[Stage]) -> list[Stage]:
         """Wrap stages so that each records the event at its end, and the first also the one at its start."""
@@ -185,27 +202,28 @@ class Timeline:
     def _wrap(self, run: Callable[[Any], Any], border: int, last: bool) -> Callable[[Any], Any]:
         def timed(state: Any) -> Any:
             if border == 0:
-                self._make_room()
-                self._events[self._step][0].record()
-            events = self._events[self._step]
+                if self._step == len(self._borders):
+                    self._add_step()
+                self._borders[self._step][0].record()
+            borders = self._borders[self._step]
             result = run(state)
-            events[border + 1].record()
+            borders[border + 1].record()
             if last:
                 self._step += 1
             return result
 
         return timed
 
-    def beside(self, move: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def on_copy_stream(self, move: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """Wrap a copy that is begun on another stream, so that events stand around it there.
 
-        Args:
-            move: is called once a step, before the first stage and with that stream as the current one.
+        ``move`` is called once a step, before the first stage and with that stream as the current one.
         """
         copies = self._copies = []
 
         def timed(batch: Any) -> Any:
-            self._make_room()
+            if self._step == len(self._borders):
+                self._add_step()
             begins, ends = copies[self._step]
             begins.record()
             result = move(batch)
@@ -222,41 +240,27 @@ class Timeline:
         middle = self._step // 2 // multiple * multiple
         if not middle:
             return None
-        used = self._events[: self._step]
-        first, whole = used[0][0].elapsed_time(used[middle - 1][-1]), used[0][0].elapsed_time(used[-1][-1])
-        return (self._step - middle) / (whole - first) / (middle / first)
+        begin = self._borders[0][0]
+        first = begin.elapsed_time(self._borders[middle - 1][-1])
+        total = begin.elapsed_time(self._borders[self._step - 1][-1])
+        return (self._step - middle) / (total - first) / (middle / first)
 
     def spans(self) -> dict[str, list[int]]:
         """Read the window's events; the device must have been synchronised."""
-        used = self._events[: self._step]
-        found = {phase: self._between(border) for border, phase in enumerate(self.phases)}
+        steps = self._borders[: self._step]
+        spans = {phase: self._between(border) for border, phase in enumerate(self.phases)}
         if self._copies is not None:
-            found[COPY] = [_ns(*pair) for pair in self._copies[: self._step]]
-        gaps = [_ns(a[-1], b[0]) for a, b in pairwise(used)]
-        found["idle"] = [0, *gaps] if used else []
-        return found
+            spans[COPY] = [_ns(*pair) for pair in self._copies[: self._step]]
+        spans["idle"] = [0, *(_ns(a[-1], b[0]) for a, b in pairwise(steps))] if steps else []
+        return spans
 
     def exposed(self) -> list[int] | None:
         """Read what the compute stream waited for copies in each step, in nanoseconds; None where none is copied."""
         return self._between(self.phases.index(COPY)) if COPY in self.phases else None
 
     def _between(self, border: int) -> list[int]:
-        return [_ns(step[border], step[border + 1]) for step in self._events[: self._step]]
+        return [_ns(step[border], step[border + 1]) for step in self._borders[: self._step]]
 
 
 def _ns(begins: Event, ends: Event) -> int:
     return round(begins.elapsed_time(ends) * 1e6)
-
-
-def serialize(stages: Sequence[Stage], synchronize: Callable[[], None]) -> list[Stage]:
-    """Wrap stages so that the host waits for the device after each."""
-
-    def waiting(run: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        def timed(state: Any) -> Any:
-            result = run(state)
-            synchronize()
-            return result
-
-        return timed
-
-    return [Stage(stage.phase, waiting(stage.run)) for stage in stages]

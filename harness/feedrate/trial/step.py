@@ -1,0 +1,445 @@
+"""The training step of a trial, put together from its cell.
+
+A step is three callables. Every axis that changes it is one small function that makes another step out of one; an axis
+at its default adds nothing, so that the plain step pays for nothing that it does not do. From inside to outside: the
+plain step or the one with a loss scaler, autocast, layout of the images, their size, the tensor made in every step, the
+check of gradients, the count of overflows, the output copied back, the reading of the loss, and the debugging aid
+around all of it.
+
+============  ========================================================================================
+debug         on in every step, as an experiment may have left it on
+============  ========================================================================================
+anomaly       ``torch.autograd.set_detect_anomaly`` around the whole step
+profiler      ``torch.profiler.profile`` around the whole step, a new one each: starting and stopping it is
+              part of ``forward`` and ``optimizer``
+nvtx          ``torch.autograd.profiler.emit_nvtx`` around the whole step; it waits for the device at both ends
+gradcheck     after the backward pass, and part of it: ``torch.autograd.gradcheck`` of the loss with respect
+              to the batch's input
+gradgradcheck the same with ``torch.autograd.gradgradcheck``
+============  ========================================================================================
+
+The two checks need double precision, and evaluate the loss twice for every number of the input: they take a batch of 1
+and a patch of a few pixels. They look at a copy of the network with the weights that it began with, which costs what
+the trained weights would cost. A failed check does not end the trial: the question is its price.
+
+``fusion = compile`` hands the network to ``torch.compile`` with two settings. Shapes are static, so that with
+``vary_shapes`` each size has code of its own, made before the window. And it compiles in this process: a pool of
+compiling processes would outlive the compilation and burden the window. PyTorch keeps what it compiled among the
+temporary files of a block: the first trial of a block that compiles a network pays for those that follow.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import cycle
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch.autograd.profiler import emit_nvtx
+from torch.profiler import ProfilerActivity, profile
+
+from feedrate.schema import plugins
+from feedrate.trial.job import Job
+from feedrate.trial.loader import Fields
+
+LEARNING_RATE = 1e-4
+REHEARSALS = {"compile": 1, "script": 2}
+"""Steps of one shape after which code is made: TorchScript watches its first run and optimises in the second."""
+AMP_TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+SIZE_STEP = 8
+"""Pixels by which one size of ``vary_shapes`` is smaller than the one before."""
+MAX_SIZES = 4
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""(output, target) → a scalar tensor."""
+Wrap = Callable[[torch.nn.Module], torch.nn.Module]
+"""Puts something around a network, such as its replication."""
+
+
+class Step(NamedTuple):
+    """What a step does, in its order; an axis that changes a step makes another one out of it."""
+
+    forward: Callable[[Fields], torch.Tensor]
+    """Loss of one batch of (input, target); fields behind them are ignored."""
+    backward: Callable[[torch.Tensor], None]
+    """Gradients of the loss."""
+    optimizer: Callable[[None], None]
+    """Update of the weights; gradients are cleared for the next step."""
+
+
+class RealStep:
+    """Forward and loss, backward, optimizer (Adam) of a network."""
+
+    def __init__(self, model: torch.nn.Module, loss: Loss, *, set_to_none: bool = True) -> None:
+        self._model = model
+        self._loss = loss
+        self.adam = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
+        self.clear = partial(self.adam.zero_grad, set_to_none=set_to_none)
+
+    def forward(self, fields: Fields) -> torch.Tensor:
+        """Loss of one batch of (input, target); fields behind them are ignored."""
+        source, target = fields[:2]
+        return self._loss(self._model(source), target)
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """Gradients of the loss."""
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    def optimize(self, _: None) -> None:
+        """Update the weights and clear the gradients."""
+        self.adam.step()
+        self.clear()
+
+    def step(self) -> Step:
+        """The three parts in their order."""
+        return Step(self.forward, self.backward, self.optimize)
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """The step of a trial, and what is done about it outside the window."""
+
+    step: Step
+    network: torch.nn.Module
+    """Bare: its parameters are the ones that are trained."""
+    optimizer: torch.optim.Optimizer
+    rehearsals: int
+    """Steps that make all code that the trial runs; 0 where nothing is compiled."""
+    overflows: Overflows | None
+    """Counts steps that were not finite; None without mixed precision."""
+
+    def rehearse(self, run_step: Callable[[], object]) -> None:
+        """Run whole steps until all is compiled, and take back what they changed: weights, statistics, moments.
+
+        A loss scaler keeps its scale.
+        """
+        before = copy.deepcopy(self.network.state_dict())
+        for _ in range(self.rehearsals):
+            run_step()
+        self.network.load_state_dict(before)
+        self.optimizer.state.clear()
+        self.optimizer.zero_grad()
+
+
+def build(job: Job, device: torch.device, wrap: Wrap) -> Training:
+    """Put the training step of a trial together."""
+    if device.type == "cuda":
+        _set_libraries(job)
+    loss = plugins.load("feedrate.workloads", job.value("workload")).loss
+    bare = bare_network(job, device)
+    fusion, amp, debug = (job.value(axis) for axis in ("fusion", "amp", "debug"))
+    outputs = None if job.value("d2h") == "none" else Outputs(job.value("d2h"), job.value("d2h_every"))
+    real = RealStep(
+        fused(bare, fusion, wrap),
+        outputs.watch_loss(loss) if outputs else loss,
+        set_to_none=job.value("zero_grad") == "none",
+    )
+    step = scaled(real, device) if job.value("grad_scaler") else real.step()
+    step = _on_images(job, step if amp == "off" else autocast(step, device, amp))
+    if job.value("create_on") != "none":
+        step = tensor_created(step, device, job.value("create_on"))
+    if debug in GRADIENT_CHECKS:
+        step = gradients_checked(step, bare, loss, GRADIENT_CHECKS[debug])
+    overflows = None if amp == "off" else Overflows(real.adam)
+    if overflows:
+        step = overflows.watch(step)
+    if outputs:
+        step = outputs.copied_back(step)
+    if job.value("sync_every_step"):
+        step = loss_read(step)
+    if debug in DEBUG_CONTEXTS:
+        step = in_context(step, DEBUG_CONTEXTS[debug])
+    return Training(step, bare, real.adam, REHEARSALS.get(fusion, 0) * count_shapes(job), overflows)
+
+
+def _set_libraries(job: Job) -> None:
+    """Set how CUDA's libraries compute, in any case and before the network is made.
+
+    It must depend neither on PyTorch's defaults nor on TORCH_ALLOW_TF32_CUBLAS_OVERRIDE. TF32 is as PyTorch has it by
+    itself: for convolutions, not for products of matrices. The names are the old ones, which set the new ones
+    (``fp32_precision``) too. The new ones alone would leave the old ones as the variable put them, and PyTorch's
+    compiler, which reads both, stops where they disagree.
+    """
+    torch.backends.cudnn.benchmark = job.value("cudnn_benchmark")
+    torch.backends.cudnn.allow_tf32 = True
+    torch.backends.cuda.matmul.allow_tf32 = False
+
+
+def bare_network(job: Job, device: torch.device) -> torch.nn.Module:
+    """Make the network of a trial where it runs, with the knobs that its file declares, its weights laid out."""
+    file = plugins.load("feedrate.workloads.models", job.value("model"))
+    network: torch.nn.Module = file.build(**{knob: job.value(knob) for knob in file.KNOBS}).to(device)
+    if job.value("memory_format") == "channels_last":
+        network.to(memory_format=torch.channels_last)
+    return network
+
+
+def fused(network: torch.nn.Module, fusion: str, wrap: Wrap) -> torch.nn.Module:
+    """Make the network that is called; its parameters stay the bare one's."""
+    if fusion == "compile":
+        compiled = torch.compile(wrap(network), dynamic=False, options={"compile_threads": 1})
+        return cast(torch.nn.Module, compiled)
+    if fusion == "script":
+        with warnings.catch_warnings():
+            # TorchScript is deprecated: the question is whether it helps where it is still there.
+            warnings.filterwarnings("ignore", message=".*torch.jit.script.* is deprecated", category=FutureWarning)
+            network = cast(torch.nn.Module, torch.jit.script(network))
+    return wrap(network)
+
+
+def image_sizes(patch_size: int) -> list[int]:
+    """The sizes that ``vary_shapes`` takes in turn: the whole, and up to three smaller ones."""
+    smaller = (patch_size - SIZE_STEP * k for k in range(1, MAX_SIZES))
+    return [patch_size, *(size for size in smaller if size >= SIZE_STEP)]
+
+
+def count_shapes(job: Job) -> int:
+    """Count the sizes that a trial's images have in turn."""
+    return len(image_sizes(job.value("patch_size"))) if job.value("vary_shapes") else 1
+
+
+def _on_images(job: Job, step: Step) -> Step:
+    if job.value("memory_format") == "channels_last":
+        step = channels_last(step)
+    return varied_shapes(step, job.value("patch_size")) if job.value("vary_shapes") else step
+
+
+def channels_last(step: Step) -> Step:
+    """Lay images out with the channel as the fastest dimension; the conversion is part of ``forward``."""
+    last = torch.channels_last
+
+    def forward(fields: Fields) -> torch.Tensor:
+        images = (f.contiguous(memory_format=last) if f.dim() == 4 else f for f in fields[:2])
+        return step.forward(tuple(images))
+
+    return step._replace(forward=forward)
+
+
+def varied_shapes(step: Step, patch_size: int) -> Step:
+    """Cut images to another size from step to step; the cut, a copy, is part of ``forward``; labels stay."""
+    sizes = cycle(image_sizes(patch_size))
+
+    def forward(fields: Fields) -> torch.Tensor:
+        size = next(sizes)
+        images = (f[..., :size, :size].contiguous() if f.dim() == 4 else f for f in fields[:2])
+        return step.forward(tuple(images))
+
+    return step._replace(forward=forward)
+
+
+def autocast(step: Step, device: torch.device, amp: str) -> Step:
+    """Run forward pass and loss in mixed precision; the backward pass stays outside, as in PyTorch's own recipe."""
+    return step._replace(forward=torch.autocast(device.type, dtype=AMP_TYPES[amp])(step.forward))
+
+
+def scaled(real: RealStep, device: torch.device) -> Step:
+    """Scale the loss, and skip the update when a gradient overflowed.
+
+    ``GradScaler`` reads back in every step whether gradients were finite: that wait is part of what scaling costs.
+    """
+    scaler = torch.amp.GradScaler(device.type)
+
+    def backward(loss: torch.Tensor) -> None:
+        real.backward(scaler.scale(loss))
+
+    def optimize(_: None) -> None:
+        scaler.step(real.adam)
+        scaler.update()
+        real.clear()
+
+    return Step(real.forward, backward, optimize)
+
+
+class Overflows:
+    """Counts steps that were not finite, without a kernel or a synchronisation in any of them.
+
+    Every step's loss, a number on the device, is kept and looked at after the window; updates are counted on the host.
+    A step counts when its loss was not finite, or when the scaler skipped its update because a gradient was not. (Where
+    there is no scaler, such a gradient spoils the weights, and shows in every later loss.)
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self._losses: list[torch.Tensor] = []
+        self._updates = 0
+        optimizer.register_step_post_hook(self._count_update)
+
+    def _count_update(self, *_: object) -> None:
+        self._updates += 1
+
+    def watch(self, step: Step) -> Step:
+        """Keep the losses of a step."""
+
+        def forward(fields: Fields) -> torch.Tensor:
+            loss = step.forward(fields)
+            self._losses.append(loss.detach())
+            return loss
+
+        return step._replace(forward=forward)
+
+    def reset(self) -> None:
+        """Start over; called outside a window."""
+        self._losses.clear()
+        self._updates = 0
+
+    def count(self) -> int:
+        """Count the steps since the reset that were not finite; waits for the device."""
+        if not self._losses:
+            return 0
+        not_finite = int((~torch.stack(self._losses).isfinite()).sum().item())
+        return max(not_finite, len(self._losses) - self._updates)
+
+
+def tensor_created(step: Step, device: torch.device, where: str) -> Step:
+    """Make a tensor of random numbers in every step, of the input's shape, and add none of it to the input.
+
+    Both sides draw as many numbers and add as many products (with 0, which leaves the input as it was): they differ in
+    where the numbers are drawn, and in the copy from there. All of it is part of ``forward``.
+    """
+    source = torch.device("cpu") if where == "host" else device
+
+    def forward(fields: Fields) -> torch.Tensor:
+        image, *others = fields
+        made = torch.rand(image.shape, dtype=image.dtype, device=source).to(device)
+        return step.forward((torch.add(image, made, alpha=0), *others))
+
+    return step._replace(forward=forward)
+
+
+class Outputs:
+    """The model's outputs, every n-th of which is copied back to the host at the end of its step."""
+
+    def __init__(self, where: str, every: int) -> None:
+        copy_back = PinnedBuffers().copy if where == "pinned" else pageable_copy()
+        self._turns = cycle([*[lambda _: None] * (every - 1), copy_back])
+        self._outputs: list[torch.Tensor] = []
+
+    def watch_loss(self, loss: Loss) -> Loss:
+        """Take the outputs where the loss gets them."""
+
+        def watched(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+            self._outputs[:] = [output.detach()]
+            return loss(output, target)
+
+        return watched
+
+    def copied_back(self, step: Step) -> Step:
+        """Copy outputs back when a step ends; the copy, or its launch, is part of ``optimizer``."""
+
+        def optimize(_: None) -> None:
+            step.optimizer(None)
+            next(self._turns)(self._outputs.pop())
+
+        return step._replace(optimizer=optimize)
+
+
+def pageable_copy() -> Callable[[torch.Tensor], None]:
+    """Make copies in pageable memory, for which the host waits; the last one is kept."""
+    kept: list[torch.Tensor] = []
+
+    def copy_back(output: torch.Tensor) -> None:
+        kept[:] = [output.cpu()]
+
+    return copy_back
+
+
+class PinnedBuffers:
+    """Two pinned buffers in turn for every shape, made when it first comes, which is in the warm-up.
+
+    A copy returns at once. A buffer is written again only when the copy before into it is done: whoever reads the
+    outputs has a step's time for it.
+    """
+
+    BUFFERS = 2
+
+    def __init__(self) -> None:
+        self._turns: dict[tuple[torch.Size, torch.dtype], Iterator[tuple[torch.Tensor, torch.cuda.Event]]] = {}
+
+    def copy(self, output: torch.Tensor) -> None:
+        """Begin to copy an output."""
+        kind = (output.shape, output.dtype)
+        if kind not in self._turns:
+            self._turns[kind] = cycle([self._buffer(output) for _ in range(self.BUFFERS)])
+        buffer, done = next(self._turns[kind])
+        done.synchronize()
+        buffer.copy_(output, non_blocking=True)
+        done.record()
+
+    def _buffer(self, output: torch.Tensor) -> tuple[torch.Tensor, torch.cuda.Event]:
+        """A buffer of the same shape and layout, and the event that ends a copy into it."""
+        buffer = torch.empty_like(output, device="cpu", pin_memory=True)
+        return buffer, torch.cuda.Event()  # type: ignore[no-untyped-call]
+
+
+def loss_read(step: Step) -> Step:
+    """Read the loss (``loss.item()``) at the end of every step; the wait for the device is part of ``optimizer``.
+
+    It comes last, so that the host waits for all that the step has put on the compute stream.
+    """
+    losses: list[torch.Tensor] = []
+
+    def forward(fields: Fields) -> torch.Tensor:
+        loss = step.forward(fields)
+        losses.append(loss)
+        return loss
+
+    def optimize(_: None) -> None:
+        step.optimizer(None)
+        losses.pop().item()
+
+    return step._replace(forward=forward, optimizer=optimize)
+
+
+@cache
+def _profiler_activities() -> tuple[ProfilerActivity, ...]:
+    """What a profiler watches; cached, as asking CUDA takes time in every step."""
+    return (ProfilerActivity.CPU, *((ProfilerActivity.CUDA,) if torch.cuda.is_available() else ()))
+
+
+DEBUG_CONTEXTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "anomaly": lambda: torch.autograd.set_detect_anomaly(True),
+    "profiler": lambda: profile(activities=_profiler_activities()),
+    "nvtx": emit_nvtx,
+}
+GRADIENT_CHECKS: dict[str, Callable[..., bool]] = {
+    "gradcheck": torch.autograd.gradcheck,
+    "gradgradcheck": torch.autograd.gradgradcheck,
+}
+
+
+def in_context(step: Step, make: Callable[[], AbstractContextManager[Any]]) -> Step:
+    """Enter a new context when a step begins and leave it when the step has ended."""
+    entered: list[AbstractContextManager[Any]] = []
+
+    def forward(fields: Fields) -> torch.Tensor:
+        context = make()
+        context.__enter__()
+        entered.append(context)
+        return step.forward(fields)
+
+    def optimize(_: None) -> None:
+        step.optimizer(None)
+        entered.pop().__exit__(None, None, None)
+
+    return step._replace(forward=forward, optimizer=optimize)
+
+
+def gradients_checked(step: Step, model: torch.nn.Module, loss: Loss, check: Callable[..., bool]) -> Step:
+    """Check the gradients of every batch's loss after the backward pass."""
+    double = copy.deepcopy(model).double()
+    batches: list[Fields] = []
+
+    def forward(fields: Fields) -> torch.Tensor:
+        batches.append(fields)
+        return step.forward(fields)
+
+    def backward(value: torch.Tensor) -> None:
+        step.backward(value)
+        source, target = (field.double() if field.is_floating_point() else field for field in batches.pop()[:2])
+        source = source.detach().requires_grad_()
+        check(lambda image: loss(double(image), target), (source,), raise_exception=False)
+
+    return step._replace(forward=forward, backward=backward)

@@ -1,0 +1,295 @@
+"""What was prepared once: the same samples, whole or filled anew, and paid for where it was filled."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from feedrate.formats import Reader, memmap
+from feedrate.schema.errors import EnvironmentFault, InputError
+from feedrate.schema.window import WARM
+from feedrate.trial import cache, feed
+from feedrate.trial.job import Job
+from feedrate.trial.loader import STAMPS, Batch
+
+COUNT, BATCH = 24, 4
+EPOCH = COUNT // BATCH
+SIZE = 9
+"""An odd one: images of 972 bytes as floats, and of 243 as pixels, begin at no multiple of 8 by themselves."""
+WAYS = [{}, {"collate": "fast"}, {"collate": "fast", "normalize_on": "device"}, {"payload_bytes": 5}]
+ORDERS = [{"access": "sequential"}, {"epoch_steps": 3}, {"index_kind": "numpy", "index_entries": 2 * COUNT}]
+WORKERS = [
+    {},
+    {"num_workers": 2},
+    {"num_workers": 2, "worker_kind": "thread"},
+    pytest.param({"num_workers": 1, "start_method": "spawn"}, marks=pytest.mark.slow),
+    pytest.param({"num_workers": 1, "start_method": "forkserver"}, marks=pytest.mark.slow),
+]
+Forms = list[tuple[Any, ...]]
+by_kind = pytest.mark.parametrize("kind", ["sample", "batch"])
+
+
+class PackedSet:
+    """Packed samples, all of which differ, and trials that drain a loader of them."""
+
+    def __init__(self, root: Path, fetch: Callable[[Job, int], list[Batch]]) -> None:
+        self.root = root
+        self._fetch = fetch
+
+    def job(self, seed: int = 3, **cell: object) -> Job:
+        own = {"mode": "load", "batch_size": BATCH, "n_samples": COUNT, "patch_size": SIZE}
+        limits: dict[str, Any] = {"warmup_s": 0.02, "window_s": 0.02, "min_steps": 4}
+        return Job("trial", cell=own | cell, packed=str(self.root), seed=seed, **limits)
+
+    def batches(self, count: int = EPOCH, **cell: Any) -> list[Batch]:
+        return self._fetch(self.job(**cell), count)
+
+    def prints(self, count: int = EPOCH, **cell: Any) -> list[tuple[str, ...]]:
+        """What tells the samples of the first batches apart: a hash of all bytes of each."""
+        return [
+            tuple(
+                hashlib.sha256(b"".join(field[place].numpy().tobytes() for field in batch.fields)).hexdigest()[:8]
+                for place in range(len(batch.fields[0]))
+            )
+            for batch in self.batches(count, **cell)
+        ]
+
+
+def forms(batch: Batch) -> Forms:
+    return [(field.dtype, field.shape, field.stride()) for field in batch.fields]
+
+
+@pytest.fixture
+def packed(pack: Callable[..., str], tmp_path: Path, fetch: Callable[[Job, int], list[Batch]]) -> PackedSet:
+    return PackedSet(Path(pack("png", COUNT, SIZE, tmp_path)), fetch)
+
+
+@pytest.mark.parametrize("way", [*WAYS, *ORDERS])
+def test_cached_samples_make_the_same_batches(packed: PackedSet, way: dict[str, Any]) -> None:
+    """With the same seed they are bit for bit those of the uncached loader, over two epochs, in every way."""
+    plain, cached = (packed.batches(2 * EPOCH, cache=kind, **way) for kind in ("none", "sample"))
+    for one, other in zip(plain, cached, strict=True):
+        assert forms(one) == forms(other)
+        assert all(torch.equal(field, again) for field, again in zip(one.fields, other.fields, strict=True))
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+@by_kind
+def test_every_kind_of_worker_reads_the_cache(packed: PackedSet, kind: str, workers: dict[str, Any]) -> None:
+    """Processes, forked or not, and threads open it by themselves and deliver what the training process reads."""
+    alone = packed.prints(cache=kind)
+    assert packed.prints(cache=kind, **workers) == alone
+
+
+@pytest.mark.parametrize("access", ["random", "sequential"])
+@pytest.mark.parametrize("way", WAYS)
+def test_an_epoch_of_cached_batches_has_the_same_samples(packed: PackedSet, way: dict[str, Any], access: str) -> None:
+    """Each of the set once, as without a cache, and of the same form; in order where they come as they are stored."""
+    plain, cached = (packed.prints(cache=kind, access=access, **way) for kind in ("none", "batch"))
+    samples = [Counter(name for batch in prints for name in batch) for prints in (plain, cached)]
+    assert samples[0] == samples[1]
+    assert sum(samples[0].values()) == COUNT == len(samples[0])
+    first = [packed.batches(1, cache=kind, access=access, **way)[0] for kind in ("none", "batch")]
+    assert forms(first[0]) == forms(first[1])
+    assert access == "random" or plain == cached
+
+
+def test_cached_batches_stay_together_in_new_orders(packed: PackedSet) -> None:
+    """Epochs and seeds shuffle batches and never what is in them, which is drawn once; without a cache, both."""
+    cached, others = packed.prints(3 * EPOCH, cache="batch"), packed.prints(seed=4, cache="batch")
+    epochs = [cached[start : start + EPOCH] for start in range(0, len(cached), EPOCH)]
+    assert all(set(epoch) == set(others) for epoch in epochs)
+    assert len({tuple(epoch) for epoch in (*epochs, others)}) == 4
+    assert len(set(map(frozenset, packed.prints(2 * EPOCH)))) == 2 * EPOCH
+    assert not set(map(frozenset, packed.prints(access="sequential"))) & set(map(frozenset, others))
+    shutil.rmtree(cache.folder(packed.job(cache="batch")))
+    assert set(packed.prints(seed=4, cache="batch")) == set(others)
+
+
+@by_kind
+def test_filled_once(packed: PackedSet, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first trial fills; every one records how long that took and what it takes on disk, and where it lies."""
+    trial = packed.job(cache=kind)
+    packed.batches(cache=kind)
+    folder = cache.folder(trial)
+    assert folder.parent == packed.root.parent / "cache"
+    columns = cache.columns(trial)
+    size = sum(path.stat().st_size for path in folder.iterdir() if path.name != "manifest.json")
+    assert columns["cache_bytes"] == size >= COUNT * 2 * 4 * 3 * 81
+    monkeypatch.setattr(cache, "_fill", lambda *_: pytest.fail("filled again"))
+    assert packed.batches(seed=9, num_workers=1, cache=kind)
+    assert cache.columns(trial) == columns
+    assert columns["cache_fill_ns"] > 0
+    assert cache.columns(packed.job()) == {}
+
+
+def _flip(data: Path) -> None:
+    content = bytearray(data.read_bytes())
+    content[100] ^= 1
+    data.write_bytes(content)
+
+
+def _of_other_samples(data: Path) -> None:
+    manifest = next(data.parents[2].glob("png/manifest.json"))
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"checksum": "00000000"}))
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "flipped": _flip,
+    "short": lambda data: os.truncate(data, 1000),
+    "lost": Path.unlink,
+    "description": lambda data: (data.parent / "cache.json").write_text("{"),
+    "samples": _of_other_samples,
+    "version": lambda _: None,
+}
+
+
+@by_kind
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_is_never_used(packed: PackedSet, kind: str, damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache with a changed byte, cut short, half there, of another version or of other samples is filled anew."""
+    expected = packed.prints(cache=kind)
+    folder = cache.folder(packed.job(cache=kind))
+    DAMAGE[damage](folder / "pixels.bin")
+    if damage == "version":
+        monkeypatch.setattr(cache, "VERSION", 77)
+    filled: list[Path] = []
+    fill = cache._fill
+    monkeypatch.setattr(cache, "_fill", lambda temp, *rest: (filled.append(temp), fill(temp, *rest)))
+    assert packed.prints(cache=kind) == expected
+    assert packed.prints(cache=kind) == expected
+    assert len(filled) == 1
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+
+
+def test_half_written_is_not_there(packed: PackedSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fails on the way, at any item, leaves nothing that a later trial could take for a cache."""
+    decode = Reader.__getitem__
+    monkeypatch.setattr(Reader, "__getitem__", lambda self, index: 1 / 0 if index == 9 else decode(self, index))
+    with pytest.raises(ZeroDivisionError):
+        packed.batches(cache="sample")
+    assert list(cache.folder(packed.job(cache="sample")).parent.iterdir()) == []
+
+
+def test_a_full_disk_is_reported(packed: PackedSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message says where, what for, and what to do; nothing is left."""
+
+    def full(_samples: object, _root: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(memmap, "pack", full)
+    with pytest.raises(EnvironmentFault, match=r"No space left on device while caching 24 sample items.*DATA_ROOT="):
+        packed.batches(cache="sample")
+    assert list((packed.root.parent / "cache").iterdir()) == []
+
+
+def test_one_cache_for_each_way_of_making_it(packed: PackedSet) -> None:
+    """Axes that change what is in it, or what filling it costs, name it; the loader's others share it."""
+
+    def folders(kind: str, *cells: dict[str, Any]) -> set[Path]:
+        return {cache.folder(packed.job(cache=kind, **cell)) for cell in cells}
+
+    shared = [{"num_workers": 2}, {"batch_size": 8}, {"access": "sequential"}, {"collate_us": 5}, {"epoch_steps": 3}]
+    own = [{"decode_us": 5}, {"read_us": 5}, {"collate": "fast"}, {"decoder": "cv2"}, {"payload_bytes": 1}]
+    assert len(folders("sample", {}, *shared)) == 1
+    assert len(folders("sample", {}, *own)) == 1 + len(own)
+    of_batches = [{}, {"batch_size": 8}, {"access": "sequential"}, {"collate_us": 5}, {"collate": "fast"}]
+    assert len(folders("batch", *of_batches)) == len(of_batches)
+
+
+@by_kind
+def test_planted_costs_are_paid_when_it_is_filled(packed: PackedSet, kind: str) -> None:
+    """What reading and decoding cost is in the time to fill and in no batch; nor is it reported as planted into one."""
+    trial = packed.job(cache=kind, read_us=2000, decode_us=1000)
+    begun = time.perf_counter_ns()
+    opened = feed.open_feed(trial, torch.device("cpu"))
+    took = time.perf_counter_ns() - begun
+    assert COUNT * 2_900_000 <= cache.columns(trial)["cache_fill_ns"] <= opened.settled_ns <= took
+    stamps = [STAMPS.unpack(batch.stamps) for batch in islice(opened.batches, EPOCH)]
+    assert min(read for read, *_ in stamps) < BATCH * 2_000_000 / 2
+    assert min(decode for _, decode, *_ in stamps) < BATCH * 1_000_000 / 2
+    assert feed.planted_read_ns(trial, 0, 3) is None
+    assert feed.planted_read_ns(packed.job(read_us=2000), 0, 3) == 3 * BATCH * 2_000_000
+
+
+def test_collating_is_paid_for_each_batch_that_is_made(packed: PackedSet) -> None:
+    """Of cached samples each time; of cached batches when they were made."""
+    by_sample, by_batch = (
+        STAMPS.unpack(packed.batches(cache=kind, collate_us=3000)[-1].stamps)[3] for kind in ("sample", "batch")
+    )
+    assert by_sample >= 2_900_000
+    assert by_batch < 1_500_000
+    assert cache.columns(packed.job(cache="batch", collate_us=3000))["cache_fill_ns"] >= COUNT / BATCH * 2_900_000
+
+
+@by_kind
+def test_what_is_read_is_owned(packed: PackedSet, kind: str) -> None:
+    """Reading copies every byte: a batch that is written to, as in-place operations do, changes no later one."""
+    _, dataset, _ = feed.samples(packed.job(cache=kind))
+    first = [field.clone() for field in dataset[0]]
+    for field in dataset[0]:
+        field.zero_()
+    assert all(torch.equal(one, other) for one, other in zip(dataset[0], first, strict=True))
+
+
+def test_too_few_samples_for_a_batch(packed: PackedSet) -> None:
+    """Refused, with what to do; the samples behind the last whole batch are left out."""
+    with pytest.raises(InputError, match=r"make no 1 × 25 for a step; expected 25 or more .* Raise n_samples"):
+        packed.batches(cache="batch", batch_size=25)
+    assert cache.batch_count(packed.job(batch_size=7), COUNT) == 3
+
+
+def test_replicas_get_a_cached_batch_each(packed: PackedSet) -> None:
+    """A process that feeds two gets two batches joined, and an epoch has every sample once."""
+    plain = set(packed.prints(cache="batch"))
+    joined = packed.prints(3, cache="batch", parallel="dp", world_size=2)
+    assert {names[start : start + BATCH] for names in joined for start in (0, BATCH)} == plain
+
+
+@given(
+    shapes=st.lists(
+        st.tuples(
+            st.sampled_from([torch.uint8, torch.float32, torch.int64]),
+            st.lists(st.integers(1, 5), max_size=4).map(tuple),
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
+@settings(max_examples=60)
+def test_a_record_gives_back_its_tensors(shapes: list[tuple[torch.dtype, tuple[int, ...]]]) -> None:
+    """Of any types and shapes, labels without dimensions and odd sizes included, in any order."""
+    tensors = tuple(torch.randint(0, 256, shape).to(dtype) for dtype, shape in shapes)
+    fields = cache.layout(tensors)
+    record = torch.from_numpy(cache.record(tensors, fields)[0])
+    for field, tensor in zip(fields, tensors, strict=True):
+        back = field.view(record)
+        assert (back.dtype, back.shape) == (tensor.dtype, tensor.shape)
+        assert torch.equal(back, tensor)
+
+
+@pytest.mark.parametrize("kind", ["none", "sample", "batch"])
+def test_a_trial_reports_its_cache(packed: PackedSet, kind: str, result: Callable[[Job], dict[str, Any]]) -> None:
+    """A whole trial's row has the cache's columns, the packed samples' identity, and what lay in the page cache."""
+    trial = packed.job(cache=kind)
+    row = result(trial)["row"]
+    assert row["data_hash"] == feed.open_packed(trial).manifest.data_hash
+    assert min(row["cached_before_pct"], row["cached_after_pct"]) >= 100 * WARM
+    assert row["samples"] == row["steps"] * BATCH
+    columns = {name: row[name] for name in ("cache_fill_ns", "cache_bytes") if name in row}
+    assert columns == cache.columns(trial)
+    assert bool(columns) is (kind != "none")
