@@ -1,11 +1,11 @@
-"""What a chart is: panels that answer one question, each with its message, and the table that they show.
+"""What a chart is: panels that answer one question, the table behind them, and which cells a panel shows.
 
-A chart module has ``TITLE``, ``QUESTION`` and ``draw(cells) -> Figure``; its file name is the chart's stable id. Panels
-are drawn apart, each at its natural size, so that a phone shows them below one another and a wide screen side by side.
+A chart module has ``TITLE``, ``QUESTION`` and ``draw(frame) -> Figure``; its file name is the chart's stable id, and
+its ``READS`` names the frame where that is not the cells of a run. Panels are drawn apart, each at its natural size, so
+that a phone shows them below one another and a wide screen side by side.
 
-Which cells a panel shows: one workload, patch size and kind of step, every other axis held still and said.
-
-Real training, an emulated step and loading alone are never drawn in one panel.
+A panel shows one workload, patch size and kind of step: real training, an emulated step and loading alone are never in
+one panel. Every other axis is held still, and the figure says at which value.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from feedrate.schema.axes import AXES, BY_NAME
+from feedrate.schema import words
+from feedrate.schema.axes import AXES
 
 WIDTH = 320
 """Of a panel, in CSS pixels: the narrowest screen that is supported, less its margins."""
@@ -36,7 +37,7 @@ class Key:
 
     label: str
     colour: str
-    """As ``_theme.colour`` names it."""
+    """As ``theme.colour`` names it."""
     shape: str = "bar"
     """``bar``, ``rule`` or a Vega symbol."""
     dashed: bool = False
@@ -54,6 +55,11 @@ class Panel:
     chart: alt.LayerChart
     wide: bool = False
     """Whether it takes two columns where there is room, as one that stands alone does."""
+
+    @classmethod
+    def draw(cls, title: str, subtitle: str, message: str, layers: Sequence[alt.Chart], height: int) -> Panel:
+        """Lay layers over one another, from back to front; for the other arguments see the fields and ``sized``."""
+        return cls(title, subtitle, message, sized(layers, title, subtitle, height))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +109,7 @@ class Sheet:
         self.held |= held
 
     def figure(self, keys: Sequence[Key], missing: str) -> Figure:
-        """Close the sheet; ``missing`` is said when no panel could be drawn."""
+        """Close the sheet; ``missing`` takes the place of panels and notes when no panel could be drawn."""
         if not self.panels:
             return Figure(self.title, self.question, missing=missing)
         still = ", ".join(
@@ -115,33 +121,21 @@ class Sheet:
         )
 
 
-COLUMNS = {
-    "batch_size": "batch",
-    "num_workers": "workers",
-    "samples per s": "value",
-    "low": "lo",
-    "high": "hi",
-    "n": "n",
-}
+RATE = {"samples per s": "value", "low": "lo", "high": "hi", "n": "n"}
+COLUMNS = {"batch_size": "batch", "num_workers": "workers", **RATE}
 """Column of a figure's table to the key of a drawn row; most charts share them."""
 
 
 def listed(rows: Iterable[Row], given: Row, columns: Mapping[str, str] = COLUMNS) -> list[Row]:
-    """Name drawn rows for a figure's table.
-
-    Args:
-        rows: as they are drawn.
-        given: what all of them share, such as the slice.
-        columns: heading to key.
-    """
+    """Name drawn rows for a figure's table: what all share (``given``), then each column by its heading."""
     return [{**given, **{heading: row[key] for heading, key in columns.items()}} for row in rows]
 
 
 def sized(layers: Sequence[alt.Chart], title: str, subtitle: str, height: int) -> alt.LayerChart:
-    """Lay layers over one another at a panel's size, under its title.
+    """Lay layers over one another, from back to front, under a title.
 
     Args:
-        layers: from back to front.
+        layers: at least one.
         title: first line, in bold.
         subtitle: second line.
         height: of the whole picture in CSS pixels, title and axes included.
@@ -164,17 +158,12 @@ def table(rows: Sequence[Row]) -> alt.InlineData:
 
 
 def data(rows: Sequence[Row], *names: str) -> alt.InlineData:
-    """Give rows to Altair without what is not drawn, numbers to five significant digits: pages stay light.
+    """Give rows to Altair with the named values alone, numbers to five significant digits: pages stay light."""
 
-    Args:
-        rows: as they are drawn.
-        names: of what is kept.
-    """
-    return table([{name: _short(row[name]) for name in names} for row in rows])
+    def short(value: Any) -> Any:
+        return float(f"{value:.5g}") if isinstance(value, float) else value
 
-
-def _short(value: Any) -> Any:
-    return float(f"{value:.5g}") if isinstance(value, float) else value
+    return table([{name: short(row[name]) for name in names} for row in rows])
 
 
 PANEL_AXES = ("workload", "patch_size", "mode", "step", "step_ms", "model")
@@ -199,40 +188,31 @@ class Slice:
         return f"{self.workload}, {self.patch_size} px"
 
     def row(self) -> dict[str, Any]:
-        """The columns that tell this panel's rows from those of others."""
+        """Give the columns that tell this panel's rows from those of others."""
         return {"workload": self.workload, "patch_size": self.patch_size, "what ran": self.subtitle}
 
 
-def measured(cells: pd.DataFrame) -> pd.DataFrame:
-    """Keep the cells with at least one trial that ended well."""
-    return cells[cells["n"].fillna(0).gt(0) & cells["samples_per_s"].notna()] if len(cells) else cells
-
-
-def _kind(mode: str, step: Any) -> str:
-    return mode if mode != "train" else EMULATED if step == "emulated" else TRAIN
-
-
-def _subtitle(kind: str, cell: Any) -> str:
-    device = "GPU" if cell["device"] == "cuda" else "CPU"
-    if kind == EMULATED:
-        return f"emulated step: a sleep of {float(cell['step_ms']):g} ms, no model"
-    if kind == LOAD:
-        return "loading alone, no model"
-    return f"real training of {cell['model']} on the {device}"
-
-
 def slices(cells: pd.DataFrame, kinds: Sequence[str]) -> list[Slice]:
-    """Split measured cells into panels, photographs first, then by patch size, then in the order of ``kinds``."""
-    found = []
-    frame = measured(cells)
-    if not len(frame):
-        return []
+    """Split the cells of which a trial ended well into panels.
+
+    Returns:
+        Photographs first, then by workload, by patch size and in the order of ``kinds``.
+    """
+    found: list[Slice] = []
+    if not len(cells):
+        return found
+    frame = cells[cells["n"].fillna(0).gt(0) & cells["samples_per_s"].notna()]
     keys = [frame[name].astype(object).where(frame[name].notna(), None) for name in PANEL_AXES]
     for values, part in frame.groupby(keys, dropna=False, sort=False):
         cell: dict[str, Any] = dict(zip(PANEL_AXES, values, strict=True))
-        kind = _kind(str(cell["mode"]), cell["step"])
+        if cell["mode"] != TRAIN:
+            kind, subtitle = str(cell["mode"]), "loading alone, no model"
+        elif cell["step"] == EMULATED:
+            kind, subtitle = EMULATED, f"emulated step: a sleep of {float(cell['step_ms']):g} ms, no model"
+        else:
+            device = "GPU" if part["device"].iloc[0] == "cuda" else "CPU"
+            kind, subtitle = TRAIN, f"real training of {cell['model']} on the {device}"
         if kind in kinds:
-            subtitle = _subtitle(kind, {**cell, "device": part["device"].iloc[0]})
             found.append(Slice(str(cell["workload"]), int(cell["patch_size"]), kind, subtitle, part))
     return sorted(
         found, key=lambda s: (s.workload not in PHOTOGRAPHS, s.workload, s.patch_size, kinds.index(s.kind), s.subtitle)
@@ -272,7 +252,24 @@ def plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
-def axis_title(name: str) -> str:
-    """Title of an axis that shows a knob: its name as PyTorch spells it."""
-    unit = BY_NAME[name].unit
-    return f"{name} ({unit})" if unit and name != "batch_size" else name
+def estimate(cell: Mapping[Any, Any], name: str = "samples_per_s") -> dict[str, Any]:
+    """Give a cell's value with the ends of its interval and n, as rows that are drawn have them.
+
+    Args:
+        cell: a row of a frame.
+        name: of the value's column; ends are in ``lo`` and ``hi`` for throughput, else in ``NAME_lo`` and ``NAME_hi``.
+    """
+    before = "" if name == "samples_per_s" else f"{name}_"
+    ends = {end: plain(cell[f"{before}{end}"]) for end in ("lo", "hi")}
+    return {"value": plain(cell[name]), **ends, "n": int(cell["n"])}
+
+
+def interval(row: Row, lo: str = "lo", hi: str = "hi", n: str = "n") -> str:
+    """Write the interval of a drawn row in words."""
+    return words.interval(row[lo], row[hi], row[n])
+
+
+def overlap(faster: Row, slower: Row) -> str:
+    """Say that the intervals of two rows overlap; nothing where they do not, or are not known."""
+    known = words.known(faster["lo"]) and words.known(slower["hi"])
+    return "; their intervals overlap" if known and faster["lo"] <= slower["hi"] else ""

@@ -2,58 +2,298 @@
 
 In the first panels both axes are divided by what the step alone could do, so that cells of every task stand under one
 roof: where the roof slants, the cell is fed too slowly; where it is flat, the step has all that it can take. The panels
-after them show the ceilings themselves as the batch grows. It does not show that a cell could reach its roof: on a CPU
-loader and model share the cores.
+after them show the ceilings of single tasks as the batch grows, and what was achieved under them. It does not show that
+a cell could reach its roof: on a CPU loader and model share the cores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import Any
 
+import altair as alt
 import pandas as pd
 
-from feedrate.analysis.ceilings import roofline
-from feedrate.charts import ceilings, marks
-from feedrate.charts.figure import EMULATED, MOST_PANELS, TRAIN, Figure, Sheet, Slice, held, listed, slices
+from feedrate.analysis.ceilings import BALANCED_WITHIN, BOUND, STAGES, roofline
+from feedrate.analysis.estimates import rows_of
+from feedrate.charts import workers
+from feedrate.charts.figure import (
+    EMULATED,
+    MOST_PANELS,
+    RATE,
+    TRAIN,
+    Figure,
+    Key,
+    Panel,
+    Row,
+    Sheet,
+    Slice,
+    data,
+    estimate,
+    held,
+    interval,
+    listed,
+    plain,
+    slices,
+    table,
+)
+from feedrate.charts.marks import extent, hover, lines, logarithmic, look, rate, ticks
+from feedrate.charts.theme import PHASE_COLOURS, colour
+from feedrate.schema import words
 
 TITLE = "Pipeline roofline"
 QUESTION = "What is each setting’s roof, and how far below it does it stay?"
 READS = "trials"
-KINDS = {TRAIN: "Real training", EMULATED: "Before an emulated step"}
+ACHIEVED = "achieved"
+LOOKS = {
+    "loader-bound": (PHASE_COLOURS["fetch"], "circle"),
+    "copy-bound": (PHASE_COLOURS["h2d"], "triangle-up"),
+    "compute-bound": (PHASE_COLOURS["forward"], "square"),
+    "emulated-step-bound": (colour("emulated-edge"), "square"),
+    "balanced": (colour("accent"), "diamond"),
+    ACHIEVED: (colour("ink"), "cross"),
+}
+"""Bottlenecks of ``analysis.ceilings``, in the colour of the phase that each is about; and what was achieved."""
+_LEGEND = {
+    "loader-bound": "loader-bound; line: the loader alone",
+    "copy-bound": "copy-bound; line: copies alone",
+    "compute-bound": "compute-bound; line: the step alone",
+    "emulated-step-bound": "bound by the emulated step; line: that step",
+    "balanced": f"balanced: two ceilings within {BALANCED_WITHIN:g} times",
+    ACHIEVED: "achieved, under the ceilings",
+}
+_KINDS = {TRAIN: "Real training", EMULATED: "Before an emulated step"}
+_ALONE = {"load": "loader alone", "copy": "copies alone", "compute": "step alone"}
+_RATIOS = {"x": "headroom", "y": "au", "efficiency": "efficiency"}
+_ROOF_COLUMNS = {
+    "setting": "cell",
+    "workload": "workload",
+    "patch_size": "patch_size",
+    "storage_format": "format",
+    "batch_size": "batch",
+    "num_workers": "workers",
+    "held back by": "bound",
+    "samples per s": "rate",
+    "low": "rate_lo",
+    "high": "rate_hi",
+    "n": "n",
+    "loader alone": "load",
+    "copies alone": "copy",
+    "step alone": "compute",
+    "feed ÷ step": "x",
+    "feed ÷ step: low": "x_lo",
+    "feed ÷ step: high": "x_hi",
+    "achieved ÷ step": "y",
+    "achieved ÷ step: low": "y_lo",
+    "achieved ÷ step: high": "y_hi",
+    "efficiency": "efficiency",
+    "efficiency: low": "efficiency_lo",
+    "efficiency: high": "efficiency_hi",
+}
+_CEILING_COLUMNS = {"batch_size": "batch", "num_workers": "workers", "line": "line", **RATE}
+_CORNER = 0.45
+"""The axis of feed begins here at the latest and ends at its inverse at the earliest: the corner is always seen."""
+_TOP = 1.7
+"""Where the axis of what was achieved ends: room for words above the roof."""
 _MISSING = "No training cell ran here whose loader and step were both measured alone, so that its roof is not known."
 
 
 def draw(trials: pd.DataFrame) -> Figure:
     """Draw a roof for real training and one for emulated steps, then the ceilings of single tasks."""
     sheet, used = Sheet(TITLE, QUESTION), set[str]()
-    found = roofline(trials) if len(trials) else trials
-    parts = slices(found, (TRAIN, EMULATED)) if len(found) else []
-    for kind, title in KINDS.items():
+    parts = slices(roofline(trials), (TRAIN, EMULATED)) if len(trials) else []
+    for kind, title in _KINDS.items():
         own = [part for part in parts if part.kind == kind]
-        if rows := [row for part in own for row in ceilings.drawn(part)]:
-            sheet.add(ceilings.panel(title, own, rows), listed(rows, {"panel": title}, ceilings.COLUMNS), {})
+        if rows := [_roof_row(part, cell) for part in own for cell in rows_of(part.frame)]:
+            sheet.add(_roof(title, own, rows), listed(rows, {"panel": title}, _ROOF_COLUMNS), {})
             used |= {str(row["bound"]) for row in rows}
     for part in parts:
         frame, kept = held(part.frame, ("batch_size", "num_workers"))
-        rows = ceilings.draw_ceilings(frame, part.kind)
+        rows = _ceiling_rows(frame, part.kind)
         if len({row["batch"] for row in rows}) > 1 and len(sheet.panels) < MOST_PANELS:
             given = {"panel": f"{part.title}, {part.subtitle}"}
-            sheet.add(ceilings.ceilings_panel(part, rows), listed(rows, given, ceilings.CEILING_COLUMNS), kept)
+            sheet.add(_ceilings(part, rows), listed(rows, given, _CEILING_COLUMNS), kept)
             used |= {str(row["bound"]) for row in rows}
-    for note in _notes(trials, parts) if sheet.panels else ():
-        sheet.note(note)
-    return sheet.figure(marks.keys(used), _MISSING)
-
-
-def _notes(trials: pd.DataFrame, parts: Sequence[Slice]) -> Iterator[str]:
-    yield (
+    sheet.note(
         "The roof: achieved ÷ step alone can be no more than 1 (flat), and no more than feed ÷ step alone (slanted); "
         "the feed is the slower of loader and copies, each alone. In the shaded middle both hold the cell back. "
         "Intervals are Student’s t over blocks on logs, paired by block where both sides were measured; an emulated "
         "step’s rate is declared."
     )
-    if trials["device"].eq("cpu").fillna(False).any() and any(part.kind == TRAIN for part in parts):
-        yield (
+    if len(trials) and trials["device"].eq("cpu").fillna(False).any() and any(part.kind == TRAIN for part in parts):
+        sheet.note(
             "On a CPU, workers and model share the cores: no setting can have both ceilings at once, and one that "
             "stays below its roof wastes nothing by that alone."
         )
+    return sheet.figure([Key(_LEGEND[name], *LOOKS[name]) for name in LOOKS if name in used], _MISSING)
+
+
+def _roof_row(part: Slice, cell: Row) -> dict[str, Any]:
+    """A cell under its roof; the panel's subtitle names its step and model."""
+    setting = workers.what(cell, ("step", "step_ms", "model"))
+    return {
+        "workload": part.workload,
+        "patch_size": part.patch_size,
+        "format": plain(cell["storage_format"]),
+        "batch": int(cell["batch_size"]),
+        "workers": int(cell["num_workers"]),
+        "bound": str(cell["bottleneck"]),
+        "cell": f"{setting}, {words.plural(int(cell['num_workers']), 'worker')}",
+        "rate": float(cell["samples_per_s"]),
+        "rate_lo": plain(cell["lo"]),
+        "rate_hi": plain(cell["hi"]),
+        **{f"{key}{end}": plain(cell[f"{name}{end}"]) for key, name in _RATIOS.items() for end in ("", "_lo", "_hi")},
+        **{stage: plain(cell[f"{stage}_ceiling"]) for stage in STAGES},
+        "n": int(cell["n"]),
+    }
+
+
+def _roof(title: str, parts: Sequence[Slice], rows: Sequence[Row]) -> Panel:
+    """Draw cells of one kind of step under their common roof."""
+    low, high = extent(rows, ("x", "x_lo", "x_hi"))
+    left, right = min(low / 1.1, _CORNER), max(high * 1.1, 1 / _CORNER)
+    bottom = min(extent(rows, ("y", "y_lo", "y_hi"))[0], left)
+    x = _ratio_axis(left, right, "what feeds it ÷ step alone", "~g")
+    y = _ratio_axis(bottom, _TOP, "achieved ÷ step alone", ".2~p")
+    tone, shape = look("bound", LOOKS, {str(row["bound"]) for row in rows})
+    fields = ("cell", "bound", "x", "x_lo", "x_hi", "y", "y_lo", "y_hi", "efficiency", "rate", "n")
+    base = alt.Chart(data(rows, *fields)).encode(color=tone)
+    across, along = alt.X("x:Q", **x), alt.Y("y:Q", **y)
+    upright = base.transform_filter("isValid(datum.y_lo)&&isValid(datum.y_hi)").mark_rule(strokeWidth=1.5)
+    level = base.transform_filter("isValid(datum.x_lo)&&isValid(datum.x_hi)").mark_rule(strokeWidth=1.5)
+    tooltip = hover(
+        {
+            "cell:N": "setting",
+            "bound:N": "held back by",
+            "rate:Q": ("samples per second", ",.4~g"),
+            "x:Q": ("feed ÷ step alone", ".3~g"),
+            "y:Q": ("achieved ÷ step alone", ".3~g"),
+            "efficiency:Q": ("of its roof", ".0%"),
+            "n:Q": "blocks",
+        }
+    )
+    layers = [
+        *_roof_lines((left, right, bottom), across, along),
+        upright.encode(x=across, y=alt.Y("y_lo:Q", **y), y2=alt.Y2("y_hi:Q")),
+        level.encode(y=along, x=alt.X("x_lo:Q", **x), x2=alt.X2("x_hi:Q")),
+        base.mark_point(filled=True, size=58, opacity=0.9).encode(x=across, y=along, shape=shape, tooltip=tooltip),
+    ]
+    steps = list(dict.fromkeys(part.subtitle.removeprefix("real training of ") for part in parts))
+    step = steps[0] if len(steps) == 1 else f"{len(steps)} steps"
+    return Panel.draw(title, f"{step}; {words.plural(len(rows), 'setting')}", _roof_message(rows), layers, 300)
+
+
+def _ratio_axis(lo: float, hi: float, title: str, form: str) -> dict[str, Any]:
+    """A logarithmic axis of ratios to the step alone."""
+    values = [tick for tick in ticks(lo, hi, 7) if hi != _TOP or tick <= 1]
+    return {
+        "title": title,
+        "scale": alt.Scale(type="log", domain=[lo, hi], nice=False),
+        "axis": alt.Axis(values=values, format=form, grid=False, domain=False),
+    }
+
+
+def _roof_lines(ends: tuple[float, float, float], across: alt.X, along: alt.Y) -> list[alt.Chart]:
+    """The roof, what lies under it, where both sides are balanced, and what its two parts mean."""
+    left, right, bottom = ends
+    corner = [{"x": x, "y": min(x, 1.0), "y2": bottom} for x in (left, 1.0, right)]
+    band = [{"x": 1 / BALANCED_WITHIN, "x2": BALANCED_WITHIN, "y": _TOP, "y2": bottom}]
+    meaning = [{"x": left, "y": 1.32, "text": "← fed too slowly"}]
+    meaning.append({"x": right, "y": 1.32, "text": "step is the limit →"})
+    under = alt.Chart(table(corner)).encode(x=across, y=along)
+    text = alt.Chart(table(meaning)).encode(x=across, y=along, text=alt.Text("text:N"))
+    balanced = alt.Chart(table(band)).mark_rect(color=colour("heat-1"), opacity=0.4)
+    style: dict[str, Any] = {"fontSize": 10, "color": colour("muted")}
+    return [
+        under.mark_area(color=colour("heat-0")).encode(y2=alt.Y2("y2:Q")),
+        balanced.encode(x=across, x2=alt.X2("x2:Q"), y=along, y2=alt.Y2("y2:Q")),
+        under.mark_line(color=colour("ink"), strokeWidth=2),
+        text.transform_filter("datum.x<1").mark_text(align="left", dx=4, **style),
+        text.transform_filter("datum.x>1").mark_text(align="right", dx=-4, **style),
+    ]
+
+
+def _roof_message(rows: Sequence[Row]) -> str:
+    """Count what holds cells back, and name the one farthest below its roof."""
+    counts = {name: sum(row["bound"] == name for row in rows) for name in LOOKS}
+    parts = words.listed(f"{count} {'is' if count == 1 else 'are'} {name}" for name, count in counts.items() if count)
+    text = words.sentence(f"of {words.plural(len(rows), 'setting')}, {parts}")
+    known = [row for row in rows if words.known(row["efficiency"])]
+    if not known:
+        return text
+    least, most = (pick(known, key=lambda row: float(row["efficiency"])) for pick in (min, max))
+    if least is most:
+        return f"{text} {words.sentence(f'it reaches {_reached(least)} of its roof')}"
+    return (
+        f"{text} Nearest to its roof is {most['cell']}: {_reached(most)} of it; farthest below, {least['cell']}: "
+        f"{_reached(least)}."
+    )
+
+
+def _reached(row: Row) -> str:
+    lo, hi, n = row["efficiency_lo"], row["efficiency_hi"], row["n"]
+    value = words.percent(row["efficiency"])
+    if words.known(lo) and words.known(hi):
+        return f"{value} (95\u00a0% interval {100 * lo:.0f} to {words.percent(hi)}, n = {n})"
+    return f"{value} (n = {n}: no interval)"
+
+
+def _ceiling_rows(frame: pd.DataFrame, kind: str) -> list[dict[str, Any]]:
+    """Ceilings and what was achieved by batch size, with the worker count that is fastest at the largest.
+
+    An emulated step's rate is declared, and has no blocks.
+    """
+    best = frame.sort_values(["batch_size", "samples_per_s"])["num_workers"].iloc[-1]
+    looks = {stage: (BOUND[stage], name) for stage, name in _ALONE.items()}
+    if kind == EMULATED:
+        looks["compute"] = ("emulated-step-bound", "step, as declared")
+    rows = []
+    for cell in rows_of(frame[frame["num_workers"].eq(best).fillna(False)].sort_values("batch_size")):
+        own = {"batch": int(cell["batch_size"]), "workers": int(cell["num_workers"])}
+        for stage in STAGES:
+            if (value := plain(cell[f"{stage}_ceiling"])) is not None:
+                bound, line = looks[stage]
+                spread = {"lo": plain(cell[f"{stage}_lo"]), "hi": plain(cell[f"{stage}_hi"])}
+                blocks = int(cell[f"{stage}_n"]) or None
+                rows.append({**own, "bound": bound, "line": line, "value": float(value), **spread, "n": blocks})
+        rows.append({**own, "bound": ACHIEVED, "line": ACHIEVED, **estimate(cell)})
+    return rows
+
+
+def _ceilings(part: Slice, rows: Sequence[Row]) -> Panel:
+    """Draw ceilings as dashed lines, what was achieved as a whole one, each with its name."""
+    y = logarithmic(rows, "samples per second")
+    x = alt.X("batch:O", title="batch size", axis=alt.Axis(labelAngle=0), scale=alt.Scale(padding=0.4))
+    tone, shape = look("bound", LOOKS, {str(row["bound"]) for row in rows})
+    base = alt.Chart(data(rows, "batch", "line", "bound", "value", "lo", "hi", "n")).encode(x=x, color=tone)
+    dash = alt.condition(alt.datum.bound != ACHIEVED, alt.value([5, 3]), alt.value([1, 0]))
+    along = alt.Y("value:Q", **y)
+    tooltip = hover({"line:N": "", "batch:O": "batch size", **rate("samples per second")})
+    _, *marks = lines(base, y, shape, tooltip, width=1.5, size=50)
+    layers = [base.mark_line(strokeWidth=2).encode(y=along, strokeDash=dash), *marks]
+    first = min(row["batch"] for row in rows)
+    for achieved, below in ((False, -10), (True, 13)):
+        own = [
+            {**row, "text": row["line"]}
+            for row in rows
+            if row["batch"] == first and (row["bound"] == ACHIEVED) == achieved
+        ]
+        named = alt.Chart(data(own, "batch", "bound", "value", "text")).encode(x=x, y=along, text=alt.Text("text:N"))
+        style: dict[str, Any] = {"align": "left", "dx": 8, "dy": below, "fontSize": 10}
+        halo = named.mark_text(stroke=colour("paper"), strokeWidth=4, **style)
+        layers += [halo.encode(color=alt.ColorValue(colour("paper"))), named.mark_text(**style).encode(color=tone)]
+    title = f"{part.title}, {words.plural(int(rows[0]['workers']), 'worker')}"
+    return Panel.draw(title, part.subtitle, _ceilings_message(rows), layers, 300)
+
+
+def _ceilings_message(rows: Sequence[Row]) -> str:
+    """At the largest batch: what was achieved, and the lowest ceiling."""
+    batch = max(row["batch"] for row in rows)
+    end = [row for row in rows if row["batch"] == batch]
+    got = next(row for row in end if row["bound"] == ACHIEVED)
+    roof = min((row for row in end if row["bound"] != ACHIEVED), key=lambda row: float(row["value"]))
+    basis = interval(roof) if roof["n"] else "declared"
+    return words.sentence(
+        f"at batch {batch}, {words.number(got['value'])} samples/s are achieved ({interval(got)}); the lowest ceiling "
+        f"is the {roof['line']}: {words.number(roof['value'])} ({basis})"
+    )

@@ -10,7 +10,7 @@ import pandas as pd
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.worker_costs import growth
 from feedrate.charts import workers
-from feedrate.charts.figure import Figure, Panel, Row, Sheet, listed, plain, sized
+from feedrate.charts.figure import Figure, Panel, Row, Sheet, estimate, interval, listed
 from feedrate.charts.marks import height
 from feedrate.schema import words
 
@@ -27,21 +27,21 @@ def draw(trials: pd.DataFrame) -> Figure:
     found = growth(trials) if len(trials) else trials
     sheet, drawn = Sheet(TITLE, QUESTION), list[Row]()
     for _, part in found.groupby("setting", sort=False) if len(found) else ():
-        cell = {str(name): value for name, value in part.iloc[0].items()}
-        count = int(cell["num_workers"])
+        cells = rows_of(part)
+        cell, count = cells[0], int(cells[0]["num_workers"])
         entries = f"an index of {int(cell['index_entries']):,} entries"
         read = f"{words.number(part['samples'].min(), 2)} to {words.number(part['samples'].max(), 2)} samples"
-        asked = (
+        for name, divisor, title, subtitle in (
             ("grew_bytes", 1, f"Growth of {words.plural(count, 'worker')}", f"{entries}, {read} read"),
             ("end_bytes", count, "What one worker holds", f"{entries}, after the window"),
-        )
-        for name, divisor, title, subtitle in asked:
-            if not (rows := _rows(part, name, divisor)):
+        ):
+            if not (rows := _rows(cells, name, divisor)):
                 continue
             drawn += rows
-            chart = sized(workers.dots(rows, "memory of its own (MiB)", log=False), title, subtitle, height(len(rows)))
+            layers = workers.rows_of_dots(rows, "memory of its own (MiB)", log=False)
+            panel = Panel.draw(title, subtitle, _message(rows, title), layers, height(len(rows)))
             given = {"what": title, "what was loaded": workers.what(cell, ("index_kind",))}
-            sheet.add(Panel(title, subtitle, _message(rows, title), chart), listed(rows, given, _COLUMNS), {})
+            sheet.add(panel, listed(rows, given, _COLUMNS), {})
     sheet.note(
         "Memory of its own is what no other process shares. Forked workers share what the training process held, until "
         "either writes to it, and looking at a Python object is a write; spawned ones get a copy at once. A page is "
@@ -50,33 +50,18 @@ def draw(trials: pd.DataFrame) -> Figure:
     return sheet.figure(workers.keys(drawn), _MISSING)
 
 
-def _rows(part: pd.DataFrame, name: str, divisor: int) -> list[dict[str, Any]]:
-    def mib(value: Any) -> float | None:
-        known = plain(value)
-        return None if known is None else float(known) / divisor / MIB
-
-    rows = [
-        {
-            "label": f"{cell['index_kind']}, {workers.begin(cell)}",
-            "begin": workers.begin(cell),
-            **{key: mib(cell[column]) for key, column in (("value", name), ("lo", f"{name}_lo"), ("hi", f"{name}_hi"))},
-            "n": int(cell["n"]),
-        }
-        for cell in rows_of(part)
-    ]
-    return sorted((row for row in rows if row["value"] is not None), key=lambda row: (-row["value"], row["label"]))
+def _rows(cells: Sequence[Row], name: str, divisor: int) -> list[dict[str, Any]]:
+    """A row a cell that has a value, in MiB, most first."""
+    rows = []
+    for cell in cells:
+        row, begin = estimate(cell, name), workers.begin(cell)
+        mib = {key: None if row[key] is None else row[key] / divisor / MIB for key in ("value", "lo", "hi")}
+        if mib["value"] is not None:
+            rows.append({"label": f"{cell['index_kind']}, {begin}", "begin": begin, **row, **mib})
+    return sorted(rows, key=lambda row: (-row["value"], row["label"]))
 
 
 def _message(rows: Sequence[Row], title: str) -> str:
     """Name the most and the least."""
-    most, least = rows[0], rows[-1]
-    said = (
-        f"{title}: {most['label']}, {words.number(most['value'])} MiB "
-        f"({words.interval(most['lo'], most['hi'], most['n'])})"
-    )
-    if least is not most:
-        said += (
-            f"; {least['label']}, {words.number(least['value'])} MiB "
-            f"({words.interval(least['lo'], least['hi'], least['n'])})"
-        )
-    return words.sentence(said.replace("-", "−"))
+    ends = [f"{row['label']}, {words.number(row['value'])} MiB ({interval(row)})" for row in (rows[0], rows[-1])]
+    return words.sentence(f"{title}: {'; '.join(ends[: min(2, len(rows))])}".replace("-", "−"))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pandas as pd
 
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.worker_costs import startup
 from feedrate.charts import workers
-from feedrate.charts.figure import MOST_PANELS, Figure, Panel, Row, Sheet, listed, plain, sized
+from feedrate.charts.figure import MOST_PANELS, Figure, Panel, Row, Sheet, estimate, interval, listed, sized
 from feedrate.charts.marks import height
 from feedrate.schema import words
 
@@ -25,35 +24,23 @@ def draw(trials: pd.DataFrame) -> Figure:
     """Draw a panel a setting, a line for each way to have workers."""
     found = startup(trials) if len(trials) else trials
     sheet, drawn = Sheet(TITLE, QUESTION), list[Row]()
-    parts = [part for _, part in found.groupby("setting", sort=False)] if len(found) else []
-    for part in parts[:MOST_PANELS]:
-        rows = _rows(part)
+    parts = [rows_of(part) for _, part in found.groupby("setting", sort=False)] if len(found) else []
+    for cells in parts[:MOST_PANELS]:
+        rows = [
+            {"label": workers.who(cell), "begin": workers.begin(cell), **estimate(cell, "startup_ms")} for cell in cells
+        ]
         drawn += rows
-        cell = {str(name): value for name, value in part.iloc[0].items()}
-        what = workers.what(cell)
-        chart = sized(workers.dots(rows, "time to the first batch (ms)", log=True), "", "", height(len(rows)))
+        what = workers.what(cells[0])
         title, _, subtitle = what.partition(", ")
-        chart.title.text, chart.title.subtitle = title, _lines(subtitle)
-        chart.height += 14 * (len(chart.title.subtitle) - 1)
+        lines = _lines(subtitle)
+        layers = workers.rows_of_dots(rows, "time to the first batch (ms)", log=True)
+        chart = sized(layers, title, "", height(len(rows)) + 14 * (len(lines) - 1))
+        chart.title.subtitle = lines
         sheet.add(Panel(title, subtitle, _message(rows), chart), listed(rows, {"what was loaded": what}, _COLUMNS), {})
     if (extra := len(parts) - MOST_PANELS) > 0:
         sheet.note(f"{words.plural(extra, 'more panel')} would fit the records: the settings that compare fewest ways.")
     sheet.note("The loader alone; the time holds the preparation of that batch. A line that reaches the edge goes on.")
     return sheet.figure(workers.keys(drawn), _MISSING)
-
-
-def _rows(part: pd.DataFrame) -> list[dict[str, Any]]:
-    return [
-        {
-            "label": workers.who(cell),
-            "begin": workers.begin(cell),
-            "value": float(cell["startup_ms"]),
-            "lo": plain(cell["startup_ms_lo"]),
-            "hi": plain(cell["startup_ms_hi"]),
-            "n": int(cell["n"]),
-        }
-        for cell in rows_of(part)
-    ]
 
 
 def _lines(text: str, most: int = 46) -> list[str]:
@@ -68,9 +55,8 @@ def _lines(text: str, most: int = 46) -> list[str]:
 
 def _message(rows: Sequence[Row]) -> str:
     """Name the quickest and the slowest."""
-    least, most = min(rows, key=lambda row: row["value"]), max(rows, key=lambda row: row["value"])
+    least, most = (pick(rows, key=lambda row: row["value"]) for pick in (min, max))
     return words.sentence(
-        f"{least['label']}: {words.number(least['value'])} ms to the first batch "
-        f"({words.interval(least['lo'], least['hi'], least['n'])}); {most['label']}: {words.number(most['value'])} ms "
-        f"({words.interval(most['lo'], most['hi'], most['n'])}), {words.times(most['value'] / least['value'])} as long"
+        f"{least['label']}: {words.number(least['value'])} ms to the first batch ({interval(least)}); {most['label']}: "
+        f"{words.number(most['value'])} ms ({interval(most)}), {words.times(most['value'] / least['value'])} as long"
     )
