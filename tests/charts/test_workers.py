@@ -88,7 +88,7 @@ def test_start_up_is_that_of_the_analysis() -> None:
     for row in figure.rows:
         ends = [found[row["workers"]][f"startup_ms{end}"] for end in ("", "_lo", "_hi")]
         assert [row["first batch (ms)"], row["low"], row["high"]] == pytest.approx(ends)
-    assert {key.label for key in figure.keys} == set(workers.TONES)
+    assert {key.label for key in figure.keys} == set(workers.LOOKS)
     texts = {text.text for text in ET.fromstring(render.svg(figure.panels[0], "p")).iter() if text.text}
     assert set(WAYS) <= texts
     assert "synthetic" in figure.panels[0].title

@@ -22,10 +22,9 @@ from feedrate.schema import words
 
 Looks = Mapping[str, tuple[str, str]]
 """Name of what is drawn to its colour and its shape."""
-ENDS = {"lo:Q": ("low", ",.4~g"), "hi:Q": ("high", ",.4~g")}
-BLOCKS = {"n:Q": "blocks"}
-WORKERS_ALONG = {"title": "workers", "axis": alt.Axis(labelAngle=0, ticks=False, domain=False)}
-"""How worker counts stand below tiles."""
+Fields = Mapping[str, str | tuple[str, str]]
+"""Of a tooltip: field with its type to a title (the field's own name if empty), or to title and d3 format."""
+BLOCKS: Fields = {"n:Q": "blocks"}
 
 
 def tone(field: str, tones: Mapping[str, str]) -> alt.Color:
@@ -45,18 +44,19 @@ def look(field: str, looks: Looks, used: Collection[str]) -> tuple[alt.Color, al
     return tone(field, tones), shape(field, shapes)
 
 
-def hover(fields: Mapping[str, str | tuple[str, str]]) -> list[alt.Tooltip]:
-    """Make tooltips: field with its type to a title (the field's name if empty), or to title and d3 format."""
+def hover(fields: Fields) -> list[alt.Tooltip]:
+    """Make the tooltip of a mark."""
     found = []
-    for field, said in fields.items():
-        title, form = (said, "") if isinstance(said, str) else said
-        found.append(alt.Tooltip(field, **({"title": title} if title else {}), **({"format": form} if form else {})))
+    for field, heading in fields.items():
+        title, form = (heading, "") if isinstance(heading, str) else heading
+        found.append(alt.Tooltip(field, title=title or alt.Undefined, format=form or alt.Undefined))
     return found
 
 
-def rate(title: str, form: str = ",.4~g") -> dict[str, str | tuple[str, str]]:
-    """Tooltip fields of a value, its interval and n; see :func:`hover`."""
-    return {"value:Q": (title, form), "lo:Q": ("low", form), "hi:Q": ("high", form), **BLOCKS}
+def rate(title: str, value: str = "value", lo: str = "lo", hi: str = "hi") -> Fields:
+    """Name the fields of a value and its interval for :func:`hover`."""
+    number = ",.4~g"
+    return {f"{value}:Q": (title, number), f"{lo}:Q": ("low", number), f"{hi}:Q": ("high", number)}
 
 
 def names(field: str, order: Sequence[str], **axis: Any) -> alt.Y:
@@ -135,15 +135,17 @@ def lines(
 def tiles(
     base: alt.Chart, small: str, edge: float, sizes: tuple[float, float], places: tuple[int, int]
 ) -> list[alt.Chart]:
-    """Draw tiles with a number and something small below it.
+    """Draw a tile a worker count, with a number and something small below it.
 
     Args:
-        base: has the places; its rows have ``step`` of the ramp and ``text``, the number.
+        base: has the vertical place; its rows have ``workers``, ``step`` of the ramp and ``text``, the number.
         small: field of what stands below.
         edge: width of the gap between tiles.
         sizes: of both texts in pixels.
         places: of both texts, pixels below the middle.
     """
+    axis = alt.Axis(labelAngle=0, ticks=False, domain=False)
+    base = base.encode(x=alt.X("workers:O", title="workers", axis=axis))
     steps = range(HEAT_STEPS)
     ramp = alt.Scale(domain=list(steps), range=[colour(f"heat-{step}") for step in steps])
     ink = alt.condition(alt.datum.step >= 3, alt.value(colour("paper")), alt.value(colour("ink")))
@@ -194,7 +196,7 @@ class Series:
             base.mark_point(filled=True, size=55, opacity=1).encode(
                 y=alt.Y("value:Q", title=title),
                 shape=shape("series", dict(zip(self.labels, self.shapes, strict=True))),
-                tooltip=hover({"batch:O": "batch size", "series:N": "workers", **rate(title)}),
+                tooltip=hover({"batch:O": "batch size", "series:N": "workers", **rate(title), **BLOCKS}),
             ),
         ]
 

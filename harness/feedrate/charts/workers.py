@@ -10,7 +10,7 @@ import pandas as pd
 
 from feedrate.analysis.worker_costs import HOW
 from feedrate.charts.figure import Key, Row, data
-from feedrate.charts.marks import dots, hover, logarithmic, names, rate, shape, tone
+from feedrate.charts.marks import BLOCKS, dots, hover, logarithmic, names, rate, shape, tone
 from feedrate.charts.theme import colour
 from feedrate.schema import words
 from feedrate.schema.axes import AXES
@@ -91,4 +91,4 @@ def rows_of_dots(rows: Sequence[Row], title: str, *, log: bool) -> list[alt.Char
         color=tone("begin", {name: pair[0] for name, pair in LOOKS.items()}),
     )
     marks = shape("begin", {name: pair[1] for name, pair in LOOKS.items()})
-    return dots(base, x, marks, hover({"label:N": "workers", **rate(title)}), ends=("from", "to"))
+    return dots(base, x, marks, hover({"label:N": "workers", **rate(title), **BLOCKS}), ends=("from", "to"))

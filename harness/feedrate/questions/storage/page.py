@@ -19,11 +19,11 @@ from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.storage import OWN, count_doubtful, credible, format_costs
 from feedrate.charts.embed import folded
 from feedrate.charts.figure import EMULATED, LOAD, PHOTOGRAPHS
-from feedrate.charts.format_panels import STORES
 from feedrate.machine.identity import Storage
 from feedrate.pages import descriptions, markup
 from feedrate.pages.runs import RunView
 from feedrate.questions.storage.analysis import CONTAINER, LOSSY, NEITHER, PIXELS, SPACE, SPEED, choices, larger
+from feedrate.questions.storage.panels import STORES
 from feedrate.schema import words
 from feedrate.schema.axes import BY_NAME
 from feedrate.schema.plugins import names, traits

@@ -8,7 +8,7 @@ suites do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +17,9 @@ import pandas as pd
 from feedrate.analysis.blocks import Blocks, blocks_of
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.summary import KNOBS
-from feedrate.charts.figure import EMULATED, TRAIN, Figure, Row, Sheet, Slice, held, numbers, plain, slices
+from feedrate.charts.figure import EMULATED, TRAIN, Figure, Row, Sheet, Slice, held, interval, numbers, plain, slices
 from feedrate.charts.marks import estimated
-from feedrate.questions.loader.charts.phases import WHISKER, keys, panel, segments, wide
+from feedrate.questions.loader.charts.phases import MISSING, SLEEP, WHISKER, keys, panel, phase_table, segments
 from feedrate.schema import words
 from feedrate.schema.axes import BY_NAME
 from feedrate.schema.metrics import CONFIRMED_OVER
@@ -27,7 +27,6 @@ from feedrate.schema.metrics import CONFIRMED_OVER
 TITLE = "Where a sample’s time goes: PyTorch’s defaults and the best settings"
 QUESTION = "How long does each phase of a training step take per sample, as the batch grows?"
 READS = "trials"
-DEFAULT, BEST = "defaults", "best"
 _DEFAULTS = f"PyTorch’s defaults on {BY_NAME['storage_format'].default} files"
 _OTHERS = tuple(name for name in KNOBS if name != "batch_size")
 """What the two cells of a pair may differ in."""
@@ -46,7 +45,7 @@ class _Pair:
     """The bars of one batch size."""
 
     batch: int
-    default: Row | None
+    defaults: Row | None
     """None where the defaults were not measured."""
     best: Row | None
     """None where nothing measured is faster than the defaults."""
@@ -54,74 +53,59 @@ class _Pair:
     """Throughput of the best ÷ that of the defaults, as ``Blocks.ratios`` has it; empty without both."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """What one panel shows."""
-
-    part: Slice
-    held: dict[str, Any]
-    pairs: list[_Pair]
-    rows: list[dict[str, Any]]
-
-    @property
-    def both(self) -> list[_Pair]:
-        """The batch sizes at which something beats the defaults."""
-        return [pair for pair in self.pairs if pair.ratio]
-
-
 def draw(trials: pd.DataFrame) -> Figure:
     """Draw the pairs of bars, a panel a task; tasks with the most pairs come first."""
-    tasks = sorted(_tasks(trials), key=lambda task: -len(task.both))
-    sheet = Sheet(TITLE, QUESTION)
-    for task in tasks:
-        sheet.add(panel(task.part, task.rows, _message(task)), wide(task.part, task.rows, _COLUMNS), task.held)
-    used = {str(row["phase"]) for task in tasks for row in task.rows}
-    for note in _notes(tasks, used):
-        sheet.note(note)
-    return sheet.figure(keys(used), "No trial of a training loop ended well here, so there are no phases to show.")
-
-
-def _tasks(trials: pd.DataFrame) -> Iterator[_Task]:
-    cells = estimated(trials)
-    blocks = blocks_of(trials)
+    cells, blocks = estimated(trials), blocks_of(trials)
+    tasks = []
     for part in slices(cells[cells["replica"].fillna(0).eq(0)], (TRAIN, EMULATED)):
         frame, kept = held(part.frame, KNOBS)
         frame = frame[frame["num_workers"].notna()]
         pairs = [_pair(frame[frame["batch_size"].eq(batch)], batch, blocks) for batch in numbers(frame, "batch_size")]
         if rows := [row for pair in pairs for row in _rows(part, pair)]:
-            yield _Task(part, kept, pairs, rows)
+            tasks.append((part, kept, pairs, rows))
+    tasks.sort(key=lambda task: -sum(bool(pair.ratio) for pair in task[2]))
+    sheet = Sheet(TITLE, QUESTION)
+    for part, kept, pairs, rows in tasks:
+        sheet.add(panel(part, rows, _message(pairs)), phase_table(part, rows, _COLUMNS), kept)
+    used = {str(row["phase"]) for *_, rows in tasks for row in rows}
+    if EMULATED in used:
+        sheet.note(SLEEP)
+    sheet.note(
+        f"Defaults: a DataLoader as PyTorch makes it, on {BY_NAME['storage_format'].default} files. Best: the fastest "
+        "cell at that batch, whatever its storage format, workers and other knobs; its setting stands in the table."
+    )
+    if any(not pair.ratio for _, _, pairs, _ in tasks for pair in pairs):
+        sheet.note(
+            "Where one bar stands alone, nothing measured is faster than the defaults, or they were not measured."
+        )
+    sheet.note(WHISKER)
+    return sheet.figure(keys(used), MISSING)
 
 
 def _pair(frame: pd.DataFrame, batch: int, blocks: Blocks) -> _Pair:
     """Find the two cells of a batch size."""
     ranked = rows_of(frame.sort_values("samples_per_s", ascending=False, kind="stable"))
     best = ranked[0]
-    default = next((cell for cell in ranked if _by_default(cell)), None)
-    if default is None:
+    defaults = next(
+        (cell for cell in ranked if all(plain(cell[name]) in (None, BY_NAME[name].default) for name in _OTHERS)), None
+    )
+    if defaults is None:
         return _Pair(batch, None, best, {})
-    if default["cell_id"] == best["cell_id"]:
-        return _Pair(batch, default, None, {})
-    (ratio,) = rows_of(blocks.ratios([best["run_id"]], [default["cell_id"]], [best["cell_id"]]))
-    return _Pair(batch, default, best, ratio)
-
-
-def _by_default(cell: Any) -> bool:
-    return all(pd.isna(cell[name]) or cell[name] == BY_NAME[name].default for name in _OTHERS)
+    if defaults["cell_id"] == best["cell_id"]:
+        return _Pair(batch, defaults, None, {})
+    (ratio,) = rows_of(blocks.ratios([best["run_id"]], [defaults["cell_id"]], [best["cell_id"]]))
+    return _Pair(batch, defaults, best, ratio)
 
 
 def _rows(part: Slice, pair: _Pair) -> list[dict[str, Any]]:
+    """The segments of both bars; the ratio stands with the best."""
+    ratio = {f"ratio{end}": plain(pair.ratio.get(end[1:] or "ratio")) for end in ("", "_lo", "_hi")}
     rows = []
-    for which, cell in ((DEFAULT, pair.default), (BEST, pair.best)):
+    for which, cell in (("defaults", pair.defaults), ("best", pair.best)):
         if cell is not None:
-            ratio = pair.ratio if which == BEST else {}
-            more: dict[str, Any] = {"which": which, "setting": _setting(cell)}
-            more |= {"ratio": ratio.get("ratio"), "ratio_lo": _known(ratio, "lo"), "ratio_hi": _known(ratio, "hi")}
+            more = {"which": which, "setting": _setting(cell), **(ratio if which == "best" else dict.fromkeys(ratio))}
             rows += [{**row, **more} for row in segments(part, cell, f"batch {pair.batch}, {which}")]
     return rows
-
-
-def _known(ratio: Row, name: str) -> float | None:
-    return float(ratio[name]) if words.known(ratio.get(name)) else None
 
 
 def _setting(cell: Row) -> str:
@@ -134,50 +118,33 @@ def _setting(cell: Row) -> str:
     return ", ".join(parts)
 
 
-def _message(task: _Task) -> str:
+def _message(pairs: Sequence[_Pair]) -> str:
     """Say how much of the time goes into waiting for data with either, and what the best gains at the largest batch."""
-    defaults = [pair for pair in task.pairs if pair.default]
-    said = []
-    if task.both:
-        said += _waits(_DEFAULTS, task.both, "default") + _waits("the best settings", task.both, "best")
-        said.append(_gain(task.both[-1]))
-    elif defaults:
-        said += _waits(_DEFAULTS, defaults, "default")
-        said.append("nothing else that was measured here is faster")
+    both = [pair for pair in pairs if pair.ratio]
+    by_default = [(pair.batch, pair.defaults) for pair in both or pairs if pair.defaults]
+    at_best = [(pair.batch, pair.best) for pair in both or pairs if pair.best]
+    if both:
+        parts = [*_waits(_DEFAULTS, by_default), *_waits("the best settings", at_best), _gain(both[-1])]
+    elif by_default:
+        parts = [*_waits(_DEFAULTS, by_default), "nothing else that was measured here is faster"]
     else:
-        said += _waits("the best settings", task.pairs, "best")
-        said.append("PyTorch’s defaults were not measured here")
-    return " ".join(map(words.sentence, said))
+        parts = [*_waits("the best settings", at_best), "PyTorch’s defaults were not measured here"]
+    return " ".join(map(words.sentence, parts))
 
 
-def _waits(who: str, pairs: Sequence[_Pair], side: str) -> list[str]:
+def _waits(who: str, cells: Sequence[tuple[int, Row]]) -> list[str]:
     """Say the share of waiting at the smallest and at the largest batch; nothing where it was not observed."""
-    cells = [(pair.batch, getattr(pair, side)) for pair in pairs]
     shares = [(batch, float(cell["fetch_share"])) for batch, cell in cells if words.known(plain(cell["fetch_share"]))]
-    ends = dict.fromkeys([shares[0], shares[-1]]) if shares else {}
-    told = [f"{words.percent(share)} at batch {batch}" for batch, share in ends]
-    told[:1] = [first.replace(" at", " of the time at") for first in told[:1]]
-    return [f"with {who}, waiting for data takes {words.listed(told)}"] if told else []
+    if not shares:
+        return []
+    (batch, share), last = shares[0], shares[-1]
+    text = f"with {who}, waiting for data takes {words.percent(share)} of the time at batch {batch}"
+    return [text if last == shares[0] else f"{text} and {words.percent(last[1])} at batch {last[0]}"]
 
 
 def _gain(pair: _Pair) -> str:
     """Say what the best of a batch size gains."""
-    ratio, lo = float(pair.ratio["ratio"]), pair.ratio["lo"]
-    spread = words.interval(lo, pair.ratio["hi"], int(pair.ratio["n"]))
+    ratio, lo, spread = float(pair.ratio["ratio"]), pair.ratio["lo"], interval(pair.ratio)
     if pair.best is None or (words.known(lo) and lo <= CONFIRMED_OVER):
         return f"at batch {pair.batch} nothing is clearly faster than the defaults ({ratio:.2f} times, {spread})"
     return f"at batch {pair.batch} the best, {_setting(pair.best)}, feeds {ratio:.2f} times as many samples ({spread})"
-
-
-def _notes(tasks: Sequence[_Task], used: set[str]) -> Iterator[str]:
-    if EMULATED in used:
-        yield (
-            "An emulated step sleeps for a declared time, as an accelerator would keep the host waiting; no model runs."
-        )
-    yield (
-        f"Defaults: a DataLoader as PyTorch makes it, on {BY_NAME['storage_format'].default} files. Best: the fastest "
-        "cell at that batch, whatever its storage format, workers and other knobs; its setting stands in the table."
-    )
-    if any(not pair.ratio for task in tasks for pair in task.pairs):
-        yield "Where one bar stands alone, nothing measured is faster than the defaults, or they were not measured."
-    yield WHISKER

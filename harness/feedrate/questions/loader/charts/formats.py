@@ -23,14 +23,15 @@ from feedrate.charts.figure import (
     Panel,
     Row,
     Sheet,
-    Slice,
+    estimate,
     held,
+    interval,
     listed,
-    plain,
-    sized,
+    overlap,
     slices,
     table,
 )
+from feedrate.charts.marks import BLOCKS, Looks, dots, hover, look, rate
 from feedrate.charts.theme import SHAPES, colour
 from feedrate.schema import words
 
@@ -51,22 +52,27 @@ CACHED = {
 def draw(cells: pd.DataFrame) -> Figure:
     """Draw the formats, loading alone first: there the difference is not hidden behind a model."""
     sheet = Sheet(TITLE, QUESTION)
-    parts = sorted(slices(cells, (LOAD, EMULATED, TRAIN)), key=lambda part: (LOAD, EMULATED, TRAIN).index(part.kind))
+    kinds = (LOAD, EMULATED, TRAIN)
+    parts = sorted(slices(cells, kinds), key=lambda part: kinds.index(part.kind))
     drawn = [(part, *held(part.frame, ("batch_size", "num_workers", "storage_format"))) for part in parts]
-    names = _names([frame for _, frame, _ in drawn], sheet)
+    formats = _formats([frame for _, frame, _ in drawn], sheet)
+    looks = {name: (colour(f"name-{place % 7}"), SHAPES[place % 7]) for place, name in enumerate(formats)}
+    columns = COLUMNS | {"storage_format": "format"}
     for part, frame, kept in drawn:
-        every = _rows(frame)
-        rows = _thinned([row for row in every if row["format"] in names], sheet)
+        every = [_row(cell) for cell in rows_of(frame.sort_values(["batch_size", "num_workers", "storage_format"]))]
+        rows = _thinned([row for row in every if row["format"] in looks], sheet)
         if len({row["format"] for row in rows}) < 2:
             continue
-        columns = COLUMNS | {"storage_format": "format"}
-        sheet.add(_panel(part, rows, names), listed(every, part.row(), columns), kept)
+        height = 92 + (14 + 9 * len(looks)) * len({row["setting"] for row in rows})
+        panel = Panel.draw(part.title, part.subtitle, _message(rows), _layers(rows, looks), height)
+        sheet.add(panel, listed(every, part.row(), columns), kept)
         for state in sorted(set(frame["page_cache"].fillna(""))):
             sheet.note(CACHED[str(state)])
-    return sheet.figure(_keys(names), "Nothing to compare: fewer than two storage formats ended well in one setting.")
+    legend = [Key(name, *pair) for name, pair in looks.items()]
+    return sheet.figure(legend, "Nothing to compare: fewer than two storage formats ended well in one setting.")
 
 
-def _names(frames: Sequence[pd.DataFrame], sheet: Sheet) -> list[str]:
+def _formats(frames: Sequence[pd.DataFrame], sheet: Sheet) -> list[str]:
     """The formats that are drawn: of many those that are fastest somewhere, by their best place in any setting."""
     places: dict[str, int] = {}
     for frame in frames:
@@ -81,24 +87,11 @@ def _names(frames: Sequence[pd.DataFrame], sheet: Sheet) -> list[str]:
     return sorted(sorted(places, key=lambda name: (places[name], name))[:MOST_FORMATS])
 
 
-def _keys(names: Sequence[str]) -> list[Key]:
-    return [Key(name, colour(f"name-{place % 7}"), SHAPES[place % 7]) for place, name in enumerate(names)]
-
-
-def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return [
-        {
-            "setting": f"batch {int(cell['batch_size'])}, {words.plural(int(cell['num_workers']), 'worker')}",
-            "batch": int(cell["batch_size"]),
-            "workers": int(cell["num_workers"]),
-            "format": str(cell["storage_format"]),
-            "value": float(cell["samples_per_s"]),
-            "lo": plain(cell["lo"]),
-            "hi": plain(cell["hi"]),
-            "n": int(cell["n"]),
-        }
-        for cell in rows_of(frame.sort_values(["batch_size", "num_workers", "storage_format"]))
-    ]
+def _row(cell: Row) -> dict[str, Any]:
+    batch, workers = int(cell["batch_size"]), int(cell["num_workers"])
+    setting = f"batch {batch}, {words.plural(workers, 'worker')}"
+    given = {"setting": setting, "batch": batch, "workers": workers, "format": str(cell["storage_format"])}
+    return {**given, **estimate(cell)}
 
 
 def _thinned(rows: list[dict[str, Any]], sheet: Sheet) -> list[dict[str, Any]]:
@@ -111,43 +104,24 @@ def _thinned(rows: list[dict[str, Any]], sheet: Sheet) -> list[dict[str, Any]]:
     return [row for row in rows if row["batch"] == middle]
 
 
-def _panel(part: Slice, rows: Sequence[Row], names: Sequence[str]) -> Panel:
-    settings = list(dict.fromkeys(row["setting"] for row in rows))
-    keys = _keys(names)
-    y = alt.Y(
-        "setting:N",
-        sort=settings,
-        title=None,
-        axis=alt.Axis(grid=True, ticks=False, domain=False),
-        scale=alt.Scale(paddingInner=0.2),
+def _layers(rows: Sequence[Row], looks: Looks) -> list[alt.Chart]:
+    formats = list(looks)
+    tone, shape = look("format", looks, looks)
+    base = alt.Chart(table(rows)).encode(
+        y=alt.Y(
+            "setting:N",
+            sort=list(dict.fromkeys(row["setting"] for row in rows)),
+            title=None,
+            axis=alt.Axis(grid=True, ticks=False, domain=False),
+            scale=alt.Scale(paddingInner=0.2),
+        ),
+        yOffset=alt.YOffset("format:N", sort=formats, scale=alt.Scale(domain=formats, paddingOuter=0.6)),
+        color=tone,
     )
-    shift = alt.YOffset("format:N", sort=list(names), scale=alt.Scale(domain=list(names), paddingOuter=0.6))
-    tone = alt.Color("format:N", title=None, scale=alt.Scale(domain=list(names), range=[key.colour for key in keys]))
-    base = alt.Chart(table(rows)).encode(y=y, yOffset=shift, color=tone)
-    x_axis = alt.Axis(format=",.3~s", tickCount=4, grid=False, domain=True)
-    layers = [
-        base.transform_filter("isValid(datum.lo) && isValid(datum.hi)")
-        .mark_rule(strokeWidth=2)
-        .encode(
-            x=alt.X("lo:Q", title="samples per second", axis=x_axis, scale=alt.Scale(zero=True)), x2=alt.X2("hi:Q")
-        ),
-        base.mark_point(filled=True, size=60, opacity=1).encode(
-            x=alt.X("value:Q", title="samples per second", scale=alt.Scale(zero=True), axis=x_axis),
-            shape=alt.Shape(
-                "format:N", title=None, scale=alt.Scale(domain=list(names), range=[key.shape for key in keys])
-            ),
-            tooltip=[
-                alt.Tooltip("setting:N"),
-                alt.Tooltip("format:N", title="storage format"),
-                alt.Tooltip("value:Q", title="samples per second", format=",.4~g"),
-                alt.Tooltip("lo:Q", title="low", format=",.4~g"),
-                alt.Tooltip("hi:Q", title="high", format=",.4~g"),
-                alt.Tooltip("n:Q", title="blocks"),
-            ],
-        ),
-    ]
-    height = 92 + (14 + 9 * len(names)) * len(settings)
-    return Panel(part.title, part.subtitle, _message(rows), sized(layers, part.title, part.subtitle, height))
+    x: dict[str, Any] = {"title": "samples per second", "scale": alt.Scale(zero=True)}
+    x["axis"] = alt.Axis(format=",.3~s", tickCount=4, grid=False, domain=True)
+    tooltip = hover({"setting:N": "", "format:N": "storage format", **rate("samples per second"), **BLOCKS})
+    return dots(base, x, shape, tooltip, size=60, strokeWidth=2)
 
 
 def _message(rows: Sequence[Row]) -> str:
@@ -155,15 +129,12 @@ def _message(rows: Sequence[Row]) -> str:
     counts = Counter((row["workers"], row["batch"]) for row in rows)
     workers, batch = max(counts, key=lambda place: (counts[place], *place))
     end = [row for row in rows if (row["workers"], row["batch"]) == (workers, batch)]
-    best, worst = max(end, key=lambda row: row["value"]), min(end, key=lambda row: row["value"])
+    best, worst = (pick(end, key=lambda row: row["value"]) for pick in (max, min))
     text = f"at batch {batch} with {words.plural(workers, 'worker')}, "
     if best["format"] == worst["format"]:
         return words.sentence(f"{text}only {best['format']} was measured ({words.number(best['value'])} samples/s)")
     text += (
-        f"{best['format']} brings {words.number(best['value'])} samples/s "
-        f"({words.interval(best['lo'], best['hi'], best['n'])}), "
+        f"{best['format']} brings {words.number(best['value'])} samples/s ({interval(best)}), "
         f"{words.times(best['value'] / worst['value'])} what {worst['format']} does"
     )
-    if words.known(best["lo"]) and words.known(worst["hi"]) and best["lo"] <= worst["hi"]:
-        text += "; their intervals overlap"
-    return words.sentence(text)
+    return words.sentence(text + overlap(best, worst))

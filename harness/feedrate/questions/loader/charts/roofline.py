@@ -37,7 +37,7 @@ from feedrate.charts.figure import (
     slices,
     table,
 )
-from feedrate.charts.marks import extent, hover, lines, logarithmic, look, rate, ticks
+from feedrate.charts.marks import BLOCKS, extent, hover, lines, logarithmic, look, rate, ticks
 from feedrate.charts.theme import PHASE_COLOURS, colour
 from feedrate.schema import words
 
@@ -268,7 +268,7 @@ def _ceilings(part: Slice, rows: Sequence[Row]) -> Panel:
     base = alt.Chart(data(rows, "batch", "line", "bound", "value", "lo", "hi", "n")).encode(x=x, color=tone)
     dash = alt.condition(alt.datum.bound != ACHIEVED, alt.value([5, 3]), alt.value([1, 0]))
     along = alt.Y("value:Q", **y)
-    tooltip = hover({"line:N": "", "batch:O": "batch size", **rate("samples per second")})
+    tooltip = hover({"line:N": "", "batch:O": "batch size", **rate("samples per second"), **BLOCKS})
     _, *marks = lines(base, y, shape, tooltip, width=1.5, size=50)
     layers = [base.mark_line(strokeWidth=2).encode(y=along, strokeDash=dash), *marks]
     first = min(row["batch"] for row in rows)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from feedrate.charts import format_panels as storage
 from feedrate.charts.figure import Figure
+from feedrate.questions.storage import panels
 
 TITLE = "CPU time of a sample"
 QUESTION = "How much CPU does each format take for a sample?"
@@ -14,4 +14,4 @@ READS = "trials"
 
 def draw(trials: pd.DataFrame) -> Figure:
     """Draw a line a format, sorted by its warm CPU time."""
-    return storage.costs(trials, TITLE, QUESTION, "cpu_us", "CPU time per sample", "µs")
+    return panels.costs(trials, TITLE, QUESTION, "cpu_us", "CPU time per sample", "µs")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from feedrate.charts import format_panels as storage
 from feedrate.charts.figure import Figure
+from feedrate.questions.storage import panels
 
 TITLE = "Start-up"
 QUESTION = "How long does each format take to its first batch?"
@@ -14,4 +14,4 @@ READS = "trials"
 
 def draw(trials: pd.DataFrame) -> Figure:
     """Draw a line a format, sorted by its warm start-up."""
-    return storage.costs(trials, TITLE, QUESTION, "startup_ms", "time to the first batch", "ms")
+    return panels.costs(trials, TITLE, QUESTION, "startup_ms", "time to the first batch", "ms")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pandas as pd
 
-from feedrate.charts import format_panels as storage
-from feedrate.charts.figure import EMULATED, LOAD, TRAIN, Figure, Panel, Row, Sheet, listed, sized
+from feedrate.charts.figure import EMULATED, LOAD, RATE, TRAIN, Figure, Panel, Row, Sheet, interval, listed, overlap
 from feedrate.charts.marks import height
+from feedrate.questions.storage import panels
 from feedrate.schema import words
 
 TITLE = "Throughput by storage format"
@@ -19,10 +18,7 @@ COLUMNS = {
     "format": "format",
     "stores": "stores",
     "page_cache": "state",
-    "samples per s": "value",
-    "low": "lo",
-    "high": "hi",
-    "n": "n",
+    **RATE,
     "samples in the set": "samples",
     "shuffle_buffer": "buffer",
 }
@@ -30,36 +26,29 @@ COLUMNS = {
 
 def draw(trials: pd.DataFrame) -> Figure:
     """Draw a line a format, sorted by its warm throughput."""
-    shown: list[dict[str, Any]] = []
+    shown: list[Row] = []
 
-    def panel(part: storage.Part, sheet: Sheet) -> None:
-        rows = storage.drawn(part, "samples_per_s", "lo", "hi")
+    def panel(part: panels.Part, sheet: Sheet) -> None:
+        rows = panels.drawn(part)
         shown.extend(rows)
-        layers = storage.dots(rows, "samples per second", largest_first=True)
+        layers = panels.format_dots(rows, "samples per second", largest_first=True)
         count = len({row["format"] for row in rows})
-        chart = sized(layers, part.title, part.subtitle, height(count))
-        sheet.add(Panel(part.title, part.subtitle, _message(rows), chart), listed(rows, part.row(), COLUMNS), part.held)
+        panel = Panel.draw(part.title, part.subtitle, _message(rows), layers, height(count))
+        sheet.add(panel, listed(rows, part.row(), COLUMNS), part.held)
 
-    parts = storage.parts(trials, kinds=(LOAD, EMULATED, TRAIN))
-    sheet = storage.sheet_of(TITLE, QUESTION, parts, panel, trials)
-    return storage.closed(sheet, shown, "No trial that loads samples ended well here.")
+    parts = panels.parts(trials, kinds=(LOAD, EMULATED, TRAIN))
+    sheet = panels.sheet_of(TITLE, QUESTION, parts, panel, trials)
+    return sheet.figure(panels.keys(shown), "No trial that loads samples ended well here.")
 
 
 def _message(rows: Sequence[Row]) -> str:
     """Name the fastest and the slowest in each state."""
-    said = []
-    for state in storage.MARKS:
-        part = [row for row in rows if row["state"] == state]
-        if not part:
-            continue
-        best, worst = max(part, key=lambda row: row["value"]), min(part, key=lambda row: row["value"])
-        text = (
-            f"{state}, {best['format']} brings {words.number(best['value'])} samples/s "
-            f"({words.interval(best['lo'], best['hi'], best['n'])})"
-        )
+    sentences = []
+    for state, own in panels.by_state(rows).items():
+        best, worst = (pick(own, key=lambda row: row["value"]) for pick in (max, min))
+        text = f"{state}, {best['format']} brings {words.number(best['value'])} samples/s ({interval(best)})"
         if best["format"] != worst["format"]:
             text += f", {words.times(best['value'] / worst['value'])} what {worst['format']} does"
-            if words.known(best["lo"]) and words.known(worst["hi"]) and best["lo"] <= worst["hi"]:
-                text += "; their intervals overlap"
-        said.append(words.sentence(text))
-    return " ".join(said)
+            text += overlap(best, worst)
+        sentences.append(words.sentence(text))
+    return " ".join(sentences)

@@ -9,43 +9,39 @@ import altair as alt
 import pandas as pd
 
 from feedrate.analysis.estimates import rows_of
-from feedrate.charts import format_panels as storage
-from feedrate.charts.figure import Figure, Key, Panel, Row, Sheet, data, sized
-from feedrate.charts.figure import plain as value_of
-from feedrate.charts.marks import height
+from feedrate.charts.figure import Figure, Key, Panel, Row, Sheet, data, plain
+from feedrate.charts.marks import BLOCKS, Fields, height, hover, names, tone
 from feedrate.charts.theme import STAGE_COLOURS, colour
+from feedrate.questions.storage import panels
 from feedrate.schema import words
 from feedrate.schema.columns import WORKER_STAGES
 
 TITLE = "Where a sample’s loading goes"
 QUESTION = "What does the loader spend its time on, and how much of it?"
 READS = "trials"
-TONES = STAGE_COLOURS
 
 
 def draw(trials: pd.DataFrame) -> Figure:
     """Draw a bar a format, the time of a sample beside it."""
 
-    def panel(part: storage.Part, sheet: Sheet) -> None:
+    def panel(part: panels.Part, sheet: Sheet) -> None:
         for state in part.states:
-            rows = _rows(part, state)
-            if rows:
-                subtitle = f"{part.subtitle}, {state}"
-                chart = sized(_layers(rows), part.title, subtitle, height(len(rows) // 4, 17))
-                sheet.add(Panel(part.title, subtitle, _message(rows), chart), _wide(part, state, rows), part.held)
+            if rows := _rows(part, state):
+                subtitle, size = f"{part.subtitle}, {state}", height(len(rows) // len(WORKER_STAGES), 17)
+                panel = Panel.draw(part.title, subtitle, _message(rows), _layers(rows), size)
+                sheet.add(panel, _table(part, state, rows), part.held)
 
-    sheet = storage.sheet_of(TITLE, QUESTION, storage.loads(trials), panel)
-    if sheet.panels:
-        sheet.note("Medians over trials of the loader’s own wall clock, its queues left out.")
-    legend = [Key(stage, TONES[stage]) for stage in WORKER_STAGES]
+    sheet = panels.sheet_of(TITLE, QUESTION, panels.loads(trials), panel)
+    sheet.note("Medians over trials of the loader’s own wall clock, its queues left out.")
+    legend = [Key(stage, STAGE_COLOURS[stage]) for stage in WORKER_STAGES]
     return sheet.figure(legend, "No loader’s stages were stamped here.")
 
 
-def _rows(part: storage.Part, state: str) -> list[dict[str, Any]]:
+def _rows(part: panels.Part, state: str) -> list[dict[str, Any]]:
     """One row a stage of a format, those with the least total first."""
     bars = []
     for cell in rows_of(part.frame[part.frame["page_cache"].eq(state)]):
-        costs = [value_of(cell[f"{stage}_us_per_sample"]) for stage in WORKER_STAGES]
+        costs = [plain(cell[f"{stage}_us_per_sample"]) for stage in WORKER_STAGES]
         if all(cost is not None for cost in costs) and sum(costs):
             bars.append((sum(costs), str(cell["storage_format"]), costs, int(cell["n"])))
     return [
@@ -65,22 +61,20 @@ def _rows(part: storage.Part, state: str) -> list[dict[str, Any]]:
 
 
 def _layers(rows: Sequence[Row]) -> list[alt.Chart]:
-    names = list(dict.fromkeys(row["format"] for row in rows))
-    y = alt.Y("format:N", sort=names, title=None, axis=alt.Axis(ticks=False, domain=False))
-    x_axis = alt.Axis(values=[0, 0.25, 0.5, 0.75, 1], format=".0%", grid=False)
-    scale = alt.Scale(domain=[0, 1.27], nice=False)
+    y = names("format", list(dict.fromkeys(row["format"] for row in rows)))
     base = alt.Chart(data(rows, "format", "order", "stage", "us", "share", "text", "n")).encode(y=y)
+    tooltip: Fields = {"format:N": "", "stage:N": "", "us:Q": ("µs per sample", ",.3~g"), "share:Q": ("", ".1%")}
     bars = base.mark_bar(stroke=colour("paper"), strokeWidth=0.5).encode(
-        x=alt.X("share:Q", stack="zero", title="share of a sample’s loading, and its time", axis=x_axis, scale=scale),
-        color=alt.Color("stage:N", title=None, scale=alt.Scale(domain=list(TONES), range=list(TONES.values()))),
+        x=alt.X(
+            "share:Q",
+            stack="zero",
+            title="share of a sample’s loading, and its time",
+            axis=alt.Axis(values=[0, 0.25, 0.5, 0.75, 1], format=".0%", grid=False),
+            scale=alt.Scale(domain=[0, 1.27], nice=False),
+        ),
+        color=tone("stage", STAGE_COLOURS),
         order=alt.Order("order:Q"),
-        tooltip=[
-            alt.Tooltip("format:N"),
-            alt.Tooltip("stage:N"),
-            alt.Tooltip("us:Q", title="µs per sample", format=",.3~g"),
-            alt.Tooltip("share:Q", format=".1%"),
-            alt.Tooltip("n:Q", title="blocks"),
-        ],
+        tooltip=hover({**tooltip, **BLOCKS}),
     )
     totals = (
         base.transform_filter("datum.order === 0")
@@ -90,23 +84,21 @@ def _layers(rows: Sequence[Row]) -> list[alt.Chart]:
     return [bars, totals]
 
 
-def _wide(part: storage.Part, state: str, rows: Sequence[Row]) -> list[Row]:
+def _table(part: panels.Part, state: str, rows: Sequence[Row]) -> list[Row]:
+    """A row a format, a column a stage."""
     found: dict[str, dict[str, Any]] = {}
     for row in rows:
-        line = found.setdefault(
-            row["format"],
-            {**part.row(), "format": row["format"], "page_cache": state, "total (us)": row["total"], "n": row["n"]},
-        )
-        line[f"{row['stage']} (us)"] = row["us"]
+        given = {"format": row["format"], "page_cache": state, "total (us)": row["total"], "n": row["n"]}
+        found.setdefault(row["format"], {**part.row(), **given})[f"{row['stage']} (us)"] = row["us"]
     return list(found.values())
 
 
 def _message(rows: Sequence[Row]) -> str:
     """Set the format with the cheapest samples against the one with the dearest."""
-    said = []
-    for name, text in ((rows[0]["format"], "least"), (rows[-1]["format"], "most")):
-        part = [row for row in rows if row["format"] == name]
-        most = max(part, key=lambda row: row["share"])
+    parts = []
+    for word, name in {"least": rows[0]["format"], "most": rows[-1]["format"]}.items():
+        own = [row for row in rows if row["format"] == name]
+        most = max(own, key=lambda row: row["share"])
         share = words.percent(most["share"])
-        said.append(f"{text}: {name}, {part[0]['text']} a sample, of which {share} is {most['stage']}")
-    return words.sentence("; ".join(said if rows[0]["format"] != rows[-1]["format"] else said[:1]))
+        parts.append(f"{word}: {name}, {own[0]['text']} a sample, of which {share} is {most['stage']}")
+    return words.sentence("; ".join(parts if rows[0]["format"] != rows[-1]["format"] else parts[:1]))

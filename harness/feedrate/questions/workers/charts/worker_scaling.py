@@ -37,7 +37,7 @@ from feedrate.charts.figure import (
     slices,
     table,
 )
-from feedrate.charts.marks import BLOCKS, HEIGHT, Looks, hover, lines, look
+from feedrate.charts.marks import BLOCKS, HEIGHT, Looks, hover, lines, look, rate
 from feedrate.charts.theme import SHAPES, colour, series
 from feedrate.schema import words
 
@@ -190,17 +190,8 @@ def _layers(
     )
     tone, shape = look("line", looks, here)
     base = alt.Chart(data(drawn, "at", "line", "workers", value, lo, hi, "n", "pairs")).encode(x=x, color=tone)
-    number = ",.4~g"
-    tooltip = hover(
-        {
-            "line:N": "",
-            "workers:Q": "",
-            f"{value}:Q": (str(y["title"]), number),
-            f"{lo}:Q": ("low", number),
-            f"{hi}:Q": ("high", number),
-            **(BLOCKS if value == "value" else {"pairs:Q": "blocks"}),
-        }
-    )
+    blocks = BLOCKS if value == "value" else {"pairs:Q": "blocks"}
+    tooltip = hover({"line:N": "", "workers:Q": "", **rate(str(y["title"]), value, lo, hi), **blocks})
     layers = lines(base, y, shape, tooltip, fields=fields)
     if cores is None or cores > end:
         return layers
