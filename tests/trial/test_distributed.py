@@ -24,14 +24,7 @@ from torch.utils.data import BatchSampler, DistributedSampler
 
 from feedrate.schema.plugins import ROOT
 from feedrate.trial import child, distributed, feed, stages
-from feedrate.trial.distributed import (
-    DataParallelReplicas,
-    FailureReporter,
-    SingleReplica,
-    fixed_limits,
-    join_windows,
-    replicas,
-)
+from feedrate.trial.distributed import FailureReporter, fixed_limits, join_windows
 from feedrate.trial.job import Job
 from feedrate.trial.loader import Batch, Batches
 from feedrate.trial.loop import Limits, Window
@@ -69,7 +62,7 @@ def test_together_the_ranks_see_what_one_process_sees(monkeypatch: pytest.Monkey
     one = feed.order(Job("trial", cell={**CELL, "parallel": "none", "world_size": 1, "batch_size": 8}), 20)
     all_ranks = []
     for rank in range(2):
-        monkeypatch.setattr(distributed, "rank_and_world", lambda _, rank=rank: (rank, 2))
+        monkeypatch.setattr(distributed, "rank_and_world", lambda rank=rank: (rank, 2))
         all_ranks.append(feed.order(Job("trial", cell=CELL), 20))
     for whole, *shares in islice(zip(one, *all_ranks, strict=True), 7):
         assert all(len(share) == 4 for share in shares)
@@ -108,21 +101,19 @@ def test_two_stretches_make_one() -> None:
 
 
 def test_one_replica_changes_nothing() -> None:
-    """Without replicas all is handed through as it is: nothing is wrapped, dealt out or waited for."""
-    alone, model = replicas(Job("trial", cell={})), torch.nn.Linear(1, 1)
-    limits = Limits.rounded(1, 2, 3)
-    assert type(alone) is SingleReplica
-    assert alone.wrap(model) is model
-    assert distributed.rank_and_world(Job("trial", cell={})) == (0, 1)
-    assert alone.barrier(os.getpid) is os.getpid
-    assert alone.fix_steps(limits, 1) is limits
-    assert alone.warm_up(lambda given: given, limits) is limits
+    """Without replicas all stays as it is: nothing is wrapped, dealt out or waited for."""
+    model, limits = torch.nn.Linear(1, 1), Limits.rounded(1, 2, 3)
+    assert distributed.replicate(Job("trial", cell={}), model) is model
+    assert distributed.rank_and_world() == (0, 1)
+    assert distributed.barrier(os.getpid) is os.getpid
+    assert distributed.agree(limits, 1) is limits
+    assert distributed.warm_up(lambda given: given, limits) is limits
 
 
 def test_data_parallel_is_one_process() -> None:
     """With dp the loader makes the batch of all GPUs in one, and DataParallel deals it out."""
     job = Job("trial", cell={**CELL, "parallel": "dp", "world_size": 3})
-    assert type(replicas(job)) is DataParallelReplicas
+    assert type(distributed.replicate(job, torch.nn.Linear(1, 1))) is torch.nn.DataParallel
     assert [len(batch) for batch in islice(feed.order(job, 64), 6)] == [12] * 6
 
 
@@ -169,8 +160,7 @@ def work(job, reporter):
     tests = module_from_spec(spec)
     spec.loader.exec_module(tests)
     distributed.join(job)
-    replicas = distributed.replicas(job)
-    found = tests.gradients(job, replicas.wrap, feed.order(job, 64))
+    found = tests.gradients(job, lambda model: distributed.replicate(job, model), feed.order(job, 64))
     torch.save(found, Path(sys.argv[2], f"{torch.distributed.get_rank()}.pt"))
 
 try:

@@ -38,7 +38,7 @@ def test_epochs_deal_out_one_order(samples: int, size: int, steps: int, seed: in
     """Epochs of any length, put together, are the batches of the endless order; each has its length."""
     size = min(size, samples)
     endless = list(islice(Batches(samples, size, seed), 3 * steps))
-    sampler = EpochBatches(Batches(samples, size, seed), steps)
+    sampler = EpochBatches(iter(Batches(samples, size, seed)), steps)
     epochs = [list(sampler) for _ in range(3)]
     assert [len(epoch) for epoch in epochs] == [steps] * 3
     assert list(chain.from_iterable(epochs)) == endless
@@ -46,7 +46,7 @@ def test_epochs_deal_out_one_order(samples: int, size: int, steps: int, seed: in
 
 def test_an_epoch_as_long_as_the_set_is_a_new_permutation() -> None:
     """Every sample once in each, in another order every time."""
-    sampler = EpochBatches(Batches(COUNT, SIZE, seed=3), COUNT // SIZE)
+    sampler = EpochBatches(iter(Batches(COUNT, SIZE, seed=3)), COUNT // SIZE)
     first, second = ([index for batch in sampler for index in batch] for _ in range(2))
     assert sorted(first) == sorted(second) == list(range(COUNT))
     assert first != second

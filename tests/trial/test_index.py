@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import gc
 import json
 import multiprocessing
@@ -52,20 +51,6 @@ def test_entries_are_told_apart() -> None:
     assert len({entry["size"] for entry in found}) > 1000
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_beyond_the_end_is_an_error(kind: str) -> None:
-    """Not another entry, and no place from the end."""
-    for place in (5, -1):
-        with pytest.raises(IndexError, match=f"entry {place} of 5"):
-            index.build(kind, 5)[place]
-
-
-def test_an_index_is_never_copied_within_a_process() -> None:
-    """Threads share one, whatever else of their datasets is copied."""
-    found = index.build("list", 5)
-    assert copy.deepcopy([found])[0] is found
-
-
 class Numbers(Reader):
     """Sample i is one pixel of value i."""
 
@@ -86,12 +71,12 @@ def test_packed_samples_stand_for_all_entries_in_turn(dataset: StampedDataset) -
     """Entry i is read from packed sample i mod count, and every one of them is looked up."""
     looked: list[int] = []
 
-    class Noted(index.ListIndex):
-        def entry(self, place: int) -> index.Entry:
+    class Noted(list):
+        def __getitem__(self, place: int) -> index.Entry:
             looked.append(place)
-            return super().entry(place)
+            return super().__getitem__(place)
 
-    found = index.IndexedDataset(dataset, Noted(3 * COUNT))
+    found = index.IndexedDataset(dataset, Noted(index.entries(3 * COUNT)))
     assert len(found) == 3 * COUNT
     assert [int(found[place][0]) for place in range(3 * COUNT)] == list(range(COUNT)) * 3
     assert looked == list(range(3 * COUNT))

@@ -187,8 +187,8 @@ def test_every_thread_has_a_dataset_of_its_own(pack: Callable[..., str]) -> None
     _, indexed, collate = feed.samples(Job("trial", cell=CELL | cell, packed=pack()))
     made = threads.build(indexed, collate, batches=[[0]], num_workers=2, prefetch_factor=1, pin_memory=False)._workers
     first, second = ((worker._dataset, worker._collate) for worker in made)  # type: ignore[attr-defined]
-    assert first[0]._dataset is first[1]._dataset
-    assert second[0]._dataset is second[1]._dataset
-    assert first[0]._dataset is not second[0]._dataset
-    assert first[0]._dataset._reader is not second[0]._dataset._reader
-    assert first[0]._index is second[0]._index is indexed._index
+    assert first[0].dataset is first[1]._dataset
+    assert second[0].dataset is second[1]._dataset
+    assert first[0].dataset is not second[0].dataset
+    assert first[0].dataset._reader is not second[0].dataset._reader
+    assert first[0].index is second[0].index is indexed.index

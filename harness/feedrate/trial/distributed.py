@@ -3,7 +3,8 @@
 ``batch_size`` is each replica's own. With ``ddp`` every rank runs the whole trial on its own share of the samples: the
 single process' order with batches ``world_size`` times as large, of which a rank has every ``world_size``-th sample.
 That is what ``DistributedSampler`` deals out, so that the ranks' k-th batches together are the k-th batch of one
-process, and the mean of their gradients is its gradient.
+process, and the mean of their gradients is its gradient. With ``dp`` (``torch.nn.DataParallel``) the loader makes one
+batch for all replicas; it is moved to the first GPU, which deals it out in every step and computes the loss.
 
 A step of one rank waits for all (gradients are averaged in the backward pass), so all must take the same number of
 steps. They agree on it outside the window, from the slowest rank's pace before; inside, nobody asks. The window begins
@@ -33,8 +34,6 @@ from feedrate.schema import window
 from feedrate.trial.job import Job, Reporter
 from feedrate.trial.loop import Limits, Window
 
-Synchronize = Callable[[], None]
-Measure = Callable[[Limits], Window]
 SPARE = 1.25
 """The agreed steps would fill this multiple of the wanted time at the pace of the warm-up: later ones may be faster."""
 MONITOR_S = 1.0
@@ -43,73 +42,56 @@ NVML_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
 """With it set PyTorch counts devices without starting CUDA."""
 
 
-class SingleReplica:
-    """One replica: the model, the wait for the device and the limits stay as they are."""
+def in_group() -> bool:
+    """Whether this process is a rank."""
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
 
-    def wrap(self, model: nn.Module) -> nn.Module:
-        """Replicate the model."""
-        return model
 
-    def barrier(self, synchronize: Synchronize) -> Synchronize:
-        """Make of a wait for the device a wait for all replicas."""
+def rank_and_world() -> tuple[int, int]:
+    """Which share of each batch this process loads, of how many: (0, 1) where it loads all."""
+    return (torch.distributed.get_rank(), torch.distributed.get_world_size()) if in_group() else (0, 1)
+
+
+def replicate(job: Job, model: nn.Module) -> nn.Module:
+    """Replicate the model of a trial as its cell asks."""
+    if job.value("parallel") == "dp":
+        return nn.DataParallel(model, device_ids=list(range(job.value("world_size"))))
+    if in_group():
+        devices = [torch.cuda.current_device()] if job.device == "cuda" else None
+        return nn.parallel.DistributedDataParallel(model, device_ids=devices)
+    return model
+
+
+def barrier(synchronize: Callable[[], None]) -> Callable[[], None]:
+    """Make of a wait for the device a wait for all ranks: a window's wall clock is the group's."""
+    if not in_group():
         return synchronize
 
-    def warm_up(self, measure: Measure, limits: Limits) -> Window:
-        """Warm up until the limits allow an end."""
+    def wait() -> None:
+        synchronize()
+        torch.distributed.barrier()
+        synchronize()
+
+    return wait
+
+
+def warm_up(measure: Callable[[Limits], Window], limits: Limits) -> Window:
+    """Warm up until the limits allow an end; ranks take the least steps, agree from their pace how many more."""
+    if not in_group():
         return measure(limits)
+    first = measure(replace(limits, window_ns=0, capacity=limits.min_steps))
+    rest = agree(limits, first.pace_ns()).min_steps - first.steps
+    return join_windows(first, measure(Limits(0, rest, 1, rest))) if rest > 0 else first
 
-    def fix_steps(self, limits: Limits, pace_ns: int) -> Limits:  # noqa: ARG002 - ranks need the pace
-        """Settle when the window ends, given the host time of a step."""
+
+def agree(limits: Limits, pace_ns: int) -> Limits:
+    """Settle when the window ends; ranks take as many steps as the slowest needs to fill the time, at its pace."""
+    if not in_group():
         return limits
-
-
-class DataParallelReplicas(SingleReplica):
-    """Replicas on the first GPUs, all driven by this process (``torch.nn.DataParallel``).
-
-    The loader makes one batch for all of them; it is moved to the first GPU, which deals it out, collects the outputs
-    and computes the loss.
-    """
-
-    def __init__(self, world: int) -> None:
-        self._world = world
-
-    def wrap(self, model: nn.Module) -> nn.Module:
-        """Replicate the model, in every step anew, as DataParallel does."""
-        return nn.DataParallel(model, device_ids=list(range(self._world)))
-
-
-class Rank(SingleReplica):
-    """Replicas in processes of their own, of which this is one (``DistributedDataParallel``)."""
-
-    def __init__(self) -> None:
-        self._device = "cuda" if torch.distributed.get_backend() == "nccl" else "cpu"
-
-    def wrap(self, model: nn.Module) -> nn.Module:
-        """Have the backward pass average the gradients of all ranks."""
-        devices = [torch.cuda.current_device()] if self._device == "cuda" else None
-        return nn.parallel.DistributedDataParallel(model, device_ids=devices)
-
-    def barrier(self, synchronize: Synchronize) -> Synchronize:
-        """Wait for the device, then for all ranks: a window's wall clock is the group's."""
-
-        def wait() -> None:
-            synchronize()
-            torch.distributed.barrier()
-            synchronize()
-
-        return wait
-
-    def warm_up(self, measure: Measure, limits: Limits) -> Window:
-        """Take the least steps, agree from their pace how many fill the time, and take the rest."""
-        first = measure(replace(limits, window_ns=0, capacity=limits.min_steps))
-        rest = self.fix_steps(limits, first.pace_ns()).min_steps - first.steps
-        return join_windows(first, measure(Limits(0, rest, 1, rest))) if rest > 0 else first
-
-    def fix_steps(self, limits: Limits, pace_ns: int) -> Limits:
-        """Fix a number of steps that all ranks take: as many as the slowest needs to fill the time."""
-        slowest = torch.tensor(pace_ns, dtype=torch.int64, device=self._device)
-        torch.distributed.all_reduce(slowest, torch.distributed.ReduceOp.MAX)
-        return fixed_limits(limits, int(slowest.item()))
+    device = "cuda" if torch.distributed.get_backend() == "nccl" else "cpu"
+    slowest = torch.tensor(pace_ns, dtype=torch.int64, device=device)
+    torch.distributed.all_reduce(slowest, torch.distributed.ReduceOp.MAX)
+    return fixed_limits(limits, int(slowest.item()))
 
 
 def fixed_limits(limits: Limits, pace_ns: int) -> Limits:
@@ -129,24 +111,6 @@ def join_windows(first: Window, second: Window) -> Window:
         stamps=first.stamps[: first.steps * width] + second.stamps,
         tags=first.tags[: first.steps] + second.tags,
     )
-
-
-def replicas(job: Job) -> SingleReplica:
-    """The replicas of a trial, seen from this process."""
-    if job.value("parallel") == "dp":
-        return DataParallelReplicas(job.value("world_size"))
-    return Rank() if _in_group() else SingleReplica()
-
-
-def rank_and_world(job: Job) -> tuple[int, int]:
-    """Which share of each batch this process loads, of how many: (0, 1) where it loads all."""
-    if job.value("parallel") == "dp" or not _in_group():
-        return 0, 1
-    return torch.distributed.get_rank(), torch.distributed.get_world_size()
-
-
-def _in_group() -> bool:
-    return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
 class FailureReporter(Reporter):

@@ -30,29 +30,29 @@ from feedrate.trial.loader import Batch, Batches, StampedDataset, StampedStream
 Samples = StampedDataset | StampedStream | IndexedDataset
 
 
+@dataclass(frozen=True, slots=True)
 class EpochBatches:
     """Batches of indices for one epoch at every iteration: a ``batch_sampler``."""
 
-    def __init__(self, batches: Iterable[list[int]], steps: int) -> None:
-        self._batches = iter(batches)
-        self._steps = steps
+    batches: Iterator[list[int]]
+    steps: int
 
     def __iter__(self) -> Iterator[list[int]]:
-        return islice(self._batches, self._steps)
+        return islice(self.batches, self.steps)
 
 
+@dataclass(slots=True)
 class Epochs:
     """The batches of one epoch after the other, without end."""
 
-    def __init__(self, source: Iterable[Batch]) -> None:
-        self._source = source
-        self.begun = 0
-        """Epochs whose first batch was asked for."""
+    source: Iterable[Batch]
+    begun: int = 0
+    """Epochs whose first batch was asked for."""
 
     def __iter__(self) -> Iterator[Batch]:
         while True:
             self.begun += 1
-            yield from self._source
+            yield from self.source
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ def _loader(job: Job, dataset: Samples, collation: loader.StampedCollate, count:
     batches: Iterable[list[int]] | None = None
     if not isinstance(dataset, StampedStream):
         endless, steps = order(job, count), job.value("epoch_steps")
-        batches = EpochBatches(endless, steps) if steps else endless
+        batches = EpochBatches(iter(endless), steps) if steps else endless
     workers = job.value("num_workers")
     common: dict[str, Any] = {
         "batches": batches,
@@ -174,7 +174,7 @@ def order(job: Job, count: int) -> Batches:
     """The order of a trial's samples, in batches of this process."""
     if job.value("index_kind") != "none":
         count = job.value("index_entries")
-    rank, ranks = distributed.rank_and_world(job)
+    rank, ranks = distributed.rank_and_world()
     size = job.value("batch_size") * job.value("world_size")
     if job.value("cache") == "batch":  # what is ordered are the whole batches, one for every replica
         count, size = cache.batch_count(job, count), job.value("world_size")

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import pickle
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from typing import Any, TypedDict
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any, Protocol, TypedDict
 
 import numpy as np
 from torch.utils.data import Dataset
@@ -27,12 +27,11 @@ LABELS = 1000
 
 
 class Entry(TypedDict):
-    """What is kept of one sample."""
+    """What is kept of one sample; ``size`` of its file, in bytes."""
 
     path: str
     label: int
     size: int
-    """Of its file, in bytes."""
 
 
 def entries(count: int) -> Iterator[Entry]:
@@ -42,40 +41,14 @@ def entries(count: int) -> Iterator[Entry]:
         yield {"path": f"train/n{label:08d}/{place:08d}.png", "label": label, "size": 50_000 + place * 104_729 % 90_001}
 
 
-class Index(ABC):
-    """The entries of a dataset, in order; never changed, so that threads share one."""
+class Index(Protocol):
+    """The entries of a dataset, in order; never changed."""
 
-    def __deepcopy__(self, _memo: dict[int, Any]) -> Index:
-        return self
-
-    @abstractmethod
     def __len__(self) -> int: ...
-
-    @abstractmethod
-    def entry(self, place: int) -> Entry:
-        """Look an entry up, 0 to length - 1."""
-
-    def __getitem__(self, place: int) -> Entry:
-        if not 0 <= place < len(self):
-            raise IndexError(f"entry {place} of {len(self)}")
-        return self.entry(place)
+    def __getitem__(self, place: int, /) -> Entry: ...
 
 
-class ListIndex(Index):
-    """A list of dictionaries."""
-
-    def __init__(self, count: int) -> None:
-        self._entries = list(entries(count))
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def entry(self, place: int) -> Entry:
-        """Give the dictionary itself."""
-        return self._entries[place]
-
-
-class NumpyIndex(Index):
+class NumpyIndex:
     """One array a field: paths as fixed-width bytes, labels and sizes as int64."""
 
     def __init__(self, count: int) -> None:
@@ -90,13 +63,12 @@ class NumpyIndex(Index):
     def __len__(self) -> int:
         return len(self._labels)
 
-    def entry(self, place: int) -> Entry:
-        """Make a dictionary out of the arrays' elements."""
+    def __getitem__(self, place: int) -> Entry:
         path, label, size = self._paths[place], self._labels[place], self._sizes[place]
         return {"path": path.decode(), "label": int(label), "size": int(size)}
 
 
-class SerializedIndex(Index):
+class SerializedIndex:
     """All entries pickled into one buffer, and where each ends."""
 
     def __init__(self, count: int) -> None:
@@ -110,34 +82,36 @@ class SerializedIndex(Index):
     def __len__(self) -> int:
         return len(self._ends) - 1
 
-    def entry(self, place: int) -> Entry:
-        """Unpickle one record."""
+    def __getitem__(self, place: int) -> Entry:
         begin, end = self._ends[place : place + 2].tolist()
         entry: Entry = pickle.loads(self._buffer[begin:end])  # noqa: S301 - pickled above
         return entry
 
 
-_KINDS: dict[str, Callable[[int], Index]] = {"list": ListIndex, "numpy": NumpyIndex, "serialized": SerializedIndex}
-
-
 def build(kind: str, count: int) -> Index:
-    """Make an index in this process."""
-    return _KINDS[kind](count)
+    """Make an index in this process; ``list`` is a list of dictionaries."""
+    if kind == "list":
+        return list(entries(count))
+    return NumpyIndex(count) if kind == "numpy" else SerializedIndex(count)
 
 
 class IndexedDataset(Dataset[Fields]):
     """As many samples as an index has entries: each is looked up first, and is then one of those packed, in turn."""
 
     def __init__(self, dataset: StampedDataset, index: Index) -> None:
-        self._dataset = dataset
-        self._index = index
+        self.dataset = dataset
+        self.index = index
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> IndexedDataset:
+        """Threads have datasets of their own and share one index."""
+        return IndexedDataset(deepcopy(self.dataset, memo), self.index)
 
     def __len__(self) -> int:
-        return len(self._index)
+        return len(self.index)
 
     def __getitem__(self, place: int) -> Fields:
         begun = time.perf_counter_ns()
-        self._dataset.begun = self._dataset.begun or begun
-        tuple(self._index[place].values())  # as whoever opens the file and sets the label looks at them
-        self._dataset.spent[0] += time.perf_counter_ns() - begun
-        return self._dataset[place % len(self._dataset)]
+        self.dataset.begun = self.dataset.begun or begun
+        tuple(self.index[place].values())  # as whoever opens the file and sets the label looks at them
+        self.dataset.spent[0] += time.perf_counter_ns() - begun
+        return self.dataset[place % len(self.dataset)]

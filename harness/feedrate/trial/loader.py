@@ -12,6 +12,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, count, islice
 from multiprocessing import parent_process
@@ -160,6 +161,7 @@ class StampedCollate:
         return Batch(fields, stamps)
 
 
+@dataclass(frozen=True, slots=True)
 class Batches:
     """Batches of indices; incomplete ones are dropped.
 
@@ -169,33 +171,23 @@ class Batches:
     A rank gets every n-th sample of each batch, as ``DistributedSampler`` deals them out.
     """
 
-    def __init__(
-        self,
-        count: int,
-        batch_size: int,
-        seed: int,
-        *,
-        shuffled: bool = True,
-        endless: bool = True,
-        rank: int = 0,
-        ranks: int = 1,
-    ) -> None:
-        self._count = count
-        self._batch_size = batch_size
-        self._seed = seed
-        self._shuffled = shuffled
-        self._endless = endless
-        self._rank = rank
-        self._ranks = ranks
+    count: int
+    batch_size: int
+    """Of all ranks together."""
+    seed: int
+    shuffled: bool = True
+    endless: bool = True
+    rank: int = 0
+    ranks: int = 1
 
     def __iter__(self) -> Iterator[list[int]]:
-        generator = np.random.default_rng(self._seed)
-        end = self._count - self._count % self._batch_size
+        generator = np.random.default_rng(self.seed)
+        end = self.count - self.count % self.batch_size
         while True:
-            order = generator.permutation(self._count) if self._shuffled else np.arange(self._count)
-            for start in range(0, end, self._batch_size):
-                yield order[start + self._rank : start + self._batch_size : self._ranks].tolist()
-            if not self._endless:
+            order = generator.permutation(self.count) if self.shuffled else np.arange(self.count)
+            for start in range(0, end, self.batch_size):
+                yield order[start + self.rank : start + self.batch_size : self.ranks].tolist()
+            if not self.endless:
                 return
 
 

@@ -20,7 +20,7 @@ it is nearly as irregular as independent draws.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from functools import partial
 from statistics import NormalDist
 from typing import Any
 
@@ -91,80 +91,55 @@ def waits_ns(mean_us: int, shape: str, count: int, seed: int) -> list[int]:
     return [waits[place] for place in order.tolist()]
 
 
-class SlowReader(Reader):
-    """A reader whose every read waits."""
+class _PlantedReader(Reader):
+    """A reader whose every read waits, or whose every decoding computes longer; a subclass says which."""
 
-    def __init__(self, inner: Reader, waits: list[int]) -> None:
+    def __init__(self, inner: Reader) -> None:
         super().__init__(inner.root)
         self._inner = inner
+
+    def read(self, index: int) -> Any:
+        return self._inner.read(index)
+
+    def decode(self, raw: Any) -> Sample:
+        return self._inner.decode(raw)
+
+
+class _SlowReader(_PlantedReader):
+    """Waits behind every read, as long as the sample's wait is."""
+
+    def __init__(self, inner: Reader, waits: list[int]) -> None:
+        super().__init__(inner)
         self._waits = waits
         self._wait = Wait()
 
     def read(self, index: int) -> Any:
-        """Read, then wait."""
         raw = self._inner.read(index)
         self._wait(self._waits[index])
         return raw
 
-    def decode(self, raw: Any) -> Sample:
-        """Decode."""
-        return self._inner.decode(raw)
 
-
-class SlowDecoder(Reader):
-    """A reader whose every decoding computes longer."""
+class _SlowDecoder(_PlantedReader):
+    """Computes behind every decoding."""
 
     def __init__(self, inner: Reader, ns: int) -> None:
-        super().__init__(inner.root)
-        self._inner = inner
+        super().__init__(inner)
         self._ns = ns
         self._burn = Burn()
 
-    def read(self, index: int) -> Any:
-        """Read."""
-        return self._inner.read(index)
-
     def decode(self, raw: Any) -> Sample:
-        """Decode, then compute."""
         sample = self._inner.decode(raw)
         self._burn(self._ns)
         return sample
 
 
-class SlowCollate:
-    """A collation that computes longer."""
-
-    def __init__(self, inner: Collate, ns: int) -> None:
-        self._inner = inner
-        self._ns = ns
-        self._burn = Burn()
-
-    def __call__(self, samples: list[Fields]) -> Any:
-        """Collate, then compute."""
-        batch = self._inner(samples)
-        self._burn(self._ns)
-        return batch
-
-
-class PayloadTransform:
-    """A transform whose samples carry a payload behind their own fields."""
-
-    def __init__(self, inner: Callable[[Sample], Fields], size: int) -> None:
-        self._inner = inner
-        self._payload = (torch.ones(size, dtype=torch.uint8),)
-
-    def __call__(self, sample: Sample) -> Fields:
-        """Transform a sample and add the payload."""
-        return (*self._inner(sample), *self._payload)
-
-
 def reader(job: Job, inner: Reader) -> Reader:
     """Plant what reading and decoding a sample cost; for waits, this process and its workers get exact timers."""
     if job.value("decode_us"):
-        inner = SlowDecoder(inner, job.value("decode_us") * 1000)
+        inner = _SlowDecoder(inner, job.value("decode_us") * 1000)
     if job.value("read_us"):
         linux.exact_timers()
-        inner = SlowReader(inner, read_waits_ns(job, len(inner)))
+        inner = _SlowReader(inner, read_waits_ns(job, len(inner)))
     return inner
 
 
@@ -174,10 +149,22 @@ def read_waits_ns(job: Job, count: int) -> list[int]:
 
 
 def transform(job: Job, inner: Transform) -> Transform:
-    """Plant what every sample carries."""
-    return PayloadTransform(inner, job.value("payload_bytes")) if job.value("payload_bytes") else inner
+    """Plant what every sample carries: a payload behind its own fields."""
+    size = job.value("payload_bytes")
+    return partial(_add_payload, inner, (torch.ones(size, dtype=torch.uint8),)) if size else inner
 
 
 def collate(job: Job, inner: Collate) -> Collate:
     """Plant what collating a batch costs."""
-    return SlowCollate(inner, job.value("collate_us") * 1000) if job.value("collate_us") else inner
+    ns = job.value("collate_us") * 1000
+    return partial(_collate_and_burn, inner, Burn(), ns) if ns else inner
+
+
+def _add_payload(inner: Transform, payload: Fields, sample: Sample) -> Fields:
+    return (*inner(sample), *payload)
+
+
+def _collate_and_burn(inner: Collate, burn: Burn, ns: int, samples: list[Fields]) -> Any:
+    batch = inner(samples)
+    burn(ns)
+    return batch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import chain
 from math import lcm
 from typing import Any
@@ -27,16 +27,15 @@ def run_trial(job: Job, reporter: Reporter) -> None:
     torch.manual_seed(job.seed)
     synchronize = synchronizer(job)
     synchronize()  # makes the CUDA context, which is no part of a loader's start-up
-    replicas = distributed.replicas(job)
-    barrier = replicas.barrier(synchronize)
-    plain, training = stages.assemble(job, torch.device(job.device), replicas.wrap)
+    barrier = distributed.barrier(synchronize)
+    plain, training = stages.assemble(job, torch.device(job.device), partial(distributed.replicate, job))
     feed = open_feed(job, torch.device(job.device))
     reporter.keep(feed)
     reporter.send("first_batch", t_ns=time.perf_counter_ns() - feed.settled_ns)
     batches, compile_ns = rehearse(training, plain, feed.batches, synchronize)
     prefetched = device.prefetch(job, plain, batches)
     row, timeline = device.instrument(job, prefetched, synchronize)
-    warm = replicas.warm_up(lambda limits: loop.measure(batches, row, limits, barrier), warm_up_limits(job))
+    warm = distributed.warm_up(lambda limits: loop.measure(batches, row, limits, barrier), warm_up_limits(job))
     if timeline:
         timeline.reset_for(job.window_s, warm.pace_ns())
     if job.device == "cuda":
@@ -44,7 +43,7 @@ def run_trial(job: Job, reporter: Reporter) -> None:
     overflows = training.overflows if training else None
     if overflows:
         overflows.reset()
-    limits = replicas.fix_steps(window_limits(job, feed.most_steps), warm.pace_ns())
+    limits = distributed.agree(window_limits(job, feed.most_steps), warm.pace_ns())
     epochs_before = feed.epochs.begun if feed.epochs else 0
     window = loop.measure(batches, row, limits, barrier, opens=lambda: reporter.send("window_opens"))
     reporter.send("window_closes")
