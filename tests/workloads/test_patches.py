@@ -11,8 +11,8 @@ from PIL import Image as PILImage
 
 from feedrate.formats import Image
 from feedrate.schema.errors import InputError
-from feedrate.workloads import DataSpec
-from feedrate.workloads._patches import Picture, degrade, loss, mix, normalize, pairs, photographs, transform
+from feedrate.workloads import DataSpec, folder
+from feedrate.workloads._patches import Picture, degrade, loss, mix, normalize, pairs, transform
 from feedrate.workloads._photos import KEPT, Unusable
 
 
@@ -137,20 +137,22 @@ def test_positions_reach_every_corner() -> None:
         assert {int(target[0, 0, 0]) for target in targets} == {0, 1, 2, 3, 4}
 
 
-def test_folder_without_source() -> None:
-    """Without a folder the message says how to name one."""
-    with pytest.raises(InputError, match="folder: no folder of photographs was given; do this"):
-        photographs(DataSpec("folder", 3, 8, 2), "do this")
-
-
-def test_names_are_relative(tmp_path: Path) -> None:
-    """A note shows a file's name below the folder, never where the folder lies."""
+def test_a_folder_of_photographs(tmp_path: Path) -> None:
+    """As many pairs as asked for; a note shows a file's name below the folder, never where the folder lies."""
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "bad.png").write_bytes(b"")
     PILImage.fromarray(noise(20, 20)).save(tmp_path / "good.png")
-    source = photographs(DataSpec("folder", 2, 8, 2, tmp_path), "")
-    assert len(list(source.samples)) == 2
+    source = folder.samples(DataSpec("folder", 7, 8, 2, tmp_path))
+    assert [field.shape for sample in source.samples for field in sample] == [(8, 8, 3)] * 14
     assert source.notes == ["skipped sub/bad.png: neither PNG nor JPEG"]
+
+
+def test_without_photographs(tmp_path: Path) -> None:
+    """Without a folder, or with an empty one, the message says what to do."""
+    with pytest.raises(InputError, match="folder: no folder of photographs was given; name one with --data DIR"):
+        folder.samples(DataSpec("folder", 7, 16, 2))
+    with pytest.raises(InputError, match="no image here"):
+        folder.samples(DataSpec("folder", 7, 16, 2, tmp_path))
 
 
 def test_transform_and_loss() -> None:

@@ -20,7 +20,7 @@ from torchvision.transforms.functional import to_tensor
 from feedrate.formats import Image, Sample
 from feedrate.schema.errors import InputError
 from feedrate.workloads import DataSpec, Source
-from feedrate.workloads._photos import Notes, Unusable, list_images, open_rgb
+from feedrate.workloads._photos import Notes, Unusable, open_rgb
 
 _WORD = (1 << 64) - 1
 
@@ -32,7 +32,7 @@ class Picture:
     name: str
     """As a note may show it: relative, never an absolute path."""
     load: Callable[[], Image]
-    """Gives uint8, height × width × 3; raises ``Unusable`` with the reason."""
+    """Uint8, height × width × 3; raises ``Unusable`` with the reason."""
 
 
 def transform(sample: Sample) -> tuple[torch.Tensor, ...]:
@@ -43,15 +43,7 @@ def transform(sample: Sample) -> tuple[torch.Tensor, ...]:
 def normalize(
     fields: Sequence[torch.Tensor], empty: Callable[..., torch.Tensor] = torch.empty_like
 ) -> tuple[torch.Tensor, ...]:
-    """Do to the pixels of a batch what ``transform`` does to those of a sample.
-
-    Args:
-        fields: uint8, batch × channels × height × width.
-        empty: makes an uninitialised tensor like another, but of a ``dtype``.
-
-    Returns:
-        float32, of the same shapes, in 0..1.
-    """
+    """Do to the pixels of a batch (uint8, batch × channels × height × width) what ``transform`` does to a sample's."""
     return tuple(empty(field, dtype=torch.float32).copy_(field).div_(255) for field in fields)
 
 
@@ -74,21 +66,6 @@ def degrade(pixels: Image, scale: int) -> tuple[Image, Image]:
     target = pixels[:height, :width]
     small = PILImage.fromarray(target).resize((width // scale, height // scale), PILImage.Resampling.BICUBIC)
     return np.asarray(small.resize((width, height), PILImage.Resampling.BICUBIC)), target
-
-
-def photographs(spec: DataSpec, advice: str) -> Source:
-    """Cut pairs from all photographs under ``spec.source``, spread evenly over them.
-
-    Args:
-        spec: what is wanted.
-        advice: what to do when no folder was given.
-
-    Raises:
-        InputError: no folder was given, it is missing, or holds no image; while drawing: none can be used.
-    """
-    if spec.source is None:
-        raise InputError(f"{spec.workload}: no folder of photographs was given; {advice}")
-    return pairs(pictures(spec.source, list_images(spec.source)), spec)
 
 
 def pictures(folder: Path, names: Iterable[Path]) -> list[Picture]:
@@ -119,13 +96,18 @@ def pairs(pictures: Sequence[Picture], spec: DataSpec) -> Source:
 
 def _draw(pictures: Sequence[Picture], spec: DataSpec, notes: Notes) -> Iterator[Sample]:
     left, last = spec.n_samples, None
+    least = -(-spec.patch_size // spec.scale) * spec.scale
     for place, picture in enumerate(pictures):
         if left == 0:
             break
         try:
-            pair = _pair(picture, spec)
+            pixels = picture.load()
+            height, width = pixels.shape[:2]
+            if min(height, width) < least:
+                raise Unusable(f"{width} x {height} pixels, needs {least} x {least}")
+            pair = degrade(pixels, spec.scale)
         except Unusable as reason:
-            notes.skipped(picture.name, str(reason))
+            notes.skip(picture.name, str(reason))
             continue
         share = -(-left // (len(pictures) - place))
         yield from _cut(pair, place, range(share), spec.patch_size)
@@ -136,15 +118,6 @@ def _draw(pictures: Sequence[Picture], spec: DataSpec, notes: Notes) -> Iterator
         raise InputError(f"{where}: none of {len(pictures)} images can be used ({notes.lines[0]})")
     pair, place, taken = last
     yield from _cut(pair, place, range(taken, taken + left), spec.patch_size)
-
-
-def _pair(picture: Picture, spec: DataSpec) -> tuple[Image, Image]:
-    pixels = picture.load()
-    height, width = pixels.shape[:2]
-    least = -(-spec.patch_size // spec.scale) * spec.scale
-    if min(height, width) < least:
-        raise Unusable(f"{width} x {height} pixels, needs {least} x {least}")
-    return degrade(pixels, spec.scale)
 
 
 def _cut(pair: tuple[Image, Image], place: int, numbers: range, size: int) -> Iterator[Sample]:

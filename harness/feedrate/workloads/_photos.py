@@ -1,7 +1,4 @@
-"""Finding and opening photographs in a user's folder, without torch.
-
-What is said of images that were left out.
-"""
+"""Finding and opening photographs in a user's folder, without torch, and notes on those that were left out."""
 
 from __future__ import annotations
 
@@ -26,10 +23,7 @@ class Unusable(Exception):
 
 
 def list_images(folder: Path) -> list[Path]:
-    """List the PNG and JPEG files of a folder and its sub-folders, by suffix in either case.
-
-    Args:
-        folder: where to look; links to folders are not followed.
+    """List the PNG and JPEG files of a folder and its sub-folders, by suffix in either case; links are not followed.
 
     Returns:
         Paths relative to ``folder``, sorted by their parts: the same order on every machine.
@@ -40,10 +34,10 @@ def list_images(folder: Path) -> list[Path]:
     if not folder.is_dir():
         state = "not a folder" if folder.exists() else "no such folder"
         raise InputError(f"{folder}: {state}; expected a folder of PNG or JPEG photographs")
-    found = [path.relative_to(folder) for path in images(folder)]
-    if not found:
+    names = [path.relative_to(folder) for path in images(folder)]
+    if not names:
         raise InputError(f"{folder}: {NONE}")
-    return sorted(found, key=lambda path: path.parts)
+    return sorted(names, key=lambda path: path.parts)
 
 
 def open_rgb(path: Path) -> Image:
@@ -58,31 +52,23 @@ def open_rgb(path: Path) -> Image:
     """
     try:
         with path.open("rb") as file, PILImage.open(file, formats=("PNG", "JPEG")) as picture:
-            return _rgb(picture)
+            if picture.mode.startswith("I"):  # 16-bit grey, which Pillow's own conversion would clip to 255
+                high = (np.asarray(picture).astype(np.uint32) >> 8).astype(np.uint8)
+                return np.repeat(high[..., None], 3, axis=2)
+            if picture.mode == "P" and "transparency" in picture.info:
+                return np.array(picture.convert("RGBA").convert("RGB"))
+            return np.array(picture.convert("RGB"))
     except UnidentifiedImageError:
         raise Unusable("neither PNG nor JPEG") from None
     except DAMAGE as error:
-        raise Unusable(why(error)) from error
+        raise Unusable(reason(error)) from error
 
 
-def why(error: BaseException) -> str:
-    """Say what is wrong with an image, without its path.
-
-    Args:
-        error: one of ``DAMAGE``.
-    """
+def reason(error: BaseException) -> str:
+    """What is wrong with an image, without its path; ``error`` is one of ``DAMAGE``."""
     if isinstance(error, UnidentifiedImageError):
         return "no image that Pillow knows"
     return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-
-
-def _rgb(picture: PILImage.Image) -> Image:
-    if picture.mode.startswith("I"):  # 16-bit grey, which Pillow's own conversion would clip to 255
-        high = (np.asarray(picture).astype(np.uint32) >> 8).astype(np.uint8)
-        return np.repeat(high[..., None], 3, axis=2)
-    if picture.mode == "P" and "transparency" in picture.info:
-        return np.array(picture.convert("RGBA").convert("RGB"))
-    return np.array(picture.convert("RGB"))
 
 
 KEPT = 20
@@ -96,9 +82,8 @@ class Notes:
         self.lines: list[str] = []
         """Such as ``skipped 0001.png: truncated``: a published record leaves the name out."""
         self.count = 0
-        """Images that were skipped."""
 
-    def skipped(self, name: str, reason: str) -> None:
+    def skip(self, name: str, reason: str) -> None:
         """Note an image that is not used; neither text may hold an absolute path."""
         self.count += 1
         if self.count <= KEPT:

@@ -6,8 +6,10 @@ photographs (``data_hash``). It is not DIV2K under another name, even if it shou
 
 from __future__ import annotations
 
+from feedrate.schema.errors import InputError
 from feedrate.workloads import DataSpec, Source
-from feedrate.workloads._patches import loss, normalize, photographs, transform
+from feedrate.workloads._patches import loss, normalize, pairs, pictures, transform
+from feedrate.workloads._photos import list_images
 
 __all__ = ["REQUIRES", "TASK", "VERSION", "loss", "normalize", "samples", "transform"]
 
@@ -17,9 +19,11 @@ VERSION: int = 1
 
 
 def samples(spec: DataSpec) -> Source:
-    """Cut (input, target) pairs from the photographs under ``spec.source``.
+    """Cut (input, target) pairs from the photographs under ``spec.source``, spread evenly over them.
 
     Raises:
-        InputError: the folder is missing or empty; while drawing: no photograph in it can be used.
+        InputError: no folder was given, it is missing or empty; while drawing: no photograph in it can be used.
     """
-    return photographs(spec, "name one with --data DIR")
+    if spec.source is None:
+        raise InputError(f"{spec.workload}: no folder of photographs was given; name one with --data DIR")
+    return pairs(pictures(spec.source, list_images(spec.source)), spec)

@@ -12,7 +12,6 @@ does in its workers; nor accuracy: the network begins with random weights.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +21,7 @@ from torchvision.transforms import InterpolationMode, functional
 from feedrate.formats import Sample
 from feedrate.schema.errors import InputError
 from feedrate.workloads import DataSpec, Source, _patches
-from feedrate.workloads._photos import DAMAGE, Notes, why
+from feedrate.workloads._photos import DAMAGE, Notes, reason
 
 REQUIRES: dict[str, str] = {"PIL": "pillow", "numpy": "numpy", "torch": "torch", "torchvision": "torchvision"}
 TASK: str = "classification"
@@ -54,11 +53,7 @@ def samples(spec: DataSpec) -> Source:
 
 
 def transform(sample: Sample) -> tuple[torch.Tensor, ...]:
-    """Make tensors of an image and its label.
-
-    Returns:
-        float32, 3 × height × width, normalised as ImageNet's are, and int64 without dimensions.
-    """
+    """Make tensors of an image (float32, 3 × height × width, normalised as ImageNet's are) and its label (int64)."""
     image, label = sample
     return functional.normalize(functional.to_tensor(image), MEAN, STD), torch.tensor(int(label[0, 0, 0]))
 
@@ -66,15 +61,7 @@ def transform(sample: Sample) -> tuple[torch.Tensor, ...]:
 def normalize(
     fields: Sequence[torch.Tensor], empty: Callable[..., torch.Tensor] = torch.empty_like
 ) -> tuple[torch.Tensor, ...]:
-    """Do to images and labels of a batch what ``transform`` does to one of each.
-
-    Args:
-        fields: uint8, batch × 3 × height × width, and batch × 1 × 1 × 1.
-        empty: makes an uninitialised tensor like another, but of a ``dtype``.
-
-    Returns:
-        float32 of the first's shape, normalised as ImageNet's are, and int64 of length batch.
-    """
+    """Do to images and labels of a batch (uint8, batch × 3 × height × width, and batch × 1 × 1 × 1) the same."""
     images, labels = _patches.normalize(fields[:1], empty)[0], fields[1].flatten()
     # Channel by channel: a tensor of means would have to be copied to the device in every step.
     for channel, (mean, std) in enumerate(zip(MEAN, STD, strict=True)):
@@ -98,9 +85,11 @@ def _draw(photographs: OxfordIIITPet, spec: DataSpec, notes: Notes) -> Iterator[
         try:
             image, label = photographs[place]
         except DAMAGE as error:
-            notes.skipped(f"photograph {place}", why(error))
+            notes.skip(f"photograph {place}", reason(error))
             continue
-        yield _square(image, spec.patch_size), np.full((1, 1, 1), label, np.uint8)
+        resized = functional.resize(image, spec.patch_size, InterpolationMode.BICUBIC)
+        square = np.array(functional.center_crop(resized, [spec.patch_size, spec.patch_size]))
+        yield square, np.full((1, 1, 1), label, np.uint8)
         left -= 1
     notes.close()
     if left:
@@ -108,8 +97,3 @@ def _draw(photographs: OxfordIIITPet, spec: DataSpec, notes: Notes) -> Iterator[
             f"{spec.source}: {len(photographs) - notes.count} photographs can be used; n_samples asks for "
             f"{spec.n_samples} ({notes.lines[0]})"
         )
-
-
-def _square(image: Any, size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    resized = functional.resize(image, size, InterpolationMode.BICUBIC)
-    return np.array(functional.center_crop(resized, [size, size]))

@@ -45,9 +45,5 @@ class Perceptron(nn.Module):
 
 
 def build() -> nn.Module:
-    """Make the network, with PyTorch's default initialisation.
-
-    Returns:
-        A module from float images, batch × 3 × height × width in 0..1, to images of the same shape.
-    """
+    """Make the network: from float images, batch × 3 × height × width in 0..1, to images of the same shape."""
     return Perceptron()

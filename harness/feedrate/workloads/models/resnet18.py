@@ -17,10 +17,6 @@ CLASSES = 37
 
 
 def build() -> nn.Module:
-    """Make the network, with torchvision's initialisation.
-
-    Returns:
-        A module from float images, batch × 3 × height × width, to scores, batch × 37.
-    """
+    """Make the network: from float images, batch × 3 × height × width, to scores, batch × 37."""
     network: nn.Module = models.resnet18(weights=None, num_classes=CLASSES)
     return network

@@ -1,0 +1,150 @@
+"""The networks that are trained."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from feedrate.schema.axes import BY_NAME
+from feedrate.schema.plugins import declared, names
+from feedrate.workloads.models import mlp, pointwise, resnet18, srcnn
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+PACKAGE = "feedrate.workloads.models"
+
+
+@pytest.mark.parametrize("name", names(PACKAGE))
+def test_knobs_are_what_build_takes(name: str) -> None:
+    """A literal names the axes that build() takes, by keyword, each with its axis' default."""
+    knobs = declared(PACKAGE, name, "KNOBS")
+    taken = inspect.signature(importlib.import_module(f"{PACKAGE}.{name}").build).parameters
+    assert tuple(taken) == knobs
+    assert all(taken[knob].kind is inspect.Parameter.KEYWORD_ONLY for knob in knobs)
+    assert all(taken[knob].default == BY_NAME[knob].default for knob in knobs)
+
+
+@pytest.mark.parametrize(
+    ("model", "parameters", "shape"),
+    [
+        (srcnn, 69_251, (2, 3, 64, 80)),
+        (mlp, 11_541_248, (2, 3, 64, 80)),
+        (pointwise, 883, (2, 3, 64, 80)),
+        (resnet18, 11_195_493, (2, 37)),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_parameters_and_shape(model: object, parameters: int, shape: tuple[int, ...]) -> None:
+    """Each has the parameters that its file says, and an image's shape or 37 scores come out; all weights learn."""
+    network = model.build()
+    assert sum(parameter.numel() for parameter in network.parameters()) == parameters
+    output = network(torch.rand(2, 3, 64, 80))
+    assert output.shape == shape
+    output.square().mean().backward()
+    assert all(parameter.grad is not None and parameter.grad.any() for parameter in network.parameters())
+
+
+def test_an_mlp_is_weights_of_linear_layers_for_images_of_any_size() -> None:
+    """Nearly all parameters are in them, and images smaller and larger than what the layers see go through."""
+    model = mlp.build()
+    assert sum(parameter.numel() for parameter in model.parameters() if parameter.dim() == 2) > 11_500_000
+    for size in (4, 16, 33):
+        images = torch.rand(2, 3, size, size)
+        assert model(images).shape == images.shape
+
+
+def test_what_the_mlp_makes_is_added() -> None:
+    """The network sharpens: with its last layer silent it gives the image back."""
+    model = mlp.build()
+    images = torch.rand(1, 3, 24, 24)
+    with torch.no_grad():
+        model.layers[-1].weight.zero_()
+        model.layers[-1].bias.zero_()
+        assert torch.equal(model(images), images)
+
+
+def test_gelu_is_written_out() -> None:
+    """One operation at a time gives PyTorch's GELU within 1e-6, on both tails too, in values and gradients."""
+    x = torch.linspace(-8, 8, 1001, requires_grad=True)
+    written, fused = pointwise.WrittenGelu()(x), functional.gelu(x)
+    assert torch.allclose(written, fused, atol=1e-6)
+    (a,), (b,) = (torch.autograd.grad(y.sum(), x) for y in (written, fused))
+    assert torch.allclose(a, b, atol=1e-6)
+
+
+def test_both_ways_are_one_network() -> None:
+    """With equal seeds the written and the fused network have equal weights and outputs within 1e-6."""
+    models = []
+    for fusion in ("eager", "functional"):
+        torch.manual_seed(3)
+        models.append(pointwise.build(fusion=fusion))
+    images = torch.rand(2, 3, 20, 24)
+    written, fused = (model(images) for model in models)
+    assert torch.allclose(written, fused, atol=1e-6)
+    assert not torch.equal(written, fused), "nothing was exchanged"
+
+
+def test_few_operations_are_convolutions() -> None:
+    """Written out, all but the two convolutions of a forward pass are pointwise: seven for each link."""
+    graph = torch.fx.symbolic_trace(pointwise.build()).graph
+    called = [node for node in graph.nodes if node.op in ("call_function", "call_module")]
+    convolutions = [node for node in called if node.op == "call_module"]
+    assert len(convolutions) == 2
+    assert len(called) - len(convolutions) == 7 * pointwise.LINKS
+
+
+def seeded(**knobs: object) -> nn.Module:
+    torch.manual_seed(5)
+    return srcnn.build(**knobs)
+
+
+def convolutions(model: nn.Module) -> list[nn.Conv2d]:
+    return [layer for layer in model.children() if isinstance(layer, nn.Conv2d)]
+
+
+def test_a_norm_follows_every_convolution_but_the_last() -> None:
+    """With norm = batch there are two; without conv_bias only the last convolution keeps its bias."""
+    model = seeded(norm="batch", conv_bias=False)
+    kinds = [type(layer).__name__ for layer in model.children()]
+    assert kinds == ["Conv2d", "BatchNorm2d", "ReLU", "Conv2d", "BatchNorm2d", "ReLU", "Conv2d"]
+    assert [type(layer).__name__ for layer in seeded().children()] == ["Conv2d", "ReLU", "Conv2d", "ReLU", "Conv2d"]
+    assert [layer.bias is None for layer in convolutions(model)] == [True, True, False]
+    assert all(layer.bias is not None for layer in convolutions(seeded(norm="batch")))
+
+
+def test_a_knob_changes_no_other_weight() -> None:
+    """With equal seeds networks differ in what the knob adds or takes, and in nothing else."""
+    plain, norm, bare = (seeded(), seeded(norm="batch"), seeded(norm="batch", conv_bias=False))
+    assert all(torch.equal(a.weight, b.weight) for a, b in zip(convolutions(plain), convolutions(norm), strict=True))
+    left = dict(bare.named_parameters())
+    assert all(torch.equal(left[name], value) for name, value in norm.named_parameters() if name in left)
+    assert {name for name, _ in norm.named_parameters()} - set(left) == {"0.bias", "3.bias"}
+
+
+def test_a_bias_before_a_norm_changes_nothing() -> None:
+    """In training both networks are one function, whatever the bias, step by step: outputs, gradients and losses."""
+    with_bias, without = seeded(norm="batch").double(), seeded(norm="batch", conv_bias=False).double()
+    with torch.no_grad():
+        for layer in convolutions(with_bias)[:-1]:
+            layer.bias += torch.randn_like(layer.bias)
+    images, targets = torch.rand(2, 4, 3, 12, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    losses: list[list[float]] = []
+    for model in (with_bias, without):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        losses.append([])
+        for _ in range(3):
+            loss = functional.mse_loss(model(images), targets)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses[-1].append(loss.item())
+    assert losses[0][-1] < losses[0][0]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-9)
+    assert torch.allclose(with_bias(images), without(images), atol=1e-12)
+    other = dict(with_bias.named_parameters())
+    assert all(torch.allclose(v.grad, other[name].grad, atol=1e-12) for name, v in without.named_parameters())
+    assert all(other[name].grad.abs().max() < 1e-12 for name in ("0.bias", "3.bias"))
