@@ -19,7 +19,7 @@ from feedrate.questions.claims import page as claims_page
 from feedrate.questions.home.page import EXPLORE
 from feedrate.questions.loader import page as loader_page
 from feedrate.questions.runs import trust
-from feedrate.questions.storage import page as storage_page
+from feedrate.questions.storage.page import StorageSection
 from feedrate.questions.workers import page as workers_page
 from feedrate.schema import plugins, words
 
@@ -78,8 +78,8 @@ def page(name: str, path: str, content: Suite, runs: Sequence[RunView], told: Ve
     body.append(_places(measured))
     for shown in measured:
         body += [markup.heading(2, shown.name, shown.mark), _origin(shown, path)]
-        planted, compared = calibration_page.section(shown, name), storage_page.section(shown, name)
-        body += planted or compared.answers()
+        planted, compared = calibration_page.section(shown, name), StorageSection(shown, name)
+        body += planted or [compared.answers()]
         if not planted and not compared:
             said = answer(shown.answers(name)) or (claims_page.answer(told, name, shown) if told else "")
             body += [markup.paragraph(said, "fr-answer")] if said else []
@@ -91,7 +91,7 @@ def page(name: str, path: str, content: Suite, runs: Sequence[RunView], told: Ve
                 body += [markup.heading(3, title, f"{chart}-{shown.mark}"), markup.slot(placed.name), "\n"]
         else:
             body.append(_elsewhere(path))
-        body += compared.details()
+        body.append(compared.details())
         body += workers_page.section(shown, name) if name == workers_page.SUITE else []
         if not planted:
             because = loader_page.section(shown, name, path)
