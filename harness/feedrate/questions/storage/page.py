@@ -180,12 +180,12 @@ def _step(row: Row) -> str:
     return f"before an emulated step of {row['step_ms']:g} ms"
 
 
-def _uses(chosen: pd.DataFrame, disk: Storage | None) -> Iterator[tuple[bool, list[Markup]]]:
+def _uses(chosen: pd.DataFrame, disk: Storage | None) -> Iterator[tuple[bool, list[str]]]:
     """Cells of a row a question with two formats or more, and whether it is the usual one: loading, in any order."""
     questions: dict[tuple[Any, ...], dict[str, list[Row]]] = {}
-    for row in rows_of(chosen):
-        key = (*_rank(row), str(row["step_ms"]), str(row["scale"]), int(row["n_samples"]))
-        questions.setdefault(key, {}).setdefault(row["purpose"], []).append(row)
+    for each in rows_of(chosen):
+        key = (*_rank(each), str(each["step_ms"]), str(each["scale"]), int(each["n_samples"]))
+        questions.setdefault(key, {}).setdefault(each["purpose"], []).append(each)
     several = len({key[:-1] for key in questions}) < len(questions)
     batches = len(chosen) > 0 and chosen["batch_size"].nunique() > 1
     for _, purposes in sorted(questions.items(), key=lambda pair: pair[0]):
@@ -207,7 +207,7 @@ def _uses(chosen: pd.DataFrame, disk: Storage | None) -> Iterator[tuple[bool, li
             Markup(", ").join(_size(row)).replace(", ", Markup("<br>")),
             *(_compare(purposes.get(purpose), row, batches=batches) for purpose in (SPACE, LOSSY)),
         ]
-        yield row["mode"] == LOAD and row["access"] == "random", cells
+        yield bool(row["mode"] == LOAD and row["access"] == "random"), cells
 
 
 def _measured_columns(rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
