@@ -2,3 +2,5 @@
 
 Nothing is imported here: ``packing`` runs in a process of its own, whose memory is measured.
 """
+
+__all__ = ["runner"]
