@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,7 @@ def test_on_disk_before_it_has_its_name(
         sync(path)
 
     monkeypatch.setattr(linux, "sync", seen)
-    assert crop_worker.cut(archives["train"].photographs["0001.png"], tmp_path / "0001") == 4
+    assert crop_worker.cut(archives["train"].photographs["0001.png"], tmp_path / "0001") == {"crops": 4}
     inodes = {path.stat().st_ino for path in (tmp_path, tmp_path / "0001", *(tmp_path / "0001").iterdir())}
     assert set(synced.values()) == inodes
 
@@ -158,14 +159,15 @@ def test_killed_worker(archives: dict[str, Any], tmp_path: Path, screen: Any, mo
     target.mkdir()
     source = made.write(tmp_path / "a.zip")
     started = []
-    ask = crops._Worker.ask
 
-    def killed(self: Any, photograph: Any) -> Any:
-        started.append(self._process)
-        self._process.kill()
-        return ask(self, photograph)
+    class Killed(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: Any, **named: Any) -> None:
+            super().__init__(*arguments, **named)
+            started.append(self)
+            self.kill()
 
-    monkeypatch.setattr(crops._Worker, "ask", killed)
+    monkeypatch.setattr(crops.subprocess, "Popen", Killed)
     with pytest.raises(EnvironmentFault, match=r"ended with status -9; .*the same command continues"):
         crops.cut(source, target, crops.photographs(source, made.part.members), screen)
+    assert started
     assert all(process.returncode is not None for process in started)

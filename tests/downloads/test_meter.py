@@ -10,17 +10,17 @@ from beside import tried
 from rich.console import Console
 from rich.text import Text
 
-from feedrate.downloads import files
-from feedrate.downloads.files import Meter
+from feedrate.downloads import meter
+from feedrate.downloads.meter import Meter
 
 
-def shown(terminal: bool, unit: str, monkeypatch: pytest.MonkeyPatch) -> str:
+def shown(terminal: bool, pieces: str | None, monkeypatch: pytest.MonkeyPatch) -> str:
     """What is printed while half of the work is done in a short while."""
-    monkeypatch.setattr(files, "REDRAW_S", 0.0)
-    monkeypatch.setattr(files, "PLAIN_S", 0.0)
+    monkeypatch.setattr(meter, "REDRAW_S", 0.0)
+    monkeypatch.setattr(meter, "PLAIN_S", 0.0)
     console = Console(file=io.StringIO(), force_terminal=terminal, width=120)
-    scale = 10**6 if unit == "MB" else 1
-    with Meter(console, "file.zip", 1000 * scale, 100 * scale, unit) as running:
+    scale = 1 if pieces else 10**6
+    with Meter(console, "file.zip", 1000 * scale, 100 * scale, pieces) as running:
         for done in (200, 400, 600):
             time.sleep(0.02)
             running.at(done * scale)
@@ -32,12 +32,12 @@ def shown(terminal: bool, unit: str, monkeypatch: pytest.MonkeyPatch) -> str:
 @tried
 def test_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bytes show megabytes, speed and the time that is left, on a terminal and in a log."""
-    bar = shown(True, "MB", monkeypatch)
+    bar = shown(True, None, monkeypatch)
     assert "file.zip" in bar
     assert "0.6/1.0 GB" in bar
     assert "GB/s" in bar
     assert "0:00:0" in bar
-    lines = shown(False, "MB", monkeypatch).splitlines()
+    lines = shown(False, None, monkeypatch).splitlines()
     assert lines[-1] == "a line [that stays]"
     assert lines[-2].startswith("file.zip: 600 of 1,000 MB, ")
     assert "MB/s, " in lines[-2]

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image as PILImage
 from torchvision.datasets import OxfordIIITPet
 
-from feedrate.downloads import files, pets
+from feedrate.downloads import disk, pets
 from feedrate.downloads.transfer import Patience, Remote
 from feedrate.schema.errors import DataError, EnvironmentFault, FeedrateError, InputError
 
@@ -104,7 +104,7 @@ def test_interrupted_unpacking(
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(files, "install", stop)
+    monkeypatch.setattr(disk, "install", stop)
     with pytest.raises(KeyboardInterrupt):
         fetch()
     base = tmp_path / "oxford-iiit-pet"
@@ -160,8 +160,8 @@ def test_photographs_that_lack(fetch: Fetch, tmp_path: Path) -> None:
 
 def test_no_room(fetch: Fetch, tmp_path: Path, server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Archives and what is in them must fit before the first byte is asked for."""
-    usage = files.shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(files.shutil, "disk_usage", lambda _: usage._replace(free=1000))
+    usage = disk.shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(disk.shutil, "disk_usage", lambda _: usage._replace(free=1000))
     with pytest.raises(EnvironmentFault, match=r"the rest of the archives and .* for what is in them"):
         fetch()
     assert not server.files["/images.tar.gz"].asked

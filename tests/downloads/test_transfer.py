@@ -16,7 +16,9 @@ from feedrate.downloads.transfer import Patience, Remote, download, rest
 from feedrate.schema.errors import DataError, EnvironmentFault, InputError
 
 CONTENT = np.random.default_rng(7).bytes(300_000)
+OVER = 10**9
 Expect = Callable[..., Remote]
+Bring = Callable[..., bytes]
 
 
 @pytest.fixture
@@ -25,24 +27,56 @@ def place(tmp_path: Path) -> Path:
     return tmp_path / "file.zip"
 
 
-def test_whole(server: Any, expect: Expect, place: Path, screen: Any, hasty: Patience) -> None:
-    """The file is there, byte for byte, and nothing beside it."""
-    served = server.serve("file.zip", CONTENT)
-    download(expect(server.url("file.zip"), CONTENT), place, screen, hasty)
-    assert place.read_bytes() == CONTENT
+@pytest.fixture
+def wanted(server: Any, expect: Expect) -> Remote:
+    """The file as it should be."""
+    return expect(server.url("file.zip"), CONTENT)
+
+
+@pytest.fixture
+def bring(wanted: Remote, place: Path, screen: Any, hasty: Patience) -> Bring:
+    """Download the file and read it."""
+
+    def call(remote: Remote = wanted, patience: Patience = hasty) -> bytes:
+        download(remote, place, screen, patience)
+        return place.read_bytes()
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("faults", "least", "most", "said"),
+    [
+        pytest.param({}, 1, 1, "", id="none"),
+        pytest.param({"breaks": [250_000, 0, 1, 280_000, 0], "reset": True}, 2, 6, "", id="resets"),
+        pytest.param({"breaks": [20_000] * 14}, 13, 15, "", id="breaks that bring something renew patience"),
+        pytest.param(
+            {"breaks": [150_000, 70_000], "ranges": False}, 3, 3, "cannot go on where it was", id="ranges ignored"
+        ),
+        pytest.param({"statuses": [503, 429, 502], "retry_after": "3600"}, 4, 4, "503", id="busy"),
+        pytest.param({"length": lambda _: None, "extra": b"more"}, 1, 1, "", id="no length, and too much"),
+    ],
+)
+def test_comes_whole(
+    server: Any, place: Path, screen: Any, bring: Bring, faults: dict[str, Any], least: int, most: int, said: str
+) -> None:
+    """Whatever the connection does, the file is there, byte for byte, and nothing beside it."""
+    served = server.serve("file.zip", CONTENT, **faults)
+    assert bring() == CONTENT
     assert [path.name for path in place.parent.iterdir()] == ["file.zip"]
     assert "Range" not in served.asked[0]
+    assert least <= len(served.asked) <= most
+    assert said in screen.text
 
 
 @pytest.mark.parametrize("validators", [('"1"', None), (None, "Sat, 01 Jan 2022 00:00:00 GMT"), ('W/"1"', None)])
 def test_goes_on_after_breaks(
-    server: Any, expect: Expect, place: Path, screen: Any, hasty: Patience, validators: tuple[str | None, str | None]
+    server: Any, screen: Any, bring: Bring, validators: tuple[str | None, str | None]
 ) -> None:
     """A broken connection costs no byte that had come: the next request asks for the rest of the same version."""
-    served = server.serve("file.zip", CONTENT, breaks=[90_000, 0, 100_000, 1], etag=validators[0])
-    served.modified = validators[1]
-    download(expect(server.url("file.zip"), CONTENT), place, screen, hasty)
-    assert place.read_bytes() == CONTENT
+    etag, modified = validators
+    served = server.serve("file.zip", CONTENT, breaks=[90_000, 0, 100_000, 1], etag=etag, modified=modified)
+    assert bring() == CONTENT
     assert len(served.asked) == 5
     asked = served.asked[-1]
     assert int(asked["Range"].removeprefix("bytes=").rstrip("-")) > 90_000
@@ -51,61 +85,33 @@ def test_goes_on_after_breaks(
     assert "file.zip: Connection broken: IncompleteRead" in screen.text
 
 
-def test_resets(server: Any, expect: Expect, place: Path, screen: Any, hasty: Patience) -> None:
-    """Connections that are reset, also before the first byte, lose at most what was on its way."""
-    served = server.serve("file.zip", CONTENT, breaks=[250_000, 0, 1, 280_000, 0], reset=True)
-    download(expect(server.url("file.zip"), CONTENT), place, screen, hasty)
-    assert place.read_bytes() == CONTENT
-    assert len(served.asked) > 1
-
-
-def test_next_process_goes_on(server: Any, expect: Expect, place: Path, screen: Any, hasty: Patience) -> None:
-    """What an earlier attempt left is gone on with."""
-    served = server.serve("file.zip", CONTENT, breaks=[200_000, 0, 0, 0, 0])
-    wanted = expect(server.url("file.zip"), CONTENT)
-    with pytest.raises(EnvironmentFault):
-        download(wanted, place, screen, hasty)
-    had = place.with_name("file.zip.part").stat().st_size
-    assert had == 200_000
-    assert rest(wanted, place) == len(CONTENT) - had
+def test_gives_up_and_goes_on_later(server: Any, place: Path, wanted: Remote, bring: Bring, hasty: Patience) -> None:
+    """After so many tries without a byte the error names the address and what is there; what is there is used later."""
+    served = server.serve("file.zip", CONTENT, breaks=[200_000, *[0] * 20])
+    with pytest.raises(EnvironmentFault, match="the same command continues") as caught:
+        bring()
+    for said in (wanted.url, "4 tries", "200 kB of 300 kB are here"):
+        assert said in str(caught.value)
+    assert len(served.asked) == 1 + hasty.tries
+    assert place.with_name("file.zip.part").stat().st_size == 200_000
+    assert rest(wanted, place) == 100_000
     served.breaks.clear()
-    download(wanted, place, screen, hasty)
-    assert place.read_bytes() == CONTENT
-    assert served.asked[-1]["Range"] == f"bytes={had}-"
+    assert bring() == CONTENT
+    assert served.asked[-1]["Range"] == "bytes=200000-"
     assert rest(wanted, place) == 0
 
 
-def test_progress_renews_patience(server: Any, expect: Expect, place: Path, screen: Any, hasty: Patience) -> None:
-    """Tries are counted in a row without a byte: a line that always breaks but always brings something gets there."""
-    served = server.serve("file.zip", CONTENT, breaks=[20_000] * 14)
-    download(expect(server.url("file.zip"), CONTENT), place, screen, hasty)
-    assert place.read_bytes() == CONTENT
-    assert len(served.asked) > 3 * hasty.tries
-
-
-def test_gives_up(server: Any, expect: Expect, place: Path, screen: Any, hasty: Patience) -> None:
-    """After so many tries without a byte the error names the address, what is there, and that it goes on later."""
-    served = server.serve("file.zip", CONTENT, breaks=[100_000] + [0] * 20)
-    url = server.url("file.zip")
-    with pytest.raises(EnvironmentFault, match="the same command continues") as caught:
-        download(expect(url, CONTENT), place, screen, hasty)
-    assert url in str(caught.value)
-    assert "4 tries" in str(caught.value)
-    assert "of 300 kB are here" in str(caught.value)
-    assert len(served.asked) == 1 + hasty.tries
-
-
-def test_nobody_there(expect: Expect, place: Path, screen: Any, hasty: Patience) -> None:
+def test_nobody_there(expect: Expect, bring: Bring) -> None:
     """A server that cannot be reached is an error that can be named."""
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}/file.zip"
         said = rf"^{url}: Failed to establish a new connection: .*refused; 4 tries in a row brought nothing, 0 bytes"
         with pytest.raises(EnvironmentFault, match=said):
-            download(expect(url, CONTENT), place, screen, hasty)
+            bring(expect(url, CONTENT))
 
 
-def test_silence(server: Any, expect: Expect, place: Path, screen: Any) -> None:
+def test_silence(server: Any, wanted: Remote, bring: Bring) -> None:
     """A server that says nothing any more is left, and asked again for the rest."""
     served = server.serve("file.zip", CONTENT, stall=50_000)
 
@@ -115,162 +121,110 @@ def test_silence(server: Any, expect: Expect, place: Path, screen: Any) -> None:
         served.go.set()
 
     threading.Thread(target=speak_again, daemon=True).start()
-    download(expect(server.url("file.zip"), CONTENT), place, screen, Patience(5, 0.1, 1, 2.0, 0.3))
-    assert place.read_bytes() == CONTENT
+    assert bring(wanted, Patience(5, 0.1, 1, 2.0, 0.3)) == CONTENT
     assert len(served.asked) > 1
 
 
-def test_ranges_ignored(server: Any, expect: Expect, place: Path, screen: Any, hasty: Patience) -> None:
-    """A server that cannot go on sends all of it again, and nothing is mixed."""
-    served = server.serve("file.zip", CONTENT, breaks=[150_000, 70_000], ranges=False)
-    download(expect(server.url("file.zip"), CONTENT), place, screen, hasty)
-    assert place.read_bytes() == CONTENT
-    assert len(served.asked) == 3
-    assert "cannot go on where it was" in screen.text
-
-
 @pytest.mark.parametrize("looks", [True, False])
-def test_changed_on_the_server(
-    server: Any, expect: Expect, place: Path, screen: Any, hasty: Patience, looks: bool
-) -> None:
+def test_changed_on_the_server(server: Any, bring: Bring, looks: bool) -> None:
     """A file that changed between two tries is begun anew, also where the server does not look at the condition."""
     served = server.serve("file.zip", CONTENT[::-1], breaks=[150_000] + [0] * 9)
     with pytest.raises(EnvironmentFault):
-        download(expect(server.url("file.zip"), CONTENT), place, screen, hasty)
+        bring()
     served.content, served.etag, served.breaks, served.if_range = CONTENT, '"2"', [], looks
-    download(expect(server.url("file.zip"), CONTENT), place, screen, hasty)
-    assert place.read_bytes() == CONTENT
+    assert bring() == CONTENT
 
 
-def test_range_refused(server: Any, expect: Expect, place: Path, screen: Any, hasty: Patience) -> None:
+def test_range_refused(server: Any, place: Path, bring: Bring) -> None:
     """416: what is here cannot be of that file, so it is begun anew."""
     served = server.serve("file.zip", CONTENT, breaks=[900], statuses=[200, 404])
-    wanted = expect(server.url("file.zip"), CONTENT)
     with pytest.raises(EnvironmentFault):
-        download(wanted, place, screen, hasty)
+        bring()
     assert place.with_name("file.zip.part").stat().st_size == 900
     served.statuses = [416]
-    download(wanted, place, screen, hasty)
-    assert place.read_bytes() == CONTENT
+    assert bring() == CONTENT
     assert "Range" in served.asked[-2]
     assert "Range" not in served.asked[-1]
 
 
-@pytest.mark.parametrize("offered", [1234, 10**9])
-def test_another_length(server: Any, expect: Expect, place: Path, screen: Any, hasty: Patience, offered: int) -> None:
-    """A whole answer of another length, such as a login page, is refused at once; nothing of it is taken."""
-    served = server.serve("file.zip", CONTENT, length=lambda _: offered)
-    with pytest.raises(EnvironmentFault, match=rf"offers {offered} bytes; expected 300,000"):
-        download(expect(server.url("file.zip"), CONTENT), place, screen, hasty)
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"length": lambda _: 1234}, "offers 1234 bytes; expected 300,000"),
+        ({"length": lambda _: OVER}, f"offers {OVER} bytes; expected 300,000"),
+        *(({"statuses": [status] * 9}, f"answers {status} .*expected the file") for status in (404, 403, 410)),
+    ],
+)
+def test_refused_at_once(server: Any, place: Path, bring: Bring, how: dict[str, Any], said: str) -> None:
+    """An answer that will not change, or of another length, such as a login page, is an error; nothing is taken."""
+    served = server.serve("file.zip", CONTENT, **how)
+    with pytest.raises(EnvironmentFault, match=said):
+        bring()
     assert len(served.asked) == 1
     assert not place.with_name("file.zip.part").exists()
 
 
-def test_promises_more_than_it_sends(server: Any, expect: Expect, place: Path, screen: Any, hasty: Patience) -> None:
+def test_promises_more_than_it_sends(server: Any, wanted: Remote, bring: Bring) -> None:
     """A body that ends before the promised length is asked for its rest; a wrong length of that rest does no harm."""
     served = server.serve("file.zip", CONTENT[:120_000], length=lambda _: len(CONTENT))
-
-    def complete(_: int) -> int:
-        return len(CONTENT)
-
-    wanted = expect(server.url("file.zip"), CONTENT)
     with pytest.raises(EnvironmentFault):
-        download(wanted, place, screen, Patience(1, 0.0, 0, 2.0, 2.0))
-    served.content, served.length = CONTENT, complete  # a Content-Length of the whole with a part of it
-    download(wanted, place, screen, hasty)
-    assert place.read_bytes() == CONTENT
+        bring(wanted, Patience(1, 0.0, 0, 2.0, 2.0))
+    served.content = CONTENT  # from now on a Content-Length of the whole with a part of it
+    assert bring() == CONTENT
     assert served.sent < 1.5 * len(CONTENT)
 
 
-def test_no_length_and_too_much(server: Any, expect: Expect, place: Path, screen: Any, hasty: Patience) -> None:
-    """Without a promised length the known one counts: what comes after it is not taken."""
-    server.serve("file.zip", CONTENT, length=lambda _: None, extra=b"more")
-    download(expect(server.url("file.zip"), CONTENT), place, screen, hasty)
-    assert place.read_bytes() == CONTENT
-
-
 @pytest.mark.parametrize("algorithm", ["sha256", "md5"])
-def test_wrong_checksum(server: Any, expect: Expect, place: Path, screen: Any, hasty: Patience, algorithm: str) -> None:
+def test_wrong_checksum(server: Any, expect: Expect, place: Path, bring: Bring, algorithm: str) -> None:
     """Wrong bytes are named by both checksums and removed, so that the same command starts anew."""
     wrong = CONTENT[:-1] + b"!"
     served = server.serve("file.zip", wrong)
     wanted = expect(server.url("file.zip"), CONTENT, algorithm)
     with pytest.raises(DataError, match=rf"{expect('', wrong, algorithm).digest}; expected {wanted.digest}"):
-        download(wanted, place, screen, hasty)
+        bring(wanted)
     assert list(place.parent.iterdir()) == []
     served.content = CONTENT
-    download(wanted, place, screen, hasty)
-    assert place.read_bytes() == CONTENT
+    assert bring(wanted) == CONTENT
     assert "Range" not in served.asked[-1]
 
 
-@pytest.mark.parametrize("status", [404, 403, 410])
-def test_refused(server: Any, expect: Expect, place: Path, screen: Any, hasty: Patience, status: int) -> None:
-    """An answer that will not change is an error at once."""
-    served = server.serve("file.zip", CONTENT, statuses=[status] * 9)
-    with pytest.raises(EnvironmentFault, match=f"answers {status} .*expected the file"):
-        download(expect(server.url("file.zip"), CONTENT), place, screen, hasty)
-    assert len(served.asked) == 1
-
-
-def test_busy(server: Any, expect: Expect, place: Path, screen: Any, hasty: Patience) -> None:
-    """A server that is busy is asked again, and its wish for a pause is followed up to a limit."""
-    served = server.serve("file.zip", CONTENT, statuses=[503, 429, 502], retry_after="3600")
-    download(expect(server.url("file.zip"), CONTENT), place, screen, hasty)
-    assert place.read_bytes() == CONTENT
-    assert len(served.asked) == 4
-    assert "503" in screen.text
-
-
-def test_already_there(server: Any, expect: Expect, place: Path, screen: Any, hasty: Patience) -> None:
+def test_already_there(server: Any, place: Path, bring: Bring) -> None:
     """A file that is there is checked and not asked for; another in its place is the user's."""
     served = server.serve("file.zip", CONTENT)
-    wanted = expect(server.url("file.zip"), CONTENT)
     place.write_bytes(CONTENT)
-    download(wanted, place, screen, hasty)
+    bring()
     for other, said in ((CONTENT[:-1], "has 299,999 bytes; expected 300,000"), (CONTENT[::-1], "has the sha256")):
         place.write_bytes(other)
         with pytest.raises(InputError, match=said):
-            download(wanted, place, screen, hasty)
+            bring()
         assert place.read_bytes() == other
     assert served.asked == []
 
 
-def test_part_of_another_address(server: Any, expect: Expect, place: Path, screen: Any, hasty: Patience) -> None:
+def test_part_of_another_address(server: Any, place: Path, bring: Bring) -> None:
     """What was begun from elsewhere, or lies there without a note, is not gone on with."""
     served = server.serve("file.zip", CONTENT)
     place.with_name("file.zip.part").write_bytes(b"x" * 1000)
-    download(expect(server.url("file.zip"), CONTENT), place, screen, hasty)
-    assert place.read_bytes() == CONTENT
+    assert bring() == CONTENT
     assert "Range" not in served.asked[0]
 
 
-def test_no_folder(server: Any, expect: Expect, tmp_path: Path, screen: Any, hasty: Patience) -> None:
+def test_no_folder(server: Any, wanted: Remote, tmp_path: Path, screen: Any, hasty: Patience) -> None:
     """A disk that does not take the file is an error that says where and what to do."""
     server.serve("file.zip", CONTENT)
     with pytest.raises(EnvironmentFault, match=r"while downloading file.zip; .*DATA_ROOT="):
-        download(expect(server.url("file.zip"), CONTENT), tmp_path / "missing" / "file.zip", screen, hasty)
+        download(wanted, tmp_path / "missing" / "file.zip", screen, hasty)
 
 
 @pytest.mark.parametrize("exempt", [False, True])
-def test_proxy(
-    server: Any,
-    expect: Expect,
-    place: Path,
-    screen: Any,
-    hasty: Patience,
-    monkeypatch: pytest.MonkeyPatch,
-    exempt: bool,
-) -> None:
+def test_proxy(server: Any, expect: Expect, bring: Bring, monkeypatch: pytest.MonkeyPatch, exempt: bool) -> None:
     """The proxy that the environment names is used, with its password, but not for a host that it exempts."""
-    proxied = server.serve("", b"")
+    proxied = server.serve("", CONTENT)
     server.files["http://data.example/file.zip"] = proxied
-    proxied.content = CONTENT
     served = server.serve("file.zip", CONTENT)
     monkeypatch.setenv("http_proxy", server.url("").replace("//", "//user:word@"))
     monkeypatch.setenv("no_proxy", "127.0.0.1" if exempt else "")
     url = server.url("file.zip") if exempt else "http://data.example/file.zip"
-    download(expect(url, CONTENT), place, screen, hasty)
-    assert place.read_bytes() == CONTENT
+    assert bring(expect(url, CONTENT)) == CONTENT
     assert [len(served.asked), len(proxied.asked)] == ([1, 0] if exempt else [0, 1])
     assert exempt or proxied.asked[0]["proxy-authorization"] == "Basic dXNlcjp3b3Jk"

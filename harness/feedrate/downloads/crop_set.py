@@ -12,7 +12,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from feedrate.downloads import files
+from feedrate.downloads import disk
 from feedrate.schema.errors import DataError
 
 SIZE, STEP = 480, 240
@@ -52,7 +52,7 @@ class CutSet:
 
     def save(self, folder: Path) -> None:
         """Write a folder's record."""
-        files.write_whole(folder / RECORD, json.dumps(asdict(self), indent=1))
+        disk.write_whole(folder / RECORD, json.dumps(asdict(self), indent=1))
 
 
 def starts(length: int) -> list[int]:

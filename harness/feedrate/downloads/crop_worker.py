@@ -37,74 +37,55 @@ DAMAGE = (
 """What Pillow and zipfile raise on files that are damaged."""
 
 
-class Damaged(Exception):
-    """A photograph that cannot be used; the message says why."""
+def cut(data: bytes, folder: Path) -> dict[str, int | str]:
+    """Cut a photograph into the files of a folder, which is whole where it is there afterwards.
 
-
-def reader(source: Path) -> Callable[[str], bytes]:
-    """Give access to photographs by name: the members of a zip archive, or the files of a folder."""
-    if source.is_dir():
-        return lambda name: (source / name).read_bytes()
-    return zipfile.ZipFile(source).read
-
-
-def cut(data: bytes, folder: Path) -> int:
-    """Cut a photograph into the files of a folder, which is there afterwards, whole.
-
-    Raises:
-        Damaged: it is no such file.
-        OSError: the disk does not take it.
+    Returns:
+        ``crops``, how many; or ``damaged``, what is wrong with the photograph; or ``errno`` and ``fault``, why the disk
+        did not take it.
     """
-    picture = _decoded(data)
-    temp = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
-    temp.mkdir()
     try:
-        corners = crop_set.corners(picture.height, picture.width)
-        paths = [temp / f"{folder.name}_s{number:03d}.png" for number in range(1, len(corners) + 1)]
+        with Image.open(io.BytesIO(data), formats=("PNG",)) as picture:
+            picture.load()
+    except UnidentifiedImageError:
+        return {"damaged": "not a PNG file"}
+    except DAMAGE as error:
+        return {"damaged": str(error)}
+    if picture.mode != "RGB":
+        return {"damaged": f"pixels are {picture.mode}; expected 8-bit RGB"}
+    temp = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+    corners = crop_set.corners(picture.height, picture.width)
+    paths = [temp / f"{folder.name}_s{number:03d}.png" for number in range(1, len(corners) + 1)]
+    try:
+        temp.mkdir()
         for path, (top, left) in zip(paths, corners, strict=True):
             box = (left, top, left + crop_set.SIZE, top + crop_set.SIZE)
             picture.crop(box).save(path, format="PNG", compress_level=crop_set.COMPRESS_LEVEL)
         for path in (*paths, temp):  # after all are written: the first takes the others along
             linux.sync(path)
         temp.rename(folder)
-    finally:
-        shutil.rmtree(temp, ignore_errors=True)
-    linux.sync(folder.parent)
-    return len(corners)
-
-
-def _decoded(data: bytes) -> Image.Image:
-    try:
-        with Image.open(io.BytesIO(data), formats=("PNG",)) as picture:
-            picture.load()
-    except UnidentifiedImageError:
-        raise Damaged("not a PNG file") from None
-    except DAMAGE as error:
-        raise Damaged(str(error)) from error
-    if picture.mode != "RGB":
-        raise Damaged(f"pixels are {picture.mode}; expected 8-bit RGB")
-    return picture
-
-
-def _answer(read: Callable[[str], bytes], name: str, target: Path) -> dict[str, int | str]:
-    try:
-        data = read(name)
-    except (*DAMAGE, KeyError) as error:
-        return {"damaged": str(error)}
-    try:
-        return {"crops": cut(data, target / PurePosixPath(name).stem)}
-    except Damaged as error:
-        return {"damaged": str(error)}
+        linux.sync(folder.parent)
     except OSError as error:
         return {"errno": error.errno or 0, "fault": error.strerror or str(error)}
+    finally:
+        shutil.rmtree(temp, ignore_errors=True)
+    return {"crops": len(corners)}
 
 
 def main(source: Path, target: Path, parent: int) -> None:
-    """Cut what the parent names until it has no more."""
+    """Cut what the parent names until it has no more: members of a zip archive, or files of a folder."""
     linux.die_with_parent(parent)
-    read = reader(source)
+    read: Callable[[str], bytes]
+    read = (lambda name: (source / name).read_bytes()) if source.is_dir() else zipfile.ZipFile(source).read
     for line in sys.stdin:
-        sys.stdout.write(json.dumps(_answer(read, json.loads(line), target)) + "\n")
+        name = json.loads(line)
+        try:
+            data = read(name)
+        except (*DAMAGE, KeyError) as error:
+            answer: dict[str, int | str] = {"damaged": str(error)}
+        else:
+            answer = cut(data, target / PurePosixPath(name).stem)
+        sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 
 

@@ -6,25 +6,23 @@ import contextlib
 import io
 import json
 import os
-import queue
 import shutil
 import struct
 import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing.connection import wait
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from rich.console import Console
 
-from feedrate.downloads import crop_set
-from feedrate.downloads import files as downloads_files
+from feedrate.downloads import crop_set, disk
 from feedrate.downloads.crop_worker import DAMAGE
-from feedrate.downloads.files import Meter
+from feedrate.downloads.meter import Meter
 from feedrate.schema.errors import DataError, EnvironmentFault
 
 GROWTH = 4.0
@@ -73,26 +71,25 @@ def _photograph(name: str, size: int, opened: Callable[[], IO[bytes]]) -> Photog
 
 def missing(wanted: Sequence[Photograph], target: Path) -> list[Photograph]:
     """Which photographs are not cut yet, or have fewer or more files than they should."""
-    return [
-        photograph for photograph in wanted if not photograph.crops or _files(target, photograph) != photograph.crops
-    ]
 
+    def files(photograph: Photograph) -> int:
+        folder = target / photograph.folder
+        return len(os.listdir(folder)) if folder.exists() else 0  # noqa: PTH208 - the number alone is wanted
 
-def _files(target: Path, photograph: Photograph) -> int:
-    try:
-        return sum(1 for _ in (target / photograph.folder).iterdir())
-    except FileNotFoundError:
-        return 0
+    return [photograph for photograph in wanted if not photograph.crops or files(photograph) != photograph.crops]
 
 
 def cut(source: Path, target: Path, wanted: Sequence[Photograph], console: Console) -> int:
     """Cut all photographs that are not cut yet.
 
+    Returns:
+        How many sub-images there are.
+
     Raises:
         DataError: photographs are damaged; all others are cut.
         EnvironmentFault: the disk is full or cannot be written, or a process was killed.
     """
-    downloads_files.remove_stale(target)
+    disk.remove_stale(target)
     left = missing(wanted, target)
     for photograph in left:
         shutil.rmtree(target / photograph.folder, ignore_errors=True)
@@ -101,103 +98,61 @@ def cut(source: Path, target: Path, wanted: Sequence[Photograph], console: Conso
     with Meter(console, f"cutting {source.name}", len(wanted), done, "photographs") as meter:
         if done and left:
             meter.say(f"{target}: {done} of {len(wanted)} photographs are cut already")
-        for photograph, answer in _answers(source, target, left):
+        for photograph, answer in _cut_on_all_cores(source, target, left):
             if "errno" in answer:
-                raise downloads_files.fault(
-                    OSError(answer["errno"], answer["fault"]), target, f"cutting {photograph.name}"
-                )
+                with disk.writing(target, f"cutting {photograph.name}"):
+                    raise OSError(answer["errno"], answer["fault"])
             if answer.get("crops") != photograph.crops or not photograph.crops:
-                damaged.append(f"{photograph.name}: {answer.get('damaged', _size_problem(photograph))}")
+                problem = f"smaller than a sub-image, {crop_set.SIZE} x {crop_set.SIZE} pixels"
+                if photograph.crops:
+                    problem = "its header and its pixels disagree"
+                damaged.append(f"{photograph.name}: {answer.get('damaged', problem)}")
             done += 1
             meter.at(done)
     if damaged:
-        shown = "; ".join(sorted(damaged)[:DAMAGED_NAMED]) + ("; …" if len(damaged) > DAMAGED_NAMED else "")
+        named = "; ".join(sorted(damaged)[:DAMAGED_NAMED]) + ("; …" if len(damaged) > DAMAGED_NAMED else "")
         raise DataError(
-            f"{source}: {len(damaged)} of {len(wanted)} photographs cannot be used ({shown}). The others are cut and "
+            f"{source}: {len(damaged)} of {len(wanted)} photographs cannot be used ({named}). The others are cut and "
             "kept: get the file anew (delete it, or name another with ARCHIVE=) and type the same command again"
         )
     return sum(photograph.crops for photograph in wanted)
 
 
-def _size_problem(photograph: Photograph) -> str:
-    if photograph.crops:
-        return "its header and its pixels disagree"
-    return f"smaller than a sub-image, {crop_set.SIZE} x {crop_set.SIZE} pixels"
+def _cut_on_all_cores(
+    source: Path, target: Path, left: Sequence[Photograph]
+) -> Iterator[tuple[Photograph, dict[str, Any]]]:
+    """Have photographs cut by a process a core, and give the answers as they come.
 
+    Each process has a session of its own, which keeps the terminal's Ctrl-C from it: this one ends it. What it had
+    half-written then is removed by the next command.
+    """
+    module, pipe = "feedrate.downloads.crop_worker", subprocess.PIPE
+    command = [sys.executable, "-P", "-m", module, *map(str, (source.resolve(), target.resolve(), os.getpid()))]
+    waiting = list(reversed(left))
+    busy: dict[Any, tuple[subprocess.Popen[bytes], Photograph]] = {}  # by the pipe from which the answer comes
 
-def _answers(source: Path, target: Path, left: Sequence[Photograph]) -> Iterator[tuple[Photograph, dict[str, Any]]]:
-    """Have photographs cut by as many processes as there are cores; in the order in which they are done."""
-    workers = [_Worker(source, target) for _ in range(min(len(left), len(os.sched_getaffinity(0))))]
-    idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
-    for worker in workers:
-        idle.put(worker)
+    def give(worker: subprocess.Popen[bytes]) -> None:
+        if waiting and worker.stdin:
+            photograph = waiting.pop()
+            busy[worker.stdout] = worker, photograph
+            with contextlib.suppress(BrokenPipeError):
+                worker.stdin.write(json.dumps(photograph.name).encode() + b"\n")
 
-    def ask(photograph: Photograph) -> tuple[Photograph, dict[str, Any]]:
-        worker = idle.get()
-        try:
-            return photograph, worker.ask(photograph)
-        finally:
-            idle.put(worker)
-
-    pool = ThreadPoolExecutor(max(1, len(workers)))
-    try:
-        for future in as_completed([pool.submit(ask, photograph) for photograph in left]):
-            yield future.result()
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-        for worker in workers:
-            worker.stop()
-        pool.shutdown()
-
-
-class _Worker:
-    """A process of ``cutter``. A session of its own keeps the terminal's Ctrl-C from it: the parent ends it."""
-
-    def __init__(self, source: Path, target: Path) -> None:
-        self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-P",
-                "-m",
-                "feedrate.downloads.crop_worker",
-                source.resolve(),
-                target.resolve(),
-                str(os.getpid()),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,
-        )
-
-    def ask(self, photograph: Photograph) -> dict[str, Any]:
-        """Have one photograph cut, and wait for it."""
-        line = b""
-        with contextlib.suppress(BrokenPipeError):
-            self._stdin.write(json.dumps(photograph.name).encode() + b"\n")
-            self._stdin.flush()
-            line = self._stdout.readline()
-        if not line.endswith(b"\n"):
-            raise EnvironmentFault(
-                f"{photograph.name}: the process that cut it ended with status {self._process.wait()}; a lack of "
-                "memory is the usual reason. What is cut is kept: the same command continues"
-            )
-        answer: dict[str, Any] = json.loads(line)
-        return answer
-
-    @property
-    def _stdin(self) -> IO[bytes]:
-        assert self._process.stdin is not None  # noqa: S101 - a pipe was asked for
-        return self._process.stdin
-
-    @property
-    def _stdout(self) -> IO[bytes]:
-        assert self._process.stdout is not None  # noqa: S101 - a pipe was asked for
-        return self._process.stdout
-
-    def stop(self) -> None:
-        """End the process now; what it had half-written is removed by the next one."""
-        self._process.kill()
-        self._process.wait()
-        with contextlib.suppress(BrokenPipeError):
-            self._stdin.close()
-        self._stdout.close()
+    with contextlib.ExitStack() as workers:
+        for _ in range(min(len(left), len(os.sched_getaffinity(0)))):
+            process = subprocess.Popen(command, bufsize=0, stdin=pipe, stdout=pipe, start_new_session=True)
+            worker = workers.enter_context(process)
+            workers.callback(worker.kill)
+            give(worker)
+        while busy:
+            answers: Any
+            for answers in wait(busy):
+                worker, photograph = busy.pop(answers)
+                line = answers.readline()
+                if not line.endswith(b"\n"):
+                    raise EnvironmentFault(
+                        f"{photograph.name}: the process that cut it ended with status {worker.wait()}; a lack of "
+                        "memory is the usual reason. What is cut is kept: the same command continues"
+                    )
+                give(worker)
+                yield photograph, json.loads(line)

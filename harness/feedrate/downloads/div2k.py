@@ -13,9 +13,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from feedrate.downloads import crop_set, crops
-from feedrate.downloads import files as downloads_files
+from feedrate.downloads import crop_set, crops, disk
 from feedrate.downloads.crop_set import CutSet
+from feedrate.downloads.meter import say
 from feedrate.downloads.transfer import Patience, Remote, download, mismatch, rest
 from feedrate.schema.errors import DataError, InputError, expected_one_of
 
@@ -47,30 +47,16 @@ class Part:
         return [f"{self.folder}/{name}" for name in self.files]
 
 
-_SERVER = "https://data.vision.ee.ethz.ch/cvl/DIV2K"
+def _part(folder: str, first: int, count: int, size: int, sha256: str) -> Part:
+    url = f"https://data.vision.ee.ethz.ch/cvl/DIV2K/{folder}.zip"
+    return Part(Remote(url, size, "sha256", sha256), folder, first, count)
+
+
+_TRAIN = "9d0b9c463f6e35b6c62cc6a930ee2224f670b34c1df841a57670f9acf0f6c335"
+_VALID = "20dd31fd84d777bc1cf5d6b7654a3f569c0aec74458ae094122ad1d0489900fc"
 PARTS: dict[str, Part] = {
-    "train": Part(
-        Remote(
-            f"{_SERVER}/DIV2K_train_HR.zip",
-            3_530_603_713,
-            "sha256",
-            "9d0b9c463f6e35b6c62cc6a930ee2224f670b34c1df841a57670f9acf0f6c335",
-        ),
-        folder="DIV2K_train_HR",
-        first=1,
-        count=800,
-    ),
-    "valid": Part(
-        Remote(
-            f"{_SERVER}/DIV2K_valid_HR.zip",
-            448_993_893,
-            "sha256",
-            "20dd31fd84d777bc1cf5d6b7654a3f569c0aec74458ae094122ad1d0489900fc",
-        ),
-        folder="DIV2K_valid_HR",
-        first=801,
-        count=100,
-    ),
+    "train": _part("DIV2K_train_HR", 1, 800, 3_530_603_713, _TRAIN),
+    "valid": _part("DIV2K_valid_HR", 801, 100, 448_993_893, _VALID),
 }
 
 
@@ -105,27 +91,19 @@ def fetch(
     if split not in parts:
         raise InputError(f"SPLIT={split}: DIV2K has no such part; {expected_one_of(split, parts)}")
     part = parts[split]
-    console.print(TERMS, markup=False, highlight=False, soft_wrap=True)
-    with downloads_files.workplace(data_root, console):
+    say(console, TERMS)
+    with disk.workplace(data_root, console):
         target = data_root / f"{part.folder}_sub"
-        whole = _whole(target, part)
-        if whole:
-            _say(console, f"{target}: {whole.count:,} sub-images of {whole.photographs} photographs are there already.")
+        if whole := _whole(target, part):
+            say(console, f"{target}: {whole.count:,} sub-images of {whole.photographs} photographs are there already.")
             return target
         source = _given(archive, split, parts, console) if archive else _downloaded(part, data_root, console, patience)
         count = _cut(source, target, console)
-        _say(console, f"{target}: {count:,} sub-images of {part.count} photographs.")
+        say(console, f"{target}: {count:,} sub-images of {part.count} photographs.")
         if not archive:
-            _say(
-                console,
-                f"{source.path} ({downloads_files.gigabytes(part.remote.size)}) is not needed any more: "
-                "it can be deleted.",
-            )
+            size = disk.gigabytes(part.remote.size)
+            say(console, f"{source.path} ({size}) is not needed any more: it can be deleted.")
         return target
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def _whole(target: Path, part: Part) -> CutSet | None:
@@ -141,80 +119,61 @@ def _whole(target: Path, part: Part) -> CutSet | None:
 
 def _downloaded(part: Part, data_root: Path, console: Console, patience: Patience | None) -> _Source:
     path = data_root / part.remote.name
-    with downloads_files.writing(path, "looking at what is there"):
+    with disk.writing(path, "looking at what is there"):
         left = rest(part.remote, path)
     if left:
         sub_images = round(part.remote.size * crops.GROWTH)
-        downloads_files.require(data_root, {"the rest of the archive": left, "the sub-images": sub_images})
+        disk.require(data_root, {"the rest of the archive": left, "the sub-images": sub_images})
     download(part.remote, path, console, patience)
     return _Source(path, part.members, part.remote.digest)
 
 
 def _cut(source: _Source, target: Path, console: Console) -> int:
-    with downloads_files.writing(target, "cutting"):
+    with disk.writing(target, "cutting"):
         target.mkdir(exist_ok=True)
         (target / crop_set.RECORD).unlink(missing_ok=True)
         wanted = crops.photographs(source.path, source.names)
         left = sum(photograph.size for photograph in crops.missing(wanted, target))
-        downloads_files.require(target, {"the sub-images": round(left * crops.GROWTH)})
+        disk.require(target, {"the sub-images": round(left * crops.GROWTH)})
         count = crops.cut(source.path, target, wanted, console)
-        record = CutSet(
-            len(wanted), count, crop_set.SIZE, crop_set.STEP, crop_set.COMPRESS_LEVEL, source_sha256=source.sha256
-        )
-        record.save(target)
+        geometry = crop_set.SIZE, crop_set.STEP, crop_set.COMPRESS_LEVEL
+        CutSet(len(wanted), count, *geometry, source.sha256).save(target)
     return count
 
 
 def _given(archive: Path, split: str, parts: Mapping[str, Part], console: Console) -> _Source:
-    """Take the user's own archive, if it is the right one."""
-    try:
-        if archive.is_dir():
-            return _given_folder(archive, parts[split])
-        return _given_zip(archive, split, parts, console)
-    except OSError as error:
-        raise InputError(f"ARCHIVE={archive}: {error.strerror or error}; {_expected(parts[split])}") from error
-
-
-def _expected(part: Part) -> str:
-    return (
+    """Take the user's own archive or folder of photographs, if it is the right one."""
+    part = parts[split]
+    expected = (
         f"expected {part.remote.name} as published ({part.remote.size:,} bytes), or a folder with its {part.count} "
         f"photographs, {part.files[0]} to {part.files[-1]}"
     )
-
-
-def _given_folder(archive: Path, part: Part) -> _Source:
-    folder = archive / part.folder if (archive / part.folder).is_dir() else archive
-    lacking = sorted(set(part.files) - {path.name for path in folder.iterdir()})
-    if lacking:
-        raise InputError(
-            f"ARCHIVE={archive}: a folder that lacks {len(lacking)} of {part.count} photographs, such as {lacking[0]}; "
-            f"{_expected(part)}"
-        )
-    return _Source(folder, part.files, None)
-
-
-def _given_zip(archive: Path, split: str, parts: Mapping[str, Part], console: Console) -> _Source:
-    part = parts[split]
-    size = archive.stat().st_size
     try:
-        with zipfile.ZipFile(archive) as opened:
-            names = set(opened.namelist())
+        if archive.is_dir():
+            folder = archive / part.folder if (archive / part.folder).is_dir() else archive
+            source, names = _Source(folder, part.files, None), {path.name for path in folder.iterdir()}
+        else:
+            size = archive.stat().st_size
+            with zipfile.ZipFile(archive) as opened:
+                source, names = _Source(archive, part.members, part.remote.digest), set(opened.namelist())
+    except OSError as error:
+        raise InputError(f"ARCHIVE={archive}: {error.strerror or error}; {expected}") from error
     except (zipfile.BadZipFile, ValueError, NotImplementedError):
         raise InputError(
-            f"ARCHIVE={archive}: {size:,} bytes that are no zip archive, or only the beginning of one; "
-            f"{_expected(part)}"
+            f"ARCHIVE={archive}: {size:,} bytes that are no zip archive, or only the beginning of one; {expected}"
         ) from None
-    if lacking := sorted(set(part.members) - names):
-        other = next((name for name, known in parts.items() if names.issuperset(known.members)), None)
+    if lacking := sorted(set(source.names) - names):
+        kind = "folder" if source.sha256 is None else "zip archive"
+        other = next((name for name, each in parts.items() if names.issuperset(each.members)), None)
         hint = f". This is the part '{other}': say SPLIT={other}" if other else ""
         raise InputError(
-            f"ARCHIVE={archive}: a zip archive that lacks {len(lacking)} of {part.count} photographs, such as "
-            f"{lacking[0]}; {_expected(part)}{hint}"
+            f"ARCHIVE={archive}: a {kind} that lacks {len(lacking)} of {part.count} photographs, such as {lacking[0]}; "
+            f"{expected}{hint}"
         )
-    if problem := mismatch(archive, part.remote, console):
+    if source.sha256 is not None and (problem := mismatch(archive, part.remote, console)):
         raise InputError(
             f"ARCHIVE={archive}: the photographs have the right names, but the archive {problem}: it is damaged, or "
             "was packed anew. Leave ARCHIVE= out to download the published one; or, if you trust this one, unpack it "
             "and name the folder"
         )
-    return _Source(archive, part.members, part.remote.digest)
+    return source

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from feedrate.downloads import files
-from feedrate.downloads.files import Meter
+from feedrate.downloads import disk
+from feedrate.downloads.meter import Meter, say
 from feedrate.downloads.transfer import Patience, Remote, download, rest
 from feedrate.schema.errors import DataError, EnvironmentFault, InputError
 
@@ -41,12 +41,6 @@ def fetch(
 ) -> Path:
     """Make sure that the photographs and annotations are there.
 
-    Args:
-        data_root: where data lie; created when missing.
-        console: terms of use and progress go there.
-        archives: folder to the archive that it is in.
-        patience: with the network.
-
     Returns:
         ``data_root/oxford-iiit-pet``, for ``torchvision.datasets.OxfordIIITPet(data_root)``.
 
@@ -56,25 +50,25 @@ def fetch(
         DataError: what came is damaged.
         KeyboardInterrupt: after saying that the same command continues.
     """
-    console.print(TERMS, markup=False, highlight=False, soft_wrap=True)
+    say(console, TERMS)
     base = data_root / FOLDER
-    with files.workplace(data_root, console), files.writing(base, "fetching the Oxford-IIIT Pet Dataset"):
+    with disk.workplace(data_root, console), disk.writing(base, "fetching the Oxford-IIIT Pet Dataset"):
         base.mkdir(exist_ok=True)
-        files.remove_stale(base)
+        disk.remove_stale(base)
         wanted = {folder: remote for folder, remote in archives.items() if not (base / folder).exists()}
         left = {folder: rest(remote, base / remote.name) for folder, remote in wanted.items()}
         unpacked = round(GROWTH * sum(remote.size for remote in wanted.values()))
-        files.require(base, {"the rest of the archives": sum(left.values()), "what is in them": unpacked})
+        disk.require(base, {"the rest of the archives": sum(left.values()), "what is in them": unpacked})
         for remote in wanted.values():
             download(remote, base / remote.name, console, patience)
         for folder, remote in wanted.items():
             _unpack(base / remote.name, base / folder, console)
         count = _count(base)
-    said = f"{base}: {count:,} photographs{'' if wanted else ' are there already'}."
+    end = " are there already."
     if wanted:
-        size = files.gigabytes(sum(remote.size for remote in wanted.values()))
-        said += f" The archives beside them ({size}) are not needed any more: they can be deleted."
-    console.print(said, markup=False, highlight=False, soft_wrap=True)
+        size = disk.gigabytes(sum(remote.size for remote in wanted.values()))
+        end = f". The archives beside them ({size}) are not needed any more: they can be deleted."
+    say(console, f"{base}: {count:,} photographs{end}")
     return base
 
 
@@ -93,7 +87,7 @@ def _unpack(archive: Path, folder: Path, console: Console) -> None:
             for member in tar:
                 tar.extract(member, temp, filter="data")
                 meter.at(file.tell())
-        files.install(temp / folder.name, folder)
+        disk.install(temp / folder.name, folder)
     except _DAMAGE as error:
         raise DataError(
             f"{archive}: cannot be unpacked ({error}), though its checksum is right; delete it and run again"

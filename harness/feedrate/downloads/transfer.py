@@ -4,15 +4,19 @@ A transfer that was interrupted, by the network or with the process, goes on at 
 still has the same version of the file (``If-Range``); if it cannot do that, or the file changed, it starts anew. The
 waiting between tries is urllib3's, with its growing pauses and ``Retry-After``; a try that brought bytes sets it back.
 Size and checksum decide in the end, whatever the server said.
+
+Beside ``FILE`` lie ``FILE.part``, its first bytes, and ``FILE.part.json``, which names the address and the validator
+(RFC 9110, 8.8: a strong ETag, else the time of the last change) that the server gave with them. Both go when the file
+is whole.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -24,8 +28,9 @@ from urllib3.exceptions import HTTPError, MaxRetryError, ProtocolError, SSLError
 from urllib3.util import Retry, Timeout, make_headers, parse_url
 
 from feedrate import __version__
-from feedrate.downloads import files
-from feedrate.downloads.files import Meter, PartialFile, validator_of
+from feedrate.downloads import disk
+from feedrate.downloads.meter import Meter
+from feedrate.machine import linux
 from feedrate.schema.errors import DataError, EnvironmentFault, InputError
 
 BLOCK = 1 << 20
@@ -77,12 +82,6 @@ class Patience:
         )
 
 
-def _reason(cause: Exception) -> str:
-    """What went wrong, without the objects that urllib3 puts into its messages."""
-    text = str(cause.args[0]) if isinstance(cause, ProtocolError) else str(cause)
-    return _OBJECT.sub("", text)
-
-
 class _FailedTry(Exception):
     """A try that may be repeated."""
 
@@ -91,11 +90,57 @@ class _FailedTry(Exception):
         self.response = response
 
 
+def _validator(headers: Mapping[str, str]) -> str | None:
+    """What names the version of a file in ``If-Range``: a strong ETag, else Last-Modified, else nothing."""
+    etag = headers.get("ETag")
+    if etag and not etag.startswith("W/"):  # a weak one may not be used there: RFC 9110, 13.1.5
+        return etag
+    return headers.get("Last-Modified")
+
+
+class _Part:
+    """The part of a file that is on disk."""
+
+    def __init__(self, destination: Path, url: str) -> None:
+        """Look at what an earlier process left; what came from another address is not used."""
+        self.path = destination.with_name(destination.name + ".part")
+        self._note = destination.with_name(destination.name + ".part.json")
+        self._url = url
+        self.validator: str | None = None
+        try:
+            note = json.loads(self._note.read_text(encoding="utf-8"))
+            usable, self.validator = note["url"] == url, note["validator"]
+        except (OSError, ValueError, TypeError, KeyError):
+            usable = False
+        if not usable:
+            self.discard()
+        self.size = self.path.stat().st_size if self.path.exists() else 0
+
+    def begin(self, validator: str | None) -> None:
+        """Start from nothing with a version of the file."""
+        self.discard()
+        disk.write_whole(self._note, json.dumps({"url": self._url, "validator": validator}))
+        self.validator = validator
+
+    def discard(self) -> None:
+        """Forget all of it."""
+        self.path.unlink(missing_ok=True)
+        self._note.unlink(missing_ok=True)
+        self.size, self.validator = 0, None
+
+    def finish(self, destination: Path) -> None:
+        """Give the whole file its name."""
+        linux.sync(self.path)
+        self.path.replace(destination)
+        self._note.unlink(missing_ok=True)
+        linux.sync(destination.parent)
+
+
 def rest(remote: Remote, destination: Path) -> int:
     """How many bytes of a file are still to come."""
     if destination.exists():
         return 0
-    return max(0, remote.size - PartialFile(destination, remote.url).have)
+    return max(0, remote.size - _Part(destination, remote.url).size)
 
 
 def download(remote: Remote, destination: Path, console: Console, patience: Patience | None = None) -> None:
@@ -110,9 +155,9 @@ def download(remote: Remote, destination: Path, console: Console, patience: Pati
         if problem := mismatch(destination, remote, console):
             raise InputError(f"{destination}: {problem}. Delete it or move it away; the same command then downloads it")
         return
-    with files.writing(destination, f"downloading {remote.name}"):
-        part = PartialFile(destination, remote.url)
-        if part.have > remote.size:
+    with disk.writing(destination, f"downloading {remote.name}"):
+        part = _Part(destination, remote.url)
+        if part.size > remote.size:
             part.discard()
         _Transfer(remote, part, console, patience or Patience()).run()
         if problem := mismatch(part.path, remote, console):
@@ -152,23 +197,23 @@ def _pool(url: str) -> urllib3.PoolManager:
 class _Transfer:
     """Tries, one after the other, until all bytes are there."""
 
-    def __init__(self, remote: Remote, part: PartialFile, console: Console, patience: Patience) -> None:
+    def __init__(self, remote: Remote, part: _Part, console: Console, patience: Patience) -> None:
         self._remote, self._part, self._patience = remote, part, patience
-        self._retry, self._most = patience.policy(patience.tries - 1), part.have
-        self._meter = Meter(console, remote.name, remote.size, part.have)
+        self._retry, self._most = patience.policy(patience.tries - 1), part.size
+        self._meter = Meter(console, remote.name, remote.size, part.size)
 
     def run(self) -> None:
         """Come back with the last byte."""
         with self._meter, _pool(self._remote.url) as pool:
-            if self._part.have:
-                self._meter.say(f"{self._remote.name}: going on after {files.gigabytes(self._part.have)}")
-            while self._part.have < self._remote.size:
+            if self._part.size:
+                self._meter.say(f"{self._remote.name}: going on after {disk.gigabytes(self._part.size)}")
+            while self._part.size < self._remote.size:
                 try:
                     self._try(pool)
                 except (HTTPError, _FailedTry) as error:
-                    self._again(error)
+                    self._wait(error)
 
-    def _again(self, error: HTTPError | _FailedTry) -> None:
+    def _wait(self, error: HTTPError | _FailedTry) -> None:
         """Wait before the next try, or give up."""
         cause = error.reason if isinstance(error, MaxRetryError) and error.reason else error
         if isinstance(cause, SSLError) and isinstance(cause.args[0], ssl.SSLCertVerificationError):
@@ -176,39 +221,29 @@ class _Transfer:
                 f"{self._remote.url}: the server cannot be trusted: {cause.args[0].verify_message}. Nothing was taken "
                 "from it; where a proxy of your own stands between, SSL_CERT_FILE= names the certificate to trust"
             ) from error
-        if self._part.have > self._most:
-            self._most, self._retry = self._part.have, self._patience.policy(self._patience.tries)
+        reason = _OBJECT.sub("", str(cause.args[0]) if isinstance(cause, ProtocolError) else str(cause))
+        have = disk.gigabytes(self._part.size)
+        if self._part.size > self._most:
+            self._most, self._retry = self._part.size, self._patience.policy(self._patience.tries)
         try:
             self._retry = self._retry.increment("GET", self._remote.url, error=cause)
         except MaxRetryError:
             raise EnvironmentFault(
-                f"{self._remote.url}: {_reason(cause)}; {self._patience.tries} tries in a row brought nothing, "
-                f"{files.gigabytes(self._part.have)} of {files.gigabytes(self._remote.size)} are here. Look at the "
-                "network (HTTPS to that host must be allowed); the same command continues"
+                f"{self._remote.url}: {reason}; {self._patience.tries} tries in a row brought nothing, "
+                f"{have} of {disk.gigabytes(self._remote.size)} are here. Look at the network (HTTPS to that host must "
+                "be allowed); the same command continues"
             ) from error
-        self._meter.say(f"{self._remote.name}: {_reason(cause)}; trying again at {files.gigabytes(self._part.have)}")
+        self._meter.say(f"{self._remote.name}: {reason}; trying again at {have}")
         self._retry.sleep(error.response if isinstance(error, _FailedTry) else None)
 
     def _try(self, pool: urllib3.PoolManager) -> None:
-        with self._asked(pool) as response:
-            self._accept(response)
-            with self._part.path.open("ab") as file:
-                while self._part.have < self._remote.size:
-                    block = response.read1(min(BLOCK, self._remote.size - self._part.have))
-                    if not block:
-                        raise _FailedTry("the server stopped before the end")
-                    file.write(block)
-                    self._part.have += len(block)
-                    self._meter.at(self._part.have)
-
-    @contextmanager
-    def _asked(self, pool: urllib3.PoolManager) -> Iterator[urllib3.BaseHTTPResponse]:
-        """Ask for what is missing; the connection is not used again: its answer may not have been read to its end."""
+        """Take what is missing; the connection is not used again: its answer may not have been read to its end."""
+        part = self._part
         headers = {"Accept-Encoding": "identity", "User-Agent": f"feedrate/{__version__}"}
-        if self._part.have:
-            headers["Range"] = f"bytes={self._part.have}-"
-            if self._part.validator:
-                headers["If-Range"] = self._part.validator
+        if part.size:
+            headers["Range"] = f"bytes={part.size}-"
+            if part.validator:
+                headers["If-Range"] = part.validator
         response = pool.request(
             "GET",
             self._remote.url,
@@ -219,40 +254,45 @@ class _Transfer:
             retries=Retry(5, connect=0, read=0, status=0, other=0, redirect=5, respect_retry_after_header=False),
         )
         try:
-            yield response
+            self._accept(response)
+            with part.path.open("ab") as file:
+                while part.size < self._remote.size:
+                    block = response.read1(min(BLOCK, self._remote.size - part.size))
+                    if not block:
+                        raise _FailedTry("the server stopped before the end")
+                    file.write(block)
+                    part.size += len(block)
+                    self._meter.at(part.size)
         finally:
             response.close()
 
     def _accept(self, response: urllib3.BaseHTTPResponse) -> None:
         """See whether what will follow are the bytes that are missing, or the whole file once more."""
+        part, url, size = self._part, self._remote.url, self._remote.size
+        answer = f"the server answers {response.status} {response.reason}"
         if response.status == 206:
-            self._accept_rest(response)
+            found = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
+            same = _validator(response.headers) in (None, part.validator)
+            if not same or not found or int(found[1]) != part.size or found[2] not in ("*", str(size)):
+                part.discard()
+                raise _FailedTry("the server went on with other bytes than those that were asked for")
         elif response.status == 200:
             length = response.headers.get("Content-Length")
-            if length is not None and length != str(self._remote.size):
+            if length is not None and length != str(size):
                 raise EnvironmentFault(
-                    f"{self._remote.url}: the server offers {length} bytes; expected {self._remote.size:,}. Something "
-                    "else answered in its place (a proxy, a login page), or the file was changed. Nothing was taken "
-                    "from it: see what a browser shows there, then type the same command again"
+                    f"{url}: the server offers {length} bytes; expected {size:,}. Something else answered in its place "
+                    "(a proxy, a login page), or the file was changed. Nothing was taken from it: see what a browser "
+                    "shows there, then type the same command again"
                 )
-            if self._part.have:
+            if part.size:
                 self._meter.say(f"{self._remote.name}: the server cannot go on where it was, or has another version")
-            self._part.begin(validator_of(response.headers))
+            part.begin(_validator(response.headers))
         elif response.status == 416:
-            self._part.discard()
+            part.discard()
             raise _FailedTry("the server has no such bytes any more (416)")
         elif response.status in _LATER:
-            raise _FailedTry(f"the server answers {response.status} {response.reason}", response)
+            raise _FailedTry(answer, response)
         else:
             raise EnvironmentFault(
-                f"{self._remote.url}: the server answers {response.status} {response.reason}; expected the file. See "
-                "what a browser shows there; the same command continues"
+                f"{url}: {answer}; expected the file. See what a browser shows there; the same command continues"
             )
-
-    def _accept_rest(self, response: urllib3.BaseHTTPResponse) -> None:
-        found = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
-        same = validator_of(response.headers) in (None, self._part.validator)
-        expected = (str(self._part.have), str(self._remote.size))
-        if not same or not found or (found[1], found[2].replace("*", expected[1])) != expected:
-            self._part.discard()
-            raise _FailedTry("the server went on with other bytes than those that were asked for")
