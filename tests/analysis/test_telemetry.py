@@ -9,7 +9,7 @@ import pandas as pd
 import pandas.testing
 import pytest
 
-from feedrate.questions.runs import analysis as runs_analysis
+from feedrate.questions.runs import telemetry
 from feedrate.schema.columns import TELEMETRY
 
 SECOND = 10**9
@@ -39,8 +39,8 @@ def samples(count: int = 4000, **columns: Any) -> pd.DataFrame:
 def test_every_sample_is_in_one_bin_and_no_peak_is_lost() -> None:
     """Counts add up to all samples; the most of all bins is the most of all samples, the least likewise."""
     load = np.random.default_rng(1).gamma(2, 1, 4000)
-    found = runs_analysis.binned(runs_analysis.in_order(samples(load_1m=load)))
-    assert len(found) == runs_analysis.BINS
+    found = telemetry.binned(telemetry.in_order(samples(load_1m=load)))
+    assert len(found) == telemetry.BINS
     assert found["n"].sum() == 4000
     assert found["load_most"].max() == load.max()
     assert found["load_least"].min() == load.min()
@@ -53,21 +53,21 @@ def test_the_same_samples_give_the_same_bins() -> None:
     """Whatever the order of the rows."""
     frame = samples(load_1m=np.random.default_rng(2).normal(2, 1, 4000))
     mixed = frame.sample(frac=1, random_state=3)
-    first, second = (runs_analysis.binned(runs_analysis.in_order(each)) for each in (frame, mixed))
+    first, second = (telemetry.binned(telemetry.in_order(each)) for each in (frame, mixed))
     pandas.testing.assert_frame_equal(first, second)
 
 
 def test_a_short_run_has_bins_of_half_a_second_at_least() -> None:
     """Three seconds make six bins, one sample makes one."""
-    assert len(runs_analysis.binned(runs_analysis.in_order(samples(31)))) == 6
-    assert list(runs_analysis.binned(runs_analysis.in_order(samples(1)))["n"]) == [1]
+    assert len(telemetry.binned(telemetry.in_order(samples(31)))) == 6
+    assert list(telemetry.binned(telemetry.in_order(samples(1)))["n"]) == [1]
 
 
 def test_a_pause_stays_empty() -> None:
     """While nobody looked there is nothing, and no zero."""
     frame = samples(load_1m=1.0)
     frame.loc[frame["block"] >= 5, "t_ns"] += 200 * SECOND
-    found = runs_analysis.binned(runs_analysis.in_order(frame))
+    found = telemetry.binned(telemetry.in_order(frame))
     empty = found[found["n"] == 0]
     assert len(empty) > 20
     assert empty["load"].isna().all()
@@ -77,27 +77,27 @@ def test_a_resumed_run_never_goes_back() -> None:
     """Samples of later trials that the clock puts before earlier ones are moved behind them; the rest stays."""
     frame = samples()
     frame.loc[frame["block"] >= 5, "t_ns"] -= 50 * SECOND
-    found = runs_analysis.in_order(frame)
+    found = telemetry.in_order(frame)
     assert found["block"].is_monotonic_increasing
     assert found.groupby("trial_id")["t_s"].agg(lambda own: own.max() - own.min()).max() == pytest.approx(0.9)
-    plain = runs_analysis.in_order(samples())
+    plain = telemetry.in_order(samples())
     assert list(plain["t_s"]) == pytest.approx(list(np.arange(4000) / 10))
 
 
 def test_everything_else_is_what_is_left_of_the_cores() -> None:
     """Busy cores less the trial's own, never less than none; without the number of cores nobody can say."""
     frame = samples(2, cpu_util_pct=[75.0, 10.0], main_cpu_pct=[100.0, 90.0], workers_cpu_pct=[150.0, None])
-    found = runs_analysis.quantities(frame, 4)
+    found = telemetry.quantities(frame, 4)
     assert list(found["others"]) == pytest.approx([0.5, 0.0])
     assert list(found["main"]) == [1.0, 0.9]
-    assert runs_analysis.quantities(frame)["others"].isna().all()
+    assert telemetry.quantities(frame)["others"].isna().all()
 
 
 def test_trials_and_blocks_have_their_time() -> None:
     """A trial lasts from its first sample to its last, a block from its first trial to its last."""
-    ran = runs_analysis.trials(runs_analysis.in_order(samples(flags="steal")))
+    ran = telemetry.trials(telemetry.in_order(samples(flags="steal")))
     assert len(ran) == 400
     assert ran["flags"].eq("steal").all()
     assert list(ran.loc[1, ["from_s", "to_s"]]) == pytest.approx([1.0, 1.9])
-    blocks = runs_analysis.blocks(ran)
+    blocks = telemetry.blocks(ran)
     assert list(blocks["from_s"]) == pytest.approx([40.0 * block for block in range(10)])

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from feedrate.analysis import steps as analysis_steps
-from feedrate.questions.runs.analysis import (
+from feedrate.questions.runs.timeline import (
     COPIES,
     DEVICE,
     IDLE,

@@ -19,7 +19,7 @@ from feedrate.charts.embed import figure_csv
 from feedrate.charts.figure import MOST_PANELS, Figure
 from feedrate.pages.runs import RunView, draw
 from feedrate.questions.loader.charts import roofline
-from feedrate.questions.runs import analysis as seen
+from feedrate.questions.runs import telemetry as seen
 from feedrate.questions.runs.charts import _tracks, drift, telemetry
 from feedrate.questions.transfer.charts import transfer_size
 from feedrate.questions.workers.charts import worker_scaling

@@ -24,7 +24,7 @@ from feedrate.pages.template import render
 from feedrate.plan.claim_selection import ERROR, LEAST_BLOCKS
 from feedrate.plan.matrix import DEFAULT_PROTOCOL
 from feedrate.plan.schedule import CEILING_WINDOW_S
-from feedrate.questions.runs import analysis as runs_analysis
+from feedrate.questions.runs import telemetry
 from feedrate.questions.runs.trust import PARTS
 from feedrate.schema import metrics, plugins
 from feedrate.schema.axes import AXES
@@ -206,8 +206,8 @@ def numbers() -> dict[str, str]:
         "rate_within": prediction.RATE_WITHIN_PCT,
         "wait_within": prediction.WAIT_WITHIN_MS,
         "pipeline_steps": pipeline.STEPS,
-        "bins": runs_analysis.BINS,
-        "least_bin": runs_analysis.LEAST_BIN_S,
+        "bins": telemetry.BINS,
+        "least_bin": telemetry.LEAST_BIN_S,
         "settle_s": gpu.SETTLE_NS / 1e9,
         "gpu_window_s": gpu.LEAST_WINDOW_NS / 1e9,
     }

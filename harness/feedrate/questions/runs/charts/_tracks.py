@@ -2,9 +2,7 @@
 
 They stand in one picture, and not in panels beside one another, so that an eye can go straight down from a peak to what
 happened meanwhile. Every track spans some units of one vertical axis; what it shows is drawn in these units, and the
-axis' labels say the true values.
-
-Blocks and trials along a run's time: shading behind the tracks, and a strip of trials above them.
+axis' labels say the true values. Blocks are shaded behind the tracks, and a strip of trials stands above them.
 """
 
 from __future__ import annotations
@@ -70,36 +68,24 @@ def place(tracks: Sequence[Track]) -> tuple[list[Placed], float]:
     return found, whole
 
 
-def height(whole: float) -> int:
-    """Of a picture with so many units, title and time axis included."""
-    return 100 + round(UNIT * whole)
-
-
 def axis(placed: Sequence[Placed], whole: float) -> alt.Y:
     """The vertical axis: labels of each track's own scale."""
     values, labels = [], []
     for each in placed:
-        steps = each.track.ticks - 1
         for step in range(each.track.ticks):
-            share = step / steps if steps else 0.0
+            share = step / max(1, each.track.ticks - 1)
             values.append(round(each.base + share * each.track.units, 6))
-            labels.append(short(share * each.track.top))
-    said = f"{json.dumps(labels)}[indexof({json.dumps(values)},datum.value)]"
+            labels.append(f"{share * each.track.top:.3g}")
     lines = alt.Axis(
         values=values,
         tickCount=2 * len(values),  # Vega drops every other one of more values than it would have chosen itself
-        labelExpr=said,
+        labelExpr=f"{json.dumps(labels)}[indexof({json.dumps(values)},datum.value)]",
         labelOverlap=False,
         grid=True,
         domain=False,
         ticks=False,
     )
     return alt.Y("y:Q", title=None, scale=alt.Scale(domain=[0, whole], nice=False, zero=True), axis=lines)
-
-
-def short(value: float) -> str:
-    """Write a label of a scale: ``0``, ``2.5``, ``100``."""
-    return f"{value:.3g}"
 
 
 def names(placed: Sequence[Placed]) -> alt.Chart:
@@ -114,21 +100,22 @@ def names(placed: Sequence[Placed]) -> alt.Chart:
 
 def drawn(each: Placed, base: alt.Chart, x: alt.X) -> list[alt.Chart]:
     """Draw a track's stack, or its line with least to most around it."""
-    track = each.track
+    track, y, y2 = each.track, alt.Y("y:Q"), alt.Y2("y2:Q")
     if track.line:
         ends = {"y": each.at(f"datum.{track.line}_least"), "y2": each.at(f"datum.{track.line}_most")}
         band = base.transform_calculate(**ends).mark_area(color=colour("accent"), opacity=0.22)
-        line = base.transform_calculate(y=each.at(f"datum.{track.line}")).mark_line(
-            color=colour("accent"), strokeWidth=1.4
-        )
-        return [band.encode(x=x, y=alt.Y("y:Q"), y2=alt.Y2("y2:Q")), line.encode(x=x, y=alt.Y("y:Q"))]
+        line = base.transform_calculate(y=each.at(f"datum.{track.line}"))
+        return [
+            band.encode(x=x, y=y, y2=y2),
+            line.mark_line(color=colour("accent"), strokeWidth=1.4).encode(x=x, y=y),
+        ]
     layers, below = [], "0"
     for key, tone in track.stacked:
         above = f"{below}+datum.{key}"
         known = f"isValid(datum.{track.stacked[0][0]})"
         ends = {name: f"{known}?{each.at(f'({end})').partition('?')[2]}" for name, end in (("y", below), ("y2", above))}
         area = base.transform_calculate(**ends).mark_area(color=tone, opacity=0.9)
-        layers.append(area.encode(x=x, y=alt.Y("y:Q"), y2=alt.Y2("y2:Q")))
+        layers.append(area.encode(x=x, y=y, y2=y2))
         below = above
     return layers
 
@@ -148,11 +135,14 @@ def tooltips(placed: Sequence[Placed], spoken: Mapping[str, str]) -> list[alt.To
 
 
 STRIP = Track("Blocks and trials", 1.0, units=0.5, ticks=0)
-TONES = {"cell": colour("line"), "control": colour("muted"), "flagged": colour("source"), "failed": colour("name-1")}
-"""Trials by what is to be said of them, the last that holds."""
-_HEIGHTS = {"cell": 0.3, "control": 0.55, "flagged": 0.8, "failed": 1.0}
-"""How high each is drawn, so that colour is not all that tells them apart."""
-_SAID = {"control": "control cell", "flagged": "trial with a flag", "failed": "trial that failed"}
+_KINDS = {
+    "cell": (0.3, colour("line"), ""),
+    "control": (0.55, colour("muted"), "control cell"),
+    "flagged": (0.8, colour("source"), "trial with a flag"),
+    "failed": (1.0, colour("name-1"), "trial that failed"),
+}
+"""Trials by what is to be said of them, the last that holds: height, so that colour is not all that tells them apart,
+colour, and name in the legend."""
 MOST = 300
 """Trials that are drawn one by one; of more, only those of which something is to be said, so many at most."""
 _NUMBERED = 12
@@ -161,8 +151,8 @@ _TITLED = 0.34
 """Share of a narrow picture's width that the strip's title takes, where no number stands."""
 
 
-def told(ran: pd.DataFrame) -> pd.DataFrame:
-    """Say of every trial what is to be said of it: ``kind``, a key of ``TONES``."""
+def with_kind(ran: pd.DataFrame) -> pd.DataFrame:
+    """Say of every trial what is to be said of it: ``kind``, a key of ``_KINDS``."""
     kind = pd.Series("cell", ran.index, dtype=object)
     kind = kind.mask(ran["role"].eq("control").fillna(False), "control")
     kind = kind.mask(ran["flags"].notna(), "flagged").mask(ran["outcome"].ne("ok").fillna(False), "failed")
@@ -175,12 +165,8 @@ def shading(blocks: pd.DataFrame, strip: Placed, whole: float, scale: float) -> 
         {"from": row["from_s"] / scale, "to": row["to_s"] / scale, "block": int(row["block"]), "y": 0.0, "y2": whole}
         for row in rows_of(blocks)
     ]
-    shaded = alt.Chart(table([row for row in rows if row["block"] % 2 == 0]))
-    layers = [
-        shaded.mark_rect(color=colour("heat-0")).encode(
-            x=alt.X("from:Q"), x2=alt.X2("to:Q"), y=alt.Y("y:Q"), y2=alt.Y2("y2:Q")
-        )
-    ]
+    shaded = alt.Chart(table([row for row in rows if row["block"] % 2 == 0])).mark_rect(color=colour("heat-0"))
+    layers = [shaded.encode(x=alt.X("from:Q"), x2=alt.X2("to:Q"), y=alt.Y("y:Q"), y2=alt.Y2("y2:Q"))]
     every = -(-len(rows) // _NUMBERED)
     free = _TITLED * max((row["to"] for row in rows), default=0.0)
     above = strip.base + strip.track.units + 0.16
@@ -195,53 +181,57 @@ def shading(blocks: pd.DataFrame, strip: Placed, whole: float, scale: float) -> 
     return layers
 
 
+def _drawn_one_by_one(ran: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+    """The trials that are drawn, and of how many marked ones one is: all of them, or of many only marked ones."""
+    if len(ran) <= MOST:
+        return ran, 1
+    marked = ran[ran["kind"].ne("cell")]
+    one_in = max(1, -(-len(marked) // MOST))
+    return marked.iloc[::one_in], one_in
+
+
 def bars(ran: pd.DataFrame, strip: Placed, scale: float) -> alt.Chart:
-    """Draw trials as bars: all of them, or of many only those of which something is to be said."""
-    if len(ran) > MOST:
-        ran = ran[ran["kind"].ne("cell")]
-        ran = ran.iloc[:: _one_in(ran)]
+    """Draw trials as bars."""
     rows = [
         {
             "from": row["from_s"] / scale,
             "to": max(row["to_s"], row["from_s"] + 0.1) / scale,
             "kind": row["kind"],
             "y": strip.base,
-            "y2": strip.base + strip.track.units * _HEIGHTS[row["kind"]],
+            "y2": strip.base + strip.track.units * _KINDS[row["kind"]][0],
         }
-        for row in rows_of(ran)
+        for row in rows_of(_drawn_one_by_one(ran)[0])
     ]
-    tone = alt.Scale(domain=list(TONES), range=list(TONES.values()))
-    drawn = alt.Chart(data(rows, "from", "to", "kind", "y", "y2")).mark_rect()
-    marked_: alt.Chart = drawn.encode(
-        x=alt.X("from:Q"),
-        x2=alt.X2("to:Q"),
-        y=alt.Y("y:Q"),
-        y2=alt.Y2("y2:Q"),
-        color=alt.Color("kind:N", title=None, scale=tone, legend=None),
+    tone = alt.Scale(domain=list(_KINDS), range=[tone for _, tone, _ in _KINDS.values()])
+    found: alt.Chart = (
+        alt.Chart(data(rows, "from", "to", "kind", "y", "y2"))
+        .mark_rect()
+        .encode(
+            x=alt.X("from:Q"),
+            x2=alt.X2("to:Q"),
+            y=alt.Y("y:Q"),
+            y2=alt.Y2("y2:Q"),
+            color=alt.Color("kind:N", title=None, scale=tone, legend=None),
+        )
     )
-    return marked_
-
-
-def _one_in(marked: pd.DataFrame) -> int:
-    """Of how many marked trials one is drawn."""
-    return max(1, -(-len(marked) // MOST))
+    return found
 
 
 def keys(ran: pd.DataFrame) -> list[Key]:
     """The legend of marked trials."""
     there = set(ran["kind"])
-    return [Key(said, TONES[kind]) for kind, said in _SAID.items() if kind in there]
+    return [Key(name, tone) for kind, (_, tone, name) in _KINDS.items() if name and kind in there]
 
 
 def notes(ran: pd.DataFrame) -> Iterator[str]:
     """What is not drawn of many trials."""
     if len(ran) > MOST:
-        few = _one_in(ran[ran["kind"].ne("cell")])
+        few = _drawn_one_by_one(ran)[1]
         some = f", one in {few} of them" if few > 1 else ""
         yield f"Of {len(ran):,} trials only control trials, flagged and failed ones are marked{some}."
 
 
-def marked(ran: pd.DataFrame) -> str:
+def count_marked(ran: pd.DataFrame) -> str:
     """Say how many trials carry a flag, and how many failed."""
     flags, failed = int(ran["flags"].notna().sum()), int(ran["kind"].eq("failed").sum())
     text = f"{flags} of {words.plural(len(ran), 'trial')} carr{'ies' if flags == 1 else 'y'} a flag"

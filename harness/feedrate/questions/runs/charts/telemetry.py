@@ -16,7 +16,7 @@ from feedrate.analysis.estimates import rows_of
 from feedrate.charts.figure import Figure, Key, Panel, Row, Sheet, data, plain, sized, table
 from feedrate.charts.marks import unit_of
 from feedrate.charts.theme import colour
-from feedrate.questions.runs import analysis as runs_analysis
+from feedrate.questions.runs import telemetry
 from feedrate.questions.runs.charts import _tracks as tracks
 from feedrate.questions.runs.charts._tracks import Placed, Track
 from feedrate.schema import words
@@ -37,16 +37,15 @@ SPOKEN = {
     "memory": "memory available, GiB",
 }
 LINES = {
-    "gpu_util": "GPU utilization (%)",
-    "gpu_power": "GPU power (W)",
-    "gpu_memory": "GPU memory in use (GiB)",
-    "load": "Load average over a minute",
-    "steal": "Taken by the hypervisor (% of all cores)",
-    "memory": "Memory available (GiB)",
+    "gpu_util": ("GPU utilization (%)", 100.0),
+    "gpu_power": ("GPU power (W)", 0.0),
+    "gpu_memory": ("GPU memory in use (GiB)", 0.0),
+    "load": ("Load average over a minute", 0.0),
+    "steal": ("Taken by the hypervisor (% of all cores)", 5.0),
+    "memory": ("Memory available (GiB)", 0.0),
 }
-"""Quantities with a line of their own, in their order from above."""
-LEAST_TOP = {"gpu_util": 100.0, "steal": 5.0}
-"""Where a scale ends at the least: a hundredth of a per cent must not look like a storm."""
+"""Quantities with a line of their own, in their order from above: its name, and where its scale ends at the least, as a
+hundredth of a per cent must not look like a storm."""
 CACHED = {"before": colour("accent"), "after": colour("source")}
 """When the share of a trial's data in the page cache was counted, to its colour."""
 _CACHE = "A trial’s data in the page cache (%)"
@@ -58,30 +57,26 @@ def draw(samples: pd.DataFrame, cores: float | None = None, cores_logical: int |
     sheet = Sheet(TITLE, QUESTION)
     if not len(samples):
         return sheet.figure((), _MISSING)
-    samples = runs_analysis.in_order(samples)
-    bins, ran = runs_analysis.binned(samples, cores_logical), tracks.told(runs_analysis.trials(samples))
-    scale, unit = unit_of(float(bins["to_s"].max()))
-    rows = _rows(bins, scale)
+    samples = telemetry.in_order(samples)
+    bins, ran = telemetry.binned(samples, cores_logical), tracks.with_kind(telemetry.trials(samples))
     if not (shown := list(_tracks(bins, ran, cores))):
         return sheet.figure((), _MISSING)
-    placed, whole = tracks.place([tracks.STRIP, *shown])
-    blocks = runs_analysis.blocks(ran)
-    layers = [
-        *tracks.shading(blocks, placed[0], whole, scale),
-        *_layers(placed[1:], whole, rows, unit),
-        *(layer for each in placed if each.track.name == _CACHE for layer in _cached(ran, each, bins, scale)),
-        tracks.bars(ran, placed[0], scale),
-        tracks.names(placed),
-        _hover(placed[1:], whole, rows, unit),
-    ]
+    scale, unit = unit_of(float(bins["to_s"].max()))
+    rows, blocks = _rows(bins, scale), telemetry.blocks(ran)
+    (strip, *placed), whole = tracks.place([tracks.STRIP, *shown])
     step = words.number(float(bins["to_s"].iloc[0]), 2)
     subtitle = f"{words.plural(len(blocks), 'block')}, {words.plural(len(ran), 'trial')}, a point every {step} s"
-    chart = sized(layers, TITLE, subtitle, tracks.height(whole))
-    sheet.add(
-        Panel(TITLE, subtitle, _message(runs_analysis.means(samples, cores_logical), bins, ran, cores), chart),
-        _listed(rows, unit),
-        {},
-    )
+    layers = [
+        *tracks.shading(blocks, strip, whole, scale),
+        *_layers(placed, whole, rows, unit),
+        *(layer for each in placed if each.track.name == _CACHE for layer in _cached(ran, each, bins, scale)),
+        tracks.bars(ran, strip, scale),
+        tracks.names([strip, *placed]),
+        _hover(placed, whole, rows, unit),
+    ]
+    chart = sized(layers, TITLE, subtitle, 100 + round(tracks.UNIT * whole))
+    message = _message(telemetry.means(samples, cores_logical), bins, ran, cores)
+    sheet.add(Panel(TITLE, subtitle, message, chart), _listed(rows, unit), {})
     for note in (*_notes(step, bins), *tracks.notes(ran)):
         sheet.note(note)
     return sheet.figure([*_keys(bins, ran), *tracks.keys(ran)], _MISSING)
@@ -93,7 +88,7 @@ def _seen(bins: pd.DataFrame, name: str) -> bool:
 
 def _rows(bins: pd.DataFrame, scale: float) -> list[dict[str, Any]]:
     """A row a bin: its time, its number of samples, and every quantity that was seen at all."""
-    names = [name for name in runs_analysis.QUANTITIES if _seen(bins, name)]
+    names = [name for name in telemetry.QUANTITIES if _seen(bins, name)]
     keys = [f"{name}{end}" for name in names for end in ("", "_least", "_most")]
     return [
         {
@@ -113,32 +108,34 @@ def _tracks(bins: pd.DataFrame, ran: pd.DataFrame, cores: float | None) -> Itera
         most = float(bins[[name for name, _ in stacked]].sum(axis=1).max())
         top = cores if cores and most <= cores < 4 * most else tracks.nice(most)
         yield Track("CPU in use (cores)", top, stacked=stacked, units=1.7, ticks=3)
-    for name, said in LINES.items():
+    for name, (title, least_top) in LINES.items():
         if _seen(bins, name):
-            top = tracks.nice(max(float(bins[f"{name}_most"].max()), LEAST_TOP.get(name, 0.0)))
-            yield Track(said, top, line=name)
+            yield Track(title, tracks.nice(max(float(bins[f"{name}_most"].max()), least_top)), line=name)
     if ran["cached_before_pct"].notna().any():
         yield Track(_CACHE, 100.0)
-
-
-def _drawn(rows: Sequence[Row]) -> alt.Chart:
-    """A chart of all that is drawn of bins: one table for lines and hover, with as many digits as can be seen."""
-    unused = {f"{name}{end}" for name in CPU for end in ("_least", "_most")}
-    names = [key for key in rows[0] if key not in unused]
-    return alt.Chart(table([{name: _short(row[name]) for name in names} for row in rows]))
-
-
-def _short(value: Any) -> Any:
-    return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 def _layers(placed: Sequence[Placed], whole: float, rows: Sequence[Row], unit: str) -> list[alt.Chart]:
     """The axes, and what the tracks show."""
     title = f"{unit} since the run’s first sample"
     x = alt.X("at:Q", title=title, scale=_span(rows), axis=alt.Axis(grid=False, tickCount=6))
-    base = _drawn(rows)
+    base = _chart(rows)
     scales = alt.Chart(table([{"y": 0.0}])).mark_point(opacity=0).encode(y=tracks.axis(placed, whole))
     return [scales, *(layer for each in placed for layer in tracks.drawn(each, base, x))]
+
+
+def _chart(rows: Sequence[Row]) -> alt.Chart:
+    """A chart of all that is drawn of bins: one table for lines and hover, with as many digits as can be seen."""
+    unused = {f"{name}{end}" for name in CPU for end in ("_least", "_most")}
+    short = [
+        {
+            name: float(f"{value:.4g}") if isinstance(value, float) else value
+            for name, value in row.items()
+            if name not in unused
+        }
+        for row in rows
+    ]
+    return alt.Chart(table(short))
 
 
 def _span(rows: Sequence[Row]) -> alt.Scale:
@@ -149,11 +146,10 @@ def _hover(placed: Sequence[Placed], whole: float, rows: Sequence[Row], unit: st
     """A strip a bin over the whole height that is not seen and shows the bin's numbers."""
     when = alt.Tooltip("from:Q", title=f"from, {unit}", format=".3~g")
     tooltip = [when, *tracks.tooltips(placed, SPOKEN), alt.Tooltip("n:Q", title="samples")]
-    bars = _drawn(rows).transform_calculate(y="0", y2=f"{whole:g}").mark_rect(opacity=0)
-    drawn: alt.Chart = bars.encode(
-        x=alt.X("from:Q", scale=_span(rows)), x2=alt.X2("to:Q"), y=alt.Y("y:Q"), y2=alt.Y2("y2:Q"), tooltip=tooltip
-    )
-    return drawn
+    strips = _chart(rows).transform_calculate(y="0", y2=f"{whole:g}").mark_rect(opacity=0)
+    x = alt.X("from:Q", scale=_span(rows))
+    found: alt.Chart = strips.encode(x=x, x2=alt.X2("to:Q"), y=alt.Y("y:Q"), y2=alt.Y2("y2:Q"), tooltip=tooltip)
+    return found
 
 
 def _cached(ran: pd.DataFrame, each: Placed, bins: pd.DataFrame, scale: float) -> Iterator[alt.Chart]:
@@ -212,7 +208,7 @@ def _message(mean: Mapping[str, float], bins: pd.DataFrame, ran: pd.DataFrame, c
         most = float(bins["steal_most"].max())
         taken = f"{words.percent(mean['steal'] / 100)} of the cores, {words.number(most, 2)}\u00a0% at most"
         said.append(f"the hypervisor took {taken if most > 0 else 'nothing'}")
-    return " ".join(words.sentence(text) for text in (*said, tracks.marked(ran)))
+    return " ".join(words.sentence(text) for text in (*said, tracks.count_marked(ran)))
 
 
 def _notes(step: str, bins: pd.DataFrame) -> Iterator[str]:

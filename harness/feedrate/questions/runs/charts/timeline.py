@@ -2,30 +2,60 @@
 
 Two settings that differ in their workers only stand above one another over the same stretch of time. Every bar is a
 single time of a single trial: it shows the order of events, which means hide, and nothing about spread. What is a stamp
-and what is laid out from sums is said in ``analysis.timeline_bars``.
+and what is laid out from sums is said in ``questions.runs.timeline``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import altair as alt
 import pandas as pd
 
 from feedrate.analysis.steps import WORKER_AXES
 from feedrate.charts import workers
-from feedrate.charts.figure import EMULATED, LOAD, PANEL_AXES, TRAIN, Figure, Panel, Row, Sheet, Slice, plain, slices
-from feedrate.charts.theme import STAGE_COLOURS
-from feedrate.questions.runs.analysis import DEVICE, account, bars, recorded, stretches
-from feedrate.questions.runs.charts import _lanes as lanes
-from feedrate.questions.runs.charts._lanes import ClaimResult
+from feedrate.charts.figure import (
+    EMULATED,
+    LOAD,
+    PANEL_AXES,
+    TRAIN,
+    WIDTH,
+    Figure,
+    Key,
+    Panel,
+    Row,
+    Sheet,
+    Slice,
+    plain,
+    sized,
+    slices,
+    table,
+)
+from feedrate.charts.theme import PHASE_COLOURS, STAGE_COLOURS, colour
+from feedrate.questions.loader.charts.phases import LABELS
+from feedrate.questions.runs import timeline
+from feedrate.questions.runs.timeline import COPIES, DEVICE, IDLE, MAIN, OWN, WORKER, Account, Bar, Recorded, Stretch
 from feedrate.schema import words
 from feedrate.schema.axes import BY_NAME
 
 TITLE = "A few steps, moment by moment"
 QUESTION = "What do main process, workers and device do at the same moments?"
 READS = "steps"
-"""``draw`` takes the steps of a few trials of a run, as ``analysis.timeline`` chooses and joins them."""
+"""``draw`` takes the steps of a few trials of a run, as ``analysis.steps`` chooses and joins them."""
+MOST_WORKERS = 8
+"""Lanes of workers; the others of a trial are left out, and it is said."""
+PARTS = {**LABELS, **{stage: f"{stage} (loading)" for stage in STAGE_COLOURS}, IDLE: "device idle"}
+_TONES = {**PHASE_COLOURS, **STAGE_COLOURS, IDLE: colour("line")}
+_PLOT = WIDTH - 90
+"""About so many pixels are left for time on the narrowest screen."""
+_DIGIT = 6
+"""Pixels of a digit of a batch's number."""
+_LOWER = 4
+"""Pixels by which bars lie below the middle of their lanes, to leave room for numbers."""
+_LANE, _HEAD = 21, 87
+"""Pixels of a lane, and of titles and axis."""
 _OLDER = (
     "Measured before workers stamped when they work: what they read, decoded, transformed and collated is known as "
     "sums, but not when, so that their lanes are left out."
@@ -53,28 +83,61 @@ _AHEAD = (
 _SLEEP = "An emulated step sleeps for a declared time, as an accelerator would keep the host waiting; no model runs."
 
 
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One trial of a comparison."""
+
+    name: str
+    """Its workers."""
+    cell: Mapping[str, Any]
+    """Its columns in the frame of steps."""
+    recorded: Recorded
+    stretch: Stretch
+    bars: list[Bar]
+    sums: Account
+
+    @property
+    def lanes(self) -> list[str]:
+        """Lanes from the top: main process, its own loading, workers by number, device."""
+        present = {bar.lane for bar in self.bars}
+        numbered = sorted((lane for lane in present if lane.startswith(WORKER)), key=lambda lane: int(lane.split()[1]))
+        return [lane for lane in (MAIN, OWN, *numbered[:MOST_WORKERS], COPIES, DEVICE) if lane in present]
+
+
 def draw(steps: pd.DataFrame) -> Figure:
     """Draw the steps."""
     sheet, used = Sheet(TITLE, QUESTION), set[str]()
     for part in slices(steps, (TRAIN, EMULATED, LOAD)):
-        told = _told(part)
-        rows = lanes.drawn(told, part.kind)
-        sheet.add(_panel(part, told, rows), _listed(part, rows), {})
-        used |= {row["part"] for row in rows}
-        for note in _notes(part, told):
-            sheet.note(note)
-    return sheet.figure(lanes.keys(used), "No single steps of a loader were recorded here.")
-
-
-def _told(part: Slice) -> list[ClaimResult]:
-    frames = [frame for _, frame in part.frame.groupby("trial_id", sort=False)]
-    trials = [recorded(frame) for frame in frames]
-    return [
-        ClaimResult(
-            _name(frame.iloc[0]), dict(frame.iloc[0]), trial, stretch, bars(trial, stretch), account(trial, stretch)
+        trials = _trials(part)
+        rows = list(_rows(trials, part.kind))
+        times = (
+            {
+                **part.row(),
+                "setting": row["setting"],
+                "lane": row["lane"],
+                "doing": row["part"],
+                "batch": row["batch"],
+                "begins (ms)": row["begin"],
+                "lasts (ms)": row["lasts"],
+            }
+            for row in rows
         )
-        for frame, trial, stretch in zip(frames, trials, stretches(trials), strict=True)
-    ]
+        sheet.add(_panel(part, trials, rows), times, {})
+        used |= {row["part"] for row in rows}
+        for note in _notes(part, trials):
+            sheet.note(note)
+    keys = [Key(PARTS[name], _TONES[name], dashed=name == EMULATED) for name in PARTS if name in used]
+    return sheet.figure(keys, "No single steps of a loader were recorded here.")
+
+
+def _trials(part: Slice) -> list[Trial]:
+    frames = [frame for _, frame in part.frame.groupby("trial_id", sort=False)]
+    found = []
+    steps = [timeline.recorded(frame) for frame in frames]
+    for frame, own, stretch in zip(frames, steps, timeline.stretches(steps), strict=True):
+        bars, sums = timeline.bars(own, stretch), timeline.account(own, stretch)
+        found.append(Trial(_name(frame.iloc[0]), dict(frame.iloc[0]), own, stretch, bars, sums))
+    return found
 
 
 def _name(cell: Any) -> str:
@@ -84,68 +147,147 @@ def _name(cell: Any) -> str:
     return workers.who(values) + ("" if ahead == BY_NAME["prefetch_factor"].default else f", prefetch_factor {ahead}")
 
 
-def _panel(part: Slice, told: Sequence[ClaimResult], rows: Sequence[Row]) -> Panel:
-    _, *what = workers.what(told[0].cell, PANEL_AXES).split(", ")
+def _rows(trials: Sequence[Trial], kind: str) -> Iterator[Row]:
+    """The bars that are drawn, milliseconds; ``from`` and ``to`` are what of each lies in the picture."""
+    for place, one in enumerate(trials):
+        for bar in one.bars:
+            if bar.lane in one.lanes:
+                yield {
+                    "setting": one.name,
+                    "lane": bar.lane,
+                    "y": f"{place}:{bar.lane}",
+                    "part": EMULATED if kind == EMULATED and bar.part == "forward" else bar.part,
+                    "batch": bar.batch,
+                    "begin": bar.begin / 1e6,
+                    "lasts": (bar.end - bar.begin) / 1e6,
+                    "from": max(0.0, bar.begin) / 1e6,
+                    "to": min(bar.end, one.stretch.span_ns) / 1e6,
+                }
+
+
+def _panel(part: Slice, trials: Sequence[Trial], rows: Sequence[Row]) -> Panel:
+    """Draw bars, the numbers of their batches above them, and a line of words above each trial's lanes."""
+    _, *what = workers.what(trials[0].cell, PANEL_AXES).split(", ")
     subtitle = [part.subtitle, ", ".join(name for name in what if not name.endswith(" px"))]
-    message = " ".join(words.sentence(_said(part, one)) for one in told)
-    return Panel(part.title, ", ".join(subtitle), message, lanes.picture(rows, told, part.title, subtitle), wide=True)
+    lanes = [f"{place}:{lane}" for place, one in enumerate(trials) for lane in ("", *one.lanes)]
+    span = trials[0].stretch.span_ns / 1e6
+    y = alt.Y(
+        "y:N",
+        title=None,
+        scale=alt.Scale(domain=lanes, paddingInner=0, paddingOuter=0),
+        axis=alt.Axis(labelExpr="split(datum.label, ':')[1]", ticks=False, domain=False, labelOffset=_LOWER),
+    )
+    x: dict[str, Any] = {
+        "title": "milliseconds since the first of these steps began",
+        "scale": alt.Scale(domain=[0, span], nice=False),
+        "axis": alt.Axis(tickCount=6, labelOverlap=True, domain=False),
+    }
+    rates = [words.number(float(one.cell["trial_samples_per_s"])) for one in trials]
+    heads = [
+        {"y": f"{place}:", "at": 0, "text": f"{one.name}: {rate} samples/s"}
+        for place, (one, rate) in enumerate(zip(trials, rates, strict=True))
+    ]
+    layers = [
+        _bars(rows).encode(y=y, x=alt.X("from:Q", **x), x2=alt.X2("to:Q")),
+        _text(_numbers(rows, span), "center", -6, "muted", 9).encode(y=y, x=alt.X("at:Q", **x)),
+        _text(heads, "left", 3, "ink", 11).encode(y=y, x=alt.X("at:Q", **x)),
+    ]
+    chart = sized(layers, part.title, "", _HEAD + _LANE * len(lanes))
+    chart.title.subtitle = subtitle
+    message = " ".join(words.sentence(_message(part, one)) for one in trials)
+    return Panel(part.title, ", ".join(subtitle), message, chart, wide=True)
 
 
-def _listed(part: Slice, rows: Iterable[Row]) -> Iterator[Row]:
-    """Exactly the bars that are drawn, whole."""
+def _bars(rows: Sequence[Row]) -> alt.Chart:
+    """Bars in the colours of their parts; a sleep has a dashed edge, as it must not be taken for computing."""
+    parts = [part for part in PARTS if any(row["part"] == part for row in rows)]
+    tones = alt.Scale(domain=[PARTS[part] for part in parts], range=[_TONES[part] for part in parts])
+    sleeps = alt.datum.what == PARTS[EMULATED]
+    # Numbers to five digits: pages stay light.
+    short = [
+        {"y": row["y"], "what": PARTS[row["part"]], "batch": row["batch"]}
+        | {name: float(f"{row[name]:.5g}") for name in ("from", "to", "begin", "lasts")}
+        for row in rows
+    ]
+    found: alt.Chart = (
+        alt.Chart(table(short))
+        .mark_bar(height=11, yOffset=_LOWER, strokeWidth=0.5)
+        .encode(
+            color=alt.Color("what:N", title=None, scale=tones),
+            stroke=alt.condition(sleeps, alt.value(colour("emulated-edge")), alt.value(colour("paper"))),
+            strokeDash=alt.condition(sleeps, alt.value([3, 2]), alt.value([1, 0])),
+            tooltip=[
+                alt.Tooltip("what:N", title="doing"),
+                alt.Tooltip("batch:Q", title="batch"),
+                alt.Tooltip("begin:Q", title="begins, ms", format=",.4~g"),
+                alt.Tooltip("lasts:Q", title="lasts, ms", format=",.3~g"),
+            ],
+        )
+    )
+    return found
+
+
+def _text(rows: Sequence[Row], align: Any, shift: int, tone: str, size: int) -> alt.Chart:
+    mark = {"align": align, "baseline": "middle", "dy": shift, "fontSize": size, "color": colour(tone)}
+    found: alt.Chart = alt.Chart(table(rows)).mark_text(**mark).encode(text=alt.Text("text:N"))
+    return found
+
+
+def _numbers(rows: Sequence[Row], span: float) -> list[dict[str, Any]]:
+    """Number batches above the lanes in which they are prepared, and above their steps, where there is room."""
+    ends: dict[tuple[str, int], tuple[float, float]] = {}
     for row in rows:
-        told = {heading: row[name] for heading, name in (("setting", "setting"), ("lane", "lane"), ("doing", "part"))}
-        times = {"begins (ms)": row["begin"], "lasts (ms)": row["lasts"]}
-        yield {**part.row(), **told, "batch": row["batch"], **times}
+        if row["lane"] not in (DEVICE, COPIES, OWN):
+            begin, end = ends.get((row["y"], row["batch"]), (row["from"], row["to"]))
+            ends[row["y"], row["batch"]] = min(begin, row["from"]), max(end, row["to"])
+    found: list[dict[str, Any]] = []
+    for (y, batch), (begin, end) in sorted(ends.items(), key=lambda entry: (entry[0][0], sum(entry[1]))):
+        at, room = (begin + end) / 2, _DIGIT * (len(str(batch)) + 0.5) * span / _PLOT
+        if not found or found[-1]["y"] != y or at - found[-1]["at"] > room:
+            found.append({"y": y, "at": float(f"{at:.5g}"), "text": str(batch)})
+    return found
 
 
-def _said(part: Slice, one: ClaimResult) -> str:
+def _message(part: Slice, one: Trial) -> str:
     """Say what one trial's steps add up to."""
-    sums, pace = one.sums, f"{words.number(one.sums.step_ns / 1e6)} ms"
-    text = f"{one.name}: {words.plural(one.stretch.count, 'step')} of {pace}"
+    sums, training = one.sums, part.kind != LOAD
+    text = f"{one.name}: {words.plural(one.stretch.count, 'step')} of {words.number(sums.step_ns / 1e6)} ms"
     ready = (sums.lead_ns or 0) > 0
-    if part.kind != LOAD:
-        does = "loading its batches itself" if not one.trial.workers else "fetching" if ready else "waiting for data"
+    if training:
+        does = "loading its batches itself" if not one.recorded.workers else "fetching" if ready else "waiting for data"
         text += f", of which the main process spends {words.percent(sums.waiting)} {does}"
     if sums.lead_ns is not None:
         side = "before" if ready else "after"
         text += f"; a batch is ready {words.number(abs(sums.lead_ns) / 1e6)} ms {side} it is asked for (median)"
-        text += ", so that fetching is taking it over" if ready and part.kind != LOAD else ""
-    if sums.hidden is not None and part.kind != LOAD:
+        text += ", so that fetching is taking it over" if ready and training else ""
+    if sums.hidden is not None and training:
         text += f", and {words.percent(sums.hidden)} of the workers’ work is done while nothing waits for it"
     if sums.idle is not None:
         text += f"; the device is idle for {words.percent(sums.idle)} of the time"
     return text
 
 
-def _notes(part: Slice, told: Sequence[ClaimResult]) -> Iterator[str]:
-    """What a reader must know: how the steps were chosen, what is laid out, what is not known."""
-    if len(told) > 1:
+def _notes(part: Slice, trials: Sequence[Trial]) -> Iterator[str]:
+    """What a reader must know: how the steps were chosen, what is laid out, what is left out or not known."""
+    if len(trials) > 1:
         yield _PAIR
     yield _SINGLE
-    yield f"All trials of {part.title}, {part.subtitle}: {'; '.join(map(_estimate, told))}."
-    drawn = [bar for one in told for bar in one.bars]
+    estimates = []
+    for one in trials:
+        spread = words.interval(plain(one.cell["lo"]), plain(one.cell["hi"]), int(one.cell["n"]))
+        estimates.append(f"{one.name}, {words.number(float(one.cell['samples_per_s']))} samples/s ({spread})")
+    yield f"All trials of {part.title}, {part.subtitle}: {'; '.join(estimates)}."
+    drawn = [bar for one in trials for bar in one.bars]
     if any(bar.part in STAGE_COLOURS for bar in drawn):
         yield _STAGES
-    yield from _gaps(told)
+    for one in trials:
+        if one.recorded.workers and not one.recorded.stamped:
+            yield _OLDER
+        if (more := one.recorded.workers - MOST_WORKERS) > 0 and one.recorded.stamped:
+            yield f"{one.name}: the lanes of {words.plural(more, 'more worker')} are left out."
     if any(bar.lane == DEVICE for bar in drawn):
         yield _CLOCKS
-    if any(plain(one.cell["prefetcher"]) not in (None, "none") for one in told):
+    if any(plain(one.cell["prefetcher"]) not in (None, "none") for one in trials):
         yield _AHEAD
     if part.kind == EMULATED:
         yield _SLEEP
-
-
-def _estimate(one: ClaimResult) -> str:
-    """The throughput of a setting over all of its trials."""
-    spread = words.interval(plain(one.cell["lo"]), plain(one.cell["hi"]), int(one.cell["n"]))
-    return f"{one.name}, {words.number(float(one.cell['samples_per_s']))} samples/s ({spread})"
-
-
-def _gaps(told: Sequence[ClaimResult]) -> Iterator[str]:
-    """What the picture leaves out."""
-    for one in told:
-        if one.trial.workers and not one.trial.stamped:
-            yield _OLDER
-        if (more := one.trial.workers - lanes.MOST_WORKERS) > 0 and one.trial.stamped:
-            yield f"{one.name}: the lanes of {words.plural(more, 'more worker')} are left out."
