@@ -12,8 +12,8 @@ import pytest
 from beside import times, tried
 
 from feedrate.bench import browser, generated, interactive
-from feedrate.pages.runs import gather
-from feedrate.pages.selection import cast
+from feedrate.pages.runs import load_runs
+from feedrate.pages.selection import select
 from feedrate.schema.errors import EnvironmentFault, FeedrateError
 
 PAGE = '<!doctype html><link rel="icon" href="data:,"><p>text</p>'
@@ -182,7 +182,7 @@ def test_a_filter_among_many_cells_is_as_quick_as_among_few(
     """
     many, few = interactive.CELLS, interactive.CELLS // 10
     generated.write(tmp_path / "results", 1)
-    everyone = cast(gather(tmp_path / "results"))
+    everyone = select(load_runs(tmp_path / "results"))
     crowds = {count: interactive.crowd(everyone, count) for count in (few, many)}
     cells = crowds[many].cells
     assert cells["cell_id"].nunique() == many

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from feedrate.pages import selection
-from feedrate.pages.runs import gather
+from feedrate.pages.runs import load_runs
 from feedrate.plan.suite import MAIN
 from feedrate.questions.experiment import page as experiment_page
 from feedrate.site import build as site_build
@@ -56,7 +56,7 @@ def test_a_reference_run_is_not_pushed_off(newer: list[Any]) -> None:
     """Newer sweeps of its machine, or of others, take the full page of a self-reported run, and of no reference run."""
     for tier in marks.TIERS:
         old = Stub("old", "old", tier=tier)
-        everyone = selection.cast([*OF_OTHER_SUITES, *newer, old])
+        everyone = selection.select([*OF_OTHER_SUITES, *newer, old])
         assert (old in everyone.featured) is (old in everyone.detailed) is (tier == REFERENCE)
 
 
@@ -64,7 +64,7 @@ def test_reference_runs_that_are_kept_are_so_many() -> None:
     """However many there are, what is shown in full is bounded; reference runs of other suites have no such right."""
     many = [run for at in range(100) for run in runs(10, f"m{at}-", f"m{at}", tier=REFERENCE)]
     stored = runs(2 * selection.MACHINES, "vouched", suite="storage", tier=REFERENCE)
-    everyone = selection.cast([*OF_OTHER_SUITES, *stored, *many])
+    everyone = selection.select([*OF_OTHER_SUITES, *stored, *many])
     kept = [shown for shown in everyone.featured if shown.suite == MAIN]
     assert kept == [run for at in range(selection.MACHINES) for run in many[10 * at : 10 * at + selection.RUNS]]
     assert not set(stored) & set(everyone.detailed)
@@ -75,7 +75,7 @@ def test_runs_on_one_device_push_off_none_on_the_other() -> None:
     gpu = runs(selection.RUNS + 1, "gpu", "both", device="cuda")
     cpu = runs(selection.RUNS + 1, "cpu", "both")
     others = runs(selection.MACHINES, "other")
-    everyone = selection.cast([*cpu, *gpu, *others])
+    everyone = selection.select([*cpu, *gpu, *others])
     assert everyone.featured == [*cpu[:-1], *gpu[:-1], *others[:-1]]
     assert everyone.of_suite(MAIN) == [*cpu[:-1], *gpu[:-1], others[0]]
 
@@ -94,7 +94,7 @@ def test_the_experiment_s_page_keeps_the_reference_run(fake_run: ModuleType, tmp
         )
         folder = fake_run.write(tmp_path, fake)
         marks.rank(folder, SELF_REPORTED if at else REFERENCE)
-    everyone = selection.cast(gather(tmp_path))
+    everyone = selection.select(load_runs(tmp_path))
     page = next(page for page in site_build._content(everyone, []) if page.path == experiment_page.PATH)
     assert "run 20260110T030405Z-aaaa" in page.body
     assert page.body.count("{ #epochs-") == 4

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from visits import everybody
 
-from feedrate.pages.runs import RunView, gather
-from feedrate.pages.selection import cast
+from feedrate.pages.runs import RunView, load_runs
+from feedrate.pages.selection import select
 from feedrate.questions.explore import page as explore_page
 from feedrate.questions.machines import page as machines_page
 from feedrate.questions.reference import page as reference_page
@@ -45,7 +45,7 @@ def shown_of(results: Path, run_id: str) -> RunView:
 
 def test_a_withdrawn_run_is_shown_nowhere_else(results: Path) -> None:
     """No list, no chart, no number draws on it, and one line leads to its page."""
-    everyone = cast(gather(results))
+    everyone = select(load_runs(results))
     assert [shown.manifest.run_id for shown in everyone.withdrawn] == [GONE]
     for runs in (everyone.every, everyone.featured, everyone.detailed, everyone.brief):
         assert GONE not in [shown.manifest.run_id for shown in runs]
@@ -77,7 +77,7 @@ def test_without_withdrawn_runs_nothing_is_said(results: Path) -> None:
 def test_every_table_names_the_tier(results: Path) -> None:
     """Runs, their pages and machines say who vouches; what a submitter wrote is text there."""
     shown = shown_of(results, STAYS)
-    everyone = cast(gather(results))
+    everyone = select(load_runs(results))
     for body in (
         reference_page.runs_page([shown]).body,
         run_page.page(shown).body,
@@ -102,7 +102,7 @@ def test_a_machine_with_runs_of_both_tiers_says_how_many(results: Path) -> None:
 
 def test_explore_can_choose_by_tier(results: Path) -> None:
     """Every cell carries the tier of its run as something to filter by."""
-    files = explore_page.page(cast(gather(results))).files
+    files = explore_page.page(select(load_runs(results))).files
     (shard,) = (json.loads(str(text)) for path, text in files.items() if path.startswith("explore/cells-"))
     assert shard["dims"]["tier"]["values"] == ["reference"]
     index = json.loads(str(files["explore/index.json"]))

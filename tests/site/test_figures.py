@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from feedrate.charts.citation import data_hash
 from feedrate.cli import app
 from feedrate.pages.markup import Placed
-from feedrate.pages.runs import draw, gather, place
+from feedrate.pages.runs import draw, load_runs, place
 from feedrate.schema.errors import FeedrateError, InputError
 from feedrate.site import build as site_build
 from feedrate.site import figures
@@ -45,7 +45,7 @@ def written(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> t
     """Some figures of one small run."""
     root = tmp_path_factory.mktemp("figures")
     fake_run.write(root / "results", fake_run.Fake(batches=(8,), workers=(0, 2), blocks=2))
-    (shown,) = gather(root / "results")
+    (shown,) = load_runs(root / "results")
     found = [place(draw(name, shown), name, "suites/loader.md", shown.origin) for name in ("phases", "heatmap")]
     folder = root / "out"
     folder.mkdir()

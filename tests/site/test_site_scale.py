@@ -203,7 +203,7 @@ def test_with_room_for_all_everything_is_shown_in_full(built: Built, monkeypatch
     """Few machines leave nothing out; of many runs of one machine those of each suite that are newest are featured."""
     monkeypatch.setattr(selection, "MACHINES", 100)
     monkeypatch.setattr(selection, "DETAILED", 0)
-    everyone = selection.cast(pages_runs.gather(built.results))
+    everyone = selection.select(pages_runs.load_runs(built.results))
     assert everyone.featured == everyone.detailed == everyone.every
     assert not everyone.brief
     assert not list(brief.lists(everyone))

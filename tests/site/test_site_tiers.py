@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 from playwright.sync_api import Browser, Page
 
-from feedrate.pages.runs import gather
+from feedrate.pages.runs import load_runs
 from feedrate.questions.reference import page as reference_page
 from feedrate.schema.plugins import ROOT
 from feedrate.store import marks, runs
@@ -17,7 +17,7 @@ from feedrate.store import marks, runs
 def opened(browser: Browser, results: Path) -> Page:
     """The list of runs with the script, as the site has it."""
     page = browser.new_page()
-    page.set_content(reference_page.runs_page(gather(results)).body)
+    page.set_content(reference_page.runs_page(load_runs(results)).body)
     page.add_script_tag(path=ROOT / "site" / "scripts" / "site" / "tiers.js", type="module")
     return page
 

@@ -16,8 +16,8 @@ from feedrate.bench import browser, generated, interactive
 from feedrate.bench.browser import PageCost
 from feedrate.bench.interactive import Filtered
 from feedrate.bench.session import BuiltSite, Figure, Session, build_site, spread
-from feedrate.pages.runs import gather
-from feedrate.pages.selection import cast
+from feedrate.pages.runs import load_runs
+from feedrate.pages.selection import select
 from feedrate.schema.words import plural
 from feedrate.store import runs
 
@@ -131,7 +131,7 @@ def judge_explore(cost: PageCost, what: str) -> Figure:
 
 
 def _filter(built: BuiltSite, results: Path, folder: Path, chromium: str) -> Figure:
-    crowd = interactive.crowd(cast(gather(results)))
+    crowd = interactive.crowd(select(load_runs(results)))
     site = interactive.with_explore(built.folder, crowd, folder / "crowd")
     return judge_filter(interactive.filter_explore(site, chromium))
 

@@ -1,9 +1,7 @@
-"""Processes that make parts of the website, one a core up to four, and what spares all of them work.
+"""Processes that make parts of the website while the caller makes others, one a core up to four.
 
-Pages, made in processes of their own while the caller makes others.
-
-A page is a pure function of what it is given, so that the order does not matter. Processes are worth their
-start (a second, and their memory) only where there is much to draw.
+A page is a pure function of what it is given, so that the order does not matter. Processes are worth their start (a
+second, and their memory) only where there is much to draw.
 """
 
 from __future__ import annotations
@@ -20,17 +18,22 @@ from multiprocessing import forkserver, get_context, parent_process
 from typing import Any, ParamSpec, TypeVar
 
 from feedrate.machine.identity import usable_cores
-from feedrate.pages.runs import RunView, by_reference
+from feedrate.pages.runs import RunView
 
+WORTH = 2_000
+"""Trials of the runs that are shown in full, from which on processes are started."""
 _NEW_OBJECTS = 70_000
 """Before Python looks for garbage in cycles; its own number is 700."""
 _MOST = 4
 """Processes: with more, memory would grow with the machine's cores and not with what there is to show."""
 _NEEDED = ("feedrate.questions.runs.page", "feedrate.questions.suites.page", "feedrate.site.brief")
+Parameters = ParamSpec("Parameters")
+Made = TypeVar("Made")
+Item = TypeVar("Item")
 
 
 def prepare() -> None:
-    """Begin to load what pages need, in the process from which those of ``pool`` are forked.
+    """Begin to load what pages need, in the process from which those of ``start_pool`` are forked.
 
     It holds nothing else: loading takes each over a second, and a fork of the caller would share the locks of its
     threads.
@@ -42,9 +45,20 @@ def prepare() -> None:
 def start_pool() -> ProcessPoolExecutor:
     """Start processes that have loaded what pages need; runs go to them and come back as references."""
     prepare()
-    by_reference()
-    context = get_context("forkserver")
-    return ProcessPoolExecutor(min(_MOST, len(usable_cores())), context, initializer=_begin)
+    return ProcessPoolExecutor(min(_MOST, len(usable_cores())), get_context("forkserver"), initializer=_begin)
+
+
+def _begin() -> None:
+    """End with the caller, however it ends, and at once on Ctrl-C: the caller alone answers that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    threading.Thread(target=_end_with_caller, daemon=True).start()
+    _collect_seldom()
+
+
+def _end_with_caller() -> None:
+    if caller := parent_process():
+        caller.join()
+        os._exit(1)
 
 
 @contextmanager
@@ -63,53 +77,25 @@ def collecting_seldom() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _begin() -> None:
-    """End with the caller, however it ends, and at once on Ctrl-C: what it says then is said by the caller."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    threading.Thread(target=_end_with_caller, daemon=True).start()
-    _collect_seldom()
-    by_reference()
-
-
-def _end_with_caller() -> None:
-    if caller := parent_process():
-        caller.join()
-        os._exit(1)
-
-
 def _collect_seldom() -> None:
     gc.freeze()
     gc.set_threshold(_NEW_OBJECTS)
 
 
-WORTH = 2_000
-"""Trials of the runs that are shown in full, from which on processes are started."""
-Given = ParamSpec("Given")
-Made = TypeVar("Made")
-Taken = TypeVar("Taken")
-
-
 class Ahead:
-    """What takes long, begun before it is needed."""
+    """What takes long, begun before it is needed; without processes it is made when its result is wanted."""
 
     def __init__(self, pool: ProcessPoolExecutor | None) -> None:
         self._pool = pool
         self._begun: list[Future[Any]] = []
 
-    def begin(self, make: Callable[Given, Made], *given: Given.args, **more: Given.kwargs) -> Callable[[], Made]:
-        """Begin to make something; without processes it is made when it is asked for.
-
-        Args:
-            make: a function of a module.
-            given: what it is called with; runs go to a process as references.
-            more: by name.
-
-        Returns:
-            Waits for it and gives it.
-        """
+    def begin(
+        self, make: Callable[Parameters, Made], *values: Parameters.args, **more: Parameters.kwargs
+    ) -> Callable[[], Made]:
+        """Begin to call a function of a module; what is returned waits for its result and gives it."""
         if not self._pool:
-            return partial(make, *given, **more)
-        self._begun.append(self._pool.submit(make, *given, **more))
+            return partial(make, *values, **more)
+        self._begun.append(self._pool.submit(make, *values, **more))
         return self._begun[-1].result
 
     def finished(self) -> Iterator[Any]:
@@ -117,14 +103,14 @@ class Ahead:
         for begun in as_completed(self._begun):
             yield begun.result()
 
-    def each(self, make: Callable[[Taken], Made], items: Iterable[Taken]) -> Iterator[Made]:
+    def each(self, make: Callable[[Item], Made], items: Iterable[Item]) -> Iterator[Made]:
         """Do what ``map`` does, several at a time where there are processes."""
         return self._pool.map(make, items) if self._pool else map(make, items)
 
 
 @contextmanager
 def started(runs: Sequence[RunView]) -> Iterator[Ahead]:
-    """Start processes where they are worth it."""
+    """Start processes where the trials of some runs are worth it."""
     if len(usable_cores()) < 2 or trials(runs) < WORTH:
         yield Ahead(None)
         return

@@ -6,7 +6,6 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from inspect import signature
-from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
@@ -29,31 +28,24 @@ from feedrate.store import marks
 from feedrate.store import runs as store_runs
 
 ON_SAMPLES = ("suite", "block", "position", "role", "outcome", "flags", "cached_before_pct", "cached_after_pct")
-"""Columns of ``records.TRIALS`` that stand beside every sample of the probes."""
+"""Columns of trials that stand beside every sample of the probes."""
 ON_LISTS = ("grade", "headlines")
 """What home, machines and lists say of a run, too: a process that makes the run's page has worked it out anyway."""
 
 
 class RunView:
-    """A stored run with the frames that pages need."""
+    """A stored run with the frames that pages need, each read or estimated when a page first needs it."""
 
     def __init__(self, run: store_runs.StoredRun) -> None:
         self.run = run
         self.manifest = run.manifest
         self.slug = markup.slug(run.manifest.run_id)
         self.page = f"runs/{self.slug}.md"
-
-    def on_lists(self) -> dict[str, Any]:
-        """Work out what other pages than the run's own say of it: ``ON_LISTS``."""
-        return {name: getattr(self, name) for name in ON_LISTS}
-
-    def learn(self, found: Mapping[str, Any]) -> None:
-        """Take over what another process worked out of the same run: some of ``ON_LISTS``."""
-        vars(self).update(found)
+        self._of_suites: dict[str, tuple[pd.DataFrame, pd.DataFrame]] = {}
 
     @cached_property
     def trials(self) -> pd.DataFrame:
-        """Rows of ``records.TRIALS``, read when a page first asks: lists of all runs need the manifests alone."""
+        """Rows of ``columns.TRIALS``; lists of all runs need the manifests alone."""
         return self.run.table("trials")
 
     @cached_property
@@ -93,6 +85,17 @@ class RunView:
         return sum(count for outcome, count in self.manifest.outcomes.items() if outcome != "ok")
 
     @property
+    def cores(self) -> float:
+        """Cores that the machine lets a run use: its own, or what a quota leaves of them."""
+        machine = self.manifest.machine
+        return min(machine.cores_logical, machine.cpu_quota_cores or machine.cores_logical)
+
+    @property
+    def cores_logical(self) -> int:
+        """Cores whose busy share the probes see: a quota takes none of them away."""
+        return self.manifest.machine.cores_logical
+
+    @property
     def origin(self) -> Origin:
         """Where a figure of this run comes from, as citations say it."""
         run = self.manifest
@@ -103,6 +106,11 @@ class RunView:
     def suites(self) -> list[str]:
         """Suites that trials of the run were made for, in order of their name."""
         return self.run.suites()
+
+    @property
+    def for_machines(self) -> bool:
+        """Whether a suite of the run asks which settings suit a machine, and not about claims or feedrate alone."""
+        return any(map(for_machines, self.suites))
 
     @property
     def cells(self) -> pd.DataFrame:
@@ -120,33 +128,17 @@ class RunView:
         of_trials = self.trials[["trial_id", *ON_SAMPLES]]
         return self.run.table("telemetry").merge(of_trials, on="trial_id", how="inner")
 
-    def asked(self, suite: str) -> pd.DataFrame:
+    def trials_of(self, suite: str) -> pd.DataFrame:
         """Rows of ``trials`` that were made for a suite: always the same frame, of which much is worked out."""
-        if self._cut.get(suite, (None,))[0] is not self.trials:
+        if self._of_suites.get(suite, (None,))[0] is not self.trials:
             own = self.trials["suite"].eq(suite).fillna(False)
-            self._cut[suite] = self.trials, self.trials if own.all() else self.trials[own]
-        return self._cut[suite][1]
-
-    @cached_property
-    def _cut(self) -> dict[str, tuple[pd.DataFrame, pd.DataFrame]]:
-        """Suite to the trials that it was cut from, and its own."""
-        return {}
+            self._of_suites[suite] = self.trials, self.trials if own.all() else self.trials[own]
+        return self._of_suites[suite][1]
 
     def steps_of(self, trials: pd.DataFrame) -> pd.DataFrame:
-        """Recorded steps of those of some trials that ``analysis.timeline`` chooses, beside what the trials are."""
+        """Recorded steps of those of some trials that ``analysis.steps`` chooses, beside what the trials are."""
         chosen = steps.select_trials(trials)
         return steps.join_steps(chosen, self.run.table("steps", chosen["trial_id"]))
-
-    @property
-    def cores(self) -> float:
-        """Cores that the machine lets a run use: its own, or what a quota leaves of them."""
-        machine = self.manifest.machine
-        return min(machine.cores_logical, machine.cpu_quota_cores or machine.cores_logical)
-
-    @property
-    def cores_logical(self) -> int:
-        """Cores whose busy share the probes tell: a quota takes none of them away."""
-        return self.manifest.machine.cores_logical
 
     @cached_property
     def stages(self) -> pd.DataFrame:
@@ -168,45 +160,34 @@ class RunView:
         """Where the spread between the run's trials comes from (``variance.overall``); None where too few ran."""
         target = self.manifest.protocol.ci_target_pct
         parts = variance.split(self.trials, target)
-        found = variance.overall(parts[parts["n"] > 1], target)
-        return next(iter(rows_of(found)), None)
+        return next(iter(rows_of(variance.overall(parts[parts["n"] > 1], target))), None)
 
     @cached_property
     def headlines(self) -> pd.DataFrame:
         """The best cell of each task."""
         return headlines(self.trials, self.judged[self.judged["suite"].astype(str).map(for_machines)])
 
-    @property
-    def asks(self) -> bool:
-        """Whether the run asks which settings suit its machine, and not about claims or feedrate alone."""
-        return any(map(for_machines, self.suites))
-
-    def answers(self, suite: str) -> pd.DataFrame:
+    def headlines_of(self, suite: str) -> pd.DataFrame:
         """The best cell of each task of one suite; its ceilings may be cells of another."""
         return headlines(self.trials, self.judged[self.judged["suite"].eq(suite).fillna(False)])
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Go to another process as a reference: frames are read and estimated where they are needed."""
+        found = dict(vars(self))  # another thread sends while this one works out more
+        return _received, (self.run, {name: found[name] for name in ON_LISTS if name in found})
 
-_came: dict[Path, RunView] = {}
+
+_from_others: dict[Path, RunView] = {}
 """Runs that came to this process from another: what is worked out of one for a page serves the next."""
 
 
-def by_reference() -> None:
-    """Let this process send runs to others as references: frames are read and estimated where they are needed."""
-    ForkingPickler.register(RunView, _sent)
-
-
-def _sent(shown: RunView) -> tuple[Any, ...]:
-    known = vars(shown)  # another thread sends while this one works out more
-    return _here, (shown.run, {name: known[name] for name in ON_LISTS if name in known})
-
-
-def _here(run: store_runs.StoredRun, known: Mapping[str, Any]) -> RunView:
-    shown = _came.setdefault(run.folder, RunView(run))
-    shown.learn(known)
+def _received(run: store_runs.StoredRun, found: Mapping[str, Any]) -> RunView:
+    shown = _from_others.setdefault(run.folder, RunView(run))
+    vars(shown).update(found)
     return shown
 
 
-def gather(results: Path, only: Collection[Path] | None = None) -> list[RunView]:
+def load_runs(results: Path, only: Collection[Path] | None = None) -> list[RunView]:
     """Read all runs, newest first.
 
     Args:
@@ -234,24 +215,23 @@ def draw(chart: str, shown: RunView, suite: str | None = None) -> Figure:
 
     Args:
         chart: its name; the chart's ``READS`` names the frame that it takes: ``cells``, ``trials``, ``telemetry``, or
-            ``steps`` of the trials that ``analysis.timeline`` chooses.
+            ``steps`` of the trials that ``analysis.steps`` chooses.
         shown: the run.
-        suite: only what this suite asked for.
+        suite: only what was measured for this suite.
     """
     drawing = plugins.load("feedrate.questions.*.charts", chart)
     reads = getattr(drawing, "READS", "cells")
     if reads in ("trials", "steps"):
-        asked = shown.trials if suite is None else shown.asked(suite)
-        asked = shown.steps_of(asked) if reads == "steps" else asked
+        frame = shown.trials if suite is None else shown.trials_of(suite)
+        frame = shown.steps_of(frame) if reads == "steps" else frame
     else:
-        frame: pd.DataFrame = getattr(shown, reads)
-        asked = frame if suite is None else frame[frame["suite"].eq(suite).fillna(False)]
-    more = {
-        name: getattr(shown, name) for name in ("cores", "cores_logical") if name in signature(drawing.draw).parameters
-    }
+        frame = getattr(shown, reads)
+        frame = frame if suite is None else frame[frame["suite"].eq(suite).fillna(False)]
+    takes = signature(drawing.draw).parameters
+    more = {name: getattr(shown, name) for name in ("cores", "cores_logical") if name in takes}
     # Altair would hold every part of a chart against its schema, over and again; the tests of charts let it.
     with debug_mode(False):
-        figure: Figure = drawing.draw(asked, **more)
+        figure: Figure = drawing.draw(frame, **more)
     return figure
 
 
@@ -267,22 +247,17 @@ def place(figure: Figure, name: str, page: str, origin: Origin) -> Placed:
     if not figure.panels:
         return Placed(name, figure_html(figure, name, ""))
     up, table = "../" * page.count("/"), figure_csv(figure)
-    address = f"{page.removesuffix('.md')}.html#{name}"
-    citation = Citation(name, figure.title, origin, data_hash(table), address)
+    citation = Citation(name, figure.title, origin, data_hash(table), f"{page.removesuffix('.md')}.html#{name}")
+    # What a picture says of itself when it has left the site.
+    *facts, version = origin.facts()
+    basis = [origin.basis] if origin.basis else []
+    caption = f"{'; '.join([*facts, *basis])}\n{version}; figure {name}; data sha256 {citation.data_hash}"
     files = {
         f"data/{name}.csv": table,
-        f"{FOLDER}/{name}.svg": picture(figure, _caption(citation)),
+        f"{FOLDER}/{name}.svg": picture(figure, caption),
         f"{FOLDER}/{name}.vl.json": json.dumps(standalone(figure), separators=(",", ":"), sort_keys=True) + "\n",
     }
     places = {kind: f"{FOLDER}/{name}.{end}" for kind, end in FILES.items()} | {"CSV": f"data/{name}.csv"}
     cite = foot(citation, {kind: up + path for kind, path in places.items()})
     html = figure_html(figure, name, up + places["CSV"], cite)
     return Placed(name, html, files, citation, specifications(figure, name))
-
-
-def _caption(citation: Citation) -> str:
-    """What a picture says of itself when it has left the site."""
-    origin = citation.origin
-    *facts, version = origin.facts()
-    basis = [origin.basis] if origin.basis else []
-    return f"{'; '.join([*facts, *basis])}\n{version}; figure {citation.name}; data sha256 {citation.data_hash}"

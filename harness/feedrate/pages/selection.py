@@ -2,17 +2,15 @@
 
 The home page, suites and claims speak of the machines that were measured last; every machine and every run has a page
 of its own, a short one where it is not among them. Reference runs of the main suite keep their full page, and their
-place on the page of the experiment. With few machines all of them are shown in full.
-
-Every measure of every cell of all runs, read and estimated in parts, so that many runs fit into memory.
-
-Explore shows all of it; short pages take the best settings from it.
+place on the page of the experiment. With few machines all of them are shown in full. Explore shows every measure of
+every cell of all runs, read and estimated in parts, so that many runs fit into memory; short pages take the best
+settings from it.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,10 +22,19 @@ from feedrate.analysis.measures import COLUMNS, estimate_measures
 from feedrate.pages import processes
 from feedrate.pages.runs import RunView
 from feedrate.plan import suite
-from feedrate.store import runs as store_columns
+from feedrate.store import runs as store_runs
 from feedrate.store.marks import REFERENCE
 from feedrate.store.runs import StoredRun
 
+MACHINES = 8
+"""Machines that the home page and the Claims page speak of."""
+CHARTED = 2
+"""Machines whose charts stand on a suite's page: each adds some thirty kilobytes, compressed."""
+RUNS = 3
+"""Of each suite and device of such a machine: the newest may have tested less than the one before. As many again of the
+main suite are reference runs, where it has them."""
+DETAILED = 24
+"""The newest runs of all, whose own pages have charts, a grade and what holds each setting back."""
 _PART = 200
 """Runs that are read together."""
 _ALONE = 3 * _PART
@@ -47,7 +54,8 @@ def cells(runs: Sequence[StoredRun]) -> pd.DataFrame:
     folders = [run.folder for run in runs]
     parts = [folders[at : at + _PART] for at in range(0, len(folders), _PART)]
     if not parts:
-        return estimate_measures(_nothing()).assign(asked=[])
+        nothing = pd.DataFrame({name: pd.Series(dtype=object) for name in COLUMNS})
+        return estimate_measures(nothing).assign(asked=[])
     if len(folders) <= _ALONE:
         return pd.concat(map(_estimated, parts), ignore_index=True)
     with processes.start_pool() as pool:
@@ -55,26 +63,11 @@ def cells(runs: Sequence[StoredRun]) -> pd.DataFrame:
 
 
 def _estimated(folders: Sequence[Path]) -> pd.DataFrame:
-    trials = store_columns.rows(folders, [*COLUMNS, "role"])
+    trials = store_runs.rows(folders, [*COLUMNS, "role"])
     serves = trials["role"].isin(["ceiling", "control"]).fillna(False).astype(bool)
     own = trials.loc[~serves, KEYS].drop_duplicates()
     found = estimate_measures(trials).merge(own.assign(asked=True), on=KEYS, how="left")
     return found.assign(asked=found["asked"].notna())
-
-
-def _nothing() -> pd.DataFrame:
-    return pd.DataFrame({name: pd.Series(dtype=object) for name in COLUMNS})
-
-
-MACHINES = 8
-"""Machines that the home page and the Claims page speak of."""
-CHARTED = 2
-"""Machines whose charts stand on a suite's page: each adds some thirty kilobytes, compressed."""
-RUNS = 3
-"""Of each suite and device of such a machine: the newest may have tested less than the one before. As many again of the
-main suite are reference runs, where it has them."""
-DETAILED = 24
-"""The newest runs of all, whose own pages have charts, a grade and what holds each setting back."""
 
 
 @dataclass(frozen=True)
@@ -93,51 +86,55 @@ class Selection:
 
     @cached_property
     def cells(self) -> pd.DataFrame:
-        """Every measure of every cell of all runs (``known.cells``)."""
+        """Every measure of every cell of all runs."""
         return cells([shown.run for shown in self.every])
 
     @cached_property
     def machines(self) -> dict[str, list[RunView]]:
         """Every machine with its runs, newest first; the machine that was measured last comes first."""
-        found: dict[str, list[RunView]] = {}
-        for shown in self.every:
-            found.setdefault(shown.machine_id, []).append(shown)
-        return found
+        return by_machine(self.every)
 
     def of_suite(self, name: str) -> list[RunView]:
         """Featured runs of the machines that a suite's page speaks of."""
         return self._of(lambda shown: name in shown.manifest.suites, CHARTED)
 
     def at_home(self) -> list[RunView]:
-        """Featured runs of the machines that the home page speaks of: first those whose settings were asked for."""
+        """Featured runs of the machines that the home page speaks of: first those with a suite that is for machines."""
         return self._of(lambda shown: any(map(suite.for_machines, shown.manifest.suites)))
 
     def of_claims(self) -> list[RunView]:
-        """Featured runs of the machines that the Claims page speaks of: first those that were asked about claims."""
+        """Featured runs of the machines that the Claims page speaks of: first those on which claims were tested."""
         return self._of(lambda shown: bool(shown.manifest.claims))
 
-    def _of(self, first: Callable[[RunView], bool], most: int | None = None) -> list[RunView]:
-        machines = [*_ids(filter(first, self.featured)), *_ids(self.featured)]
-        kept = set(list(dict.fromkeys(machines))[: most or MACHINES])
+    def _of(self, comes_first: Callable[[RunView], bool], most: int = 0) -> list[RunView]:
+        machines = [shown.machine_id for shown in (*filter(comes_first, self.featured), *self.featured)]
+        kept = list(dict.fromkeys(machines))[: most or MACHINES]
         return [shown for shown in self.featured if shown.machine_id in kept]
 
 
-def cast(runs: Sequence[RunView]) -> Selection:
+def by_machine(runs: Sequence[RunView]) -> dict[str, list[RunView]]:
+    """Sort runs, newest first, by machine; the machine that was measured last comes first."""
+    found: dict[str, list[RunView]] = {}
+    for shown in runs:
+        found.setdefault(shown.machine_id, []).append(shown)
+    return found
+
+
+def select(every: Sequence[RunView]) -> Selection:
     """Decide how each run is shown.
 
     Args:
-        runs: all runs, newest first.
+        every: all runs, newest first.
     """
-    withdrawn = [shown for shown in runs if shown.beside.withdrawn]
-    runs = [shown for shown in runs if not shown.beside.withdrawn]
-    told = _featured(runs)
-    in_full = told | {shown.page for shown in runs[:DETAILED]}
+    runs = [shown for shown in every if not shown.beside.withdrawn]
+    featured = _featured(runs)
+    in_full = featured | {shown.page for shown in runs[:DETAILED]}
     return Selection(
         runs,
-        [shown for shown in runs if shown.page in told],
+        [shown for shown in runs if shown.page in featured],
         [shown for shown in runs if shown.page in in_full],
         [shown for shown in runs if shown.page not in in_full],
-        withdrawn,
+        [shown for shown in every if shown.beside.withdrawn],
     )
 
 
@@ -158,7 +155,3 @@ def _featured(runs: Sequence[RunView]) -> set[str]:
                 if own[shown.manifest.device] <= RUNS:
                     found.add(shown.page)
     return found
-
-
-def _ids(runs: Iterable[RunView]) -> list[str]:
-    return list(dict.fromkeys(shown.machine_id for shown in runs))

@@ -19,8 +19,8 @@ from feedrate.charts.figure import Figure
 from feedrate.machine.identity import usable_cores
 from feedrate.pages import processes, verdicts
 from feedrate.pages.markup import FOLDER, Page, Placed, entities
-from feedrate.pages.runs import RunView, gather
-from feedrate.pages.selection import Selection, cast
+from feedrate.pages.runs import ON_LISTS, RunView, load_runs
+from feedrate.pages.selection import Selection, by_machine, select
 from feedrate.questions.accuracy import page as accuracy_page
 from feedrate.questions.cite import page as cite_page
 from feedrate.questions.claims import page as claims_page
@@ -87,7 +87,7 @@ def build(results: Path = RESULTS, out: Path = Path("build"), admit: Admit = rec
         if len(found) > _FEW and len(usable_cores()) > 1:
             processes.prepare()
         let_in = admit(found, out / _REMEMBERED)
-        everyone = cast(gather(results, set(let_in.folders)))
+        everyone = select(load_runs(results, set(let_in.folders)))
         pages = list(drawn.following(_pages(everyone, benches(results), let_in.refused, drawn.begin)))
         made = publish(SOURCE, docs, _fresh(out / "site.next"), _nav(pages), pages, site_brief.likes(everyone))
         site_brief.write(made, everyone)
@@ -124,7 +124,7 @@ def write_figures(
     _check(out)
     with _explained(out):
         let_in = admit(folders(results), None)
-        found = figures.placed(_content(cast(gather(results, set(let_in.folders))), benches(results)))
+        found = figures.placed(_content(select(load_runs(results, set(let_in.folders))), benches(results)))
         if not found:
             raise InputError(f"{results}: no run has a figure yet; expected at least one run. Type make sweep first")
         figures.write(found, _fresh(out), _address())
@@ -192,21 +192,22 @@ def _content(
         for made in ahead.finished():
             early(made if isinstance(made, Page) else made[0])
         for shown in long:
-            page, found = of_runs[shown.page]()
-            shown.learn(found)
+            page, same = of_runs[shown.page]()
+            vars(shown).update({name: getattr(same, name) for name in ON_LISTS})
             yield page
         yield home_page.page(everyone.at_home(), questions, told, len(everyone.machines), measured)
         yield machines_page.index_page(everyone.detailed)
-        for own in machines_page.by_machine(everyone.detailed).values():
+        for own in by_machine(everyone.detailed).values():
             yield machines_page.page(own, told, paths)
         yield reference_page.runs_page(everyone.detailed, refused)
         for begun in (*(of_suites[path] for _, path, _ in questions), *of_claims):
             yield begun()
 
 
-def _of_run(shown: RunView) -> tuple[Page, dict[str, Any]]:
-    """Make a run's page, and give what lists say of the run beside it."""
-    return runs_page.page(shown), shown.on_lists()
+def _of_run(shown: RunView) -> tuple[Page, RunView]:
+    """Make a run's page, and give the run back, which knows now what lists say of it."""
+    _ = [getattr(shown, name) for name in ON_LISTS]
+    return runs_page.page(shown), shown
 
 
 def _longest_first(items: Sequence[_Item], runs: Callable[[_Item], Sequence[RunView]]) -> list[_Item]:

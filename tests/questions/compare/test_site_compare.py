@@ -24,8 +24,8 @@ from playwright.sync_api import Browser, Page, expect
 from feedrate.analysis import machines
 from feedrate.bench import interactive
 from feedrate.pages import verdicts
-from feedrate.pages.runs import gather
-from feedrate.pages.selection import cast
+from feedrate.pages.runs import load_runs
+from feedrate.pages.selection import select
 from feedrate.questions.compare import page as compare_page
 from feedrate.questions.compare.analysis import repeated
 from feedrate.schema.plugins import ROOT
@@ -290,7 +290,7 @@ def test_a_withdrawn_run_is_not_offered(fake_run: ModuleType, tmp_path: Path) ->
 
 def offered(results: Path) -> list[dict[str, Any]]:
     """The published runs that the page's lists offer."""
-    everyone = cast(gather(results))
+    everyone = select(load_runs(results))
     files = compare_page.page(everyone, verdicts.gather(everyone.of_claims())).files
     found: list[dict[str, Any]] = json.loads(str(files[compare_page.INDEX]))["published"]
     return found

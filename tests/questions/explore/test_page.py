@@ -14,7 +14,7 @@ import pytest
 from feedrate.analysis.measures import MEASURES
 from feedrate.charts.figure import plain
 from feedrate.pages.runs import RunView
-from feedrate.pages.selection import cast
+from feedrate.pages.selection import select
 from feedrate.questions.explore import page as explore_page
 from feedrate.questions.explore.page import GIVEN, INDEX, LIMIT, SETTINGS
 from feedrate.schema.axes import AXES
@@ -37,7 +37,7 @@ def held(shard: dict[str, Any], name: str, row: int) -> Any:
 
 def test_shards_hold_every_cell_as_it_was_estimated(show: Show) -> None:
     """Every cell once, with its axes as in the records and every measure with its interval to five digits."""
-    everyone = cast([show(workers=(0, 1, 2)), show(run_id="gpu", device="cuda", cores=4)])
+    everyone = select([show(workers=(0, 1, 2)), show(run_id="gpu", device="cuda", cores=4)])
     found = explore_page.page(everyone)
     cells = everyone.cells[everyone.cells["n"].gt(0)].set_index(["run_id", "cell_id"])
     seen = []
@@ -71,7 +71,7 @@ def _same(column: Any, shard: Any, row: int, truth: Any, measure: Any) -> None:
 
 def test_the_index_names_machines_with_their_shards(show: Show) -> None:
     """Each machine with the shards that hold it, a hash in each address, and the run that the page opens with."""
-    everyone = cast([show(workers=(0, 1, 2)), show(run_id="gpu", device="cuda", cores=4)])
+    everyone = select([show(workers=(0, 1, 2)), show(run_id="gpu", device="cuda", cores=4)])
     found = explore_page.page(everyone)
     index = json.loads(str(found.files[INDEX]))
     for machine, places in zip(index["machines"]["id"], index["machines"]["shards"], strict=True):
@@ -85,7 +85,7 @@ def test_the_index_names_machines_with_their_shards(show: Show) -> None:
 
 def test_the_same_records_give_the_same_bytes(show: Show) -> None:
     """Two pages of the same runs do not differ, whatever else was done in between."""
-    first, again = (explore_page.page(cast([show(), show(run_id="gpu", device="cuda")])) for _ in range(2))
+    first, again = (explore_page.page(select([show(), show(run_id="gpu", device="cuda")])) for _ in range(2))
     assert first.files == again.files
     assert first.body == again.body
 
@@ -104,7 +104,7 @@ def _many(one: pd.DataFrame, machines: int, cells: int) -> pd.DataFrame:
 @pytest.mark.slow
 def test_ten_thousand_machines_share_few_small_files(show: Show) -> None:
     """10,000 machines of 4 cells: an index of at most a megabyte, and under a hundred shards, none of them larger."""
-    one = cast([show()]).cells
+    one = select([show()]).cells
     cells = _many(one[one["n"].gt(0)], MANY, 4)
     runs = {run: {"machine": machine} for run, machine in zip(cells["run_id"], cells["machine_id"], strict=True)}
     written = explore_page.shards(cells, runs)
@@ -118,7 +118,7 @@ def test_ten_thousand_machines_share_few_small_files(show: Show) -> None:
 @pytest.mark.slow
 def test_a_large_machine_is_cut(show: Show) -> None:
     """20,000 cells of one machine beside small ones: every shard at most a megabyte, every cell in one of them."""
-    one = cast([show()]).cells
+    one = select([show()]).cells
     small = _many(one[one["n"].gt(0)], 3, 5)
     large = _many(one[one["n"].gt(0)], 1, 20_000).assign(machine_id="large", run_id="large")
     cells = pd.concat([small.iloc[:10], large, small.iloc[10:]], ignore_index=True)
@@ -137,7 +137,7 @@ def test_no_axis_is_called_as_a_setting() -> None:
 
 def test_without_results_the_page_says_so() -> None:
     """No runs, or none with a cell: a sentence and no files."""
-    for everyone in (cast([]), SimpleNamespace(cells=cast([]).cells, machines={}, every=[], featured=[])):
+    for everyone in (select([]), SimpleNamespace(cells=select([]).cells, machines={}, every=[], featured=[])):
         found = explore_page.page(everyone)  # type: ignore[arg-type]
         assert "nothing to explore yet" in found.body
         assert not found.files
@@ -146,7 +146,7 @@ def test_without_results_the_page_says_so() -> None:
 
 def test_without_scripts_there_is_a_table(show: Show) -> None:
     """At most fifty cells of one run with intervals, what is more in a file with every measure."""
-    everyone = cast([show(workers=(0, 1, 2, 4))])
+    everyone = select([show(workers=(0, 1, 2, 4))])
     found = explore_page.page(everyone)
     assert found.body.count("<tr") == 51
     assert "the first 50 of" in found.body
@@ -157,7 +157,7 @@ def test_without_scripts_there_is_a_table(show: Show) -> None:
 
 def test_hostile_names_stay_text(show: Show, fake_run: Any) -> None:
     """What stands in a record is data in the files and escaped on the page."""
-    found = explore_page.page(cast([show(hostile=True, batches=(8,), run_id=f"<b>{fake_run.HOSTILE}")]))
+    found = explore_page.page(select([show(hostile=True, batches=(8,), run_id=f"<b>{fake_run.HOSTILE}")]))
     assert "<script>document" not in found.body
     assert "<script>document" not in found.figures["explore"].html
     assert all("/../" not in path and "<" not in path for path in found.files)

@@ -18,8 +18,8 @@ from exploring import DRAWN, after, body, choose, marks, ready, state, tick
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from feedrate.bench.interactive import with_explore
-from feedrate.pages.runs import gather
-from feedrate.pages.selection import cast
+from feedrate.pages.runs import load_runs
+from feedrate.pages.selection import select
 from feedrate.site.serve import served
 
 NEW = "20260109T030405Z-new"
@@ -138,7 +138,7 @@ def test_an_old_link_means_the_same_after_new_results(
         run_id=NEW, workers=(0, 1, 2, 4), batches=(4, 8, 32, 512), suites=("loader", "storage"), device="cuda"
     )
     fake_run.write(tmp_path / "results", new)
-    folder = with_explore(sites["main"].folder, cast(gather(tmp_path / "results")), tmp_path / "site")
+    folder = with_explore(sites["main"].folder, select(load_runs(tmp_path / "results")), tmp_path / "site")
     with served(folder) as address:
         later = browser.new_page()
         later.goto(address + "explore.html")
@@ -198,7 +198,7 @@ def test_the_table_sorts_pages_and_comes_down(page: Page, sites: dict[str, Any])
     assert told["link"] == page.url
     assert {row["cell_id"] for row in told["rows"]} == {line["cell_id"] for line in lines}
     assert len(lines) == page.locator(DRAWN).count()
-    truth = cast(gather(sites["main"].results)).cells.set_index(["run_id", "cell_id"])
+    truth = select(load_runs(sites["main"].results)).cells.set_index(["run_id", "cell_id"])
     for row in told["rows"]:
         cell = truth.loc[(row["run"], row["cell_id"])]
         assert row["samples_per_s"] == pytest.approx(cell["samples_per_s"], rel=1e-4)
@@ -233,8 +233,8 @@ def test_two_machines_stand_side_by_side(page: Page) -> None:
 @pytest.mark.slow
 def test_no_control_is_without_effect(page: Page) -> None:
     """Every list has a choice, every filter two values; nothing is offered that does not vary."""
-    for select in page.locator(".fr-explore select:visible").all():
-        assert select.locator("option").count() > 1
+    for control in page.locator(".fr-explore select:visible").all():
+        assert control.locator("option").count() > 1
     page.locator("details.fr-explore-filters summary").click()
     for field in page.locator(".fr-explore-filters fieldset").all():
         assert field.locator("input").count() > 1

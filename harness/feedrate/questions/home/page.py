@@ -31,7 +31,7 @@ _OPENING_PANELS = 2
 
 def leading(runs: Sequence[RunView]) -> list[RunView]:
     """Keep the runs that speak for their machine and device: of the main suite, or where it has none, of any other."""
-    asking = [shown for shown in runs if shown.asks]
+    asking = [shown for shown in runs if shown.for_machines]
     main = {shown.where for shown in asking if MAIN in shown.suites}
     return [shown for shown in asking if MAIN in shown.suites or shown.where not in main]
 

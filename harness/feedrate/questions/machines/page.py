@@ -22,6 +22,7 @@ from feedrate.pages import descriptions, markup
 from feedrate.pages.headlines import answer, headline_table, task_key, task_words
 from feedrate.pages.markup import Page
 from feedrate.pages.runs import RunView
+from feedrate.pages.selection import by_machine
 from feedrate.pages.template import listed, render
 from feedrate.pages.verdicts import ClaimResult, Verdicts
 from feedrate.plan.suite import MAIN
@@ -145,14 +146,6 @@ def shared_task(machines: Sequence[Tasks]) -> Task | None:
 
 def _rate(best: Best) -> float:
     return float(best.row["samples_per_s"])
-
-
-def by_machine(runs: Sequence[RunView]) -> dict[str, list[RunView]]:
-    """Sort runs, newest first, by machine; the machine that was measured last comes first."""
-    found: dict[str, list[RunView]] = {}
-    for shown in runs:
-        found.setdefault(shown.machine_id, []).append(shown)
-    return found
 
 
 def index_page(runs: Sequence[RunView]) -> Page:

@@ -63,7 +63,7 @@ class StorageSection:
 
     def __init__(self, shown: RunView, suite: str) -> None:
         self._run = shown
-        self._trials = shown.asked(suite) if suite == SUITE else shown.trials.iloc[:0]
+        self._trials = shown.trials_of(suite) if suite == SUITE else shown.trials.iloc[:0]
         self._costs = format_costs(self._trials)
 
     def __bool__(self) -> bool:

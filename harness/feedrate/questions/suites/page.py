@@ -81,7 +81,7 @@ def page(name: str, path: str, content: Suite, runs: Sequence[RunView], told: Ve
         planted, compared = calibration_page.section(shown, name), StorageSection(shown, name)
         body += planted or [compared.answers()]
         if not planted and not compared:
-            said = answer(shown.answers(name)) or (claims_page.answer(told, name, shown) if told else "")
+            said = answer(shown.headlines_of(name)) or (claims_page.answer(told, name, shown) if told else "")
             body += [markup.paragraph(said, "fr-answer")] if said else []
         if _fits(figures, drawn):
             drawn += 1

@@ -52,7 +52,7 @@ def section(shown: RunView, suite: str, level: int = 3, mark: str = "") -> list[
     Returns:
         A heading and what follows it; nothing where the run has nothing to say of it.
     """
-    trials = shown.asked(suite)
+    trials = shown.trials_of(suite)
     limit = shown.manifest.machine.shared_memory_bytes
     parts: tuple[Callable[[], Iterator[str]], ...] = (
         lambda: _termination(rows_of(costs.terminations(trials))),
