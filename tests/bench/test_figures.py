@@ -14,9 +14,9 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
-from feedrate.bench import accuracy, files, generated, site, statistics
+from feedrate.bench import accuracy, files, generated, session, site, statistics
 from feedrate.bench.browser import PageCost
-from feedrate.bench.interactive import ComparedFile, Filtered
+from feedrate.bench.interactive import ComparedFile
 from feedrate.bench.session import BuiltSite, Session
 from feedrate.schema.axes import cell_id
 from feedrate.schema.errors import FeedrateError
@@ -60,11 +60,11 @@ def test_the_planted_cells_cover_what_a_loader_can_be(device: str) -> None:
 
 def test_accuracy_is_judged_by_the_worst_trial() -> None:
     """One trial that is off by more than one per cent misses the target, however good the others are."""
-    fine = accuracy.judge([trial(1.001), trial(0.995, "b")])
+    fine = accuracy.judge_accuracy([trial(1.001), trial(0.995, "b")])
     assert fine.met
     assert "−0.500 %" in fine.measured.replace("-", "−")
     assert "n = 2 trials of 2 planted cells" in fine.measured
-    assert not accuracy.judge([trial(1.001)] * 20 + [trial(0.985)]).met
+    assert not accuracy.judge_accuracy([trial(1.001)] * 20 + [trial(0.985)]).met
 
 
 def test_the_ratio_needs_its_whole_interval_below_the_limit() -> None:
@@ -157,13 +157,20 @@ def test_predictions_are_judged_by_what_was_held_out() -> None:
     assert not next(statistics.predicted(cells.assign(held_out="num_workers"))).met
 
 
-def test_a_validation_is_judged_by_its_median() -> None:
-    """One slow time of three decides nothing, and is seen in the range; of memory one byte too much is."""
-    usual = files.judge_times(500, 2, [1.21, 1.994, 7])
-    assert (usual.met, usual.target, usual.measured) == (True, "≤ 2 s", "1.99 s (1.21–7.00, n = 3)")
-    assert not files.judge_times(500, 2, [1.21, 2.01, 2.02]).met
-    assert files.judge_memory(10**9).met
-    assert not files.judge_memory(10**9 + 1).met
+@pytest.mark.parametrize(
+    ("bound", "values", "met", "measured"),
+    [
+        ("≤ 2 s", [1.21, 1.994, 7], True, "1.99 s (1.21–7.00, n = 3 files) here"),
+        ("≤ 2 s", [1.21, 2.01, 2.02], False, "2.01 s (1.21–2.02, n = 3 files) here"),
+        ("≤ 1,000 s", [1000], True, "1000.00 s (1000.00–1000.00, n = 1 file) here"),
+        ("≥ 30×", [30.5], True, "30.50 s (30.50–30.50, n = 1 file) here"),
+        ("≥ 0.9 of it", [0.89, 0.8, 1], False, "0.89 s (0.80–1.00, n = 3 files) here"),
+    ],
+)
+def test_figures_are_judged_by_their_median(bound: str, values: list[float], met: bool, measured: str) -> None:
+    """One slow time of three decides nothing, and is seen in the range; a bound holds from below or from above."""
+    found = session.judge("a file", bound, values, digits=2, unit=" s", counted="file", note=" here")
+    assert found == ("a file", bound, measured, met)
 
 
 def test_the_first_picture_and_answering_nobody_are_judged_apart() -> None:
@@ -240,16 +247,12 @@ def test_times_are_medians_over_loads_with_their_spread() -> None:
 
 
 def test_explore_is_judged_by_what_it_is_for() -> None:
-    """Its first paint and a change of its filter have targets; its weight, with what draws, is told and not judged."""
+    """Its first paint has a target; its weight, with what draws, is told and not judged."""
     heavy = cost("explore.html", before_bytes=900_000, blocks_ms=(2000.0,) * 3)
     found = site.judge_explore(heavy, "results")
     assert found.met
     assert "900 kB" in found.measured
     assert not site.judge_explore(cost("explore.html", paints_ms=(1001.0,) * 3), "results").met
-    change = site.judge_filter(Filtered((150.0, 199.0, 600.0), 120.4))
-    assert change.met
-    assert change.measured == "199 ms (150–600, n = 3 changes), 120 ms of it CPU time of the page"
-    assert not site.judge_filter(Filtered((150.0, 201.0, 600.0), 120.4)).met
 
 
 def test_a_build_is_judged_by_time_and_memory(tmp_path: Path) -> None:

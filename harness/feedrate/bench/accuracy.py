@@ -10,7 +10,6 @@ Instrumentation: a step's stamps, a batch's stamps in a worker, and both togethe
 from __future__ import annotations
 
 import random
-import statistics
 from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
@@ -21,7 +20,7 @@ from rich.progress import track
 from feedrate.analysis import estimators
 from feedrate.analysis.blocks import half_width
 from feedrate.analysis.estimates import rows_of
-from feedrate.bench.session import Figure, Session, cell, spread
+from feedrate.bench.session import Figure, Session, cell, judge
 from feedrate.schema.axes import Value, cell_id
 from feedrate.store.bench_record import WitnessedTrial
 from feedrate.sweep.launcher import Template
@@ -62,13 +61,13 @@ def cells(device: str) -> list[dict[str, Value]]:
 def measure(session: Session) -> list[Figure]:
     """Run every planted cell ``REPEATS`` times, in a fresh random order each time; about two minutes and a half."""
     planted, orders = cells(session.device), random.Random(0)
-    session.say(f"Accuracy: {len(planted)} planted cells beside an external clock, {REPEATS} times ...")
+    session.console.print(f"Accuracy: {len(planted)} planted cells beside an external clock, {REPEATS} times ...")
     order = [(repeat, each) for repeat in range(REPEATS) for each in orders.sample(planted, len(planted))]
     with Template() as template:
         packed = session.ask(template, "prepare", planted[0])["packed"]
         for repeat, each in track(order, "", console=session.console, transient=True):
             session.witnessed.append(_trial(session, template, packed, repeat, each))
-    return [judge(session.witnessed)]
+    return [judge_accuracy(session.witnessed)]
 
 
 def _trial(
@@ -96,7 +95,7 @@ def _trial(
     )
 
 
-def judge(witnessed: Sequence[WitnessedTrial]) -> Figure:
+def judge_accuracy(witnessed: Sequence[WitnessedTrial]) -> Figure:
     """Say how far off the worst trial was."""
     found = estimators.summary(estimators.frame(witnessed))
     ours: Mapping[Any, Any] = rows_of(found[found["estimator"] == estimators.OURS])[0]
@@ -111,7 +110,7 @@ def judge(witnessed: Sequence[WitnessedTrial]) -> Figure:
 
 def measure_instrumentation(session: Session) -> list[Figure]:
     """Measure each cost alone, then real training with and without; about half a minute."""
-    session.say("Instrumentation: loops with and without stamps, in turns ...")
+    session.console.print("Instrumentation: loops with and without stamps, in turns ...")
     training = cell(
         session.device, mode="train", step="real", storage_format="lmdb", patch_size=16, batch_size=16, num_workers=0
     )
@@ -133,8 +132,7 @@ def stamp_cost(what: str, most_us: float, costs_ns: Sequence[float] | None, of: 
     target = f"≤ {most_us:g} µs a {of}"
     if costs_ns is None:
         return Figure(what, target, "no CUDA device here", None)
-    costs_us = [cost / 1000 for cost in costs_ns]
-    return Figure(what, target, spread(costs_us, 1, " µs", "pair"), statistics.median(costs_us) <= most_us)
+    return judge(what, target, [cost / 1000 for cost in costs_ns], digits=1, unit=" µs", counted="pair")
 
 
 def step_ratio(pairs: Sequence[float], steps: int) -> Figure:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from feedrate.bench import browser, generated, interactive
 from feedrate.bench.interactive import ComparedFile
-from feedrate.bench.session import Ended, Figure, Session, build_site, run_command, spread
+from feedrate.bench.session import Ended, Figure, Session, build_site, judge, run_command
 from feedrate.schema.errors import FeedrateError
 
 USUAL, MANY = 500, 1_000_000
@@ -38,11 +38,19 @@ def measure(session: Session) -> Iterator[Figure]:
         generated.write(results, 2)
         one, other = sorted(results.glob("*/*/trials.parquet"))
         for rows, most_s in ((USUAL, USUAL_S), (MANY, MANY_S)):
-            session.say(f"Validating a file of {rows:,} trials ...")
+            session.console.print(f"Validating a file of {rows:,} trials ...")
             generated.write_repeated(one, rows, file)
-            yield judge_times(rows, most_s, [validate(file, rows).took_s for _ in range(_TIMES[rows])])
-        yield judge_memory(validate(file, MANY, memory=True).peak_bytes or 0)
-        session.say(f"Comparing a file of {interactive.ROWS:,} trials in the browser ...")
+            what = f"validating a file of {rows:,} trials {_OF_CELLS}"
+            took_s = [validate(file, rows).took_s for _ in range(_TIMES[rows])]
+            yield judge(what, f"≤ {most_s:g} s", took_s, digits=2, unit=" s")
+        gb = (validate(file, MANY, memory=True).peak_bytes or 0) / 1e9
+        yield Figure(
+            f"memory of all processes that validate a file of {MANY:,} trials {_OF_CELLS}",
+            f"≤ {MANY_GB} GB",
+            f"{gb:.2f} GB at most, at three looks a second (n = 1)",
+            gb <= MANY_GB,
+        )
+        session.console.print(f"Comparing a file of {interactive.ROWS:,} trials in the browser ...")
         generated.write_repeated(other, interactive.ROWS, file)
         site = build_site("two made-up machines", results, Path(folder) / "build").folder
         yield from browser.with_browser(
@@ -69,28 +77,9 @@ def validate(path: Path, rows: int, *, memory: bool = False) -> Ended:
     return ended
 
 
-def judge_times(rows: int, most_s: float, took_s: Sequence[float]) -> Figure:
-    """Hold the validation of a file against what it may take."""
-    what, met = f"validating a file of {rows:,} trials {_OF_CELLS}", round(statistics.median(took_s), 2) <= most_s
-    return Figure(what, f"≤ {most_s:g} s", spread(took_s, 2, " s"), met)
-
-
-def judge_memory(peak_bytes: int) -> Figure:
-    """Hold the memory that validating the largest file takes against what it may take."""
-    return Figure(
-        f"memory of all processes that validate a file of {MANY:,} trials {_OF_CELLS}",
-        f"≤ {MANY_GB} GB",
-        f"{peak_bytes / 1e9:.2f} GB at most, at three looks a second (n = 1)",
-        peak_bytes <= MANY_GB * 1e9,
-    )
-
-
 def judge_compared(files: Sequence[ComparedFile]) -> Iterator[Figure]:
     """Hold comparisons in the browser against what they may take."""
-    whole = f"; all of it after {statistics.median(file.explained_ms for file in files):.0f} ms"
-    for what, most_ms, took_ms, beside in (
-        (_COMPARED, FIRST_MS, [file.drawn_ms for file in files], whole),
-        (f"the page Compare, {_HELD_UP}", LONGEST_MS, [file.longest_ms for file in files], ""),
-    ):
-        met = round(statistics.median(took_ms)) <= most_ms
-        yield Figure(what, f"≤ {most_ms:,} ms", spread(took_ms, 0, " ms") + beside, met)
+    first, longest = ([getattr(file, name) for file in files] for name in ("drawn_ms", "longest_ms"))
+    all_of_it = f"; all of it after {statistics.median(file.explained_ms for file in files):.0f} ms"
+    yield judge(_COMPARED, f"≤ {FIRST_MS:,} ms", first, digits=0, unit=" ms", note=all_of_it)
+    yield judge(f"the page Compare, {_HELD_UP}", f"≤ {LONGEST_MS:,} ms", longest, digits=0, unit=" ms")

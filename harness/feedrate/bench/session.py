@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import psutil
 from rich.console import Console
@@ -40,11 +40,32 @@ class Figure(NamedTuple):
     """None: it cannot be measured on this machine, and ``measured`` says why."""
 
 
-def spread(values: Sequence[float], digits: int, unit: str = "", counted: str = "") -> str:
-    """Write the median of some values with their range and number: ``52 ms (48–61, n = 25 loads)``."""
-    ends = f"{min(values):.{digits}f}–{max(values):.{digits}f}"
+def judge(
+    what: str,
+    bound: str,
+    values: Sequence[float],
+    *,
+    digits: int,
+    unit: str = "",
+    counted: str = "",
+    note: str = "",
+) -> Figure:
+    """Hold the median of some values against a bound.
+
+    Args:
+        what: was measured.
+        bound: ``≤ 50 ms``, ``≥ 0.9``: a sign, a number in the unit of the values, words.
+        values: one a round.
+        digits: behind the decimal point.
+        unit: behind the median.
+        counted: what a value is one of.
+        note: stands behind the measured values: ``52 ms (48–61, n = 25 loads)``.
+    """
+    sign, number, *_ = bound.replace(",", "").replace("×", "").split()
+    median = statistics.median(values)
     n = plural(len(values), counted) if counted else str(len(values))
-    return f"{statistics.median(values):.{digits}f}{unit} ({ends}, n = {n})"
+    measured = f"{median:.{digits}f}{unit} ({min(values):.{digits}f}–{max(values):.{digits}f}, n = {n}){note}"
+    return Figure(what, bound, measured, median <= float(number) if sign == "≤" else median >= float(number))
 
 
 def seconds(action: Callable[[], object]) -> float:
@@ -73,10 +94,6 @@ class Session:
     machine_id: str
     witnessed: list[WitnessedTrial] = field(default_factory=list)
     """Trials beside an external clock; the section accuracy adds them."""
-
-    def say(self, text: str) -> None:
-        """Tell what is being done."""
-        self.console.print(text)
 
     def ask(
         self,
@@ -125,12 +142,9 @@ def run_command(*arguments: str, memory: bool = False) -> Ended:
             finally:
                 if running.poll() is None:
                     os.killpg(running.pid, signal.SIGKILL)
-        return Ended(running.returncode, time.perf_counter() - begun, peak, _read(out), _read(err))
-
-
-def _read(file: IO[bytes]) -> str:
-    file.seek(0)
-    return file.read().decode(errors="replace").strip()
+        took_s = time.perf_counter() - begun
+        texts = [os.pread(file.fileno(), 1 << 24, 0).decode(errors="replace").strip() for file in (out, err)]
+        return Ended(running.returncode, took_s, peak, *texts)
 
 
 def peak_bytes(running: subprocess.Popen[bytes]) -> int:

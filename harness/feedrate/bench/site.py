@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import statistics
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from feedrate.bench import browser, generated, interactive
 from feedrate.bench.browser import PageCost
-from feedrate.bench.interactive import Filtered
-from feedrate.bench.session import BuiltSite, Figure, Session, build_site, spread
+from feedrate.bench.session import BuiltSite, Figure, Session, build_site, judge
 from feedrate.pages.runs import load_runs
 from feedrate.pages.selection import select
 from feedrate.schema.words import plural
@@ -36,7 +35,7 @@ def measure(session: Session) -> Iterator[Figure]:
     if count := len(runs.runs(session.results)):
         yield from _figures(session, plural(count, "measured run"), session.results, FEW_S)
     for machines in MACHINES:
-        session.say(f"Making up results of {plural(machines, 'machine')} ...")
+        session.console.print(f"Making up results of {plural(machines, 'machine')} ...")
         with tempfile.TemporaryDirectory(dir=session.folder) as folder:
             results = Path(folder) / "results"
             rows = generated.write(results, machines)
@@ -48,15 +47,15 @@ def measure(session: Session) -> Iterator[Figure]:
 def _figures(session: Session, what: str, results: Path, most_s: float, *, crowded: bool = False) -> Iterator[Figure]:
     """Build a site, look at it, if wanted also at its Explore with very many cells, and throw it away."""
     with tempfile.TemporaryDirectory(dir=session.folder) as folder:
-        session.say(f"Building the site of {what} ...")
+        session.console.print(f"Building the site of {what} ...")
         built = build_site(what, results, Path(folder) / "build")
         yield from judge_build(built, most_s)
-        session.say(f"Opening its pages {_SLOW} ...")
+        session.console.print(f"Opening its pages {_SLOW} ...")
         yield from browser.with_browser(
             f"pages in a browser: {what}", "open and draw", lambda chromium: _look(built, chromium)
         )
         if crowded:
-            session.say(f"Changing a filter in Explore among {interactive.CELLS:,} cells ...")
+            session.console.print(f"Changing a filter in Explore among {interactive.CELLS:,} cells ...")
             yield from browser.with_browser(
                 _CHANGE, f"≤ {CHANGE_MS} ms", lambda chromium: [_filter(built, results, Path(folder), chromium)]
             )
@@ -103,40 +102,35 @@ def judge_pages(costs: Sequence[PageCost], what: str) -> Iterator[Figure]:
             most <= most_kb,
         )
     blocking = "total blocking time (of tasks, beyond 50 ms, after the first paint)"
-    yield _slowest(
-        f"first contentful paint {_SLOW}, slowest page: {what}",
-        PAINT_MS,
-        {cost.path: cost.paints_ms for cost in costs},
-    )
-    yield _slowest(f"{blocking} {_SLOW}, worst page: {what}", BLOCKED_MS, {cost.path: cost.blocks_ms for cost in costs})
-
-
-def _slowest(what: str, most_ms: float, loads_ms: Mapping[str, Sequence[float]]) -> Figure:
-    medians = {path: statistics.median(loads) for path, loads in loads_ms.items()}
-    path, slowest = max(medians.items(), key=lambda pair: pair[1])
-    others = f"; best page {min(medians.values()):.0f} ms, {plural(len(medians), 'page')}" if len(medians) > 1 else ""
-    measured = f"{spread(loads_ms[path], 0, ' ms', 'load')} of {path}{others}"
-    return Figure(what, f"≤ {most_ms:,} ms", measured, slowest <= most_ms)
+    for what_ms, most_ms, loads_ms in (
+        (f"first contentful paint {_SLOW}, slowest", PAINT_MS, {cost.path: cost.paints_ms for cost in costs}),
+        (f"{blocking} {_SLOW}, worst", BLOCKED_MS, {cost.path: cost.blocks_ms for cost in costs}),
+    ):
+        medians = {path: statistics.median(loads) for path, loads in loads_ms.items()}
+        path = max(medians, key=lambda path: medians[path])
+        others = f"; best page {min(medians.values()):.0f} ms, {plural(len(medians), 'page')}" if len(costs) > 1 else ""
+        yield judge(
+            f"{what_ms} page: {what}",
+            f"≤ {most_ms:,} ms",
+            loads_ms[path],
+            digits=0,
+            unit=" ms",
+            counted="load",
+            note=f" of {path}{others}",
+        )
 
 
 def judge_explore(cost: PageCost, what: str) -> Figure:
     """Hold the first paint of Explore against what pages may take; its weight is told and not judged."""
-    weight = f"{cost.before_bytes / 1000:.0f} kB, compressed, with its numbers and what draws them"
-    return Figure(
-        f"Explore, first contentful paint {_SLOW}: {what}",
-        f"≤ {PAINT_MS:,} ms",
-        f"{spread(cost.paints_ms, 0, ' ms', 'load')}; {weight}",
-        statistics.median(cost.paints_ms) <= PAINT_MS,
-    )
+    weight = f"; {cost.before_bytes / 1000:.0f} kB, compressed, with its numbers and what draws them"
+    what = f"Explore, first contentful paint {_SLOW}: {what}"
+    return judge(what, f"≤ {PAINT_MS:,} ms", cost.paints_ms, digits=0, unit=" ms", counted="load", note=weight)
 
 
 def _filter(built: BuiltSite, results: Path, folder: Path, chromium: str) -> Figure:
+    """Hold a change of a filter in Explore against what it may take."""
     crowd = interactive.crowd(select(load_runs(results)))
     site = interactive.with_explore(built.folder, crowd, folder / "crowd")
-    return judge_filter(interactive.filter_explore(site, chromium))
-
-
-def judge_filter(seen: Filtered) -> Figure:
-    """Hold a change of a filter in Explore against what it may take."""
-    measured = f"{spread(seen.drawn_ms, 0, ' ms', 'change')}, {seen.cpu_ms:.0f} ms of it CPU time of the page"
-    return Figure(_CHANGE, f"≤ {CHANGE_MS} ms", measured, statistics.median(seen.drawn_ms) <= CHANGE_MS)
+    drawn_ms, cpu_ms = interactive.filter_explore(site, chromium)
+    note = f", {cpu_ms:.0f} ms of it CPU time of the page"
+    return judge(_CHANGE, f"≤ {CHANGE_MS} ms", drawn_ms, digits=0, unit=" ms", counted="change", note=note)

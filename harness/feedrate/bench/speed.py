@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from feedrate.bench.session import Figure, Session, seconds, spread
+from feedrate.bench.session import Figure, Session, judge, seconds
 from feedrate.plan import request
 from feedrate.schema.columns import PHASES
 from feedrate.site import build
@@ -40,13 +40,13 @@ _FORKS_A_PAIR = 5
 
 def measure(session: Session) -> Iterator[Figure]:
     """Take the figures of speed; about two and a half minutes, one of which is a sweep."""
-    session.say("Starting trials from a template and from fresh interpreters, in turns ...")
+    session.console.print("Starting trials from a template and from fresh interpreters, in turns ...")
     yield from _starts(session.folder / "data")
-    session.say("Planning ...")
+    session.console.print("Planning ...")
     command = [sys.executable, "-P", "-m", "feedrate", "plan"]
     took_s = [seconds(lambda: subprocess.run(command, check=True, capture_output=True)) for _ in range(5)]
-    yield Figure("make plan", "≤ 0.7 s", spread(took_s, 2, " s"), statistics.median(took_s) <= 0.7)
-    session.say("One minute of the quick profile ...")
+    yield judge("make plan", "≤ 0.7 s", took_s, digits=2, unit=" s")
+    session.console.print("One minute of the quick profile ...")
     results = session.folder / "results"
     with screen.TerminalScreen(session.console) as terminal:
         options = request.Options(results=results, data_root=session.folder / "data", budget="60s")
@@ -54,7 +54,7 @@ def measure(session: Session) -> Iterator[Figure]:
     if run is None:
         raise KeyboardInterrupt
     yield from _of_sweep(run)
-    session.say("Building its site ...")
+    session.console.print("Building its site ...")
     site_s = seconds(lambda: build.build(results, session.folder / "build"))
     yield Figure("site build of a quick run", "≤ 20 s", f"{site_s:.1f} s (n = 1)", site_s <= 20)
 
@@ -74,15 +74,9 @@ def _starts(data: Path) -> Iterator[Figure]:
             took_ms = [((answer.first_batch_ns or 0) - answer.ordered_ns) / 1e6 for answer in answers]
             forked_ms += took_ms
             ratios.append(fresh_ms / statistics.median(took_ms))
-    yield Figure(
-        "order of a trial to its first batch (synthetic, no workers)",
-        "≤ 60 ms",
-        spread(forked_ms, 0, " ms"),
-        statistics.median(forked_ms) <= 60,
-    )
-    yield Figure(
-        "the same in a fresh interpreter ÷ in a fork", "≥ 30×", spread(ratios, 0, "×"), statistics.median(ratios) >= 30
-    )
+    first = "order of a trial to its first batch (synthetic, no workers)"
+    yield judge(first, "≤ 60 ms", forked_ms, digits=0, unit=" ms")
+    yield judge("the same in a fresh interpreter ÷ in a fork", "≥ 30×", ratios, digits=0, unit="×")
 
 
 def _fresh_start_ms(job: str) -> float:

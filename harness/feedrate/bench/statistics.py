@@ -62,7 +62,7 @@ class Noise:
 
 def measure(session: Session) -> Iterator[Figure]:
     """Simulate; some seconds."""
-    session.say("Statistics: simulating runs whose truth is known ...")
+    session.console.print("Statistics: simulating runs whose truth is known ...")
     results = runs.runs(session.results)
     recorded, quiet = noise(results, session.machine_id), planted_noise(results, session.machine_id)
     covered = simulate.coverage(recorded.spreads)
@@ -160,7 +160,7 @@ def newest_calibration(results: Sequence[runs.StoredRun], machine_id: str) -> ru
 
 def measure_calibration(session: Session) -> Iterator[Figure]:
     """Read the records of the newest calibration run; some seconds."""
-    session.say("Calibration: reading the newest run of that suite ...")
+    session.console.print("Calibration: reading the newest run of that suite ...")
     run = newest_calibration(runs.runs(session.results), session.machine_id)
     if run is None:
         missing = "no calibration run of this machine: make sweep SUITE=calibration"

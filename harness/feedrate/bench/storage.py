@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -20,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from feedrate.bench import packing
-from feedrate.bench.session import Figure, Session, seconds, spread
+from feedrate.bench.session import Figure, Session, judge, seconds
 from feedrate.formats import Manifest, ReadOptions, Sample
 from feedrate.schema import plugins
 from feedrate.schema.plugins import traits
@@ -40,16 +39,16 @@ OPENED = ("png", "lmdb", "memmap", "hdf5", "arrow", "recordio")
 def measure(session: Session) -> Iterator[Figure]:
     """Take the figures of storage; about two minutes."""
     for size, least in READERS.items():
-        session.say(f"Reading samples of {size} x {size} pixels beside preadv ...")
+        session.console.print(f"Reading samples of {size} x {size} pixels beside preadv ...")
         yield from _readers(session.folder / f"readers-{size}", size, least)
-    session.say("Packing image files on all cores ...")
+    session.console.print("Packing image files on all cores ...")
     pictures = session.folder / "pictures.npy"
     packing.save_pictures(pictures)
     for name in plugins.names("feedrate.formats"):
         if traits(name).encoded:
             yield _packing(pictures, name)
     yield _memory(pictures, "png")
-    session.say(f"Opening {_SMALL:,} small samples ...")
+    session.console.print(f"Opening {_SMALL:,} small samples ...")
     for name in OPENED:
         yield _opening(session.folder / "small" / name, name)
 
@@ -85,7 +84,7 @@ def _readers(root: Path, size: int, least: dict[str, float]) -> Iterator[Figure]
         for name, share in least.items():
             ratios = _against(preadv, root / name, name, order, shape, buffer)
             what = f"{name} ÷ os.preadv, {size} × {size} pixels, warm, random order"
-            yield Figure(what, f"≥ {share:g}", spread(ratios, 2), statistics.median(ratios) >= share)
+            yield judge(what, f"≥ {share:g}", ratios, digits=2)
     finally:
         os.close(descriptor)
 
@@ -129,7 +128,7 @@ def _packing(pictures: Path, name: str) -> Figure:
     rounds = [_packed(pictures, name, _PACKED) for _ in range(_PACK_ROUNDS)]
     shares = [seen["encoded_s"] / seen["packed_s"] / cores for seen in rounds]
     what = f"packing {name}, 480 × 480 pixels ÷ ({cores} cores × the encoder's own speed)"
-    return Figure(what, f"≥ {_PACK_SHARE}", spread(shares, 2), statistics.median(shares) >= _PACK_SHARE)
+    return judge(what, f"≥ {_PACK_SHARE}", shares, digits=2)
 
 
 def _memory(pictures: Path, name: str) -> Figure:
@@ -152,4 +151,4 @@ def _opening(root: Path, name: str) -> Figure:
     read_last()  # what a first use imports
     took_ms = [1000 * seconds(read_last) for _ in range(_ROUNDS)]
     what = f"{name}: opening {_SMALL:,} small samples and reading the last"
-    return Figure(what, f"≤ {_OPEN_MS} ms", spread(took_ms, 1, " ms"), statistics.median(took_ms) <= _OPEN_MS)
+    return judge(what, f"≤ {_OPEN_MS} ms", took_ms, digits=1, unit=" ms")
