@@ -59,7 +59,7 @@ def test_what_a_bottleneck_means_is_no_more_than_what_is_known(
     bottleneck: str, limit: str | None, workers: int, text: str
 ) -> None:
     """Stages that take turns are not said to hide one another, and phases tell of no ceilings."""
-    meaning = loader_cells._meaning({"bottleneck": bottleneck, "limit": limit, "num_workers": workers})
+    meaning = loader_cells.meaning({"bottleneck": bottleneck, "limit": limit, "num_workers": workers})
     assert meaning.startswith(text)
     assert ("gains little" in meaning or "gain little" in meaning) == ("little" in text)
 
@@ -67,12 +67,11 @@ def test_what_a_bottleneck_means_is_no_more_than_what_is_known(
 def test_every_bottleneck_is_shown_and_few_cells_are(cuda: RunView) -> None:
     """Every bottleneck of a task is told by a cell, the defaults are among them, and a task has a few rows alone."""
     cells = loader_cells.training_cells(cuda, "loader")
-    (task,) = loader_cells.by_task(cells)
-    told = loader_cells.telling(task)
-    assert {cell["bottleneck"] for _, cell in told.told} == set(cells["bottleneck"])
-    assert any("PyTorch’s defaults" in reason for reason, _ in told.told)
-    assert len(told.told) <= loader_cells.CELLS < len(cells)
-    assert told.fastest["samples_per_s"] == cells["samples_per_s"].max()
+    (task,) = loader_cells.tasks(cells)
+    assert {cell["bottleneck"] for _, cell in task.shown} == set(cells["bottleneck"])
+    assert any("PyTorch’s defaults" in reason for reason, _ in task.shown)
+    assert len(task.shown) <= loader_cells.CELLS < len(cells)
+    assert task.shown[0][1]["samples_per_s"] == cells["samples_per_s"].max()
 
 
 def test_the_whole_list_is_a_file(cuda: RunView) -> None:
