@@ -36,9 +36,9 @@ def cells(html: str) -> list[list[str]]:
     return [row for row in rows if row]
 
 
-def tables(body: list[str]) -> dict[str, list[list[str]]]:
+def tables(body: str) -> dict[str, list[list[str]]]:
     """The section's tables by what they hold."""
-    found = re.findall(r"<details[^>]*><summary>([^<]*)</summary>(.*?)</details>", "".join(body), re.DOTALL)
+    found = re.findall(r"<details[^>]*><summary>([^<]*)</summary>(.*?)</details>", body, re.DOTALL)
     return {unescape(title).partition(",")[0]: cells(html) for title, html in found}
 
 
@@ -77,7 +77,7 @@ def run(show: Show) -> RunView:
 
 
 @pytest.fixture(scope="module")
-def body(run: RunView) -> list[str]:
+def body(run: RunView) -> str:
     return workers_page.section(run, "workers")
 
 
@@ -85,7 +85,7 @@ def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
 
 
-def test_every_way_of_ending_has_its_line(run: RunView, body: list[str]) -> None:
+def test_every_way_of_ending_has_its_line(run: RunView, body: str) -> None:
     """A line a way of ending and guard with seconds and evidence; the sentence names those that leave workers."""
     rows = tables(body)["When the training process ends"]
     found = rows_of(costs.terminations(run.trials))
@@ -94,12 +94,12 @@ def test_every_way_of_ending_has_its_line(run: RunView, body: list[str]) -> None
     count = next(row["n"] for row in found if row["left"])
     assert killed[2:4] == [f"{count} of {count}", "6.2 s"]
     assert killed[4].startswith("Made up: ")
-    said = plain("".join(body))
+    said = plain(body)
     assert "With plain PyTorch, workers were left behind after SIGKILL, for up to 6.2 s." in said
     assert "With the guard, none were left behind after SIGTERM and SIGKILL: the last was gone after under" in said
 
 
-def test_numbers_are_those_of_the_analysis(run: RunView, body: list[str]) -> None:
+def test_numbers_are_those_of_the_analysis(run: RunView, body: str) -> None:
     """Start-up, respawn and switches, these for 1,000 samples: a line a row of the analysis, with its numbers."""
     found = tables(body)
     for title, cost, name, column in (
@@ -117,7 +117,7 @@ def test_numbers_are_those_of_the_analysis(run: RunView, body: list[str]) -> Non
     assert {line[1] for line in found["Starting workers"]} >= {"2 workers, spawn", "2 workers, fork", "2 threads"}
 
 
-def test_memory_says_how_it_grew_and_where_that_ends(run: RunView, body: list[str]) -> None:
+def test_memory_says_how_it_grew_and_where_that_ends(run: RunView, body: str) -> None:
     """Growth in MiB, an epoch at that pace for forked workers alone, and what copies of the larger index take."""
     rows = tables(body)["Memory that only workers hold"]
     found = rows_of(costs.growth(run.trials))
@@ -133,24 +133,24 @@ def test_memory_says_how_it_grew_and_where_that_ends(run: RunView, body: list[st
     assert {line[5] for line in unsure if line[0].startswith("list")} == {"–"}
 
 
-def test_shared_memory_stands_against_its_size(run: RunView, body: list[str]) -> None:
+def test_shared_memory_stands_against_its_size(run: RunView, body: str) -> None:
     """Most first, with the share of /dev/shm's size; an older run, which did not record it, says so."""
     rows = tables(body)["Shared memory (/dev/shm): the settings that take most"]
     assert len(rows) == workers_page.MOST_SHARED
     assert rows[0][1].startswith("32 workers")
     assert rows[0][3:5] == ["32.0 MiB at most 32.0 MiB", "0.8 %"]
-    assert "in use, by all that ran, when a window ended, of 4.00 GiB." in plain("".join(body))
+    assert "in use, by all that ran, when a window ended, of 4.00 GiB." in plain(body)
     older = copy.copy(run)
     machine = run.manifest.machine.model_copy(update={"shared_memory_bytes": None})
     older.manifest = run.manifest.model_copy(update={"machine": machine})
     said = workers_page.section(older, "workers")
-    assert "its size was not recorded" in plain("".join(said))
+    assert "its size was not recorded" in plain(said)
     assert tables(said)["Shared memory (/dev/shm): the settings that take most"][0][4] == "–"
 
 
-def test_long_tables_are_folded(body: list[str]) -> None:
+def test_long_tables_are_folded(body: str) -> None:
     """A table of more than a screen is folded, and says how many lines it has; short ones are open."""
-    html = "".join(body)
+    html = body
     assert '<details open=""' in html or "<details open>" in html
     count = len(tables(body)["Starting workers"])
     assert count > workers_page.MOST_OPEN
@@ -174,10 +174,10 @@ def test_the_suite_s_page_and_the_claims_page_show_it(run: RunView, show: Show) 
 
 def test_nothing_is_said_of_what_was_not_measured(show: Show, run: RunView) -> None:
     """A run of another suite, one in which everything failed, and one without columns have no such section."""
-    assert workers_page.section(run, "loader") == []
+    assert workers_page.section(run, "loader") == ""
     failed = copy.copy(run)
     failed.trials = run.trials.assign(outcome="error")
-    assert workers_page.section(failed, "workers") == []
+    assert workers_page.section(failed, "workers") == ""
     other = show(suites=("claims",), claims=("collate",), blocks=2, fails="none")
     assert "What workers cost" not in claims_page.page(gather([other])).body
     assert "What workers cost" not in claims_page.page(gather([])).body
@@ -187,7 +187,7 @@ def test_one_block_and_null_columns_break_nothing(run: RunView) -> None:
     """With one block there is no interval; NaN and NA are shown to nobody."""
     single = copy.copy(run)
     single.trials = run.trials[run.trials["block"].eq(0)].assign(pss_peak_bytes=None, batch_bytes=None)
-    text = plain("".join(workers_page.section(single, "workers")))
+    text = plain(workers_page.section(single, "workers"))
     assert "one block: no interval" in text
     assert not re.search(r"\bnan\b|<NA>", text)
 
@@ -197,7 +197,7 @@ def test_text_from_records_stays_text(run: RunView) -> None:
     hostile = '<script>x</script><img src=x onerror="x">'
     shown = copy.copy(run)
     shown.trials = run.trials.assign(evidence=hostile, workload=hostile)
-    html = "".join(workers_page.section(shown, "workers"))
+    html = workers_page.section(shown, "workers")
     assert "<script" not in html
     assert "<img" not in html
     assert "&lt;script&gt;" in html

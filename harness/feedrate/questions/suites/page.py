@@ -92,7 +92,7 @@ def page(name: str, path: str, content: Suite, runs: Sequence[RunView], told: Ve
         else:
             body.append(_elsewhere(path))
         body.append(compared.details())
-        body += workers_page.section(shown, name) if name == workers_page.SUITE else []
+        body += [workers_page.section(shown, name)] if name == workers_page.SUITE else []
         if not planted:
             because = loader_page.section(shown, name, path)
             body.append(because.html)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from html import escape
+from dataclasses import dataclass
 from typing import Any
 
-from feedrate.analysis import worker_costs as costs
+from feedrate.analysis import worker_costs
 from feedrate.analysis.estimates import rows_of
 from feedrate.charts import workers
-from feedrate.charts.embed import folded
 from feedrate.pages import descriptions, markup
 from feedrate.pages.runs import RunView
+from feedrate.pages.template import render
 from feedrate.pages.verdicts import Verdicts
 from feedrate.schema import words
 
@@ -28,72 +28,66 @@ _ENDS = {
     "sigterm": "SIGTERM",
     "sigkill": "SIGKILL",
 }
-_NOTE = (
-    "Means over blocks, of start-up times geometric ones, with single 95\u00a0% intervals, not corrected for their "
-    "number; those of counts are cut off at 0. Ends of a training process: medians over checks, from the least to the "
-    "most."
-)
 _GUARD = (
     "The guard is what feedrate’s own processes have: workers die with their parent, and SIGTERM ends the training "
     "process in order."
 )
+_COPIED_ONCE = (
+    "A page is copied once, so that an epoch at that pace is an upper limit: growth ends when every worker holds a "
+    "copy of all of the index, as spawned ones do from the start. What all copies take is told from how much more "
+    "the processes share than with the leanest index, and is therefore over that."
+)
 Row = Mapping[str, Any]
 
 
-def section(shown: RunView, suite: str, level: int = 3, mark: str = "") -> list[str]:
-    """Write what a run says of the costs of workers.
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """A table of what workers cost."""
+
+    title: str
+    columns: Sequence[str]
+    texts: int
+    """How many of the first columns are not numbers."""
+    rows: Sequence[Sequence[str]]
+    sentence: str = ""
+    """What the table shows."""
+    note: str = ""
+
+
+def section(shown: RunView, suite: str, mark: str = "", place: str = "") -> str:
+    """Write what a run says of the costs of workers; nothing where it has nothing to say of it.
 
     Args:
         shown: a run.
         suite: whose trials; those of other suites choose workers for another question.
-        level: of the heading.
         mark: makes the heading's id differ from that of another run; the mark of its machine and device if not given.
-
-    Returns:
-        A heading and what follows it; nothing where the run has nothing to say of it.
+        place: machine and device in words, where the page does not name them.
     """
     trials = shown.trials_of(suite)
     limit = shown.manifest.machine.shared_memory_bytes
-    parts: tuple[Callable[[], Iterator[str]], ...] = (
-        lambda: _termination(rows_of(costs.terminations(trials))),
-        lambda: _startup(rows_of(costs.startup(trials))),
-        lambda: _respawn(rows_of(costs.respawn(trials))),
-        lambda: _growth(rows_of(costs.growth(trials))),
-        lambda: _shared(rows_of(costs.shared_memory(trials, limit)), limit),
-        lambda: _switches(rows_of(costs.switches(trials))),
+    costs = (
+        _termination(rows_of(worker_costs.terminations(trials))),
+        _startup(rows_of(worker_costs.startup(trials))),
+        _respawn(rows_of(worker_costs.respawn(trials))),
+        _growth(rows_of(worker_costs.growth(trials))),
+        _shared(rows_of(worker_costs.shared_memory(trials, limit)), limit),
+        _switches(rows_of(worker_costs.switches(trials))),
     )
-    body = [text for part in parts for text in part()]
-    if not body:
-        return []
-    name = f"worker-costs-{mark or shown.mark}"
-    return [markup.heading(level, "What workers cost", name), *body, markup.paragraph(_NOTE, "fr-note")]
+    found = [cost for cost in costs if cost.rows]
+    if not found:
+        return ""
+    return render("workers/costs.md", costs=found, mark=mark or shown.mark, place=place, most_open=MOST_OPEN)
 
 
 def beside(verdicts: Verdicts) -> Iterator[str]:
-    """Write the same for the Claims page: for each machine by the newest run that tested a claim about workers.
-
-    Args:
-        verdicts: what the records of all runs say.
-    """
+    """Write the same for the Claims page: for each machine by the newest run that tested a claim about workers."""
     mine = [verdicts.told[name] for name, (suite, _) in verdicts.asked.items() if suite == SUITE]
     for at, place in enumerate(verdicts.places):
         tested = [part[at].shown for part in mine if part[at].tested]
-        for shown in sorted(tested, key=lambda shown: shown.manifest.started_at, reverse=True)[:1]:
+        if tested:
+            shown = max(tested, key=lambda shown: shown.manifest.started_at)
             suite = SUITE if SUITE in shown.suites else next(iter(shown.suites))
-            body = section(shown, suite, 3, f"{place.device}-{markup.slug(shown.machine_id)}")
-            if body:
-                yield body[0]
-                yield markup.paragraph(place.name, "fr-origin")
-                yield from body[1:]
-
-
-def _listing(title: str, said: str, columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: int) -> str:
-    """A table after what it shows; long ones are folded."""
-    table = markup.table(title, columns, rows, columns[numeric:], stack=True)
-    few = len(rows) <= MOST_OPEN
-    count = "" if few else f", {len(rows)} settings"
-    message = markup.paragraph(said, "fr-answer") if said else ""
-    return message + folded(escape(title + count), table, unfolded=few)
+            yield section(shown, suite, f"{place.device}-{markup.slug(shown.machine_id)}", place.name)
 
 
 def _number(row: Row, name: str, unit: Callable[[float], str] = words.number) -> str:
@@ -103,7 +97,7 @@ def _number(row: Row, name: str, unit: Callable[[float], str] = words.number) ->
     low, high = row.get(f"{name}_lo"), row.get(f"{name}_hi")
     known = words.known(low) and words.known(high)
     ends = f"{unit(float(low or 0.0))} to {unit(float(high or 0.0))}" if known else "one block: no interval"
-    return f'{unit(float(row[name]))}<br><span class="fr-kind">{escape(ends)}</span>'
+    return markup.two_lines(unit(float(row[name])), ends)
 
 
 def _mib(size: float) -> str:
@@ -115,118 +109,88 @@ def _seconds(value: float) -> str:
     return "under 0.01 s" if 0 <= value < 0.005 else f"{words.number(value, 2)} s"
 
 
-def _termination(rows: Sequence[Row]) -> Iterator[str]:
+def _termination(rows: Sequence[Row]) -> Cost:
     """How a training process ended × guard: whether workers were left, and for how long."""
-    if not rows:
-        return
-    lines = [
-        (
-            escape(_ENDS[row["ends_by"]]),
-            "with the guard" if row["guarded"] else "plain PyTorch",
-            f"{row['left']} of {row['n']}",
-            _gone(row),
-            escape(str(row["evidence"])),
+    lines, sentences = [], []
+    for row in rows:
+        median, least, most = (_seconds(row[name]) for name in ("gone_s", "gone_least_s", "gone_most_s"))
+        lines.append(
+            (
+                _ENDS[row["ends_by"]],
+                "with the guard" if row["guarded"] else "plain PyTorch",
+                f"{row['left']} of {row['n']}",
+                markup.two_lines(median, f"{least} to {most}") if least != most else median,
+                str(row["evidence"]),
+            )
         )
-        for row in rows
-    ]
-    columns = ("Ended by", "Guard", "Checks that saw workers left", "Last worker gone after", "Seen")
-    yield _listing("When the training process ends", _left(rows), columns, lines, len(columns))
-    yield markup.paragraph(_GUARD, "fr-note")
-
-
-def _gone(row: Row) -> str:
-    least, most = _seconds(row["gone_least_s"]), _seconds(row["gone_most_s"])
-    spread = f'<br><span class="fr-kind">{least} to {most}</span>' if least != most else ""
-    return f"{_seconds(row['gone_s'])}{spread}"
-
-
-def _left(rows: Sequence[Row]) -> str:
-    """Say which ways of ending leave workers behind, and what the guard makes of it."""
-    said = []
     for guarded, name in ((False, "plain PyTorch"), (True, "the guard")):
         part = [row for row in rows if row["guarded"] == guarded]
         left = [row for row in part if row["left"]]
-        if left:
-            ways = words.listed(_ENDS[row["ends_by"]] for row in left)
-            most = _seconds(max(row["gone_most_s"] for row in left))
-            said.append(f"with {name}, workers were left behind after {ways}, for up to {most}")
-        elif part:
-            ways = words.listed(_ENDS[row["ends_by"]] for row in part)
-            most = _seconds(max(row["gone_most_s"] for row in part))
-            said.append(f"with {name}, none were left behind after {ways}: the last was gone after {most}")
-    return " ".join(words.sentence(text) for text in said)
+        if not part:
+            continue
+        ways = words.listed(_ENDS[row["ends_by"]] for row in left or part)
+        most = _seconds(max(row["gone_most_s"] for row in left or part))
+        text = f"workers were left behind after {ways}, for up to {most}"
+        none = f"none were left behind after {ways}: the last was gone after {most}"
+        sentences.append(words.sentence(f"with {name}, {text if left else none}"))
+    columns = ("Ended by", "Guard", "Checks that saw workers left", "Last worker gone after", "Seen")
+    return Cost("When the training process ends", columns, len(columns), lines, " ".join(sentences), _GUARD)
 
 
-def _startup(rows: Sequence[Row]) -> Iterator[str]:
-    if not rows:
-        return
-    lines = [
-        (
-            escape(workers.what(row)),
-            escape(workers.who(row)),
-            _number(row, "startup_ms"),
-            str(row["n"]),
-        )
-        for row in rows
-    ]
-    columns = ("What was loaded", "Workers", "First batch after, ms", "n")
-    yield _listing("Starting workers", "", columns, lines, 2)
+def _startup(rows: Sequence[Row]) -> Cost:
+    lines = [(workers.what(row), workers.who(row), _number(row, "startup_ms"), str(row["n"])) for row in rows]
+    return Cost("Starting workers", ("What was loaded", "Workers", "First batch after, ms", "n"), 2, lines)
 
 
-def _respawn(rows: Sequence[Row]) -> Iterator[str]:
+def _respawn(rows: Sequence[Row]) -> Cost:
     """What an epoch takes longer where workers are started anew."""
-    if not rows:
-        return
     lines = [
         (
-            escape(workers.what(row, ("epoch_steps",))),
-            escape(workers.who(row)),
+            workers.what(row, ("epoch_steps",)),
+            workers.who(row),
             words.plural(int(row["epoch_steps"]), "step"),
             words.number(row["anew_ms"]),
             words.number(row["kept_ms"]),
-            _number(row, "respawn_ms", _signed),
+            _number(row, "respawn_ms", lambda value: words.number(value).replace("-", "−")),
             str(row["n"]),
         )
         for row in rows
     ]
     columns = ("What was loaded", "Workers", "Epoch", "Started anew, ms", "Kept alive, ms", "Difference, ms", "n")
-    shortest = min(rows, key=lambda row: int(row["epoch_steps"]))
-    share = words.percent(shortest["respawn_ms"] / shortest["anew_ms"])
-    said = (
-        f"Starting workers anew ({workers.who(shortest)}) takes {words.number(shortest['respawn_ms'])} ms of an epoch "
-        f"({words.interval(shortest['respawn_ms_lo'], shortest['respawn_ms_hi'], int(shortest['n']))}), "
-        f"{share} of one of {int(shortest['epoch_steps'])} steps."
-    )
-    clear = words.known(shortest["respawn_ms_lo"]) and shortest["respawn_ms_lo"] > 0
-    yield _listing("Starting workers anew every epoch", said if clear else "", columns, lines, 3)
-
-
-def _signed(value: float) -> str:
-    return words.number(value).replace("-", "−")
-
-
-def _thousandfold(value: float) -> str:
-    """For 1,000 samples; counts do not fall under none, though their interval may."""
-    return words.number(1000 * max(0.0, value))
-
-
-def _growth(rows: Sequence[Row]) -> Iterator[str]:
-    """Memory by what the dataset keeps of every sample."""
-    if not rows:
-        return
-    lines = [
-        (
-            f"{escape(str(row['index_kind']))}, {int(row['index_entries']):,} entries",
-            escape(workers.who(row)),
-            _number(row, "grew_bytes", _mib),
-            words.number(row["samples"]),
-            _number(row, "epoch_bytes", _mib),
-            _copies(row),
-            _number(_each(row), "each", _mib),
-            str(row["n"]),
+    sentence = ""
+    shortest = min(rows, key=lambda row: int(row["epoch_steps"]), default=None)
+    if shortest and words.known(shortest["respawn_ms_lo"]) and shortest["respawn_ms_lo"] > 0:
+        spread = words.interval(shortest["respawn_ms_lo"], shortest["respawn_ms_hi"], int(shortest["n"]))
+        share = words.percent(shortest["respawn_ms"] / shortest["anew_ms"])
+        sentence = (
+            f"Starting workers anew ({workers.who(shortest)}) takes {words.number(shortest['respawn_ms'])} ms of an "
+            f"epoch ({spread}), {share} of one of {int(shortest['epoch_steps'])} steps."
         )
-        for row in rows
-    ]
+    return Cost("Starting workers anew every epoch", columns, 3, lines, sentence)
+
+
+def _growth(rows: Sequence[Row]) -> Cost:
+    """Memory by what the dataset keeps of every sample."""
+    lines = []
+    for row in rows:
+        count, ends = int(row["num_workers"]), ("", "_lo", "_hi")
+        more = {
+            **{f"each{end}": row[f"end_bytes{end}"] / count for end in ends},
+            **{f"copies{end}": row[f"index_bytes{end}"] * count for end in ends},
+        }
+        unsure = words.known(row["index_bytes_lo"]) and row["index_bytes_lo"] <= 0
+        lines.append(
+            (
+                f"{row['index_kind']}, {int(row['index_entries']):,} entries",
+                workers.who(row),
+                _number(row, "grew_bytes", _mib),
+                words.number(row["samples"]),
+                _number(row, "epoch_bytes", _mib),
+                "–" if unsure else _number(more, "copies", _mib),
+                _number(more, "each", _mib),
+                str(row["n"]),
+            )
+        )
     columns = (
         "Index",
         "Workers",
@@ -237,64 +201,47 @@ def _growth(rows: Sequence[Row]) -> Iterator[str]:
         "A worker holds then",
         "n",
     )
-    yield _listing("Memory that only workers hold", "", columns, lines, 2)
-    yield markup.paragraph(
-        "A page is copied once, so that an epoch at that pace is an upper limit: growth ends when every worker holds a "
-        "copy of all of the index, as spawned ones do from the start. What all copies take is told from how much more "
-        "the processes share than with the leanest index, and is therefore over that.",
-        "fr-note",
-    )
+    return Cost("Memory that only workers hold", columns, 2, lines, note=_COPIED_ONCE)
 
 
-def _each(row: Row) -> Row:
-    """What one of the workers holds."""
-    return {f"each{end}": row[f"end_bytes{end}"] / int(row["num_workers"]) for end in ("", "_lo", "_hi")}
-
-
-def _copies(row: Row) -> str:
-    """What all workers hold when each has a copy of the index, as far as it is larger than the leanest."""
-    if words.known(row["index_bytes_lo"]) and row["index_bytes_lo"] <= 0:
-        return "–"
-    copies = {f"copies{end}": row[f"index_bytes{end}"] * int(row["num_workers"]) for end in ("", "_lo", "_hi")}
-    return _number(copies, "copies", _mib)
-
-
-def _shared(rows: Sequence[Row], limit: int | None) -> Iterator[str]:
+def _shared(rows: Sequence[Row], limit: int | None) -> Cost:
     """What lies in /dev/shm, against its size."""
-    if not rows:
-        return
+    size = descriptions.size
     lines = [
         (
-            escape(workers.what(row)),
-            escape(workers.who(row)),
-            descriptions.size(int(row["ahead_bytes"])) if words.known(row["ahead_bytes"]) else "–",
-            f'{descriptions.size(int(row["shm_bytes"]))}<br><span class="fr-kind">at most '
-            f"{descriptions.size(int(row['shm_most_bytes']))}</span>",
+            workers.what(row),
+            workers.who(row),
+            size(int(row["ahead_bytes"])) if words.known(row["ahead_bytes"]) else "–",
+            markup.two_lines(size(int(row["shm_bytes"])), f"at most {size(int(row['shm_most_bytes']))}"),
             words.percent(row["shm_share"]) if words.known(row["shm_share"]) else "–",
             str(row["n"]),
         )
         for row in rows[:MOST_SHARED]
     ]
     columns = ("What was loaded", "Workers", "Prefetched at most", "In use", "Of its size", "Trials")
-    most = descriptions.size(int(rows[0]["shm_most_bytes"]))
-    size = f", of {descriptions.size(limit)}" if limit else "; its size was not recorded"
-    said = f"At most {most} of /dev/shm were in use, by all that ran, when a window ended{size}."
-    yield _listing("Shared memory (/dev/shm): the settings that take most", said, columns, lines, 2)
+    sentence = ""
+    if rows:
+        of = f", of {size(limit)}" if limit else "; its size was not recorded"
+        most = size(int(rows[0]["shm_most_bytes"]))
+        sentence = f"At most {most} of /dev/shm were in use, by all that ran, when a window ended{of}."
+    return Cost("Shared memory (/dev/shm): the settings that take most", columns, 2, lines, sentence)
 
 
-def _switches(rows: Sequence[Row]) -> Iterator[str]:
+def _switches(rows: Sequence[Row]) -> Cost:
     """How often a core is taken away, and given up."""
-    if not rows:
-        return
+
+    def thousandfold(value: float) -> str:
+        return words.number(1000 * max(0.0, value))  # counts do not fall under none, though their interval may
+
     lines = [
         (
-            escape(workers.what(row)),
-            escape(workers.who(row)),
-            _number(row, "involuntary_per_sample", _thousandfold),
-            _number(row, "voluntary_per_sample", _thousandfold),
+            workers.what(row),
+            workers.who(row),
+            _number(row, "involuntary_per_sample", thousandfold),
+            _number(row, "voluntary_per_sample", thousandfold),
             str(row["n"]),
         )
         for row in rows
     ]
     columns = ("What was loaded", "Workers", "Taken away, per 1,000 samples", "Given up, per 1,000 samples", "n")
-    yield _listing("Context switches: how often a core is taken away", "", columns, lines, 2)
+    return Cost("Context switches: how often a core is taken away", columns, 2, lines)
