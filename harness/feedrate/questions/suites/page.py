@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import inspect
 import zlib
-from collections.abc import Mapping, Sequence
-from html import escape
+from collections.abc import Iterable, Mapping, Sequence
+
+from markupsafe import Markup
 
 from feedrate.pages import descriptions, markup
 from feedrate.pages.headlines import answer
 from feedrate.pages.markup import Page, Placed
 from feedrate.pages.runs import RunView, draw, newest, place
+from feedrate.pages.template import render
 from feedrate.pages.verdicts import Verdicts
 from feedrate.plan import suite
 from feedrate.plan.suite import CALIBRATION, CLAIMS, Suite
@@ -21,7 +23,7 @@ from feedrate.questions.loader import page as loader_page
 from feedrate.questions.runs import trust
 from feedrate.questions.storage.page import StorageSection
 from feedrate.questions.workers import page as workers_page
-from feedrate.schema import plugins, words
+from feedrate.schema import plugins
 
 _ROOM = 60_000
 """Bytes of charts, compressed, that a page has room for; the run that was made last has its own in any case."""
@@ -47,17 +49,7 @@ def found(runs: Sequence[RunView]) -> list[tuple[str, str, Suite]]:
     ]
 
 
-def _about(name: str) -> str:
-    """What the suite's own file says beyond its first line: what is done, then, smaller, what that does not show."""
-    if name not in plugins.names("feedrate.suites"):
-        return markup.paragraph("This version of feedrate does not have the suite; all charts are shown.", "fr-lead")
-    text = inspect.getdoc(plugins.load("feedrate.suites", name)) or ""
-    first, *more = (" ".join(part.split()) for part in text.split("\n\n")[1:] or [""])
-    notes = "".join(f'<p class="fr-note">{descriptions.prose(part)}</p>\n' for part in more)
-    return f'<p class="fr-lead">{descriptions.prose(first)}</p>\n{notes}' if first else ""
-
-
-def page(name: str, path: str, content: Suite, runs: Sequence[RunView], told: Verdicts | None = None) -> Page:
+def page(name: str, path: str, content: Suite, runs: Sequence[RunView], verdicts: Verdicts | None = None) -> Page:
     """Write a suite's page.
 
     Args:
@@ -65,47 +57,65 @@ def page(name: str, path: str, content: Suite, runs: Sequence[RunView], told: Ve
         path: of the page.
         content: its question and charts.
         runs: all runs, newest first.
-        told: what they say of the sources' claims, if that is to be shown too.
+        verdicts: what they say of the sources' claims, if that is to be shown too.
     """
-    body = [
-        f'<p class="fr-eyebrow">Suite: {markup.entities(name)}</p>\n\n# {markup.entities(content.question)}\n',
-        _about(name),
-    ]
     figures: dict[str, Placed] = {}
     files: dict[str, str] = {}
-    drawn = 0
+    parts = []
     measured = newest([shown for shown in runs if name in shown.suites])
-    body.append(_places(measured))
     for shown in measured:
-        body += [markup.heading(2, shown.name, shown.mark), _origin(shown, path)]
-        planted, compared = calibration_page.section(shown, name), StorageSection(shown, name)
-        body += planted or [compared.answers()]
-        if not planted and not compared:
-            said = answer(shown.headlines_of(name)) or (claims_page.answer(told, name, shown) if told else "")
-            body += [markup.paragraph(said, "fr-answer")] if said else []
-        if _fits(figures, drawn):
-            drawn += 1
+        before, after, more = _around_charts(name, path, shown, verdicts)
+        files |= more
+        charts = None
+        if _fits(figures, sum(part["charts"] is not None for part in parts)):
+            charts = []
             for chart in content.charts:
-                title, placed = _chart(chart, shown, name, path)
+                figure = draw(chart, shown, name)
+                placed = place(figure, f"{markup.slug(name)}-{chart}-{shown.mark}", path, shown.origin)
                 figures[placed.name] = placed
-                body += [markup.heading(3, title, f"{chart}-{shown.mark}"), markup.slot(placed.name), "\n"]
-        else:
-            body.append(_elsewhere(path))
-        body.append(compared.details())
-        body += [workers_page.section(shown, name)] if name == workers_page.SUITE else []
-        if not planted:
-            because = loader_page.section(shown, name, path)
-            body.append(because.html)
-            files |= because.files
-    body += claims_page.suite_section(told, name, path) if told else []
-    return Page(path, name.capitalize(), "\n".join(body), figures, files)
+                charts.append((figure.title, f"{chart}-{shown.mark}", placed.name))
+        notes = [descriptions.note(note) for note in shown.manifest.substitutions]
+        part = {"shown": shown, "badge": trust.badge(path, shown), "notes": notes, "charts": charts}
+        parts.append({**part, "before": before, "after": after})
+    body = render(
+        "suites/page.md",
+        name=name,
+        path=path,
+        question=content.question,
+        about=_about(name),
+        places=[Markup('<a href="#{}">{}</a>').format(shown.mark, shown.name) for shown in measured],
+        runs=parts,
+        explore=EXPLORE,
+        claims=_joined(claims_page.suite_section(verdicts, name, path)) if verdicts else "",
+    )
+    return Page(path, name.capitalize(), body, figures, files)
 
 
-def _chart(chart: str, shown: RunView, name: str, path: str) -> tuple[str, Placed]:
-    """Draw a chart of a run: its title, and the figure."""
-    figure = draw(chart, shown, name)
-    figure_id = f"{markup.slug(name)}-{chart}-{shown.mark}"
-    return figure.title, place(figure, figure_id, path, shown.origin)
+def _about(name: str) -> list[Markup] | None:
+    """What the suite's own file says beyond its first line, by paragraph; None where this version lacks the suite."""
+    if name not in plugins.names("feedrate.suites"):
+        return None
+    text = inspect.getdoc(plugins.load("feedrate.suites", name)) or ""
+    return [descriptions.prose(" ".join(part.split())) for part in text.split("\n\n")[1:]]
+
+
+def _around_charts(
+    name: str, path: str, shown: RunView, verdicts: Verdicts | None
+) -> tuple[Markup, Markup, Mapping[str, str]]:
+    """What stands before the charts of a run (the answer), what after them, and the files of that."""
+    planted, compared = calibration_page.section(shown, name), StorageSection(shown, name)
+    before = planted or [compared.answers()]
+    if not planted and not compared:
+        text = answer(shown.headlines_of(name)) or (claims_page.answer(verdicts, name, shown) if verdicts else "")
+        before = [markup.paragraph(text, "fr-answer")] if text else []
+    after = [compared.details()]
+    after += [workers_page.section(shown, name)] if name == workers_page.SUITE else []
+    why = loader_page.Why("") if planted else loader_page.section(shown, name, path)
+    return _joined(before), _joined([*after, why.html]), why.files
+
+
+def _joined(parts: Iterable[str]) -> Markup:
+    return Markup("\n".join(parts))  # noqa: S704 - sections of pages escape what comes from records
 
 
 def _fits(figures: Mapping[str, Placed], runs: int) -> bool:
@@ -114,30 +124,3 @@ def _fits(figures: Mapping[str, Placed], runs: int) -> bool:
         return True
     weight = len(zlib.compress("".join(placed.html for placed in figures.values()).encode()))
     return weight * (runs + 1) / runs <= _ROOM
-
-
-def _elsewhere(path: str) -> str:
-    explore = markup.link(path, EXPLORE, "Explore")
-    return f'<p class="fr-note">Its charts would make this page slow to load. {explore} draws them.</p>\n'
-
-
-def _places(measured: Sequence[RunView]) -> str:
-    """Lead to each machine and device below, where there are several."""
-    links = [f'<a href="#{shown.mark}">{escape(shown.name)}</a>' for shown in measured]
-    return f'<p class="fr-origin">Measured on {words.listed(links)}.</p>\n' if len(links) > 1 else ""
-
-
-def _origin(shown: RunView, path: str) -> str:
-    run = shown.manifest
-    said = [
-        descriptions.day(run.started_at),
-        words.plural(run.blocks, "block"),
-        f"{sum(run.outcomes.values()):,} trials",
-    ]
-    said += [f"{shown.failed:,} failed"] if shown.failed else []
-    notes = "".join(f"<br>{escape(descriptions.note(note))}" for note in run.substitutions)
-    machine = markup.link(path, shown.machine_page, "the machine and its other tasks")
-    return (
-        f'<p class="fr-origin">{markup.entities(", ".join(said))}, '
-        f"{markup.link(path, shown.page, f'run {run.run_id}')}, {trust.badge(path, shown)}, {machine}{notes}</p>\n"
-    )
