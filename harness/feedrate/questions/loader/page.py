@@ -131,7 +131,7 @@ def tasks(cells: pd.DataFrame) -> list[Task]:
     return [Task(group, _selected(group)) for group in sorted(groups, key=rank)]
 
 
-def _selected(cells: pd.DataFrame) -> list[tuple[str, Row]]:
+def _selected(cells: pd.DataFrame) -> Sequence[tuple[str, Row]]:
     """The cells that tell most of a task, each with the reasons, the fastest first."""
     ranked = rows_of(cells.sort_values("samples_per_s", ascending=False, kind="stable"))
     fastest = ranked[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from markupsafe import Markup
 
@@ -61,7 +62,7 @@ def page(name: str, path: str, content: Suite, runs: Sequence[RunView], verdicts
     """
     figures: dict[str, Placed] = {}
     files: dict[str, str] = {}
-    parts = []
+    parts: list[dict[str, Any]] = []
     measured = newest([shown for shown in runs if name in shown.suites])
     for shown in measured:
         before, after, more = _around_charts(name, path, shown, verdicts)
