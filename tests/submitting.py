@@ -71,7 +71,7 @@ class Place:
         from feedrate.share import terminal as share_terminal
 
         printed = Console(file=io.StringIO(), width=200)
-        share_terminal.of_run(
+        share_terminal.submit(
             str(self.run),
             printed,
             checkout=self.checkout,
@@ -100,7 +100,7 @@ class Place:
 def prepared(tmp_path: Path, fake_run: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     """A run that is not committed in a checkout of main, and ``git`` and ``gh`` alone on the path."""
     from feedrate.schema import redaction
-    from feedrate.share import submit
+    from feedrate.share import submission
 
     run: Path = fake_run.write(tmp_path / "checkout" / "results", fake_run.Fake(blocks=3))
     made = Place(tmp_path, run)
@@ -128,8 +128,8 @@ def prepared(tmp_path: Path, fake_run: ModuleType, monkeypatch: pytest.MonkeyPat
     for name in [name for name in os.environ if name.startswith(("GIT_DIR", "GIT_INDEX", "GIT_WORK"))]:
         monkeypatch.delenv(name)
     monkeypatch.setattr(socket, "gethostname", lambda: "workhorse.example.org")
-    # What is valid is the business of tests/incoming; made-up runs are not.
-    monkeypatch.setattr(submit, "_checked", lambda run: ())
+    # What is valid is the business of tests/share/validation; made-up runs are not.
+    monkeypatch.setattr(submission, "_validate", lambda run: ())
     redaction._own_names.cache_clear()
     made.git("init", "-q", "--bare", "-b", "main", str(made.remote), of=tmp_path)
     made.git("init", "-q", "-b", "main")

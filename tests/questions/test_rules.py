@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from feedrate.questions.methodology import page as methodology_page
-from feedrate.share.receive import BESIDE
-from feedrate.share.validation import caps, check, flags, validator
+from feedrate.share.validation import caps, flags, validator
+from feedrate.share.validation.admission import BESIDE, UNIQUE
 from feedrate.share.validation.findings import Finding, Validated
 from feedrate.share.validation.guard import READABLE
 
@@ -14,10 +14,10 @@ from feedrate.share.validation.guard import READABLE
 def test_whatever_can_refuse_a_run_can_be_linked_to() -> None:
     """A run that is left out links to the rule or the cap that it breaks, and each of them has its place."""
     page = methodology_page.page().body
-    names = [rule.name for rule in (*validator.rules(), READABLE, check.UNIQUE, BESIDE, *flags.RULES, *caps.CAPS)]
+    names = [rule.name for rule in (*validator.RULES, READABLE, UNIQUE, BESIDE, *flags.RULES, *caps.CAPS)]
     places = re.findall(r'id="rule-(\w+)"', page)
     assert sorted(places) == sorted(names)
-    for name in ("rows", "codec", check.UNIQUE.name):
+    for name in ("rows", "codec", UNIQUE.name):
         finding = Finding(name, "refused", "trials.parquet", "<b>", "less")
         link = re.findall(
             r'href="[^"]*#(rule-\w+)"', said := methodology_page.left_out([Validated("m/r", findings=(finding,))])

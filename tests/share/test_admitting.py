@@ -8,8 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from feedrate.share import receive
-from feedrate.share.validation import check
+from feedrate.share.validation import admission
 from feedrate.store import marks
 from feedrate.store.marks import FILE_MOST
 
@@ -27,17 +26,17 @@ def test_a_damaged_file_beside_a_run_leaves_out_that_run(
 ) -> None:
     """The run is refused by a rule of its own, with the file and what is wrong with it; the others may be shown."""
     # What is inside a run's folder is the business of tests/incoming.
-    monkeypatch.setattr(check, "admitted", lambda folders, _: check.Admitted(tuple(folders), ()))
+    monkeypatch.setattr(admission, "_validate", lambda folders, _: (dict.fromkeys(folders, ""), []))
     good, bad = (
         fake_run.write(tmp_path, fake_run.Fake(run_id=f"2026010{day}T030405Z-aaaa", blocks=1, batches=(8,)))
         for day in (2, 3)
     )
     marks.label(good, "Workstation")
     marks.place(bad, kind).write_text(text)
-    found = receive.admitted([good, bad])
+    found = admission.admit([good, bad])
     assert found.folders == (good,)
     (refused,) = found.refused
     assert refused.path == str(bad)
     (finding,) = refused.refusals
-    assert finding.rule == receive.BESIDE.name
+    assert finding.rule == admission.BESIDE.name
     assert f"{bad.name}.{kind}.json: {words}" in str(finding)

@@ -22,7 +22,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.touch()
     flag = Finding("fast", "flag", "samples_per_s", "9", "at most 4")
     told = Validated(str(path), None, "20260202T000000Z-bbbb", "xeon-2", 1, (flag,))
-    monkeypatch.setattr(share_terminal.check, "checked", lambda paths, _: (told for _ in paths))
+    monkeypatch.setattr(share_terminal.check, "check_all", lambda paths, _: (told for _ in paths))
     return path
 
 

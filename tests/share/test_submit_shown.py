@@ -13,12 +13,12 @@ from submitting import Place, prepared
 
 from feedrate.schema import redaction
 from feedrate.schema.errors import InputError
-from feedrate.share import submit
+from feedrate.share import submission
 from feedrate.share import terminal as share_terminal
 from feedrate.share.validation.findings import Finding, Validated
 from feedrate.store import marks, runs
 
-CHECKED = submit._checked
+CHECKED = submission._validate
 
 
 @pytest.fixture
@@ -31,11 +31,12 @@ def test_everything_that_will_be_public_is_shown(place: Place) -> None:
     printed = " ".join(place.submit(answer=False).split())
     run = runs.find(str(place.run))
     written = json.loads((place.run / "run.json").read_bytes())
-    for name, value in submit.facts(written):
+    facts = submission.prepare(run).facts
+    for name, value in facts:
         assert " ".join(f"{name} {value}".split()) in printed, name
-    named = {name.partition(".")[0] for name, _ in submit.facts(written)}
+    named = {name.partition(".")[0] for name, _ in facts}
     assert {name for name, value in written.items() if value not in ([], {})} <= named
-    for name in submit.FILES:
+    for name in submission.FILES:
         assert f"{(place.run / name).stat().st_size:,}" in printed
     failed = run.table("trials").dropna(subset=["error_message"])
     assert len(failed)
@@ -47,7 +48,7 @@ def test_no_text_of_a_trial_is_left_out(place: Place, monkeypatch: pytest.Monkey
     """Forty different texts are printed; where there are more, a file that is named has all of them."""
     for count in (share_terminal.TEXTS, share_terminal.TEXTS + 1):
         texts = {f"error number {number}": 1 for number in range(count)}
-        monkeypatch.setattr(submit, "free_texts", lambda _, texts=texts: texts)
+        monkeypatch.setattr(submission, "free_texts", lambda _, texts=texts: texts)
         printed = place.submit(answer=False)
         path = place.root / "build" / f"texts-{place.run.name}.txt"
         if count == share_terminal.TEXTS:
@@ -61,8 +62,8 @@ def test_no_text_of_a_trial_is_left_out(place: Place, monkeypatch: pytest.Monkey
 def test_what_reviewers_will_look_at_is_shown(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that is valid and odd is submitted with its oddity said beforehand."""
     flag = Finding("fast", "flag", "samples_per_s", "9", "at most 4")
-    monkeypatch.setattr(submit, "_checked", CHECKED)
-    monkeypatch.setattr(submit.check, "check", lambda *_: Validated("", findings=(flag,)))
+    monkeypatch.setattr(submission, "_validate", CHECKED)
+    monkeypatch.setattr(submission.check, "check", lambda *_: Validated("", findings=(flag,)))
     assert f"Odd, and for reviewers to look at: {flag}" in place.submit(answer=False)
 
 

@@ -24,7 +24,7 @@ import pytest
 from rich.console import Console
 
 from feedrate.schema.plugins import ROOT
-from feedrate.share import receive, submit
+from feedrate.share import receive, submission
 from feedrate.store import runs
 
 pytestmark = pytest.mark.slow
@@ -156,10 +156,10 @@ def test_no_name_of_this_machine_is_in_any_file(place: Path) -> None:
 def test_nor_in_what_is_submitted(place: Path, tmp_path: Path) -> None:
     """The file that can be attached names nobody either, under paths that every run has, and is taken in as it is."""
     (run,) = runs.runs(place / "results")
-    prepared = submit.prepare(run)
-    path = submit.pack(prepared, tmp_path)
+    prepared = submission.prepare(run)
+    path = submission.pack(prepared, tmp_path)
     assert all(name.startswith(f"results/{run.manifest.machine.machine_id}") for name in prepared.files)
-    receive.take_in(path, Console(file=io.StringIO()), tmp_path / "results")
+    receive.receive(path, Console(file=io.StringIO()), tmp_path / "results")
     (again,) = runs.runs(tmp_path / "results")
     assert {each.name: each.read_bytes() for each in again.folder.iterdir()} == {
         name.rpartition("/")[2]: data for name, data in prepared.files.items()

@@ -207,8 +207,8 @@ def submit(
     """Publish a run: shows what will be public, asks, then opens a pull request or makes one file to attach."""
     from feedrate.share import terminal as share_terminal
 
-    ask = (lambda _: True) if yes else share_terminal.asked
-    share_terminal.of_run(run, Console(), results=results, label=label, note=note, out=out.expanduser(), ask=ask)
+    ask = (lambda _: True) if yes else share_terminal.confirm
+    share_terminal.submit(run, Console(), results=results, label=label, note=note, out=out.expanduser(), ask=ask)
 
 
 @app.command()
@@ -250,7 +250,7 @@ def receive(
     """Take in a run that somebody sent as one file (for the maintainers of feedrate)."""
     from feedrate.share import receive as share_receive
 
-    share_receive.take_in(archive.expanduser(), Console(), results)
+    share_receive.receive(archive.expanduser(), Console(), results)
 
 
 @app.command()
@@ -260,7 +260,7 @@ def check_submission(
     """Hold what a pull request adds under results/ against the rules, as data."""
     from feedrate.share import proposal
 
-    proposal.look(checkout, Console())
+    proposal.review(checkout, Console())
 
 
 @app.command()

@@ -98,7 +98,6 @@ TASK: tuple[Axis, ...] = (
         10.0,
         "How long an emulated step sleeps, whatever the batch size.",
         unit="ms",
-        least=0.0,
         idle=only("step", "emulated"),
     ),
     Axis(
@@ -134,7 +133,6 @@ STORED: tuple[Axis, ...] = (
         "Where samples are streamed from shards: how many each worker holds to draw the next one from; 0 keeps the "
         "order of the shard. The order of the shards is shuffled every epoch.",
         unit="samples",
-        least=0,
         idle=streams,
     ),
     Axis(
@@ -171,7 +169,6 @@ PLANTED: tuple[Axis, ...] = (
         0,
         "Planted: how long reading one sample waits, on top of the real read.",
         unit="us",
-        least=0,
         idle=loads_synthetic,
     ),
     Axis(
@@ -179,7 +176,6 @@ PLANTED: tuple[Axis, ...] = (
         0,
         "Planted: how long decoding one sample computes, on top of the real decode.",
         unit="us",
-        least=0,
         idle=loads_synthetic,
     ),
     Axis(
@@ -195,7 +191,6 @@ PLANTED: tuple[Axis, ...] = (
         0,
         "Planted: how long collating one batch computes, on top of the real collation.",
         unit="us",
-        least=0,
         idle=loads_synthetic,
     ),
     Axis(
@@ -203,21 +198,15 @@ PLANTED: tuple[Axis, ...] = (
         0,
         "Planted: bytes that every sample carries beside its pixels, from the worker to the device.",
         unit="bytes",
-        least=0,
         idle=only("workload", "synthetic"),
     ),
-    Axis(
-        "replica",
-        0,
-        "Changes nothing: the same cell again under another id, to see what two equal cells differ by.",
-        least=0,
-    ),
+    Axis("replica", 0, "Changes nothing: the same cell again under another id, to see what two equal cells differ by."),
 )
 """Planted costs, whose truth is known, and what changes nothing."""
 
 LOADING: tuple[Axis, ...] = (
     Axis("batch_size", 32, "Samples in a batch.", unit="samples", least=1),
-    Axis("num_workers", 0, "DataLoader worker processes; 0 loads in the training process.", least=0, idle=LOADS),
+    Axis("num_workers", 0, "DataLoader worker processes; 0 loads in the training process.", idle=LOADS),
     Axis("prefetch_factor", 2, "Batches that each worker prepares ahead.", unit="batches", least=1, idle=needs_workers),
     Axis(
         "worker_kind",
@@ -239,7 +228,6 @@ LOADING: tuple[Axis, ...] = (
         "Steps of a real epoch, at whose end the iterator is made anew; 0 samples without end, so that no epoch's "
         "border falls inside the window.",
         unit="steps",
-        least=0,
         idle=all_of(loads_one_by_one, only("page_cache", "warm")),
     ),
     Axis(

@@ -35,7 +35,7 @@ class Axis:
     """Unit of a number; empty for counts and names."""
     choices: Callable[[], tuple[str, ...]] | None = None
     """Names that are valid, for an axis of names."""
-    least: float | None = None
+    least: float = 0
     """Smallest valid number."""
     idle: Idle = always
     """Where it cannot matter, and why."""
@@ -63,7 +63,7 @@ class Axis:
         if self.choices and value not in self.choices():
             noun = self.name.removeprefix("storage_")
             raise InputError(f"{where}: unknown {noun} '{value}'; {expected_one_of(value, self.choices())}")
-        if self.least is not None and isinstance(value, int | float) and not self.least <= value < float("inf"):
+        if isinstance(value, int | float) and not self.least <= value < float("inf"):
             raise InputError(f"{where}: got {value!r}; expected a number of at least {self.least:g}")
         checked: Value = value
         return checked

@@ -4,6 +4,7 @@ __all__ = [
     "proposal",
     "receive",
     "terminal",
+    "validation.admission",
     "validation.caps",
     "validation.check",
     "validation.findings",

@@ -33,7 +33,7 @@ class Unable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Files to be added, and what the pull request says of them."""
+    """Files to be added, and the title and text of their pull request."""
 
     files: Mapping[str, bytes]
     """Path below the repository's root to content; none of them may be there already."""
@@ -54,11 +54,6 @@ class Repository:
     """Its default branch."""
     writable: bool
     """Whether the account may push to it."""
-
-    @property
-    def owner(self) -> str:
-        """The account or organisation that it belongs to."""
-        return self.name.partition("/")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,49 +80,52 @@ def route(checkout: Path) -> Route:
     if not _git(checkout, "remote").strip():
         raise Unable("this checkout has no remote")
     login = _gh(checkout, "api", "user", "--jq", ".login").strip()
-    here = _told(checkout, "nameWithOwner,parent")
+    here = _view(checkout, "nameWithOwner,parent")
     parent = here["parent"]
     base = _repository(checkout, f"{parent['owner']['login']}/{parent['name']}" if parent else here["nameWithOwner"])
     if base.writable:
         return Route(checkout, login, base, base)
-    name = here["nameWithOwner"] if parent else f"{login}/{base.name.partition('/')[2]}"
     try:
-        own = _repository(checkout, name)
+        own = _repository(checkout, here["nameWithOwner"] if parent else _fork_name(login, base))
     except Unable:  # no fork yet
         return Route(checkout, login, base, None)
     return Route(checkout, login, base, own if own.writable else None)
 
 
-def _told(checkout: Path, fields: str, *name: str) -> dict[str, Any]:
-    """What ``gh`` says of a repository; of the checkout's own without a name."""
+def _fork_name(login: str, base: Repository) -> str:
+    return f"{login}/{base.name.partition('/')[2]}"
+
+
+def _view(checkout: Path, fields: str, *name: str) -> dict[str, Any]:
+    """Ask ``gh`` for fields of a repository; of the checkout's own without a name."""
     try:
-        found = json.loads(_gh(checkout, "repo", "view", *name, "--json", fields))
+        values = json.loads(_gh(checkout, "repo", "view", *name, "--json", fields))
     except ValueError as error:
         raise Unable("gh repo view gave no JSON") from error
-    if missing := [field for field in fields.split(",") if not isinstance(found, dict) or field not in found]:
+    if missing := [field for field in fields.split(",") if not isinstance(values, dict) or field not in values]:
         raise Unable(f"gh repo view says nothing of {', '.join(missing)}")
-    return dict(found)
+    return dict(values)
 
 
 def _repository(checkout: Path, name: str) -> Repository:
-    told = _told(checkout, "nameWithOwner,url,defaultBranchRef,viewerPermission", name)
-    branch = (told["defaultBranchRef"] or {}).get("name") or "main"
-    return Repository(told["nameWithOwner"], told["url"], branch, told["viewerPermission"] in _WRITERS)
+    values = _view(checkout, "nameWithOwner,url,defaultBranchRef,viewerPermission", name)
+    branch = (values["defaultBranchRef"] or {}).get("name") or "main"
+    return Repository(values["nameWithOwner"], values["url"], branch, values["viewerPermission"] in _WRITERS)
 
 
 @contextmanager
-def fetched(found: Route) -> Iterator[str]:
-    """Fetch the base branch for as long as it is needed.
+def fetched(way: Route) -> Iterator[str]:
+    """Fetch the base branch for as long as it is needed, and give its commit.
 
     Raises:
         Unable: it cannot be fetched.
     """
-    wanted = f"+refs/heads/{found.base.branch}:{_FETCHED}"
-    _git(found.checkout, *_AS_GH, "fetch", "-q", "--no-tags", "--no-write-fetch-head", found.base.address, wanted)
+    wanted = f"+refs/heads/{way.base.branch}:{_FETCHED}"
+    _git(way.checkout, *_AS_GH, "fetch", "-q", "--no-tags", "--no-write-fetch-head", way.base.address, wanted)
     try:
-        yield _git(found.checkout, "rev-parse", _FETCHED).strip()
+        yield _git(way.checkout, "rev-parse", _FETCHED).strip()
     finally:
-        _git(found.checkout, "update-ref", "-d", _FETCHED)
+        _git(way.checkout, "update-ref", "-d", _FETCHED)
 
 
 def last_seen(checkout: Path) -> str | None:
@@ -141,73 +139,67 @@ def last_seen(checkout: Path) -> str | None:
 
 
 def same(checkout: Path, commit: str, paths: Collection[str], contents: Iterable[bytes]) -> list[str]:
-    """List what a commit has of some files already, by their place or by their content."""
-    blobs = {_hashed(checkout, data) for data in contents}
-    return [path for path, blob in _tree(checkout, commit) if path in paths or blob in blobs]
-
-
-def _tree(checkout: Path, commit: str) -> Iterator[tuple[str, str]]:
-    """Path and blob of every file below ``results/``."""
+    """List the files below ``results/`` that a commit has under one of the paths, or with one of the contents."""
+    blobs = {_hash(checkout, data) for data in contents}
+    there = []
     for line in _git(checkout, "ls-tree", "-r", "-z", "--full-tree", commit, RESULTS).split("\0"):
         facts, _, path = line.partition("\t")
-        if path:
-            yield path, facts.split()[2]
+        if path and (path in paths or facts.split()[2] in blobs):
+            there.append(path)
+    return there
 
 
-def _hashed(checkout: Path, data: bytes, *more: str) -> str:
+def _hash(checkout: Path, data: bytes, *more: str) -> str:
     return _git(checkout, "hash-object", *more, "--stdin", given=data).strip()
 
 
-def waiting(found: Route, branch: str) -> str | None:
+def waiting(way: Route, branch: str) -> str | None:
     """Give the address of the open pull request of a branch; a branch without one is left over and means nothing.
 
     Raises:
         Unable: the repository does not answer.
     """
-    if not found.head:
+    if not way.head:
         return None
-    where = ("--repo", found.base.name, "--head", branch, "--state", "open")
-    said = _gh(found.checkout, "pr", "list", *where, "--json", "url,headRepositoryOwner")
+    where = ("--repo", way.base.name, "--head", branch, "--state", "open")
+    output = _gh(way.checkout, "pr", "list", *where, "--json", "url,headRepositoryOwner")
     try:  # gh goes by the branch's name alone, which a stranger's fork may have as well
-        owners = {(each["headRepositoryOwner"] or {}).get("login"): each["url"] for each in json.loads(said)}
-        return owners.get(found.head.owner)
+        owners = {(each["headRepositoryOwner"] or {}).get("login"): each["url"] for each in json.loads(output)}
+        return owners.get(way.head.name.partition("/")[0])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Unable("gh pr list gave no list of pull requests") from error
 
 
-def propose(found: Route, commit: str, change: Change) -> str:
-    """Open a pull request.
+def propose(way: Route, commit: str, change: Change) -> str:
+    """Open a pull request on top of a commit of the base branch, and give its address.
 
     Raises:
         Unable: a step failed; what was pushed before stays as a branch, which the next attempt replaces.
     """
-    made = _committed(found, commit, change)
-    head = found.head or _forked(found)
-    _git(found.checkout, *_AS_GH, "push", "-q", "--no-verify", head.address, f"+{made}:refs/heads/{change.branch}")
-    named = change.branch if head.name == found.base.name else f"{head.owner}:{change.branch}"
-    where = ("--repo", found.base.name, "--base", found.base.branch, "--head", named)
-    said = _gh(found.checkout, "pr", "create", *where, "--title", change.title, "--body-file", "-", given=change.body)
-    return said.strip().splitlines()[-1] if said.strip() else f"{found.base.name}, branch {named}"
+    made = _commit(way, commit, change)
+    if not (head := way.head):
+        _gh(way.checkout, "repo", "fork", way.base.name, "--clone=false")
+        head = _repository(way.checkout, _fork_name(way.login, way.base))
+    _git(way.checkout, *_AS_GH, "push", "-q", "--no-verify", head.address, f"+{made}:refs/heads/{change.branch}")
+    branch = change.branch if head.name == way.base.name else f"{head.name.partition('/')[0]}:{change.branch}"
+    where = ("--repo", way.base.name, "--base", way.base.branch, "--head", branch)
+    output = _gh(way.checkout, "pr", "create", *where, "--title", change.title, "--body-file", "-", given=change.body)
+    return output.strip().splitlines()[-1] if output.strip() else f"{way.base.name}, branch {branch}"
 
 
-def _forked(found: Route) -> Repository:
-    _gh(found.checkout, "repo", "fork", found.base.name, "--clone=false")
-    return _repository(found.checkout, f"{found.login}/{found.base.name.partition('/')[2]}")
-
-
-def _committed(found: Route, commit: str, change: Change) -> str:
+def _commit(way: Route, parent: str, change: Change) -> str:
     """Write a commit on top of another that adds files and changes nothing else."""
-    who = {"NAME": found.login, "EMAIL": f"{found.login}@users.noreply.github.com"}
+    who = {"NAME": way.login, "EMAIL": f"{way.login}@users.noreply.github.com"}
     with tempfile.TemporaryDirectory(prefix="feedrate-") as folder:
         more = {"GIT_INDEX_FILE": str(Path(folder, "index"))}
         more |= {f"GIT_{role}_{part}": value for role in ("AUTHOR", "COMMITTER") for part, value in who.items()}
-        _git(found.checkout, "read-tree", commit, more=more)
+        _git(way.checkout, "read-tree", parent, more=more)
         for path, data in change.files.items():
-            entry = f"100644,{_hashed(found.checkout, data, '-w')},{path}"
-            _git(found.checkout, "update-index", "--add", "--cacheinfo", entry, more=more)
-        tree = _git(found.checkout, "write-tree", more=more).strip()
+            entry = f"100644,{_hash(way.checkout, data, '-w')},{path}"
+            _git(way.checkout, "update-index", "--add", "--cacheinfo", entry, more=more)
+        tree = _git(way.checkout, "write-tree", more=more).strip()
         message = f"{change.title}\n".encode()
-        return _git(found.checkout, "commit-tree", tree, "-p", commit, "-F", "-", given=message, more=more).strip()
+        return _git(way.checkout, "commit-tree", tree, "-p", parent, "-F", "-", given=message, more=more).strip()
 
 
 def git(checkout: Path, *words: str, given: bytes = b"", more: Mapping[str, str] | None = None) -> bytes:
@@ -232,14 +224,14 @@ def _run(command: list[str], checkout: Path, given: bytes, more: Mapping[str, st
     """Run a tool that asks nothing; git's own variables of whoever called do not reach it."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment = {**own, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C.UTF-8", **more}
-    said = " ".join([word for word in command if not word.startswith("-") and "credential" not in word][:3])
+    name = " ".join([word for word in command if not word.startswith("-") and "credential" not in word][:3])
     try:
         done = subprocess.run(
             command, cwd=checkout, input=given, capture_output=True, env=environment, timeout=_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Unable(f"{said}: {error}") from error
+        raise Unable(f"{name}: {error}") from error
     if done.returncode:
         lines = done.stderr.decode(errors="replace").strip().splitlines()
-        raise Unable(f"{said}: {lines[-1] if lines else f'exit status {done.returncode}'}")
+        raise Unable(f"{name}: {lines[-1] if lines else f'exit status {done.returncode}'}")
     return done.stdout

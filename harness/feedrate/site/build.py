@@ -36,8 +36,7 @@ from feedrate.questions.runs import withdrawn
 from feedrate.questions.suites import page as suites_page
 from feedrate.schema.errors import EnvironmentFault, InputError
 from feedrate.schema.plugins import RESOURCES
-from feedrate.share import receive
-from feedrate.share.validation import check
+from feedrate.share.validation import admission
 from feedrate.share.validation.findings import Validated
 from feedrate.site import brief as site_brief
 from feedrate.site import figures
@@ -51,7 +50,7 @@ _TEXTS = tuple(RESOURCES / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", 
 """Files outside of ``SOURCE`` that pages are made from."""
 _REMEMBERED = "checked.json"
 """A file of the build folder that remembers which runs have kept to the rules."""
-Admit = Callable[[Sequence[Path], Path | None], check.Admitted]
+Admit = Callable[[Sequence[Path], Path | None], admission.Admitted]
 _FEW = 3
 """Runs whose pages are made before other processes have begun."""
 _Item = TypeVar("_Item")
@@ -59,7 +58,7 @@ _MARK = ".feedrate"
 """A file that says that a folder was made here and may be made anew."""
 
 
-def build(results: Path = RESULTS, out: Path = Path("build"), admit: Admit = receive.admitted) -> Path:
+def build(results: Path = RESULTS, out: Path = Path("build"), admit: Admit = admission.admit) -> Path:
     """Build the website from all runs that keep to the rules; the others are listed with their reasons.
 
     Args:
@@ -104,7 +103,7 @@ def serve(results: Path = RESULTS, out: Path = Path("build")) -> None:
 
 
 def write_figures(
-    results: Path = RESULTS, out: Path = Path("build/figures"), admit: Admit = receive.admitted
+    results: Path = RESULTS, out: Path = Path("build/figures"), admit: Admit = admission.admit
 ) -> list[Placed]:
     """Write every figure of the site as files for papers, with a bibliography.
 

@@ -1,4 +1,4 @@
-"""What is said of a run after it was written: files beside its folder, as nothing inside it is ever edited.
+"""Marks of a run that come after it was written: files beside its folder, as nothing inside it is ever edited.
 
 ``results/<machine_id>/<run_id>.withdrawn.json`` says that the run should no longer be shown, and why; ``.label.json``
 is the submitter's name for it and a note; ``.tier.json`` comes from the maintainers alone. Such files may come from
@@ -75,7 +75,7 @@ class Tier(_Frozen):
     tier: Literal["self-reported", "reference"]
 
 
-Said = TypeVar("Said", Withdrawn, Labelled, Tier)
+Mark = TypeVar("Mark", Withdrawn, Labelled, Tier)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,37 +90,24 @@ class Beside:
 
 
 def place(run: Path, kind: str) -> Path:
-    """Give the file beside a run that says something of it.
-
-    Args:
-        run: the run's folder.
-        kind: one of ``KINDS``.
-    """
+    """Give the file beside a run's folder that holds a mark of one of ``KINDS``."""
     return run.with_name(f"{run.name}.{kind}.json")
 
 
 def about(run: Path) -> Beside:
-    """Read what is said of a run.
-
-    Args:
-        run: its folder.
+    """Read everything that lies beside a run's folder.
 
     Raises:
         InputError: a file beside it is not as this module writes it.
     """
-    withdrawn, said, tier = (
-        _read(place(run, "withdrawn"), Withdrawn),
-        _read(place(run, "label"), Labelled) or Labelled(),
-        _read(place(run, "tier"), Tier),
-    )
-    return Beside(tier.tier if tier else SELF_REPORTED, said.label, said.note, withdrawn)
+    withdrawn = _read(place(run, "withdrawn"), Withdrawn)
+    label = _read(place(run, "label"), Labelled) or Labelled()
+    tier = _read(place(run, "tier"), Tier)
+    return Beside(tier.tier if tier else SELF_REPORTED, label.label, label.note, withdrawn)
 
 
 def standing(runs: Iterable[StoredRun]) -> list[StoredRun]:
     """Keep the runs that were not withdrawn, in their order.
-
-    Args:
-        runs: as stored.
 
     Raises:
         InputError: a file beside one is not as this module writes it.
@@ -128,7 +115,7 @@ def standing(runs: Iterable[StoredRun]) -> list[StoredRun]:
     return [run for run in runs if about(run.folder).withdrawn is None]
 
 
-def _read(path: Path, kind: type[Said]) -> Said | None:
+def _read(path: Path, kind: type[Mark]) -> Mark | None:
     try:
         seen = path.lstat()
     except FileNotFoundError:
@@ -136,16 +123,11 @@ def _read(path: Path, kind: type[Said]) -> Said | None:
     if not stat.S_ISREG(seen.st_mode) or seen.st_size > FILE_MOST:
         got = f"{seen.st_size:,} bytes" if stat.S_ISREG(seen.st_mode) else "no plain file"
         raise InputError(f"{path}: {got}; expected a plain file of at most {FILE_MOST:,} bytes. Remove it")
-    return checked(path.read_bytes(), kind, path)
+    return parse(path.read_bytes(), kind, path)
 
 
-def checked(text: bytes, kind: type[Said], where: object) -> Said:
-    """Read the content of a file beside a run.
-
-    Args:
-        text: JSON.
-        kind: ``Withdrawn``, ``Labelled`` or ``Tier``.
-        where: names the file in messages.
+def parse(text: bytes, kind: type[Mark], where: object) -> Mark:
+    """Read the JSON of a file beside a run, which ``where`` names in messages.
 
     Raises:
         InputError: it holds anything else.
@@ -158,9 +140,9 @@ def checked(text: bytes, kind: type[Said], where: object) -> Said:
         raise InputError(f"{where}: {field}: {first['msg']}; expected what feedrate writes there") from error
 
 
-def written(said: BaseModel) -> bytes:
+def encode(mark: BaseModel) -> bytes:
     """Give the bytes of a file beside a run."""
-    return said.model_dump_json(indent=1).encode() + b"\n"
+    return mark.model_dump_json(indent=1).encode() + b"\n"
 
 
 def labelled(label: str, note: str) -> Labelled:
@@ -169,17 +151,14 @@ def labelled(label: str, note: str) -> Labelled:
     Raises:
         InputError: a text is too long, or both are empty.
     """
-    said = Labelled(label=_typed("LABEL= (--label)", label, LABEL_MOST), note=_typed("NOTE= (--note)", note, NOTE_MOST))
-    if not said.label and not said.note:
+    label, note = _typed("LABEL= (--label)", label, LABEL_MOST), _typed("NOTE= (--note)", note, NOTE_MOST)
+    if not label and not note:
         raise InputError("LABEL= (--label): nothing was given; expected a label, a note (NOTE=, --note) or both")
-    return said
+    return Labelled(label=label, note=note)
 
 
 def label(run: Path, label: str, note: str = "") -> Path:
-    """Write a label beside a run, in place of an earlier one.
-
-    Returns:
-        The file.
+    """Write a label beside a run, in place of an earlier one, and return its file.
 
     Raises:
         InputError: a text is too long, or both are empty.
@@ -189,15 +168,12 @@ def label(run: Path, label: str, note: str = "") -> Path:
 
 
 def withdraw(run: Path, why: str, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Path:
-    """Say that a run should no longer be shown; it cannot be taken back but by removing the file.
+    """Say that a run should no longer be shown, and return the file; only removing that takes it back.
 
     Args:
         run: its folder.
         why: the reason, which its page will give.
         now: the moment, in UTC.
-
-    Returns:
-        The file.
 
     Raises:
         InputError: there is no reason, it is too long, or the run was withdrawn before.
@@ -214,11 +190,7 @@ def withdraw(run: Path, why: str, now: Callable[[], datetime] = lambda: datetime
 
 
 def rank(run: Path, tier: str) -> Path:
-    """Say who vouches for a run; for maintainers.
-
-    Args:
-        run: its folder.
-        tier: one of ``TIERS``.
+    """Say which of ``TIERS`` vouches for a run; for maintainers.
 
     Returns:
         The file, which is gone for a run that is self-reported, as all are without it.
@@ -240,12 +212,12 @@ def rank(run: Path, tier: str) -> Path:
 
 
 def _typed(option: str, text: str, most: int) -> str:
-    found = one_line(text)
-    if len(found) > most:
-        raise InputError(f"{option}: {len(found):,} characters; expected at most {most}. Shorten it")
-    return found
+    line = one_line(text)
+    if len(line) > most:
+        raise InputError(f"{option}: {len(line):,} characters; expected at most {most}. Shorten it")
+    return line
 
 
-def _write(path: Path, said: BaseModel) -> Path:
-    write_whole(path, written(said), _KEPT)
+def _write(path: Path, mark: BaseModel) -> Path:
+    write_whole(path, encode(mark), _KEPT)
     return path

@@ -2,7 +2,7 @@
 
 A file says its version in its manifest, which lies inside the file and beside it as ``run.json``.
 
-- Version 1 (feedrate 0.1): a table has the columns that ``records.TABLES`` had on the day of the run. Columns came,
+- Version 1 (feedrate 0.1): a table has the columns that ``columns.TABLES`` had on the day of the run. Columns came,
   none went and none changed its type, so that what is missing is a column of nulls.
 - Version 2: every column is there, and the manifest names the oldest feedrate that reads it.
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MANIFEST_KEY = b"feedrate"
-"""Of the manifest, in the metadata of every parquet file."""
+"""The key of the manifest in the metadata of every parquet file."""
 READ = (1, SCHEMA_VERSION)
 """Schema versions that this feedrate reads."""
 _SHOWN = 80
@@ -41,14 +41,11 @@ _RELEASE = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4}){1,3}")
 
 
 def manifest(text: bytes | str, where: object) -> RunManifest:
-    """Read what a run says of itself, in this schema version or the one before.
+    """Read a manifest of this schema version or the one before, and make it one of this version.
 
     Args:
         text: JSON, as ``run.json`` or the metadata of a parquet file holds it.
         where: names the file in messages.
-
-    Returns:
-        A manifest of this version.
 
     Raises:
         InputError: it is no manifest, of another version, or needs a newer feedrate.
@@ -70,12 +67,12 @@ def _no_manifest(where: object, problem: str) -> InputError:
 
 def _fields(text: bytes | str, where: object) -> dict[str, Any]:
     try:
-        stored = from_json(text)
+        fields = from_json(text)
     except ValueError as error:
         raise _no_manifest(where, f"no JSON ({error})") from error
-    if not isinstance(stored, dict):
-        raise _no_manifest(where, f"found a {type(stored).__name__}, expected an object")
-    return stored
+    if not isinstance(fields, dict):
+        raise _no_manifest(where, f"found a {type(fields).__name__}, expected an object")
+    return fields
 
 
 def _upgraded(fields: dict[str, Any], where: object) -> dict[str, Any]:
@@ -91,22 +88,18 @@ def _upgraded(fields: dict[str, Any], where: object) -> dict[str, Any]:
 
 def _version(fields: dict[str, Any], where: object) -> int:
     """Tell the schema version of a manifest, and refuse one that this feedrate cannot read."""
-    version = fields.get("schema_version")
+    version, versions = fields.get("schema_version"), " and ".join(map(str, READ))
     if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version <= _NEWEST:
-        raise _no_manifest(where, f"no schema_version, expected {_spoken(READ)}")
+        raise _no_manifest(where, f"no schema_version, expected {versions}")
     needs = _release(fields.get("needs_feedrate"))
     if version in READ and _parts(needs) <= _parts(__version__):
         return version
     written = _release(fields.get("feedrate_version")) or "of an unknown version"
     raise InputError(
         f"{where}: written by feedrate {written} in schema version {version}; this is feedrate {__version__} and reads "
-        f"versions {_spoken(READ)}: needs {f'feedrate ≥ {needs}' if needs else 'a newer feedrate'}. Update feedrate "
+        f"versions {versions}: needs {f'feedrate ≥ {needs}' if needs else 'a newer feedrate'}. Update feedrate "
         "(git pull) and type the same command again"
     )
-
-
-def _spoken(versions: Iterable[int]) -> str:
-    return " and ".join(map(str, versions))
 
 
 def _release(value: object) -> str:
@@ -118,11 +111,7 @@ def _parts(release: str) -> tuple[int, ...]:
 
 
 def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
-    """Give columns as Arrow knows them, each with its unit and meaning.
-
-    Args:
-        columns: of ``records.TABLES``.
-    """
+    """Give columns as Arrow knows them, each with its unit and meaning."""
     import pyarrow as pa
 
     types = {"string": pa.string(), "int64": pa.int64(), "float64": pa.float64(), "bool": pa.bool_()}

@@ -6,8 +6,6 @@ journal, a line a trial. When it ends the journal becomes parquet, each file wri
 mid-line loses that line and no other.
 
 What ``make bench`` found is one file: ``results/<machine_id>/bench/<time>.json``.
-
-Some columns of many stored runs at once: what ten thousand runs hold fits into memory in parts alone.
 """
 
 from __future__ import annotations
@@ -28,7 +26,6 @@ from feedrate.schema.errors import EnvironmentFault, InputError, expected_one_of
 from feedrate.store import migration
 from feedrate.store.bench_record import BenchRecord
 from feedrate.store.manifest import RunManifest
-from feedrate.store.migration import arrow_schema, complete
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,8 +37,6 @@ GROUP_ROWS = 2_000
 """Of trials, after which a row group ends: what a file says of each column of each group is most of a small one."""
 _NAMED = 8
 """Runs that a message lists at most, the newest."""
-
-
 _JOURNALLED = "Trials that ended before are kept in the journal: mend this and type the same command again, it resumes"
 
 
@@ -72,6 +67,12 @@ def write_whole(path: Path, data: bytes, kept: str = _JOURNALLED) -> None:
         temporary.replace(path)
 
 
+def _make_folder(folder: Path, kept: str = _JOURNALLED, *, exist_ok: bool = True) -> Path:
+    with _writing(folder, kept):
+        folder.mkdir(parents=True, exist_ok=exist_ok)
+    return folder
+
+
 def _entries(journal: Path) -> Iterator[dict[str, Any]]:
     """The whole lines of a journal, decoded one by one."""
     with journal.open("rb") as file:
@@ -84,16 +85,9 @@ class Journal:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "journal.jsonl"
         with _writing(self.path):
-            self._cut_torn_line()
             self._file = self.path.open("ab", buffering=0)
-
-    def _cut_torn_line(self) -> None:
-        if self.path.exists():
             data = self.path.read_bytes()
-            if whole := data[: data.rfind(b"\n") + 1]:
-                os.truncate(self.path, len(whole))
-            else:
-                self.path.write_bytes(b"")
+            self._file.truncate(data.rfind(b"\n") + 1)  # a line that was cut off is lost
 
     def append(self, entry: Mapping[str, Any]) -> None:
         """Add one trial and return when the disk has it.
@@ -139,9 +133,8 @@ def machine_lock(results: Path, machine_id: str) -> Iterator[Path]:
         InputError: another sweep holds it.
         EnvironmentFault: it cannot be written.
     """
-    folder = results / machine_id
+    folder = _make_folder(results / machine_id)
     with _writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / ".lock").open("a+")
     with lock:
         try:
@@ -160,18 +153,20 @@ def machine_lock(results: Path, machine_id: str) -> Iterator[Path]:
 
 def begin(machine_folder: Path, run_id: str, plan: Mapping[str, Any]) -> Path:
     """Create a run's folder with its ``plan.json``; the run can be resumed from then on."""
-    folder = machine_folder / run_id
-    with _writing(folder):
-        folder.mkdir()
+    folder = _make_folder(machine_folder / run_id, exist_ok=False)
     write_whole(folder / "plan.json", json.dumps(plan, indent=1, sort_keys=True).encode())
     return folder
 
 
 def discard(folder: Path) -> None:
     """Remove a run in which nothing was measured."""
+    _drop_journal(folder)
+    folder.rmdir()
+
+
+def _drop_journal(folder: Path) -> None:
     for name in ("plan.json", "journal.jsonl"):
         (folder / name).unlink(missing_ok=True)
-    folder.rmdir()
 
 
 def unfinished(machine_folder: Path) -> list[tuple[Path, dict[str, Any]]]:
@@ -192,9 +187,6 @@ def encoding(table: str) -> dict[str, Any]:
     Trials are what people hand around and what a site reads of every run: many short columns, which Snappy, known to
     every reader, opens four times as fast as Zstandard for 8 % more room. Times of single steps hardly repeat: split by
     bytes they take 40 % less room.
-
-    Args:
-        table: of ``records.TABLES``.
 
     Returns:
         Options of ``pyarrow.parquet.ParquetWriter``.
@@ -239,16 +231,11 @@ def write_run(folder: Path, manifest: RunManifest, chunks: Iterable[Mapping[str,
             if trials:
                 writers["trials"].write_table(pa.concat_tables(trials))
         for name, path in temporary.items():
-            _sync(path)
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
             path.replace(folder / f"{name}.parquet")
     write_whole(folder / "run.json", manifest.model_dump_json(indent=1).encode() + b"\n")
-    for name in ("plan.json", "journal.jsonl"):
-        (folder / name).unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
+    _drop_journal(folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,8 +262,7 @@ class StoredRun:
         path = self.folder / f"{name}.parquet"
         wanted = None if trials is None else pc.field("trial_id").isin(pa.array(trials, pa.string()))
         table = migration.complete(pq.read_table(path, filters=wanted), migration.arrow_schema(TABLES[name]), path)
-        frame: pd.DataFrame = table.to_pandas(types_mapper=nullable().get)
-        return frame
+        return _frame(table)
 
     def suites(self) -> list[str]:
         """List the suites that trials of the run were made for, by name; nothing else of the table is read."""
@@ -286,17 +272,18 @@ class StoredRun:
         return sorted(name for name in column.unique().to_pylist() if name is not None)
 
 
+def _frame(table: pa.Table) -> pd.DataFrame:
+    frame: pd.DataFrame = table.to_pandas(types_mapper=nullable().get)
+    return frame
+
+
 def nullable() -> dict[pa.DataType, Any]:
     """Give the pandas type, with nulls, of each type that a table has."""
     import pandas as pd
     import pyarrow as pa
 
-    return {
-        pa.string(): pd.StringDtype(),
-        pa.int64(): pd.Int64Dtype(),
-        pa.float64(): pd.Float64Dtype(),
-        pa.bool_(): pd.BooleanDtype(),
-    }
+    texts, numbers = {pa.string(): pd.StringDtype()}, {pa.int64(): pd.Int64Dtype(), pa.float64(): pd.Float64Dtype()}
+    return {**texts, **numbers, pa.bool_(): pd.BooleanDtype()}
 
 
 def folders(results: Path = RESULTS) -> list[Path]:
@@ -305,11 +292,7 @@ def folders(results: Path = RESULTS) -> list[Path]:
 
 
 def runs(results: Path = RESULTS, only: Collection[Path] | None = None) -> list[StoredRun]:
-    """List the runs that have ended, oldest first.
-
-    Args:
-        results: where runs lie.
-        only: the folders of those to list; all of them if not given.
+    """List the runs that have ended, oldest first; those in the folders ``only`` alone, if it is given.
 
     Raises:
         InputError: a ``run.json`` cannot be understood, or needs a newer feedrate.
@@ -322,11 +305,7 @@ def _stored(path: Path) -> StoredRun:
 
 
 def find(run: str, results: Path = RESULTS) -> StoredRun:
-    """Find one run that has ended.
-
-    Args:
-        run: its id, or its folder.
-        results: where runs lie.
+    """Find one run that has ended by its id or its folder.
 
     Raises:
         InputError: there is none, or several machines have one of this id.
@@ -347,8 +326,8 @@ def find(run: str, results: Path = RESULTS) -> StoredRun:
     raise InputError(f"{wrong}; {expected}, or the folder of one")
 
 
-def take_in(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write the folder of a run that somebody else measured and that was checked.
+def store(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write the folder of a run that somebody else measured and that was validated.
 
     Args:
         folder: ``results/<machine_id>/<run_id>``, which is not there.
@@ -358,8 +337,7 @@ def take_in(folder: Path, files: Mapping[str, bytes]) -> None:
         EnvironmentFault: the disk cannot be written.
     """
     kept = "The run is not whole: remove its folder, mend this and type the same command again"
-    with _writing(folder, kept):
-        folder.mkdir(parents=True)
+    _make_folder(folder, kept, exist_ok=False)
     for name, data in sorted(files.items(), key=lambda pair: pair[0] == "run.json"):
         write_whole(folder / name, data, kept)
 
@@ -375,8 +353,7 @@ def write_bench(results: Path, record: BenchRecord) -> Path:
     """
     path = results / record.machine.machine_id / "bench" / f"{record.name}.json"
     kept = "Nothing was kept: mend this and type the same command again"
-    with _writing(path, kept):
-        path.parent.mkdir(parents=True, exist_ok=True)
+    _make_folder(path.parent, kept)
     write_whole(path, record.model_dump_json(indent=1).encode() + b"\n", kept)
     return path
 
@@ -397,11 +374,11 @@ def benches(results: Path = RESULTS) -> list[BenchRecord]:
 
 
 def rows(folders: Sequence[Path], columns: Sequence[str], name: str = "trials") -> pd.DataFrame:
-    """Read columns of the tables of some runs, in their order.
+    """Read some columns of a table of many runs, in their order: whole tables of ten thousand fit into no memory.
 
     Args:
         folders: of runs that have ended; at least one.
-        columns: of ``records.TABLES[name]``.
+        columns: of ``columns.TABLES[name]``.
         name: ``trials``, ``steps`` or ``telemetry``.
 
     Returns:
@@ -414,11 +391,10 @@ def rows(folders: Sequence[Path], columns: Sequence[str], name: str = "trials") 
     import pyarrow.parquet as pq
 
     known = {column.name: column for column in TABLES[name]}
-    schema = arrow_schema(known[column] for column in columns)
-    held = []
+    schema = migration.arrow_schema(known[column] for column in columns)
+    tables = []
     for folder in folders:
         path = folder / f"{name}.parquet"
         with pq.ParquetFile(path) as file:
-            held.append(complete(file.read(list(columns), use_threads=False), schema, path))
-    frame: pd.DataFrame = pa.concat_tables(held).to_pandas(types_mapper=nullable().get)
-    return frame
+            tables.append(migration.complete(file.read(list(columns), use_threads=False), schema, path))
+    return _frame(pa.concat_tables(tables))

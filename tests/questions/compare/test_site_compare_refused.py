@@ -21,7 +21,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from feedrate.bench import interactive
 from feedrate.questions.compare import page as compare_page
-from feedrate.share.validation import caps, sizes
+from feedrate.share.validation import caps, thrift
 
 REACHING = """async (other) => {
   const socket = () => new Promise((open, shut) => {
@@ -153,7 +153,7 @@ def test_bytes_that_cannot_be_read_are_refused_in_words(codec: str, page: Page, 
     group = pq.read_metadata(broken).row_group(0)
     chunk = next(one for one in map(group.column, range(group.num_columns)) if one.path_in_schema == "samples_per_s")
     data = bytearray(broken.read_bytes())
-    header = sizes.Reader(bytes(data), chunk.data_page_offset)
+    header = thrift.Reader(bytes(data), chunk.data_page_offset)
     header.struct()
     data[header.at : header.at + 4] = b"\xff" * 4  # the length of what was compressed, or Zstandard's mark
     broken.write_bytes(data)

@@ -15,7 +15,7 @@ import pytest
 from feedrate.schema.columns import TABLES
 from feedrate.schema.plugins import ROOT
 from feedrate.share.validation import caps, parquet
-from feedrate.share.validation import sizes as validation_sizes
+from feedrate.share.validation import pages as validation_pages
 from feedrate.share.validation.findings import Refused
 from feedrate.store import runs as store_runs
 
@@ -46,9 +46,10 @@ def test_a_row_group_is_what_the_writer_makes_of_a_chunk(
 
 def pages(file: bytes, metadata: pq.FileMetaData) -> int:
     """Count the pages of a file."""
-    places = [(group, column) for group in range(metadata.num_row_groups) for column in range(metadata.num_columns)]
-    chunks = [validation_sizes._chunk(metadata.row_group(group), group, column, "a file") for group, column in places]
-    return sum(validation_sizes._pages(file, chunk, 10**6) for chunk in chunks)
+    return sum(
+        validation_pages.count_pages(file, chunk, 10**6)
+        for chunk in validation_pages.declared_chunks(metadata, "a file")
+    )
 
 
 def test_the_longest_run_fits() -> None:
@@ -97,5 +98,5 @@ def test_each_table_has_a_cap_of_its_own(run: Path, monkeypatch: pytest.MonkeyPa
     few = caps.Cap("rows", 1, "rows", "a test")
     monkeypatch.setitem(caps.ROWS_OF, "trials", few)
     with pytest.raises(Refused, match="at most 1 rows"):
-        parquet.opened((run / "trials.parquet").read_bytes(), "trials", "trials.parquet")
-    assert parquet.opened((run / "steps.parquet").read_bytes(), "steps", "steps.parquet").rows > 1
+        parquet.open_table((run / "trials.parquet").read_bytes(), "trials", "trials.parquet")
+    assert parquet.open_table((run / "steps.parquet").read_bytes(), "steps", "steps.parquet").count > 1

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from feedrate.cli import app
 from feedrate.schema.errors import InputError
 from feedrate.schema.plugins import ROOT
-from feedrate.share.validation import check, validator
+from feedrate.share.validation import admission, check, validator
 
 
 @pytest.fixture
@@ -44,14 +44,14 @@ def rewritten(folder: Path, change: Callable[[list[int | None]], list[int | None
 
 
 def folders(results: Path) -> list[Path]:
-    return check.found_at(results)
+    return check.find_results(results)
 
 
 def test_an_invalid_run_is_left_out(results: Path, tmp_path: Path) -> None:
     """The others are admitted in their order; the one that is refused says why; both again from what is remembered."""
     every = folders(results)
     for _ in range(2):
-        found = check.admitted(every, tmp_path / "build" / "checked.json")
+        found = admission.admit(every, tmp_path / "build" / "checked.json")
         assert found.folders == (every[0], every[2])
         assert [refused.path for refused in found.refused] == [str(every[1])]
         assert [finding.rule for finding in found.refused[0].refusals] == ["range"]
@@ -67,7 +67,7 @@ def test_a_copy_in_another_place_is_refused_every_time(results: Path, tmp_path: 
     linked.parent.mkdir()
     linked.symlink_to(every[0].parent)
     for _ in range(2):
-        found = check.admitted([*every, copy, linked / every[0].name], tmp_path / "checked.json")
+        found = admission.admit([*every, copy, linked / every[0].name], tmp_path / "checked.json")
         assert found.folders == (every[0], every[2])
         assert [refused.refusals[0].rule for refused in found.refused] == ["range", "place", "place"]
 
@@ -77,11 +77,11 @@ def test_an_id_that_two_machines_claim_is_shown_of_neither(results: Path, fake_r
     first, _, third = folders(results)
     forged = fake_run.write(results, fake_run.Fake(run_id=first.name, blocks=1, batches=(8,), cores=64))
     for _ in range(2):
-        found = check.admitted([first, forged, third], tmp_path / "checked.json")
+        found = admission.admit([first, forged, third], tmp_path / "checked.json")
         assert found.folders == (third,)
-        assert [refused.refusals[0].rule for refused in found.refused] == [check.UNIQUE.name] * 2
+        assert [refused.refusals[0].rule for refused in found.refused] == [admission.UNIQUE.name] * 2
         assert forged.parent.name in found.refused[0].refusals[0].got
-    assert check.admitted([first, third]).folders == (first, third)
+    assert admission.admit([first, third]).folders == (first, third)
 
 
 @pytest.mark.slow
@@ -104,7 +104,7 @@ def test_the_site_keeps_to_every_rule(valid: bytes, run: Path, corpus: ModuleTyp
     for folder in every:
         assert (validator.clear([folder]) is not None) == (folder in alone)
     few = every[:3]
-    assert [check.admitted([folder]).folders for folder in few] == [(folder,) * (folder in alone) for folder in few]
+    assert [admission.admit([folder]).folders for folder in few] == [(folder,) * (folder in alone) for folder in few]
 
 
 def written(table: pa.Table, **options: Any) -> bytes:
@@ -124,7 +124,7 @@ def test_what_lies_below_a_folder_must_lie_in_its_place(results: Path) -> None:
     assert [check.check(copy, placed=True).refusals[0].rule, check.check(copy, results).refusals[0].rule] == [
         "place"
     ] * 2
-    refused = {found.path: found.refusals[0].rule for found in check.checked([results]) if not found.valid}
+    refused = {found.path: found.refusals[0].rule for found in check.check_all([results]) if not found.valid}
     assert refused[str(copy)] == "place"
     assert str(real) not in refused
 
@@ -132,16 +132,16 @@ def test_what_lies_below_a_folder_must_lie_in_its_place(results: Path) -> None:
 def test_the_rules_are_where_they_are_looked_for() -> None:
     """Every file of feedrate that the reader loads is hashed, so that no change of a rule is missed by what passed."""
     loaded = (
-        "import sys; from pathlib import Path; from feedrate.share.validation import judged, guard; "
-        "[judged.judge(Path(path)) for path in sys.argv[1:]]; "
+        "import sys; from pathlib import Path; from feedrate.share.validation import validator, guard; "
+        "[validator.judge(Path(path)) for path in sys.argv[1:]]; "
         "print(*(m.__file__ for n, m in sys.modules.items() if n.split('.')[0] == 'feedrate'), sep='\\n')"
     )
     runs = [str(path) for path in (ROOT / "results").glob("*/*") if (path / "run.json").exists()][:2]
     told = subprocess.run([sys.executable, "-c", loaded, *runs], cwd=ROOT, capture_output=True, text=True, check=True)
     files = {Path(line) for line in told.stdout.splitlines()}
     assert len(files) > 20
-    assert {path.name for path in files - set(check.rules_lie_in())} == set()
-    assert all(path.is_file() for path in check.rules_lie_in())
+    assert {path.name for path in files - set(admission.rule_files())} == set()
+    assert all(path.is_file() for path in admission.rule_files())
 
 
 def test_a_reader_that_fails_says_so_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,23 +158,23 @@ def test_a_reader_that_fails_says_so_in_words(tmp_path: Path, monkeypatch: pytes
 def test_what_is_remembered_is_the_content(results: Path, tmp_path: Path) -> None:
     """A run that passed and was changed afterwards is looked at again; a memory of other rules counts nothing."""
     every, memory = folders(results), tmp_path / "checked.json"
-    assert every[0] in check.admitted(every, memory).folders
+    assert every[0] in admission.admit(every, memory).folders
     held = json.loads(memory.read_text())
     assert len(held["passed"]) == 2
     (every[0] / "run.json").write_text("{}")
-    assert check.admitted(every, memory).folders == (every[2],)
+    assert admission.admit(every, memory).folders == (every[2],)
     for text in ("[]", json.dumps(held | {"rules": "others"})):
         memory.write_text(text)
-        assert check.admitted(every, memory).folders == (every[2],)
+        assert admission.admit(every, memory).folders == (every[2],)
 
 
 def test_no_run_is_no_trouble(tmp_path: Path) -> None:
     """Nothing comes of nothing, and nothing is remembered where there is no place to."""
-    assert check.admitted([]).folders == ()
+    assert admission.admit([]).folders == ()
     with pytest.raises(InputError, match="holds no run"):
-        check.found_at(tmp_path)
+        check.find_results(tmp_path)
     with pytest.raises(InputError, match="no such file"):
-        check.found_at(tmp_path / "nowhere")
+        check.find_results(tmp_path / "nowhere")
 
 
 def test_the_command_says_what_it_found(results: Path) -> None:
@@ -199,7 +199,7 @@ def test_a_link_to_a_run_is_not_followed(results: Path, tmp_path: Path) -> None:
     real = folders(results)[0]
     link = results / real.parent.name / "20270101T000000Z-link"
     link.symlink_to(real)
-    found = check.admitted(folders(results))
+    found = admission.admit(folders(results))
     assert link not in found.folders
     assert str(link) in {refused.path for refused in found.refused}
     shutil.rmtree(tmp_path / "results")

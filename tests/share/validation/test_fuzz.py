@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feedrate.share.validation import caps, check, sizes, validator
+from feedrate.share.validation import caps, check, thrift, validator
 from feedrate.share.validation.findings import Validated
 
 FEWEST = 2_000
@@ -28,7 +28,7 @@ def look(files: list[tuple[str, bytes]], folder: Path) -> dict[str, Validated]:
     for at, (name, data) in enumerate(files):
         paths[name] = folder / f"{at}.parquet"
         paths[name].write_bytes(data)
-    return dict(zip(paths, check.checked(paths.values()), strict=True))
+    return dict(zip(paths, check.check_all(paths.values()), strict=True))
 
 
 def sound(name: str, found: Validated) -> None:
@@ -98,8 +98,8 @@ def test_noise_between_magic_numbers_is_refused(tmp_path_factory: pytest.TempPat
 @settings(max_examples=300)
 def test_any_bytes_are_a_struct_or_malformed(data: bytes) -> None:
     """The reader of page headers raises its own error and no other."""
-    with suppress(sizes.Malformed):
-        sizes.Reader(data, left=64).struct()
+    with suppress(thrift.Malformed):
+        thrift.Reader(data, left=64).struct()
 
 
 def test_what_is_written_is_read_back(valid: bytes, corpus: ModuleType) -> None:
@@ -117,6 +117,6 @@ def test_what_is_written_is_read_back(valid: bytes, corpus: ModuleType) -> None:
 )
 def test_fields_of_a_struct_ascend(fields: bytes) -> None:
     """A field whose number two readers may take for different ones is refused before any of them goes by it."""
-    assert sizes.Reader(b"\x36\x02\x16\x04\x00").struct() == {3: (sizes.I64, 1), 4: (sizes.I64, 2)}
-    with pytest.raises(sizes.Malformed, match="holds a field of number"):
-        sizes.Reader(fields + b"\x00").struct()
+    assert thrift.Reader(b"\x36\x02\x16\x04\x00").struct() == {3: (thrift.I64, 1), 4: (thrift.I64, 2)}
+    with pytest.raises(thrift.Malformed, match="holds a field of number"):
+        thrift.Reader(fields + b"\x00").struct()

@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 from feedrate.schema import redaction
-from feedrate.share.validation import caps, check, guard
+from feedrate.share.validation import admission, caps, check, guard
 from feedrate.share.validation.guard import Gone, Guard
 
 BOMBS = ("bombs/data_page/2032MB", "bombs/dictionary/1500MB")
@@ -60,8 +60,8 @@ def test_what_made_a_reader_fail_is_said(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 def test_no_more_than_the_first_line_of_an_error_is_said() -> None:
     """And of a long one its beginning: libraries append what they read."""
-    assert guard._failed(ValueError("\nno such column\nID3: ...")) == {"failed": "ValueError", "why": "no such column"}
-    assert len(guard._failed(ValueError("x" * 10_000))["why"]) == redaction.MOST
+    assert guard.failure(ValueError("\nno such column\nID3: ...")) == {"failed": "ValueError", "why": "no such column"}
+    assert len(guard.failure(ValueError("x" * 10_000))["why"]) == redaction.MOST
 
 
 @pytest.mark.slow
@@ -87,7 +87,7 @@ def test_memory_beyond_the_cap_refuses_the_file(run: Path, valid: bytes, corpus:
     assert set(bombs) == set(BOMBS)
     for data in bombs.values():
         (bad / "trials.parquet").write_bytes(data)
-        found = check.admitted([good, bad])
+        found = admission.admit([good, bad])
         assert found.folders == (good,)
         assert found.refused[0].refusals
 

@@ -9,7 +9,7 @@ import pytest
 from beside import seconds, times
 
 from feedrate.bench import files, generated
-from feedrate.share.validation import check
+from feedrate.share.validation import admission, check
 
 ROWS = 1_000_000
 
@@ -53,11 +53,11 @@ def test_a_site_of_many_runs_waits_little(tmp_path: Path) -> None:
     """Runs are let in at a few milliseconds each, and at next to nothing when they were looked at before."""
     count = 400
     generated.write(tmp_path / "results", count)
-    folders = check.found_at(tmp_path / "results")
+    folders = check.find_results(tmp_path / "results")
     begun = time.perf_counter()
-    first = check.admitted(folders, tmp_path / "checked.json")
+    first = admission.admit(folders, tmp_path / "checked.json")
     again = time.perf_counter()
-    took = min(seconds(lambda: check.admitted(folders, tmp_path / "checked.json")) for _ in range(3))
+    took = min(seconds(lambda: admission.admit(folders, tmp_path / "checked.json")) for _ in range(3))
     print(f"{1e3 * (again - begun) / count:.2f} ms a run, then {1e3 * took / count:.2f} ms")
-    assert first.folders == check.admitted(folders, tmp_path / "checked.json").folders == tuple(folders)
+    assert first.folders == admission.admit(folders, tmp_path / "checked.json").folders == tuple(folders)
     assert took < again - begun

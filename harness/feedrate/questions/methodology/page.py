@@ -31,8 +31,8 @@ from feedrate.schema.axes import AXES
 from feedrate.schema.columns import PROTOCOL_VERSION
 from feedrate.schema.plugins import RESOURCES, STREAM_SHARDS, traits
 from feedrate.schema.window import COLD, LEAST_WARM_UP, STEADY, WARM
-from feedrate.share.receive import BESIDE
-from feedrate.share.validation import caps, check, flags, validator
+from feedrate.share.validation import caps, flags, validator
+from feedrate.share.validation.admission import BESIDE, UNIQUE
 from feedrate.share.validation.findings import Rule, Validated
 from feedrate.share.validation.guard import READABLE
 from feedrate.store.manifest import Protocol
@@ -239,7 +239,7 @@ def tables() -> dict[str, Any]:
         "derived": [(_anchor(f"measure-{name}", name), doc) for name, (_, doc) in probed.DERIVED.items()],
         "planted": list(_planted()),
         "simulations": [(_capital(each.found), _capital(each.rule)) for each in SIMULATED.values()],
-        "refusing": rules((*validator.rules(), READABLE, check.UNIQUE, BESIDE)),
+        "refusing": rules((*validator.RULES, READABLE, UNIQUE, BESIDE)),
         "flagging": rules(flags.RULES),
         "caps": [(_anchor(f"rule-{cap.name}", cap.name), f"{cap.most:,} {cap.unit}", cap.why) for cap in caps.CAPS],
         "sources": list(_sources()),
@@ -255,7 +255,7 @@ def left_out(refused: Sequence[Validated]) -> str:
     """Write which runs are not shown because they break a rule, and why; nothing where there is none.
 
     Args:
-        refused: as ``share.receive.admitted`` gives them.
+        refused: as ``admission.admit`` gives them.
     """
     rows = []
     for each in refused:

@@ -70,7 +70,7 @@ def runs_page(runs: Sequence[RunView], refused: Sequence[Validated] = ()) -> Pag
 
     Args:
         runs: that are shown.
-        refused: as ``share.receive.admitted`` gives them.
+        refused: as ``admission.admit`` gives them.
     """
     listing = runs_table("Runs", runs, RUNS, ("Run", "Grade", "Tier", "Machine", "Suites", "Date")) if runs else ""
     body = render("reference/runs.md", listing=listing, left_out=methodology_page.left_out(refused))

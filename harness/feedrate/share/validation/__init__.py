@@ -1,6 +1,6 @@
-"""Everything about files that come from others: what they may hold, and how they are read before anything is trusted.
+"""Validation of files that come from others.
 
-``caps`` says how much is looked at, ``opened`` reads a file's structure, ``stated`` what its manifest may say,
-``identities`` what its rows must fulfil, ``plausible`` what looks odd beside machines of the same make, ``passed``
-which runs need no second look, and ``guard`` runs all of it in a process that may die.
+``check`` and ``admission`` are for callers; they ask ``guard``, a process that may die. In it ``validator`` opens files
+(``parquet``, ``pages``, ``thrift``, ``manifest``, within ``caps``) and applies ``row_rules`` and ``run_rules``;
+``flags`` says what looks odd beside machines of the same make.
 """

@@ -1,10 +1,8 @@
-"""How much of a file that comes from others is looked at: one table, for Python and for the page that reads files.
+"""How much of a file that comes from others is read: one table, for Python and for the page that reads files.
 
 A cap is far above what feedrate writes and far below what would hurt the reader. Each is checked before what it caps is
-decoded; what cannot be known before (memory, time) caps the process that decodes.
-
-What feedrate writes is reckoned from one assumption: the longest run lasts a day, a trial a second, and its trials keep
-as many steps as those of our own runs. Every cap has room for that run.
+decoded; what cannot be known before (memory, time) caps the process that decodes. Every cap has room for the longest
+run: a day of trials, one a second, that keep as many steps as those of our own runs.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from feedrate.schema.columns import TABLES
+from feedrate.share.validation.findings import Finding, Refused
 
 MIB = 2**20
 TRIALS = 24 * 60 * 60
@@ -39,9 +38,18 @@ class Cap:
     why: str
     """What feedrate's own files have, or what more would cost."""
 
-    def exceeded(self, found: int) -> bool:
+    def exceeded(self, number: int) -> bool:
         """Whether something is more than accepted; what is negative is, too."""
-        return not 0 <= found <= self.most
+        return not 0 <= number <= self.most
+
+    def check(self, number: int, where: str) -> None:
+        """Refuse what is more than accepted.
+
+        Raises:
+            Refused: it is.
+        """
+        if self.exceeded(number):
+            raise Refused(Finding(self.name, "refused", where, f"{number:,} {self.unit}", str(self)))
 
     def __str__(self) -> str:
         """Say it in words, such as ``at most 256 columns``."""
@@ -82,20 +90,8 @@ MEMORY_BYTES = Cap("memory_bytes", 1_024 * MIB, "bytes of memory", "A million tr
 SECONDS = Cap("seconds", 60, "seconds", "A million trials are checked in a quarter of it.")
 
 CAPS = (
-    FILE_BYTES,
-    FOOTER_BYTES,
-    MANIFEST_BYTES,
-    MANIFEST_DEPTH,
-    COLUMNS,
-    ROW_GROUPS,
-    ROWS,
-    TRACE_ROWS,
-    PAGES,
-    PAGE_BYTES,
-    DECODED_BYTES,
-    TEXT_CHARACTERS,
-    MEMORY_BYTES,
-    SECONDS,
+    *(FILE_BYTES, FOOTER_BYTES, MANIFEST_BYTES, MANIFEST_DEPTH, COLUMNS, ROW_GROUPS, ROWS, TRACE_ROWS, PAGES),
+    *(PAGE_BYTES, DECODED_BYTES, TEXT_CHARACTERS, MEMORY_BYTES, SECONDS),
 )
 ROWS_OF = {"trials": ROWS, "steps": TRACE_ROWS, "telemetry": TRACE_ROWS}
 """Table to the cap on its rows."""

@@ -1,9 +1,8 @@
-"""What is found in a file that comes from others: nouns that can be printed, sent and kept.
+"""Rules, what is found to break them, and the result of validating one file or one run's folder.
 
-Text that came from the file goes into a finding through :func:`shown` alone: on one line, short, and with nothing in it
-that a terminal would obey.
-
-What texts of a run look like that are names or times: regular expressions that Python's and Arrow's engine share.
+Text that came from a file goes into a finding through :func:`quote` alone: one short line of ASCII, with nothing in it
+that a terminal would obey. The patterns at the end are what names and times of a run look like; Python's and Arrow's
+regular expressions read them alike.
 """
 
 from __future__ import annotations
@@ -12,30 +11,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 Severity = Literal["refused", "flag"]
-_MOST = 120
-"""Characters of a file's own text that a finding shows."""
-
-
-class Refused(Exception):
-    """A file that is looked at no further, and why."""
-
-    def __init__(self, rule: str, where: str, got: str, expected: str) -> None:
-        super().__init__(f"{where}: {got}; expected {expected}")
-        self.finding = Finding(rule, "refused", where, got, expected)
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One thing that a file is held against."""
-
-    name: str
-    says: str
-    """A sentence: what holds for every file that is accepted, or what a flag asks a reviewer to look at."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A file does not keep to a rule."""
+    """A file breaks a rule, or something about it looks odd."""
 
     rule: str
     """Name of the rule."""
@@ -53,9 +33,34 @@ class Finding:
         return f"{self.where}: {self.got}; {aim} {self.expected} (rule {self.rule})"
 
 
+class Refused(Exception):
+    """A file that is looked at no further, and why."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(f"{finding.where}: {finding.got}; expected {finding.expected}")
+        self.finding = finding
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One thing that a file is held against."""
+
+    name: str
+    says: str
+    """A sentence: what holds for every file that is accepted, or what a flag asks a reviewer to look at."""
+
+    def finding(self, where: str, got: str, expected: str, severity: Severity = "refused") -> Finding:
+        """Say that a file breaks this rule."""
+        return Finding(self.name, severity, where, got, expected)
+
+    def refused(self, where: str, got: str, expected: str) -> Refused:
+        """Make the exception that ends the validation of a file, to be raised."""
+        return Refused(self.finding(where, got, expected))
+
+
 @dataclass(frozen=True, slots=True)
 class Validated:
-    """What came of looking at one file, or at a run's folder."""
+    """The result for one file of trials, or for a run's folder."""
 
     path: str
     """As it was named."""
@@ -87,17 +92,17 @@ class Validated:
         return {**asdict(self), "valid": self.valid}
 
     @classmethod
-    def from_json(cls, found: dict[str, Any]) -> Validated:
-        """Take back what ``as_json`` gave."""
-        fields = {name: value for name, value in found.items() if name != "valid"}
-        return cls(**fields | {"findings": tuple(Finding(**finding) for finding in found["findings"])})
+    def from_json(cls, values: dict[str, Any]) -> Validated:
+        """Read what ``as_json`` gave."""
+        fields = {name: value for name, value in values.items() if name != "valid"}
+        return cls(**fields | {"findings": tuple(Finding(**finding) for finding in values["findings"])})
 
 
-def shown(value: object, most: int = _MOST) -> str:
-    """Write a value that came from a file so that it is nothing but text: quoted, one line, ASCII, not too long."""
-    text = value if isinstance(value, str) else repr(value)
-    cut = text[:most]
-    return ascii(cut) + ("..." if len(text) > most else "") if isinstance(value, str) else ascii(cut)[1:-1]
+def quote(value: object, most: int = 120) -> str:
+    """Write a value that came from a file as nothing but text: quoted, one line, ASCII, not too long."""
+    if isinstance(value, str):
+        return ascii(value[:most]) + ("..." if len(value) > most else "")
+    return ascii(repr(value)[:most])[1:-1]
 
 
 HEX = "[0-9a-f]"

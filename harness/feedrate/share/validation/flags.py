@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from feedrate.schema.columns import DEVICE_SPANS, TABLES
 from feedrate.schema.errors import InputError
-from feedrate.share.validation.findings import Finding, Rule, shown
+from feedrate.share.validation.findings import Finding, Rule, quote
 from feedrate.share.validation.parquet import Opened
 from feedrate.store import migration
 from feedrate.store.manifest import RunManifest
@@ -34,7 +34,12 @@ OVER_WINDOW = 1.05
 FEWEST_ALIKE = 5
 """Trials of a cell from which on it is odd that all took the same nanoseconds."""
 _CELL = ["cell_id", "data_hash", "workload_version", "protocol_version"]
-_READ = [*_CELL, "outcome", "samples_per_s"]
+"""What must agree before two cells are compared."""
+_READ = [*_CELL, "outcome", "samples_per_s", "wall_ns"]
+_BUSY = ["main_cpu_pct", "workers_cpu_pct", "foreign_cpu_pct"]
+_SPANS = [f"device_{span}_ns" for span in DEVICE_SPANS]
+Rates = dict[tuple[Any, ...], float]
+"""Cell to its throughput."""
 
 UNLIKE_OTHERS = Rule(
     "unlike_others",
@@ -47,122 +52,101 @@ NO_SPREAD = Rule("no_spread", "All trials of a cell took the same time, to the n
 RULES = (UNLIKE_OTHERS, MORE_THAN_CORES, MORE_THAN_WINDOW, NO_SPREAD)
 
 
-class _Cell(NamedTuple):
-    """What must agree before two cells are compared."""
-
-    cell_id: str
-    data_hash: str | None
-    workload_version: int | None
-    protocol_version: int
-
-
 def flags(file: Opened, results: Path) -> Iterator[Finding]:
     """List what looks odd."""
-    there = set(file.file.schema_arrow.names)
-    spans = [f"device_{span}_ns" for span in DEVICE_SPANS]
-    busy = ["main_cpu_pct", "workers_cpu_pct", "foreign_cpu_pct"]
-    table = file.file.read([name for name in (*_READ, "wall_ns", *spans, *busy) if name in there], use_threads=False)
-    cores = file.manifest.machine.cores_logical
-    used = _sum(table, [name for name in busy if name in there])
-    if (over := pc.sum(pc.greater(used, OVER_CORES_PCT * cores)).as_py() or 0) > 0:
-        usual = f"at most {OVER_CORES_PCT:g} % of the cores"
-        yield _flag(MORE_THAN_CORES, file, f"{over} trials that used more CPU than {cores} cores have", usual)
-    for name in [name for name in spans if name in there]:
+    table = _columns(file.file, [*_READ, *_SPANS, *_BUSY])
+    for rule, got, usual in (
+        *_over_cores(table, file.manifest.machine.cores_logical),
+        *_over_window(table),
+        *_no_spread(table),
+        *_unlike_others(table, file.manifest, results),
+    ):
+        yield rule.finding(file.where, got, usual, "flag")
+
+
+def _columns(file: pq.ParquetFile, names: list[str]) -> pa.Table:
+    """Read columns, texts as texts; one that came after the file was written is null throughout."""
+    there = set(file.schema_arrow.names)
+    table = file.read([name for name in names if name in there], use_threads=False)
+    schema = migration.arrow_schema(column for column in TABLES["trials"] if column.name in names)
+    columns = [
+        table[field.name].cast(field.type) if field.name in there else pa.nulls(len(table), field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _over_cores(table: pa.Table, cores: int) -> Iterator[tuple[Rule, str, str]]:
+    used: Any = pa.array([0.0] * len(table))
+    for name in _BUSY:
+        used = pc.add(used, pc.fill_null(table[name], 0.0))
+    if over := pc.sum(pc.greater(used, OVER_CORES_PCT * cores)).as_py():
+        got = f"{over} trials that used more CPU than {cores} cores have"
+        yield MORE_THAN_CORES, got, f"at most {OVER_CORES_PCT:g} % of the cores"
+
+
+def _over_window(table: pa.Table) -> Iterator[tuple[Rule, str, str]]:
+    for name in _SPANS:
         longer = pc.greater(pc.cast(table[name], pa.float64()), pc.multiply(table["wall_ns"], OVER_WINDOW))
-        if (over := pc.sum(longer).as_py() or 0) > 0:
-            yield _flag(
-                MORE_THAN_WINDOW,
-                file,
-                f"{over} trials in column {name}",
-                f"at most {100 * OVER_WINDOW:g} % of the window",
-            )
-    yield from _no_spread(table, file)
-    yield from _unlike(table, file, results)
+        if over := pc.sum(longer).as_py():
+            yield MORE_THAN_WINDOW, f"{over} trials in column {name}", f"at most {100 * OVER_WINDOW:g} % of the window"
 
 
-def _flag(rule: Rule, file: Opened, got: str, usual: str) -> Finding:
-    return Finding(rule.name, "flag", file.where, got, usual)
-
-
-def _sum(table: pa.Table, names: list[str]) -> Any:
-    """Sum columns of each row; what is null counts nothing."""
-    total: Any = pa.array([0.0] * len(table))
-    for name in names:
-        total = pc.add(total, pc.fill_null(table[name], 0.0))
-    return total
-
-
-def _no_spread(table: pa.Table, file: Opened) -> Iterator[Finding]:
-    timed = table.filter(pc.is_valid(table["wall_ns"])).select(["cell_id", "wall_ns"])
-    by_cell = timed.set_column(0, "cell_id", timed["cell_id"].cast(pa.string())).group_by("cell_id")
-    told = by_cell.aggregate([("wall_ns", "min"), ("wall_ns", "max"), ("wall_ns", "count")])
-    same = pc.and_(
-        pc.equal(told["wall_ns_min"], told["wall_ns_max"]), pc.greater_equal(told["wall_ns_count"], FEWEST_ALIKE)
+def _no_spread(table: pa.Table) -> Iterator[tuple[Rule, str, str]]:
+    walls = (
+        table.filter(pc.is_valid(table["wall_ns"]))
+        .group_by("cell_id")
+        .aggregate([("wall_ns", "min"), ("wall_ns", "max"), ("wall_ns", "count")])
     )
-    if cells := told.filter(same)["cell_id"].to_pylist():
-        yield _flag(NO_SPREAD, file, f"{len(cells)} cells, {cells[0]} among them", "times that differ between trials")
+    many = pc.greater_equal(walls["wall_ns_count"], FEWEST_ALIKE)
+    same = pc.and_(pc.equal(walls["wall_ns_min"], walls["wall_ns_max"]), many)
+    if cells := walls.filter(same)["cell_id"].to_pylist():
+        yield NO_SPREAD, f"{len(cells)} cells, {cells[0]} among them", "times that differ between trials"
 
 
-def _unlike(table: pa.Table, file: Opened, results: Path) -> Iterator[Finding]:
-    mine = _rates(table)
-    for other, theirs in _alike(file.manifest, results):
-        ratios = {cell: mine[cell] / theirs[cell] for cell in mine.keys() & theirs.keys()}
-        odd = sorted((max(ratio, 1 / ratio), cell.cell_id, ratio) for cell, ratio in ratios.items() if _apart(ratio))
+def _unlike_others(table: pa.Table, run: RunManifest, results: Path) -> Iterator[tuple[Rule, str, str]]:
+    own = _rates(table)
+    for other, theirs in _alike(run, results):
+        ratios = {cell: own[cell] / theirs[cell] for cell in own.keys() & theirs.keys()}
+        odd = [(max(ratio, 1 / ratio), cell[0], ratio) for cell, ratio in ratios.items()]
+        odd = [each for each in odd if each[0] >= APART]
         if odd:
-            _, worst, ratio = odd[-1]
+            _, worst, ratio = max(odd)
             got = f"{len(odd)} of {len(ratios)} cells far off; {worst} is {ratio:.3g} times as fast"
-            usual = f"{1 / APART:g} to {APART:g} times as fast as in run {shown(other.run_id)} of the same make"
-            yield _flag(UNLIKE_OTHERS, file, got, usual)
+            usual = f"{1 / APART:g} to {APART:g} times as fast as in run {quote(other.run_id)} of the same make"
+            yield UNLIKE_OTHERS, got, usual
 
 
-def _apart(ratio: float) -> bool:
-    return not 1 / APART < ratio < APART
-
-
-def _rates(table: pa.Table) -> dict[_Cell, float]:
+def _rates(table: pa.Table) -> Rates:
     """Geometric mean of each cell's throughput over the trials that ended well."""
-    good = table.filter(pc.and_kleene(pc.equal(_plain(table["outcome"]), "ok"), pc.greater(table["samples_per_s"], 0)))
-    # A file of schema version 1 may lack columns that came later.
-    columns: dict[str, Any] = {
-        column.name: _plain(good[column.name])
-        if column.name in good.column_names
-        else pa.nulls(len(good), pa.string() if column.dtype == "string" else pa.int64())
-        for column in TABLES["trials"]
-        if column.name in _CELL
-    }
-    told = pa.table(columns | {"log": pc.ln(good["samples_per_s"])}).group_by(_CELL).aggregate([("log", "mean")])
-    means = pc.exp(told["log_mean"]).to_pylist()
-    return {_Cell(*key): mean for *key, mean in zip(*(told[name].to_pylist() for name in _CELL), means, strict=True)}
+    good = table.filter(pc.and_kleene(pc.equal(table["outcome"], "ok"), pc.greater(table["samples_per_s"], 0)))
+    logs = good.append_column("log", pc.ln(good["samples_per_s"])).group_by(_CELL).aggregate([("log", "mean")])
+    cells = zip(*(logs[name].to_pylist() for name in _CELL), strict=True)
+    return dict(zip(cells, pc.exp(logs["log_mean"]).to_pylist(), strict=True))
 
 
-def _plain(column: Any) -> Any:
-    return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
-
-
-def _alike(run: RunManifest, results: Path) -> Iterator[tuple[RunManifest, dict[_Cell, float]]]:
+def _alike(run: RunManifest, results: Path) -> Iterator[tuple[RunManifest, Rates]]:
     """The newest runs of machines of the same make, each with the throughput of its cells.
 
-    This run is left out, and so is whatever was withdrawn.
+    This run is left out, and so is whatever was withdrawn or cannot be read.
     """
-    found = 0
+    count = 0
     name = json.dumps(run.machine.gpu_name if run.device == "cuda" else run.machine.cpu_model, ensure_ascii=False)
     for path in sorted(results.glob("*/*/run.json"), key=lambda path: path.parent.name, reverse=True):
         if os.path.lexists(path.parent.with_name(f"{path.parent.name}.withdrawn.json")):
             continue
         try:
-            if name.encode() not in (text := path.read_bytes()):  # most of ten thousand need not be understood
+            if name.encode() not in (text := path.read_bytes()):  # most of ten thousand need not be parsed
                 continue
             other = migration.manifest(text, path)
             if other.run_id == run.run_id or _make(other) != _make(run):
                 continue
-            file = pq.ParquetFile(path.with_name("trials.parquet"))
-            table = file.read([name for name in _READ if name in file.schema_arrow.names], use_threads=False)
-            rates = _rates(table)
+            rates = _rates(_columns(pq.ParquetFile(path.with_name("trials.parquet")), _READ))
         except (InputError, OSError, ValueError, KeyError):
-            continue  # what cannot be read is nobody's measure
+            continue
         yield other, rates
-        found += 1
-        if found == MOST_ALIKE:
+        count += 1
+        if count == MOST_ALIKE:
             return
 
 

@@ -1,16 +1,15 @@
-"""What a run says of itself, read from a file of others: a JSON text that may be anything, until it is a manifest.
+"""The manifest of a run, read from a file of others: a JSON text that may be anything, until it is a manifest.
 
-What the fields of a manifest may hold: numbers by what they count, texts by what they are for.
-
-A manifest is looked at as it stands in the file, before anything is made of it. Fields are named by their path, with a
-star for each element of a list and for each name that the run itself chose. What no table names is a number of zero or
-more, or any plain text.
+Its fields are checked as they stand in the file: numbers by what they count, texts by what they are for. Fields are
+named by their path, with a star for each element of a list and for each name that the run itself chose. What no table
+names is a number of zero or more, or any plain text.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -20,20 +19,27 @@ from feedrate.schema.columns import OUTCOMES
 from feedrate.schema.errors import InputError
 from feedrate.schema.redaction import INVISIBLE
 from feedrate.share.validation import caps, findings
-from feedrate.share.validation.findings import CELL_ID, NAME, Refused, Rule, shown
-from feedrate.share.validation.sizes import within
+from feedrate.share.validation.findings import CELL_ID, NAME, Refused, Rule, quote
 from feedrate.store import migration
 from feedrate.store.manifest import RunManifest
 
-STATED = Rule("manifest_range", "Every number of the manifest lies where it can: none is negative, none beyond reason.")
-WORDS = Rule(
+MANIFEST = Rule("manifest", "The manifest is one that feedrate wrote: every field there, of its type, none besides.")
+VERSION = Rule("version", "Its schema version is this feedrate's or the one before.")
+MANIFEST_TEXT = Rule(
+    "manifest_text", "Texts of the manifest are short and have no control characters; its numbers are finite."
+)
+MACHINE_ID = Rule("machine_id", "The machine's id is computed anew from its hardware facts.")
+MANIFEST_RANGE = Rule(
+    "manifest_range", "Every number of the manifest lies where it can: none is negative, none beyond reason."
+)
+MANIFEST_NAME = Rule(
     "manifest_name",
     "Ids, hashes, times, words and the names of fields in the manifest match the pattern that feedrate writes.",
 )
 COMMAND = Rule(
     "command", "The command that repeats the run is make sweep with plain values, as it is shown to be typed."
 )
-FIELD_RULES = (STATED, WORDS, COMMAND)
+RULES = (MANIFEST, VERSION, MANIFEST_TEXT, MACHINE_ID, MANIFEST_RANGE, MANIFEST_NAME, COMMAND)
 
 EXACT = 2.0**53
 """Whole numbers up to here are exact as float64, and in JavaScript."""
@@ -91,61 +97,17 @@ _TEXTS: dict[str, str] = {
 """Field to the pattern of its text."""
 
 
-def check(said: dict[str, Any], where: str) -> None:
-    """Hold the fields of a manifest against the tables.
-
-    Raises:
-        Refused: one cannot be.
-    """
-    for path, value in _fields(said, ""):
-        if isinstance(value, str):
-            _text(path, value, f"{where}.{path}")
-        elif not isinstance(value, bool) and not 0 <= value <= (most := _MOST.get(path, EXACT)):
-            raise Refused(STATED.name, f"{where}.{path}", shown(value), f"0 to {most:g}")
-    fewest, most = said["protocol"]["blocks"]
-    if fewest > most:
-        raise Refused(STATED.name, f"{where}.protocol.blocks", f"{fewest} to {most}", "the fewest before the most")
-
-
-def _text(path: str, value: str, where: str) -> None:
-    if path == "command" and not re.fullmatch(_COMMAND, value):
-        expected = "make sweep and NAME=value, without what a shell or make expands"
-        raise Refused(COMMAND.name, where, shown(value), expected)
-    if path in _TEXTS and not re.fullmatch(_TEXTS[path], value):
-        raise Refused(WORDS.name, where, shown(value), f"a text such as {_TEXTS[path]}")
-
-
-def _fields(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Every text and number with its path; names that no field has are refused on the way."""
-    if isinstance(value, dict):
-        own = _NAMES.get(path)
-        for name, each in value.items():
-            if not re.fullmatch(own or NAME, name):
-                raise Refused(WORDS.name, f"manifest.{path}".rstrip("."), shown(name), f"a name such as {own or NAME}")
-            yield from _fields(each, f"{path}.{'*' if own else name}".lstrip("."))
-    elif isinstance(value, list):
-        for each in value:
-            yield from _fields(each, f"{path}.*")
-    elif value is not None:
-        yield path, value
-
-
-MANIFEST = Rule("manifest", "The manifest is one that feedrate wrote: every field there, of its type, none besides.")
-VERSION = Rule("version", "Its schema version is this feedrate's or the one before.")
-MANIFEST_TEXT = Rule(
-    "manifest_text", "Texts of the manifest are short and have no control characters; its numbers are finite."
-)
-MACHINE_ID = Rule("machine_id", "The machine's id is computed anew from its hardware facts.")
-RULES = (MANIFEST, VERSION, MANIFEST_TEXT, MACHINE_ID, *FIELD_RULES)
-
 _UNPRINTABLE = re.compile(f"[{INVISIBLE}\ud800-\udfff]")
 """Halves of characters too, which JSON can spell and UTF-8 cannot."""
-LARGEST = 2.0**63
+_LARGEST = 2.0**63
 """No number of a manifest is as large."""
 
 
 def read_manifest(text: bytes, where: str) -> tuple[dict[str, Any], RunManifest]:
     """Read a manifest of others.
+
+    Returns:
+        Its fields as they stand in the file, and the manifest of this schema version.
 
     Raises:
         Refused: it is none, of another version, or holds what no manifest does.
@@ -153,72 +115,103 @@ def read_manifest(text: bytes, where: str) -> tuple[dict[str, Any], RunManifest]
     try:
         return _read(text)
     except Refused as error:
-        raise replaced(error, f"{where} {error.finding.where}") from error
+        raise Refused(replace(error.finding, where=f"{where} {error.finding.where}")) from error
 
 
 @lru_cache(maxsize=4)  # the same text lies in every table of a run
 def _read(text: bytes) -> tuple[dict[str, Any], RunManifest]:
     where = "manifest"
     if not text:
-        raise Refused(MANIFEST.name, where, "none in its metadata", "one under the key 'feedrate'")
-    within(caps.MANIFEST_BYTES, len(text), where)
+        raise MANIFEST.refused(where, "none in its metadata", "one under the key 'feedrate'")
+    caps.MANIFEST_BYTES.check(len(text), where)
     try:
-        said = from_json(text, allow_inf_nan=False)
+        fields = from_json(text, allow_inf_nan=False)
     except ValueError as error:
-        raise Refused(MANIFEST.name, where, f"no JSON ({shown(str(error))})", "a manifest as JSON") from error
-    _plain(said, 0, where)
+        raise MANIFEST.refused(where, f"no JSON ({quote(str(error))})", "a manifest as JSON") from error
+    _check_plain(fields, 0, where)
     try:
         manifest = migration.manifest(text, where)
     except InputError as error:
-        new = isinstance(said, dict) and said.get("schema_version") not in migration.READ
-        got = shown(str(error).removeprefix(f"{where}: "), 400)[1:-1]
-        expected = "a manifest that this feedrate reads"
-        raise Refused((VERSION if new else MANIFEST).name, where, got, expected) from error
-    own = said["machine"].get("machine_id")
+        new = isinstance(fields, dict) and fields.get("schema_version") not in migration.READ
+        got = quote(str(error).removeprefix(f"{where}: "), 400)[1:-1]
+        raise (VERSION if new else MANIFEST).refused(where, got, "a manifest that this feedrate reads") from error
+    own = fields["machine"].get("machine_id")
     if own != manifest.machine.machine_id:
-        raise Refused(MACHINE_ID.name, where, shown(own), f"{shown(manifest.machine.machine_id)} by its hardware facts")
-    version = said["schema_version"]
+        raise MACHINE_ID.refused(where, quote(own), f"{quote(manifest.machine.machine_id)} by its hardware facts")
+    version = fields["schema_version"]
     read = manifest.model_dump(mode="json") | {"schema_version": version}
-    if other := _unlike(said, read, version > 1, where):
-        raise Refused(MANIFEST.name, *other)
-    check(said, where)
-    return said, manifest
+    if difference := _difference(fields, read, version > 1, where):
+        raise MANIFEST.refused(*difference)
+    check_fields(fields, where)
+    return fields, manifest
 
 
-def _unlike(said: Any, read: Any, whole: bool, where: str) -> tuple[str, str, str] | None:
-    """Say where a value is not what a manifest's fields make of it: read leniently, or not read at all."""
-    if isinstance(said, dict) and isinstance(read, dict):
-        if other := said.keys() ^ read.keys() if whole else said.keys() - read.keys():
-            name = min(other)
-            got = f"{shown(name)} is there" if name in said else f"no {shown(name)}"
-            return where, got, "the fields that a manifest has, each of them and none besides"
-        pairs = [(each, read[name], f"{where}.{shown(name)[1:-1]}") for name, each in said.items()]
-    elif isinstance(said, list) and isinstance(read, list):
-        pairs = [(*pair, where) for pair in zip(said, read, strict=True)]
-    else:
-        alike = type(said) is type(read) and said == read
-        return None if alike else (where, shown(said), f"{shown(read)}, of its type")
-    return next(filter(None, (_unlike(a, b, whole, place) for a, b, place in pairs)), None)
-
-
-def replaced(error: Refused, where: str) -> Refused:
-    """Say the same of another place."""
-    found = error.finding
-    return Refused(found.rule, where, found.got, found.expected)
-
-
-def _plain(value: Any, depth: int, where: str) -> None:
+def _check_plain(value: Any, depth: int, where: str) -> None:
     """Refuse a JSON value that nests too deeply, and texts and numbers that no manifest holds, names of fields too."""
-    within(caps.MANIFEST_DEPTH, depth, where)
+    caps.MANIFEST_DEPTH.check(depth, where)
     if isinstance(value, str):
         if len(value) > caps.TEXT_CHARACTERS.most or _UNPRINTABLE.search(value):
-            raise Refused(MANIFEST_TEXT.name, where, shown(value), "a short line of plain text")
+            raise MANIFEST_TEXT.refused(where, quote(value), "a short line of plain text")
     elif isinstance(value, list):
         for each in value:
-            _plain(each, depth + 1, where)
+            _check_plain(each, depth + 1, where)
     elif isinstance(value, dict):
         for name, each in value.items():
-            _plain(name, depth + 1, where)
-            _plain(each, depth + 1, f"{where}.{shown(name)[1:-1]}")
-    elif isinstance(value, int | float) and not abs(value) < LARGEST:
-        raise Refused(MANIFEST_TEXT.name, where, shown(value), f"a number below {LARGEST:g}")
+            _check_plain(name, depth + 1, where)
+            _check_plain(each, depth + 1, f"{where}.{quote(name)[1:-1]}")
+    elif isinstance(value, int | float) and not abs(value) < _LARGEST:
+        raise MANIFEST_TEXT.refused(where, quote(value), f"a number below {_LARGEST:g}")
+
+
+def _difference(own: Any, read: Any, complete: bool, where: str) -> tuple[str, str, str] | None:
+    """Say where a value is not what a manifest's fields make of it: read leniently, or not read at all."""
+    if isinstance(own, dict) and isinstance(read, dict):
+        if other := own.keys() ^ read.keys() if complete else own.keys() - read.keys():
+            name = min(other)
+            got = f"{quote(name)} is there" if name in own else f"no {quote(name)}"
+            return where, got, "the fields that a manifest has, each of them and none besides"
+        pairs = [(each, read[name], f"{where}.{quote(name)[1:-1]}") for name, each in own.items()]
+    elif isinstance(own, list) and isinstance(read, list):
+        pairs = [(*pair, where) for pair in zip(own, read, strict=True)]
+    else:
+        alike = type(own) is type(read) and own == read
+        return None if alike else (where, quote(own), f"{quote(read)}, of its type")
+    return next(filter(None, (_difference(a, b, complete, place) for a, b, place in pairs)), None)
+
+
+def check_fields(fields: dict[str, Any], where: str) -> None:
+    """Hold the fields of a manifest against the tables.
+
+    Raises:
+        Refused: one cannot be.
+    """
+    for path, value in _leaves(fields, ""):
+        place = f"{where}.{path}"
+        if isinstance(value, str):
+            if path == "command" and not re.fullmatch(_COMMAND, value):
+                expected = "make sweep and NAME=value, without what a shell or make expands"
+                raise COMMAND.refused(place, quote(value), expected)
+            if path in _TEXTS and not re.fullmatch(_TEXTS[path], value):
+                raise MANIFEST_NAME.refused(place, quote(value), f"a text such as {_TEXTS[path]}")
+        elif not isinstance(value, bool) and not 0 <= value <= (most := _MOST.get(path, EXACT)):
+            raise MANIFEST_RANGE.refused(place, quote(value), f"0 to {most:g}")
+    fewest, most = fields["protocol"]["blocks"]
+    if fewest > most:
+        got = f"{fewest} to {most}"
+        raise MANIFEST_RANGE.refused(f"{where}.protocol.blocks", got, "the fewest before the most")
+
+
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Every text and number with its path; names that no field has are refused on the way."""
+    if isinstance(value, dict):
+        own = _NAMES.get(path)
+        for name, each in value.items():
+            if not re.fullmatch(own or NAME, name):
+                place = f"manifest.{path}".rstrip(".")
+                raise MANIFEST_NAME.refused(place, quote(name), f"a name such as {own or NAME}")
+            yield from _leaves(each, f"{path}.{'*' if own else name}".lstrip("."))
+    elif isinstance(value, list):
+        for each in value:
+            yield from _leaves(each, f"{path}.*")
+    elif value is not None:
+        yield path, value

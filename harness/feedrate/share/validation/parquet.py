@@ -1,4 +1,4 @@
-"""A table that comes from others, opened as far as its structure goes: nothing is decoded before the caps hold.
+"""A table of others, opened as far as its structure goes: nothing is decoded before the caps hold.
 
 In this order: size, magic numbers, length of the footer, footer, rows and columns, names and types of the columns,
 chunks and pages, the manifest. The file is read into memory once, so that nobody can change it between two looks.
@@ -16,16 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feedrate.schema.columns import TABLES
-from feedrate.share.validation import caps, sizes
-from feedrate.share.validation.findings import Refused, Rule, shown
+from feedrate.share.validation import caps, pages
+from feedrate.share.validation.findings import Rule, quote
 from feedrate.share.validation.manifest import read_manifest
-from feedrate.share.validation.sizes import within
+from feedrate.share.validation.rows import Rows
 from feedrate.store import migration
 from feedrate.store.manifest import RunManifest
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
 
 MAGIC = b"PAR1"
 BATCH_ROWS = 65_536
@@ -49,16 +48,13 @@ class Opened:
     where: str
     """Its name, for findings."""
     table: str
-    """Of ``records.TABLES``."""
+    """Of ``columns.TABLES``."""
     manifest: RunManifest
-    said: dict[str, Any]
+    fields: dict[str, Any]
     """The manifest as it stands in the file."""
-    rows: int
+    count: int
+    """Rows."""
     file: Any
-
-    def empty(self) -> pa.Table:
-        """Its columns without rows, as ``batches`` would give them."""
-        return self.file.schema_arrow.empty_table()
 
     def batches(self) -> Iterator[pa.Table]:
         """Decode its rows, some at a time; texts as dictionaries, so that one long text cannot fill the memory.
@@ -69,7 +65,7 @@ class Opened:
         import pyarrow as pa
 
         held: list[pa.RecordBatch] = []
-        left, waiting = self.rows, 0
+        left, waiting = self.count, 0
         try:
             for batch in self.file.iter_batches(batch_size=BATCH_ROWS, use_threads=False):
                 batch.validate(full=True)
@@ -81,41 +77,63 @@ class Opened:
         except (OSError, ValueError, pa.ArrowException) as error:
             if isinstance(error, MemoryError):
                 raise
-            raise Refused(DECODES.name, self.where, first_line(error), "rows as they were written") from error
+            raise DECODES.refused(self.where, _first_line(error), "rows as they were written") from error
         if waiting != left:
-            raise Refused(DECODES.name, self.where, f"{left - waiting} rows too few", f"{self.rows}, as it says")
+            raise DECODES.refused(self.where, f"{left - waiting} rows too few", f"{self.count}, as it says")
         if held:
             yield pa.Table.from_batches(held)
 
+    def rows(self) -> Iterator[Rows]:
+        """Decode its rows, some at a time, as the rules take them.
+
+        Raises:
+            Refused: something cannot be decoded.
+        """
+        first = 0
+        for table in self.batches():
+            yield Rows(self.table, table, [self.manifest], first=first)
+            first += table.num_rows
+
+    def decoded(self) -> pa.Table:
+        """Decode all of its rows at once.
+
+        Raises:
+            Refused: something cannot be decoded.
+        """
+        import pyarrow as pa
+
+        return pa.concat_tables([*self.batches()] or [self.file.schema_arrow.empty_table()])
+
 
 def read(path: Path, most: caps.Cap = caps.FILE_BYTES) -> bytes:
-    """Read a file that must be a plain one.
-
-    Args:
-        path: of the file; a link is not followed.
-        most: of its bytes.
+    """Read a file that must be a plain one, no link, and of so many bytes at most.
 
     Raises:
         Refused: it is no plain file, too large, or cannot be read.
     """
-    name = shown(path.name)
+    name = quote(path.name)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:  # noqa: PTH123 - of a descriptor
             about = os.fstat(file.fileno())
             if not stat.S_ISREG(about.st_mode):
-                raise Refused(PLAIN_FILE.name, name, "a folder or a device", "a plain file")
-            within(most, about.st_size, name)
+                raise PLAIN_FILE.refused(name, "a folder or a device", "a plain file")
+            most.check(about.st_size, name)
             data = file.read(min(most.most, about.st_size) + 1)
     except OSError as error:
         got = "a link" if error.errno == errno.ELOOP else (error.strerror or "no file").lower()
-        raise Refused(PLAIN_FILE.name, name, got, "a plain file that can be read") from error
-    within(most, len(data), name)
+        raise PLAIN_FILE.refused(name, got, "a plain file that can be read") from error
+    most.check(len(data), name)
     return data
 
 
-def opened(data: bytes, table: str, where: str) -> Opened:
+def open_table(data: bytes, table: str, where: str) -> Opened:
     """Open a table.
+
+    Args:
+        data: the file.
+        table: of ``columns.TABLES``.
+        where: names the file in findings.
 
     Raises:
         Refused: its structure is not sound, or it is not what feedrate writes.
@@ -123,7 +141,7 @@ def opened(data: bytes, table: str, where: str) -> Opened:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    size = _footer(data, where)
+    size = _footer_bytes(data, where)
     options: dict[str, Any] = {
         "pre_buffer": False,
         "arrow_extensions_enabled": False,
@@ -133,63 +151,58 @@ def opened(data: bytes, table: str, where: str) -> Opened:
     try:
         plain = pq.ParquetFile(pa.BufferReader(data), **options)
         metadata = plain.metadata
-        _shape(metadata, caps.ROWS_OF[table], where)
-        there = _columns(plain.schema_arrow, table, where)
-        sizes.check(data, metadata, len(data) - _TAIL - size, where)
+        _check_counts(metadata, caps.ROWS_OF[table], where)
+        there = _check_columns(plain.schema_arrow, table, where)
+        pages.check(data, metadata, len(data) - _TAIL - size, where)
         texts = [column.name for column in TABLES[table] if column.dtype == "string" and column.name in there]
         file = pq.ParquetFile(pa.BufferReader(data), metadata=metadata, read_dictionary=texts, **options)
         text = (metadata.metadata or {}).get(migration.MANIFEST_KEY, b"")
     except (OSError, ValueError, pa.ArrowException) as error:
         if isinstance(error, MemoryError):
             raise
-        raise Refused(PARQUET.name, where, first_line(error), "a parquet file as feedrate writes it") from error
-    said, manifest = read_manifest(text, where)
+        raise PARQUET.refused(where, _first_line(error), "a parquet file as feedrate writes it") from error
+    fields, manifest = read_manifest(text, where)
     missing = [column.name for column in TABLES[table] if column.name not in there]
-    if missing and said["schema_version"] > 1:
-        place = f"{where} column '{missing[0]}'"
-        raise Refused(COLUMN.name, place, "no such column", "every column of its schema version")
-    return Opened(where, table, manifest, said, metadata.num_rows, file)
+    if missing and fields["schema_version"] > 1:
+        expected = "every column of its schema version"
+        raise COLUMN.refused(f"{where} column '{missing[0]}'", "no such column", expected)
+    return Opened(where, table, manifest, fields, metadata.num_rows, file)
 
 
-def _footer(data: bytes, where: str) -> int:
-    """Say how long the footer is."""
+def _footer_bytes(data: bytes, where: str) -> int:
     if data[:4] != MAGIC or data[-4:] != MAGIC or len(data) < len(MAGIC) + _TAIL:
-        kind = "an encrypted file" if data[-4:] == b"PARE" else f"{shown(data[:4])} … {shown(data[-4:])}"
-        raise Refused(PARQUET.name, where, kind, "a parquet file: PAR1 … PAR1")
+        kind = "an encrypted file" if data[-4:] == b"PARE" else f"{quote(data[:4])} … {quote(data[-4:])}"
+        raise PARQUET.refused(where, kind, "a parquet file: PAR1 … PAR1")
     size = int.from_bytes(data[-_TAIL:-4], "little")
-    within(caps.FOOTER_BYTES, size, where)
+    caps.FOOTER_BYTES.check(size, where)
     if size > len(data) - len(MAGIC) - _TAIL:
-        raise Refused(PARQUET.name, where, f"a footer of {size} bytes in a file of {len(data)}", "one that fits")
+        raise PARQUET.refused(where, f"a footer of {size} bytes in a file of {len(data)}", "one that fits")
     return size
 
 
-def _shape(metadata: Any, rows: caps.Cap, where: str) -> None:
+def _check_counts(metadata: Any, rows: caps.Cap, where: str) -> None:
     """Hold rows, columns and row groups against the caps, and the rows of the groups against those of the file."""
-    within(caps.COLUMNS, metadata.num_columns, where)
-    within(caps.ROW_GROUPS, metadata.num_row_groups, where)
-    within(rows, metadata.num_rows, where)
+    caps.COLUMNS.check(metadata.num_columns, where)
+    caps.ROW_GROUPS.check(metadata.num_row_groups, where)
+    rows.check(metadata.num_rows, where)
     groups = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
     if min(groups, default=0) < 0 or sum(groups) != metadata.num_rows or not metadata.num_columns:
-        raise Refused(
-            PARQUET.name,
-            where,
-            f"{metadata.num_rows} rows in groups of {sum(groups)}",
-            "groups that add up, and columns",
-        )
+        got = f"{metadata.num_rows} rows in groups of {sum(groups)}"
+        raise PARQUET.refused(where, got, "groups that add up, and columns")
 
 
-def _columns(schema: pa.Schema, table: str, where: str) -> set[str]:
+def _check_columns(schema: pa.Schema, table: str, where: str) -> set[str]:
     """Name the columns of a file, all of which must be known and of their type."""
-    known = _types(table)
+    types = _types(table)
     seen: set[str] = set()
     for field in schema:
-        place = f"{where} column {shown(field.name)}"
-        if field.name not in known:
-            raise Refused(COLUMN.name, place, "a column that is not known", "columns of the data dictionary alone")
+        place = f"{where} column {quote(field.name)}"
+        if field.name not in types:
+            raise COLUMN.refused(place, "a column that is not known", "columns of the data dictionary alone")
         if field.name in seen:
-            raise Refused(COLUMN.name, place, "a column that is there twice", "each once")
-        if field.type != known[field.name]:
-            raise Refused(COLUMN.name, place, shown(str(field.type)), str(known[field.name]))
+            raise COLUMN.refused(place, "a column that is there twice", "each once")
+        if field.type != types[field.name]:
+            raise COLUMN.refused(place, quote(str(field.type)), str(types[field.name]))
         seen.add(field.name)
     return seen
 
@@ -199,6 +212,5 @@ def _types(table: str) -> dict[str, pa.DataType]:
     return {field.name: field.type for field in migration.arrow_schema(TABLES[table])}
 
 
-def first_line(error: BaseException) -> str:
-    """What an error says, as text that is nothing else."""
-    return shown((str(error).splitlines() or [type(error).__name__])[0])
+def _first_line(error: BaseException) -> str:
+    return quote((str(error).splitlines() or [type(error).__name__])[0])

@@ -69,7 +69,7 @@ class Repository:
 
     def said(self) -> str:
         printed = Console(file=io.StringIO(), width=200)
-        proposal.look(self.root, printed)
+        proposal.review(self.root, printed)
         assert isinstance(printed.file, io.StringIO)
         return printed.file.getvalue()
 
@@ -315,4 +315,4 @@ def test_size_is_known_before_anything_is_read(
 def test_a_checkout_that_is_no_merge_is_said(tmp_path: Path) -> None:
     """Without git's answer there is an error that says what was expected, and no traceback."""
     with pytest.raises(FeedrateError, match="expected a merge with its parents"):
-        proposal.look(tmp_path, Console(file=io.StringIO()))
+        proposal.review(tmp_path, Console(file=io.StringIO()))

@@ -10,7 +10,8 @@ import json
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,21 +53,21 @@ class Submission:
     """What looks odd beside other runs: for review, no reason to refuse it."""
 
     @property
-    def recorded(self) -> dict[str, bytes]:
-        """The files that the sweep wrote."""
-        return {path: data for path, data in self.files.items() if path.startswith(f"{self.folder}/")}
-
-    @property
-    def said(self) -> dict[str, Any]:
-        """What ``run.json`` says, as it stands there."""
-        found: dict[str, Any] = json.loads(self.files[f"{self.folder}/run.json"])
-        return found
+    def facts(self) -> list[tuple[str, str]]:
+        """Everything that ``run.json`` says, by name; fields of ``LONG`` by their number of entries."""
+        facts: list[tuple[str, str]] = []
+        for name, value in json.loads(self.files[f"{self.folder}/run.json"]).items():
+            if name in LONG:
+                facts.append((name, f"{len(value):,} entries, each {LONG[name]}"))
+            else:
+                facts += _flat(name, value)
+        return facts
 
     def change(self) -> Change:
         """Give the pull request that publishes it."""
         run = self.run.manifest
         trials = sum(run.outcomes.values())
-        said = [
+        paragraphs = [
             *filter(None, (self.label.label, self.label.note)),
             f"`{self.folder}`: {run.cells:,} cells of {', '.join(sorted(run.suites)) or 'no suite'} in up to "
             f"{run.blocks:,} blocks, {trials:,} trials, measured on {run.started_at[:10]} by feedrate "
@@ -74,7 +75,31 @@ class Submission:
             "Made with `make submit`, which checked it.",
         ]
         title = f"Run {run.run_id} of {run.machine.machine_id}"
-        return Change(self.files, f"run/{run.machine.machine_id}/{run.run_id}", title, "\n\n".join(said) + "\n")
+        return Change(self.files, f"run/{run.machine.machine_id}/{run.run_id}", title, "\n\n".join(paragraphs) + "\n")
+
+    def check_new(self, checkout: Path, commit: str) -> None:
+        """Refuse a run that a commit of the base branch has already, by its place or by its content.
+
+        Raises:
+            InputError: it is there.
+        """
+        recorded = [data for path, data in self.files.items() if path.startswith(f"{self.folder}/")]
+        if there := pull_request.same(checkout, commit, self.files, recorded):
+            raise InputError(
+                f"{self.run.manifest.run_id}: was submitted already ({there[0]}); a run is published once. make sweep "
+                "makes another"
+            )
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from _flat(f"{name}.{key}", part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _flat(name, part)
+    else:
+        yield name, "unknown" if value is None else str(value)
 
 
 def prepare(run: StoredRun, label: str = "", note: str = "") -> Submission:
@@ -89,15 +114,15 @@ def prepare(run: StoredRun, label: str = "", note: str = "") -> Submission:
             f"{run.manifest.run_id}: was withdrawn on {beside.withdrawn.on} ({beside.withdrawn.why}); a withdrawn run "
             "is not published. Measure again and submit that run"
         )
-    said = Labelled(label=beside.label, note=beside.note)
+    labelled = Labelled(label=beside.label, note=beside.note)
     if label or note:
-        said = marks.labelled(label or beside.label, note or beside.note)
+        labelled = marks.labelled(label or beside.label, note or beside.note)
     folder = _folder(run)
-    flags = _checked(run)
+    flags = _validate(run)
     files = {f"{folder}/{name}": _read(run.folder / name) for name in FILES}
-    if said.label or said.note:
-        files[f"{folder}.label.json"] = marks.written(said)
-    return Submission(run, folder, files, said, flags)
+    if labelled.label or labelled.note:
+        files[f"{folder}.label.json"] = marks.encode(labelled)
+    return Submission(run, folder, files, labelled, flags)
 
 
 def _folder(run: StoredRun) -> str:
@@ -117,48 +142,13 @@ def _read(path: Path) -> bytes:
         raise InputError(f"{path}: is missing; expected a whole run: {', '.join(FILES)}. Not published") from error
 
 
-def _checked(run: StoredRun) -> tuple[str, ...]:
-    """Hold a run against the rules by which everything is checked that comes from others."""
-    found = check.check(run.folder, run.folder.parents[1])
-    if not found.valid:
-        listed = "".join(f"\n  {finding}" for finding in found.refusals)
+def _validate(run: StoredRun) -> tuple[str, ...]:
+    """Hold a run against the rules for files of others, and list its flags."""
+    validated = check.check(run.folder, run.folder.parents[1])
+    if not validated.valid:
+        listed = "".join(f"\n  {finding}" for finding in validated.refusals)
         raise InputError(f"{run.folder}: is not valid and was not published:{listed}")
-    return tuple(str(finding) for finding in found.flags)
-
-
-def known(checkout: Path, commit: str, submission: Submission) -> None:
-    """Refuse a run that a commit of the base branch has already.
-
-    Raises:
-        InputError: it is there.
-    """
-    there = pull_request.same(checkout, commit, submission.files, submission.recorded.values())
-    if not there:
-        return
-    raise InputError(
-        f"{submission.run.manifest.run_id}: was submitted already ({there[0]}); a run is published once. make sweep "
-        "makes another"
-    )
-
-
-def facts(said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """List everything that ``run.json`` says, by name; fields of ``LONG`` by their number of entries."""
-    for name, value in said.items():
-        if name in LONG:
-            yield name, f"{len(value):,} entries, each {LONG[name]}"
-        else:
-            yield from _flat(name, value)
-
-
-def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    if isinstance(value, dict):
-        for key, part in value.items():
-            yield from _flat(f"{name}.{key}", part)
-    elif isinstance(value, list):
-        for part in value:
-            yield from _flat(name, part)
-    else:
-        yield name, "unknown" if value is None else str(value)
+    return tuple(str(finding) for finding in validated.flags)
 
 
 def free_texts(run: StoredRun) -> dict[str, int]:
@@ -171,8 +161,8 @@ def free_texts(run: StoredRun) -> dict[str, int]:
 def own_names(submission: Submission) -> list[str]:
     """List what would be public and holds this machine's host or user name, or its home folder."""
     typed = (("label", submission.label.label), ("note", submission.label.note))
-    told = [f"{name}: {value}" for name, value in (*facts(submission.said), *typed) if names_someone(value)]
-    return [*told, *filter(names_someone, free_texts(submission.run))]
+    facts = [f"{name}: {value}" for name, value in (*submission.facts, *typed) if names_someone(value)]
+    return [*facts, *filter(names_someone, free_texts(submission.run))]
 
 
 def pack(submission: Submission, out: Path) -> Path:
@@ -183,8 +173,7 @@ def pack(submission: Submission, out: Path) -> Path:
     """
     path = out / f"submission-{submission.run.manifest.run_id}.zip"
     temporary = path.with_name(f"{path.name}.tmp")
-    try:
-        out.mkdir(parents=True, exist_ok=True)
+    with _writing(path):
         # Parquet is compressed already, and what a compressor makes of the rest may differ between its versions.
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
             for name, data in sorted(submission.files.items()):
@@ -193,28 +182,29 @@ def pack(submission: Submission, out: Path) -> Path:
                 entry.create_system = 3
                 archive.writestr(entry, data)
         temporary.replace(path)
-    except OSError as error:
-        raise _unwritable(path, error) from error
     return path
 
 
-def write_texts(run: StoredRun, lines: Iterable[str], out: Path) -> Path:
+def write_texts(run: StoredRun, lines: list[str], out: Path) -> Path:
     """Write texts of a run's trials that are too many for a terminal.
 
     Raises:
         EnvironmentFault: the disk cannot be written.
     """
     path = out / f"texts-{run.manifest.run_id}.txt"
-    try:
-        out.mkdir(parents=True, exist_ok=True)
+    with _writing(path):
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    except OSError as error:
-        raise _unwritable(path, error) from error
     return path
 
 
-def _unwritable(path: Path, error: OSError) -> EnvironmentFault:
-    return EnvironmentFault(
-        f"{path}: cannot be written: {error.strerror or error}; expected a folder with free space (OUT= names "
-        "another). Nothing was published"
-    )
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Make the folder of a file that is about to be written, and say what is wrong with the disk."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise EnvironmentFault(
+            f"{path}: cannot be written: {error.strerror or error}; expected a folder with free space (OUT= names "
+            "another). Nothing was published"
+        ) from error

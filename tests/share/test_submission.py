@@ -21,7 +21,7 @@ from submitting import Place, prepared
 
 from feedrate.schema.errors import InputError
 from feedrate.schema.plugins import ROOT
-from feedrate.share import pull_request, submit
+from feedrate.share import pull_request, submission
 from feedrate.share import terminal as share_terminal
 from feedrate.store import marks, runs
 
@@ -46,8 +46,8 @@ def test_a_run_is_proposed_with_its_folder_and_nothing_else(place: Place) -> Non
     assert place.files == []
     folder = f"results/{place.run.parent.name}/{place.run.name}"
     changed = place.git("diff-tree", "-r", "--name-status", "main", place.branch, of=place.remote).splitlines()
-    assert changed == [f"A\t{folder}/{name}" for name in sorted(submit.FILES)]
-    for name in submit.FILES:
+    assert changed == [f"A\t{folder}/{name}" for name in sorted(submission.FILES)]
+    for name in submission.FILES:
         held = subprocess.run(
             ["git", "cat-file", "blob", f"{place.branch}:{folder}/{name}"],
             cwd=place.remote,
@@ -169,7 +169,7 @@ def test_without_a_way_there_is_one_file(place: Place, lacking: str, monkeypatch
     (path,) = place.files
     assert str(path) in printed
     with zipfile.ZipFile(path) as archive:
-        assert {name.rpartition("/")[2] for name in archive.namelist()} == set(submit.FILES)
+        assert {name.rpartition("/")[2] for name in archive.namelist()} == set(submission.FILES)
         for name in archive.namelist():
             assert archive.read(name) == (place.checkout / name).read_bytes()
 
@@ -199,15 +199,15 @@ def test_nobody_is_no_yes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nobody can answer, the command says how to answer beforehand."""
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     with pytest.raises(InputError, match=r"nobody is there to answer; YES=1 \(--yes\)"):
-        share_terminal.asked(Console(file=io.StringIO()))
+        share_terminal.confirm(Console(file=io.StringIO()))
 
 
 def test_the_file_is_the_same_whenever_it_is_made(place: Place, tmp_path: Path) -> None:
     """The same run gives the same bytes, whatever the time and the files' own dates."""
-    prepared = submit.prepare(runs.find(str(place.run)))
-    first = submit.pack(prepared, tmp_path / "a").read_bytes()
+    prepared = submission.prepare(runs.find(str(place.run)))
+    first = submission.pack(prepared, tmp_path / "a").read_bytes()
     os.utime(place.run / "run.json", (1, 1))
-    again = submit.pack(submit.prepare(runs.find(str(place.run))), tmp_path / "b").read_bytes()
+    again = submission.pack(submission.prepare(runs.find(str(place.run))), tmp_path / "b").read_bytes()
     assert first == again
 
 
@@ -263,12 +263,12 @@ def test_a_run_that_breaks_a_rule_is_not_published(tmp_path: Path) -> None:
     stored = min(runs.runs(ROOT / "results"), key=lambda run: (run.folder / "steps.parquet").stat().st_size)
     folder = tmp_path / stored.folder.parent.name / stored.folder.name
     shutil.copytree(stored.folder, folder)
-    assert set(submit.prepare(runs.find(str(folder))).recorded.values()) == {
-        (stored.folder / name).read_bytes() for name in submit.FILES
-    }
+    assert list(submission.prepare(runs.find(str(folder))).files.values()) == [
+        (stored.folder / name).read_bytes() for name in submission.FILES
+    ]
     path = folder / "trials.parquet"
     table = pq.read_table(path)
     faster = pc.multiply(table.column("samples_per_s"), 1.5)
     pq.write_table(table.set_column(table.schema.get_field_index("samples_per_s"), "samples_per_s", faster), path)
     with pytest.raises(InputError, match=r"(?s)is not valid and was not published:.*samples_per_s"):
-        submit.prepare(runs.find(str(folder)))
+        submission.prepare(runs.find(str(folder)))

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from feedrate.schema.errors import InputError
 from feedrate.schema.plugins import ROOT
-from feedrate.share import receive, submit
+from feedrate.share import receive, submission
 from feedrate.share.validation.findings import Finding, Validated
 from feedrate.store import marks, runs
 
@@ -56,14 +56,14 @@ def valid(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def take_in(archive: Path, results: Path) -> str:
     printed = Console(file=io.StringIO(), width=200)
-    receive.take_in(archive, printed, results)
+    receive.receive(archive, printed, results)
     assert isinstance(printed.file, io.StringIO)
     return printed.file.getvalue()
 
 
 def test_a_run_is_taken_in_with_its_label(tmp_path: Path) -> None:
     """Its folder gets the bytes that were sent, its label lies beside it, and nothing else is there."""
-    label = {f"{FOLDER}.label.json": marks.written(marks.labelled("Workstation", "two fans"))}
+    label = {f"{FOLDER}.label.json": marks.encode(marks.labelled("Workstation", "two fans"))}
     results = tmp_path / "results"
     assert "was taken in" in take_in(packed(tmp_path / "a.zip", entries() | label, zipfile.ZIP_DEFLATED), results)
     run = tmp_path / FOLDER
@@ -93,7 +93,7 @@ def test_a_run_id_is_one_run_s_alone(tmp_path: Path) -> None:
 def test_the_rules_are_those_of_every_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run as it was measured is taken in; with one number changed nothing is written."""
     monkeypatch.setattr(receive.check, "check", CHECK)
-    files = dict(submit.prepare(measured()).files)
+    files = dict(submission.prepare(measured()).files)
     assert "was taken in" in take_in(packed(tmp_path / "a.zip", files), tmp_path / "results")
     shutil.rmtree(tmp_path / "results")
     (name,) = (path for path in files if path.endswith("/trials.parquet"))

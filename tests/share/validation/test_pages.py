@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from feedrate.share.validation import sizes
+from feedrate.share.validation import pages
 from feedrate.share.validation.findings import Refused
 
 NEVER = re.compile(rb"(?!)")
@@ -22,10 +22,10 @@ def said(data: bytes, *, short: bool) -> list[str]:
     """What is found wrong with a file."""
     with pytest.MonkeyPatch.context() as patch:
         if not short:
-            patch.setattr(sizes, "_COMMON", NEVER)
+            patch.setattr(pages, "_COMMON", NEVER)
         try:
             metadata = pq.read_metadata(pa.BufferReader(data))
-            sizes.check(data, metadata, len(data), "a file")
+            pages.check(data, metadata, len(data), "a file")
         except Refused as refused:
             return [str(refused.finding)]
     return []
@@ -33,13 +33,11 @@ def said(data: bytes, *, short: bool) -> list[str]:
 
 def headers(data: bytes) -> Iterator[int]:
     """Where the pages of a file begin."""
-    metadata = pq.read_metadata(pa.BufferReader(data))
-    for column in range(metadata.num_columns):
-        chunk = sizes._chunk(metadata.row_group(0), 0, column, "a file")
+    for chunk in pages.declared_chunks(pq.read_metadata(pa.BufferReader(data)), "a file"):
         at = chunk.begin
         while at < chunk.end:
             yield at
-            end, size, *_ = sizes._header(data, at, chunk)
+            end, size, *_ = pages.read_header(data, at, "a file")
             at = end + size
 
 
@@ -48,14 +46,12 @@ def test_what_is_written_takes_the_short_way(run: Path, table: str) -> None:
     """Of the pages that feedrate writes, all but one in twenty at most, with every number as the long way reads it."""
     data = (run / f"{table}.parquet").read_bytes()
     places = list(headers(data))
-    short = [at for at in places if sizes._COMMON.match(data, at)]
+    short = [at for at in places if pages._COMMON.match(data, at)]
     assert len(short) > 0.95 * len(places) > 10
-    metadata = pq.read_metadata(pa.BufferReader(data))
-    chunk = sizes._chunk(metadata.row_group(0), 0, 0, "a file")
-    found = [sizes._header(data, at, chunk) for at in places]
+    read = [pages.read_header(data, at, "a file") for at in places]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sizes, "_COMMON", NEVER)
-        assert found == [sizes._header(data, at, chunk) for at in places]
+        patch.setattr(pages, "_COMMON", NEVER)
+        assert read == [pages.read_header(data, at, "a file") for at in places]
 
 
 @pytest.mark.parametrize("changes", [300, pytest.param(2000, marks=pytest.mark.slow)])

@@ -17,18 +17,16 @@ import pytest
 
 from feedrate.schema import redaction
 from feedrate.schema.plugins import ROOT
-from feedrate.share.validation import flags, manifest, parquet, ranges, sizes, totals, traces, validator
-from feedrate.share.validation.findings import shown
-from feedrate.share.validation.rows import Rows, any_broken
+from feedrate.share.validation import flags, manifest, parquet, row_rules, run_rules, thrift, validator
+from feedrate.share.validation.findings import Finding, Validated, quote
+from feedrate.share.validation.rows import Rows
 from feedrate.store import runs as store_runs
-
-Values = list[Any]
 
 
 def once(change: Callable[[Any], Any], where: Callable[[Any], bool] = lambda value: value is not None) -> Any:
     """Change the first value of a column that is there."""
 
-    def new(values: Values) -> Values:
+    def new(values: list[Any]) -> list[Any]:
         at = next(place for place, value in enumerate(values) if where(value))
         return [*values[:at], change(values[at]), *values[at + 1 :]]
 
@@ -38,6 +36,12 @@ def once(change: Callable[[Any], Any], where: Callable[[Any], bool] = lambda val
 def every(change: Callable[[Any], Any]) -> Any:
     """Change all values of a column that are there."""
     return lambda values: [None if value is None else change(value) for value in values]
+
+
+def rules(validated: Validated) -> list[str]:
+    """The rules that refuse a file; each says where, what and what was expected."""
+    assert all(finding.where and finding.got and finding.expected for finding in validated.findings)
+    return [finding.rule for finding in validated.refusals]
 
 
 def test_a_run_as_it_was_written_is_valid(run: Path) -> None:
@@ -53,9 +57,7 @@ def test_committed_runs_are_valid() -> None:
     """Every run under results/ keeps to every rule, whatever version wrote it."""
     runs = store_runs.runs(ROOT / "results")
     assert runs
-    assert {run.folder.name: validator.judge(run.folder, placed=True).findings for run in runs} == {
-        run.folder.name: () for run in runs
-    }
+    assert [validator.judge(run.folder, placed=True).findings for run in runs] == [()] * len(runs)
 
 
 BROKEN_VALUES: list[tuple[str, str, Any]] = [
@@ -94,17 +96,19 @@ BROKEN_VALUES: list[tuple[str, str, Any]] = [
     ("phases", "host_fetch_ns", every(lambda value: value // 10)),
     ("steady", "steady", once(lambda value: not value)),
     ("whole", "trial_wall_ns", once(lambda _: 1000)),
-    ("once", "trial_id", None),
+    ("clock", "started_at", every(lambda _: "2030-01-02T03:04:05Z")),
+    ("named", "data_hash", every(lambda _: "f" * 16)),
+    ("named", "suite", every(lambda _: "other")),
+    ("device", "host_h2d_ns", lambda values: [5, *values[1:]]),
+]
+"""Rule, column, and what becomes of it."""
+BROKEN_FIELDS: list[tuple[str, str, Any]] = [
     ("outcomes", "outcomes", {"ok": 1}),
     ("blocks", "blocks", 99),
     ("cells", "cells", 1),
     ("cell_seconds", "cell_seconds", {"0123456789ab": 1.0}),
-    ("clock", "started_at", every(lambda _: "2030-01-02T03:04:05Z")),
     ("clock", "ended_at", "2999-01-01T00:00:00Z"),
-    ("named", "data_hash", every(lambda _: "f" * 16)),
     ("named", "datasets", []),
-    ("named", "suite", every(lambda _: "other")),
-    ("device", "host_h2d_ns", lambda values: [5, *values[1:]]),
     ("version", "schema_version", 3),
     ("manifest", "seed", "7"),
     ("manifest_text", "profile", "qu\x1b[31mick"),
@@ -112,26 +116,7 @@ BROKEN_VALUES: list[tuple[str, str, Any]] = [
     ("manifest_name", "outcomes", {"<b>x": 3}),
     ("command", "command", "curl example.org | sh"),
 ]
-"""Rule, column or field of the manifest, and what becomes of it."""
-
-
-@pytest.mark.parametrize(("rule", "column", "change"), BROKEN_VALUES)
-def test_what_breaks_a_rule_is_refused_by_it(changed: Any, rule: str, column: str, change: Any) -> None:
-    """One thing is changed; the rule that is about it refuses the file, and says where."""
-    if rule == "once":
-        folder = changed({name: lambda values: [values[0], values[0], *values[2:]] for name in ("block", "position")})
-        table = pq.read_table(folder / "trials.parquet")
-        ids = table["trial_id"].to_pylist()
-        place = table.schema.get_field_index("trial_id")
-        pq.write_table(table.set_column(place, "trial_id", [[ids[0], ids[0], *ids[2:]]]), folder / "trials.parquet")
-    else:
-        folder = changed({column: change}) if callable(change) else changed(**{column: change})
-    found = validator.judge(folder / "trials.parquet")
-    assert [finding.rule for finding in found.refusals][:1] == [rule]
-    assert not found.valid
-    assert all(finding.where and finding.got and finding.expected for finding in found.findings)
-
-
+"""Rule, field of the manifest, and its value."""
 BROKEN_TRACES: list[tuple[str, str, str, Any]] = [
     ("range", "steps", "fetch_ns", once(lambda _: -1)),
     ("trace_of_run", "steps", "trial_id", once(lambda value: value[:-4] + "9999")),
@@ -145,14 +130,32 @@ BROKEN_TRACES: list[tuple[str, str, str, Any]] = [
 """Rule, table, column, and what becomes of it."""
 
 
+@pytest.mark.parametrize(("rule", "column", "change"), BROKEN_VALUES)
+def test_a_value_that_breaks_a_rule_is_refused_by_it(changed: Any, rule: str, column: str, change: Any) -> None:
+    """One column is changed; the rule that is about it refuses the file, and says where."""
+    assert rules(validator.judge(changed({column: change}) / "trials.parquet"))[:1] == [rule]
+
+
+@pytest.mark.parametrize(("rule", "field", "value"), BROKEN_FIELDS)
+def test_a_field_that_breaks_a_rule_is_refused_by_it(changed: Any, rule: str, field: str, value: Any) -> None:
+    """One field of the manifest is changed; the rule that is about it refuses the file, and says where."""
+    assert rules(validator.judge(changed(**{field: value}) / "trials.parquet"))[:1] == [rule]
+
+
 @pytest.mark.parametrize(("rule", "table", "column", "change"), BROKEN_TRACES)
 def test_steps_and_samples_are_held_against_their_trials(
     changed: Any, rule: str, table: str, column: str, change: Any
 ) -> None:
     """A step or a sample that its trial cannot have refuses the run."""
     found = validator.judge(changed({column: change}, table))
-    assert [finding.rule for finding in found.refusals][:1] == [rule]
+    assert rules(found)[:1] == [rule]
     assert f"{table}.parquet" in found.refusals[0].where
+
+
+def test_no_two_trials_have_one_place(changed: Any) -> None:
+    """A trial that is there twice refuses the file."""
+    twice = {name: lambda values: [values[0], values[0], *values[2:]] for name in ("block", "position", "trial_id")}
+    assert rules(validator.judge(changed(twice) / "trials.parquet"))[:1] == ["once"]
 
 
 def test_a_folder_holds_a_run_and_nothing_else(run: Path, tmp_path: Path) -> None:
@@ -171,74 +174,56 @@ def test_a_folder_holds_a_run_and_nothing_else(run: Path, tmp_path: Path) -> Non
     (other / "run.json").write_text((run / "run.json").read_text().replace('"seed": 7', '"seed": 8'))
     named = named.rename(named.with_name("20260102T030405Z-othr"))
     (tmp_path / "whole").symlink_to(run)
-    refused = {
-        path: validator.judge(path, placed=True) for path in (more, less, link, other, named, tmp_path / "whole")
-    }
-    rules = [found.refusals[0].rule for found in refused.values()]
-    assert rules == ["folder", "folder", "plain_file", "same_manifest", "place", "plain_file"]
-    assert "setup.py" in refused[more].refusals[0].got
+    found = [validator.judge(path, placed=True) for path in (more, less, link, other, named, tmp_path / "whole")]
+    assert [rules(each)[0] for each in found] == [
+        *("folder", "folder", "plain_file", "same_manifest", "place", "plain_file")
+    ]
+    assert "setup.py" in found[0].refusals[0].got
 
 
-def _machine_of_others(file: bytes) -> bytes:
-    return _again(file, lambda said: said["machine"].update(cpu_model="Example 1 1-Core"))
-
-
-def _again(file: bytes, change: Callable[[dict[str, Any]], None] = lambda _: None, **options: Any) -> bytes:
-    table, sink = pq.read_table(io.BytesIO(file)), io.BytesIO()
-    manifest = json.loads(table.schema.metadata[b"feedrate"])
-    change(manifest)
-    metadata = {b"feedrate": json.dumps(manifest).encode()}
-    pq.write_table(table.replace_schema_metadata(metadata), sink, **({"compression": "zstd"} | options))
+def written(table: pa.Table, **options: Any) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table, sink, **({"compression": "zstd"} | options))
     return sink.getvalue()
 
 
-def _chunk_elsewhere(file: bytes) -> bytes:
-    raw = sys.modules["parquet_bytes"]
+def on_other_machine(table: pa.Table) -> pa.Table:
+    fields = json.loads(table.schema.metadata[b"feedrate"])
+    fields["machine"]["cpu_model"] = "Example 1 1-Core"
+    return table.replace_schema_metadata({b"feedrate": json.dumps(fields).encode()})
+
+
+def chunk_elsewhere(file: bytes, raw: ModuleType) -> bytes:
     footer = raw.footer_of(file)
-    raw.chunks(footer)[0].update({9: (sizes.I64, 2**40), 11: (sizes.I64, 2**40)})
+    raw.chunks(footer)[0].update({9: (thrift.I64, 2**40), 11: (thrift.I64, 2**40)})
     return bytes(raw.closed(file, footer))
 
 
-def _page_of_more_values(file: bytes) -> bytes:
-    raw = sys.modules["parquet_bytes"]
+def page_of_more_values(file: bytes, raw: ModuleType) -> bytes:
     footer = raw.footer_of(file)
     chunk = next(chunk for chunk in raw.chunks(footer) if 11 not in chunk)
     begin, size = raw.place(chunk)
-    reader = sizes.Reader(file, begin)
+    reader = thrift.Reader(file, begin)
     header = reader.struct()
-    header[5][1][1] = (sizes.I32, header[5][1][1][1] + 1)
+    header[5][1][1] = (thrift.I32, header[5][1][1][1] + 1)
     return bytes(raw.repointed(file, footer, chunk, raw.struct(header) + file[reader.at : begin + size]))
 
 
-def _bytes_of_noise(file: bytes) -> bytes:
-    raw = sys.modules["parquet_bytes"]
-    begin, _ = raw.place(raw.chunks(raw.footer_of(file))[0])
-    reader = sizes.Reader(file, begin)
+def bytes_of_noise(file: bytes, raw: ModuleType) -> bytes:
+    reader = thrift.Reader(file, raw.place(raw.chunks(raw.footer_of(file))[0])[0])
     reader.struct()
     return file[: reader.at] + b"\xff" * 4 + file[reader.at + 4 :]
 
 
-def _without_times(file: bytes) -> bytes:
-    sink = io.BytesIO()
-    pq.write_table(pq.read_table(io.BytesIO(file)).drop_columns(["wall_ns"]), sink, compression="zstd")
-    return sink.getvalue()
-
-
-def _without_rows(file: bytes) -> bytes:
-    sink = io.BytesIO()
-    pq.ParquetWriter(sink, pq.read_table(io.BytesIO(file)).schema).close()
-    return sink.getvalue()
-
-
-BROKEN_FILES: dict[str, Callable[[bytes], bytes]] = {
-    "parquet": lambda file: file[:-1],
-    "column": _without_times,
-    "decodes": _bytes_of_noise,
-    "chunks": _chunk_elsewhere,
-    "codec": lambda file: _again(file, compression="gzip"),
-    "page_headers": _page_of_more_values,
-    "machine_id": _machine_of_others,
-    "some_trials": _without_rows,
+BROKEN_FILES: dict[str, Callable[[bytes, pa.Table, ModuleType], bytes]] = {
+    "parquet": lambda file, _, __: file[:-1],
+    "column": lambda _, table, __: written(table.drop_columns(["wall_ns"])),
+    "decodes": lambda file, _, raw: bytes_of_noise(file, raw),
+    "chunks": lambda file, _, raw: chunk_elsewhere(file, raw),
+    "codec": lambda _, table, __: written(table, compression="gzip"),
+    "page_headers": lambda file, _, raw: page_of_more_values(file, raw),
+    "machine_id": lambda _, table, __: written(on_other_machine(table)),
+    "some_trials": lambda _, table, __: written(table.slice(0, 0)),
 }
 """Rule, and what makes a file of trials break it."""
 
@@ -248,16 +233,15 @@ def test_a_file_that_is_not_as_it_was_written_is_refused(
     valid: bytes, corpus: ModuleType, tmp_path: Path, rule: str
 ) -> None:
     """Its structure, its compression, its manifest or its rows were touched: the rule about that refuses it."""
-    assert corpus
-    (tmp_path / "trials.parquet").write_bytes(BROKEN_FILES[rule](valid))
-    found = validator.judge(tmp_path / "trials.parquet")
-    assert [finding.rule for finding in found.refusals] == [rule]
+    table = pq.read_table(io.BytesIO(valid))
+    (tmp_path / "trials.parquet").write_bytes(BROKEN_FILES[rule](valid, table, corpus.raw))
+    assert rules(validator.judge(tmp_path / "trials.parquet")) == [rule]
 
 
-def test_a_machine_says_what_it_has(fake_run: ModuleType, tmp_path: Path) -> None:
+def test_a_machine_has_what_it_can_have(fake_run: ModuleType, tmp_path: Path) -> None:
     """A machine of more cores than there can be is refused, though its id is right."""
-    found = validator.judge(fake_run.write(tmp_path, fake_run.Fake(blocks=1, batches=(8,), cores=5000)))
-    assert [finding.rule for finding in found.refusals] == ["facts"]
+    fake = fake_run.Fake(blocks=1, batches=(8,), cores=5000)
+    assert rules(validator.judge(fake_run.write(tmp_path, fake))) == ["facts"]
 
 
 def test_halves_are_computed_anew(
@@ -270,33 +254,34 @@ def test_halves_are_computed_anew(
     found = validator.judge(changed({"half_ratio": every(lambda _: 1.04)}, source=source))
     assert found.valid, "within what stamps leave open"
     shutil.rmtree(found.path)
-    found = validator.judge(
-        changed({"half_ratio": every(lambda _: 1.5), "steady": every(lambda _: False)}, source=source)
-    )
-    assert [finding.rule for finding in found.refusals] == ["half_ratio"]
+    halves = {"half_ratio": every(lambda _: 1.5), "steady": every(lambda _: False)}
+    assert rules(validator.judge(changed(halves, source=source))) == ["half_ratio"]
 
 
 def test_a_time_before_the_first_day_is_no_time() -> None:
     """What Python's dates cannot hold in UTC is no moment, and no error of a reader."""
-    assert totals._moment("0001-01-01T00:00:00+14:00") is None
-    assert totals._moment("2026-01-02T03:04:05") is None
+    assert run_rules.moment("0001-01-01T00:00:00+14:00") is None
+    assert run_rules.moment("2026-01-02T03:04:05") is None
 
 
-IN_OTHER_TESTS = {"plain_file", "folder", "same_manifest", "place", "facts", "half_ratio"}
+IN_OTHER_TESTS = {"plain_file", "folder", "same_manifest", "place", "once", "facts", "half_ratio"}
 """Rules that a test of their own is about."""
 
 
-def test_every_rule_refuses_something() -> None:
-    """No rule is without a file that it refuses, which is tested by its name."""
-    tested = {*(rule for rule, *_ in (*BROKEN_VALUES, *BROKEN_TRACES)), *BROKEN_FILES, *IN_OTHER_TESTS}
-    assert tested == {rule.name for rule in validator.rules()}
+def test_every_rule_refuses_something_and_says_what_holds() -> None:
+    """No rule is without a file that it refuses; each has a name and a sentence of its own."""
+    tested = {*(rule for rule, *_ in (*BROKEN_VALUES, *BROKEN_FIELDS, *BROKEN_TRACES)), *BROKEN_FILES, *IN_OTHER_TESTS}
+    assert tested == {rule.name for rule in validator.RULES}
+    every_rule = [*validator.RULES, *flags.RULES]
+    assert len({rule.name for rule in every_rule}) == len(every_rule)
+    assert all(rule.says.endswith(".") for rule in every_rule)
 
 
 def test_a_step_that_is_there_twice_is_named(changed: Any) -> None:
-    """Its trial is told, and which step."""
+    """Its trial is named, and which step."""
     found = validator.judge(changed({"step": once(lambda _: 1, where=lambda step: step == 2)}, "steps"))
     trial = pq.read_table(Path(found.path) / "steps.parquet")["trial_id"][0].as_py()
-    assert [finding.rule for finding in found.refusals] == ["trace_order"]
+    assert rules(found) == ["trace_order"]
     assert f"'{trial}'" in found.refusals[0].where
     assert found.refusals[0].got == "step 1 is there twice"
 
@@ -313,44 +298,35 @@ def test_samples_are_in_order_whatever_lies_between(changed: Any, run: Path) -> 
 
 def test_samples_are_in_order_over_batches(run: Path) -> None:
     """The last sample of a trial is kept from one batch to the next."""
-    file = parquet.opened((run / "trials.parquet").read_bytes(), "trials", "trials.parquet")
-    kept = traces.Trials()
-    kept.add(Rows("trials", next(file.batches()), [file.manifest]))
-    samples = parquet.opened((run / "telemetry.parquet").read_bytes(), "telemetry", "telemetry.parquet")
-    table = next(samples.batches())
-    parts = [Rows("telemetry", table.slice(at, 1), [file.manifest], first=at) for at in range(3)]
-    assert not list(traces.telemetry(iter(parts), kept, "telemetry.parquet"))
-    wrong = [finding.where for finding in traces.telemetry(iter([parts[0], parts[2], parts[1]]), kept, "t")]
-    assert wrong == ["t row 1"]
+    trials, samples = (
+        parquet.open_table((run / f"{name}.parquet").read_bytes(), name, name) for name in ("trials", "telemetry")
+    )
+    traces, table = run_rules.Traces(next(trials.rows())), samples.decoded()
+    parts = [Rows("telemetry", table.slice(at, 1), [samples.manifest], first=at) for at in range(3)]
+    assert not list(traces.check("telemetry", parts))
+    wrong = [finding.where for finding in traces.check("telemetry", [parts[0], parts[2], parts[1]])]
+    assert wrong == ["telemetry.parquet row 1"]
 
 
-def test_texts_of_the_manifest_are_text(changed: Any) -> None:
-    """Markup in a text of the manifest is only text, which pages escape."""
+def test_markup_in_the_manifest_is_only_text(changed: Any) -> None:
+    """Pages escape it."""
     assert validator.judge(changed(substitutions=["<script>alert(1)</script>"])).valid
 
 
 @pytest.mark.parametrize("command", ["make \x1b[31msweep", "make\nsweep", "x" * 3000, "\u202esweep"])
 def test_control_characters_in_the_manifest_are_refused(changed: Any, command: str) -> None:
-    """What a terminal would obey is in no manifest, nor are endless texts."""
+    """What a terminal would obey is in no manifest, nor are endless texts; the finding shows them as text."""
     found = validator.judge(changed(command=command))
-    assert [finding.rule for finding in found.refusals] == ["manifest_text"]
-    assert "\x1b" not in str(found)
-    assert "\n" not in str(found.refusals[0])
+    assert rules(found) == ["manifest_text"]
+    assert str(found.refusals[0]).isprintable()
 
 
-def test_what_is_shown_of_a_file_is_text() -> None:
+def test_what_is_quoted_of_a_file_is_text() -> None:
     """Whatever a file holds becomes one short line of ASCII."""
     for value in ("\x1b[2J", "a\nb", "\ud800", "x" * 10_000, b"\xff", None, {"a": "\u202e"}):
-        assert (text := shown(value)).isascii()
+        assert (text := quote(value)).isascii()
         assert text.isprintable()
         assert len(text) <= 1300
-
-
-def test_every_rule_has_a_name_and_a_sentence_of_its_own() -> None:
-    """Rules are told apart by their names, and each says what holds."""
-    rules = [*validator.rules(), *flags.RULES]
-    assert len({rule.name for rule in rules}) == len(rules)
-    assert all(rule.says.endswith(".") for rule in rules)
 
 
 def test_what_no_text_may_hold_is_the_same_everywhere() -> None:
@@ -358,6 +334,6 @@ def test_what_no_text_may_hold_is_the_same_everywhere() -> None:
     for code in [0, 7, 0x1F, 0x20, 0x41, 0x7F, 0x9F, 0xE9, 0x61C, 0x200B, 0x2029, 0x202E, 0x2066, 0xFEFF]:
         text = f"a{chr(code)}b"
         taken_out = redaction.one_line(text) != text
-        table = pa.table({"error_message": pa.array([text]).dictionary_encode()})
-        assert bool(manifest._UNPRINTABLE.search(text)) == taken_out
-        assert any_broken(ranges.RULES[-1:], Rows("trials", table, [])) == taken_out
+        rows = Rows("trials", pa.table({"error_message": pa.array([text]).dictionary_encode()}), [])
+        findings: list[Finding] = list(row_rules.broken(row_rules.VALUES[-1:], rows, ""))
+        assert bool(manifest._UNPRINTABLE.search(text)) == bool(findings) == taken_out
