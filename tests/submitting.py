@@ -97,6 +97,25 @@ class Place:
         return list((self.root / "build").glob("*"))
 
 
+def measured() -> Any:
+    """The smallest run that was measured, as stored."""
+    from feedrate.schema.plugins import ROOT
+    from feedrate.store import runs
+
+    return min(runs.runs(ROOT / "results"), key=lambda run: (run.folder / "steps.parquet").stat().st_size)
+
+
+def make_faster(trials: Path) -> None:
+    """Change one column of a run's trials, so that it breaks a rule."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(trials)
+    place = table.schema.get_field_index("samples_per_s")
+    faster = pc.multiply(table.column("samples_per_s"), 1.5)
+    pq.write_table(table.set_column(place, "samples_per_s", faster), trials, compression="zstd")
+
+
 def prepared(tmp_path: Path, fake_run: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     """A run that is not committed in a checkout of main, and ``git`` and ``gh`` alone on the path."""
     from feedrate.schema import redaction

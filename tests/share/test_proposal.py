@@ -10,16 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
+from submitting import make_faster, measured
 
 from feedrate.schema.errors import FeedrateError, InputError
-from feedrate.schema.plugins import ROOT
 from feedrate.share import proposal
 from feedrate.share.validation.findings import Finding, Validated
-from feedrate.store import runs
 
 HOSTILE = '<script>alert(1)</script>\x1b[31m::set-output name=a::b"; rm -rf ~'
 FILES = ("run.json", "trials.parquet", "steps.parquet", "telemetry.parquet")
@@ -48,6 +45,10 @@ class Repository:
         whole.parent.mkdir(parents=True, exist_ok=True)
         whole.write_text(text)
         return whole
+
+    def link(self, path: str, target: str) -> None:
+        (self.root / path).unlink()
+        (self.root / path).symlink_to(target)
 
     def put(self, folder: str, text: str, files: tuple[str, ...] = FILES) -> None:
         for name in files:
@@ -81,7 +82,7 @@ def repository(tmp_path: Path) -> Repository:
 
 @pytest.fixture(autouse=True)
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
-    """What was held against the rules: here everything keeps them (tests/incoming has the rules themselves)."""
+    """What was held against the rules: here everything keeps them (tests/share/validation has the rules themselves)."""
     seen: list[dict[str, str]] = []
 
     def check(folder: Path, results: Path | None = None, *, placed: bool = False) -> Validated:
@@ -111,135 +112,54 @@ def test_a_published_run_may_be_withdrawn_and_reviewers_are_told(repository: Rep
     assert "20260101T000000Z-aaaa is to be withdrawn: 'wrong disk'" in repository.look()
 
 
-def measured() -> runs.StoredRun:
-    """The smallest run that was measured."""
-    return min(runs.runs(ROOT / "results"), key=lambda run: (run.folder / "steps.parquet").stat().st_size)
+NEXT = "results/xeon-2/20260203T000000Z-cccc"
+OWN_NAME = f"results/xeon-2/{HOSTILE.replace('/', '')}"
+REFUSED: list[tuple[Callable[[Repository], object], str]] = [
+    (lambda r: r.write("harness/feedrate/cli.py", "import os"), r"'harness/feedrate/cli\.py' is no part of a run"),
+    (lambda r: r.write(".github/workflows/submission.yml", "on: push"), r"submission\.yml' is no part of a run"),
+    (lambda r: r.write(f"{OLD}/run.json", "{}"), r"run\.json' is there already"),
+    (lambda r: (r.root / OLD / "steps.parquet").unlink(), r"steps\.parquet' is there already"),
+    (lambda r: (r.root / OLD).rename(r.root / f"{OLD}-moved"), r"run\.json' is there already"),
+    (lambda r: r.link(f"{NEW}/run.json", "/etc/passwd"), r"run\.json' has mode '120000'"),
+    (lambda r: (r.root / NEW / "run.json").chmod(0o755), r"run\.json' has mode '100755'"),
+    (lambda r: r.write(f"{NEW}.tier.json", '{"tier": "reference"}'), "tiers come from the maintainers"),
+    (lambda r: r.write(f"{NEW}/index.html", "<script>"), r"index\.html' is no part of a run"),
+    (lambda r: r.write(f"{OWN_NAME}/run.json", "{}"), "is no part of a run"),
+    (lambda r: r.write("results/.git-hooks/x/run.json", "{}"), "is no part of a run"),
+    (lambda r: r.write("results/xeon-2/bench/20260202T000000Z.json", "{}"), "is no part of a run"),
+    (lambda r: r.put("results/xeon-2/my-run", "other"), "is no part of a run"),
+    (lambda r: (r.root / NEW / "telemetry.parquet").unlink(), r"lacks telemetry\.parquet"),
+    (lambda r: r.put(NEXT, "new"), "holds the trials of results/xeon-2/20260202T000000Z-bbbb"),
+    (
+        lambda r: r.write(f"{NEW}/trials.parquet", "old trials.parquet"),
+        "holds the trials of results/epyc-1/20260101T000000Z-aaaa",
+    ),
+    (lambda r: r.write("results/xeon-2/20260909T000000Z-dddd.label.json", PLAIN), "speaks of a run that is not there"),
+    (
+        lambda r: r.write(f"{NEW}.label.json", json.dumps({"label": HOSTILE[:40]})),
+        r"label\.json: label: .*control characters",
+    ),
+    (lambda r: r.write(f"{NEW}.label.json", " " * 10_000), "has 10,000 bytes; expected at most 8,192"),
+    (
+        lambda r: [r.put(f"results/xeon-2/20260203T0000{number:02}Z-cccc", str(number)) for number in range(21)],
+        "expected at most 20 at once",
+    ),
+    (
+        lambda r: r.put(f"results/xeon-2/{OLD.rpartition('/')[2]}", "other"),
+        "xeon-2/20260101T000000Z-aaaa has the run id of results/epyc-1/20260101T000000Z-aaaa",
+    ),
+    (
+        lambda r: r.put(f"results/arm-3/{NEW.rpartition('/')[2]}", "other"),
+        "has the run id of results/.*/20260202T000000Z-bbbb",
+    ),
+    (lambda r: r.write(f"{OLD}.label.json", PLAIN), r"aaaa\.label\.json: a label comes with its run"),
+]
+"""What is changed beside a new run, and the reason for which it is refused."""
 
 
-def code(repository: Repository) -> None:
-    repository.write("harness/feedrate/cli.py", "import os")
-
-
-def workflow(repository: Repository) -> None:
-    repository.write(".github/workflows/submission.yml", "on: push")
-
-
-def changed(repository: Repository) -> None:
-    repository.write(f"{OLD}/run.json", "{}")
-
-
-def removed(repository: Repository) -> None:
-    (repository.root / OLD / "steps.parquet").unlink()
-
-
-def renamed(repository: Repository) -> None:
-    (repository.root / OLD).rename(repository.root / f"{OLD}-moved")
-
-
-def link(repository: Repository) -> None:
-    (repository.root / f"{NEW}/run.json").unlink()
-    (repository.root / f"{NEW}/run.json").symlink_to("/etc/passwd")
-
-
-def program(repository: Repository) -> None:
-    (repository.root / f"{NEW}/run.json").chmod(0o755)
-
-
-def tier(repository: Repository) -> None:
-    repository.write(f"{NEW}.tier.json", '{"tier": "reference"}')
-
-
-def more(repository: Repository) -> None:
-    repository.write(f"{NEW}/index.html", "<script>")
-
-
-def named(repository: Repository) -> None:
-    repository.write(f"results/xeon-2/{HOSTILE.replace('/', '')}/run.json", "{}")
-
-
-def hidden(repository: Repository) -> None:
-    repository.write("results/.git-hooks/x/run.json", "{}")
-
-
-def bench(repository: Repository) -> None:
-    repository.write("results/xeon-2/bench/20260202T000000Z.json", "{}")
-
-
-def incomplete(repository: Repository) -> None:
-    (repository.root / f"{NEW}/telemetry.parquet").unlink()
-
-
-def twice(repository: Repository) -> None:
-    repository.put("results/xeon-2/20260203T000000Z-cccc", "new")
-
-
-def again(repository: Repository) -> None:
-    repository.write(f"{NEW}/trials.parquet", "old trials.parquet")
-
-
-def nobodys(repository: Repository) -> None:
-    repository.write("results/xeon-2/20260909T000000Z-dddd.label.json", PLAIN)
-
-
-def markup(repository: Repository) -> None:
-    repository.write(f"{NEW}.label.json", json.dumps({"label": HOSTILE[:40]}))
-
-
-def large(repository: Repository) -> None:
-    repository.write(f"{NEW}.label.json", " " * 10_000)
-
-
-def many(repository: Repository) -> None:
-    for number in range(21):
-        repository.put(f"results/xeon-2/20260203T0000{number:02}Z-cccc", str(number))
-
-
-def published_id(repository: Repository) -> None:
-    repository.put(f"results/xeon-2/{OLD.rpartition('/')[2]}", "other")
-
-
-def added_id(repository: Repository) -> None:
-    repository.put(f"results/arm-3/{NEW.rpartition('/')[2]}", "other")
-
-
-def own_id(repository: Repository) -> None:
-    repository.put("results/xeon-2/my-run", "other")
-
-
-def label_of_others(repository: Repository) -> None:
-    repository.write(f"{OLD}.label.json", PLAIN)
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (code, r"'harness/feedrate/cli\.py' is no part of a run"),
-        (workflow, r"submission\.yml' is no part of a run"),
-        (changed, r"run\.json' is there already"),
-        (removed, r"steps\.parquet' is there already"),
-        (renamed, r"run\.json' is there already"),
-        (link, r"run\.json' has mode '120000'"),
-        (program, r"run\.json' has mode '100755'"),
-        (tier, "tiers come from the maintainers"),
-        (more, r"index\.html' is no part of a run"),
-        (named, "is no part of a run"),
-        (hidden, "is no part of a run"),
-        (bench, "is no part of a run"),
-        (incomplete, r"lacks telemetry\.parquet"),
-        (twice, "holds the trials of results/xeon-2/20260202T000000Z-bbbb"),
-        (again, "holds the trials of results/epyc-1/20260101T000000Z-aaaa"),
-        (nobodys, "speaks of a run that is not there"),
-        (markup, r"label\.json: label: .*control characters"),
-        (large, "has 10,000 bytes; expected at most 8,192"),
-        (many, "expected at most 20 at once"),
-        (published_id, "xeon-2/20260101T000000Z-aaaa has the run id of results/epyc-1/20260101T000000Z-aaaa"),
-        (added_id, "has the run id of results/.*/20260202T000000Z-bbbb"),
-        (own_id, "is no part of a run"),
-        (label_of_others, r"aaaa\.label\.json: a label comes with its run"),
-    ],
-)
+@pytest.mark.parametrize(("change", "words"), REFUSED)
 def test_anything_else_is_refused_with_its_reason(
-    repository: Repository, change: Callable[[Repository], None], words: str
+    repository: Repository, change: Callable[[Repository], object], words: str
 ) -> None:
     """One file too many spoils the whole, and no text of a stranger's reaches the terminal as it is."""
     repository.put(NEW, "new")
@@ -261,14 +181,7 @@ def test_the_rules_are_those_of_every_run(repository: Repository, monkeypatch: p
     assert "4 files added, 1 run among them. All rules hold." in repository.said()
     repository.git("reset", "-q", "--hard", "HEAD^1")
     repository.git("checkout", "-q", "proposal")
-    path = folder / "trials.parquet"
-    table = pq.read_table(path)
-    faster = pc.multiply(table.column("samples_per_s"), 1.5)
-    pq.write_table(
-        table.set_column(table.schema.get_field_index("samples_per_s"), "samples_per_s", faster),
-        path,
-        compression="zstd",
-    )
+    make_faster(folder / "trials.parquet")
     with pytest.raises(InputError, match=rf"(?s)cannot be merged.*{stored.folder.name}: .*samples_per_s"):
         repository.look()
 

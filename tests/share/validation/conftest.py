@@ -52,3 +52,20 @@ def changed(run: Path, tmp_path: Path) -> Change:
         return folder
 
     return change
+
+
+@pytest.fixture
+def results(fake_run: ModuleType, tmp_path: Path) -> list[Path]:
+    """The folders of three runs of three machines, the second one with a number that cannot be."""
+    folders = [
+        fake_run.write(
+            tmp_path / "results",
+            fake_run.Fake(run_id=f"2026010{number + 1}T030405Z-fake", blocks=1, batches=(8,), cores=16 + number),
+        )
+        for number in range(3)
+    ]
+    path = folders[1] / "trials.parquet"
+    table = pq.read_table(path)
+    walls = pa.array([-1, *table["wall_ns"].to_pylist()[1:]], pa.int64())
+    pq.write_table(table.set_column(table.schema.get_field_index("wall_ns"), "wall_ns", walls), path)
+    return folders
