@@ -431,11 +431,7 @@ BY_NAME: Mapping[str, Axis] = {axis.name: axis for axis in AXES}
 
 
 def applicable(combination: Cell, device: str) -> tuple[dict[str, Value], dict[str, str]]:
-    """Split a combination of values into the axes that matter on a device and those that do not.
-
-    Args:
-        combination: a value for every axis, by name.
-        device: ``cpu`` or ``cuda``.
+    """Split a value for every axis into those that matter on a device (``cpu``, ``cuda``) and those that do not.
 
     Returns:
         The cell (axes that apply, in the table's order), and for each axis that does not, the reason.
@@ -451,15 +447,10 @@ def applicable(combination: Cell, device: str) -> tuple[dict[str, Value], dict[s
 
 
 def ceilings(cell: Cell, device: str) -> dict[str, dict[str, Value]]:
-    """Find the cells that a training cell's stages make when each runs alone; unrelated axes do not apply there.
+    """Map the stages of a training cell to the cells that they are alone; unrelated axes do not apply there.
 
-    Args:
-        cell: a cell of mode train: the axes that apply.
-        device: ``cpu`` or ``cuda``.
-
-    Returns:
-        Stage to its cell. On a CPU there is nothing to copy; an emulated step's ceiling is declared, not measured.
-        Several replicas have none: a stage alone is one replica's.
+    On a CPU there is nothing to copy; an emulated step's ceiling is declared, not measured. Several replicas have no
+    ceilings: a stage alone is one replica's.
     """
     if cell.get("parallel", "none") != "none":
         return {}
@@ -472,8 +463,7 @@ def ceilings(cell: Cell, device: str) -> dict[str, dict[str, Value]]:
 def cell_id(cell: Cell) -> str:
     """Identify a cell: 12 hex digits of sha256 over the sorted JSON of the axes that differ from their frozen default.
 
-    Args:
-        cell: the axes that apply, by name; an axis at its default and one that does not apply count the same.
+    An axis at its default and one that does not apply count the same.
     """
     telling = {name: value for name, value in cell.items() if value != BY_NAME[name].default}
     text = json.dumps(telling, sort_keys=True, separators=(",", ":"))

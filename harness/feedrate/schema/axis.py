@@ -46,11 +46,7 @@ class Axis:
         return type(self.default)
 
     def checked(self, value: Any, where: str) -> Value:
-        """Check one value that somebody wrote; whole numbers are taken for an axis of floats.
-
-        Args:
-            value: as it was written.
-            where: it stands, for the complaint.
+        """Check one value that somebody wrote, ``where`` names the place; an axis of floats takes whole numbers.
 
         Raises:
             InputError: no value of this axis.

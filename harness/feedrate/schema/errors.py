@@ -37,15 +37,7 @@ class TrialError(FeedrateError):
 
 
 def expected_one_of(name: object, options: Iterable[object]) -> str:
-    """Say which names are valid, and which of them was probably meant.
-
-    Args:
-        name: what the user wrote.
-        options: the valid names.
-
-    Returns:
-        A clause such as ``expected one of lmdb, png (did you mean 'png'?)``.
-    """
+    """Say which names are valid, and which one was meant: ``expected one of lmdb, png (did you mean 'png'?)``."""
     names = sorted(str(option) for option in options)
     close = difflib.get_close_matches(str(name), names, n=1)
     hint = f" (did you mean '{close[0]}'?)" if close else ""

@@ -1,10 +1,7 @@
-"""What of a trial is compared: products and quotients of recorded columns, whose logs can be added up.
+"""Metrics of a trial that are compared, and the margins of a verdict on them.
 
-Pure Python over one row: the parent of a sweep judges by them which questions are still open, and loads no pandas.
-
-The margins of a verdict: how far an estimate lies from being called otherwise.
-
-Pure Python: the parent of a sweep uses them as the analysis does.
+A metric is a product or quotient of recorded columns, so that logs can be added up. All is pure Python over one row: the
+parent of a sweep judges which questions are still open, and loads no pandas.
 """
 
 from __future__ import annotations
@@ -31,14 +28,7 @@ class Metric:
     """Whether more of it is faster; a ratio of B to A is then told as *as fast as*."""
 
     def of(self, trial: Mapping[str, Any]) -> float | None:
-        """Compute it.
-
-        Args:
-            trial: a row of ``records.TRIALS``.
-
-        Returns:
-            A positive number; None where a column is null or what comes out is not positive.
-        """
+        """Compute it for a row of trials; None where a column is null or not positive."""
         value = 1.0
         for name in (*self.up, *self.down):
             column = trial.get(name)
@@ -99,10 +89,6 @@ REFUTED_UNDER = 0.99
 
 
 def room(log: float) -> float:
-    """Say how wide the interval around an estimate may be, as a half-width in logs, before it is inconclusive.
-
-    Args:
-        log: the estimate, the log of a ratio.
-    """
+    """Say how wide the interval around the log of a ratio may be, as a half-width, before it is inconclusive."""
     same = min(log - math.log(SAME[0]), math.log(SAME[1]) - log)
     return max(same, log - math.log(CONFIRMED_OVER), math.log(REFUTED_UNDER) - log)

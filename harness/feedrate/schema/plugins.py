@@ -2,10 +2,7 @@
 
 Names come from a scan of the folder, requirements and traits from literals in the file (``REQUIRES``, ``TRAITS``), all
 without importing it: planning must know what exists and what is missing, and may load neither torch nor an optional
-library.
-Files whose name begins with an underscore and sub-packages are not plug-ins.
-
-What a storage format is and can do, read from its file without importing it.
+library. Files whose name begins with an underscore and sub-packages are not plug-ins.
 """
 
 from __future__ import annotations
@@ -47,11 +44,7 @@ def _file(package: str, name: str) -> Path:
 
 @cache
 def declared(package: str, name: str, literal: str) -> Any:
-    """Read an annotated literal of a plug-in's file, such as ``REQUIRES``, without importing it.
-
-    Returns:
-        Its value; None where the file has no such literal.
-    """
+    """Read an annotated literal of a plug-in's file, such as ``REQUIRES``, without importing it; None without one."""
     for node in ast.parse(_file(package, name).read_text(encoding="utf-8")).body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == literal:
             return ast.literal_eval(node.value) if node.value else None
@@ -79,9 +72,8 @@ def load(package: str, name: str) -> ModuleType:
         raise InputError(f"{package}: unknown name '{name}'; {expected_one_of(name, names(package))}")
     if lacking := missing(package, name):
         raise InputError(f"{package}.{name}: needs {', '.join(lacking)}; run: pip install {' '.join(lacking.values())}")
-    return importlib.import_module(
-        ".".join(("feedrate", *_file(package, name).relative_to(PACKAGE).with_suffix("").parts))
-    )
+    parts = _file(package, name).relative_to(PACKAGE).with_suffix("").parts
+    return importlib.import_module(".".join(("feedrate", *parts)))
 
 
 STREAM_SHARDS = 32

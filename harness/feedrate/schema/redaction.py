@@ -101,16 +101,11 @@ def names_someone(text: str) -> bool:
 
 
 def scrub(text: str, most: int = MOST) -> str:
-    """Make free text, such as an error's message, fit to be published.
+    """Make free text, such as an error's message, fit to be published: one line of ``most`` characters.
 
-    Args:
-        text: anything; only its first 20,000 characters are looked at.
-        most: characters that are kept.
-
-    Returns:
-        One line without host name, user name, home folder, folders of paths (the last part stays), addresses (URL,
-        e-mail, IP, MAC), UUIDs and what follows the words serial number. A path with spaces is recognised in quotes
-        only.
+    Host name, user name, home folder, folders of paths (the last part stays), addresses (URL, e-mail, IP, MAC), UUIDs
+    and what follows the words serial number go. A path with spaces is recognised in quotes only; of a text only the
+    first 20,000 characters are looked at.
     """
     line = _masked(one_line(text[:_READ])).strip()
     return line if len(line) <= most else line[: most - 1] + "…"

@@ -27,18 +27,10 @@ def whole(steps: int, num_workers: int) -> int:
 
 
 def steps_once(batches: int, num_workers: int, prefetch_factor: int) -> int:
-    """Steps of a window in which no sample is read twice, warm-up included.
+    """Steps of a window in which no sample is read twice, warm-up included, for so many whole batches in the set.
 
     The window ends while the loader still prepares batches: one that only hands out what it had prepared would look
-    faster than it is.
-
-    Args:
-        batches: whole batches in one pass over the set.
-        num_workers: worker processes; 0 loads in the training process.
-        prefetch_factor: batches that each prepares ahead.
-
-    Returns:
-        A multiple of the workers; 0 or less where the set is too small.
+    faster than it is. The steps are a multiple of the workers; 0 or less where the set is too small.
     """
     burst = max(1, num_workers)
     return (batches - warm_up_steps(num_workers, prefetch_factor) - num_workers * prefetch_factor) // burst * burst
@@ -53,15 +45,8 @@ def samples_once(batch_size: int, num_workers: int, prefetch_factor: int, min_st
 def batches_once(n_samples: int, batch_size: int, num_workers: int, shards: int | None) -> int:
     """Whole batches in one pass over a set.
 
-    Args:
-        n_samples: samples in the set.
-        batch_size: samples in a batch.
-        num_workers: worker processes.
-        shards: files that the workers divide among them, each forming batches of its own; None where any sample can be
-            read by any worker.
-
-    Returns:
-        For shards: as many as are sure to come while every worker still works.
+    Workers divide shards among them and form batches of their own, of which only those count that are sure to come
+    while every worker still works; with ``shards`` None any sample can be read by any worker.
     """
     if shards is None or num_workers == 0:
         return n_samples // batch_size

@@ -1,7 +1,4 @@
-"""Numbers and intervals in words, the same in charts, tables and pages.
-
-Durations as people write them: ``90``, ``90s``, ``4m``, ``1h30m``.
-"""
+"""Numbers, intervals and durations in words, the same in charts, tables and pages."""
 
 from __future__ import annotations
 
@@ -68,17 +65,10 @@ _PATTERN = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d
 
 
 def parse(value: object, where: str) -> float:
-    """Read a duration.
-
-    Args:
-        value: seconds as a number, or text such as ``4m``.
-        where: names the place in messages.
-
-    Returns:
-        Seconds, more than 0.
+    """Read a duration in seconds from a number or a text such as ``90s``, ``4m`` or ``1h30m``.
 
     Raises:
-        InputError: it is no duration.
+        InputError: it is no duration above zero; ``where`` names the place.
     """
     text = str(value).strip().lower()
     match = _PATTERN.fullmatch(text) if text and not isinstance(value, bool) else None

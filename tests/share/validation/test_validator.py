@@ -187,6 +187,12 @@ def written(table: pa.Table, **options: Any) -> bytes:
     return sink.getvalue()
 
 
+def without_rows(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    pq.ParquetWriter(sink, table.schema).close()
+    return sink.getvalue()
+
+
 def on_other_machine(table: pa.Table) -> pa.Table:
     fields = json.loads(table.schema.metadata[b"feedrate"])
     fields["machine"]["cpu_model"] = "Example 1 1-Core"
@@ -223,7 +229,7 @@ BROKEN_FILES: dict[str, Callable[[bytes, pa.Table, ModuleType], bytes]] = {
     "codec": lambda _, table, __: written(table, compression="gzip"),
     "page_headers": lambda file, _, raw: page_of_more_values(file, raw),
     "machine_id": lambda _, table, __: written(on_other_machine(table)),
-    "some_trials": lambda _, table, __: written(table.slice(0, 0)),
+    "some_trials": lambda _, table, __: without_rows(table),
 }
 """Rule, and what makes a file of trials break it."""
 
