@@ -1,7 +1,7 @@
 """Metrics of a trial that are compared, and the margins of a verdict on them.
 
-A metric is a product or quotient of recorded columns, so that logs can be added up. All is pure Python over one row: the
-parent of a sweep judges which questions are still open, and loads no pandas.
+A metric is a product or quotient of recorded columns, so that logs can be added up. All is pure Python over one row:
+the parent of a sweep judges which questions are still open, and loads no pandas.
 """
 
 from __future__ import annotations
