@@ -1,6 +1,5 @@
 // Elements made of names, properties and text. Text is never markup.
 
-
 export function make(tag, given = {}, ...inside) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(given)) {
@@ -13,15 +12,16 @@ export function make(tag, given = {}, ...inside) {
   return made;
 }
 
-// A box that unfolds; its summary is text that can change.
-export function fold(name, inside, open = false) {
-  const said = make("span");
-  const box = make("details", { class: `fr-explore-fold fr-explore-${name}`, open }, make("summary", {}, said), inside);
-  return { box, say: (text) => { said.textContent = text; } };
+// A button that copies the address of the page, and the place that says so; `copied` gives the words.
+export function copyLink(copied) {
+  const said = make("span", { role: "status" });
+  const button = make("button", { type: "button", click: async () => {
+    said.textContent = await navigator.clipboard.writeText(location.href)
+      .then(copied, () => "The browser forbids copying: the address bar has the link.");
+  } }, "Copy a link to this");
+  button.hidden = !navigator.clipboard;
+  return [button, said];
 }
 
-export function save(name, type, text) {
-  const address = URL.createObjectURL(new Blob([text], { type }));
-  make("a", { href: address, download: name }).click();
-  setTimeout(() => URL.revokeObjectURL(address), 10000);
-}
+// Deferred scripts have run by then: site/figures.js, which draws, is one.
+export const parsed = /* @__PURE__ */ new Promise((resolve) => { document.addEventListener("DOMContentLoaded", resolve, { once: true }); });

@@ -10,7 +10,6 @@ interface Window {
   feedrateCharts: Record<string, any>;
   feedrateTheme: any;
   vegaEmbed: (place: Element, spec: any, options: any) => Promise<any>;
-  document$?: { subscribe: (init: () => void) => void };
 }
 
 interface Element {

@@ -6,11 +6,13 @@ import { isNull } from "./statistics.js";
 
 const value = (held) => (typeof held === "number" ? String(Number(held.toPrecision(6))) : String(held));
 
-// Axes by name that apply and are not at their default; `names` are those that are looked at.
-function setting(axes, names, given, always = []) {
-  return names.filter((name) => !isNull(axes[name]) && (always.includes(name) || axes[name] !== given.defaults[name]))
-    .map((name) => `${name} ${worded(value(axes[name]), given.caps.shown)}`).join(", ").slice(0, given.caps.label);
-}
+// Axes by name, with their values in words, that apply and are not at their default or are `always` named.
+const named = (axes, names, given, always) =>
+  names.filter((name) => !isNull(axes[name]) && (always.includes(name) || axes[name] !== given.defaults[name]))
+    .map((name) => [name, worded(value(axes[name]), given.caps.shown)]);
+
+const setting = (axes, names, given, always = []) =>
+  named(axes, names, given, always).map((part) => part.join(" ")).join(", ").slice(0, given.caps.label);
 
 // The axes in which some cells differ; whether one applies is no difference of its own.
 function telling(cells, given) {
@@ -29,21 +31,15 @@ const SHORT = {
 };
 const LEADING = ["storage_format", "batch_size", "num_workers"];
 
-const labels = (cells, given, kinds) => {
-  const different = telling(cells, given).filter((name) => !["mode", "step"].includes(name));
-  const names = [...LEADING.filter((name) => different.includes(name)), ...different.filter((name) => !LEADING.includes(name))];
+function labels(cells, given, kinds, different) {
+  const own = different.filter((name) => !["mode", "step"].includes(name));
+  const names = [...LEADING.filter((name) => own.includes(name)), ...own.filter((name) => !LEADING.includes(name))];
   return cells.map((cell) => {
-    const said = names.filter((name) => shown(cell.axes, name, given)).map((name) => brief(cell.axes, name, given)).join(", ");
+    const said = named(cell.axes, names, given, LEADING).map(([name, text]) =>
+      SHORT[name]?.(text) ?? (cell.axes[name] === true ? name : `${name} ${text}`)).join(", ");
     const kind = kinds ? given.kinds[kindOf(cell)] ?? kindOf(cell) : "";
     return [said, kind].filter(Boolean).join("; ").slice(0, given.caps.label) || "the only cell";
   });
-};
-
-const shown = (axes, name, given) => !isNull(axes[name]) && (LEADING.includes(name) || axes[name] !== given.defaults[name]);
-
-function brief(axes, name, given) {
-  const said = worded(value(axes[name]), given.caps.shown);
-  return SHORT[name]?.(said) ?? (axes[name] === true ? name : `${name} ${said}`);
 }
 
 const SPREADS = ["ratio", "lo", "hi", "samples_per_s_a", "samples_per_s_b", "n_a", "n_b"];
@@ -51,13 +47,12 @@ const SPREADS = ["ratio", "lo", "hi", "samples_per_s_a", "samples_per_s_b", "n_a
 export function foundFirst({ cells, unmatched, ...whole }, given) {
   const far = (cell) => Math.abs(Math.log(cell.ratio));
   const order = [...cells].sort((one, other) => far(other) - far(one));
-  const several = whole.kinds.length > 1;
   const different = telling(cells, given);
   const common = given.axes.filter((name) => !different.includes(name));
   const columns = Object.fromEntries(SPREADS.map((name) => [name, Float64Array.from(order, (cell) => cell[name])]));
   return {
-    count: order.length, ...columns, label: labels(order, given, several), verdict: order.map(({ verdict }) => verdict),
-    kind: order.map(kindOf), id: order.map(({ cell_id }) => cell_id),
+    count: order.length, ...columns, verdict: order.map(({ verdict }) => verdict),
+    label: labels(order, given, whole.kinds.length > 1, different),
     common: cells.length ? setting(cells[0].axes, common.filter((name) => name !== "mode"), given, ["workload"]) : "",
     ...whole, left: byReason(unmatched, given),
   };
@@ -65,17 +60,13 @@ export function foundFirst({ cells, unmatched, ...whole }, given) {
 
 // What does not match, by reason, the most frequent first; settings in full, as nothing else tells them.
 function byReason(unmatched, given) {
-  const found = new Map();
-  for (const cell of unmatched) {
-    if (!found.has(cell.reason)) found.set(cell.reason, []);
-    found.get(cell.reason).push(cell);
-  }
-  const shown = [...found].sort(([, one], [, other]) => other.length - one.length).slice(0, given.caps.reasons);
-  const reasons = shown.map(([reason, cells]) => ({
-    reason: worded(reason, given.caps.label), count: cells.length,
-    cells: cells.slice(0, given.caps.listed).map(({ axes, device }) => `${worded(device, given.caps.shown)}: ${setting(axes, given.axes, given, ["workload", "mode"])}`),
+  const { shown, label, listed, reasons: most } = given.caps;
+  const found = [...Map.groupBy(unmatched, ({ reason }) => reason)].sort(([, one], [, other]) => other.length - one.length);
+  const reasons = found.slice(0, most).map(([reason, cells]) => ({
+    reason: worded(reason, label), count: cells.length,
+    cells: cells.slice(0, listed).map(({ axes, device }) => `${worded(device, shown)}: ${setting(axes, given.axes, given, ["workload", "mode"])}`),
   }));
-  return { count: unmatched.length, reasons, more: found.size - reasons.length };
+  return { count: unmatched.length, reasons, more: found.length - reasons.length };
 }
 
 export function foundMore({ stages, held, best }, given) {
@@ -85,12 +76,11 @@ export function foundMore({ stages, held, best }, given) {
 
 // How many training cells are held back by what on either machine.
 function heldBy(held) {
-  const found = new Map();
-  for (const { bottleneck_a: a, bottleneck_b: b } of held) {
-    const key = JSON.stringify([a, b]);
-    found.set(key, { a, b, count: (found.get(key)?.count ?? 0) + 1 });
-  }
-  return [...found.values()].sort((one, other) => other.count - one.count);
+  const found = Map.groupBy(held, ({ bottleneck_a: a, bottleneck_b: b }) => JSON.stringify([a, b]));
+  return [...found].map(([key, cells]) => {
+    const [a, b] = JSON.parse(key);
+    return { a, b, count: cells.length };
+  }).sort((one, other) => other.count - one.count);
 }
 
 function bestTold({ a, b, ...task }, given) {

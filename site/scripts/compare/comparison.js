@@ -1,21 +1,26 @@
 // Two runs compared, in the order in which a reader is shown it. Tables as of statistics.js; `rules` as of
 // questions/compare/page.py, which also says which columns either part reads.
 
-import { at, believed, byBlock, good, halfWidth, isNull, logsByBlock, median, moments, numbers, only, overall, plain, repeated, rowsOf, values, verdict, welch } from "./statistics.js";
+import {
+  at, believed, byBlock, good, halfWidth, isNull, logsByBlock, median, moments, numbers, only, overall, plain, repeated, rowsOf, values,
+  verdict, welch,
+} from "./statistics.js";
 
 // Which cells of two runs can be compared, and how many times as fast B is in those: analysis/machines.py.
 
-// The cells of one run: what must agree, whether it is a check, whether a trial ended well; and the devices of each id.
+const axesOf = (table, row, rules) => Object.fromEntries(rules.axes.map(({ name }) => [name, plain(at(table[name], row))]));
+
+// The cells of one run: their axes, what must agree, whether a trial ended well; and the devices of each id.
 function side(table, rules) {
   only(table);
-  const [device, mode, well] = [values(table, "device"), values(table, "mode"), good(table)];
+  const [device, well] = [values(table, "device"), good(table)];
   const same = rules.same_in_both.map((name) => [name, values(table, name)]);
   const [cells, devices] = [new Map(), new Map()];
   for (let row = 0; row < rowsOf(table); row += 1) {
     const [id, on] = [table.cell_id[row], device(row)];
     const key = `${on}\u0000${id}`;
     if (!cells.has(key)) {
-      cells.set(key, { row, cell_id: id, device: on, check: mode(row) === "check", ended: false, same: {} });
+      cells.set(key, { cell_id: id, device: on, axes: axesOf(table, row, rules), ended: false, same: {} });
       if (!devices.has(id)) devices.set(id, on);
     }
     const cell = cells.get(key);
@@ -33,7 +38,7 @@ function reason(key, a, b, rules) {
       const other = others.devices.get(cell.cell_id);
       return other === undefined ? `only in ${name}` : `different device: ${cell.device} in ${name}, ${other} in the other`;
     }
-    if (cell?.check) return "a check, which times nothing";
+    if (cell?.axes.mode === "check") return "a check, which times nothing";
     if (cell && !cell.ended) return `no trial ended well in ${name}`;
   }
   for (const column of rules.same_in_both) {
@@ -43,19 +48,15 @@ function reason(key, a, b, rules) {
   return null;
 }
 
-const axesOf = (table, row, rules) => Object.fromEntries(rules.axes.map(({ name }) => [name, plain(at(table[name], row))]));
-
 // Of every cell of two runs whether it can be compared, and if not, why: A's first. `reason` is null where it can.
-export function matching(tableA, tableB, rules) {
+function matching(tableA, tableB, rules) {
   const [a, b] = [tableA, tableB].map((table) => side(table, rules));
   const onlyB = [...b.cells].filter(([key]) => !a.cells.has(key));
-  return [...[...a.cells].map((entry) => [entry, tableA]), ...onlyB.map((entry) => [entry, tableB])].map(
-    ([[key, { cell_id, device, row }], table]) => ({ cell_id, device, reason: reason(key, a, b, rules), axes: axesOf(table, row, rules) }),
-  );
+  return [...a.cells, ...onlyB].map(([key, { cell_id, device, axes }]) => ({ cell_id, device, axes, reason: reason(key, a, b, rules) }));
 }
 
 // Some cells by any rate of both sides' rows, B ÷ A with its interval; a cell in which either side has none is left out.
-export function ratios(tableA, tableB, cells, rules, rateA, rateB) {
+function ratios(tableA, tableB, cells, rules, rateA, rateB) {
   const [logsA, logsB] = [logsByBlock(tableA, rateA), logsByBlock(tableB, rateB)];
   return cells.flatMap((cell) => {
     const [a, b] = [logsA, logsB].map((logs) => moments(logs.get(cell.cell_id)));
@@ -64,13 +65,10 @@ export function ratios(tableA, tableB, cells, rules, rateA, rateB) {
   });
 }
 
-// Every cell that can be compared: samples/s of either side (geometric means over blocks), B ÷ A with its interval.
-export function compare(tableA, tableB, rules, matched = matching(tableA, tableB, rules)) {
-  const cells = matched.filter((cell) => cell.reason === null).map(({ cell_id, device, axes }) => ({ cell_id, device, axes }));
-  return ratios(tableA, tableB, cells, rules).map(({ a, b, ...cell }) => ({
-    ...cell, samples_per_s_a: a, samples_per_s_b: b, verdict: verdict(/** @type {any} */ (cell), rules),
-  }));
-}
+// Samples/s of either side (geometric means over blocks), B ÷ A with its interval, and what is said of that.
+const compare = (tableA, tableB, cells, rules) => ratios(tableA, tableB, cells, rules).map(({ a, b, ...cell }) => ({
+  ...cell, samples_per_s_a: a, samples_per_s_b: b, verdict: verdict(/** @type {any} */ (cell), rules),
+}));
 
 // The cells of one run: throughput, ceilings, and what holds a training cell back: analysis/estimates.py and
 // ceilings.py.
@@ -83,17 +81,16 @@ const mean = (list) => moments(list).mean;
 
 // What each cell is, from its first row; whether the matrix asked for it. A check times nothing and is none.
 function identities(table, rules) {
-  const [mode, role, suite, device] = ["mode", "role", "suite", "device"].map((name) => values(table, name));
+  const [role, suite, device] = ["role", "suite", "device"].map((name) => values(table, name));
   const found = new Map();
   for (let row = 0; row < rowsOf(table); row += 1) {
     const id = table.cell_id[row];
     if (!found.has(id)) {
-      const axes = Object.fromEntries(rules.axes.map(({ name }) => [name, plain(at(table[name], row))]));
-      found.set(id, { cell_id: id, device: device(row), suite: suite(row), check: mode(row) === "check", axes, asked: false });
+      found.set(id, { cell_id: id, device: device(row), suite: suite(row), axes: axesOf(table, row, rules), asked: false });
     }
     found.get(id).asked ||= !SERVING.has(role(row));
   }
-  return [...found.values()].filter((cell) => !cell.check);
+  return [...found.values()].filter(({ axes }) => axes.mode !== "check");
 }
 
 // Shares of the window's wall clock by phase, each by cell: means over blocks of the means of each. One phase's blocks
@@ -108,11 +105,11 @@ function shares(table, rules) {
 }
 
 // One estimate a cell, with its ceilings (samples/s of each stage alone; NaN where the run has no such cell).
-export function judged(table, rules) {
+function judged(table, rules) {
   const [logs, parts, well] = [logsByBlock(table), shares(table, rules), good(table)];
   const pss = numbers(table, "pss_peak_bytes");
   const memory = byBlock(table, (row) => (well(row) ? pss(row) : NaN));
-  const cells = identities(table, rules).map(({ check: _, ...cell }) => {
+  const cells = identities(table, rules).map((cell) => {
     const { mean: log, sd, n } = moments(logs.get(cell.cell_id));
     const half = halfWidth(sd, n, rules.confidence);
     return {
@@ -167,7 +164,7 @@ function ceilingsOf(cell, alone, rules) {
 
 // What holds a cell back, in words: its ceilings where loading and computing are both known, else the phase with half of
 // the wall clock.
-export function bottleneck(cell, rules) {
+function bottleneck(cell, rules) {
   if (cell.axes.mode !== "train") return ALONE[cell.axes.mode];
   const word = Number.isNaN(cell.samples_per_s) ? "unknown" : (byCeilings(cell, rules) ?? byShares(cell, rules));
   return word === BOUND.compute && cell.axes.step === "emulated" ? "emulated-step-bound" : word;
@@ -214,10 +211,9 @@ function looked(compared, { mode, page_cache: state, column, encoded }, rules) {
 
 // Every stage of both machines side by side; those without a common cell are left out. One cell has the interval of its
 // blocks, several that of Student's t over cells.
-export function stages(tableA, tableB, compared, rules) {
+function stages(tableA, tableB, compared, rules) {
   return rules.stages.flatMap((stage) => {
-    const cells = looked(compared, stage, rules).map(({ cell_id, device, axes }) => ({ cell_id, device, axes }));
-    const found = ratios(tableA, tableB, cells, rules, rateOf(tableA, stage), rateOf(tableB, stage));
+    const found = ratios(tableA, tableB, looked(compared, stage, rules), rules, rateOf(tableA, stage), rateOf(tableB, stage));
     if (!found.length) return [];
     const each = found.map(({ ratio }) => ratio);
     const { ratio, lo, hi } = found.length > 1 ? overall(each, rules) : found[0];
@@ -229,7 +225,7 @@ export function stages(tableA, tableB, compared, rules) {
 }
 
 // What holds each compared training cell back on either machine, with its ceilings there.
-export function heldBack(cellsA, cellsB, compared) {
+function heldBack(cellsA, cellsB, compared) {
   const [a, b] = [cellsA, cellsB].map((cells) => new Map(cells.map((cell) => [cell.cell_id, cell])));
   return compared.filter(({ axes }) => axes.mode === "train").map(({ cell_id, device, axes }) => ({
     cell_id, device, axes, bottleneck_a: a.get(cell_id).bottleneck, bottleneck_b: b.get(cell_id).bottleneck,
@@ -285,21 +281,17 @@ function bestOf(task, group, logs, rules) {
 
 // Each task of a run with the cells that cannot be told from its best, cheapest first. `cells` are those of judged(); what
 // only serves other cells is no candidate.
-export function best(table, cells, rules) {
+function best(table, cells, rules) {
   const replica = rules.axes.find(({ name }) => name === "replica");
-  const [logs, tasks] = [logsByBlock(table), new Map()];
-  for (const cell of cells) {
-    if (!cell.asked || rules.apart.includes(cell.suite) || filled(cell, replica) !== 0 || Number.isNaN(cell.samples_per_s)) continue;
-    const task = taskOf(cell, rules);
-    if (!tasks.has(task)) tasks.set(task, []);
-    tasks.get(task).push(cell);
-  }
-  return [...tasks].map(([task, group]) => bestOf(task, group, logs, rules));
+  const logs = logsByBlock(table);
+  const some = cells.filter((cell) => cell.asked && !rules.apart.includes(cell.suite) && filled(cell, replica) === 0
+    && !Number.isNaN(cell.samples_per_s));
+  return [...Map.groupBy(some, (cell) => taskOf(cell, rules))].map(([task, group]) => bestOf(task, group, logs, rules));
 }
 
 // The tasks of which both runs have a cell in common: the cheapest of either's best set, B's ÷ A's with its interval, and
 // what either's setting reaches of the other's best there (NaN where it was not measured there).
-export function bestOfBoth(tableA, tableB, cellsA, cellsB, compared, rules) {
+function bestOfBoth(tableA, tableB, cellsA, cellsB, compared, rules) {
   const common = new Set(compared.map((cell) => taskOf(cell, rules)));
   const [a, b] = [[tableA, cellsA], [tableB, cellsB]].map(([table, cells]) => ({
     logs: logsByBlock(table), tasks: new Map(best(table, cells, rules).map((each) => [each.task, each])),
@@ -330,7 +322,7 @@ const tally = (cells) => Object.fromEntries(Object.entries(COUNTED).map(([name, 
 export function first(tableA, tableB, rules) {
   const [a, b] = [tableA, tableB].map((table) => believed(table, rules));
   const matched = matching(a, b, rules);
-  const cells = compare(a, b, rules, matched);
+  const cells = compare(a, b, matched.filter(({ reason }) => reason === null), rules);
   const kinds = rules.kinds.flatMap((kind) => {
     const own = cells.filter((cell) => kindOf(cell) === kind);
     return own.length ? [{ kind, ...overall(own.map(({ ratio }) => ratio), rules), ...tally(own) }] : [];

@@ -1,46 +1,36 @@
 // Every cell that both runs have measured: a forest plot of those that differ most, and a table of all.
 
 import { make } from "../dom.js";
-import { Picture, resized } from "../explore/charts.js";
-import { number } from "../explore/data.js";
-import { PAGE, Table } from "../explore/table.js";
-import { between, blocks, interval, times } from "./views.js";
+import { View, labelled, point, resized, rule, walk } from "../picture.js";
+import { PAGE, Table } from "../table.js";
+import { many, number } from "../words.js";
+import { between, interval, times } from "./views.js";
 
 // The forest plot: a specification without data, so that another comparison need not draw it anew, and its rows.
 
-const GRID = "var(--fr-line)";
 const ROW = 22;
 // Room beside labels and plot: padding, and half of the last tick's label.
 const BESIDE = 36;
-export const MOST = 40;
-const many = (count) => count.toLocaleString("en");
+const MOST = 40;
 
-const across = (field, title) => ({ field, type: "quantitative", title, scale: { type: "log", nice: false, padding: 12 },
-  axis: { tickCount: 6, format: ",.2~r", labelOverlap: true } });
+const across = (field) => ({ field, type: "quantitative", title: "how many times as fast B is (logarithmic)",
+  scale: { type: "log", nice: false, padding: 12 }, axis: { tickCount: 6, format: ",.2~r", labelOverlap: true } });
 
-export function forest(width) {
+function forest(width) {
   const limit = Math.max(110, Math.round(width * 0.42));
-  const y = { field: "label", type: "ordinal", sort: { field: "at", op: "min" }, title: null,
-    axis: { labelLimit: limit, domain: false, ticks: false } };
-  const title = "how many times as fast B is (logarithmic)";
-  const colour = { field: "colour", type: "nominal", scale: null, legend: null };
+  const y = labelled(limit);
   return {
-    data: { name: "marks" }, params: [{ name: "hot", value: -1 }], width: width - limit - BESIDE, height: { step: ROW },
+    width: width - limit - BESIDE, height: { step: ROW },
     layer: [
-      { data: { values: [{ one: 1 }] }, mark: { type: "rule", color: GRID, strokeWidth: 1.5 }, encoding: { x: across("one", title) } },
-      { transform: [{ filter: "datum.lo > 0" }], mark: { type: "rule", strokeWidth: 1.5 },
-        encoding: { y, x: across("lo", title), x2: { field: "hi" }, color: colour } },
-      { mark: { type: "point", filled: true, opacity: 1, strokeWidth: 1 }, encoding: {
-        y, x: across("ratio", title), fill: colour, shape: { field: "shape", type: "nominal", scale: null, legend: null },
-        size: { condition: { test: "datum.id === hot", value: 200 }, value: 75 },
-        stroke: { condition: { test: "datum.id === hot", value: "var(--fr-ink)" }, value: "var(--fr-paper)" },
-        tooltip: { field: "tip", type: "nominal" } } },
+      { data: { values: [{ one: 1 }] }, mark: { type: "rule", color: "var(--fr-line)", strokeWidth: 1.5 }, encoding: { x: across("one") } },
+      { transform: [{ filter: "datum.lo > 0" }], ...rule({ y, x: across("lo"), x2: { field: "hi" } }) },
+      point({ y, x: across("ratio") }, 200),
     ],
   };
 }
 
 // The cells that differ most, the fastest first, and all of them together at the end.
-export function rows({ count, ratio, lo, hi, label, verdict, overall, n_a, n_b }, tones) {
+function rows({ count, ratio, lo, hi, label, verdict, overall, n_a, n_b }, tones) {
   const shown = Array.from({ length: Math.min(count, MOST) }, (_, place) => place).sort((a, b) => ratio[b] - ratio[a]);
   const taken = new Map();
   // Two cells whose words are cut to the same are two marks all the same.
@@ -55,12 +45,24 @@ export function rows({ count, ratio, lo, hi, label, verdict, overall, n_a, n_b }
   return count > 1 ? [...cells, mark(-2, cells.length, `all ${many(count)} cells`, { ...overall, n: `${many(count)} cells` }, tones.overall)] : cells;
 }
 
+// Columns of the table, those by which it can be sorted with their values.
+function columns({ label, ratio, lo, hi, samples_per_s_a: a, samples_per_s_b: b, n_a, n_b, verdict }) {
+  return [
+    { name: "cell", title: "Cell", values: label, text: (id) => label[id] },
+    { numeric: true, name: "ratio", title: "B ÷ A", values: ratio, text: (id) => times(ratio[id]) },
+    { numeric: true, name: "interval", title: "95 % interval", text: (id) => between(lo[id], hi[id]) },
+    { numeric: true, name: "a", title: "A", unit: "samples/s", values: a, text: (id) => number(a[id]) },
+    { numeric: true, name: "b", title: "B", unit: "samples/s", values: b, text: (id) => number(b[id]) },
+    { numeric: true, name: "blocks", title: "n", unit: "blocks", text: (id) => `${n_a[id]} and ${n_b[id]}` },
+    { name: "verdict", title: "B is", values: verdict, text: (id) => verdict[id] },
+  ];
+}
+
 // Marks that nobody sees, from which the picture is compiled.
 const SAMPLE = [0, 1].map((at) => ({
   id: at, at, label: `${at}`, ratio: 1 + at, lo: 1, hi: 3,
   colour: "var(--fr-ink)", shape: "circle", tip: {},
 }));
-const UNSORTED = ["interval", "blocks"];
 
 export class Cells {
   // `root` is as wide as what is drawn, and wide before anything is shown.
@@ -71,24 +73,19 @@ export class Cells {
     this.sort = { by: "ratio", descending: true };
     this.found = null;
     this.hot = -1;
-    const [place, title] = [make("div", { class: "fr-explore-place" }), make("h2", { id: "fr-compare-ratios" }, "Cell by cell")];
-    this.about = make("p", { class: "fr-explore-about" });
-    this.legend = make("ul", { class: "fr-legend" });
-    this.chart = make("div", { class: "fr-explore-chart", role: "img", tabindex: "0",
-      keydown: (event) => this.walk(event), blur: () => this.point(-1) }, place);
-    this.said = make("p", { class: "fr-message" });
     this.readout = make("p", { class: "fr-explore-readout", "aria-live": "polite" });
     const pointed = (id) => this.point(id);
-    this.picture = new Picture(place, { pointed, pressed: (id) => this.reveal(id) });
+    this.view = new View("fr-compare-ratios", "fr-compare-cells", { pointed, pressed: (id) => this.reveal(id),
+      walked: (event) => walk(event, this.marks ?? [], this.hot, pointed) });
     this.table = new Table({ pointed, sorted: (name) => this.sorted(name), turned: (from) => { this.from = from; this.list(); } });
-    this.box = make("section", { class: "fr-compare-cells", "aria-labelledby": "fr-compare-ratios" },
-      title, this.about, this.legend, this.chart, this.said, this.readout, this.table.pages, this.table.scroll);
+    this.box = this.view.box;
+    this.box.append(this.readout, this.table.pages, this.table.scroll);
     resized(root, () => this.draw());
   }
 
   // Vega is loaded and the picture's shape compiled before there is anything to draw, so that a file is shown at once.
   warm() {
-    return this.found ? null : this.picture.draw(forest(this.root.clientWidth), SAMPLE);
+    return this.found ? null : this.view.picture.draw(forest(this.root.clientWidth), SAMPLE);
   }
 
   show(found) {
@@ -98,53 +95,33 @@ export class Cells {
     const { tones } = this.given;
     this.shown = rows(found, tones);
     this.marks = this.shown.filter(({ id }) => id >= 0).map(({ id }) => id);
-    const most = found.count > MOST ? `The ${MOST} cells that differ most; the table has all ${found.count.toLocaleString("en")}.` : "";
-    this.about.textContent = [found.common && `In common: ${found.common}.`, most].filter(Boolean).join(" ");
+    const most = found.count > MOST ? `The ${MOST} cells that differ most; the table has all ${many(found.count)}.` : "";
+    const said = extremes(found);
     const seen = Object.entries(tones).filter(([verdict]) => found.verdict.includes(verdict));
-    this.legend.replaceChildren(...seen.map(([, tone]) => {
-      const sign = make("span", { "aria-hidden": "true" }, tone.glyph);
-      sign.style.color = tone.colour;
-      return make("li", {}, sign, tone.says);
-    }));
-    this.said.textContent = extremes(found);
-    this.chart.setAttribute("aria-label", `How many times as fast B is, cell by cell. ${extremes(found)} Arrow keys go from mark to mark.`);
+    this.view.tell({
+      title: "Cell by cell", about: [found.common && `In common: ${found.common}.`, most].filter(Boolean).join(" "), said,
+      label: `How many times as fast B is, cell by cell. ${said}`, entries: seen.map(([, { says, colour, shape }]) => ({ label: says, colour, shape })),
+    });
     this.readout.textContent = "";
+    this.columns = columns(found);
     this.list();
     return this.draw();
   }
 
   draw() {
-    return this.found ? this.picture.draw(forest(this.root.clientWidth), this.shown) : null;
-  }
-
-  order() {
-    const { found, sort } = this;
-    const columns = { cell: found.label, ratio: found.ratio, a: found.samples_per_s_a, b: found.samples_per_s_b, verdict: found.verdict };
-    const column = columns[sort.by];
-    const less = (one, other) => (column[one] < column[other] ? -1 : column[one] > column[other] ? 1 : 0);
-    const ids = Array.from({ length: found.count }, (_, place) => place).sort((one, other) => less(one, other) || one - other);
-    return sort.descending ? ids.reverse() : ids;
+    return this.found ? this.view.picture.draw(forest(this.root.clientWidth), this.shown) : null;
   }
 
   list() {
-    const { found } = this;
-    this.ids = this.order();
-    const text = (name, title, cell) => ({ name, title, text: cell });
-    const figure = (name, title, cell, unit) => ({ name, title, unit, numeric: true, text: cell });
-    const columns = [
-      text("cell", "Cell", (id) => found.label[id]),
-      figure("ratio", "B ÷ A", (id) => times(found.ratio[id])),
-      figure("interval", "95 % interval", (id) => between(found.lo[id], found.hi[id])),
-      figure("a", "A", (id) => number(found.samples_per_s_a[id]), "samples/s"),
-      figure("b", "B", (id) => number(found.samples_per_s_b[id]), "samples/s"),
-      figure("blocks", "n", (id) => `${found.n_a[id]} and ${found.n_b[id]}`, "blocks"),
-      text("verdict", "B is", (id) => found.verdict[id]),
-    ];
-    this.table.draw({ columns, rows: this.ids, from: this.from, sort: this.sort, caption: "Every cell that both runs have measured" });
+    const { values } = this.columns.find(({ name }) => name === this.sort.by);
+    const less = (one, other) => (values[one] < values[other] ? -1 : values[one] > values[other] ? 1 : one - other);
+    this.ids = Array.from({ length: this.found.count }, (_, place) => place).sort(less);
+    if (this.sort.descending) this.ids.reverse();
+    this.table.draw({ columns: this.columns, rows: this.ids, from: this.from, sort: this.sort, caption: "Every cell that both runs have measured" });
   }
 
   sorted(name) {
-    if (UNSORTED.includes(name)) return;
+    if (!this.columns.some((column) => column.name === name && column.values)) return;
     this.sort = { by: name, descending: this.sort.by === name ? !this.sort.descending : true };
     this.from = 0;
     this.list();
@@ -153,11 +130,10 @@ export class Cells {
   point(id) {
     if (id === this.hot || !this.found) return;
     this.hot = id;
-    this.picture.show(id);
+    this.view.picture.show(id);
     this.table.show(id);
-    const { label, ratio, lo, hi, samples_per_s_a: a, samples_per_s_b: b, n_a, n_b } = this.found;
-    this.readout.textContent = id < 0 ? ""
-      : `${label[id]}: ${times(ratio[id])} (${interval({ lo: lo[id], hi: hi[id] })}; ${blocks(n_a[id], n_b[id])}), A ${number(a[id])}, B ${number(b[id])} samples/s.`;
+    const { label, samples_per_s_a: a, samples_per_s_b: b } = this.found;
+    this.readout.textContent = id < 0 ? "" : `${label[id]}: ${figure(this.found, id)}, A ${number(a[id])}, B ${number(b[id])} samples/s.`;
   }
 
   reveal(id) {
@@ -165,22 +141,16 @@ export class Cells {
     this.list();
     this.table.focus(id);
   }
-
-  walk(event) {
-    const [at, last] = [this.marks?.indexOf(this.hot) ?? -1, (this.marks?.length ?? 0) - 1];
-    const to = { ArrowRight: at + 1, ArrowDown: at + 1, ArrowLeft: at - 1, ArrowUp: at - 1, Home: 0, End: last }[event.key];
-    if (event.key === "Escape") this.point(-1);
-    if (to === undefined || last < 0) return;
-    event.preventDefault();
-    this.point(this.marks[Math.max(0, Math.min(last, to))]);
-  }
 }
 
+const figure = ({ ratio, lo, hi, n_a, n_b }, id) =>
+  `${times(ratio[id])} (${interval({ lo: lo[id], hi: hi[id] })}; n = ${n_a[id]} and ${n_b[id]})`;
+
 // Where B gains most and where it loses most, in a sentence made from the numbers.
-function extremes({ count, ratio, lo, hi, label, n_a, n_b }) {
-  if (!count) return "";
+function extremes(found) {
+  const { count, ratio, label } = found;
   const ids = Array.from({ length: count }, (_, place) => place);
   const [most, least] = [1, -1].map((sign) => ids.reduce((best, id) => (sign * (ratio[id] - ratio[best]) > 0 ? id : best), 0));
-  const told = (id) => `${times(ratio[id])} (${interval({ lo: lo[id], hi: hi[id] })}; ${blocks(n_a[id], n_b[id])}) at ${label[id]}`;
+  const told = (id) => `${figure(found, id)} at ${label[id]}`;
   return count === 1 ? `${told(0)}.` : `Highest ${told(most)}; lowest ${told(least)}.`;
 }

@@ -1,7 +1,7 @@
 // The page Compare. Two runs are chosen, published ones or files of the reader's own; a Worker reads and compares them,
 // and this draws what it found.
 
-import { make } from "../dom.js";
+import { make, parsed } from "../dom.js";
 import { Cells } from "./forest.js";
 import { Reader } from "./reader.js";
 import { SIDES, Sides, asked, hashOf, link, write } from "./sides.js";
@@ -202,6 +202,4 @@ async function start() {
   }
 }
 
-// Deferred scripts have run by then: site/figures.js, which draws, is one.
-const parsed = new Promise((resolve) => { document.addEventListener("DOMContentLoaded", resolve, { once: true }); });
 start();

@@ -3,6 +3,7 @@
 
 import { decompress } from "fzstd";
 import { parquetMetadata, parquetRead, snappyUncompress } from "hyparquet";
+import { many } from "../words.js";
 
 // A walk over Thrift's compact protocol that builds almost nothing: parquet's footer and page headers are written in it,
 // and a few bytes of it can declare lists of billions of elements. What does not stand in the bytes is refused here,
@@ -106,55 +107,12 @@ const [DATA, DICTIONARY] = [0, 2];
 const PLAIN = 0;
 const BY_DICTIONARY = new Set([2, 8]);
 const WORTH = 64;
-const many = (count) => count.toLocaleString("en");
-const whole = (value) => Number.isInteger(value) && value >= 0;
+const natural = (value) => Number.isInteger(value) && value >= 0;
 
 export class OverCap extends Error {}
 
-// Add up what a file takes altogether, so that many small pages are capped as one large one is.
-export class Budget {
-  constructor({ unpacked, pages }) {
-    this.most = unpacked;
-    this.pages = pages;
-    this.spent = 0;
-    this.seen = 0;
-  }
-
-  take(bytes) {
-    this.spent += bytes;
-    if ((this.seen += 1) > this.pages) throw new OverCap(`its columns have more than ${many(this.pages)} pages`);
-    if (this.spent > this.most) throw new OverCap(`its columns unpack to more than ${many(this.most)} bytes`);
-  }
-}
-
-// Check every page of a chunk. `chunk`: where it lies and how it is stored; `unpack`: stored bytes and size → bytes.
-export function checkPages(bytes, chunk, caps, budget, unpack) {
-  const { start, end, rows, optional } = chunk;
-  let [at, seen] = [start, 0];
-  while (at < end) {
-    const walker = new Walker(bytes, at, end, WORTH);
-    const header = walker.struct(1);
-    const [type, size, stored] = [header.get(1), header.get(2), header.get(3)];
-    if (!whole(size) || !whole(stored) || stored > end - walker.at) throw new Malformed("a page goes beyond its column");
-    if (size > caps.page) throw new OverCap(`a page unpacks to ${many(size)} bytes; at most ${many(caps.page)} are read`);
-    budget.take(size);
-    const about = header.get(type === DICTIONARY ? 7 : 5);
-    const count = about?.get?.(1);
-    const encoding = about?.get?.(2);
-    if (!whole(count)) throw new Malformed(`a page of kind ${type}; expected a data page of version 1 or a dictionary`);
-    const input = bytes.subarray(walker.at, walker.at + stored);
-    if (type === DICTIONARY) {
-      if (count > size) throw new Malformed(`a dictionary says that it holds ${count} values in ${size} bytes`);
-    } else if (type === DATA) {
-      seen += count;
-      if (seen > rows) throw new Malformed(`a column has more values than its ${rows} rows`);
-      checkValues(unpack(input, size), count, optional, encoding);
-    } else {
-      throw new Malformed(`a page of kind ${type}; expected a data page of version 1 or a dictionary`);
-    }
-    at = walker.at + stored;
-  }
-  if (seen !== rows) throw new Malformed(`a column has ${seen} values for ${rows} rows`);
+function atMost(count, cap, what) {
+  if (count > cap) throw new OverCap(`${many(count)} ${what}; at most ${many(cap)} are read`);
 }
 
 // Levels say which values are there, then come the values.
@@ -189,7 +147,9 @@ function runs(bytes, width, count) {
       // The last group may be cut off after the last value.
       const needed = Math.ceil((Math.min(many, left) * width) / 8);
       if (needed > walker.end - walker.at) throw new Malformed("a run goes beyond its page");
-      if (width === 1) odd += ones(bytes, walker.at, Math.min(many, left));
+      if (width === 1) {
+        for (let bit = 0; bit < Math.min(many, left); bit += 1) odd += (bytes[walker.at + (bit >> 3)] >> (bit & 7)) & 1;
+      }
       walker.at = Math.min(walker.end, walker.at + size);
       left -= many;
     } else {
@@ -204,12 +164,6 @@ function runs(bytes, width, count) {
   return odd;
 }
 
-function ones(bytes, at, bits) {
-  let found = 0;
-  for (let place = 0; place < bits; place += 1) found += (bytes[at + (place >> 3)] >> (place & 7)) & 1;
-  return found;
-}
-
 const MAGIC = 0x31524150;
 // Longer words that a row group says are its least and most may have been cut off.
 const WHOLE = 40;
@@ -220,17 +174,13 @@ const UNPACK = {
   UNCOMPRESSED: (input) => input,
 };
 const COMPRESSORS = Object.fromEntries(Object.keys(UNPACK).map((codec) => [codec, (input, size) => unpacked(codec, input, size)]));
-// A wholeFile number of the reader's as a number; NaN what is none, so that a list of one is not taken for it.
-const wholeFile = (value) => (typeof value === "bigint" || Number.isInteger(value) ? Number(value) : NaN);
+// A whole number of the reader's as a number; NaN what is none, so that a list of one is not taken for it.
+const whole = (value) => (typeof value === "bigint" || Number.isInteger(value) ? Number(value) : NaN);
 
 function unpacked(codec, input, size) {
   const page = UNPACK[codec](input, size);
   if (page.length !== size) throw new Malformed(`a page unpacks to ${page.length} bytes where it says ${size}`);
   return page;
-}
-
-function atMost(count, cap, what) {
-  if (count > cap) throw new OverCap(`${many(count)} ${what}; at most ${many(cap)} are read`);
 }
 
 export class TrialsFile {
@@ -240,11 +190,12 @@ export class TrialsFile {
     this.bytes = new Uint8Array(buffer);
     this.dtypes = dtypes;
     this.caps = caps;
-    this.budget = new Budget(caps);
+    this.unpacked = 0;
+    this.pages = 0;
     const end = this.footer();
     this.metadata = parquetMetadata(buffer);
     const { schema, row_groups: groups, num_rows: rows } = this.metadata;
-    this.rows = wholeFile(rows);
+    this.rows = whole(rows);
     this.within(schema?.length - 1, groups?.length, this.rows);
     this.columns = this.schema();
     this.groups = this.rowGroups(end);
@@ -296,7 +247,7 @@ export class TrialsFile {
     let from = 0;
     const found = this.metadata.row_groups.map((source) => {
       const { num_rows, columns } = source;
-      const rows = wholeFile(num_rows);
+      const rows = whole(num_rows);
       if (!(rows >= 0) || columns.length !== this.columns.size) throw new Malformed("a row group has other columns than the file");
       const chunks = columns.map(({ meta_data: about }) => {
         const start = Number(about?.dictionary_page_offset || about?.data_page_offset);
@@ -373,12 +324,43 @@ export class TrialsFile {
     return true;
   }
 
+  // Look at every page of a column.
   check(name, groups) {
     const { place, optional } = this.columns.get(name);
     for (const { chunks, rows } of groups) {
       const { start, end, codec } = chunks[place];
-      checkPages(this.bytes, { start, end, rows, optional }, this.caps, this.budget, (input, size) => unpacked(codec, input, size));
+      let [at, seen] = [start, 0];
+      while (at < end) {
+        const { next, count } = this.checkPage(at, end, codec, seen, rows, optional);
+        [at, seen] = [next, seen + count];
+      }
+      if (seen !== rows) throw new Malformed(`a column has ${seen} values for ${rows} rows`);
     }
+  }
+
+  // Pages are added up over all columns, so that many small ones are capped as one large one is.
+  checkPage(at, end, codec, seen, rows, optional) {
+    const { bytes, caps } = this;
+    const walker = new Walker(bytes, at, end, WORTH);
+    const header = walker.struct(1);
+    const [type, size, stored] = [1, 2, 3].map((field) => header.get(field));
+    if (!natural(size) || !natural(stored) || stored > end - walker.at) throw new Malformed("a page goes beyond its column");
+    if (size > caps.page) throw new OverCap(`a page unpacks to ${many(size)} bytes; at most ${many(caps.page)} are read`);
+    if ((this.pages += 1) > caps.pages) throw new OverCap(`its columns have more than ${many(caps.pages)} pages`);
+    if ((this.unpacked += size) > caps.unpacked) throw new OverCap(`its columns unpack to more than ${many(caps.unpacked)} bytes`);
+    const about = header.get(type === DICTIONARY ? 7 : 5);
+    const [count, encoding] = [1, 2].map((field) => about?.get?.(field));
+    if (!natural(count) || ![DATA, DICTIONARY].includes(type)) {
+      throw new Malformed(`a page of kind ${type}; expected a data page of version 1 or a dictionary`);
+    }
+    const next = walker.at + stored;
+    if (type === DICTIONARY) {
+      if (count > size) throw new Malformed(`a dictionary says that it holds ${count} values in ${size} bytes`);
+      return { next, count: 0 };
+    }
+    if (seen + count > rows) throw new Malformed(`a column has more values than its ${rows} rows`);
+    checkValues(unpacked(codec, bytes.subarray(walker.at, next), size), count, optional, encoding);
+    return { next, count };
   }
 }
 

@@ -1,7 +1,6 @@
 // The page's side of the Worker: questions and answers, with a deadline after which the Worker is ended. A file that
 // crashes or hangs it is refused, and costs the others no more than being opened again.
 
-
 export class Refused extends Error {}
 
 // A Worker from the network is bound by a header alone, which many hosts cannot send. One that is made from a text
@@ -18,66 +17,52 @@ export class Reader {
     this.given = given;
     this.sources = new Map();
     this.turn = Promise.resolve();
-    this.number = 0;
     this.start();
   }
 
   start() {
     this.worker = bound(new URL("worker.js", import.meta.url).href);
-    this.waiting = new Map();
     this.opened = new Set();
-    this.worker.addEventListener("message", ({ data }) => this.answered(data));
+    this.asked = null;
+    const { promise, resolve, reject } = Promise.withResolvers();
+    this.ready = promise;
+    this.ready.catch(() => {});
+    let up = false;
     const broken = (event) => {
       event.preventDefault();
       const why = new Refused(`the reader stopped${event.message ? `: ${String(event.message).slice(0, 200)}` : ""}`);
       // One that did not start would not start again.
-      if (this.up) this.end(why);
-      else this.failed(why);
+      if (up) this.end(why);
+      else reject(why);
     };
+    this.worker.addEventListener("message", ({ data: { ready, found, refused } }) => {
+      up ||= ready;
+      if (ready) resolve(ready);
+      else if (refused === undefined) this.asked.resolve(found);
+      else this.asked.reject(new Refused(refused));
+    });
     this.worker.addEventListener("error", broken);
     this.worker.addEventListener("messageerror", broken);
-    this.up = false;
-    this.began = this.failed = (/** @type {unknown} */ _) => {};
-    this.ready = new Promise((resolve, reject) => {
-      this.began = resolve;
-      this.failed = reject;
-    });
-    this.ready.catch(() => {});
     this.worker.postMessage({ kind: "given", given: this.given });
   }
 
   // End the Worker; whoever waits for it is told why.
   end(error) {
+    const { asked } = this;
     this.worker.terminate();
-    const waiting = [...this.waiting.values()];
     this.start();
-    for (const { reject } of waiting) reject(error);
-  }
-
-  answered({ id, found, refused, ready }) {
-    if (ready) {
-      this.up = true;
-      this.began(true);
-    }
-    const asked = this.waiting.get(id);
-    if (!asked) return;
-    this.waiting.delete(id);
-    if (refused === undefined) asked.resolve(found);
-    else asked.reject(new Refused(refused));
+    asked?.reject(error);
   }
 
   // The time that a Worker takes to start counts for nothing: it may have to be loaded.
   async ask(message) {
     await this.ready;
-    const id = this.number += 1;
     const { seconds } = this.given.caps;
-    let timer = 0;
+    const asked = this.asked = Promise.withResolvers();
+    const timer = setTimeout(() => this.end(new Refused(`it took longer than ${seconds} seconds`)), 1000 * seconds);
+    this.worker.postMessage(message);
     try {
-      return await new Promise((resolve, reject) => {
-        this.waiting.set(id, { resolve, reject });
-        timer = setTimeout(() => this.end(new Refused(`it took longer than ${seconds} seconds`)), 1000 * seconds);
-        this.worker.postMessage({ ...message, id });
-      });
+      return await asked.promise;
     } finally {
       clearTimeout(timer);
     }
@@ -119,11 +104,11 @@ export class Reader {
   }
 
   compare(a, b) {
-    return this.inTurn(async () => this.both("compare", a, b));
+    return this.inTurn(() => this.both("compare", a, b));
   }
 
   explain(a, b) {
-    return this.inTurn(async () => this.both("explain", a, b));
+    return this.inTurn(() => this.both("explain", a, b));
   }
 
   async both(kind, a, b) {

@@ -1,14 +1,14 @@
 // One run as a comparison needs it: what it says of itself, and its table of trials in two helpings: what the first
 // picture is made of, then what explains it.
 
+import { many } from "../words.js";
 import { Malformed, OverCap, TrialsFile } from "./parquet.js";
-import { PerCell } from "./statistics.js";
+import { PerCell, isNull } from "./statistics.js";
 
 const KEY = "feedrate";
 const [MOST_NAMED, MOST_SET] = [20, 60];
 // As store/migration.py has them: what a version of feedrate looks like, and the largest number of a schema.
 const [RELEASE, NEWEST] = [/^\d{1,4}(\.\d{1,4}){1,3}$/, 9999];
-const many = (count) => count.toLocaleString("en");
 const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]+/g;
 
 // Words of a record as a page shows them: on one line, without signs that nobody sees, and of bounded length.
@@ -20,7 +20,6 @@ const fact = (value, unit, most) => (unit === "bytes" && typeof value === "numbe
 
 const own = (held, name) => (held && typeof held === "object" && Object.hasOwn(held, name) ? held[name] : null);
 const within = (object, path) => path.reduce(own, object);
-const empty = (value) => value === null || Number.isNaN(value);
 
 export class Run {
   // `beside`: how many numbers other runs hold.
@@ -125,7 +124,7 @@ export class Run {
     const column = (await file.read([name], first.at(-1) + 1))[name];
     if (!column) return;
     const values = first.map((row) => column[row]);
-    if (!values.every(empty)) this.table[name] = new PerCell(values, of);
+    if (!values.every(isNull)) this.table[name] = new PerCell(values, of);
   }
 
   // The columns that explain the differences: stamps of the loader's workers, shares of the step, memory.
@@ -151,12 +150,13 @@ function later(one, other) {
 }
 
 function parsed(text) {
+  let found = null;
   try {
-    const found = JSON.parse(text);
-    if (found && typeof found === "object" && !Array.isArray(found)) return found;
+    found = JSON.parse(text);
   } catch {
     // Said below.
   }
+  if (found && typeof found === "object" && !Array.isArray(found)) return found;
   throw new Malformed("what it says of itself is no JSON object");
 }
 

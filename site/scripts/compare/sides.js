@@ -1,9 +1,9 @@
 // Which two runs are compared: two lists of published runs and of files that were given, a place to drop files, and what
 // each side says of itself.
 
-import { make } from "../dom.js";
-import { format, parse } from "../explore/address.js";
-import { plural } from "../explore/data.js";
+import { format, parse } from "../address.js";
+import { copyLink, make } from "../dom.js";
+import { plural } from "../words.js";
 import { machineName, size } from "./views.js";
 
 // The address of the page says which two runs it compares: published ones by their id, files by their hash alone. A file
@@ -12,7 +12,7 @@ import { machineName, size } from "./views.js";
 export const SIDES = ["a", "b"];
 const HASHED = "sha256:";
 export const hashOf = (key) => (key.startsWith(HASHED) ? key.slice(HASHED.length) : "");
-export const named = (key) => key !== "" && !key.startsWith("file:");
+const named = (key) => key !== "" && !key.startsWith("file:");
 
 // What the address asks for; null where it is a place on the page.
 export function asked() {
@@ -27,21 +27,12 @@ export function write(state) {
   if (location.hash !== address) history.replaceState(null, "", address);
 }
 
-function copied(keys) {
+// A button that copies the address; `state` gives the two keys.
+export const link = (state) => make("p", { class: "fr-explore-take" }, copyLink(() => {
+  const keys = Object.values(state());
   if (!keys.every(named)) return "Copied, without your file: only a page that came over https can name it, by its hash.";
   return keys.some(hashOf) ? "Copied. It names files by their hash: whoever opens it is asked for them." : "Copied.";
-}
-
-// A button that copies the address; `state` gives the two keys.
-export function link(state) {
-  const said = make("span", { role: "status" });
-  const copy = make("button", { type: "button", click: async () => {
-    await navigator.clipboard.writeText(location.href);
-    said.textContent = copied(Object.values(state()));
-  } }, "Copy a link to this");
-  copy.hidden = !navigator.clipboard;
-  return make("p", { class: "fr-explore-take" }, copy, said);
-}
+}));
 
 // Published runs that a list offers at once, and those from which on they can be searched.
 const [MANY, FEW] = [60, 9];

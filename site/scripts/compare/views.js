@@ -2,7 +2,7 @@
 // the best settings, what differs between the two. All words of records come as text.
 
 import { make } from "../dom.js";
-import { number, plural } from "../explore/data.js";
+import { many, number, plural } from "../words.js";
 
 // Ratios, rates, intervals and sides in words.
 
@@ -10,11 +10,11 @@ const two = new Intl.NumberFormat("en", { minimumFractionDigits: 2, maximumFract
 const known = Number.isFinite;
 
 // How many times as fast: two decimals near 1, three digits far from it.
-export const times = (ratio) => (!known(ratio) ? "–" : `× ${ratio >= 0.1 && ratio < 100 ? two.format(ratio) : number(ratio)}`);
+const bare = (ratio) => (!known(ratio) ? "–" : ratio >= 0.1 && ratio < 100 ? two.format(ratio) : number(ratio));
+
+export const times = (ratio) => (known(ratio) ? `× ${bare(ratio)}` : "–");
 
 export const between = (lo, hi) => (known(lo) && known(hi) ? `${bare(lo)} – ${bare(hi)}` : "one block: none");
-
-const bare = (ratio) => times(ratio).replace("× ", "");
 
 export const interval = ({ lo, hi }) => (known(lo) && known(hi) ? `95 % interval ${bare(lo)} to ${bare(hi)}` : "no interval");
 
@@ -27,30 +27,27 @@ export function machineName({ gpu, gpus, cpu, cores }) {
 }
 
 // A rate with its interval.
-export const rate = ({ samples_per_s: value, lo, hi }) => (known(lo) && known(hi) ? `${number(value)} (${number(lo)} – ${number(hi)})` : number(value));
-
-// How many blocks of either side stand behind a ratio.
-export const blocks = (a, b) => `n = ${a} and ${b}`;
+const rate = ({ samples_per_s: value, lo, hi }) => (known(lo) && known(hi) ? `${number(value)} (${number(lo)} – ${number(hi)})` : number(value));
 
 // How often B is what; `tones` says how a verdict is put.
-export function tally({ faster, slower, same, open }, tones) {
+function tally({ faster, slower, same, open }, tones) {
   const parts = [[faster, "faster"], [slower, "slower"], [same, tones["no difference"].says], [open, tones.inconclusive.says]];
-  return parts.filter(([many]) => many).map(([many, word]) => `${word} in ${many.toLocaleString("en")}`).join(", ");
+  return parts.filter(([count]) => count).map(([count, word]) => `${word} in ${many(count)}`).join(", ");
 }
 
 // The whole in a sentence.
-export function summary({ overall, count }, tones) {
+function summary({ overall, count }, tones) {
   if (!count) return "No cell can be compared: below is why.";
   const range = count > 1 ? ` (${interval(overall)} over cells)` : "";
   const said = tally(overall, tones);
-  return `Over ${plural(count, "cell")} that both have measured, B is ${times(overall.ratio).replace("× ", "")} times as fast as A${range}: ${said}.`;
+  return `Over ${plural(count, "cell")} that both have measured, B is ${bare(overall.ratio)} times as fast as A${range}: ${said}.`;
 }
 
-export const stageName = (name) => name[0].toUpperCase() + name.slice(1);
+const stageName = (name) => name[0].toUpperCase() + name.slice(1);
 
 // A small table that scrolls within itself, each row a block of its own on a narrow screen. Cells are text or elements.
 
-export function grid(caption, columns, lines, numeric = []) {
+function grid(caption, columns, lines, numeric = []) {
   const style = columns.map((name) => (numeric.includes(name) ? { class: "fr-n" } : {}));
   const head = make("tr", { role: "row" }, columns.map((name, at) => make("th", { scope: "col", role: "columnheader", ...style[at] }, name)));
   const body = lines.map((line) => make("tr", { role: "row" }, line.map((cell, at) =>
@@ -61,7 +58,7 @@ export function grid(caption, columns, lines, numeric = []) {
 }
 
 // A box that unfolds.
-export const folded = (title, inside, open = false) =>
+const folded = (title, inside, open = false) =>
   make("details", { class: "fr-compare-fold", open }, make("summary", {}, title), inside);
 
 const CHOICE = "The interval says how much the choice of cells matters, not how well each was measured. ";
@@ -99,7 +96,7 @@ export function leftOut({ left: { count: all, reasons, more: others } }) {
   const parts = reasons.map(({ reason, count, cells }) => {
     const more = count - cells.length;
     const list = make("ul", {}, cells.map((cell) => make("li", {}, cell)));
-    return folded(`${plural(count, "cell")}: ${reason}`, [list, ...(more ? [said(`… and ${more.toLocaleString("en")} more.`, "fr-note")] : [])]);
+    return folded(`${plural(count, "cell")}: ${reason}`, [list, ...(more ? [said(`… and ${many(more)} more.`, "fr-note")] : [])]);
   });
   return [heading("What was not compared"), said(`${plural(all, "cell")} of either run cannot be held against the other:`), ...parts,
     ...(others ? [said(`… and ${plural(others, "more reason")}.`, "fr-note")] : [])];

@@ -60,10 +60,11 @@ self.addEventListener("unhandledrejection", (event) => event.preventDefault());
 
 self.addEventListener("message", async ({ data }) => {
   try {
-    self.postMessage({ id: data.id, found: await tasks[data.kind](data) });
+    const found = await tasks[data.kind](data);
+    if (found) self.postMessage({ found });
   } catch (error) {
     // What a parser says of hostile bytes is data too: the page shows it as text, and not much of it.
-    self.postMessage({ id: data.id, refused: String(error?.message ?? error).slice(0, 300) });
+    self.postMessage({ refused: String(error?.message ?? error).slice(0, 300) });
   }
 });
 self.postMessage({ ready: true });

@@ -1,10 +1,7 @@
-// The control bar. Every control is native and labelled; one that could change nothing is not shown.
+// What is drawn: what a link says, and what is chosen where nothing was said.
 
-import { fold, make } from "../dom.js";
-import { parse } from "./address.js";
-import { NONE, held, passing, plural, varying } from "./data.js";
-
-// What is drawn when nothing was said, what a link says, and what in it is not known here.
+import { parse } from "../address.js";
+import { NONE, held, passing, varying } from "./data.js";
 
 const X = ["batch_size", "num_workers", "storage_format"];
 const COLOUR = ["num_workers", "page_cache", "storage_format"];
@@ -18,14 +15,15 @@ const FEW_FACETS = 4;
 // Axes that say what a cell is rather than how it was set; nothing about them is held still.
 const IDENTITY = ["machine", "run", "tier", "device", "suite", "protocol_version", "workload_version"];
 
-const kind = (state) => new Map([["run", new Set(state.runs)], ["ran", new Set([state.ran])]]);
+const ofRuns = (cells, runs) => passing(cells, new Map([["run", new Set(runs)]]));
+const ofRan = (cells, ran, rows) => passing(cells, new Map([["ran", new Set([ran])]]), rows);
 
 // The cells that the choice of machines, runs and of what ran leaves, before any filter.
-export const base = (cells, state) => passing(cells, kind(state));
+export const base = (cells, state) => ofRan(cells, state.ran, ofRuns(cells, state.runs));
 
 // What ran in some runs, in the order of the index.
 export function ranIn(cells, runs, index) {
-  const there = held(cells, passing(cells, new Map([["run", new Set(runs)]])), "ran").map(([name]) => name);
+  const there = held(cells, ofRuns(cells, runs), "ran").map(([name]) => name);
   return index.ran.map(({ name }) => name).filter((name) => there.includes(name));
 }
 
@@ -37,36 +35,29 @@ export function runsOf(cells, machine) {
   return found.sort(([, a], [, b]) => (a.started < b.started ? 1 : -1)).map(([id]) => id);
 }
 
-// For a machine of which no run is chosen: the newest that asks what the chosen ones ask, else the newest.
-function fitting(cells, machine, chosen) {
-  const suites = new Set(chosen.flatMap((id) => cells.runs.get(id)?.suites ?? []));
-  const runs = runsOf(cells, machine);
-  return runs.find((id) => cells.runs.get(id).suites.some((suite) => suites.has(suite))) ?? runs[0];
-}
-
+// A machine of which no run is chosen gets the newest that asks what the chosen ones ask, else the newest.
 export function settleRuns(cells, state) {
   state.runs = state.runs.filter((id) => state.machines.includes(cells.runs.get(id)?.machine));
   for (const machine of state.machines) {
     if (state.runs.some((id) => cells.runs.get(id).machine === machine)) continue;
-    const run = fitting(cells, machine, state.runs);
+    const suites = new Set(state.runs.flatMap((id) => cells.runs.get(id).suites));
+    const runs = runsOf(cells, machine);
+    const run = runs.find((id) => cells.runs.get(id).suites.some((suite) => suites.has(suite))) ?? runs[0];
     if (run) state.runs.push(run);
   }
 }
 
 // What ran, if nobody says it: what was asked at most batch sizes and worker counts; training before what is less.
-export function ranOf(cells, runs, index) {
-  const rows = passing(cells, new Map([["run", new Set(runs)]]));
-  const spread = (name) => {
-    const some = passing(cells, new Map([["ran", new Set([name])]]), rows);
-    const pairs = X.slice(0, 2).map((axis) => cells.dims.get(axis)?.codes);
-    return new Set(Array.from(some, (row) => pairs.map((codes) => codes?.[row]).join())).size;
-  };
+function ranOf(cells, runs, index) {
+  const rows = ofRuns(cells, runs);
+  const pairs = ["batch_size", "num_workers"].map((axis) => cells.dims.get(axis)?.codes);
+  const spread = (name) => new Set(Array.from(ofRan(cells, name, rows), (row) => pairs.map((codes) => codes?.[row]).join())).size;
   return ranIn(cells, runs, index).sort((a, b) => spread(b) - spread(a))[0] ?? "train";
 }
 
 // Leave one value of each axis that is not drawn: its default where it was measured, of workloads the one with most
 // cells, else the first. Cells in which the axis does not apply stay.
-export function holdStill(library, cells, rows, state, names) {
+function holdStill(library, cells, rows, state, names) {
   let some = passing(cells, state.filters, rows);
   const axes = new Map(library.index.dims.map((axis) => [axis.name, axis]));
   for (const name of names) {
@@ -87,8 +78,7 @@ export function holdStill(library, cells, rows, state, names) {
 export function settleAxes(library, cells, rows, state) {
   const there = offered(cells, rows);
   const count = (name) => held(cells, rows, name).filter(([text]) => text !== NONE).length;
-  const fits = state.x && there.includes(state.x);
-  if (!fits) Object.assign(state, telling(library, cells, rows, state, there, count));
+  if (!there.includes(state.x)) Object.assign(state, telling(library, cells, rows, state, there, count));
   const taken = () => [state.x, state.colour];
   if (!there.includes(state.colour) || state.colour === state.x) state.colour = "";
   if (!there.includes(state.facet) || taken().includes(state.facet) || count(state.facet) > MOST_FACETS) state.facet = "";
@@ -174,199 +164,28 @@ export async function resolve(library, fragment) {
   return { state, cells, told };
 }
 
+// What an address says of measures, axes and filters.
 function read(said, state, index, cells, rows, lost) {
   const axes = index.dims.map(({ name }) => name);
   const measures = index.measures.map(({ name }) => name);
+  const ends = measures.flatMap((each) => ["", "_low", "_high", "_n"].map((end) => each + end));
+  const axis = ["no axis", [...axes, "none"]];
+  const known = {
+    metric: ["no measure", measures], beside: ["no measure", [...measures, "phases"]], x: axis, colour: axis, facet: axis,
+    y_scale: ["no scale", ["log", "linear"]], sort: ["no column", ["x", ...axes, ...ends]],
+  };
   for (const [name, values] of said) {
     if (["machine", "run", "ran"].includes(name)) continue;
-    if (name === "metric" || name === "beside") {
-      lost("no measure", values.filter((each) => !measures.includes(each) && !(name === "beside" && each === "phases")));
-      if (measures.includes(values[0])) state[name] = values[0];
-    } else if (["x", "colour", "facet"].includes(name)) {
-      lost("no axis", values.filter((each) => !axes.includes(each) && each !== "none"));
-      if (axes.includes(values[0])) [state[name]] = values;
-    } else if (name === "y_scale") lost("no scale", values.filter((each) => !["log", "linear"].includes(each)));
-    else if (name === "sort") {
-      const known = ["x", ...axes, ...measures.flatMap((each) => ["", "_low", "_high", "_n"].map((end) => each + end))];
-      lost("no column", values.slice(0, 1).filter((each) => !known.includes(each)));
-      state.sort = { by: known.includes(values[0]) && values[0] !== "x" ? values[0] : "", descending: values[1] !== "ascending" };
-    }
-    else if (axes.includes(name)) {
+    const [what, words] = Object.hasOwn(known, name) ? known[name] : [];
+    const [first, second] = values;
+    if (words) {
+      lost(what, (name === "sort" ? values.slice(0, 1) : values).filter((each) => !words.includes(each)));
+      if (name === "sort") state.sort = { by: words.includes(first) && first !== "x" ? first : "", descending: second !== "ascending" };
+      else if (name !== "y_scale" && words.includes(first)) state[name] = first === "none" ? "" : first;
+    } else if (axes.includes(name)) {
       const there = held(cells, rows, name).map(([text]) => text);
       lost(`no cell with ${name}`, values.filter((each) => each !== NONE && !there.includes(each)));
       if (!there.every((each) => values.includes(each))) state.filters.set(name, new Set(values));
     } else lost("no axis or setting", [name]);
-  }
-}
-
-const MOST_MACHINES = 12;
-const PICKS = [
-  ["workload", "Workload"], ["ran", "What ran"], ["metric", "Measure"], ["x", "Along x"], ["colour", "Colour"],
-  ["facet", "A panel for each"], ["beside", "Beside it"],
-];
-
-export class Controls {
-  // `changed` gets what was touched and a function that changes the state.
-  constructor(library, changed) {
-    this.library = library;
-    this.changed = changed;
-    this.filtered = "";
-    this.wanted = "";
-    this.picks = new Map(PICKS.map(([name, label]) => [name, this.pick(name, label)]));
-    const log = make("input", { type: "checkbox", name: "log", change: () => changed("view", (state) => { state.log = log.checked; }) });
-    this.log = { box: log, label: make("label", { class: "fr-explore-tick" }, log, make("span", {}, "log scale")) };
-    this.machines = make("div", { class: "fr-explore-list" });
-    this.runs = make("div", { class: "fr-explore-list" });
-    this.filters = make("div", { class: "fr-filter fr-explore-values" });
-    const find = make("input", { type: "search", placeholder: "Find a machine", "aria-label": "Find a machine",
-      input: () => { this.wanted = find.value.toLowerCase(); this.showMachines(); } });
-    find.hidden = library.index.machines.id.length <= MOST_MACHINES;
-    this.folds = {
-      machines: fold("machines", [find, this.machines]), runs: fold("runs", [this.runs]), filters: fold("filters", [this.filters]),
-    };
-    this.form = make("form", { class: "fr-explore-bar", "aria-label": "What is drawn", submit: (event) => event.preventDefault() },
-      make("div", { class: "fr-explore-picks" }, [...this.picks.values()].map(({ label }) => label), this.log.label),
-      make("div", { class: "fr-explore-folds" }, Object.values(this.folds).map(({ box }) => box)));
-  }
-
-  pick(name, title) {
-    const select = make("select", { name, change: () => this.changed(name === "ran" ? "base" : "view", (state) => {
-      if (name !== "workload") state[name] = select.value;
-      else if (select.value) state.filters.set(name, new Set([select.value, NONE]));
-      else state.filters.delete(name);
-    }) });
-    return { select, label: make("label", { class: "fr-explore-pick" }, make("span", {}, title), select) };
-  }
-
-  // Show a state: what can be chosen, and what is.
-  show(state, { cells, rows, names: axes, ran }, known) {
-    this.state = state;
-    this.cells = cells;
-    const few = axes.filter((name) => held(cells, rows, name).length <= MOST_FACETS);
-    const named = (names) => names.map((name) => [name, name]);
-    const label = (name) => [name, this.library.measure(name, state.ran).label];
-    const there = held(cells, rows, "workload");
-    const only = [...(state.filters.get("workload") ?? [])].filter((name) => name !== NONE);
-    const some = only.length > 1 ? [["some", `${only.length} of ${there.length}`]] : [];
-    this.fill("workload", [...there.map(([name]) => [name, name]), ...(there.length > 1 ? [["", "all"]] : []), ...some],
-      only.length > 1 ? "some" : only[0] ?? (there.length > 1 ? "" : there[0]?.[0] ?? ""));
-    this.fill("ran", ran.map((name) => [name, this.library.ran.get(name)]), state.ran);
-    this.fill("metric", known.map(label), state.metric);
-    this.fill("x", named(axes), state.x);
-    this.fill("colour", [["", "one colour"], ...named(axes.filter((name) => name !== state.x))], state.colour);
-    this.fill("facet", [["", "one panel"], ...named(few.filter((name) => ![state.x, state.colour].includes(name)))], state.facet);
-    const phases = known.some((name) => this.library.index.phases.some((phase) => phase.measure === name));
-    this.fill("beside", [...(phases ? [["phases", "Phases of a sample"]] : []),
-      ...known.filter((name) => name !== state.metric).map(label)], state.beside);
-    this.log.box.checked = state.log;
-    this.log.label.hidden = !this.library.measures.get(state.metric)?.logs;
-    this.showMachines();
-    this.showRuns();
-    this.showFilters(rows, axes.filter((name) => !["machine", "run", "workload"].includes(name)));
-  }
-
-  fill(name, options, chosen) {
-    const { select, label } = this.picks.get(name);
-    const said = JSON.stringify(options);
-    if (select.dataset.said !== said) {
-      select.replaceChildren(...options.map(([value, text]) => make("option", { value }, text)));
-      select.dataset.said = said;
-    }
-    select.value = chosen;
-    label.hidden = options.length < 2;
-  }
-
-  tick(list, { name, value, checked, change, inside }) {
-    return make("label", { class: "fr-explore-tick" }, make("input", { type: "checkbox", name, value, checked, change }), make("span", {}, inside));
-  }
-
-  showMachines() {
-    const { library, state } = this;
-    const every = library.index.machines.id;
-    const found = (id) => {
-      const { name, workloads } = library.machine(id);
-      return !this.wanted || `${id} ${name} ${workloads}`.toLowerCase().includes(this.wanted);
-    };
-    const others = [];
-    for (const id of every) {
-      if (others.length >= MOST_MACHINES) break;
-      if (!state.machines.includes(id) && found(id)) others.push(id);
-    }
-    const about = (id) => {
-      const { name, workloads, cells } = library.machine(id);
-      return [`${name} `, make("small", {}, `${id}: ${plural(cells, "cell")}, ${workloads}`)];
-    };
-    this.folds.machines.box.hidden = every.length < 2;
-    this.folds.machines.say(`Machines: ${state.machines.map((id) => library.machine(id).name).join("; ") || "none"}`);
-    this.list(this.machines, [...state.machines, ...others].map((id) => ({
-      name: "machine", value: id, checked: state.machines.includes(id), inside: about(id),
-      change: (event) => this.changed("machines", (next) => {
-        next.machines = event.target.checked ? [...next.machines, id] : next.machines.filter((each) => each !== id);
-      }),
-    })));
-  }
-
-  showRuns() {
-    const { cells, state } = this;
-    const every = state.machines.flatMap((id) => runsOf(cells, id));
-    this.folds.runs.box.hidden = every.length < 2;
-    this.folds.runs.say(`Runs: ${state.runs.map((id) => this.runName(id)).join("; ") || "none"}`);
-    this.list(this.runs, every.map((id) => {
-      const { page, blocks, machine } = cells.runs.get(id);
-      const where = state.machines.length > 1 ? `${machine}, ` : "";
-      return { name: "run", value: id, checked: state.runs.includes(id),
-        inside: [`${this.runName(id)} `, make("small", {}, `${where}${plural(blocks, "block")}, `, make("a", { href: page }, id))],
-        change: (event) => this.changed("base", (next) => {
-          next.runs = event.target.checked ? [...next.runs, id] : next.runs.filter((each) => each !== id);
-        }) };
-    }));
-  }
-
-  runName(id) {
-    const { day, suites } = this.cells.runs.get(id);
-    return `${suites.join(", ")}, ${day}`;
-  }
-
-  // Keep the boxes that are there, so that the one that has the focus keeps it.
-  list(place, wanted) {
-    const said = wanted.map(({ value }) => value).join("\n");
-    if (place.dataset.said !== said) place.replaceChildren(...wanted.map((each) => this.tick(place, each)));
-    else wanted.forEach(({ checked }, at) => { place.children[at].firstChild.checked = checked; });
-    place.dataset.said = said;
-  }
-
-  showFilters(rows, axes) {
-    const { state, cells } = this;
-    const values = axes.map((name) => [name, held(cells, rows, name)]);
-    const said = JSON.stringify(values);
-    if (this.filtered !== said) this.filters.replaceChildren(...values.map(([name, there]) => this.filter(name, there)));
-    this.filtered = said;
-    for (const box of this.filters.querySelectorAll("input")) box.checked = state.filters.get(box.name)?.has(box.value) ?? true;
-    for (const all of this.filters.querySelectorAll("button")) all.disabled = !state.filters.has(all.value);
-    const chosen = [...state.filters].filter(([name]) => name !== "workload");
-    this.folds.filters.box.hidden = !axes.length && !chosen.length;
-    this.folds.filters.say(`Filters: ${chosen.map(([name, texts]) => `${name} ${this.short([...texts])}`).join("; ") || "none"}`);
-  }
-
-  short(texts) {
-    const proper = texts.filter((text) => text !== NONE);
-    const said = proper.length ? proper : texts;
-    return said.length > 4 ? `${said.length} values` : said.join(" or ") || "nothing";
-  }
-
-  filter(name, there) {
-    const set = (texts) => this.changed("view", (state) => {
-      if (texts.length === there.length) state.filters.delete(name);
-      else state.filters.set(name, new Set(there.some(([text]) => text === NONE) ? texts : [...texts, NONE]));
-    });
-    const field = make("fieldset", {}, make("legend", {}, name));
-    const change = () => set([...field.querySelectorAll("input:checked")].map((box) => box.value));
-    for (const [text, count] of there) {
-      field.append(make("label", {}, make("input", { type: "checkbox", name, value: text, change }),
-        make("span", {}, `${text} `, make("small", {}, count.toLocaleString("en")))));
-    }
-    field.append(make("button", { type: "button", value: name, "aria-label": `all values of ${name}`,
-      click: () => set(there.map(([text]) => text)) }, "all"));
-    return field;
   }
 }

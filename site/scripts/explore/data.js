@@ -1,8 +1,7 @@
-// Numbers, settings and intervals in words, and the table as files.
-
-
 // The numbers: an index, and shards of cells that are read when their machine is chosen and joined into typed arrays.
 // An axis is a column of codes into its sorted values (-1: it does not apply); a measure is mean, low, high and n.
+
+import { plural } from "../words.js";
 
 export const NONE = "n/a";
 const FORMAT = 1;
@@ -78,34 +77,25 @@ function join(index, shards, machines) {
   };
 }
 
+// The codes of shards are of their own values: those of all are sorted, and every code is moved to its value's place.
 function axis(parts, { name }, count) {
-  const places = new Map();
-  const values = [];
+  const all = new Map();
+  for (const { shard } of parts) for (const value of shard.dims[name]?.values ?? []) all.set(String(value), value);
+  const less = (a, b) => (typeof a === "number" ? a - b : String(a) < String(b) ? -1 : 1);
+  const texts = [...all.keys()].sort((a, b) => less(all.get(a), all.get(b)));
+  const places = new Map(texts.map((text, place) => [text, place]));
   const codes = new Int32Array(count).fill(-1);
   let at = 0;
   for (const { shard, rows } of parts) {
     const held = shard.dims[name];
-    const moved = held?.values.map((value) => {
-      const text = String(value);
-      if (!places.has(text)) {
-        places.set(text, values.length);
-        values.push(value);
-      }
-      return places.get(text);
-    });
+    const moved = held?.values.map((value) => places.get(String(value)));
     for (const row of rows) {
       const code = held ? codeOf(held, row) : -1;
       if (code >= 0) codes[at] = moved[code];
       at += 1;
     }
   }
-  if (!values.length) return null;
-  const less = (a, b) => (typeof a === "number" ? a - b : String(a) < String(b) ? -1 : 1);
-  const order = [...values.keys()].sort((a, b) => less(values[a], values[b]));
-  const rank = new Int32Array(values.length);
-  order.forEach((from, to) => { rank[from] = to; });
-  for (let row = 0; row < count; row += 1) if (codes[row] >= 0) codes[row] = rank[codes[row]];
-  return { codes, values: order.map((from) => values[from]), texts: order.map((from) => String(values[from])) };
+  return texts.length ? { codes, values: texts.map((text) => all.get(text)), texts } : null;
 }
 
 function measure(parts, { name, logs, most = Infinity }, count) {
@@ -172,40 +162,6 @@ export function varying(cells, rows) {
   return found;
 }
 
-const digits = (count) => new Intl.NumberFormat("en", { maximumSignificantDigits: count });
-const [three, five] = [digits(3), digits(5)];
-
-export const number = (value) => (Number.isFinite(value) ? three.format(value) : "–");
-export const fine = (value) => (Number.isFinite(value) ? five.format(value) : "–");
-export const plural = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
-
-export function interval({ low, high, n }, row) {
-  return Number.isFinite(low[row])
-    ? `95 % interval ${number(low[row])} to ${number(high[row])}, n = ${n[row]}` : `n = ${n[row]}: no interval`;
-}
-
-// A cell by some of its axes: "batch_size 8, num_workers 2".
-export function setting(cells, row, names) {
-  const parts = names.filter((name) => text(cells.dims.get(name), row) !== NONE);
-  return parts.map((name) => `${name} ${text(cells.dims.get(name), row)}`).join(", ");
-}
-
-export const withUnit = (measure) => (measure.unit ? `${measure.label} (${measure.unit})` : measure.label);
-
-// What the picture shows, in a sentence made from its numbers: its text alternative.
-export function message(cells, drawn, measure, column, names) {
-  if (!drawn.length) return "";
-  let [least, most] = [drawn[0], drawn[0]];
-  for (const row of drawn) {
-    if (column.mean[row] < column.mean[least]) least = row;
-    if (column.mean[row] > column.mean[most]) most = row;
-  }
-  const told = (row) => `${number(column.mean[row])} ${measure.unit} (${interval(column, row)})`;
-  const at = (row) => (names.length ? ` at ${setting(cells, row, names)}` : "");
-  if (drawn.length === 1) return `${measure.label}: ${told(most)}${at(most)}.`;
-  return `${measure.label} of ${plural(drawn.length, "cell")}: highest ${told(most)}${at(most)}; lowest ${told(least)}${at(least)}.`;
-}
-
 // Which filter leaves nothing: one alone where there is one, else all of them.
 export function nothing(filters, count) {
   const said = ([name, texts]) => `${name} = ${[...texts].filter((each) => each !== NONE).join(" or ") || "none of its values"}`;
@@ -216,7 +172,7 @@ export function nothing(filters, count) {
   const guilty = alone.filter(({ left }) => left);
   if (guilty.length) {
     return guilty.map(({ said: what, left }) => `The filter ${what} leaves nothing; without it there ${
-      left === 1 ? "is 1 cell" : `are ${left.toLocaleString("en")} cells`}.`).join(" ");
+      left === 1 ? "is" : "are"} ${plural(left, "cell")}.`).join(" ");
   }
   return filters.size ? `No cell passes these filters together: ${[...filters].map(said).join("; ")}.` : "";
 }
@@ -229,17 +185,4 @@ export function caution(cells, rows) {
   if (differ("workload_version")) said.push("Their workloads are of different versions: compare only cells of one.");
   if (differ("device")) said.push("Some ran on a GPU and some on a CPU.");
   return said.join(" ");
-}
-
-// Text that a spreadsheet would run as a formula gets an apostrophe.
-function field(value) {
-  if (value === null) return "";
-  const said = typeof value === "string" && /^[=+\-@]/.test(value) ? `'${value}` : String(value);
-  return /[",\n\r]/.test(said) ? `"${said.replaceAll('"', '""')}"` : said;
-}
-
-export function csv(rows) {
-  if (!rows.length) return "";
-  const names = Object.keys(rows[0]);
-  return `${[names, ...rows.map((row) => names.map((name) => row[name]))].map((line) => line.map(field).join(",")).join("\n")}\n`;
 }

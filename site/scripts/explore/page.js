@@ -1,11 +1,15 @@
 // The page Explore. A change goes one way: the state, the cells that it leaves, the pictures and the table, the address.
 
-import { make, save } from "../dom.js";
-import { complete, format } from "./address.js";
-import { MOST_MARKS, columns, readout, records, resized, series, sorted, telling } from "./charts.js";
-import { Controls, base, offered, ranIn, resolve, settleAxes, settleFilters, settleMeasures, settleRuns } from "./choices.js";
-import { Library, caution, csv, held, nothing, passing, plural } from "./data.js";
-import { PAGE, Table, View } from "./table.js";
+import { format } from "../address.js";
+import { copyLink, make, parsed } from "../dom.js";
+import { View, resized, walk } from "../picture.js";
+import { PAGE, Table } from "../table.js";
+import { many, plural } from "../words.js";
+import { base, offered, ranIn, resolve, settleAxes, settleFilters, settleMeasures, settleRuns } from "./choices.js";
+import { Controls } from "./controls.js";
+import { Library, caution, held, nothing, passing } from "./data.js";
+import { MOST_MARKS, columns, csv, readout, records, series, sorted, telling } from "./rows.js";
+import { drawBeside, drawMain } from "./views.js";
 
 class Explorer {
   constructor(library, root) {
@@ -14,10 +18,13 @@ class Explorer {
     this.hot = -1;
     this.told = [];
     this.failed = "";
-    const seen = { pointed: (id) => this.point(id), pressed: (id) => this.reveal(id), walked: (event) => this.walk(event) };
+    const pointed = (id) => this.point(id);
+    const seen = { pointed, pressed: (id) => this.reveal(id) };
+    const view = (name, marks) => new View(`fr-explore-${name}`, `fr-explore-view fr-explore-${name}`,
+      { ...seen, walked: (event) => walk(event, marks(), this.hot, pointed) });
     this.controls = new Controls(library, (kind, touch) => this.change(kind, touch));
-    this.left = new View("main", seen);
-    this.right = new View("beside", seen);
+    this.left = view("main", () => this.drawn);
+    this.right = view("beside", () => this.page);
     this.table = new Table({ ...seen, sorted: (name) => this.sort(name), turned: (from) => { this.from = from; this.draw(); } });
     this.problems = make("div", { class: "fr-explore-problems", role: "status" });
     this.readout = make("p", { class: "fr-explore-readout", "aria-live": "polite" });
@@ -33,16 +40,7 @@ class Explorer {
 
   actions() {
     const press = (text, click) => make("button", { type: "button", click }, text);
-    const said = make("span", { role: "status" });
-    const copy = press("Copy a link to this", async () => {
-      try {
-        await navigator.clipboard.writeText(location.href);
-        said.textContent = "Copied. The link keeps its meaning when there are more results.";
-      } catch {
-        said.textContent = "The browser forbids copying: the address bar has the link.";
-      }
-    });
-    copy.hidden = !navigator.clipboard;
+    const [copy, said] = copyLink(() => "Copied. The link keeps its meaning when there are more results.");
     return make("p", { class: "fr-explore-take" }, copy, press("Download CSV", () => this.download("csv")),
       press("Download JSON", () => this.download("json")), make("a", { href: location.pathname }, "Start anew"), said);
   }
@@ -119,7 +117,7 @@ class Explorer {
     const column = cells.measures.get(state.metric);
     const passed = passing(cells, state.filters, rows);
     const have = column ? passed.filter((row) => !Number.isNaN(column.mean[row])) : passed.slice(0, 0);
-    const order = sorted(cells, have, state);
+    const order = sorted(cells, have, { ...state.sort, along: [state.facet, state.colour, state.x] });
     if (this.from >= order.length) this.from = 0;
     this.order = order;
     this.drawn = order.slice(0, MOST_MARKS);
@@ -135,7 +133,7 @@ class Explorer {
     const different = telling(cells, order, this.names);
     this.table.draw({ columns: columns(cells, this.measures, different), rows: order, from: this.from, sort: state.sort,
       caption: `${measure.label}: the cells that were chosen` });
-    await Promise.all([this.left.drawMain(this, measure), this.right.drawBeside(this)]);
+    await Promise.all([drawMain(this.left, this, measure), drawBeside(this.right, this)]);
   }
 
   // The measures that the pictures show, the main one first.
@@ -159,7 +157,7 @@ class Explorer {
     else if (!passed.length) lines.push(nothing(state.filters, (filters) => passing(cells, filters, rows).length));
     else if (missing) lines.push(`${plural(missing, "cell")} without this measure ${missing === 1 ? "is" : "are"} left out.`);
     if (have.length > MOST_MARKS) {
-      lines.push(`The first ${plural(MOST_MARKS, "mark")} of ${have.length.toLocaleString("en")} are drawn, in the order of the table, which `
+      lines.push(`The first ${plural(MOST_MARKS, "mark")} of ${many(have.length)} are drawn, in the order of the table, which `
         + "pages through all: filter to see the others.");
     }
     const there = held(cells, rows, "run").map(([id]) => id);
@@ -170,12 +168,21 @@ class Explorer {
     this.problems.hidden = !this.problems.childElementCount;
   }
 
-  // The whole choice into the address, filters of every axis that varies by all their values.
+  // The whole choice into the address, filters of every axis that varies included: what is not filtered names all its values.
   write(rows) {
     const { cells, state } = this;
-    const varies = this.names.filter((name) => name !== "machine" && name !== "run");
-    const values = (name) => [...new Set([...held(cells, rows, name).map(([text]) => text), ...(state.filters.get(name) ?? [])])];
-    const address = format(complete(state, new Map([...varies, ...state.filters.keys()].map((name) => [name, values(name)]))));
+    const { by, descending } = state.sort;
+    const filtered = new Set([...this.names.filter((name) => name !== "machine" && name !== "run"), ...state.filters.keys()]);
+    const values = (name) => {
+      const wanted = state.filters.get(name);
+      return [...new Set([...held(cells, rows, name).map(([text]) => text), ...(wanted ?? [])])].filter((text) => wanted?.has(text) ?? true);
+    };
+    const address = format([
+      ["machine", state.machines], ["run", state.runs], ["ran", [state.ran]], ["metric", [state.metric]], ["beside", [state.beside]],
+      ["x", [state.x]], ["colour", [state.colour || "none"]], ["facet", [state.facet || "none"]],
+      ["y_scale", [state.log ? "log" : "linear"]], ["sort", by ? [by, descending ? "descending" : "ascending"] : ["x"]],
+      ...[...filtered].map((name) => [name, values(name)]),
+    ]);
     if (location.hash !== address) history.replaceState(null, "", address);
   }
 
@@ -202,20 +209,12 @@ class Explorer {
     this.table.focus(id);
   }
 
-  walk(event) {
-    const list = event.currentTarget === this.left.chart ? this.drawn : this.page;
-    const [at, last] = [list.indexOf(this.hot), list.length - 1];
-    const to = { ArrowRight: at + 1, ArrowDown: at + 1, ArrowLeft: at - 1, ArrowUp: at - 1, Home: 0, End: last }[event.key];
-    if (event.key === "Escape") this.point(-1);
-    if (to === undefined) return;
-    event.preventDefault();
-    this.point(list[Math.max(0, Math.min(last, to))]);
-  }
-
   download(kind) {
-    const rows = records(this.cells, this.order, this.measures);
-    if (kind === "csv") save("feedrate-explore.csv", "text/csv", csv(rows));
-    else save("feedrate-explore.json", "application/json", `${JSON.stringify({ link: location.href, rows }, null, 1)}\n`);
+    const lines = records(this.cells, this.order, this.measures);
+    const text = kind === "csv" ? csv(lines) : `${JSON.stringify({ link: location.href, rows: lines }, null, 1)}\n`;
+    const address = URL.createObjectURL(new Blob([text], { type: kind === "csv" ? "text/csv" : "application/json" }));
+    make("a", { href: address, download: `feedrate-explore.${kind}` }).click();
+    setTimeout(() => URL.revokeObjectURL(address), 10000);
   }
 }
 
@@ -239,6 +238,4 @@ async function start() {
   }
 }
 
-// Deferred scripts have run by then: site/figures.js, which draws, is one.
-const parsed = new Promise((resolve) => { document.addEventListener("DOMContentLoaded", resolve, { once: true }); });
 start();

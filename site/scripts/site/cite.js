@@ -1,6 +1,8 @@
 // Citations: a page cannot know under which address it will be published, so its citations name the place below the
 // site's own. Here the address is made whole, and each form gets a button that copies it. Without this script the text
 // can be selected as it stands.
+import { make } from "../dom.js";
+
 // The canonical address, where the site was built for one; else the one that is open. A file has none to cite.
 function whole(below) {
   const page = document.querySelector("link[rel=canonical]")?.getAttribute("href") ?? location.href;
@@ -20,21 +22,12 @@ async function copy(text, said, form) {
   }
 }
 
-function init() {
-  for (const address of document.querySelectorAll(".fr-address")) address.textContent = whole(address.textContent);
-  for (const list of document.querySelectorAll(".fr-forms")) {
-    const said = list.nextElementSibling;
-    for (const item of list.querySelectorAll("[data-form]")) {
-      const form = item.dataset.form;
-      const button = document.createElement("button");
-      button.type = "button";
-      button.textContent = "Copy";
-      button.setAttribute("aria-label", `Copy as ${form}: ${list.dataset.what}`);
-      button.addEventListener("click", () => copy(item.querySelector("pre"), said, form));
-      item.querySelector("dt").append(button);
-    }
-  }
+for (const address of document.querySelectorAll(".fr-address")) address.textContent = whole(address.textContent);
+for (const item of document.querySelectorAll(".fr-forms [data-form]")) {
+  const list = /** @type {HTMLElement} */ (item.closest(".fr-forms"));
+  const { form } = item.dataset;
+  item.querySelector("dt").append(make("button", {
+    type: "button", "aria-label": `Copy as ${form}: ${list.dataset.what}`,
+    click: () => copy(item.querySelector("pre"), list.nextElementSibling, form),
+  }, "Copy"));
 }
-
-if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", init);
-else init();

@@ -1,6 +1,8 @@
 // Pictures are static until they are pointed at or focused; then Vega and the page's specifications are loaded and the
 // picture is drawn anew in place, with numbers on hover. It has the same size before and after, so nothing on the page
 // moves. Without this script nothing is lost but the hover. Other scripts draw with `window.feedrate`.
+import { make } from "../dom.js";
+
 const vega = new URL("../../vega.js", /** @type {HTMLScriptElement} */ (document.currentScript).src).href;
 const loading = new Map();
 
@@ -43,9 +45,7 @@ async function enliven(chart, given) {
   let live = null;
   try {
     const spec = given ?? await specification(chart);
-    live = document.createElement("div");
-    live.className = "fr-live fr-next";
-    live.setAttribute("aria-hidden", "true");
+    live = make("div", { class: "fr-live fr-next", "aria-hidden": "true" });
     chart.append(live);
     const before = [...chart.querySelectorAll(".fr-static, .fr-live:not(.fr-next)")];
     const shown = [...chart.querySelectorAll(".fr-static")].find((picture) => picture.offsetWidth > 0);
@@ -64,14 +64,7 @@ async function enliven(chart, given) {
   }
 }
 
-function init() {
-  for (const chart of document.querySelectorAll(".fr-chart")) {
-    const start = () => enliven(chart);
-    for (const event of ["pointerenter", "focus", "pointerdown"]) chart.addEventListener(event, start);
-  }
+for (const chart of document.querySelectorAll(".fr-chart")) {
+  for (const event of ["pointerenter", "focus", "pointerdown"]) chart.addEventListener(event, () => enliven(chart));
 }
-
 window.feedrate = { embed, enliven, specification };
-if (window.document$) window.document$.subscribe(init);
-else if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", init);
-else init();

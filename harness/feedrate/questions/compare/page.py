@@ -142,12 +142,12 @@ too."""
 NAMED = ("storage_format", "batch_size", "num_workers")
 """Knobs that are said of a best setting even where they are at their default."""
 _TONES = {
-    "faster": ("confirmed", "●", "B is faster"),
-    "slower": ("refuted", "◆", "B is slower"),
-    "no difference": ("no difference", "■", f"the same within {100 * (SAME[1] - 1):g} %"),
-    "inconclusive": ("inconclusive", "▲", "inconclusive"),
+    "faster": ("confirmed", "B is faster"),
+    "slower": ("refuted", "B is slower"),
+    "no difference": ("no difference", f"the same within {100 * (SAME[1] - 1):g} %"),
+    "inconclusive": ("inconclusive", "inconclusive"),
 }
-"""Verdict on B to the verdict on a claim whose colour and shape it has, its sign in the legend, and its words."""
+"""Verdict on B to the verdict on a claim whose colour and shape it has, and to its words."""
 
 
 def page(everyone: Selection, told: Verdicts) -> Page:
@@ -230,10 +230,10 @@ def _opening(everyone: Selection, published: list[dict[str, Any]]) -> str:
 def _tones() -> dict[str, dict[str, str]]:
     """How a mark of each verdict looks; all cells together have a mark of their own."""
     tones = {
-        name: {"colour": CLAIM_TONES[claim], "shape": MARKS[claim], "glyph": glyph, "says": says}
-        for name, (claim, glyph, says) in _TONES.items()
+        name: {"colour": CLAIM_TONES[claim], "shape": MARKS[claim], "says": says}
+        for name, (claim, says) in _TONES.items()
     }
-    return tones | {"overall": {"colour": colour("ink"), "shape": "cross", "glyph": "✚", "says": "all cells"}}
+    return tones | {"overall": {"colour": colour("ink"), "shape": "cross", "says": "all cells"}}
 
 
 def _claims(told: Verdicts) -> dict[str, Any]:
