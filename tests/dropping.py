@@ -5,27 +5,15 @@ Every test file loads this module, so it imports no part of the harness before i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import visits
-
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
-    from visits import Site
-
-FASTER = 1.5
-SINCE_GIVEN = "performance.now() - performance.getEntriesByName('fr-compare-given').at(-1).startTime"
-REFUSED_MS = f"""async (name) => {{
-  const refused = document.querySelector(".fr-compare-refused");
-  while (!refused.textContent.includes(name)) await new Promise((go) => setTimeout(go, 5));
-  return {SINCE_GIVEN};
-}}"""
+    from playwright.sync_api import Page
 
 
-def made(fake_run: ModuleType, results: Path, run_id: str, factor: float = FASTER, **what: Any) -> Path:
+def made(fake_run: ModuleType, results: Path, run_id: str, factor: float = 1.5, **what: Any) -> Path:
     """Make up a run that is faster than its formulas say, and give its file."""
     from feedrate.store import runs
 
@@ -39,18 +27,6 @@ def made(fake_run: ModuleType, results: Path, run_id: str, factor: float = FASTE
     folder.mkdir(parents=True)
     runs.write_run(folder, run, [tables])
     return folder / "trials.parquet"
-
-
-def four_cores(fake_run: ModuleType, results: Path) -> Path:
-    """The ``trials.parquet`` of a machine of four cores that feeds 1.5 times as fast as the published ones."""
-    return made(fake_run, results, "20260104T030405Z-four", cores=4)
-
-
-def published(site: Site, browser: Browser) -> Iterator[Page]:
-    """The page of two published machines, on which nothing may have gone wrong in the end."""
-    seen = visits.visit(browser, site)
-    yield ready(seen.open("compare.html"))
-    assert seen.problems == []
 
 
 def ready(page: Page) -> Page:

@@ -12,6 +12,9 @@ export function make(tag, given = {}, ...inside) {
   return made;
 }
 
+// A list or a field with its name.
+export const picked = (name, control) => make("label", { class: "fr-explore-pick" }, make("span", {}, name), control);
+
 // A button that copies the address of the page, and the place that says so; `copied` gives the words.
 export function copyLink(copied) {
   const said = make("span", { role: "status" });

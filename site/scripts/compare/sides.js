@@ -2,7 +2,7 @@
 // each side says of itself.
 
 import { format, parse } from "../address.js";
-import { copyLink, make } from "../dom.js";
+import { copyLink, make, picked } from "../dom.js";
 import { plural } from "../words.js";
 import { machineName, size } from "./views.js";
 
@@ -51,20 +51,19 @@ export class Sides {
     this.refused = make("div", { class: "fr-compare-refused", role: "alert" });
     this.selects = Object.fromEntries(SIDES.map((side) =>
       [side, make("select", { name: side, change: ({ target }) => chosen(side, target.value) })]));
-    const asked = { a: "A, what is compared with", b: "B, what is looked at" };
-    const pick = (side) => make("label", { class: "fr-explore-pick" }, make("span", {}, asked[side]), this.selects[side]);
-    this.search = make("label", { class: "fr-explore-pick" }, make("span", {}, "Find a published machine"),
+    this.search = picked("Find a published machine",
       make("input", { type: "search", name: "find", input: ({ target }) => { this.word = target.value; this.offer(); } }));
     this.search.hidden = published.length < FEW;
     const tiers = [...new Set(published.map(({ tier }) => tier))].sort();
-    this.tiers = make("label", { class: "fr-explore-pick" }, make("span", {}, "Tier of published runs"),
+    this.tiers = picked("Tier of published runs",
       make("select", { name: "tier", change: ({ target }) => { this.tier = target.value; this.offer(); } },
         make("option", { value: "" }, "any"), tiers.map((tier) => make("option", { value: tier }, tier))));
     this.tiers.hidden = tiers.length < 2;
     const turn = make("button", { type: "button", click: turned }, "Swap A and B");
     this.about = Object.fromEntries(SIDES.map((side) => [side, make("div", { class: "fr-compare-side" })]));
     this.box = make("div", {}, this.drop, this.refused,
-      make("div", { class: "fr-compare-picks" }, pick("a"), pick("b"), turn, this.search, this.tiers),
+      make("div", { class: "fr-compare-picks" }, picked("A, what is compared with", this.selects.a),
+        picked("B, what is looked at", this.selects.b), turn, this.search, this.tiers),
       make("div", { class: "fr-compare-sides" }, this.about.a, this.about.b));
     this.offer();
   }
@@ -105,11 +104,11 @@ export class Sides {
   offer() {
     const word = this.word.trim().toLowerCase();
     const fits = (run) => (!this.tier || run.tier === this.tier) && (!word || Object.values(run).join(" ").toLowerCase().includes(word));
+    const found = this.published.filter(fits).slice(0, MANY);
     for (const side of SIDES) {
       const now = this.state[side];
-      const shown = this.published.filter(fits).slice(0, MANY);
       const own = this.published.find(({ key }) => key === now);
-      if (own && !shown.includes(own)) shown.push(own);
+      const shown = own && !found.includes(own) ? [...found, own] : found;
       const option = (key, text) => make("option", { value: key, selected: key === now }, text);
       const group = (label, options) => (options.length ? [make("optgroup", { label }, options)] : []);
       const unknown = now && !own && !this.local.has(now) ? [option(now, "a file that is not here yet")] : [];

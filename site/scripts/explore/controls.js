@@ -1,6 +1,6 @@
 // The control bar. Every control is native and labelled; one that could change nothing is not shown.
 
-import { make } from "../dom.js";
+import { make, picked } from "../dom.js";
 import { many, plural } from "../words.js";
 import { MOST_FACETS, runsOf } from "./choices.js";
 import { NONE, held } from "./data.js";
@@ -50,7 +50,7 @@ export class Controls {
       else if (select.value) state.filters.set(name, new Set([select.value, NONE]));
       else state.filters.delete(name);
     }) });
-    return { select, label: make("label", { class: "fr-explore-pick" }, make("span", {}, title), select) };
+    return { select, label: picked(title, select) };
   }
 
   // Show a state: what can be chosen, and what is.

@@ -66,15 +66,12 @@ def test_students_t(page: Page) -> None:
         }""",
         [asked, given],
     )
+    cases = [(special.stdtrit, asked, found[0]), (special.stdtr, given, found[1])]
     wrong = [
         (*pair, got, want)
-        for pair, got in zip(asked, found[0], strict=True)
-        if not math.isclose(got, want := float(special.stdtrit(*pair)), rel_tol=EXACT)
-    ]
-    wrong += [
-        (*pair, got, want)
-        for pair, got in zip(given, found[1], strict=True)
-        if not math.isclose(got, want := float(special.stdtr(*pair)), rel_tol=EXACT)
+        for truth, pairs, numbers in cases
+        for pair, got in zip(pairs, numbers, strict=True)
+        if not math.isclose(got, want := float(truth(*pair)), rel_tol=EXACT)
     ]
     assert wrong == []
 
@@ -154,11 +151,8 @@ def made_up(random: np.random.Generator, run_id: str, spare: int) -> pd.DataFram
         n = 8 if place == 9 else int(random.choice([1, 1, 2, 3, 8, 60]))
         rates = RATES[random.integers(len(RATES))](random, n)
         same = {"cell_id": cell_id(cell), "run_id": run_id, "suite": "loader", "role": "cell", "device": "cpu", **cell}
-        same |= {
-            "protocol_version": 1,
-            "workload_version": 1 + int(place == 9 and run_id == "b"),
-            "data_hash": f"{place}",
-        }
+        version = 1 + int(place == 9 and run_id == "b")
+        same |= {"protocol_version": 1, "workload_version": version, "data_hash": f"{place}"}
         for block, rate in enumerate(rates):
             for _ in range(1 + int(random.random() < 0.1)):
                 ended = random.random() > (1.0 if place == 5 else 0.1) and mode != "check"
@@ -180,21 +174,22 @@ def test_made_up_runs(page: Page, seed: int) -> None:
     assert {"only in A", "only in B", "different workload_version: 1 in A, 2 in B"} <= set(want.unmatched["reason"])
 
 
-QUICK = ("loader", "one block")
-KINDS: list[dict[str, Any]] = [
-    {"workers": (0, 1, 2)},
-    {"device": "cuda", "busy": True},
-    {"formats": ("png", "lmdb", "jpeg"), "suites": ("storage",)},
-    {"batches": (8,), "asked_only": True},
-    {"blocks": 1, "batches": (8,), "nulls": True},
-]
+KINDS: dict[str, dict[str, Any]] = {
+    "loader": {"workers": (0, 1, 2)},
+    "one block": {"blocks": 1, "batches": (8,), "nulls": True},
+}
+MORE_KINDS: dict[str, dict[str, Any]] = {
+    "cuda": {"device": "cuda", "busy": True},
+    "storage": {"formats": ("png", "lmdb", "jpeg"), "suites": ("storage",)},
+    "aged": {"batches": (8,), "asked_only": True},
+}
 
 
 @pytest.mark.parametrize(
     "what",
     [
-        pytest.param(what, id=name, marks=() if name in QUICK else pytest.mark.slow)
-        for name, what in zip(("loader", "cuda", "storage", "aged", "one block"), KINDS, strict=True)
+        *(pytest.param(what, id=name) for name, what in KINDS.items()),
+        *(pytest.param(what, id=name, marks=pytest.mark.slow) for name, what in MORE_KINDS.items()),
     ],
 )
 def test_whole_runs(page: Page, show: Callable[..., Any], what: dict[str, Any]) -> None:
@@ -217,11 +212,7 @@ def test_whole_runs(page: Page, show: Callable[..., Any], what: dict[str, Any]) 
 
 def test_two_runs_in_one_table_are_refused(page: Page, fake_run: ModuleType) -> None:
     """Blocks of several runs are no repetitions of each other, in the page as in Python."""
-    rows = pd.DataFrame(
-        [
-            {"cell_id": "c", "run_id": run, "device": "cpu", "block": 0, "outcome": "ok", "samples_per_s": 1.0}
-            for run in "xy"
-        ]
-    )
+    row = {"cell_id": "c", "device": "cpu", "block": 0, "outcome": "ok", "samples_per_s": 1.0}
+    rows = pd.DataFrame([row | {"run_id": run} for run in "xy"])
     with pytest.raises(Exception, match="2 runs on one side \\(x, y\\)"):
         page.evaluate(_ALL, [table(rows), table(rows), json.dumps(browser_rules())])

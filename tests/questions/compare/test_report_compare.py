@@ -6,8 +6,7 @@ import io
 import math
 import re
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -93,9 +92,7 @@ def test_numbers_have_what_they_rest_on(compared: comparison.Comparison) -> None
     number = r"[\d,.]+( \([\d,.]+–[\d,.]+\))?"
     assert re.search(rf"    loading alone: {number} in A, {number} in B", held)
     assert re.search(rf"    the step alone: {number} in A, {number} in B", held)
-    tallies = re.findall(r"\d+ (faster|slower|no difference|inconclusive)\b", text)
-    assert set(tallies) <= {"faster", "slower", "no difference", "inconclusive"}
-    assert tallies
+    assert re.search(r"\d+ (faster|slower|no difference|inconclusive)\b", text)
 
 
 @pytest.mark.slow
@@ -170,11 +167,9 @@ def test_all_lists_every_cell(compared: comparison.Comparison, monkeypatch: pyte
 
 def test_claims_whose_verdict_differs(fake_run: ModuleType, tmp_path: Path) -> None:
     """Claims that both tested are held against each other by their verdicts; agreement is counted."""
-    fake_run.write(tmp_path, fake_run.Fake(claims=("workers",), suites=("workers",), fails="none", blocks=4))
-    busy = fake_run.Fake(
-        run_id=FAST, claims=("workers",), suites=("workers",), fails="none", blocks=4, busy=True, cores=4
-    )
-    fake_run.write(tmp_path, busy)
+    what = {"claims": ("workers",), "suites": ("workers",), "fails": "none", "blocks": 4}
+    fake_run.write(tmp_path, fake_run.Fake(**what))
+    fake_run.write(tmp_path, fake_run.Fake(run_id=FAST, busy=True, cores=4, **what))
     found = comparison.compare(SLOW, FAST, tmp_path)
     assert len(found.verdicts) > 3
     text = said(found)
@@ -262,33 +257,27 @@ def test_names_of_nothing(results: Path, a: str, b: str, words: str) -> None:
         comparison.compare(a.format(results=results), b, results)
 
 
-@contextmanager
-def with_another(fake_run: ModuleType, results: Path, tmp_path: Path, **what: Any) -> Iterator[tuple[Path, str]]:
-    """The runs of these tests and one more, of a machine of its own."""
-    copied = tmp_path / "results"
-    shutil.copytree(results, copied)
-    fake = fake_run.Fake(run_id="another", cores=9, **what)
-    fake_run.write(copied, fake)
-    yield copied, "another"
+def with_another(fake_run: ModuleType, results: Path, tmp_path: Path, **what: Any) -> Path:
+    """The runs of these tests and one more, ``another``, of a machine of its own."""
+    copied: Path = shutil.copytree(results, tmp_path / "results")
+    fake_run.write(copied, fake_run.Fake(run_id="another", cores=9, batches=(8,), **what))
+    return copied
 
 
 def test_another_protocol_is_refused(results: Path, fake_run: ModuleType, tmp_path: Path) -> None:
     """What was measured in different ways is not compared, and which run to repeat is said."""
-    other = with_another(fake_run, results, tmp_path, batches=(8,), protocol_version=2)
-    with (
-        other as (place, name),
-        pytest.raises(InputError, match=f"version 1 of the protocol.*version 2; .* Repeat run {SLOW}"),
-    ):
-        comparison.compare(SLOW, name, place)
+    place = with_another(fake_run, results, tmp_path, protocol_version=2)
+    with pytest.raises(InputError, match=f"version 1 of the protocol.*version 2; .* Repeat run {SLOW}"):
+        comparison.compare(SLOW, "another", place)
 
 
 def test_nothing_in_common_is_said_with_reasons(results: Path, fake_run: ModuleType, tmp_path: Path) -> None:
     """Another device shares no cell: the reasons are counted, and that no command of the other machine helps."""
-    with (
-        with_another(fake_run, results, tmp_path, batches=(8,), device="cuda") as (place, name),
-        pytest.raises(InputError, match=r"no cell in common.*different device: cpu in A, cuda in the other") as refused,
-    ):
-        comparison.compare(SLOW, name, place)
+    place = with_another(fake_run, results, tmp_path, device="cuda")
+    with pytest.raises(
+        InputError, match=r"no cell in common.*different device: cpu in A, cuda in the other"
+    ) as refused:
+        comparison.compare(SLOW, "another", place)
     assert "compare machines that both have a GPU, or that both have none" in str(refused.value)
     assert "make sweep" not in str(refused.value)
 

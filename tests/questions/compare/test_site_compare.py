@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 import visits
 from beside import times
-from dropping import four_cores, give, made, published, ready, result
+from dropping import give, made, ready, result
 from playwright.sync_api import Browser, Page, expect
 
 from feedrate.analysis import machines
@@ -28,24 +28,12 @@ from feedrate.pages.runs import load_runs
 from feedrate.pages.selection import select
 from feedrate.questions.compare import page as compare_page
 from feedrate.questions.compare.analysis import repeated
-from feedrate.schema.plugins import ROOT
 from feedrate.store import marks, runs
 
-ASSETS = ROOT / "site" / "assets"
 ROWS, BLOCKS = 100_000, 20
 MOST, HELD_UP = 20, 5
 """Times as long, for a hundred times as many rows: 4 to 7 was seen of the first picture, 1 to 2 of the longest task."""
 DRAWN = ".fr-compare-cells .fr-explore-live .mark-symbol path"
-
-
-@pytest.fixture(scope="module")
-def other(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return four_cores(fake_run, tmp_path_factory.mktemp("other"))
-
-
-@pytest.fixture
-def page(sites: dict[str, Any], browser: Browser) -> Iterator[Page]:
-    yield from published(sites["main"], browser)
 
 
 def tables(sites: dict[str, Any], file: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -137,14 +125,13 @@ def test_two_files_stand_side_by_side_and_can_be_swapped(
 @pytest.mark.slow
 def test_a_drop_is_a_choice_of_files(page: Page, other: Path) -> None:
     """Dropped anywhere on the page, a file is read as one that was chosen."""
-    content = list(other.read_bytes())
     page.evaluate(
         """bytes => {
           const held = new DataTransfer();
           held.items.add(new File([new Uint8Array(bytes)], "dropped.parquet"));
           document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: held, bubbles: true, cancelable: true }));
         }""",
-        content,
+        list(other.read_bytes()),
     )
     assert "times as fast" in result(page)
 
@@ -200,17 +187,12 @@ def capped(held: int | None, sites: dict[str, Any], other: Path) -> Callable[[An
     def answer(route: Any) -> None:
         index = route.fetch().json()
         given = index["reader"]
-        rows, cells = (sum(both) for both in zip(*(size(table) for table in tables(sites, other)), strict=True))
-        enough = rows * (len(given["first"]) + 1) + cells * len(given["axes"])
+        sizes = ((len(table), table["cell_id"].nunique()) for table in tables(sites, other))
+        enough = sum(rows * (len(given["first"]) + 1) + cells * len(given["axes"]) for rows, cells in sizes)
         given["caps"]["held"] = enough if held is None else held
         route.fulfill(json=index)
 
     return answer
-
-
-def size(table: pd.DataFrame) -> tuple[int, int]:
-    """Trials and cells."""
-    return len(table), table["cell_id"].nunique()
 
 
 @pytest.mark.slow
@@ -283,14 +265,12 @@ def test_it_is_accessible_and_fits(theme: str, sites: dict[str, Any], browser: B
 def test_a_withdrawn_run_is_not_offered(fake_run: ModuleType, tmp_path: Path) -> None:
     """A run that was withdrawn cannot be chosen any more; before, it could."""
     folder = fake_run.write(tmp_path, fake_run.Fake(blocks=1, batches=(8,)))
-    assert len(offered(tmp_path)) == 1
+
+    def offered() -> int:
+        everyone = select(load_runs(tmp_path))
+        files = compare_page.page(everyone, verdicts.gather(everyone.of_claims())).files
+        return len(json.loads(str(files[compare_page.INDEX]))["published"])
+
+    assert offered() == 1
     marks.withdraw(folder, "measured beside other work")
-    assert offered(tmp_path) == []
-
-
-def offered(results: Path) -> list[dict[str, Any]]:
-    """The published runs that the page's lists offer."""
-    everyone = select(load_runs(results))
-    files = compare_page.page(everyone, verdicts.gather(everyone.of_claims())).files
-    found: list[dict[str, Any]] = json.loads(str(files[compare_page.INDEX]))["published"]
-    return found
+    assert offered() == 0

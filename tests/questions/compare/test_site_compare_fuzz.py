@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import visits
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser
 
 from feedrate.questions.compare import page as compare_page
 from feedrate.schema.axes import AXES
@@ -52,6 +52,7 @@ SAID = {
 """Files that must be refused for this reason, before anything is unpacked, and not by chance."""
 RAW = re.compile("DataView|undefined|[Cc]annot |not a function|invalid|[Tt]hrift|must be an")
 """What a parser's own errors look like: of use to nobody who reads the page."""
+READER = "assets/scripts/compare/reader.js"
 READ = """async ([names, seconds, script, index]) => {
   const { Reader } = await import(script);
   const given = (await (await fetch(index)).json()).reader;
@@ -96,6 +97,7 @@ SETTLED = """names => {
   const done = result.hidden || (!result.ariaBusy && /Why|No cell can be compared/.test(result.textContent));
   return names.every(name => shown.includes(name)) && !said(".fr-compare-status").startsWith("Reading") && done;
 }"""
+Fuzzing = tuple[visits.Visit, Path]
 MARKUP = ".fr-compare script, .fr-compare img, .fr-compare iframe, .fr-compare b"
 
 
@@ -131,14 +133,8 @@ def most_memory() -> int:
     return max(sizes)
 
 
-def read(page: Page, names: list[str], address: str) -> list[tuple[str, str, float]]:
-    """Open and compare files in the page: name, refusal, milliseconds."""
-    given = [names, SECONDS, f"{address}assets/scripts/compare/reader.js", compare_page.INDEX]
-    return [tuple(each) for each in page.evaluate(READ, given)]
-
-
 @pytest.fixture
-def fuzzing(sites: dict[str, Any], browser: Browser, tmp_path: Path) -> Iterator[tuple[visits.Visit, Path]]:
+def fuzzing(sites: dict[str, Any], browser: Browser, tmp_path: Path) -> Iterator[Fuzzing]:
     """The page on a copy of a site, into whose folder files can be put."""
     folder = tmp_path / "site"
     shutil.copytree(sites["main"].folder, folder)
@@ -150,43 +146,33 @@ def fuzzing(sites: dict[str, Any], browser: Browser, tmp_path: Path) -> Iterator
         yield seen, folder
 
 
-def tried(seen: visits.Visit, names: dict[str, str]) -> tuple[list[tuple[str, str, float]], int]:
-    """Read all files, a batch at a time: what became of each, and the most memory that was seen."""
-    found, memory, every = [], 0, list(names)
-    for at in range(0, len(every), A_BATCH):
-        found += read(seen.page, every[at : at + A_BATCH], seen.origin)
-        memory = max(memory, most_memory())
-    return found, memory
-
-
 def judge(seen: visits.Visit, corpus: ModuleType, names: dict[str, str], title: str) -> None:
-    """Read files and hold what became of them against what must."""
-    found, memory = tried(seen, names)
-    assert [name for name, _, _ in found] == list(names)
+    """Read all files, a batch at a time, and compare what became of them with what must."""
+    found: list[tuple[str, str, float]] = []
+    memory, every = 0, list(names)
+    for at in range(0, len(every), A_BATCH):
+        given = [every[at : at + A_BATCH], SECONDS, f"{seen.origin}{READER}", compare_page.INDEX]
+        found += [tuple(each) for each in seen.page.evaluate(READ, given)]
+        memory = max(memory, most_memory())
+    assert [name for name, _, _ in found] == every
     late = {names[name]: took for name, _, took in found if took > 3 * 1000 * SECONDS + 3000}
     assert late == {}
     broken = {names[name] for name, said, _ in found if not said and names[name].startswith(BROKEN)}
     assert broken == set()
     assert all(said == "" or said.startswith("Refused: ") for _, said, _ in found)
     assert [said for _, said, _ in found if RAW.search(said)] == []
-    given = {names[name]: said for name, said, _ in found if names[name] in SAID}
-    assert {name: said for name, said in given.items() if SAID[name] not in said} == {}
-    assert any(name.startswith("ambiguous/") for name in given)
+    refusals = {names[name]: said for name, said, _ in found if names[name] in SAID}
+    assert {name: said for name, said in refusals.items() if SAID[name] not in said} == {}
+    assert any(name.startswith("ambiguous/") for name in refusals)
     refused = sum(bool(said) for _, said, _ in found)
-    slow = sorted(found, key=lambda each: each[2])[-3:]
-    print(
-        f"{len(found)} files: {refused} refused, {len(found) - refused} compared; slowest "
-        f"{[(names[name], round(took)) for name, _, took in slow]}; most memory {memory / 2**20:.0f} MiB"
-    )
+    print(f"{len(found)} files: {refused} refused, {len(found) - refused} compared; memory {memory / 2**20:.0f} MiB")
     assert found[0][1] == ""
     assert memory < MEMORY
     assert seen.page.title() == title
 
 
 @pytest.mark.slow
-def test_a_sample_of_broken_files_is_refused(
-    fuzzing: tuple[visits.Visit, Path], corpus: ModuleType, valid: bytes
-) -> None:
+def test_a_sample_of_broken_files_is_refused(fuzzing: Fuzzing, corpus: ModuleType, valid: bytes) -> None:
     """The first files of every kind are refused with a reason or compared; no script of theirs runs."""
     seen, folder = fuzzing
     judge(seen, corpus, written(corpus, valid, folder / "fuzz", SAMPLE), seen.page.title())
@@ -195,9 +181,7 @@ def test_a_sample_of_broken_files_is_refused(
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_thousands_of_broken_files_are_refused(
-    fuzzing: tuple[visits.Visit, Path], corpus: ModuleType, valid: bytes
-) -> None:
+def test_thousands_of_broken_files_are_refused(fuzzing: Fuzzing, corpus: ModuleType, valid: bytes) -> None:
     """All of the corpus, likewise: no hang over the cap, memory bounded."""
     seen, folder = fuzzing
     names = written(corpus, valid, folder / "fuzz")
@@ -219,7 +203,7 @@ def repeated(valid: bytes) -> bytes:
 
 
 @pytest.mark.slow
-def test_many_small_files_of_many_rows_take_little_memory(fuzzing: tuple[visits.Visit, Path], valid: bytes) -> None:
+def test_many_small_files_of_many_rows_take_little_memory(fuzzing: Fuzzing, valid: bytes) -> None:
     """A dozen small files of 400,000 rows, opened and never closed: the page keeps no more than what it compares."""
     seen, folder = fuzzing
     (folder / "fuzz").mkdir()
@@ -229,7 +213,7 @@ def test_many_small_files_of_many_rows_take_little_memory(fuzzing: tuple[visits.
     for name in names:
         (folder / "fuzz" / name).write_bytes(content)
     before = most_memory()
-    given = [names, f"{seen.origin}assets/scripts/compare/reader.js", compare_page.INDEX]
+    given = [names, f"{seen.origin}{READER}", compare_page.INDEX]
     opened, compared = seen.page.evaluate(KEPT, given)
     assert opened == [[2, ROWS]] * OPEN
     assert compared == 2
@@ -240,9 +224,7 @@ def test_many_small_files_of_many_rows_take_little_memory(fuzzing: tuple[visits.
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_hostile_words_are_shown_as_words(
-    fuzzing: tuple[visits.Visit, Path], corpus: ModuleType, valid: bytes, tmp_path: Path
-) -> None:
+def test_hostile_words_are_shown_as_words(fuzzing: Fuzzing, corpus: ModuleType, valid: bytes, tmp_path: Path) -> None:
     """Files whose strings are scripts, markup, formulas and control characters, two by two: words, or refused."""
     seen, _ = fuzzing
     page, title = seen.page, seen.page.title()

@@ -26,6 +26,7 @@ from feedrate.site.serve import served
 from feedrate.store import migration
 
 REASONS = 80
+CALL = """async ([module, name, given]) => (await import(`/compare/${module}.js`))[name](...given)"""
 ABOUT = """async ([text, index]) => {
   const { Run } = await import("/compare/run.js");
   try {
@@ -66,6 +67,11 @@ def about(page: Page, manifest: dict[str, Any]) -> tuple[dict[str, Any] | None, 
     return said, refusal
 
 
+def call(page: Page, module: str, name: str, *given: Any) -> Any:
+    """What a function of a script gives."""
+    return page.evaluate(CALL, [module, name, list(given)])
+
+
 def text(page: Page, name: str, *given: Any) -> str:
     """What a part of the page says."""
     return str(page.evaluate(TEXT, [name, list(given)]))
@@ -74,13 +80,8 @@ def text(page: Page, name: str, *given: Any) -> str:
 def test_what_is_left_out_is_counted_as_a_whole(page: Page) -> None:
     """However many reasons there are, all cells are counted, and reasons that are not written out are too."""
     cells = [{"device": "cpu", "axes": {"mode": "load"}, "reason": f"different: {at}"} for at in range(REASONS)]
-    found = page.evaluate(
-        """async ([unmatched, given]) => {
-          const { foundFirst } = await import("/compare/answers.js");
-          return foundFirst({ cells: [], unmatched, overall: {}, kinds: [] }, given);
-        }""",
-        [[*cells, cells[0]], compare_page.reader()],
-    )
+    unmatched = {"cells": [], "unmatched": [*cells, cells[0]], "overall": {}, "kinds": []}
+    found = call(page, "answers", "foundFirst", unmatched, compare_page.reader())
     said = text(page, "leftOut", found)
     assert f"{REASONS + 1} cells of either run cannot be held" in said
     assert f"and {REASONS - compare_page.SHOWN['reasons']} more reasons" in said
@@ -91,13 +92,8 @@ def test_tasks_that_are_not_written_out_are_counted(page: Page) -> None:
     cell = {"cell_id": "a", "axes": {"mode": "load"}, "samples_per_s": 100.0, "lo": 90.0, "hi": 110.0, "n": 8}
     task = {"a": cell, "b": cell | {"cell_id": "b"}, "ratio": 1.0, "lo": 0.9, "hi": 1.1, "a_on_b": 0.87, "b_on_a": None}
     most = compare_page.SHOWN["listed"]
-    found = page.evaluate(
-        """async ([best, given]) => {
-          const { foundMore } = await import("/compare/answers.js");
-          return foundMore({ stages: [], held: [], best }, given);
-        }""",
-        [[task | {"candidates_a": 12, "candidates_b": 9}] * (most + 3), compare_page.reader()],
-    )
+    best = [task | {"candidates_a": 12, "candidates_b": 9}] * (most + 3)
+    found = call(page, "answers", "foundMore", {"stages": [], "held": [], "best": best}, compare_page.reader())
     said = text(page, "settings", found, {"kinds": {}})
     assert "and 3 more tasks" in said
     for wanted in ("100 (90 – 110)", "8 and 8", "(of 12 settings)", "A’s on B: 87 %"):
@@ -128,10 +124,6 @@ def test_the_choice_of_cells_is_spoken_of_where_there_is_one(page: Page, cells: 
     assert "where it is the bottleneck the ratio is one" in text(page, "whole", found, given, False)
 
 
-def published(run: str) -> dict[str, Any]:
-    return {"published": {"run": run}}
-
-
 def test_claims_are_compared_between_the_runs_that_were_judged(page: Page) -> None:
     """A verdict is held against another only where both are of the very runs that are compared."""
     verdicts = {
@@ -139,15 +131,16 @@ def test_claims_are_compared_between_the_runs_that_were_judged(page: Page) -> No
         "y": {"one": "refuted", "two": "refuted", "three": "refuted"},
     }
     known = {"says": {"one": "One is so", "two": "Two is so", "three": "Three is so"}, "verdicts": verdicts}
-    said = text(page, "claims", published("x"), published("y"), known)
+    v, x, y, z = ({"published": {"run": name}} for name in "vxyz")
+    said = text(page, "claims", x, y, known)
     assert "Of 2 claims that this site judges by these two runs, 1 have the same verdict" in said
     assert "One is so" in said
     assert "Two is so" not in said
-    said = text(page, "claims", published("x"), published("z"), known)
+    said = text(page, "claims", x, z, known)
     assert "which B is not" in said
     assert "same verdict" not in said
-    assert "which A and B are not" in text(page, "claims", published("v"), published("z"), known)
-    assert "make compare" in text(page, "claims", published("x"), {}, known)
+    assert "which A and B are not" in text(page, "claims", v, z, known)
+    assert "make compare" in text(page, "claims", x, {}, known)
 
 
 def test_verdicts_are_told_by_run(fake_run: ModuleType, tmp_path: Path) -> None:
@@ -165,13 +158,8 @@ def test_every_version_that_python_compares_is_compared(page: Page, manifest: di
     """What ran on both machines in different versions or settings: the page lists what the terminal lists."""
     other = json.loads(json.dumps(manifest))
     other["software"] = {name: f"{value}.other" for name, value in other["software"].items()}
-    other["runtime"] |= {
-        "cudnn": 91000,
-        "power_limit_w": 300.0,
-        "pcie_width": 16,
-        "driver": "580.1",
-        "persistent": True,
-    }
+    more = {"cudnn": 91000, "power_limit_w": 300.0, "pcie_width": 16, "driver": "580.1", "persistent": True}
+    other["runtime"] |= more
     assert "pcie_width" not in manifest["runtime"]
     sides = [Side(migration.manifest(json.dumps(one), "x"), None, "A", "", ()) for one in (manifest, other)]  # type: ignore[arg-type]
     lines = compare_terminal.facts(Comparison(*sides, None, None, {})).lines  # type: ignore[arg-type]
@@ -179,40 +167,29 @@ def test_every_version_that_python_compares_is_compared(page: Page, manifest: di
     names = [part.split(" ")[0] for part in line.split(": ", 1)[1].split("; ")]
     assert {"cudnn", "power_limit_w", "pcie_width", "torch"} <= set(names)
     held = [{"about": about(page, one)[0]} for one in (manifest, other)]
-    given = compare_page.reader()["facts"]
     listed = page.evaluate(
         """async ([a, b, asked]) => {
           const { facts } = await import("/compare/views.js");
           return [...facts(a, b, asked)[1].querySelectorAll("td:first-child")].map((cell) => cell.textContent);
         }""",
-        [*held, given],
+        [*held, compare_page.reader()["facts"]],
     )
     assert set(names) <= set(listed)
 
 
 NEWER = f"{int(__version__.split('.')[0]) + 1}.0"
+VERSIONS: list[dict[str, Any]] = [
+    {},
+    *({"schema_version": version} for version in (None, True, 0, "2", 10_000, SCHEMA_VERSION + 1)),
+    *({"needs_feedrate": needs} for needs in (NEWER, __version__, f"{__version__}.1", "0.0")),
+    {"schema_version": 1, "needs_feedrate": None},
+    {"schema_version": 1, "needs_feedrate": NEWER},
+    {"schema_version": SCHEMA_VERSION, "needs_feedrate": None},
+    {"schema_version": SCHEMA_VERSION + 1, "needs_feedrate": "0.1"},
+]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {},
-        {"schema_version": None},
-        {"schema_version": True},
-        {"schema_version": 0},
-        {"schema_version": "2"},
-        {"schema_version": 10_000},
-        {"schema_version": 1, "needs_feedrate": None},
-        {"schema_version": 1, "needs_feedrate": NEWER},
-        {"schema_version": SCHEMA_VERSION, "needs_feedrate": None},
-        {"needs_feedrate": NEWER},
-        {"needs_feedrate": __version__},
-        {"needs_feedrate": f"{__version__}.1"},
-        {"needs_feedrate": "0.0"},
-        {"schema_version": SCHEMA_VERSION + 1},
-        {"schema_version": SCHEMA_VERSION + 1, "needs_feedrate": "0.1"},
-    ],
-)
+@pytest.mark.parametrize("change", VERSIONS)
 def test_versions_are_read_by_the_rules_of_the_package(
     change: dict[str, Any], page: Page, manifest: dict[str, Any]
 ) -> None:
@@ -229,22 +206,26 @@ def test_versions_are_read_by_the_rules_of_the_package(
     assert (refusal == "") == (not refused)
 
 
-def test_a_version_that_is_no_version_is_refused(page: Page, manifest: dict[str, Any]) -> None:
-    """A file of the newest schema that says nothing readable of who reads it is refused, and its words not repeated."""
-    _, refusal = about(page, manifest | {"needs_feedrate": "<b>9</b>"})
-    assert "does not say which feedrate reads it" in refusal
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"needs_feedrate": "<b>9</b>"}, "does not say which feedrate reads it"),
+        ({"schema_version": "<b>1</b>"}, "does not say of which version it is"),
+    ],
+)
+def test_a_version_that_is_no_version_is_refused(
+    change: dict[str, Any], words: str, page: Page, manifest: dict[str, Any]
+) -> None:
+    """A file that says nothing readable of its version or of who reads it is refused, and its words not repeated."""
+    _, refusal = about(page, manifest | change)
+    assert words in refusal
     assert "<b>" not in refusal
 
 
 def test_a_file_without_a_hash_is_not_in_the_address(page: Page) -> None:
     """Where the browser cannot hash, the address names no file: a number of this page would be another's elsewhere."""
-    found = page.evaluate(
-        """async () => {
-          const { write } = await import("/compare/sides.js");
-          write({ a: "run:x", b: "file:1" });
-          return location.hash;
-        }"""
-    )
+    call(page, "sides", "write", {"a": "run:x", "b": "file:1"})
+    found = page.evaluate("location.hash")
     assert "run" in found
     assert "file" not in found
 
@@ -257,6 +238,12 @@ SIDES = """async (published) => {
   const choose = (tier) => { pick.value = tier; pick.dispatchEvent(new Event("change")); return offered(); };
   return [sides.tiers.hidden, choose("reference"), choose("self-reported"), choose("")];
 }"""
+TOLD = """async (held) => {
+  const { Sides } = await import("/compare/sides.js");
+  const sides = new Sides([], { chosen() {}, files() {}, turned() {} });
+  sides.tell("a", held);
+  return sides.about.a.textContent;
+}"""
 
 
 def test_published_runs_can_be_chosen_by_tier(page: Page) -> None:
@@ -268,14 +255,6 @@ def test_published_runs_can_be_chosen_by_tier(page: Page) -> None:
     every = ["run:0", "run:1", "run:2"]
     assert page.evaluate(SIDES, runs) == [False, every[2:], every[:2], every]
     assert page.evaluate(SIDES, runs[:2])[0] is True
-
-
-TOLD = """async (held) => {
-  const { Sides } = await import("/compare/sides.js");
-  const sides = new Sides([], { chosen() {}, files() {}, turned() {} });
-  sides.tell("a", held);
-  return sides.about.a.textContent;
-}"""
 
 
 def test_a_side_says_who_vouches_for_it(page: Page, manifest: dict[str, Any]) -> None:

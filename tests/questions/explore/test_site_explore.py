@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import re
 import shutil
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 import visits
 from exploring import DRAWN, after, body, choose, marks, ready, state, tick
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from feedrate.bench.interactive import with_explore
 from feedrate.pages.runs import load_runs
@@ -172,11 +171,7 @@ def test_numbers_are_given_on_hover_and_by_keyboard(page: Page) -> None:
     page.locator(".fr-explore-table tbody tr").first.focus()
     page.keyboard.press("ArrowDown")
     expect(page.locator(".fr-explore-table tr.fr-hot:focus")).to_have_count(1)
-    expect(_large(page)).to_have_count(1)
-
-
-def _large(page: Page) -> Locator:
-    return page.locator(f"{DRAWN}[stroke='var(--fr-ink)']")
+    expect(page.locator(f"{DRAWN}[stroke='var(--fr-ink)']")).to_have_count(1)
 
 
 @pytest.mark.slow
@@ -191,7 +186,8 @@ def test_the_table_sorts_pages_and_comes_down(page: Page, sites: dict[str, Any])
     head.click()
     expect(page.locator("th[aria-sort=ascending]")).to_have_count(1)
     assert [float(row[at].replace(",", "")) for row in body(page)] == sorted(values)
-    lines = list(csv.DictReader(io.StringIO("\n".join([*_first_last(marks(page))]))))
+    head, *lines = sorted(marks(page), key=lambda line: not line.startswith("cell_id"))
+    lines = list(csv.DictReader([head, *lines]))
     with page.expect_download() as got:
         page.get_by_role("button", name="Download JSON").click()
     told = json.loads(Path(got.value.path()).read_text(encoding="utf-8"))
@@ -204,12 +200,6 @@ def test_the_table_sorts_pages_and_comes_down(page: Page, sites: dict[str, Any])
         assert row["samples_per_s"] == pytest.approx(cell["samples_per_s"], rel=1e-4)
         assert row["samples_per_s_low"] == pytest.approx(cell["samples_per_s_lo"], rel=2e-4)
         assert row["samples_per_s_n"] == cell["n"]
-
-
-def _first_last(lines: list[str]) -> list[str]:
-    """The heading of a sorted file first."""
-    head = next(line for line in lines if line.startswith("cell_id"))
-    return [head, *(line for line in lines if line != head)]
 
 
 @pytest.mark.slow

@@ -43,11 +43,7 @@ _UNITS: Mapping[str, Sequence[tuple[str, float]]] = {
 
 
 def page(verdicts: Verdicts) -> Page:
-    """Write the page.
-
-    Args:
-        verdicts: what the records of all runs say.
-    """
+    """Write the page."""
     figures: dict[str, Placed] = {}
     title = ""
     if verdicts.places:
@@ -257,13 +253,7 @@ def _case(row: Row, size: float) -> tuple[object, ...]:
 
 
 def suite_section(verdicts: Verdicts, suite: str, path: str) -> list[str]:
-    """Write what a suite's page says of its claims; nothing where it has none or no machine tested any.
-
-    Args:
-        verdicts: what the records of all runs say.
-        suite: its name.
-        path: of its page.
-    """
+    """Write what the page at ``path`` says of its suite's claims; nothing where no machine tested any."""
     mine = [(claim, verdicts.told[name]) for name, (owner, claim) in verdicts.asked.items() if owner == suite]
     if not verdicts.places or not mine:
         return []
@@ -286,10 +276,7 @@ def suite_section(verdicts: Verdicts, suite: str, path: str) -> list[str]:
 def answer(verdicts: Verdicts, suite: str, shown: RunView) -> str:
     """Answer a suite that asks by claims: how many of them hold on a run's machine; empty where it tested none.
 
-    Args:
-        verdicts: what the records of all runs say.
-        suite: its name.
-        shown: a run; the newest of its machine and device that tested a claim speaks for it.
+    The newest run of that machine and device that tested a claim speaks for it.
     """
     mine = [verdicts.told[name] for name, (owner, _) in verdicts.asked.items() if owner == suite]
     places = [(place.shown.machine_id, place.device) for place in verdicts.places]

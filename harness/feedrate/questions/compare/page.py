@@ -8,7 +8,7 @@ the page cannot differ from the package.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -21,7 +21,6 @@ from feedrate.charts.theme import colour
 from feedrate.machine.identity import Software
 from feedrate.pages import descriptions, markup
 from feedrate.pages.markup import Page, Placed
-from feedrate.pages.runs import RunView
 from feedrate.pages.selection import Selection
 from feedrate.pages.template import render
 from feedrate.pages.verdicts import Verdicts
@@ -151,19 +150,17 @@ _TONES = {
 
 
 def page(everyone: Selection, told: Verdicts) -> Page:
-    """Write the page and its index.
-
-    Args:
-        everyone: all runs; none is fine, files can be dropped all the same.
-        told: what they say of claims.
-    """
+    """Write the page and its index; without any run files can be dropped all the same."""
     published = list(_published(everyone))
+    # The newest run that speaks for its machine stands in A's place at first.
+    keys = {run["run"]: run["key"] for run in published}
+    runs = [shown.manifest.run_id for shown in [*leading(everyone.featured), *everyone.every]]
     given = {
         "format": FORMAT,
-        "opening": _opening(everyone, published),
+        "opening": next((keys[run] for run in runs if run in keys), ""),
         "published": published,
         "tones": _tones(),
-        "words": {"kinds": _kinds(), "stages": {stage.name: stage.doc for stage in STAGES}},
+        "words": {"kinds": {kind: RAN[kind] for kind in KINDS}, "stages": {stage.name: stage.doc for stage in STAGES}},
         "claims": _claims(told),
         "reader": reader(),
     }
@@ -189,14 +186,10 @@ def reader() -> dict[str, Any]:
         "axes": axes,
         "defaults": {axis.name: axis.default for axis in AXES},
         "facts": [{"label": label, "path": path.split("."), "unit": unit} for label, path, unit in FACTS],
-        "kinds": _kinds(),
+        "kinds": {kind: RAN[kind] for kind in KINDS},
         "named": NAMED,
         "rules": rules,
     }
-
-
-def _kinds() -> dict[str, str]:
-    return {kind: RAN[kind] for kind in KINDS}
 
 
 def _published(everyone: Selection) -> Iterator[dict[str, Any]]:
@@ -220,13 +213,6 @@ def _published(everyone: Selection) -> Iterator[dict[str, Any]]:
         }
 
 
-def _opening(everyone: Selection, published: list[dict[str, Any]]) -> str:
-    """The run that stands in A's place at first: the newest that speaks for its machine."""
-    there = {run["run"] for run in published}
-    runs: list[RunView] = [*leading(everyone.featured), *everyone.every]
-    return next((f"run:{shown.manifest.run_id}" for shown in runs if shown.manifest.run_id in there), "")
-
-
 def _tones() -> dict[str, dict[str, str]]:
     """How a mark of each verdict looks; all cells together have a mark of their own."""
     tones = {
@@ -244,5 +230,5 @@ def _claims(told: Verdicts) -> dict[str, Any]:
             if part.tested:
                 verdicts.setdefault(part.shown.manifest.run_id, {})[name] = part.verdict
     tested = {name for found in verdicts.values() for name in found}
-    says: Mapping[str, str] = {name: claim.says for name, (_, claim) in told.asked.items() if name in tested}
+    says = {name: claim.says for name, (_, claim) in told.asked.items() if name in tested}
     return {"says": says, "verdicts": verdicts}

@@ -69,11 +69,7 @@ _MOST = 50
 
 
 def page(everyone: Selection) -> Page:
-    """Write the page and its data.
-
-    Args:
-        everyone: all runs; none is fine.
-    """
+    """Write the page and its data."""
     order = {name: place for place, name in enumerate(everyone.machines)}
     cells = everyone.cells
     cells = cells[cells["n"].gt(0)]
