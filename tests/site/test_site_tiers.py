@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page
 
 from feedrate.pages.runs import load_runs
 from feedrate.questions.reference import page as reference_page
-from feedrate.schema.plugins import ROOT
+from feedrate.site import scripts
 from feedrate.store import marks, runs
 
 
@@ -18,7 +18,8 @@ def opened(browser: Browser, results: Path) -> Page:
     """The list of runs with the script, as the site has it."""
     page = browser.new_page()
     page.set_content(reference_page.runs_page(load_runs(results)).body)
-    page.add_script_tag(path=ROOT / "site" / "scripts" / "site" / "tiers.js", type="module")
+    scripts.bundle(results.parent / "scripts", ("site/tiers.js",))
+    page.add_script_tag(path=results.parent / "scripts" / "site" / "tiers.js", type="module")
     return page
 
 
