@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
-from feedrate.analysis.ceilings import bottleneck, ceiling_ids, ceilings, cells_with_ceilings
+from feedrate.analysis.ceilings import ROOFLINE_COLUMNS, bottleneck, ceiling_ids, cells_with_ceilings, roofline
 from feedrate.analysis.estimates import cells
 from feedrate.schema.axes import ceilings as planned
 from feedrate.schema.axes import cell_id
@@ -22,6 +24,12 @@ STEADY = [100.0, 101.0, 99.0, 100.0]
 def times(factor: float, wobble: float = 0.0) -> list[float]:
     """STEADY, faster by a factor, with alternating noise of its own."""
     return [rate * factor * (1 + wobble * (-1) ** block) for block, rate in enumerate(STEADY)]
+
+
+def training(frame: pd.DataFrame) -> pd.DataFrame:
+    """The training cells of a run with their ceilings."""
+    found = cells_with_ceilings(frame)
+    return found[found["mode"].eq("train").fillna(False)].reset_index(drop=True)
 
 
 def row_of(**columns: Any) -> dict[str, Any]:
@@ -81,15 +89,14 @@ def test_a_training_cell_finds_its_ceilings(trials_of: Trials, cell_of: CellOf) 
             ({"mode": "compute", "batch_size": 64}, times(0.1)),
         ]
     )
-    row = ceilings(frame).set_index("cell_id").loc[cell_id(cell_of({"num_workers": 2}))]
+    row = training(frame).set_index("cell_id").loc[cell_id(cell_of({"num_workers": 2}))]
     assert row["load_ceiling"] == pytest.approx(200, rel=0.01)
     assert row["limit"] == "compute"
     assert (row["efficiency"], row["au"]) == (pytest.approx(0.8, rel=0.01), pytest.approx(0.8, rel=0.01))
     assert 0 < row["efficiency_lo"] < row["efficiency"] < row["efficiency_hi"]
     assert row["efficiency_n"] == 4
     assert np.isnan(row["copy_ceiling"])
-    merged = cells(frame).merge(ceilings(frame), on=["run_id", "cell_id"])
-    assert [bottleneck(each) for _, each in merged.iterrows()] == ["compute-bound"]
+    assert row["bottleneck"] == "compute-bound"
 
 
 def test_on_cuda_the_copy_is_a_ceiling_too(trials_of: Trials) -> None:
@@ -104,7 +111,7 @@ def test_on_cuda_the_copy_is_a_ceiling_too(trials_of: Trials) -> None:
         ],
         device="cuda",
     )
-    assert ceilings(frame).iloc[0]["limit"] == "copy"
+    assert training(frame).iloc[0]["limit"] == "copy"
 
 
 def test_shares_of_ceilings_are_paired_by_block(trials_of: Trials) -> None:
@@ -117,7 +124,7 @@ def test_shares_of_ceilings_are_paired_by_block(trials_of: Trials) -> None:
             ({"mode": "compute"}, drifting),
         ]
     )
-    (row,) = ceilings(frame).to_dict("records")
+    (row,) = training(frame).to_dict("records")
     assert row["limit"] == "compute"
     assert row["au"] == row["efficiency"] == pytest.approx(0.9)
 
@@ -131,7 +138,7 @@ def test_an_emulated_step_has_a_declared_ceiling(trials_of: Trials) -> None:
             ({"mode": "compute"}, times(0.01)),
         ]
     )
-    row = ceilings(frame).iloc[0]
+    row = training(frame).iloc[0]
     assert row["compute_ceiling"] == pytest.approx(320)
     assert row["efficiency"] == pytest.approx(100 / 320, rel=0.01)
     assert row["efficiency_lo"] < row["efficiency"] < row["efficiency_hi"]
@@ -139,18 +146,18 @@ def test_an_emulated_step_has_a_declared_ceiling(trials_of: Trials) -> None:
 
 def test_an_unknown_ceiling_gives_no_efficiency(trials_of: Trials) -> None:
     """Loading alone does not say how much of the machine's best was reached."""
-    row = ceilings(trials_of([({}, STEADY), ({"mode": "load"}, times(3.0))])).iloc[0]
+    row = training(trials_of([({}, STEADY), ({"mode": "load"}, times(3.0))])).iloc[0]
     assert pd.isna(row["limit"])
     assert np.isnan([row["efficiency"], row["au"], row["compute_ceiling"]]).all()
-    assert len(ceilings(trials_of([]))) == 0
+    assert len(training(trials_of([]))) == 0
 
 
 def test_ceilings_that_the_plan_added_count_like_others(trials_of: Trials) -> None:
     """The role of a trial says why it ran, not what it measured."""
     frame = trials_of([({}, times(1.0)), ({"mode": "load"}, times(2.0)), ({"mode": "compute"}, times(9.0))])
     added = frame.assign(role=np.where(frame["mode"] == "train", "cell", "ceiling"))
-    pd.testing.assert_frame_equal(ceilings(added), ceilings(frame))
-    assert ceilings(added)["limit"].tolist() == ["load"]
+    pd.testing.assert_frame_equal(training(added), training(frame))
+    assert training(added)["limit"].tolist() == ["load"]
 
 
 def test_the_ceilings_of_a_row_are_those_of_its_cell(trials_of: Trials, cell_of: CellOf) -> None:
@@ -170,3 +177,73 @@ def test_all_is_judged_in_one_table(trials_of: Trials) -> None:
     assert found["bottleneck"].tolist() == ["unknown", "loader alone", "compute alone"]
     assert found["load_ceiling"].isna().tolist() == [False, True, True]
     assert list(cells_with_ceilings(trials_of([])).columns) == list(found.columns)
+
+
+CELL: dict[str, Any] = {"mode": "train", "batch_size": 32, "num_workers": 2}
+EMULATED: dict[str, Any] = {**CELL, "step": "emulated", "step_ms": 10.0}
+LOAD, COPY, COMPUTE = ({**CELL, "mode": mode} for mode in ("load", "copy", "compute"))
+WEATHER = (1.0, 1.1, 0.9, 1.05)
+
+
+def rates(value: float, more: tuple[float, ...] = (1.0, 1.0, 1.0, 1.0)) -> list[float]:
+    """Samples/s by block: all cells share the weather of a block."""
+    return [value * weather * own for weather, own in zip(WEATHER, more, strict=True)]
+
+
+def test_a_cell_stands_under_the_slower_of_its_ceilings(trials_of: Trials) -> None:
+    """Loading 100, computing 200, achieving 80: fed half of what it could compute, it reaches 0.4 of a roof of 0.5."""
+    found = roofline(trials_of([(CELL, rates(80)), (LOAD, rates(100)), (COMPUTE, rates(200))]))
+    row = found.iloc[0]
+    assert len(found) == 1
+    assert [row["headroom"], row["au"], row["roof"], row["efficiency"]] == pytest.approx([0.5, 0.4, 0.5, 0.8])
+    assert row["bottleneck"] == "loader-bound"
+    assert row["feed"] == "load"
+    assert [row["load_n"], row["compute_n"], row["copy_n"]] == [4, 4, 0]
+
+
+def test_the_roof_ends_where_the_step_has_all_that_it_takes(trials_of: Trials) -> None:
+    """Fed three times what it can compute, a cell can still do no more than compute."""
+    row = roofline(trials_of([(CELL, rates(180)), (LOAD, rates(600)), (COMPUTE, rates(200))])).iloc[0]
+    assert [row["headroom"], row["roof"], row["au"]] == pytest.approx([3.0, 1.0, 0.9])
+    assert row["bottleneck"] == "compute-bound"
+
+
+def test_intervals_are_paired_by_block(trials_of: Trials) -> None:
+    """The weather of a block is in neither; what is left is Student's t on logs."""
+    own = (1.02, 0.99, 1.0, 0.97)
+    row = roofline(trials_of([(CELL, rates(80, own)), (LOAD, rates(100)), (COMPUTE, rates(200))])).iloc[0]
+    assert row["headroom_hi"] - row["headroom_lo"] == pytest.approx(0.0, abs=1e-9)
+    logs = np.log(own) + math.log(0.4)
+    half = stats.t.ppf(0.975, 3) * logs.std(ddof=1) / 2
+    assert [row["au_lo"], row["au_hi"]] == pytest.approx([math.exp(logs.mean() - half), math.exp(logs.mean() + half)])
+    assert row["load_hi"] > 1.1 * row["load_lo"]
+
+
+def test_an_emulated_step_is_declared(trials_of: Trials) -> None:
+    """32 samples in 10 ms are 3,200 a second, without an interval and without blocks of its own."""
+    row = roofline(trials_of([(EMULATED, rates(1600)), (LOAD, rates(2000))])).iloc[0]
+    assert [row["headroom"], row["au"]] == pytest.approx([2000 / 3200, 1600 / 3200], rel=0.01)
+    assert row["compute_n"] == 0
+    assert math.isnan(row["compute_lo"])
+    assert row["headroom_lo"] < row["headroom"] < row["headroom_hi"]
+
+
+def test_a_slow_copy_is_what_feeds(trials_of: Trials) -> None:
+    """On a device the slower of loader and copies feeds the step."""
+    trials = trials_of(
+        [(CELL, rates(80)), (LOAD, rates(900)), (COPY, rates(100)), (COMPUTE, rates(200))], device="cuda"
+    )
+    row = roofline(trials).iloc[0]
+    assert row["feed"] == "copy"
+    assert row["feed_ceiling"] == pytest.approx(row["copy_ceiling"])
+    assert row["headroom"] == pytest.approx(0.5)
+    assert row["bottleneck"] == "copy-bound"
+
+
+def test_a_cell_without_both_ceilings_has_no_roof(trials_of: Trials) -> None:
+    """Nothing is guessed where the loader or the step was not measured alone, or nothing ended well."""
+    alone = (CELL, rates(80))
+    for given in ([alone], [alone, (LOAD, rates(100))], [(CELL, [None] * 4), (LOAD, rates(9))]):
+        found = roofline(trials_of(given))
+        assert found.empty
+        assert set(ROOFLINE_COLUMNS) <= set(found.columns)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -201,7 +202,10 @@ def test_the_newest_run_that_tested_a_claim_speaks_for_its_machine(trials_of: Tr
     without = trials_of([(LOAD, [1.0, 1.0])], run_id="new")
     other = workers(trials_of, 0.5, 0.5, run_id="other").assign(machine_id="else")
     ancient = workers(trials_of, 0.5, 0.5, run_id="ancient").assign(protocol_version=0)
-    runs = [judge_run(str(frame["run_id"].iloc[0]), frame, claim(WORKERS)) for frame in (ancient, without, old, other)]
+    runs = [
+        judge_run(SimpleNamespace(run_id=str(frame["run_id"].iloc[0]), claims=(), untestable={}), frame, claim(WORKERS))
+        for frame in (ancient, without, old, other)
+    ]
     found = latest_findings(runs, claim(WORKERS))
     assert dict(zip(found.found.claims["run_id"], found.found.claims["verdict"], strict=True)) == {
         "old": "confirmed",

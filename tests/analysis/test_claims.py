@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from feedrate.analysis.blocks import half_width
-from feedrate.analysis.claims import ALPHA, COLUMNS, holm, judge, p_values
+from feedrate.analysis.claims import ALPHA, COLUMNS, holm, judge_together, p_values
 from feedrate.analysis.contrasts import verdict
 
 CLAIM = st.tuples(st.floats(0.7, 1.4), st.floats(0.002, 0.2), st.integers(1, 30), st.sampled_from(["faster", "slower"]))
@@ -80,7 +80,7 @@ def test_p_values_are_those_of_t_tests(logs: list[float], direction: str) -> Non
 @given(CLAIM)
 def test_one_claim_is_judged_by_its_own_interval(claim: tuple[float, float, int, str]) -> None:
     """A family of one needs no correction: p is under alpha where the 95 % interval decides."""
-    row = judge(frame_of([claim])).iloc[0]
+    row = judge_together(frame_of([claim])).iloc[0]
     assert row["verdict"] == alone(*claim)
     if claim[2] > 1:
         assert row["level"] == pytest.approx(0.95)
@@ -101,7 +101,7 @@ def test_the_correction_only_takes_verdicts_away(claims: list[Any]) -> None:
     several = frame["n"] > 1
     both = p_values(*(frame[name][several] for name in ("ratio", "sd_log", "n", "direction")))
     granted = [rejected(list(p), ALPHA) for p in both]
-    found = judge(frame)
+    found = judge_together(frame)
     for place, at in enumerate(np.flatnonzero(several)):
         row, single = found.iloc[at], alone(*claims[at])
         family = 0 if single == "no difference" else 1
@@ -114,7 +114,7 @@ def test_the_correction_only_takes_verdicts_away(claims: list[Any]) -> None:
 @given(CLAIMS)
 def test_an_undecided_claim_is_told_what_would_decide_it(claims: list[Any]) -> None:
     """It needs more blocks than it has, and with them its interval, of the level that it failed at, decides it."""
-    for claim, (_, row) in zip(claims, judge(frame_of(claims)).iterrows(), strict=True):
+    for claim, (_, row) in zip(claims, judge_together(frame_of(claims)).iterrows(), strict=True):
         ratio, sd, n, direction = claim
         if row["verdict"] == "inconclusive" and n > 1:
             assert row["blocks_needed"] > n
@@ -126,7 +126,10 @@ def test_an_undecided_claim_is_told_what_would_decide_it(claims: list[Any]) -> N
 def test_order_does_not_matter(claims: list[Any], random: Any) -> None:
     """Claims shuffled keep their verdicts, and their levels where no two are alike."""
     frame = frame_of(claims)
-    one, moved = judge(frame), judge(frame.sample(frac=1, random_state=random.randrange(2**31))).sort_index()
+    one, moved = (
+        judge_together(frame),
+        judge_together(frame.sample(frac=1, random_state=random.randrange(2**31))).sort_index(),
+    )
     alike = ["p", "p_holm", "lo", "hi", "verdict"] if one["p"].duplicated().any() else list(COLUMNS)
     pd.testing.assert_frame_equal(one[alike], moved[alike])
 
@@ -137,9 +140,9 @@ def test_a_claim_can_be_told_from_either_side(claims: list[tuple[float, float, i
     """B is faster than A says what A ÷ B is slower says; the contrary claim is refuted where it is confirmed."""
     ratio, sd, n = (list(column) for column in zip(*claims, strict=True))
     frame = pd.DataFrame({"ratio": ratio, "sd_log": sd, "n": n})
-    faster = judge(frame.assign(direction="faster"))
-    turned = judge(frame.assign(ratio=1 / frame["ratio"], direction="slower"))
-    contrary = judge(frame.assign(direction="slower"))
+    faster = judge_together(frame.assign(direction="faster"))
+    turned = judge_together(frame.assign(ratio=1 / frame["ratio"], direction="slower"))
+    contrary = judge_together(frame.assign(direction="slower"))
     assert list(turned["verdict"]) == list(faster["verdict"])
     assert turned["p"].to_numpy() == pytest.approx(faster["p"].to_numpy(), rel=1e-6)
     assert (1 / turned["lo"]).to_numpy() == pytest.approx(faster["hi"].to_numpy())
@@ -149,7 +152,7 @@ def test_a_claim_can_be_told_from_either_side(claims: list[tuple[float, float, i
 def test_three_claims_by_hand() -> None:
     """The clearest is judged at 1 - 0.05 / 3, the next at 1 - 0.05 / 2, the last at 1 - 0.05: all hold."""
     claims = [(1.06, 0.03, 10, "faster"), (1.20, 0.03, 10, "faster"), (0.95, 0.03, 10, "slower")]
-    found = judge(frame_of(claims))
+    found = judge_together(frame_of(claims))
     assert list(found.columns) == list(COLUMNS)
     assert found["level"].tolist() == [pytest.approx(1 - 0.05 / left) for left in (2, 3, 1)]
     assert found["verdict"].tolist() == ["confirmed"] * 3
@@ -163,7 +166,7 @@ def test_three_claims_by_hand() -> None:
 def test_a_claim_that_is_not_decided_ends_it_for_all_that_follow() -> None:
     """Three would each be confirmed alone; the second fails at 1 - 0.05 / 2, and the third is judged as strictly."""
     claims = [(1.3, 0.03, 10, "faster"), (1.036, 0.034, 10, "faster"), (1.036, 0.035, 10, "faster")]
-    found = judge(frame_of(claims))
+    found = judge_together(frame_of(claims))
     assert [alone(*claim) for claim in claims] == ["confirmed"] * 3
     assert found["verdict"].tolist() == ["confirmed", "inconclusive", "inconclusive"]
     assert found["level"].tolist()[1:] == [pytest.approx(0.975)] * 2
@@ -173,17 +176,19 @@ def test_differences_and_their_absence_are_corrected_apart() -> None:
     """Ten clear differences make it no easier to say of one claim that there is none."""
     same = (1.0, 0.03, 9, "faster")
     assert alone(*same) == "no difference"
-    assert judge(frame_of([same]))["verdict"].tolist() == ["no difference"]
-    assert judge(frame_of([same, *[(1.5, 0.03, 9, "faster")] * 10]))["verdict"].tolist()[0] == "inconclusive"
+    assert judge_together(frame_of([same]))["verdict"].tolist() == ["no difference"]
+    assert judge_together(frame_of([same, *[(1.5, 0.03, 9, "faster")] * 10]))["verdict"].tolist()[0] == "inconclusive"
 
 
 def test_a_claim_without_pairs_is_inconclusive_and_no_burden() -> None:
     """One pair has no spread: no p-value, and the other claim is judged as if it were alone."""
-    found = judge(frame_of([(1.05, np.nan, 1, "faster"), (1.2, 0.03, 10, "slower"), (np.nan, np.nan, 0, "faster")]))
+    found = judge_together(
+        frame_of([(1.05, np.nan, 1, "faster"), (1.2, 0.03, 10, "slower"), (np.nan, np.nan, 0, "faster")])
+    )
     assert found["verdict"].tolist() == ["inconclusive", "refuted", "inconclusive"]
     assert found["level"].tolist()[1] == pytest.approx(0.95)
     assert found.loc[[0, 2], ["p", "p_holm", "level", "lo", "hi", "blocks_needed"]].isna().all(axis=None)
-    assert len(judge(frame_of([]))) == 0
+    assert len(judge_together(frame_of([]))) == 0
 
 
 @pytest.mark.parametrize(
@@ -205,7 +210,7 @@ def test_a_run_seldom_has_any_wrong_verdict(truths: list[float], spread: float) 
     wrong = 0
     for run in logs:
         frame = pd.DataFrame({"ratio": np.exp(run.mean(axis=1)), "sd_log": run.std(axis=1, ddof=1), "n": blocks})
-        said = judge(frame.assign(direction="faster"))["verdict"].to_numpy()
+        said = judge_together(frame.assign(direction="faster"))["verdict"].to_numpy()
         wrong += bool(
             ((said == "no difference") & ((truth <= 0.97) | (truth >= 1.03))).any()
             or ((said == "confirmed") & (truth <= 1.01)).any()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -68,13 +67,12 @@ def test_what_was_prefetched_counts_where_the_warm_up_does_not_outlast_it() -> N
 
 def test_a_clock_that_is_reset_loses_what_lies_between_epochs() -> None:
     """Two epochs of 6 ms, 30 ms apart: only 12 ms are counted."""
-    assert estimators.reset_at_epoch_end(steps([MS] * 4)) == pytest.approx(6 * BATCH / 0.012)
+    assert estimators.estimates(steps([MS] * 4))["reset_at_epoch_end"] == pytest.approx(6 * BATCH / 0.012)
 
 
 def test_what_does_not_apply_is_left_out() -> None:
     """On a CPU nothing is synchronised; on a device the synchronised steps' own rate is taken."""
     trial = steps([MS] * 4)
-    assert math.isnan(estimators.synchronised_steps(trial))
     assert "synchronised_steps" not in estimators.estimates(trial)
     assert estimators.estimates(replace(trial, synchronised=123.0))["synchronised_steps"] == 123.0
 
@@ -92,9 +90,9 @@ def test_a_result_becomes_steps() -> None:
         "synchronised": None,
     }
     found = Steps.of(4, result)
-    assert estimators.wall_clock(found) == 2 * 4 * 1e9 / 30
-    assert list(found.first(0)) == [2, 4, 9]
-    assert list(found.first(1)) == [4, 9, 20]
+    assert estimators.estimates(found)["wall_clock"] == 2 * 4 * 1e9 / 30
+    assert found.from_the_first(0) == 2 * 4 * 1e9 / 7
+    assert found.from_the_first(1, began=3) == 2 * 4 * 1e9 / 17
     assert Steps.of(4, result | {"synchronised": {"samples_per_s": 7}}).synchronised == 7
 
 
@@ -123,8 +121,9 @@ def test_the_worst_error_keeps_its_sign() -> None:
 
 def test_each_estimator_is_held_against_its_own_stretch() -> None:
     """A clock that is reset at epochs is compared with the external clock over the epochs, not over the window."""
-    found = estimators.errors(table(("a", "reset_at_epoch_end", 75.0), ("a", "wall_clock", 75.0)))
-    assert list(found["error_pct"]) == pytest.approx([50.0, -25.0])
+    found = estimators.summary(table(("a", "reset_at_epoch_end", 75.0), ("a", "wall_clock", 75.0)))
+    errors = dict(zip(found["estimator"], found["median_pct"], strict=True))
+    assert errors == pytest.approx({"reset_at_epoch_end": 50.0, "wall_clock": -25.0})
 
 
 def test_nothing_measured_is_an_empty_summary() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feedrate.analysis.loader import OVERLAP_COLUMNS, STAGE_COLUMNS, overlap, per_step, stages
+from feedrate.analysis.loader import overlap, per_step, stages
 from feedrate.schema.axes import cell_id
 
 Trials = Callable[..., pd.DataFrame]
@@ -81,7 +81,7 @@ def test_cells_that_load_nothing_have_no_stages(trials_of: Trials) -> None:
     frame = stamped(trials_of([(LOAD, [None] * 4)]))
     for nothing in (frame, trials_of([({"mode": "compute"}, STEADY)], steps=STEPS), trials_of([])):
         assert len(stages(nothing)) == 0
-        assert list(stages(nothing).columns) == list(STAGE_COLUMNS)
+        assert {"read_share", "dominant", "bound"} <= set(stages(nothing).columns)
 
 
 def test_hidden_is_what_is_not_waited_for(trials_of: Trials, cell_of: CellOf) -> None:
@@ -120,7 +120,7 @@ def test_without_its_loader_alone_a_cell_hides_nobody_knows_what(trials_of: Tria
     (row,) = overlap(frame).to_dict("records")
     assert np.isnan(row["fetch_hidden"])
     assert row["fetch_wait_ms"] == pytest.approx(2)
-    assert list(overlap(trials_of([])).columns) == list(OVERLAP_COLUMNS)
+    assert list(overlap(trials_of([])).columns) == list(overlap(frame).columns)
 
 
 def test_what_a_trial_summed_up_becomes_a_step(trials_of: Trials) -> None:

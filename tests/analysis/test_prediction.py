@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from feedrate.analysis.pipeline import Pace, Pipeline, simulate
-from feedrate.analysis.prediction import COLUMNS, WORKERS, best_workers, fit, held_out
+from feedrate.analysis.prediction import COLUMNS, fit_parameters, group_cells, held_out
 from feedrate.schema.columns import STEPS
 
 Trials = Callable[..., pd.DataFrame]
@@ -172,7 +172,7 @@ def test_without_one_worker_nothing_is_predicted(trials_of: Trials, workers: tup
     trials, steps = run_of(trials_of, Truth(), workers, mode="load")
     for frame in (trials, trials.iloc[:0], trials.assign(outcome="error")):
         found = held_out(frame, steps, CORES)
-        assert len(found) == len(fit(frame, CORES)) == len(best_workers(frame, steps, CORES)) == 0
+        assert len(found) == 0
         assert list(found.columns) == list(COLUMNS)
 
 
@@ -189,7 +189,7 @@ def test_parameters_come_back(trials_of: Trials) -> None:
     """Waiting apart from computing by the CPU clock; the step; what is between two batches is the worker's."""
     truth = Truth(step=10.0)
     trials, _ = run_of(trials_of, truth, (0, 1), **EMULATED)
-    (row,) = fit(trials, CORES).to_dict("records")
+    (row,) = fit_parameters(group_cells(trials), CORES).to_dict("records")
     assert row["wait_ns"] / MS == pytest.approx(16, rel=0.01)
     assert row["compute_ns"] / MS == pytest.approx(1 + 1.6 + 0.3, rel=0.01)
     assert row["receive_compute_ns"] / MS == pytest.approx(0.5, rel=0.01)
@@ -202,7 +202,9 @@ def test_a_real_step_keeps_cores_busy(trials_of: Trials) -> None:
     for axes, cores in (({}, 1.5), (EMULATED, 0.0)):
         trials, _ = run_of(trials_of, Truth(step=step_ms), (0, 1), **axes)
         step_cpu = 100 * 1.5 * step_ms * MS * KEPT / trials["wall_ns"]
-        (row,) = fit(trials.assign(main_cpu_pct=trials["main_cpu_pct"] + step_cpu), CORES).to_dict("records")
+        (row,) = fit_parameters(
+            group_cells(trials.assign(main_cpu_pct=trials["main_cpu_pct"] + step_cpu)), CORES
+        ).to_dict("records")
         # What the worker does unstamped is on its CPU clock and looks like computing without workers too.
         assert row["step_cores"] == pytest.approx(cores, abs=0.05)
 
@@ -227,27 +229,3 @@ def test_larger_batches_vary_less(trials_of: Trials) -> None:
         for axis in ("num_workers", "batch_size")
     )
     assert others["predicted_samples_per_s"].item() > 1.05 * own["predicted_samples_per_s"].item()
-
-
-def test_the_fewest_workers_that_suffice_are_recommended(trials_of: Trials) -> None:
-    """40 ms of reading before a step of 10 ms need more than four; computing loaders fill two cores and no more."""
-    reading, steps = run_of(trials_of, Truth(read_per_sample=2.5, step=10.0), (0, 1), **EMULATED)
-    (row,) = best_workers(reading, steps, CORES).to_dict("records")
-    assert row["num_workers"] == 6
-    assert row["gain"] == pytest.approx((40 + 2.6 + 10) / 10.5, rel=0.02)
-    nearly, steps = run_of(trials_of, Truth(read_per_sample=1.72, step=10.0), (0, 1), **EMULATED)
-    most = Truth(read_per_sample=1.72, step=10.0).pace(16, 4).step_ns
-    assert most < Truth(read_per_sample=1.72, step=10.0).pace(16, 3).step_ns < most / 0.97
-    assert best_workers(nearly, steps, CORES)["num_workers"].tolist() == [3]
-    computing, steps = run_of(trials_of, Truth(read_per_sample=0, compute_per_sample=1.0), (0, 1), mode="load")
-    assert best_workers(computing, steps, CORES)["num_workers"].tolist() == [2]
-    only = computing[computing["num_workers"] == 1]
-    assert best_workers(only, steps, CORES)["gain"].isna().tolist() == [True]
-
-
-def test_workers_that_gain_nothing_are_not_recommended(trials_of: Trials) -> None:
-    """A batch that costs less to make than to receive: none."""
-    quick = Truth(read_per_sample=0, compute_per_sample=0.01, compute_per_batch=0.1, receive_compute=1.0)
-    trials, steps = run_of(trials_of, quick, (0, 1), mode="load")
-    assert best_workers(trials, steps, CORES)["num_workers"].tolist() == [0]
-    assert WORKERS[0] == 0

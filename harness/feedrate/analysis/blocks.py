@@ -2,11 +2,6 @@
 
 Steps within a trial are not independent, trials of different blocks nearly are: the block is the unit of repetition and
 of pairing. Ratios of throughputs are means of differences of logs, their intervals Student's t over blocks.
-
-What is worked out of a frame is worked out once: charts, tables and sentences ask the same of the same records.
-
-Frames are told apart by identity: neither one that was asked about nor an answer may be changed in place. An answer
-lives as long as the frame that it is about, which it must therefore not hold.
 """
 
 from __future__ import annotations
@@ -21,59 +16,52 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.special import stdtrit
 
-Found = TypeVar("Found")
-
-
-def memoized(find: Callable[[pd.DataFrame], Found]) -> Callable[[pd.DataFrame], Found]:
-    """Let a function of one frame remember its answers.
-
-    Args:
-        find: what it finds must depend on the frame alone.
-
-    Returns:
-        The same function; who asks again of the same frame gets the same object.
-    """
-    known: dict[int, tuple[weakref.ref[pd.DataFrame], Found]] = {}
-
-    @wraps(find)
-    def remembered(frame: pd.DataFrame) -> Found:
-        place = id(frame)
-        if place not in known:
-            found = find(frame)
-            known[place] = weakref.ref(frame, lambda _: known.pop(place, None)), found
-        return known[place][1]
-
-    return remembered
-
-
 Floats = npt.NDArray[np.float64]
+Answer = TypeVar("Answer")
 
 CONFIDENCE = 0.95
 KEYS = ["run_id", "cell_id"]
-"""What tells one cell of one run."""
-
-
+"""Columns that identify one cell of one run."""
 MOST_BLOCKS = 2**20
 """What would take more repetitions than this is out of reach."""
 
 
+def memoized(function: Callable[[pd.DataFrame], Answer]) -> Callable[[pd.DataFrame], Answer]:
+    """Let a function of one frame remember its answers: charts, tables and sentences ask the same of the same records.
+
+    Frames are identified by ``id``, so neither a frame nor its answer may be changed in place. An answer lives as long
+    as its frame, and must therefore not refer to it.
+    """
+    answers: dict[int, tuple[weakref.ref[pd.DataFrame], Answer]] = {}
+
+    @wraps(function)
+    def remember(frame: pd.DataFrame) -> Answer:
+        key = id(frame)
+        if key not in answers:
+            answer = function(frame)
+            answers[key] = weakref.ref(frame, lambda _: answers.pop(key, None)), answer
+        return answers[key][1]
+
+    return remember
+
+
 def t_half_width(error: Any, df: Any, level: Any = CONFIDENCE) -> Floats:
-    """Half-width of a Student-t interval."""
+    """Half-width of a Student-t interval from a standard error and its degrees of freedom; NaN without any."""
     freedom = np.asarray(df, dtype=np.float64)
     quantile = stdtrit(np.where(freedom > 0, freedom, np.nan), 0.5 + np.asarray(level, dtype=np.float64) / 2)
     return np.asarray(quantile * np.asarray(error, dtype=np.float64))
 
 
 def half_width(sd: Any, n: Any, level: Any = CONFIDENCE) -> Floats:
-    """Half-width of the Student-t interval of a mean.
+    """Half-width of the Student-t interval of a mean; arguments broadcast.
 
     Args:
-        sd: standard deviations of the single values (n - 1 in the denominator), any shape.
-        n: how many values, a shape that broadcasts with it.
-        level: coverage of the interval, likewise.
+        sd: standard deviations of the single values (n - 1 in the denominator).
+        n: how many values.
+        level: coverage of the interval.
 
     Returns:
-        Their common shape; NaN where n < 2: one value has no spread.
+        NaN where n < 2: one value has no spread.
     """
     counts = np.asarray(n, dtype=np.float64)
     usable = np.where(counts >= 2, counts, np.nan)
@@ -81,19 +69,19 @@ def half_width(sd: Any, n: Any, level: Any = CONFIDENCE) -> Floats:
 
 
 def blocks_for(target: Any, sd: Any, level: Any = CONFIDENCE) -> Floats:
-    """Say how many values it takes until the interval of their mean is as narrow as a target."""
+    """How many values it takes until the interval of their mean is as narrow as a target; infinite where too many."""
     target, sd, level = np.broadcast_arrays(*(np.asarray(each, dtype=np.float64) for each in (target, sd, level)))
     few, many = np.full(target.shape, 2), np.full(target.shape, MOST_BLOCKS)
     while (few < many).any():
         middle = (few + many) // 2
         enough = half_width(sd, middle, level) <= target
         few, many = np.where(enough, few, middle + 1), np.where(enough, middle, many)
-    found = np.where(half_width(sd, many, level) <= target, many.astype(np.float64), np.inf)
-    return np.where(np.isnan(target) | np.isnan(sd), np.nan, found)
+    needed = np.where(half_width(sd, many, level) <= target, many.astype(np.float64), np.inf)
+    return np.where(np.isnan(target) | np.isnan(sd), np.nan, needed)
 
 
 class Moments(NamedTuple):
-    """What is known of rows of values."""
+    """Mean, spread and number of the finite values of each row."""
 
     mean: Floats
     """NaN where n is 0."""
@@ -103,14 +91,7 @@ class Moments(NamedTuple):
 
 
 def moments(values: Floats) -> Moments:
-    """Mean, spread and number of the values that are known, along the last axis.
-
-    Args:
-        values: float64, any shape; NaN is not known.
-
-    Returns:
-        Each of its shape without the last axis.
-    """
+    """Mean, spread and number of the finite values along the last axis."""
     known = np.isfinite(values)
     n = known.sum(axis=-1)
     mean = np.divide(np.where(known, values, 0.0).sum(axis=-1), n, out=np.full(n.shape, np.nan), where=n > 0)
@@ -128,53 +109,39 @@ class Blocks:
     """Mean log throughput of each cell in each block of its run (a control cell runs several times in a block)."""
 
     def __init__(self, trials: pd.DataFrame) -> None:
-        """Arrange the trials of any number of runs."""
-        # Rows of so many columns are dear to choose from.
-        trials = trials[[*KEYS, "block", "outcome", "samples_per_s"]]
-        rows = pd.MultiIndex.from_frame(trials[KEYS]).unique()
-        columns = np.unique(trials["block"].to_numpy(dtype=np.int64))
-        self._row = {key: position for position, key in enumerate(rows)}
-        self._logs = np.full((len(rows), len(columns)), np.nan)
-        self._tried = np.zeros(self._logs.shape, dtype=bool)
-        self._tried[self._places(trials, columns)] = True
+        """Arrange the trials of any number of runs: ``KEYS``, ``block``, ``outcome``, ``samples_per_s``."""
+        trials = trials[[*KEYS, "block", "outcome", "samples_per_s"]]  # selecting rows of many columns is slow
+        cells = pd.MultiIndex.from_frame(trials[KEYS]).unique()
+        blocks = np.unique(trials["block"].to_numpy(dtype=np.int64))
+        self._row = {key: position for position, key in enumerate(cells)}
+        shape = len(cells), len(blocks)
+
+        def places(part: pd.DataFrame) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+            rows = np.fromiter((self._row[key] for key in zip(part["run_id"], part["cell_id"], strict=True)), np.intp)
+            return rows, np.searchsorted(blocks, part["block"].to_numpy(dtype=np.int64))
+
+        self._tried = np.zeros(shape, dtype=bool)
+        self._tried[places(trials)] = True
         ended = successful(trials)
-        at = self._places(ended, columns)
-        total, count = np.zeros(self._logs.shape), np.zeros(self._logs.shape)
+        at = places(ended)
+        total, count = np.zeros(shape), np.zeros(shape)
         np.add.at(total, at, np.log(ended["samples_per_s"].to_numpy(dtype=np.float64)))
         np.add.at(count, at, 1)
-        np.divide(total, count, out=self._logs, where=count > 0)
-
-    def _places(self, trials: pd.DataFrame, columns: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.intp], ...]:
-        rows = np.fromiter((self._row[key] for key in zip(trials["run_id"], trials["cell_id"], strict=True)), np.intp)
-        return rows, np.searchsorted(columns, trials["block"].to_numpy(dtype=np.int64))
+        self._logs: Floats = np.divide(total, count, out=np.full(shape, np.nan), where=count > 0)
 
     def logs(self, run_ids: Sequence[str], cell_ids: Sequence[str]) -> Floats:
-        """Log throughput of cells by block.
-
-        Args:
-            run_ids: the run of each cell.
-            cell_ids: the cells.
-
-        Returns:
-            float64, cells × blocks, in the order of the cells; NaN where no trial ended well.
-        """
-        return self._logs[[self._row[key] for key in zip(run_ids, cell_ids, strict=True)]]
+        """Log throughput of cells by block: float64, cells × blocks; NaN where no trial ended well."""
+        return self._logs[self._rows(run_ids, cell_ids)]
 
     def ratios(self, run_ids: Sequence[str], cells_a: Sequence[str], cells_b: Sequence[str]) -> pd.DataFrame:
         """Compare pairs of cells, each pair within one run.
-
-        Args:
-            run_ids: the run of each pair.
-            cells_a: its cell A.
-            cells_b: its cell B.
 
         Returns:
             A row a pair, in their order: ``ratio`` (B ÷ A, the exponential of the mean paired log ratio), ``lo`` and
             ``hi`` (95 % Student-t interval, NaN when n < 2), ``n`` (blocks in which both ended well), ``dropped``
             (blocks in which both were tried and one or both failed), ``sd_log`` (between the paired log ratios).
         """
-        first = [self._row[key] for key in zip(run_ids, cells_a, strict=True)]
-        second = [self._row[key] for key in zip(run_ids, cells_b, strict=True)]
+        first, second = self._rows(run_ids, cells_a), self._rows(run_ids, cells_b)
         mean, sd, n = moments(self._logs[second] - self._logs[first])
         half = half_width(sd, n)
         return pd.DataFrame(
@@ -188,12 +155,11 @@ class Blocks:
             }
         )
 
+    def _rows(self, run_ids: Sequence[str], cell_ids: Sequence[str]) -> list[int]:
+        return [self._row[key] for key in zip(run_ids, cell_ids, strict=True)]
+
 
 @memoized
 def blocks_of(trials: pd.DataFrame) -> Blocks:
-    """Arrange the trials of any number of runs, as ``Blocks`` does.
-
-    Args:
-        trials: columns ``run_id``, ``cell_id``, ``block``, ``outcome``, ``samples_per_s``.
-    """
+    """``Blocks(trials)``, remembered."""
     return Blocks(trials)

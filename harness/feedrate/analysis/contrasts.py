@@ -8,7 +8,7 @@ number. Claims are few, and corrected where they are judged.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +18,6 @@ from feedrate.analysis.blocks import Floats, blocks_for, blocks_of, memoized
 from feedrate.analysis.estimates import AXIS_NAMES, identities
 from feedrate.schema.axes import AXES, BY_NAME, NO_KNOBS, Axis
 from feedrate.schema.metrics import CONFIRMED_OVER, REFUTED_UNDER, SAME
-
-Direction = Literal["faster", "slower"]
 
 COLUMNS = (
     "run_id",
@@ -77,33 +75,24 @@ def verdicts(ratio: Any, lo: Any, hi: Any, directions: Any = None) -> npt.NDArra
     return np.asarray(np.select(rules, words, "inconclusive"), dtype=np.str_)
 
 
-def verdict(ratio: float, lo: float, hi: float, direction: Direction | None = None) -> str:
+def verdict(ratio: float, lo: float, hi: float, direction: str | None = None) -> str:
     """Judge one contrast: ``verdicts`` of one."""
     return str(verdicts(ratio, lo, hi, direction))
 
 
-class Room(NamedTuple):
-    """How wide an interval around an estimate may be, as half-widths in logs; negative where none is narrow enough."""
+def room(ratio: Any, directions: Any = None) -> tuple[Floats, Floats]:
+    """Half-widths in logs that an interval may have for ``no difference``, and for a difference in either direction.
 
-    same: Floats
-    """So that there is ``no difference``."""
-    differ: Floats
-    """So that there is one, in whichever direction."""
-
-
-def room(ratio: Any, directions: Any = None) -> Room:
-    """Say how wide the intervals around estimates may be before they are inconclusive.
-
-    The margins overlap: around 1.02 half-widths of 1 % serve either verdict, so that no estimate is beyond any.
+    Negative where none is narrow enough. The margins overlap: around 1.02, half-widths of 1 % serve either verdict.
     """
     log = np.log(np.asarray(ratio, dtype=np.float64))
     claimed = np.where(_slower(directions), -log, log)
     same = np.minimum(log - np.log(SAME[0]), np.log(SAME[1]) - log)
-    return Room(same, np.maximum(claimed - np.log(CONFIRMED_OVER), np.log(REFUTED_UNDER) - claimed))
+    return same, np.maximum(claimed - np.log(CONFIRMED_OVER), np.log(REFUTED_UNDER) - claimed)
 
 
 def blocks_needed(ratio: Any, sd_log: Any) -> Floats:
-    """Say how many blocks a verdict takes, should estimate and spread stay as they are.
+    """How many blocks a verdict takes, should estimate and spread stay as they are.
 
     An estimate that is a little off the truth makes this a guess: half of all contrasts will take more.
     """
@@ -125,12 +114,7 @@ def off_default(cells: pd.DataFrame, axes: Iterable[Axis]) -> npt.NDArray[np.int
 
 
 def grouping_keys(table: pd.DataFrame, names: Sequence[str]) -> list[pd.Series]:
-    """Columns to group by: an axis that does not apply stands at its default, any other null is a value of its own.
-
-    Args:
-        table: any frame with these columns.
-        names: of the columns.
-    """
+    """Columns to group by: an axis that does not apply stands at its default, any other null is a value of its own."""
     return [
         filled(table, BY_NAME[name]) if name in BY_NAME else table[name].astype(object).where(table[name].notna(), None)
         for name in names
@@ -189,10 +173,9 @@ def contrasts(trials: pd.DataFrame) -> pd.DataFrame:
     """
     cells = identities(trials)
     pairs = _pairs(cells)
-    rows_a = [a for _, a, _ in pairs]
-    rows_b = [b for _, _, b in pairs]
-    side_a, side_b = (cells.iloc[rows].reset_index(drop=True) for rows in (rows_a, rows_b))
     names = np.array([name for name, _, _ in pairs], dtype=object)
+    rows_a, rows_b = [a for _, a, _ in pairs], [b for _, _, b in pairs]
+    side_a, side_b = (cells.iloc[rows].reset_index(drop=True) for rows in (rows_a, rows_b))
     found = blocks_of(trials).ratios(list(side_a["run_id"]), list(side_a["cell_id"]), list(side_b["cell_id"]))
     found["verdict"] = verdicts(found["ratio"], found["lo"], found["hi"])
     undecided = found["verdict"] == "inconclusive"
@@ -201,7 +184,7 @@ def contrasts(trials: pd.DataFrame) -> pd.DataFrame:
         found[column] = side_a[column]
     found["axis"], found["cell_a"], found["cell_b"] = names, side_a["cell_id"], side_b["cell_id"]
     values = {axis.name: [None if pd.isna(value) else axis.type(value) for value in cells[axis.name]] for axis in AXES}
-    found["a_value"] = pd.Series([values[name][row] for name, row, _ in pairs], dtype=object)
-    found["b_value"] = pd.Series([values[name][row] for name, _, row in pairs], dtype=object)
+    for side, rows in (("a_value", rows_a), ("b_value", rows_b)):
+        found[side] = pd.Series([values[name][row] for name, row in zip(names, rows, strict=True)], dtype=object)
     shared = {name: side_a[name].where(side_a[name].notna(), side_b[name]).mask(names == name) for name in AXIS_NAMES}
     return pd.concat([found[list(COLUMNS)], pd.DataFrame(shared)], axis=1)

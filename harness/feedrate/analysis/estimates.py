@@ -1,10 +1,8 @@
-"""Trials → one estimate a cell: throughput with its interval, where the time went, what was seen beside it.
+"""Trials → one estimate a cell: throughput with its interval, where the time went, what was observed beside it.
 
 Throughput is the geometric mean over blocks of samples ÷ wall clock; its interval says what another block would give
 on the same machine in the same hours, nothing about other machines. ``samples_per_s`` of a trial is taken from the
 records, whose validator has recomputed it.
-
-Frames row by row, for what looks at one row at a time.
 """
 
 from __future__ import annotations
@@ -34,45 +32,32 @@ MEDIANS = (
     "startup_ns",
     "first_batch_ns",
 )
-"""Trials columns whose median over blocks is carried along, under the same name."""
+"""Columns of trials of which the median over blocks is kept, under the same name."""
 _SHARES = {
     **{f"{phase}_share": f"host_{phase}_ns" for phase in PHASES},
     **{f"device_{span}_share": f"device_{span}_ns" for span in DEVICE_SPANS},
 }
-_NUMBERS = (
-    "n",
-    "failed",
-    "samples_per_s",
-    "lo",
-    "hi",
-    "cv_pct",
-    *_SHARES,
-    "steady_share",
-    "joules_per_sample",
-    *MEDIANS,
-)
+_NUMBERS = ("n", "failed", "samples_per_s", "lo", "hi", "cv_pct", *_SHARES, "steady_share", "joules_per_sample")
 
 
 def identities(trials: pd.DataFrame) -> pd.DataFrame:
-    """Tell what each cell is: one row per (run_id, cell_id), in order of appearance.
+    """The columns of ``IDENTITY`` and every axis (null where it does not apply), a row a cell in order of appearance.
 
     Args:
-        trials: rows of ``records.TRIALS``; a column that is not there counts as null.
-
-    Returns:
-        The columns of ``IDENTITY`` and every axis (null where it does not apply).
+        trials: rows of ``records.TRIALS``; a column that is not there counts as null. Checks, which time nothing, are
+            left out.
     """
     first = ~trials.duplicated(KEYS)
     if "mode" in trials:
-        first &= trials["mode"].ne("check").fillna(True)  # a check times nothing
+        first &= trials["mode"].ne("check").fillna(True)
     return trials.reindex(columns=[*IDENTITY, *AXIS_NAMES])[first].reset_index(drop=True)
 
 
 def _by_block(trials: pd.DataFrame) -> pd.DataFrame:
     """Float columns of each cell in each block, trials of one block averaged; index (run_id, cell_id, block)."""
-    wanted = {*_SHARES.values(), *MEDIANS, "wall_ns", "steady", "gpu_energy_j", "samples"}
-    ended = successful(trials.reindex(columns=[*KEYS, "block", "outcome", "samples_per_s", *sorted(wanted)]))
-    given = ended[sorted(wanted)].astype("float64")
+    wanted = sorted({*_SHARES.values(), *MEDIANS, "wall_ns", "steady", "gpu_energy_j", "samples"})
+    ended = successful(trials.reindex(columns=[*KEYS, "block", "outcome", "samples_per_s", *wanted]))
+    given = ended[wanted].astype("float64")
     columns = {share: given[column] / given["wall_ns"] for share, column in _SHARES.items()}
     columns |= {column: given[column] for column in MEDIANS}
     columns["steady_share"] = given["steady"]
@@ -101,8 +86,7 @@ def cells(trials: pd.DataFrame) -> pd.DataFrame:
     logs, rates = groups["log_rate"], np.exp(blocks["log_rate"]).groupby(level=KEYS)
     mean, n = logs.mean(), logs.count()
     half = half_width(logs.std(), n)
-    shares = [*_SHARES, "steady_share"]
-    medians = ["joules_per_sample", *MEDIANS]
+    shares, medians = [*_SHARES, "steady_share"], ["joules_per_sample", *MEDIANS]
     numbers = pd.concat([groups[shares].mean(), groups[medians].median()], axis=1).assign(
         n=n,
         samples_per_s=np.exp(mean),
@@ -110,22 +94,17 @@ def cells(trials: pd.DataFrame) -> pd.DataFrame:
         hi=np.exp(mean + half),
         cv_pct=100 * rates.std() / rates.mean(),
     )
+    result = identities(trials).merge(numbers.reset_index(), on=KEYS, how="left")
     failures = (trials["outcome"] != "ok").groupby([trials["run_id"], trials["cell_id"]]).sum()
-    result = identities(trials).merge(numbers.assign(failed=0).reset_index(), on=KEYS, how="left")
-    places = pd.MultiIndex.from_frame(result[KEYS])
-    result["failed"] = failures.reindex(places).to_numpy(dtype="int64")
+    result["failed"] = failures.reindex(pd.MultiIndex.from_frame(result[KEYS])).to_numpy(dtype="int64")
     result["n"] = result["n"].fillna(0).astype("int64")
-    return result[[*IDENTITY, *AXIS_NAMES, *_NUMBERS]]
+    return result[[*IDENTITY, *AXIS_NAMES, *_NUMBERS, *MEDIANS]]
 
 
 def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """List the rows of a frame, each as column name to plain value; null is None, but NaN in a column of floats.
 
-    Pandas' own ``to_dict`` asks for every column of every frame anew: for the hundred columns of a few cells it takes
-    five times as long.
-
-    Args:
-        frame: any whose columns have names; to pandas' types these might be anything.
+    Five times as fast as pandas' own ``to_dict``, which asks for every column of every frame anew.
     """
     names = [str(name) for name in frame.columns]
     return [dict(zip(names, map(_plain, row), strict=True)) for row in frame.to_numpy(dtype=object).tolist()]

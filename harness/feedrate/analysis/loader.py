@@ -15,33 +15,8 @@ from feedrate.analysis.ceilings import ALONE, BOUND, ceiling_ids, cells_with_cei
 from feedrate.analysis.estimates import cells, rows_of
 from feedrate.schema.columns import DEVICE_SPANS, PHASES, WORKER_STAGES
 
-FETCH_BOUND = "fetch-bound"
-PREPARATION_BOUND = "preparation-bound"
 FETCHING = 0.5
 """Share of the workers' stamped time from which on reading is what holds a loader back."""
-_LOADER = (BOUND["load"], ALONE["load"])
-STAGE_COLUMNS = (
-    *KEYS,
-    "n",
-    *(f"{stage}_us_per_sample" for stage in WORKER_STAGES),
-    *(f"{stage}_share" for stage in WORKER_STAGES),
-    "dominant",
-    "worker_busy_share",
-    "bound",
-)
-OVERLAP_COLUMNS = (
-    *KEYS,
-    "load_batch_ms",
-    "fetch_wait_ms",
-    "fetch_hidden",
-    "fetch_hidden_lo",
-    "fetch_hidden_hi",
-    "fetch_n",
-    "copy_hidden",
-    "copy_hidden_lo",
-    "copy_hidden_hi",
-    "copy_n",
-)
 
 
 def per_step(trials: pd.DataFrame) -> pd.DataFrame:
@@ -94,40 +69,27 @@ def stages(trials: pd.DataFrame) -> pd.DataFrame:
     single["busy_share"] = single["busy"] / single["wall"]
     groups = single.dropna(subset=names).groupby(KEYS, sort=False)
     middle = groups[[*names, "busy", "busy_share"]].median().assign(n=groups.size())
-    found = cells_with_ceilings(trials)[[*KEYS, "batch_size", "num_workers", "bottleneck"]].merge(
-        middle.reset_index(), on=KEYS
-    )
+    known = cells_with_ceilings(trials)[[*KEYS, "batch_size", "num_workers", "bottleneck"]]
+    found = known.merge(middle.reset_index(), on=KEYS)
+    shares = found[names].set_axis(WORKER_STAGES, axis=1)
     costs = found["busy"] / found["batch_size"].astype("float64") / 1000
-    workers = np.maximum(1, found["num_workers"].astype("float64"))
-    result = found[[*KEYS, "n"]].assign(
-        **{f"{stage}_us_per_sample": found[f"worker_{stage}"] * costs for stage in WORKER_STAGES},
-        **{f"{stage}_share": found[f"worker_{stage}"] for stage in WORKER_STAGES},
-        dominant=found[names].set_axis(WORKER_STAGES, axis=1).idxmax(axis=1) if len(found) else [],
-        worker_busy_share=found["busy_share"] / workers,
-        bound=np.where(found["worker_read"] >= FETCHING, FETCH_BOUND, PREPARATION_BOUND),
+    bound = pd.Series(np.where(shares["read"] >= FETCHING, "fetch-bound", "preparation-bound"), found.index)
+    return found[[*KEYS, "n"]].assign(
+        **{f"{stage}_us_per_sample": shares[stage] * costs for stage in WORKER_STAGES},
+        **{f"{stage}_share": shares[stage] for stage in WORKER_STAGES},
+        dominant=shares.idxmax(axis=1) if len(found) else [],
+        worker_busy_share=found["busy_share"] / np.maximum(1, found["num_workers"].astype("float64")),
+        bound=bound.where(found["bottleneck"].isin((BOUND["load"], ALONE["load"])), None),
     )
-    result["bound"] = result["bound"].where(found["bottleneck"].isin(_LOADER), None)
-    return result[list(STAGE_COLUMNS)]
 
 
-def _load_cells(estimates: pd.DataFrame) -> pd.DataFrame:
-    """Training cells with a loader and the ``cell_id`` of each one's loader alone."""
-    found = [
-        {**{key: row[key] for key in (*KEYS, "num_workers")}, "load_id": ids["load"]}
-        for row in rows_of(estimates)
-        if row["mode"] == "train" and not pd.isna(row["num_workers"]) and (ids := ceiling_ids(row))
-    ]
-    return pd.DataFrame(found, columns=[*KEYS, "num_workers", "load_id"])
-
-
-def _hidden(shares: pd.DataFrame, column: str) -> pd.DataFrame:
+def _hidden(shares: pd.DataFrame, name: str) -> pd.DataFrame:
     """Mean over blocks with its 95 % Student-t interval, all clipped to [0, 1]."""
-    groups = shares.groupby(KEYS)[column]
+    groups = shares.groupby(KEYS)[f"{name}_hidden"]
     mean, n = groups.mean(), groups.count()
     half = half_width(groups.std(), n)
-    ends = {column: mean, f"{column}_lo": mean - half, f"{column}_hi": mean + half}
-    count = column.replace("_hidden", "_n")
-    return pd.DataFrame({name: values.clip(0, 1) for name, values in ends.items()}).assign(**{count: n})
+    ends = {f"{name}_hidden": mean, f"{name}_hidden_lo": mean - half, f"{name}_hidden_hi": mean + half}
+    return pd.DataFrame({column: values.clip(0, 1) for column, values in ends.items()}).assign(**{f"{name}_n": n})
 
 
 def overlap(trials: pd.DataFrame) -> pd.DataFrame:
@@ -148,16 +110,17 @@ def overlap(trials: pd.DataFrame) -> pd.DataFrame:
         lie in [0, 1], NaN where the run has no such ceiling, no CUDA, or (intervals) fewer than two
         blocks. Without workers nothing is hidden.
     """
-    pairs = _load_cells(cells(trials))
+    estimates = cells(trials)
+    training = estimates[estimates["mode"].eq("train").fillna(False) & estimates["num_workers"].notna()]
+    load_ids = pd.Series([ceiling_ids(row).get("load") for row in rows_of(training)], training.index, dtype=object)
+    pairs = training[[*KEYS, "num_workers"]].assign(load_id=load_ids).dropna(subset=["load_id"])
     blocks = per_step(trials).groupby([*KEYS, "block"]).mean().reset_index()
     alone = blocks[["run_id", "cell_id", "block", "wall"]].rename(columns={"cell_id": "load_id", "wall": "load"})
     single = pairs.merge(blocks, on=KEYS).merge(alone, on=["run_id", "load_id", "block"], how="left")
     hidden = 1 - single["fetch"] / single["load"]
     single["fetch_hidden"] = hidden.mask(single["num_workers"].eq(0) & hidden.notna(), 0.0)
     single["copy_hidden"] = 1 - single["device_h2d_exposed"] / single["device_h2d"]
-    milliseconds = (single.groupby(KEYS)[["load", "fetch"]].median() / 1e6).rename(
-        columns={"load": "load_batch_ms", "fetch": "fetch_wait_ms"}
-    )
-    shares = [_hidden(single, "fetch_hidden"), _hidden(single, "copy_hidden")]
-    result = pairs[KEYS].merge(pd.concat([milliseconds, *shares], axis=1).reset_index(), on=KEYS)
-    return result[list(OVERLAP_COLUMNS)]
+    milliseconds = single.groupby(KEYS)[["load", "fetch"]].median() / 1e6
+    milliseconds = milliseconds.set_axis(["load_batch_ms", "fetch_wait_ms"], axis=1)
+    found = pd.concat([milliseconds, _hidden(single, "fetch"), _hidden(single, "copy")], axis=1)
+    return pairs[KEYS].merge(found.reset_index(), on=KEYS)

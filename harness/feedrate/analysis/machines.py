@@ -18,58 +18,30 @@ from feedrate.analysis.contrasts import verdicts
 from feedrate.analysis.estimates import AXIS_NAMES, rows_of
 
 CELL = ["cell_id", "device"]
-"""What tells one cell of either run."""
+"""Columns that identify one cell of either run."""
 SAME_IN_BOTH = ("protocol_version", "workload_version", "data_hash")
 """What must agree before two equal cells are compared."""
 COLUMNS = (*CELL, "samples_per_s_a", "samples_per_s_b", "ratio", "lo", "hi", "n_a", "n_b", "df", "verdict")
 ROUNDING = 1e-12
 """A spread of logs up to this is none: it is what rounding leaves of equal numbers."""
-CHECK = "a check, which times nothing"
-"""Why a check is not compared: whether a fact holds on either machine is a claim's to say."""
 
 
-@dataclass(frozen=True, slots=True)
-class Overall:
-    """How many times as fast B is over many cells."""
+class _Side:
+    """One run: its cells by ``CELL``, each with what must agree, whether it is a check, and whether a trial ended."""
 
-    ratio: float
-    """Geometric mean over cells of B ÷ A; NaN for none."""
-    lo: float
-    """Ends of its 95 % interval; NaN for fewer than two cells."""
-    hi: float
-    cells: int
-
-
-class Welch(NamedTuple):
-    """How many times as much B is as A, of some cells."""
-
-    ratio: Floats
-    lo: Floats
-    """Ends of the 95 % interval; NaN where either side has one value."""
-    hi: Floats
-    df: Floats
-    """Degrees of freedom (Welch and Satterthwaite)."""
-
-
-class _Side(NamedTuple):
-    """One run."""
-
-    cells: dict[tuple[str, str], dict[str, Any]]
-    """By ``CELL``: what must agree, whether it is a check, and whether a trial ended well."""
-    devices: dict[str, str]
-    """cell_id to a device that it ran on."""
-
-
-def _side(trials: pd.DataFrame) -> _Side:
-    runs = sorted(trials["run_id"].unique())
-    if len(runs) > 1:
-        raise ValueError(f"{len(runs)} runs on one side ({', '.join(runs)}); expected one: compare them two at a time")
-    same = trials.groupby(CELL, sort=False)[["mode", *SAME_IN_BOTH]].first()
-    checks = same.pop("mode").eq("check").fillna(False).to_numpy(dtype=bool)
-    ended = same.index.isin(pd.MultiIndex.from_frame(successful(trials)[CELL]))
-    told = rows_of(same.assign(check=checks, ended=ended))
-    cells = dict(zip(same.index, told, strict=True))
-    return _Side(cells, dict(reversed(list(cells))))
+    def __init__(self, trials: pd.DataFrame) -> None:
+        runs = sorted(trials["run_id"].unique())
+        if len(runs) > 1:
+            names = ", ".join(runs)
+            raise ValueError(f"{len(runs)} runs on one side ({names}); expected one: compare them two at a time")
+        same = trials.groupby(CELL, sort=False)[["mode", *SAME_IN_BOTH]].first()
+        checks = same.pop("mode").eq("check").fillna(False).to_numpy(dtype=bool)
+        ended = same.index.isin(pd.MultiIndex.from_frame(successful(trials)[CELL]))
+        self.cells: dict[tuple[str, str], dict[str, Any]] = dict(
+            zip(same.index, rows_of(same.assign(check=checks, ended=ended)), strict=True)
+        )
+        self.devices: dict[str, str] = dict(reversed(list(self.cells)))
+        """cell_id to a device that it ran on."""
 
 
 def _reason(key: tuple[str, str], a: _Side, b: _Side) -> str | None:
@@ -79,13 +51,14 @@ def _reason(key: tuple[str, str], a: _Side, b: _Side) -> str | None:
             other = others.devices.get(key[0])
             return f"different device: {key[1]} in {name}, {other} in the other" if other else f"only in {name}"
         if key in mine.cells and mine.cells[key]["check"]:
-            return CHECK
+            return "a check, which times nothing"
         if key in mine.cells and not mine.cells[key]["ended"]:
             return f"no trial ended well in {name}"
     for column in SAME_IN_BOTH:
-        seen = ["none" if pd.isna(side.cells[key][column]) else str(side.cells[key][column]) for side in (a, b)]
-        if seen[0] != seen[1]:
-            return f"different {column}: {seen[0]} in A, {seen[1]} in B"
+        in_a, in_b = (side.cells[key][column] for side in (a, b))
+        in_a, in_b = ("none" if pd.isna(value) else str(value) for value in (in_a, in_b))
+        if in_a != in_b:
+            return f"different {column}: {in_a} in A, {in_b} in B"
     return None
 
 
@@ -102,24 +75,25 @@ def matching(trials_a: pd.DataFrame, trials_b: pd.DataFrame) -> pd.DataFrame:
     Raises:
         ValueError: a side holds more than one run.
     """
-    a, b = _side(trials_a), _side(trials_b)
+    a, b = _Side(trials_a), _Side(trials_b)
     cells = pd.concat([trials_a, trials_b], ignore_index=True).drop_duplicates(CELL)[[*CELL, *AXIS_NAMES]]
     reasons = [_reason(key, a, b) for key in zip(cells["cell_id"], cells["device"], strict=True)]
     return cells.assign(reason=pd.Series(reasons, cells.index, dtype=object)).reset_index(drop=True)
 
 
-def _moments(trials: pd.DataFrame, cells: pd.DataFrame) -> Moments:
-    run = trials["run_id"].iloc[0]
-    return moments(Blocks(trials).logs([run] * len(cells), list(cells["cell_id"])))
+class Welch(NamedTuple):
+    """How many times as much B is as A, of some cells."""
+
+    ratio: Floats
+    lo: Floats
+    """Ends of the 95 % interval; NaN where either side has one value."""
+    hi: Floats
+    df: Floats
+    """Degrees of freedom (Welch and Satterthwaite)."""
 
 
 def welch(a: Moments, b: Moments) -> Welch:
-    """Compare means of logs of two runs, cell by cell.
-
-    Args:
-        a: moments of the logs of A's blocks.
-        b: of B's, of the same shape.
-    """
+    """Compare means of logs of two runs, cell by cell; moments of the logs of either side's blocks, of one shape."""
     with np.errstate(divide="ignore", invalid="ignore"):
         of_a, of_b = (np.where(each.sd <= ROUNDING, 0.0, each.sd) ** 2 / each.n for each in (a, b))
         df = (of_a + of_b) ** 2 / (of_a**2 / (a.n - 1) + of_b**2 / (b.n - 1))
@@ -140,7 +114,8 @@ def ratios(trials_a: pd.DataFrame, trials_b: pd.DataFrame, cells: pd.DataFrame) 
         A row a cell, index kept: geometric means over blocks ``a`` and ``b``, ``ratio`` (B ÷ A) with its 95 % interval
         ``lo``, ``hi``, blocks ``n_a`` and ``n_b``, and ``df``; NaN where a side has no such rate.
     """
-    a, b = _moments(trials_a, cells), _moments(trials_b, cells)
+    ids = list(cells["cell_id"])
+    a, b = (moments(Blocks(trials).logs([trials["run_id"].iloc[0]] * len(ids), ids)) for trials in (trials_a, trials_b))
     columns = {"a": np.exp(a.mean), "b": np.exp(b.mean), **welch(a, b)._asdict(), "n_a": a.n, "n_b": b.n}
     return pd.DataFrame(columns, index=cells.index)
 
@@ -171,15 +146,24 @@ def compare(trials_a: pd.DataFrame, trials_b: pd.DataFrame, matched: pd.DataFram
     return pd.concat([cells, found], axis=1)[[*COLUMNS, *AXIS_NAMES]]
 
 
+@dataclass(frozen=True, slots=True)
+class Overall:
+    """How many times as fast B is over many cells."""
+
+    ratio: float
+    """Geometric mean over cells of B ÷ A; NaN for none."""
+    lo: float
+    """Ends of its 95 % interval; NaN for fewer than two cells."""
+    hi: float
+    cells: int
+
+
 def overall(compared: pd.DataFrame) -> Overall:
-    """Sum up many cells in one ratio.
+    """Sum up many cells (rows of ``compare``) in one ratio.
 
     The interval is Student's t over the cells' log ratios: how far the mean would lie off for other cells *like these*,
     drawn at random. It holds how differently cells gain, not how well each was measured; a sweep's cells are chosen
     rather than drawn, and alike, so it is a measure of how much the choice of cells matters, no more.
-
-    Args:
-        compared: rows of ``compare``, or those of them that a question is about.
     """
     mean, sd, n = moments(np.log(compared["ratio"].to_numpy(dtype=np.float64)))
     half = half_width(sd, n)

@@ -20,11 +20,9 @@ from feedrate.analysis.estimates import AXIS_NAMES, IDENTITY
 from feedrate.analysis.storage import credible
 from feedrate.schema.columns import PHASES
 
-__all__ = ["COLUMNS", "MEASURES", "Measure", "estimate_measures"]
-
-Given = Mapping[str, Floats]
+_Columns = Mapping[str, Floats]
 """Column of trials to its values, NaN where it is null."""
-Ints = npt.NDArray[np.intp]
+_Ints = npt.NDArray[np.intp]
 MIB = 2**20
 
 
@@ -35,12 +33,10 @@ class Measure:
     name: str
     """With its unit, as columns and links spell it."""
     label: str
-    """What it is, as a control and an axis say it."""
     unit: str
     columns: tuple[str, ...]
-    """Of ``records.TRIALS``, from which it is made."""
-    of: Callable[[Given], Floats]
-    """Makes it from these."""
+    """Of ``records.TRIALS``, from which it is computed."""
+    compute: Callable[[_Columns], Floats]
     logs: bool = True
     """Whether its mean is geometric; else it is arithmetic, and its interval is cut off at 0."""
     most: float = float("inf")
@@ -50,20 +46,13 @@ class Measure:
 def _column(
     name: str, label: str, unit: str, column: str, scale: float = 1.0, logs: bool = True, most: float = float("inf")
 ) -> Measure:
-    """Make a measure of one column, times a scale."""
+    """A measure of one column, times a scale."""
     return Measure(name, label, unit, (column,), lambda given: scale * given[column], logs, most)
 
 
-def _a_sample(name: str, label: str, unit: str, column: str, scale: float, logs: bool) -> Measure:
-    """Make a measure of one column divided by the window's samples, times a scale."""
-    return Measure(
-        name, label, unit, (column, "samples"), lambda given: scale * given[column] / given["samples"], logs=logs
-    )
-
-
-def _epoch(given: Given) -> Floats:
-    """Start-up plus the samples of the set at the window's throughput, in seconds."""
-    return given["startup_ns"] / 1e9 + given["n_samples"] / given["samples_per_s"]
+def _a_sample(name: str, label: str, unit: str, column: str, scale: float, logs: bool = False) -> Measure:
+    """A measure of one column divided by the window's samples, times a scale."""
+    return Measure(name, label, unit, (column, "samples"), lambda given: scale * given[column] / given["samples"], logs)
 
 
 _PHASE_LABELS = {
@@ -76,13 +65,16 @@ _PHASE_LABELS = {
 }
 MEASURES: tuple[Measure, ...] = (
     _column("samples_per_s", "Throughput", "samples/s", "samples_per_s"),
-    Measure("epoch_s", "Epoch time", "s", ("startup_ns", "n_samples", "samples_per_s"), _epoch),
-    *(
-        _a_sample(f"{phase}_us", _PHASE_LABELS[phase], "µs/sample", f"host_{phase}_ns", 1e-3, logs=False)
-        for phase in PHASES
+    Measure(
+        "epoch_s",
+        "Epoch time",
+        "s",
+        ("startup_ns", "n_samples", "samples_per_s"),
+        lambda given: given["startup_ns"] / 1e9 + given["n_samples"] / given["samples_per_s"],
     ),
-    _a_sample("h2d_exposed_us", "Copy that the device waited for", "µs/sample", "device_h2d_exposed_ns", 1e-3, False),
-    _a_sample("device_idle_us", "Device idle between steps", "µs/sample", "device_idle_ns", 1e-3, False),
+    *(_a_sample(f"{phase}_us", _PHASE_LABELS[phase], "µs/sample", f"host_{phase}_ns", 1e-3) for phase in PHASES),
+    _a_sample("h2d_exposed_us", "Copy that the device waited for", "µs/sample", "device_h2d_exposed_ns", 1e-3),
+    _a_sample("device_idle_us", "Device idle between steps", "µs/sample", "device_idle_ns", 1e-3),
     _column("startup_ms", "Time to the first batch", "ms", "startup_ns", 1e-6),
     _column("gpu_util_pct", "GPU utilization", "%", "gpu_util_pct", logs=False, most=100.0),
     _column("cpu_util_pct", "CPU utilization, all cores", "%", "cpu_util_pct", logs=False, most=100.0),
@@ -94,6 +86,7 @@ MEASURES: tuple[Measure, ...] = (
     _column("uss_peak_mib", "Memory of one’s own (USS)", "MiB", "uss_peak_bytes", 1 / MIB),
     _column("pss_peak_mib", "Memory, shared pages in parts (PSS)", "MiB", "pss_peak_bytes", 1 / MIB),
 )
+_NUMBERS = sorted({name for measure in MEASURES for name in measure.columns})
 _JUDGING = ("outcome", "samples_per_s", "storage_format", "page_cache", "cached_before_pct")
 """What decides whether a trial counts."""
 _INPUTS = tuple(dict.fromkeys((*_JUDGING, *(name for measure in MEASURES for name in measure.columns))))
@@ -115,31 +108,27 @@ def estimate_measures(trials: pd.DataFrame) -> pd.DataFrame:
         (blocks in which it is known). Means and intervals are float64, NaN where nothing is known.
     """
     timed = trials[trials["mode"].ne("check").fillna(True).astype(bool)]
-    cell, count = _numbered([timed[name] for name in KEYS])
-    first = np.zeros(count, dtype=np.intp)
+    cell, cells = _numbered([timed[name] for name in KEYS])
+    first = np.zeros(cells, dtype=np.intp)
     first[cell[::-1]] = np.arange(len(timed))[::-1]
     result = timed[[*IDENTITY, *AXIS_NAMES]].iloc[first].reset_index(drop=True)
     inputs = timed[list(_INPUTS)].reset_index(drop=True)
-    failed = np.bincount(cell[inputs["outcome"].ne("ok").to_numpy(dtype=bool)], minlength=count)
+    failed = np.bincount(cell[inputs["outcome"].ne("ok").to_numpy(dtype=bool)], minlength=cells)
     doubtful = inputs["storage_format"].notna() & ~inputs.index.isin(credible(inputs).index)
     counted = successful(inputs[~doubtful])
-    at = counted.index.to_numpy()
-    group, groups = _numbered([pd.Series(cell[at]), timed["block"].iloc[at]])
-    owner = np.zeros(groups, dtype=np.intp)
-    owner[group] = cell[at]
-    given = {name: counted[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in _numeric()}
+    rows = counted.index.to_numpy()
+    block, blocks = _numbered([pd.Series(cell[rows]), timed["block"].iloc[rows]])
+    cell_of = np.zeros(blocks, dtype=np.intp)
+    cell_of[block] = cell[rows]
+    given = {name: counted[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in _NUMBERS}
     columns: dict[str, npt.NDArray[np.float64] | npt.NDArray[np.int64]] = {}
     for measure in MEASURES:
-        columns |= _estimated(measure, given, group, owner, count)
+        columns |= _estimate(measure, given, block, cell_of, cells)
     found = pd.DataFrame(columns).assign(failed=failed.astype(np.int64))
     return pd.concat([result, found.assign(n=found["samples_per_s_n"])], axis=1)
 
 
-def _numeric() -> list[str]:
-    return sorted({name for measure in MEASURES for name in measure.columns})
-
-
-def _numbered(keys: Sequence[pd.Series]) -> tuple[Ints, int]:
+def _numbered(keys: Sequence[pd.Series]) -> tuple[_Ints, int]:
     """Number the combinations of some columns in order of appearance: each row's number, and how many there are."""
     codes = np.zeros(len(keys[0]), dtype=np.int64)
     count = 0
@@ -150,15 +139,15 @@ def _numbered(keys: Sequence[pd.Series]) -> tuple[Ints, int]:
     return codes.astype(np.intp), count
 
 
-def _estimated(
-    measure: Measure, given: Given, group: Ints, owner: Ints, count: int
+def _estimate(
+    measure: Measure, given: _Columns, block: _Ints, cell_of: _Ints, cells: int
 ) -> dict[str, npt.NDArray[np.float64] | npt.NDArray[np.int64]]:
-    """Estimate one measure of all cells."""
+    """One measure of all cells: trials are averaged by block, blocks by cell."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        values = measure.of(given)
+        values = measure.compute(given)
         values = np.log(np.where(values > 0, values, np.nan)) if measure.logs else values
-    blocks, _, tried = _moments(values, group, len(owner))
-    mean, sd, n = _moments(np.where(tried > 0, blocks, np.nan), owner, count)
+    means, _, tried = _moments(values, block, len(cell_of))
+    mean, sd, n = _moments(np.where(tried > 0, means, np.nan), cell_of, cells)
     half = half_width(sd, n)
     low, high = mean - half, mean + half
     if measure.logs:
@@ -169,7 +158,7 @@ def _estimated(
     return {name: mean, f"{name}_lo": low, f"{name}_hi": high, f"{name}_n": n}
 
 
-def _moments(values: Floats, group: Ints, count: int) -> tuple[Floats, Floats, npt.NDArray[np.int64]]:
+def _moments(values: Floats, group: _Ints, count: int) -> tuple[Floats, Floats, npt.NDArray[np.int64]]:
     """Mean, standard deviation (n - 1) and number of the finite values of each group; NaN where there are too few."""
     known = np.isfinite(values)
     values, group = values[known], group[known]

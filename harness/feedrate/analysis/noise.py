@@ -1,25 +1,20 @@
-"""Trials → how far a run can be trusted: a grade from A to D, and what disturbed its trials.
-
-The grade says how quiet the machine was and how often it was asked, not how good its numbers are: intervals carry the
-noise that is there. A run is as good as its worst criterion. One that cannot be judged (a machine that tells nothing of
-its load, a run without a control cell) is no proof of quiet: with it a run is B at best.
-
-The control cell over a run: does the machine stay the same, and does a cell that is compared with itself differ?
+"""How far a run can be trusted: its control cell over time and against itself, and a grade from A to D.
 
 The control cell runs again and again. Its throughput against time shows a machine that grows slower or faster while it
 is measured; blocks take that out of ratios, not out of single throughputs. Its trials within a block, compared as if
 they were two cells, show what the comparison itself finds where there is nothing to be found (an A/A test): its
-interval must hold 1 in 95 of 100 runs.
+interval must hold 1 in 95 of 100 runs. This does *not* show what disturbs cells unlike the control cell: one that waits
+for a sleep feels nothing of a slow disk.
 
-This does *not* show what disturbs cells unlike the control cell: one that waits for a sleep feels nothing of a slow
-disk.
+The grade says how quiet the machine was and how often it was asked, not how good its numbers are: intervals carry the
+noise that is there. A run is as good as its worst criterion. One that cannot be judged (a machine that tells nothing of
+its load, a run without a control cell) is no proof of quiet: with it a run is B at best.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -29,13 +24,10 @@ from feedrate.analysis.estimates import cells, rows_of
 from feedrate.machine.probes import noise
 from feedrate.schema.columns import FLAGS
 
-FEWEST_FOR_SLOPE = 3
-"""Trials from which a slope has an interval."""
-
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value with its 95 % interval; NaN where too few were seen."""
+    """A value with its 95 % interval; NaN where too few were measured."""
 
     value: float
     lo: float
@@ -83,6 +75,10 @@ def seconds_since_first(trials: pd.DataFrame) -> pd.Series:
     return (began - began.min()).dt.total_seconds()
 
 
+FEWEST_FOR_DRIFT = 3
+"""Trials of the control cell from which a slope has an interval."""
+
+
 def drift_trend(at: Floats, rates: Floats) -> Trend | None:
     """Fit the logarithm of throughput over time.
 
@@ -95,7 +91,7 @@ def drift_trend(at: Floats, rates: Floats) -> Trend | None:
     """
     known = np.isfinite(at)
     at, logs = at[known], np.log(rates[known])
-    if len(at) < FEWEST_FOR_SLOPE or np.ptp(at) <= 0:
+    if len(at) < FEWEST_FOR_DRIFT or np.ptp(at) <= 0:
         return None
     centred = at - at.mean()
     slope = (centred @ logs) / (centred @ centred)
@@ -148,10 +144,6 @@ def pooled_ratio(compared: pd.DataFrame) -> Estimate:
 LETTERS = "ABCD"
 UNKNOWN_AT_BEST = "B"
 """The best letter of a run of which a criterion cannot be judged."""
-WATCHED = tuple(flag for flag in FLAGS if flag != "unsteady")
-"""Flags about what others do; whether a trial is steady is known without looking at the machine."""
-FEWEST_FOR_DRIFT = FEWEST_FOR_SLOPE
-"""Trials of the control cell from which a slope has an interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +167,7 @@ class Criterion:
         return LETTERS[-1]
 
 
+_DRIFT_LIMITS = (3.0, 6.0, 12.0)
 CRITERIA = (
     Criterion(
         "flagged",
@@ -193,7 +186,7 @@ CRITERIA = (
     ),
     Criterion(
         "drift",
-        (3.0, 6.0, 12.0),
+        _DRIFT_LIMITS,
         "%",
         "By how much the control cell's throughput changed from the run's beginning to its end, at least: the end of "
         "the 95 % interval of its slope that is nearer to none. An interval that holds both none and more than the "
@@ -210,59 +203,6 @@ CRITERIA = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Grade:
-    """How far a run can be trusted, and why. None is what the trials do not tell."""
-
-    letter: str
-    """A to D."""
-    letters: Mapping[str, str | None]
-    """Criterion to its letter."""
-    reasons: tuple[str, ...]
-    """A sentence a criterion, the worst first."""
-    trials: int
-    """Trials that ended well."""
-    flagged_pct: float | None
-    """Share of them that carry a flag."""
-    by_flag: Mapping[str, float]
-    """Flag to the share of them that carry it, in percent; flags that none carries are left out."""
-    unwatched: tuple[str, ...]
-    """Flags that could not be raised, as the machine told nothing of their cause in any trial."""
-    spread_pct: float | None
-    """Median over cells of the coefficient of variation between blocks."""
-    control_spread_pct: float | None
-    """Coefficient of variation of all trials of the control cell."""
-    drift_pct: float | None
-    """Change of the control cell's throughput over the run."""
-    drift_lo_pct: float | None
-    """Lower end of its 95 % interval."""
-    drift_hi_pct: float | None
-    """Upper end."""
-    blocks: int
-    """Median over cells of the blocks in which they were measured."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Drift:
-    pct: float
-    lo: float
-    hi: float
-
-    @property
-    def shown(self) -> float | None:
-        """The least change that the interval holds; None when it holds everything from none to the worst."""
-        least, most = sorted((abs(self.lo), abs(self.hi)))
-        least = 0.0 if self.lo <= 0 <= self.hi else least
-        limits = next(each.limits for each in CRITERIA if each.name == "drift")
-        return None if least <= limits[0] and most > limits[-1] else least
-
-
-def _rows(trials: pd.DataFrame) -> list[dict[str, Any]]:
-    """What the rules read, with None for null."""
-    given = trials.reindex(columns=list(noise.READS)).astype(object)
-    return [{name: None if pd.isna(value) else value for name, value in row.items()} for row in rows_of(given)]
-
-
 def flagged(trials: pd.DataFrame) -> pd.DataFrame:
     """Sum up what disturbed trials.
 
@@ -276,7 +216,8 @@ def flagged(trials: pd.DataFrame) -> pd.DataFrame:
         in ``feedrate.machine.probes.noise.DERIVED``) and ``unit``.
     """
     named = trials["flags"].astype(object).where(trials["flags"].notna(), "").str.split(",")
-    rows = _rows(trials)
+    given = trials.reindex(columns=list(noise.READS)).astype(object)
+    rows = rows_of(given.where(given.notna(), None))
     found = []
     for flag in FLAGS:
         carries = [flag in names for names in named]
@@ -300,72 +241,24 @@ def flagged(trials: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-def _drift(ended: pd.DataFrame, own: pd.DataFrame) -> _Drift | None:
-    """What the control cell's trend comes to over the run."""
-    began = seconds_since_first(ended)
-    at, rates = (
-        np.asarray(column, dtype=np.float64)
-        for column in (began.loc[own.index], own["samples_per_s"].astype("float64"))
-    )
-    if (trend := drift_trend(at, rates)) is None:
-        return None
-    found = trend.over(float(began.max()))
-    return _Drift(*(100 * (end - 1) for end in (found.value, found.lo, found.hi)))
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """How far a run can be trusted, and why."""
+
+    letter: str
+    """A to D."""
+    letters: Mapping[str, str | None]
+    """Criterion to its letter; None where the trials do not tell."""
+    reasons: tuple[str, ...]
+    """A sentence a criterion, the worst first."""
+    unwatched: tuple[str, ...]
+    """Flags that could not be raised, as the machine told nothing of their cause in any trial."""
+    blocks: int
+    """Median over cells of the blocks in which they were measured."""
 
 
-def _variation_pct(values: pd.Series) -> float | None:
-    numbers = values.to_numpy(dtype=np.float64)
-    return float(100 * numbers.std(ddof=1) / numbers.mean()) if len(numbers) > 1 else None
-
-
-def _unwatched(summary: pd.DataFrame, trials: pd.DataFrame) -> tuple[str, ...]:
-    """Flags that the machine told nothing about; those of a GPU count only where there is one."""
-    gpu = trials["device"].eq("cuda").fillna(False).any()
-    seen = summary.set_index("flag")["watched"]
-    return tuple(flag for flag in WATCHED if not seen[flag] and (gpu or not flag.startswith("gpu_")))
-
-
-def _reasons(found: Grade, letters: Mapping[str, str | None], told: bool) -> dict[str, str]:
-    """What each criterion rests on, in words."""
-    flags = ", ".join(f"{flag} {share:.1f} %" for flag, share in found.by_flag.items())
-    unknown = f"; not told here: {', '.join(found.unwatched)}" if told and found.unwatched else ""
-    own = "" if found.control_spread_pct is None else f"; the control cell's trials by {found.control_spread_pct:.1f} %"
-    return {
-        "flagged": "No trial ended well"
-        if found.flagged_pct is None
-        else f"{found.flagged_pct:.1f} % of {found.trials:,} trials carry a flag{flags and f' ({flags})'}{unknown}"
-        + ("" if told else "; the machine told nothing of other work"),
-        "spread": "How trials vary between blocks is not known (no cell was measured in two)"
-        if found.spread_pct is None
-        else f"Half of the cells vary by {found.spread_pct:.1f} % or more between blocks{own}",
-        "drift": "Drift is not known (the control cell did not run often enough)"
-        if found.drift_pct is None
-        else f"The control cell changed by {_signed(found.drift_pct)} % over the run "
-        f"(95 %: {_signed(found.drift_lo_pct)} to {_signed(found.drift_hi_pct)} %)"
-        + ("" if letters["drift"] else ", which tells nothing of drift"),
-        "blocks": f"Half of the cells were measured in {found.blocks} blocks or more",
-    }
-
-
-def _signed(value: float | None) -> str:
-    return "–" if value is None else f"{value:+.1f}".replace("-", "−")
-
-
-def _judged(found: Grade, values: Mapping[str, float | None], told: bool) -> Grade:
-    """Add the letters and the sentences."""
-    letters = {each.name: None if (value := values[each.name]) is None else each.letter(value) for each in CRITERIA}
-    counts = {name: letter or UNKNOWN_AT_BEST for name, letter in letters.items()}
-    if not told:
-        counts["flagged"] = max(counts["flagged"], UNKNOWN_AT_BEST)
-        letters["flagged"] = None if counts["flagged"] == UNKNOWN_AT_BEST else letters["flagged"]
-    sentences = _reasons(found, letters, told)
-    ranked = sorted(counts, key=lambda name: counts[name], reverse=True)
-    return replace(
-        found,
-        letter=max(counts.values()),
-        letters=letters,
-        reasons=tuple(f"{sentences[name]}: {letters[name] or f'{UNKNOWN_AT_BEST} at best'}." for name in ranked),
-    )
+_Judged = tuple[float | None, str]
+"""What a criterion judges, None where it is not known, and what that rests on in words."""
 
 
 def grade(trials: pd.DataFrame, control: str | None = None) -> Grade:
@@ -376,38 +269,77 @@ def grade(trials: pd.DataFrame, control: str | None = None) -> Grade:
         control: cell_id of the control cell (``RunManifest.control``); by default the cell of the trials that ran as
             one (``role``).
 
-    Returns:
-        The grade.
-
     Raises:
         ValueError: the trials are of several runs.
     """
     if trials["run_id"].nunique() > 1:
         raise ValueError(f"trials of {trials['run_id'].nunique()} runs; expected those of one: a grade is a run's")
     ended = successful(trials).reset_index(drop=True)
-    summary, own = flagged(ended), control_trials(ended, control)
-    change = _drift(ended, own)
-    measured = cells(trials).query("n > 0")
-    spread = measured["cv_pct"].median()
-    found = Grade(
-        letter=LETTERS[-1],
-        letters={},
-        reasons=(),
-        trials=len(ended),
-        flagged_pct=float(100 * ended["flags"].notna().mean()) if len(ended) else None,
-        by_flag={flag: 100 * n / len(ended) for flag, n in zip(summary["flag"], summary["trials"], strict=True) if n},
-        unwatched=_unwatched(summary, ended),
-        spread_pct=None if pd.isna(spread) else float(spread),
-        control_spread_pct=_variation_pct(own["samples_per_s"]),
-        drift_pct=None if change is None else change.pct,
-        drift_lo_pct=None if change is None else change.lo,
-        drift_hi_pct=None if change is None else change.hi,
-        blocks=int(measured["n"].median()) if len(measured) else 0,
+    own = control_trials(ended, control)
+    summary = flagged(ended)
+    of_others = summary[
+        summary["flag"] != "unsteady"
+    ]  # whether a trial is steady is known without a look at the machine
+    told = bool(of_others["watched"].any())
+    gpu = ended["device"].eq("cuda").fillna(False).any()
+    unwatched = tuple(
+        flag for flag in of_others.loc[of_others["watched"] == 0, "flag"] if gpu or not flag.startswith("gpu_")
     )
-    values = {
-        "flagged": found.flagged_pct,
-        "spread": found.spread_pct,
-        "drift": None if change is None else change.shown,
-        "blocks": float(found.blocks),
+    measured = cells(trials).query("n > 0")
+    blocks = int(measured["n"].median()) if len(measured) else 0
+    judged = {
+        "flagged": _flags(ended, summary, unwatched if told else None),
+        "spread": _spread(measured, own),
+        "drift": _drift(ended, own),
+        "blocks": (float(blocks), f"Half of the cells were measured in {blocks} blocks or more"),
     }
-    return _judged(found, values, told=bool(summary.loc[summary["flag"].isin(WATCHED), "watched"].any()))
+    letters = {each.name: None if (value := judged[each.name][0]) is None else each.letter(value) for each in CRITERIA}
+    if not told and (letters["flagged"] or UNKNOWN_AT_BEST) <= UNKNOWN_AT_BEST:
+        letters["flagged"] = None
+    counts = {name: letter or UNKNOWN_AT_BEST for name, letter in letters.items()}
+    ranked = sorted(counts, key=lambda name: counts[name], reverse=True)
+    reasons = tuple(f"{judged[name][1]}: {letters[name] or f'{UNKNOWN_AT_BEST} at best'}." for name in ranked)
+    return Grade(max(counts.values()), letters, reasons, unwatched, blocks)
+
+
+def _flags(ended: pd.DataFrame, summary: pd.DataFrame, unwatched: tuple[str, ...] | None) -> _Judged:
+    """Share of the trials that carry a flag; ``unwatched`` is None where the machine told nothing at all."""
+    blind = "; the machine told nothing of other work" if unwatched is None else ""
+    if not len(ended):
+        return None, f"No trial ended well{blind}"
+    pct = float(100 * ended["flags"].notna().mean())
+    raised = summary[summary["trials"] > 0]
+    shares = [f"{row['flag']} {100 * row['trials'] / len(ended):.1f} %" for row in rows_of(raised)]
+    names = f" ({', '.join(shares)})" if shares else ""
+    unknown = f"; not told here: {', '.join(unwatched)}" if unwatched else ""
+    return pct, f"{pct:.1f} % of {len(ended):,} trials carry a flag{names}{unknown}{blind}"
+
+
+def _spread(measured: pd.DataFrame, own: pd.DataFrame) -> _Judged:
+    """Median over cells of the coefficient of variation between blocks, in per cent."""
+    spread = float(measured["cv_pct"].median())
+    if np.isnan(spread):
+        return None, "How trials vary between blocks is not known (no cell was measured in two)"
+    rates = own["samples_per_s"].to_numpy(dtype=np.float64)
+    control = f"; the control cell's trials by {100 * rates.std(ddof=1) / rates.mean():.1f} %" if len(rates) > 1 else ""
+    return spread, f"Half of the cells vary by {spread:.1f} % or more between blocks{control}"
+
+
+def _drift(ended: pd.DataFrame, own: pd.DataFrame) -> _Judged:
+    """The least change over the run that the control cell's interval holds; None when it holds none and the worst."""
+    began = seconds_since_first(ended)
+    at, rates = (
+        np.asarray(column, dtype=np.float64)
+        for column in (began.loc[own.index], own["samples_per_s"].astype("float64"))
+    )
+    if (trend := drift_trend(at, rates)) is None:
+        return None, "Drift is not known (the control cell did not run often enough)"
+    change = trend.over(float(began.max()))
+    pct, lo, hi = (100 * (end - 1) for end in (change.value, change.lo, change.hi))
+    shown = [f"{end:+.1f}".replace("-", "−") for end in (pct, lo, hi)]
+    told = f"The control cell changed by {shown[0]} % over the run (95 %: {shown[1]} to {shown[2]} %)"
+    least, most = sorted((abs(lo), abs(hi)))
+    least = 0.0 if lo <= 0 <= hi else least
+    if least <= _DRIFT_LIMITS[0] and most > _DRIFT_LIMITS[-1]:
+        return None, f"{told}, which tells nothing of drift"
+    return least, told

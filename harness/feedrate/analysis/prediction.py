@@ -22,7 +22,7 @@ step, cores         CPU time of the step ÷ step, seen without workers; an emula
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -46,12 +46,6 @@ RATE_WITHIN_PCT = 5.0
 """How far a predicted throughput may be off."""
 WAIT_WITHIN_MS = 1.5
 """How far a predicted data wait a step may be off; or ``RATE_WITHIN_PCT`` of it, whichever is more."""
-ENOUGH = 0.97
-"""``best_workers`` takes the fewest workers that reach this share of the best prediction."""
-WORKERS = (0, 1, 2, 3, 4, 6, 8, 12, 16)
-"""What ``best_workers`` tries."""
-PARAMETERS = ("wait_ns", "compute_ns", "receive_wait_ns", "receive_compute_ns", "step_ns", "step_cores")
-"""What is fitted: means a batch, ns, and cores."""
 COLUMNS = (
     *KEYS,
     "held_out",
@@ -70,14 +64,14 @@ COLUMNS = (
     "ceilings_apart",
 )
 _SAME = ("run_id", "device", *(axis.name for axis in AXES if axis.name not in FREE))
-_LINES = PARAMETERS[:-1]
 _STAGES = [f"worker_{stage}" for stage in WORKER_STAGES]
+_BY_LINE = ("wait_ns", "compute_ns", "receive_wait_ns", "receive_compute_ns", "step_ns")
 """Parameters that are straight lines over batch sizes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The parameters of one group at one batch size: means a batch."""
+    """The parameters of one group at one batch size: means a batch, ns, and cores."""
 
     wait_ns: float
     compute_ns: float
@@ -104,135 +98,99 @@ class Fit:
         return simulate(pipeline, num_workers, prefetch_factor)
 
 
-def _between(fits: Sequence[Fit], batch_size: int) -> Fit:
-    """Fit a batch size by straight lines over others; batches vary as much as independent samples would make them."""
-    sizes = np.array([fit.batch_size for fit in fits], dtype=np.float64)
-    nearest = min(fits, key=lambda fit: abs(math.log(fit.batch_size / batch_size)))
+def group_cells(trials: pd.DataFrame) -> pd.DataFrame:
+    """Medians of every cell's steps, its axes, and the number of its ``group``; cells without a loader are left out."""
+    middle = per_step(trials).drop(columns="block").groupby(KEYS).median().reset_index()
+    cells = identities(trials).merge(middle, on=KEYS)
+    cells = cells[cells["num_workers"].notna() & cells[_STAGES].notna().all(axis=1)]
+    by = grouping_keys(cells, _SAME)
+    return cells.assign(group=cells.groupby(by, dropna=False, sort=False).ngroup())
+
+
+def fit_parameters(cells: pd.DataFrame, cores: float) -> pd.DataFrame:
+    """Fit the model to each group and batch size that ran with one worker.
+
+    Args:
+        cells: of :func:`group_cells`.
+        cores: how many cores a trial could use.
+
+    Returns:
+        The cells with one worker, with the parameters of ``Fit``.
+    """
+    one = cells[cells["num_workers"] == 1].sort_values("prefetch_factor").drop_duplicates(["group", "batch_size"])
+    none = cells[cells["num_workers"] == 0][["group", "batch_size", "wall", "fetch", "main_cpu"]]
+    fits = one.merge(none, on=["group", "batch_size"], how="left", suffixes=("", "_alone"))
+    runs, fetch, stamped = fits["run_id"], fits["fetch"], fits[_STAGES].sum(axis=1)
+    # The step, and the cores that it keeps busy: seen without workers, where fetching is preparing, less its waits.
+    rest = np.fmin(fits["wall"] - fetch, fits["wall_alone"] - fits["fetch_alone"])
+    step = pd.Series(np.fmax(rest, fits["device_span"]), fits.index)
+    prepared = (fits["fetch_alone"] - (stamped - fits["workers_cpu"]).clip(lower=0)).clip(lower=0)
+    busy = (fits["main_cpu_alone"] - prepared).fillna(fits["main_cpu"])
+    real = (fits["mode"] == "train") & (fits["step"] != "emulated")
+    step_cores = (busy / step).clip(0, cores).fillna(0.0).where(real, 0.0)
+    # What taking a batch costs the training process, seen where the one worker has batches ready.
+    computed = (fits["main_cpu"] - step_cores * step).fillna(0.0).clip(0, fetch)
+    ahead = (fetch <= 2 * computed) | ((fits["mode"] == "train") & (stamped < AHEAD * fits["wall"]))
+    waited = (fetch - computed).where(ahead)
+    ratio = _with_median((waited / computed).where(computed > 0), runs)
+    # What preparing a batch makes its worker wait for (at most the reading) and compute.
+    between = (fits["wall"] - stamped).clip(lower=0).where(~ahead)
+    total = stamped + _with_median(between, runs)
+    wait = np.fmin((total - fits["workers_cpu"]).clip(lower=0), fits["worker_read"])
+    return fits.assign(
+        wait_ns=wait,
+        compute_ns=total - wait,
+        receive_wait_ns=waited.fillna(ratio * computed),
+        receive_compute_ns=computed,
+        step_ns=step,
+        step_cores=step_cores,
+    )
+
+
+def _with_median(values: pd.Series, run_ids: pd.Series) -> pd.Series:
+    """What a cell could not show is taken from the others of its run: their median; 0 where none could."""
+    return values.fillna(values.groupby(run_ids).transform("median")).fillna(0.0)
+
+
+def _fits(cells: pd.DataFrame, trials: pd.DataFrame, steps: pd.DataFrame, cores: float) -> dict[int, dict[int, Fit]]:
+    """Group to batch size to its fit."""
+    columns = [f"{stage}_ns" for stage in _STAGES]
+    own = successful(trials)[[*KEYS, "trial_id"]]
+    stamps = dict(list(own.merge(steps[["run_id", "trial_id", *columns]], on=["run_id", "trial_id"]).groupby(KEYS)))
+    fits: dict[int, dict[int, Fit]] = {}
+    for row in rows_of(fit_parameters(cells, cores)):
+        batches = np.ones((1, 2))
+        if (stamped := stamps.get((row["run_id"], row["cell_id"]))) is not None:
+            read = stamped["worker_read_ns"].to_numpy(dtype=np.float64)
+            rest = stamped[[name for name in columns if name != "worker_read_ns"]].to_numpy(dtype=np.float64)
+            share = row["wait_ns"] / row["worker_read"] if row["worker_read"] else 0.0
+            times = np.column_stack([share * read, (1 - share) * read + rest.sum(axis=1)])
+            means = times.mean(axis=0)
+            batches = np.divide(times, means, out=np.ones_like(times), where=means > 0)
+        parameters = {name: row[name] for name in (*_BY_LINE, "step_cores")}
+        fit = Fit(**parameters, batch_size=row["batch_size"], batches=batches)
+        fits.setdefault(row["group"], {})[row["batch_size"]] = fit
+    return fits
+
+
+def _interpolated(fits: Mapping[int, Fit], batch_size: int) -> Fit | None:
+    """Fit a batch size by straight lines over a group's others; None where it does not lie between them.
+
+    Batches vary as much as independent samples would make them.
+    """
+    others = [fit for size, fit in fits.items() if size != batch_size]
+    sizes = np.array([fit.batch_size for fit in others], dtype=np.float64)
+    if not others or not sizes.min() < batch_size < sizes.max():
+        return None
+    nearest = min(others, key=lambda fit: abs(math.log(fit.batch_size / batch_size)))
     values = {}
-    for name in _LINES:
-        known = np.array([getattr(fit, name) for fit in fits])
+    for name in _BY_LINE:
+        known = np.array([getattr(fit, name) for fit in others])
         slope, base = np.polyfit(sizes, known, 1, w=1 / np.maximum(known, 1.0))
         values[name] = max(0.0, float(base + slope * batch_size))
     calmer = math.sqrt(nearest.batch_size / batch_size)
     batches = np.maximum(0.0, 1 + (nearest.batches - 1) * calmer)
     return replace(nearest, **values, batch_size=batch_size, batches=batches)
-
-
-def _grouped(trials: pd.DataFrame) -> pd.DataFrame:
-    """Medians of every cell's steps, its axes, and the number of its group; cells without a loader are left out."""
-    middle = per_step(trials).drop(columns="block").groupby(KEYS).median().reset_index()
-    seen = identities(trials).merge(middle, on=KEYS)
-    seen = seen[seen["num_workers"].notna() & seen[_STAGES].notna().all(axis=1)]
-    by = grouping_keys(seen, _SAME)
-    return seen.assign(group=seen.groupby(by, dropna=False, sort=False).ngroup())
-
-
-def _fitted(seen: pd.DataFrame, cores: float) -> pd.DataFrame:
-    """One row per group and batch size that ran with one worker: the parameters, and what they were fitted from."""
-    one = seen[seen["num_workers"] == 1].sort_values("prefetch_factor").drop_duplicates(["group", "batch_size"])
-    none = seen[seen["num_workers"] == 0][["group", "batch_size", "wall", "fetch", "main_cpu"]]
-    fits = one.merge(none, on=["group", "batch_size"], how="left", suffixes=("", "_alone"))
-    fits["stamped"] = fits[_STAGES].sum(axis=1)
-    return _with_worker(_with_receiving(_with_step(fits, cores)))
-
-
-def _with_step(fits: pd.DataFrame, cores: float) -> pd.DataFrame:
-    """The step, and the cores that it keeps busy: seen without workers, where fetching is preparing, less its waits."""
-    rest = np.fmin(fits["wall"] - fits["fetch"], fits["wall_alone"] - fits["fetch_alone"])
-    step = np.fmax(rest, fits["device_span"])
-    prepared = (fits["fetch_alone"] - (fits["stamped"] - fits["workers_cpu"]).clip(lower=0)).clip(lower=0)
-    computed = (fits["main_cpu_alone"] - prepared).fillna(fits["main_cpu"])
-    real = (fits["mode"] == "train") & (fits["step"] != "emulated")
-    return fits.assign(step_ns=step, step_cores=(computed / step).clip(0, cores).fillna(0.0).where(real, 0.0))
-
-
-def _with_receiving(fits: pd.DataFrame) -> pd.DataFrame:
-    """What taking a batch costs the training process, and ``ahead``: whether the one worker has batches ready."""
-    computed = (fits["main_cpu"] - fits["step_cores"] * fits["step_ns"]).fillna(0.0).clip(0, fits["fetch"])
-    ahead = (fits["fetch"] <= 2 * computed) | ((fits["mode"] == "train") & (fits["stamped"] < AHEAD * fits["wall"]))
-    waited = (fits["fetch"] - computed).where(ahead)
-    ratio = _filled((waited / computed).where(computed > 0), fits["run_id"])
-    return fits.assign(receive_compute_ns=computed, receive_wait_ns=waited.fillna(ratio * computed), ahead=ahead)
-
-
-def _with_worker(fits: pd.DataFrame) -> pd.DataFrame:
-    """What preparing a batch makes its worker wait for (at most the reading) and compute."""
-    between = (fits["wall"] - fits["stamped"]).clip(lower=0).where(~fits["ahead"])
-    whole = fits["stamped"] + _filled(between, fits["run_id"])
-    wait = np.fmin((whole - fits["workers_cpu"]).clip(lower=0), fits["worker_read"])
-    return fits.assign(wait_ns=wait, compute_ns=whole - wait)
-
-
-def _filled(seen: pd.Series, run_ids: pd.Series) -> pd.Series:
-    """What a cell could not show is taken from the others of its run: their median; 0 where none could."""
-    return seen.fillna(seen.groupby(run_ids).transform("median")).fillna(0.0)
-
-
-def _by_cell(steps: pd.DataFrame, trials: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
-    """(run_id, cell_id) to the steps of its trials that ended well; none are an empty frame."""
-    own = successful(trials)[[*KEYS, "trial_id"]]
-    of_trial = dict(list(steps[steps["trial_id"].isin(set(own["trial_id"]))].groupby(["run_id", "trial_id"])))
-    ended: dict[tuple[str, str], list[pd.DataFrame]] = {}
-    for run_id, cell_id, trial_id in own.itertuples(index=False, name=None):
-        ended.setdefault((run_id, cell_id), []).append(of_trial.get((run_id, trial_id), steps.iloc[:0]))
-    return {cell: pd.concat(frames) for cell, frames in ended.items()}
-
-
-def _batches(steps: pd.DataFrame, row: Mapping[str, Any]) -> Floats:
-    """Waiting and computing of each measured batch of a cell ÷ their means; one batch of 1 where no steps are kept."""
-    if not len(steps):
-        return np.ones((1, 2))
-    read = steps["worker_read_ns"].to_numpy(dtype=np.float64)
-    rest = steps[[f"worker_{stage}_ns" for stage in WORKER_STAGES if stage != "read"]].to_numpy(dtype=np.float64)
-    share = row["wait_ns"] / row["worker_read"] if row["worker_read"] else 0.0
-    times = np.column_stack([share * read, (1 - share) * read + rest.sum(axis=1)])
-    means = times.mean(axis=0)
-    relative: Floats = np.divide(times, means, out=np.ones_like(times), where=means > 0)
-    return relative
-
-
-class _Model:
-    """The fits of all groups of a frame of trials."""
-
-    def __init__(self, trials: pd.DataFrame, steps: pd.DataFrame, cores: float) -> None:
-        self.cores = cores
-        self.seen = _grouped(trials)
-        self.table = _fitted(self.seen, cores)
-        stamps = _by_cell(steps, trials[trials["cell_id"].isin(set(self.table["cell_id"]))])
-        self.fits: dict[int, dict[int, Fit]] = {}
-        for row in rows_of(self.table):
-            batches = _batches(stamps[row["run_id"], row["cell_id"]], row)
-            found = Fit(**{name: row[name] for name in PARAMETERS}, batch_size=row["batch_size"], batches=batches)
-            self.fits.setdefault(row["group"], {})[row["batch_size"]] = found
-
-    def without(self, group: int, batch_size: int) -> Fit | None:
-        """Fit a batch size from the group's others; None where it does not lie between them."""
-        others = [found for size, found in self.fits.get(group, {}).items() if size != batch_size]
-        sizes = [found.batch_size for found in others]
-        return _between(others, batch_size) if sizes and min(sizes) < batch_size < max(sizes) else None
-
-
-def fit(trials: pd.DataFrame, cores: float) -> pd.DataFrame:
-    """Fit the model's parameters to every cell with one worker."""
-    table = _fitted(_grouped(trials), cores)
-    return table[[*KEYS, *(axis.name for axis in AXES), *PARAMETERS]]
-
-
-def _predicted(row: Mapping[str, Any], found: Fit, cores: float) -> dict[str, Any]:
-    """Prediction for one cell: its pace, and for a training cell the bottleneck that its predicted ceilings name."""
-    workers = int(row["num_workers"])
-    prefetch = int(row["prefetch_factor"]) if workers else 1
-    pace = found.pace(workers, prefetch, cores)
-    rate = row["batch_size"] * 1e9 / pace.step_ns
-    predicted: dict[str, Any] = {"predicted_samples_per_s": rate, "predicted_wait_ms": pace.data_wait_ns / 1e6}
-    if row["mode"] == "train":
-        alone = replace(found, step_ns=0.0).pace(workers, prefetch, cores)
-        ceilings = {
-            "load_ceiling": row["batch_size"] * 1e9 / alone.step_ns,
-            "compute_ceiling": row["batch_size"] * 1e9 / found.step_ns,
-        }
-        predicted["predicted_bottleneck"] = bottleneck({**row, **ceilings, "samples_per_s": rate})
-    return predicted
 
 
 def held_out(trials: pd.DataFrame, steps: pd.DataFrame, cores: float) -> pd.DataFrame:
@@ -252,18 +210,35 @@ def held_out(trials: pd.DataFrame, steps: pd.DataFrame, cores: float) -> pd.Data
         the measured one (``bottleneck``), and how many times the larger of the measured ceilings is the smaller
         (``ceilings_apart``; NaN where they were not measured). Empty where nothing could be fitted.
     """
-    model = _Model(trials, steps, cores)
+    cells = group_cells(trials)
+    fits = _fits(cells, trials, steps, cores)
     measured = cells_with_ceilings(trials).set_index(KEYS)
     found = []
     for axis in ("num_workers", "batch_size"):
-        for row in rows_of(model.seen[model.seen["num_workers"] > (1 if axis == "num_workers" else 0)]):
-            each = model.fits.get(row["group"], {}).get(row["batch_size"])
-            if axis == "batch_size":
-                each = model.without(row["group"], row["batch_size"])
-            if each:
+        for row in rows_of(cells[cells["num_workers"] > (1 if axis == "num_workers" else 0)]):
+            own, size = fits.get(row["group"], {}), row["batch_size"]
+            fit = own.get(size) if axis == "num_workers" else _interpolated(own, size)
+            if fit:
                 cell = row | {str(name): value for name, value in measured.loc[row["run_id"], row["cell_id"]].items()}
-                found.append({"held_out": axis, **_compared(cell, _predicted(row, each, cores))})
+                found.append({"held_out": axis, **_compared(cell, _predicted(row, fit, cores))})
     return pd.DataFrame(found, columns=list(COLUMNS))
+
+
+def _predicted(row: Mapping[str, Any], fit: Fit, cores: float) -> dict[str, Any]:
+    """Prediction for one cell: its pace, and for a training cell the bottleneck that its predicted ceilings name."""
+    workers = int(row["num_workers"])
+    prefetch = int(row["prefetch_factor"]) if workers else 1
+    pace = fit.pace(workers, prefetch, cores)
+    rate = row["batch_size"] * 1e9 / pace.step_ns
+    predicted: dict[str, Any] = {"predicted_samples_per_s": rate, "predicted_wait_ms": pace.data_wait_ns / 1e6}
+    if row["mode"] == "train":
+        alone = replace(fit, step_ns=0.0).pace(workers, prefetch, cores)
+        ceilings = {
+            "load_ceiling": row["batch_size"] * 1e9 / alone.step_ns,
+            "compute_ceiling": row["batch_size"] * 1e9 / fit.step_ns,
+        }
+        predicted["predicted_bottleneck"] = bottleneck({**row, **ceilings, "samples_per_s": rate})
+    return predicted
 
 
 def _compared(cell: Mapping[str, Any], predicted: Mapping[str, Any]) -> dict[str, Any]:
@@ -271,41 +246,14 @@ def _compared(cell: Mapping[str, Any], predicted: Mapping[str, Any]) -> dict[str
     wait_ms = cell["fetch"] / 1e6
     error_pct = 100 * (predicted["predicted_samples_per_s"] / cell["samples_per_s"] - 1)
     wait_error_ms = predicted["predicted_wait_ms"] - wait_ms
+    apart = cell["load_ceiling"] / cell["compute_ceiling"]
     return {
         **{name: cell[name] for name in (*KEYS, "samples_per_s", "lo", "hi", "bottleneck")},
         **predicted,
-        "ceilings_apart": max(ratio := cell["load_ceiling"] / cell["compute_ceiling"], 1 / ratio),
+        "ceilings_apart": max(apart, 1 / apart),
         "wait_ms": wait_ms,
         "error_pct": error_pct,
         "within": abs(error_pct) <= RATE_WITHIN_PCT,
         "wait_error_ms": wait_error_ms,
         "wait_within": abs(wait_error_ms) <= max(WAIT_WITHIN_MS, RATE_WITHIN_PCT / 100 * wait_ms),
     }
-
-
-def best_workers(trials: pd.DataFrame, steps: pd.DataFrame, cores: float) -> pd.DataFrame:
-    """Recommend a number of workers for every group and batch size that the model was fitted to.
-
-    The fewest of ``WORKERS`` whose predicted throughput reaches ``ENOUGH`` of the best predicted one, PyTorch's default
-    of two prefetched batches a worker. No worker stands for its own measurement. A recommendation, not a measurement.
-    """
-    model = _Model(trials, steps, cores)
-    found = []
-    for row in rows_of(model.table):
-        alone = Pace(row["wall_alone"], row["fetch_alone"])
-        each = model.fits[row["group"]][row["batch_size"]]
-        paces = {0: alone} if alone.step_ns > 0 else {}
-        paces |= {workers: each.pace(workers, 2, cores) for workers in WORKERS if workers}
-        most = min(pace.step_ns for pace in paces.values())
-        workers, pace = next((w, pace) for w, pace in paces.items() if pace.step_ns <= most / ENOUGH)
-        found.append(
-            {
-                **{name: row[name] for name in (*_SAME, "batch_size")},
-                "num_workers": workers,
-                "predicted_samples_per_s": row["batch_size"] * 1e9 / pace.step_ns,
-                "predicted_wait_ms": pace.data_wait_ns / 1e6,
-                "gain": alone.step_ns / pace.step_ns,
-            }
-        )
-    names = [*_SAME, "batch_size", "num_workers", "predicted_samples_per_s", "predicted_wait_ms", "gain"]
-    return pd.DataFrame(found, columns=names)

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from feedrate.analysis.claims import DIRECTION, NOT_TESTABLE, label
-from feedrate.analysis.contrasts import verdicts
+from feedrate.analysis.claims import NOT_TESTABLE, label, settings_text, single_verdict
 from feedrate.plan.claim import PHOTOGRAPHS, Claim, Effect, Values
 from feedrate.schema.axes import BY_NAME
 from feedrate.schema.metrics import METRICS, THROUGHPUT
@@ -22,8 +21,14 @@ from feedrate.schema.metrics import METRICS, THROUGHPUT
 MOST_BLOCKS = 100
 """Beyond so many more blocks a forecast from the spread so far says little but that there is far to go."""
 _KINDS = {"load": "loading alone", "compute": "the step alone", "copy": "copying alone"}
-_UNSAID = ("mode", "step", "step_ms", "check", "n_samples")
-"""Axes of a case that are told in words, or are no setting to choose."""
+_IN_WORDS = ("mode", "step", "step_ms", "check", "n_samples")
+"""Axes of a case that the sentence has in words, or that are no setting to choose."""
+_IN_EACH = {
+    "confirmed": "It holds in each of them",
+    "refuted": "It is refuted in each of them",
+    "no difference": "There is no difference in any of them",
+    "inconclusive": "By itself none of them is conclusive",
+}
 Row = Mapping[Any, Any]
 
 
@@ -40,29 +45,30 @@ def sentence(row: Row, cases: Sequence[Row], claim: Claim) -> str:
     """
     if row["verdict"] == NOT_TESTABLE:
         return f"Not testable here: {row['reason']}."
-    if claim.effect is None:
+    effect = claim.effect
+    if effect is None:
         return _fact(row, cases)
     if not _known(row["ratio"]):
-        told = f" and tells {METRICS[claim.effect.metric].noun}" if claim.effect.metric != THROUGHPUT else ""
-        return f"On this machine no block has a trial of every side that ended well{told}: inconclusive."
-    found = f"On this machine {_change(row, claim.effect)}{_held(claim.effect)}: {_verdict(row, claim.effect)}."
-    where = _parts(cases) if claim.effect.against else _where(cases)
+        tells = f" and tells {METRICS[effect.metric].noun}" if effect.metric != THROUGHPUT else ""
+        return f"On this machine no block has a trial of every side that ended well{tells}: inconclusive."
+    found = f"On this machine {_change(row, effect)}{_conditions(effect)}: {_verdict(row, effect)}."
+    known = [case for case in cases if _known(case["ratio"])]
+    if effect.against:
+        sides = [f"{_number(side['ratio'])} with {side['case'] or 'the default'}" for side in known]
+        where = f"The factor by itself: {', '.join(sides)}." if sides else ""
+    else:
+        where = _where(known) if len(known) > 1 else ""
     return f"{found} {where}".rstrip()
 
 
 def estimate(row: Row, sign: str = "×") -> str:
-    """Write a ratio with its interval: ``1.62× (1.55–1.70)``.
-
-    Args:
-        row: with ``ratio``, ``lo`` and ``hi``.
-        sign: behind the ratio.
-    """
+    """Write ``ratio`` with its interval ``lo`` to ``hi``: ``1.62× (1.55–1.70)``."""
     interval = f"{_number(row['lo'])}–{_number(row['hi'])}" if _known(row["lo"]) else "one block: no interval"
     return f"{_number(row['ratio'])}{sign} ({interval})"
 
 
-def exponent(row: Row, effect: Effect) -> tuple[float, float, float] | None:
-    """Find the power of its size with which a batch's time grows, from a time a sample fitted along the batch size.
+def power(row: Row, effect: Effect) -> str:
+    """Write with which power of its size a batch's time grows; empty where the effect is no time along the batch size.
 
     A time a sample that changes by a factor r with each doubling of the batch makes the batch's time grow by 2 r:
     its exponent is 1 + log2 r. One is linear; under one grows less.
@@ -70,25 +76,19 @@ def exponent(row: Row, effect: Effect) -> tuple[float, float, float] | None:
     metric = METRICS[effect.metric]
     times = len(metric.up) == 1 and metric.up[0].endswith("_ns") and metric.down == ("samples",)
     if effect.along != "batch_size" or effect.against or not times or not _known(row["ratio"]):
-        return None
-    middle, low, high = (1 + math.log2(row[name]) if _known(row[name]) else math.nan for name in ("ratio", "lo", "hi"))
-    return middle, low, high
-
-
-def power(row: Row, effect: Effect) -> str:
-    """Write that exponent as the end of a sentence; empty where there is none."""
-    found = exponent(row, effect)
-    if found is None:
         return ""
-    interval = f" ({found[1]:.2f}–{found[2]:.2f})" if _known(found[1]) else ""
-    return f"a batch's time grows with its size to the power of {found[0]:.2f}{interval}"
+    value, low, high = (1 + math.log2(row[name]) if _known(row[name]) else math.nan for name in ("ratio", "lo", "hi"))
+    interval = f" ({low:.2f}–{high:.2f})" if _known(low) else ""
+    return f"a batch's time grows with its size to the power of {value:.2f}{interval}"
 
 
-def settings_text(values: Values) -> str:
-    """Write settings as they are typed: ``num_workers=2, pin_memory=true``."""
-    return ", ".join(
-        f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in values.items()
-    )
+def blocks_needed(row: Row) -> str:
+    """Write what would decide an effect that is inconclusive, from its spread so far."""
+    blocks = row["blocks_needed"]
+    more = max(1, math.ceil(blocks - row["n"])) if _known(blocks) else math.inf
+    if more > MOST_BLOCKS:
+        return f"more than {MOST_BLOCKS} more blocks would be needed: a quieter machine or longer windows"
+    return f"about {more} more {'block' if more == 1 else 'blocks'} would decide it"
 
 
 def _known(value: object) -> bool:
@@ -107,8 +107,12 @@ def _change(row: Row, effect: Effect) -> str:
     metric = METRICS[effect.metric]
     first, last = settings_text(effect.steps[0][1]), settings_text(effect.steps[-1][1])
     if effect.against:
+        everything = [*effect.cases, *effect.against]
         cause = f"every doubling of {effect.along}" if effect.along else f"going from {first} to {last}"
-        sides = [_several(effect, part) for part in (effect.cases, effect.against)]
+        sides = [
+            " or ".join(label(case, everything) or "the default" for case in side)
+            for side in (effect.cases, effect.against)
+        ]
         return (
             f"with {sides[0]} the factor by which {cause} changes {metric.noun} was {estimate(row)} what it was with "
             f"{sides[1]}"
@@ -125,34 +129,28 @@ def _change(row: Row, effect: Effect) -> str:
     return f"with {last} {metric.noun} was {estimate(row)} what it was with {first}"
 
 
-def _several(effect: Effect, part: Sequence[Values]) -> str:
-    everything = [*effect.cases, *effect.against]
-    return " or ".join(label(case, everything) or "the default" for case in part)
-
-
-def _held(effect: Effect) -> str:
-    """What all cases share, and over how many the effect is averaged."""
+def _conditions(effect: Effect) -> str:
+    """What all cases hold fixed, and over how many the effect is averaged."""
     everything = [*effect.cases, *effect.against]
     shared = {
-        name: value for name, value in everything[0].items() if all(case.get(name) == value for case in everything)
-    }
-    said = {
         name: value
-        for name, value in shared.items()
-        if name not in _UNSAID and not (name == "workload" and value in PHOTOGRAPHS)
+        for name, value in everything[0].items()
+        if all(case.get(name) == value for case in everything)
+        and name not in _IN_WORDS
+        and not (name == "workload" and value in PHOTOGRAPHS)
     }
     kinds = {_kind({**case, **effect.steps[0][1]}) for case in everything}
-    settings = f" at {settings_text(said)}" if said else ""
+    settings = f" at {settings_text(shared)}" if shared else ""
     kind = f" ({kinds.pop()})" if len(kinds) == 1 else ""
     mean = f", averaged over {len(effect.cases)} settings" if len(effect.cases) > 1 else ""
     return settings + kind + mean
 
 
 def _kind(values: Values) -> str:
-    whole = {name: values.get(name, BY_NAME[name].default) for name in ("mode", "step", "step_ms")}
-    if whole["mode"] in _KINDS:
-        return _KINDS[str(whole["mode"])]
-    return f"before an emulated step of {whole['step_ms']:g} ms" if whole["step"] == "emulated" else "training"
+    mode, step, step_ms = (values.get(name, BY_NAME[name].default) for name in ("mode", "step", "step_ms"))
+    if mode in _KINDS:
+        return _KINDS[str(mode)]
+    return f"before an emulated step of {step_ms:g} ms" if step == "emulated" else "training"
 
 
 def _verdict(row: Row, effect: Effect) -> str:
@@ -160,59 +158,33 @@ def _verdict(row: Row, effect: Effect) -> str:
         return str(row["verdict"])
     if not _known(row["lo"]):
         return "inconclusive, as one block gives no interval"
-    alone = str(verdicts(row["ratio"], row["lo"], row["hi"], DIRECTION[effect.says]))
+    alone = single_verdict(row, effect)
     among = f" among so many claims (by itself it would be called {alone})" if alone != "inconclusive" else ""
     return f"inconclusive{among}; {blocks_needed(row)}"
 
 
-def blocks_needed(row: Row) -> str:
-    """Write what would decide an effect that is not decided, from its spread so far.
-
-    Args:
-        row: of ``Findings.claims``, inconclusive.
-    """
-    blocks = row["blocks_needed"]
-    more = max(1, math.ceil(blocks - row["n"])) if _known(blocks) else math.inf
-    if more > MOST_BLOCKS:
-        return f"more than {MOST_BLOCKS} more blocks would be needed: a quieter machine or longer windows"
-    return f"about {more} more {'block' if more == 1 else 'blocks'} would decide it"
-
-
-def _parts(cases: Sequence[Row]) -> str:
-    """The two sides of an interaction, each by itself."""
-    said = [f"{_number(part['ratio'])} with {part['case'] or 'the default'}" for part in cases if _known(part["ratio"])]
-    return f"The factor by itself: {', '.join(said)}." if said else ""
-
-
 def _where(cases: Sequence[Row]) -> str:
     """In which of several settings it holds, and in which not."""
-    known = [part for part in cases if _known(part["ratio"])]
-    if len(known) < 2:
-        return ""
-    words = {str(part["verdict"]) for part in known}
+    words = {str(case["verdict"]) for case in cases}
     if len(words) == 1:
-        low, high = (_number(end([part["ratio"] for part in known])) for end in (min, max))
-        span = f"{low}×" if low == high else f"{low}× to {high}×"
-        same = {
-            "confirmed": "It holds in each of them",
-            "refuted": "It is refuted in each of them",
-            "no difference": "There is no difference in any of them",
-        }
-        return f"{same.get(words.pop(), 'By itself none of them is conclusive')} ({span})."
-    holds = [f"{part['case']} ({_number(part['ratio'])}×)" for part in known if part["verdict"] == "confirmed"]
-    fails = [
-        f"{part['case']} ({_number(part['ratio'])}×, {part['verdict']})"
-        for part in known
-        if part["verdict"] in ("refuted", "no difference")
-    ]
-    open_ = [f"{part['case']} ({_number(part['ratio'])}×)" for part in known if part["verdict"] == "inconclusive"]
-    said = [f"It holds at {_run_on(holds)}"] if holds else []
-    said += [f"{'not' if holds else 'It does not hold'} at {_run_on(fails)}"] if fails else []
-    said += [f"{'it' if said else 'It'} cannot be told at {_run_on(open_)}"] if open_ else []
-    return f"{'; '.join(said)}."
+        low, high = (_number(end([case["ratio"] for case in cases])) for end in (min, max))
+        return f"{_IN_EACH[words.pop()]} ({low}×{'' if low == high else f' to {high}×'})."
+    holds, fails, unknown = [], [], []
+    for case in cases:
+        setting = f"{case['case']} ({_number(case['ratio'])}×)"
+        if case["verdict"] == "confirmed":
+            holds.append(setting)
+        elif case["verdict"] == "inconclusive":
+            unknown.append(setting)
+        else:
+            fails.append(f"{setting[:-1]}, {case['verdict']})")
+    parts = [f"It holds at {_enumerate(holds)}"] if holds else []
+    parts += [f"{'not' if holds else 'It does not hold'} at {_enumerate(fails)}"] if fails else []
+    parts += [f"{'it' if parts else 'It'} cannot be told at {_enumerate(unknown)}"] if unknown else []
+    return f"{'; '.join(parts)}."
 
 
-def _run_on(settings: Sequence[str]) -> str:
+def _enumerate(settings: Sequence[str]) -> str:
     """Name an axis once where all settings differ in it alone: ``batch_size=8 (4.1×), 32 (2.0×)``."""
     axes = {part.partition("=")[0] for part in settings}
     alone = len(axes) == 1 and all(part.count("=") == 1 for part in settings)
@@ -224,15 +196,11 @@ def _fact(row: Row, cases: Sequence[Row]) -> str:
     """What the checks of a fact saw; the first decides, the others say where else."""
     first, *others = cases
     evidence = str(first["evidence"]).rstrip(". ")
-    with_ = f" with {first['case']}" if first["case"] else ""
+    setting = f" with {first['case']}" if first["case"] else ""
     end = "the checks do not agree: inconclusive" if row["verdict"] == "inconclusive" else str(row["verdict"])
     checks = "1 check" if row["n"] == 1 else f"{row['n']:.0f} checks"
-    said = f"Seen on this machine in {checks}{with_}: {evidence}: {end}."
-    groups = {
-        word: [str(part["case"]) for part in others if part["verdict"] == word] for word in ("confirmed", "refuted")
-    }
-    also = [f"{start} {'; '.join(groups[word])}." for word, start in _ALSO.items() if groups[word]]
-    return " ".join([said, *also])
-
-
-_ALSO = {"confirmed": "It holds with", "refuted": "It does not hold with"}
+    parts = [f"Seen on this machine in {checks}{setting}: {evidence}: {end}."]
+    for word, start in (("confirmed", "It holds with"), ("refuted", "It does not hold with")):
+        if settings := [str(case["case"]) for case in others if case["verdict"] == word]:
+            parts.append(f"{start} {'; '.join(settings)}.")
+    return " ".join(parts)

@@ -27,8 +27,6 @@ REPLAYS = 20_000
 MEETS = 0.95
 """Share of the cells that a fixed number of blocks must serve."""
 
-Order = Literal["random", "sequential"]
-
 
 @dataclass(frozen=True, slots=True)
 class Share:
@@ -71,7 +69,7 @@ class Stopped(NamedTuple):
 
 
 def stopped(logs: Floats, rule: Rule = PROTOCOL) -> Stopped:
-    """Look at paired log ratios after every block, and stop when the rule says so."""
+    """Look at paired log ratios (replays × blocks) after every block, and stop when the rule says so."""
     n = np.arange(rule.fewest, rule.most + 1)
     looks = slice(rule.fewest - 1, rule.most)
     mean = logs.cumsum(axis=1)[:, looks] / n
@@ -94,12 +92,12 @@ def _pairs(effect: float, spread: npt.ArrayLike, rule: Rule, replays: int, seed:
 def coverage(
     spread: npt.ArrayLike, *, effect: float = 1.0, rule: Rule = PROTOCOL, replays: int = REPLAYS, seed: int = 0
 ) -> Share:
-    """Say how often the 95 % interval of a contrast holds the true ratio, stopping included.
+    """Say how often the 95 % interval of a contrast holds the true ratio ``effect``, stopping included.
 
     Args:
         spread: standard deviation of the paired log ratios; of several, each replay takes one at random.
-        effect: the true ratio.
-        rule: when the contrast stops.
+        effect: the true ratio B ÷ A.
+        rule: when the contrast stops; fewest = most for a fixed number of blocks.
         replays: how many to draw.
         seed: of the random numbers.
     """
@@ -110,15 +108,7 @@ def coverage(
 def confirmation_rate(
     effect: float, spread: npt.ArrayLike, *, rule: Rule = PROTOCOL, replays: int = REPLAYS, seed: int = 0
 ) -> Share:
-    """Say how often the claim that B is faster is confirmed.
-
-    Args:
-        effect: the true ratio B ÷ A.
-        spread: standard deviation of the paired log ratios; of several, each replay takes one at random.
-        rule: when the contrast stops; fewest = most for a fixed number of blocks.
-        replays: how many to draw.
-        seed: of the random numbers.
-    """
+    """Say how often the claim that B is faster is confirmed; arguments as of :func:`coverage`."""
     found = stopped(_pairs(effect, spread, rule, replays, seed), rule)
     return _share(found.verdicts("faster") == "confirmed")
 
@@ -134,7 +124,7 @@ class CalledDifferent:
 
 
 def called_different(
-    order: Order = "random",
+    order: Literal["random", "sequential"] = "random",
     *,
     spread: float = 0.06,
     drift: float = 0.05,
@@ -167,6 +157,72 @@ def called_different(
     return CalledDifferent(_share(differ), _share(np.abs(found.log) > found.half))
 
 
+class _Record(NamedTuple):
+    """What a recorded run offers to be replayed; a question is a contrast, or a cell that is part of none."""
+
+    residuals: Floats
+    """Questions × blocks: logs less their mean, widened to the spread that few blocks show too small."""
+    asks: npt.NDArray[np.bool_]
+    """Cells × questions: which cells each is about."""
+    seconds: Floats
+    """Of a trial of each cell."""
+    beside_s: float
+    """What a block takes beside its trials (the template's start, orders, writing); 0 where none was timed."""
+
+
+def _record(trials: pd.DataFrame) -> _Record:
+    """Take the blocks that ran every cell of which a trial ever ended well: in later ones some had stopped."""
+    own = trials[~trials["role"].isin(["ceiling", "control"])]
+    own = own[own["cell_id"].isin(successful(own)["cell_id"])]
+    ran = own.groupby("block")["cell_id"].nunique()
+    complete = ran.index[ran == own["cell_id"].nunique()]
+    if len(complete) < 2:
+        raise ValueError(f"{len(complete)} blocks in which every cell ran; expected at least 2: measure more blocks")
+    own = own[own["block"].isin(complete)]
+    ids = list(own["cell_id"].unique())
+    place = {cell: row for row, cell in enumerate(ids)}
+    logs = Blocks(own).logs([own["run_id"].iloc[0]] * len(ids), ids)
+    found = contrasts(own)
+    pairs = [(place[a], place[b]) for a, b in zip(found["cell_a"], found["cell_b"], strict=True)]
+    alone = sorted(set(range(len(ids))) - {cell for pair in pairs for cell in pair})
+    series = np.array([*(logs[b] - logs[a] for a, b in pairs), *(logs[cell] for cell in alone)])
+    asks = np.zeros((len(ids), len(series)), dtype=bool)
+    for question, about in enumerate([*pairs, *((cell,) for cell in alone)]):
+        asks[list(about), question] = True
+    mean, _, n = moments(series)
+    widened = (series - mean[:, None]) * np.sqrt(n / np.maximum(1, n - 1))[:, None]
+    by_cell = (own["trial_wall_ns"].astype("float64") / 1e9).groupby(own["cell_id"]).mean()
+    seconds: Floats = np.asarray(by_cell.reindex(ids), dtype=np.float64)
+    walls = trials.groupby("block")["trial_wall_ns"].sum().astype("float64") / 1e9
+    began = pd.to_datetime(trials["started_at"], format="ISO8601", utc=True).groupby(trials["block"]).min()
+    beside = float((-began.diff(-1).dt.total_seconds() - walls).median())
+    known = n > 1
+    return _Record(widened[known], asks[:, known], seconds, beside if beside > 0 else 0.0)
+
+
+class _Tally:
+    """Running moments of the questions in every replay: how wide each interval is by now; replays × questions."""
+
+    def __init__(self, replays: int, questions: int, most: int) -> None:
+        self._n = np.zeros((replays, questions), dtype=np.int64)
+        self._sum = np.zeros((replays, questions))
+        self._squares = np.zeros((replays, questions))
+        self._unit = half_width(1.0, np.arange(most + 1))
+
+    def add(self, values: Floats, running: npt.NDArray[np.bool_] | bool = True) -> None:
+        """Take a block in; NaN is a pair that failed, and what does not run is left as it is."""
+        counts = np.isfinite(values) & running
+        self._n += counts
+        self._sum += np.where(counts, values, 0.0)
+        self._squares += np.where(counts, values**2, 0.0)
+
+    def done(self, rule: Rule) -> npt.NDArray[np.bool_]:
+        """Questions whose interval is narrow enough, after enough blocks."""
+        n = np.maximum(self._n, 2)
+        sd = np.sqrt(np.maximum(self._squares - self._sum**2 / n, 0.0) / (n - 1))
+        return np.asarray((self._n >= max(2, rule.fewest)) & (self._unit[n] * sd <= rule.target))
+
+
 @dataclass(frozen=True, slots=True)
 class WallToTarget:
     """What it costs to answer a run's questions: stopping each cell when it is done, or repeating all alike."""
@@ -187,86 +243,6 @@ class WallToTarget:
     def ratio(self) -> float:
         """Wall clock of stopping ÷ that of the fixed number."""
         return self.adaptive_s / self.fixed_s
-
-
-@dataclass(frozen=True, slots=True)
-class _Record:
-    """What a recorded run offers to be replayed; a question is a contrast, or a cell that is part of none."""
-
-    residuals: Floats
-    """float64, questions × blocks: logs less their mean, widened to the spread that few blocks show too small."""
-    asks: npt.NDArray[np.bool_]
-    """Cells × questions: which cells each is about."""
-    seconds: Floats
-    """Of a trial of each cell."""
-    beside_s: float
-    """What a block takes beside its trials."""
-
-    @classmethod
-    def of(cls, trials: pd.DataFrame) -> _Record:
-        asked = _whole_blocks(trials[~trials["role"].isin(["ceiling", "control"])])
-        ids = list(asked["cell_id"].unique())
-        place = {cell: row for row, cell in enumerate(ids)}
-        logs = Blocks(asked).logs([asked["run_id"].iloc[0]] * len(ids), ids)
-        found = contrasts(asked)
-        pairs = [(place[a], place[b]) for a, b in zip(found["cell_a"], found["cell_b"], strict=True)]
-        alone = sorted(set(range(len(ids))) - {cell for pair in pairs for cell in pair})
-        series = np.array([*(logs[b] - logs[a] for a, b in pairs), *(logs[cell] for cell in alone)])
-        asks = np.zeros((len(ids), len(series)), dtype=bool)
-        for question, about in enumerate([*pairs, *((cell,) for cell in alone)]):
-            asks[list(about), question] = True
-        mean, _, n = moments(series)
-        known = n > 1
-        widened = (series - mean[:, None]) * np.sqrt(n / np.maximum(1, n - 1))[:, None]
-        seconds = (asked["trial_wall_ns"].astype("float64") / 1e9).groupby(asked["cell_id"]).mean()
-        of_each: Floats = np.asarray(seconds.reindex(ids), dtype=np.float64)
-        return cls(widened[known], asks[:, known], of_each, _beside_s(trials))
-
-
-def _whole_blocks(trials: pd.DataFrame) -> pd.DataFrame:
-    """Trials of the blocks that ran every cell of which a trial ever ended well: in later ones some had stopped."""
-    kept = trials[trials["cell_id"].isin(successful(trials)["cell_id"])]
-    ran = kept.groupby("block")["cell_id"].nunique()
-    whole = ran.index[ran == kept["cell_id"].nunique()]
-    if len(whole) < 2:
-        raise ValueError(f"{len(whole)} blocks in which every cell ran; expected at least 2: measure more blocks")
-    return kept[kept["block"].isin(whole)]
-
-
-def _beside_s(trials: pd.DataFrame) -> float:
-    """What a block takes that no trial accounts for (the template's start, orders, writing); 0 where none was timed."""
-    walls = trials.groupby("block")["trial_wall_ns"].sum().astype("float64") / 1e9
-    began = pd.to_datetime(trials["started_at"], format="ISO8601", utc=True).groupby(trials["block"]).min()
-    beside = float((-began.diff(-1).dt.total_seconds() - walls).median())
-    return beside if beside > 0 else 0.0
-
-
-class _Tally:
-    """Running moments of the questions in every replay: how wide each interval is by now."""
-
-    def __init__(self, replays: int, questions: int, most: int) -> None:
-        self._n = np.zeros((replays, questions), dtype=np.int64)
-        self._sum = np.zeros((replays, questions))
-        self._squares = np.zeros((replays, questions))
-        self._unit = half_width(1.0, np.arange(most + 1))
-
-    def add(self, values: Floats, running: npt.NDArray[np.bool_] | bool = True) -> None:
-        """Take a block in; NaN is a pair that failed, and what does not run is left as it is."""
-        counts = np.isfinite(values) & running
-        self._n += counts
-        self._sum += np.where(counts, values, 0.0)
-        self._squares += np.where(counts, values**2, 0.0)
-
-    def done(self, rule: Rule) -> npt.NDArray[np.bool_]:
-        """Questions whose interval is narrow enough, after enough blocks; replays × questions."""
-        n = np.maximum(self._n, 2)
-        sd = np.sqrt(np.maximum(self._squares - self._sum**2 / n, 0.0) / (n - 1))
-        return np.asarray((self._n >= max(2, rule.fewest)) & (self._unit[n] * sd <= rule.target))
-
-
-def _both_run(live: npt.NDArray[np.bool_], asks: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Questions none of whose cells has stopped; replays × questions."""
-    return ~(~live @ asks)
 
 
 def wall_to_target(
@@ -293,7 +269,7 @@ def wall_to_target(
     Raises:
         ValueError: fewer than two blocks ran every cell.
     """
-    record = _Record.of(trials)
+    record = _record(trials)
     rule = Rule(PROTOCOL.fewest, most, math.log1p(ci_target_pct / 100))
     at_once = Rule(2, most, rule.target)
     random = np.random.default_rng(seed)
@@ -304,7 +280,7 @@ def wall_to_target(
     for block in range(1, most + 1):
         drawn = record.residuals[:, random.integers(recorded, size=replays)].T
         wall += live @ record.seconds + record.beside_s * live.any(axis=1)
-        adaptive.add(drawn, _both_run(live, record.asks))
+        adaptive.add(drawn, running=~(~live @ record.asks))  # none of a question's cells has stopped
         fixed.add(drawn)
         live &= ~adaptive.done(rule) @ record.asks.T
         if fixed_blocks is None and (~(~fixed.done(at_once) @ record.asks.T)).mean() >= MEETS:

@@ -1,13 +1,9 @@
-"""Which steps tell how a loader feeds a step, and the frame that holds them.
+"""Which steps show how a loader feeds a step, and two clocks of one step.
 
-A timeline shows single stamps of one trial, so the trial has to be chosen by a rule and not by its looks. Of
-pairs of training cells that differ in their workers only, fewest (none, where that was measured) and fastest, those are
-told in which more workers give most. Of each cell it is the trial of median throughput. Where no
-step was trained, the loader alone is looked at.
-
-It does *not* show a typical format or batch: where workers matter most was looked for.
-
-Two clocks of one step: CUDA events against a host that waits for the device after every phase.
+A timeline shows single stamps of one trial, so the trial has to be chosen by a rule and not by its looks. Of pairs of
+training cells that differ in their workers only, fewest (none, where that was measured) and fastest, those are shown in
+which more workers give most. Of each cell it is the trial of median throughput. Where no step was trained, the loader
+alone is looked at. It does *not* show a typical format or batch: where workers matter most was looked for.
 
 ``timing: events`` leaves the device's queue alone and reads spans after the window; a span contains launch gaps.
 ``timing: serialized`` synchronises after every phase: the host's phase is then the device's work, its launch and the
@@ -23,26 +19,17 @@ from typing import Any
 
 import pandas as pd
 
-from feedrate.analysis import estimates
 from feedrate.analysis.blocks import KEYS, Blocks, successful
-from feedrate.analysis.estimates import AXIS_NAMES, identities, rows_of
+from feedrate.analysis.estimates import AXIS_NAMES, cells, identities, rows_of
 from feedrate.schema.axes import AXES, cell_id
 from feedrate.schema.columns import STEPS
 
 WORKER_AXES = ("num_workers", "prefetch_factor", "worker_kind", "start_method", "persistent_workers")
 """Axes that say which workers there are; the cells of a pair differ in nothing else."""
 TRIAL_COLUMNS = (
-    "run_id",
-    "trial_id",
-    "cell_id",
-    "device",
-    "block",
+    *("run_id", "trial_id", "cell_id", "device", "block"),
     *AXIS_NAMES,
-    "trial_samples_per_s",
-    "samples_per_s",
-    "lo",
-    "hi",
-    "n",
+    *("trial_samples_per_s", "samples_per_s", "lo", "hi", "n"),
 )
 """Of a chosen trial: what it is, its own throughput, and its cell's with the 95 % interval over ``n`` blocks."""
 STEP_COLUMNS = ("place", *(column.name for column in STEPS if column.name not in ("run_id", "trial_id", "step")))
@@ -60,8 +47,14 @@ def select_trials(trials: pd.DataFrame) -> pd.DataFrame:
         pair of loading alone where nothing was trained. A cell without a partner stands alone.
     """
     ended = successful(trials)
-    cells = estimates.cells(trials) if len(ended) else trials.iloc[:0]
-    chosen = [_median(ended, cell) for part in _kinds(cells) for cell in _pair(part)]
+    chosen = []
+    if len(ended):
+        table = cells(trials)
+        measured = table[table["n"].gt(0) & table["replica"].fillna(0).eq(0)]
+        training = measured[measured["mode"].eq("train").fillna(False)]
+        kinds = [training[training["step"].eq(step).fillna(False)] for step in ("real", "emulated")]
+        parts = kinds if len(training) else [measured[measured["mode"].eq("load").fillna(False)]]
+        chosen = [_median_trial(ended, cell) for part in parts for cell in _pair(part)]
     return pd.DataFrame(chosen, columns=list(TRIAL_COLUMNS))
 
 
@@ -69,7 +62,7 @@ def join_steps(chosen: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     """Put the recorded steps of chosen trials beside what is known of the trials.
 
     Args:
-        chosen: as :func:`telling` gives it.
+        chosen: of :func:`select_trials`.
         steps: rows of ``records.STEPS``; others than those of the chosen trials are left out.
 
     Returns:
@@ -82,55 +75,39 @@ def join_steps(chosen: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     return found.reindex(columns=[*TRIAL_COLUMNS, *STEP_COLUMNS]).reset_index(drop=True)
 
 
-def _kinds(cells: pd.DataFrame) -> list[pd.DataFrame]:
-    """Split cells by what a step is: computed, emulated; loading alone where there is neither."""
-    if not len(cells):
-        return []
-    measured = cells[cells["n"].gt(0) & cells["replica"].fillna(0).eq(0)]
-    training = measured[measured["mode"].eq("train").fillna(False)]
-    if not len(training):
-        return [measured[measured["mode"].eq("load").fillna(False)]]
-    return [training[training["step"].eq(step).fillna(False)] for step in ("real", "emulated")]
-
-
 def _pair(cells: pd.DataFrame) -> list[dict[str, Any]]:
-    """Take the two cells that differ in their workers only, where more give most; a single one where there is none."""
+    """The two cells that differ in their workers only, where more give most: fewest workers, and the fastest with more.
+
+    A single cell where no two differ so; none where there is none. Ids break ties.
+    """
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     same = [name for name in AXIS_NAMES if name not in WORKER_AXES]
     for cell in rows_of(cells):
         groups.setdefault(tuple("" if pd.isna(cell[name]) else str(cell[name]) for name in same), []).append(cell)
-    pairs = [_ends(group) for group in groups.values()]
-    return min(pairs, key=_rank) if pairs else []
+    pairs = []
+    for group in groups.values():
+        first = min(group, key=lambda cell: (cell["num_workers"], -cell["samples_per_s"], cell["cell_id"]))
+        more = [cell for cell in group if cell["num_workers"] > first["num_workers"]]
+        fastest = min(more, key=lambda cell: (-cell["samples_per_s"], cell["cell_id"])) if more else None
+        gain = fastest["samples_per_s"] / first["samples_per_s"] if fastest else 0.0
+        pairs.append((-gain, first["cell_id"], [first, fastest] if fastest else [first]))
+    return min(pairs, key=lambda pair: pair[:2])[2] if pairs else []
 
 
-def _ends(group: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Fewest workers, and the fastest of those with more."""
-    first = min(group, key=lambda cell: (cell["num_workers"], -cell["samples_per_s"], cell["cell_id"]))
-    more = [cell for cell in group if cell["num_workers"] > first["num_workers"]]
-    return [first, min(more, key=lambda cell: (-cell["samples_per_s"], cell["cell_id"]))] if more else [first]
-
-
-def _rank(pair: list[dict[str, Any]]) -> tuple[float, str]:
-    """Order pairs by what workers give, most first; the id breaks a tie."""
-    return -pair[-1]["samples_per_s"] / pair[0]["samples_per_s"] if len(pair) > 1 else 0.0, pair[0]["cell_id"]
-
-
-def _median(ended: pd.DataFrame, cell: Mapping[str, Any]) -> dict[str, Any]:
+def _median_trial(ended: pd.DataFrame, cell: Mapping[str, Any]) -> dict[str, Any]:
     """The trial in the middle of a cell's, by throughput; of two, the slower."""
-    trials = ended[ended[KEYS[0]].eq(cell[KEYS[0]]) & ended[KEYS[1]].eq(cell[KEYS[1]])]
+    trials = ended[ended["run_id"].eq(cell["run_id"]) & ended["cell_id"].eq(cell["cell_id"])]
     trials = trials.sort_values(["samples_per_s", "trial_id"], kind="stable")
     trial = trials.iloc[(len(trials) - 1) // 2]
-    told = {name: trial[name] for name in ("trial_id", "block")} | {"trial_samples_per_s": trial["samples_per_s"]}
-    return {name: cell[name] for name in TRIAL_COLUMNS if name in cell} | told
+    own = {"trial_id": trial["trial_id"], "block": trial["block"], "trial_samples_per_s": trial["samples_per_s"]}
+    return {name: cell[name] for name in TRIAL_COLUMNS if name in cell} | own
 
 
 PHASES = ("h2d", "forward", "backward", "optimizer")
 """Phases that both clocks time."""
-COLUMNS = ("run_id", "cell_events", "cell_serialized", "phase", "ratio", "lo", "hi", "n")
-HIDDEN_COLUMNS = ("run_id", "cell_events", "cell_serialized", "hidden", "lo", "hi", "n")
 
 
-def _pairs(trials: pd.DataFrame) -> pd.DataFrame:
+def _clocked(trials: pd.DataFrame) -> pd.DataFrame:
     """Cells of one run that differ in ``timing`` alone: (run_id, cell_events, cell_serialized)."""
     cells = identities(trials)
     known = set(cells[KEYS].itertuples(index=False, name=None))
@@ -157,19 +134,18 @@ def cross_check(trials: pd.DataFrame) -> pd.DataFrame:
         trials: rows of ``records.TRIALS`` of any number of runs.
 
     Returns:
-        A row per pair of cells that differ in ``timing`` alone and phase that both have: ``COLUMNS``, of which
-        ``ratio`` is the device's span (events) ÷ the host's phase (serialized), a step, paired by block, with its 95 %
-        interval and the number of pairs. Empty without CUDA.
+        A row per pair of cells that differ in ``timing`` alone and phase that both have: ``run_id``, ``cell_events``,
+        ``cell_serialized``, ``phase``, ``ratio`` (the device's span with events ÷ the host's phase serialized, a step,
+        paired by block) with its 95 % interval ``lo``, ``hi`` and ``n`` pairs. Empty without CUDA.
     """
-    pairs = _pairs(trials)
+    pairs = _clocked(trials)
     events = trials["timing"].isin(["events"])
     found = []
     for phase in PHASES:
-        times = trials[f"device_{phase}_ns"].where(events, trials[f"host_{phase}_ns"])
-        ratios = _ratios(trials, pairs, times)
+        ratios = _ratios(trials, pairs, trials[f"device_{phase}_ns"].where(events, trials[f"host_{phase}_ns"]))
         found.append(pairs.assign(phase=phase, **{name: ratios[name] for name in ("ratio", "lo", "hi", "n")}))
     result = pd.concat(found).sort_index(kind="stable")
-    return result[result["n"] > 0].reset_index(drop=True)[list(COLUMNS)]
+    return result[result["n"] > 0].reset_index(drop=True)
 
 
 def hidden_share(trials: pd.DataFrame) -> pd.DataFrame:
@@ -179,10 +155,10 @@ def hidden_share(trials: pd.DataFrame) -> pd.DataFrame:
         trials: rows of ``records.TRIALS`` of any number of runs.
 
     Returns:
-        A row per pair of cells that differ in ``timing`` alone: ``HIDDEN_COLUMNS``; the share with its 95 % interval,
-        paired by block, and the number of pairs. A share below 0 says that the clocks disturb more than overlap hides.
+        A row per pair of cells that differ in ``timing`` alone: ``run_id``, ``cell_events``, ``cell_serialized``,
+        ``hidden`` with its 95 % interval ``lo``, ``hi``, paired by block, and ``n`` pairs. A share below 0 says that
+        the clocks disturb more than overlap hides.
     """
-    pairs = _pairs(trials)
+    pairs = _clocked(trials)
     ratios = _ratios(trials, pairs, trials["wall_ns"])
-    shares = {"hidden": 1 - ratios["ratio"], "lo": 1 - ratios["hi"], "hi": 1 - ratios["lo"], "n": ratios["n"]}
-    return pairs.assign(**shares)[list(HIDDEN_COLUMNS)]
+    return pairs.assign(hidden=1 - ratios["ratio"], lo=1 - ratios["hi"], hi=1 - ratios["lo"], n=ratios["n"])

@@ -1,6 +1,6 @@
 """What a storage format costs: a row a cell that loads, with bytes on disk, packing, start-up and CPU beside its rate.
 
-Cold and warm trials are believed only where the share of the packed set that was counted in the page cache, before
+Cold and warm trials are credible only where the share of the packed set that was counted in the page cache, before
 anything was opened, agrees; all others are left out and counted. Random and sequential access, cold and warm, loading
 alone and an emulated step are different questions: :data:`QUESTION` tells them apart, and nothing is compared across.
 
@@ -23,15 +23,20 @@ from feedrate.schema.window import COLD, WARM
 
 OWN = ("decoder", "readahead", "swmr", "shuffle_buffer")
 """Knobs that only some formats have."""
-CHOSEN = ("storage_format", *OWN, *(axis.name for axis in (*LOADING, *TRANSFER)))
-"""Axes that a reader may choose for given images, disk and order."""
-QUESTION = tuple(axis.name for axis in AXES if axis.name not in CHOSEN)
-"""Axes that a reader's images, disk and task give."""
-SPREAD = ("startup_ms", "cpu_us")
-"""Quantities with an interval: geometric mean over blocks and 95 % Student-t interval on logs."""
-STAGES = tuple(f"{stage}_us_per_sample" for stage in WORKER_STAGES)
-BYTES_OF_A_FLOAT = 4
+_CHOSEN = ("storage_format", *OWN, *(axis.name for axis in (*LOADING, *TRANSFER)))
+QUESTION = tuple(axis.name for axis in AXES if axis.name not in _CHOSEN)
+"""Axes that a reader's images, disk and task give; the others can be chosen."""
+_TRAITS = ("container", "stores", "lossy", "streamed")
+_BYTES_OF_A_FLOAT = 4
 """A batch holds float32 where a packed sample has a byte of a pixel."""
+
+
+def _doubtful(loads: pd.DataFrame) -> pd.Series:
+    """Trials that ended well although their page cache was not as their cell says."""
+    cached = loads["cached_before_pct"].astype("float64")
+    cold = loads["page_cache"].eq("cold").fillna(False)
+    wrong = (cached < 100 * WARM).where(~cold, ~(cached <= 100 * COLD))
+    return (wrong & loads["outcome"].eq("ok").fillna(False)).astype(bool)
 
 
 @memoized
@@ -55,72 +60,70 @@ def count_doubtful(trials: pd.DataFrame) -> dict[str, int]:
     return {str(state): int(count) for state, count in counts.items()}
 
 
-def _doubtful(loads: pd.DataFrame) -> pd.Series:
-    cached = loads["cached_before_pct"].astype("float64")
-    cold = loads["page_cache"].eq("cold").fillna(False)
-    wrong = (cached < 100 * WARM).where(~cold, ~(cached <= 100 * COLD))
-    return (wrong & loads["outcome"].eq("ok").fillna(False)).astype(bool)
-
-
 @memoized
 def format_costs(trials: pd.DataFrame) -> pd.DataFrame:
     """Estimate every loading cell with what its format costs.
 
     Args:
-        trials: rows of ``records.TRIALS`` of one run; those that cannot be believed are left out here.
+        trials: rows of ``records.TRIALS`` of one run; those that are not credible are left out here.
 
     Returns:
         One row a cell with at least one trial: the columns of ``cells`` (``page_cache`` and ``access`` at their default
         where an older run has none), ``container``, ``stores``, ``lossy`` and ``streamed`` (traits of the format),
         ``sample_bytes`` (on disk, medians over trials), ``raw_bytes`` (the pixels of a sample, a byte each) and
         ``raw_share`` (their quotient), ``pack_s`` (one packing: no spread), ``startup_ms`` and ``cpu_us`` (CPU time of
-        main process and workers a sample) with ``_lo`` and ``_hi``, ``read_us_per_sample`` and so on for every worker
-        stage (medians over trials of the workers' wall clock), ``cached_before_lo``, ``cached_before_hi`` and
-        ``cached_after_hi``
-        (per cent; NaN where nothing was recorded).
+        main process and workers a sample; geometric means over blocks) with ``_lo`` and ``_hi`` (95 % Student-t
+        interval on logs), ``read_us_per_sample`` and so on for every worker stage (medians over trials of the workers'
+        wall clock), ``cached_before_lo``, ``cached_before_hi`` and ``cached_after_hi`` (per cent; NaN where nothing was
+        recorded).
     """
     kept = credible(trials)
     table = cells(kept)
     table = table.assign(**{name: filled(table, BY_NAME[name]) for name in ("page_cache", "access")})
     formats = {str(name): traits(str(name)) for name in table["storage_format"].unique()}
-    for trait in ("container", "stores", "lossy", "streamed"):
+    for trait in _TRAITS:
         table[trait] = [getattr(formats[str(name)], trait) for name in table["storage_format"]]
     ended = successful(kept)
     single = _per_trial(ended)
     groups = single.groupby([ended[key] for key in KEYS])
-    middle = groups[["sample_bytes", "raw_bytes", "pack_s", *STAGES]].median()
-    cached = groups["cached_before"].agg(["min", "max"]).set_axis(["cached_before_lo", "cached_before_hi"], axis=1)
-    after = groups["cached_after"].max().rename("cached_after_hi")
-    found = pd.concat([middle, cached, after, *(_spread(ended, single[name]) for name in SPREAD)], axis=1)
+    stages = [f"{stage}_us_per_sample" for stage in WORKER_STAGES]
+    found = pd.concat(
+        [
+            groups[["sample_bytes", "raw_bytes", "pack_s", *stages]].median(),
+            groups["cached_before"].agg(["min", "max"]).set_axis(["cached_before_lo", "cached_before_hi"], axis=1),
+            groups["cached_after"].max().rename("cached_after_hi"),
+            *(_geometric_mean(ended, single[name]) for name in ("startup_ms", "cpu_us")),
+        ],
+        axis=1,
+    )
     table = table.merge(found.reset_index(), on=KEYS, how="left")
     return table.assign(raw_share=table["sample_bytes"] / table["raw_bytes"])
 
 
 def _per_trial(ended: pd.DataFrame) -> pd.DataFrame:
     """Float columns of every trial, by the index of ``ended``."""
-    steps = per_step(ended)
-    batch = ended["batch_size"].astype("float64")
-    alone = ended["num_workers"].astype("float64").eq(0)
+
+    def floats(column: str) -> pd.Series:
+        return ended[column].astype("float64")
+
+    steps, batch = per_step(ended), floats("batch_size")
+    alone = floats("num_workers").eq(0)
     workers = steps["workers_cpu"].mask(alone & steps["workers_cpu"].isna(), 0.0)
     columns = {
-        "sample_bytes": _floats(ended, "stored_bytes") / _floats(ended, "n_samples"),
-        "raw_bytes": _floats(ended, "batch_bytes") / batch / BYTES_OF_A_FLOAT,
-        "pack_s": _floats(ended, "pack_ns") / 1e9,
-        "startup_ms": _floats(ended, "startup_ns") / 1e6,
+        "sample_bytes": floats("stored_bytes") / floats("n_samples"),
+        "raw_bytes": floats("batch_bytes") / batch / _BYTES_OF_A_FLOAT,
+        "pack_s": floats("pack_ns") / 1e9,
+        "startup_ms": floats("startup_ns") / 1e6,
         "cpu_us": (steps["main_cpu"] + workers) / batch / 1e3,
-        "cached_before": _floats(ended, "cached_before_pct"),
-        "cached_after": _floats(ended, "cached_after_pct"),
+        "cached_before": floats("cached_before_pct"),
+        "cached_after": floats("cached_after_pct"),
         **{f"{stage}_us_per_sample": steps[f"worker_{stage}"] / batch / 1e3 for stage in WORKER_STAGES},
     }
     return pd.DataFrame(columns, index=ended.index)
 
 
-def _floats(frame: pd.DataFrame, column: str) -> pd.Series:
-    return frame[column].astype("float64")
-
-
-def _spread(ended: pd.DataFrame, values: pd.Series) -> pd.DataFrame:
-    """Geometric mean over blocks of a positive quantity and its interval."""
+def _geometric_mean(ended: pd.DataFrame, values: pd.Series) -> pd.DataFrame:
+    """Geometric mean over blocks of a positive quantity, with its interval."""
     name = str(values.name)
     keys = [ended[key] for key in (*KEYS, "block")]
     logs = np.log(values.where(values > 0)).groupby(keys).mean().groupby(level=KEYS)
@@ -134,7 +137,7 @@ def plainest(table: pd.DataFrame) -> pd.DataFrame:
     """Of cells that differ in a format's own knobs alone keep one: with the fewest of them off their default.
 
     Args:
-        table: as :func:`stored` gives it.
+        table: of :func:`format_costs`.
 
     Returns:
         The rows that remain, in their order; a cell without an estimate yields to one that has one.
@@ -164,7 +167,11 @@ def scaling(trials: pd.DataFrame, table: pd.DataFrame | None = None) -> pd.DataF
     base = ordered.groupby(grouping_keys(ordered, same), dropna=False, sort=False)[["cell_id", "num_workers"]]
     first = base.transform("first").reindex(table.index)
     ratios = blocks_of(credible(trials)).ratios(list(table["run_id"]), list(first["cell_id"]), list(table["cell_id"]))
-    names = {"ratio": "speedup", "lo": "speedup_lo", "hi": "speedup_hi", "n": "pairs"}
+    ratios = ratios.set_axis(table.index)
     return table.assign(
-        base_workers=first["num_workers"], **{name: ratios[column].to_numpy() for column, name in names.items()}
+        base_workers=first["num_workers"],
+        speedup=ratios["ratio"],
+        speedup_lo=ratios["lo"],
+        speedup_hi=ratios["hi"],
+        pairs=ratios["n"],
     )

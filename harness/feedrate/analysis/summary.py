@@ -1,13 +1,8 @@
-"""What the end of a sweep shows: the best settings of each question, what they gain, and what holds them back.
+"""What the end of a sweep shows: the best settings of each question, and what they gain.
 
 A question is a set of given conditions (workload, what a step does, size of samples …); everything else is a knob.
 Cells of different conditions are never compared. The best of many cells is picked by its estimate, so its own estimate
 is a little too good; that is why the best is a set.
-
-The best setting of each task of very many runs: what can be said of a run without looking at it alone.
-
-It is what ``summary.best_cells`` calls the best, without the set of cells that cannot be told from it, what holds it
-back, and the comparison with PyTorch's defaults: those take each run's blocks one by one.
 """
 
 from __future__ import annotations
@@ -19,12 +14,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from feedrate.analysis.blocks import KEYS, Blocks, blocks_of
-from feedrate.analysis.ceilings import bottleneck, ceilings, cells_with_ceilings
+from feedrate.analysis.ceilings import cells_with_ceilings
 from feedrate.analysis.contrasts import grouping_keys, off_default, verdicts
 from feedrate.analysis.estimates import cells
 from feedrate.schema.axes import AXES, TRAINING
-
-__all__ = ["CONDITIONS", "KNOBS", "best_cells", "bottleneck", "ceilings", "default_vs_best"]
 
 CONDITIONS = (
     "workload",
@@ -69,7 +62,7 @@ MEMORY_STEP = 16 * 2**20
 """Memory that differs by less than this is the same when cells are ordered by what they cost, in bytes."""
 
 
-def _asked(trials: pd.DataFrame, estimates: pd.DataFrame) -> pd.DataFrame:
+def _candidates(trials: pd.DataFrame, estimates: pd.DataFrame) -> pd.DataFrame:
     """Estimates of cells that the matrix asked for, replicas left out: what serves other cells answers no question.
 
     A cell of which every trial was a ceiling or a control goes. Records that are older than roles were all asked for.
@@ -92,7 +85,7 @@ def _off(estimates: pd.DataFrame, knobs: Sequence[str]) -> npt.NDArray[np.int64]
     return off_default(estimates, (axis for axis in AXES if axis.name in knobs))
 
 
-def _best_of(group: pd.DataFrame, blocks: Blocks) -> pd.DataFrame:
+def _best_set(group: pd.DataFrame, blocks: Blocks) -> pd.DataFrame:
     """The set of one question, cheapest first."""
     ids = list(group["cell_id"])
     best = int(group["samples_per_s"].to_numpy().argmax())
@@ -129,17 +122,18 @@ def best_cells(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> p
 
     Args:
         trials: rows of ``records.TRIALS`` of any number of runs, ceilings among them.
-        estimates: the rows of ``judged(trials)`` that are asked about; by default all of them.
+        estimates: the rows of ``cells_with_ceilings(trials)`` that are asked about; by default all of them.
 
     Returns:
         A row a cell of a set, questions in order of appearance: all columns of ``cells``; ``au``, ``efficiency`` with
-        ``efficiency_lo`` and ``efficiency_hi``, and ``bottleneck`` as in ``judged``; then ``place`` (0 is the
-        cheapest), ``is_best``, ``ratio_to_best``, ``ratio_lo``, ``ratio_hi``, ``pairs`` and ``candidates`` (cells of
-        the question that have an estimate).
+        ``efficiency_lo`` and ``efficiency_hi``, and ``bottleneck`` as in ``cells_with_ceilings``; then ``place`` (0 is
+        the cheapest), ``is_best``, ``ratio_to_best``, ``ratio_lo``, ``ratio_hi``, ``pairs`` and ``candidates`` (cells
+        of the question that have an estimate).
     """
     estimates, blocks = cells_with_ceilings(trials) if estimates is None else estimates, blocks_of(trials)
     columns = [name for name in estimates if name not in _CEILINGS] + list(_IN_SET)
-    found = [_best_of(group.reset_index(drop=True), blocks) for group in _questions(_asked(trials, estimates))]
+    groups = _questions(_candidates(trials, estimates))
+    found = [_best_set(group.reset_index(drop=True), blocks) for group in groups]
     return pd.concat(found, ignore_index=True)[columns] if found else estimates.iloc[:0].reindex(columns=columns)
 
 
@@ -152,7 +146,7 @@ def default_vs_best(trials: pd.DataFrame, estimates: pd.DataFrame | None = None)
 
     Args:
         trials: rows of ``records.TRIALS`` of any number of runs.
-        estimates: the rows of ``cells(trials)`` or ``judged(trials)`` that are asked about; by default all of them.
+        estimates: the rows of ``cells(trials)`` that are asked about, ceilings or not; by default all of them.
 
     Returns:
         A row per question, storage format and batch size that has a default cell with an estimate: ``run_id``,
@@ -160,15 +154,14 @@ def default_vs_best(trials: pd.DataFrame, estimates: pd.DataFrame | None = None)
         loader knobs, and ``ratio`` (best ÷ default, paired by block; 1 where the default is the best) with ``lo``,
         ``hi``, ``n``, ``dropped``, ``sd_log`` and ``verdict`` (of the best against the default).
     """
-    estimates = _asked(trials, cells(trials) if estimates is None else estimates)
+    estimates = _candidates(trials, cells(trials) if estimates is None else estimates)
     same = ["run_id", "device", *CONDITIONS, "storage_format", "batch_size"]
     plain_steps = _off(estimates, _STEP_KNOBS) == 0
     loaders = estimates[estimates["num_workers"].notna() & plain_steps].reset_index(drop=True)
     defaults = _off(loaders, _LOADER_KNOBS) == 0
     best, default = [], []
     for group in _questions(loaders, "storage_format", "batch_size"):
-        plain = defaults[group.index]
-        if plain.any():
+        if (plain := defaults[group.index]).any():
             best.append(group.index[int(group["samples_per_s"].to_numpy().argmax())])
             default.append(group.index[plain][0])
     ids = loaders["cell_id"].to_numpy(dtype=object)
@@ -180,12 +173,10 @@ def default_vs_best(trials: pd.DataFrame, estimates: pd.DataFrame | None = None)
     return pd.concat([result, ratios], axis=1)
 
 
-_ASKED_OF = ("train", "load")
-"""Modes whose settings can be chosen."""
-
-
 def fastest_cells(cells: pd.DataFrame) -> pd.DataFrame:
-    """Take the fastest cell of each task of each run.
+    """Take the fastest cell of each task of each of very many runs, without a look at single blocks.
+
+    It is what ``best_cells`` calls the best, without the set of cells that cannot be told from it.
 
     Args:
         cells: rows of ``measures.estimate_measures`` of any number of runs, with ``asked``: whether the matrix asked
@@ -193,18 +184,16 @@ def fastest_cells(cells: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         The rows of the fastest cells, in their order. Cells that only serve others, replicas and cells without an
-        estimate are no candidates.
+        estimate are no candidates, nor are modes other than training and loading, whose settings cannot be chosen.
     """
-    chosen = cells["asked"] & cells["mode"].isin(_ASKED_OF) & cells["replica"].fillna(0).eq(0) & cells["n"].gt(0)
-    candidates = cells[chosen.to_numpy(dtype=bool)]
+    chosen = cells["asked"] & cells["mode"].isin(("train", "load")) & cells["replica"].fillna(0).eq(0)
+    candidates = cells[(chosen & cells["n"].gt(0)).to_numpy(dtype=bool)]
     if not len(candidates):
         return candidates
     task = np.zeros(len(candidates), dtype=np.int64)
     for key in grouping_keys(candidates, ("run_id", "device", *CONDITIONS)):
         codes, names = pd.factorize(key, use_na_sentinel=False)
         task, _ = pd.factorize(task * len(names) + codes)
-    rates = candidates["samples_per_s"].to_numpy(dtype=np.float64)
-    fastest = np.lexsort((np.arange(len(rates)), -rates, task))
-    first = np.ones(len(rates), dtype=bool)
-    first[1:] = np.diff(task[fastest]) != 0
-    return candidates.iloc[np.sort(fastest[first])]
+    order = np.argsort(-candidates["samples_per_s"].to_numpy(dtype=np.float64), kind="stable")
+    _, first = np.unique(task[order], return_index=True)
+    return candidates.iloc[np.sort(order[first])]

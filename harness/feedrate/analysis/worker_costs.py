@@ -1,6 +1,6 @@
 """What workers cost beside time: starting them, memory, shared memory, switches; what is left of them at the end.
 
-Everything is told from the records of one run. Start-up, switches and epochs compare cells that differ in nothing but
+Everything comes from the records of one run. Start-up, switches and epochs compare cells that differ in nothing but
 their workers; checks of how a training process ends need no comparison. Intervals are Student's t over blocks, single
 ones without any correction for their number.
 
@@ -22,8 +22,6 @@ from feedrate.schema.axes import AXES, BY_NAME
 
 HOW = ("num_workers", "worker_kind", "start_method")
 """Axes that say which workers there are, and how they begin."""
-_TERMINATION = ["ends_by", "guarded"]
-_Scale = Callable[[Floats], Floats]
 
 
 def terminations(trials: pd.DataFrame) -> pd.DataFrame:
@@ -38,26 +36,22 @@ def terminations(trials: pd.DataFrame) -> pd.DataFrame:
         process' end until the last worker was gone), ``gone_least_s``, ``gone_most_s``, ``evidence`` (of the check that
         took longest). Ways that were never checked to the end have no row.
     """
+    by = ["ends_by", "guarded"]
     checks = trials[trials["check"].eq("termination").fillna(False) & trials["outcome"].eq("ok").fillna(False)]
     checks = checks[checks["fact"].notna() & checks["fact_value"].notna()]
-    checks = checks.assign(**{name: filled(checks, BY_NAME[name]) for name in _TERMINATION})
+    checks = checks.assign(**{name: filled(checks, BY_NAME[name]) for name in by})
     checks = checks.assign(fact=checks["fact"].astype(bool), fact_value=checks["fact_value"].astype("float64"))
-    longest = checks.sort_values("fact_value", kind="stable")
-    groups = longest.groupby(_TERMINATION, sort=False)
-    seconds = groups["fact_value"]
-    found = pd.DataFrame(
-        {
-            "n": groups.size(),
-            "left": groups["fact"].sum(),
-            "gone_s": seconds.median(),
-            "gone_least_s": seconds.min(),
-            "gone_most_s": seconds.max(),
-            "evidence": groups["evidence"].last(),
-        }
+    groups = checks.sort_values("fact_value", kind="stable").groupby(by, sort=False)
+    found = groups.agg(
+        n=("fact", "size"),
+        left=("fact", "sum"),
+        gone_s=("fact_value", "median"),
+        gone_least_s=("fact_value", "min"),
+        gone_most_s=("fact_value", "max"),
+        evidence=("evidence", "last"),
     ).reset_index()
     ways = BY_NAME["ends_by"].choices
-    order = list(ways()) if ways else []
-    place = found["ends_by"].map(order.index)
+    place = found["ends_by"].map((list(ways()) if ways else []).index)
     return found.assign(place=place).sort_values(["place", "guarded"]).drop(columns="place").reset_index(drop=True)
 
 
@@ -74,7 +68,7 @@ def startup(trials: pd.DataFrame) -> pd.DataFrame:
     """
     ended = _loading(trials)
     found = _over_blocks(ended, ended["startup_ns"].astype("float64") / 1e6, "startup_ms", np.log, np.exp)
-    return _compared(_cells(ended, found), HOW)
+    return _comparable(_cells(ended, found))
 
 
 def switches(trials: pd.DataFrame) -> pd.DataFrame:
@@ -89,12 +83,11 @@ def switches(trials: pd.DataFrame) -> pd.DataFrame:
     """
     ended = _loading(trials)
     samples = ended["samples"].astype("float64")
-    names = ("voluntary", "involuntary")
-    found = [
+    voluntary, involuntary = (
         _over_blocks(ended, ended[f"{name}_switches"].astype("float64") / samples, f"{name}_per_sample")
-        for name in names
-    ]
-    return _compared(_cells(ended, pd.concat([found[0].drop(columns="n"), found[1]], axis=1)), HOW)
+        for name in ("voluntary", "involuntary")
+    )
+    return _comparable(_cells(ended, pd.concat([voluntary.drop(columns="n"), involuntary], axis=1)))
 
 
 def respawn(trials: pd.DataFrame) -> pd.DataFrame:
@@ -121,13 +114,18 @@ def respawn(trials: pd.DataFrame) -> pd.DataFrame:
         both = np.isfinite(anew) & np.isfinite(kept)
         mean, sd, n = (each[0] for each in moments((anew - kept)[None, :]))
         half = float(half_width(sd, n))
-        numbers = {"respawn_ms": mean, "respawn_ms_lo": mean - half, "respawn_ms_hi": mean + half, "n": int(n)}
         if both.any():
-            numbers |= {"anew_ms": anew[both].mean(), "kept_ms": kept[both].mean()}
+            numbers = {
+                "anew_ms": anew[both].mean(),
+                "kept_ms": kept[both].mean(),
+                "respawn_ms": mean,
+                "respawn_ms_lo": mean - half,
+                "respawn_ms_hi": mean + half,
+                "n": int(n),
+            }
             rows.append({**part.iloc[0][list(AXIS_NAMES)], "persistent_workers": None, **numbers})
-    return pd.DataFrame(
-        rows, columns=[*AXIS_NAMES, "anew_ms", "kept_ms", "respawn_ms", "respawn_ms_lo", "respawn_ms_hi", "n"]
-    )
+    columns = ("anew_ms", "kept_ms", "respawn_ms", "respawn_ms_lo", "respawn_ms_hi", "n")
+    return pd.DataFrame(rows, columns=[*AXIS_NAMES, *columns])
 
 
 def growth(trials: pd.DataFrame) -> pd.DataFrame:
@@ -155,30 +153,25 @@ def growth(trials: pd.DataFrame) -> pd.DataFrame:
     steps = ended["warmup_steps"].astype("float64") + ended["steps"].astype("float64")
     read = steps * ended["batch_size"].astype("float64")
     forked = ended["start_method"].eq("fork").fillna(False)
+    rest = everything - end
     parts = {
-        "end_bytes": end,
         "grew_bytes": end - start,
         "epoch_bytes": ((end - start) / read * ended["index_entries"].astype("float64")).where(forked),
-        "rest_bytes": everything - end,
+        "rest_bytes": rest,
         "samples": read,
     }
-    found = [_over_blocks(ended, values, name) for name, values in parts.items()]
-    numbers = pd.concat([*(part.drop(columns="n") for part in found[1:]), found[0]], axis=1)
+    others = [_over_blocks(ended, values, name).drop(columns="n") for name, values in parts.items()]
+    numbers = pd.concat([*others, _over_blocks(ended, end, "end_bytes")], axis=1)
     cells = _cells(ended, numbers.drop(columns=["samples_lo", "samples_hi"]))
     cells = cells.assign(setting=_setting(cells, ("index_kind", "start_method")))
-    ordered = cells.sort_values(["setting", "start_method", "index_kind"], kind="stable").reset_index(drop=True)
-    return ordered.assign(**_larger(ordered, _blocks(ended, parts["rest_bytes"])))
-
-
-def _larger(cells: pd.DataFrame, rest: pd.DataFrame) -> dict[str, Floats]:
-    """By how much what a cell's processes share exceeds the least, among cells with another index; paired by block."""
+    cells = cells.sort_values(["setting", "start_method", "index_kind"], kind="stable").reset_index(drop=True)
     groups = cells["rest_bytes"].fillna(np.inf).groupby([cells["setting"], filled(cells, BY_NAME["start_method"])])
     leanest = groups.transform("idxmin").to_numpy(dtype=np.intp)
-    blocks = rest.reindex(pd.MultiIndex.from_frame(cells[KEYS])).to_numpy(dtype=np.float64)
+    blocks = _blocks(ended, rest).reindex(pd.MultiIndex.from_frame(cells[KEYS])).to_numpy(dtype=np.float64)
     more = np.where((leanest == np.arange(len(cells)))[:, None], np.nan, blocks - blocks[leanest])
     mean, sd, n = moments(more)
     half = half_width(sd, n)
-    return {"index_bytes": mean, "index_bytes_lo": mean - half, "index_bytes_hi": mean + half}
+    return cells.assign(index_bytes=mean, index_bytes_lo=mean - half, index_bytes_hi=mean + half)
 
 
 def shared_memory(trials: pd.DataFrame, limit_bytes: int | None = None) -> pd.DataFrame:
@@ -197,14 +190,19 @@ def shared_memory(trials: pd.DataFrame, limit_bytes: int | None = None) -> pd.Da
         trials), ``shm_most_bytes``, ``shm_share`` (of ``limit_bytes``; NaN where that is not known) and ``n`` (trials).
     """
     ended = successful(trials)
-    workers = ended["num_workers"].astype("float64").gt(0).fillna(False) & ~ended["worker_kind"].eq("thread").fillna(
-        False
-    )
-    ended = ended[workers & ended["shm_bytes"].notna()]
-    used = ended["shm_bytes"].astype("float64").groupby([ended[key] for key in KEYS])
-    batch = ended["batch_bytes"].astype("float64").groupby([ended[key] for key in KEYS]).median()
-    numbers = pd.DataFrame(
-        {"batch_bytes": batch, "shm_bytes": used.median(), "shm_most_bytes": used.max(), "n": used.size()}
+    workers = ended["num_workers"].astype("float64").gt(0).fillna(False)
+    processes = workers & ~ended["worker_kind"].eq("thread").fillna(False)
+    ended = ended[processes & ended["shm_bytes"].notna()]
+    numbers = (
+        ended[[*KEYS, "batch_bytes", "shm_bytes"]]
+        .astype({"batch_bytes": "float64", "shm_bytes": "float64"})
+        .groupby(KEYS)
+        .agg(
+            batch_bytes=("batch_bytes", "median"),
+            shm_bytes=("shm_bytes", "median"),
+            shm_most_bytes=("shm_bytes", "max"),
+            n=("shm_bytes", "size"),
+        )
     )
     cells = _cells(ended, numbers)
     ahead = cells["num_workers"].astype("float64") * filled(cells, BY_NAME["prefetch_factor"]).astype("float64")
@@ -225,7 +223,11 @@ def _blocks(ended: pd.DataFrame, values: pd.Series) -> pd.DataFrame:
 
 
 def _over_blocks(
-    ended: pd.DataFrame, values: pd.Series, name: str, scale: _Scale = np.asarray, back: _Scale = np.asarray
+    ended: pd.DataFrame,
+    values: pd.Series,
+    name: str,
+    scale: Callable[[Floats], Floats] = np.asarray,
+    back: Callable[[Floats], Floats] = np.asarray,
 ) -> pd.DataFrame:
     """Mean over blocks with its 95 % interval, on a scale and back, and the number of blocks; a row a cell."""
     table = _blocks(ended, values)
@@ -247,9 +249,9 @@ def _setting(cells: pd.DataFrame, free: Sequence[str]) -> pd.Series:
     return cells.groupby([cells["run_id"], *fixed], sort=False).ngroup()
 
 
-def _compared(cells: pd.DataFrame, free: Sequence[str]) -> pd.DataFrame:
-    """Keep the cells that another differs from in the free axes only; the settings with most of them come first."""
-    cells = cells.assign(**{name: filled(cells, BY_NAME[name]) for name in free}, setting=_setting(cells, free))
+def _comparable(cells: pd.DataFrame) -> pd.DataFrame:
+    """Keep the cells that another differs from in its workers only; the settings with most of them come first."""
+    cells = cells.assign(**{name: filled(cells, BY_NAME[name]) for name in HOW}, setting=_setting(cells, HOW))
     several = -cells.groupby("setting")["cell_id"].transform("nunique")
-    ordered = cells.assign(several=several)[several < -1].sort_values(["several", "setting", *free], kind="stable")
+    ordered = cells.assign(several=several)[several < -1].sort_values(["several", "setting", *HOW], kind="stable")
     return ordered.drop(columns="several").reset_index(drop=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from feedrate.analysis.claims import CLAIM_COLUMNS, NOT_TESTABLE, VERDICTS, RunFindings, latest_findings
+from feedrate.analysis.claims import CLAIM_COLUMNS, NOT_TESTABLE, VERDICTS, RunFindings, judge_run, latest_findings
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.sentences import sentence
 from feedrate.pages import descriptions
@@ -124,7 +124,7 @@ def gather(runs: Sequence[RunView], asked: Claims | None = None, each: Each = ma
 
 
 def _measured(asked: Claims, shown: RunView) -> RunFindings:
-    return RunFindings.of(shown.manifest, shown.trials, asked)
+    return judge_run(shown.manifest, shown.trials, asked)
 
 
 def _key(row: Row) -> tuple[str, str]:

@@ -13,8 +13,8 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from feedrate.analysis.claims import NOT_TESTABLE, VERDICTS
-from feedrate.analysis.sentences import estimate, power, settings_text
+from feedrate.analysis.claims import NOT_TESTABLE, VERDICTS, settings_text
+from feedrate.analysis.sentences import estimate, power
 from feedrate.charts.citation import together
 from feedrate.charts.embed import swatch
 from feedrate.charts.figure import Key

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from feedrate.analysis.claims import NOT_TESTABLE, VERDICTS, LatestFindings, RunFindings, latest_findings
+from feedrate.analysis.claims import NOT_TESTABLE, VERDICTS, LatestFindings, judge_run, latest_findings
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.sentences import blocks_needed, estimate, sentence
 from feedrate.plan import suite
@@ -61,7 +61,8 @@ def show_run(run: StoredRun, console: Console) -> None:
     asked = {one.claim for one in run.manifest.claims} | set(run.manifest.untestable)
     claims = {name: found for name, found in suite.claims().items() if name in asked}
     if claims:
-        show(latest_findings([_measured(run, claims)], claims), claims, console)
+        own = judge_run(run.manifest, run.table("trials"), claims)
+        show(latest_findings([own], claims), claims, console)
 
 
 def show_results(results: Path, console: Console, machines: Sequence[str] = (), *, whole: bool = False) -> None:
@@ -80,11 +81,8 @@ def show_results(results: Path, console: Console, machines: Sequence[str] = (), 
             raise InputError(f"claims: unknown machine '{machine}'; {expected_one_of(machine, known)}")
     claims = suite.claims()
     wanted = [run for run in runs if not machines or run.manifest.machine.machine_id in machines]
-    show(latest_findings((_measured(run, claims) for run in wanted), claims), claims, console, whole=whole)
-
-
-def _measured(run: StoredRun, claims: Claims) -> RunFindings:
-    return RunFindings.of(run.manifest, run.table("trials"), claims)
+    found = latest_findings((judge_run(run.manifest, run.table("trials"), claims) for run in wanted), claims)
+    show(found, claims, console, whole=whole)
 
 
 def _say(console: Console, text: str, style: str = "") -> None:

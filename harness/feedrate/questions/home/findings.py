@@ -10,10 +10,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from feedrate.analysis.claims import label
+from feedrate.analysis.claims import label, settings_text
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.estimators import frame, summary
-from feedrate.analysis.sentences import settings_text
 from feedrate.charts.figure import EMULATED, TRAIN
 from feedrate.pages import descriptions
 from feedrate.pages.headlines import gained, over_blocks

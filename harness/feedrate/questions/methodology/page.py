@@ -201,7 +201,6 @@ def numbers() -> dict[str, str]:
         "certain_error": ERROR,
         "small": 100 * (metrics.CONFIRMED_OVER - 1),
         "clear": 100 * (metrics.SAME[1] - 1),
-        "correlated": variance.CORRELATED,
         "fewest_for_drift": noise.FEWEST_FOR_DRIFT,
         "rate_within": prediction.RATE_WITHIN_PCT,
         "wait_within": prediction.WAIT_WITHIN_MS,
