@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pydantic import ValidationError
@@ -181,10 +182,10 @@ def test_memory_file_systems_and_disks_are_told_apart(tmp_path: Path) -> None:
         ("overlay", "", None, "unknown"),
         ("ext4", "vda", True, "virtual"),
         ("tmpfs", "", None, "memory"),
-        (None, "", None, "unknown"),
+        ("", "", None, "unknown"),
     ],
 )
-def test_classes_of_storage(file_system: str | None, name: str, rotational: bool | None, kind: str) -> None:
+def test_classes_of_storage(file_system: str, name: str, rotational: bool | None, kind: str) -> None:
     """A virtual disk's word on rotation is not believed; a network file system has no disk of its own."""
     assert machine_storage._device_class(file_system, name, rotational) == kind
 
@@ -202,10 +203,14 @@ def test_what_is_set_on_a_disk_is_told_and_nobody_is_named(tmp_path: Path, monke
         (device / name).parent.mkdir(parents=True, exist_ok=True)
         (device / name).write_text(text)
     monkeypatch.setattr(machine_storage, "_block_device", lambda folder, source: device)
-    options = machine_storage._telling("rw,noatime,addr=10.0.0.7,clientaddr=10.0.0.9,rsize=1048576,username=ann")
-    mount = machine_storage._Mount("ext4", "/dev/nvme0n1p1", options)
-    monkeypatch.setattr(machine_storage, "_mount", lambda folder: mount)
+    options = "rw,noatime,addr=10.0.0.7,clientaddr=10.0.0.9,rsize=1048576,username=ann"
+    mounts = [
+        SimpleNamespace(mountpoint=point, fstype=kind, device="/dev/nvme0n1p1", opts=options)
+        for point, kind in (("/", "xfs"), (str(tmp_path), "tmpfs"), (str(tmp_path), "ext4"), ("/elsewhere", "nfs4"))
+    ]
+    monkeypatch.setattr(machine_storage.psutil, "disk_partitions", lambda **_: mounts)
     found = storage(tmp_path)
+    assert found.file_system == "ext4"
     assert (found.device_class, found.rotational, found.model) == ("nvme", False, "Example SSD 990 2TB")
     assert (found.scheduler, found.read_ahead_bytes) == ("kyber", 128 * 1024)
     assert found.mount_options == ("noatime", "rsize=1048576", "rw")

@@ -19,7 +19,7 @@ from feedrate.machine import quiet
 from feedrate.machine.probes import procfs
 from feedrate.machine.probes.host import HostProbe
 from feedrate.machine.probes.noise import RULES
-from feedrate.machine.probes.procfs import System
+from feedrate.machine.probes.system import System
 from feedrate.machine.quiet import Quietness, look, wait
 
 PSI = "some avg10=0.00 avg60=0.00 avg300=0.00 total={}\n"
@@ -64,8 +64,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine
     made = Machine(tmp_path)
     monkeypatch.setattr(quiet.time, "sleep", made.sleep)
     monkeypatch.setattr(quiet.time, "monotonic", lambda: made.slept)
-    monkeypatch.setattr("feedrate.machine.probes.procfs.time.perf_counter_ns", lambda: round(made.seconds * 1e9))
-    monkeypatch.setattr("feedrate.machine.probes.procfs.time.process_time_ns", lambda: 0)
+    monkeypatch.setattr("feedrate.machine.probes.system.time.perf_counter_ns", lambda: round(made.seconds * 1e9))
+    monkeypatch.setattr("feedrate.machine.probes.system.time.process_time_ns", lambda: 0)
     yield made
     made.probe.close()
 
@@ -218,7 +218,7 @@ def test_a_real_wait_ends_at_its_limit(burner: subprocess.Popen[str]) -> None:
 def test_our_own_cpu_is_not_foreign(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """What this process used itself while it looked is not others'."""
     machine.rates = {"cores": 0.5}
-    monkeypatch.setattr("feedrate.machine.probes.procfs.time.process_time_ns", lambda: round(machine.busy_s * 1e9))
+    monkeypatch.setattr("feedrate.machine.probes.system.time.process_time_ns", lambda: round(machine.busy_s * 1e9))
     seen = look(machine.probe, None)
     assert seen.quiet
     assert seen.numbers["cpu_util_pct"] == 25

@@ -14,7 +14,7 @@ import pytest
 from beside import tried
 
 from feedrate.machine.probes.host import HostProbe
-from feedrate.machine.probes.procfs import System
+from feedrate.machine.probes.system import System
 from feedrate.schema.columns import MEASURED, TELEMETRY, TRIALS
 from feedrate.sweep.launcher import Answer
 from feedrate.sweep.observer import Observer, rows
@@ -41,7 +41,7 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
-    monkeypatch.setattr("feedrate.machine.probes.procfs.time.process_time_ns", lambda: 0)
+    monkeypatch.setattr("feedrate.machine.probes.system.time.process_time_ns", lambda: 0)
     made = Machine(tmp_path)
     yield made
     made.probe.close()

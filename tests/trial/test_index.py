@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feedrate.formats import Manifest, Reader, Sample
-from feedrate.machine.probes.host import workers_uss
+from feedrate.machine.probes.procfs import workers_uss
 from feedrate.trial import feed, index
 from feedrate.trial.job import Job
 from feedrate.trial.loader import STAMPS, StampedCollate, StampedDataset

@@ -4,7 +4,6 @@ __all__ = [
     "identity",
     "linux",
     "packages",
-    "probes.counters",
     "probes.gpu",
     "probes.host",
     "probes.noise",

@@ -1,9 +1,8 @@
 """What this machine is: hardware facts that name it, the system it runs, the libraries that a run used.
 
 Recorded is what makes results comparable; host and user names, paths, addresses, serial numbers and UUIDs are not.
-``machine_id`` stands for the hardware alone: a new kernel, driver or torch is another run on the same machine.
-
-Reading what Linux tells about processor, memory and control groups; None for what it does not tell.
+``machine_id`` stands for the hardware alone: a new kernel, driver or torch is another run on the same machine. What
+Linux does not tell is None.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import os
 import platform
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
@@ -23,9 +23,16 @@ from pydantic import BaseModel, ConfigDict, computed_field
 from feedrate.machine.storage import Storage, storage
 from feedrate.schema.redaction import scrub
 
-_HYPERVISOR_FLAG = re.compile(r"^flags\s*:.*\bhypervisor\b", re.MULTILINE)
+__all__ = ["Machine", "Software", "Storage", "describe", "scrub", "software", "storage"]
+
 _UNLIMITED = 1 << 60
 """Control groups of version 1 write an absurd number of bytes where there is no limit."""
+_NOISE = re.compile(
+    r"\((?:R|TM)\)|@.*|\bwith .*|\b\d+-core\b|\b\d+th gen\b"
+    r"|\b(?:CPU|Processor|Intel|AMD|NVIDIA|GeForce|Tesla|Quadro)\b",
+    re.IGNORECASE,
+)
+"""Words of a product's name that tell nothing more."""
 
 
 def _text(path: str | Path) -> str:
@@ -69,40 +76,21 @@ def groups(controller: str) -> Iterator[Path]:
 
 def cpu_quota() -> float | None:
     """Cores' worth of CPU time that the control groups allow, the tightest of them; None without a limit."""
-    found: list[float] = []
+    quotas: list[float] = []
     for folder in groups("cpu"):
         words = _text(folder / "cpu.max").split()
         if not words:
-            words = [_text(folder / "cpu.cfs_quota_us").strip(), _text(folder / "cpu.cfs_period_us").strip()]
+            words = [_text(folder / name).strip() for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")]
         if all(word.isdigit() for word in words) and int(words[1]) > 0:
-            found.append(round(int(words[0]) / int(words[1]), 2))
-    return min(found, default=None)
+            quotas.append(round(int(words[0]) / int(words[1]), 2))
+    return min(quotas, default=None)
 
 
 def memory_limit() -> int | None:
     """Bytes of memory that the control groups allow, the tightest of them; None without a limit."""
-    texts = [
-        _text(folder / name).strip() for folder in groups("memory") for name in ("memory.max", "memory.limit_in_bytes")
-    ]
+    names = ("memory.max", "memory.limit_in_bytes")
+    texts = [_text(folder / name).strip() for folder in groups("memory") for name in names]
     return min((int(text) for text in texts if text.isdigit() and int(text) < _UNLIMITED), default=None)
-
-
-def virtualised() -> bool | None:
-    """Whether a hypervisor says that it is there; None where that could not be told (Arm without /sys/hypervisor)."""
-    if _text("/sys/hypervisor/type").strip() or _HYPERVISOR_FLAG.search(_text("/proc/cpuinfo")):
-        return True
-    return False if platform.machine() in ("x86_64", "i686") and _text("/proc/cpuinfo") else None
-
-
-__all__ = ["Machine", "Software", "Storage", "describe", "scrub", "software", "storage"]
-
-GIB = 2**30
-_NOISE = re.compile(
-    r"\((?:R|TM)\)|@.*|\bwith .*|\b\d+-core\b|\b\d+th gen\b"
-    r"|\b(?:CPU|Processor|Intel|AMD|NVIDIA|GeForce|Tesla|Quadro)\b",
-    re.IGNORECASE,
-)
-"""Words of a product's name that tell nothing more."""
 
 
 class Machine(BaseModel):
@@ -147,24 +135,22 @@ class Machine(BaseModel):
     @property
     def machine_id(self) -> str:
         """A readable slug and 8 hex digits of sha256 over the hardware facts, memory in whole GiB."""
-        facts = self.model_dump(
-            include={
-                "cpu_model",
-                "architecture",
-                "cores_physical",
-                "cores_logical",
-                "cpu_quota_cores",
-                "gpu_name",
-                "gpu_count",
-            }
-        )
+        words = ("cpu_model", "architecture", "gpu_name", "gpu_count")
+        cores = ("cores_physical", "cores_logical", "cpu_quota_cores")
+        facts = {name: getattr(self, name) for name in (*words, *cores)}
         for name in ("memory_bytes", "memory_limit_bytes", "gpu_memory_bytes"):
             size = getattr(self, name)
-            facts[name] = None if size is None else round(size / GIB)
+            facts[name] = None if size is None else round(size / 2**30)
         text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
         gpus = [f"{self.gpu_count}x"] * (self.gpu_count > 1) + [_short(self.gpu_name)] * (self.gpu_name is not None)
         slug = "-".join([*gpus, _short(self.cpu_model), f"{self.cores_logical}c"])
         return f"{slug}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def _short(name: str | None) -> str:
+    """A processor's or GPU's name as a slug: ``AMD EPYC 7763 64-Core Processor`` → ``epyc-7763``."""
+    words = re.sub(r"[^a-z0-9]+", "-", _NOISE.sub(" ", name or "").lower()).strip("-")
+    return words[:32].strip("-") or "unknown"
 
 
 class Software(BaseModel):
@@ -195,32 +181,9 @@ def software() -> Software:
     """Read the versions from the installed packages' metadata; imports none of them."""
     versions: dict[str, str] = {}
     for name in Software.model_fields:
-        try:
+        with suppress(metadata.PackageNotFoundError):
             versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return Software(**{**versions, "python": platform.python_version()})
-
-
-def _short(name: str | None) -> str:
-    """A processor's or GPU's name as a slug: ``AMD EPYC 7763 64-Core Processor`` → ``epyc-7763``."""
-    words = re.sub(r"[^a-z0-9]+", "-", _NOISE.sub(" ", name or "").lower()).strip("-")
-    return words[:32].strip("-") or "unknown"
-
-
-def _distribution() -> str | None:
-    try:
-        release = platform.freedesktop_os_release()
-    except OSError:
-        return None
-    return scrub(release.get("PRETTY_NAME") or release["NAME"])
-
-
-def _shared_memory() -> int | None:
-    try:
-        return psutil.disk_usage("/dev/shm").total or None  # noqa: S108 - asked, not written
-    except OSError:
-        return None
 
 
 def describe(gpus: Sequence[tuple[str, int]] = (), data_root: Path | None = None) -> Machine:
@@ -230,13 +193,18 @@ def describe(gpus: Sequence[tuple[str, int]] = (), data_root: Path | None = None
         gpus: (name, memory in bytes) of every GPU, as ``feedrate.machine.probes.gpu.installed`` lists them.
         data_root: the folder of the packed data, whose disk is described; None leaves that out.
 
-    Returns:
-        The facts; what the system does not tell is None.
-
     Raises:
         InputError: ``data_root`` does not exist.
     """
     threads = usable_cores()
+    processors = _text("/proc/cpuinfo")
+    virtual = bool(_text("/sys/hypervisor/type").strip() or re.search(r"(?m)^flags\s*:.*\bhypervisor\b", processors))
+    distribution, shared_memory = None, None
+    with suppress(OSError):
+        release = platform.freedesktop_os_release()
+        distribution = scrub(release.get("PRETTY_NAME") or release["NAME"])
+    with suppress(OSError):
+        shared_memory = psutil.disk_usage("/dev/shm").total or None  # noqa: S108 - asked, not written
     return Machine(
         cpu_model=scrub(cpu_model()),
         architecture=platform.machine(),
@@ -248,10 +216,10 @@ def describe(gpus: Sequence[tuple[str, int]] = (), data_root: Path | None = None
         gpu_name=" + ".join(sorted({name for name, _ in gpus})) or None,
         gpu_count=len(gpus),
         gpu_memory_bytes=gpus[0][1] if gpus else None,
-        virtualised=virtualised(),
+        virtualised=virtual if virtual or (processors and platform.machine() in ("x86_64", "i686")) else None,
         operating_system=platform.system(),
         kernel=scrub(platform.release()),
-        distribution=_distribution(),
+        distribution=distribution,
         storage=None if data_root is None else storage(data_root),
-        shared_memory_bytes=_shared_memory(),
+        shared_memory_bytes=shared_memory,
     )

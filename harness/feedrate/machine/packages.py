@@ -35,13 +35,10 @@ NVML = "libnvidia-ml.so.1"
 
 
 def to_measure() -> dict[str, str]:
-    """Say what must be installed to measure here, and what asks NVML where there is an NVIDIA driver.
+    """Say what must be installed to measure here: import name → name that pip installs.
 
     A machine with a driver and without pynvml would be taken, and recorded, for one without a GPU. Where there is no
     driver pynvml has nothing to ask, and a rehearsal does without it.
-
-    Returns:
-        Import name → name that pip installs.
     """
     try:
         ctypes.CDLL(NVML)
@@ -62,7 +59,7 @@ def least() -> dict[str, str]:
 
 
 def check(needed: Mapping[str, str], otherwise: str) -> None:
-    """Look whether packages are there and new enough; one that names no version is.
+    """Check that packages are there and new enough; one that names no version is.
 
     Args:
         needed: import name → name that pip installs.
@@ -71,9 +68,17 @@ def check(needed: Mapping[str, str], otherwise: str) -> None:
     Raises:
         EnvironmentFault: some are missing or too old; all of them are named.
     """
+
+    def too_old(pip: str) -> str | None:
+        try:
+            found = version(pip)
+        except PackageNotFoundError:
+            return None
+        return found if pip in oldest and _release(found) < _release(oldest[pip]) else None
+
     oldest = least()
     lacking = [pip for module, pip in needed.items() if importlib.util.find_spec(module) is None]
-    old = {pip: found for pip in needed.values() if pip not in lacking and (found := _too_old(pip, oldest))}
+    old = {pip: found for pip in needed.values() if pip not in lacking and (found := too_old(pip))}
     if not lacking and not old:
         return
     said = [f"lacks {', '.join(lacking)}"] if lacking else []
@@ -86,12 +91,7 @@ def check(needed: Mapping[str, str], otherwise: str) -> None:
 
 
 def fault(error: ImportError, otherwise: str) -> EnvironmentFault:
-    """Say why the command line itself cannot be imported.
-
-    Args:
-        error: what importing it came to.
-        otherwise: what somebody can do who does not want to install packages.
-    """
+    """Say why the command line itself cannot be imported."""
     try:
         check(COMMAND, otherwise)
     except EnvironmentFault as known:
@@ -109,15 +109,6 @@ def missing_extra(error: ModuleNotFoundError) -> EnvironmentFault:
         f"{sys.executable}: lacks {error.name}; expected the packages that this command needs. Type: "
         f"{shlex.quote(sys.executable)} -m pip install 'feedrate[site,formats]'"
     )
-
-
-def _too_old(pip: str, oldest: Mapping[str, str]) -> str | None:
-    """The version of a package that is older than it may be, or None."""
-    try:
-        found = version(pip)
-    except PackageNotFoundError:
-        return None
-    return found if pip in oldest and _release(found) < _release(oldest[pip]) else None
 
 
 def _release(text: str) -> tuple[int, ...]:

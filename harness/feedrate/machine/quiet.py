@@ -10,13 +10,15 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
+import psutil
+
 from feedrate.machine.probes import noise, procfs
-from feedrate.machine.probes.counters import disturbance, percent, pressure_pct
 from feedrate.machine.probes.gpu import GpuProbe
 from feedrate.machine.probes.host import HostProbe
+from feedrate.machine.probes.system import disturbance, percent, pressure_pct
 from feedrate.schema import words
 
 EVERY_S = 3.0
@@ -37,8 +39,6 @@ _SENTENCES = {
 }
 """What a rule's first measure says of an idle machine."""
 
-Numbers = dict[str, float | int | None]
-
 
 @dataclass(frozen=True, slots=True)
 class Quietness:
@@ -46,7 +46,7 @@ class Quietness:
 
     reasons: tuple[str, ...]
     """What is wrong, a sentence each; they may name programs and are for the terminal, never for a record."""
-    numbers: Numbers
+    numbers: dict[str, float | int | None]
     """What was measured, for the record: ``look`` says which; None is what the machine does not tell."""
 
     @property
@@ -71,41 +71,31 @@ def look(host: HostProbe, gpu: GpuProbe | None, seconds: float = 1.0) -> Quietne
     before, used = host.machine(), _used()
     time.sleep(seconds)
     after = host.machine()
-    seen: Numbers = {
+    sample, computing = (gpu.sample(), gpu.computing()) if gpu else ({}, None)
+    seen: dict[str, float | int | None] = {
         "wall_ns": after.t_ns - before.t_ns,
         **disturbance(before, after, 0),
         "cpu_pressure_pct": pressure_pct(before, after, "cpu"),
         "load_1m": host.load_1m(),
-        **_gpu(gpu),
-    }
-    numbers = {name: round(value, 3) if isinstance(value, float) else value for name, value in seen.items()}
-    return Quietness(tuple(_reasons(seen, used)), numbers)
-
-
-def _gpu(gpu: GpuProbe | None) -> Numbers:
-    sample = gpu.sample() if gpu else {}
-    computing = gpu.computing() if gpu else None
-    return {
         "gpu_foreign_processes": None if computing is None else len(computing),
         "gpu_util_pct": sample.get("gpu_util_pct"),
         "gpu_throttle_reasons": sample.get("gpu_throttle_reasons"),
     }
-
-
-def _reasons(seen: Numbers, used: dict[int, int]) -> Iterator[str]:
-    """A sentence for every rule that is broken."""
-    idle = {"main_cpu_pct": 0.0, "workers_cpu_pct": 0.0, "read_bytes": 0}
-    for rule in noise.broken({**seen, **idle}):
+    reasons = []
+    idle = {**seen, "main_cpu_pct": 0.0, "workers_cpu_pct": 0.0, "read_bytes": 0}
+    for rule in noise.broken(idle):
         name = rule.limits[0].measure
-        sentence = _SENTENCES[name].format(noise.measure(name, {**seen, **idle}))
-        yield sentence + _busiest(used, int(seen["wall_ns"] or 0)) if name == "foreign_cpu_pct" else sentence
+        busiest = _busiest(used, after.t_ns - before.t_ns) if name == "foreign_cpu_pct" else ""
+        reasons.append(_SENTENCES[name].format(noise.measure(name, idle)) + busiest)
     if (busy := seen["gpu_util_pct"]) is not None and busy > GPU_BUSY_PCT:
-        yield f"somebody computes on the GPU: it is busy {busy:.0f} % of the time"
+        reasons.append(f"somebody computes on the GPU: it is busy {busy:.0f} % of the time")
+    numbers = {name: round(value, 3) if isinstance(value, float) else value for name, value in seen.items()}
+    return Quietness(tuple(reasons), numbers)
 
 
 def _used() -> dict[int, int]:
     """CPU time of every process that can be seen, in nanoseconds."""
-    return {pid: used for pid in procfs.processes() if (used := procfs.cpu_ns(pid)) is not None}
+    return {pid: used for pid in psutil.pids() if (used := procfs.cpu_ns(pid)) is not None}
 
 
 def _busiest(before: dict[int, int], wall_ns: int) -> str:

@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+import re
 from pathlib import Path
 
+import psutil
 from pydantic import BaseModel, ConfigDict
 
 from feedrate.schema.errors import InputError
 
-_NETWORK = frozenset(
-    (
-        "nfs",
-        "nfs4",
-        "cifs",
-        "smb3",
-        "smbfs",
-        "lustre",
-        "ceph",
-        "glusterfs",
-        "beegfs",
-        "gpfs",
-        "afs",
-        "9p",
-        "virtiofs",
-    )
-)
-_MEMORY = frozenset(("tmpfs", "ramfs"))
+_NETWORK = re.compile("nfs4?|cifs|smb3|smbfs|lustre|ceph|glusterfs|beegfs|gpfs|afs|9p|virtiofs|fuse.*")
+_MEMORY = re.compile("tmpfs|ramfs")
 _BY_NAME = (("nvme", "nvme"), ("vd", "virtual"), ("xvd", "virtual"), ("mmcblk", "flash card"), ("zram", "memory"))
 _OPTIONS = frozenset(
     (
@@ -62,32 +47,17 @@ class Storage(BaseModel):
     """How far the kernel reads ahead in a file at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Mount:
-    file_system: str | None = None
-    source: str = ""
-    options: tuple[str, ...] = ()
-
-
-def _mount(folder: Path) -> _Mount:
-    """The mount that lies nearest above a folder; of several at one place, the last."""
-    nearest, found = -1, _Mount()
+def _mount(folder: Path) -> tuple[str | None, str, tuple[str, ...]]:
+    """File system, source and options of the mount nearest above a folder; of several at one place the last."""
     try:
-        lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        mounts = [each for each in psutil.disk_partitions(all=True) if folder.is_relative_to(each.mountpoint)]
     except OSError:
-        return found
-    for line in lines:  # 36 35 98:0 /root /point options - ext4 /dev/vda rw: proc(5)
-        before, _, after = line.partition(" - ")
-        point, options = before.split()[4].replace("\\040", " "), before.split()[5]
-        if folder.is_relative_to(point) and len(point) >= nearest:
-            kind, source, more = (*after.split(" "), "", "")[:3]
-            nearest, found = len(point), _Mount(kind, source, _telling(f"{options},{more}"))
-    return found
-
-
-def _telling(options: str) -> tuple[str, ...]:
-    """Keep of mount options those that are known to say something of speed and nothing of people."""
-    return tuple(sorted({option for option in options.split(",") if option.partition("=")[0] in _OPTIONS}))
+        mounts = []
+    if not mounts:
+        return None, "", ()
+    mount = max(reversed(mounts), key=lambda each: len(each.mountpoint))
+    options = {option for option in mount.opts.split(",") if option.partition("=")[0] in _OPTIONS}
+    return mount.fstype, mount.device, tuple(sorted(options))
 
 
 def _block_device(folder: Path, source: str) -> Path | None:
@@ -103,52 +73,47 @@ def _block_device(folder: Path, source: str) -> Path | None:
     return None
 
 
-def _said(path: Path) -> str | None:
-    """What a file of the kernel's says; None where there is none or it says nothing."""
+def _text(device: Path | None, name: str) -> str | None:
+    """What a file of a disk's folder holds; None where there is none or it is empty."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace").strip() or None
+        return (device / name).read_text(encoding="utf-8", errors="replace").strip() or None if device else None
     except OSError:
         return None
 
 
-def _scheduler(device: Path) -> str | None:
-    """The one in brackets of "none [mq-deadline] kyber bfq"."""
-    said = _said(device / "queue" / "scheduler") or ""
-    return next((word.strip("[]") for word in said.split() if word.startswith("[")), said or None)
-
-
-def _device_class(file_system: str | None, name: str, rotational: bool | None) -> str:
-    if file_system in _MEMORY:
+def _device_class(file_system: str, name: str, rotational: bool | None) -> str:
+    if _MEMORY.fullmatch(file_system):
         return "memory"
-    if file_system in _NETWORK or (file_system or "").startswith("fuse"):
+    if _NETWORK.fullmatch(file_system):
         return "network"
-    known = next((kind for prefix, kind in _BY_NAME if name.startswith(prefix)), None)
-    if known or rotational is None:
-        return known or "unknown"
+    kind = next((kind for prefix, kind in _BY_NAME if name.startswith(prefix)), None)
+    if kind or rotational is None:
+        return kind or "unknown"
     return "hdd" if rotational else "ssd"
 
 
 def storage(folder: Path) -> Storage:
-    """Tell what kind of storage a folder lies on.
+    """Describe the storage that a folder lies on.
 
     Raises:
         InputError: the folder cannot be looked at.
     """
     try:
-        mount = _mount(folder.resolve(strict=True))
-        device = _block_device(folder, mount.source)
+        file_system, source, options = _mount(folder.resolve(strict=True))
+        device = _block_device(folder, source)
     except OSError as error:
         raise InputError(f"data folder {folder}: {error.strerror}; expected a folder that exists") from error
-    told = _said(device / "queue" / "rotational") if device else None
-    rotational = None if told is None else told == "1"
-    kind = _device_class(mount.file_system, device.name if device else "", rotational)
-    ahead = _said(device / "queue" / "read_ahead_kb") if device else None
+    spins, ahead = _text(device, "queue/rotational"), _text(device, "queue/read_ahead_kb")
+    rotational = None if spins is None else spins == "1"
+    kind = _device_class(file_system or "", device.name if device else "", rotational)
+    scheduler = _text(device, "queue/scheduler")
+    chosen = re.search(r"\[(.*?)\]", scheduler or "")  # "none [mq-deadline] kyber bfq"
     return Storage(
-        file_system=mount.file_system,
+        file_system=file_system,
         device_class=kind,
         rotational=rotational if kind in ("nvme", "ssd", "hdd") else None,
-        model=_said(device / "device" / "model") if device else None,
-        mount_options=mount.options,
-        scheduler=_scheduler(device) if device else None,
+        model=_text(device, "device/model"),
+        mount_options=options,
+        scheduler=chosen[1] if chosen else scheduler,
         read_ahead_bytes=int(ahead) * 1024 if ahead else None,
     )

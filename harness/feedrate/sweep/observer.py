@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from feedrate.machine.probes import gpu, noise
-from feedrate.machine.probes.counters import TrialCounters
-from feedrate.machine.probes.host import HostProbe, descendants, difference, memory, workers_uss
+from feedrate.machine.probes.host import HostProbe, TrialCounters, difference
+from feedrate.machine.probes.procfs import descendants, memory, workers_uss
 from feedrate.schema.axes import Cell
 from feedrate.schema.redaction import KIND_MOST, scrub
 from feedrate.sweep.launcher import Answer

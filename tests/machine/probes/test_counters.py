@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from feedrate.machine.probes import counters as counting
 from feedrate.machine.probes import procfs
-from feedrate.machine.probes.counters import Ticks
-from feedrate.machine.probes.host import HostProbe, difference, memory
-from feedrate.machine.probes.procfs import System
+from feedrate.machine.probes.host import HostProbe, Tally, TrialCounters, difference
+from feedrate.machine.probes.procfs import memory
+from feedrate.machine.probes.system import PRESSURES, MachineCounters, System, Ticks
 from feedrate.schema.columns import TELEMETRY, TRIALS
 
 NOISE = ("foreign_cpu_pct", "steal_pct", "throttled_ns", "io_pressure_pct", "memory_pressure_pct")
@@ -21,11 +20,10 @@ NOISE = ("foreign_cpu_pct", "steal_pct", "throttled_ns", "io_pressure_pct", "mem
 
 def counters(
     ticks: Ticks, *, t_ns: int = 0, own: int = 0, main: int = 0, workers: int = 0, cpus: int = 4
-) -> counting.TrialCounters:
+) -> TrialCounters:
     """Counters that nobody read."""
-    pressure = dict.fromkeys(counting.PRESSURES, 0)
-    machine = counting.MachineCounters(ticks, t_ns, own, cpus, pressure, 0)
-    return counting.TrialCounters(machine, main, workers, 0, 0, 0, 0)
+    machine = MachineCounters(ticks, t_ns, own, cpus, dict.fromkeys(PRESSURES, 0), 0)
+    return TrialCounters(machine, main, workers, {})
 
 
 def test_what_is_withheld_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,9 +122,11 @@ def test_a_closed_probe_says_none() -> None:
 
 def test_a_reused_process_id_counts_from_zero() -> None:
     """A counter that is smaller than before belongs to another process: it adds what it has."""
-    tally = counting.Tally()
-    assert [tally.add(7, 10), tally.add(7, 15), tally.add(7, 4)] == [10, 5, 4]
-    assert tally.total == 19
+    tally, totals = Tally(), []
+    for value in (10, 15, 4):
+        tally.add(7, value)
+        totals.append(tally.total)
+    assert totals == [10, 15, 19]
 
 
 def test_busy_share_stays_within_bounds_when_idle_time_shrinks() -> None:

@@ -13,7 +13,8 @@ import pytest
 from beside import tried
 
 from feedrate.machine.probes import procfs
-from feedrate.machine.probes.host import HostProbe, descendants, difference, memory, workers_uss
+from feedrate.machine.probes.host import HostProbe, difference
+from feedrate.machine.probes.procfs import descendants, memory, workers_uss
 
 Spawn = Callable[[str], "subprocess.Popen[str]"]
 BURN = "import time\nend = time.process_time() + {seconds}\nwhile time.process_time() < end: pass\n"

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from feedrate.machine import identity
-from feedrate.machine.probes.counters import PRESSURES, MachineCounters, Ticks, disturbance, pressure_pct
-from feedrate.machine.probes.procfs import System
+from feedrate.machine.probes.system import PRESSURES, MachineCounters, System, Ticks, disturbance, pressure_pct
 
 S = 1_000_000_000
 PSI = "some avg10=0.00 avg60=0.12 avg300=0.30 total={some}\nfull avg10=0.00 avg60=0.00 avg300=0.00 total={full}\n"

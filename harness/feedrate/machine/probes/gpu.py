@@ -4,8 +4,6 @@ NVML's utilization is the share of time in which *a* kernel ran, averaged by the
 second: it says nothing of how full the GPU was, and samples taken less than a second after a window began describe
 the time before it. What a GPU, a driver or a container does not answer is None, never 0. Source: NVML API reference
 (nvmlDeviceQueries). PCIe traffic costs 20 ms of waiting a question, so it is asked at most once a second.
-
-NVML itself: loading it only where a driver is, and finding the GPU that CUDA will see.
 """
 
 from __future__ import annotations
@@ -16,88 +14,8 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import reduce
 from itertools import takewhile
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any, Literal, Self
-
-
-def load() -> ModuleType | None:
-    """Return ``pynvml``, initialised; None without a driver.
-
-    Importing pynvml takes 20 ms, asking the dynamic loader for NVML's library 0.2 ms: that is asked first.
-    """
-    try:
-        ctypes.CDLL("libnvidia-ml.so.1")
-        import pynvml
-    except (ImportError, OSError):
-        return None
-    nvml: ModuleType = pynvml
-    try:
-        nvml.nvmlInit()
-    except nvml.NVMLError:
-        return None
-    return nvml
-
-
-def hidden() -> bool:
-    """Whether CUDA_VISIBLE_DEVICES hides every GPU: set, and empty or -1."""
-    return os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1")
-
-
-def visible(nvml: ModuleType) -> Any | None:
-    """Find the first GPU that CUDA will see, by CUDA_VISIBLE_DEVICES."""
-    return _named(nvml, os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0])
-
-
-def count_gpus(nvml: ModuleType) -> int:
-    """Count the GPUs that CUDA will see: those that CUDA_VISIBLE_DEVICES names before its first unknown entry."""
-    entries = os.environ.get("CUDA_VISIBLE_DEVICES")
-    try:
-        names = [str(index) for index in range(nvml.nvmlDeviceGetCount())] if entries is None else entries.split(",")
-    except nvml.NVMLError:
-        return 0
-    return len(list(takewhile(lambda name: _named(nvml, name) is not None, names)))
-
-
-def _named(nvml: ModuleType, entry: str) -> Any | None:
-    """Find the GPU that an entry of CUDA_VISIBLE_DEVICES names.
-
-    An index counts as NVML counts, by bus address; CUDA does so too when all GPUs are alike or when CUDA_DEVICE_ORDER
-    is PCI_BUS_ID. An identifier may be shortened, as CUDA allows, to what only one GPU begins with.
-    """
-    first = entry.strip()
-    try:
-        number = nvml.nvmlDeviceGetCount()
-        if first.isdigit():
-            return nvml.nvmlDeviceGetHandleByIndex(int(first)) if int(first) < number else None
-        if first.startswith("MIG-"):
-            return nvml.nvmlDeviceGetHandleByUUID(first)
-        handles = (
-            [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(number)] if first.startswith("GPU-") else []
-        )
-        matching = [handle for handle in handles if nvml.nvmlDeviceGetUUID(handle).startswith(first)]
-    except nvml.NVMLError:
-        return None
-    return matching[0] if len(matching) == 1 else None
-
-
-def installed() -> list[tuple[str, int]]:
-    """List the (name, memory in bytes) of all GPUs of the machine, whatever CUDA_VISIBLE_DEVICES hides."""
-    nvml = load()
-    if nvml is None:
-        return []
-    found: list[tuple[str, int]] = []
-    try:
-        for index in range(nvml.nvmlDeviceGetCount()):
-            handle = nvml.nvmlDeviceGetHandleByIndex(index)
-            found.append((str(nvml.nvmlDeviceGetName(handle)), int(nvml.nvmlDeviceGetMemoryInfo(handle).total)))
-    except nvml.NVMLError:
-        pass  # a GPU that does not answer: what was found before it stands
-    finally:
-        nvml.nvmlShutdown()
-    return found
-
-
-__all__ = ["NO_GPU", "GpuProbe", "count", "device", "installed", "window"]
 
 Sample = Mapping[str, float | int | None]
 
@@ -121,6 +39,89 @@ PCIE_EVERY_NS = 1_000_000_000
 """How often PCIe traffic is asked for, in nanoseconds."""
 
 
+def load() -> ModuleType | None:
+    """Return ``pynvml``, initialised; None without a driver.
+
+    Importing pynvml takes 20 ms, asking the dynamic loader for NVML's library 0.2 ms: that is asked first.
+    """
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+        import pynvml
+    except (ImportError, OSError):
+        return None
+    nvml: ModuleType = pynvml
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError:
+        return None
+    return nvml
+
+
+def _handle(nvml: ModuleType, entry: str) -> Any | None:
+    """Find the GPU that an entry of CUDA_VISIBLE_DEVICES names.
+
+    An index counts as NVML counts, by bus address; CUDA does so too when all GPUs are alike or when CUDA_DEVICE_ORDER
+    is PCI_BUS_ID. An identifier may be shortened, as CUDA allows, to what only one GPU begins with.
+    """
+    try:
+        number = nvml.nvmlDeviceGetCount()
+        if entry.isdigit():
+            return nvml.nvmlDeviceGetHandleByIndex(int(entry)) if int(entry) < number else None
+        if entry.startswith("MIG-"):
+            return nvml.nvmlDeviceGetHandleByUUID(entry)
+        if not entry.startswith("GPU-"):
+            return None
+        handles = map(nvml.nvmlDeviceGetHandleByIndex, range(number))
+        matching = [handle for handle in handles if nvml.nvmlDeviceGetUUID(handle).startswith(entry)]
+    except nvml.NVMLError:
+        return None
+    return matching[0] if len(matching) == 1 else None
+
+
+def _visible(nvml: ModuleType) -> list[Any]:
+    """Find the GPUs that CUDA will see: those that CUDA_VISIBLE_DEVICES names before its first unknown entry."""
+    entries = os.environ.get("CUDA_VISIBLE_DEVICES")
+    try:
+        names = map(str, range(nvml.nvmlDeviceGetCount())) if entries is None else entries.split(",")
+    except nvml.NVMLError:
+        return []
+    handles = (_handle(nvml, name.strip()) for name in names)
+    return list(takewhile(lambda handle: handle is not None, handles))
+
+
+def installed() -> list[tuple[str, int]]:
+    """List the (name, memory in bytes) of all GPUs of the machine, whatever CUDA_VISIBLE_DEVICES hides."""
+    nvml = load()
+    if nvml is None:
+        return []
+    found: list[tuple[str, int]] = []
+    try:
+        for index in range(nvml.nvmlDeviceGetCount()):
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            found.append((str(nvml.nvmlDeviceGetName(handle)), int(nvml.nvmlDeviceGetMemoryInfo(handle).total)))
+    except nvml.NVMLError:
+        pass  # a GPU that does not answer: what was found before it stands
+    finally:
+        nvml.nvmlShutdown()
+    return found
+
+
+def count() -> int:
+    """Count the GPUs that CUDA will see, as NVML lists them; 0 without a driver."""
+    nvml = load()
+    if nvml is None:
+        return 0
+    try:
+        return len(_visible(nvml))
+    finally:
+        nvml.nvmlShutdown()
+
+
+def device() -> Literal["cuda", "cpu"]:
+    """Tell which device a plan is made for: ``cuda`` where NVML finds a GPU that CUDA will see, else ``cpu``."""
+    return "cuda" if count() else "cpu"
+
+
 class GpuProbe:
     """Watches the first GPU that CUDA will see. Open it with ``GpuProbe.open()``; close it, or use it in a ``with``."""
 
@@ -135,21 +136,18 @@ class GpuProbe:
     @classmethod
     def open(cls) -> GpuProbe | None:
         """Open the probe; None without NVML, without a GPU, or when CUDA_VISIBLE_DEVICES hides all of them."""
-        nvml = None if hidden() else load()
+        nvml = load()
         if nvml is None:
             return None
-        handle = visible(nvml)
-        if handle is None:
-            nvml.nvmlShutdown()
-            return None
-        return cls(nvml, handle)
+        if handles := _visible(nvml):
+            return cls(nvml, handles[0])
+        nvml.nvmlShutdown()
+        return None
 
     def __enter__(self) -> Self:
-        """Return the probe itself."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Close the probe."""
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -221,10 +219,9 @@ class GpuProbe:
         }
 
     def computing(self) -> frozenset[int] | None:
-        """List the processes that compute on the GPU, by the numbers that NVML gives them; a desktop draws, and is not.
+        """List the processes that compute on the GPU, not those that draw; None when NVML does not say.
 
-        Returns:
-            Process ids; in a container these may be the host's, or missing. None when NVML does not say.
+        In a container the numbers may be the host's, or missing.
         """
         computing = self._device("ComputeRunningProcesses")
         if computing is None:
@@ -252,26 +249,6 @@ class GpuProbe:
             return len(now.difference(ours))
         newcomers = len(now.difference(before))
         return len(now) - min(newcomers, 1)
-
-
-def device() -> Literal["cuda", "cpu"]:
-    """Tell which device a plan is made for: ``cuda`` where NVML finds a GPU that CUDA will see, else ``cpu``."""
-    probe = GpuProbe.open()
-    if probe is None:
-        return "cpu"
-    probe.close()
-    return "cuda"
-
-
-def count() -> int:
-    """Count the GPUs that CUDA will see, as NVML lists them; 0 without a driver."""
-    nvml = None if hidden() else load()
-    if nvml is None:
-        return 0
-    try:
-        return count_gpus(nvml)
-    finally:
-        nvml.nvmlShutdown()
 
 
 def _mean(samples: Sequence[Sample], column: str) -> float | None:

@@ -9,35 +9,69 @@ less can be missed by ``sample``, and is in ``counters`` once it was waited for.
 from __future__ import annotations
 
 import time
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
 from feedrate.machine.probes import procfs
-from feedrate.machine.probes.counters import (
-    MachineCounters,
-    Tally,
-    Ticks,
-    TrialCounters,
-    cpu_shares,
-    difference,
-    percent,
-    total,
-)
-from feedrate.machine.probes.procfs import System, descendants, memory, shm_segments, workers_uss
-
-__all__ = [
-    "HostProbe",
-    "MachineCounters",
-    "TrialCounters",
-    "descendants",
-    "difference",
-    "memory",
-    "shm_segments",
-    "workers_uss",
-]
+from feedrate.machine.probes.system import MachineCounters, System, Ticks, cpu_shares, disturbance, grew, percent
 
 REFRESH_NS = 500_000_000
 """How old the list of workers may become before ``sample`` looks it up again, in nanoseconds."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Sum of a counter over processes (or threads) that come and go: what the dead have added stays."""
+
+    total: int = 0
+    last: dict[int, int] = field(default_factory=dict)
+
+    def add(self, key: int, value: int) -> None:
+        """Take one counter in; a smaller value than before means that the id was reused."""
+        before = self.last.get(key, 0)
+        self.total += value - before if value >= before else value
+        self.last[key] = value
+
+
+@dataclass(frozen=True, slots=True)
+class TrialCounters:
+    """Counters of the machine and of a trial's processes that only grow; None is what could not be seen."""
+
+    machine: MachineCounters
+    main_cpu_ns: int | None
+    """CPU of the training process, all threads."""
+    workers_cpu_ns: int | None
+    """CPU of every descendant seen so far, those that died included."""
+    counts: Mapping[str, int | None]
+    """By column: context switches, major faults and bytes read from storage, of the training process and every
+    descendant seen so far."""
+
+
+def difference(before: TrialCounters, after: TrialCounters) -> dict[str, float | int | None]:
+    """Turn the counters at a window's start and end into the trials columns of the host."""
+    elapsed = after.machine.t_ns - before.machine.t_ns
+    main, workers = grew(before.main_cpu_ns, after.main_cpu_ns), grew(before.workers_cpu_ns, after.workers_cpu_ns)
+    ours = None if main is None or workers is None else main + workers
+    return {
+        **disturbance(before.machine, after.machine, ours),
+        "main_cpu_pct": percent(main, elapsed),
+        "workers_cpu_pct": percent(workers, elapsed),
+        **{name: grew(count, after.counts[name]) for name, count in before.counts.items()},
+    }
+
+
+def _counts(pid: int) -> dict[str, dict[int, int]]:
+    """Counters of a process by column: of each of its threads, or its own; empty for what is withheld."""
+    switches = procfs.switches(pid) or {}
+    faults, reads = procfs.major_faults(pid), procfs.read_bytes(pid)
+    return {
+        "voluntary_switches": {thread: voluntary for thread, (voluntary, _) in switches.items()},
+        "involuntary_switches": {thread: involuntary for thread, (_, involuntary) in switches.items()},
+        "major_faults": {} if faults is None else {pid: faults},
+        "read_bytes": {} if reads is None else {pid: reads},
+    }
 
 
 @dataclass(slots=True)
@@ -52,10 +86,9 @@ class _Trial:
     sampled_workers: dict[int, int] = field(default_factory=dict)
     """CPU of each worker at the last sample."""
     cpu: Tally = field(default_factory=Tally)
-    voluntary: Tally = field(default_factory=Tally)
-    involuntary: Tally = field(default_factory=Tally)
-    faults: Tally = field(default_factory=Tally)
-    reads: Tally = field(default_factory=Tally)
+    """Of the workers."""
+    counts: defaultdict[str, Tally] = field(default_factory=lambda: defaultdict(Tally))
+    """By column."""
 
     def look_up(self, now: int) -> None:
         self.workers = procfs.descendants(self.pid)
@@ -74,11 +107,9 @@ class HostProbe:
         self._trial: _Trial | None = None
 
     def __enter__(self) -> Self:
-        """Return the probe itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the probe."""
         self.close()
 
     def close(self) -> None:
@@ -97,7 +128,7 @@ class HostProbe:
         """
         before, self._ticks = self._ticks, self._system.ticks()
         shares = cpu_shares(before, self._ticks)
-        main, workers = self._processes(trial_pid)
+        main, workers = (None, None) if trial_pid is None else self._processes(trial_pid)
         return {
             "cpu_util_pct": shares["cpu_util_pct"],
             "main_cpu_pct": main,
@@ -118,11 +149,7 @@ class HostProbe:
     def counters(self, trial_pid: int) -> TrialCounters:
         """Read what ``difference`` needs, at the start and at the end of a window.
 
-        Args:
-            trial_pid: the training process.
-
-        Returns:
-            The counters; those of the trial are None when the process is gone.
+        The counters of the trial are None when its process is gone.
         """
         trial = self._watch(trial_pid)
         trial.look_up(time.perf_counter_ns())
@@ -135,29 +162,20 @@ class HostProbe:
         # What a worker used after it was last seen is known once it was waited for, in whole ticks.
         reaped = sum(procfs.reaped_cpu_ns(pid) or 0 for pid in pids)
         workers = max(trial.cpu.total, sum(used for _, used in living) + reaped)
-        threads = [procfs.switches(pid) for pid in pids]
-        for thread, (voluntary, involuntary) in (item for each in threads if each for item in each.items()):
-            trial.voluntary.add(thread, voluntary)
-            trial.involuntary.add(thread, involuntary)
-        return TrialCounters(
-            machine=machine,
-            main_cpu_ns=main,
-            workers_cpu_ns=None if main is None else workers,
-            voluntary_switches=trial.voluntary.total if threads[0] else None,
-            involuntary_switches=trial.involuntary.total if threads[0] else None,
-            major_faults=total(trial.faults, pids, procfs.major_faults),
-            read_bytes=total(trial.reads, pids, procfs.read_bytes),
-        )
+        read = [_counts(pid) for pid in pids]
+        for name, values in (item for counts in read for item in counts.items()):
+            for key, value in values.items():
+                trial.counts[name].add(key, value)
+        counts = {name: trial.counts[name].total if values else None for name, values in read[0].items()}
+        return TrialCounters(machine, main, None if main is None else workers, counts)
 
     def _watch(self, trial_pid: int) -> _Trial:
         if self._trial is None or self._trial.pid != trial_pid:
             self._trial = _Trial(trial_pid)
         return self._trial
 
-    def _processes(self, trial_pid: int | None) -> tuple[float | None, float | None]:
+    def _processes(self, trial_pid: int) -> tuple[float | None, float | None]:
         """CPU % of main process and workers since the sample before."""
-        if trial_pid is None:
-            return None, None
         trial, now, main = self._watch(trial_pid), time.perf_counter_ns(), procfs.cpu_ns(trial_pid)
         if now - trial.looked_up_ns >= REFRESH_NS:
             trial.look_up(now)
