@@ -260,7 +260,7 @@ def _write_part(part: _Part) -> None:
 
 
 def _write(made: Published, page: Page) -> None:
-    html = made.frames.fill(page, replace(made.plain, html=page.body, first=FIRST))
+    html = made.frames.fill(page, made.plain._replace(html=page.body, first=FIRST))
     put((made.folder / page.path).with_suffix(".html"), html)
     for name, content in page.files.items():
         put(made.folder / name, content)

@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from feedrate.charts import render
-from feedrate.charts.figure import Figure
 from feedrate.machine.identity import usable_cores
 from feedrate.pages import processes, verdicts
 from feedrate.pages.markup import FOLDER, Page, Placed, entities
@@ -53,7 +52,6 @@ _REMEMBERED = "checked.json"
 Admit = Callable[[Sequence[Path], Path | None], admission.Admitted]
 _FEW = 3
 """Runs whose pages are made before other processes have begun."""
-_Item = TypeVar("_Item")
 _MARK = ".feedrate"
 """A file that says that a folder was made here and may be made anew."""
 
@@ -136,14 +134,11 @@ def figure(stored: StoredRun) -> bytes:
     Raises:
         InputError: no trial of a training loop ended well in the run.
     """
-    return render.picture(*_opening(stored)).encode()
-
-
-def _opening(stored: StoredRun) -> tuple[Figure, str]:
-    if not (found := home_page.opening([RunView(stored)])):
+    shown, manifest = RunView(stored), stored.manifest
+    if not (found := home_page.opening([shown])):
         raise InputError(f"{stored.folder}: no training trial ended well; expected a run with phases to draw")
-    manifest = stored.manifest
-    return found[1], f"{RunView(stored).name}; {manifest.blocks} blocks, 95 % intervals; run {manifest.run_id}"
+    caption = f"{shown.name}; {manifest.blocks} blocks, 95 % intervals; run {manifest.run_id}"
+    return render.picture(found[1], caption).encode()
 
 
 def _pages(
@@ -169,25 +164,24 @@ def _content(
         _ = everyone.cells  # read before there are processes for pages: reading many runs takes processes of its own
     with processes.started(everyone.detailed) as ahead:
         told = verdicts.gather(everyone.of_claims(), each=ahead.each)
-        paths = {name: path for name, path, _ in questions}
-        of_suites = {
-            path: ahead.begin(suites_page.page, name, path, content, everyone.of_suite(name), told)
-            for name, path, content in _longest_first(questions, lambda question: everyone.of_suite(question[0]))
-        }
+        # What takes longest is begun first, so that none is waited for at the end.
+        of_suites = {}
+        for name, path, suite in sorted(questions, key=lambda each: -processes.trials(everyone.of_suite(each[0]))):
+            of_suites[path] = ahead.begin(suites_page.page, name, path, suite, everyone.of_suite(name), told)
         of_claims = [ahead.begin(claims_page.page, told), ahead.begin(experiment_page.page, everyone.detailed, told)]
-        long = _longest_first(everyone.detailed, lambda shown: [shown])
+        long = sorted(everyone.detailed, key=lambda shown: -processes.trials([shown]))
         of_runs = {shown.page: ahead.begin(_of_run, shown) for shown in long}
         yield explore_page.page(everyone)
         yield compare_page.page(everyone, told)
         yield accuracy_page.page(measured)
         yield methodology_page.page()
         yield reference_page.dictionary_page()
-        yield reference_page.contribute_page(
-            _prose(SOURCE / "pages" / reference_page.CONTRIBUTE_PATH), _prose(RESOURCES / "CONTRIBUTING.md")
-        )
-        yield reference_page.page(everyone.every, measured, _prose(RESOURCES / "CHANGELOG.md"))
-        for shown in everyone.withdrawn:
-            yield withdrawn.page(shown)
+        prose = SOURCE / "pages" / reference_page.CONTRIBUTE_PATH
+        texts = (prose, RESOURCES / "CONTRIBUTING.md", RESOURCES / "CHANGELOG.md")
+        contribute, contributing, changes = (path.read_text(encoding="utf-8") for path in texts)
+        yield reference_page.contribute_page(contribute, contributing)
+        yield reference_page.page(everyone.every, measured, changes)
+        yield from map(withdrawn.page, everyone.withdrawn)
         for made in ahead.finished():
             early(made if isinstance(made, Page) else made[0])
         for shown in long:
@@ -197,7 +191,7 @@ def _content(
         yield home_page.page(everyone.at_home(), questions, told, len(everyone.machines), measured)
         yield machines_page.index_page(everyone.detailed)
         for own in by_machine(everyone.detailed).values():
-            yield machines_page.page(own, told, paths)
+            yield machines_page.page(own, told, {name: path for name, path, _ in questions})
         yield reference_page.runs_page(everyone.detailed, refused)
         for begun in (*(of_suites[path] for _, path, _ in questions), *of_claims):
             yield begun()
@@ -209,11 +203,6 @@ def _of_run(shown: RunView) -> tuple[Page, RunView]:
     return runs_page.page(shown), shown
 
 
-def _longest_first(items: Sequence[_Item], runs: Callable[[_Item], Sequence[RunView]]) -> list[_Item]:
-    """Sort by how long a page takes, so that none is waited for at the end."""
-    return sorted(items, key=lambda item: processes.trials(runs(item)), reverse=True)
-
-
 def _address() -> str:
     """Where the site will be published, as ``site/mkdocs.yml`` says it, ending in a slash; empty where it does not."""
     from mkdocs.utils.yaml import yaml_load
@@ -221,10 +210,6 @@ def _address() -> str:
     with (SOURCE / "mkdocs.yml").open(encoding="utf-8") as file:
         found: str = yaml_load(file).get("site_url") or ""
     return found and found.rstrip("/") + "/"
-
-
-def _prose(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
 
 
 def _nav(pages: Sequence[Page]) -> list[dict[str, Any]]:

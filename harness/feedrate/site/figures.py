@@ -78,7 +78,7 @@ class Drawing:
     def __init__(self, kept: Path, nice: int) -> None:
         self._kept, self._nice = kept, nice
         self._made_from: dict[str, str] = {}
-        self._asked = 0
+        self._sent = 0
         self._processes: list[subprocess.Popen[str]] = []
         self._most = max(1, min(_MOST, len(usable_cores()) // _CORES_EACH))
 
@@ -95,12 +95,22 @@ class Drawing:
                 self.add(figure.name, figure.picture)
 
     def add(self, name: str, picture: str) -> None:
-        """Begin to draw an SVG, unless what it gives is kept."""
+        """Begin to draw an SVG, unless what it gives is kept: the process whose turn it is gets it."""
         address = hashlib.sha256(f"{_drawn_by()} {picture}".encode()).hexdigest()
         self._made_from[name] = address
-        if not all((self._kept / f"{address}{kind}").exists() for kind in _KINDS):
-            (self._kept / f"{address}.svg").write_text(picture, encoding="utf-8")
-            self._ask(address)
+        if all((self._kept / f"{address}{kind}").exists() for kind in _KINDS):
+            return
+        (self._kept / f"{address}.svg").write_text(picture, encoding="utf-8")
+        if len(self._processes) < self._most:
+            command = [sys.executable, "-P", "-m", "feedrate.charts.raster", str(self._kept.resolve()), str(self._nice)]
+            pipe = subprocess.PIPE
+            self._processes.append(subprocess.Popen(command, stdin=pipe, stderr=pipe, text=True, bufsize=1))
+        stdin = self._processes[self._sent % len(self._processes)].stdin
+        self._sent += 1
+        # Where the process has ended, ``put`` will find out why.
+        with suppress(BrokenPipeError):
+            if stdin:
+                stdin.write(f"{address}\n")
 
     def put(self, folder: Path) -> None:
         """Wait until all are drawn, and put them into a folder as ``NAME.png`` and ``NAME.pdf``.
@@ -108,7 +118,12 @@ class Drawing:
         Raises:
             FeedrateError: a picture could not be drawn.
         """
-        self._wait()
+        for process in self._processes:
+            _, errors = process.communicate()
+            if process.returncode:
+                address, _, why = errors.partition("\n")[0].partition(" ")
+                name = next((name for name, made_from in self._made_from.items() if made_from == address), "a figure")
+                raise FeedrateError(f"figures: {name} could not be turned into PNG and PDF: {why}")
         for name, address in self._made_from.items():
             folder.mkdir(parents=True, exist_ok=True)
             for kind in _KINDS:
@@ -123,26 +138,5 @@ class Drawing:
         for process in self._processes:
             process.kill()
         for process in self._processes:
-            with suppress(BrokenPipeError), process:  # it may have ended before all was said to it
+            with suppress(BrokenPipeError), process:  # it may have ended before it had read everything
                 pass
-
-    def _ask(self, address: str) -> None:
-        """Give a picture to the process whose turn it is."""
-        if len(self._processes) < self._most:
-            command = [sys.executable, "-P", "-m", "feedrate.charts.raster", str(self._kept.resolve()), str(self._nice)]
-            pipe = subprocess.PIPE
-            self._processes.append(subprocess.Popen(command, stdin=pipe, stderr=pipe, text=True, bufsize=1))
-        told = self._processes[self._asked % len(self._processes)].stdin
-        self._asked += 1
-        # Where the process has ended, ``_wait`` will find out why.
-        with suppress(BrokenPipeError):
-            if told:
-                told.write(f"{address}\n")
-
-    def _wait(self) -> None:
-        for process in self._processes:
-            _, told = process.communicate()
-            if process.returncode:
-                address, _, why = told.partition("\n")[0].partition(" ")
-                name = next((name for name, made_from in self._made_from.items() if made_from == address), "a figure")
-                raise FeedrateError(f"figures: {name} could not be turned into PNG and PDF: {why}")

@@ -59,6 +59,10 @@ _SCRIPTED = (
     "document.documentElement.dataset.jsFocusVisible=''</script>"
 )
 """What scripts of the theme say of a page that is whole, said before it has anything to be styled anew."""
+_POLICY = (
+    "default-src 'none'; script-src 'self' {hashes}; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self'; worker-src 'self' blob:; base-uri 'none'; form-action 'self'"
+)
 _LOST = "<h1>404 - Not found</h1>"
 _LOST_HERE = "<h1>There is no such page</h1><p>The search above, or one of the tabs, leads on.</p>"
 
@@ -77,8 +81,8 @@ def publish(
     source: Path, docs: Path, target: Path, nav: list[dict[str, Any]], pages: Sequence[Page], more: Sequence[Page] = ()
 ) -> Published:
     """Turn pages into the site below ``target``."""
-    listed, others = [page for page in pages if page.listed], [page for page in pages if not page.listed]
-    listed, others = [*map(_folded_apart, listed)], [*map(_folded_apart, others)]
+    apart = [*map(_folded_apart, pages)]
+    listed, others = [page for page in apart if page.listed], [page for page in apart if not page.listed]
     empty = site_shell.placeholders([*others, *more])
     for page in (*listed, *empty):
         put(docs / page.path, page.markdown())
@@ -107,7 +111,7 @@ def publish(
     for offered in files.values():
         for name, content in offered.items():
             put(target / name, content)
-    return Published(target, frames, shell.without_contents("", ""))
+    return Published(target, frames, shell.empty())
 
 
 def sitemap(site: Path, address: str) -> None:
@@ -189,39 +193,19 @@ def _with_figures(html: str, page: Page, files: Mapping[str, str | Path]) -> str
 
 
 def _secure(paths: Iterable[Path]) -> str:
-    """Put one policy into all pages, and return it."""
+    """Put one policy into all pages, and return it; say what the theme leaves out of every page."""
     texts = {path: path.read_text(encoding="utf-8").replace(_CHARSET, f"{_CHARSET}{_SCRIPTED}", 1) for path in paths}
-    hashes = sorted(
-        {
-            _hash(match["body"])
-            for text in texts.values()
-            for match in _SCRIPT.finditer(text)
-            if "src=" not in match["attributes"] and "json" not in match["attributes"]
-        }
-    )
-    policy = "; ".join(
-        (
-            "default-src 'none'",
-            f"script-src 'self' {' '.join(hashes)}",
-            "style-src 'self'",
-            "img-src 'self' data:",
-            "font-src 'self'",
-            "connect-src 'self'",
-            "worker-src 'self' blob:",
-            "base-uri 'none'",
-            "form-action 'self'",
-        )
-    )
+    inline = {
+        match["body"].encode()
+        for text in texts.values()
+        for match in _SCRIPT.finditer(text)
+        if "src=" not in match["attributes"] and "json" not in match["attributes"]
+    }
+    digests = (base64.b64encode(hashlib.sha256(script).digest()).decode() for script in inline)
+    hashes = " ".join(sorted(f"'sha256-{digest}'" for digest in digests))
+    policy = _POLICY.format(hashes=hashes)
     meta = f'{_CHARSET}<meta http-equiv="Content-Security-Policy" content="{policy}">'
     for path, text in texts.items():
-        path.write_text(_mended(text.replace(_CHARSET, meta, 1)), encoding="utf-8")
+        html = text.replace(_CHARSET, meta, 1).replace(_SEARCH, f'{_SEARCH} aria-label="Search"', 1)
+        path.write_text(html.replace(_LOST, _LOST_HERE, 1), encoding="utf-8")
     return policy
-
-
-def _mended(html: str) -> str:
-    """Say what the theme leaves out of every page."""
-    return html.replace(_SEARCH, f'{_SEARCH} aria-label="Search"', 1).replace(_LOST, _LOST_HERE, 1)
-
-
-def _hash(script: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"

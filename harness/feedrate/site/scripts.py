@@ -36,25 +36,11 @@ def bundle(target: Path, modules: tuple[str, ...] = MODULES, deferred: tuple[str
     Raises:
         EnvironmentFault: esbuild or a package is missing, or a script cannot be bundled.
     """
-    esbuild = _esbuild()
+    esbuild, environment = _esbuild(), os.environ | {"NODE_PATH": str(NPM / "node_modules")}
+    options = ("--bundle", "--minify", "--outbase=.", "--log-level=error", f"--outdir={target.resolve()}")
     for sources, form in ((deferred, "iife"), (modules, "esm")):
-        command = [
-            str(esbuild),
-            *sources,
-            "--bundle",
-            "--minify",
-            f"--format={form}",
-            "--outbase=.",
-            "--log-level=error",
-        ]
-        done = subprocess.run(
-            [*command, f"--outdir={target.resolve()}"],
-            cwd=SOURCE,
-            env=os.environ | {"NODE_PATH": str(NPM / "node_modules")},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        command = [str(esbuild), *sources, f"--format={form}", *options]
+        done = subprocess.run(command, cwd=SOURCE, env=environment, capture_output=True, text=True, check=False)
         if done.returncode:
             raise EnvironmentFault(f"{SOURCE}: esbuild could not bundle these scripts: {done.stderr.strip()[:500]}")
     for name in _LICENSED:
@@ -68,9 +54,8 @@ def _esbuild() -> Path:
         _install(lock)
     found = next(NPM.glob("node_modules/@esbuild/*/bin/esbuild"), None)
     if found is None:
-        raise EnvironmentFault(
-            f"{NPM}: holds no esbuild for this machine; expected what {lock.name} names. Remove {NPM}"
-        )
+        expected = f"expected what {lock.name} names. Remove {NPM}"
+        raise EnvironmentFault(f"{NPM}: holds no esbuild for this machine; {expected}")
     return found
 
 

@@ -30,8 +30,6 @@ _LOOKING = 0.1
 _ENDING_S = 0.05
 """How often a server beside other work looks whether it is to end."""
 _SCRIPT, _COUNT = "/feedrate-reload.js", "/feedrate-build"
-_END = b"</body>"
-Stamp = dict[Path, tuple[int, int]]
 
 
 @dataclass(slots=True)
@@ -42,6 +40,12 @@ class Builds:
 
 
 class _Handler(SimpleHTTPRequestHandler):
+    """Serves a folder; where builds are counted it adds the script that reloads a page, and answers it."""
+
+    def __init__(self, *args: Any, builds: Builds | None, **rest: Any) -> None:
+        self._builds = builds
+        super().__init__(*args, **rest)
+
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the library's
         """Say nothing: requests are no news to a reader."""
 
@@ -50,34 +54,21 @@ class _Handler(SimpleHTTPRequestHandler):
         self.send_header("Cache-Control", "no-store")
         super().end_headers()
 
-
-class _Reloading(_Handler):
-    """Adds the script that reloads a page, and answers it."""
-
-    def __init__(self, *args: Any, builds: Builds, **rest: Any) -> None:
-        self._builds = builds
-        super().__init__(*args, **rest)
-
     def do_GET(self) -> None:
         """Answer with a file, or with what the script asks for."""
-        asked = self.path.partition("?")[0]
-        if asked == _SCRIPT:
+        path = self.path.partition("?")[0]
+        file = Path(self.translate_path(self.path)) / ("index.html" if path.endswith("/") else "")
+        if self._builds is None:
+            super().do_GET()
+        elif path == _SCRIPT:
             self._send((RESOURCES / "site" / "scripts" / "reload.js").read_bytes(), "text/javascript")
-        elif asked == _COUNT:
+        elif path == _COUNT:
             self._send(str(self._builds.count).encode(), "text/plain")
-        elif (page := self._page()) is not None:
-            self._send(page, "text/html; charset=utf-8")
+        elif file.suffix == ".html" and file.is_file():
+            before, end, after = file.read_bytes().rpartition(b"</body>")
+            self._send(before + f'<script src="{_SCRIPT}"></script>'.encode() + end + after, "text/html; charset=utf-8")
         else:
             super().do_GET()
-
-    def _page(self) -> bytes | None:
-        """The page that is asked for, with the script; None where it is no page or is not there."""
-        path = Path(self.translate_path(self.path))
-        path = path / "index.html" if self.path.partition("?")[0].endswith("/") else path
-        if path.suffix != ".html" or not path.is_file():
-            return None
-        before, end, after = path.read_bytes().rpartition(_END)
-        return before + f'<script src="{_SCRIPT}"></script>'.encode() + end + after
 
     def _send(self, body: bytes, kind: str) -> None:
         self.send_response(200)
@@ -93,10 +84,9 @@ def bind(folder: Path, first: int = FIRST_PORT, builds: Builds | None = None) ->
     Raises:
         EnvironmentFault: no port is free.
     """
-    make = partial(_Reloading, builds=builds) if builds else _Handler
     for port in range(first, first + _PORTS):
         try:
-            return ThreadingHTTPServer(("127.0.0.1", port), partial(make, directory=str(folder)))
+            return ThreadingHTTPServer(("127.0.0.1", port), partial(_Handler, builds=builds, directory=str(folder)))
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise EnvironmentFault(f"localhost:{port}: cannot be opened: {error.strerror}") from error
@@ -105,18 +95,10 @@ def bind(folder: Path, first: int = FIRST_PORT, builds: Builds | None = None) ->
 
 @contextmanager
 def served(folder: Path, first: int = FIRST_PORT, builds: Builds | None = None) -> Iterator[str]:
-    """Serve a folder on localhost beside other work, for as long as a ``with`` block lasts.
-
-    Args:
-        folder: what is served.
-        first: the port that is tried first.
-        builds: as of :func:`bind`.
+    """Serve a folder on localhost beside other work, for as long as a ``with`` block lasts; arguments as of ``bind``.
 
     Yields:
         Its address, ending in a slash.
-
-    Raises:
-        EnvironmentFault: no port is free.
     """
     with bind(folder, first, builds) as server:
         threading.Thread(target=server.serve_forever, args=(_ENDING_S,), daemon=True).start()
@@ -126,9 +108,9 @@ def served(folder: Path, first: int = FIRST_PORT, builds: Builds | None = None) 
             server.shutdown()
 
 
-def stamp(folders: Sequence[Path]) -> Stamp:
+def stamp(folders: Sequence[Path]) -> dict[Path, tuple[int, int]]:
     """Note the time and size of some files, and of every file below some folders, unfinished ones left out."""
-    found: Stamp = {}
+    found: dict[Path, tuple[int, int]] = {}
     for folder in folders:
         for path in (folder, *folder.rglob("*")):
             try:
@@ -147,23 +129,20 @@ def watch(rebuild: Callable[[], object], folders: Sequence[Path], stopped: threa
         begun = time.perf_counter()
         now = stamp(folders)
         took = time.perf_counter() - begun
-        if now != before:
-            before = now
-            _build(rebuild)
+        if now == before:
+            continue
+        before = now
+        try:
+            rebuild()
+            _say("Built again.")
+        except FeedrateError as error:
+            _say(f"feedrate: {error}", stderr=True)
+        except Exception as error:  # noqa: BLE001 - the old site stays, whatever a half-written file leads to
+            _say(f"feedrate: the site could not be built: {error!r}; the next change builds it again", stderr=True)
 
 
 def _say(text: str, stderr: bool = False) -> None:
     Console(stderr=stderr, soft_wrap=True).print(text, markup=False, highlight=False)
-
-
-def _build(rebuild: Callable[[], object]) -> None:
-    try:
-        rebuild()
-        _say("Built again.")
-    except FeedrateError as error:
-        _say(f"feedrate: {error}", stderr=True)
-    except Exception as error:  # noqa: BLE001 - the old site stays, whatever a half-written file leads to
-        _say(f"feedrate: the site could not be built: {error!r}; the next change builds it again", stderr=True)
 
 
 def serve(rebuild: Callable[[], object], folder: Path, watched: Sequence[Path], first: int = FIRST_PORT) -> None:
@@ -179,8 +158,7 @@ def serve(rebuild: Callable[[], object], folder: Path, watched: Sequence[Path], 
         port = server.server_address[1]
         busy = f" (port {first} is in use)" if port != first else ""
         _say(f"The site is at http://localhost:{port}/{busy}. Ctrl-C ends this.")
-        watcher = threading.Thread(target=watch, args=(rebuild_and_count, watched, stopped), daemon=True)
-        watcher.start()
+        threading.Thread(target=watch, args=(rebuild_and_count, watched, stopped), daemon=True).start()
         try:
             server.serve_forever()
         except KeyboardInterrupt:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from feedrate.pages.markup import Page, entities
 from feedrate.schema.errors import FeedrateError
@@ -23,13 +23,12 @@ _PLACES = {
     _BODY: re.compile(rf'<h1 id="{_FIRST}">.*</h2>', re.DOTALL),
     _CONTENTS: re.compile(r'<nav class="md-nav md-nav--secondary".*?</nav>', re.DOTALL),
 }
-_TOKENS = re.compile("|".join((_TITLE, _FIRST, _PATH, _BODY, _CONTENTS)))
+_TOKENS = re.compile(f"({'|'.join((_TITLE, _FIRST, _PATH, _BODY, _CONTENTS))})")
 Kind = tuple[int, tuple[str, ...]]
 """How deep a page lies below the site, and what it hides."""
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(NamedTuple):
     """What goes into a frame."""
 
     html: str
@@ -48,23 +47,24 @@ class Frames:
 
     def fill(self, page: Page, content: Content) -> str:
         """Write a page."""
-        given = {
+        values = {
             _TITLE: entities(page.title),
             _PATH: PurePosixPath(page.path).with_suffix(".html").as_posix(),
             _FIRST: content.first,
             _BODY: content.html,
             _CONTENTS: content.contents,
         }
-        pieces = self.pieces[_kind(page)]
-        return "".join(given[piece] if place % 2 else piece for place, piece in enumerate(pieces))
+        return "".join(values[piece] if at % 2 else piece for at, piece in enumerate(self.pieces[_kind(page)]))
 
 
 def placeholders(pages: Iterable[Page]) -> list[Page]:
     """Make the pages that mkdocs must build, so that some other pages can be put into them."""
     body = f"# {_FIRST} {{ #{_FIRST} }}\n\n## {_ITEM} {{ #{_ITEM} }}\n"
-    return [
-        Page(_placeholder(kind), _TITLE, body, listed=False, hide=kind[1]) for kind in sorted(set(map(_kind, pages)))
-    ]
+    found = []
+    for depth, hide in sorted(set(map(_kind, pages))):
+        path = f"{'feedrate-frame/' * depth}{'-'.join(('feedrate-frame', *hide))}.md"
+        found.append(Page(path, _TITLE, body, listed=False, hide=hide))
+    return found
 
 
 def take(site: Path, built: Iterable[Page]) -> Frames:
@@ -77,7 +77,12 @@ def take(site: Path, built: Iterable[Page]) -> Frames:
     for page in built:
         path = (site / page.path).with_suffix(".html")
         html = path.read_text(encoding="utf-8").replace(path.relative_to(site).as_posix(), _PATH)
-        frames.pieces[_kind(page)] = _cut(html)
+        for token, place in _PLACES.items():
+            html, count = place.subn(token, html)
+            if count != 1:
+                where = "harness/feedrate/site/shell.py"
+                raise FeedrateError(f"{where}: the theme has {count} places for {token}; expected one")
+        frames.pieces[_kind(page)] = tuple(_TOKENS.split(html))
         path.unlink()
         while path.parent != site and not any(path.parent.iterdir()):
             path = path.parent
@@ -87,26 +92,6 @@ def take(site: Path, built: Iterable[Page]) -> Frames:
 
 def _kind(page: Page) -> Kind:
     return len(PurePosixPath(page.path).parts) - 1, tuple(page.hide)
-
-
-def _placeholder(kind: Kind) -> str:
-    depth, hide = kind
-    return f"{'feedrate-frame/' * depth}{'-'.join(('feedrate-frame', *hide))}.md"
-
-
-def _cut(html: str) -> tuple[str, ...]:
-    for token, place in _PLACES.items():
-        html, count = place.subn(token, html)
-        if count != 1:
-            raise FeedrateError(
-                f"harness/feedrate/site/shell.py: the theme has {count} places for {token}; expected one"
-            )
-    pieces: list[str] = []
-    at = 0
-    for match in _TOKENS.finditer(html):
-        pieces += [html[at : match.start()], match[0]]
-        at = match.end()
-    return (*pieces, html[at:])
 
 
 class Shell:
@@ -131,9 +116,9 @@ class Shell:
         tokens = self._markdown.toc_tokens
         return Content(html, tokens[0]["id"], self._list(tokens))
 
-    def without_contents(self, html: str, first: str) -> Content:
-        """Take a body that is HTML already and whose only heading that counts is its first."""
-        return Content(html, first, self._list([{"level": 1, "id": first, "name": "", "children": []}]))
+    def empty(self) -> Content:
+        """Write an empty body, whose only heading that counts is its first."""
+        return Content("", "", self._list([{"level": 1, "id": "", "name": "", "children": []}]))
 
     def _list(self, tokens: list[Any]) -> str:
         from mkdocs.structure.toc import get_toc
