@@ -31,7 +31,7 @@ PLANTED: Setting = {
 SMALL: Setting = {"mode": "load", "workload": "div2k", "patch_size": 96, "n_samples": 4096, "batch_size": 32}
 """The suite storage's small images: enough of them for a cold trial, which reads each of them once."""
 LARGE: Setting = {"mode": "load", "workload": "div2k", "patch_size": 480, "n_samples": 384, "batch_size": 8}
-"""The suite storage's large images."""
+"""The suite storage's large images; of both no more than a cold trial needs, as all of them are packed."""
 PAIRS: Setting = {"num_workers": 2}
 """Two workers: the most that a machine of two cores can use."""
 DEVICE: Setting = {

@@ -10,7 +10,7 @@ memory after they were written.
 from __future__ import annotations
 
 from feedrate.plan.claim import Aside, Claim, pair
-from feedrate.plan.suite import Suite, slices_of
+from feedrate.plan.suite import claims_suite
 from feedrate.suites._cells import LMDB, PAIRS, PNG
 
 _NONE, _SAMPLE, _BATCH = {"cache": "none"}, {"cache": "sample"}, {"cache": "batch"}
@@ -42,11 +42,4 @@ _CLAIMS = (
     ),
 )
 
-SUITE = Suite(
-    question="Does it pay to prepare samples once and read them back?",
-    charts=("claims",),
-    slices=tuple(part for claim in _CLAIMS for part in slices_of(claim)),
-    budget="10m",
-    claims=_CLAIMS,
-    claims_only=True,
-)
+SUITE = claims_suite("Does it pay to prepare samples once and read them back?", ("claims",), _CLAIMS)

@@ -16,6 +16,6 @@ SUITE = Suite(
     question="Which of the sources' claims hold on this machine?",
     charts=("claims",),
     budget="10m",
-    slices=tuple(part for _, claim in claims().values() for part in slices_of(claim)),
+    slices=slices_of(claim for _, claim in claims().values()),
     claims_only=True,
 )

@@ -9,7 +9,7 @@ It does not show what augmentations cost, of which there are none here, nor a GP
 from __future__ import annotations
 
 from feedrate.plan.claim import Aside, Claim, pair
-from feedrate.plan.suite import Suite, slices_of
+from feedrate.plan.suite import claims_suite
 from feedrate.suites._cells import LMDB, PAIRS, PNG
 
 _TOTENSOR = {"collate": "totensor"}
@@ -41,11 +41,4 @@ _CLAIMS = (
     ),
 )
 
-SUITE = Suite(
-    question="What does it cost to make a batch out of samples?",
-    charts=("claims",),
-    slices=tuple(part for claim in _CLAIMS for part in slices_of(claim)),
-    budget="10m",
-    claims=_CLAIMS,
-    claims_only=True,
-)
+SUITE = claims_suite("What does it cost to make a batch out of samples?", ("claims",), _CLAIMS)

@@ -6,7 +6,7 @@ would give (samples lie in the page cache from before a trial begins) nor what a
 
 from __future__ import annotations
 
-from feedrate.plan.claim import Aside, Claim, pair, slope
+from feedrate.plan.claim import Aside, Claim, change, pair, slope
 from feedrate.plan.suite import Suite
 from feedrate.suites._cells import EMULATED, LMDB, PAIRS, PLANTED, PNG, REAL
 
@@ -15,8 +15,11 @@ _SMALLEST = {"batch_size": 8}
 _LARGEST = {"batch_size": 128}
 _NONE = {"num_workers": 0}
 _WORKERS = (1, 4, 16)
+_ALONE = {**REAL, **_NONE}
 _SOURCE = {**REAL, "num_workers": 16}
 """As the source had it: SRCNN, PNG, 16 workers."""
+_SOURCE_64 = {**_SOURCE, "patch_size": 64}
+_LARGE_TRAINING = {**REAL, **_LARGEST, "patch_size": 64}
 _EPOCHS = (
     "Minutes for an epoch: 16, 8, 6, 4, 3 at batches of 8, 16, 32, 64, 128 in the source's tables; its text says 20 "
     "and 4 minutes for the first and the last."
@@ -48,9 +51,9 @@ SUITE = Suite(
                 "source had 16. It does not show what larger batches do to the loss after an epoch."
             ),
             figures=_EPOCHS,
-            effect=pair(_SMALLEST, _LARGEST, {**REAL, **_NONE}, {**REAL, **PAIRS}),
+            effect=pair(_SMALLEST, _LARGEST, _ALONE, {**REAL, **PAIRS}),
             asides=(
-                Aside("per doubling of the batch, without workers", slope("batch_size", _BATCHES, {**REAL, **_NONE})),
+                Aside("per doubling of the batch, without workers", slope("batch_size", _BATCHES, _ALONE)),
                 Aside("the loader alone, two workers", pair(_SMALLEST, _LARGEST, {**PNG, **PAIRS})),
             ),
         ),
@@ -65,9 +68,9 @@ SUITE = Suite(
             ),
             figures="Utilization 33, 31, 37, 52, 84 % and power from 69 to 201 W at batches of 8, 16, 32, 64, 128.",
             needs="cuda",
-            effect=pair(_SMALLEST, _LARGEST, _SOURCE, {**_SOURCE, "patch_size": 64}, metric="gpu_util"),
+            effect=pair(_SMALLEST, _LARGEST, _SOURCE, _SOURCE_64, metric="gpu_util"),
             asides=(
-                Aside("power", pair(_SMALLEST, _LARGEST, _SOURCE, {**_SOURCE, "patch_size": 64}, metric="gpu_power")),
+                Aside("power", pair(_SMALLEST, _LARGEST, _SOURCE, _SOURCE_64, metric="gpu_power")),
                 Aside("per doubling of the batch", slope("batch_size", (8, 32, 128), _SOURCE, metric="gpu_util")),
             ),
         ),
@@ -85,15 +88,11 @@ SUITE = Suite(
                 "Of a batch's times the source says that loading grows more slowly than the batch, the forward pass "
                 "hardly (a sample's share would halve with every doubling), the backward pass as the batch does."
             ),
-            effect=slope("batch_size", _BATCHES, {**REAL, **_NONE}, metric="data_wait", says="less"),
+            effect=slope("batch_size", _BATCHES, _ALONE, metric="data_wait", says="less"),
             asides=(
+                Aside("forward pass of a sample", slope("batch_size", _BATCHES, _ALONE, metric="forward", says="less")),
                 Aside(
-                    "forward pass of a sample",
-                    slope("batch_size", _BATCHES, {**REAL, **_NONE}, metric="forward", says="less"),
-                ),
-                Aside(
-                    "backward pass of a sample",
-                    slope("batch_size", _BATCHES, {**REAL, **_NONE}, metric="backward", says="less"),
+                    "backward pass of a sample", slope("batch_size", _BATCHES, _ALONE, metric="backward", says="less")
                 ),
             ),
         ),
@@ -153,18 +152,10 @@ SUITE = Suite(
                 "ms on average, before an emulated step of 5 ms: only a loader that is faster on average can refill "
                 "its stock. The mean of the waits is the same in all cells. Waits are planted, and no disk was slow."
             ),
-            effect=pair(
-                {"prefetch_factor": 1},
-                {"prefetch_factor": 8},
-                _HEAVY,
-                against=[{**_HEAVY, "read_shape": "constant"}],
-            ),
+            effect=change("prefetch_factor", 1, 8, _HEAVY, against=[{**_HEAVY, "read_shape": "constant"}]),
             asides=(
                 Aside("per doubling, heavy-tailed reads", slope("prefetch_factor", (1, 2, 4, 8), _HEAVY)),
-                Aside(
-                    "reads of one length",
-                    pair({"prefetch_factor": 1}, {"prefetch_factor": 8}, {**_HEAVY, "read_shape": "constant"}),
-                ),
+                Aside("reads of one length", change("prefetch_factor", 1, 8, {**_HEAVY, "read_shape": "constant"})),
             ),
         ),
         Claim(
@@ -179,21 +170,16 @@ SUITE = Suite(
                 "change, as with larger batches."
             ),
             needs="cuda",
-            effect=slope("num_workers", _WORKERS, {**REAL, **_LARGEST, "patch_size": 64}, metric="gpu_util"),
+            effect=slope("num_workers", _WORKERS, _LARGE_TRAINING, metric="gpu_util"),
             asides=(
-                Aside("throughput", slope("num_workers", _WORKERS, {**REAL, **_LARGEST, "patch_size": 64})),
+                Aside("throughput", slope("num_workers", _WORKERS, _LARGE_TRAINING)),
                 Aside(
                     "throughput ÷ utilization",
-                    slope(
-                        "num_workers",
-                        _WORKERS,
-                        {**REAL, **_LARGEST, "patch_size": 64},
-                        metric="throughput_by_util",
-                    ),
+                    slope("num_workers", _WORKERS, _LARGE_TRAINING, metric="throughput_by_util"),
                 ),
                 Aside(
                     "throughput ÷ utilization, larger batches",
-                    pair(_SMALLEST, _LARGEST, {**_SOURCE, "patch_size": 64}, metric="throughput_by_util"),
+                    pair(_SMALLEST, _LARGEST, _SOURCE_64, metric="throughput_by_util"),
                 ),
             ),
         ),

@@ -10,7 +10,7 @@ It does not show several machines.
 from __future__ import annotations
 
 from feedrate.plan.claim import Aside, Claim, Values, pair
-from feedrate.plan.suite import Suite, slices_of
+from feedrate.plan.suite import claims_suite
 from feedrate.suites._cells import DEVICE, REAL
 
 _ONE: Values = {"parallel": "ddp", "world_size": 1}
@@ -44,11 +44,4 @@ _CLAIMS = (
     ),
 )
 
-SUITE = Suite(
-    question="What does it bring to train on several devices, and how?",
-    charts=("claims", "timeline"),
-    slices=tuple(part for claim in _CLAIMS for part in slices_of(claim)),
-    budget="10m",
-    claims=_CLAIMS,
-    claims_only=True,
-)
+SUITE = claims_suite("What does it bring to train on several devices, and how?", ("claims", "timeline"), _CLAIMS)

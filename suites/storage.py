@@ -12,25 +12,19 @@ it show a disk by itself: below the kernel its own cache, or that of a virtual m
 
 from __future__ import annotations
 
-from typing import Any
-
-from feedrate.plan.claim import Aside, Claim, pair, slope
+from feedrate.plan.claim import Aside, Claim, change, pair, slope
 from feedrate.plan.suite import Suite
 from feedrate.suites._cells import EMULATED, LARGE, PAIRS, PNG, SMALL
 
-_LOAD: dict[str, Any] = {"mode": "load", "workload": "div2k", "num_workers": 2}
-_SMALL = {"patch_size": 96, "n_samples": 4096, "batch_size": 32}
-_LARGE = {"patch_size": 480, "n_samples": 384, "batch_size": 8}
-"""As many samples as a cold trial needs, which reads each of them once, and not many more: all of them are packed."""
+_TWO = {**SMALL, **PAIRS}
+"""Small images, two workers."""
+_TWO_LARGE = {**LARGE, **PAIRS}
 _BOTH = {"page_cache": ["warm", "cold"]}
 _PIXELS = ["lmdb", "memmap", "npy", "hdf5", "zarr", "arrow"]
 _COMPRESSED = ["lmdb_lz4", "hdf5_chunked", "png", "lmdb_png", "recordio", "jpeg"]
 _STREAMED = ["webdataset", "tfrecord"]
 _ANY = [*_PIXELS, *_COMPRESSED]
 _ORDERED = ["png", "lmdb_png", "recordio", "lmdb", "hdf5_chunked", *_STREAMED]
-
-_TWO = {**SMALL, **PAIRS}
-"""Small images, two workers."""
 _WARM, _COLD = {"page_cache": "warm"}, {"page_cache": "cold"}
 _IN_ORDER = {**_TWO, "access": "sequential"}
 _READERS = (1, 2, 4, 8)
@@ -48,22 +42,10 @@ _CLAIMS = (
             "step would still notice."
         ),
         figures="LMDB is better “but not so much”; no figure is given.",
-        effect=pair(
-            {"storage_format": "png"},
-            {"storage_format": "lmdb"},
-            {**_TWO, **_WARM},
-            {**_TWO, **_COLD},
-            {**PNG, **PAIRS},
-        ),
+        effect=change("storage_format", "png", "lmdb", {**_TWO, **_WARM}, {**_TWO, **_COLD}, {**PNG, **PAIRS}),
         asides=(
-            Aside(
-                "PNG files inside LMDB",
-                pair({"storage_format": "png"}, {"storage_format": "lmdb_png"}, {**_TWO, **_WARM}),
-            ),
-            Aside(
-                "before an emulated step of 10 ms",
-                pair({"storage_format": "png"}, {"storage_format": "lmdb"}, {**EMULATED, **PAIRS}),
-            ),
+            Aside("PNG files inside LMDB", change("storage_format", "png", "lmdb_png", {**_TWO, **_WARM})),
+            Aside("before an emulated step of 10 ms", change("storage_format", "png", "lmdb", {**EMULATED, **PAIRS})),
         ),
     ),
     Claim(
@@ -76,17 +58,11 @@ _CLAIMS = (
             "batch ride along on both sides. The size on disk stands beside it. It does not show a storage so slow "
             "that every byte counts."
         ),
-        effect=pair({"storage_format": "lmdb"}, {"storage_format": "lmdb_lz4"}, {**SMALL, **_WARM}, {**SMALL, **_COLD}),
+        effect=change("storage_format", "lmdb", "lmdb_lz4", {**SMALL, **_WARM}, {**SMALL, **_COLD}),
         asides=(
             Aside(
                 "size on disk",
-                pair(
-                    {"storage_format": "lmdb"},
-                    {"storage_format": "lmdb_lz4"},
-                    {**SMALL, **_WARM},
-                    metric="stored",
-                    says="less",
-                ),
+                change("storage_format", "lmdb", "lmdb_lz4", {**SMALL, **_WARM}, metric="stored", says="less"),
             ),
         ),
     ),
@@ -123,21 +99,18 @@ _CLAIMS = (
             "the container differs."
         ),
         figures="No figure is given: the source wishes for such a format in PyTorch.",
-        effect=pair(
-            {"storage_format": "png"}, {"storage_format": "tfrecord"}, {**_IN_ORDER, **_WARM}, {**_IN_ORDER, **_COLD}
-        ),
+        effect=change("storage_format", "png", "tfrecord", {**_IN_ORDER, **_WARM}, {**_IN_ORDER, **_COLD}),
         asides=(
             Aside(
                 "WebDataset, in the order of the disk",
-                pair({"storage_format": "png"}, {"storage_format": "webdataset"}, {**_IN_ORDER, **_WARM}),
+                change("storage_format", "png", "webdataset", {**_IN_ORDER, **_WARM}),
             ),
             Aside(
                 "RecordIO, in the order of the disk",
-                pair({"storage_format": "png"}, {"storage_format": "recordio"}, {**_IN_ORDER, **_WARM}),
+                change("storage_format", "png", "recordio", {**_IN_ORDER, **_WARM}),
             ),
             Aside(
-                "PNG files inside LMDB, in random order",
-                pair({"storage_format": "png"}, {"storage_format": "lmdb_png"}, {**_TWO, **_WARM}),
+                "PNG files inside LMDB, in random order", change("storage_format", "png", "lmdb_png", {**_TWO, **_WARM})
             ),
         ),
     ),
@@ -151,9 +124,10 @@ _CLAIMS = (
             "TFRecord and WebDataset have no random order at all: beside it stands what drawing from a buffer of 256 "
             "samples costs the former. It does not show an order that is shuffled by chunks."
         ),
-        effect=pair(
-            {"access": "sequential"},
-            {"access": "random"},
+        effect=change(
+            "access",
+            "sequential",
+            "random",
             {**_TWO, "storage_format": "hdf5_chunked"},
             against=[{**_TWO, "storage_format": "png"}],
             says="less",
@@ -161,12 +135,7 @@ _CLAIMS = (
         asides=(
             Aside(
                 "a shuffle buffer for streams",
-                pair(
-                    {"shuffle_buffer": 0},
-                    {"shuffle_buffer": 256},
-                    {**_IN_ORDER, "storage_format": "tfrecord"},
-                    says="less",
-                ),
+                change("shuffle_buffer", 0, 256, {**_IN_ORDER, "storage_format": "tfrecord"}, says="less"),
             ),
         ),
     ),
@@ -209,10 +178,8 @@ _CLAIMS = (
             "here it is asked whether B is faster. Nobody writes while we read, which is what the mode is for."
         ),
         figures="The source says that it is needed; no figure is given.",
-        effect=pair(
-            {"swmr": False},
-            {"swmr": True},
-            *({**SMALL, "storage_format": "hdf5", "num_workers": readers} for readers in (1, 2, 4)),
+        effect=change(
+            "swmr", False, True, *({**SMALL, "storage_format": "hdf5", "num_workers": readers} for readers in (1, 2, 4))
         ),
     ),
     Claim(
@@ -225,10 +192,8 @@ _CLAIMS = (
             "tells the price of decoding, and not how many cores it fills: that depends on the step."
         ),
         figures="Every CPU is loaded to 100 % while it trains from PNG files with 16 workers.",
-        effect=pair({"storage_format": "lmdb"}, {"storage_format": "png"}, {**EMULATED, **PAIRS}, metric="workers_cpu"),
-        asides=(
-            Aside("throughput", pair({"storage_format": "lmdb"}, {"storage_format": "png"}, {**EMULATED, **PAIRS})),
-        ),
+        effect=change("storage_format", "lmdb", "png", {**EMULATED, **PAIRS}, metric="workers_cpu"),
+        asides=(Aside("throughput", change("storage_format", "lmdb", "png", {**EMULATED, **PAIRS})),),
     ),
     Claim(
         id="storage-device",
@@ -264,12 +229,13 @@ _CLAIMS = (
             "pages, which only reading ahead fetches in one request. It does not show sets many times larger than "
             "memory, where pages that nobody asked for push out others."
         ),
-        effect=pair(
-            {"readahead": True},
-            {"readahead": False},
+        effect=change(
+            "readahead",
+            True,
+            False,
             {**_TWO, "storage_format": "lmdb", **_COLD},
             {**_TWO, "storage_format": "lmdb", **_WARM},
-            {**LARGE, **PAIRS, "storage_format": "lmdb", **_COLD},
+            {**_TWO_LARGE, "storage_format": "lmdb", **_COLD},
         ),
     ),
 )
@@ -288,36 +254,22 @@ SUITE = Suite(
     budget="25m",
     slices=(
         # Every format that can be read in any order, from memory and from the disk, small images and large ones.
-        {**_LOAD, **_SMALL, **_BOTH, "storage_format": _ANY, "num_workers": [0, 2]},
-        {**_LOAD, **_LARGE, **_BOTH, "storage_format": _ANY},
+        {**_TWO, **_BOTH, "storage_format": _ANY, "num_workers": [0, 2]},
+        {**_TWO_LARGE, **_BOTH, "storage_format": _ANY},
         # In the order of the disk, streams among them.
-        {**_LOAD, **_SMALL, **_BOTH, "storage_format": _ORDERED, "access": "sequential"},
-        {**_LOAD, **_SMALL, "storage_format": _STREAMED, "access": "sequential", "shuffle_buffer": 256},
+        {**_TWO, **_BOTH, "storage_format": _ORDERED, "access": "sequential"},
+        {**_TWO, "storage_format": _STREAMED, "access": "sequential", "shuffle_buffer": 256},
         # More workers, and fewer, than a small machine has cores.
-        {**_LOAD, **_SMALL, "storage_format": ["png", "lmdb", "hdf5"], "num_workers": [1, 4]},
+        {**_TWO, "storage_format": ["png", "lmdb", "hdf5"], "num_workers": [1, 4]},
         # Knobs of single formats.
-        {
-            **_LOAD,
-            **_SMALL,
-            "storage_format": ["png", "jpeg"],
-            "num_workers": 0,
-            "decoder": ["torchvision", "cv2", "pyspng"],
-        },
-        {**_LOAD, **_SMALL, "storage_format": "lmdb", "page_cache": "cold", "readahead": False},
-        {**_LOAD, **_LARGE, "storage_format": "lmdb", "page_cache": "cold", "readahead": False},
-        {**_LOAD, **_SMALL, "storage_format": "hdf5", "num_workers": [0, 2], "swmr": True},
+        {**_TWO, "storage_format": ["png", "jpeg"], "num_workers": 0, "decoder": ["torchvision", "cv2", "pyspng"]},
+        {**_TWO, "storage_format": "lmdb", "page_cache": "cold", "readahead": False},
+        {**_TWO_LARGE, "storage_format": "lmdb", "page_cache": "cold", "readahead": False},
+        {**_TWO, "storage_format": "hdf5", "num_workers": [0, 2], "swmr": True},
         # What of it a step would notice.
-        {
-            **_LOAD,
-            **_SMALL,
-            **_BOTH,
-            "mode": "train",
-            "step": "emulated",
-            "step_ms": 10.0,
-            "storage_format": ["png", "lmdb"],
-        },
+        {**_TWO, **_BOTH, "mode": "train", "step": "emulated", "step_ms": 10.0, "storage_format": ["png", "lmdb"]},
         # The same on procedural images, which everybody has.
-        {**_LOAD, **_SMALL, **_BOTH, "storage_format": _ANY, "workload": "div2k_standin"},
+        {**_TWO, **_BOTH, "storage_format": _ANY, "workload": "div2k_standin"},
     ),
     claims=_CLAIMS,
 )

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from feedrate.plan.claim import Aside, Claim, pair, slope
-from feedrate.plan.suite import Suite, slices_of
+from feedrate.plan.claim import Aside, Claim, change, slope
+from feedrate.plan.suite import claims_suite
 from feedrate.suites._cells import DEVICE, DEVICE_STEP, REAL, STEP
 
 _FEW = {**STEP, "batch_size": 8}
@@ -21,9 +21,11 @@ _POINTWISE = {**STEP, "model": "pointwise"}
 _TINY: dict[str, Any] = {**STEP, "batch_size": 1, "patch_size": 4}
 """Small enough to compare its gradients with differences, element by element."""
 _NORMED = {**STEP, "norm": "batch"}
+_DEVICE_NORMED = {**DEVICE_STEP, "norm": "batch"}
 _DEVICE_LINEAR = {**DEVICE_STEP, "model": "mlp"}
 _DEVICE_POINTWISE = {**DEVICE_STEP, "model": "pointwise"}
 _DEVICE_BF16 = {**DEVICE_STEP, "amp": "bf16"}
+_PINNED = {**DEVICE, "pin_memory": True, "non_blocking": True}
 _ON_CUDA = "On a CUDA device 64-pixel patches in batches of 128 decide."
 _SOURCE = {**REAL, "num_workers": 16}
 _MEMORY = (
@@ -31,7 +33,6 @@ _MEMORY = (
     "(pinned-is-gpu-memory)."
 )
 _GROWING = (32, 128, 512)
-
 
 _CLAIMS = (
     Claim(
@@ -44,12 +45,9 @@ _CLAIMS = (
             "from step to step stand beside it: every new size is searched for once."
         ),
         needs="cuda",
-        effect=pair({"cudnn_benchmark": False}, {"cudnn_benchmark": True}, DEVICE_STEP),
+        effect=change("cudnn_benchmark", False, True, DEVICE_STEP),
         asides=(
-            Aside(
-                "sizes that change",
-                pair({"cudnn_benchmark": False}, {"cudnn_benchmark": True}, {**DEVICE_STEP, "vary_shapes": True}),
-            ),
+            Aside("sizes that change", change("cudnn_benchmark", False, True, {**DEVICE_STEP, "vary_shapes": True})),
         ),
     ),
     Claim(
@@ -62,15 +60,15 @@ _CLAIMS = (
             "16-pixel patches. A CPU gains only if its instructions know bfloat16. "
             f"{_ON_CUDA} Float16 and peak memory stand beside it."
         ),
-        effect=pair({"amp": "off"}, {"amp": "bf16"}, STEP, _LINEAR),
-        on_cuda=pair({"amp": "off"}, {"amp": "bf16"}, DEVICE_STEP, _DEVICE_LINEAR),
+        effect=change("amp", "off", "bf16", STEP, _LINEAR),
+        on_cuda=change("amp", "off", "bf16", DEVICE_STEP, _DEVICE_LINEAR),
         asides=(
             Aside(
                 "peak memory of the device",
-                pair({"amp": "off"}, {"amp": "bf16"}, DEVICE_STEP, metric="gpu_mem_peak", says="less"),
+                change("amp", "off", "bf16", DEVICE_STEP, metric="gpu_mem_peak", says="less"),
                 needs="cuda",
             ),
-            Aside("in float16", pair({"amp": "off"}, {"amp": "fp16"}, DEVICE_STEP), needs="cuda"),
+            Aside("in float16", change("amp", "off", "fp16", DEVICE_STEP), needs="cuda"),
         ),
     ),
     Claim(
@@ -82,8 +80,8 @@ _CLAIMS = (
             "that both compute the same. SRCNN with batch norms, alone on a resident batch, batches of 8 and of 32 of "
             f"16-pixel patches. {_ON_CUDA} A deeper network has more such pairs, and more to gain."
         ),
-        effect=pair({"conv_bias": True}, {"conv_bias": False}, _NORMED, {**_NORMED, "batch_size": 8}),
-        on_cuda=pair({"conv_bias": True}, {"conv_bias": False}, {**DEVICE_STEP, "norm": "batch"}),
+        effect=change("conv_bias", True, False, _NORMED, {**_NORMED, "batch_size": 8}),
+        on_cuda=change("conv_bias", True, False, _DEVICE_NORMED),
     ),
     Claim(
         id="grad-none",
@@ -94,8 +92,8 @@ _CLAIMS = (
             "by bit after any number of steps. A perceptron of large layers, whose gradients are 46 MB, with batches "
             f"of 8 and of 32, and SRCNN, whose gradients are small. The step alone, on a resident batch. {_ON_CUDA}"
         ),
-        effect=pair({"zero_grad": "memset"}, {"zero_grad": "none"}, _LINEAR, {**_LINEAR, "batch_size": 8}, STEP),
-        on_cuda=pair({"zero_grad": "memset"}, {"zero_grad": "none"}, _DEVICE_LINEAR, DEVICE_STEP),
+        effect=change("zero_grad", "memset", "none", _LINEAR, {**_LINEAR, "batch_size": 8}, STEP),
+        on_cuda=change("zero_grad", "memset", "none", _DEVICE_LINEAR, DEVICE_STEP),
     ),
     Claim(
         id="debug-apis",
@@ -107,14 +105,13 @@ _CLAIMS = (
             "gradient checks run in every step, on the smallest batch only. The larger the "
             "network's operations, the smaller is what an aid adds."
         ),
-        effect=pair({"debug": "off"}, {"debug": "anomaly"}, _TINY, _FEW, says="less"),
+        effect=change("debug", "off", "anomaly", _TINY, _FEW, says="less"),
         asides=(
-            Aside("the profiler", pair({"debug": "off"}, {"debug": "profiler"}, _FEW, says="less")),
-            Aside("NVTX ranges", pair({"debug": "off"}, {"debug": "nvtx"}, _FEW, says="less"), needs="cuda"),
-            Aside("a gradient check in every step", pair({"debug": "off"}, {"debug": "gradcheck"}, _TINY, says="less")),
+            Aside("the profiler", change("debug", "off", "profiler", _FEW, says="less")),
+            Aside("NVTX ranges", change("debug", "off", "nvtx", _FEW, says="less"), needs="cuda"),
+            Aside("a gradient check in every step", change("debug", "off", "gradcheck", _TINY, says="less")),
             Aside(
-                "a check of second gradients in every step",
-                pair({"debug": "off"}, {"debug": "gradgradcheck"}, _TINY, says="less"),
+                "a check of second gradients in every step", change("debug", "off", "gradgradcheck", _TINY, says="less")
             ),
         ),
     ),
@@ -128,11 +125,11 @@ _CLAIMS = (
             "column of its own: it must be earned back over the steps of a training. "
             f"{_ON_CUDA}"
         ),
-        effect=pair({"fusion": "eager"}, {"fusion": "compile"}, _POINTWISE),
-        on_cuda=pair({"fusion": "eager"}, {"fusion": "compile"}, _DEVICE_POINTWISE),
+        effect=change("fusion", "eager", "compile", _POINTWISE),
+        on_cuda=change("fusion", "eager", "compile", _DEVICE_POINTWISE),
         asides=(
-            Aside("PyTorch's own GELU", pair({"fusion": "eager"}, {"fusion": "functional"}, _POINTWISE)),
-            Aside("compiled against PyTorch's own", pair({"fusion": "functional"}, {"fusion": "compile"}, _POINTWISE)),
+            Aside("PyTorch's own GELU", change("fusion", "eager", "functional", _POINTWISE)),
+            Aside("compiled against PyTorch's own", change("fusion", "functional", "compile", _POINTWISE)),
         ),
     ),
     Claim(
@@ -145,8 +142,8 @@ _CLAIMS = (
             "torch.compile; where this PyTorch or Python has it no more, the claim cannot be tested. "
             f"{_ON_CUDA}"
         ),
-        effect=pair({"fusion": "eager"}, {"fusion": "script"}, _POINTWISE, _FEW),
-        on_cuda=pair({"fusion": "eager"}, {"fusion": "script"}, _DEVICE_POINTWISE, DEVICE_STEP),
+        effect=change("fusion", "eager", "script", _POINTWISE, _FEW),
+        on_cuda=change("fusion", "eager", "script", _DEVICE_POINTWISE, DEVICE_STEP),
     ),
     Claim(
         id="larger-batch-tuning",
@@ -174,18 +171,11 @@ _CLAIMS = (
             "is nothing to wait for, so that the claim can only hold on a CUDA device; with a loader and copies see "
             "nonblocking-sync-points."
         ),
-        effect=pair(
-            {"sync_every_step": False}, {"sync_every_step": True}, _FEW, STEP, _LINEAR, _POINTWISE, says="less"
-        ),
+        effect=change("sync_every_step", False, True, _FEW, STEP, _LINEAR, _POINTWISE, says="less"),
         asides=(
             Aside(
                 "training on 64-pixel patches from pinned memory",
-                pair(
-                    {"sync_every_step": False},
-                    {"sync_every_step": True},
-                    {**DEVICE, "pin_memory": True, "non_blocking": True},
-                    says="less",
-                ),
+                change("sync_every_step", False, True, _PINNED, says="less"),
                 needs="cuda",
             ),
         ),
@@ -201,15 +191,13 @@ _CLAIMS = (
         ),
         figures=_MEMORY,
         needs="cuda",
-        effect=pair({"batch_size": 8}, {"batch_size": 128}, _SOURCE, metric="gpu_mem_used"),
+        effect=change("batch_size", 8, 128, _SOURCE, metric="gpu_mem_used"),
         asides=(
-            Aside("peak in tensors", pair({"batch_size": 8}, {"batch_size": 128}, _SOURCE, metric="gpu_mem_peak")),
-            Aside(
-                "reserved by PyTorch", pair({"batch_size": 8}, {"batch_size": 128}, _SOURCE, metric="gpu_mem_reserved")
-            ),
+            Aside("peak in tensors", change("batch_size", 8, 128, _SOURCE, metric="gpu_mem_peak")),
+            Aside("reserved by PyTorch", change("batch_size", 8, 128, _SOURCE, metric="gpu_mem_reserved")),
             Aside(
                 "in use, 64-pixel patches",
-                pair({"batch_size": 8}, {"batch_size": 128}, {**_SOURCE, "patch_size": 64}, metric="gpu_mem_used"),
+                change("batch_size", 8, 128, {**_SOURCE, "patch_size": 64}, metric="gpu_mem_used"),
             ),
         ),
     ),
@@ -224,7 +212,7 @@ _CLAIMS = (
             "that vanish without scaling are not seen there."
         ),
         needs="cuda",
-        effect=pair({"grad_scaler": False}, {"grad_scaler": True}, {**DEVICE_STEP, "amp": "fp16"}, says="less"),
+        effect=change("grad_scaler", False, True, {**DEVICE_STEP, "amp": "fp16"}, says="less"),
     ),
     Claim(
         id="batchnorm-sync",
@@ -238,19 +226,13 @@ _CLAIMS = (
             "throughput stands beside it; both change as well because norms are work, in short kernels."
         ),
         needs="cuda",
-        effect=pair(
-            {"sync_every_step": True},
-            {"sync_every_step": False},
-            {**DEVICE_STEP, "norm": "batch"},
-            metric="host_ahead",
-            says="less",
-        ),
+        effect=change("sync_every_step", True, False, _DEVICE_NORMED, metric="host_ahead", says="less"),
         asides=(
             Aside(
                 "how far the host is ahead, without and with norms",
-                pair({"norm": "none"}, {"norm": "batch"}, DEVICE_STEP, metric="host_ahead", says="less"),
+                change("norm", "none", "batch", DEVICE_STEP, metric="host_ahead", says="less"),
             ),
-            Aside("throughput, without and with norms", pair({"norm": "none"}, {"norm": "batch"}, DEVICE_STEP)),
+            Aside("throughput, without and with norms", change("norm", "none", "batch", DEVICE_STEP)),
         ),
     ),
     Claim(
@@ -262,27 +244,17 @@ _CLAIMS = (
             "rounding. SRCNN alone on a resident batch, batches of 8 and of 32 of 16-pixel patches; with mixed "
             f"precision beside it, which accelerators want the layout for. {_ON_CUDA}"
         ),
-        effect=pair({"memory_format": "contiguous"}, {"memory_format": "channels_last"}, STEP, _FEW),
-        on_cuda=pair({"memory_format": "contiguous"}, {"memory_format": "channels_last"}, DEVICE_STEP),
+        effect=change("memory_format", "contiguous", "channels_last", STEP, _FEW),
+        on_cuda=change("memory_format", "contiguous", "channels_last", DEVICE_STEP),
         asides=(
-            Aside(
-                "with bfloat16",
-                pair({"memory_format": "contiguous"}, {"memory_format": "channels_last"}, {**STEP, "amp": "bf16"}),
-            ),
+            Aside("with bfloat16", change("memory_format", "contiguous", "channels_last", {**STEP, "amp": "bf16"})),
             Aside(
                 "with bfloat16, 64-pixel patches",
-                pair({"memory_format": "contiguous"}, {"memory_format": "channels_last"}, _DEVICE_BF16),
+                change("memory_format", "contiguous", "channels_last", _DEVICE_BF16),
                 needs="cuda",
             ),
         ),
     ),
 )
 
-SUITE = Suite(
-    question="Which switches of the training step make it faster?",
-    charts=("claims", "timeline"),
-    slices=tuple(part for claim in _CLAIMS for part in slices_of(claim)),
-    budget="10m",
-    claims=_CLAIMS,
-    claims_only=True,
-)
+SUITE = claims_suite("Which switches of the training step make it faster?", ("claims", "timeline"), _CLAIMS)

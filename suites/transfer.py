@@ -8,8 +8,8 @@ It does not show several devices that share a bus, nor storage that reads into t
 
 from __future__ import annotations
 
-from feedrate.plan.claim import Aside, Claim, pair
-from feedrate.plan.suite import Suite, slices_of
+from feedrate.plan.claim import Aside, Claim, change, pair
+from feedrate.plan.suite import claims_suite
 from feedrate.suites._cells import DEVICE, DEVICE_STEP
 
 _PAGEABLE, _PINNED = {"pin_memory": False}, {"pin_memory": True}
@@ -93,13 +93,7 @@ _CLAIMS = (
         figures=_CONTRADICTION,
         needs="cuda",
         effect=pair(
-            _PAGEABLE,
-            _PINNED,
-            DEVICE,
-            {**DEVICE, **_FEW},
-            _TINY,
-            {**_TINY, **_FEW},
-            {**DEVICE, "num_workers": 0},
+            _PAGEABLE, _PINNED, DEVICE, {**DEVICE, **_FEW}, _TINY, {**_TINY, **_FEW}, {**DEVICE, "num_workers": 0}
         ),
     ),
     Claim(
@@ -112,7 +106,7 @@ _CLAIMS = (
             "numbers, which are dear on a host, a tensor of constants would show the copy alone."
         ),
         needs="cuda",
-        effect=pair({"create_on": "host"}, {"create_on": "device"}, DEVICE_STEP),
+        effect=change("create_on", "host", "device", DEVICE_STEP),
     ),
     Claim(
         id="pinned-staging",
@@ -168,8 +162,8 @@ _CLAIMS = (
             "for; throughput stands beside it. It does not show a copy that is longer than the step."
         ),
         needs="cuda",
-        effect=pair({"prefetcher": "none"}, {"prefetcher": "stream"}, _OVERLAP, metric="exposed_copy", says="less"),
-        asides=(Aside("throughput", pair({"prefetcher": "none"}, {"prefetcher": "stream"}, _OVERLAP)),),
+        effect=change("prefetcher", "none", "stream", _OVERLAP, metric="exposed_copy", says="less"),
+        asides=(Aside("throughput", change("prefetcher", "none", "stream", _OVERLAP)),),
     ),
     Claim(
         id="next-batch-transfer",
@@ -181,12 +175,9 @@ _CLAIMS = (
             "runs before or after the kernels: what can be hidden is the host's part."
         ),
         needs="cuda",
-        effect=pair({"prefetcher": "none"}, {"prefetcher": "next_batch"}, _OVERLAP, DEVICE),
+        effect=change("prefetcher", "none", "next_batch", _OVERLAP, DEVICE),
         asides=(
-            Aside(
-                "a stream of its own instead of the same",
-                pair({"prefetcher": "next_batch"}, {"prefetcher": "stream"}, _OVERLAP),
-            ),
+            Aside("a stream of its own instead of the same", change("prefetcher", "next_batch", "stream", _OVERLAP)),
         ),
     ),
     Claim(
@@ -199,7 +190,7 @@ _CLAIMS = (
             "are long beside their launch lose little."
         ),
         needs="cuda",
-        effect=pair({"launch_blocking": False}, {"launch_blocking": True}, _OVERLAP, says="less"),
+        effect=change("launch_blocking", False, True, _OVERLAP, says="less"),
     ),
     Claim(
         id="pinned-is-gpu-memory",
@@ -224,13 +215,13 @@ _CLAIMS = (
             "which need not be waited for, stand beside it."
         ),
         needs="cuda",
-        effect=pair({"d2h": "none"}, {"d2h": "pageable"}, DEVICE_STEP, says="less"),
+        effect=change("d2h", "none", "pageable", DEVICE_STEP, says="less"),
         asides=(
             Aside(
                 "every tenth step",
                 pair({"d2h": "none"}, {"d2h": "pageable", "d2h_every": 10}, DEVICE_STEP, says="less"),
             ),
-            Aside("into pinned memory", pair({"d2h": "none"}, {"d2h": "pinned"}, DEVICE_STEP, says="less")),
+            Aside("into pinned memory", change("d2h", "none", "pinned", DEVICE_STEP, says="less")),
         ),
     ),
     Claim(
@@ -247,11 +238,6 @@ _CLAIMS = (
     ),
 )
 
-SUITE = Suite(
-    question="When does it pay to pin memory, and to copy while the device computes?",
-    charts=("claims", "transfer_size"),
-    slices=tuple(part for claim in _CLAIMS for part in slices_of(claim)),
-    budget="10m",
-    claims=_CLAIMS,
-    claims_only=True,
+SUITE = claims_suite(
+    "When does it pay to pin memory, and to copy while the device computes?", ("claims", "transfer_size"), _CLAIMS
 )

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from feedrate.plan.claim import Aside, Claim, Values, pair, slope
-from feedrate.plan.suite import Suite, slices_of
+from feedrate.plan.claim import Aside, Claim, Values, change, pair, slope
+from feedrate.plan.suite import claims_suite
 from feedrate.suites._cells import LMDB, PAIRS, PLANTED, PNG
 
 _PLANTED: dict[str, Any] = {**PLANTED, "mode": "load"}
@@ -93,27 +93,19 @@ _CLAIMS = (
             "memory grew from the first batch to the end of the window: B's growth is said to be less. A window reads "
             "a part of the index only, so that an epoch would show more."
         ),
-        effect=pair({"index_kind": "list"}, {"index_kind": "numpy"}, _INDEXED, metric="workers_memory", says="less"),
+        effect=change("index_kind", "list", "numpy", _INDEXED, metric="workers_memory", says="less"),
         asides=(
             Aside(
                 "one serialized buffer instead",
-                pair(
-                    {"index_kind": "list"},
-                    {"index_kind": "serialized"},
-                    _INDEXED,
-                    metric="workers_memory",
-                    says="less",
-                ),
+                change("index_kind", "list", "serialized", _INDEXED, metric="workers_memory", says="less"),
             ),
-            Aside(
-                "throughput with one serialized buffer",
-                pair({"index_kind": "list"}, {"index_kind": "serialized"}, _INDEXED),
-            ),
+            Aside("throughput with one serialized buffer", change("index_kind", "list", "serialized", _INDEXED)),
             Aside(
                 "the workers' memory when they are spawned",
-                pair(
-                    {"index_kind": "list"},
-                    {"index_kind": "numpy"},
+                change(
+                    "index_kind",
+                    "list",
+                    "numpy",
                     {**_INDEXED, "start_method": "spawn"},
                     metric="workers_uss",
                     says="less",
@@ -122,12 +114,7 @@ _CLAIMS = (
             *(
                 Aside(
                     f"time to the first batch when they are spawned, index_kind={kind}",
-                    pair(
-                        {"start_method": "fork"},
-                        {"start_method": "spawn"},
-                        {**_INDEXED, "index_kind": kind},
-                        metric="startup",
-                    ),
+                    change("start_method", "fork", "spawn", {**_INDEXED, "index_kind": kind}, metric="startup"),
                 )
                 for kind in ("list", "numpy")
             ),
@@ -173,21 +160,15 @@ _CLAIMS = (
             "the window. Epochs of 128 steps stand beside it. Samples cost next to nothing, batches of 8. The more a "
             "dataset holds, the more a start costs: this one holds little (worker-memory has larger ones)."
         ),
-        effect=pair({"persistent_workers": False}, {"persistent_workers": True}, {**_EPOCHS, "epoch_steps": 8}),
+        effect=change("persistent_workers", False, True, {**_EPOCHS, "epoch_steps": 8}),
         asides=(
-            Aside(
-                "epochs of 128 steps",
-                pair({"persistent_workers": False}, {"persistent_workers": True}, {**_EPOCHS, "epoch_steps": 128}),
-            ),
+            Aside("epochs of 128 steps", change("persistent_workers", False, True, {**_EPOCHS, "epoch_steps": 128})),
         ),
     ),
 )
 
-SUITE = Suite(
-    question="How many workers, of which kind, and what do they cost?",
-    charts=("claims", "worker_scaling", "worker_startup", "worker_memory"),
-    slices=tuple(part for claim in _CLAIMS for part in slices_of(claim)),
-    budget="10m",
-    claims=_CLAIMS,
-    claims_only=True,
+SUITE = claims_suite(
+    "How many workers, of which kind, and what do they cost?",
+    ("claims", "worker_scaling", "worker_startup", "worker_memory"),
+    _CLAIMS,
 )

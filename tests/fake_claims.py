@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from feedrate.plan import suite
-from feedrate.plan.claim import cells_of, terms, untestable
+from feedrate.plan.claim import cell_on, terms, untestable
 from feedrate.schema.axes import Value
 
 PHOTOGRAPHS = "div2k_standin"
@@ -22,10 +22,8 @@ _TOLD_APART = 0.35
 def cells(device: str, suites: Sequence[str]) -> list[dict[str, Value]]:
     """List the cells of the claims of some suites that can be tested on a device."""
     asked = [claim for owner, claim in suite.claims().values() if owner in suites and untestable(claim, device) is None]
-    checks = [
-        cells_of({"mode": "check", **values}, device, PHOTOGRAPHS)[0] for claim in asked for values in claim.facts
-    ]
-    effects = [effect for claim in asked for effect in claim.effects()]
+    checks = [cell_on({"mode": "check", **values}, device, PHOTOGRAPHS)[0] for claim in asked for values in claim.facts]
+    effects = [effect for claim in asked for effect, _ in claim.effects()]
     return [*checks, *(term.cell for effect in effects for term in terms(effect, device, PHOTOGRAPHS))]
 
 

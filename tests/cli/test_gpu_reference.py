@@ -226,7 +226,7 @@ def test_a_summary_that_fails_takes_nothing_away(
     folder = fake_run.write(tmp_path / "results", fake)
     run = runs.StoredRun(folder, fake_run.manifest(fake, fake_run.rows(fake)["trials"]))
     monkeypatch.setattr(plan_local, "make", lambda _: planned())
-    for module, name in ((sweep, "has_room"), (plan_report, "show"), (gpu_reference, "_tested")):
+    for module, name in ((sweep, "require_a_block"), (plan_report, "show"), (gpu_reference, "_tested")):
         monkeypatch.setattr(module, name, lambda *_: None)
     monkeypatch.setattr(sweep, "run", lambda *_: run)
     monkeypatch.setattr(summary_terminal, "show", lambda *_: 1 / 0)

@@ -14,8 +14,8 @@ from feedrate.sweep.launcher import Answer
 
 def confirm(planned: str, found: str) -> SimpleNamespace:
     """Confirm a plan's device against what a child found."""
-    here = SimpleNamespace(plan=SimpleNamespace(place=SimpleNamespace(device=planned)))
-    running = SimpleNamespace(here=here, gpu=None, runtime={})
+    local = SimpleNamespace(plan=SimpleNamespace(place=SimpleNamespace(device=planned)))
+    running = SimpleNamespace(local=local, gpu=None, runtime={})
     facts = {"device": found, "cuda": None, "cudnn": None, "torch_threads": 2}
     template = SimpleNamespace(run=lambda *_, **__: Answer("ok", result=facts))
     sweep._confirm_device(running, template)

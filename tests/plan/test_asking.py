@@ -8,23 +8,23 @@ import numpy as np
 import pytest
 
 from feedrate.analysis.claims import ALPHA
-from feedrate.plan.claim_selection import FACT_TRIALS, LEAST_BLOCKS, VERDICT_ERROR, Asked, Asking
+from feedrate.plan.claim_selection import FACT_TRIALS, LEAST_BLOCKS, VERDICT_ERROR, ClaimTracker, PlannedClaim
 from feedrate.plan.stopping import Rule, half_width, t_quantile
 
 RULE = Rule(fewest=8, most=30, target=math.log1p(0.03))
 
 
-def claim(name: str, metric: str | None = "throughput") -> Asked:
+def claim(name: str, metric: str | None = "throughput") -> PlannedClaim:
     """A pair of cells of its own."""
     cells = {f"{name}-a": -1.0, f"{name}-b": 1.0}
-    return Asked(name, metric, cells if metric else {f"{name}-a": 1.0}, frozenset((*cells, f"{name}-beside")))
+    return PlannedClaim(name, metric, cells if metric else {f"{name}-a": 1.0}, frozenset((*cells, f"{name}-beside")))
 
 
 def trial(cell: str, block: int, rate: float, **columns: object) -> dict:
     return {"cell_id": cell, "block": block, "outcome": "ok", "samples_per_s": rate, **columns}
 
 
-def told(asking: Asking, name: str, logs: list[float]) -> None:
+def told(asking: ClaimTracker, name: str, logs: list[float]) -> None:
     """Blocks whose B ÷ A is the exponential of each log."""
     for block, log in enumerate(logs):
         asking.add(trial(f"{name}-a", block, 100.0))
@@ -33,26 +33,26 @@ def told(asking: Asking, name: str, logs: list[float]) -> None:
 
 def test_values_are_weighted_sums_of_logs_in_the_blocks_that_have_all_cells() -> None:
     """A block that lacks a side, or comes later than asked, is left out; trials of one block are averaged."""
-    asking = Asking(RULE, [claim("x")])
+    asking = ClaimTracker(RULE, [claim("x")])
     told(asking, "x", [0.1, 0.2, 0.3])
     asking.add(trial("x-a", 3, 100.0))
     asking.add(trial("x-b", 0, 100 * math.exp(0.3)))
-    assert asking.values(asking.asked[0]) == pytest.approx([0.2, 0.2, 0.3])
-    assert asking.values(asking.asked[0], before=1) == pytest.approx([0.2])
+    assert asking.values(asking.claims[0]) == pytest.approx([0.2, 0.2, 0.3])
+    assert asking.values(asking.claims[0], before=1) == pytest.approx([0.2])
 
 
 def test_another_metric_is_compared() -> None:
     """A claim of the data wait looks at the wait; a trial that has none counts for nothing."""
-    asking = Asking(RULE, [claim("x", "data_wait")])
+    asking = ClaimTracker(RULE, [claim("x", "data_wait")])
     for cell, wait in (("x-a", 4_000), ("x-b", 1_000)):
         asking.add(trial(cell, 0, 1.0, host_fetch_ns=wait, samples=10))
         asking.add(trial(cell, 1, 1.0, host_fetch_ns=None, samples=10))
-    assert asking.values(asking.asked[0]) == pytest.approx([math.log(0.25)])
+    assert asking.values(asking.claims[0]) == pytest.approx([math.log(0.25)])
 
 
 def test_a_clear_effect_is_certain_after_four_blocks() -> None:
     """One of 60 % at a spread of 2 % stops; the same with a spread of 30 % goes on, and so does one of 2 %."""
-    asking = Asking(RULE, [claim("clear"), claim("wild"), claim("small"), claim("early")])
+    asking = ClaimTracker(RULE, [claim("clear"), claim("wild"), claim("small"), claim("early")])
     for name, effect, spread, blocks in (
         ("clear", 0.47, 0.02, 4),
         ("wild", 0.47, 0.3, 4),
@@ -60,47 +60,47 @@ def test_a_clear_effect_is_certain_after_four_blocks() -> None:
         ("early", 0.47, 0.001, LEAST_BLOCKS - 1),
     ):
         told(asking, name, [effect + spread * (-1) ** block for block in range(blocks)])
-    assert {one.name for one in asking.open(4)} == {"wild", "small", "early"}
-    assert asking.certainty(asking.asked[0]) > 1
-    assert asking.certainty(asking.asked[3]) == 0
+    assert {one.id for one in asking.open(4)} == {"wild", "small", "early"}
+    assert asking.certainty(asking.claims[0]) > 1
+    assert asking.certainty(asking.claims[3]) == 0
 
 
 def test_a_narrow_interval_is_not_enough() -> None:
     """One that ends a contrast may leave two verdicts: the claim goes on, up to the protocol's most blocks."""
-    asking = Asking(RULE, [claim("x")])
+    asking = ClaimTracker(RULE, [claim("x")])
     told(asking, "x", [0.025 + 0.02 * (-1) ** block for block in range(RULE.most)])
-    assert half_width(asking.values(asking.asked[0], before=8)) <= RULE.target
-    assert RULE.done(asking.values(asking.asked[0], before=8))
-    assert not asking.done(asking.asked[0], before=8)
-    assert asking.done(asking.asked[0])
+    assert half_width(asking.values(asking.claims[0], before=8)) <= RULE.target
+    assert RULE.done(asking.values(asking.claims[0], before=8))
+    assert not asking.done(asking.claims[0], before=8)
+    assert asking.done(asking.claims[0])
 
 
 def test_the_least_certain_come_first() -> None:
     """So that a budget's last seconds go where most is open."""
-    asking = Asking(RULE, [claim("nearly"), claim("hardly"), claim("new")])
+    asking = ClaimTracker(RULE, [claim("nearly"), claim("hardly"), claim("new")])
     told(asking, "nearly", [0.2 + 0.1 * (-1) ** block for block in range(6)])
     told(asking, "hardly", [0.02 + 0.1 * (-1) ** block for block in range(6)])
-    assert [one.name for one in asking.open(6)] == ["new", "hardly", "nearly"]
+    assert [one.id for one in asking.open(6)] == ["new", "hardly", "nearly"]
 
 
 def test_cells_run_as_long_as_an_open_claim_wants_them() -> None:
     """Those beside the effect too; a claim with a cell that only ever failed lets go of its others."""
-    asking = Asking(RULE, [claim("x"), claim("y")])
+    asking = ClaimTracker(RULE, [claim("x"), claim("y")])
     told(asking, "x", [0.47 + 0.01 * (-1) ** block for block in range(5)])
     assert set(asking.expected(5)) == {"y-a", "y-b", "y-beside"}
     assert asking.expected(5, dropped={"y-b"}) == {}
     assert set(asking.expected(0)) == {f"{name}-{cell}" for name in "xy" for cell in ("a", "b", "beside")}
 
 
-def reach(asking: Asking, before: int, left_s: float, **seconds: float) -> list[str]:
+def reach(asking: ClaimTracker, before: int, left_s: float, **seconds: float) -> list[str]:
     """Names of what is in reach where a trial takes 1.5 s, or what is given for a claim, so that a pair takes 3 s."""
-    costs = {cell: seconds.get(claim.name, 1.5) for claim in asking.asked for cell in claim.cells}
-    return [claim.name for claim in asking.in_reach(before, (), costs, left_s)]
+    costs = {cell: seconds.get(claim.id, 1.5) for claim in asking.claims for cell in claim.cells}
+    return [claim.id for claim in asking.in_reach(before, (), costs, left_s)]
 
 
 def test_time_goes_to_what_it_can_decide_the_quickest_first() -> None:
     """The claim "near" lacks a block, "next" a few; "far" needs more than the protocol's most blocks."""
-    asking = Asking(RULE, [claim("near"), claim("next"), claim("far")])
+    asking = ClaimTracker(RULE, [claim("near"), claim("next"), claim("far")])
     told(asking, "near", [0.1 + 0.05 * (-1) ** block for block in range(8)])
     told(asking, "next", [0.06 + 0.05 * (-1) ** block for block in range(8)])
     told(asking, "far", [0.015 + 0.05 * (-1) ** block for block in range(8)])
@@ -112,7 +112,7 @@ def test_time_goes_to_what_it_can_decide_the_quickest_first() -> None:
 
 def test_what_is_out_of_reach_runs_along_where_time_is_left_over() -> None:
     """All blocks that the protocol still gives it fit behind the one that another claim needs."""
-    asking = Asking(RULE, [claim("near"), claim("far")])
+    asking = ClaimTracker(RULE, [claim("near"), claim("far")])
     told(asking, "near", [0.1 + 0.06 * (-1) ** block for block in range(8)])
     told(asking, "far", [0.015 + 0.05 * (-1) ** block for block in range(8)])
     rest = 3.0 * (RULE.most - 8)
@@ -127,14 +127,14 @@ def test_verdicts_are_forecast_at_the_error_that_they_allow() -> None:
 
 def test_before_the_first_blocks_everything_is_in_reach() -> None:
     """Nothing is known yet that would tell what is not."""
-    asking = Asking(RULE, [claim("x"), claim("y")])
+    asking = ClaimTracker(RULE, [claim("x"), claim("y")])
     told(asking, "x", [0.1, 0.2, 0.1])
     assert reach(asking, LEAST_BLOCKS - 1, 0.0) == ["x", "y"]
 
 
 def test_the_most_blocks_are_each_claims_own() -> None:
     """What had to wait may run in blocks that come after the others' last; failed trials count as blocks too."""
-    asking = Asking(RULE, [claim("x"), claim("late")])
+    asking = ClaimTracker(RULE, [claim("x"), claim("late")])
     told(asking, "x", [0.03 * (-1) ** block for block in range(RULE.most)])
     told(asking, "late", [0.03 * (-1) ** block for block in range(10)])
     assert set(asking.expected(RULE.most)) == {"late-a", "late-b", "late-beside"}
@@ -147,7 +147,7 @@ def test_the_most_blocks_are_each_claims_own() -> None:
 
 def test_a_fact_is_checked_twice() -> None:
     """It has no throughput; each check that ended well counts."""
-    asking = Asking(RULE, [claim("fact", None)])
+    asking = ClaimTracker(RULE, [claim("fact", None)])
     for block in range(FACT_TRIALS):
         assert asking.open(block)
         asking.add({"cell_id": "fact-a", "block": block, "outcome": "ok", "fact": True})
@@ -180,16 +180,16 @@ def test_spending_a_budget_on_what_is_in_reach_is_seldom_wrong() -> None:
     random = np.random.default_rng(3)
     runs, wrong, claims, margin = 1000, 0, 8, math.log(1.01)
     for _ in range(runs):
-        asking = Asking(RULE, [claim(str(k)) for k in range(claims)])
-        cells = {cell: 1.5 for one in asking.asked for cell in one.cells}
+        asking = ClaimTracker(RULE, [claim(str(k)) for k in range(claims)])
+        cells = {cell: 1.5 for one in asking.claims for cell in one.cells}
         logs = margin + 0.05 * random.standard_normal((claims, 60))
         left, block = 3.0 * (claims * LEAST_BLOCKS + 40), 0
         while left >= 3.0 and (live := asking.in_reach(block, (), cells, left) or asking.open(block)):
             for one in live[: int(left // 3.0)]:
-                asking.add(trial(f"{one.name}-a", block, 1.0))
-                asking.add(trial(f"{one.name}-b", block, math.exp(logs[int(one.name), block])))
+                asking.add(trial(f"{one.id}-a", block, 1.0))
+                asking.add(trial(f"{one.id}-b", block, math.exp(logs[int(one.id), block])))
                 left -= 3.0
             block += 1
-        found = [asking.values(one) for one in asking.asked]
+        found = [asking.values(one) for one in asking.claims]
         wrong += any(np.mean(each) - half_width(each, 1 - 0.05 / claims) > margin for each in found)
     assert 0 < wrong / runs <= 0.05

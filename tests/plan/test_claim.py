@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from feedrate.plan import cells as expanding
 from feedrate.plan import matrix, schedule, suite
-from feedrate.plan.claim import Aside, Claim, Effect, Values, cells_of, check, pair, slope, terms, untestable
+from feedrate.plan.claim import Aside, Claim, Effect, Values, cell_on, pair, slope, terms, untestable, validate
 from feedrate.plan.suite import slices_of
 from feedrate.schema import plugins
 from feedrate.schema.axes import cell_id
@@ -30,7 +30,7 @@ def claim(effect: Effect | None = WORKERS, **fields: object) -> Claim:
 def refused(what: Claim) -> str:
     """The complaint about a claim of a made-up file."""
     with pytest.raises(InputError) as caught:
-        check(what, "suites/x.py")
+        validate(what, "suites/x.py")
     return str(caught.value)
 
 
@@ -93,7 +93,7 @@ def test_a_side_that_equals_the_other_is_refused() -> None:
 def test_what_a_claim_needs_decides_where_its_sides_must_differ() -> None:
     """Pinning differs on CUDA alone: a claim that needs it is asked there, one that does not is refused."""
     pinning = pair({"pin_memory": False}, {"pin_memory": True}, {"mode": "train"})
-    check(claim(pinning, needs="cuda"), "suites/x.py")
+    validate(claim(pinning, needs="cuda"), "suites/x.py")
     assert "are the same cell with mode=train on cpu" in refused(claim(pinning))
 
 
@@ -114,7 +114,7 @@ def test_a_claim_is_an_effect_or_a_fact() -> None:
 
 def test_a_suite_with_no_cell_that_can_run_is_refused(tmp_path: Path) -> None:
     """What needs a CUDA device sweeps nothing on a CPU, and says so."""
-    asked = {part["device"] for each in suite.load("transfer").claims for part in slices_of(each)}
+    asked = {part["device"] for each in suite.load("transfer").claims for part in slices_of([each])}
     assert asked == {"cuda"}
     wanted = matrix.load(plugins.ROOT / "matrix.yaml", only="transfer")
     with pytest.raises(InputError, match=r"no cell can run here: \d+ × wanted on cuda only; this machine has cpu"):
@@ -148,11 +148,11 @@ def test_weights_add_up_to_nothing(cases: int, against: int) -> None:
 
 def test_photographs_stand_in_for_div2k() -> None:
     """A claim that names div2k has its cells on whichever photographs a run has."""
-    real, _ = cells_of({"workload": "div2k"}, "cpu")
-    swapped, _ = cells_of({"workload": "div2k"}, "cpu", "folder")
+    real, _ = cell_on({"workload": "div2k"}, "cpu")
+    swapped, _ = cell_on({"workload": "div2k"}, "cpu", "folder")
     assert (real["workload"], swapped["workload"]) == ("div2k", "folder")
     assert cell_id(real) != cell_id(swapped)
-    other, _ = cells_of({"workload": "synthetic"}, "cpu", "folder")
+    other, _ = cell_on({"workload": "synthetic"}, "cpu", "folder")
     assert other["workload"] == "synthetic"
 
 
@@ -173,7 +173,7 @@ def test_slices_are_the_cells_of_all_effects() -> None:
     """Sides of cases, of cases held against, and of numbers beside it; checks; on CUDA alone where it needs that."""
     beside = Aside("more", pair({"num_workers": 0}, {"num_workers": 4}, {"mode": "load"}))
     effect = pair({"num_workers": 0}, {"num_workers": 2}, {"mode": "load"}, against=[{"mode": "train"}])
-    found = slices_of(claim(effect, asides=(beside,)))
+    found = slices_of([claim(effect, asides=(beside,))])
     assert [(part["mode"], part["num_workers"]) for part in found] == [
         ("load", 0),
         ("load", 2),
@@ -182,8 +182,8 @@ def test_slices_are_the_cells_of_all_effects() -> None:
         ("load", 0),
         ("load", 4),
     ]
-    assert {part["device"] for part in slices_of(claim(needs="cuda"))} == {"cuda"}
+    assert {part["device"] for part in slices_of([claim(needs="cuda")])} == {"cuda"}
     dearer = claim(asides=(dataclasses.replace(beside, needs="cuda"),))
-    assert [part.get("device") for part in slices_of(dearer)] == [None, None, "cuda", "cuda"]
-    assert slices_of(claim(None, facts=({"check": "next_epoch"},))) == [{"mode": "check", "check": "next_epoch"}]
-    assert slices_of(claim(needs="disks")) == []
+    assert [part.get("device") for part in slices_of([dearer])] == [None, None, "cuda", "cuda"]
+    assert slices_of([claim(None, facts=({"check": "next_epoch"},))]) == ({"mode": "check", "check": "next_epoch"},)
+    assert slices_of([claim(needs="disks")]) == ()

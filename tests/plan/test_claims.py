@@ -17,7 +17,7 @@ from rich.console import Console
 from feedrate.plan import claim_selection, suite
 from feedrate.plan import request as plan_local
 from feedrate.plan.claim import Claim, pair, terms
-from feedrate.plan.claim_selection import LEAST_BLOCKS
+from feedrate.plan.claim_selection import LEAST_BLOCKS, claims_of
 from feedrate.plan.schedule import TEMPLATE_S
 from feedrate.plan.suite import slices_of
 from feedrate.questions.claims import terminal as claims_terminal
@@ -25,7 +25,7 @@ from feedrate.schema.axes import Cell
 from feedrate.schema.errors import InputError
 from feedrate.schema.plugins import ROOT
 from feedrate.store import runs
-from feedrate.sweep.run import Running
+from feedrate.sweep.run import ActiveRun
 
 LOAD = {"mode": "load", "workload": "synthetic", "storage_format": "lmdb"}
 CERTAIN = "persistent-workers"
@@ -39,18 +39,18 @@ WORKERS = claim(pair({"num_workers": 0}, {"num_workers": 2}, LOAD))
 
 
 def planned(one: Claim, cells: set[str], impossible: Any = lambda _: None, device: str = "cpu") -> tuple[Any, Any]:
-    return claim_selection.plan([one], cells, device, "div2k_standin", impossible)
+    return claim_selection.plan_claims([one], cells, device, "div2k_standin", impossible)
 
 
 def ids(one: Claim) -> set[str]:
     assert one.effect
-    return {term.cell_id for term in claim_selection.terms(one.effect, "cpu")}
+    return {term.cell_id for term in terms(one.effect, "cpu")}
 
 
 def test_a_claim_is_asked_where_all_its_cells_run() -> None:
     """With the weights of its sides, and the cells of the numbers beside it."""
     (asked,), reasons = planned(WORKERS, ids(WORKERS))
-    assert (asked.name, asked.metric, reasons) == ("x", "throughput", {})
+    assert (asked.id, asked.metric, reasons) == ("x", "throughput", {})
     assert sorted(asked.weights.values()) == [-1, 1]
     assert asked.cells == ids(WORKERS)
 
@@ -58,8 +58,8 @@ def test_a_claim_is_asked_where_all_its_cells_run() -> None:
 def test_a_machine_with_too_many_cores_is_not_asked() -> None:
     """Where sides are chosen for few cores, more of them would make it another question."""
     few = replace(WORKERS, most_cores=4)
-    assert claim_selection.plan([few], ids(WORKERS), "cpu", "div2k_standin", lambda _: None, 4)[1] == {}
-    asked, reasons = claim_selection.plan([few], ids(WORKERS), "cpu", "div2k_standin", lambda _: None, 5)
+    assert claim_selection.plan_claims([few], ids(WORKERS), "cpu", "div2k_standin", lambda _: None, 4)[1] == {}
+    asked, reasons = claim_selection.plan_claims([few], ids(WORKERS), "cpu", "div2k_standin", lambda _: None, 5)
     assert not asked
     assert reasons == {"x": "its sides are for 4 cores at most; this machine has 5"}
 
@@ -68,11 +68,11 @@ def test_a_cuda_device_may_have_an_effect_of_its_own() -> None:
     """The small cells run on a CPU only, the large ones on CUDA only, and each decides where it runs."""
     large = pair({"num_workers": 0}, {"num_workers": 8}, LOAD)
     both = replace(WORKERS, on_cuda=large)
-    assert {part["device"] for part in slices_of(both)} == {"cpu", "cuda"}
-    assert [part["num_workers"] for part in slices_of(both) if part["device"] == "cuda"] == [0, 8]
+    assert {part["device"] for part in slices_of([both])} == {"cpu", "cuda"}
+    assert [part["num_workers"] for part in slices_of([both]) if part["device"] == "cuda"] == [0, 8]
     for device, effect in (("cpu", WORKERS.effect), ("cuda", large)):
         cells = {term.cell_id for term in terms(effect, device)}
-        (asked,), _ = claim_selection.plan([both], cells, device, "div2k_standin", lambda _: None)
+        (asked,), _ = claim_selection.plan_claims([both], cells, device, "div2k_standin", lambda _: None)
         assert set(asked.weights) == cells
 
 
@@ -93,11 +93,10 @@ def test_what_speaks_against_a_claim_is_kept() -> None:
 def test_suites_ask_their_own_claims_and_the_suite_of_all_asks_everybodys() -> None:
     """A suite whose slices are another question's asks none by itself."""
     everything = suite.claims()
-    assert set(claim_selection.asked_by(["claims"])) == set(everything)
-    assert set(claim_selection.asked_by(["workers"])) == {
-        name for name, (owner, _) in everything.items() if owner == "workers"
-    }
-    assert claim_selection.asked_by(["loader", "storage", "calibration", "gone"]) == {}
+    assert {claim.id for claim in claims_of(["claims"])} == set(everything)
+    own = {name for name, (owner, _) in everything.items() if owner == "workers"}
+    assert {claim.id for claim in claims_of(["workers"])} == own
+    assert claims_of(["loader", "storage", "calibration", "gone"]) == []
 
 
 class Place:
@@ -105,7 +104,7 @@ class Place:
 
     def __init__(self, folder: Path, names: list[str], blocks: str = "[4, 6]") -> None:
         self.folder = folder
-        slices = [part for name in names for part in suite.slices_of(suite.claims()[name][1])]
+        slices = [part for name in names for part in suite.slices_of([suite.claims()[name][1]])]
         protocol = yaml.safe_load(f"{{warmup_s: 0.1, window_s: 0.2, min_steps: 4, timeout_s: 30, blocks: {blocks}}}")
         document = {"version": 1, "protocol": protocol, "suites": {"workers": slices}, "profiles": {"quick": {}}}
         (folder / "matrix.yaml").write_text(yaml.safe_dump(document))
@@ -145,7 +144,7 @@ def test_a_plain_claim_is_confirmed(swept: tuple[Place, str]) -> None:
     assert set(trials["role"]) <= {"cell", "control"}
     (asked,) = run.manifest.claims
     assert (asked.claim, asked.reason) == (CERTAIN, "done")
-    assert set(run.manifest.untestable) == set(claim_selection.asked_by(["workers"])) - {CERTAIN}
+    assert set(run.manifest.untestable) == {claim.id for claim in claims_of(["workers"])} - {CERTAIN}
     line = next(line for line in output.splitlines() if CERTAIN in line)
     assert "confirmed" in line
     assert "●" in line or "▶" in line
@@ -180,23 +179,23 @@ class Silent:
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[Running]:
+def running(tmp_path: Path) -> Iterator[ActiveRun]:
     """A run of two claims with a budget, before its first block."""
     place = Place(tmp_path, [CERTAIN, "gil-threads"], "[8, 30]")
     made = plan_local.make(place.options(budget="60s"))
     (tmp_path / "results" / "machine").mkdir(parents=True)
     folder = runs.begin(tmp_path / "results" / "machine", "run", {"key": "", "seed": 1, "started_at": ""})
-    run = Running(made, folder, "run", 1, "", runs.Journal(folder), Silent())
+    run = ActiveRun(made, folder, 1, "", Silent())
     yield run
     run.close()
 
 
-def play(run: Running, blocks: range, seconds: float, clear: str, effect: float = 3.0, wobble: float = 0.0) -> None:
+def play(run: ActiveRun, blocks: range, seconds: float, clear: str, effect: float = 3.0, wobble: float = 0.0) -> None:
     """Trials that took so long; one claim has an effect that wobbles by blocks, any other is lost in noise."""
     for block in blocks:
         factors = {
-            cell: effect * (1 + wobble * (-1) ** block) if claim.name == clear else 1 + 0.4 * (-1) ** block
-            for claim in run.asking.asked
+            cell: effect * (1 + wobble * (-1) ** block) if claim.id == clear else 1 + 0.4 * (-1) ** block
+            for claim in run.claims.claims
             for cell, weight in claim.weights.items()
             if weight > 0
         }
@@ -209,28 +208,28 @@ def play(run: Running, blocks: range, seconds: float, clear: str, effect: float 
                 "samples_per_s": 1000 * factors.get(cell.cell_id, 1),
                 "trial_wall_ns": int(seconds * 1e9),
             }
-            run.take({"trial": trial})
+            run.add(trial)
 
 
-def give(run: Running, budget_s: float) -> None:
+def give(run: ActiveRun, budget_s: float) -> None:
     """Another budget."""
-    plan = run.here.plan
-    run.here = replace(run.here, plan=replace(plan, matrix=replace(plan.matrix, budget_s=budget_s)))
+    plan = run.local.plan
+    run.local = replace(run.local, plan=replace(plan, matrix=replace(plan.matrix, budget_s=budget_s)))
 
 
-def test_the_certain_make_room(running: Running) -> None:
+def test_the_certain_make_room(running: ActiveRun) -> None:
     """After four blocks only the cells of the claim that is open still run."""
-    assert {claim.name for claim in running.asking.asked} == {CERTAIN, "gil-threads"}
+    assert {claim.id for claim in running.claims.claims} == {CERTAIN, "gil-threads"}
     play(running, range(4), 0.01, CERTAIN)
     left = {cell.cell_id for cell in running.live(4)}
-    certain, open_ = (next(c for c in running.asking.asked if c.name == name) for name in (CERTAIN, "gil-threads"))
+    certain, open_ = (next(c for c in running.claims.claims if c.id == name) for name in (CERTAIN, "gil-threads"))
     assert left == set(open_.cells)
     assert not left & (certain.cells - open_.cells)
 
 
-def test_the_sides_of_a_claim_are_neighbours_and_a_resumed_block_keeps_its_order(running: Running) -> None:
+def test_the_sides_of_a_claim_are_neighbours_and_a_resumed_block_keeps_its_order(running: ActiveRun) -> None:
     """Whatever the block, and also when some of its trials have ended."""
-    sides = next(set(claim.weights) for claim in running.asking.asked if claim.name == "gil-threads")
+    sides = next(set(claim.weights) for claim in running.claims.claims if claim.id == "gil-threads")
     for block in range(5):
         own = [cell.cell_id for cell in running.order(block) if cell.role != "control"]
         first, second = (own.index(side) for side in sides)
@@ -238,11 +237,11 @@ def test_the_sides_of_a_claim_are_neighbours_and_a_resumed_block_keeps_its_order
     before = [cell.cell_id for cell in running.order(0)]
     for position, cell in enumerate(before[:3]):
         trial = {"cell_id": cell, "block": 0, "position": position, "outcome": "ok", "samples_per_s": 1.0}
-        running.take({"trial": {**trial, "trial_wall_ns": 10**9}})
+        running.add({**trial, "trial_wall_ns": 10**9})
     assert [cell.cell_id for cell in running.order(0)] == before
 
 
-def test_a_budgets_last_seconds_go_to_what_is_least_certain(running: Running) -> None:
+def test_a_budgets_last_seconds_go_to_what_is_least_certain(running: ActiveRun) -> None:
     """Where a whole block does not fit any more, a part of it does; a resumed run would choose the same."""
     play(running, range(2), 1.0, CERTAIN)
     whole = len(running.live(2))
@@ -253,12 +252,12 @@ def test_a_budgets_last_seconds_go_to_what_is_least_certain(running: Running) ->
     assert order == running.order(2)
 
 
-def test_what_the_budget_cannot_decide_waits_for_what_it_can(running: Running) -> None:
+def test_what_the_budget_cannot_decide_waits_for_what_it_can(running: ActiveRun) -> None:
     """One claim is a few blocks from its verdict, the other lost in noise: only the former's cells run."""
     play(running, range(LEAST_BLOCKS), 1.0, CERTAIN, effect=1.05, wobble=0.02)
-    near = next(claim for claim in running.asking.asked if claim.name == CERTAIN)
+    near = next(claim for claim in running.claims.claims if claim.id == CERTAIN)
     spent = LEAST_BLOCKS * len(running.live(0)) + TEMPLATE_S * (LEAST_BLOCKS + 1)
     give(running, spent + 10 * len(near.weights))
-    assert len(running.asking.open(LEAST_BLOCKS)) == 2
+    assert len(running.claims.open(LEAST_BLOCKS)) == 2
     assert {cell.cell_id for cell in running.live(LEAST_BLOCKS)} > near.cells
     assert {cell.cell_id for cell in running.order(LEAST_BLOCKS)} == set(near.weights) < near.cells

@@ -96,7 +96,7 @@ def expanded(device: str, only: str = suite.CLAIMS) -> schedule.Plan:
 def test_every_claim_is_asked_or_its_reason_is_known(device: str) -> None:
     """On either device; what a CPU can tell is asked there, and on CUDA what needs one device."""
     found = expanded(device)
-    asked = {claim.name for claim in found.asked}
+    asked = {claim.id for claim in found.claims}
     assert asked | set(found.untestable) == set(LISTED)
     assert not asked & set(found.untestable)
     assert all(found.untestable.values())
@@ -129,8 +129,8 @@ def test_a_suite_has_the_cells_of_its_claims(name: str) -> None:
     found = expanded("cuda", name)
     everywhere = expanded("cuda")
     own = {claim for claim, (where, _, _) in LISTED.items() if where == name}
-    assert {claim.name for claim in found.asked} | set(found.untestable) == own
-    assert {claim.name for claim in found.asked} == own & {claim.name for claim in everywhere.asked}
+    assert {claim.id for claim in found.claims} | set(found.untestable) == own
+    assert {claim.id for claim in found.claims} == own & {claim.id for claim in everywhere.claims}
 
 
 def test_no_claim_asks_twice() -> None:

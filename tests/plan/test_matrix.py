@@ -143,7 +143,7 @@ def test_the_gpu_profile_asks_its_questions_in_eight_minutes(tmp_path: Path) -> 
     Each is a contrast of cells that differ in nothing else, in formats that need no package of their own.
     """
     found = on_cuda("gpu", tmp_path)
-    assert len(found.everything) <= 60
+    assert len(found.all_cells) <= 60
     assert found.matrix.budget_s == 480
     assert found.blocks >= schedule.BLOCKS_WANTED
     assert {found.window_s(cell) for cell in found.cells if "model" in cell.axes} == {3}

@@ -181,7 +181,7 @@ def test_ceilings_are_planned_once_for_all_cells_that_share_them(tmp_path: Path)
     modes = sorted((str(cell.axes["mode"]), cell.axes.get("num_workers")) for cell in found.ceilings)
     assert modes == [("compute", None), ("load", 0), ("load", 2)]
     assert {cell.role for cell in found.ceilings} == {"ceiling"}
-    assert {len(stages) for stages in found.needs.values()} == {1, 2}
+    assert {len(stages) for stages in found.ceilings_of.values()} == {1, 2}
     slices = "{pin_memory: [false, true], non_blocking: [false, true]}"
     cuda = expand(tmp_path, slices, device="cuda")
     assert sorted(str(cell.axes["mode"]) for cell in cuda.ceilings) == ["compute", *["copy"] * 4, *["load"] * 2]
@@ -191,7 +191,7 @@ def test_a_ceiling_that_is_asked_for_is_not_added(tmp_path: Path) -> None:
     """What the matrix names stays a cell of its own."""
     found = expand(tmp_path, "{batch_size: 8}, {mode: load, batch_size: 8}, {mode: compute, batch_size: 8}")
     assert (len(found.cells), found.ceilings) == (3, ())
-    assert len(found.needs) == 1
+    assert len(found.ceilings_of) == 1
 
 
 def test_the_control_cell_feels_the_machine(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from scipy.special import stdtrit
 from scipy.stats import t as student
 
 from feedrate.analysis import contrasts as frames
-from feedrate.plan.stopping import Contrast, Questions, Rule, blocks_to, contrasts, half_width, t_quantile
+from feedrate.plan.stopping import Contrast, ContrastTracker, Rule, blocks_to, contrasts, half_width, t_quantile
 from feedrate.schema.axes import AXES, applicable, cell_id
 
 RULE = Rule(fewest=8, most=30, target=math.log1p(0.03))
@@ -29,12 +29,12 @@ def cells(*several: dict) -> dict[str, dict]:
     return {cell_id(one): one for one in several}
 
 
-def questions(spread: dict[str, float], blocks: int, asked: dict, **more: object) -> Questions:
+def questions(spread: dict[str, float], blocks: int, asked: dict, ceilings: dict | None = None) -> ContrastTracker:
     """Trials whose log throughput alternates by ± the spread that is given for each cell."""
-    found = Questions(RULE, asked, **more)
+    found = ContrastTracker(RULE, asked, ceilings or {})
     for block in range(blocks):
         for key, size in spread.items():
-            found.add(key, block, 1000 * math.exp(size * (-1) ** block))
+            found.logs.add(key, block, 1000 * math.exp(size * (-1) ** block))
     return found
 
 
@@ -111,21 +111,21 @@ def test_ceilings_run_as_long_as_what_they_judge() -> None:
     """A ceiling has no question of its own."""
     asked = cells(cell(num_workers=0), cell(num_workers=2))
     a, b = asked
-    needs = {a: ("ceiling_a",), b: ("ceiling_b",)}
-    assert questions({a: 0.05, b: 0.001}, 8, asked, needs=needs).expected(8, ())["ceiling_b"] > 8
-    assert questions({a: 0.001, b: 0.001}, 8, asked, needs=needs).expected(8, ())["ceiling_a"] == 0
+    ceilings = {a: ("ceiling_a",), b: ("ceiling_b",)}
+    assert questions({a: 0.05, b: 0.001}, 8, asked, ceilings).expected(8, ())["ceiling_b"] > 8
+    assert questions({a: 0.001, b: 0.001}, 8, asked, ceilings).expected(8, ())["ceiling_a"] == 0
 
 
 def test_a_block_is_compared_with_itself() -> None:
     """Weather that both sides share cancels; a control cell's trials of one block count as one."""
     asked = cells(cell(num_workers=0), cell(num_workers=2))
     a, b = asked
-    found, weather = Questions(RULE, asked), random.Random(1)
+    found, weather = ContrastTracker(RULE, asked, {}), random.Random(1)
     for block in range(10):
         drift = weather.gauss(0, 0.3)
-        found.add(a, block, 100 * math.exp(drift - 0.1))
-        found.add(a, block, 100 * math.exp(drift + 0.1))
-        found.add(b, block, 110 * math.exp(drift))
+        found.logs.add(a, block, 100 * math.exp(drift - 0.1))
+        found.logs.add(a, block, 100 * math.exp(drift + 0.1))
+        found.logs.add(b, block, 110 * math.exp(drift))
     assert found.values(Contrast("num_workers", a, b)) == pytest.approx([math.log(1.1)] * 10)
     assert found.values(Contrast("num_workers", a, b), before=3) == pytest.approx([math.log(1.1)] * 3)
 

@@ -14,7 +14,7 @@ import pytest
 
 from feedrate.analysis.claims import NOT_TESTABLE, judge_claims
 from feedrate.plan import suite
-from feedrate.plan.claim import Claim, Effect, cells_of
+from feedrate.plan.claim import Claim, Effect, cell_on
 from feedrate.schema.axes import Value, cell_id
 from feedrate.schema.columns import TRIALS
 from feedrate.schema.metrics import METRICS
@@ -73,7 +73,7 @@ def trials(
     rows = []
     for block in range(blocks):
         for values, factor, way in sides(effect, ratio):
-            cell, _ = cells_of(values, device)
+            cell, _ = cell_on(values, device)
             value = 1000 * factor * math.exp(way * scatter[block % len(scatter)]) * (1 + 0.3 * block)
             rows.append({**told(cell, device, block), **columns(effect.metric, value)})
     frame = pd.DataFrame(rows, columns=[column.name for column in TRIALS])
@@ -139,7 +139,7 @@ def test_checks_decide(name: str) -> None:
     for saw, wanted in (((True,) * 3, "confirmed"), ((False,) * 3, "refuted"), ((True, False), "inconclusive")):
         rows = []
         for at, values in enumerate(claim.facts):
-            cell, _ = cells_of({"mode": "check", **values}, device)
+            cell, _ = cell_on({"mode": "check", **values}, device)
             for block, fact in enumerate(saw):
                 # The first check decides; the others say the opposite here.
                 seen = {"fact": fact == (at == 0), "fact_value": 0.5, "evidence": "It was seen."}

@@ -31,7 +31,7 @@ from scipy.special import stdtr
 from feedrate.analysis.blocks import CONFIDENCE, KEYS, Blocks, Floats, blocks_for, half_width, moments
 from feedrate.analysis.contrasts import room, verdicts
 from feedrate.analysis.estimates import rows_of
-from feedrate.plan.claim import PHOTOGRAPHS, Claim, Claims, Effect, Term, Values, cells_of, terms, untestable
+from feedrate.plan.claim import PHOTOGRAPHS, Claim, Claims, Effect, Term, Values, cell_on, terms, untestable
 from feedrate.schema.axes import BY_NAME, cell_id
 from feedrate.schema.columns import PROTOCOL_VERSION
 from feedrate.schema.errors import InputError
@@ -199,7 +199,7 @@ class _Run:
                     continue
                 _, photographs = self._terms(effect, [(1.0, case)])
                 sides = effect.sides(case)
-                cells = [cells_of(values, self.device, photographs)[0] for _, values in (sides[0], sides[-1])]
+                cells = [cell_on(values, self.device, photographs)[0] for _, values in (sides[0], sides[-1])]
                 means = moments(self._logs(effect.metric, [cell_id(cell) for cell in cells])).mean
                 yield {
                     "role": role,
@@ -230,7 +230,7 @@ class _Run:
 
     def _check(self, values: Values) -> Row:
         """What the checks of a fact saw: whether all that ended agree, the median number, the newest evidence."""
-        cell, _ = cells_of({"mode": "check", **values}, self.device)
+        cell, _ = cell_on({"mode": "check", **values}, self.device)
         rows = self._checks[self._checks["cell_id"].eq(cell_id(cell))]
         if rows.empty:
             return {}

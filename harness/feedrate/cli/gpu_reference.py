@@ -84,7 +84,7 @@ def make(options: plan_local.Options, out: Path, console: Console) -> Outcome:
         FeedrateError: the sweep cannot begin or go on.
     """
     planned = plan_local.make(options)
-    sweep.has_room(planned)
+    sweep.require_a_block(planned)
     if planned.plan.place.device != "cuda":
         console.print("No CUDA device here: this is a rehearsal on the CPU.")
     plan_report.show(planned, console)
@@ -104,7 +104,7 @@ def make(options: plan_local.Options, out: Path, console: Console) -> Outcome:
     return Outcome(tests, run, valid)
 
 
-def _tested(planned: plan_local.Here, said: Path, tell: Callable[[str], None]) -> int | None:
+def _tested(planned: plan_local.LocalPlan, said: Path, tell: Callable[[str], None]) -> int | None:
     """Say how long it all takes, and test the CUDA paths unless they passed here before."""
     plan = planned.plan
     what = f"feedrate {__version__}, torch {planned.software.torch}, {planned.machine.machine_id}"

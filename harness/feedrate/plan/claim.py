@@ -6,7 +6,7 @@ B ÷ A. Several cases (other batch sizes, formats …) are averaged; cases to be
 asks whether a change does more here than there (an interaction). A series of values has the weights of a
 least-squares line: then the ratio is what one doubling of the axis does.
 
-A claim of a fact has no effect: a check (``mode = check``) looks, and says what it saw.
+A claim of a fact has no effect: a check (``mode = check``) looks, and reports what it saw.
 
 Claims name axes and values, never ids. Which cells they are depends on the device.
 """
@@ -74,7 +74,7 @@ class Effect:
     cases: tuple[Values, ...]
     """What is held fixed; each is one question, and their mean is the effect."""
     against: tuple[Values, ...] = ()
-    """Cases whose effect is taken off; the effect is an interaction then."""
+    """Cases whose effect is subtracted; the effect is an interaction then."""
     metric: str = "throughput"
     """A name of ``metrics.METRICS``."""
     says: Says = "more"
@@ -86,8 +86,8 @@ class Effect:
         """Weight and values of every side of a case."""
         return [(weight, {**case, **values}) for weight, values in self.steps]
 
-    def parts(self) -> list[tuple[float, Values]]:
-        """Every case with its weight: 1 ÷ their number, and the same with a minus for those held against."""
+    def weighted_cases(self) -> list[tuple[float, Values]]:
+        """Every case with its weight: 1 ÷ their number, negative for those held against."""
         found = [(1 / len(self.cases), case) for case in self.cases]
         return found + [(-1 / len(self.against), case) for case in self.against]
 
@@ -102,6 +102,11 @@ def pair(
 ) -> Effect:
     """Compare two settings."""
     return Effect(((-1.0, a), (1.0, b)), cases, tuple(against), metric, says)
+
+
+def change(axis: str, a: Value, b: Value, *cases: Values, **more: Any) -> Effect:
+    """Compare two values of one axis; further arguments are those of ``pair``."""
+    return pair({axis: a}, {axis: b}, *cases, **more)
 
 
 def slope(
@@ -159,12 +164,8 @@ class Claim:
         """The claim as it is tested on a device, ``cpu`` or ``cuda``."""
         return replace(self, effect=self.on_cuda, on_cuda=None) if self.on_cuda and device == "cuda" else self
 
-    def effects(self) -> list[Effect]:
-        """What decides it and what stands beside it."""
-        return [effect for effect, _ in self.wanted()]
-
-    def wanted(self) -> list[tuple[Effect, Needs]]:
-        """The same, each with what it takes."""
+    def effects(self) -> list[tuple[Effect, Needs]]:
+        """What decides it, on any device, and what stands beside it; each with what it takes."""
         own: list[tuple[Effect, Needs]] = [(self.effect, self.needs)] if self.effect else []
         own += [(self.on_cuda, "cuda")] if self.on_cuda else []
         return [*own, *((aside.effect, aside.needs or self.needs) for aside in self.asides)]
@@ -183,7 +184,7 @@ class Term:
     cell: dict[str, Value]
 
 
-def cells_of(values: Values, device: str, photographs: str = PHOTOGRAPHS[0]) -> tuple[dict[str, Value], dict[str, str]]:
+def cell_on(values: Values, device: str, photographs: str = PHOTOGRAPHS[0]) -> tuple[dict[str, Value], dict[str, str]]:
     """Find the cell that values make on a device.
 
     Args:
@@ -192,19 +193,19 @@ def cells_of(values: Values, device: str, photographs: str = PHOTOGRAPHS[0]) -> 
         photographs: the workload that stands in div2k's place.
 
     Returns:
-        The axes that apply, and for each value that was asked for and does not apply the reason.
+        The axes that apply, and for each given value that does not apply the reason.
     """
     combination = {axis.name: axis.default for axis in AXES} | dict(values)
     if combination["workload"] == PHOTOGRAPHS[0]:
         combination["workload"] = photographs
-    cell, idle = applicable(combination, device)
-    return cell, {name: idle[name] for name in values if name in idle}
+    cell, reasons = applicable(combination, device)
+    return cell, {name: reasons[name] for name in values if name in reasons}
 
 
 def terms(
     effect: Effect, device: str, photographs: str = PHOTOGRAPHS[0], cases: Sequence[tuple[float, Values]] | None = None
 ) -> list[Term]:
-    """List the cells of an effect with their weights; the same cell once.
+    """List the cells of an effect with their weights, each cell once.
 
     Args:
         effect: of a claim.
@@ -213,9 +214,9 @@ def terms(
         cases: some of its cases with their weights; all of them if not given.
     """
     found: dict[str, Term] = {}
-    for share, case in cases if cases is not None else effect.parts():
+    for share, case in cases if cases is not None else effect.weighted_cases():
         for weight, values in effect.sides(case):
-            cell, _ = cells_of(values, device, photographs)
+            cell, _ = cell_on(values, device, photographs)
             key = cell_id(cell)
             before = found[key].weight if key in found else 0.0
             found[key] = Term(before + share * weight, key, cell)
@@ -225,29 +226,25 @@ def terms(
 def untestable(claim: Claim, device: str) -> str | None:
     """Why a claim cannot be tested on a device at all, by what it needs and by which axes matter there.
 
-    Args:
-        claim: any.
-        device: ``cpu`` or ``cuda``.
-
-    Returns:
-        The reason; None where nothing speaks against it (a plan may still lack libraries, samples or devices).
+    None where nothing speaks against it; a plan may still lack libraries, samples or devices.
     """
     if claim.needs != "cpu" and not (claim.needs in ("cuda", "gpus") and device == "cuda"):
         return NEEDS[claim.needs]
-    for effect in claim.effects()[:1]:
-        for _, case in effect.parts():
-            for _, values in effect.sides(case):
-                for name, reason in cells_of(values, device)[1].items():
-                    if values[name] != BY_NAME[name].default:
-                        return f"{name}: {reason}"
+    if claim.effect is None:
+        return None
+    for _, case in claim.effect.weighted_cases():
+        for _, values in claim.effect.sides(case):
+            for name, reason in cell_on(values, device)[1].items():
+                if values[name] != BY_NAME[name].default:
+                    return f"{name}: {reason}"
     return None
 
 
-def check(claim: Claim, where: str) -> None:
-    """See that a claim can be asked at all.
+def validate(claim: Claim, where: str) -> None:
+    """Refuse a claim that cannot be tested.
 
     Raises:
-        InputError: an axis, a value, a metric or a source that is not there, an A that equals its B, no case.
+        InputError: an unknown axis, value, metric or source, an A that equals its B, no case.
     """
     where = f"{where}: claim {claim.id}"
     for source in claim.sources:
@@ -256,35 +253,33 @@ def check(claim: Claim, where: str) -> None:
     if bool(claim.effect) == bool(claim.facts):
         raise InputError(f"{where}: expected either an effect or facts")
     for values in claim.facts:
-        _known({"mode": "check", **values}, where)
-    for effect, needs in claim.wanted():
-        _check_effect(effect, needs, where)
+        _validate_values({"mode": "check", **values}, where)
+    for effect, needs in claim.effects():
+        _validate_effect(effect, "cuda" if needs in ("cuda", "gpus") else "cpu", where)
 
 
-def _known(values: Values, where: str) -> None:
+def _validate_values(values: Values, where: str) -> None:
     for name, value in values.items():
         if name not in BY_NAME:
             raise InputError(f"{where}: unknown axis '{name}'; {expected_one_of(name, BY_NAME)}")
         BY_NAME[name].checked(value, f"{where}: {name}")
 
 
-def _check_effect(effect: Effect, needs: str, where: str) -> None:
+def _validate_effect(effect: Effect, device: str, where: str) -> None:
     if effect.metric not in METRICS:
         raise InputError(f"{where}: unknown metric '{effect.metric}'; {expected_one_of(effect.metric, METRICS)}")
     if not effect.cases or len(effect.steps) < 2:
         raise InputError(f"{where}: got {len(effect.cases)} cases of {len(effect.steps)} sides; expected one of two")
-    device = "cpu" if needs in ("cpu", "disks", "machines") else "cuda"
-    for _, case in effect.parts():
-        sides = effect.sides(case)
-        for _, values in sides:
-            _known(values, where)
-        ids = [cell_id(cells_of(values, device)[0]) for _, values in sides]
-        if len(set(ids)) < len(ids):
-            same = " and ".join(_shown(values) for _, values in effect.steps)
+    for _, case in effect.weighted_cases():
+        sides = [values for _, values in effect.sides(case)]
+        for values in sides:
+            _validate_values(values, where)
+        if len({cell_id(cell_on(values, device)[0]) for values in sides}) < len(sides):
+            same = " and ".join(_text(values) for _, values in effect.steps)
             raise InputError(
-                f"{where}: {same} are the same cell with {_shown(case)} on {device}; expected an A that differs from B"
+                f"{where}: {same} are the same cell with {_text(case)} on {device}; expected an A that differs from B"
             )
 
 
-def _shown(values: Mapping[str, Any]) -> str:
+def _text(values: Values) -> str:
     return ", ".join(f"{name}={value}" for name, value in values.items()) or "nothing else"

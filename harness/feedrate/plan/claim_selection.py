@@ -1,4 +1,4 @@
-"""Which claims a sweep still has to ask about: the certain ones make room for the others.
+"""Which claims a plan tests, and for which of them a sweep still measures: certain ones make room for the others.
 
 A claim is *certain* when an interval that is far stricter than its verdict needs leaves only one verdict: its level is
 that of the smallest p-value among all claims of the run by Holm, with a tenth of the error. Looking after every block
@@ -11,8 +11,6 @@ first; only when none is in reach, to the least certain. What is in reach is pre
 that has a verdict but is not certain of it stays in reach, so that none is left alone just when it crossed a margin.
 
 Pure Python: the parent of a sweep loads neither pandas nor SciPy.
-
-Which claims a plan asks about, and why it cannot test the others.
 """
 
 from __future__ import annotations
@@ -26,8 +24,8 @@ from statistics import fmean
 from typing import Any
 
 from feedrate.plan import suite
-from feedrate.plan.claim import Claim, Term, Values, cells_of, terms, untestable
-from feedrate.plan.stopping import Rule, blocks_to, deviation, half_width
+from feedrate.plan.claim import Claim, Term, cell_on, terms, untestable
+from feedrate.plan.stopping import BlockLogs, Rule, blocks_to, deviation, half_width
 from feedrate.schema.axes import Cell, cell_id
 from feedrate.schema.metrics import METRICS, room
 
@@ -42,66 +40,99 @@ FACT_TRIALS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A claim as the parent of a sweep sees it."""
+class PlannedClaim:
+    """A claim that a plan tests."""
 
-    name: str
+    id: str
     metric: str | None
     """What is compared; None for a fact."""
     weights: Mapping[str, float]
-    """cell_id to its weight in the effect; of a fact, the checks."""
+    """cell_id to its weight in the effect; of a fact, the check that decides."""
     cells: frozenset[str]
     """All cells that it wants, those of the numbers beside it among them."""
 
 
-class Asking:
-    """What a run knows of its claims so far."""
+def claims_of(suites: Iterable[str]) -> list[Claim]:
+    """List the claims that some suites test: their own, and for the suite of all claims everybody's."""
+    wanted = set(filter(suite.for_claims, suites))
+    if not wanted:
+        return []
+    return [claim for owner, claim in suite.claims().values() if suite.CLAIMS in wanted or owner in wanted]
 
-    def __init__(self, rule: Rule, asked: Sequence[Asked]) -> None:
-        """Begin with nothing known."""
+
+def plan_claims(
+    claims: Iterable[Claim],
+    cells: Collection[str],
+    device: str,
+    photographs: str,
+    impossible: Callable[[Cell], str | None],
+    cores: int = 1,
+) -> tuple[tuple[PlannedClaim, ...], dict[str, str]]:
+    """Find the cells of claims among those that are planned.
+
+    Returns:
+        The claims that can be tested, and for each other one by its id why it cannot.
+    """
+    planned, reasons = [], {}
+    for claim in (each.on(device) for each in claims):
+        checks = [cell_on({"mode": "check", **values}, device, photographs)[0] for values in claim.facts]
+        facts = [Term(1.0, cell_id(cell), cell) for cell in checks]
+        deciding = terms(claim.effect, device, photographs) if claim.effect else facts[:1]
+        missing = [term.cell for term in deciding if term.cell_id not in cells]
+        if claim.most_cores and cores > claim.most_cores:
+            reasons[claim.id] = f"its sides are for {claim.most_cores} cores at most; this machine has {cores}"
+        elif reason := untestable(claim, device) or next(filter(None, map(impossible, missing)), None):
+            reasons[claim.id] = reason
+        elif missing:
+            reasons[claim.id] = "this run leaves out cells of it"
+        else:
+            beside = [term for aside in claim.asides for term in terms(aside.effect, device, photographs)]
+            everything = {term.cell_id for term in (*deciding, *beside, *facts)}
+            weights = {term.cell_id: term.weight for term in deciding}
+            metric = claim.effect.metric if claim.effect else None
+            planned.append(PlannedClaim(claim.id, metric, weights, frozenset(everything) & frozenset(cells)))
+    return tuple(planned), reasons
+
+
+class ClaimTracker:
+    """How far a run has come with its claims."""
+
+    def __init__(self, rule: Rule, claims: Sequence[PlannedClaim]) -> None:
+        """Begin with no trial."""
         self.rule = rule
-        self.asked = tuple(asked)
-        self.level = 1 - ERROR / max(1, len(self.asked))
-        self._wants: defaultdict[str, set[str]] = defaultdict(set)
-        for claim in self.asked:
+        self.claims = tuple(claims)
+        self.level = 1 - ERROR / max(1, len(self.claims))
+        self._metrics: defaultdict[str, set[str | None]] = defaultdict(set)
+        for claim in self.claims:
             for cell in claim.weights:
-                self._wants[cell].add(claim.metric or "")
+                self._metrics[cell].add(claim.metric)
         self._tried: defaultdict[str, set[int]] = defaultdict(set)
-        self._logs: defaultdict[tuple[str, str], dict[int, list[float]]] = defaultdict(dict)
+        self._logs: defaultdict[str | None, BlockLogs] = defaultdict(BlockLogs)
 
     def add(self, trial: Mapping[str, Any]) -> None:
-        """Take in a trial, however it ended."""
+        """Add a trial, however it ended."""
         cell, block = trial["cell_id"], trial["block"]
         self._tried[cell].add(block)
         if trial["outcome"] != "ok":
             return
-        for metric in self._wants.get(cell, ()):
+        for metric in self._metrics.get(cell, ()):
             value = METRICS[metric].of(trial) if metric else 1.0
             if value is not None:
-                self._logs[metric, cell].setdefault(block, []).append(math.log(value))
+                self._logs[metric].add(cell, block, value)
 
-    def values(self, claim: Asked, before: int | None = None) -> list[float]:
+    def values(self, claim: PlannedClaim, before: int | None = None) -> list[float]:
         """The effect's logs in the blocks that have all of its cells, those before a block only if one is given."""
-        found = [
-            {block: fmean(logs) for block, logs in self._logs[claim.metric or "", cell].items()}
-            for cell in claim.weights
-        ]
-        shared = set.intersection(*(set(blocks) for blocks in found)) if found else set()
-        return [
-            sum(weight * blocks[block] for weight, blocks in zip(claim.weights.values(), found, strict=True))
-            for block in sorted(shared)
-            if before is None or block < before
-        ]
+        return self._logs[claim.metric].sums(claim.weights, before)
 
-    def tried(self, claim: Asked, before: int | None = None) -> int:
+    def tried(self, claim: PlannedClaim, before: int | None = None) -> int:
         """In how many blocks the claim had its turn, whether or not its trials ended well."""
         together = set[int].intersection(*(self._tried[cell] for cell in claim.weights))
         return sum(before is None or block < before for block in together)
 
-    def certainty(self, claim: Asked, before: int | None = None) -> float:
+    def certainty(self, claim: PlannedClaim, before: int | None = None) -> float:
         """How many times as wide its strict interval might be without leaving its verdict; 1 and more is certain.
 
-        0 where nothing can be told yet, and small where the estimate lies near a margin.
+        0 where nothing can be said yet, and small where the estimate lies near a margin.
         """
         values = self.values(claim, before)
         if claim.metric is None:
@@ -111,21 +142,23 @@ class Asking:
         half = half_width(values, self.level)
         return room(fmean(values)) / half if half else math.inf
 
-    def done(self, claim: Asked, before: int | None = None) -> bool:
-        """Whether more blocks would tell nothing that is wanted."""
+    def done(self, claim: PlannedClaim, before: int | None = None) -> bool:
+        """Whether it is certain, or had the protocol's most blocks."""
         return self.tried(claim, before) >= self.rule.most or self.certainty(claim, before) >= 1
 
-    def open(self, before: int, dropped: Iterable[str] = ()) -> list[Asked]:
+    def open(self, before: int, dropped: Iterable[str] = ()) -> list[PlannedClaim]:
         """The claims that are not done, the least certain first; those with a cell that only ever failed are gone."""
         gone = set(dropped)
-        left = [claim for claim in self.asked if gone.isdisjoint(claim.weights) and not self.done(claim, before)]
-        return sorted(left, key=lambda claim: (self.certainty(claim, before), claim.name))
+        left = [claim for claim in self.claims if gone.isdisjoint(claim.weights) and not self.done(claim, before)]
+        return sorted(left, key=lambda claim: (self.certainty(claim, before), claim.id))
 
-    def cells(self, claim: Asked, before: int) -> AbstractSet[str]:
+    def cells(self, claim: PlannedClaim, before: int) -> AbstractSet[str]:
         """What a claim wants of a block that has no room for everything: later ones leave out what stands beside it."""
         return claim.cells if before < LEAST_BLOCKS else claim.weights.keys()
 
-    def in_reach(self, before: int, dropped: Iterable[str], seconds: Mapping[str, float], left_s: float) -> list[Asked]:
+    def in_reach(
+        self, before: int, dropped: Iterable[str], seconds: Mapping[str, float], left_s: float
+    ) -> list[PlannedClaim]:
         """The open claims that the time left would bring to a verdict, those that take least of it first.
 
         Args:
@@ -142,19 +175,19 @@ class Asking:
         if before < LEAST_BLOCKS:
             return claims
         level = 1 - VERDICT_ERROR / max(1, len(claims))
-        each = {claim.name: sum(seconds.get(cell, 0.0) for cell in self.cells(claim, before)) for claim in claims}
-        takes = {claim.name: self._missing(claim, before, level) * each[claim.name] for claim in claims}
-        quickest = sorted(claims, key=lambda claim: (takes[claim.name], claim.name))
-        whole = {claim.name: (self.rule.most - self.tried(claim, before)) * each[claim.name] for claim in claims}
-        chosen: list[Asked] = []
-        for wanted, order in ((takes, quickest), (whole, claims)):
+        block_s = {claim.id: sum(seconds.get(cell, 0.0) for cell in self.cells(claim, before)) for claim in claims}
+        verdict_s = {claim.id: self._missing(claim, before, level) * block_s[claim.id] for claim in claims}
+        all_s = {claim.id: (self.rule.most - self.tried(claim, before)) * block_s[claim.id] for claim in claims}
+        quickest = sorted(claims, key=lambda claim: (verdict_s[claim.id], claim.id))
+        chosen: list[PlannedClaim] = []
+        for takes_s, order in ((verdict_s, quickest), (all_s, claims)):
             for claim in order:
-                if claim not in chosen and wanted[claim.name] <= left_s:
+                if claim not in chosen and takes_s[claim.id] <= left_s:
                     chosen.append(claim)
-                    left_s -= wanted[claim.name]
+                    left_s -= takes_s[claim.id]
         return chosen
 
-    def _missing(self, claim: Asked, before: int, level: float) -> float:
+    def _missing(self, claim: PlannedClaim, before: int, level: float) -> float:
         """Predict how many more blocks a verdict takes, at least one; infinitely many where the protocol ends first."""
         values = self.values(claim, before)
         if claim.metric is None or len(values) < LEAST_BLOCKS:
@@ -163,7 +196,7 @@ class Asking:
         return max(1, wanted - len(values)) if wanted <= self.rule.most else math.inf
 
     def expected(self, before: int, dropped: Iterable[str] = ()) -> dict[str, int]:
-        """Predict with which block each cell will be done, from what was seen before a block.
+        """Predict with which block each cell will be done, from what was measured before a block.
 
         A claim that had to wait has its blocks later than others: the protocol's most are each claim's own.
 
@@ -177,50 +210,3 @@ class Asking:
             for cell in claim.cells - gone:
                 found[cell] = max(found.get(cell, 0), before + more)
         return found
-
-
-def asked_by(suites: Iterable[str]) -> dict[str, Claim]:
-    """List the claims that some suites ask about: their own, and for the suite of all claims everybody's."""
-    wanted = set(filter(suite.for_claims, suites))
-    if not wanted:
-        return {}
-    return {name: claim for name, (owner, claim) in suite.claims().items() if suite.CLAIMS in wanted or owner in wanted}
-
-
-def plan(
-    claims: Iterable[Claim],
-    cells: Collection[str],
-    device: str,
-    photographs: str,
-    impossible: Callable[[Cell], str | None],
-    cores: int = 1,
-) -> tuple[tuple[Asked, ...], dict[str, str]]:
-    """Find the cells of claims among those that are planned."""
-    asked, reasons = [], {}
-    for claim in (each.on(device) for each in claims):
-        decide = _deciding(claim, device, photographs)
-        missing = [term.cell for term in decide if term.cell_id not in cells]
-        if claim.most_cores and cores > claim.most_cores:
-            reasons[claim.id] = f"its sides are for {claim.most_cores} cores at most; this machine has {cores}"
-        elif reason := untestable(claim, device) or next(filter(None, map(impossible, missing)), None):
-            reasons[claim.id] = reason
-        elif missing:
-            reasons[claim.id] = "this run leaves out cells of it"
-        else:
-            beside = (term.cell_id for aside in claim.asides for term in terms(aside.effect, device, photographs))
-            checks = (_check(values, device, photographs).cell_id for values in claim.facts)
-            weights = {term.cell_id: term.weight for term in decide}
-            everything = frozenset((*weights, *beside, *checks)) & frozenset(cells)
-            asked.append(Asked(claim.id, claim.effect.metric if claim.effect else None, weights, everything))
-    return tuple(asked), reasons
-
-
-def _deciding(claim: Claim, device: str, photographs: str) -> list[Term]:
-    if claim.effect:
-        return terms(claim.effect, device, photographs)
-    return [_check(claim.facts[0], device, photographs)]
-
-
-def _check(values: Values, device: str, photographs: str) -> Term:
-    cell, _ = cells_of({"mode": "check", **values}, device, photographs)
-    return Term(1.0, cell_id(cell), cell)

@@ -139,14 +139,6 @@ def _slices(name: str, raw: Any, where: str) -> tuple[SuiteSlice, ...]:
     return (_slice(name, raw, where),)
 
 
-def _overridden(name: str, base: tuple[SuiteSlice, ...], raw: Any, where: str) -> tuple[SuiteSlice, ...]:
-    """A profile's list replaces a suite's slices; its mapping changes those axes in every slice."""
-    if isinstance(raw, list) or not base:
-        return _slices(name, raw, where)
-    change = _slice(name, raw, where)
-    return tuple(SuiteSlice(name, {**part.axes, **change.axes}, change.device or part.device) for part in base)
-
-
 def _protocol(raw: Mapping[str, Any], where: str) -> Protocol:
     merged = {**DEFAULT_PROTOCOL, **raw}
     for key in ("warmup_s", "window_s", "timeout_s", "ci_target_pct", *_WHOLE):
@@ -180,16 +172,20 @@ def _protocol_values(raw: Any, where: str, device: str) -> dict[str, Any]:
 def _suite_slices(
     path: Path, base: Mapping[str, Any], chosen: Mapping[str, Any], only: str | None, profile: str
 ) -> tuple[SuiteSlice, ...]:
+    """The slices of the chosen suites; a profile's list replaces them, its mapping changes those axes in each."""
     known = plugins.names("feedrate.suites")
     if only is not None and only not in known:
         raise InputError(f"SUITE: unknown suite '{only}'; {expected_one_of(only, known)}")
-    names = [only] if only else list(chosen or base)
     found: list[SuiteSlice] = []
-    for name in names:
+    for name in [only] if only else list(chosen or base):
         own = base[name] if name in base else list(suite.load(name).slices)
         slices = _slices(name, own, f"{path}: suites.{name}") if own else ()
-        if chosen.get(name) is not None:
-            slices = _overridden(name, slices, chosen[name], f"{path}: profiles.{profile}.suites.{name}")
+        where, raw = f"{path}: profiles.{profile}.suites.{name}", chosen.get(name)
+        if isinstance(raw, list) or (raw is not None and not slices):
+            slices = _slices(name, raw, where)
+        elif raw is not None:
+            new = _slice(name, raw, where)
+            slices = tuple(SuiteSlice(name, {**part.axes, **new.axes}, new.device or part.device) for part in slices)
         if not slices:
             raise InputError(
                 f"{path}: suites.{name}: sweeps nothing; expected axes with values, here or in suites/{name}.py"

@@ -1,4 +1,4 @@
-"""What would run on this machine, how long it would take, and how many blocks its questions need.
+"""A plan: what would run on this machine, how long it would take, and how many blocks its questions need.
 
 Loads neither torch nor pandas: a plan is there in the time that it takes to read it.
 """
@@ -6,15 +6,16 @@ Loads neither torch nor pandas: a plan is there in the time that it takes to rea
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
+from typing import NamedTuple
 
 from feedrate.plan import suite
-from feedrate.plan.claim_selection import Asked
+from feedrate.plan.claim_selection import PlannedClaim
 from feedrate.plan.matrix import Matrix
 from feedrate.plan.stopping import Rule, blocks_to, contrasts
 from feedrate.schema import axes
@@ -26,8 +27,8 @@ BLOCKS_WANTED = 5
 FORK_S, WORKER_S, CUDA_S, TEMPLATE_S = 0.25, 0.05, 2.0, 4.0
 """Where nothing was measured: a trial beside warm-up and window, each worker, a CUDA context, a block's template."""
 CEILING_WINDOW_S = 1.0
-"""What no GPU computes in, and a ceiling that nobody asked for, is measured no longer: only training needs windows that
-suit the GPU's own probes."""
+"""Longest window of what no GPU computes in, and of a ceiling that the matrix does not ask for: only training needs
+windows that suit the GPU's own probes."""
 DATA_AXES = ("workload", "storage_format", "n_samples", "patch_size", "scale")
 """They name a packed set."""
 DIV2K_FOLDERS = ("DIV2K_train_HR_sub", "DIV2K_valid_HR_sub")
@@ -35,14 +36,9 @@ DIV2K_FOLDERS = ("DIV2K_train_HR_sub", "DIV2K_valid_HR_sub")
 PETS_FOLDER = "oxford-iiit-pet"
 
 
-def div2k_folder(data_root: Path) -> Path | None:
-    """The folder of DIV2K's sub-images, or None where none is whole."""
-    return next((path for name in DIV2K_FOLDERS if ((path := data_root / name) / "cut.json").is_file()), None)
-
-
 @dataclass(frozen=True, slots=True)
 class PlannedCell:
-    """A cell and who asked for it."""
+    """A cell, and the suite that asks for it."""
 
     cell_id: str
     axes: Mapping[str, Value]
@@ -63,7 +59,7 @@ class Place:
     in_memory: bool = False
     """Whether packed samples lie in a file system in memory, which cannot be cold."""
     shm_bytes: int | None = None
-    """Free shared memory; None where it cannot be told."""
+    """Free shared memory; None where it is not known."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """cell_id to the wall clock of its trials in earlier runs here."""
     spread: Mapping[str, Spread] = field(default_factory=dict)
@@ -73,10 +69,22 @@ class Place:
     cores: int = 1
     """Logical cores."""
 
+    @property
+    def div2k(self) -> Path | None:
+        """The folder of DIV2K's sub-images, or None where none is whole."""
+        folders = (self.data_root / name for name in DIV2K_FOLDERS)
+        return next((folder for folder in folders if (folder / "cut.json").is_file()), None)
 
-@dataclass(frozen=True, slots=True)
-class Outlook:
-    """How many blocks it takes until intervals are as narrow as the protocol wants, at the spread seen here before."""
+    @property
+    def photographs(self) -> str:
+        """The workload that stands in div2k's place: the real one where it is at hand."""
+        if self.data is not None:
+            return "folder"
+        return "div2k" if self.div2k else "div2k_standin"
+
+
+class Outlook(NamedTuple):
+    """How many blocks it takes until intervals are as narrow as the protocol wants, at the spread of earlier runs."""
 
     half: int
     """Blocks after which half of the contrasts are done."""
@@ -100,13 +108,13 @@ class Plan:
     merged: tuple[Counted, ...]
     excluded: tuple[Counted, ...]
     substitutions: tuple[str, ...]
-    asked: tuple[Asked, ...] = ()
+    claims: tuple[PlannedClaim, ...] = ()
     """The claims that its cells are to judge."""
     untestable: Mapping[str, str] = field(default_factory=dict)
     """Claim to why it cannot be tested here."""
 
     @cached_property
-    def everything(self) -> tuple[PlannedCell, ...]:
+    def all_cells(self) -> tuple[PlannedCell, ...]:
         """All cells that run."""
         return (*self.cells, *self.ceilings)
 
@@ -124,21 +132,21 @@ class Plan:
         return min((cell for cell in self.cells if cell.axes["mode"] != "check"), key=rank, default=self.cells[0])
 
     @cached_property
-    def unasked_checks(self) -> tuple[PlannedCell, ...]:
+    def unclaimed_checks(self) -> tuple[PlannedCell, ...]:
         """Checks that no claim asks for."""
-        asked = {cell for claim in self.asked for cell in claim.cells}
-        return tuple(cell for cell in self.cells if cell.axes["mode"] == "check" and cell.cell_id not in asked)
+        claimed = {cell for claim in self.claims for cell in claim.cells}
+        return tuple(cell for cell in self.cells if cell.axes["mode"] == "check" and cell.cell_id not in claimed)
 
     @cached_property
     def compared(self) -> dict[str, Mapping[str, Value]]:
-        """The cells whose contrasts are asked about, by id: neither checks nor what is there for its claims alone."""
+        """The cells whose contrasts are measured, by id: neither checks nor what is there for its claims alone."""
         timed = (cell for cell in self.cells if cell.axes["mode"] != "check")
-        return {cell.cell_id: cell.axes for cell in timed if not (self.asked and suite.for_claims(cell.suite))}
+        return {cell.cell_id: cell.axes for cell in timed if not (self.claims and suite.for_claims(cell.suite))}
 
     @cached_property
-    def needs(self) -> dict[str, tuple[str, ...]]:
+    def ceilings_of(self) -> dict[str, tuple[str, ...]]:
         """Training cell to those of its ceilings that run."""
-        run = {cell.cell_id for cell in self.everything}
+        run = {cell.cell_id for cell in self.all_cells}
         found = {}
         for cell in self.cells:
             if cell.axes["mode"] == "train":
@@ -167,21 +175,21 @@ class Plan:
             blocks_to(rule.target, spreads[int(share * (len(spreads) - 1))], rule.fewest, rule.most)
             for share in (0.5, 0.9)
         )
-        seen = [known[cell.cell_id] for cell in self.cells if cell.cell_id in known]
-        total = fmean(spread.sd**2 for spread in seen)
-        return Outlook(half, most, min(1.0, fmean(spread.within**2 for spread in seen) / total) if total else 0.0)
+        earlier = [known[cell.cell_id] for cell in self.cells if cell.cell_id in known]
+        total = fmean(spread.sd**2 for spread in earlier)
+        return Outlook(half, most, min(1.0, fmean(spread.within**2 for spread in earlier) / total) if total else 0.0)
 
     def data_axes(self, cell: PlannedCell) -> dict[str, Value]:
         """Which packed set a cell reads; a cell without a loader takes a batch from any set of its kind."""
         axes = cell.axes
         if "n_samples" not in axes:
             same = ("workload", "patch_size", "scale")
-            alike = (other.axes for other in self.everything if "n_samples" in other.axes)
+            alike = (other.axes for other in self.all_cells if "n_samples" in other.axes)
             axes = next((other for other in alike if all(other.get(a) == axes.get(a) for a in same)), axes)
         return {name: axes.get(name, BY_NAME[name].default) for name in DATA_AXES if name != "scale" or "scale" in axes}
 
     def cell_s(self, cell: PlannedCell) -> float:
-        """Seconds that a trial of a cell takes: as it took here before, else by the protocol."""
+        """Seconds that a trial of a cell takes: as in earlier runs here, else by the protocol."""
         protocol = self.matrix.protocol
         if known := self.place.seconds.get(cell.cell_id):
             return known
@@ -202,19 +210,14 @@ class Plan:
     @property
     def block_s(self) -> float:
         """Seconds that a block takes: every cell once, the control cell now and then, and the template's start."""
-        controls = len(self.everything) // self.matrix.protocol.control_every
-        return TEMPLATE_S + sum(map(self.cell_s, self.everything)) + controls * self.cell_s(self.control)
+        controls = len(self.all_cells) // self.matrix.protocol.control_every
+        return TEMPLATE_S + sum(map(self.cell_s, self.all_cells)) + controls * self.cell_s(self.control)
 
     @property
     def blocks(self) -> int:
         """Whole blocks that fit the budget, at most the protocol's most."""
         most = self.matrix.protocol.blocks[1]
         return most if self.matrix.budget_s is None else min(most, int(self.matrix.budget_s / self.block_s))
-
-    @property
-    def measured_share(self) -> float:
-        """Share of the cells whose time is known from earlier runs."""
-        return sum(cell.cell_id in self.place.seconds for cell in self.everything) / max(1, len(self.everything))
 
     def cuts(self) -> list[str]:
         """Values to leave out, dearest first, until ``BLOCKS_WANTED`` blocks would fit; empty when they do."""
@@ -223,19 +226,17 @@ class Plan:
             return []
         allowed, left = budget / BLOCKS_WANTED - TEMPLATE_S, list(self.cells)
         cuts: list[str] = []
-        while left and sum(map(self.cell_s, left)) > allowed and len(cuts) < 8:
+        while left and (excess := sum(map(self.cell_s, left)) - allowed) > 0 and len(cuts) < 8:
             cost: defaultdict[tuple[str, Value], float] = defaultdict(float)
-            kept: dict[str, set[Value]] = {}
             for cell in left:
-                for name, value in cell.axes.items():
-                    cost[name, value] += self.cell_s(cell)
-                    kept.setdefault(name, set()).add(value)
-            spare = {key: seconds for key, seconds in cost.items() if len(kept[key[0]]) > 1}
+                for value in cell.axes.items():
+                    cost[value] += self.cell_s(cell)
+            values = Counter(name for name, _ in cost)
+            spare = {key: seconds for key, seconds in cost.items() if values[key[0]] > 1}
             if not spare:
                 break
-            excess = sum(map(self.cell_s, left)) - allowed
             enough = {key: seconds for key, seconds in spare.items() if seconds >= excess}
-            name, value = min(enough, key=enough.__getitem__) if enough else max(spare, key=spare.__getitem__)
-            left = [cell for cell in left if cell.axes.get(name) != value]
-            cuts.append(f"{name}: {value} (saves {spare[name, value]:.0f} s a block)")
+            cut = min(enough, key=enough.__getitem__) if enough else max(spare, key=spare.__getitem__)
+            left = [cell for cell in left if cut not in cell.axes.items()]
+            cuts.append(f"{cut[0]}: {cut[1]} (saves {spare[cut]:.0f} s a block)")
         return cuts

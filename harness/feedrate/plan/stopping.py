@@ -1,25 +1,25 @@
-"""When a question is answered well enough: which contrasts are done, and which cells therefore still run.
+"""Which cells a block runs, and in which order.
 
-Contrasts stop, not cells: a cell whose own interval is narrow runs on while one of its contrasts is wide, and a cell
-that no question needs any more is left out of the blocks that follow. A contrast is done when its interval's half-width
-is at most the target, after at least the protocol's fewest blocks; never because of what it shows, which would bias it.
-Looking after every block from 8 on, intervals were simulated to cover 93 to 95 % (``analysis.simulate``). A half-width
-of 3 % leaves a true effect of 5 % little room over the verdict's margin of 1 %: who claims so little wants about 2.2 %.
+**Stopping.** Contrasts stop, not cells: a cell whose own interval is narrow runs on while one of its contrasts is wide,
+and a cell that no question needs any more is left out of the blocks that follow. A contrast is done when its interval's
+half-width is at most the target, after at least the protocol's fewest blocks; never because of what it shows, which
+would bias it. Looking after every block from 8 on, intervals were simulated to cover 93 to 95 %
+(``analysis.simulate``). A half-width of 3 % leaves a true effect of 5 % little room over the verdict's margin of 1 %:
+who claims so little wants about 2.2 %.
+
+**Order.** At random, with the sides of an effect close to each other, because a machine changes from second to second
+more than from minute to minute. On the machine of the reference runs the deviation of a trial from its cell's mean
+correlated with that of a trial 3 s away by 0.26 to 0.33, 12 s away by 0.12 to 0.22, and over a minute away by less than
+0.06 (runs 20261121T194213Z-a8b3, 20261121T214023Z-c819 and 20261122T004530Z-d723, some 1,100 trials each). What both
+sides of a comparison share cancels in their ratio, so that trials run side by side tell more than trials a block apart.
+Which side comes first is left to chance in every block, so that a trial's place favours neither. Where the sides leave
+different things behind for the next trial, half of that difference stays in their ratio.
+
+The variance of an effect between blocks, over what it would be if its cells scattered independently, was 0.79, 0.82 and
+0.89 in those runs, which took all cells at random, and 0.59 in 20261122T021316Z-18f6, which took them in this order
+(medians over 24 to 31 claims). Those three lie in the repository's history.
 
 Pure Python: the parent of a sweep loads neither pandas nor SciPy.
-
-In which order the trials of a block run: at random, and the sides of an effect close to each other.
-
-A machine changes from second to second more than from minute to minute. On the machine of the reference runs what a
-trial was off its cell's mean by correlated with that of a trial 3 s away by 0.26 to 0.33, 12 s away by 0.12 to 0.22,
-and over a minute away by less than 0.06 (runs 20261121T194213Z-a8b3, 20261121T214023Z-c819 and 20261122T004530Z-d723,
-some 1,100 trials each). What both sides of a comparison share falls out of their ratio, so that trials run side by side
-tell more than trials a block apart. Which side comes first is left to chance in every block: a trial's place favours
-neither. Where the sides leave different things behind for the next trial, half of that difference stays in their ratio.
-
-What it gives: the variance of an effect between blocks, over what it would be if its cells scattered independently, was
-0.79, 0.82 and 0.89 in those runs, which took all cells at random, and 0.59 in 20261122T021316Z-18f6, which took them so
-(medians over 24 to 31 claims). Those three lie in the repository's history.
 """
 
 from __future__ import annotations
@@ -29,15 +29,12 @@ import math
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, product
 from statistics import fmean
 
 from feedrate.schema.axes import AXES, NO_KNOBS, Axis, Cell, Value
-
-Logs = Mapping[int, float]
-"""Block to the log of a cell's throughput in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +52,13 @@ def contrasts(cells: Mapping[str, Cell]) -> list[Contrast]:
 
     ``mode`` and ``step`` say what a trial does rather than how, and are never contrasted.
     """
-    whole = {key: {axis.name: cell.get(axis.name, axis.default) for axis in AXES} for key, cell in cells.items()}
+    complete = {key: {axis.name: cell.get(axis.name, axis.default) for axis in AXES} for key, cell in cells.items()}
     found: list[Contrast] = []
     for axis in AXES:
         groups: dict[str, list[str]] = {}
         for key, cell in cells.items():
             if axis.name in cell and axis.name not in NO_KNOBS:
-                rest = {name: value for name, value in whole[key].items() if name != axis.name}
+                rest = {name: value for name, value in complete[key].items() if name != axis.name}
                 groups.setdefault(json.dumps(rest, sort_keys=True), []).append(key)
         for group in groups.values():
             group.sort(key=lambda key: _rank(axis, cells[key][axis.name]))
@@ -73,8 +70,8 @@ def _rank(axis: Axis, value: Value) -> tuple[float, str]:
     """Where a value stands among the axis' values: numbers ascending, names in the table's order."""
     if not isinstance(value, str):
         return float(value), ""
-    known = axis.choices() if axis.choices else ()
-    return (float(known.index(value)) if value in known else math.inf), value
+    names = axis.choices() if axis.choices else ()
+    return (float(names.index(value)) if value in names else math.inf), value
 
 
 @lru_cache(maxsize=1024)
@@ -136,7 +133,7 @@ class Rule:
     """Half-width of an interval, in logs."""
 
     def done(self, values: Sequence[float]) -> bool:
-        """Whether enough is known of paired log ratios (or of a cell's logs)."""
+        """Whether paired log ratios (or a cell's logs) are narrow enough."""
         return len(values) >= self.fewest and half_width(values) <= self.target
 
     def needed(self, values: Sequence[float]) -> int:
@@ -146,40 +143,50 @@ class Rule:
         return blocks_to(self.target, deviation(values), self.fewest, self.most)
 
 
-@dataclass(slots=True)
-class Questions:
-    """What a run wants to know of which cells, and how far that has come."""
+class BlockLogs:
+    """Logs of a metric by cell and block; several trials of a cell in one block count as their mean."""
 
-    rule: Rule
-    asked: Mapping[str, Cell]
-    """The cells that the matrix asks for."""
-    needs: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Cell to its ceilings, which run as long as it does."""
-    pairs: list[Contrast] = field(init=False)
-    _logs: dict[str, dict[int, list[float]]] = field(init=False, default_factory=dict)
+    def __init__(self) -> None:
+        self._logs: defaultdict[str, defaultdict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
 
-    def __post_init__(self) -> None:
-        self.pairs = contrasts(self.asked)
+    def add(self, cell: str, block: int, value: float) -> None:
+        """Add a trial that ended well."""
+        self._logs[cell][block].append(math.log(value))
 
-    def add(self, cell: str, block: int, samples_per_s: float) -> None:
-        """Take in a trial that ended well."""
-        self._logs.setdefault(cell, {}).setdefault(block, []).append(math.log(samples_per_s))
+    def sums(self, weights: Mapping[str, float], before: int | None = None) -> list[float]:
+        """Weighted sums of the cells' logs in the blocks that have all cells, up to a block if one is given."""
+        columns = [
+            {block: fmean(logs) for block, logs in self._logs[cell].items() if before is None or block < before}
+            for cell in weights
+        ]
+        shared = sorted(set[int].intersection(*map(set, columns)))
+        return [
+            sum(weight * column[block] for weight, column in zip(weights.values(), columns, strict=True))
+            for block in shared
+        ]
+
+
+class ContrastTracker:
+    """How far a run has come with the contrasts of the cells that its matrix asks for."""
+
+    def __init__(self, rule: Rule, cells: Mapping[str, Cell], ceilings: Mapping[str, Sequence[str]]) -> None:
+        """Begin with no trial.
+
+        Args:
+            rule: when a contrast is done.
+            cells: what is compared, by id.
+            ceilings: cell to its ceilings, which run as long as it does.
+        """
+        self.rule, self._cells, self._ceilings = rule, cells, ceilings
+        self.pairs = contrasts(cells)
+        self.logs = BlockLogs()
 
     def values(self, pair: Contrast, before: int | None = None) -> list[float]:
-        """Log ratios B ÷ A of the blocks in which both ended well, those before a block only if one is given."""
-        a, b = (self._means(cell, before) for cell in (pair.cell_a, pair.cell_b))
-        return [b[block] - a[block] for block in sorted(a.keys() & b.keys())]
-
-    def alone(self, cell: str, before: int | None = None) -> list[float]:
-        """A cell's own logs by block."""
-        return list(self._means(cell, before).values())
-
-    def _means(self, cell: str, before: int | None) -> dict[int, float]:
-        logs = self._logs.get(cell, {})
-        return {block: fmean(values) for block, values in logs.items() if before is None or block < before}
+        """Log ratios B ÷ A of the blocks in which both ended well."""
+        return self.logs.sums({pair.cell_a: -1.0, pair.cell_b: 1.0}, before)
 
     def expected(self, before: int, dropped: Iterable[str]) -> dict[str, int]:
-        """Predict with how many blocks each cell will be done, from what was seen before a block.
+        """Predict with how many blocks each cell will be done, from what was measured before a block.
 
         Args:
             before: the block that is about to begin.
@@ -189,25 +196,23 @@ class Questions:
             cell_id to its number of blocks; ``before`` or less means that it is done.
         """
         gone = set(dropped)
-        found = dict.fromkeys(self.asked, 0)
+        found = dict.fromkeys(self._cells, 0)
         contrasted: set[str] = set()
         for pair in self.pairs:
-            if gone.isdisjoint((pair.cell_a, pair.cell_b)):
-                contrasted |= {pair.cell_a, pair.cell_b}
-                wanted = self._wanted(self.values(pair, before), before)
-                for cell in (pair.cell_a, pair.cell_b):
-                    found[cell] = max(found[cell], wanted)
+            sides = {pair.cell_a, pair.cell_b}
+            if gone.isdisjoint(sides):
+                contrasted |= sides
+                wanted = self._needed(self.values(pair, before), before)
+                found |= {cell: max(found[cell], wanted) for cell in sides}
         for cell in found.keys() - contrasted:
-            found[cell] = self._wanted(self.alone(cell, before), before)
-        for cell, ceilings in self.needs.items():
+            found[cell] = self._needed(self.logs.sums({cell: 1.0}, before), before)
+        for cell, ceilings in self._ceilings.items():
             for ceiling in ceilings:
                 found[ceiling] = max(found.get(ceiling, 0), found[cell])
         return {cell: wanted for cell, wanted in found.items() if cell not in gone}
 
-    def _wanted(self, values: Sequence[float], before: int) -> int:
-        if self.rule.done(values):
-            return 0
-        return min(self.rule.most, max(self.rule.needed(values), before + 1))
+    def _needed(self, values: Sequence[float], before: int) -> int:
+        return 0 if self.rule.done(values) else min(self.rule.most, max(self.rule.needed(values), before + 1))
 
 
 ORDERING = 1
@@ -222,8 +227,8 @@ def side_by_side(order: Sequence[str], effects: Iterable[Mapping[str, float]], c
     """Bring the sides of effects close to each other.
 
     Each trial is followed by the one that most wishes to be near those just before it: sides of opposite sign in one
-    effect attract each other, sides of equal sign repel, as their shared noise adds up. Where nothing is wished for the
-    random order goes on.
+    effect attract each other, sides of equal sign repel, as their shared noise adds up. How strongly is their share in
+    the effect's variance. Where nothing is wished for the random order goes on.
 
     Args:
         order: names of cells, at random.
@@ -235,7 +240,13 @@ def side_by_side(order: Sequence[str], effects: Iterable[Mapping[str, float]], c
     Returns:
         The same names; without effects in the same order.
     """
-    if not (links := _links(effects)):
+    links: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for weights in effects:
+        total = sum(weight * weight for weight in weights.values())
+        for (one, weight), (other, against) in product(weights.items(), repeat=2):
+            if one != other:
+                links[one][other] -= weight * against / total
+    if not links:
         return list(order)
     left, found = dict.fromkeys(order), list[str]()
     wishes: defaultdict[str, float] = defaultdict(float)
@@ -250,15 +261,3 @@ def side_by_side(order: Sequence[str], effects: Iterable[Mapping[str, float]], c
         for cell, strength in links[following].items():
             wishes[cell] += strength
     return found[:: chance.choice((1, -1))]
-
-
-def _links(effects: Iterable[Mapping[str, float]]) -> defaultdict[str, dict[str, float]]:
-    """How strongly cells wish to be near each other, over all effects: their shares in the effects' variances."""
-    links: defaultdict[str, dict[str, float]] = defaultdict(dict)
-    for weights in effects:
-        total = sum(weight * weight for weight in weights.values())
-        for one, weight in weights.items():
-            for other, against in weights.items():
-                if one != other:
-                    links[one][other] = links[one].get(other, 0.0) - weight * against / total
-    return links

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from feedrate.plan.claim import Claim, Needs, check
+from feedrate.plan.claim import Claim, Needs, validate
 from feedrate.schema import plugins
 from feedrate.schema.errors import InputError, expected_one_of
 
@@ -36,6 +37,11 @@ class Suite:
     """Whether its cells are there for claims alone: no other contrasts are asked about, no ceilings are added."""
 
 
+def claims_suite(question: str, charts: tuple[str, ...], claims: tuple[Claim, ...]) -> Suite:
+    """Make a suite that measures the cells of its claims and nothing else."""
+    return Suite(question, charts, slices_of(claims), "10m", claims, claims_only=True)
+
+
 @cache
 def load(name: str) -> Suite:
     """Load a suite by its file's name.
@@ -49,7 +55,7 @@ def load(name: str) -> Suite:
     if not isinstance(suite, Suite):
         raise InputError(f"suites/{name}.py: holds no SUITE; expected SUITE = Suite(question=…, charts=…)")
     for claim in suite.claims:
-        check(claim, f"suites/{name}.py")
+        validate(claim, f"suites/{name}.py")
     return suite
 
 
@@ -67,7 +73,7 @@ def claims() -> dict[str, tuple[str, Claim]]:
     """List the claims of all suites: id to the suite and the claim, in the order of the suites' names.
 
     Raises:
-        InputError: a claim that cannot be asked, or two of one id.
+        InputError: a claim that cannot be tested, or two of one id.
     """
     found: dict[str, tuple[str, Claim]] = {}
     for name in plugins.names("feedrate.suites"):
@@ -80,17 +86,18 @@ def claims() -> dict[str, tuple[str, Claim]]:
     return found
 
 
-def slices_of(claim: Claim) -> list[dict[str, Any]]:
-    """The cells of a claim as slices of a suite, one value an axis."""
-    if claim.needs in ("disks", "machines"):
-        return []
-    found: list[dict[str, Any]] = [{**_where(claim.needs), "mode": "check", **values} for values in claim.facts]
-    for effect, needs in claim.wanted():
-        where = {"device": "cpu"} if claim.on_cuda and effect is claim.effect else _where(needs)
-        for _, case in effect.parts():
-            found += [{**where, **values} for _, values in effect.sides(case)]
-    return found
+def slices_of(claims: Iterable[Claim]) -> tuple[dict[str, Any], ...]:
+    """The cells of claims as slices of a suite, one value an axis."""
+    found: list[dict[str, Any]] = []
+    for claim in claims:
+        if claim.needs in ("disks", "machines"):
+            continue
+        found += [{**_device(claim.needs), "mode": "check", **values} for values in claim.facts]
+        for effect, needs in claim.effects():
+            device = {"device": "cpu"} if claim.on_cuda and effect is claim.effect else _device(needs)
+            found += [{**device, **values} for _, case in effect.weighted_cases() for _, values in effect.sides(case)]
+    return tuple(found)
 
 
-def _where(needs: Needs) -> dict[str, str]:
+def _device(needs: Needs) -> dict[str, str]:
     return {"device": "cuda"} if needs in ("cuda", "gpus") else {}

@@ -110,11 +110,6 @@ class Journal:
         self._file.close()
 
 
-def without_details(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """What a sweep keeps in memory of a trial: its row, not its steps and telemetry."""
-    return {"trial": entry["trial"]}
-
-
 def journal_chunks(folder: Path, trials: int = 200) -> Iterator[list[dict[str, Any]]]:
     """Read a run's journal so many trials at a time: a long run's steps do not fit into memory at once."""
     entries = _entries(folder / "journal.jsonl")

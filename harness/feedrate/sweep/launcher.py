@@ -116,7 +116,7 @@ class Template:
         Args:
             job: as JSON.
             timeout_s: the child is killed when it has not answered after so long.
-            watch: sees every event, and a tick between them.
+            watch: is called with every event, and with a tick between them.
             interval_s: time between ticks.
 
         Returns:
@@ -195,9 +195,7 @@ class _Child:
     """A job's process, seen from the parent."""
 
     def __init__(self, pid: int, pipe: int) -> None:
-        self._pid = pid
-        self._pipe = pipe
-        self._pidfd = os.pidfd_open(pid)
+        self._pid, self._pipe, self._pidfd = pid, pipe, os.pidfd_open(pid)
         self._unread = b""
         self.first_batch_ns: int | None = None
         self.family = {pid}
@@ -210,23 +208,19 @@ class _Child:
         os.close(self._pidfd)
 
     def follow(self, timeout_s: float, watch: Watch, interval_s: float) -> Answer | None:
-        """Pass events on until the final one.
-
-        Returns:
-            None when the child died without a word.
-        """
+        """Pass events on until the final one; None when the child died without one."""
         now = time.monotonic()
         deadline, tick = now + timeout_s, now + interval_s
         listening = [self._pipe, self._pidfd]
         while True:
-            pause = max(0.0, min(tick, deadline) - time.monotonic())
-            ready, _, _ = select.select(listening, [], [], pause)
+            ready, _, _ = select.select(listening, [], [], max(0.0, min(tick, deadline) - time.monotonic()))
             if self._pipe in ready:
-                events = self._events()
-                if events is None:
+                data = os.read(self._pipe, _READ)
+                if not data:  # nothing more can come
                     listening = [self._pidfd]
-                for event in events or ():
-                    answer = self._final(event)
+                *lines, self._unread = (self._unread + data).split(b"\n")
+                for event in map(json.loads, lines):
+                    answer = self._answer(event)
                     watch(event["event"], self._pid, event)
                     if answer:
                         return answer
@@ -240,15 +234,7 @@ class _Child:
                 watch("tick", self._pid, {})
                 tick = now + interval_s
 
-    def _events(self) -> list[dict[str, Any]] | None:
-        """What came; None when nothing more can come."""
-        data = os.read(self._pipe, _READ)
-        if not data:
-            return None
-        *lines, self._unread = (self._unread + data).split(b"\n")
-        return [json.loads(line) for line in lines]
-
-    def _final(self, event: dict[str, Any]) -> Answer | None:
+    def _answer(self, event: dict[str, Any]) -> Answer | None:
         if event["event"] == "first_batch":
             self.first_batch_ns = event["t_ns"]
             self.family.update(descendants(self._pid))

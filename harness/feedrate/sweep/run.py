@@ -1,4 +1,8 @@
-"""A run under way: its journal, its clock, its probes, and what it says of itself at the end."""
+"""A run in progress: its trials so far, what the next block runs, and the manifest that it ends with.
+
+What a block runs is decided from the seed and the blocks before it alone, so that a resumed run goes on with the same
+trials in the same order.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import math
 import random
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,40 +20,40 @@ from typing import Any
 from feedrate import __version__
 from feedrate.machine.probes.gpu import GpuProbe
 from feedrate.machine.probes.host import HostProbe
-from feedrate.plan.claim_selection import FACT_TRIALS, Asked, Asking
-from feedrate.plan.request import Here
+from feedrate.plan.claim_selection import FACT_TRIALS, ClaimTracker
+from feedrate.plan.request import LocalPlan
 from feedrate.plan.schedule import TEMPLATE_S, PlannedCell
-from feedrate.plan.stopping import Questions, side_by_side
+from feedrate.plan.stopping import ContrastTracker, side_by_side
 from feedrate.schema.axes import Value
 from feedrate.store import runs
 from feedrate.store.manifest import AskedClaim, Dataset, RunManifest, Spread, Stopped
-from feedrate.sweep.screen import Progress, Screen
+from feedrate.sweep.screen import Progress, TerminalScreen
 
 GIVE_UP_AFTER = 2
 """A cell that failed so often and never ran is left out of the blocks that follow."""
 
 
 @dataclass(slots=True)
-class Running:
-    """A run under way."""
+class ActiveRun:
+    """A run in progress."""
 
-    here: Here
+    local: LocalPlan
     folder: Path
-    run_id: str
     seed: int
     started_at: str
-    journal: runs.Journal
-    screen: Screen
+    screen: TerminalScreen
+    journal: runs.Journal = field(init=False)
+    trials: list[dict[str, Any]] = field(default_factory=list)
+    """Rows of the trials that have ended."""
     datasets: list[Dataset] = field(default_factory=list)
     runtime: dict[str, Any] = field(default_factory=dict)
-    """What PyTorch and the driver say of themselves."""
+    """What PyTorch and the driver report of themselves."""
     packed: dict[tuple[tuple[str, Value], ...], str] = field(default_factory=dict)
     """Data axes of a set to its folder."""
-    entries: list[dict[str, Any]] = field(default_factory=list)
     noise: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """``before`` and ``after`` to what a look at the machine saw."""
-    questions: Questions = field(init=False)
-    asking: Asking = field(init=False)
+    """``before`` and ``after`` to the load of the machine then."""
+    contrasts: ContrastTracker = field(init=False)
+    claims: ClaimTracker = field(init=False)
     origin_ns: int = 0
     """When its blocks began, monotonic clock; earlier by what a resumed run had used."""
     began: tuple[float, float] = (0.0, 0.0)
@@ -58,59 +62,58 @@ class Running:
     gpu: GpuProbe | None = field(default_factory=GpuProbe.open)
 
     def __post_init__(self) -> None:
-        plan = self.here.plan
-        needs = {cell: stages for cell, stages in plan.needs.items() if cell in plan.compared}
-        self.questions = Questions(plan.rule, plan.compared, needs)
-        self.asking = Asking(plan.rule, plan.asked)
+        plan = self.local.plan
+        ceilings = {cell: stages for cell, stages in plan.ceilings_of.items() if cell in plan.compared}
+        self.contrasts = ContrastTracker(plan.rule, plan.compared, ceilings)
+        self.claims = ClaimTracker(plan.rule, plan.claims)
+        self.journal = runs.Journal(self.folder)
 
-    def take(self, entry: dict[str, Any]) -> None:
-        """Take in a trial that has ended."""
-        self.entries.append(runs.without_details(entry))
-        trial = entry["trial"]
-        self.asking.add(trial)
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self.folder.name
+
+    def add(self, trial: dict[str, Any]) -> None:
+        """Add a trial that has ended."""
+        self.trials.append(trial)
+        self.claims.add(trial)
         if trial["outcome"] == "ok" and (rate := trial.get("samples_per_s")):
-            self.questions.add(trial["cell_id"], trial["block"], rate)
+            self.contrasts.logs.add(trial["cell_id"], trial["block"], rate)
 
     def begin_blocks(self) -> None:
         """Start the clock of the blocks."""
-        self.origin_ns = time.perf_counter_ns() - sum(e["trial"]["trial_wall_ns"] for e in self.entries)
+        self.origin_ns = time.perf_counter_ns() - sum(trial["trial_wall_ns"] for trial in self.trials)
         self.began = (time.process_time(), time.perf_counter())
-
-    def own_cpu_pct(self) -> float:
-        """CPU of this process, probes included, since the blocks began; 100 is one core."""
-        wall = time.perf_counter() - self.began[1]
-        return 100 * (time.process_time() - self.began[0]) / wall if self.began[1] else 0.0
-
-    def close(self) -> None:
-        """Let go of journal and probes."""
-        self.journal.close()
-        self.host.close()
-        if self.gpu:
-            self.gpu.close()
 
     def elapsed_s(self) -> float:
         """Wall clock of its blocks so far."""
         return (time.perf_counter_ns() - self.origin_ns) / 1e9
 
+    def close(self) -> None:
+        """Close journal and probes."""
+        self.journal.close()
+        self.host.close()
+        if self.gpu:
+            self.gpu.close()
+
     def given_up(self, before: int | None = None) -> set[str]:
         """Cells that only ever failed, in the blocks before one if one is given."""
-        counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        for entry in self.entries:
-            if before is None or entry["trial"]["block"] < before:
-                counts[entry["trial"]["cell_id"]][entry["trial"]["outcome"]] += 1
-        return {cell for cell, seen in counts.items() if not seen["ok"] and seen.total() >= GIVE_UP_AFTER}
+        trials = [trial for trial in self.trials if before is None or trial["block"] < before]
+        ended_well = {trial["cell_id"] for trial in trials if trial["outcome"] == "ok"}
+        tries = Counter(trial["cell_id"] for trial in trials)
+        return {cell for cell, count in tries.items() if cell not in ended_well and count >= GIVE_UP_AFTER}
 
     def order(self, block: int) -> list[PlannedCell]:
-        """The block's trials in their random order, the control cell after every so many.
+        """The block's trials in their order, the control cell after every so many.
 
-        The sides of a claim's effect come close to each other (``ordering``). It depends on the seed and on the blocks
-        before alone, so that a resumed run goes on with the same.
+        Random, with the sides of a claim's effect close to each other (``plan.stopping``).
         """
+        gone = self.given_up(block)
         live = {cell.cell_id: cell for cell in self._affordable(block, self.live(block))}
-        effects = [claim.weights for claim in self.asking.open(block, self.given_up(block)) if claim.metric]
+        effects = [claim.weights for claim in self.claims.open(block, gone) if claim.metric]
         arranged = side_by_side(list(live), effects, random.Random(f"{self.seed}:{block}:direction"))
-        control = replace(self.here.plan.control, role="control")
-        every = math.inf if control.cell_id in self.given_up(block) else self.here.plan.matrix.protocol.control_every
+        control = replace(self.local.plan.control, role="control")
+        every = math.inf if control.cell_id in gone else self.local.plan.matrix.protocol.control_every
         order: list[PlannedCell] = []
         for place, cell in enumerate(arranged, start=1):
             order.append(live[cell])
@@ -120,105 +123,88 @@ class Running:
 
     def live(self, block: int) -> list[PlannedCell]:
         """The cells that a question still wants in a block, in its random order."""
-        cells = sorted(self.here.plan.everything, key=lambda cell: cell.cell_id)
+        cells = sorted(self.local.plan.all_cells, key=lambda cell: cell.cell_id)
         random.Random(f"{self.seed}:{block}").shuffle(cells)
-        wanted = self._wanted(block)
-        return [cell for cell in cells if wanted.get(cell.cell_id, 0) > block]
+        expected = self._expected(block)
+        return [cell for cell in cells if expected.get(cell.cell_id, 0) > block]
 
     def answered(self, block: int) -> bool:
         """Whether every question whose cells ran was answered as well as the protocol wants, before a block."""
         gone = self.given_up(block)
-        asked = [claim for claim in self.asking.asked if gone.isdisjoint(claim.weights)]
-        certain = all(self.asking.certainty(claim, block) >= 1 for claim in asked)
-        return certain and not any(self.questions.expected(block, gone).values())
+        claims = [claim for claim in self.claims.claims if gone.isdisjoint(claim.weights)]
+        certain = all(self.claims.certainty(claim, block) >= 1 for claim in claims)
+        return certain and not any(self.contrasts.expected(block, gone).values())
 
     def _affordable(self, block: int, live: list[PlannedCell]) -> list[PlannedCell]:
         """Where the budget has no room for all that is open, the cells of the claims that it can still decide.
 
-        Without such claims, those of the least certain. Told from the blocks before alone, so that a resumed run takes
-        the same.
+        Without such claims, those of the least certain.
         """
-        budget, gone = self.here.plan.matrix.budget_s, self.given_up(block)
-        claims = self.asking.open(block, gone)
+        budget, gone = self.local.plan.matrix.budget_s, self.given_up(block)
+        claims = self.claims.open(block, gone)
         if budget is None or block == 0 or not claims:
             return live
-        before = [entry["trial"] for entry in self.entries if entry["trial"]["block"] < block]
-        left = budget - sum(trial["trial_wall_ns"] for trial in before) / 1e9 - TEMPLATE_S * (block + 1)
-        seen = self._seconds(before)
-        costs = {cell.cell_id: self._cell_s(cell, seen) for cell in live}
-        chosen = self.asking.in_reach(block, gone, costs, left) or claims
-        if len(chosen) == len(claims) and sum(costs.values()) <= left:
+        before = [trial for trial in self.trials if trial["block"] < block]
+        left_s = budget - sum(trial["trial_wall_ns"] for trial in before) / 1e9 - TEMPLATE_S * (block + 1)
+        seconds = _seconds(before)
+        costs = {cell.cell_id: self._cell_s(cell, seconds) for cell in live}
+        chosen = self.claims.in_reach(block, gone, costs, left_s) or claims
+        if len(chosen) == len(claims) and sum(costs.values()) <= left_s:
             return live
-        waiting = self._waiting(block, claims, chosen)
+        wanted = {cell for claim in chosen for cell in self.claims.cells(claim, block)}
+        wanted |= {cell for cell, blocks in self.contrasts.expected(block, gone).items() if blocks > block}
+        waiting = {cell for claim in claims for cell in claim.cells} - wanted
         live = [cell for cell in live if cell.cell_id not in waiting]
-        if sum(costs[cell.cell_id] for cell in live) <= left:
+        if sum(costs[cell.cell_id] for cell in live) <= left_s:
             return live
-        fits = self._fitting(block, chosen, costs, left)
-        return [cell for cell in live if cell.cell_id in fits]
-
-    def _waiting(self, block: int, claims: list[Asked], chosen: list[Asked]) -> set[str]:
-        """Cells of open claims that neither a chosen one nor another question wants in a block."""
-        found = {cell for claim in claims for cell in claim.cells}
-        found -= {cell for claim in chosen for cell in self.asking.cells(claim, block)}
-        expected = self.questions.expected(block, self.given_up(block))
-        return found - {cell for cell, blocks in expected.items() if blocks > block}
-
-    def _fitting(self, block: int, claims: list[Asked], costs: Mapping[str, float], left_s: float) -> set[str]:
-        """Cells of the claims that there is time for, in their order: each with all of its cells or left out."""
-        found: set[str] = set()
-        for claim in claims:
-            more = {cell for cell in self.asking.cells(claim, block) if cell in costs} - found
+        fitting: set[str] = set()
+        for claim in chosen:  # each with all of its cells or left out
+            more = (self.claims.cells(claim, block) & costs.keys()) - fitting
             takes = sum(costs[cell] for cell in more)
             if takes <= left_s:
-                found |= more
+                fitting |= more
                 left_s -= takes
-        return found
+        return [cell for cell in live if cell.cell_id in fitting]
 
-    def _wanted(self, block: int) -> dict[str, int]:
+    def _expected(self, block: int) -> dict[str, int]:
+        """Predict with how many blocks each cell will be done, from what was measured before a block."""
         gone = self.given_up(block)
-        checks = {cell.cell_id: FACT_TRIALS for cell in self.here.plan.unasked_checks if cell.cell_id not in gone}
-        wanted = checks | self.asking.expected(block, gone)
-        for cell, blocks in self.questions.expected(block, gone).items():
-            wanted[cell] = max(blocks, wanted.get(cell, 0))
-        return wanted
+        checks = {cell.cell_id: FACT_TRIALS for cell in self.local.plan.unclaimed_checks if cell.cell_id not in gone}
+        expected = checks | self.claims.expected(block, gone)
+        for cell, blocks in self.contrasts.expected(block, gone).items():
+            expected[cell] = max(blocks, expected.get(cell, 0))
+        return expected
 
     def block_s(self, order: list[PlannedCell]) -> float:
         """Predict how long a block takes: its trials as long as they took so far, and what comes between them."""
-        seen = self._seconds([entry["trial"] for entry in self.entries])
-        blocks = len({entry["trial"]["block"] for entry in self.entries})
-        known = sum(map(sum, seen.values()))
+        seconds = _seconds(self.trials)
+        blocks = len({trial["block"] for trial in self.trials})
+        known = sum(map(sum, seconds.values()))
         between = max(0.0, (self.elapsed_s() - known) / blocks) if blocks and self.origin_ns else TEMPLATE_S
-        return between + sum(self._cell_s(cell, seen) for cell in order)
+        return between + sum(self._cell_s(cell, seconds) for cell in order)
 
-    def _cell_s(self, cell: PlannedCell, seen: Mapping[str, list[float]]) -> float:
+    def _cell_s(self, cell: PlannedCell, seconds: Mapping[str, list[float]]) -> float:
         """Predict how long a trial takes: as it took so far, else as planned."""
-        return fmean(seen[cell.cell_id]) if cell.cell_id in seen else self.here.plan.cell_s(cell)
+        return fmean(seconds[cell.cell_id]) if cell.cell_id in seconds else self.local.plan.cell_s(cell)
 
-    def _seconds(self, trials: Iterable[Mapping[str, Any]]) -> dict[str, list[float]]:
-        """cell_id to the wall clock of its trials."""
-        seconds: defaultdict[str, list[float]] = defaultdict(list)
-        for trial in trials:
-            seconds[trial["cell_id"]].append(trial["trial_wall_ns"] / 1e9)
-        return dict(seconds)
-
-    def set_of(self, cell: PlannedCell) -> tuple[tuple[str, Value], ...]:
+    def data_key(self, cell: PlannedCell) -> tuple[tuple[str, Value], ...]:
         """Key of the packed set that a cell reads."""
-        return tuple(self.here.plan.data_axes(cell).items())
+        return tuple(self.local.plan.data_axes(cell).items())
 
     def job(self, kind: str, cell: PlannedCell, block: int = 0) -> dict[str, Any]:
-        """What a child is asked to do (``feedrate.trial.job.Job``); all cells of a block see samples in one order."""
-        protocol = self.here.plan.matrix.protocol
+        """What a child is told to do (``feedrate.trial.job.Job``); all cells of a block read samples in one order."""
+        plan = self.local.plan
         return {
             "kind": kind,
-            "device": self.here.plan.place.device,
-            "cell": {**self.here.plan.data_axes(cell), **cell.axes},
-            "data_root": str(self.here.options.data_root),
-            "source": self.here.source(str(cell.axes["workload"])),
-            "packed": self.packed.get(self.set_of(cell)),
+            "device": plan.place.device,
+            "cell": {**plan.data_axes(cell), **cell.axes},
+            "data_root": str(self.local.options.data_root),
+            "source": self.local.source(str(cell.axes["workload"])),
+            "packed": self.packed.get(self.data_key(cell)),
             "seed": random.Random(f"{self.seed}:{block}:samples").getrandbits(31),
-            "warmup_s": protocol.warmup_s,
-            "window_s": self.here.plan.window_s(cell),
-            "min_steps": protocol.min_steps,
+            "warmup_s": plan.matrix.protocol.warmup_s,
+            "window_s": plan.window_s(cell),
+            "min_steps": plan.matrix.protocol.min_steps,
         }
 
     def forecast(self, block: int, order: list[PlannedCell]) -> tuple[int, float]:
@@ -226,11 +212,11 @@ class Running:
 
         Cells that will have stopped are left out; nothing runs past the budget.
         """
-        plan, wanted = self.here.plan, self._wanted(block)
+        plan, expected = self.local.plan, self._expected(block)
         blocks, later, left = block + 1, 0.0, math.inf
         if plan.matrix.budget_s is not None:
             left = plan.matrix.budget_s - self.elapsed_s() - self.block_s(order)
-        while live := [cell for cell in plan.everything if wanted.get(cell.cell_id, 0) > blocks]:
+        while live := [cell for cell in plan.all_cells if expected.get(cell.cell_id, 0) > blocks]:
             takes = self.block_s(live)
             if later + takes > left:
                 break
@@ -241,32 +227,27 @@ class Running:
         """Where it stands when a trial begins; blocks and time left are estimates."""
         blocks, later = forecast
         rest = later + self.block_s(order[place:])
-        done = len(self.here.plan.everything) - len({cell.cell_id for cell in order})
+        done = len(self.local.plan.all_cells) - len({cell.cell_id for cell in order})
         return Progress(block, blocks, place, len(order), done, rest)
 
-    def _stopped(self, reason: str) -> tuple[Stopped, ...]:
+    def _stopped_contrasts(self, reason: str, failed: set[str]) -> Iterator[Stopped]:
         """Every contrast, and why it was not measured further."""
-        failed, rule = self.given_up(), self.questions.rule
-        found = []
-        for pair in self.questions.pairs:
-            values = self.questions.values(pair)
-            why = "target" if rule.done(values) else reason
-            if {pair.cell_a, pair.cell_b} & failed:
+        for pair in self.contrasts.pairs:
+            values = self.contrasts.values(pair)
+            why = "target" if self.contrasts.rule.done(values) else reason
+            if not failed.isdisjoint((pair.cell_a, pair.cell_b)):
                 why = "failed"
-            found.append(
-                Stopped(axis=pair.axis, cell_a=pair.cell_a, cell_b=pair.cell_b, blocks=len(values), reason=why)
-            )
-        return tuple(found)
+            yield Stopped(axis=pair.axis, cell_a=pair.cell_a, cell_b=pair.cell_b, blocks=len(values), reason=why)
 
-    def _asked(self, reason: str) -> tuple[AskedClaim, ...]:
+    def _stopped_claims(self, reason: str, failed: set[str]) -> Iterator[AskedClaim]:
         """Every claim, and why it was not measured further."""
-        gone = self.given_up()
-        found = []
-        for claim in self.asking.asked:
-            over = "blocks" if self.asking.done(claim) else reason
-            why = "failed" if gone & set(claim.weights) else "done" if self.asking.certainty(claim) >= 1 else over
-            found.append(AskedClaim(claim=claim.name, blocks=len(self.asking.values(claim)), reason=why))
-        return tuple(found)
+        for claim in self.claims.claims:
+            why = "blocks" if self.claims.done(claim) else reason
+            if not failed.isdisjoint(claim.weights):
+                why = "failed"
+            elif self.claims.certainty(claim) >= 1:
+                why = "done"
+            yield AskedClaim(claim=claim.id, blocks=len(self.claims.values(claim)), reason=why)
 
     def _spread(self) -> dict[str, Spread]:
         """How each cell's log throughput varied: between blocks, and within windows by their halves.
@@ -275,36 +256,31 @@ class Running:
         spread of that is the window's own share.
         """
         halves: defaultdict[str, list[float]] = defaultdict(list)
-        for entry in self.entries:
-            if entry["trial"]["outcome"] == "ok" and (ratio := entry["trial"].get("half_ratio")):
-                halves[entry["trial"]["cell_id"]].append(math.log(ratio) / 2)
+        for trial in self.trials:
+            if trial["outcome"] == "ok" and (ratio := trial.get("half_ratio")):
+                halves[trial["cell_id"]].append(math.log(ratio) / 2)
         found = {}
-        for cell in self.here.plan.everything:
-            logs = self.questions.alone(cell.cell_id)
+        for cell in self.local.plan.all_cells:
+            logs, own = self.contrasts.logs.sums({cell.cell_id: 1.0}), halves[cell.cell_id]
             if len(logs) > 1:
-                own = halves[cell.cell_id]
-                found[cell.cell_id] = Spread(
-                    sd=round(stdev(logs), 6), within=round(stdev(own), 6) if len(own) > 1 else 0.0
-                )
+                within = round(stdev(own), 6) if len(own) > 1 else 0.0
+                found[cell.cell_id] = Spread(sd=round(stdev(logs), 6), within=within)
         return found
 
-    def _is_whole(self, block: int) -> bool:
-        """Whether every trial of a block has ended."""
-        ended = len([entry for entry in self.entries if entry["trial"]["block"] == block])
-        return ended > 0 and ended >= len(self.order(block))
-
     def manifest(self, reason: str) -> RunManifest:
-        """What the run says of itself, having stopped for a reason."""
-        here, plan = self.here, self.here.plan
-        took = self._seconds([entry["trial"] for entry in self.entries])
-        whole = filter(self._is_whole, {entry["trial"]["block"] for entry in self.entries})
+        """What the run records of itself, having stopped for a reason."""
+        local, plan, failed = self.local, self.local.plan, self.given_up()
+        ended = Counter(trial["block"] for trial in self.trials)
+        complete = [block for block, trials in ended.items() if trials >= len(self.order(block))]
+        cpu_s, clock_s = self.began
+        wall_s = time.perf_counter() - clock_s
         return RunManifest(
             feedrate_version=__version__,
             run_id=self.run_id,
-            machine=here.machine,
-            software=here.software,
+            machine=local.machine,
+            software=local.software,
             device=plan.place.device,
-            command=here.options.command(),
+            command=local.options.command(),
             profile=plan.matrix.profile,
             suites=plan.matrix.suites(),
             protocol=plan.matrix.protocol,
@@ -319,17 +295,25 @@ class Running:
             datasets=tuple(self.datasets),
             started_at=self.started_at,
             ended_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            blocks=len(list(whole)),
+            blocks=len(complete),
             stop_reason=reason,
             control=plan.control.cell_id,
             ceilings=len(plan.ceilings),
-            contrasts=self._stopped(reason),
-            claims=self._asked(reason),
+            contrasts=tuple(self._stopped_contrasts(reason, failed)),
+            claims=tuple(self._stopped_claims(reason, failed)),
             untestable=dict(plan.untestable),
             noise_before=self.noise.get("before", {}),
             noise_after=self.noise.get("after", {}),
-            outcomes=dict(Counter(entry["trial"]["outcome"] for entry in self.entries)),
-            cell_seconds={cell: round(fmean(times), 3) for cell, times in took.items()},
+            outcomes=dict(Counter(trial["outcome"] for trial in self.trials)),
+            cell_seconds={cell: round(fmean(times), 3) for cell, times in _seconds(self.trials).items()},
             cell_spread=self._spread(),
-            parent_cpu_pct=round(self.own_cpu_pct(), 2),
+            parent_cpu_pct=round(100 * (time.process_time() - cpu_s) / wall_s, 2) if clock_s else 0.0,
         )
+
+
+def _seconds(trials: Iterable[Mapping[str, Any]]) -> dict[str, list[float]]:
+    """cell_id to the wall clock of its trials."""
+    seconds: defaultdict[str, list[float]] = defaultdict(list)
+    for trial in trials:
+        seconds[trial["cell_id"]].append(trial["trial_wall_ns"] / 1e9)
+    return dict(seconds)

@@ -1,15 +1,13 @@
 """A sweep's progress on the terminal; without a terminal, one plain line now and then.
 
 The screen is drawn twice a second at most: a parent that redraws all the time takes the CPU that is being measured.
-
-What a sweep tells whoever shows it.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from rich.console import Console
 from rich.live import Live
@@ -36,25 +34,6 @@ class Progress:
     eta_s: float
 
 
-class Screen(Protocol):
-    """Where a sweep shows what it does."""
-
-    def say(self, text: str) -> None:
-        """Print a line that stays."""
-
-    def preparing(self, name: str, done: int, total: int) -> None:
-        """Samples of a set were packed."""
-
-    def trial(self, cell: PlannedCell, progress: Progress) -> None:
-        """A trial begins."""
-
-    def tick(self, sample: dict[str, Any]) -> None:
-        """Telemetry came in."""
-
-    def ended(self, entry: dict[str, Any]) -> None:
-        """A trial ended."""
-
-
 REDRAW_S = 0.5
 PLAIN_S = 15.0
 _BAR = 16
@@ -62,23 +41,21 @@ _BAR = 16
 
 def describe(cell: Cell) -> str:
     """A cell in a line: what it does, on what, and the settings that differ from their defaults."""
-    kind = "emulated step" if cell.get("step") == "emulated" else str(cell["mode"])
-    shown = {"mode", "check", "step", "workload", "storage_format", "batch_size", "num_workers"}
+    named = {"mode", "check", "step", "workload", "storage_format", "batch_size", "num_workers"}
+    parts = ["emulated step" if cell.get("step") == "emulated" else str(cell["mode"])]
     if "check" in cell:
-        parts = [kind, str(cell["check"])]
+        parts.append(str(cell["check"]))
     else:
-        parts = [kind, str(cell["workload"])]
-        if "storage_format" in cell:
-            parts.append(str(cell["storage_format"]))
+        parts += [str(cell[name]) for name in ("workload", "storage_format") if name in cell]
         parts.append(f"batch {cell['batch_size']}")
     if "num_workers" in cell:
         parts.append(words.plural(int(cell["num_workers"]), "worker"))
-    parts += [f"{name}={value}" for name, value in cell.items() if name not in shown and value != BY_NAME[name].default]
+    parts += [f"{name}={value}" for name, value in cell.items() if name not in named and value != BY_NAME[name].default]
     return " · ".join(parts)
 
 
 class TerminalScreen:
-    """Implements ``progress.Screen`` on a console."""
+    """Shows a sweep on a console; use it as a context."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -104,78 +81,59 @@ class TerminalScreen:
 
     def preparing(self, name: str, done: int, total: int) -> None:
         """Show how far a set is packed."""
-        self._draw(
-            f"packing {name}: {done} of {total} samples", done == total, lambda: self._packing(name, done, total)
-        )
+        if done < total and not self._due():
+            return
+        samples = f"{done} of {total} samples"
+        grid = Table.grid(padding=(0, 2))
+        grid.add_row(_bar(done / max(1, total)), Text(f"packing {name}"), Text(samples))
+        self._draw(f"packing {name}: {samples}", grid)
 
     def trial(self, cell: PlannedCell, progress: Progress) -> None:
         """Show which trial begins."""
         self._label, self._progress = describe(cell.axes), progress
-        self._draw(self._plain(), False, self._table)
+        self._draw_progress(progress)
 
     def tick(self, sample: dict[str, Any]) -> None:
         """Show the GPU's utilization as it changes."""
         if sample.get("gpu_util_pct") is not None:
             self._gpu = f"GPU {sample['gpu_util_pct']:.0f} %"
         if self._live and self._progress:
-            self._draw("", False, self._table)
+            self._draw_progress(self._progress)
 
-    def ended(self, entry: dict[str, Any]) -> None:
+    def ended(self, trial: dict[str, Any]) -> None:
         """Remember the last throughput; say a failure at once."""
-        row = entry["trial"]
-        if row["outcome"] == "ok":
-            rate = row.get("samples_per_s")
-            self._last = f"{rate:,.0f} samples/s" if rate else self._last
-        else:
-            self.say(f"{row['outcome']}: {self._label}: {row['error_kind']}: {row['error_message']}")
+        if trial["outcome"] != "ok":
+            self.say(f"{trial['outcome']}: {self._label}: {trial['error_kind']}: {trial['error_message']}")
+        elif rate := trial.get("samples_per_s"):
+            self._last = f"{rate:,.0f} samples/s"
 
-    def _plain(self) -> str:
-        p = self._progress
-        assert p is not None  # noqa: S101 - set by trial(), which calls this
-        parts = [
-            f"block {p.block + 1} of ~{p.blocks}",
-            f"trial {p.position + 1} of {p.cells}",
-            f"{p.done} cells rest" if p.done else "",
-            f"{words.show(p.eta_s)} left",
-            f"last {self._last or '–'}",
-            self._gpu,
-            self._label,
-        ]
-        return " | ".join(part for part in parts if part)
-
-    def _bar(self, share: float) -> Text:
-        full = round(_BAR * min(1.0, share))
-        return Text("━" * full, style="cyan") + Text("━" * (_BAR - full), style="bright_black")
-
-    def _packing(self, name: str, done: int, total: int) -> Table:
+    def _draw_progress(self, progress: Progress) -> None:
+        if not self._due():
+            return
+        block, left = f"block {progress.block + 1} of ~{progress.blocks}", f"{words.show(progress.eta_s)} left"
+        rest = f"{progress.done} cells rest" if progress.done else ""
+        trial, last = f"trial {progress.position + 1} of {progress.cells}", f"last {self._last or '–'}"
+        plain = " | ".join(filter(None, (block, trial, rest, left, last, self._gpu, self._label)))
         grid = Table.grid(padding=(0, 2))
-        grid.add_row(self._bar(done / max(1, total)), Text(f"packing {name}"), Text(f"{done} of {total} samples"))
-        return grid
-
-    def _table(self) -> Table:
-        p = self._progress
-        assert p is not None  # noqa: S101 - set by trial(), which calls this
-        grid = Table.grid(padding=(0, 2))
-        share = (p.block + p.position / p.cells) / p.blocks
-        grid.add_row(
-            self._bar(share),
-            Text(f"block {p.block + 1} of ~{p.blocks}"),
-            Text(f"trial {p.position + 1}/{p.cells}" + (f", {p.done} cells rest" if p.done else "")),
-            Text(f"{words.show(p.eta_s)} left"),
-            Text(self._last, style="bold"),
-            Text(self._gpu),
-        )
+        bar = _bar((progress.block + progress.position / progress.cells) / progress.blocks)
+        trial = f"trial {progress.position + 1}/{progress.cells}" + (f", {rest}" if rest else "")
+        grid.add_row(bar, Text(block), Text(trial), Text(left), Text(self._last, style="bold"), Text(self._gpu))
         frame = Table.grid()
         frame.add_row(grid)
         frame.add_row(Text(self._label, style="dim", overflow="ellipsis", no_wrap=True))
-        return frame
+        self._draw(plain, frame)
 
-    def _draw(self, plain: str, last: bool, table: Any) -> None:
-        now = time.monotonic()
-        if not last and now - self._drawn < (REDRAW_S if self._live else PLAIN_S):
-            return
+    def _due(self) -> bool:
+        return time.monotonic() - self._drawn >= (REDRAW_S if self._live else PLAIN_S)
+
+    def _draw(self, plain: str, table: Table) -> None:
         if self._live:
-            self._live.update(table(), refresh=True)
+            self._live.update(table, refresh=True)
         else:
             self._console.print(Text(plain), soft_wrap=True)
-        self._drawn = now
+        self._drawn = time.monotonic()
+
+
+def _bar(share: float) -> Text:
+    full = round(_BAR * min(1.0, share))
+    return Text("━" * full, style="cyan") + Text("━" * (_BAR - full), style="bright_black")
