@@ -23,8 +23,7 @@ from typer.testing import CliRunner
 
 from feedrate.cli import app, gpu_reference
 from feedrate.machine import packages
-from feedrate.plan import report as plan_report
-from feedrate.plan import request as plan_local
+from feedrate.plan import report, request
 from feedrate.questions.summary import terminal as summary_terminal
 from feedrate.schema import words as schema_words
 from feedrate.schema.errors import InputError
@@ -66,7 +65,7 @@ def test_it_runs_where_little_is_installed(python: Path, tmp_path: Path) -> None
     assert set(run.table("trials")["storage_format"].dropna()) == {"png"}
     assert f"valid {run.folder}" in said
     assert run.manifest.command.startswith("make sweep PROFILE=gpu")
-    assert (tmp_path / "out" / gpu_reference.SAID).is_file()
+    assert (tmp_path / "out" / gpu_reference.PRINTED).is_file()
 
 
 @pytest.mark.parametrize(
@@ -82,7 +81,6 @@ def test_failing_tests_are_told_and_kept(code: str, status: int, told: str, tmp_
     assert gpu_reference.run_tests(tmp_path / "tests.txt", lines.append, ("-c", code)) == status
     assert lines[-1].startswith(told)
     assert told.rpartition(": ")[2] in (tmp_path / "tests.txt").read_text()
-    assert gpu_reference.Outcome(status, None, valid=True).good is False
 
 
 OLD = """
@@ -137,15 +135,15 @@ def test_tests_that_passed_are_not_repeated(
     lines: list[str] = []
     said = tmp_path / "tests.txt"
     monkeypatch.setattr(gpu_reference, "_PYTEST", ("-c", code))
-    first = gpu_reference._tested(planned(), said, lines.append)
+    first = gpu_reference.check_cuda(planned(), said, lines.append)
     monkeypatch.setattr(gpu_reference, "_PYTEST", ("-c", "print('they ran')"))
-    assert gpu_reference._tested(again, said, lines.append) == 0
+    assert gpu_reference.check_cuda(again, said, lines.append) == 0
     assert (lines[-1] == "Tests: they ran") is repeated
     if not repeated:
         assert first == 0
         assert f"delete {said} to repeat them" in lines[-1]
         said.unlink()
-        gpu_reference._tested(again, said, lines.append)
+        gpu_reference.check_cuda(again, said, lines.append)
         assert lines[-1] == "Tests: they ran"
 
 
@@ -154,7 +152,7 @@ def test_tests_that_were_skipped_did_not_pass(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(gpu_reference, "_PYTEST", ("-c", "print('2 skipped')"))
     for _ in range(2):
         lines: list[str] = []
-        assert gpu_reference._tested(planned("cpu"), tmp_path / "tests.txt", lines.append) == 0
+        assert gpu_reference.check_cuda(planned("cpu"), tmp_path / "tests.txt", lines.append) == 0
         assert lines[-1] == "Tests: 2 skipped"
 
 
@@ -163,7 +161,7 @@ def test_what_takes_how_long_is_said_first(tmp_path: Path, monkeypatch: pytest.M
     lines: list[str] = []
     monkeypatch.setattr(gpu_reference, "_PYTEST", ("-c", "print('2 passed')"))
     for _ in range(2):
-        gpu_reference._tested(planned(), tmp_path / "tests.txt", lines.append)
+        gpu_reference.check_cuda(planned(), tmp_path / "tests.txt", lines.append)
     first, again = (line for line in lines if line.startswith("Ahead"))
     assert (
         lines[0]
@@ -211,7 +209,7 @@ def test_nothing_that_the_tests_started_outlives_them(tmp_path: Path, monkeypatc
 def test_a_terminal_that_closes_ends_it(ignored: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As Ctrl-C does, since the tests' group would not hear of it; not where it was started with nohup."""
     handled: list[int] = []
-    monkeypatch.setattr(gpu_reference, "make", lambda *_: gpu_reference.Outcome(0, None, valid=False))
+    monkeypatch.setattr(gpu_reference, "make", lambda *_: 130)
     monkeypatch.setattr(signal, "getsignal", lambda _: signal.SIG_IGN if ignored else signal.SIG_DFL)
     monkeypatch.setattr(signal, "signal", lambda number, _: handled.append(number))
     CliRunner().invoke(app, ["gpu-reference", "--out", str(tmp_path)])
@@ -225,14 +223,14 @@ def test_a_summary_that_fails_takes_nothing_away(
     fake = fake_run.Fake(blocks=1, batches=(8,), workers=(0,))
     folder = fake_run.write(tmp_path / "results", fake)
     run = runs.StoredRun(folder, fake_run.manifest(fake, fake_run.rows(fake)["trials"]))
-    monkeypatch.setattr(plan_local, "make", lambda _: planned())
-    for module, name in ((sweep, "require_a_block"), (plan_report, "show"), (gpu_reference, "_tested")):
+    monkeypatch.setattr(request, "make", lambda _: planned())
+    for module, name in ((sweep, "require_a_block"), (report, "show"), (gpu_reference, "check_cuda")):
         monkeypatch.setattr(module, name, lambda *_: None)
     monkeypatch.setattr(sweep, "run", lambda *_: run)
     monkeypatch.setattr(summary_terminal, "show", lambda *_: 1 / 0)
     console = Console(file=io.StringIO(), width=200)
     with pytest.raises(ZeroDivisionError):
-        gpu_reference.make(plan_local.Options(results=tmp_path / "results"), tmp_path, console)
+        gpu_reference.make(request.Options(results=tmp_path / "results"), tmp_path, console)
     said = console.file.getvalue()
     assert f"valid    {folder}" in said
     assert f"Copy {tmp_path}/results/" in said
@@ -267,7 +265,7 @@ def test_what_was_mistyped_is_told_before_anything_runs(
     monkeypatch.setattr(gpu_reference, "run_tests", lambda *_: pytest.fail("the tests ran first"))
     given = {"matrix": ROOT / "matrix.yaml", "profile": "gpu", "data_root": tmp_path, "results": tmp_path / "results"}
     with pytest.raises(InputError):
-        gpu_reference.make(plan_local.Options(**{**given, **wrong}), tmp_path / "out", Console(quiet=True))
+        gpu_reference.make(request.Options(**{**given, **wrong}), tmp_path / "out", Console(quiet=True))
     assert not list(tmp_path.iterdir())
 
 
@@ -295,9 +293,8 @@ def test_the_exit_status_tells_how_it_ended(
     """0 where trials ended well and all rules are kept, 1 where nothing did or something failed, 130 after Ctrl-C."""
     fake = fake_run.Fake(fails=fails, blocks=1, batches=(8,), workers=(0,))
     run = fake_run.manifest(fake, fake_run.rows(fake)["trials"]).model_copy(update={"stop_reason": stopped})
-    outcome = gpu_reference.Outcome(tests, runs.StoredRun(tmp_path, run), valid)
-    assert outcome.good is (status == 0)
-    monkeypatch.setattr(gpu_reference, "make", lambda *_: outcome)
+    assert gpu_reference.exit_status(tests, runs.StoredRun(tmp_path, run), valid=valid) == status
+    monkeypatch.setattr(gpu_reference, "make", lambda *_: status)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     assert CliRunner().invoke(app, ["gpu-reference", "--out", str(tmp_path)]).exit_code == status
-    assert gpu_reference.Outcome(tests, None, valid=False).exit_status == 130
+    assert gpu_reference.exit_status(tests, None, valid=False) == 130

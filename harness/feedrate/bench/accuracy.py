@@ -63,42 +63,38 @@ def measure(session: Session) -> list[Figure]:
     planted, orders = cells(session.device), random.Random(0)
     session.console.print(f"Accuracy: {len(planted)} planted cells beside an external clock, {REPEATS} times ...")
     order = [(repeat, each) for repeat in range(REPEATS) for each in orders.sample(planted, len(planted))]
-    with Template() as template:
-        packed = session.ask(template, "prepare", planted[0])["packed"]
-        for repeat, each in track(order, "", console=session.console, transient=True):
-            session.witnessed.append(_trial(session, template, packed, repeat, each))
-    return [judge_accuracy(session.witnessed)]
-
-
-def _trial(
-    session: Session, template: Template, packed: str, repeat: int, planted: Mapping[str, Value]
-) -> WitnessedTrial:
     stamps: dict[str, int] = {}
 
-    def hear(event: str, _: int, fields: Mapping[str, Any]) -> None:
+    def watch(event: str, _: int, fields: Mapping[str, Any]) -> None:
         if event == "witness":
             stamps.update(fields["stamps"])
 
-    result = session.ask(template, "witness", planted, hear, packed=packed, seed=repeat)
-    batch_size = int(planted["batch_size"])
-    return WitnessedTrial(
-        cell_id=cell_id(planted),
-        cell=dict(planted),
-        repeat=repeat,
-        samples=result["samples"],
-        wall_ns=result["wall_ns"],
-        witness_ns=stamps[CLOSES] - stamps[OPENS],
-        epoch_steps=result["epoch_steps"],
-        epochs_samples=len(result["epochs"]) * result["epoch_steps"] * batch_size,
-        epochs_witness_ns=stamps[EPOCHS_END] - stamps[EPOCHS_BEGIN],
-        estimates=estimators.estimates(estimators.Steps.of(batch_size, result)),
-    )
+    with Template() as template:
+        packed = session.ask(template, "prepare", planted[0])["packed"]
+        for repeat, each in track(order, "", console=session.console, transient=True):
+            result = session.ask(template, "witness", each, watch, packed=packed, seed=repeat)
+            batch_size, epoch_steps = int(each["batch_size"]), result["epoch_steps"]
+            session.witnessed.append(
+                WitnessedTrial(
+                    cell_id=cell_id(each),
+                    cell=dict(each),
+                    repeat=repeat,
+                    samples=result["samples"],
+                    wall_ns=result["wall_ns"],
+                    witness_ns=stamps[CLOSES] - stamps[OPENS],
+                    epoch_steps=epoch_steps,
+                    epochs_samples=len(result["epochs"]) * epoch_steps * batch_size,
+                    epochs_witness_ns=stamps[EPOCHS_END] - stamps[EPOCHS_BEGIN],
+                    estimates=estimators.estimates(estimators.Steps.of(batch_size, result)),
+                )
+            )
+    return [judge_accuracy(session.witnessed)]
 
 
 def judge_accuracy(witnessed: Sequence[WitnessedTrial]) -> Figure:
-    """Say how far off the worst trial was."""
-    found = estimators.summary(estimators.frame(witnessed))
-    ours: Mapping[Any, Any] = rows_of(found[found["estimator"] == estimators.OURS])[0]
+    """Judge how far off the worst trial was."""
+    errors = estimators.summary(estimators.frame(witnessed))
+    ours: Mapping[Any, Any] = rows_of(errors[errors["estimator"] == estimators.OURS])[0]
     worst = ours["worst_pct"]
     return Figure(
         "throughput against an external clock, worst trial",
@@ -117,18 +113,17 @@ def measure_instrumentation(session: Session) -> list[Figure]:
     with Template() as template:
         packed = session.ask(template, "prepare", training)["packed"]
         result = session.ask(template, "instrumentation", training, packed=packed)
+    worker = "stamps of a worker, measured alone in one process (batches of 32)"
     return [
         stamp_cost("host time of a step's stamps, measured alone (three stages)", STEP_US, result["loop_ns"], "step"),
         stamp_cost("the same with CUDA events", EVENTS_US, result["events_ns"], "step"),
-        stamp_cost(
-            "stamps of a worker, measured alone in one process (batches of 32)", BATCH_US, result["stamps_ns"], "batch"
-        ),
+        stamp_cost(worker, BATCH_US, result["stamps_ns"], "batch"),
         step_ratio(result["training"], result["pair_steps"]),
     ]
 
 
 def stamp_cost(what: str, most_us: float, costs_ns: Sequence[float] | None, of: str) -> Figure:
-    """Hold the median of what stamps cost against what they may; None where there is no CUDA device."""
+    """Judge the median of what stamps cost; None where there is no CUDA device."""
     target = f"≤ {most_us:g} µs a {of}"
     if costs_ns is None:
         return Figure(what, target, "no CUDA device here", None)

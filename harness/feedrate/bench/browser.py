@@ -12,7 +12,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -48,17 +48,11 @@ _REST = """async ([quiet, most]) => {
   return performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? null;
 }"""
 """A timer that comes late says that the main thread was busy."""
-_TRACED = ["toplevel", "loading"]
-_PAINTED, _TASK = "firstContentfulPaint", "ThreadControllerImpl::RunTask"
-"""Events of a trace."""
-_BLOCKING_MS = 50
-"""What a task may take before it blocks: https://web.dev/articles/tbt."""
 Event = Mapping[str, Any]
 """Of a trace; its times are microseconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class PageCost:
+class PageCost(NamedTuple):
     """What one page costs."""
 
     path: str
@@ -70,13 +64,6 @@ class PageCost:
     """First contentful paint of each slow load."""
     blocks_ms: tuple[float, ...]
     """Total blocking time of each slow load: what tasks after the first paint took beyond 50 ms each."""
-
-
-class Task(NamedTuple):
-    """What a thread did without answering anybody meanwhile; times of the trace, in microseconds."""
-
-    begun: float
-    ended: float
 
 
 def browser_path() -> str | None:
@@ -101,6 +88,47 @@ def with_browser(what: str, target: str, look: Callable[[str], Iterable[Figure]]
         return [Figure(what, target, str(error), None if isinstance(error, EnvironmentFault) else False)]
 
 
+@contextmanager
+def started(executable: str) -> Iterator[Browser]:
+    """Run Chromium without a window for as long as a ``with`` block lasts.
+
+    Raises:
+        EnvironmentFault: it does not start.
+    """
+    from playwright.sync_api import Error, sync_playwright
+
+    with sync_playwright() as playwright:
+        try:
+            browser = playwright.chromium.launch(executable_path=executable, args=_FLAGS)
+        except Error as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise EnvironmentFault(f"bench: {executable} did not start: {reason}") from error
+        try:
+            yield browser
+        finally:
+            with suppress(Error):  # an interrupt has ended the browser too
+                browser.close()
+
+
+@contextmanager
+def opened(browser: Browser, path: str, width: int = WIDE) -> Iterator[Page]:
+    """Give an empty page with a cache of its own; what fails in it is reported with the page's name.
+
+    Raises:
+        FeedrateError: the browser reports an error meanwhile.
+    """
+    from playwright.sync_api import Error
+
+    try:
+        context = browser.new_context(viewport={"width": width, "height": 800})
+        context.set_default_timeout(_MOST_MS)
+        yield context.new_page()
+        context.close()
+    except Error as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise FeedrateError(f"bench: {path} failed in the browser: {reason}") from error
+
+
 def page_costs(site: Path, paths: Sequence[str], executable: str) -> list[PageCost]:
     """Open pages of a built site.
 
@@ -117,73 +145,22 @@ def page_costs(site: Path, paths: Sequence[str], executable: str) -> list[PageCo
     return found
 
 
-@contextmanager
-def started(executable: str) -> Iterator[Browser]:
-    """Run Chromium without a window for as long as a ``with`` block lasts.
-
-    Raises:
-        EnvironmentFault: it does not start.
-    """
-    from playwright.sync_api import Error, sync_playwright
-
-    with sync_playwright() as playwright:
-        try:
-            browser = playwright.chromium.launch(executable_path=executable, args=_FLAGS)
-        except Error as error:
-            raise EnvironmentFault(f"bench: {executable} did not start: {_first_line(error)}") from error
-        try:
-            yield browser
-        finally:
-            with suppress(Error):  # an interrupt has ended the browser too
-                browser.close()
-
-
-@contextmanager
-def opened(browser: Browser, path: str, width: int = WIDE) -> Iterator[Page]:
-    """Give an empty page with a cache of its own; what fails in it is said with its name.
-
-    Raises:
-        FeedrateError: the browser reports an error meanwhile.
-    """
-    from playwright.sync_api import Error
-
-    try:
-        context = browser.new_context(viewport={"width": width, "height": 800})
-        context.set_default_timeout(_MOST_MS)
-        yield context.new_page()
-        context.close()
-    except Error as error:
-        raise FeedrateError(f"bench: {path} failed in the browser: {_first_line(error)}") from error
-
-
-def _first_line(error: Exception) -> str:
-    """What an error of the browser says, without its log."""
-    return str(error).strip().partition("\n")[0]
-
-
 def _weigh(browser: Browser, origin: str, path: str) -> tuple[int, int]:
     """Bytes before and after the first chart is touched."""
-    asked: list[Request] = []
+    requests: list[Request] = []
     ended: list[Request] = []
     with opened(browser, path) as page:
-
-        def begin(request: Request) -> None:  # Playwright marks its listeners, which a list's own method does not allow
-            asked.append(request)
-
-        def end(request: Request) -> None:
-            ended.append(request)
-
-        page.on("request", begin)
-        page.on("requestfinished", end)
-        page.on("requestfailed", end)
+        page.on("request", partial(requests.append))  # Playwright marks its listeners: a plain method refuses that
+        page.on("requestfinished", partial(ended.append))
+        page.on("requestfailed", partial(ended.append))
 
         def size() -> int:
             """Wait until nothing has been under way for a while; bytes of all answers so far, each address once."""
             for _ in range(_MOST_MS // _QUIET_MS):
-                before = len(asked)
+                before = len(requests)
                 page.wait_for_timeout(_QUIET_MS)
-                if before == len(asked) == len(ended):
-                    return sum({request.url: _answer_bytes(request) for request in asked}.values())
+                if before == len(requests) == len(ended):
+                    return sum({request.url: _answer_bytes(request) for request in requests}.values())
             raise FeedrateError(f"bench: {page.url} does not stop asking for more")
 
         page.goto(origin + path, wait_until="load")
@@ -209,7 +186,7 @@ def _load_slowly(browser: Browser, origin: str, path: str) -> tuple[float, float
     """First paint and total blocking time of one load with a slow main thread and an empty cache, in milliseconds."""
     with opened(browser, path, PHONE) as page:
         page.context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": SLOWER})
-        browser.start_tracing(page=page, categories=_TRACED)
+        browser.start_tracing(page=page, categories=["toplevel", "loading"])
         page.goto(origin + path, wait_until="load")
         paint = page.evaluate(_REST, [_QUIET_MS, _MOST_MS])
         events = json.loads(browser.stop_tracing())["traceEvents"]
@@ -219,18 +196,20 @@ def _load_slowly(browser: Browser, origin: str, path: str) -> tuple[float, float
 
 
 def blocking_ms(events: Sequence[Event]) -> float:
-    """Total blocking time: what tasks take beyond 50 ms each, of one that is under way at the first paint the rest."""
-    paint = [event for event in events if event["name"] == _PAINTED][-1]
+    """Total blocking time: what tasks take beyond 50 ms each, of one that runs at the first paint the rest.
+
+    https://web.dev/articles/tbt
+    """
+    paint = [event for event in events if event["name"] == "firstContentfulPaint"][-1]
     painted: float = paint["ts"]
-    took_ms = [(task.ended - max(task.begun, painted)) / 1000 for task in tasks(events, paint)]
-    return sum(max(0.0, took - _BLOCKING_MS) for took in took_ms)
+    return sum(max(0.0, (ended - max(begun, painted)) / 1000 - 50) for begun, ended in tasks(events, paint))
 
 
-def tasks(events: Sequence[Event], mark: Event) -> list[Task]:
-    """List the tasks of a mark's thread; the browser's own list (PerformanceObserver) lacks layout and painting."""
-    wanted = (_TASK, mark["pid"], mark["tid"])
+def tasks(events: Sequence[Event], mark: Event) -> list[tuple[float, float]]:
+    """Begin and end of the tasks of a mark's thread; the browser's own list (PerformanceObserver) lacks layout."""
+    wanted = ("ThreadControllerImpl::RunTask", mark["pid"], mark["tid"])
     return [
-        Task(event["ts"], event["ts"] + event["dur"])
+        (event["ts"], event["ts"] + event["dur"])
         for event in events
         if (event["name"], event["pid"], event["tid"]) == wanted and "dur" in event
     ]

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
 from itertools import product
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -29,8 +29,8 @@ from feedrate.machine.identity import Machine, Software, usable_cores
 from feedrate.schema.axes import AXES, Value, applicable, cell_id
 from feedrate.schema.columns import PROTOCOL_VERSION, TABLES
 from feedrate.store.manifest import Dataset, Protocol, RunManifest
-from feedrate.store.migration import MANIFEST_KEY
-from feedrate.store.runs import GROUP_ROWS, encoding, schema
+from feedrate.store.migration import MANIFEST_KEY, arrow_schema
+from feedrate.store.runs import GROUP_ROWS, encoding
 
 BLOCKS = 8
 STEPS = 40
@@ -39,15 +39,13 @@ SPREAD = 0.02
 """Of log throughput between trials of a cell."""
 BESIDE_NS = 500_000_000
 """Of a trial, beside its window."""
-_FIRST = datetime(2026, 1, 1, tzinfo=UTC)
-_APART = timedelta(minutes=30)
-"""Between the beginnings of two runs."""
+_FIRST, _APART = datetime(2026, 1, 1, tzinfo=UTC), timedelta(minutes=30)
+"""When the first run begins, and how much later each next one."""
 _CORES = (2, 4, 8, 16, 32, 64, 96, 128)
 _GPU_EVERY = 3
 """One machine of so many has a GPU."""
-_A_PART = 250
-"""Runs that one call of a process writes."""
-_ALONE = 2 * _A_PART
+_PART = 250
+"""Runs that one call of a process writes; up to twice as many are written without other processes."""
 _SOFTWARE = Software(python="3.11.7", torch="2.15.0", torchvision="0.29.2")
 _DATASET = Dataset(
     name="div2k_standin-p16-x2-n1024",
@@ -61,20 +59,17 @@ _DATASET = Dataset(
 _PROTOCOL = Protocol(warmup_s=0.3, window_s=0.6, min_steps=12, blocks=(8, 30), timeout_s=120)
 _STAGES = {"read": 0.2, "decode": 0.5, "transform": 0.2, "collate": 0.1}
 """Share of a worker's time in each of its stages."""
-Numbers = npt.NDArray[np.float64]
+_STEP = {"forward": 0.3, "backward": 0.62, "optimizer": 0.08}
+"""Share of a step in each of its phases."""
 
 
 def write(results: Path, machines: int, seed: int = 7) -> int:
     """Write one run for each of many machines; gives the number of trials."""
-    parts = [range(at, min(at + _A_PART, machines)) for at in range(0, machines, _A_PART)]
-    if machines <= _ALONE:
+    parts = [range(at, min(at + _PART, machines)) for at in range(0, machines, _PART)]
+    if len(parts) <= 2:
         return sum(_write_runs(results, seed, part) for part in parts)
     with ProcessPoolExecutor(len(usable_cores()), get_context("spawn")) as pool:
         return sum(pool.map(partial(_write_runs, results, seed), parts))
-
-
-def _write_runs(results: Path, seed: int, numbers: range) -> int:
-    return sum(_write_run(results, number, seed) for number in numbers)
 
 
 def machine(number: int) -> Machine:
@@ -115,23 +110,9 @@ def cells(device: str) -> list[dict[str, Value]]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Pattern:
-    """The rows that all runs of a device share, and what their times are made of: arrays of a value a trial."""
-
-    tables: Mapping[str, pa.Table]
-    load_s: Numbers
-    """Seconds for which one process prepares a batch; 0 where nothing is loaded."""
-    step_s: Numbers
-    """Seconds of a step; 0 where there is none."""
-    workers: Numbers
-    batch: Numbers
-
-
 @cache
-def _pattern(device: str) -> _Pattern:
-    every = [(block, position, cell) for block in range(BLOCKS) for position, cell in enumerate(cells(device))]
-    # What a machine decides stands at a number that is overwritten, or at nothing.
+def _pattern(device: str) -> tuple[dict[str, pa.Table], pd.DataFrame]:
+    """The rows that all runs of a device share, and the axes of the trials; a machine's own columns are null."""
     trials = [
         {
             "cell_id": cell_id(cell),
@@ -159,95 +140,29 @@ def _pattern(device: str) -> _Pattern:
             "left_processes": 0,
             "left_shm_segments": 0,
         }
-        for block, position, cell in every
+        for block in range(BLOCKS)
+        for position, cell in enumerate(cells(device))
     ]
-    none = {"run_id": "", "trial_id": ""}
-    steps = [{**none, "step": step, "fetch_ns": 1000, "other_ns": 10} for step in range(4)]
-    telemetry = [{**none, "t_ns": 10**8 * tick, "in_window": True, "cpu_util_pct": 50.0} for tick in range(4)]
-    manifest = _manifest(machine(2 if device == "cuda" else 0), device, "", _FIRST, len(trials))
-    rows = {"trials": trials, "steps": steps, "telemetry": telemetry}
-    load_s, step_s = np.array([_seconds(cell, device) for *_, cell in every]).T
-    return _Pattern(
-        {name: pa.Table.from_pylist(rows[name], schema(columns, manifest)) for name, columns in TABLES.items()},
-        load_s,
-        step_s,
-        np.array([cell.get("num_workers") or 0 for *_, cell in every], dtype=np.float64),
-        np.array([cell["batch_size"] for *_, cell in every], dtype=np.float64),
-    )
+    rows = {
+        "trials": trials,
+        "steps": [{"step": step, "fetch_ns": 1000, "other_ns": 10} for step in range(4)],
+        "telemetry": [{"t_ns": 10**8 * tick, "in_window": True, "cpu_util_pct": 50.0} for tick in range(4)],
+    }
+    tables = {name: pa.Table.from_pylist(rows[name], arrow_schema(columns)) for name, columns in TABLES.items()}
+    axes = pd.DataFrame(trials, columns=["mode", "storage_format", "batch_size", "num_workers"])
+    return tables, axes.fillna({"num_workers": 0})
 
 
-def _seconds(cell: Mapping[str, Value], device: str) -> tuple[float, float]:
-    """Seconds that a batch takes to be prepared by one process, and to be computed, on a machine of speed 1."""
-    batch = int(cell["batch_size"])
-    load = 0.6e-3 + batch * (90e-6 if cell.get("storage_format") == "png" else 20e-6)
-    step = (3e-3 + batch * 1.1e-3) / (40.0 if device == "cuda" else 1.0)
-    return 0.0 if cell["mode"] == "compute" else load, 0.0 if cell["mode"] == "load" else step
+def _write_runs(results: Path, seed: int, numbers: range) -> int:
+    return sum(_write_run(results, number, seed) for number in numbers)
 
 
 def _write_run(results: Path, number: int, seed: int) -> int:
-    facts = machine(number)
+    facts, began = machine(number), _FIRST + number * _APART
     device = "cuda" if facts.gpu_name else "cpu"
-    pattern, began = _pattern(device), _FIRST + number * _APART
+    tables, axes = _pattern(device)
     run_id = f"{began:%Y%m%dT%H%M%SZ}-{number % 2**16:04x}"
-    folder = results / facts.machine_id / run_id
-    folder.mkdir(parents=True)
-    trials = pattern.tables["trials"]
-    manifest = _manifest(facts, device, run_id, began, trials.num_rows)
-    metadata = {MANIFEST_KEY: manifest.model_dump_json().encode()}
-    columns = _measured(pattern, facts, np.random.default_rng([seed, number]))
-    columns |= {"run_id": run_id, "machine_id": facts.machine_id, "started_at": began.isoformat()}
-    columns["trial_id"] = _trial_ids(run_id, trials["block"].to_pylist(), trials["position"].to_pylist())
-    for name, table in pattern.tables.items():
-        new = columns if name == "trials" else {"run_id": run_id, "trial_id": f"{run_id}-000-0000"}
-        whole = _replaced(table, new).replace_schema_metadata(metadata)
-        pq.write_table(whole, folder / f"{name}.parquet", **encoding(name))
-    (folder / "run.json").write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    return int(trials.num_rows)
-
-
-def _trial_ids(run_id: str, blocks: Sequence[int], positions: Sequence[int]) -> list[str]:
-    return [f"{run_id}-{block:03d}-{position:04d}" for block, position in zip(blocks, positions, strict=True)]
-
-
-def _replaced(table: pa.Table, columns: Mapping[str, Any]) -> pa.Table:
-    """Put other columns into a table: arrays, masked where null, or one text for all rows."""
-    for name, values in columns.items():
-        place = table.schema.get_field_index(name)
-        field = table.schema.field(place)
-        if isinstance(values, np.ma.MaskedArray):
-            column = pa.array(values.data, field.type, mask=np.ma.getmaskarray(values))
-        else:
-            column = pa.array([values] * table.num_rows if isinstance(values, str) else values, field.type)
-        table = table.set_column(place, field, column)
-    return table
-
-
-def _measured(pattern: _Pattern, facts: Machine, generator: np.random.Generator) -> dict[str, Any]:
-    """Times and rates of one machine, a value a trial; what a trial does not do is masked."""
-    slower = np.exp(generator.normal(0, 0.3, 2))
-    load = pattern.load_s * slower[0] / np.clip(pattern.workers, 1, min(2, facts.cores_logical))
-    step = pattern.step_s * slower[1]
-    weather = np.exp(generator.normal(0, SPREAD, len(load)))
-    no_load, no_step = pattern.load_s == 0, pattern.step_s == 0
-    columns: dict[str, Any] = {}
-
-    def put(name: str, values_ns: Numbers, masked: npt.NDArray[np.bool_] | bool) -> None:
-        columns[name] = np.ma.MaskedArray(np.rint(values_ns).astype(np.int64), mask=masked)
-
-    fetch = np.where(pattern.workers > 0, np.maximum(load - step, 2e-4), load)
-    put("host_fetch_ns", STEPS * fetch * weather * 1e9, no_load)
-    put("host_other_ns", STEPS * (5e-5 + 0 * load) * weather * 1e9, False)
-    for phase, share in (("forward", 0.3), ("backward", 0.62), ("optimizer", 0.08)):
-        put(f"host_{phase}_ns", STEPS * (share * step) * weather * 1e9, no_step)
-    wall = sum(values.filled(0) for values in columns.values())
-    for stage, share in _STAGES.items():
-        put(f"worker_{stage}_ns", share * (STEPS * pattern.load_s * slower[0] * 0.95e9), no_load)
-    rates = STEPS * pattern.batch / (wall / 1e9)
-    return columns | {"wall_ns": wall, "samples_per_s": rates, "trial_wall_ns": wall + BESIDE_NS}
-
-
-def _manifest(facts: Machine, device: str, run_id: str, began: datetime, trials: int) -> RunManifest:
-    return RunManifest(
+    manifest = RunManifest(
         feedrate_version=__version__,
         run_id=run_id,
         machine=facts,
@@ -259,8 +174,8 @@ def _manifest(facts: Machine, device: str, run_id: str, began: datetime, trials:
         protocol=_PROTOCOL,
         budget_s=240.0,
         seed=7,
-        combinations=len(cells(device)),
-        cells=len(cells(device)),
+        combinations=len(axes) // BLOCKS,
+        cells=len(axes) // BLOCKS,
         merged=(),
         excluded=(),
         substitutions=("div2k_standin stands in for div2k: procedural images of its geometry",),
@@ -269,10 +184,56 @@ def _manifest(facts: Machine, device: str, run_id: str, began: datetime, trials:
         ended_at=(began + timedelta(minutes=4)).isoformat(),
         blocks=BLOCKS,
         stop_reason="budget",
-        outcomes={"ok": trials},
+        outcomes={"ok": len(axes)},
         cell_seconds={},
         parent_cpu_pct=1.2,
     )
+    folder = results / facts.machine_id / run_id
+    folder.mkdir(parents=True)
+    columns = _times(axes, facts, np.random.default_rng([seed, number]))
+    columns |= {"machine_id": facts.machine_id, "started_at": began.isoformat()}
+    columns["trial_id"] = _trial_ids(run_id, *(tables["trials"][name].to_pylist() for name in ("block", "position")))
+    metadata = {MANIFEST_KEY: manifest.model_dump_json().encode()}
+    for name, table in tables.items():
+        own = columns if name == "trials" else {"trial_id": f"{run_id}-000-0000"}
+        complete = _replaced(table, {"run_id": run_id, **own}).replace_schema_metadata(metadata)
+        pq.write_table(complete, folder / f"{name}.parquet", **encoding(name))
+    (folder / "run.json").write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    return len(axes)
+
+
+def _times(axes: pd.DataFrame, facts: Machine, generator: np.random.Generator) -> dict[str, Any]:
+    """Times and rates of one machine, a value a trial; NaN where a trial has none."""
+    batch, workers = (axes[name].to_numpy(dtype=np.float64) for name in ("batch_size", "num_workers"))
+    no_load, no_step = axes["mode"].eq("compute").to_numpy(), axes["mode"].eq("load").to_numpy()
+    slower = np.exp(generator.normal(0, 0.3, 2))
+    weather = np.exp(generator.normal(0, SPREAD, len(axes)))
+    load = 0.6e-3 + batch * np.where(axes["storage_format"].eq("png"), 90e-6, 20e-6)
+    own_load = np.where(no_load, 0, load) * slower[0]
+    load = own_load / np.clip(workers, 1, min(2, facts.cores_logical))
+    step = np.where(no_step, 0, 3e-3 + batch * 1.1e-3) / (40.0 if facts.gpu_name else 1.0) * slower[1]
+    fetch = np.where(workers > 0, np.maximum(load - step, 2e-4), load)
+    host = {"fetch": np.where(no_load, np.nan, fetch), "other": np.full(len(axes), 5e-5)}
+    host |= {name: np.where(no_step, np.nan, share * step) for name, share in _STEP.items()}
+    columns = {f"host_{phase}_ns": np.rint(STEPS * seconds * weather * 1e9) for phase, seconds in host.items()}
+    wall = np.nansum(list(columns.values()), axis=0)
+    working = np.where(no_load, np.nan, STEPS * own_load * 0.95e9)
+    columns |= {f"worker_{stage}_ns": np.rint(share * working) for stage, share in _STAGES.items()}
+    return columns | {"wall_ns": wall, "samples_per_s": STEPS * batch / (wall / 1e9), "trial_wall_ns": wall + BESIDE_NS}
+
+
+def _trial_ids(run_id: str, blocks: Sequence[int], positions: Sequence[int]) -> list[str]:
+    return [f"{run_id}-{block:03d}-{position:04d}" for block, position in zip(blocks, positions, strict=True)]
+
+
+def _replaced(table: pa.Table, columns: Mapping[str, Any]) -> pa.Table:
+    """Put other columns into a table: values, NaN for null, or one text for all rows."""
+    for name, values in columns.items():
+        place = table.schema.get_field_index(name)
+        field = table.schema.field(place)
+        column = pa.array([values] * len(table) if isinstance(values, str) else values, from_pandas=True)
+        table = table.set_column(place, field, column.cast(field.type))
+    return table
 
 
 def write_repeated(small: Path, rows: int, target: Path) -> None:
@@ -293,12 +254,13 @@ def _repeated(table: pa.Table, blocks: int, places: npt.NDArray[np.int64], gener
     part = table.take(pa.array(places % len(table)))
     block = part["block"].to_numpy() + blocks * (places // len(table))
     ids = _trial_ids(part["run_id"][0].as_py(), block.tolist(), part["position"].to_pylist())
-    columns: dict[str, Any] = {"block": block, "trial_id": ids}
-    weather, wall = np.exp(generator.normal(0, SPREAD, len(places))), np.zeros(len(places), dtype=np.int64)
-    for name in table.column_names:
-        if name.startswith("host_") and name != "host_drain_ns" and part[name].null_count < len(part):
-            values = np.ma.masked_invalid(part[name].to_numpy().astype(np.float64) * weather)
-            columns[name] = np.ma.MaskedArray(values.filled(0).astype(np.int64), np.ma.getmaskarray(values))
-            wall += columns[name].filled(0)
-    columns |= {"wall_ns": wall, "samples_per_s": part["samples"].to_numpy() / (wall / 1e9)}
-    return _replaced(part, columns | {"trial_wall_ns": wall + BESIDE_NS})
+    weather = np.exp(generator.normal(0, SPREAD, len(places)))
+    host = {
+        name: np.trunc(part[name].to_numpy() * weather)
+        for name in table.column_names
+        if name.startswith("host_") and name != "host_drain_ns" and part[name].null_count < len(part)
+    }
+    wall = np.nansum(list(host.values()), axis=0)
+    rates = part["samples"].to_numpy() / (wall / 1e9)
+    own = {"block": block, "trial_id": ids, "wall_ns": wall, "samples_per_s": rates, "trial_wall_ns": wall + BESIDE_NS}
+    return _replaced(part, {**host, **own})

@@ -36,7 +36,6 @@ _READY, _GIVEN, _DRAWN, _EXPLAINED = (f"fr-compare-{name}" for name in ("ready",
 _RESTED = f"""async () => {{
   while (!performance.getEntriesByName("{_READY}").length) await new Promise((go) => setTimeout(go, 20));
 }}"""
-_TRACED = ["toplevel", "blink.user_timing"]
 _KIND = {"mode": "load", "workload": "div2k_standin"}
 """The cells that are repeated: of one kind, as only such are drawn together."""
 _SAMPLES = 256
@@ -109,6 +108,12 @@ def compare_files(site: Path, file: Path, executable: str) -> list[ComparedFile]
     return found
 
 
+def wait_until_ready(page: Page) -> None:
+    """Wait until Compare takes files, and has done what it does beforehand."""
+    page.locator(".fr-compare-drop").wait_for()
+    page.evaluate(_RESTED)
+
+
 def give_file(page: Page, file: Path) -> ComparedFile:
     """Give Compare a file, as a drop does, and wait until it is compared.
 
@@ -119,7 +124,7 @@ def give_file(page: Page, file: Path) -> ComparedFile:
     if browser is None:
         raise FeedrateError("bench: the browser is gone")
     wait_until_ready(page)
-    browser.start_tracing(page=page, categories=_TRACED)
+    browser.start_tracing(page=page, categories=["toplevel", "blink.user_timing"])
     try:
         page.locator("#fr-compare-input").set_input_files(file)
         page.get_by_role("heading", name="Why", exact=True).wait_for()
@@ -131,29 +136,16 @@ def give_file(page: Page, file: Path) -> ComparedFile:
     return read_trace(json.loads(trace)["traceEvents"])
 
 
-def wait_until_ready(page: Page) -> None:
-    """Wait until Compare takes files, and has done what it does beforehand."""
-    page.locator(".fr-compare-drop").wait_for()
-    page.evaluate(_RESTED)
-
-
 def read_trace(events: Sequence[Event]) -> ComparedFile:
     """Read a trace of a page that compared one file."""
-    given, drawn, explained = (_mark(events, name) for name in (_GIVEN, _DRAWN, _EXPLAINED))
-    took_us = [
-        task.ended - max(task.begun, given["ts"])
-        for task in tasks(events, given)
-        if task.ended > given["ts"] and task.begun < explained["ts"]
-    ]
-    drawn_ms, explained_ms = ((mark["ts"] - given["ts"]) / 1000 for mark in (drawn, explained))
-    return ComparedFile(drawn_ms, explained_ms, max(took_us, default=0) / 1000)
-
-
-def _mark(events: Sequence[Event], name: str) -> Event:
-    found = [event for event in events if event["name"] == name and "blink.user_timing" in event["cat"]]
-    if not found:
-        raise FeedrateError(f"bench: {COMPARE} does not say {name}")
-    return found[-1]
+    marks = {event["name"]: event for event in events if "blink.user_timing" in event.get("cat", "")}
+    for name in (_GIVEN, _DRAWN, _EXPLAINED):
+        if name not in marks:
+            raise FeedrateError(f"bench: {COMPARE} does not say {name}")
+    given, drawn, explained = (marks[name]["ts"] for name in (_GIVEN, _DRAWN, _EXPLAINED))
+    meanwhile = [task for task in tasks(events, marks[_GIVEN]) if task[1] > given and task[0] < explained]
+    longest = max((ended - max(begun, given) for begun, ended in meanwhile), default=0)
+    return ComparedFile((drawn - given) / 1000, (explained - given) / 1000, longest / 1000)
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import cycle, islice
 from pathlib import Path
 
 import numpy as np
 
-from feedrate.formats import Image, Sample
+from feedrate.formats import Image
 from feedrate.formats._images import encode_jpeg, encode_png
 from feedrate.schema import plugins
 from feedrate.schema.plugins import traits
@@ -42,10 +42,6 @@ def _encoded_s(encode: Callable[[Image], bytes], pictures: Sequence[Image]) -> f
     return (time.perf_counter() - begun) / len(pictures)
 
 
-def _samples(pictures: Sequence[Image], count: int) -> Iterator[Sample]:
-    return ((pixels,) for pixels in islice(cycle(pictures), count))
-
-
 def main() -> None:
     """Pack, and print ``packed_s`` and ``encoded_s`` (a picture, seconds), and ``peak_bytes``."""
     name, count, source, folder = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), Path(sys.argv[4])
@@ -54,7 +50,7 @@ def main() -> None:
     pictures: list[Image] = list(np.load(source))
     before = _encoded_s(encode, pictures)
     begun = time.perf_counter()
-    storage.pack(_samples(pictures, count), folder)
+    storage.pack(((pixels,) for pixels in islice(cycle(pictures), count)), folder)
     packed = (time.perf_counter() - begun) / count
     encoded = (before + _encoded_s(encode, pictures)) / 2
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

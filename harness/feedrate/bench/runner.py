@@ -52,13 +52,18 @@ def measure(console: Console, only: str = "", results: Path = runs.RESULTS) -> B
     """
     sections = chosen(only)
     started, begun = datetime.now(UTC), time.perf_counter()
+    promises: list[Promise] = []
     with tempfile.TemporaryDirectory() as folder:
         machine = describe(gpu.installed(), Path(folder))
         with runs.machine_lock(results, machine.machine_id):
             session = Session(console, Path(folder), results, gpu.device(), machine.machine_id)
-            promises = [
-                Promise(section=name, **figure._asdict()) for name in sections for figure in _figures(name, session)
-            ]
+            for name in sections:
+                try:
+                    figures = list(MEASURES[name](session))
+                except FeedrateError as error:  # the other sections are not lost
+                    met = None if isinstance(error, EnvironmentFault) else False
+                    figures = [Figure("all of this section", "taken", str(error), met)]
+                promises += [Promise(section=name, **figure._asdict()) for figure in figures]
     record = BenchRecord(
         feedrate_version=__version__,
         machine=machine,
@@ -85,14 +90,6 @@ def chosen(only: str) -> tuple[str, ...]:
         if name not in SECTIONS:
             raise InputError(f"bench --only: no section '{name}'; {expected_one_of(name, SECTIONS)}")
     return tuple(name for name in SECTIONS if name in names or not names)
-
-
-def _figures(name: str, session: Session) -> list[Figure]:
-    try:
-        return list(MEASURES[name](session))
-    except FeedrateError as error:  # the other sections are not lost
-        met = None if isinstance(error, EnvironmentFault) else False
-        return [Figure("all of this section", "taken", str(error), met)]
 
 
 def show(record: BenchRecord, console: Console) -> None:

@@ -19,7 +19,6 @@ from feedrate.bench.session import Figure, Session, judge, seconds
 from feedrate.plan import request
 from feedrate.schema.columns import PHASES
 from feedrate.site import build
-from feedrate.store import runs
 from feedrate.sweep import screen, sweep
 from feedrate.sweep.launcher import Template
 
@@ -53,7 +52,14 @@ def measure(session: Session) -> Iterator[Figure]:
         run = sweep.run(request.make(options), terminal)
     if run is None:
         raise KeyboardInterrupt
-    yield from _of_sweep(run)
+    trials, parent = run.table("trials"), run.manifest.parent_cpu_pct
+    measured = f"{parent:.1f} % (one sweep, {len(trials)} trials)"
+    yield Figure("parent's CPU during a sweep, probes included", "≤ 3 % of a core", measured, parent <= 3)
+    ended = trials[trials["outcome"] == "ok"]
+    phases = ended[[f"host_{phase}_ns" for phase in PHASES]].fillna(0).sum(axis=1)
+    closure = 100 * (phases / ended["wall_ns"] - 1).abs()
+    measured = f"{closure.max():.3f} % (median {closure.median():.4f} %, n = {len(ended)})"
+    yield Figure("closure |Σ phases − wall| ÷ wall, worst trial", "≤ 1 %", measured, bool(closure.max() <= 1))
     session.console.print("Building its site ...")
     site_s = seconds(lambda: build.build(results, session.folder / "build"))
     yield Figure("site build of a quick run", "≤ 20 s", f"{site_s:.1f} s (n = 1)", site_s <= 20)
@@ -83,11 +89,8 @@ def _fresh_start_ms(job: str) -> float:
     """From starting an interpreter to its first batch."""
     reading, writing = os.pipe()
     begun = time.perf_counter_ns()
-    with subprocess.Popen(
-        [sys.executable, "-P", "-m", "feedrate.trial.child", str(writing)],
-        pass_fds=[writing],
-        stdin=subprocess.PIPE,
-    ) as child:
+    command = [sys.executable, "-P", "-m", "feedrate.trial.child", str(writing)]
+    with subprocess.Popen(command, pass_fds=[writing], stdin=subprocess.PIPE) as child:
         os.close(writing)
         assert child.stdin is not None  # noqa: S101 - it was asked for
         child.stdin.write(job.encode())
@@ -96,23 +99,3 @@ def _fresh_start_ms(job: str) -> float:
             first: dict[str, int] = json.loads(answers.readline())
         child.kill()
     return (first["t_ns"] - begun) / 1e6
-
-
-def _of_sweep(run: runs.StoredRun) -> Iterator[Figure]:
-    trials = run.table("trials")
-    ended = trials[trials["outcome"] == "ok"]
-    total = ended[[f"host_{phase}_ns" for phase in PHASES]].fillna(0).sum(axis=1)
-    closure = 100 * (total / ended["wall_ns"] - 1).abs()
-    parent = run.manifest.parent_cpu_pct
-    yield Figure(
-        "parent's CPU during a sweep, probes included",
-        "≤ 3 % of a core",
-        f"{parent:.1f} % (one sweep, {len(trials)} trials)",
-        parent <= 3,
-    )
-    yield Figure(
-        "closure |Σ phases − wall| ÷ wall, worst trial",
-        "≤ 1 %",
-        f"{closure.max():.3f} % (median {closure.median():.4f} %, n = {len(ended)})",
-        bool(closure.max() <= 1),
-    )

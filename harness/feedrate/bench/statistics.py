@@ -12,7 +12,7 @@ its records are read here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,6 @@ from feedrate.analysis import prediction, simulate
 from feedrate.analysis.contrasts import contrasts
 from feedrate.analysis.estimates import rows_of
 from feedrate.bench.session import Figure, Session
-from feedrate.machine.identity import Machine
 from feedrate.plan.suite import CALIBRATION
 from feedrate.questions.calibration.analysis import bottlenecks, effects, planted, same_pairs, summary
 from feedrate.store import runs
@@ -50,8 +49,7 @@ MISNAMED = 0.05
 """Share of planted bottlenecks that may be missed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Noise:
+class Noise(NamedTuple):
     """Spreads to simulate with, and where they come from."""
 
     spreads: npt.NDArray[np.float64]
@@ -72,10 +70,23 @@ def measure(session: Session) -> Iterator[Figure]:
         f"{_share(covered)}; {recorded.origin}",
         COVERAGE[0] <= covered.value <= COVERAGE[1],
     )
-    yield from _false_alarms()
+    blocks, sequential = simulate.called_different(), simulate.called_different("sequential")
+    for what, share, other, most in (
+        ("their interval does not hold 1", blocks.by_interval, sequential.by_interval, FALSE_ALARMS),
+        ("the verdict says that they differ", blocks.by_verdict, sequential.by_verdict, MISTAKEN),
+    ):
+        measured = f"{_share(share)}; run one after the other {100 * other.value:.0f} %"
+        drifting = f"two equal cells on a machine that drifts by 5 %: {what}"
+        yield Figure(drifting, f"≤ {100 * most:g} %", measured, share.value <= most)
     # Planted effects are those of quiet cells, so small effects are judged at the spread of all contrasts, too.
     for each in filter(None, (quiet, recorded)):
-        yield from _power(each)
+        small, large = (simulate.confirmation_rate(effect, each.spreads) for effect in (TOO_SMALL, LARGE))
+        unconfirmed = simulate.Share(small.n - small.hits, small.n)
+        for what, least, share, met in (
+            ("a claim whose true effect is 1 % is not confirmed", 1 - SELDOM, unconfirmed, small.value <= SELDOM),
+            ("a claim whose true effect is 5 % is confirmed", MOSTLY, large, large.value >= MOSTLY),
+        ):
+            yield Figure(what, f"≥ {100 * least:g} %", f"{_share(share)}; {each.origin}", met)
     if recorded.run and recorded.run.manifest.blocks > 1:
         yield _saved(recorded.run)
 
@@ -87,8 +98,8 @@ def noise(results: Sequence[runs.StoredRun], machine_id: str) -> Noise:
     """
     real = [run for run in reversed(results) if set(run.manifest.suites) != {CALIBRATION}]
     for run in sorted(real, key=lambda run: run.manifest.machine.machine_id != machine_id):
-        found = contrasts(run.table("trials"))
-        spreads = found[found["n"] >= LEAST_BLOCKS]["sd_log"].dropna().to_numpy(dtype=np.float64)
+        pairs = contrasts(run.table("trials"))
+        spreads = pairs[pairs["n"] >= LEAST_BLOCKS]["sd_log"].dropna().to_numpy(dtype=np.float64)
         if len(spreads):
             return Noise(spreads, f"spreads of {len(spreads)} contrasts of run {run.manifest.run_id}", run)
     return Noise(np.array(SPREADS), f"spreads of {', '.join(f'{100 * spread:g}' for spread in SPREADS)} %")
@@ -101,9 +112,8 @@ def planted_noise(results: Sequence[runs.StoredRun], machine_id: str) -> Noise |
     trials = run.table("trials")
     pairs = contrasts(trials).merge(effects(trials)[["cell_a", "cell_b"]], on=["cell_a", "cell_b"])
     spreads = pairs["sd_log"].dropna().to_numpy(dtype=np.float64)
-    if not len(spreads):
-        return None
-    return Noise(spreads, f"spreads of {len(spreads)} planted effects of run {run.manifest.run_id}", run)
+    origin = f"spreads of {len(spreads)} planted effects of run {run.manifest.run_id}"
+    return Noise(spreads, origin, run) if len(spreads) else None
 
 
 def _share(share: simulate.Share) -> str:
@@ -111,44 +121,17 @@ def _share(share: simulate.Share) -> str:
     return f"{100 * share.value:.1f} % ({100 * low:.1f}–{100 * high:.1f}, n = {share.n:,} simulated)"
 
 
-def _false_alarms() -> Iterator[Figure]:
-    blocks, sequential = simulate.called_different(), simulate.called_different("sequential")
-    drifting = "two equal cells on a machine that drifts by 5 %"
-    for what, share, other, most in (
-        ("their interval does not hold 1", blocks.by_interval, sequential.by_interval, FALSE_ALARMS),
-        ("the verdict says that they differ", blocks.by_verdict, sequential.by_verdict, MISTAKEN),
-    ):
-        measured = f"{_share(share)}; run one after the other {100 * other.value:.0f} %"
-        yield Figure(f"{drifting}: {what}", f"≤ {100 * most:g} %", measured, share.value <= most)
-
-
-def _power(seen: Noise) -> Iterator[Figure]:
-    small, large = (simulate.confirmation_rate(effect, seen.spreads) for effect in (TOO_SMALL, LARGE))
-    yield Figure(
-        "a claim whose true effect is 1 % is not confirmed",
-        f"≥ {100 * (1 - SELDOM):g} %",
-        f"{_share(simulate.Share(small.n - small.hits, small.n))}; {seen.origin}",
-        small.value <= SELDOM,
-    )
-    yield Figure(
-        "a claim whose true effect is 5 % is confirmed",
-        f"≥ {100 * MOSTLY:g} %",
-        f"{_share(large)}; {seen.origin}",
-        large.value >= MOSTLY,
-    )
-
-
 def _saved(run: runs.StoredRun) -> Figure:
     """What stopping early saves on a recorded run."""
-    found = simulate.wall_to_target(run.table("trials"))
-    fixed = f"{found.fixed_blocks} blocks" if found.fixed_blocks else "more blocks than were tried"
-    ratio = f"{found.ratio:.2f}" if found.fixed_blocks else "not known"
+    wall = simulate.wall_to_target(run.table("trials"))
+    fixed = f"{wall.fixed_blocks} blocks" if wall.fixed_blocks else "more blocks than were tried"
+    ratio = f"{wall.ratio:.2f}" if wall.fixed_blocks else "not known"
     return Figure(
         "wall clock to ±3 % for the cells of a recorded run, stopping ÷ a fixed number of blocks",
         f"≤ {SAVED:g}",
-        f"{ratio} ({found.adaptive_s / 60:.0f} min against {fixed} of all {found.cells} cells; "
-        f"{found.recorded_blocks} recorded blocks, {found.replays} replays of run {run.manifest.run_id})",
-        found.ratio < 1 if found.fixed_blocks else None,
+        f"{ratio} ({wall.adaptive_s / 60:.0f} min against {fixed} of all {wall.cells} cells; "
+        f"{wall.recorded_blocks} recorded blocks, {wall.replays} replays of run {run.manifest.run_id})",
+        wall.ratio < 1 if wall.fixed_blocks else None,
     )
 
 
@@ -166,17 +149,14 @@ def measure_calibration(session: Session) -> Iterator[Figure]:
         missing = "no calibration run of this machine: make sweep SUITE=calibration"
         yield Figure("planted costs are read back", f"within {READ_BACK_PCT:g} %", missing, None)
         return
-    trials = run.table("trials")
+    trials, machine = run.table("trials"), run.manifest.machine
+    cores = min(machine.cores_logical, machine.cpu_quota_cores or machine.cores_logical)
     for figure in (
         *read_back(summary(planted(trials))),
         *verdicts(effects(trials), same_pairs(trials), bottlenecks(trials)),
-        *predicted(prediction.held_out(trials, run.table("steps"), _cores(run.manifest.machine))),
+        *predicted(prediction.held_out(trials, run.table("steps"), cores)),
     ):
         yield figure._replace(measured=f"{figure.measured}; run {run.manifest.run_id}")
-
-
-def _cores(machine: Machine) -> float:
-    return min(machine.cores_logical, machine.cpu_quota_cores or machine.cores_logical)
 
 
 def read_back(quantities: pd.DataFrame) -> list[Figure]:
@@ -207,30 +187,16 @@ def verdicts(effects: pd.DataFrame, pairs: pd.DataFrame, bottlenecks: pd.DataFra
 
 def predicted(cells: pd.DataFrame) -> Iterator[Figure]:
     """Judge predictions by what was held out; a wait is judged in milliseconds, as it may be next to nothing."""
+    rate_pct, wait_ms = f"{prediction.RATE_WITHIN_PCT:g} %", f"{prediction.WAIT_WITHIN_MS:g} ms"
+    rate = "throughput of cells whose {} was held out, predicted within " + rate_pct
+    wait = "their data wait, with {} held out, predicted within " + f"{wait_ms} a step or {rate_pct}"
     for axis, part in cells.groupby("held_out"):
         least = PREDICTED[str(axis)]
-        rate_pct, wait_ms = f"{prediction.RATE_WITHIN_PCT:g} %", f"{prediction.WAIT_WITHIN_MS:g} ms"
         for what, within, error, digits, unit in (
-            (
-                f"throughput of cells whose {axis} was held out, predicted within {rate_pct}",
-                "within",
-                "error_pct",
-                1,
-                "%",
-            ),
-            (
-                f"their data wait, with {axis} held out, predicted within {wait_ms} a step or {rate_pct}",
-                "wait_within",
-                "wait_error_ms",
-                2,
-                "ms",
-            ),
+            (rate, "within", "error_pct", 1, "%"),
+            (wait, "wait_within", "wait_error_ms", 2, "ms"),
         ):
             share, errors = float(part[within].mean()), part[error].abs()
-            yield Figure(
-                what,
-                f"{100 * least:g} % of them",
-                f"{100 * share:.0f} % (error: median {errors.median():.{digits}f} {unit}, worst "
-                f"{errors.max():.{digits}f} {unit}, n = {len(part)})",
-                share >= least,
-            )
+            spread = f"median {errors.median():.{digits}f} {unit}, worst {errors.max():.{digits}f} {unit}"
+            measured = f"{100 * share:.0f} % (error: {spread}, n = {len(part)})"
+            yield Figure(what.format(axis), f"{100 * least:g} % of them", measured, share >= least)

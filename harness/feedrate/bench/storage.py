@@ -12,9 +12,10 @@ import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -42,35 +43,45 @@ def measure(session: Session) -> Iterator[Figure]:
         session.console.print(f"Reading samples of {size} x {size} pixels beside preadv ...")
         yield from _readers(session.folder / f"readers-{size}", size, least)
     session.console.print("Packing image files on all cores ...")
-    pictures = session.folder / "pictures.npy"
+    pictures, cores = session.folder / "pictures.npy", len(os.sched_getaffinity(0))
     packing.save_pictures(pictures)
-    for name in plugins.names("feedrate.formats"):
-        if traits(name).encoded:
-            yield _packing(pictures, name)
-    yield _memory(pictures, "png")
+    for name in filter(lambda name: traits(name).encoded, plugins.names("feedrate.formats")):
+        rounds = [_packed(pictures, name, _PACKED) for _ in range(_PACK_ROUNDS)]
+        shares = [seen["encoded_s"] / seen["packed_s"] / cores for seen in rounds]
+        what = f"packing {name}, 480 × 480 pixels ÷ ({cores} cores × the encoder's own speed)"
+        yield judge(what, f"≥ {_PACK_SHARE}", shares, digits=2)
+    few, many = (_packed(pictures, "png", count)["peak_bytes"] for count in (_PACKED, 10 * _PACKED))
+    what = f"peak memory of packing png, {10 * _PACKED:,} ÷ {_PACKED} samples"
+    yield Figure(what, f"≤ {_PEAK_RATIO}", f"{many / few:.2f} (n = 1)", many / few <= _PEAK_RATIO)
     session.console.print(f"Opening {_SMALL:,} small samples ...")
     for name in OPENED:
         yield _opening(session.folder / "small" / name, name)
 
 
-def _noise(count: int, shape: tuple[int, int, int]) -> Iterator[Sample]:
+def _noise(count: int, size: int) -> Iterator[Sample]:
     generator = np.random.default_rng(0)
-    return ((generator.integers(0, 256, shape, np.uint8),) for _ in range(count))
+    return ((generator.integers(0, 256, (size, size, 3), np.uint8),) for _ in range(count))
 
 
-def _write_manifest(root: Path, count: int, shape: tuple[int, int, int]) -> None:
+def _pack(root: Path, name: str, samples: Iterator[Sample], count: int, shape: tuple[int, int, int]) -> Any:
+    """Pack samples with a manifest, as a sweep does; return the format."""
+    storage = plugins.load("feedrate.formats", name)
+    root.mkdir(parents=True)
+    storage.pack(samples, root)
     manifest = Manifest(count, (shape,), 0, "", 1, 1, 0.0)
     (root / "manifest.json").write_text(json.dumps(asdict(manifest)), encoding="utf-8")
+    return storage
 
 
 def _readers(root: Path, size: int, least: dict[str, float]) -> Iterator[Figure]:
-    shape, length = (size, size, 3), size * size * 3
+    """Seconds that the kernel takes for all samples ÷ those that a format takes, of each round."""
+    length = size * size * 3
     count = _READ_BYTES // length
     order = list(range(count))
     random.Random(0).shuffle(order)
     root.mkdir()
     with (root / "raw").open("wb") as file:
-        for (pixels,) in _noise(count, shape):
+        for (pixels,) in _noise(count, size):
             file.write(pixels.data)
     descriptor = os.open(root / "raw", os.O_RDONLY)
     buffer = np.empty(length, np.uint8)
@@ -82,36 +93,20 @@ def _readers(root: Path, size: int, least: dict[str, float]) -> Iterator[Figure]
 
     try:
         for name, share in least.items():
-            ratios = _against(preadv, root / name, name, order, shape, buffer)
+            storage = _pack(root / name, name, _noise(count, size), count, (size, size, 3))
+            reader = storage.open(root / name, ReadOptions())
+
+            def read(read_into: Any = reader.read_into) -> None:
+                for index in order:
+                    read_into(index, buffer)
+
+            preadv()  # fills the page cache
+            read()  # opens what a first read opens
+            ratios = [seconds(preadv) / seconds(read) for _ in range(_ROUNDS)]
             what = f"{name} ÷ os.preadv, {size} × {size} pixels, warm, random order"
             yield judge(what, f"≥ {share:g}", ratios, digits=2)
     finally:
         os.close(descriptor)
-
-
-def _against(
-    preadv: Callable[[], None],
-    root: Path,
-    name: str,
-    order: list[int],
-    shape: tuple[int, int, int],
-    buffer: np.ndarray[tuple[int], np.dtype[np.uint8]],
-) -> list[float]:
-    """Seconds that the kernel takes for all samples ÷ those that a format takes, of each round."""
-    storage = plugins.load("feedrate.formats", name)
-    root.mkdir()
-    storage.pack(_noise(len(order), shape), root)
-    _write_manifest(root, len(order), shape)
-    reader = storage.open(root, ReadOptions())
-
-    def read() -> None:
-        read_into = reader.read_into
-        for index in order:
-            read_into(index, buffer)
-
-    preadv()  # fills the page cache
-    read()  # opens what a first read opens
-    return [seconds(preadv) / seconds(read) for _ in range(_ROUNDS)]
 
 
 def _packed(pictures: Path, name: str, count: int) -> dict[str, float]:
@@ -123,27 +118,9 @@ def _packed(pictures: Path, name: str, count: int) -> dict[str, float]:
     return found
 
 
-def _packing(pictures: Path, name: str) -> Figure:
-    cores = len(os.sched_getaffinity(0))
-    rounds = [_packed(pictures, name, _PACKED) for _ in range(_PACK_ROUNDS)]
-    shares = [seen["encoded_s"] / seen["packed_s"] / cores for seen in rounds]
-    what = f"packing {name}, 480 × 480 pixels ÷ ({cores} cores × the encoder's own speed)"
-    return judge(what, f"≥ {_PACK_SHARE}", shares, digits=2)
-
-
-def _memory(pictures: Path, name: str) -> Figure:
-    few, many = (_packed(pictures, name, count)["peak_bytes"] for count in (_PACKED, 10 * _PACKED))
-    what = f"peak memory of packing {name}, {10 * _PACKED:,} ÷ {_PACKED} samples"
-    return Figure(what, f"≤ {_PEAK_RATIO}", f"{many / few:.2f} (n = 1)", many / few <= _PEAK_RATIO)
-
-
 def _opening(root: Path, name: str) -> Figure:
-    shape = (8, 8, 1)
-    storage = plugins.load("feedrate.formats", name)
-    root.mkdir(parents=True)
-    blank = np.zeros(shape, np.uint8)
-    storage.pack(((blank,) for _ in range(_SMALL)), root)
-    _write_manifest(root, _SMALL, shape)
+    blank = np.zeros((8, 8, 1), np.uint8)
+    storage = _pack(root, name, ((blank,) for _ in range(_SMALL)), _SMALL, (8, 8, 1))
 
     def read_last() -> None:
         storage.open(root, ReadOptions())[_SMALL - 1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -19,13 +19,19 @@ app = typer.Typer(
     help=("feedrate: how fast can a machine feed its accelerator, and what holds it back?"),
 )
 
-MatrixFile = Annotated[Path, typer.Option("--matrix", help="The YAML file that says what to sweep.")]
+
+def path(text: str | Path) -> Path | None:
+    """A path as people type it; make passes an empty text where nothing was said."""
+    return Path(text).expanduser() if str(text) else None
+
+
+MatrixFile = Annotated[Path, typer.Option("--matrix", parser=path, help="The YAML file that says what to sweep.")]
 Profile = Annotated[str, typer.Option(help="A name under 'profiles' of the matrix.")]
 SuiteName = Annotated[str, typer.Option("--suite", help="One suite instead of the profile's.")]
 Budget = Annotated[str, typer.Option(help="Wall clock for the blocks, such as 90s, 4m, 1h30m.")]
-Data = Annotated[str, typer.Option(help="A folder of photographs in DIV2K's place.")]
-DataRoot = Annotated[Path, typer.Option(help="Where packed samples lie: the disk that is measured.")]
-Results = Annotated[Path, typer.Option(help="Where runs are written.")]
+Data = Annotated[Path | None, typer.Option(parser=path, help="A folder of photographs in DIV2K's place.")]
+DataRoot = Annotated[Path, typer.Option(parser=path, help="Where packed samples lie: the disk that is measured.")]
+Results = Annotated[Path, typer.Option(parser=path, help="Where runs are written.")]
 Yes = Annotated[
     bool, typer.Option("--yes", help="Run a very large matrix, or one block although the budget is shorter.")
 ]
@@ -35,76 +41,61 @@ Seed = Annotated[int | None, typer.Option(help="Repeat the order of an earlier r
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="The id of a run, or its folder.")]
 Label = Annotated[str, typer.Option(help="A name for the run: at most 60 characters of plain text.")]
 Note = Annotated[str, typer.Option(help="A remark on the run: at most 500 characters of plain text.")]
+Build = Annotated[Path, typer.Option(help="Build folder.")]
+
+MATRIX, DATA_ROOT, RESULTS, BUILD = Path("matrix.yaml"), Path("data"), Path("results"), Path("build")
 
 
-def _options(suite: str, budget: str, data: str, **rest: Any) -> Options:
-    places: dict[str, Any] = {
-        name: value.expanduser() if isinstance(value, Path) else value for name, value in rest.items()
-    }
-    folder = Path(data).expanduser() if data else None
-    return Options(suite=suite or None, budget=budget or None, data=folder, **places)
+def _end_like_ctrl_c(*endings: signal.Signals) -> None:
+    """Have a signal interrupt the command, unless it was started to ignore it (nohup)."""
+    for ending in endings:
+        if signal.getsignal(ending) is not signal.SIG_IGN:
+            signal.signal(ending, signal.default_int_handler)
 
 
 @app.command()
 def plan(
-    matrix: MatrixFile = Path("matrix.yaml"),
+    matrix: MatrixFile = MATRIX,
     profile: Profile = "quick",
     suite: SuiteName = "",
     budget: Budget = "",
-    data: Data = "",
-    data_root: DataRoot = Path("data"),
-    results: Results = Path("results"),
+    data: Data = None,
+    data_root: DataRoot = DATA_ROOT,
+    results: Results = RESULTS,
     yes: Yes = False,
 ) -> None:
     """Print what the matrix expands to on this machine, and run nothing."""
-    from feedrate.plan import report as plan_report
-    from feedrate.plan import request as here
+    from feedrate.plan import report, request
 
-    options = _options(
-        suite, budget, data, matrix=matrix, profile=profile, data_root=data_root, results=results, yes=yes
-    )
-    plan_report.show(here.make(options), Console())
+    report.show(request.make(Options(matrix, profile, suite, budget, data, data_root, results, yes)), Console())
 
 
 @app.command()
 def sweep(
-    matrix: MatrixFile = Path("matrix.yaml"),
+    matrix: MatrixFile = MATRIX,
     profile: Profile = "quick",
     suite: SuiteName = "",
     budget: Budget = "",
-    data: Data = "",
-    data_root: DataRoot = Path("data"),
-    results: Results = Path("results"),
+    data: Data = None,
+    data_root: DataRoot = DATA_ROOT,
+    results: Results = RESULTS,
     yes: Yes = False,
     fresh: Fresh = False,
     seed: Seed = None,
     wait_quiet: WaitQuiet = "",
 ) -> None:
     """Measure what the matrix asks for; results go to results/MACHINE/RUN/."""
-    from feedrate.plan import report as plan_report
-    from feedrate.plan import request as here
+    from feedrate.plan import report, request
     from feedrate.sweep import screen
     from feedrate.sweep import sweep as sweeping
 
     console = Console()
-    options = _options(
-        suite,
-        budget,
-        data,
-        matrix=matrix,
-        profile=profile,
-        data_root=data_root,
-        results=results,
-        yes=yes,
-        fresh=fresh,
-        seed=seed,
-        wait_quiet=wait_quiet or None,
-    )
-    planned = here.make(options)
-    plan_report.show(planned, console)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    options = Options(matrix, profile, suite, budget, data, data_root, results, yes, fresh, seed, wait_quiet)
+    local = request.make(options)
+    report.show(local, console)
+    _end_like_ctrl_c(signal.SIGTERM)
     with screen.TerminalScreen(console) as terminal:
-        run = sweeping.run(planned, terminal)
+        run = sweeping.run(local, terminal)
     if run is None:
         console.print("Interrupted before a trial had ended: nothing was written.")
         raise typer.Exit(130)
@@ -119,30 +110,26 @@ def sweep(
 
 @app.command("gpu-reference")
 def reference_of_gpu(
-    out: Annotated[Path, typer.Option(help="Gets results/ and what the tests said.")] = Path("build/gpu-reference"),
-    matrix: MatrixFile = Path("matrix.yaml"),
+    out: Annotated[Path, typer.Option(parser=path, help="Gets results/ and what the tests said.")] = BUILD
+    / "gpu-reference",
+    matrix: MatrixFile = MATRIX,
     profile: Profile = "gpu",
     budget: Budget = "",
-    data_root: DataRoot = Path("data"),
+    data_root: DataRoot = DATA_ROOT,
     fresh: Fresh = False,
 ) -> None:
     """Test the CUDA paths, sweep the profile gpu and validate the run, with the Python that is there."""
     from feedrate.cli import gpu_reference
 
-    out = out.expanduser()
-    options = _options(
-        "", budget, "", matrix=matrix, profile=profile, data_root=data_root, results=out / "results", fresh=fresh
-    )
-    for ending in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(ending) is not signal.SIG_IGN:  # nohup
-            signal.signal(ending, signal.default_int_handler)
-    raise typer.Exit(gpu_reference.make(options, out, Console()).exit_status)
+    options = Options(matrix, profile, "", budget, None, data_root, out / "results", fresh=fresh)
+    _end_like_ctrl_c(signal.SIGTERM, signal.SIGHUP)
+    raise typer.Exit(gpu_reference.make(options, out, Console()))
 
 
 @app.command()
 def claims(
     machine: Annotated[list[str] | None, typer.Option(help="A machine's id; may be said several times.")] = None,
-    results: Results = Path("results"),
+    results: Results = RESULTS,
     whole: Annotated[bool, typer.Option("--whole", help="A sentence for every claim, made from its numbers.")] = False,
 ) -> None:
     """Print what the stored runs say of the sources' claims: a verdict for each, on one machine or several."""
@@ -157,9 +144,7 @@ def validate(
         list[Path], typer.Argument(metavar="FILE...", help="A trials.parquet, a run's folder, or a folder of runs.")
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")] = False,
-    results: Annotated[Path, typer.Option(help="Runs to hold them beside: what is odd there is flagged.")] = Path(
-        "results"
-    ),
+    results: Annotated[Path, typer.Option(help="Runs to hold them beside: what is odd there is flagged.")] = RESULTS,
 ) -> None:
     """Check result files of others: structure, ranges, identities.
 
@@ -178,7 +163,7 @@ def validate(
 def compare(
     a: Annotated[str, typer.Argument(metavar="A", help="A machine's or run's id, a run's folder, a trials.parquet.")],
     b: Annotated[str, typer.Argument(metavar="B", help="What is held against it, named likewise.")],
-    results: Results = Path("results"),
+    results: Results = RESULTS,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a report.")] = False,
     whole: Annotated[bool, typer.Option("--all", help="List every cell.")] = False,
 ) -> None:
@@ -199,23 +184,23 @@ def submit(
     label: Label = "",
     note: Note = "",
     yes: Annotated[bool, typer.Option("--yes", help="Publish without asking.")] = False,
-    out: Annotated[Path, typer.Option(help="Where one file to attach goes, if no pull request can be opened.")] = Path(
-        "build"
-    ),
-    results: Results = Path("results"),
+    out: Annotated[
+        Path, typer.Option(parser=path, help="Where one file to attach goes, if no pull request can be opened.")
+    ] = BUILD,
+    results: Results = RESULTS,
 ) -> None:
     """Publish a run: shows what will be public, asks, then opens a pull request or makes one file to attach."""
     from feedrate.share import terminal as share_terminal
 
     ask = (lambda _: True) if yes else share_terminal.confirm
-    share_terminal.submit(run, Console(), results=results, label=label, note=note, out=out.expanduser(), ask=ask)
+    share_terminal.submit(run, Console(), results=results, label=label, note=note, out=out, ask=ask)
 
 
 @app.command()
 def withdraw(
     run: RunName,
     why: Annotated[str, typer.Option(help="The reason, in a sentence: the run's page gives it.")] = "",
-    results: Results = Path("results"),
+    results: Results = RESULTS,
 ) -> None:
     """Say that a run should no longer be shown; its page stays, with the reason."""
     from feedrate.share import terminal as share_terminal
@@ -224,7 +209,7 @@ def withdraw(
 
 
 @app.command()
-def label(run: RunName, label: Label = "", note: Note = "", results: Results = Path("results")) -> None:
+def label(run: RunName, label: Label = "", note: Note = "", results: Results = RESULTS) -> None:
     """Give a run a label and a note, in a file beside it."""
     from feedrate.share import terminal as share_terminal
 
@@ -235,7 +220,7 @@ def label(run: RunName, label: Label = "", note: Note = "", results: Results = P
 def tier(
     run: RunName,
     name: Annotated[str, typer.Argument(metavar="TIER", help="self-reported or reference.")],
-    results: Results = Path("results"),
+    results: Results = RESULTS,
 ) -> None:
     """Say who vouches for a run (for the maintainers of feedrate)."""
     from feedrate.share import terminal as share_terminal
@@ -245,12 +230,13 @@ def tier(
 
 @app.command()
 def receive(
-    archive: Annotated[Path, typer.Argument(help="A file that make submit made.")], results: Results = Path("results")
+    archive: Annotated[Path, typer.Argument(parser=path, help="A file that make submit made.")],
+    results: Results = RESULTS,
 ) -> None:
     """Take in a run that somebody sent as one file (for the maintainers of feedrate)."""
     from feedrate.share import receive as share_receive
 
-    share_receive.receive(archive.expanduser(), Console(), results)
+    share_receive.receive(archive, Console(), results)
 
 
 @app.command()
@@ -266,30 +252,29 @@ def check_submission(
 @app.command()
 def div2k(
     split: Annotated[str, typer.Option(help="train (800 photographs, 3.5 GB) or valid (100, 0.4 GB).")] = "train",
-    archive: Annotated[str, typer.Option(help="Your own copy: the zip as published, or the folder of its PNGs.")] = "",
-    data_root: DataRoot = Path("data"),
+    archive: Annotated[
+        Path | None, typer.Option(parser=path, help="Your own copy: the zip as published, or the folder of its PNGs.")
+    ] = None,
+    data_root: DataRoot = DATA_ROOT,
 ) -> None:
     """Download the photographs of DIV2K and cut them into sub-images; goes on where it was interrupted."""
     from feedrate.downloads import div2k as fetching
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    own = Path(archive).expanduser() if archive else None
-    fetching.fetch(split, data_root.expanduser(), Console(), own)
+    _end_like_ctrl_c(signal.SIGTERM)
+    fetching.fetch(split, data_root, Console(), archive)
 
 
 @app.command()
-def pets(data_root: DataRoot = Path("data")) -> None:
+def pets(data_root: DataRoot = DATA_ROOT) -> None:
     """Download the Oxford-IIIT Pets; goes on where it was interrupted."""
     from feedrate.downloads import pets as fetching
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    fetching.fetch(data_root.expanduser(), Console())
+    _end_like_ctrl_c(signal.SIGTERM)
+    fetching.fetch(data_root, Console())
 
 
 @app.command()
-def site(
-    results: Results = Path("results"), out: Annotated[Path, typer.Option(help="Build folder.")] = Path("build")
-) -> None:
+def site(results: Results = RESULTS, out: Build = BUILD) -> None:
     """Build the website from all runs under results/ into build/site."""
     from feedrate.site import build as building
 
@@ -299,24 +284,22 @@ def site(
 
 @app.command()
 def figures(
-    results: Results = Path("results"),
-    out: Annotated[Path, typer.Option(help="A folder for them; it must be empty or made by this command.")] = Path(
-        "build/figures"
-    ),
+    results: Results = RESULTS,
+    out: Annotated[
+        Path, typer.Option(parser=path, help="A folder for them; it must be empty or made by this command.")
+    ] = BUILD / "figures",
 ) -> None:
     """Write every figure of the website for papers: SVG, PNG (2×), PDF, CSV, Vega-Lite, and figures.bib for LaTeX."""
     from feedrate.site import build as building
 
-    count = len(building.write_figures(results, out.expanduser()))
+    count = len(building.write_figures(results, out))
     Console().print(
         f"{count} figures are in {out}, each as SVG, PNG, PDF, CSV and Vega-Lite; cite them from figures.bib."
     )
 
 
 @app.command()
-def serve(
-    results: Results = Path("results"), out: Annotated[Path, typer.Option(help="Build folder.")] = Path("build")
-) -> None:
+def serve(results: Results = RESULTS, out: Build = BUILD) -> None:
     """Show the website on this machine, and build it again when results change."""
     from feedrate.site import build as building
 
@@ -324,7 +307,7 @@ def serve(
 
 
 @app.command()
-def readme(results: Results = Path("results")) -> None:
+def readme(results: Results = RESULTS) -> None:
     """Put the newest loader run's figure and table, and what all runs found, into README.md."""
     from feedrate.site import readme as writing
 
@@ -339,12 +322,12 @@ def bench(
             help="Sections, by commas: speed, storage, accuracy, instrumentation, statistics, calibration, files, site."
         ),
     ] = "",
-    results: Results = Path("results"),
+    results: Results = RESULTS,
 ) -> None:
     """Measure what feedrate promises of itself, and write it under results/MACHINE/bench/."""
     from feedrate.bench import runner
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    _end_like_ctrl_c(signal.SIGTERM)
     console = Console()
     runner.show(runner.measure(console, only, results), console)
 
@@ -352,9 +335,9 @@ def bench(
 @app.command()
 def axes() -> None:
     """Print the table of axes: name, default, values, meaning."""
-    from feedrate.plan import report as plan_report
+    from feedrate.plan import report
 
-    plan_report.show_axes(Console())
+    report.show_axes(Console())
 
 
 def main() -> int:

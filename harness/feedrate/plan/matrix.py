@@ -170,11 +170,11 @@ def _protocol_values(raw: Any, where: str, device: str) -> dict[str, Any]:
 
 
 def _suite_slices(
-    path: Path, base: Mapping[str, Any], chosen: Mapping[str, Any], only: str | None, profile: str
+    path: Path, base: Mapping[str, Any], chosen: Mapping[str, Any], only: str, profile: str
 ) -> tuple[SuiteSlice, ...]:
     """The slices of the chosen suites; a profile's list replaces them, its mapping changes those axes in each."""
     known = plugins.names("feedrate.suites")
-    if only is not None and only not in known:
+    if only and only not in known:
         raise InputError(f"SUITE: unknown suite '{only}'; {expected_one_of(only, known)}")
     found: list[SuiteSlice] = []
     for name in [only] if only else list(chosen or base):
@@ -194,9 +194,7 @@ def _suite_slices(
     return tuple(found)
 
 
-def load(
-    path: Path, profile: str = "quick", only: str | None = None, budget: str | None = None, device: str = "cpu"
-) -> Matrix:
+def load(path: Path, profile: str = "quick", only: str = "", budget: str = "", device: str = "cpu") -> Matrix:
     """Read a matrix file and pick a profile.
 
     Raises:

@@ -33,16 +33,17 @@ class Options:
 
     matrix: Path = Path("matrix.yaml")
     profile: str = "quick"
-    suite: str | None = None
-    budget: str | None = None
+    suite: str = ""
+    """One suite in place of the profile's; empty is none."""
+    budget: str = ""
     data: Path | None = None
     data_root: Path = Path("data")
     results: Path = runs.RESULTS
     yes: bool = False
     fresh: bool = False
     seed: int | None = None
-    wait_quiet: str | None = None
-    """How long to wait at most until the machine is quiet; None does not wait."""
+    wait_quiet: str = ""
+    """How long to wait at most until the machine is quiet; empty does not wait."""
 
     def command(self) -> str:
         """The command that repeats the run; folders of the user's are named by their variable alone."""
