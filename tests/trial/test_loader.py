@@ -1,21 +1,42 @@
-"""Orders of samples, and streams that workers share."""
+"""Orders of samples, streams that workers share, and workers of every start method, which end with their trial."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import torch
+from beside import tried
 
 from feedrate.formats import Manifest, Sample, Stream
-from feedrate.trial import loader
-from feedrate.trial.loader import Batches, StampedCollate, StampedStream
+from feedrate.schema import plugins
+from feedrate.schema.plugins import ROOT
+from feedrate.sweep.launcher import Template
+from feedrate.trial import feed, loader
+from feedrate.trial.job import Job
+from feedrate.trial.loader import Batch, Batches, StampedCollate, StampedStream
 
 COUNT, SHARDS = 60, 6
+METHODS = ("fork", "spawn", "forkserver")
+PLANTED = {"read_us": 1, "decode_us": 1, "collate_us": 1, "payload_bytes": 8, "read_shape": "jittered"}
+NEW_INTERPRETERS_S = 120
+"""Two interpreters that import torch beside other work."""
+Fetch = Callable[[Job, int], list[Batch]]
 
 
 class Numbers(Stream):
@@ -102,3 +123,132 @@ def test_one_pass_ends() -> None:
     batches = list(Batches(10, 3, seed=5, endless=False))
     assert len(batches) == 3
     assert len({index for batch in batches for index in batch}) == 9
+
+
+def job(packed: str, **cell: object) -> Job:
+    own = {"workload": "synthetic", "mode": "load", "patch_size": 8, "n_samples": 24, "batch_size": 4}
+    limits: dict[str, Any] = {"warmup_s": 0.05, "window_s": 0.2}
+    return Job("trial", cell=own | {"storage_format": "memmap"} | cell, packed=packed, seed=5, **limits)
+
+
+@pytest.mark.parametrize("storage_format", plugins.names("feedrate.formats"))
+def test_all_that_a_worker_needs_survives_a_pickle(pack: Callable[..., str], storage_format: str) -> None:
+    """Of every format, with planted costs and an index where they can be, opened before or not."""
+    access = {"access": "sequential"} if storage_format in ("tfrecord", "webdataset") else {"index_kind": "numpy"}
+    cell = {"storage_format": storage_format, "index_entries": 48, **access, **PLANTED}
+    _, *pair = feed.samples(job(pack(storage_format), **cell))
+
+    def batch(dataset: Any, collate: Any) -> bytes:
+        stream = isinstance(dataset, StampedStream)
+        taken = list(islice(dataset, 3)) if stream else [dataset[i] for i in (0, 5, 23)]
+        return collate(taken).fields[0].numpy().tobytes()
+
+    expected = batch(*pickle.loads(pickle.dumps(pair)))
+    assert batch(*pair) == expected
+    assert batch(*pickle.loads(pickle.dumps(pair))) == expected
+
+
+@pytest.mark.parametrize("workload", plugins.names("feedrate.workloads"))
+def test_transforms_survive_a_pickle(workload: str) -> None:
+    """Of every workload, as the same function in the worker."""
+    transform = plugins.load("feedrate.workloads", workload).transform
+    assert pickle.loads(pickle.dumps(transform)) is transform
+
+
+def test_a_worker_leaves_with_the_training_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child has the kernel kill it with its parent; one that a server made waits for the training process to end."""
+    bound: list[int] = []
+    ended, left = threading.Event(), threading.Event()
+    monkeypatch.setattr(loader, "die_with_parent", bound.append)
+    monkeypatch.setattr(loader, "parent_process", lambda: SimpleNamespace(join=ended.wait))
+    monkeypatch.setattr(loader.os, "_exit", lambda _: left.set())
+    loader._bind_worker(17, False, 0)
+    loader._bind_worker(18, True, 0)
+    assert bound == [17]
+    assert not left.wait(0.05)
+    ended.set()
+    assert left.wait(60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_gives_the_same_batches_epoch_after_epoch(
+    pack: Callable[..., str], fetch: Fetch, method: str
+) -> None:
+    """A new interpreter that got everything in a pickle reads what this process reads; kept workers and new ones."""
+
+    def batches(**cell: object) -> list[bytes]:
+        return [batch.fields[0].numpy().tobytes() for batch in fetch(job(pack(), **cell), 5)]
+
+    cell, expected = {"num_workers": 1, "epoch_steps": 3, "start_method": method}, batches()
+    assert batches(**cell, persistent_workers=True) == expected
+    assert batches(**cell) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+def test_a_trial_leaves_nothing_behind(pack: Callable[..., str], method: str) -> None:
+    """Neither workers nor their server nor the tracker of their semaphores; start-up is in its column."""
+    asked = json.dumps(asdict(job(pack(), num_workers=2, start_method=method)))
+    before = {process.pid for process in psutil.Process().children(recursive=True)}
+    with Template() as template:
+        seen: set[int] = set()
+
+        def watch(event: str, pid: int, _: dict[str, Any]) -> None:
+            if event == "first_batch":
+                seen.update(process.pid for process in psutil.Process(pid).children(recursive=True))
+
+        answer = template.run(asked, timeout_s=NEW_INTERPRETERS_S, watch=watch)
+        assert answer.outcome == "ok", answer.message
+        assert answer.left_processes == 0
+        assert len(seen) == {"fork": 2, "spawn": 3, "forkserver": 4}[method]
+        assert not any(psutil.pid_exists(pid) for pid in seen)
+    assert {process.pid for process in psutil.Process().children(recursive=True)} == before
+    startup_s = answer.result["row"]["startup_ns"] / 1e9
+    assert startup_s > 1 or method == "fork"
+
+
+TRAINING = """
+import json, sys
+import torch
+from feedrate.trial import feed
+from feedrate.trial.job import Job
+if __name__ == "__main__":
+    opened = feed.open_feed(Job(**json.loads(sys.argv[1])), torch.device("cpu"))
+    print("ready", flush=True)
+    while True:
+        next(opened.batches)
+"""
+
+
+@pytest.mark.slow
+@tried
+@pytest.mark.parametrize("method", METHODS)
+def test_workers_are_gone_when_the_training_process_is_killed(
+    pack: Callable[..., str], tmp_path: Path, method: str
+) -> None:
+    """By SIGKILL, at which it can do nothing itself: within two seconds no worker, server or tracker is left."""
+    asked = json.dumps(asdict(job(pack(), num_workers=2, start_method=method)))
+    script = tmp_path / "training.py"
+    script.write_text(TRAINING)
+    command, environment = [sys.executable, os.fspath(script), asked], os.environ | {"PYTHONPATH": os.fspath(ROOT)}
+    training = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
+    assert training.stdout is not None
+    assert training.stdout.readline() == b"ready\n"
+    training.stdout.close()
+    family = psutil.Process(training.pid).children(recursive=True)
+    training.send_signal(signal.SIGKILL)
+    training.wait()
+    _, alive = psutil.wait_procs([process for process in family if running(process)], timeout=2)
+    until = time.monotonic() + 2
+    while any(map(running, alive)) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not any(map(running, alive))
+
+
+def running(process: psutil.Process) -> bool:
+    """Whether it still runs; the dead may wait to be reaped."""
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
