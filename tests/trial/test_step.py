@@ -368,7 +368,7 @@ def test_both_sides_draw_as_many_numbers(where: str, source: str, monkeypatch: p
 def test_outputs_come_back_every_so_many_steps(every: int, wanted: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Every n-th output is copied after the update, detached; the loss is what it was."""
     kept: list[Any] = []
-    monkeypatch.setattr(steps, "pageable_copy", lambda: kept.append)
+    monkeypatch.setattr(steps.Outputs, "_copy_pageable", lambda _, output: kept.append(output))
     outputs = steps.Outputs("pageable", every)
     step = outputs.copied_back(noting(kept))
     loss = outputs.watch_loss(lambda output, target: output + target)

@@ -53,14 +53,11 @@ _CONTENTS = "cache.json"
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Where one tensor lies in a record."""
+    """Where one tensor lies in a record: its bytes from ``start`` to ``end``, and how PyTorch calls its type."""
 
     start: int
-    """First byte."""
     end: int
-    """Behind its last byte."""
     dtype: str
-    """As PyTorch calls it, such as ``float32``."""
     shape: tuple[int, ...]
 
     def view(self, record: torch.Tensor) -> torch.Tensor:
@@ -85,11 +82,7 @@ class Contents:
 
     @classmethod
     def load(cls, root: Path) -> Contents:
-        """Read a cache's description.
-
-        Raises:
-            DataError: there is none, or it cannot be understood.
-        """
+        """Read a cache's description; a DataError where there is none, or it cannot be understood."""
         path = root / _CONTENTS
         try:
             raw = json.loads(path.read_text(encoding="utf-8"))
@@ -215,19 +208,16 @@ def _fill(temp: Path, items: Iterator[Any], made_from: dict[str, str | int], pac
     linux.sync_tree(temp)
     contents = Contents(made_from, fields, time.perf_counter_ns() - begun)
     (temp / _CONTENTS).write_text(json.dumps(asdict(contents), indent=1), encoding="utf-8")
-    size, checksum = folders.size_and_checksum(temp)
-    manifest = Manifest(
+    linux.sync(temp / _CONTENTS)
+    folders.write_manifest(
+        temp,
         count=count,
         shapes=((record_size(fields),),),
-        bytes=size,
         data_hash=packed.data_hash,
         workload_version=packed.workload_version,
         format_version=memmap.VERSION,
         pack_s=round(contents.fill_ns / 1e9, 3),
-        checksum=checksum,
     )
-    (temp / "manifest.json").write_text(json.dumps(asdict(manifest), indent=1), encoding="utf-8")
-    linux.sync_tree(temp)
 
 
 def _align(size: int) -> int:

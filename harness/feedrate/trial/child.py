@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -120,12 +121,7 @@ def _prepare(job: Job, reporter: Reporter) -> None:
         packed=str(root),
         name=root.parent.name,
         storage_format=storage_format,
-        count=manifest.count,
-        bytes=manifest.bytes,
-        data_hash=manifest.data_hash,
-        workload_version=manifest.workload_version,
-        pack_s=manifest.pack_s,
-        notes=list(manifest.notes),
+        **asdict(manifest),
     )
 
 

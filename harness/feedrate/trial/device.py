@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 
@@ -145,30 +145,19 @@ def serialize(stages: Sequence[Stage], synchronize: Callable[[], None]) -> list[
     return [Stage(stage.phase, waiting(stage.run)) for stage in stages]
 
 
-class Event(Protocol):
-    """What is needed of ``torch.cuda.Event``."""
-
-    def record(self) -> None:
-        """Mark the place on the current stream."""
-
-    def elapsed_time(self, end: Any) -> float:
-        """Milliseconds from this event to a later one."""
-
-
-def cuda_event() -> Event:
+def cuda_event() -> torch.cuda.Event:
     """Make one event that keeps time."""
-    event: Event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-    return event
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
 
 class Timeline:
     """Events of a number of steps: ``len(phases) + 1`` borders, and two on the copy stream where there is one."""
 
-    def __init__(self, phases: Sequence[str], make: Callable[[], Event] = cuda_event) -> None:
+    def __init__(self, phases: Sequence[str], make: Callable[[], Any] = cuda_event) -> None:
         self.phases = tuple(phases)
         self._make = make
-        self._borders: list[list[Event]] = []
-        self._copies: list[tuple[Event, Event]] | None = None
+        self._borders: list[list[Any]] = []
+        self._copies: list[list[Any]] | None = None
         self._step = 0
 
     def reset(self, capacity: int) -> None:
@@ -186,13 +175,13 @@ class Timeline:
 
     def _add_step(self) -> None:
         """Make the events of a step and record each once: CUDA creates an event when it is first recorded."""
-        self._borders.append([self._make() for _ in range(len(self.phases) + 1)])
-        for event in self._borders[-1]:
+        borders = len(self.phases) + 1
+        events = [self._make() for _ in range(borders + 2 * (self._copies is not None))]
+        for event in events:
             event.record()
+        self._borders.append(events[:borders])
         if self._copies is not None:
-            self._copies.append((self._make(), self._make()))
-            for event in self._copies[-1]:
-                event.record()
+            self._copies.append(events[borders:])
 
     def instrument(self, stages: Sequence[Stage]) -> list[Stage]:
         """Wrap stages so that each records the event at its end, and the first also the one at its start."""
@@ -241,8 +230,8 @@ class Timeline:
         if not middle:
             return None
         begin = self._borders[0][0]
-        first = begin.elapsed_time(self._borders[middle - 1][-1])
-        total = begin.elapsed_time(self._borders[self._step - 1][-1])
+        first: float = begin.elapsed_time(self._borders[middle - 1][-1])
+        total: float = begin.elapsed_time(self._borders[self._step - 1][-1])
         return (self._step - middle) / (total - first) / (middle / first)
 
     def spans(self) -> dict[str, list[int]]:
@@ -262,5 +251,6 @@ class Timeline:
         return [_ns(step[border], step[border + 1]) for step in self._borders[: self._step]]
 
 
-def _ns(begins: Event, ends: Event) -> int:
-    return round(begins.elapsed_time(ends) * 1e6)
+def _ns(begins: Any, ends: Any) -> int:
+    ns: int = round(begins.elapsed_time(ends) * 1e6)
+    return ns

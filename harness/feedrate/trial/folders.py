@@ -10,14 +10,18 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
+import json
 import os
 import platform
 import shutil
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
+from feedrate.formats import Manifest
 from feedrate.machine import linux
 from feedrate.schema.errors import EnvironmentFault
 
@@ -76,6 +80,16 @@ def install(temp: Path, root: Path) -> None:
     temp.rename(root)
     linux.sync(root.parent)
     shutil.rmtree(aside, ignore_errors=True)
+
+
+def write_manifest(folder: Path, **fields: Any) -> Manifest:
+    """Describe a filled folder in ``manifest.json`` and force that to disk; bytes and checksum are the files' own."""
+    size, checksum = size_and_checksum(folder)
+    manifest = Manifest(bytes=size, checksum=checksum, **fields)
+    (folder / "manifest.json").write_text(json.dumps(asdict(manifest), indent=1), encoding="utf-8")
+    linux.sync(folder / "manifest.json")
+    linux.sync(folder)
+    return manifest
 
 
 def size_and_checksum(root: Path) -> tuple[int, str]:

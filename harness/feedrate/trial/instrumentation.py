@@ -117,14 +117,11 @@ def _plain_collate(samples: list[Fields]) -> Batch:
     return Batch(tuple(default_collate(samples)), b"")
 
 
-class _MemoryReader(Reader):
-    """One empty sample, held in memory: reading it costs nothing."""
+class _EmptyReader(Reader):
+    """Empty samples: reading one costs nothing."""
 
-    def __init__(self, count: int) -> None:
-        self._count = count
-
-    def __len__(self) -> int:
-        return self._count
+    def __init__(self) -> None:
+        """There is no folder to open."""
 
     def read(self, index: int) -> int:
         return index
@@ -135,7 +132,7 @@ class _MemoryReader(Reader):
 
 def stamp_costs(pairs: int, batches: int) -> list[float]:
     """Compare the dataset and collation that stamp with plain ones, over samples that cost nothing to read."""
-    reader, fields = _MemoryReader(BATCH_SIZE), (torch.zeros(3, 16, 16), torch.zeros(3, 16, 16))
+    reader, fields = _EmptyReader(), (torch.zeros(3, 16, 16), torch.zeros(3, 16, 16))
     stamped = loader.StampedDataset(reader, lambda _: fields)
     plain = _PlainDataset(reader, lambda _: fields)
     collate = loader.StampedCollate(stamped)

@@ -14,7 +14,6 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
 
@@ -146,21 +145,16 @@ def _fill(
         raise InputError(f"{spec.workload}: has {observer.count} samples, n_samples asks for {spec.n_samples}")
     linux.sync_tree(temp)
     pack_s = time.perf_counter() - started
-    size, checksum = folders.size_and_checksum(temp)
-    manifest = Manifest(
+    manifest = folders.write_manifest(
+        temp,
         count=observer.count,
         shapes=_shapes(observer.first),
-        bytes=size,
         data_hash=observer.hash.hexdigest()[:16],
         workload_version=workload.VERSION,
         format_version=storage.VERSION,
         pack_s=round(pack_s, 3),
         notes=(*notes, *source.notes),
-        checksum=checksum,
     )
-    (temp / "manifest.json").write_text(json.dumps(asdict(manifest), indent=1), encoding="utf-8")
-    linux.sync(temp / "manifest.json")
-    linux.sync(temp)
     _read_back(storage, temp, observer)
     return manifest
 

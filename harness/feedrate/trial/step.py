@@ -66,7 +66,6 @@ class Step(NamedTuple):
     forward: Callable[[Fields], torch.Tensor]
     """Loss of one batch of (input, target); fields behind them are ignored."""
     backward: Callable[[torch.Tensor], None]
-    """Gradients of the loss."""
     optimizer: Callable[[None], None]
     """Update of the weights; gradients are cleared for the next step."""
 
@@ -81,12 +80,12 @@ class RealStep:
         self.clear = partial(self.adam.zero_grad, set_to_none=set_to_none)
 
     def forward(self, fields: Fields) -> torch.Tensor:
-        """Loss of one batch of (input, target); fields behind them are ignored."""
+        """Compute the loss of a batch."""
         source, target = fields[:2]
         return self._loss(self._model(source), target)
 
     def backward(self, loss: torch.Tensor) -> None:
-        """Gradients of the loss."""
+        """Compute gradients."""
         loss.backward()  # type: ignore[no-untyped-call]
 
     def optimize(self, _: None) -> None:
@@ -313,9 +312,14 @@ class Outputs:
     """The model's outputs, every n-th of which is copied back to the host at the end of its step."""
 
     def __init__(self, where: str, every: int) -> None:
-        copy_back = PinnedBuffers().copy if where == "pinned" else pageable_copy()
+        copy_back = PinnedBuffers().copy if where == "pinned" else self._copy_pageable
         self._turns = cycle([*[lambda _: None] * (every - 1), copy_back])
         self._outputs: list[torch.Tensor] = []
+        self._copied: torch.Tensor | None = None
+
+    def _copy_pageable(self, output: torch.Tensor) -> None:
+        """Copy to pageable memory, for which the host waits; the last copy is kept."""
+        self._copied = output.cpu()
 
     def watch_loss(self, loss: Loss) -> Loss:
         """Take the outputs where the loss gets them."""
@@ -334,16 +338,6 @@ class Outputs:
             next(self._turns)(self._outputs.pop())
 
         return step._replace(optimizer=optimize)
-
-
-def pageable_copy() -> Callable[[torch.Tensor], None]:
-    """Make copies in pageable memory, for which the host waits; the last one is kept."""
-    kept: list[torch.Tensor] = []
-
-    def copy_back(output: torch.Tensor) -> None:
-        kept[:] = [output.cpu()]
-
-    return copy_back
 
 
 class PinnedBuffers:
