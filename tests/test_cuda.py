@@ -261,8 +261,10 @@ def test_bytes_are_normalised_on_the_device(workload: str) -> None:
     fields = (images, labels if workload == "pets" else images.flip(0))
     cell = {"mode": "train", "workload": workload, "collate": "fast", "normalize_on": "device"}
     on_host, on_device = (Job("trial", device, cell) for device in ("cpu", "cuda"))
-    moved = stages.copy_stage(torch.device("cuda"), False, collate.device_normalizer(on_device)).run(Batch(fields, b""))
-    for found, expected in zip(moved, collate.host_normalizer(on_host)(fields), strict=True):
+    moved = stages.copy_stage(torch.device("cuda"), False, collate.normalizer(on_device, "cuda")).run(
+        Batch(fields, b"")
+    )
+    for found, expected in zip(moved, collate.normalizer(on_host, "host")(fields), strict=True):
         assert found.is_cuda
         assert found.is_contiguous()
         torch.testing.assert_close(found.cpu(), expected, rtol=0, atol=1e-6)

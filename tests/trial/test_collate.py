@@ -40,7 +40,7 @@ def root(pack: Callable[..., str]) -> str:
 def fast(workload: str, place: str, **cell: object) -> tuple[Transform, Any, Any]:
     """What is done to a sample, to a batch, and to a batch that was fetched."""
     asked = job(workload=workload, collate="fast", normalize_on=place, **cell)
-    return *collation.build(asked), collation.host_normalizer(asked)
+    return *collation.build(asked), collation.normalizer(asked, "host")
 
 
 def drawn(workload: str, seed: int, count: int, height: int, width: int) -> list[Sample]:
@@ -78,7 +78,7 @@ def test_fast_equals_totensor(workload: str, seed: int, count: int, height: int,
 def test_totensor_is_torchvisions_and_pytorchs_own() -> None:
     """What is not asked for is not there: the workload's transform and default_collate themselves."""
     assert collation.build(job()) == (plugins.load("feedrate.workloads", "synthetic").transform, default_collate)
-    assert (collation.host_normalizer(job()), collation.device_normalizer(job())) == (None, None)
+    assert (collation.normalizer(job(), "host"), collation.normalizer(job(), "cuda")) == (None, None)
 
 
 def test_pixels_stay_bytes_until_they_are_normalised() -> None:
@@ -105,7 +105,7 @@ def test_a_batch_is_finished_once(device: str, mode: str, on_host: bool, on_devi
     """On CUDA behind the copy, if there is one, elsewhere at the fetch, and nowhere where the worker did it."""
     for place in PLACES:
         asked = Job("trial", device, {"mode": mode, "collate": "fast", "normalize_on": place})
-        found = collation.host_normalizer(asked) is not None, collation.device_normalizer(asked) is not None
+        found = collation.normalizer(asked, "host") is not None, collation.normalizer(asked, "cuda") is not None
         assert found == ((on_host, on_device) if place == "device" else (False, False))
 
 
@@ -124,9 +124,9 @@ def test_cuda_finishes_behind_the_copy() -> None:
     _, together, finish = fast("synthetic", "device")
     batch = Batch(together(samples), b"")
     asked = Job("trial", "cuda", {"collate": "fast", "normalize_on": "device"})
-    copied = stages.copy_stage(torch.device("cpu"), False, collation.device_normalizer(asked)).run(batch)
+    copied = stages.copy_stage(torch.device("cpu"), False, collation.normalizer(asked, "cuda")).run(batch)
     same(copied, finish(batch.fields))
-    plain = stages.copy_stage(torch.device("cpu"), False, collation.device_normalizer(job())).run(batch)
+    plain = stages.copy_stage(torch.device("cpu"), False, collation.normalizer(job(), "cuda")).run(batch)
     assert [field.dtype for field in plain] == [torch.uint8] * 2
 
 

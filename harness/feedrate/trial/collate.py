@@ -16,9 +16,9 @@ as handing it over would copy it there otherwise.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from torch.utils.data import default_collate, get_worker_info
 
 from feedrate.schema import plugins
 from feedrate.trial.job import Job
-from feedrate.trial.loader import Batch, Collate, Fields, Transform
+from feedrate.trial.loader import Collate, Fields, Transform
 
 
 def buffer(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
@@ -92,33 +92,22 @@ def identity(sample: Any) -> Any:
 def build(job: Job) -> tuple[Transform, Collate]:
     """Choose what is done to every sample, and what makes a batch of them."""
     if job.value("collate") == "fast":
-        in_worker = job.value("normalize_on") == "worker"
-        return identity, FastCollate(_extra_fields(job), _normalizer(job) if in_worker else None)
+        return identity, FastCollate(_extra_fields(job), normalizer(job, "worker"))
     transform: Transform = plugins.load("feedrate.workloads", job.value("workload")).transform
     return transform, default_collate
 
 
-def host_normalizer(job: Job) -> Normalizer | None:
-    """What the training process does to a batch when it is fetched: the part of a device that is a CPU."""
-    return _normalizer(job) if _normalized_later(job) and job.device != "cuda" else None
+def normalizer(job: Job, place: Literal["worker", "host", "cuda"]) -> Normalizer | None:
+    """What normalises batches of bytes in a place, if a cell has it done there.
 
-
-def device_normalizer(job: Job) -> Normalizer | None:
-    """What CUDA does to a batch that has been copied there, on the stream and in the phase of its copy."""
-    later = _normalized_later(job) and job.device == "cuda" and job.value("mode") != "load"
-    return _normalizer(job) if later else None
-
-
-def normalized(batches: Iterator[Batch], normalizer: Normalizer) -> Iterator[Batch]:
-    """Normalise batches as they are fetched."""
-    return (batch._replace(fields=normalizer(batch.fields)) for batch in batches)
-
-
-def _normalized_later(job: Job) -> bool:
-    return bool(job.value("collate") == "fast" and job.value("normalize_on") == "device")
-
-
-def _normalizer(job: Job) -> Normalizer:
+    That is in the worker; where the training process fetches a batch (``host``: the part of a device that is a CPU); or
+    on CUDA, on the stream and in the phase of the copy.
+    """
+    if job.value("collate") != "fast":
+        return None
+    on_device = "host" if job.device != "cuda" else "cuda" if job.value("mode") != "load" else None
+    if place != ("worker" if job.value("normalize_on") == "worker" else on_device):
+        return None
     return Normalizer(plugins.load("feedrate.workloads", job.value("workload")).normalize, _extra_fields(job))
 
 

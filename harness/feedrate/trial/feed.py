@@ -98,8 +98,8 @@ def open_feed(job: Job, device: torch.device) -> Feed:
     epochs = Epochs(source) if job.value("epoch_steps") else None
     begun = time.perf_counter_ns()
     batches: Iterator[Batch] = iter(epochs or source)
-    if normalizer := collate.host_normalizer(job):
-        batches = collate.normalized(batches, normalizer)
+    if normalizer := collate.normalizer(job, "host"):
+        batches = (batch._replace(fields=normalizer(batch.fields)) for batch in batches)
     first = next(batches)
     startup_ns = time.perf_counter_ns() - begun
     delivered = chain([first], batches)

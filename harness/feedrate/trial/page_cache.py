@@ -15,7 +15,6 @@ import errno
 import mmap
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -78,8 +77,8 @@ def cached(root: Path) -> float:
     """
     pages = present = 0
     for path, size in _files(root):
-        with _open(path) as descriptor:
-            present += _present(descriptor, size)
+        with Path(path).open("rb", buffering=0) as file:
+            present += _present(file.fileno(), size)
         pages += -(-size // mmap.PAGESIZE)
     return present / pages if pages else 1.0
 
@@ -94,15 +93,6 @@ def _files(root: Path) -> Iterator[tuple[str, int]]:
                     folders.append(entry.path)
                 elif (size := entry.stat().st_size) and entry.name != "manifest.json":
                     yield entry.path, size
-
-
-@contextmanager
-def _open(path: str) -> Iterator[int]:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def _present(descriptor: int, size: int) -> int:
@@ -128,9 +118,9 @@ def _present(descriptor: int, size: int) -> int:
 
 def _evict(root: Path) -> None:
     for path, _ in _files(root):
-        with _open(path) as descriptor:
-            os.fsync(descriptor)
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        with Path(path).open("rb", buffering=0) as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _read(root: Path) -> None:

@@ -51,7 +51,7 @@ def assemble(
     mode = job.value("mode")
     if mode == "load":
         return [], None
-    copy = copy_stage(device, job.value("non_blocking"), collate.device_normalizer(job))
+    copy = copy_stage(device, job.value("non_blocking"), collate.normalizer(job, "cuda"))
     if mode == "copy":
         return [copy], None
     if mode == "train" and job.value("step") == "emulated":

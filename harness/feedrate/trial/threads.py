@@ -49,13 +49,11 @@ class _Worker(threading.Thread):
         torch.get_num_threads()  # the first look takes the process' number over, which changes behind the barrier
         self._ready.wait()
         while (indices := self.orders.get()) is not None:
-            self.results.put(self._result(indices))
-
-    def _result(self, indices: list[int]) -> Batch | ExceptionWrapper:
-        try:
-            return self._prepare(indices)
-        except Exception:  # noqa: BLE001 - whatever it is, it is raised again where the batch is waited for
-            return ExceptionWrapper(where=f"in loader thread {self._number}")  # type: ignore[no-untyped-call]
+            try:
+                self.results.put(self._prepare(indices))
+            except Exception:  # noqa: BLE001 - whatever it is, it is raised again where the batch is waited for
+                where = f"in loader thread {self._number}"
+                self.results.put(ExceptionWrapper(where=where))  # type: ignore[no-untyped-call]
 
     def end(self) -> None:
         """Drop the orders that are not begun, and end after the batch that is under way."""
