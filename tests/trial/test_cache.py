@@ -19,7 +19,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feedrate.formats import Reader, memmap
+from feedrate.formats import Reader
 from feedrate.schema.errors import EnvironmentFault, InputError
 from feedrate.schema.window import WARM
 from feedrate.trial import cache, feed
@@ -177,21 +177,16 @@ def test_damage_is_never_used(packed: PackedSet, kind: str, damage: str, monkeyp
 
 
 def test_half_written_is_not_there(packed: PackedSet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What fails on the way, at any item, leaves nothing that a later trial could take for a cache."""
+    """What fails on the way, such as on a full disk, leaves nothing, and says where, what for, and what to do."""
     decode = Reader.__getitem__
-    monkeypatch.setattr(Reader, "__getitem__", lambda self, index: 1 / 0 if index == 9 else decode(self, index))
-    with pytest.raises(ZeroDivisionError):
-        packed.batches(cache="sample")
-    assert list(cache.folder(packed.job(cache="sample")).parent.iterdir()) == []
+    full = OSError(errno.ENOSPC, "No space left on device")
 
+    def failing(self: Reader, index: int) -> Any:
+        if index == 9:
+            raise full
+        return decode(self, index)
 
-def test_a_full_disk_is_reported(packed: PackedSet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message says where, what for, and what to do; nothing is left."""
-
-    def full(_samples: object, _root: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(memmap, "pack", full)
+    monkeypatch.setattr(Reader, "__getitem__", failing)
     with pytest.raises(EnvironmentFault, match=r"No space left on device while caching 24 sample items.*DATA_ROOT="):
         packed.batches(cache="sample")
     assert list((packed.root.parent / "cache").iterdir()) == []

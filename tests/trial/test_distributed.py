@@ -188,9 +188,14 @@ def test_gradients_are_those_of_one_process(tmp_path: Path) -> None:
 
 
 DYING = """
-import os, signal
+import os, signal, torch
 from feedrate.trial import distributed
 from feedrate.trial.job import Job
+
+def asked():
+    raise SystemExit("CUDA itself was asked: ranks could not be forked any more")
+torch._C._cuda_getDeviceCount = asked
+torch.cuda._device_count_nvml = lambda: 1
 
 def work(job, reporter):
     if os.environ["RANK"] == "1":
@@ -204,30 +209,12 @@ except RuntimeError as error:
 """
 
 
-UNASKED = (
+@pytest.mark.slow
+def test_a_rank_that_dies_is_named_and_cuda_is_asked_nothing() -> None:
+    """Torchrun's agent says which rank died, and how; no file stays behind.
+
+    Its settings ask for an accelerator; the answer comes from NVML, which leaves forks as they are.
     """
-import torch
-def asked():
-    raise SystemExit("CUDA itself was asked: ranks could not be forked any more")
-torch._C._cuda_getDeviceCount = asked
-torch.cuda._device_count_nvml = lambda: 1
-"""
-    + DYING
-)
-
-
-@pytest.mark.slow
-def test_starting_ranks_asks_cuda_nothing() -> None:
-    """The settings of torchrun ask for an accelerator; the answer comes from NVML, which leaves forks as they are."""
-    done = subprocess.run(
-        [sys.executable, "-c", UNASKED], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
-    )
-    assert "rank 1 of 2 died: killed by SIGKILL" in done.stdout, done.stdout + done.stderr
-
-
-@pytest.mark.slow
-def test_a_rank_that_dies_is_named() -> None:
-    """Where nobody else notices, torchrun's agent does: it says which rank, and how; no file stays behind."""
     before = traces()
     command = [sys.executable, "-c", DYING]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)

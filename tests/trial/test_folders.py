@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -44,13 +45,19 @@ def test_installed_as_a_whole(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
-    """By the next one that builds the same folder; others' are left alone."""
-    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "set")], check=False, timeout=60)
-    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "other")], check=False, timeout=60)
-    assert len(list(tmp_path.glob(".*.tmp/half"))) == 2
+    """By the next one that builds the same folder; what belongs to others, living ones or other machines, is kept."""
+    for name in ("set", "other"):
+        subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / name)], check=False, timeout=60)
+    killed = {path.name.split(".")[1]: path for path in tmp_path.glob(".*.tmp") if (path / "half").exists()}
+    dead = killed["set"].name.split(".")[3]
+    mine = killed["set"].with_name(killed["set"].name.replace(dead, str(os.getpid())))
+    living = killed["set"].with_name(killed["set"].name.replace(dead, str(os.getppid())))
+    elsewhere = tmp_path / f".set.000000.{dead}.tmp"
+    for path in (mine, living, elsewhere, killed["set"].with_suffix(".old.tmp")):
+        path.mkdir()
     with folders.build(tmp_path / "set", "") as temp:
-        assert not (temp / "half").exists()
-    assert [path.name.split(".")[1] for path in tmp_path.iterdir()] == ["other"]
+        assert list(temp.iterdir()) == []
+    assert set(tmp_path.iterdir()) == {killed["other"], living, elsewhere}
 
 
 def test_one_builds_at_a_time(tmp_path: Path) -> None:
@@ -66,7 +73,8 @@ def test_one_builds_at_a_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "advice"), [(errno.ENOSPC, "free some space there"), (errno.EACCES, "make it writable")]
+    ("number", "advice"),
+    [(errno.ENOSPC, "free some space there"), (errno.EACCES, "make it writable"), (errno.EROFS, "make it writable")],
 )
 def test_a_disk_that_refuses_is_told(tmp_path: Path, number: int, advice: str) -> None:
     """Where, why, what was being done, and what to do about it; nothing is left."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import platform
 import resource
 import subprocess
 import sys
@@ -30,18 +29,23 @@ SYNTHETIC = load("feedrate.workloads", "synthetic")
 PNG = load("feedrate.formats", "png")
 
 
-def silent(done: int, total: int) -> None:
-    """Show no progress."""
+def pack(root: Path, storage_format: str = "png", spec: DataSpec = SPEC) -> Manifest:
+    return prepare(spec, storage_format, root, lambda _done, _total: None)
 
 
-def never(done: int, total: int) -> None:
+def find(root: Path, storage_format: str = "png") -> Manifest:
     """Fail when something is packed."""
-    pytest.fail("packed again")
+    return prepare(SPEC, storage_format, root, lambda _done, _total: pytest.fail("packed again"))
 
 
 def everything(folder: Path) -> list[str]:
     """All files and folders below the one that holds a set's formats, hidden ones too."""
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*")) if folder.exists() else []
+
+
+def formats_of(root: Path) -> Path:
+    """The folder that holds the formats of the set."""
+    return dataset_root(root, SPEC, "png").parent
 
 
 def stored(packed: Reader | Stream) -> Iterator[Sample]:
@@ -63,9 +67,9 @@ def flat(size: int) -> Sample:
 
 
 @pytest.mark.parametrize("storage_format", names("feedrate.formats"))
-def test_manifest_tells_the_truth(tmp_path: Path, storage_format: str) -> None:
+def test_the_manifest_is_true(tmp_path: Path, storage_format: str) -> None:
     """Count, shapes, bytes, versions and hash are those of what can be read back; all formats give one hash."""
-    manifest = prepare(SPEC, storage_format, tmp_path, silent)
+    manifest = pack(tmp_path, storage_format)
     root = dataset_root(tmp_path, SPEC, storage_format)
     assert Manifest.load(root) == manifest
     storage = load("feedrate.formats", storage_format)
@@ -74,24 +78,19 @@ def test_manifest_tells_the_truth(tmp_path: Path, storage_format: str) -> None:
         for field in sample:
             digest.update(field.tobytes())
     files = [path for path in root.rglob("*") if path.is_file() and path.name != "manifest.json"]
-    assert manifest.data_hash == prepare(SPEC, "memmap", tmp_path, silent).data_hash
+    assert manifest.data_hash == pack(tmp_path, "memmap").data_hash
     assert (manifest.data_hash == digest.hexdigest()[:16]) is not traits(storage_format).lossy
     assert manifest.bytes == sum(path.stat().st_size for path in files)
     assert (manifest.count, manifest.shapes) == (20, ((8, 8, 3), (8, 8, 3)))
     assert (manifest.workload_version, manifest.format_version) == (SYNTHETIC.VERSION, storage.VERSION)
     assert manifest.pack_s > 0
-
-
-def test_packs_once(tmp_path: Path) -> None:
-    """A whole folder is used as it is."""
-    first = prepare(SPEC, "png", tmp_path, silent)
-    assert prepare(SPEC, "png", tmp_path, never) == first
+    assert find(tmp_path, storage_format) == manifest, "a whole folder is used as it is"
 
 
 @pytest.mark.parametrize("damage", ["workload", "format", "file", "manifest", "truncated"])
 def test_packs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
     """A folder of another version, or with a file missing or cut short, is replaced as a whole."""
-    first = prepare(SPEC, "png", tmp_path, silent)
+    first = pack(tmp_path)
     root = dataset_root(tmp_path, SPEC, "png")
     if damage in {"workload", "format"}:
         monkeypatch.setattr(SYNTHETIC if damage == "workload" else PNG, "VERSION", 77)
@@ -102,32 +101,31 @@ def test_packs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: st
     else:
         os.truncate(next(root.rglob("*.png")), 10)
     (root / "stray").write_text("")
-    again = prepare(SPEC, "png", tmp_path, silent)
+    again = pack(tmp_path)
     assert again.data_hash == first.data_hash
     assert not (root / "stray").exists()
     assert [path.name for path in root.parent.iterdir()] == ["png"]
-    assert prepare(SPEC, "png", tmp_path, never) == again
+    assert find(tmp_path) == again
 
 
 def test_a_byte_that_changed_is_found(tmp_path: Path) -> None:
-    """Raw pixels carry no checksum: a set is read whole before it is used, and packed anew where that tells damage."""
-    first = prepare(SPEC, "memmap", tmp_path, silent)
+    """Raw pixels carry no checksum: a set is read whole before it is used, and packed anew where that shows damage."""
+    first = pack(tmp_path, "memmap")
     path = dataset_root(tmp_path, SPEC, "memmap") / "pixels.bin"
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    again = prepare(SPEC, "memmap", tmp_path, silent)
+    again = pack(tmp_path, "memmap")
     assert again.notes == ("memmap: the packed samples were damaged and are packed anew",)
     assert (again.data_hash, again.checksum) == (first.data_hash, first.checksum)
-    assert prepare(SPEC, "memmap", tmp_path, never) == again
+    assert find(tmp_path, "memmap") == again
 
 
 def test_a_lossy_format_is_held_to_its_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes back may differ by as much as the format says and no more; a label must come back as it was."""
-    jpeg = load("feedrate.formats", "jpeg")
-    monkeypatch.setattr(jpeg, "MEAN_ERROR", 0.0)
+    monkeypatch.setattr(load("feedrate.formats", "jpeg"), "MEAN_ERROR", 0.0)
     with pytest.raises(DataError, match="does not come back the same"):
-        prepare(DataSpec("div2k_standin", 4, 16, 2), "jpeg", tmp_path, silent)
+        pack(tmp_path, "jpeg", DataSpec("div2k_standin", 4, 16, 2))
     image, label = np.zeros((9, 9, 3), np.uint8), np.zeros((1, 1, 1), np.uint8)
     assert module.same_image(1.0, image + 1, image)
     assert not module.same_image(0.9, image + 1, image)
@@ -145,52 +143,56 @@ def test_broken_packing_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     with monkeypatch.context() as patch:
         replace_samples(patch, breaking)
         with pytest.raises((RuntimeError, KeyboardInterrupt, EnvironmentFault)):
-            prepare(SPEC, "png", tmp_path, silent)
-    assert everything(dataset_root(tmp_path, SPEC, "png").parent) == []
-    assert prepare(SPEC, "png", tmp_path, silent).count == 20
-
-
-def test_failed_replacement_keeps_the_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While a set of another version cannot be replaced, the old folder stays as it was."""
-    prepare(SPEC, "png", tmp_path, silent)
-    root = dataset_root(tmp_path, SPEC, "png")
-    before = everything(root.parent)
-    monkeypatch.setattr(PNG, "VERSION", 77)
-    replace_samples(monkeypatch, lambda: [flat(8)])
-    with pytest.raises(InputError):
-        prepare(SPEC, "png", tmp_path, silent)
-    assert everything(root.parent) == before
+            pack(tmp_path)
+    assert everything(formats_of(tmp_path)) == []
+    assert pack(tmp_path).count == 20
 
 
 @pytest.mark.parametrize(
-    ("number", "advice"), [(errno.ENOSPC, "free some space"), (errno.EROFS, "writable"), (errno.EIO, "DATA_ROOT=")]
+    ("samples", "error", "message"),
+    [
+        ([flat(8)] * 7, InputError, "has 7 samples, n_samples asks for 20"),
+        ([flat(8)] * 19 + [flat(9)], DataError, "sample 19"),
+    ],
 )
-def test_disk_faults_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, advice: str) -> None:
-    """A disk that fails gives where, what, and what to do."""
+def test_wrong_samples_replace_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, samples: list[Sample], error: type[Exception], message: str
+) -> None:
+    """Too few samples, or of several shapes, are refused; a set of another version then stays as it was."""
+    pack(tmp_path)
+    before = everything(formats_of(tmp_path))
+    monkeypatch.setattr(PNG, "VERSION", 77)
+    replace_samples(monkeypatch, lambda: samples)
+    with pytest.raises(error, match=message):
+        pack(tmp_path)
+    assert everything(formats_of(tmp_path)) == before
 
-    def fail(samples: Iterable[Sample], root: Path) -> None:
-        raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(PNG, "pack", fail)
-    with pytest.raises(EnvironmentFault, match=advice) as caught:
-        prepare(SPEC, "png", tmp_path, silent)
-    message = str(caught.value)
-    assert message.startswith(str(tmp_path))
-    assert os.strerror(number) in message
-    assert "20 samples of synthetic as png" in message
+@pytest.mark.parametrize("changed", [0, 19])
+def test_reads_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: int) -> None:
+    """A format that gives back other pixels than were packed is found out before anything is measured with it."""
+    original = PNG.pack
+
+    def shifty(samples: Iterable[Sample], root: Path) -> None:
+        original((flat(8) * 2 if index == changed else sample for index, sample in enumerate(samples)), root)
+
+    monkeypatch.setattr(PNG, "pack", shifty)
+    with pytest.raises(DataError, match=f"sample {changed} was packed but"):
+        pack(tmp_path)
+    assert everything(formats_of(tmp_path)) == []
 
 
 @pytest.mark.parametrize("storage_format", names("feedrate.formats"))
 def test_full_disk(tmp_path: Path, storage_format: str) -> None:
     """A real limit on writing, met in the middle of packing, leaves nothing (RLIMIT_FSIZE stands for a full disk)."""
     spec = DataSpec("synthetic", 50, 32, 1)
-    prepare(spec, storage_format, tmp_path / "free", silent)
+    pack(tmp_path / "free", storage_format, spec)
     largest = max(path.stat().st_size for path in (tmp_path / "free").rglob("*") if path.is_file())
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (largest // 2, hard))
     try:
-        with pytest.raises(EnvironmentFault, match=f"{tmp_path}/full/synthetic.*DATA_ROOT="):
-            prepare(spec, storage_format, tmp_path / "full", silent)
+        with pytest.raises(EnvironmentFault, match=rf"^{tmp_path}/full/synthetic.* 50 samples of .*DATA_ROOT="):
+            pack(tmp_path / "full", storage_format, spec)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert everything(tmp_path / "full") == ["synthetic-p32-n50"]
@@ -200,51 +202,7 @@ def test_unwritable_folder(tmp_path: Path) -> None:
     """A data root that cannot be a folder is named."""
     (tmp_path / "file").write_text("")
     with pytest.raises(EnvironmentFault, match="Not a directory"):
-        prepare(SPEC, "png", tmp_path / "file", silent)
-
-
-def test_stale_leftovers(tmp_path: Path) -> None:
-    """What a dead process of this machine left is removed; a living one's is not, nor another machine's."""
-    prepare(SPEC, "png", tmp_path, silent)
-    root = dataset_root(tmp_path, SPEC, "png")
-    mark = f".png.{hashlib.sha256(platform.node().encode()).hexdigest()[:6]}."
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
-    gone = [f"{mark}{dead.pid}.tmp", f"{mark}{dead.pid}.old.tmp", f"{mark}{os.getpid()}.tmp"]
-    kept = [f"{mark}{os.getppid()}.tmp", f".png.000000.{dead.pid}.tmp", f".lmdb{mark[4:]}{dead.pid}.tmp"]
-    for name in (*gone, *kept):
-        (root.parent / name / "00000").mkdir(parents=True)
-    (root / "manifest.json").unlink()
-    prepare(SPEC, "png", tmp_path, silent)
-    assert sorted(path.name for path in root.parent.iterdir()) == sorted([*kept, "png"])
-
-
-def test_too_few_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A workload that has fewer samples than asked for is an input error that gives both numbers."""
-    replace_samples(monkeypatch, lambda: [flat(8)] * 7)
-    with pytest.raises(InputError, match="has 7 samples, n_samples asks for 20"):
-        prepare(SPEC, "png", tmp_path, silent)
-
-
-def test_one_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Samples of different shapes are refused, as the manifest has one."""
-    replace_samples(monkeypatch, lambda: [flat(8)] * 19 + [flat(9)])
-    with pytest.raises(DataError, match="sample 19"):
-        prepare(SPEC, "png", tmp_path, silent)
-
-
-def test_reads_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A format that gives back other pixels than were packed is found out before anything is measured with it."""
-    original = PNG.pack
-    for changed in (0, 19):
-
-        def shifty(samples: Iterable[Sample], root: Path, changed: int = changed) -> None:
-            original((flat(8) * 2 if index == changed else sample for index, sample in enumerate(samples)), root)
-
-        monkeypatch.setattr(PNG, "pack", shifty)
-        with pytest.raises(DataError, match=f"sample {changed} was packed but"):
-            prepare(SPEC, "png", tmp_path, silent)
-        assert everything(dataset_root(tmp_path, SPEC, "png").parent) == []
+        pack(tmp_path / "file")
 
 
 def test_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,41 +230,41 @@ def test_another_process_was_faster(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with ThreadPoolExecutor(1) as pool:
 
         def overlapping(samples: Iterable[Sample], root: Path) -> None:
-            waiting.append(pool.submit(prepare, SPEC, "png", tmp_path, never))
+            waiting.append(pool.submit(find, tmp_path))
             original(samples, root)
 
         monkeypatch.setattr(PNG, "pack", overlapping)
-        manifest = prepare(SPEC, "png", tmp_path, silent)
+        manifest = pack(tmp_path)
         assert [other.result(30) for other in waiting] == [manifest]
-    assert [path.name for path in dataset_root(tmp_path, SPEC, "png").parent.iterdir()] == ["png"]
+    assert [path.name for path in formats_of(tmp_path).iterdir()] == ["png"]
 
 
-def test_names_of_sets(tmp_path: Path) -> None:
+def test_names_of_sets() -> None:
     """Names are readable, and every axis that changes the data changes them."""
-    assert dataset_root(Path("data"), DataSpec("div2k_standin", 1024, 64, 2), "png") == Path(
-        "data/div2k_standin-p64-x2-n1024/png"
-    )
+    standin = dataset_root(Path("data"), DataSpec("div2k_standin", 1024, 64, 2), "png")
+    assert standin == Path("data/div2k_standin-p64-x2-n1024/png")
     assert dataset_root(Path("data"), SPEC, "lmdb") == Path("data/synthetic-p8-n20/lmdb")
 
 
-def test_changed_folder_is_another_set(tmp_path: Path) -> None:
+def test_a_changed_folder_is_another_set(tmp_path: Path) -> None:
     """A folder of photographs that gained, lost or changed a file is packed anew; any other file does not matter."""
     photos = tmp_path / "photos"
     photos.mkdir()
     picture = PILImage.new("RGB", (16, 16))
     picture.save(photos / "a.png")
-    spec = DataSpec("folder", 4, 8, 2, photos)
-    roots = [dataset_root(tmp_path, spec, "png")]
+
+    def root(folder: Path = photos) -> Path:
+        return dataset_root(tmp_path, DataSpec("folder", 4, 8, 2, folder), "png")
+
+    first = root()
     (photos / "notes.txt").write_text("")
-    assert dataset_root(tmp_path, spec, "png") == roots[0]
     (tmp_path / "link").symlink_to(photos)
-    assert dataset_root(tmp_path, DataSpec("folder", 4, 8, 2, tmp_path / "link"), "png") == roots[0]
+    assert root() == root(tmp_path / "link") == first
     picture.save(photos / "b.png")
-    roots.append(dataset_root(tmp_path, spec, "png"))
+    second = root()
     os.utime(photos / "b.png", ns=(1, 1))
-    roots.append(dataset_root(tmp_path, spec, "png"))
-    assert len(set(roots)) == 3
-    assert roots[0].parent.name.startswith("folder-p8-x2-n4-")
+    assert len({first, second, root()}) == 3
+    assert first.parent.name.startswith("folder-p8-x2-n4-")
 
 
 def test_notes_reach_the_manifest(tmp_path: Path) -> None:
@@ -315,7 +273,7 @@ def test_notes_reach_the_manifest(tmp_path: Path) -> None:
     photos.mkdir()
     (photos / "bad.png").write_bytes(b"")
     PILImage.new("RGB", (16, 16)).save(photos / "good.png")
-    manifest = prepare(DataSpec("folder", 4, 8, 2, photos), "png", tmp_path, silent)
+    manifest = pack(tmp_path, "png", DataSpec("folder", 4, 8, 2, photos))
     assert manifest.notes == ("skipped bad.png: neither PNG nor JPEG",)
 
 

@@ -31,14 +31,6 @@ def drawn(folder: Path, count: int) -> list[int]:
     return [int(target[0, 0, 0]) for _, target in source.samples]
 
 
-def test_cuts_pairs(folder: Path) -> None:
-    """Sub-images become (input, target) pairs, as many as asked for."""
-    workload = load("feedrate.workloads", "div2k")
-    got = list(workload.samples(DataSpec("div2k", 27, 16, 2, folder)).samples)
-    assert [field.shape for sample in got for field in sample] == [(16, 16, 3)] * 54
-    assert len(workload.transform(got[0])) == 2
-
-
 def test_spread_over_all_photographs(folder: Path) -> None:
     """Fewer samples than sub-images still show all photographs; more show all sub-images."""
     assert drawn(folder, 5) == [0, 4, 8, 12, 16]
