@@ -70,11 +70,11 @@ def test_a_question_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert check.check(tmp_path / "pipe").refusals[0].rule == "plain_file"
     with Guard() as asked:
-        asked.ask({"digests": []})
+        asked.ask({"admit": {}})
         assert asked._process
         asked._process.send_signal(signal.SIGSTOP)
         with pytest.raises(Gone, match=r"longer than 0\.1 s"):
-            asked.ask({"clear": []}, seconds=0.1)
+            asked.ask({"admit": {}}, seconds=0.1)
 
 
 @pytest.mark.slow

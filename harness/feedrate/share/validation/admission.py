@@ -11,10 +11,10 @@ import hashlib
 import json
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from feedrate.schema.errors import InputError
 from feedrate.schema.plugins import PACKAGE
 from feedrate.share.validation import check
 from feedrate.share.validation.findings import Finding, Rule, Validated, quote
-from feedrate.share.validation.guard import Gone, Guard
+from feedrate.share.validation.guard import Answer, Gone, Guard
 from feedrate.store import marks
 
 UNIQUE = Rule("unique", "No two machines have a run of the same id: where they do, none of those runs is shown.")
@@ -58,13 +58,13 @@ def admit(folders: Sequence[Path], memory: Path | None = None) -> Admitted:
         memory: the file that remembers what passed; None remembers nothing.
     """
     rules = _fingerprint() if memory else ""
-    passed = _read_passed(memory, rules) if memory else frozenset()
+    passed = _read_passed(memory, rules) if memory else {}
     lanes = max(1, min(len(usable_cores()), len(folders)))
     with ThreadPoolExecutor(lanes) as pool:
         parts = list(pool.map(lambda lane: _validate(folders[lane::lanes], passed), range(lanes)))
-    refused = {Path(each.path): each for _, part in parts for each in part}
+    refused = {folder: validated for _, part in parts for folder, validated in part.items()}
     if memory:
-        _write_passed(memory, rules, {digest for digests, _ in parts for digest in digests.values()})
+        _write_passed(memory, rules, {name: digest for digests, _ in parts for name, digest in digests.items()})
     of_id: defaultdict[str, list[Path]] = defaultdict(list)
     for folder in folders:
         if folder not in refused:
@@ -95,40 +95,25 @@ def _damaged(folder: Path) -> Finding | None:
     return None
 
 
-def _validate(folders: Sequence[Path], passed: frozenset[str]) -> tuple[dict[Path, str], list[Validated]]:
-    """Validate runs in one guarded process: the hashes of those that pass or passed before, and the others."""
-    digests: dict[Path, str] = {}
-    refused: list[Validated] = []
+def _validate(folders: Sequence[Path], passed: Mapping[str, str]) -> tuple[dict[str, str], dict[Path, Validated]]:
+    """Validate runs in one guarded process: the hashes of those that pass, by machine and run, and the others."""
+    digests: dict[str, str] = {}
+    refused: dict[Path, Validated] = {}
     with Guard() as guard:
-        for at in range(0, len(folders), TOGETHER):
-            some = folders[at : at + TOGETHER]
-            if passed:
-                digests |= {folder: digest for folder, digest in _hash(guard, some).items() if digest in passed}
-            for group in _small_groups([folder for folder in some if folder not in digests]):
-                digests |= _clear(guard, group)
-                for folder in [folder for folder in group if folder not in digests]:
-                    before = _hash(guard, [folder])
-                    if (judged := check.judge(guard, folder, placed=True)).valid:
-                        digests |= before
-                    else:
-                        refused.append(judged)
+        for group in _small_groups(folders):
+            names = {str(folder.absolute()): "/".join(folder.parts[-2:]) for folder in group}
+            answer: Answer = {}
+            with suppress(Gone):
+                answer = guard.ask({"admit": {path: passed.get(name) for path, name in names.items()}})
+            if "admitted" in answer:
+                digests |= {names[path]: digest for path, digest in answer["admitted"].items()}
+                wrong = {path: Validated.from_json(validated) for path, validated in answer["refused"].items()}
+                found = [(folder, wrong.get(str(folder.absolute()))) for folder in group]
+                refused |= {folder: replace(each, path=str(folder)) for folder, each in found if each}
+            else:  # it died or failed over one of them
+                each_alone = [(folder, check.judge(guard, folder, placed=True)) for folder in group]
+                refused |= {folder: validated for folder, validated in each_alone if not validated.valid}
     return digests, refused
-
-
-def _hash(guard: Guard, folders: Sequence[Path]) -> dict[Path, str]:
-    """Hash the files of runs, as far as they are what a run's folder holds."""
-    with suppress(Gone):
-        answer = guard.ask({"digests": [str(folder.absolute()) for folder in folders]})
-        return {folder: digest for folder, digest in zip(folders, answer.get("digests", ()), strict=False) if digest}
-    return {}
-
-
-def _clear(guard: Guard, folders: Sequence[Path]) -> dict[Path, str]:
-    """Validate runs together; hash the files of all of them where nothing is wrong with any."""
-    with suppress(Gone):
-        digests = guard.ask({"clear": [str(folder.absolute()) for folder in folders]}).get("clear") or {}
-        return {folder: digest for folder in folders if (digest := digests.get(str(folder.absolute())))}
-    return {}
 
 
 def _small_groups(folders: Iterable[Path]) -> Iterator[list[Path]]:
@@ -136,7 +121,7 @@ def _small_groups(folders: Iterable[Path]) -> Iterator[list[Path]]:
     size = 0
     for folder in folders:
         own = sum(path.lstat().st_size for path in folder.glob("*"))
-        if group and size + own > TOGETHER_BYTES:
+        if group and (size + own > TOGETHER_BYTES or len(group) == TOGETHER):
             yield group
             group, size = [], 0
         group.append(folder)
@@ -145,20 +130,20 @@ def _small_groups(folders: Iterable[Path]) -> Iterator[list[Path]]:
         yield group
 
 
-def _read_passed(memory: Path, rules: str) -> frozenset[str]:
-    """Hashes of the runs that passed under these rules."""
+def _read_passed(memory: Path, rules: str) -> dict[str, str]:
+    """Hashes of the runs that passed under these rules, by machine and run."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         held = json.loads(memory.read_bytes())
-        return frozenset(held["passed"]) if held["rules"] == rules else frozenset()
-    return frozenset()
+        return dict(held["passed"]) if held["rules"] == rules else {}
+    return {}
 
 
-def _write_passed(memory: Path, rules: str, digests: Iterable[str]) -> None:
+def _write_passed(memory: Path, rules: str, passed: Mapping[str, str]) -> None:
     """Remember those of today; a folder that cannot be written remembers nothing."""
     with suppress(OSError):
         memory.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=memory.parent, delete=False, encoding="ascii") as file:
-            json.dump({"rules": rules, "passed": sorted(digests)}, file)
+            json.dump({"rules": rules, "passed": passed}, file)
         Path(file.name).replace(memory)
 
 

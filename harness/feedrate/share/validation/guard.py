@@ -170,10 +170,9 @@ def _limit_time() -> None:
 def _answer(question: Answer) -> Answer:
     from feedrate.share.validation import validator
 
-    if (folders := question.get("clear")) is not None:
-        return {"clear": validator.clear([Path(folder) for folder in folders])}
-    if (folders := question.get("digests")) is not None:
-        return {"digests": [validator.digest(Path(folder)) for folder in folders]}
+    if (digests := question.get("admit")) is not None:
+        admitted, refused = validator.admit(digests)
+        return {"admitted": admitted, "refused": {path: each.as_json() for path, each in refused.items()}}
     if (path := question.get("flags")) is not None:
         return {"flags": [asdict(flag) for flag in validator.flags(Path(path), Path(question["results"]))]}
     return {"judged": validator.judge(Path(question["judge"]), placed=question["placed"]).as_json()}

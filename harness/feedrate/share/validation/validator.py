@@ -10,10 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -84,46 +85,61 @@ def flags(path: Path, results: Path) -> list[Finding]:
     return list(validation_flags.flags(open_table(parquet.read(file), "trials", file.name), results))
 
 
-def clear(folders: Sequence[Path]) -> dict[str, str] | None:
-    """Validate many small runs together.
+def admit(passed: Mapping[str, str | None]) -> tuple[dict[str, str], dict[str, Validated]]:
+    """Validate the folders of many small runs: together, and one by one where something is wrong.
+
+    Args:
+        passed: folder to the hash with which it passed these rules before; it is not validated again with the same.
 
     Returns:
-        Folder to the hash of its files; None where something is wrong with any of them.
+        Folder to the hash of its files, for those that pass, and the results of the others.
 
     Raises:
-        MemoryError: together they take more than they may.
+        MemoryError: they take more than they may.
     """
+    contents = {folder: _read(Path(folder)) for folder in passed}
+    digests = {folder: _digest(Path(folder), files) for folder, files in contents.items() if files}
+    others = {folder: contents[folder] for folder in passed if digests.get(folder, "") != passed[folder]}
+    if not others or _all_valid(others):
+        return digests, {}
+    judged = {folder: judge(Path(folder), placed=True) for folder in others}
+    refused = {folder: each for folder, each in judged.items() if not each.valid}
+    return {folder: each for folder, each in digests.items() if folder not in refused}, refused
+
+
+def _read(folder: Path) -> dict[str, bytes] | None:
+    """Read the files of a run's folder; None where they are not what such a folder holds."""
     try:
-        runs = [_decode(folder) for folder in folders]
-    except (Refused, OSError):
+        return {name: parquet.read(path) for name, path in _files(folder).items()}
+    except Refused:
         return None
+
+
+def _digest(folder: Path, files: Mapping[str, bytes]) -> str:
+    """Hash what the rules look at: the files, and the place, which is part of one."""
+    whole = hashlib.sha256(json.dumps(_place(folder)).encode())
+    for name in FILES:
+        whole.update(hashlib.sha256(files.get(name, b"")).digest())
+    return whole.hexdigest()
+
+
+def _all_valid(contents: Mapping[str, Mapping[str, bytes] | None]) -> bool:
+    """Validate small runs together, by the contents of their folders."""
+    try:
+        runs = [_decode(Path(folder), files) for folder, files in contents.items() if files]
+    except (Refused, OSError):
+        return False
+    if len(runs) < len(contents):
+        return False
     rows = {table: _together(table, runs) for table in TABLES}
     traces = Traces(rows["trials"])
     findings = chain(
         chain.from_iterable(broken(VALUES, each, "") for each in rows.values()),
         broken(IDENTITIES, rows["trials"], ""),
-        chain.from_iterable(check_run(run.trials(), "") for run in runs),
+        chain.from_iterable(check_run(_select(run.tables["trials"], run.manifest), "") for run in runs),
         chain.from_iterable(traces.check(table, [rows[table]]) for table in ("steps", "telemetry")),
     )
-    if next(findings, None):
-        return None
-    return {str(folder): run.digest for folder, run in zip(folders, runs, strict=True)}
-
-
-def digest(folder: Path) -> str | None:
-    """Hash the files of a run's folder; None where they are not what such a folder holds."""
-    try:
-        return _digest(folder, {name: parquet.read(path) for name, path in _files(folder).items()})
-    except Refused:
-        return None
-
-
-def _digest(folder: Path, data: Mapping[str, bytes]) -> str:
-    """Hash what the rules look at: the files, and the place, which is part of one."""
-    whole = hashlib.sha256(json.dumps(_place(folder)).encode())
-    for name in FILES:
-        whole.update(hashlib.sha256(data[name]).digest())
-    return whole.hexdigest()
+    return next(findings, None) is None
 
 
 def _files(path: Path) -> dict[str, Path]:
@@ -143,7 +159,7 @@ def _check_trials(file: Opened, columns: set[str]) -> tuple[list[Finding], Rows 
     for rows in file.rows():
         if findings := [*broken(VALUES, rows, file.where)] or [*broken(IDENTITIES, rows, file.where)]:
             return findings, None
-        kept.append(rows.table.select([name for name in rows.table.column_names if name in columns]))
+        kept.append(_select(rows.table, file.manifest, columns).table)
     if not kept:
         return [SOME_TRIALS.finding(file.where, "no rows", "one trial at least")], None
     trials = Rows("trials", pa.concat_tables(kept), [file.manifest])
@@ -197,35 +213,30 @@ def _sound(file: Opened, unsound: list[Finding]) -> Iterator[Rows]:
         yield rows
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
+def _select(table: pa.Table, run: RunManifest, columns: Collection[str] = RUN_COLUMNS) -> Rows:
+    """Trials of one run, as far as some rules need them."""
+    return Rows("trials", table.select([name for name in table.column_names if name in columns]), [run])
+
+
+class _Run(NamedTuple):
     """A small run, decoded."""
 
     manifest: RunManifest
     tables: Mapping[str, pa.Table]
-    digest: str
-
-    def trials(self) -> Rows:
-        """Its trials, as far as the rules about a whole run need them."""
-        table = self.tables["trials"]
-        return Rows(
-            "trials", table.select([name for name in RUN_COLUMNS if name in table.column_names]), [self.manifest]
-        )
 
 
-def _decode(folder: Path) -> _Run:
-    data = {name: parquet.read(path) for name, path in _files(folder).items()}
-    own, manifest = validation_manifest.read_manifest(data[RUN], RUN)
+def _decode(folder: Path, files: Mapping[str, bytes]) -> _Run:
+    own, manifest = validation_manifest.read_manifest(files[RUN], RUN)
     tables: dict[str, pa.Table] = {}
     for name in TABLES:
         where = f"{name}.parquet"
-        file = open_table(data[where], name, where)
+        file = open_table(files[where], name, where)
         if file.fields != own:
             raise SAME_MANIFEST.refused(where, "another manifest", "that of run.json")
         tables[name] = file.decoded()
     if not len(tables["trials"]) or next(_check_place(folder, manifest), None):
         raise PLACE.refused("the folder", "another place", "its own, with a trial")
-    return _Run(manifest, tables, _digest(folder, data))
+    return _Run(manifest, tables)
 
 
 def _together(name: str, runs: Sequence[_Run]) -> Rows:
