@@ -88,7 +88,7 @@ def fake_run() -> ModuleType:
 
 @pytest.fixture(scope="session")
 def corpus() -> ModuleType:
-    """The module ``tests/incoming/corpus.py``: files that are not what they should be."""
+    """The module ``tests/share/validation/corpus.py``: files that are not what they should be."""
     return [_beside(f"share/validation/{name}") for name in ("parquet_bytes", "corpus_tables", "corpus")][-1]
 
 

@@ -234,16 +234,6 @@ def test_make_hands_on_what_was_typed(tmp_path: Path, typed: str) -> None:
     assert not (tmp_path / "owned").exists()
 
 
-def test_runs_are_found_by_id_and_by_folder(place: Place) -> None:
-    """Either names a run; a name that is none is refused with those that are near."""
-    results = place.run.parents[1]
-    assert runs.find(place.run.name, results).folder == runs.find(str(place.run), results).folder == place.run
-    with pytest.raises(InputError, match=rf"no such run under .*did you mean '{place.run.name}'"):
-        runs.find(place.run.name[:-1], results)
-    with pytest.raises(InputError, match="none yet: make sweep makes one"):
-        runs.find("", place.root / "nowhere")
-
-
 def test_a_tool_that_hangs_or_lies_is_a_reason(place: Place) -> None:
     """Output that is no answer is no traceback."""
     found = pull_request.route(place.checkout)

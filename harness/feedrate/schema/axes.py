@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 from feedrate.schema.axis import (
     LOADS,
@@ -51,57 +52,54 @@ __all__ = [
     "cell_id",
 ]
 
-TASK: tuple[Axis, ...] = (
-    Axis(
-        "workload",
+
+def _named(**axes: Axis) -> tuple[Axis, ...]:
+    return tuple(replace(axis, name=name) for name, axis in axes.items())
+
+
+TASK = _named(
+    workload=Axis(
         "synthetic",
         "What is trained on: dataset, transform and model step.",
         choices=lambda: names("feedrate.workloads"),
     ),
-    Axis(
-        "mode",
+    mode=Axis(
         "train",
         "What a trial does: the whole training step, one stage alone (its ceiling), or a check of a fact, which times "
         "nothing.",
         choices=one_of("train", "load", "compute", "copy", "check"),
     ),
-    Axis(
-        "check",
+    check=Axis(
         "next_epoch",
         "Which fact a check looks at.",
         choices=lambda: names("feedrate.trial.checks"),
         idle=only("mode", "check"),
     ),
-    Axis(
-        "ends_by",
+    ends_by=Axis(
         "return",
         "How the training process of the check `termination` ends.",
         choices=one_of("return", "exception", "sigint", "sigterm", "sigkill"),
         idle=only("check", "termination"),
     ),
-    Axis(
-        "guarded",
+    guarded=Axis(
         True,
         "Whether the check's processes guard against being left behind, as all of feedrate's do: workers die with "
         "their parent, SIGTERM ends the training process in order.",
         idle=only("check", "termination"),
     ),
-    Axis(
-        "step",
+    step=Axis(
         "real",
         "The model's step: computed, or emulated by sleeping for step_ms.",
         choices=one_of("real", "emulated"),
         idle=only("mode", "train"),
     ),
-    Axis(
-        "step_ms",
+    step_ms=Axis(
         10.0,
         "How long an emulated step sleeps, whatever the batch size.",
         unit="ms",
         idle=only("step", "emulated"),
     ),
-    Axis(
-        "model",
+    model=Axis(
         "srcnn",
         "The network that is trained.",
         choices=lambda: names("feedrate.workloads.models"),
@@ -110,51 +108,43 @@ TASK: tuple[Axis, ...] = (
 )
 """What is trained on, and what a trial does."""
 
-STORED: tuple[Axis, ...] = (
-    Axis("storage_format", "png", "How samples lie on disk.", choices=lambda: names("feedrate.formats"), idle=LOADS),
-    Axis(
-        "page_cache",
+STORED = _named(
+    storage_format=Axis("png", "How samples lie on disk.", choices=lambda: names("feedrate.formats"), idle=LOADS),
+    page_cache=Axis(
         "warm",
         "Whether the packed samples lie in the system's page cache when a trial begins: all of them, or none. A cold "
         "trial reads every sample once at most.",
         choices=one_of("warm", "cold"),
         idle=LOADS,
     ),
-    Axis(
-        "access",
+    access=Axis(
         "random",
         "Order of the samples: a new permutation each epoch, or as they lie on disk.",
         choices=one_of("random", "sequential"),
         idle=LOADS,
     ),
-    Axis(
-        "shuffle_buffer",
+    shuffle_buffer=Axis(
         0,
         "Where samples are streamed from shards: how many each worker holds to draw the next one from; 0 keeps the "
         "order of the shard. The order of the shards is shuffled every epoch.",
         unit="samples",
         idle=streams,
     ),
-    Axis(
-        "decoder",
+    decoder=Axis(
         "pil",
         "The library that decodes stored image files.",
         choices=lambda: names("feedrate.formats.decoders"),
         idle=format_has("decoder"),
     ),
-    Axis(
-        "readahead", True, "LMDB: whether the kernel may read ahead of what is asked for.", idle=format_has("readahead")
-    ),
-    Axis(
-        "swmr",
+    readahead=Axis(True, "LMDB: whether the kernel may read ahead of what is asked for.", idle=format_has("readahead")),
+    swmr=Axis(
         False,
         "HDF5: whether the file is opened for reading while another process may write it.",
         idle=format_has("swmr"),
     ),
-    Axis("n_samples", 1024, "Samples in the set.", unit="samples", least=1, idle=LOADS),
-    Axis("patch_size", 64, "Height and width of a sample.", unit="pixels", least=4),
-    Axis(
-        "scale",
+    n_samples=Axis(1024, "Samples in the set.", unit="samples", least=1, idle=LOADS),
+    patch_size=Axis(64, "Height and width of a sample.", unit="pixels", least=4),
+    scale=Axis(
         2,
         "Super-resolution factor: the input is downsampled and upsampled (bicubic) by it.",
         least=2,
@@ -163,115 +153,101 @@ STORED: tuple[Axis, ...] = (
 )
 """How the packed samples lie on disk, and in which order they are read."""
 
-PLANTED: tuple[Axis, ...] = (
-    Axis(
-        "read_us",
+PLANTED = _named(
+    read_us=Axis(
         0,
         "Planted: how long reading one sample waits, on top of the real read.",
         unit="us",
         idle=loads_synthetic,
     ),
-    Axis(
-        "decode_us",
+    decode_us=Axis(
         0,
         "Planted: how long decoding one sample computes, on top of the real decode.",
         unit="us",
         idle=loads_synthetic,
     ),
-    Axis(
-        "read_shape",
+    read_shape=Axis(
         "constant",
         "Planted: how the read's wait varies around its mean, read_us: not, evenly from 0 to twice the mean, or with a "
         "heavy (log-normal) tail.",
         choices=one_of("constant", "jittered", "heavy_tailed"),
         idle=above("read_us"),
     ),
-    Axis(
-        "collate_us",
+    collate_us=Axis(
         0,
         "Planted: how long collating one batch computes, on top of the real collation.",
         unit="us",
         idle=loads_synthetic,
     ),
-    Axis(
-        "payload_bytes",
+    payload_bytes=Axis(
         0,
         "Planted: bytes that every sample carries beside its pixels, from the worker to the device.",
         unit="bytes",
         idle=only("workload", "synthetic"),
     ),
-    Axis("replica", 0, "Changes nothing: the same cell again under another id, to see what two equal cells differ by."),
+    replica=Axis(0, "Changes nothing: the same cell again under another id, to see what two equal cells differ by."),
 )
 """Planted costs, whose truth is known, and what changes nothing."""
 
-LOADING: tuple[Axis, ...] = (
-    Axis("batch_size", 32, "Samples in a batch.", unit="samples", least=1),
-    Axis("num_workers", 0, "DataLoader worker processes; 0 loads in the training process.", idle=LOADS),
-    Axis("prefetch_factor", 2, "Batches that each worker prepares ahead.", unit="batches", least=1, idle=needs_workers),
-    Axis(
-        "worker_kind",
+LOADING = _named(
+    batch_size=Axis(32, "Samples in a batch.", unit="samples", least=1),
+    num_workers=Axis(0, "DataLoader worker processes; 0 loads in the training process.", idle=LOADS),
+    prefetch_factor=Axis(2, "Batches that each worker prepares ahead.", unit="batches", least=1, idle=needs_workers),
+    worker_kind=Axis(
         "process",
         "What a worker is: a process, as PyTorch makes them, or a thread of the training process.",
         choices=one_of("process", "thread"),
         idle=all_of(needs_workers, loads_one_by_one),
     ),
-    Axis(
-        "start_method",
+    start_method=Axis(
         "fork",
         "How worker processes are started.",
         choices=one_of("fork", "spawn", "forkserver"),
         idle=all_of(needs_workers, only("worker_kind", "process")),
     ),
-    Axis(
-        "epoch_steps",
+    epoch_steps=Axis(
         0,
         "Steps of a real epoch, at whose end the iterator is made anew; 0 samples without end, so that no epoch's "
         "border falls inside the window.",
         unit="steps",
         idle=all_of(loads_one_by_one, only("page_cache", "warm")),
     ),
-    Axis(
-        "persistent_workers",
+    persistent_workers=Axis(
         False,
         "Whether workers live on from epoch to epoch.",
         idle=any_of(
             only("check", "next_epoch"), all_of(needs_workers, above("epoch_steps"), only("worker_kind", "process"))
         ),
     ),
-    Axis(
-        "collate",
+    collate=Axis(
         "totensor",
         "How samples become a batch: each to float tensors by torchvision's ToTensor and then stacked, or all at once "
         "from uint8 (fast).",
         choices=one_of("totensor", "fast"),
         idle=only("mode", "train", "load", "copy"),
     ),
-    Axis(
-        "normalize_on",
+    normalize_on=Axis(
         "worker",
         "Where a batch that was collated from uint8 becomes floating-point: in the worker, or after it has reached the "
         "device. On CUDA the latter is no part of loading alone.",
         choices=one_of("worker", "device"),
         idle=only("collate", "fast"),
     ),
-    Axis(
-        "cache",
+    cache=Axis(
         "none",
         "What was prepared once and is read from disk afterwards: nothing, every transformed sample, or whole batches "
         "(the same ones every epoch, in a new order).",
         choices=one_of("none", "sample", "batch"),
         idle=all_of(loads_one_by_one, only("page_cache", "warm")),
     ),
-    Axis(
-        "index_kind",
+    index_kind=Axis(
         "none",
         "What the dataset keeps of every entry in memory: nothing, a list of dictionaries, numpy arrays, or one "
         "serialized buffer.",
         choices=one_of("none", "list", "numpy", "serialized"),
         idle=all_of(loads_one_by_one, only("page_cache", "warm"), only("cache", "none")),
     ),
-    Axis(
-        "index_entries",
+    index_entries=Axis(
         1000000,
         "Entries of that index; the packed samples stand for all of them in turn.",
         least=1,
@@ -280,52 +256,45 @@ LOADING: tuple[Axis, ...] = (
 )
 """The DataLoader, and what is put around it."""
 
-TRANSFER: tuple[Axis, ...] = (
-    Axis(
-        "pin_memory",
+TRANSFER = _named(
+    pin_memory=Axis(
         False,
         "Whether batches are copied into page-locked host memory.",
         idle=on_cuda(only("mode", "train", "load", "copy")),
     ),
-    Axis(
-        "non_blocking",
+    non_blocking=Axis(
         False,
         "Whether the copy to the device returns before it is done.",
         idle=on_cuda(only("mode", "train", "copy")),
     ),
-    Axis(
-        "prefetcher",
+    prefetcher=Axis(
         "none",
         "How the next batch is moved: when its step begins, one step ahead on the compute stream (next_batch), or one "
         "step ahead on a stream of its own.",
         choices=one_of("none", "next_batch", "stream"),
         idle=on_cuda(only("mode", "train")),
     ),
-    Axis(
-        "create_on",
+    create_on=Axis(
         "none",
         "Where a tensor of the batch's shape is made in every step: not at all, on the host and then moved, or on the "
         "device.",
         choices=one_of("none", "host", "device"),
         idle=on_cuda(needs_model),
     ),
-    Axis(
-        "d2h",
+    d2h=Axis(
         "none",
         "Whether the step's output is copied back to the host, into pageable or pinned memory.",
         choices=one_of("none", "pageable", "pinned"),
         idle=on_cuda(needs_model),
     ),
-    Axis(
-        "d2h_every",
+    d2h_every=Axis(
         1,
         "Steps from one copy back to the next.",
         unit="steps",
         least=1,
         idle=only("d2h", "pageable", "pinned"),
     ),
-    Axis(
-        "launch_blocking",
+    launch_blocking=Axis(
         False,
         "CUDA_LAUNCH_BLOCKING: whether every kernel launch waits for its kernel.",
         idle=on_cuda(only("mode", "train", "compute")),
@@ -333,87 +302,75 @@ TRANSFER: tuple[Axis, ...] = (
 )
 """Moving tensors between host and device."""
 
-TRAINING: tuple[Axis, ...] = (
-    Axis(
-        "norm",
+TRAINING = _named(
+    norm=Axis(
         "none",
         "Whether every convolution but the last is followed by a batch norm.",
         choices=one_of("none", "batch"),
         idle=all_of(needs_model, model_has("norm")),
     ),
-    Axis("conv_bias", True, "Whether convolutions before a batch norm have a bias.", idle=only("norm", "batch")),
-    Axis(
-        "memory_format",
+    conv_bias=Axis(True, "Whether convolutions before a batch norm have a bias.", idle=only("norm", "batch")),
+    memory_format=Axis(
         "contiguous",
         "Layout of images and of the model's weights.",
         choices=one_of("contiguous", "channels_last"),
         idle=needs_model,
     ),
-    Axis(
-        "amp",
+    amp=Axis(
         "off",
         "Mixed precision (torch.amp.autocast): off, bfloat16, or float16.",
         choices=one_of("off", "bf16", "fp16"),
         idle=needs_model,
     ),
-    Axis(
-        "grad_scaler",
+    grad_scaler=Axis(
         False,
         "Whether the loss is scaled so that float16 gradients do not vanish (torch.amp.GradScaler).",
         idle=only("amp", "fp16"),
     ),
-    Axis(
-        "fusion",
+    fusion=Axis(
         "eager",
         "How pointwise operations run: one by one, by PyTorch's own fused function, through torch.compile, or through "
         "TorchScript.",
         choices=one_of("eager", "functional", "compile", "script"),
         idle=needs_model,
     ),
-    Axis(
-        "zero_grad",
+    zero_grad=Axis(
         "none",
         "How gradients are cleared: set to None, or overwritten with zeros (memset).",
         choices=one_of("none", "memset"),
         idle=needs_model,
     ),
-    Axis(
-        "sync_every_step",
+    sync_every_step=Axis(
         False,
         "Whether every step reads its loss (loss.item()), for which the host waits for the device.",
         idle=needs_model,
     ),
-    Axis(
-        "debug",
+    debug=Axis(
         "off",
         "Which of PyTorch's debugging aids runs in every step.",
         choices=one_of("off", "anomaly", "profiler", "nvtx", "gradcheck", "gradgradcheck"),
         idle=needs_model,
     ),
-    Axis(
-        "cudnn_benchmark",
+    cudnn_benchmark=Axis(
         False,
         "Whether cuDNN times its algorithms for every new shape and keeps the fastest.",
         idle=on_cuda(needs_model),
     ),
-    Axis("vary_shapes", False, "Whether the size of the images changes from step to step.", idle=needs_model),
-    Axis(
-        "parallel",
+    vary_shapes=Axis(False, "Whether the size of the images changes from step to step.", idle=needs_model),
+    parallel=Axis(
         "none",
         "How the model is replicated: not, by DataParallel, or by DistributedDataParallel (torchrun; gloo on CPUs, "
         "NCCL on GPUs).",
         choices=one_of("none", "dp", "ddp"),
         idle=all_of(only("mode", "train"), needs_model),
     ),
-    Axis(
-        "world_size",
+    world_size=Axis(
         1,
         "Replicas of the model: processes (ddp) or GPUs (dp); batch_size is each one's own.",
         least=1,
         idle=only("parallel", "dp", "ddp"),
     ),
-    Axis(
-        "timing",
+    timing=Axis(
         "events",
         "How phases are timed: CUDA events, or a synchronisation after every phase.",
         choices=one_of("events", "serialized"),

@@ -25,8 +25,6 @@ def always(_cell: Cell, _device: str) -> str | None:
 class Axis:
     """One knob."""
 
-    name: str
-    """As PyTorch spells it, where PyTorch has it."""
     default: Value
     """Frozen: changing it would change the identity of published cells. Its type is that of all values of the axis."""
     doc: str
@@ -39,6 +37,8 @@ class Axis:
     """Smallest valid number."""
     idle: Idle = always
     """Where it cannot matter, and why."""
+    name: str = ""
+    """As PyTorch spells it, where PyTorch has it; the table gives it."""
 
     @property
     def type(self) -> type[Value]:

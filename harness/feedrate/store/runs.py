@@ -277,8 +277,12 @@ def nullable() -> dict[pa.DataType, Any]:
     import pandas as pd
     import pyarrow as pa
 
-    texts, numbers = {pa.string(): pd.StringDtype()}, {pa.int64(): pd.Int64Dtype(), pa.float64(): pd.Float64Dtype()}
-    return {**texts, **numbers, pa.bool_(): pd.BooleanDtype()}
+    return {
+        pa.string(): pd.StringDtype(),
+        pa.int64(): pd.Int64Dtype(),
+        pa.float64(): pd.Float64Dtype(),
+        pa.bool_(): pd.BooleanDtype(),
+    }
 
 
 def folders(results: Path = RESULTS) -> list[Path]:

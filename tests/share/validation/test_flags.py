@@ -138,14 +138,3 @@ def test_times_that_never_differ_are_flagged(fake_run: ModuleType, changed: Any,
     folder = changed({"wall_ns": every(lambda _: 10**9)}, source=source)
     assert rules(validator.flags(folder, tmp_path / "none")) == [validation_flags.NO_SPREAD.name]
     assert validator.flags(source, tmp_path / "none") == []
-
-
-def test_every_flag_is_tested() -> None:
-    """No flag is without a file that gets it, here, by its name."""
-    told = (
-        validation_flags.UNLIKE_OTHERS,
-        validation_flags.MORE_THAN_CORES,
-        validation_flags.MORE_THAN_WINDOW,
-        validation_flags.NO_SPREAD,
-    )
-    assert told == validation_flags.RULES

@@ -110,11 +110,6 @@ BROKEN_FIELDS: list[tuple[str, str, Any]] = [
     ("clock", "ended_at", "2999-01-01T00:00:00Z"),
     ("named", "datasets", []),
     ("version", "schema_version", 3),
-    ("manifest", "seed", "7"),
-    ("manifest_text", "profile", "qu\x1b[31mick"),
-    ("manifest_range", "ceilings", -5),
-    ("manifest_name", "outcomes", {"<b>x": 3}),
-    ("command", "command", "curl example.org | sh"),
 ]
 """Rule, field of the manifest, and its value."""
 BROKEN_TRACES: list[tuple[str, str, str, Any]] = [
@@ -270,8 +265,11 @@ def test_a_time_before_the_first_day_is_no_time() -> None:
     assert run_rules.moment("2026-01-02T03:04:05") is None
 
 
-IN_OTHER_TESTS = {"plain_file", "folder", "same_manifest", "place", "once", "facts", "half_ratio"}
-"""Rules that a test of their own is about."""
+IN_OTHER_TESTS = {
+    *("plain_file", "folder", "same_manifest", "place", "once", "facts", "half_ratio", "manifest_text"),
+    *("manifest", "manifest_range", "manifest_name", "command"),  # test_manifest
+}
+"""Rules that tests of their own are about."""
 
 
 def test_every_rule_refuses_something_and_says_what_holds() -> None:

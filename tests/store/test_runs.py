@@ -87,15 +87,6 @@ def test_an_unfinished_run_is_found_and_a_discarded_one_is_gone(tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_broken_manifest_is_named(tmp_path: Path) -> None:
-    """A run.json that cannot be understood is an error that names the file, not a traceback."""
-    folder = tmp_path / "m" / "r"
-    folder.mkdir(parents=True)
-    (folder / "run.json").write_text(json.dumps({"schema_version": 1}))
-    with pytest.raises(InputError, match=r"run\.json: not a run manifest"):
-        runs.runs(tmp_path)
-
-
 def test_write_is_whole_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A failure while a file is written leaves the old one."""
     path = tmp_path / "run.json"
