@@ -56,7 +56,7 @@ class Opened:
     """Rows."""
     file: Any
 
-    def batches(self) -> Iterator[pa.Table]:
+    def rows(self) -> Iterator[Rows]:
         """Decode its rows, some at a time; texts as dictionaries, so that one long text cannot fill the memory.
 
         Raises:
@@ -65,34 +65,24 @@ class Opened:
         import pyarrow as pa
 
         held: list[pa.RecordBatch] = []
-        left, waiting = self.count, 0
+        first, waiting = 0, 0
         try:
             for batch in self.file.iter_batches(batch_size=BATCH_ROWS, use_threads=False):
                 batch.validate(full=True)
                 held.append(batch)
                 waiting += batch.num_rows
                 if waiting >= BATCH_ROWS:
-                    yield pa.Table.from_batches(held)
-                    held, left, waiting = [], left - waiting, 0
+                    yield Rows(self.table, pa.Table.from_batches(held), [self.manifest], first=first)
+                    held, first, waiting = [], first + waiting, 0
         except (OSError, ValueError, pa.ArrowException) as error:
             if isinstance(error, MemoryError):
                 raise
             raise DECODES.refused(self.where, _first_line(error), "rows as they were written") from error
-        if waiting != left:
-            raise DECODES.refused(self.where, f"{left - waiting} rows too few", f"{self.count}, as it says")
+        if first + waiting != self.count:
+            got = f"{self.count - first - waiting} rows too few"
+            raise DECODES.refused(self.where, got, f"{self.count}, as it says")
         if held:
-            yield pa.Table.from_batches(held)
-
-    def rows(self) -> Iterator[Rows]:
-        """Decode its rows, some at a time, as the rules take them.
-
-        Raises:
-            Refused: something cannot be decoded.
-        """
-        first = 0
-        for table in self.batches():
-            yield Rows(self.table, table, [self.manifest], first=first)
-            first += table.num_rows
+            yield Rows(self.table, pa.Table.from_batches(held), [self.manifest], first=first)
 
     def decoded(self) -> pa.Table:
         """Decode all of its rows at once.
@@ -102,7 +92,7 @@ class Opened:
         """
         import pyarrow as pa
 
-        return pa.concat_tables([*self.batches()] or [self.file.schema_arrow.empty_table()])
+        return pa.concat_tables([rows.table for rows in self.rows()] or [self.file.schema_arrow.empty_table()])
 
 
 def read(path: Path, most: caps.Cap = caps.FILE_BYTES) -> bytes:
