@@ -115,25 +115,10 @@ def bench_record(cpu_model: str = "Example", **changes: object) -> BenchRecord:
         "epochs_witness_ns": 10**9,
         "estimates": {"wall_clock": 800.0, "mean_of_rates": 9000.0},
     }
-    machine = {
-        "cpu_model": cpu_model,
-        "architecture": "x86_64",
-        "cores_physical": 2,
-        "cores_logical": 2,
-        "cpu_quota_cores": None,
-        "memory_bytes": 8 * 2**30,
-        "memory_limit_bytes": None,
-        "gpu_name": None,
-        "gpu_count": 0,
-        "gpu_memory_bytes": None,
-        "virtualised": None,
-        "operating_system": "Linux",
-        "kernel": "6.1",
-        "distribution": None,
-    }
+    machine = runs.runs(plugins.ROOT / "tests" / "golden" / "v2")[0].manifest.machine
     whole = {
         "feedrate_version": "0.1.0",
-        "machine": machine,
+        "machine": machine.model_copy(update={"cpu_model": cpu_model}),
         "software": {"python": "3.11.7"},
         "device": "cpu",
         "started_at": "2026-01-02T03:04:05Z",
