@@ -216,7 +216,7 @@ def test_a_machine_is_its_run_that_has_most_in_common(results: Path) -> None:
     found = comparison.compare(second, first, results)
     assert found.b.manifest.run_id == "20260103T030405Z-late"
     assert "B names a machine: of its 2 newest runs that were not withdrawn, 20260103T030405Z-late" in said(found)
-    assert found.a.notes == ()
+    assert len(found.notes) == 1
 
 
 @pytest.mark.slow
@@ -304,7 +304,7 @@ def test_a_run_that_was_withdrawn(results: Path, tmp_path: Path) -> None:
     for named in (late.name, late, late / "trials.parquet"):
         found = comparison.compare(FAST, str(named), copied)
         assert "B's run was withdrawn on 2026-02-01: a broken fan" in said(found)
-        assert found.b.tier == marks.REFERENCE
+        assert found.b.beside.tier == marks.REFERENCE
 
 
 def test_text_of_others_is_nothing_but_text() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from playwright.sync_api import Browser, Page
@@ -19,11 +20,11 @@ from feedrate.pages.selection import select
 from feedrate.questions.compare import page as compare_page
 from feedrate.questions.compare import terminal as compare_terminal
 from feedrate.questions.compare.comparison import Comparison, Side
-from feedrate.schema.columns import SCHEMA_VERSION
+from feedrate.schema.columns import SCHEMA_VERSION, TRIALS
 from feedrate.schema.errors import InputError
 from feedrate.site import scripts
 from feedrate.site.serve import served
-from feedrate.store import migration
+from feedrate.store import marks, migration
 
 REASONS = 80
 CALL = """async ([module, name, given]) => (await import(`/compare/${module}.js`))[name](...given)"""
@@ -161,8 +162,10 @@ def test_every_version_that_python_compares_is_compared(page: Page, manifest: di
     more = {"cudnn": 91000, "power_limit_w": 300.0, "pcie_width": 16, "driver": "580.1", "persistent": True}
     other["runtime"] |= more
     assert "pcie_width" not in manifest["runtime"]
-    sides = [Side(migration.manifest(json.dumps(one), "x"), None, "A", "", ()) for one in (manifest, other)]  # type: ignore[arg-type]
-    lines = compare_terminal.facts(Comparison(*sides, None, None, {})).lines  # type: ignore[arg-type]
+    none = pd.DataFrame(columns=[column.name for column in TRIALS])
+    manifests = (migration.manifest(json.dumps(one), "x") for one in (manifest, other))
+    sides = [Side(one, lambda _: none, marks.Beside()) for one in manifests]
+    lines = compare_terminal.facts(Comparison(*sides, None, None, {}, ())).lines  # type: ignore[arg-type]
     (line,) = [line for line in lines if line.startswith("Versions differ too")]
     names = [part.split(" ")[0] for part in line.split(": ", 1)[1].split("; ")]
     assert {"cudnn", "power_limit_w", "pcie_width", "torch"} <= set(names)

@@ -8,9 +8,9 @@ from elsewhere than ``results/`` come from others: a guarded process validates t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
@@ -46,13 +46,12 @@ _MOST_CELLS, _MOST_ESTIMATES = 20_000, 20_000_000
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A run that a name stands for; its trials are read when they are needed."""
+class Side:
+    """One of the two runs, or a candidate for it; its trials are read when they are needed."""
 
     manifest: RunManifest
-    trials: Callable[[], pd.DataFrame]
-    columns: Callable[[Sequence[str]], pd.DataFrame]
-    """Some columns of the trials."""
+    read: Callable[[Sequence[str] | None], pd.DataFrame]
+    """Reads some columns of the trials, or all."""
     beside: marks.Beside
 
     @property
@@ -61,25 +60,21 @@ class Candidate:
         return one_line(self.manifest.run_id)
 
     @cached_property
+    def trials(self) -> pd.DataFrame:
+        """Rows of ``columns.TRIALS``."""
+        return self.read(None)
+
+    @cached_property
+    def grade(self) -> str:
+        """How quiet its machine was: A to D."""
+        return noise.grade(self.trials, self.manifest.control).letter
+
+    @cached_property
     def cells(self) -> frozenset[tuple[object, ...]]:
         """Each cell with an estimate: its id, device, and what must agree before it is compared."""
         names = [*CELL, *SAME_IN_BOTH]
-        known = successful(self.columns([*names, "outcome", "samples_per_s"]))[names].drop_duplicates().astype(object)
+        known = successful(self.read([*names, "outcome", "samples_per_s"]))[names].drop_duplicates().astype(object)
         return frozenset(known.where(known.notna(), None).itertuples(index=False, name=None))
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One of the two runs."""
-
-    manifest: RunManifest
-    trials: pd.DataFrame
-    grade: str
-    """How quiet its machine was: A to D."""
-    tier: str
-    """Who vouches for it."""
-    notes: tuple[str, ...]
-    """Why this run was taken, and what speaks against it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +87,8 @@ class Comparison:
     verdicts: pd.DataFrame
     """A row a claim that both tested: ``analysis.claims``."""
     claims: Claims
+    notes: Sequence[str]
+    """Why these runs were taken, and what speaks against them."""
 
 
 def compare(a: str, b: str, results: Path) -> Comparison:
@@ -106,17 +103,17 @@ def compare(a: str, b: str, results: Path) -> Comparison:
     if not pairs:
         raise InputError(f"A and B are the same run, {of_a[0].run_id}; expected two. make sweep makes another")
     one, other = max(pairs, key=_rank) if len(pairs) > 1 else pairs[0]
-    _check_protocol(one.manifest, other.manifest)
-    sides = _side("A", one, len(of_a)), _side("B", other, len(of_b))
-    first, second = ((trials, cells_with_ceilings(trials)) for trials in (believable(side.trials) for side in sides))
+    _check_protocol(one, other)
+    notes = [*_notes("A", one, len(of_a)), *_notes("B", other, len(of_b))]
+    first, second = ((trials, cells_with_ceilings(trials)) for trials in map(believable, (one.trials, other.trials)))
     found = compared(first, second, unranked_suites())
     if not len(found.cells):
-        raise no_common_cell(found, *sides)
+        raise no_common_cell(found, one, other)
     asked = suite.claims()
-    return Comparison(*sides, found, claims(*(_verdicts(side, asked) for side in sides)), asked)
+    return Comparison(one, other, found, claims(_verdicts(one, asked), _verdicts(other, asked)), asked, notes)
 
 
-def candidates(text: str, letter: str, results: Path) -> list[Candidate]:
+def candidates(text: str, letter: str, results: Path) -> list[Side]:
     """List the runs that a name stands for: one, or those of a machine, the newest first.
 
     Raises:
@@ -155,7 +152,7 @@ def _newest_first(below: Path, pattern: str) -> list[Path]:
     return sorted(folders, key=lambda folder: folder.name, reverse=True)
 
 
-def _at(path: Path, letter: str, results: Path) -> list[Candidate]:
+def _at(path: Path, letter: str, results: Path) -> list[Side]:
     """The runs at a path; a run's file below ``results`` is the run, with the marks beside its folder."""
     folder = path.parent if path.name == _FILE and path.is_file() else path
     if folder.is_dir() and folder.resolve().is_relative_to(results.resolve()):
@@ -169,14 +166,17 @@ def _at(path: Path, letter: str, results: Path) -> list[Candidate]:
     return [_of_others(file, letter)]
 
 
-def _stored(folder: Path) -> Candidate:
+def _stored(folder: Path) -> Side:
     """A run below ``results/``."""
     run = runs.find(str(folder))
-    trials, columns = partial(run.table, "trials"), partial(runs.rows, [folder])
-    return Candidate(run.manifest, trials, columns, marks.about(folder))
+    return Side(
+        run.manifest,
+        lambda names: run.table("trials") if names is None else runs.rows([folder], names),
+        marks.about(folder),
+    )
 
 
-def _of_machine(folders: Sequence[Path], letter: str) -> list[Candidate]:
+def _of_machine(folders: Sequence[Path], letter: str) -> list[Side]:
     """The newest runs of a machine, without those that were withdrawn."""
     kept = [run for run in map(_stored, folders[:_NEWEST]) if run.beside.withdrawn is None]
     if not kept:
@@ -185,7 +185,7 @@ def _of_machine(folders: Sequence[Path], letter: str) -> list[Candidate]:
     return kept
 
 
-def _of_others(file: Path, letter: str) -> Candidate:
+def _of_others(file: Path, letter: str) -> Side:
     """A run from elsewhere."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -205,45 +205,41 @@ def _of_others(file: Path, letter: str) -> Candidate:
     manifest = migration.manifest(table.schema.metadata[migration.MANIFEST_KEY], file)
     whole = migration.complete(table, migration.arrow_schema(TRIALS), file)
     frame: pd.DataFrame = whole.to_pandas(types_mapper=runs.nullable().get)
-    return Candidate(manifest, lambda: frame, lambda names: frame[list(names)], marks.Beside())
+    return Side(manifest, lambda names: frame if names is None else frame[list(names)], marks.Beside())
 
 
-def _rank(pair: tuple[Candidate, Candidate]) -> tuple[object, ...]:
+def _rank(pair: tuple[Side, Side]) -> tuple[object, ...]:
     """Most cells in common first, then the newest, B after A."""
     begun = [(run.manifest.started_at, run.manifest.run_id) for run in pair]
     return len(pair[0].cells & pair[1].cells), max(begun), min(begun), begun[1]
 
 
-def _check_protocol(a: RunManifest, b: RunManifest) -> None:
-    if a.protocol_version == b.protocol_version:
-        return
-    older = min(a, b, key=lambda run: run.protocol_version)
-    raise InputError(
-        f"A (run {one_line(a.run_id)}) was measured by version {a.protocol_version} of the protocol, B (run "
-        f"{one_line(b.run_id)}) by version {b.protocol_version}; expected one version: what was measured in different "
-        f"ways is not compared. Repeat run {one_line(older.run_id)} with a newer feedrate"
-    )
+def _check_protocol(a: Side, b: Side) -> None:
+    version_a, version_b = (side.manifest.protocol_version for side in (a, b))
+    if version_a != version_b:
+        older = a if version_a < version_b else b
+        raise InputError(
+            f"A (run {a.run_id}) was measured by version {version_a} of the protocol, B (run {b.run_id}) by version "
+            f"{version_b}; expected one version: what was measured in different ways is not compared. Repeat run "
+            f"{older.run_id} with a newer feedrate"
+        )
 
 
-def _side(letter: str, run: Candidate, of: int) -> Side:
-    """Read one of the two runs, chosen of so many candidates."""
-    trials, withdrawn = run.trials(), run.beside.withdrawn
-    cells, blocks = trials["cell_id"].nunique(), trials["block"].nunique()
+def _notes(letter: str, side: Side, of: int) -> Iterator[str]:
+    """Say why a run was taken, of so many candidates, and what speaks against it; refuse one that is too large."""
+    cells, blocks = side.trials["cell_id"].nunique(), side.trials["block"].nunique()
     if not cells or cells > _MOST_CELLS or cells * blocks > _MOST_ESTIMATES:
         raise InputError(
-            f"{letter}: run {run.run_id} holds {cells:,} cells in {blocks:,} blocks; expected 1 to {_MOST_CELLS:,} "
+            f"{letter}: run {side.run_id} holds {cells:,} cells in {blocks:,} blocks; expected 1 to {_MOST_CELLS:,} "
             f"cells, and cells × blocks of at most {_MOST_ESTIMATES:,}. Compare another run"
         )
-    notes = []
     if of > 1:
-        notes.append(
-            f"{letter} names a machine: of its {of} newest runs that were not withdrawn, {run.run_id} has most cells "
+        yield (
+            f"{letter} names a machine: of its {of} newest runs that were not withdrawn, {side.run_id} has most cells "
             "in common with the other side, or is the newest of those that have as many."
         )
-    if withdrawn:
-        notes.append(f"{letter}'s run was withdrawn on {withdrawn.on}: {withdrawn.why}")
-    grade = noise.grade(trials, run.manifest.control).letter
-    return Side(run.manifest, trials, grade, run.beside.tier, tuple(notes))
+    if withdrawn := side.beside.withdrawn:
+        yield f"{letter}'s run was withdrawn on {withdrawn.on}: {withdrawn.why}"
 
 
 def no_common_cell(found: Compared, a: Side, b: Side) -> InputError:
@@ -256,8 +252,8 @@ def no_common_cell(found: Compared, a: Side, b: Side) -> InputError:
         suites = [f" SUITE={name}" for name in plugins.names("feedrate.suites") if name in a.manifest.suites]
         helps = f"two runs of one suite on the same data: make sweep{''.join(suites[:1])} on both machines"
     return InputError(
-        f"A (run {one_line(a.manifest.run_id)}) and B (run {one_line(b.manifest.run_id)}) have no cell in common that "
-        f"can be compared: {one_line(reasons)}. Expected {helps}"
+        f"A (run {a.run_id}) and B (run {b.run_id}) have no cell in common that can be compared: "
+        f"{one_line(reasons)}. Expected {helps}"
     )
 
 

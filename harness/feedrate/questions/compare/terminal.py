@@ -109,7 +109,7 @@ def _facts(side: Side) -> dict[str, str]:
         "Asked for": f"{', '.join(sorted(run.suites))} ({run.profile})",
         "Trials": f"{trials:,} in {plural(run.blocks, 'whole block')}, {trials - run.outcomes.get('ok', 0):,} failed",
         "Grade (A to D)": side.grade,
-        "Tier": side.tier,
+        "Tier": side.beside.tier,
     }
 
 
@@ -117,7 +117,7 @@ def facts(found: Comparison) -> Section:
     """Write both machines beside each other, and where they differ."""
     b = _facts(found.b)
     rows = [cells(name, one, b[name], "" if one == b[name] else "differs") for name, one in _facts(found.a).items()]
-    lines = [*found.a.notes, *found.b.notes]
+    lines = [*found.notes]
     if _one_machine(found):
         lines.append("These are two runs of one machine: how far they differ shows how well a run can be repeated.")
     versions = [{**side.manifest.software.model_dump(), **side.manifest.runtime} for side in (found.a, found.b)]
