@@ -101,9 +101,9 @@ def _substitutions(verdicts: Verdicts) -> dict[str, list[str]]:
 
 def _filters(verdicts: Verdicts) -> dict[str, dict[str, int]]:
     """What the check boxes offer, each with the number of claims that it leaves."""
-    told = [each for part in verdicts.told.values() for each in part]
-    found = Counter(each.verdict for each in told)
-    devices = Counter(each.device for each in told)
+    results = [each for part in verdicts.told.values() for each in part]
+    found = Counter(each.verdict for each in results)
+    devices = Counter(each.device for each in results)
     groups = {
         "verdict": {verdict: found[verdict] for verdict in VERDICTS},
         "source": {name: _count(verdicts, name) for name in SOURCES},
@@ -130,25 +130,25 @@ def _suites(verdicts: Verdicts) -> Iterator[tuple[str, str, list[tuple[Any, ...]
         claims = []
         for name, (owner, claim) in verdicts.asked.items():
             if owner == suite:
-                told = verdicts.told[name]
-                results = [
+                results = verdicts.told[name]
+                places = [
                     (each, where, _origin(each), Markup("").join(_tables(each)))
-                    for each, where in zip(told, verdicts.places, strict=True)
+                    for each, where in zip(results, verdicts.places, strict=True)
                 ]
-                claims.append((claim, told, _facts(claim, suite, verdicts), results))
+                claims.append((claim, results, _facts(claim, suite, verdicts), places))
         beside = workers_page.beside(verdicts) if suite == workers_page.SUITE else ()
         yield suite, suites.load(suite).question, claims, Markup("\n".join(beside))  # noqa: S704 - the page escapes it
 
 
-def badges(told: Sequence[ClaimResult]) -> Markup:
+def badges(results: Sequence[ClaimResult]) -> Markup:
     """Write the verdicts of a claim in short: with the effect of one machine and device, else how many machines."""
-    if not told:
+    if not results:
         return badge("not tested yet")
-    if len(told) == 1:
-        row = told[0].row
-        return badge(told[0].verdict, f"{words.number(row['ratio'])}×" if words.known(row.get("ratio")) else "")
+    if len(results) == 1:
+        row = results[0].row
+        return badge(results[0].verdict, f"{words.number(row['ratio'])}×" if words.known(row.get("ratio")) else "")
     found: dict[str, set[str]] = {}
-    for each in told:
+    for each in results:
         found.setdefault(each.verdict, set()).add(each.shown.machine_id)
     return Markup(" ").join(badge(verdict, words.plural(len(ids), "machine")) for verdict, ids in found.items())
 
@@ -156,8 +156,8 @@ def badges(told: Sequence[ClaimResult]) -> Markup:
 def badge(verdict: str, more: str = "") -> Markup:
     """Write a verdict with the mark that it has in the picture."""
     mark = Markup(swatch(Key("", TONES[verdict], MARKS[verdict]))) if verdict in TONES else ""  # noqa: S704 - our own
-    said = Markup(" <span>{}</span>").format(more) if more else ""
-    return Markup('<span class="fr-badge">{}{}{}</span>').format(mark, verdict, said)
+    rest = Markup(" <span>{}</span>").format(more) if more else ""
+    return Markup('<span class="fr-badge">{}{}{}</span>').format(mark, verdict, rest)
 
 
 def _facts(claim: Claim, suite: str, verdicts: Verdicts) -> Iterator[tuple[str, Markup]]:
@@ -180,51 +180,51 @@ def _linked(text: str, here: str, ids: Iterable[str]) -> Markup:
     return Markup(linked)  # noqa: S704 - it was escaped
 
 
-def _origin(told: ClaimResult) -> Markup:
+def _origin(result: ClaimResult) -> Markup:
     """On how many blocks of which run a verdict rests."""
-    if not told.tested:
+    if not result.tested:
         return Markup()
-    effect = told.claim.effect
+    effect = result.claim.effect
     noun = "block" if effect else "check"
-    said = [words.plural(int(told.row["n"]), noun)]
-    if words.known(told.row["dropped"]) and int(told.row["dropped"]):
+    parts = [words.plural(int(result.row["n"]), noun)]
+    if words.known(result.row["dropped"]) and int(result.row["dropped"]):
         # Every trial that ended well has a throughput; other numbers may be unknown.
         failed = effect is None or effect.metric == THROUGHPUT
         lacks = "failed" if failed else "failed or the number is not known"
-        said.append(f"{words.plural(int(told.row['dropped']), noun)} dropped, as a side {lacks}")
-    said.append(descriptions.day(told.shown.manifest.started_at))
-    run = markup.link(PATH, told.shown.page, f"run {told.shown.manifest.run_id}")
+        parts.append(f"{words.plural(int(result.row['dropped']), noun)} dropped, as a side {lacks}")
+    parts.append(descriptions.day(result.shown.manifest.started_at))
+    run = markup.link(PATH, result.shown.page, f"run {result.shown.manifest.run_id}")
     # What was read in place of photographs; the page's head says why.
     cases = (*effect.cases, *effect.against) if effect else ()
     photographs = any(case.get("workload") in PHOTOGRAPHS for case in cases)
-    notes = [note.partition(":")[0] for note in told.shown.manifest.substitutions if photographs]
+    notes = [note.partition(":")[0] for note in result.shown.manifest.substitutions if photographs]
     return Markup("{}, {}, {}{}").format(
-        ", ".join(said), run, trust.badge(PATH, told.shown), "".join(f"; {note}" for note in notes)
+        ", ".join(parts), run, trust.badge(PATH, result.shown), "".join(f"; {note}" for note in notes)
     )
 
 
-def _tables(told: ClaimResult) -> Iterator[Markup]:
+def _tables(result: ClaimResult) -> Iterator[Markup]:
     """A line a setting, with its sides and its effect, or a line a check of a fact; then numbers beside the claim."""
-    effect = told.claim.effect
-    if effect and told.cases:
+    effect = result.claim.effect
+    if effect and result.cases:
         metric = METRICS[effect.metric]
-        name, size = _unit(metric, told.cases)
+        name, size = _unit(metric, result.cases)
         unit = f", {name}" if name else ""
         sides = [f"{settings_text(effect.steps[end][1])}{unit}" for end in (0, -1)]
         change = "A doubling" if effect.along else "B ÷ A"
         columns = ["Where", f"A: {sides[0]}", f"B: {sides[1]}", change, "n", "By itself"]
-        lines = [_case(row, size) for row in told.cases]
+        lines = [_case(row, size) for row in result.cases]
         if effect.against:
             # Neither side of an interaction is what the claim speaks of.
             columns, lines = columns[:-1], [line[:-1] for line in lines]
         caption = f"{metric.noun[:1].upper()}{metric.noun[1:]} in each setting"
         yield table(caption, columns, lines, columns[1:5], stack=True)
-    elif len(told.cases) > 1:
-        rows = [(str(row["case"]) or "–", row["evidence"], row["n"], row["verdict"]) for row in told.cases]
+    elif len(result.cases) > 1:
+        rows = [(str(row["case"]) or "–", row["evidence"], row["n"], row["verdict"]) for row in result.cases]
         yield table("What the checks saw", ("Where", "Seen", "Checks", "So it is"), rows, stack=True)
-    effects = {aside.label: aside.effect for aside in told.claim.asides}
+    effects = {aside.label: aside.effect for aside in result.claim.asides}
     beside = []
-    for row in told.asides:
+    for row in result.asides:
         if words.known(row["ratio"]):
             label, grown = row["label"], power(row, effects[row["label"]])
             beside.append((markup.two_lines(label, grown) if grown else label, estimate(row), int(row["n"])))
@@ -258,10 +258,10 @@ def suite_section(verdicts: Verdicts, suite: str, path: str) -> list[str]:
     if not verdicts.places or not mine:
         return []
     rows = []
-    for claim, told in mine:
+    for claim, results in mine:
         short = (
-            badge(each.verdict, f"on {where.name}" if len(told) > 1 else "")
-            for each, where in zip(told, verdicts.places, strict=True)
+            badge(each.verdict, f"on {where.name}" if len(results) > 1 else "")
+            for each, where in zip(results, verdicts.places, strict=True)
         )
         link = markup.link(path, f"{PATH}#claim-{claim.id}", claim.says)
         rows.append((link, ", ".join(claim.sources), Markup("<br>").join(short)))

@@ -149,7 +149,7 @@ _TONES = {
 """Verdict on B to the verdict on a claim whose colour and shape it has, and to its words."""
 
 
-def page(everyone: Selection, told: Verdicts) -> Page:
+def page(everyone: Selection, verdicts: Verdicts) -> Page:
     """Write the page and its index; without any run files can be dropped all the same."""
     published = list(_published(everyone))
     # The newest run that speaks for its machine stands in A's place at first.
@@ -161,7 +161,7 @@ def page(everyone: Selection, told: Verdicts) -> Page:
         "published": published,
         "tones": _tones(),
         "words": {"kinds": {kind: RAN[kind] for kind in KINDS}, "stages": {stage.name: stage.doc for stage in STAGES}},
-        "claims": _claims(told),
+        "claims": _claims(verdicts),
         "reader": reader(),
     }
     index = json.dumps(given, sort_keys=True, separators=(",", ":")) + "\n"
@@ -222,13 +222,13 @@ def _tones() -> dict[str, dict[str, str]]:
     return tones | {"overall": {"colour": colour("ink"), "shape": "cross", "says": "all cells"}}
 
 
-def _claims(told: Verdicts) -> dict[str, Any]:
+def _claims(verdicts: Verdicts) -> dict[str, Any]:
     """What each claim says, and its verdicts by the run that was judged: the newest of a machine that tested it."""
-    verdicts: dict[str, dict[str, str]] = {}
-    for name, parts in told.told.items():
-        for part in parts:
-            if part.tested:
-                verdicts.setdefault(part.shown.manifest.run_id, {})[name] = part.verdict
-    tested = {name for found in verdicts.values() for name in found}
-    says = {name: claim.says for name, (_, claim) in told.asked.items() if name in tested}
-    return {"says": says, "verdicts": verdicts}
+    by_run: dict[str, dict[str, str]] = {}
+    for name, results in verdicts.told.items():
+        for result in results:
+            if result.tested:
+                by_run.setdefault(result.shown.manifest.run_id, {})[name] = result.verdict
+    tested = {name for found in by_run.values() for name in found}
+    says = {name: claim.says for name, (_, claim) in verdicts.asked.items() if name in tested}
+    return {"says": says, "verdicts": by_run}
