@@ -1,10 +1,8 @@
-"""A figure as HTML: static pictures first, live on demand, with legend, messages, table and data to download.
+"""A figure as HTML: static pictures first, live on demand, with legend, messages, table, citation and files.
 
-The page needs no script: pictures are SVG, numbers are tables. With scripts, a panel that is pointed at or focused is
-drawn anew by Vega, from a specification that the page asks for only then. Everything is escaped here; nothing is
-trusted.
-
-What a page holds folded behind a sentence.
+The page needs no script: pictures are SVG, numbers are tables, citations are text to select. With scripts, a panel that
+is pointed at or focused is drawn anew by Vega, from a specification that the page asks for only then, and a button
+copies each citation. The templates escape everything; nothing is trusted.
 
 Most elements of a page are cells of folded tables. A browser that runs scripts reads a ``<noscript>`` as text, which
 costs it next to nothing, and ``site/scripts/site/folded.js`` makes that text part of the page when a reader unfolds it.
@@ -16,12 +14,16 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Collection, Iterator, Sequence
-from html import escape
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
-from feedrate.charts.figure import Figure, Key, Panel, Row
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from feedrate.charts.citation import Citation
+from feedrate.charts.figure import Figure, Key, Row
 from feedrate.charts.render import SYMBOLS, WIDE, edge, specification, svg
 from feedrate.schema import words
 
@@ -29,6 +31,11 @@ MOST_ROWS = 100
 """Of a table beside a figure; all of them are in its CSV file."""
 FEWEST_IN_GROUP = 4
 """Rows that a group has on the average where what they share is said above them."""
+FILES = {"SVG": "svg", "PNG (2×)": "png", "PDF": "pdf", "CSV": "csv", "Vega-Lite": "vl.json"}
+"""What a figure can be downloaded as, to how the file's name ends."""
+FOLDED = re.compile("<noscript>.*?</noscript>", re.DOTALL)
+"""What is read later, in the HTML of a page."""
+_PARTED = re.compile('</?noscript|class="fr-slot"')
 
 
 def figure_html(figure: Figure, name: str, csv_link: str, cite: str = "") -> str:
@@ -38,28 +45,33 @@ def figure_html(figure: Figure, name: str, csv_link: str, cite: str = "") -> str
         figure: what to show.
         name: unique on the site and safe in an id.
         csv_link: where its table can be downloaded, relative to the page.
-        cite: how to link to it and to cite it, as ``_cited.foot`` writes it; nothing for a figure of no records.
+        cite: how to link to it and to cite it, as :func:`citation_html` writes it; nothing for a figure of no records.
 
     Returns:
         One ``<figure>``; without panels, a sentence that says what is missing.
     """
-    head = f'<figcaption class="fr-question">{escape(figure.question)}</figcaption>'
-    if not figure.panels:
-        return (
-            f'<figure class="fr-figure fr-empty" id="{name}" data-search-exclude>{head}'
-            f'<p class="fr-missing">{escape(figure.missing)}</p></figure>'
-        )
+    rows = figure.rows if figure.row_key else figure.rows[:MOST_ROWS]
+    same, heads, columns = _split_columns(rows)
+    about = f"In every row: {_pairs(rows[0], same)}." if same else ""
+    if len(rows) < len(figure.rows):
+        about = f"The first {len(rows)} of {len(figure.rows):,} rows; the CSV file has all of them. {about}"
+    numeric = {
+        column: Markup(' class="fr-n"')
+        for column in columns
+        if all(isinstance(row.get(column), int | float | None) for row in figure.rows)
+    }
     alone = len(figure.panels) == 1
-    panels = "".join(
-        _panel_html(panel, _chart(name, place), alone or panel.wide) for place, panel in enumerate(figure.panels)
-    )
-    notes = "".join(f"<li>{escape(note)}</li>" for note in figure.notes)
-    numbers = f'{_table(figure, name)}<p><a href="{escape(csv_link)}" download>Download as CSV</a></p>'
-    return (
-        f'<figure class="fr-figure" id="{name}" data-search-exclude>{head}{_legend(figure.keys)}'
-        f'<div class="fr-panels">{panels}</div>'
-        f"{f'<ul class=fr-notes>{notes}</ul>' if notes else ''}"
-        f"{folded('The numbers as a table', numbers, style='fr-data')}{cite}</figure>"
+    return _TEMPLATES.get_template("figure.html").render(
+        figure=figure,
+        name=name,
+        panels=[(panel, _chart(name, place), alone or panel.wide) for place, panel in enumerate(figure.panels)],
+        about=about,
+        columns=columns,
+        numeric={column: numeric.get(column, "") for column in columns},
+        groups=[(_pairs(part[0], heads), part) for part in _runs(rows, heads)],
+        row_name=lambda row: " ".join(cell_text(row[column]) for column in figure.row_key),
+        csv_link=csv_link,
+        cite=Markup(cite),  # noqa: S704 - written by a template
     )
 
 
@@ -77,75 +89,19 @@ def _chart(name: str, place: int) -> str:
     return f"{name}-{place}"
 
 
-def _panel_html(panel: Panel, name: str, wide: bool) -> str:
-    """Write a panel, which may have a second picture for wide screens."""
-    label = escape(f"{panel.title}, {panel.subtitle}. {panel.message}")
-    second = f'<div class="fr-static fr-wide" aria-hidden="true">{svg(panel, f"{name}w", WIDE)}</div>' if wide else ""
-    return (
-        f'<div class="fr-panel{" fr-alone" if wide else ""}">'
-        f'<div class="fr-chart" data-chart="{name}" role="img" tabindex="0" aria-label="{label}">'
-        f'<div class="fr-static" aria-hidden="true">{svg(panel, name)}</div>{second}</div>'
-        f'<p class="fr-message">{escape(panel.message)}</p></div>'
-    )
-
-
-def _legend(keys: Sequence[Key]) -> str:
-    if not keys:
-        return ""
-    items = "".join(f"<li>{swatch(key)}{escape(key.label)}</li>" for key in keys)
-    return f'<ul class="fr-legend">{items}</ul>'
-
-
-def swatch(key: Key) -> str:
+def swatch(key: Key) -> Markup:
     """Draw the mark of a legend."""
-    return (
+    picture = (
         f'<svg class="fr-swatch" viewBox="0 0 16 16" width="16" height="16" aria-hidden="true" fill="{key.colour}"'
         f"{edge(key)}>{SYMBOLS[key.shape]}</svg>"
     )
+    return Markup(picture)  # noqa: S704 - colours and shapes are of the palette
 
 
-def columns(rows: Sequence[Row]) -> list[str]:
-    """List the columns of a table in order of appearance; rows need not have all of them."""
-    return list(dict.fromkeys(name for row in rows for name in row))
+def _split_columns(rows: Sequence[Row]) -> tuple[list[str], list[str], list[str]]:
+    """Split the columns of a table: those of one value throughout, those that head groups of rows, and the others.
 
-
-def cell_text(value: Any) -> str:
-    """Write a value of a table: numbers to four significant digits, null as a dash."""
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    return words.number(value, 4) if isinstance(value, float) else str(value)
-
-
-def _table(figure: Figure, name: str) -> str:
-    rows = figure.rows if figure.row_key else figure.rows[:MOST_ROWS]
-    same, heads, names = _parted(rows)
-    said = f"In every row: {_pairs(rows[0], same)}." if same else ""
-    if len(rows) < len(figure.rows):
-        said = f"The first {len(rows)} of {len(figure.rows):,} rows; the CSV file has all of them. {said}"
-    about = f"<p class=fr-same>{escape(said)}</p>" if said else ""
-    numeric = {
-        column for column in names if all(isinstance(row.get(column), int | float | None) for row in figure.rows)
-    }
-    head = "".join(f'<th scope="col"{_number(column in numeric)}>{escape(column)}</th>' for column in names)
-    bodies = ""
-    for part in _runs(rows, heads):
-        lines = "".join(_line(row, names, numeric, figure.row_key) for row in part)
-        bodies += f"<tbody>{_group(part[0], heads, len(names))}{lines}</tbody>"
-    return (
-        f'{about}<div class="fr-scroll" tabindex="0" role="group" aria-label="Table: {escape(figure.title)}">'
-        f'<table class="fr-table" id="{name}-table"><caption class="fr-hidden">{escape(figure.title)}</caption>'
-        f"<thead><tr>{head}</tr></thead>{bodies}</table></div>"
-    )
-
-
-def _parted(rows: Sequence[Row]) -> tuple[list[str], list[str], list[str]]:
-    """Part the columns of a table: those of one value throughout, those that head groups of rows, and the others.
-
-    What many rows share is said once: it need not be read, nor loaded, again and again.
+    What many rows share is written once: it need not be read, nor loaded, again and again.
     """
     names = columns(rows)
     same = [name for name in names if len(rows) > 1 and len({row.get(name) for row in rows}) == 1]
@@ -164,30 +120,28 @@ def _runs(rows: Sequence[Row], names: Sequence[str]) -> Iterator[list[Row]]:
     return (list(part) for _, part in groupby(rows, lambda row: [row.get(name) for name in names]))
 
 
-def _group(row: Row, heads: Sequence[str], width: int) -> str:
-    said = escape(_pairs(row, heads))
-    return f'<tr><th scope="rowgroup" colspan="{width}">{said}</th></tr>' if heads else ""
-
-
-def _line(row: Row, names: Sequence[str], numeric: Collection[str], key: Sequence[str]) -> str:
-    cells = (f"<td{_number(name in numeric)}>{escape(cell_text(row.get(name)))}</td>" for name in names)
-    known_by = f' data-row="{escape(" ".join(cell_text(row[name]) for name in key))}"' if key else ""
-    return f"<tr{known_by}>{''.join(cells)}</tr>"
-
-
 def _pairs(row: Row, names: Sequence[str]) -> str:
     return "; ".join(f"{name}: {cell_text(row.get(name))}" for name in names)
 
 
-def _number(yes: bool) -> str:
-    return ' class="fr-n"' if yes else ""
+def columns(rows: Sequence[Row]) -> list[str]:
+    """List the columns of a table in order of appearance; rows need not have all of them."""
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def cell_text(value: Any) -> str:
+    """Write a value of a table: numbers to four significant digits, null as a dash."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return words.number(value, 4) if isinstance(value, float) else str(value)
 
 
 def figure_csv(figure: Figure) -> str:
-    """Write a figure's table as CSV, numbers in full precision, null as an empty field.
-
-    Text that a spreadsheet would run as a formula is written with a leading apostrophe.
-    """
+    """Write a figure's table as CSV, numbers in full precision, null as an empty field."""
     sink = io.StringIO()
     names = columns(figure.rows)
     writer = csv.writer(sink, lineterminator="\n")
@@ -201,9 +155,32 @@ def csv_field(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value
 
 
-FOLDED = re.compile("<noscript>.*?</noscript>", re.DOTALL)
-"""What is read later, in the HTML of a page."""
-_PARTED = re.compile('</?noscript|class="fr-slot"')
+def citation_html(citation: Citation, links: Mapping[str, str]) -> str:
+    """Write the panel under a figure, and its permalink.
+
+    Args:
+        citation: of the figure.
+        links: kind of file, as in ``FILES``, to where it is, relative to the page.
+    """
+    return _cite(citation.forms(), citation.title, citation.link, citation=citation, links=links)
+
+
+def forms_html(texts: Mapping[str, str], what: str, link: str = "") -> Markup:
+    """Write a citation in every form, each in one piece that can be selected.
+
+    Args:
+        texts: form to text.
+        what: is cited, for the names of the buttons that a script adds.
+        link: the address in the texts, which pages do not know whole and a script completes; none where there is none.
+    """
+    return _cite(texts, what, link, citation=None, links={})
+
+
+def _cite(texts: Mapping[str, str], what: str, link: str, **values: Any) -> Markup:
+    address = Markup('<span class="fr-address">{}</span>').format(link)
+    forms = {form: escape(text).replace(escape(link), address) if link else text for form, text in texts.items()}
+    html = _TEMPLATES.get_template("cite.html").render(forms=forms, what=what, **values)
+    return Markup(html)  # noqa: S704 - written by a template
 
 
 def folded(summary: str, body: str, *, unfolded: bool = False, style: str = "") -> str:
@@ -234,3 +211,19 @@ def later(body: str) -> str:
     if _PARTED.search(body):
         raise ValueError("a folded part lies in another; expected HTML without one")
     return body and f"<noscript>{body}</noscript>"
+
+
+_TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_TEMPLATES.globals |= {
+    "svg": lambda *args: Markup(svg(*args)),  # noqa: S704 - drawn by Vega, which escapes what it is given
+    "wide_px": WIDE,
+    "swatch": swatch,
+    "cell_text": cell_text,
+    "folded": lambda *args, **options: Markup(folded(*args, **options)),  # noqa: S704 - its parts are Markup
+}

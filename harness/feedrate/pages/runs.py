@@ -14,8 +14,8 @@ from altair.utils.schemapi import debug_mode
 
 from feedrate.analysis import ceilings, loader, noise, steps, variance
 from feedrate.analysis.estimates import rows_of
-from feedrate.charts.citation import FILES, Citation, Origin, data_hash, day, foot
-from feedrate.charts.embed import figure_csv, figure_html, specifications
+from feedrate.charts.citation import Citation, Origin, data_hash, day
+from feedrate.charts.embed import FILES, citation_html, figure_csv, figure_html, specifications
 from feedrate.charts.figure import Figure
 from feedrate.charts.marks import estimated
 from feedrate.charts.render import picture, standalone
@@ -258,6 +258,6 @@ def place(figure: Figure, name: str, page: str, origin: Origin) -> Placed:
         f"{FOLDER}/{name}.vl.json": json.dumps(standalone(figure), separators=(",", ":"), sort_keys=True) + "\n",
     }
     places = {kind: f"{FOLDER}/{name}.{end}" for kind, end in FILES.items()} | {"CSV": f"data/{name}.csv"}
-    cite = foot(citation, {kind: up + path for kind, path in places.items()})
+    cite = citation_html(citation, {kind: up + path for kind, path in places.items()})
     html = figure_html(figure, name, up + places["CSV"], cite)
     return Placed(name, html, files, citation, specifications(figure, name))

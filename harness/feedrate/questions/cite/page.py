@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from feedrate.charts import citation as citing
-from feedrate.charts.citation import BIBLIOGRAPHY, HASH_DIGITS, Citation, bibliography, forms
+from feedrate.charts.citation import BIBLIOGRAPHY, HASH_DIGITS, Citation, bibliography
+from feedrate.charts.embed import forms_html
 from feedrate.pages import markup
 from feedrate.pages.markup import FOLDER, Page, Placed
 from feedrate.pages.runs import RunView
@@ -31,7 +32,7 @@ def page(placed: Sequence[Placed], runs: Sequence[RunView], address: str = "") -
         "cite/page.md",
         page=PATH,
         title=TITLE,
-        software=Markup(forms(citing.software(), "feedrate")),  # noqa: S704 - the forms are escaped
+        software=forms_html(citing.software(), "feedrate"),
         newest=run_forms(runs[0]) if runs else "",
         digits=HASH_DIGITS,
         bibliography=path,
@@ -60,4 +61,4 @@ def run_forms(shown: RunView) -> Markup:
     address = f"{shown.page.removesuffix('.md')}.html"
     title = f"feedrate run {shown.manifest.run_id}"
     cited = Citation(shown.slug, title, shown.origin, citing.data_hash(content), address, "run")
-    return Markup(forms(cited.forms(), cited.title, cited.link) + "\n")  # noqa: S704 - the forms are escaped
+    return forms_html(cited.forms(), cited.title, cited.link)
