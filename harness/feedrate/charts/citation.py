@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -70,10 +69,14 @@ class Origin:
 
     def facts(self) -> list[str]:
         """List machine, runs, day of measurement and version, each a phrase."""
-        measured = [version for version in self.versions if version != __version__]
-        by = f" (measured with {', '.join(measured)})" if measured else ""
-        said = ["; ".join(self.machines), f"{self.noun}{'s' if len(self.runs) > 1 else ''} {', '.join(self.runs)}"]
-        return [*said, *([f"measured {_span(self.days)}"] if self.days else []), f"feedrate {__version__}{by}"]
+        others = [version for version in self.versions if version != __version__]
+        by = f" (measured with {', '.join(others)})" if others else ""
+        runs = f"{self.noun}{'s' if len(self.runs) > 1 else ''} {', '.join(self.runs)}"
+        measured = []
+        if self.days:
+            first, last = (f"{date.fromisoformat(each):%-d %B %Y}" for each in (self.days[0], self.days[-1]))
+            measured = [f"measured on {last}" if first == last else f"measured from {first} to {last}"]
+        return ["; ".join(self.machines), runs, *measured, f"feedrate {__version__}{by}"]
 
 
 def day(moment: str) -> tuple[str, ...]:
@@ -135,9 +138,8 @@ class Citation:
 
     def plain(self) -> str:
         """Write it as a line of a list of references."""
-        return (
-            f"{_author()} ({self._year()}). {_ended(_flat(self.title))} {_flat('; '.join(self.facts()))}. {self.link}"
-        )
+        year = self.origin.days[-1][:4] if self.origin.days else "n.d."
+        return f"{_author()} ({year}). {_ended(_flat(self.title))} {_flat('; '.join(self.facts()))}. {self.link}"
 
     def markdown(self) -> str:
         """Write it as Markdown in which nothing that comes from a record is markup."""
@@ -155,10 +157,7 @@ class Citation:
             "note": _latex("; ".join(self.facts())),
             "url": self.link,
         }
-        return _entry("misc", self.key, fields)
-
-    def _year(self) -> str:
-        return self.origin.days[-1][:4] if self.origin.days else "n.d."
+        return _entry(self.key, fields)
 
 
 def data_hash(content: str | bytes) -> str:
@@ -180,23 +179,23 @@ def bibliography(citations: Sequence[Citation], address: str = "") -> str:
 def software() -> dict[str, str]:
     """Write the citation of feedrate itself in every form, from ``CITATION.cff``, by the form's name."""
     about = metadata()
-    title, said = str(about["title"]), f"Version {__version__}, {about['license']}"
+    title, version = str(about["title"]), f"Version {__version__}, {about['license']}"
     fields = {
         "author": f"{{{_latex(_author())}}}",
         "title": f"{{{_latex(title)}}}",
-        "howpublished": _latex(f"Software. {said}"),
+        "howpublished": _latex(f"Software. {version}"),
     }
     return {
-        "Plain text": f"{_author()}. {_ended(title)} {said}.",
-        "Markdown": f"{_quiet(_author())}. *{_quiet(title)}* {said}.",
-        "BibTeX": _entry("misc", f"feedrate-{__version__}", fields),
+        "Plain text": f"{_author()}. {_ended(title)} {version}.",
+        "Markdown": f"{_quiet(_author())}. *{_quiet(title)}* {version}.",
+        "BibTeX": _entry(f"feedrate-{__version__}", fields),
     }
 
 
 @cache
-def metadata(path: Path = RESOURCES / "CITATION.cff") -> Mapping[str, Any]:
+def metadata() -> Mapping[str, Any]:
     """Read the Citation File Format record of the project (version 1.2.0 of the format)."""
-    read: Mapping[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    read: Mapping[str, Any] = yaml.safe_load((RESOURCES / "CITATION.cff").read_text(encoding="utf-8"))
     return read
 
 
@@ -204,19 +203,14 @@ def _author() -> str:
     return str(metadata()["authors"][0]["name"])
 
 
-def _span(days: tuple[str, ...]) -> str:
-    first, last = (f"{date.fromisoformat(each):%-d %B %Y}" for each in (days[0], days[-1]))
-    return f"on {last}" if first == last else f"from {first} to {last}"
-
-
-def _entry(kind: str, key: str, fields: Mapping[str, str | date | None]) -> str:
+def _entry(key: str, fields: Mapping[str, str | date | None]) -> str:
     """Write an entry; a field without value is left out, and a date stands for its month's name."""
     lines = [
         f"  {name:<12} = {_MONTHS[value.month - 1] if isinstance(value, date) else f'{{{value}}}'},"
         for name, value in fields.items()
         if value
     ]
-    return "\n".join([f"@{kind}{{{key},", *lines, "}"])
+    return "\n".join([f"@misc{{{key},", *lines, "}"])
 
 
 def _ended(text: str) -> str:

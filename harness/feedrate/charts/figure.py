@@ -43,9 +43,9 @@ class Key:
     dashed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Panel:
-    """One picture with one message."""
+    """One picture with one message; equal to itself alone, so that what is made of it can be kept."""
 
     title: str
     subtitle: str

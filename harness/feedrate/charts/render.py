@@ -34,7 +34,7 @@ SYMBOLS = {
 }
 """A mark of a legend in a box of 16 by 16."""
 _TAG = re.compile(r"<[^>]+>")
-_SAID = re.compile(r' (?:aria-label|aria-roledescription|role|aria-hidden|pointer-events)="[^"]*"| opacity="1"')
+_LABELS = re.compile(r' (?:aria-label|aria-roledescription|role|aria-hidden|pointer-events)="[^"]*"| opacity="1"')
 _NUMBER = re.compile(r"-?\d+\.\d{3,}")
 _PLACE = re.compile(r' d="[^"]*"|translate\([^)]*\)')
 _COORDINATE = re.compile(r"-?\d+\.\d{2,}")
@@ -52,7 +52,7 @@ _KEPT = 512
 
 def specification(panel: Panel, width: int = WIDTH) -> dict[str, Any]:
     """Give a panel's Vega-Lite specification without configuration and legend: the page has one of each."""
-    spec = _written(panel)
+    spec = _to_dict(panel)
     spec.pop("config", None)
     spec["width"] = width
     for encoding in _encodings(spec):
@@ -72,8 +72,8 @@ def standalone(figure: Figure) -> dict[str, Any]:
         The panels side by side in rows, in the colours of the light theme. Unlike on a page, where a text stands in for
         the whole picture, its parts have names for those who hear it.
     """
-    specs = [_written(panel) for panel in figure.panels]
-    # What may be said only once, or, as a fitted size, not at all of one panel among others.
+    specs = [_to_dict(panel) for panel in figure.panels]
+    # What stands once for all panels, or, as a fitted size, not at all.
     once = {"$schema", "autosize", "config", "datasets", "usermeta"}
     whole = {
         "$schema": specs[0]["$schema"],
@@ -108,8 +108,9 @@ def _drawn(spec: str) -> str:
 
 
 def _shorter(tag: re.Match[str]) -> str:
-    said = _PLACE.sub(lambda place: _COORDINATE.sub(lambda number: _short(number, 1), place[0]), _SAID.sub("", tag[0]))
-    return _NUMBER.sub(lambda number: _short(number, 2), _alone(said))
+    bare = _LABELS.sub("", tag[0])
+    placed = _PLACE.sub(lambda place: _COORDINATE.sub(lambda number: _short(number, 1), place[0]), bare)
+    return _NUMBER.sub(lambda number: _short(number, 2), _alone(placed))
 
 
 def _alone(tag: str) -> str:
@@ -213,30 +214,15 @@ def _text(text: str, x: int, y: int, tone: str, size: int = 12, weight: str = ""
     return f'<text x="{x}" y="{y}" fill="{colour(tone)}"{style}>{escape(text)}</text>'
 
 
-class _PanelKey:
-    """A panel as a key of a cache: equal to itself alone, as charts have no hash."""
-
-    __slots__ = ("panel",)
-
-    def __init__(self, panel: Panel) -> None:
-        self.panel = panel
-
-    def __hash__(self) -> int:
-        return id(self.panel.chart)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _PanelKey) and other.panel.chart is self.panel.chart
-
-
-def _written(panel: Panel) -> dict[str, Any]:
-    """Give what Altair makes of a panel, which takes it milliseconds: page, picture and file need it in turn."""
-    spec: dict[str, Any] = json.loads(_as_json(_PanelKey(panel)))
+def _to_dict(panel: Panel) -> dict[str, Any]:
+    """Copy what Altair makes of a panel; that takes milliseconds, and page, picture and file need it in turn."""
+    spec: dict[str, Any] = json.loads(_to_json(panel))
     return spec
 
 
 @lru_cache(maxsize=64)
-def _as_json(key: _PanelKey) -> str:
-    return json.dumps(key.panel.chart.to_dict(validate=False))
+def _to_json(panel: Panel) -> str:
+    return json.dumps(panel.chart.to_dict(validate=False))
 
 
 def _encodings(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

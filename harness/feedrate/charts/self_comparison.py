@@ -10,8 +10,8 @@ import pandas as pd
 from feedrate.analysis.contrasts import verdict
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.noise import Estimate, pooled_ratio, self_ratios
-from feedrate.charts import marks
-from feedrate.charts.figure import Panel, Sheet, sized, table
+from feedrate.charts.figure import Panel, Sheet, table
+from feedrate.charts.marks import HEIGHT, around_mean, ends, hover, percent_off
 from feedrate.charts.theme import colour
 from feedrate.schema import words
 from feedrate.schema.metrics import SAME
@@ -31,30 +31,21 @@ def add(sheet: Sheet, own: pd.DataFrame) -> None:
         sheet.note("The control cell ran once in a block, so that it cannot be compared with itself.")
         return
     found = pooled_ratio(compared)
-    rows = [
-        {
-            "at": int(row["block"]),
-            "value": marks.percent_off(float(row["ratio"])),
-            "ratio": float(row["ratio"]),
-            "pairs": int(row["pairs"]),
-            "kind": "plain",
-        }
-        for row in rows_of(compared)
-    ]
-    hover = [alt.Tooltip("at:Q", title="block"), alt.Tooltip("ratio:Q", title="B ÷ A", format=".4~g")]
-    hover.append(alt.Tooltip("pairs:Q"))
+    rows: list[dict[str, Any]] = []
+    listed: list[dict[str, Any]] = []
+    for row in rows_of(compared):
+        ratio, block, pairs = float(row["ratio"]), int(row["block"]), int(row["pairs"])
+        rows.append({"at": block, "value": percent_off(ratio), "ratio": ratio, "pairs": pairs, "kind": "plain"})
+        listed.append({"what": "A/A, a block", "block": block, "B ÷ A": ratio, "n": pairs})
+    listed.append({"what": "A/A, all blocks", "B ÷ A": found.value, **ends(found), "n": found.n})
     axis = alt.Axis(grid=False, tickMinStep=1, format="d", tickCount=6)
     x = alt.X("at:Q", title="block", axis=axis, scale=alt.Scale(nice=False, zero=False, padding=10))
-    mean = [marks.percent_off(end) for end in (found.value, found.lo, found.hi)]
+    mean = [percent_off(end) for end in (found.value, found.lo, found.hi)]
+    tooltip = hover({"at:Q": "block", "ratio:Q": ("B ÷ A", ".4~g"), "pairs:Q": ""})
     truth = alt.Chart(table([{"at": 0.0}])).mark_rule(color=colour("ink"), strokeDash=[2, 2])
-    layers = [*marks.around_mean(rows, x, "B ÷ A − 1, %", mean, hover), truth.encode(y=alt.Y("at:Q"))]
+    layers = [*around_mean(rows, x, "B ÷ A − 1, %", mean, tooltip), truth.encode(y=alt.Y("at:Q"))]
     subtitle = f"A/A: {words.plural(int(compared['pairs'].sum()), 'pair')} of its own trials"
-    chart = sized(layers, TITLE, subtitle, marks.HEIGHT)
-    listed: list[dict[str, Any]] = [
-        {"what": "A/A, a block", "block": row["at"], "B ÷ A": row["ratio"], "n": row["pairs"]} for row in rows
-    ]
-    listed.append({"what": "A/A, all blocks", "B ÷ A": found.value, **marks.ends(found), "n": found.n})
-    sheet.add(Panel(TITLE, subtitle, _message(found), chart), listed, {})
+    sheet.add(Panel.draw(TITLE, subtitle, _message(found), layers, HEIGHT), listed, {})
     sheet.note(
         "A/A: trials of the control cell that follow each other in a block are compared as if the second were another "
         "cell, sides changing from pair to pair. The truth is 1 (dashed, 0 %); one run in twenty misses it by chance."
@@ -63,16 +54,16 @@ def add(sheet: Sheet, own: pd.DataFrame) -> None:
 
 def _message(found: Estimate) -> str:
     """Say whether the interval holds 1, as it should, and whether it is narrow enough to rule out a difference."""
-    said = f"Compared with itself, the control cell comes out {found.value:.3f} times as fast"
+    text = f"Compared with itself, the control cell comes out {found.value:.3f} times as fast"
     if not (words.known(found.lo) and words.known(found.hi)):
-        return words.sentence(f"{said} (n = {found.n}: no interval)")
+        return words.sentence(f"{text} (n = {found.n}: no interval)")
+    text += f" (95\u00a0% interval {found.lo:.3f} to {found.hi:.3f}, n = {words.plural(found.n, 'block')})"
     margin = f"{100 * (SAME[1] - 1):.0f}\u00a0%"
-    said += f" (95\u00a0% interval {found.lo:.3f} to {found.hi:.3f}, n = {words.plural(found.n, 'block')})"
     if not found.lo <= 1 <= found.hi:
         return words.sentence(
-            f"{said}: the interval leaves out 1, which one run in twenty does by chance; if others of this machine do "
+            f"{text}: the interval leaves out 1, which one run in twenty does by chance; if others of this machine do "
             "too, its small differences are not to be trusted"
         )
     if verdict(found.value, found.lo, found.hi) == "no difference":
-        return words.sentence(f"{said}: the interval holds 1, as it should, and stays within {margin}")
-    return words.sentence(f"{said}: the interval holds 1, as it should, but is too wide to rule out {margin}")
+        return words.sentence(f"{text}: the interval holds 1, as it should, and stays within {margin}")
+    return words.sentence(f"{text}: the interval holds 1, as it should, but is too wide to rule out {margin}")
