@@ -25,7 +25,7 @@ def rates(level: float | None) -> list[float | None]:
 def settled(found: pd.DataFrame) -> dict[str, float]:
     """Workload to the ratio of its only row, rounded."""
     rows = experiment_analysis.by_batch(found, "pin_memory")
-    ratios = [(str(key[0]), row["ratio"]) for key, of_batch in rows.items() for row in of_batch.values()]
+    ratios = [(str(setting["workload"]), row["ratio"]) for setting, of_batch in rows for row in of_batch.values()]
     assert len(dict(ratios)) == len(ratios)
     return {workload: round(float(ratio), 6) for workload, ratio in ratios}
 
@@ -47,9 +47,9 @@ def test_what_is_not_the_experiment_s_stays_at_its_default(trials_of: Trials, ot
     pinned = {**TRAINED, "pin_memory": True}
     elsewhere = [({**TRAINED, **other}, rates(100.0)), ({**pinned, **other}, rates(500.0))]
     trials = trials_of([(TRAINED, rates(100.0)), (pinned, rates(200.0)), *elsewhere], device="cuda")
-    found = experiment_analysis.compared(trials)
+    found = experiment_analysis.experiment_contrasts(trials)
     assert set(found["axis"]) == {"pin_memory"}
-    assert settled(experiment_analysis.turned(found, "pin_memory", a=False, b=True)) == {"div2k": 2.0}
+    assert settled(experiment_analysis.ratios_between(found, "pin_memory", a=False, b=True)) == {"div2k": 2.0}
 
 
 def test_photographs_of_two_kinds_stand_apart(trials_of: Trials) -> None:
@@ -63,8 +63,8 @@ def test_photographs_of_two_kinds_stand_apart(trials_of: Trials) -> None:
             ("div2k_standin", True, 300.0),
         )
     ]
-    found = experiment_analysis.compared(trials_of(cells, device="cuda"))
-    assert settled(experiment_analysis.turned(found, "pin_memory", a=False, b=True)) == {
+    found = experiment_analysis.experiment_contrasts(trials_of(cells, device="cuda"))
+    assert settled(experiment_analysis.ratios_between(found, "pin_memory", a=False, b=True)) == {
         "div2k": 2.0,
         "div2k_standin": 3.0,
     }
@@ -73,7 +73,7 @@ def test_photographs_of_two_kinds_stand_apart(trials_of: Trials) -> None:
 def test_two_ratios_of_one_setting_are_refused(trials_of: Trials) -> None:
     """Contrasts of two runs at once have two of each: none takes the other's place silently."""
     trials = trials_of([(TRAINED | {"batch_size": 8}, rates(100.0)), (TRAINED, rates(200.0))])
-    found = experiment_analysis.epochs(experiment_analysis.compared(trials))
+    found = experiment_analysis.epochs(experiment_analysis.experiment_contrasts(trials))
     assert len(experiment_analysis.by_batch(found)) == 1
     with pytest.raises(InputError, match=r"two at batch_size 128 with .*'num_workers': 8.*; expected one"):
         experiment_analysis.by_batch(pd.concat([found, found]))
@@ -87,7 +87,7 @@ def test_what_only_failed_is_no_ratio(trials_of: Trials) -> None:
         ({**TRAINED, "batch_size": 128}, [None, 400.0, 400.0, None]),
     ]
     trials = trials_of(cells)
-    (row,) = experiment_analysis.epochs(experiment_analysis.compared(trials)).to_dict("records")
+    (row,) = experiment_analysis.epochs(experiment_analysis.experiment_contrasts(trials)).to_dict("records")
     assert (row["batch_size"], row["n"], round(row["ratio"], 6)) == (128, 2, 0.25)
     assert experiment_analysis.batch_sizes(trials) == 2
 
@@ -97,4 +97,4 @@ def test_a_run_without_the_experiment_has_no_ratios(trials_of: Trials, cell: Cel
     """Other data and other stages are none of it, whatever their batch sizes."""
     trials = trials_of([({**cell, "batch_size": batch}, rates(100.0)) for batch in experiment_analysis.BATCHES])
     assert experiment_analysis.batch_sizes(trials) == 0
-    assert experiment_analysis.epochs(experiment_analysis.compared(trials)).empty
+    assert experiment_analysis.epochs(experiment_analysis.experiment_contrasts(trials)).empty

@@ -43,7 +43,7 @@ def log_rates(trials: pd.DataFrame, **cell: object) -> pd.Series:
 def test_epoch_times_are_throughputs_turned_over(show: Show) -> None:
     """A ratio is the mean of paired log ratios by block, with batches of 8 on top; its ends keep their order."""
     trials = show(batches=BATCHES, fails="none").trials
-    found = analysed.epochs(analysed.compared(trials))
+    found = analysed.epochs(analysed.experiment_contrasts(trials))
     own = found[found["mode"].eq("train") & found["step"].eq("real") & found["num_workers"].eq(0)]
     assert len(own)
     assert set(found["batch_size"]) == set(BATCHES[1:])
@@ -65,7 +65,7 @@ def test_either_value_may_be_the_first_of_a_contrast() -> None:
     forth = pd.DataFrame([row | {"a_value": "png", "b_value": "lmdb", "n": 6}])
     back = pd.DataFrame([row | {"a_value": "lmdb", "b_value": "png", "ratio": 0.25, "lo": 0.2, "hi": 0.3125, "n": 6}])
     for found in (forth, back):
-        (turned,) = analysed.turned(found, "storage_format", "png", "lmdb").to_dict("records")
+        (turned,) = analysed.ratios_between(found, "storage_format", "png", "lmdb").to_dict("records")
         assert (turned["ratio"], turned["lo"], turned["hi"], turned["n"]) == (4.0, 3.2, 5.0, 6)
         assert turned["storage_format"] == "lmdb"
 

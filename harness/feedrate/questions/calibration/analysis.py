@@ -45,61 +45,39 @@ NOT_DIFFERENT = "not different"
 _DATA = ["run_id", "device", "storage_format", "patch_size", "n_samples"]
 _COMPUTES = ["decode_us", "collate_us"]
 PLANTED_COLUMNS = (
-    *KEYS,
-    "quantity",
-    "unit",
-    "planted",
-    "measured",
-    "lo",
-    "hi",
-    "error_pct",
-    "error_lo",
-    "error_hi",
-    "n",
+    *(*KEYS, "quantity", "unit", "planted", "measured", "lo", "hi", "error_pct", "error_lo", "error_hi", "n"),
     *(name for name in AXIS_NAMES if name not in _DATA),
 )
 EFFECT_COLUMNS = (
-    "run_id",
-    "axis",
-    "a_value",
-    "b_value",
-    "cell_a",
-    "cell_b",
-    "planted",
-    "ratio",
-    "lo",
-    "hi",
-    "n",
-    "error_pct",
-    "inside",
-    "verdict",
-    "expected",
-    "right",
+    *("run_id", "axis", "a_value", "b_value", "cell_a", "cell_b", "planted", "ratio", "lo", "hi", "n"),
+    *("error_pct", "inside", "verdict", "expected", "right"),
 )
 PAIR_COLUMNS = ("run_id", "cell_a", "cell_b", "ratio", "lo", "hi", "n", "different", "verdict", *AXIS_NAMES)
 BOTTLENECK_COLUMNS = (*KEYS, "planted_load", "planted_compute", "apart", "truth", "bottleneck", "right")
+_Of = Callable[[pd.DataFrame], pd.Series]
+"""A column of cells, or of blocks of cells."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """One planted cost and where it is seen; functions take cells or blocks of them, a column each."""
+    """One planted cost and where it is seen."""
 
     name: str
     unit: str
-    truth: Callable[[pd.DataFrame], pd.Series]
+    truth: _Of
     """What is planted, in ``unit``; 0 where nothing is."""
-    seen: Callable[[pd.DataFrame], pd.Series]
+    seen: _Of
     """What was measured, in ``unit``; of a frame of ``per_step`` with the cells' axes."""
-    where: Callable[[pd.DataFrame], pd.Series]
+    where: _Of
     """In which cells it can be read back."""
-    bare: Callable[[pd.DataFrame], pd.Series] | None = None
+    bare: _Of | None = None
     """Which cells show what is taken off; None where nothing is."""
     alike: tuple[str, ...] = ()
     """Axes that these share with the cell, data aside."""
 
 
 def _loading_ms(cells: pd.DataFrame) -> pd.Series:
-    """What is planted into the loading of a batch by one process, ms."""
+    """What is planted into loading a batch by one process."""
     return (cells["batch_size"] * (cells["read_us"] + cells["decode_us"]) + cells["collate_us"]) / 1000
 
 
@@ -107,16 +85,20 @@ def _emulated(cells: pd.DataFrame) -> pd.Series:
     return (cells["mode"] == "train") & (cells["step"] == "emulated")
 
 
+def _step_ms(cells: pd.DataFrame) -> pd.Series:
+    return cells["step_ms"].where(_emulated(cells), 0.0)
+
+
 def _batch_ms(cells: pd.DataFrame) -> pd.Series:
-    """What is planted into a batch that is loaded by the training process, ms."""
-    return _loading_ms(cells) + cells["step_ms"].where(_emulated(cells), 0.0)
+    """What is planted into a batch that is loaded by the training process."""
+    return _loading_ms(cells) + _step_ms(cells)
 
 
 def _undisturbed(cells: pd.DataFrame) -> pd.Series:
     return (cells[_COMPUTES].sum(axis=1) == 0) | (cells["num_workers"] <= 1)
 
 
-def _free(axis: str) -> Callable[[pd.DataFrame], pd.Series]:
+def _free(axis: str) -> _Of:
     """Cells that plant nothing into a stage, and whose workers have a core each."""
     return lambda cells: (cells[axis] == 0) & (cells["num_workers"] <= 1)
 
@@ -162,7 +144,7 @@ QUANTITIES = (
     Quantity(
         "step",
         "ms",
-        lambda cells: cells["step_ms"].where(_emulated(cells), 0.0),
+        _step_ms,
         lambda blocks: blocks["forward"] / 1e6,
         _emulated,
     ),
@@ -253,17 +235,9 @@ def summary(found: pd.DataFrame) -> pd.DataFrame:
         A row a quantity: ``quantity``, ``cells``, ``median_pct`` (median over cells of the error's size), ``worst_pct``
         (the largest error, with its sign), ``n`` (blocks, the fewest of any cell).
     """
-    rows = [
-        {
-            "quantity": name,
-            "cells": len(part),
-            "median_pct": part["error_pct"].abs().median(),
-            "worst_pct": max(part["error_pct"], key=abs),
-            "n": part["n"].min(),
-        }
-        for name, part in found.groupby("quantity", sort=False)
-    ]
-    return pd.DataFrame(rows, columns=["quantity", "cells", "median_pct", "worst_pct", "n"])
+    errors = found.assign(cells=found["error_pct"], median_pct=found["error_pct"].abs(), worst_pct=found["error_pct"])
+    of_each = {"cells": "size", "median_pct": "median", "worst_pct": lambda each: max(each, key=abs), "n": "min"}
+    return errors.groupby("quantity", sort=False).agg(of_each).reset_index()
 
 
 def _expected(ratio: float) -> str:
@@ -271,14 +245,6 @@ def _expected(ratio: float) -> str:
     if REFUTED_UNDER <= ratio <= CONFIRMED_OVER:
         return NOT_DIFFERENT
     return "slower" if ratio < SAME[0] else "faster" if ratio > SAME[1] else ""
-
-
-def _takes(cells: pd.DataFrame, blocks: pd.DataFrame) -> pd.DataFrame:
-    """What a batch takes in cells without workers, ms: ``planted``, and ``takes`` with what the rest costs."""
-    bare = blocks[_alone(blocks) & (_batch_ms(blocks) == 0)]
-    costs = bare.assign(bare=bare["wall"] / 1e6).groupby([*_DATA, "batch_size"])["bare"].mean().reset_index()
-    found = cells[_alone(cells)].merge(costs, on=[*_DATA, "batch_size"])
-    return found[KEYS].assign(planted=_batch_ms(found), takes=found["bare"] + _batch_ms(found))
 
 
 def _pairs(trials: pd.DataFrame, *axes: str) -> pd.DataFrame:
@@ -306,7 +272,12 @@ def effects(trials: pd.DataFrame) -> pd.DataFrame:
         or ``faster`` beyond 3 %; else empty) and ``right``.
     """
     cells = _cells(trials)
-    takes = _takes(cells, _blocks(trials, cells))
+    blocks = _blocks(trials, cells)
+    data = [*_DATA, "batch_size"]
+    bare = blocks[_alone(blocks) & (_batch_ms(blocks) == 0)]
+    costs = bare.assign(bare=bare["wall"] / 1e6).groupby(data)["bare"].mean().reset_index()
+    alone = cells[_alone(cells)].merge(costs, on=data)
+    takes = alone[KEYS].assign(planted=_batch_ms(alone), takes=alone["bare"] + _batch_ms(alone))
     pairs = _pairs(trials, *PLANTS, "step_ms", "replica")
     for side in ("a", "b"):
         names = {"cell_id": f"cell_{side}", "planted": f"planted_{side}", "takes": f"takes_{side}"}

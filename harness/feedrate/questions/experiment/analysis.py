@@ -6,35 +6,30 @@ memory against pageable. Every ratio is a contrast of cells that differ in nothi
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 
 from feedrate.analysis.blocks import successful
 from feedrate.analysis.contrasts import contrasts, off_default
-from feedrate.analysis.estimates import identities
+from feedrate.analysis.estimates import identities, rows_of
 from feedrate.plan.claim import PHOTOGRAPHS
 from feedrate.schema.axes import AXES, Value
 from feedrate.schema.errors import InputError
 
 BATCHES = (8, 16, 32, 64, 128)
 """Of the source."""
-SETTING = (
-    "workload",
-    "mode",
-    "step",
-    "step_ms",
-    "patch_size",
-    "storage_format",
-    "batch_size",
-    "num_workers",
-    "pin_memory",
-)
-"""What may differ from one ratio to the next; everything else is at its default."""
 TURNED = ("batch_size", "storage_format", "num_workers", "pin_memory")
 """The knobs that the experiment turns."""
+SETTING = (
+    *("workload", "mode", "step", "step_ms", "patch_size"),
+    *("storage_format", "batch_size", "num_workers", "pin_memory"),
+)
+"""What may differ from one ratio to the next; everything else is at its default."""
 COLUMNS = (*SETTING, "ratio", "lo", "hi", "n")
 
 
-def compared(trials: pd.DataFrame) -> pd.DataFrame:
+def experiment_contrasts(trials: pd.DataFrame) -> pd.DataFrame:
     """Take the contrasts of a run that belong to the experiment."""
     found = contrasts(_own(trials))
     return found[found["axis"].isin(TURNED) & found["n"].gt(0)]
@@ -53,7 +48,7 @@ def _own(trials: pd.DataFrame) -> pd.DataFrame:
     return trials[trials["cell_id"].isin(cells.loc[own, "cell_id"])]
 
 
-def turned(found: pd.DataFrame, axis: str, a: Value, b: Value) -> pd.DataFrame:
+def ratios_between(found: pd.DataFrame, axis: str, a: Value, b: Value) -> pd.DataFrame:
     """Give the ratios of B to A for two values of an axis, whichever of them the contrast has first."""
     own = found[found["axis"].eq(axis)]
     forth = own[own["a_value"].eq(a) & own["b_value"].eq(b)]
@@ -68,7 +63,7 @@ def epochs(found: pd.DataFrame) -> pd.DataFrame:
     The start of the first epoch is left out: time is samples ÷ throughput, so that this is the ratio of throughputs
     turned over.
     """
-    parts = [turned(found, "batch_size", BATCHES[0], batch) for batch in BATCHES[1:]]
+    parts = [ratios_between(found, "batch_size", BATCHES[0], batch) for batch in BATCHES[1:]]
     return _inverted(pd.concat(parts, ignore_index=True))
 
 
@@ -77,37 +72,33 @@ def _inverted(ratios: pd.DataFrame) -> pd.DataFrame:
     return ratios.assign(ratio=1 / ratios["ratio"], lo=1 / ratios["hi"], hi=1 / ratios["lo"])
 
 
-def by_batch(found: pd.DataFrame, without: str = "batch_size") -> dict[tuple[Value | None, ...], dict[int, pd.Series]]:
-    """Put ratios in rows of one setting each, batch sizes side by side.
+def by_batch(found: pd.DataFrame, axis: str = "batch_size") -> list[tuple[dict[str, Any], dict[int, dict[str, Any]]]]:
+    """Put ratios along an axis in rows of one setting each: its values, and batch size to ratio.
 
     Raises:
         InputError: two ratios of one setting and batch size, as contrasts of several runs have them.
     """
-    names = held(without)
-    rows: dict[tuple[Value | None, ...], dict[int, pd.Series]] = {}
-    for _, row in found.iterrows():
+    names = [name for name in SETTING if name not in (axis, "batch_size")]
+    rows: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = {}
+    for row in rows_of(found):
         key = tuple(None if pd.isna(row[name]) else row[name] for name in names)
-        of_setting, batch = rows.setdefault(key, {}), int(row["batch_size"])
-        if batch in of_setting:
+        ratios, batch = rows.setdefault(key, {}), int(row["batch_size"])
+        if batch in ratios:
             raise InputError(
-                f"ratios along {without}: two at batch_size {batch} with {dict(zip(names, key, strict=True))}; "
+                f"ratios along {axis}: two at batch_size {batch} with {dict(zip(names, key, strict=True))}; "
                 "expected one, of one run. Compare runs one by one"
             )
-        of_setting[batch] = row
-    return dict(sorted(rows.items(), key=lambda item: _order(dict(zip(names, item[0], strict=True)))))
+        ratios[batch] = row
+    settings = [(dict(zip(names, key, strict=True)), ratios) for key, ratios in rows.items()]
+    return sorted(settings, key=lambda setting: _order(setting[0]))
 
 
-def held(without: str) -> list[str]:
-    """Name the axes of ``SETTING`` that tell the rows of ``by_batch`` apart."""
-    return [name for name in SETTING if name not in (without, "batch_size")]
-
-
-def _order(setting: dict[str, Value | None]) -> tuple[object, ...]:
-    kinds = (("train", "real"), ("train", "emulated"))
-    kind = (setting["mode"], setting["step"])
+def _order(setting: dict[str, Any]) -> tuple[object, ...]:
+    """Real training, emulated steps, the loader alone; then by workload, format, and numbers."""
+    kind = ["real", "emulated"].index(setting["step"]) if setting["mode"] == "train" else 2
     numbers = (setting.get(name) for name in ("step_ms", "patch_size", "num_workers", "pin_memory"))
     return (
-        kinds.index(kind) if kind in kinds else len(kinds),
+        kind,
         str(setting["workload"]),
         str(setting.get("storage_format", "")),
         *(-1.0 if value is None else float(value) for value in numbers),

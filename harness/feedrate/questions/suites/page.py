@@ -105,7 +105,7 @@ def _around_charts(
 ) -> tuple[Markup, Markup, Mapping[str, str]]:
     """What stands before the charts of a run (the answer), what after them, and the files of that."""
     planted, compared = calibration_page.section(shown, name), StorageSection(shown, name)
-    before = planted or [compared.answers()]
+    before: list[str] = [planted or compared.answers()]
     if not planted and not compared:
         text = answer(shown.headlines_of(name)) or (claims_page.answer(verdicts, name, shown) if verdicts else "")
         before = [markup.paragraph(text, "fr-answer")] if text else []
