@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -236,7 +237,12 @@ def summary(found: pd.DataFrame) -> pd.DataFrame:
         (the largest error, with its sign), ``n`` (blocks, the fewest of any cell).
     """
     errors = found.assign(cells=found["error_pct"], median_pct=found["error_pct"].abs(), worst_pct=found["error_pct"])
-    of_each = {"cells": "size", "median_pct": "median", "worst_pct": lambda each: max(each, key=abs), "n": "min"}
+    of_each: dict[str, Any] = {
+        "cells": "size",
+        "median_pct": "median",
+        "worst_pct": lambda each: max(each, key=abs),
+        "n": "min",
+    }
     return errors.groupby("quantity", sort=False).agg(of_each).reset_index()
 
 

@@ -65,7 +65,7 @@ def _answer(costs: pd.DataFrame, effects: pd.DataFrame, pairs: pd.DataFrame, bou
     def are(count: int, one: str = "is", many: str = "are") -> str:
         return f"{count} {one if count == 1 else many}"
 
-    worst = costs.loc[costs["error_pct"].abs().idxmax()]
+    worst = rows_of(costs)[int(costs["error_pct"].abs().to_numpy().argmax())]
     parts = [
         f"Of {words.plural(len(costs), 'planted cost')}, half are read back within "
         f"{_pct(costs['error_pct'].abs().median())}; the worst ({QUANTITIES[worst['quantity']]}) is off by "
