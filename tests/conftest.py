@@ -87,6 +87,24 @@ def fake_run() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def trials_of() -> Callable[..., Any]:
+    """The builder of trials that were never measured (``tests/made_trials.py``)."""
+    return _beside("made_trials").make_trials  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="session")
+def cell_of() -> Callable[..., Any]:
+    """The builder of cells: those that are not named are at their default."""
+    return _beside("made_trials").make_cell  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="session")
+def steps_of() -> Callable[..., Any]:
+    """The builder of rows of the steps table."""
+    return _beside("made_trials").make_steps  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="session")
 def corpus() -> ModuleType:
     """The module ``tests/share/validation/corpus.py``: files that are not what they should be."""
     return [_beside(f"share/validation/{name}") for name in ("parquet_bytes", "corpus_tables", "corpus")][-1]

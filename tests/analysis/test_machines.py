@@ -79,14 +79,6 @@ def test_one_block_has_a_ratio_and_no_interval(trials_of: Trials) -> None:
     assert (even["df"], even["verdict"]) == (3, "faster")
 
 
-def test_a_cell_that_ran_often_in_a_block_counts_once(trials_of: Trials) -> None:
-    """The block is the unit, between machines as within one."""
-    a = run(trials_of, [({}, [100.0, 110.0])], "a")
-    often = pd.concat([a, *[a[a["block"] == 0]] * 5], ignore_index=True)
-    b = run(trials_of, [({}, [100.0, 120.0])], "b")
-    assert compare(often, b)[[*ENDS, "n_a"]].iloc[0].tolist() == pytest.approx(compare(a, b)[[*ENDS, "n_a"]].iloc[0])
-
-
 REASONS: list[tuple[dict[str, Any], str]] = [
     ({"data_hash": "xyz"}, "different data_hash: abc in A, xyz in B"),
     ({"workload_version": 2}, "different workload_version: 1 in A, 2 in B"),

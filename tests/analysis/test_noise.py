@@ -82,33 +82,36 @@ def test_a_quiet_run_is_an_a(trials_of: Trials) -> None:
     )
 
 
-@pytest.mark.parametrize(("blocks", "letter"), [(9, "A"), (8, "A"), (7, "B"), (5, "B"), (4, "C"), (2, "C"), (1, "D")])
-def test_fewer_blocks_are_a_lower_grade(blocks: int, letter: str, trials_of: Trials) -> None:
-    """At the limit the better letter, below it the next."""
-    found = grade(run(trials_of, blocks=blocks, cv_pct=0.1))
-    assert found.letters["blocks"] == letter
-    assert found.letter == letter
+CASES: dict[str, tuple[str, dict[str, float], dict[float, str]]] = {
+    "blocks": ("blocks", {"cv_pct": 0.1}, {9: "A", 8: "A", 7: "B", 5: "B", 4: "C", 2: "C", 1: "D"}),
+    "spread": ("cv_pct", {}, {2.9: "A", 3.1: "B", 5.9: "B", 6.1: "C", 11.9: "C", 12.1: "D", 60: "D"}),
+    "drift": ("drift_pct", {"cv_pct": 0.2}, {0: "A", -2: "A", 5: "B", -5: "B", 9: "C", 25: "D", -25: "D"}),
+    "flagged": ("flags", {}, {0: "A", 2: "A", 3: "B", 7: "B", 8: "C", 19: "C", 20: "D", 48: "D"}),
+}
+"""Criterion to the argument of ``run`` that it judges, other arguments, and values with their letters."""
 
 
 @pytest.mark.parametrize(
-    ("cv_pct", "letter"), [(2.9, "A"), (3.1, "B"), (5.9, "B"), (6.1, "C"), (11.9, "C"), (12.1, "D"), (60, "D")]
+    ("criterion", "value", "letter"),
+    [(name, value, letter) for name, (_, _, values) in CASES.items() for value, letter in values.items()],
 )
-def test_more_spread_is_a_lower_grade(cv_pct: float, letter: str, trials_of: Trials) -> None:
-    """The median cell's coefficient of variation between blocks."""
-    found = grade(run(trials_of, cv_pct=cv_pct))
-    assert any(f"vary by {cv_pct:.1f} %" in reason for reason in found.reasons)
-    assert found.letters["spread"] == letter
+def test_at_a_limit_the_better_letter_beyond_it_the_next(
+    criterion: str, value: float, letter: str, trials_of: Trials
+) -> None:
+    """Of blocks, spread, drift in either direction, and flags; the grade says what it rests on."""
+    argument, others, _ = CASES[criterion]
+    found = grade(run(trials_of, **{argument: value, **others}))  # type: ignore[arg-type]
+    assert found.letters[criterion] == letter
     assert found.letter == letter
-
-
-@pytest.mark.parametrize(
-    ("drift_pct", "letter"), [(0.0, "A"), (-2.0, "A"), (5.0, "B"), (-5.0, "B"), (9.0, "C"), (25.0, "D"), (-25.0, "D")]
-)
-def test_drift_is_a_lower_grade(drift_pct: float, letter: str, trials_of: Trials) -> None:
-    """Faster or slower, by what the control cell shows of it; the interval holds the true drift."""
-    found = grade(run(trials_of, drift_pct=drift_pct, cv_pct=0.2))
-    assert change_pct(found) == pytest.approx(drift_pct, abs=0.5)
-    assert found.letters["drift"] == letter
+    reasons = " ".join(found.reasons)
+    if criterion == "drift":
+        assert change_pct(found) == pytest.approx(value, abs=0.5)
+    elif criterion == "flagged":
+        share = f"{100 * value / 48:.1f} %"
+        names = f" (foreign_cpu {share})" if value else ""
+        assert f"{share} of 48 trials carry a flag{names}; " in reasons
+    else:
+        assert f"measured in {value} blocks" in reasons or f"vary by {value:.1f} %" in reasons
 
 
 def test_drift_that_noise_may_have_made_is_not_held_against_a_run(trials_of: Trials) -> None:
@@ -120,19 +123,6 @@ def test_drift_that_noise_may_have_made_is_not_held_against_a_run(trials_of: Tri
     assert abs(change_pct(found)) > 3
     assert found.letters["drift"] is None
     assert any(reason.endswith("tells nothing of drift: B at best.") for reason in found.reasons)
-
-
-@pytest.mark.parametrize(
-    ("flags", "letter"), [(0, "A"), (2, "A"), (3, "B"), (7, "B"), (8, "C"), (19, "C"), (20, "D"), (48, "D")]
-)
-def test_flagged_trials_are_a_lower_grade(flags: int, letter: str, trials_of: Trials) -> None:
-    """5, 15 and 40 % of 48 trials; the flags that were raised are named with their shares."""
-    found = grade(run(trials_of, flags=flags))
-    assert found.letters["flagged"] == letter
-    assert found.letter == letter
-    share = f"{100 * flags / 48:.1f} %"
-    names = f" (foreign_cpu {share})" if flags else ""
-    assert any(reason.startswith(f"{share} of 48 trials carry a flag{names}; ") for reason in found.reasons)
 
 
 def test_the_worst_criterion_is_the_grade_and_comes_first(trials_of: Trials) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,10 @@ import pandas as pd
 import pytest
 
 from feedrate.analysis.ceilings import cells_with_ceilings
-from feedrate.analysis.summary import CONDITIONS, KNOBS, best_cells, default_vs_best
+from feedrate.analysis.summary import CONDITIONS, KNOBS, best_cells, default_vs_best, fastest_cells
+from feedrate.pages import selection
 from feedrate.schema.axes import AXES, cell_id
+from feedrate.store import runs as store_runs
 
 Trials = Callable[..., pd.DataFrame]
 CellOf = Callable[..., dict[str, Any]]
@@ -191,3 +195,29 @@ def test_what_the_step_gains_is_no_merit_of_the_loader(trials_of: Trials, cell_o
     assert (against["default_cell"], against["best_cell"]) == (cell_id(cell_of({})), cell_id(cell_of(workers)))
     assert against["ratio"] == pytest.approx(1.5)
     assert best_cells(frame)["amp"].tolist() == ["bf16"]
+
+
+def test_the_fastest_is_what_the_summary_calls_best(tmp_path: Path, fake_run: ModuleType) -> None:
+    """Of several runs at once: the same cells, with the same estimates, as looking at each run by itself."""
+    fake_run.write(tmp_path, fake_run.Fake())
+    fake_run.write(tmp_path, fake_run.Fake(run_id="20260103T030405Z-gpu", device="cuda"))
+    fake_run.write(tmp_path, fake_run.Fake(run_id="20260104T030405Z-none", fails="all", cores=3))
+    runs = store_runs.runs(tmp_path)
+    found = fastest_cells(selection.cells(runs))
+    wanted = {}
+    for run in runs:
+        best = best_cells(run.table("trials"))
+        best = best[best["is_best"].astype(bool) & best["mode"].isin(["train", "load"])]
+        wanted |= {(row["run_id"], row["cell_id"]): row for row in best.to_dict("records")}
+    rows = {(row["run_id"], row["cell_id"]): row for row in found.to_dict("records")}
+    assert set(rows) == set(wanted)
+    assert len({run_id for run_id, _ in rows}) == 2
+    for key, row in rows.items():
+        assert row["samples_per_s"] == pytest.approx(wanted[key]["samples_per_s"])
+        assert row["samples_per_s_lo"] == pytest.approx(wanted[key]["lo"])
+        assert row["n"] == wanted[key]["n"]
+
+
+def test_without_runs_there_is_none() -> None:
+    """No run, no best: an empty frame, not an error."""
+    assert len(fastest_cells(selection.cells([]))) == 0

@@ -87,9 +87,6 @@ def _ceilings(cell: Mapping[str, Any], rate_of: Mapping[tuple[str, str], float])
 def cells_with_ceilings(trials: pd.DataFrame) -> pd.DataFrame:
     """Estimate every cell, with its ceilings and what holds it back.
 
-    Args:
-        trials: rows of ``records.TRIALS`` of any number of runs.
-
     Returns:
         One row per (run_id, cell_id): all columns of ``cells``; for cells of mode train ``<stage>_ceiling``
         (samples/s), ``limit`` (the stage of the smallest), ``au``, ``efficiency`` (achieved ÷ smallest ceiling, paired
@@ -156,9 +153,6 @@ ROOFLINE_COLUMNS = (
 
 def roofline(trials: pd.DataFrame) -> pd.DataFrame:
     """Place every training cell under its roof.
-
-    Args:
-        trials: rows of ``records.TRIALS`` of any number of runs.
 
     Returns:
         The rows of ``cells_with_ceilings`` of mode train whose loader and step are both known alone, and for them

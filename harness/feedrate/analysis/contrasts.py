@@ -162,9 +162,6 @@ def contrasts(trials: pd.DataFrame) -> pd.DataFrame:
     ``num_workers`` 0 → 2 is such a pair although ``prefetch_factor`` applies on one side only, if it is at its default
     there. ``mode`` and ``step`` are never contrasted.
 
-    Args:
-        trials: rows of ``records.TRIALS`` of any number of runs.
-
     Returns:
         A row a contrast, B being the later value (larger, or later in the axis table): ``COLUMNS``, of which ``ratio``
         is B ÷ A with its 95 % interval ``lo``, ``hi`` (see ``Blocks.ratios``) and ``blocks_needed`` the blocks that a

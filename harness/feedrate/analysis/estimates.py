@@ -70,9 +70,6 @@ def _by_block(trials: pd.DataFrame) -> pd.DataFrame:
 def cells(trials: pd.DataFrame) -> pd.DataFrame:
     """Estimate every cell of every run.
 
-    Args:
-        trials: rows of ``records.TRIALS`` of any number of runs.
-
     Returns:
         One row per (run_id, cell_id), in order of appearance: the columns of ``IDENTITY``, every axis, and
         ``n`` (blocks that ended well), ``failed`` (trials that did not), ``samples_per_s`` (geometric mean over blocks)

@@ -22,9 +22,6 @@ FETCHING = 0.5
 def per_step(trials: pd.DataFrame) -> pd.DataFrame:
     """Divide what every trial summed up by its steps.
 
-    Args:
-        trials: rows of ``records.TRIALS`` of any number of runs.
-
     Returns:
         A row a trial that ended well, its index kept: ``run_id``, ``cell_id``, ``block``, then per step in ns ``wall``,
         each host phase by its name, ``worker_<stage>`` of each stage, ``device_h2d`` and ``device_h2d_exposed``,
@@ -49,9 +46,6 @@ def per_step(trials: pd.DataFrame) -> pd.DataFrame:
 
 def stages(trials: pd.DataFrame) -> pd.DataFrame:
     """Say what each cell's loader spends its workers' time on.
-
-    Args:
-        trials: rows of ``records.TRIALS`` of any number of runs.
 
     Returns:
         A row a cell whose batches were stamped: ``run_id``, ``cell_id``, ``n`` (trials), medians over trials of

@@ -206,9 +206,6 @@ CRITERIA = (
 def flagged(trials: pd.DataFrame) -> pd.DataFrame:
     """Sum up what disturbed trials.
 
-    Args:
-        trials: rows of ``records.TRIALS`` of any number of runs.
-
     Returns:
         A row a flag, in the order of ``records.FLAGS``: ``flag``, ``trials`` (that carry it), ``watched`` (trials in
         which the machine told what the flag is about), ``share`` (of all trials, 0 to 1; NaN without trials), ``worst``
@@ -280,7 +277,7 @@ def grade(trials: pd.DataFrame, control: str | None = None) -> Grade:
     of_others = summary[
         summary["flag"] != "unsteady"
     ]  # whether a trial is steady is known without a look at the machine
-    told = bool(of_others["watched"].any())
+    watched = bool(of_others["watched"].any())
     gpu = ended["device"].eq("cuda").fillna(False).any()
     unwatched = tuple(
         flag for flag in of_others.loc[of_others["watched"] == 0, "flag"] if gpu or not flag.startswith("gpu_")
@@ -288,13 +285,13 @@ def grade(trials: pd.DataFrame, control: str | None = None) -> Grade:
     measured = cells(trials).query("n > 0")
     blocks = int(measured["n"].median()) if len(measured) else 0
     judged = {
-        "flagged": _flags(ended, summary, unwatched if told else None),
+        "flagged": _flags(ended, summary, unwatched if watched else None),
         "spread": _spread(measured, own),
         "drift": _drift(ended, own),
         "blocks": (float(blocks), f"Half of the cells were measured in {blocks} blocks or more"),
     }
     letters = {each.name: None if (value := judged[each.name][0]) is None else each.letter(value) for each in CRITERIA}
-    if not told and (letters["flagged"] or UNKNOWN_AT_BEST) <= UNKNOWN_AT_BEST:
+    if not watched and (letters["flagged"] or UNKNOWN_AT_BEST) <= UNKNOWN_AT_BEST:
         letters["flagged"] = None
     counts = {name: letter or UNKNOWN_AT_BEST for name, letter in letters.items()}
     ranked = sorted(counts, key=lambda name: counts[name], reverse=True)
@@ -337,9 +334,9 @@ def _drift(ended: pd.DataFrame, own: pd.DataFrame) -> _Judged:
     change = trend.over(float(began.max()))
     pct, lo, hi = (100 * (end - 1) for end in (change.value, change.lo, change.hi))
     shown = [f"{end:+.1f}".replace("-", "−") for end in (pct, lo, hi)]
-    told = f"The control cell changed by {shown[0]} % over the run (95 %: {shown[1]} to {shown[2]} %)"
+    text = f"The control cell changed by {shown[0]} % over the run (95 %: {shown[1]} to {shown[2]} %)"
     least, most = sorted((abs(lo), abs(hi)))
     least = 0.0 if lo <= 0 <= hi else least
     if least <= _DRIFT_LIMITS[0] and most > _DRIFT_LIMITS[-1]:
-        return None, f"{told}, which tells nothing of drift"
-    return least, told
+        return None, f"{text}, which tells nothing of drift"
+    return least, text

@@ -50,7 +50,7 @@ SLICES = 8
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """What the model is told of a machine, a loader and a step."""
+    """The parameters of a machine, a loader and a step."""
 
     wait_ns: Floats
     """What preparing a batch waits for, using no CPU: one measured batch an element, ns."""
@@ -89,7 +89,8 @@ class _Machine:
     def __init__(self, cores: float) -> None:
         self.now = 0.0
         self._cores = cores
-        self._asked = 0.0
+        self._demand = 0.0
+        """Cores that all computing tasks ask for."""
         self._worked = 0.0
         self._order = count()
         self._waiting: list[tuple[float, int, Task]] = []
@@ -102,28 +103,28 @@ class _Machine:
     def run(self) -> None:
         """Move from event to event until nothing is left to happen."""
         while self._waiting or self._computing:
-            rate = min(1.0, self._cores / self._asked) if self._computing else 1.0
+            rate = min(1.0, self._cores / self._demand) if self._computing else 1.0
             finished = self.now + (self._computing[0][0] - self._worked) / rate if self._computing else math.inf
             if self._waiting and self._waiting[0][0] <= finished:
-                self._move(self._waiting[0][0], rate)
+                self._advance(self._waiting[0][0], rate)
                 task = heappop(self._waiting)[2]
             else:
-                self._move(finished, rate)
+                self._advance(finished, rate)
                 _, _, cores, task = heappop(self._computing)
-                self._asked = self._asked - cores if self._computing else 0.0
-            self._go_on(task)
+                self._demand = self._demand - cores if self._computing else 0.0
+            self._resume(task)
 
-    def _move(self, until: float, rate: float) -> None:
+    def _advance(self, until: float, rate: float) -> None:
         self._worked += (until - self.now) * rate
         self.now = until
 
-    def _go_on(self, task: Task) -> None:
+    def _resume(self, task: Task) -> None:
         work = next(task, None)
         if work is None:
             return
         duration, cores = work
         if cores > 0:
-            self._asked += cores
+            self._demand += cores
             heappush(self._computing, (self._worked + duration, next(self._order), cores, task))
         else:
             heappush(self._waiting, (self.now + duration, next(self._order), task))
@@ -139,10 +140,10 @@ class _Simulation:
         """How long it had fetched, ns."""
         self._pipeline, self._batches = pipeline, batches
         self._ahead = num_workers * prefetch_factor
-        self._asked = batches + self._ahead
+        self._prepared = batches + self._ahead
         """The workers prepare more batches than are taken: at the end they compute as much as before."""
-        self._wait, self._compute = _drawn(pipeline, self._asked, seed)
-        self._ready = [False] * self._asked
+        self._wait, self._compute = _drawn(pipeline, self._prepared, seed)
+        self._ready = [False] * self._prepared
         self._machine = _Machine(pipeline.cores)
         self._idle: dict[int, Task] = {}
         """Workers that have prepared all that was asked for, by the batch that they wait for."""
@@ -163,7 +164,7 @@ class _Simulation:
             yield compute / slices, 1
 
     def _work(self, first: int, num_workers: int) -> Task:
-        for batch in range(first, self._asked, num_workers):
+        for batch in range(first, self._prepared, num_workers):
             if batch >= len(self.taken) + self._ahead:
                 self._idle[batch] = self._workers[first]
                 yield None
@@ -174,7 +175,7 @@ class _Simulation:
 
     def _train(self, num_workers: int) -> Task:
         for batch in range(self._batches):
-            asked = self._machine.now
+            began = self._machine.now
             if not num_workers:
                 yield from self._prepare(batch)
             else:
@@ -185,7 +186,7 @@ class _Simulation:
                 yield self._pipeline.receive_wait_ns, 0
                 yield self._pipeline.receive_compute_ns, 1
             self.taken.append(self._machine.now)
-            self.waited.append(self._machine.now - asked)
+            self.waited.append(self._machine.now - began)
             if worker := self._idle.pop(batch + self._ahead, None):
                 self._machine.wake(worker)
             yield self._pipeline.step_ns, self._pipeline.step_cores

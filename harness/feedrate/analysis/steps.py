@@ -130,9 +130,6 @@ def _ratios(trials: pd.DataFrame, pairs: pd.DataFrame, nanoseconds: pd.Series) -
 def cross_check(trials: pd.DataFrame) -> pd.DataFrame:
     """Compare what CUDA events say of each phase with what a synchronising host says.
 
-    Args:
-        trials: rows of ``records.TRIALS`` of any number of runs.
-
     Returns:
         A row per pair of cells that differ in ``timing`` alone and phase that both have: ``run_id``, ``cell_events``,
         ``cell_serialized``, ``phase``, ``ratio`` (the device's span with events ÷ the host's phase serialized, a step,
@@ -150,9 +147,6 @@ def cross_check(trials: pd.DataFrame) -> pd.DataFrame:
 
 def hidden_share(trials: pd.DataFrame) -> pd.DataFrame:
     """Say how much of a serialized step overlap hides: 1 - its wall clock with events ÷ serialized.
-
-    Args:
-        trials: rows of ``records.TRIALS`` of any number of runs.
 
     Returns:
         A row per pair of cells that differ in ``timing`` alone: ``run_id``, ``cell_events``, ``cell_serialized``,

@@ -1,6 +1,6 @@
 """What workers cost beside time: starting them, memory, shared memory, switches; what is left of them at the end.
 
-Everything comes from the records of one run. Start-up, switches and epochs compare cells that differ in nothing but
+Every function takes the trials of one run. Start-up, switches and epochs compare cells that differ in nothing but
 their workers; checks of how a training process ends need no comparison. Intervals are Student's t over blocks, single
 ones without any correction for their number.
 
@@ -26,9 +26,6 @@ HOW = ("num_workers", "worker_kind", "start_method")
 
 def terminations(trials: pd.DataFrame) -> pd.DataFrame:
     """Sum up the checks of what becomes of workers when their training process ends.
-
-    Args:
-        trials: rows of ``records.TRIALS`` of one run.
 
     Returns:
         A row a way of ending, by the axes' order, unguarded first: ``ends_by``, ``guarded``, ``n`` (checks that ended
@@ -58,9 +55,6 @@ def terminations(trials: pd.DataFrame) -> pd.DataFrame:
 def startup(trials: pd.DataFrame) -> pd.DataFrame:
     """Compare how long loaders take to their first batch, by number, kind and start method of their workers.
 
-    Args:
-        trials: rows of ``records.TRIALS`` of one run.
-
     Returns:
         A row a cell that loads alone and that another differs from in its workers only: ``run_id``, ``cell_id``, every
         axis (those of ``HOW`` at their default where they do not apply), ``setting`` (a number that cells which differ
@@ -73,9 +67,6 @@ def startup(trials: pd.DataFrame) -> pd.DataFrame:
 
 def switches(trials: pd.DataFrame) -> pd.DataFrame:
     """Compare how often the scheduler takes a core away from training process and workers, for a sample.
-
-    Args:
-        trials: rows of ``records.TRIALS`` of one run.
 
     Returns:
         A row a cell as :func:`startup` gives them, with ``involuntary_per_sample`` and ``voluntary_per_sample``
@@ -92,9 +83,6 @@ def switches(trials: pd.DataFrame) -> pd.DataFrame:
 
 def respawn(trials: pd.DataFrame) -> pd.DataFrame:
     """Say what starting workers anew adds to an epoch, against workers that live on.
-
-    Args:
-        trials: rows of ``records.TRIALS`` of one run.
 
     Returns:
         A row a pair of cells that differ in ``persistent_workers`` only, short epochs first: every axis (null in that
@@ -130,9 +118,6 @@ def respawn(trials: pd.DataFrame) -> pd.DataFrame:
 
 def growth(trials: pd.DataFrame) -> pd.DataFrame:
     """Say how the memory of workers grows while they read through an index.
-
-    Args:
-        trials: rows of ``records.TRIALS`` of one run.
 
     Returns:
         A row a cell whose dataset keeps an index: ``run_id``, ``cell_id``, every axis, ``setting`` (a number that cells

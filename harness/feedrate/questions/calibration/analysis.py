@@ -267,9 +267,6 @@ def effects(trials: pd.DataFrame) -> pd.DataFrame:
     nothing). Its truth is the ratio of what a batch takes: what is planted, added to what it costs the loader alone
     where nothing is.
 
-    Args:
-        trials: rows of ``records.TRIALS`` of any number of runs.
-
     Returns:
         A row an effect: ``run_id``, ``axis``, ``a_value``, ``b_value``, ``cell_a``, ``cell_b``, ``planted`` (true ratio
         of throughputs, B ÷ A), ``ratio`` with its 95 % interval ``lo``, ``hi`` and ``n`` (see ``contrasts``),
@@ -295,17 +292,14 @@ def effects(trials: pd.DataFrame) -> pd.DataFrame:
         inside=(found["lo"] <= found["planted"]) & (found["planted"] <= found["hi"]),
         expected=[_expected(ratio) for ratio in found["planted"]],
     )
-    said = found["verdict"].where(found["verdict"].isin(DIFFERENT), NOT_DIFFERENT)
-    found["right"] = (said == found["expected"]) | (found["expected"] == "")
+    called = found["verdict"].where(found["verdict"].isin(DIFFERENT), NOT_DIFFERENT)
+    found["right"] = (called == found["expected"]) | (found["expected"] == "")
     return found[list(EFFECT_COLUMNS)].reset_index(drop=True)
 
 
 @memoized
 def same_pairs(trials: pd.DataFrame) -> pd.DataFrame:
     """Compare cells that differ in nothing but ``replica``.
-
-    Args:
-        trials: rows of ``records.TRIALS`` of any number of runs.
 
     Returns:
         A row a pair: ``run_id``, ``cell_a``, ``cell_b``, ``ratio`` (B ÷ A) with its 95 % interval ``lo``, ``hi`` and
@@ -318,9 +312,6 @@ def same_pairs(trials: pd.DataFrame) -> pd.DataFrame:
 
 def bottlenecks(trials: pd.DataFrame) -> pd.DataFrame:
     """Compare what holds a cell back with what was planted to do so.
-
-    Args:
-        trials: rows of ``records.TRIALS`` of any number of runs.
 
     Returns:
         A row a training cell before an emulated step whose planted ceilings are ``BALANCED_WITHIN`` times apart or

@@ -38,12 +38,12 @@ UTILIZATION = {8: 33, 16: 31, 32: 37, 64: 52, 128: 84}
 _TIMES = "How many times as many samples a second."
 
 
-def page(runs: Sequence[RunView], told: Verdicts) -> Page:
+def page(runs: Sequence[RunView], verdicts: Verdicts) -> Page:
     """Write the page.
 
     Args:
         runs: all that may be drawn on, newest first.
-        told: what the records say of the sources' claims.
+        verdicts: what the records say of the sources' claims.
     """
     figures = [
         (
@@ -60,7 +60,7 @@ def page(runs: Sequence[RunView], told: Verdicts) -> Page:
         title=TITLE,
         path=PATH,
         badge=claims_page.badge,
-        holds=_holds(told),
+        holds=_holds(verdicts),
         source=SOURCES[SOURCE],
         figures=figures,
         machines=[_machine(shown, found) for shown, found in islice(_repeating(runs), selection.MACHINES)],
@@ -96,17 +96,17 @@ def _is_reference(shown: RunView) -> bool:
     return shown.beside.tier == REFERENCE
 
 
-def _holds(told: Verdicts) -> dict[str, Any]:
+def _holds(verdicts: Verdicts) -> dict[str, Any]:
     """What still holds of the source's sentences: a tally by place, then each with its verdict; empty if untested."""
-    own = {name: claim for name, (_, claim) in told.asked.items() if SOURCE in claim.sources}
+    own = {name: claim for name, (_, claim) in verdicts.asked.items() if SOURCE in claim.sources}
     of_place: dict[Place, list[ClaimResult]] = {}
-    for at, place in enumerate(told.places):
-        if part := [told.told[name][at] for name in own if told.told[name][at].tested]:
+    for at, place in enumerate(verdicts.places):
+        if part := [verdicts.told[name][at] for name in own if verdicts.told[name][at].tested]:
             of_place[place] = part
     if not of_place:
         return {}
     tested = {result.claim.id for part in of_place.values() for result in part}
-    verdicts = [
+    rows = [
         {
             "result": result,
             "target": f"{claims_page.PATH}#claim-{name}",
@@ -118,7 +118,7 @@ def _holds(told: Verdicts) -> dict[str, Any]:
         if result.claim.id == name
     ]
     untested = [claim for name, claim in own.items() if name not in tested]
-    return {"tally": _tally(of_place, len(own), len(tested)) + _untested(untested), "verdicts": verdicts}
+    return {"tally": _tally(of_place, len(own), len(tested)) + _untested(untested), "verdicts": rows}
 
 
 def _tally(of_place: Mapping[Place, Sequence[ClaimResult]], asked: int, tested: int) -> str:

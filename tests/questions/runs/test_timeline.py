@@ -1,4 +1,4 @@
-"""Which trials a timeline shows, and that its bars are those of the records."""
+"""The bars of a timeline are those of the records."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pandas.testing
 import pytest
 
-from feedrate.analysis import steps as analysis_steps
+from feedrate.analysis.steps import join_steps, select_trials
 from feedrate.questions.runs.timeline import (
     COPIES,
     DEVICE,
@@ -26,104 +27,19 @@ from feedrate.questions.runs.timeline import (
     stretches,
 )
 from feedrate.schema.axes import Value
-from feedrate.schema.columns import STEPS
 
-Trials = Callable[..., pd.DataFrame]
-Rates = tuple[dict[str, Value], Sequence[float | None]]
 MS = 1_000_000
-TRAIN: dict[str, Value] = {"mode": "train", "workload": "synthetic", "storage_format": "png"}
-SLEEP: dict[str, Value] = {**TRAIN, "step": "emulated"}
-LOAD: dict[str, Value] = {**TRAIN, "mode": "load"}
+SECOND = 10**9
+SLEEP: dict[str, Value] = {"mode": "train", "workload": "synthetic", "storage_format": "png", "step": "emulated"}
 
 
 @pytest.fixture
-def run(trials_of: Trials) -> Callable[..., pd.DataFrame]:
-    """Trials of cells, each with a name."""
-
-    def make(*rates: Rates, device: str = "cpu") -> pd.DataFrame:
-        frame = trials_of(list(rates), device=device)
-        return frame.assign(trial_id=[f"t{place:03d}" for place in range(len(frame))])
-
-    return make
-
-
-def chosen(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
-    told = analysis_steps.select_trials(frame)
-    return list(zip(told["mode"], told["step"], told["batch_size"], told["num_workers"], strict=True))
-
-
-def test_the_pair_that_is_farthest_apart_is_told(run: Trials) -> None:
-    """Fewest workers beside the fastest, at the batch at which workers give most; other axes never differ in a pair."""
-    frame = run(
-        ({**SLEEP, "batch_size": 8, "num_workers": 0}, [100, 110]),
-        ({**SLEEP, "batch_size": 8, "num_workers": 2}, [150, 160]),
-        ({**SLEEP, "batch_size": 32, "num_workers": 0}, [100, 110]),
-        ({**SLEEP, "batch_size": 32, "num_workers": 2}, [290, 310]),
-        ({**SLEEP, "batch_size": 32, "num_workers": 4}, [200, 210]),
-        ({**SLEEP, "batch_size": 64, "num_workers": 4}, [2000, 2100]),
-    )
-    assert chosen(frame) == [("train", "emulated", 32, 0), ("train", "emulated", 32, 2)]
-
-
-def test_real_training_comes_before_an_emulated_step_and_loading_alone_is_the_last_resort(run: Trials) -> None:
-    """A pair of each kind of step; the loader alone, as a ceiling or asked for, only where nothing was trained."""
-    cells = [
-        ({**kind, "num_workers": n}, [rate * (1 + n)])
-        for kind, rate in ((LOAD, 900), (SLEEP, 80), (TRAIN, 60))
-        for n in (0, 1)
-    ]
-    kinds = [(mode, None if pd.isna(step) else step) for mode, step, *_ in chosen(run(*cells))]
-    assert kinds == [("train", "real")] * 2 + [("train", "emulated")] * 2
-    assert [mode for mode, *_ in chosen(run(*cells[:2]))] == ["load", "load"]
-
-
-def test_the_median_trial_is_told(run: Trials) -> None:
-    """Of trials that ended well, the one in the middle by throughput; the cell's own estimate stands beside it."""
-    frame = run(({**TRAIN, "num_workers": 0}, [50, None, 90, 70, 10]), ({**TRAIN, "num_workers": 2}, [100, 100, 102]))
-    first, second = analysis_steps.select_trials(frame).to_dict("records")
-    assert (first["trial_samples_per_s"], first["block"], first["n"]) == (50, 0, 4)
-    assert first["trial_id"] == "t000"
-    assert (second["trial_samples_per_s"], second["n"]) == (100, 3)
-    assert second["lo"] < second["samples_per_s"] < second["hi"]
-
-
-def test_a_lone_cell_is_told_and_no_cell_is_none(run: Trials) -> None:
-    """Without a partner a cell stands alone; trials that failed, and replicas, are no cells to look at."""
-    lone = ({**TRAIN, "num_workers": 2}, [50.0])
-    assert chosen(run(lone, ({**TRAIN, "num_workers": 0}, [None]))) == [("train", "real", 32, 2)]
-    assert chosen(run(lone, ({**TRAIN, "num_workers": 4, "replica": 1}, [90.0]))) == [("train", "real", 32, 2)]
-    assert chosen(run(({**TRAIN, "mode": "compute"}, [50.0]))) == []
-    assert chosen(run(lone).iloc[:0]) == []
-
-
-def steps(trial: str, count: int, **columns: Any) -> pd.DataFrame:
-    """Rows of the records: a number stands for all steps."""
-    given = {"run_id": "run", "trial_id": trial, "step": range(count)} | columns
-    frame = pd.DataFrame(given).reindex(columns=[column.name for column in STEPS])
-    return frame.astype({c.name: {"int64": "Int64", "string": "string"}[c.dtype] for c in STEPS})
-
-
-def test_steps_stand_beside_their_trials(run: Trials) -> None:
-    """In the order of the trials that were chosen; steps of others are left out."""
-    frame = run(({**SLEEP, "num_workers": 2}, [90.0]), ({**SLEEP, "num_workers": 0}, [50.0]), ({**LOAD}, [10.0]))
-    recorded_steps = pd.concat([steps(f"t{n:03d}", 3, fetch_ns=n) for n in range(3)])
-    told = analysis_steps.select_trials(frame)
-    found = analysis_steps.join_steps(told, recorded_steps)
-    assert list(found.columns) == [*analysis_steps.TRIAL_COLUMNS, *analysis_steps.STEP_COLUMNS]
-    assert found["trial_id"].tolist() == ["t001"] * 3 + ["t000"] * 3
-    assert found["place"].tolist() == [0, 1, 2] * 2
-    assert found["step"].eq("emulated").all()
-    assert found["fetch_ns"].tolist() == [1] * 3 + [0] * 3
-    assert not len(analysis_steps.join_steps(told.iloc[:0], recorded_steps))
-
-
-@pytest.fixture
-def trial(run: Trials) -> Callable[..., Recorded]:
+def trial(trials_of: Callable[..., pd.DataFrame], steps_of: Callable[..., pd.DataFrame]) -> Callable[..., Recorded]:
     """The recorded steps of one trial."""
 
     def make(count: int, axes: dict[str, Value], device: str = "cpu", **columns: Any) -> Recorded:
-        told = analysis_steps.select_trials(run(({**SLEEP, **axes}, [50.0]), device=device))
-        return recorded(analysis_steps.join_steps(told, steps("t000", count, **columns)))
+        trials = trials_of([({**SLEEP, **axes}, [50.0])], device=device).assign(trial_id="t000")
+        return recorded(join_steps(select_trials(trials), steps_of("t000", count, **columns)))
 
     return make
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
-import pytest
 
 from feedrate.schema.axes import AXES, Value, applicable, cell_id
-from feedrate.schema.columns import TRIALS
+from feedrate.schema.columns import STEPS, TRIALS
 
-DEFAULTS = {axis.name: axis.default for axis in AXES}
 SECOND = 1_000_000_000
 
 
 def make_cell(axes: Mapping[str, Value], device: str = "cpu") -> dict[str, Value]:
     """The axes that apply; those that are not named are at their default."""
-    return applicable({**DEFAULTS, **axes}, device)[0]
+    return applicable({axis.name: axis.default for axis in AXES} | dict(axes), device)[0]
 
 
 def make_trials(
@@ -53,27 +51,18 @@ def make_trials(
             if rate is None:
                 rows.append({**common, "block": block, "outcome": "error"})
             elif rate == rate:
-                rows.append(
-                    {
-                        **common,
-                        "block": block,
-                        "outcome": "ok",
-                        "samples": 1000,
-                        "samples_per_s": rate,
-                        "wall_ns": round(1000 * SECOND / rate),
-                        **columns,
-                    }
-                )
+                ended = {
+                    "outcome": "ok",
+                    "samples": 1000,
+                    "samples_per_s": rate,
+                    "wall_ns": round(1000 * SECOND / rate),
+                }
+                rows.append({**common, "block": block, **ended, **columns})
     return pd.DataFrame(rows, columns=[column.name for column in TRIALS])
 
 
-@pytest.fixture(scope="session")
-def trials_of() -> Callable[..., pd.DataFrame]:
-    """The builder of trials."""
-    return make_trials
-
-
-@pytest.fixture(scope="session")
-def cell_of() -> Callable[..., dict[str, Value]]:
-    """The builder of cells."""
-    return make_cell
+def make_steps(trial: str, count: int, **columns: Any) -> pd.DataFrame:
+    """Rows of the steps table of one trial: a number stands for all steps, a list has one for each."""
+    given = {"run_id": "run", "trial_id": trial, "step": range(count)} | columns
+    frame = pd.DataFrame(given).reindex(columns=[column.name for column in STEPS])
+    return frame.astype({column.name: {"int64": "Int64", "string": "string"}[column.dtype] for column in STEPS})

@@ -1,0 +1,164 @@
+"""Which trials a timeline shows; and two clocks of one step, which no GPU is needed to compare rightly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from feedrate.analysis.steps import (
+    PHASES,
+    STEP_COLUMNS,
+    TRIAL_COLUMNS,
+    cross_check,
+    hidden_share,
+    join_steps,
+    select_trials,
+)
+from feedrate.schema.axes import Value, cell_id
+
+Trials = Callable[..., pd.DataFrame]
+CellOf = Callable[..., dict[str, Any]]
+DEVICE_NS = {"h2d": 1e6, "forward": 4e6, "backward": 8e6, "optimizer": 1e6}
+SYNCHRONISING_NS = 0.5e6
+BLOCKS = 5
+
+
+def clocked(trials_of: Trials, shorter: float = 0.8, **axes: Any) -> pd.DataFrame:
+    """A step on CUDA by both clocks: serialized, each phase costs a synchronisation more; the wall clock is shorter."""
+    rates = [100.0 * (1 + 0.01 * (-1) ** block) for block in range(BLOCKS)]
+    frame = trials_of([(axes, rates), ({**axes, "timing": "serialized"}, rates)], device="cuda", steps=10)
+    events = (frame["timing"] == "events").to_numpy()
+    weather = 1 + 0.02 * frame["block"].to_numpy(dtype=np.float64)
+    for phase, ns in DEVICE_NS.items():
+        frame[f"device_{phase}_ns"] = np.where(events, 10 * ns * weather, np.nan)
+        frame[f"host_{phase}_ns"] = np.where(events, 10 * 1000.0, 10 * (ns + SYNCHRONISING_NS) * weather)
+    whole = sum(DEVICE_NS.values()) + len(DEVICE_NS) * SYNCHRONISING_NS
+    return frame.assign(wall_ns=10 * whole * weather * np.where(events, shorter, 1))
+
+
+def test_each_phase_is_compared_with_its_serialized_self(trials_of: Trials, cell_of: CellOf) -> None:
+    """Device span ÷ host phase, and not the host's launches, paired by block so that drift leaves the ratio alone."""
+    found = cross_check(clocked(trials_of)).set_index("phase")
+    assert list(found.index) == list(PHASES)
+    for phase, ns in DEVICE_NS.items():
+        assert found.loc[phase, "ratio"] == pytest.approx(ns / (ns + SYNCHRONISING_NS))
+    assert set(found["n"]) == {BLOCKS}
+    assert (found["hi"] - found["lo"] < 1e-6).all()
+    assert set(found["cell_events"]) == {cell_id(cell_of({}, "cuda"))}
+    assert set(found["cell_serialized"]) == {cell_id(cell_of({"timing": "serialized"}, "cuda"))}
+
+
+def test_a_phase_that_a_cell_has_not_is_left_out(trials_of: Trials) -> None:
+    """A copy alone has no forward pass; another number of steps changes nothing, as times are a step's."""
+    frame = clocked(trials_of, mode="copy")
+    frame[[f"{clock}_{phase}_ns" for clock in ("device", "host") for phase in PHASES[1:]]] = np.nan
+    serialized = (frame["timing"] == "serialized").to_numpy()
+    frame.loc[serialized, ["steps", "host_h2d_ns"]] *= 3
+    found = cross_check(frame)
+    assert found["phase"].tolist() == ["h2d"]
+    assert found["ratio"].tolist() == pytest.approx([1 / 1.5])
+
+
+def test_overlap_hides_what_the_wall_clock_saves(trials_of: Trials) -> None:
+    """1 - events ÷ serialized, with its interval the right way round."""
+    frame = clocked(trials_of, shorter=0.8)
+    frame["wall_ns"] *= 1 + 0.01 * (np.arange(len(frame)) % 3)
+    (row,) = hidden_share(frame).to_dict("records")
+    assert row["hidden"] == pytest.approx(0.2, abs=0.02)
+    assert row["lo"] < row["hidden"] < row["hi"]
+    assert row["n"] == BLOCKS
+    assert hidden_share(clocked(trials_of, shorter=1.1))["hidden"][0] == pytest.approx(-0.1)
+
+
+def test_cells_that_differ_in_more_and_runs_without_cuda_have_no_cross_check(trials_of: Trials) -> None:
+    """Another batch size or another run is another cell; on a CPU nothing is serialized."""
+    rates = [100.0] * BLOCKS
+    apart = trials_of([({}, rates), ({"timing": "serialized", "batch_size": 8}, rates)], device="cuda", steps=10)
+    both = clocked(trials_of)
+    runs = both.assign(run_id=np.where(both["timing"] == "events", "one", "two"))
+    for frame in (apart, runs, trials_of([({}, rates)]), trials_of([])):
+        assert len(cross_check(frame)) == len(hidden_share(frame)) == 0
+        assert {"ratio", "n"} <= set(cross_check(frame).columns)
+
+
+TRAIN: dict[str, Value] = {"mode": "train", "workload": "synthetic", "storage_format": "png"}
+SLEEP: dict[str, Value] = {**TRAIN, "step": "emulated"}
+LOAD: dict[str, Value] = {**TRAIN, "mode": "load"}
+
+
+@pytest.fixture
+def run(trials_of: Trials) -> Callable[..., pd.DataFrame]:
+    """Trials of cells, each with a name."""
+
+    def make(*rates: Any, device: str = "cpu") -> pd.DataFrame:
+        frame = trials_of(list(rates), device=device)
+        return frame.assign(trial_id=[f"t{place:03d}" for place in range(len(frame))])
+
+    return make
+
+
+def chosen(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
+    told = select_trials(frame)
+    return list(zip(told["mode"], told["step"], told["batch_size"], told["num_workers"], strict=True))
+
+
+def test_the_pair_that_is_farthest_apart_is_told(run: Trials) -> None:
+    """Fewest workers beside the fastest, at the batch at which workers give most; other axes never differ in a pair."""
+    frame = run(
+        ({**SLEEP, "batch_size": 8, "num_workers": 0}, [100, 110]),
+        ({**SLEEP, "batch_size": 8, "num_workers": 2}, [150, 160]),
+        ({**SLEEP, "batch_size": 32, "num_workers": 0}, [100, 110]),
+        ({**SLEEP, "batch_size": 32, "num_workers": 2}, [290, 310]),
+        ({**SLEEP, "batch_size": 32, "num_workers": 4}, [200, 210]),
+        ({**SLEEP, "batch_size": 64, "num_workers": 4}, [2000, 2100]),
+    )
+    assert chosen(frame) == [("train", "emulated", 32, 0), ("train", "emulated", 32, 2)]
+
+
+def test_real_training_comes_before_an_emulated_step_and_loading_alone_is_the_last_resort(run: Trials) -> None:
+    """A pair of each kind of step; the loader alone, as a ceiling or asked for, only where nothing was trained."""
+    cells = [
+        ({**kind, "num_workers": n}, [rate * (1 + n)])
+        for kind, rate in ((LOAD, 900), (SLEEP, 80), (TRAIN, 60))
+        for n in (0, 1)
+    ]
+    kinds = [(mode, None if pd.isna(step) else step) for mode, step, *_ in chosen(run(*cells))]
+    assert kinds == [("train", "real")] * 2 + [("train", "emulated")] * 2
+    assert [mode for mode, *_ in chosen(run(*cells[:2]))] == ["load", "load"]
+
+
+def test_the_median_trial_is_told(run: Trials) -> None:
+    """Of trials that ended well, the one in the middle by throughput; the cell's own estimate stands beside it."""
+    frame = run(({**TRAIN, "num_workers": 0}, [50, None, 90, 70, 10]), ({**TRAIN, "num_workers": 2}, [100, 100, 102]))
+    first, second = select_trials(frame).to_dict("records")
+    assert (first["trial_samples_per_s"], first["block"], first["n"]) == (50, 0, 4)
+    assert first["trial_id"] == "t000"
+    assert (second["trial_samples_per_s"], second["n"]) == (100, 3)
+    assert second["lo"] < second["samples_per_s"] < second["hi"]
+
+
+def test_a_lone_cell_is_told_and_no_cell_is_none(run: Trials) -> None:
+    """Without a partner a cell stands alone; trials that failed, and replicas, are no cells to look at."""
+    lone = ({**TRAIN, "num_workers": 2}, [50.0])
+    assert chosen(run(lone, ({**TRAIN, "num_workers": 0}, [None]))) == [("train", "real", 32, 2)]
+    assert chosen(run(lone, ({**TRAIN, "num_workers": 4, "replica": 1}, [90.0]))) == [("train", "real", 32, 2)]
+    assert chosen(run(({**TRAIN, "mode": "compute"}, [50.0]))) == []
+    assert chosen(run(lone).iloc[:0]) == []
+
+
+def test_steps_stand_beside_their_trials(run: Trials, steps_of: Trials) -> None:
+    """In the order of the trials that were chosen; steps of others are left out."""
+    frame = run(({**SLEEP, "num_workers": 2}, [90.0]), ({**SLEEP, "num_workers": 0}, [50.0]), ({**LOAD}, [10.0]))
+    recorded_steps = pd.concat([steps_of(f"t{n:03d}", 3, fetch_ns=n) for n in range(3)])
+    told = select_trials(frame)
+    found = join_steps(told, recorded_steps)
+    assert list(found.columns) == [*TRIAL_COLUMNS, *STEP_COLUMNS]
+    assert found["trial_id"].tolist() == ["t001"] * 3 + ["t000"] * 3
+    assert found["place"].tolist() == [0, 1, 2] * 2
+    assert found["step"].eq("emulated").all()
+    assert found["fetch_ns"].tolist() == [1] * 3 + [0] * 3
+    assert not len(join_steps(told.iloc[:0], recorded_steps))
