@@ -1,151 +1,144 @@
-"""The machine's own files, made up: pressure, quotas, stolen time, and what is not there."""
+"""The machine's own files, made up, and what two readings of them add up to; no number where one is missing."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from feedrate.machine import identity
+from feedrate.machine.probes.host import TrialCounters, difference
 from feedrate.machine.probes.system import PRESSURES, MachineCounters, System, Ticks, disturbance, pressure_pct
 
 S = 1_000_000_000
-PSI = "some avg10=0.00 avg60=0.12 avg300=0.30 total={some}\nfull avg10=0.00 avg60=0.00 avg300=0.00 total={full}\n"
-STAT = "cpu  {} 0 0 {} 0 0 0 {} 0 0\ncpu0 1 1 1 1\ncpu1 1 1 1 1\nintr 5 0\nctxt 7\n"
+PSI = "some avg10=0.00 avg60=0.12 avg300=0.30 total={}\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=5\n"
 V2 = "usage_usec 9000000\nuser_usec 8000000\nnr_periods 40\nnr_throttled 3\nthrottled_usec {}\nburst_usec 0\n"
 V1 = "nr_periods 40\nnr_throttled 3\nthrottled_time {}\n"
+QUIET = dict.fromkeys(PRESSURES, 0)
+Read = Callable[..., MachineCounters]
 
 
-def write(folder: Path, name: str, text: str) -> None:
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+@pytest.fixture
+def read(tmp_path: Path) -> Iterator[Read]:
+    """Write files below a made-up /proc, name to text, and read the counters of the control groups that are named."""
+    systems: list[System] = []
 
+    def call(*groups: str, **files: str) -> MachineCounters:
+        for name, text in files.items():
+            path = tmp_path / name.replace("__", "/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        systems.append(System(tmp_path, [tmp_path / group for group in groups]))
+        return systems[-1].counters()
 
-def open_files() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
-def read(proc: Path, *groups: Path) -> MachineCounters:
-    system = System(proc, groups)
-    try:
-        return system.counters()
-    finally:
+    yield call
+    for system in systems:
         system.close()
 
 
-def test_pressure_is_the_total_of_some_in_microseconds(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("stat", "ticks", "cpus"),
+    [
+        # user nice system idle iowait irq softirq steal, then guest time, which user time contains: proc(5)
+        ("cpu  120 5 60 840 50 5 5 10 27 0\ncpu0 1 1 1 1\n", Ticks(busy=195, steal=10, total=1095), 1),
+        ("cpu  100 0 0 850 0 0 0 50 0 0\ncpu0 1\ncpu1 1\nintr 5 0\n", Ticks(busy=100, steal=50, total=1000), 2),
+        ("cpu  100 0 0 900\ncpu0 100 0 0 900\n", Ticks(busy=100, steal=None, total=1000), 1),  # an old kernel
+        ("", None, None),
+        ("cpu  1 2\n", None, None),
+        ("cpu  a b c d e f g h\n", None, None),
+    ],
+)
+def test_ticks(stat: str, ticks: Ticks | None, cpus: int | None, read: Read) -> None:
+    """Busy is what is neither idle nor waiting nor stolen; what cannot be understood is None, no exception and no 0."""
+    counters = read(stat=stat)
+    assert (counters.ticks, counters.cpus) == (ticks, cpus)
+
+
+def test_pressure_is_the_total_of_some_in_microseconds(read: Read) -> None:
     """Each resource's own file is read, the line of at least one waiting task, not that of all."""
-    for place, name in enumerate(PRESSURES):
-        write(tmp_path, f"pressure/{name}", PSI.format(some=1000 + place, full=5))
-    assert read(tmp_path).pressure_us == {"cpu": 1000, "io": 1001, "memory": 1002}
+    files = {f"pressure__{name}": PSI.format(1000 + place) for place, name in enumerate(PRESSURES)}
+    assert read(**files).pressure_us == {"cpu": 1000, "io": 1001, "memory": 1002}
 
 
 @pytest.mark.parametrize("text", ["", "full avg10=0.00 avg60=0.00 avg300=0.00 total=5\n", "some total=x\n", "nonsense"])
-def test_pressure_that_cannot_be_read_is_none(text: str, tmp_path: Path) -> None:
+def test_pressure_that_cannot_be_read_is_none(text: str, read: Read) -> None:
     """No file, an empty one (PSI switched off) or an unknown text: None, and the other resources are not touched."""
-    write(tmp_path, "pressure/io", text)
-    write(tmp_path, "pressure/cpu", PSI.format(some=8, full=0))
-    assert read(tmp_path).pressure_us == {"cpu": 8, "io": None, "memory": None}
+    found = read(pressure__io=text, pressure__cpu=PSI.format(8)).pressure_us
+    assert found == {"cpu": 8, "io": None, "memory": None}
 
 
 def test_a_window_has_the_share_of_its_time_under_pressure(tmp_path: Path) -> None:
     """Files stay open and are read again; 50 ms of waiting in a second are 5 %, and no share is over 100."""
+    (tmp_path / "pressure").mkdir()
     for name in PRESSURES:
-        write(tmp_path, f"pressure/{name}", PSI.format(some=1_000_000, full=0))
+        (tmp_path / "pressure" / name).write_text(PSI.format(1_000_000))
     system = System(tmp_path, [])
     before = system.counters()
-    write(tmp_path, "pressure/io", PSI.format(some=1_050_000, full=0))
-    write(tmp_path, "pressure/memory", PSI.format(some=9_000_000, full=0))
-    after = system.counters()
+    (tmp_path / "pressure/io").write_text(PSI.format(1_050_000))
+    (tmp_path / "pressure/memory").write_text(PSI.format(9_000_000))
+    after = replace(system.counters(), t_ns=before.t_ns + S)
     system.close()
-    after = replace(after, t_ns=before.t_ns + S)
     assert [pressure_pct(before, after, name) for name in PRESSURES] == [0, 5, 100]
     assert disturbance(before, after, 0)["io_pressure_pct"] == 5
 
 
-def test_time_stopped_by_a_quota_is_read_in_both_versions(tmp_path: Path) -> None:
-    """Version 2 counts microseconds, version 1 nanoseconds; groups above that limit too are added."""
-    inner, outer, old = (tmp_path / name for name in ("outer/inner", "outer", "old"))
-    write(inner, "cpu.stat", V2.format(1500))
-    write(outer, "cpu.stat", V2.format(500))
-    write(old, "cpu.stat", V1.format(7_000_000))
-    assert read(tmp_path, inner).throttled_ns == 1_500_000
-    assert read(tmp_path, inner, outer).throttled_ns == 2_000_000
-    assert read(tmp_path, inner, inner).throttled_ns == 1_500_000
-    assert read(tmp_path, old).throttled_ns == 7_000_000
+@pytest.mark.parametrize(
+    ("groups", "throttled_ns"),
+    [
+        (["outer/inner"], 1_500_000),
+        (["outer/inner", "outer"], 2_000_000),
+        (["outer/inner", "outer/inner"], 1_500_000),
+        (["old"], 7_000_000),
+        (["root", "gone"], None),
+        ([], None),
+    ],
+)
+def test_time_stopped_by_a_quota(groups: list[str], throttled_ns: int | None, read: Read) -> None:
+    """Version 2 counts microseconds, version 1 nanoseconds; groups above that limit too are added.
 
-
-def test_a_group_without_a_quota_of_its_own_says_nothing(tmp_path: Path) -> None:
-    """The root of version 2 has no such line, a missing folder no file: None, never 0."""
-    write(tmp_path / "root", "cpu.stat", "usage_usec 9000000\nuser_usec 8000000\nsystem_usec 1000000\n")
-    assert read(tmp_path, tmp_path / "root", tmp_path / "gone").throttled_ns is None
-    assert read(tmp_path).throttled_ns is None
+    The root of version 2 has no such line, a missing folder no file: None, never 0.
+    """
+    files = {"outer__inner__cpu.stat": V2.format(1500), "outer__cpu.stat": V2.format(500)}
+    files |= {"old__cpu.stat": V1.format(7_000_000), "root__cpu.stat": "usage_usec 9000000\nuser_usec 8000000\n"}
+    assert read(*groups, **files).throttled_ns == throttled_ns
 
 
 def test_the_groups_of_this_process_are_found_where_none_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By default the CPU groups that the quota is read from are watched."""
-    write(tmp_path, "cpu.stat", V2.format(3))
+    (tmp_path / "cpu.stat").write_text(V2.format(3))
     monkeypatch.setattr(identity, "groups", lambda controller: [tmp_path] if controller == "cpu" else [])
     system = System(tmp_path)
     assert system.counters().throttled_ns == 3000
     system.close()
 
 
-def test_stolen_time_is_not_busy_time(tmp_path: Path) -> None:
-    """Ticks that the hypervisor took are a share of their own."""
-    write(tmp_path, "stat", STAT.format(100, 850, 50))
-    counters = read(tmp_path)
-    assert counters.ticks == Ticks(busy=100, steal=50, total=1000)
-    assert counters.cpus == 2
-
-
-def test_a_kernel_that_does_not_count_stolen_time_gives_none(tmp_path: Path) -> None:
-    """Old kernels have fewer columns: stolen time is unknown, the busy share is not."""
-    write(tmp_path, "stat", "cpu  100 0 0 900\ncpu0 100 0 0 900\n")
-    before = read(tmp_path)
-    assert before.ticks == Ticks(busy=100, steal=None, total=1000)
-    columns = disturbance(before, replace(before, ticks=Ticks(busy=150, steal=None, total=1100)), 0)
-    assert columns["steal_pct"] is None
-    assert columns["cpu_util_pct"] == 50
-
-
-@pytest.mark.parametrize("text", ["", "cpu  1 2\n", "cpu  a b c d e f g h\n"])
-def test_ticks_that_cannot_be_understood_are_none(text: str, tmp_path: Path) -> None:
-    """Neither an exception nor a 0."""
-    write(tmp_path, "stat", text)
-    assert read(tmp_path).ticks is None
-
-
-def test_a_machine_that_tells_nothing_is_none_throughout(tmp_path: Path) -> None:
-    """A folder without any of the files: every column of the window is None."""
-    before, after = read(tmp_path), read(tmp_path)
+@pytest.mark.parametrize("made", [False, True])
+def test_a_machine_that_tells_nothing_is_none_throughout(made: bool, tmp_path: Path, read: Read) -> None:
+    """Without any of the files, or with files that can be opened but not read (folders, here), every column is None."""
+    for name in ("stat", "loadavg", "meminfo", "group/cpu.stat", *(f"pressure/{name}" for name in PRESSURES)):
+        if made:
+            (tmp_path / name).mkdir(parents=True)
+    before, after = read("group"), read("group")
     assert set(disturbance(before, after, 0).values()) == {None}
     assert pressure_pct(before, after, "cpu") is None
     system = System(tmp_path, [])
-    assert system.load_1m() is None
-    assert system.mem_available_bytes() is None
-
-
-def test_unreadable_files_are_none(tmp_path: Path) -> None:
-    """What can be opened but not read (a folder, here) counts as not there."""
-    for name in ("stat", "loadavg", "pressure/cpu"):
-        (tmp_path / name).mkdir(parents=True)
-    (tmp_path / "group" / "cpu.stat").mkdir(parents=True)
-    counters = read(tmp_path, tmp_path / "group")
-    assert counters.ticks is None
-    assert counters.cpus is None
-    assert counters.throttled_ns is None
-    assert set(counters.pressure_us.values()) == {None}
+    assert (system.load_1m(), system.mem_available_bytes(), system.cpus) == (None, None, None)
+    system.close()
 
 
 def test_closing_leaves_no_file_open(tmp_path: Path) -> None:
     """Twice is no matter; afterwards nothing is known."""
-    write(tmp_path, "stat", STAT.format(1, 1, 1))
-    write(tmp_path, "cpu.stat", V2.format(3))
+
+    def open_files() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    (tmp_path / "stat").write_text("cpu  1 0 0 1 0 0 0 1 0 0\n")
+    (tmp_path / "cpu.stat").write_text(V2.format(3))
     files = open_files()
     system = System(tmp_path, [tmp_path])
     assert open_files() == files + 2
@@ -166,3 +159,46 @@ def test_this_machine_is_read_without_an_error() -> None:
         if (first := before.pressure_us[name]) is not None:
             assert after.pressure_us[name] >= first  # type: ignore[operator]
     assert after.own_cpu_ns >= before.own_cpu_ns > 0
+
+
+def counters(ticks: Ticks | None, main: int | None = 0, workers: int = 0, **machine: Any) -> TrialCounters:
+    """Counters that nobody read, of four cores."""
+    facts: dict[str, Any] = {"t_ns": 0, "own_cpu_ns": 0, "cpus": 4, "pressure_us": QUIET, "throttled_ns": 0}
+    return TrialCounters(MachineCounters(ticks, **{**facts, **machine}), main, workers, {})
+
+
+def test_foreign_cpu_is_what_neither_trial_nor_worker_nor_parent_used() -> None:
+    """Of 4 cores 60 % are busy, 150 % of a core by the trial and 2 % by its parent: 88 % are foreign.
+
+    Stolen time is nobody's here, and what is less than nothing is nothing.
+    """
+    before = counters(Ticks(1000, 0, 4000))
+    after = counters(Ticks(1240, 40, 4400), t_ns=S, own_cpu_ns=20_000_000, main=500_000_000, workers=S)
+    columns = difference(before, after)
+    assert columns["foreign_cpu_pct"] == pytest.approx(0.6 * 400 - 150 - 2)
+    assert (columns["steal_pct"], columns["cpu_util_pct"]) == (10, 60)
+    assert difference(before, replace(after, main_cpu_ns=2 * S))["foreign_cpu_pct"] == 0
+
+
+@pytest.mark.parametrize(
+    ("after", "foreign", "busy"),
+    [
+        (counters(Ticks(100, 0, 400), t_ns=S), 100, 25),
+        (counters(Ticks(100, 0, 400), t_ns=S, main=None), None, 25),
+        (counters(Ticks(100, 0, 400), t_ns=S, cpus=None), None, 25),
+        (counters(None, t_ns=S), None, None),
+        (counters(Ticks(0, 0, 0), t_ns=S), None, None),  # no ticks at all are no 0
+        (counters(Ticks(20, 0, 10), t_ns=S), 400, 100),  # time spent waiting for I/O may go backwards
+        (counters(Ticks(-10, 0, 10), t_ns=S), 0, 0),
+    ],
+)
+def test_shares_are_unknown_when_a_part_is(after: TrialCounters, foreign: float | None, busy: float | None) -> None:
+    """Without the machine's ticks, its cores or the trial's own time there is no rest; a share is from 0 to 100."""
+    columns = difference(counters(Ticks(0, 0, 0)), after)
+    assert (columns["foreign_cpu_pct"], columns["cpu_util_pct"]) == (foreign, busy)
+
+
+def test_stolen_time_that_is_not_counted_is_unknown() -> None:
+    """And the busy share is not."""
+    columns = difference(counters(Ticks(100, None, 1000)), counters(Ticks(150, None, 1100), t_ns=S))
+    assert (columns["steal_pct"], columns["cpu_util_pct"]) == (None, 50)
