@@ -97,63 +97,46 @@ def test_a_machine_without_a_driver_has_no_gpu_and_says_so_at_once(monkeypatch: 
     assert installed() == []
 
 
-def test_a_library_without_a_driver_is_no_gpu(driver: Callable[..., Any]) -> None:
-    """NVML installed, driver not loaded: None."""
-    driver(nvmlInit=raising)
+@pytest.mark.parametrize(
+    ("changes", "calls"),
+    [({"nvmlInit": raising}, []), ({"nvmlDeviceGetCount": lambda: 0}, ["init", "shutdown"])],
+    ids=["no driver", "no device"],
+)
+def test_nvml_without_a_device_is_no_gpu(changes: dict[str, Any], calls: list[str], driver: Callable[..., Any]) -> None:
+    """NVML installed and no driver loaded, or a driver without a device: None, and NVML is shut down again."""
+    module = driver(**changes)
     assert GpuProbe.open() is None
+    assert module.calls == calls
     assert installed() == []
 
 
-def test_no_gpu_on_the_bus_is_no_gpu(driver: Callable[..., Any]) -> None:
-    """A driver without a device: None, and NVML is shut down again."""
-    module = driver(nvmlDeviceGetCount=lambda: 0)
-    assert GpuProbe.open() is None
-    assert module.calls == ["init", "shutdown"]
-
-
 @pytest.mark.parametrize(
-    ("visible", "name"),
+    ("visible", "first", "number"),
     [
-        (None, "NVIDIA Example 0"),
-        ("0", "NVIDIA Example 0"),
-        ("1,0", "NVIDIA Example 1"),
-        (" 1 ", "NVIDIA Example 1"),
-        ("GPU-b", "NVIDIA Example 1"),
-        ("GPU-b0000000,GPU-a0000000", "NVIDIA Example 1"),
-        ("", None),
-        ("-1", None),
-        ("-1,0", None),
-        ("2", None),
-        ("GPU-", None),
-        ("GPU-c", None),
-        ("nonsense", None),
+        (None, 0, 2),
+        ("0", 0, 1),
+        ("0,1", 0, 2),
+        ("0,7,1", 0, 1),
+        ("1,0", 1, 2),
+        (" 1 ", 1, 1),
+        ("GPU-b", 1, 1),
+        ("GPU-b,0", 1, 2),
+        ("GPU-b0000000,GPU-a0000000", 1, 2),
+        *((text, None, 0) for text in ("", "-1", "-1,0", "2", "GPU-", "GPU-c", "GPU-x,0", "nonsense")),
     ],
 )
 def test_visible_devices_are_honoured(
-    visible: str | None, name: str | None, driver: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    visible: str | None, first: int | None, number: int, driver: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The probe watches the first GPU that CUDA will see, or none."""
+    """The probe watches the first GPU that CUDA will see; an entry that names none hides all that follow."""
     driver()
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     probe = GpuProbe.open()
-    assert (probe.facts()["name"] if probe else None) == name
-    assert device() == ("cuda" if name else "cpu")
-    assert installed() == [("NVIDIA Example 0", 80), ("NVIDIA Example 1", 80)]
-
-
-@pytest.mark.parametrize(
-    ("visible", "number"),
-    [(None, 2), ("1", 1), ("0,1", 2), ("0,7,1", 1), ("GPU-b,0", 2), ("GPU-x,0", 0), ("", 0), ("-1", 0)],
-)
-def test_cuda_sees_what_is_named_before_the_first_wrong_entry(
-    driver: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, visible: str | None, number: int
-) -> None:
-    """As CUDA counts: an entry of CUDA_VISIBLE_DEVICES that names nothing hides all that follow."""
-    driver()
-    if visible is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert (probe.facts()["name"] if probe else None) == (None if first is None else f"NVIDIA Example {first}")
+    assert device() == ("cpu" if first is None else "cuda")
     assert count() == number
+    assert installed() == [("NVIDIA Example 0", 80), ("NVIDIA Example 1", 80)]
 
 
 def test_a_sample_has_the_telemetry_columns_in_their_units(driver: Callable[..., Any]) -> None:
@@ -187,9 +170,12 @@ def test_a_sample_has_the_telemetry_columns_in_their_units(driver: Callable[...,
         ("CurrentClocksEventReasons", "gpu_throttle_reasons"),
     ],
 )
-def test_what_is_not_supported_is_none(question: str, column: str, driver: Callable[..., Any]) -> None:
-    """One field that a GPU does not have costs that field only."""
-    driver(**{f"nvmlDeviceGet{question}": raising})
+@pytest.mark.parametrize("lacking", [False, True])
+def test_what_is_not_supported_is_none(question: str, column: str, lacking: bool, driver: Callable[..., Any]) -> None:
+    """A field that a GPU does not have, or whose name an older nvidia-ml-py lacks, costs that field only."""
+    module = driver(**{f"nvmlDeviceGet{question}": raising})
+    if lacking:
+        delattr(module, f"nvmlDeviceGet{question}")
     sample = opened().sample()
     assert [name for name, value in sample.items() if value is None] == [column]
 
@@ -198,15 +184,6 @@ def test_an_old_driver_has_throttle_reasons_under_their_old_name(driver: Callabl
     """Before driver 535 the function had another name."""
     driver(nvmlDeviceGetCurrentClocksEventReasons=raising, nvmlDeviceGetCurrentClocksThrottleReasons=lambda handle: 4)
     assert opened().sample()["gpu_throttle_reasons"] == 4
-
-
-def test_a_library_that_lacks_a_function_gives_none(driver: Callable[..., Any]) -> None:
-    """An older nvidia-ml-py lacks newer names."""
-    module = driver()
-    del module.nvmlDeviceGetTotalEnergyConsumption, module.nvmlDeviceGetCurrentClocksEventReasons
-    probe = opened()
-    assert probe.energy_j() is None
-    assert probe.sample()["gpu_throttle_reasons"] is None
 
 
 def test_pcie_traffic_is_asked_for_once_a_second(driver: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,12 +245,6 @@ def test_foreign_processes_are_told_from_a_trial(
     assert opened().foreign_processes(before, {100, 101}) == foreign
 
 
-def test_foreign_processes_are_unknown_when_the_driver_does_not_say(driver: Callable[..., Any]) -> None:
-    """Null, never 0."""
-    driver(nvmlDeviceGetComputeRunningProcesses=raising)
-    assert opened().foreign_processes(set(), {100}) is None
-
-
 def test_a_gpu_that_falls_off_the_bus_does_not_stop_a_run(driver: Callable[..., Any]) -> None:
     """Every question may begin to fail; all answers are None then, and closing works."""
     module = driver()
@@ -283,6 +254,7 @@ def test_a_gpu_that_falls_off_the_bus_does_not_stop_a_run(driver: Callable[..., 
     assert probe.sample() == NO_GPU
     assert probe.energy_j() is None
     assert probe.computing() is None
+    assert probe.foreign_processes(set(), {100}) is None
     assert set(probe.facts().values()) == {None}
     probe.close()
 
@@ -297,29 +269,29 @@ def at(seconds: float, util: float | None = None, power: float | None = None, re
     }
 
 
-def test_utilization_of_a_window_begins_a_second_late() -> None:
-    """Samples before and up to a second after the start describe the time before the window."""
-    inside = [at(10.5, 10, 100, 4), at(11.0, 80, 200, 8), at(12.9, 90, 300, None)]
-    samples = [at(9.5, 0, 10, 1), *inside, at(13.5, 0, 0, 2)]
-    assert window(samples, 10 * S, 13 * S) == {
-        "gpu_util_pct": 85.0,
-        "gpu_power_w": 250.0,
-        "gpu_sm_clock_mhz": 200.0,
-        "gpu_throttle_reasons": 12,
-    }
-
-
-def test_a_short_window_has_clocks_but_no_averages() -> None:
-    """Under 3 s the driver's averaging blurs the window: utilization and power are null, the rest is not."""
-    result = window([at(10.5, 50, 100, 0), at(11.5, 50, 100, 0)], 10 * S, 13 * S - 1)
-    assert result["gpu_util_pct"] is None
-    assert result["gpu_power_w"] is None
-    assert result["gpu_sm_clock_mhz"] == 100
-    assert result["gpu_throttle_reasons"] == 0
-
-
-def test_a_window_without_samples_is_null_and_its_columns_exist() -> None:
-    """Nothing seen is null, never 0; the names are columns of the trials table."""
-    result = window([at(1.0)], 10 * S, 20 * S)
-    assert set(result.values()) == {None}
+@pytest.mark.parametrize(
+    ("samples", "end", "expected"),
+    [
+        # samples before and up to a second after the start describe the time before the window
+        (
+            [
+                at(9.5, 0, 10, 1),
+                at(10.5, 10, 100, 4),
+                at(11.0, 80, 200, 8),
+                at(12.9, 90, 300, None),
+                at(13.5, 0, 0, 2),
+            ],
+            13 * S,
+            (85.0, 250.0, 200.0, 12),
+        ),
+        # under 3 s the driver's averaging blurs the window
+        ([at(10.5, 50, 100, 0), at(11.5, 50, 100, 0)], 13 * S - 1, (None, None, 100, 0)),
+        ([at(1.0)], 20 * S, (None,) * 4),
+    ],
+)
+def test_a_window_is_summed_up(samples: list[Any], end: int, expected: tuple[Any, ...]) -> None:
+    """Utilization and power are means that begin a second late, clocks a mean, reasons or-ed; nothing seen is null."""
+    result = window(samples, 10 * S, end)
+    columns = ("gpu_util_pct", "gpu_power_w", "gpu_sm_clock_mhz", "gpu_throttle_reasons")
+    assert result == dict(zip(columns, expected, strict=True))
     assert set(result) <= {column.name for column in TRIALS}
