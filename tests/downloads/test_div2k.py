@@ -38,6 +38,14 @@ def fetch(archives: dict[str, Any], screen: Any, hasty: Patience, tmp_path: Path
     return call
 
 
+def end_of(process: subprocess.Popen[str], status: int) -> str:
+    """What a process has said when it ends; never a traceback."""
+    said, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == status, said
+    assert "Traceback" not in said
+    return said
+
+
 def children() -> set[str]:
     """Commands of this process's children that cut."""
     found = set()
@@ -176,34 +184,17 @@ def test_no_room_is_seen_before_it_starts(
     fetch(archive=own)
 
 
-def test_disk_that_fills_up(server: Any, archives: dict[str, Any], start: Start, tmp_path: Path) -> None:
-    """A disk that takes no more on the way ends it with one line; with room the same command continues."""
+@pytest.mark.parametrize("cutting", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_disk_that_fills_up(server: Any, archives: dict[str, Any], start: Start, tmp_path: Path, cutting: bool) -> None:
+    """A disk that takes no more, in the download or while cutting, ends it with one line; later it continues."""
     made, root = archives["train"], tmp_path / "data"
     served = server.serve("DIV2K_train_HR.zip", made.archive)
-    process = start(made.part, root, most=20_000)
-    said, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 1
+    own = made.write(tmp_path / "own.zip") if cutting else None
+    said = end_of(start(made.part, root, own, most=2000 if cutting else 20_000), 1)
     assert "EnvironmentFault" in said
-    assert "File too large while downloading" in said
-    assert "Traceback" not in said
-    process = start(made.part, root)
-    said, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 0, said
-    assert served.asked[-1]["Range"] == "bytes=20000-"
-
-
-@pytest.mark.slow
-def test_disk_that_fills_up_with_sub_images(archives: dict[str, Any], start: Start, tmp_path: Path) -> None:
-    """The same while cutting, with the photograph's name; and nothing half-written keeps the next command from it."""
-    made, root = archives["train"], tmp_path / "data"
-    own = made.write(tmp_path / "own.zip")
-    process = start(made.part, root, own, most=2000)
-    said, _ = process.communicate(timeout=PATIENCE_S)
-    assert "File too large while cutting DIV2K_train_HR/000" in said
-    assert "Traceback" not in said
-    process = start(made.part, root, own)
-    said, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 0, said
+    assert f"File too large while {'cutting DIV2K_train_HR/000' if cutting else 'downloading'}" in said
+    end_of(start(made.part, root, own), 0)
+    assert cutting or served.asked[-1]["Range"] == "bytes=20000-"
 
 
 def test_folder_that_cannot_be_written(archives: dict[str, Any], fetch: Callable[..., Path], tmp_path: Path) -> None:
@@ -232,27 +223,6 @@ def until(done: Callable[[], bool], process: subprocess.Popen[str]) -> None:
         time.sleep(0.0005)
 
 
-def killed_then_finished(
-    start: Start,
-    archives: dict[str, Any],
-    root: Path,
-    when: Callable[[], bool],
-    archive: Path | None = None,
-    then: Callable[[], None] = lambda: None,
-) -> None:
-    """Start the real process, kill it at some point, do something, and let the same command finish."""
-    part = archives["train"].part
-    process = start(part, root, archive)
-    until(when, process)
-    process.kill()
-    process.wait()
-    assert not (root / "DIV2K_train_HR_sub" / "cut.json").exists()
-    then()
-    process = start(part, root, archive)
-    said, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 0, said
-
-
 @pytest.fixture
 def expected(archives: dict[str, Any], tmp_path: Path, screen: Any, files: Files) -> dict[str, bytes]:
     """The sub-images of an undisturbed run."""
@@ -266,28 +236,37 @@ def _size(path: Path) -> int:
 
 
 @pytest.mark.slow
-def test_killed_in_the_download(
-    server: Any, archives: dict[str, Any], start: Start, tmp_path: Path, expected: dict[str, bytes], files: Files
-) -> None:
-    """SIGKILL amid the download: the same command goes on at the byte where it was, and ends with the same files."""
-    served = server.serve("DIV2K_train_HR.zip", archives["train"].archive, stall=30_000)
-    root = tmp_path / "data"
-    part = root / "DIV2K_train_HR.zip.part"
-    killed_then_finished(start, archives, root, lambda: _size(part) >= 30_000, then=served.go.set)
-    assert files(root / "DIV2K_train_HR_sub") == expected
-    assert int(served.asked[1]["Range"].removeprefix("bytes=").rstrip("-")) >= 30_000
-
-
-@pytest.mark.slow
+@pytest.mark.parametrize("phase", ["download", "cutting"])
 @tried
-def test_killed_while_cutting(
-    archives: dict[str, Any], start: Start, tmp_path: Path, expected: dict[str, bytes], files: Files
+def test_killed(
+    server: Any,
+    archives: dict[str, Any],
+    start: Start,
+    tmp_path: Path,
+    expected: dict[str, bytes],
+    files: Files,
+    phase: str,
 ) -> None:
-    """SIGKILL amid the cutting: nothing half-written looks whole, and the same command ends with the same files."""
-    root, own = Path(tempfile.mkdtemp(dir=tmp_path)), archives["train"].write(tmp_path / "own.zip")
+    """SIGKILL amid the download or the cutting: nothing half-written looks whole, and the same command goes on.
+
+    It asks for no byte that had come, and ends with the same files.
+    """
+    made, root = archives["train"], Path(tempfile.mkdtemp(dir=tmp_path))
+    served = server.serve("DIV2K_train_HR.zip", made.archive, stall=30_000)
+    own = made.write(tmp_path / "own.zip") if phase == "cutting" else None
     target = root / "DIV2K_train_HR_sub"
-    killed_then_finished(start, archives, root, lambda: any(target.glob(".*.tmp/*.png")), own)
+    process = start(made.part, root, own)
+    if own:
+        until(lambda: any(target.glob(".*.tmp/*.png")), process)
+    else:
+        until(lambda: _size(root / "DIV2K_train_HR.zip.part") >= 30_000, process)
+    process.kill()
+    process.wait()
+    assert not (target / "cut.json").exists()
+    served.go.set()
+    end_of(start(made.part, root, own), 0)
     assert files(target) == expected
+    assert own or int(served.asked[1]["Range"].removeprefix("bytes=").rstrip("-")) >= 30_000
 
 
 @pytest.mark.slow
@@ -314,9 +293,7 @@ def test_killed_at_any_byte(
         if target.exists():
             whole = {name: data for name, data in files(target).items() if not name.startswith(".")}
             assert whole.items() <= expected.items()
-    process = start(archives["train"].part, root)
-    said, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 0, said
+    end_of(start(archives["train"].part, root), 0)
     assert files(root / "DIV2K_train_HR_sub") == expected
     assert (root / "DIV2K_train_HR.zip").read_bytes() == content
 
@@ -343,9 +320,7 @@ def test_interrupted(server: Any, archives: dict[str, Any], start: Start, tmp_pa
     assert process.returncode == 130, said
     assert "Interrupted. What is there is kept: the same command continues." in said
     assert "Traceback" not in said
-    process = start(made.part, root)
-    said, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 0, said
+    end_of(start(made.part, root), 0)
 
 
 @pytest.mark.slow
@@ -359,5 +334,4 @@ def test_two_at_once(
     with pytest.raises(FeedrateError, match="another process"):
         fetch()
     served.go.set()
-    process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 0
+    end_of(process, 0)
