@@ -14,7 +14,7 @@ import sys
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -264,14 +264,13 @@ from rich.console import Console
 from feedrate.downloads import div2k
 from feedrate.downloads.transfer import Patience, Remote
 from feedrate.schema.errors import FeedrateError
-said = json.loads(sys.argv[1])
-if said["most"]:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (said["most"], said["most"]))
-parts = {"train": div2k.Part(Remote(**said.pop("remote")), **said["part"])}
-archive = Path(said["archive"]) if said["archive"] else None
+part, root, archive, most = json.loads(sys.argv[1])
+if most:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+parts = {"train": div2k.Part(Remote(**part.pop("remote")), **part)}
 patience = Patience(tries=3, backoff_s=0.0, backoff_max_s=0, connect_s=2.0, read_s=20.0)
 try:
-    div2k.fetch("train", Path(said["root"]), Console(), archive, parts, patience)
+    div2k.fetch("train", Path(root), Console(), archive and Path(archive), parts, patience)
 except FeedrateError as error:
     sys.exit(f"{type(error).__name__}: {error}")
 except KeyboardInterrupt:
@@ -285,22 +284,10 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
     running: list[subprocess.Popen[str]] = []
 
     def begin(part: Part, root: Path, archive: Path | None = None, most: int = 0) -> subprocess.Popen[str]:
-        said = {
-            "remote": {name: getattr(part.remote, name) for name in ("url", "size", "algorithm", "digest")},
-            "part": {"folder": part.folder, "first": part.first, "count": part.count},
-            "root": os.fspath(root),
-            "archive": os.fspath(archive) if archive else None,
-            "most": most,
-        }
-        running.append(
-            subprocess.Popen(
-                [sys.executable, "-c", _DRIVER, json.dumps(said)],
-                cwd=ROOT,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-        )
+        given = json.dumps([asdict(part), os.fspath(root), archive and os.fspath(archive), most])
+        command = [sys.executable, "-c", _DRIVER, given]
+        pipe = subprocess.PIPE
+        running.append(subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=subprocess.STDOUT, text=True))
         return running[-1]
 
     yield begin

@@ -37,12 +37,17 @@ from feedrate.trial.prepare import dataset_root, prepare
 from feedrate.workloads import DataSpec
 
 
-@pytest.mark.parametrize("kept", [0.0, 0.5, *(pytest.param(kept, marks=pytest.mark.slow) for kept in (0.01, 0.95))])
-def test_truncated_file(storage: ModuleType, tmp_path: Path, kept: float) -> None:
-    """A file that lost its end gives a DataError that names it and says what to do; the process lives."""
+@pytest.mark.parametrize(
+    "kept", [None, 0.0, 0.5, *(pytest.param(part, marks=pytest.mark.slow) for part in (0.01, 0.95))]
+)
+def test_truncated_or_missing_file(storage: ModuleType, tmp_path: Path, kept: float | None) -> None:
+    """A file that lost its end, or is gone, gives a DataError that names it and what to do; the process lives."""
     opened = pack(storage, tmp_path, make(10, ((32, 32, 3), (32, 32, 3))))
     path = packed_files(tmp_path)[0]
-    os.truncate(path, int(path.stat().st_size * kept))
+    if kept is None:
+        path.unlink()
+    else:
+        os.truncate(path, int(path.stat().st_size * kept))
     with pytest.raises(DataError, match="run again") as caught:
         everything(opened)
     assert path.name in str(caught.value)
@@ -63,16 +68,6 @@ def test_truncated_anywhere(storage: ModuleType, tmp_path: Path) -> None:
         status, said = in_child(lambda root=root: same(storage, everything(again(storage, root)), samples))
         assert (status, said.split()[0]) in {(0, "True"), (0, "DataError")}, f"{path.name}: {status} {said}"
         shutil.rmtree(root)
-
-
-def test_missing_file(storage: ModuleType, tmp_path: Path) -> None:
-    """A file that is gone gives a DataError that names it."""
-    opened = pack(storage, tmp_path, make(3))
-    path = packed_files(tmp_path)[0]
-    path.unlink()
-    with pytest.raises(DataError, match="run again") as caught:
-        everything(opened)
-    assert path.name in str(caught.value)
 
 
 @pytest.mark.parametrize("longer", [False, True])
@@ -96,12 +91,10 @@ def test_manifest_disagrees(storage: ModuleType, tmp_path: Path) -> None:
     """Samples of another size or number than the manifest says are refused, never reshaped into something else."""
     label = SHAPES[-1]
     pack(storage, tmp_path, make(3, ((8, 8, 3), label)))
-    describe(tmp_path, make(3, ((8, 9, 3), label)))
-    with pytest.raises(DataError, match="run again"):
-        everything(again(storage, tmp_path))
-    describe(tmp_path, make(4, ((8, 8, 3), label)))
-    with pytest.raises(DataError, match="run again"):
-        everything(again(storage, tmp_path))
+    for count, width in ((3, 9), (4, 8)):
+        describe(tmp_path, make(count, ((8, width, 3), label)))
+        with pytest.raises(DataError, match="run again"):
+            everything(again(storage, tmp_path))
 
 
 def test_source_breaks(storage: ModuleType, tmp_path: Path) -> None:
