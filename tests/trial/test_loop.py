@@ -74,6 +74,16 @@ def test_a_draining_device_counts_as_other() -> None:
     assert total == pytest.approx(window.wall_ns, rel=0.01)
 
 
+def test_borders_are_where_steps_meet() -> None:
+    """One stamp a step and one behind the last; what lies between two is one step, phases and all."""
+    stages = [Stage("forward", lambda _: time.sleep(0.002)), Stage("backward", lambda state: state)]
+    window = measure(batches(), stages, Limits(0, 5, 1, 8), nothing)
+    borders = list(window.borders())
+    totals = [sum(times) for times in zip(*window.durations().values(), strict=True)]
+    assert [b - a for a, b in itertools.pairwise(borders)] == pytest.approx(totals, rel=0.05)
+    assert window.started <= borders[0] < borders[-1] <= window.ended
+
+
 @pytest.mark.parametrize("workers", [1, 2, 3, 4, 7])
 def test_a_window_ends_on_a_multiple_of_the_workers(workers: int) -> None:
     """Neither steps nor wall clock fall short, and no burst is cut."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import time
@@ -12,10 +11,9 @@ from typing import Any
 import pytest
 from beside import tried
 
-from feedrate.trial import loop, witness_trial
+from feedrate.trial import witness_trial
 from feedrate.trial.job import Job, Reporter
 from feedrate.trial.loader import Batch
-from feedrate.trial.loop import Limits
 from feedrate.trial.plants import LATE_NS
 from feedrate.trial.prepare import dataset_root, prepare
 from feedrate.trial.stages import Stage
@@ -133,14 +131,3 @@ def test_an_epochs_clock_runs_from_its_first_batch_to_its_last() -> None:
     spans = witness_trial.run_epochs(Source(), [Stage("forward", lambda _: time.sleep(0.005))], nothing)
     assert len(spans) == EPOCHS
     assert all(20e6 <= end - begin < 50e6 for begin, end in spans)
-
-
-def test_borders_are_where_steps_meet() -> None:
-    """One stamp a step and one behind the last; what lies between two is one step, phases and all."""
-    stages = [Stage("forward", lambda _: time.sleep(0.002)), Stage("backward", lambda state: state)]
-    window = loop.measure(itertools.repeat(Batch((), b"")), stages, Limits(0, 5, 1, 8), nothing)
-    found = window.borders()
-    assert len(found) == 6
-    totals = [sum(times) for times in zip(*window.durations().values(), strict=True)]
-    assert [b - a for a, b in itertools.pairwise(found)] == pytest.approx(totals, rel=0.05)
-    assert window.started <= found[0] < found[-1] <= window.ended

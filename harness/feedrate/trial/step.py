@@ -6,21 +6,12 @@ plain step or the one with a loss scaler, autocast, layout of the images, their 
 check of gradients, the count of overflows, the output copied back, the reading of the loss, and the debugging aid
 around all of it.
 
-============  ========================================================================================
-debug         on in every step, as an experiment may have left it on
-============  ========================================================================================
-anomaly       ``torch.autograd.set_detect_anomaly`` around the whole step
-profiler      ``torch.profiler.profile`` around the whole step, a new one each: starting and stopping it is
-              part of ``forward`` and ``optimizer``
-nvtx          ``torch.autograd.profiler.emit_nvtx`` around the whole step; it waits for the device at both ends
-gradcheck     after the backward pass, and part of it: ``torch.autograd.gradcheck`` of the loss with respect
-              to the batch's input
-gradgradcheck the same with ``torch.autograd.gradgradcheck``
-============  ========================================================================================
-
-The two checks need double precision, and evaluate the loss twice for every number of the input: they take a batch of 1
-and a patch of a few pixels. They look at a copy of the network with the weights that it began with, which costs what
-the trained weights would cost. A failed check does not end the trial: the question is its price.
+``debug`` leaves one of PyTorch's debugging aids on in every step. A new profiler is made for each: starting and
+stopping it is part of ``forward`` and ``optimizer``. ``emit_nvtx`` waits for the device at both ends. The two checks of
+gradients are part of ``backward``; they need double precision, and evaluate the loss twice for every number of the
+input: they take a batch of 1 and a patch of a few pixels. They look at a copy of the network with the weights that it
+began with, which costs what the trained weights would cost. A failed check does not end the trial: the question is its
+price.
 
 ``fusion = compile`` hands the network to ``torch.compile`` with two settings. Shapes are static, so that with
 ``vary_shapes`` each size has code of its own, made before the window. And it compiles in this process: a pool of
