@@ -134,12 +134,7 @@ def columns(job: Job) -> dict[str, int]:
 def replace_with_cache(
     job: Job, reader: Reader, transform: Transform, collation: Collate
 ) -> tuple[Reader, Transform, Collate]:
-    """Put a trial's cache, if its cell asks for one, in the place of what it spares; fill it where it is not there.
-
-    Raises:
-        InputError: the samples do not fill a batch for every replica.
-        EnvironmentFault: the disk is full, or the folder cannot be written.
-    """
+    """Put a trial's cache, if its cell asks for one, in the place of what it spares; fill it where it is not there."""
     kind = job.value("cache")
     if kind == "none":
         return reader, transform, collation
@@ -163,11 +158,7 @@ def replace_with_cache(
 
 
 def batch_count(job: Job, count: int) -> int:
-    """Count the whole batches of a set.
-
-    Raises:
-        InputError: there is not one for every replica of the model.
-    """
+    """Count the whole batches of a set."""
     size, replicas = job.value("batch_size"), job.value("world_size")
     if count < size * replicas:
         raise InputError(

@@ -123,11 +123,7 @@ class FailureReporter(Reporter):
 
 
 def launch(job: Job, descriptor: int, work: Callable[[Job, Reporter], None]) -> None:
-    """Start the ranks of a trial, as ``torchrun --standalone`` does, and stay with them until one of them dies.
-
-    Raises:
-        RuntimeError: a rank died; the message names it.
-    """
+    """Start the ranks of a trial, as ``torchrun --standalone`` does, and stay with them until one of them dies."""
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch

@@ -77,12 +77,7 @@ class Feed:
 
 
 def open_feed(job: Job, device: torch.device) -> Feed:
-    """Open the packed samples of a trial and start what delivers them.
-
-    Raises:
-        DataError: the page cache is not in the state that the cell asks for, or the samples are damaged.
-        InputError: more workers than the samples have shards, or too few samples to read each once only.
-    """
+    """Open the packed samples of a trial and start what delivers them."""
     if job.value("mode") in ("compute", "copy"):
         manifest, dataset, collation = samples(job)
         resident = _resident(job, device, dataset, collation)

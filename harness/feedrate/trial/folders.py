@@ -33,9 +33,6 @@ def build(root: Path, task: str) -> Iterator[Path]:
     """Give an empty folder beside ``root`` to be filled and installed; whatever is left of it in the end is removed.
 
     It waits until no other process builds in the folder around ``root``.
-
-    Raises:
-        EnvironmentFault: the disk is full, or the folder cannot be written.
     """
     prefix = f".{root.name}.{hashlib.sha256(platform.node().encode()).hexdigest()[:6]}."
     temp = root.parent / f"{prefix}{os.getpid()}.tmp"

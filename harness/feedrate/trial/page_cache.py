@@ -40,11 +40,7 @@ class _Stat(ctypes.Structure):
 
 
 def settle(root: Path, state: Literal["warm", "cold"]) -> float:
-    """Bring the packed files below a folder into the page cache, or out of it; gives the share that is cached, 0 to 1.
-
-    Raises:
-        DataError: the page cache did not follow, or a file cannot be read.
-    """
+    """Bring the packed files below a folder into the page cache, or out of it; gives the cached share, 0 to 1."""
     try:
         if state == "cold":
             _evict(root)
@@ -70,11 +66,7 @@ def settle(root: Path, state: Literal["warm", "cold"]) -> float:
 
 
 def cached(root: Path) -> float:
-    """Give the share of the pages of all packed files below a folder that lies in the page cache, 0 to 1.
-
-    Raises:
-        OSError: a file cannot be read, or this kernel cannot tell.
-    """
+    """Give the share of the pages of all packed files below a folder that lies in the page cache, 0 to 1."""
     pages = present = 0
     for path, size in _files(root):
         with Path(path).open("rb", buffering=0) as file:

@@ -55,11 +55,7 @@ def write(folder: Path, samples: int, seed: int) -> int:
 
 
 def measure(folder: Path, size: int, opens: Callable[[Path], Any] = h5py.File) -> Finding:
-    """Open the file, read a sample, and compare memory with what it was before.
-
-    Raises:
-        DataError: the file stays in the page cache (a file system in memory), so that nothing can be seen.
-    """
+    """Open the file, read a sample, and compare memory with what it was before."""
     before = page_cache.settle(folder, "cold")
     # Give freed memory back to the kernel: what is used again would add nothing to what is resident.
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):

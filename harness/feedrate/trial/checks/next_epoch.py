@@ -53,11 +53,7 @@ def check(job: Job) -> Finding:
 
 
 def stale_samples(dataset: EpochSamples, *, persistent: bool) -> int:
-    """Count the samples of the second epoch that were made from the first one's state.
-
-    Raises:
-        TrialError: an epoch did not hold each sample once, or the first one was not made from its own state.
-    """
+    """Count the samples of the second epoch that were made from the first one's state."""
     loader: DataLoader[torch.Tensor] = DataLoader(
         dataset,
         batch_size=_BATCH,

@@ -129,9 +129,6 @@ def watch(script: Sequence[str], ends_by: str, limit_s: float = LIMIT_S) -> Endi
         script: command that prints ``ready`` when its workers work, and ends by itself on a line from stdin.
         ends_by: ``return``, ``exception`` (by itself), or the name of a signal in small letters.
         limit_s: longest wait for the training process, and for its workers after it.
-
-    Raises:
-        TrialError: it did not become ready, or did not end.
     """
     adopt_orphans()
     before = shm_segments()
