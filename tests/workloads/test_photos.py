@@ -44,63 +44,50 @@ def test_unusable_folders(tmp_path: Path) -> None:
             list_images(tmp_path / name)
 
 
-def test_rgb_as_stored(tmp_path: Path, rgb: np.ndarray) -> None:
-    """RGB comes back bit for bit, writable."""
-    got = open_rgb(write(tmp_path / "a.png", rgb))
-    assert np.array_equal(got, rgb)
-    assert got.flags.writeable
-
-
-def test_alpha_is_dropped(tmp_path: Path, rgb: np.ndarray) -> None:
-    """Transparent pixels keep the colour that is stored under them."""
-    alpha = np.dstack([rgb, np.zeros((9, 12), np.uint8)])
-    assert np.array_equal(open_rgb(write(tmp_path / "a.png", alpha)), rgb)
-
-
-def test_grey_is_repeated(tmp_path: Path, rgb: np.ndarray) -> None:
-    """Grey becomes three equal channels, with or without alpha."""
-    grey = rgb[..., 0]
-    for path in (write(tmp_path / "a.png", grey), write(tmp_path / "b.png", grey, "LA")):
-        assert np.array_equal(open_rgb(path), np.repeat(grey[..., None], 3, axis=2))
-
-
-def test_sixteen_bits_keep_the_high_byte(tmp_path: Path) -> None:
-    """16-bit grey is scaled down, not clipped to white."""
-    deep = np.arange(0, 65536, 257 * 2, dtype=np.uint16).reshape(8, 16)
-    got = open_rgb(write(tmp_path / "a.png", deep))
-    assert np.array_equal(got[..., 0], (deep >> 8).astype(np.uint8))
-    assert got.shape == (8, 16, 3)
-
-
-def test_transparent_palette(tmp_path: Path) -> None:
-    """A palette with half-transparent entries gives the palette's colours, without a warning of Pillow's."""
-    picture = PILImage.new("P", (4, 4), 1)
+def palette() -> PILImage.Image:
+    """Half-transparent entries, of which Pillow warns where they are converted to RGB at once."""
+    picture = PILImage.new("P", (12, 9), 1)
     picture.putpalette([0, 0, 0, 10, 20, 30])
-    picture.save(tmp_path / "a.png", transparency=b"\xff\x80")
-    assert open_rgb(tmp_path / "a.png")[0, 0].tolist() == [10, 20, 30]
+    return picture
 
 
-def test_orientation_is_ignored(tmp_path: Path, rgb: np.ndarray) -> None:
-    """A JPEG that is to be shown rotated keeps the shape in which it is stored."""
+def rotated() -> PILImage.Exif:
+    """What has a JPEG shown rotated."""
     exif = PILImage.Exif()
     exif[0x0112] = 6
-    assert open_rgb(write(tmp_path / "a.jpg", rgb, exif=exif)).shape == (9, 12, 3)
+    return exif
+
+
+def test_pixels_are_taken_as_they_are_stored(tmp_path: Path, rgb: np.ndarray) -> None:
+    """RGB bit for bit and writable; without alpha; grey three times; a palette's colours; 16 bits' high byte."""
+    grey, deep = rgb[..., 0], np.arange(0, 65536, 257 * 2, dtype=np.uint16).reshape(8, 16)
+    palette().save(tmp_path / "palette.png", transparency=b"\xff\x80")
+    colours = np.broadcast_to(np.array([10, 20, 30], np.uint8), (9, 12, 3))
+    cases = [
+        (write(tmp_path / "rgb.png", rgb), rgb),
+        (write(tmp_path / "alpha.png", np.dstack([rgb, np.zeros((9, 12), np.uint8)])), rgb),
+        (write(tmp_path / "grey.png", grey), np.repeat(grey[..., None], 3, axis=2)),
+        (write(tmp_path / "grey alpha.png", grey, "LA"), np.repeat(grey[..., None], 3, axis=2)),
+        (write(tmp_path / "deep.png", deep), np.repeat((deep >> 8).astype(np.uint8)[..., None], 3, axis=2)),
+        (tmp_path / "palette.png", colours),
+    ]
+    for path, expected in cases:
+        assert np.array_equal(open_rgb(path), expected), path
+    assert open_rgb(tmp_path / "rgb.png").flags.writeable
+    assert open_rgb(write(tmp_path / "rotated.jpg", rgb, exif=rotated())).shape == (9, 12, 3), "orientation is ignored"
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [(b"", "neither PNG nor JPEG"), (b"GIF89a....", "neither"), (b"half", "truncated")]
+    ("content", "said"),
+    [(b"", "neither PNG nor JPEG"), (b"GIF89a....", "neither"), (b"half", "truncated"), (None, "No such file")],
 )
-def test_unreadable(tmp_path: Path, rgb: np.ndarray, content: bytes, said: str) -> None:
-    """A file that cannot be decoded says why, without its path."""
+def test_unreadable(tmp_path: Path, rgb: np.ndarray, content: bytes | None, said: str) -> None:
+    """A file that cannot be decoded, or vanished after it was listed, says why, without its path."""
     path = write(tmp_path / "a.png", rgb)
-    path.write_bytes(path.read_bytes()[:-60] if content == b"half" else content)
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:-60] if content == b"half" else content)
     with pytest.raises(Unusable, match=said) as caught:
         open_rgb(path)
-    assert str(tmp_path) not in str(caught.value)
-
-
-def test_dangling(tmp_path: Path) -> None:
-    """A file that vanished after it was listed is unusable, without its path."""
-    with pytest.raises(Unusable, match="No such file") as caught:
-        open_rgb(tmp_path / "gone.png")
     assert str(tmp_path) not in str(caught.value)

@@ -35,6 +35,6 @@ def run_check(job: Job, reporter: Reporter) -> None:
     Raises:
         InputError: there is no such check, or a library that it needs is not installed.
     """
-    found: Finding = plugins.load("feedrate.trial.checks", job.value("check")).check(job)
-    evidence = scrub(found.evidence, EVIDENCE_MOST)  # a sentence may quote what a library said
-    reporter.send("result", row={"fact": found.fact, "fact_value": found.value, "evidence": evidence})
+    finding: Finding = plugins.load("feedrate.trial.checks", job.value("check")).check(job)
+    evidence = scrub(finding.evidence, EVIDENCE_MOST)  # a sentence may quote what a library said
+    reporter.send("result", row={"fact": finding.fact, "fact_value": finding.value, "evidence": evidence})
