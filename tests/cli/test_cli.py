@@ -66,25 +66,6 @@ def test_a_budget_below_one_block(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_bad_matrix(matrix: Path) -> None:
-    """YAML that is none gives line and column."""
-    matrix.write_text("version: 1\nsuites: [")
-    done = harness("plan", "--matrix", str(matrix))
-    assert done.returncode == 2
-    assert "line 2, column" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_a_million_cells(matrix: Path) -> None:
-    """A matrix of a million cells is refused with the count."""
-    many = list(range(1, 1001))
-    suites = f"{{loader: {{batch_size: {many}, n_samples: {many}}}}}"
-    matrix.write_text(f"version: 1\nsuites: {suites}\nprofiles: {{quick: {{}}}}")
-    done = harness("sweep", "--matrix", str(matrix))
-    assert done.returncode == 2
-    assert "1,000,000 combinations" in done.stderr
-
-
 @pytest.mark.parametrize("option", ["--results", pytest.param("--data-root", marks=pytest.mark.slow)])
 def test_a_place_that_cannot_be_written(option: str, matrix: Path, tmp_path: Path) -> None:
     """A folder that cannot be made or written stops the sweep with its name, before anything is measured."""

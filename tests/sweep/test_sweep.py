@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 from pathlib import Path
@@ -201,18 +200,6 @@ def test_steps_and_telemetry_belong_to_trials(run: runs.StoredRun, trials: pd.Da
     assert spacing.quantile(0.25) < 0.13e9
 
 
-def test_nothing_private_is_recorded(run: runs.StoredRun) -> None:
-    """Neither host name nor user nor a path of this machine stands in any file of a run."""
-    host = os.uname().nodename.encode()
-    for path in run.folder.iterdir():
-        data = path.read_bytes()
-        if path.suffix == ".parquet":
-            table = pq.read_table(path)
-            data = str(table.to_pylist()).encode() + str(table.schema.metadata).encode()
-        for secret in (b"/tmp/", b"/work/", str(Path.home()).encode() + b"/", *([host] if len(host) > 3 else [])):
-            assert secret not in data, (path.name, secret)
-
-
 def test_the_end_is_told(swept: tuple[Place, str]) -> None:
     """The terminal shows best settings, bounds, defaults against best, where files are, what to type next."""
     printed = swept[1]
@@ -228,14 +215,6 @@ def test_the_end_is_told(swept: tuple[Place, str]) -> None:
     ):
         assert words in printed
     assert "Traceback" not in printed
-
-
-def test_contrasts_pair_by_block(trials: pd.DataFrame) -> None:
-    """A contrast's ratio is the geometric mean of the two blocks' ratios."""
-    first = contrasts(trials).iloc[0]
-    rates = trials.pivot_table(index="block", columns="cell_id", values="samples_per_s")
-    ratio = (rates[first["cell_b"]] / rates[first["cell_a"]]).prod() ** 0.5
-    assert first["ratio"] == pytest.approx(ratio)
 
 
 def test_the_order_is_the_seeds(run: runs.StoredRun, trials: pd.DataFrame) -> None:

@@ -1,4 +1,4 @@
-"""Claims from plan to terminal: whose cells run, what gets a budget's last seconds, and the table of verdicts."""
+"""A run in progress: whose cells run, what gets a budget's last seconds; a sweep of a claim up to its verdict."""
 
 from __future__ import annotations
 
@@ -14,89 +14,16 @@ import pytest
 import yaml
 from rich.console import Console
 
-from feedrate.plan import claim_selection, suite
-from feedrate.plan import request as plan_local
-from feedrate.plan.claim import Claim, pair, terms
+from feedrate.plan import request, suite
 from feedrate.plan.claim_selection import LEAST_BLOCKS, claims_of
 from feedrate.plan.schedule import TEMPLATE_S
-from feedrate.plan.suite import slices_of
 from feedrate.questions.claims import terminal as claims_terminal
-from feedrate.schema.axes import Cell
 from feedrate.schema.errors import InputError
 from feedrate.schema.plugins import ROOT
 from feedrate.store import runs
 from feedrate.sweep.run import ActiveRun
 
-LOAD = {"mode": "load", "workload": "synthetic", "storage_format": "lmdb"}
 CERTAIN = "persistent-workers"
-
-
-def claim(effect: Any = None, **more: Any) -> Claim:
-    return Claim("x", "It helps.", ("BOT",), "Two cells.", effect, **more)
-
-
-WORKERS = claim(pair({"num_workers": 0}, {"num_workers": 2}, LOAD))
-
-
-def planned(one: Claim, cells: set[str], impossible: Any = lambda _: None, device: str = "cpu") -> tuple[Any, Any]:
-    return claim_selection.plan_claims([one], cells, device, "div2k_standin", impossible)
-
-
-def ids(one: Claim) -> set[str]:
-    assert one.effect
-    return {term.cell_id for term in terms(one.effect, "cpu")}
-
-
-def test_a_claim_is_asked_where_all_its_cells_run() -> None:
-    """With the weights of its sides, and the cells of the numbers beside it."""
-    (asked,), reasons = planned(WORKERS, ids(WORKERS))
-    assert (asked.id, asked.metric, reasons) == ("x", "throughput", {})
-    assert sorted(asked.weights.values()) == [-1, 1]
-    assert asked.cells == ids(WORKERS)
-
-
-def test_a_machine_with_too_many_cores_is_not_asked() -> None:
-    """Where sides are chosen for few cores, more of them would make it another question."""
-    few = replace(WORKERS, most_cores=4)
-    assert claim_selection.plan_claims([few], ids(WORKERS), "cpu", "div2k_standin", lambda _: None, 4)[1] == {}
-    asked, reasons = claim_selection.plan_claims([few], ids(WORKERS), "cpu", "div2k_standin", lambda _: None, 5)
-    assert not asked
-    assert reasons == {"x": "its sides are for 4 cores at most; this machine has 5"}
-
-
-def test_a_cuda_device_may_have_an_effect_of_its_own() -> None:
-    """The small cells run on a CPU only, the large ones on CUDA only, and each decides where it runs."""
-    large = pair({"num_workers": 0}, {"num_workers": 8}, LOAD)
-    both = replace(WORKERS, on_cuda=large)
-    assert {part["device"] for part in slices_of([both])} == {"cpu", "cuda"}
-    assert [part["num_workers"] for part in slices_of([both]) if part["device"] == "cuda"] == [0, 8]
-    for device, effect in (("cpu", WORKERS.effect), ("cuda", large)):
-        cells = {term.cell_id for term in terms(effect, device)}
-        (asked,), _ = claim_selection.plan_claims([both], cells, device, "div2k_standin", lambda _: None)
-        assert set(asked.weights) == cells
-
-
-def test_what_speaks_against_a_claim_is_kept() -> None:
-    """The device first, then what makes a cell impossible, then that this run leaves it out."""
-    pinned = claim(pair({"pin_memory": False}, {"pin_memory": True}, LOAD), needs="cuda")
-    assert planned(pinned, set())[1] == {"x": "needs a CUDA device"}
-
-    def impossible(cell: Cell) -> str | None:
-        return "no room" if cell["num_workers"] else None
-
-    assert planned(WORKERS, set(), impossible)[1] == {"x": "no room"}
-    assert planned(WORKERS, set())[1] == {"x": "this run leaves out cells of it"}
-    two = claim(pair({"world_size": 1}, {"world_size": 2}, {"parallel": "ddp"}), needs="gpus")
-    assert planned(two, set())[1] == {"x": "needs two CUDA devices"}
-
-
-def test_suites_ask_their_own_claims_and_the_suite_of_all_asks_everybodys() -> None:
-    """A suite whose slices are another question's asks none by itself."""
-    everything = suite.claims()
-    assert {claim.id for claim in claims_of(["claims"])} == set(everything)
-    own = {name for name, (owner, _) in everything.items() if owner == "workers"}
-    assert {claim.id for claim in claims_of(["workers"])} == own
-    assert claims_of(["loader", "storage", "calibration", "gone"]) == []
 
 
 class Place:
@@ -104,14 +31,14 @@ class Place:
 
     def __init__(self, folder: Path, names: list[str], blocks: str = "[4, 6]") -> None:
         self.folder = folder
-        slices = [part for name in names for part in suite.slices_of([suite.claims()[name][1]])]
+        slices = list(suite.slices_of(suite.claims()[name][1] for name in names))
         protocol = yaml.safe_load(f"{{warmup_s: 0.1, window_s: 0.2, min_steps: 4, timeout_s: 30, blocks: {blocks}}}")
         document = {"version": 1, "protocol": protocol, "suites": {"workers": slices}, "profiles": {"quick": {}}}
         (folder / "matrix.yaml").write_text(yaml.safe_dump(document))
 
-    def options(self, **more: Any) -> plan_local.Options:
+    def options(self, **more: Any) -> request.Options:
         folder = self.folder
-        return plan_local.Options(folder / "matrix.yaml", data_root=folder / "data", results=folder / "results", **more)
+        return request.Options(folder / "matrix.yaml", data_root=folder / "data", results=folder / "results", **more)
 
     def harness(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -182,7 +109,7 @@ class Silent:
 def running(tmp_path: Path) -> Iterator[ActiveRun]:
     """A run of two claims with a budget, before its first block."""
     place = Place(tmp_path, [CERTAIN, "gil-threads"], "[8, 30]")
-    made = plan_local.make(place.options(budget="60s"))
+    made = request.make(place.options(budget="60s"))
     (tmp_path / "results" / "machine").mkdir(parents=True)
     folder = runs.begin(tmp_path / "results" / "machine", "run", {"key": "", "seed": 1, "started_at": ""})
     run = ActiveRun(made, folder, 1, "", Silent())
