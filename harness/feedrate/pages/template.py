@@ -80,4 +80,5 @@ _ENVIRONMENT.filters |= {
         *(descriptions.day, descriptions.size, descriptions.setting, descriptions.knobs),
     )
 }
+_ENVIRONMENT.filters["g"] = "{:g}".format
 _ENVIRONMENT.filters["text"] = _as_markup(markup.entities)

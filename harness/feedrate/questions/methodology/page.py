@@ -1,7 +1,7 @@
 """The methodology page: prose from ``site/pages/methodology.md``, every number and table in it from the harness itself.
 
-The prose is a template without figures. Where one belongs stands its name; what a name means is said here, once, by the
-constant that the harness itself uses. Simulated figures are those of a rule under normal log throughputs: they say how
+The prose is a template without figures of its own: where one belongs it names the constant that the harness itself
+uses. Simulated figures are those of a rule under normal log throughputs: they say how
 often the rule is right, and nothing about any machine.
 """
 
@@ -13,106 +13,40 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from feedrate.analysis import ceilings, claims, loader, noise, pipeline, prediction, variance
-from feedrate.analysis.blocks import CONFIDENCE
+from feedrate.analysis import blocks, ceilings, claims, loader, noise, pipeline, prediction, variance
 from feedrate.analysis.estimators import ESTIMATORS
 from feedrate.machine.probes import gpu
 from feedrate.machine.probes import noise as probed
 from feedrate.pages import markup
 from feedrate.pages.markup import Page
 from feedrate.pages.template import render
-from feedrate.plan.claim_selection import ERROR, LEAST_BLOCKS
+from feedrate.plan import claim_selection, schedule
 from feedrate.plan.matrix import DEFAULT_PROTOCOL
-from feedrate.plan.schedule import CEILING_WINDOW_S
 from feedrate.questions.runs import telemetry
 from feedrate.questions.runs.trust import PARTS
-from feedrate.schema import metrics, plugins
+from feedrate.schema import metrics, plugins, window
 from feedrate.schema.axes import AXES
 from feedrate.schema.columns import PROTOCOL_VERSION
-from feedrate.schema.plugins import RESOURCES, STREAM_SHARDS, traits
-from feedrate.schema.window import COLD, LEAST_WARM_UP, STEADY, WARM
+from feedrate.schema.plugins import RESOURCES, traits
 from feedrate.share.validation import caps, flags, validator
 from feedrate.share.validation.admission import BESIDE, UNIQUE
 from feedrate.share.validation.findings import Rule, Validated
 from feedrate.share.validation.guard import READABLE
 from feedrate.store.manifest import Protocol
-from feedrate.sweep.run import GIVE_UP_AFTER
+from feedrate.sweep import run
 
 PATH = "methodology.md"
+_MODULES = (
+    *(blocks, ceilings, claim_selection, claims, gpu, loader, metrics, noise, pipeline, plugins, prediction, run),
+    *(schedule, telemetry, variance, window),
+)
+"""Those whose constants the prose names."""
 _CAUSES = {
     "within": "A window is short: another stretch of the same trial would have given another number.",
     "between": "The rest: one start of the process, or one minute, differs from the next.",
     "drift": "The machine gets slower or faster as the run goes on.",
 }
 """Why each part of the spread between trials is there."""
-
-
-class Source(NamedTuple):
-    """A publication that a rule comes from."""
-
-    cited: str
-    """As the text names it."""
-    full: str
-    link: str | None
-    """Where it can be read."""
-    gives: str
-    """What is taken from it."""
-
-
-SOURCES = {
-    "dsanalyzer": Source(
-        "DS-Analyzer (Mohan and others 2021)",
-        "J. Mohan, A. Phanishayee, A. Raniwala, V. Chidambaram: Analyzing and Mitigating Data Stalls in DNN Training. "
-        "Proceedings of the VLDB Endowment 14(5), 2021",
-        "https://arxiv.org/abs/2007.06775",
-        "ceilings by differential analysis",
-    ),
-    "roofline": Source(
-        "the roofline model (Williams and others 2009)",
-        "S. Williams, A. Waterman, D. Patterson: Roofline: An Insightful Visual Performance Model for Multicore "
-        "Architectures. Communications of the ACM 52(4), 2009",
-        "https://doi.org/10.1145/1498765.1498785",
-        "one roof for the cells of all tasks",
-    ),
-    "mlperf": Source(
-        "MLPerf Storage",
-        "MLCommons: MLPerf Storage benchmark suite, rules and source",
-        "https://github.com/mlcommons/storage",
-        "the emulated step, accelerator utilization (AU)",
-    ),
-    "student": Source(
-        "Student (1908)",
-        "Student: The Probable Error of a Mean. Biometrika 6(1), 1908",
-        "https://doi.org/10.1093/biomet/6.1.1",
-        "the interval of a mean",
-    ),
-    "welch": Source(
-        "Welch (1947)",
-        "B. L. Welch: The Generalization of ‘Student’s’ Problem when Several Different Population Variances are "
-        "Involved. Biometrika 34(1–2), 1947",
-        "https://doi.org/10.1093/biomet/34.1-2.28",
-        "the interval of a difference between runs",
-    ),
-    "holm": Source(
-        "Holm (1979)",
-        "S. Holm: A Simple Sequentially Rejective Multiple Test Procedure. Scandinavian Journal of Statistics 6(2), "
-        "1979",
-        None,
-        "claims that are judged together",
-    ),
-    "fishman": Source(
-        "Fishman (1978)",
-        "G. S. Fishman: Grouping Observations in Digital Simulation. Management Science 24(5), 1978",
-        None,
-        "the spread within a window from batches of its steps",
-    ),
-    "pytorch": Source(
-        "PyTorch",
-        "PyTorch: torch.utils.data.dataloader, source of _MultiProcessingDataLoaderIter",
-        "https://github.com/pytorch/pytorch/blob/main/torch/utils/data/dataloader.py",
-        "the order of events in the model of the pipeline",
-    ),
-}
 
 
 class Simulated(NamedTuple):
@@ -171,77 +105,36 @@ def page() -> Page:
         jinja2.UndefinedError: the prose names something that is not known here.
     """
     contents = markup.contents((RESOURCES / "site" / "pages" / PATH).read_text(encoding="utf-8"))
-    return Page(PATH, "Methodology", render(PATH, contents=contents, **numbers(), **tables()))
-
-
-def numbers() -> dict[str, str]:
-    """Every single figure of the prose, by its name there."""
+    constants = {module.__name__.rpartition(".")[2]: module for module in _MODULES}
     protocol = Protocol.model_validate(DEFAULT_PROTOCOL)
-    shown = {
-        "protocol_version": PROTOCOL_VERSION,
-        "give_up_after": GIVE_UP_AFTER,
-        "window_s": protocol.window_s,
-        "min_steps": protocol.min_steps,
-        "warm_up_steps": LEAST_WARM_UP,
-        "steady": STEADY,
-        "cold": 100 * COLD,
-        "warm": 100 * WARM,
-        "shards": STREAM_SHARDS,
-        "confidence": 100 * CONFIDENCE,
-        "balanced_within": ceilings.BALANCED_WITHIN,
-        "most": 100 * ceilings.MOST,
-        "ceiling_window_s": CEILING_WINDOW_S,
-        "alpha": 100 * claims.ALPHA,
-        "alpha_share": claims.ALPHA,
-        "ci_target_pct": protocol.ci_target_pct,
-        "fewest": protocol.blocks[0],
-        "most_blocks": protocol.blocks[1],
-        "control_every": protocol.control_every,
-        "certain_from": LEAST_BLOCKS,
-        "certain_error": ERROR,
-        "small": 100 * (metrics.CONFIRMED_OVER - 1),
-        "clear": 100 * (metrics.SAME[1] - 1),
-        "fewest_for_drift": noise.FEWEST_FOR_DRIFT,
-        "rate_within": prediction.RATE_WITHIN_PCT,
-        "wait_within": prediction.WAIT_WITHIN_MS,
-        "pipeline_steps": pipeline.STEPS,
-        "bins": telemetry.BINS,
-        "least_bin": telemetry.LEAST_BIN_S,
-        "settle_s": gpu.SETTLE_NS / 1e9,
-        "gpu_window_s": gpu.LEAST_WINDOW_NS / 1e9,
-    }
-    return {name: f"{value:g}" for name, value in shown.items()} | {
-        "whole": "100\u00a0%",
-        "half": f"{100 * loader.FETCHING:g}\u00a0%",
-        "unknown_at_best": noise.UNKNOWN_AT_BEST,
-    }
+    body = render(
+        PATH, contents=contents, protocol=protocol, protocol_version=PROTOCOL_VERSION, **constants, **tables()
+    )
+    return Page(PATH, "Methodology", body)
 
 
 def tables() -> dict[str, Any]:
-    """Rows of every table of the page, sources and simulated figures, by their names in the prose."""
+    """Rows of every table of the page, and the simulated figures, by their names in the prose."""
     letters = noise.LETTERS[: len(noise.CRITERIA[0].limits)]
     here = Markup(" ([simulated here](#simulated))")
-    cited = Markup('<a href="#source-{}">{}</a>')
     return {
-        "source": {name: cited.format(name, each.cited) for name, each in SOURCES.items()},
         "simulated": {name: Markup("{}{}").format(each.found, here) for name, each in SIMULATED.items()},
         "estimators": [
             (each.label, each.fault or "Nothing that the external clock shows.", each.used_by) for each in ESTIMATORS
         ],
         "formats": list(_formats()),
         "verdicts": _verdicts(),
-        "variance": [(PARTS[part].capitalize(), _CAUSES[part], variance.ADVICE[part]) for part in variance.PARTS],
+        "parts": [(PARTS[part].capitalize(), _CAUSES[part], variance.ADVICE[part]) for part in variance.PARTS],
         "letters": list(letters),
         "worst_letter": noise.LETTERS[len(letters)],
         "criteria": list(_criteria()),
-        "flags": list(_flags()),
+        "flag_rules": list(_flags()),
         "derived": [(_anchor(f"measure-{name}", name), doc) for name, (_, doc) in probed.DERIVED.items()],
         "planted": list(_planted()),
         "simulations": [(_capital(each.found), _capital(each.rule)) for each in SIMULATED.values()],
         "refusing": rules((*validator.RULES, READABLE, UNIQUE, BESIDE)),
         "flagging": rules(flags.RULES),
         "caps": [(_anchor(f"rule-{cap.name}", cap.name), f"{cap.most:,} {cap.unit}", cap.why) for cap in caps.CAPS],
-        "sources": list(_sources()),
     }
 
 
@@ -320,9 +213,3 @@ def _planted() -> Iterator[tuple[object, ...]]:
         if axis.doc.startswith("Planted: ") or axis.name == "replica":
             name = Markup('<a href="dictionary.html#axis-{0}"><code>{0}</code></a>').format(axis.name)
             yield name, _capital(axis.doc.removeprefix("Planted: "))
-
-
-def _sources() -> Iterator[tuple[object, ...]]:
-    for name, each in SOURCES.items():
-        full = Markup('<a href="{}">{}</a>').format(each.link, each.full) if each.link else each.full
-        yield Markup('<span id="source-{}">{}</span>').format(name, full), _capital(each.gives)
