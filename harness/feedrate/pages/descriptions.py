@@ -15,20 +15,14 @@ from feedrate.analysis.summary import KNOBS
 from feedrate.machine.identity import Machine
 from feedrate.schema import words
 from feedrate.schema.axes import AXES
-from feedrate.store.runs import StoredRun
 
 GIB = 2**30
 _NAMED = re.compile(r"(?<![\w`*])[`*]([\w.=/-]+)[`*](?![\w`*])")
 """A name that a docstring sets apart."""
 
 
-def machine_name(run: StoredRun) -> str:
-    """Name a machine for people: its GPU if it has one, its processor, its cores."""
-    return name_of(run.manifest.machine)
-
-
 def name_of(machine: Machine) -> str:
-    """Name a machine as :func:`machine_name` does."""
+    """Name a machine for people: its GPU if it has one, its processor, its cores."""
     cores = words.plural(machine.cores_logical, "core")
     count = f"{machine.gpu_count} × " if machine.gpu_count > 1 else ""
     gpu = f"{count}{machine.gpu_name}, " if machine.gpu_name else ""
@@ -89,13 +83,13 @@ def setting(row: Mapping[Any, Any]) -> str:
 
 def changed(row: Mapping[Any, Any]) -> str:
     """Write the axes in a row that apply and are not at their default; empty when there are none."""
-    shown = []
+    parts = []
     for axis in AXES:
         value = row.get(axis.name)
         if not pd.isna(value) and value != axis.default:
-            said = f"{value:g}" if axis.type is float else str(axis.type(value))
-            shown.append(f"{axis.name} {said.lower() if axis.type is bool else said}")
-    return ", ".join(shown)
+            text = f"{value:g}" if axis.type is float else str(axis.type(value))
+            parts.append(f"{axis.name} {text.lower() if axis.type is bool else text}")
+    return ", ".join(parts)
 
 
 def knobs(row: Mapping[Any, Any]) -> str:
@@ -107,8 +101,8 @@ def knobs(row: Mapping[Any, Any]) -> str:
 
 def reading(row: Mapping[Any, Any]) -> list[str]:
     """Write how samples were read, where that is not as usual: from a cold page cache, in stored order."""
-    unusual = {"page_cache": ("cold", "cold page cache"), "access": ("sequential", "in stored order")}
-    return [said for name, (value, said) in unusual.items() if row.get(name) == value]
+    unusual = (("page_cache", "cold", "cold page cache"), ("access", "sequential", "in stored order"))
+    return [text for name, value, text in unusual if row.get(name) == value]
 
 
 def spread(lo: float, hi: float) -> str:

@@ -139,18 +139,6 @@ def anchor(title: str) -> str:
     return "".join(letter for letter in title.lower().replace(" ", "-") if letter.isalpha() or letter == "-")
 
 
-def section(title: str, content: str, level: int = 2, name: str = "") -> list[str]:
-    """Write a heading and what is below it; nothing where there is nothing to put there.
-
-    Args:
-        title: plain text.
-        content: Markdown or HTML.
-        level: 2 for the largest heading within a page.
-        name: what a link to it ends in; the title in lower case with hyphens if empty.
-    """
-    return [heading(level, title, name or anchor(title)), content] if content else []
-
-
 def paragraph(text: str, style: str = "") -> str:
     """Write a paragraph of plain text as HTML."""
     return f"<p{_class(style)}>{escape(text)}</p>\n"
@@ -171,12 +159,6 @@ def contents(text: str) -> Markup:
 def slot(name: str) -> str:
     """Mark the place of a figure."""
     return f'<div class="fr-slot" id="slot-{name}"></div>'
-
-
-def facts(pairs: Iterable[tuple[str, str]]) -> str:
-    """Write names and values, the values being HTML already."""
-    lines = "".join(f"<div><dt>{escape(name)}</dt><dd>{value}</dd></div>" for name, value in pairs)
-    return f'<dl class="fr-facts">{lines}</dl>\n'
 
 
 def table(
@@ -242,14 +224,6 @@ def scripted(name: str, index: str, waiting: str, styles: Iterable[str] = ()) ->
         f'<p class="fr-{name}-wait">{escape(waiting)}</p></div>'
         f'<script type="module" src="assets/scripts/{name}/page.js"></script>'
     )
-
-
-def commands(lines: Iterable[tuple[str, str]]) -> str:
-    """Write commands to type, each with what it does."""
-    body = "".join(
-        f"<div><dt><code>{escape(command)}</code></dt><dd>{escape(effect)}</dd></div>" for command, effect in lines
-    )
-    return f'<dl class="fr-commands">{body}</dl>\n'
 
 
 def _class(style: str) -> str:

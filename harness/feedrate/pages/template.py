@@ -46,11 +46,6 @@ def table(
     return Markup(markup.table(caption, columns, cells, numeric, stack=stack))  # noqa: S704 - all cells are escaped
 
 
-def facts(pairs: Iterable[tuple[str, object]]) -> Markup:
-    """Write names and values; values are plain text or ``Markup``."""
-    return Markup(markup.facts((name, escape(value)) for name, value in pairs))  # noqa: S704 - all values are escaped
-
-
 def listed(items: Iterable[object]) -> Markup:
     """Join items as a sentence does; plain text is escaped."""
     return Markup(words.listed(map(escape, items)))  # noqa: S704 - all items are escaped
@@ -60,18 +55,18 @@ def _as_markup(write: Callable[..., str]) -> Callable[..., Markup]:
     return lambda *args, **options: Markup(write(*args, **options))  # noqa: S704 - the kit escapes what it is given
 
 
-_KIT = (markup.heading, markup.paragraph, markup.slot, markup.commands, markup.scripted, folded)
+_WRITERS = (markup.heading, markup.paragraph, markup.slot, markup.scripted, folded)
 _ENVIRONMENT = Environment(
-    loader=FileSystemLoader([PACKAGE / "questions", RESOURCES / "site" / "pages"]),
+    loader=FileSystemLoader([PACKAGE / "questions", PACKAGE / "pages", RESOURCES / "site" / "pages"]),
     autoescape=True,
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-_ENVIRONMENT.globals |= {write.__name__: _as_markup(write) for write in _KIT}
+_ENVIRONMENT.globals |= {write.__name__: _as_markup(write) for write in _WRITERS}
 _ENVIRONMENT.globals |= {
-    write.__name__: write for write in (markup.link, markup.download, markup.code, markup.two_lines, table, facts)
+    write.__name__: write for write in (markup.link, markup.download, markup.code, markup.two_lines, table)
 }
 _ENVIRONMENT.filters |= {
     write.__name__: write
@@ -82,3 +77,5 @@ _ENVIRONMENT.filters |= {
 }
 _ENVIRONMENT.filters["g"] = "{:g}".format
 _ENVIRONMENT.filters["text"] = _as_markup(markup.entities)
+_BLOCKS = _ENVIRONMENT.get_template("kit.html").module
+_ENVIRONMENT.globals |= {name: getattr(_BLOCKS, name) for name in ("facts", "commands")}

@@ -105,31 +105,26 @@ def gather(runs: Sequence[RunView], asked: Claims | None = None, each: Each = ma
     """
     asked = suite.claims() if asked is None else asked
     by_id = {shown.manifest.run_id: shown for shown in runs}
-    answers = latest_findings(each(partial(_measured, asked), by_id.values()), asked)
-    found = {part: rows_of(getattr(answers.found, part)) for part in ("claims", "cases", "asides")}
-    keys = dict.fromkeys(_key(row) for row in found["claims"] if row["verdict"] != NOT_TESTABLE)
-    newest = {key: shown for shown in reversed(runs) if (key := (shown.machine_id, shown.manifest.device)) in keys}
+    latest = latest_findings(each(partial(_judged, asked), by_id.values()), asked)
+    claims, cases, asides = (rows_of(getattr(latest.found, part)) for part in ("claims", "cases", "asides"))
+    rows = {(row["claim"], str(row["machine_id"]), str(row["device"])): row for row in claims}
+    keys = dict.fromkeys(key[1:] for key, row in rows.items() if row["verdict"] != NOT_TESTABLE)
+    newest = {shown.where: shown for shown in reversed(runs)}
     machines = [machine for machine, _ in keys]
     places = tuple(Place(newest[key], key[1], machines.count(key[0]) > 1) for key in keys)
-    rows = {(row["claim"], *_key(row)): row for row in found["claims"]}
     told = {}
     for name, (_, claim) in asked.items():
-        parts = []
+        results = []
         for key, place in zip(keys, places, strict=True):
             row = rows[name, *key]
-            mine = [[one for one in found[part] if _same(one, row)] for part in ("cases", "asides")]
-            parts.append(ClaimResult(claim.on(key[1]), by_id.get(row["run_id"], place.shown), key[1], row, *mine))
-        told[name] = tuple(parts)
-    return Verdicts(asked, places, told, tuple(by_id[name] for name in answers.left_out))
+            own = (
+                [part for part in parts if (part["run_id"], part["claim"]) == (row["run_id"], row.get("claim"))]
+                for parts in (cases, asides)
+            )
+            results.append(ClaimResult(claim.on(key[1]), by_id.get(row["run_id"], place.shown), key[1], row, *own))
+        told[name] = tuple(results)
+    return Verdicts(asked, places, told, tuple(by_id[name] for name in latest.left_out))
 
 
-def _measured(asked: Claims, shown: RunView) -> RunFindings:
+def _judged(asked: Claims, shown: RunView) -> RunFindings:
     return judge_run(shown.manifest, shown.trials, asked)
-
-
-def _key(row: Row) -> tuple[str, str]:
-    return str(row["machine_id"]), str(row["device"])
-
-
-def _same(part: Row, row: Row) -> bool:
-    return bool(part["run_id"] == row["run_id"] and part["claim"] == row.get("claim"))

@@ -112,13 +112,15 @@ def lists(everyone: Selection) -> Iterator[Page]:
     for number, runs in enumerate(_parts_of(everyone.every), 1):
         path = _list_path("runs", number)
         yield _list("All runs, newest first", path, _runs(runs, path), _numbers(path, everyone, "runs", number))
-    own = sorted(
-        everyone.machines.values(), key=lambda runs: (descriptions.machine_name(runs[0].run), runs[0].machine_id)
-    )
-    for number, machines in enumerate(_parts_of(own), 1):
+    by_name = sorted(everyone.machines.values(), key=lambda own: (_name(own), own[0].machine_id))
+    for number, machines in enumerate(_parts_of(by_name), 1):
         path = _list_path("machines", number)
         listing = _machines_table(machines, path)
         yield _list("All machines, by name", path, listing, _numbers(path, everyone, "machines", number))
+
+
+def _name(own: Sequence[RunView]) -> str:
+    return descriptions.name_of(own[0].manifest.machine)
 
 
 def _name(own: Sequence[RunView]) -> str:

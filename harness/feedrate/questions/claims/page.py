@@ -47,7 +47,7 @@ def page(verdicts: Verdicts) -> Page:
     figures: dict[str, Placed] = {}
     title = ""
     if verdicts.places:
-        names = {each.shown.machine_id: descriptions.machine_name(each.shown.run) for each in verdicts.places}
+        names = {each.shown.machine_id: descriptions.name_of(each.shown.manifest.machine) for each in verdicts.places}
         figure = forest(verdicts.frame(), verdicts.asked, names)
         title = figure.title
         figures["claims"] = place(figure, "claims", PATH, together(each.shown.origin for each in verdicts.places))

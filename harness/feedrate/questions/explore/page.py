@@ -82,7 +82,7 @@ def page(everyone: Selection) -> Page:
     opening = next(run for run in [*leading(everyone.featured), *everyone.every] if run.manifest.run_id in have)
     run_id = opening.manifest.run_id
     written = shards(cells, {shown.manifest.run_id: _about(shown) for shown in everyone.every})
-    names = {name: descriptions.machine_name(runs[0].run) for name, runs in everyone.machines.items()}
+    names = {name: descriptions.name_of(runs[0].manifest.machine) for name, runs in everyone.machines.items()}
     index = shard_index(cells, written, names, {"machine": opening.machine_id, "run": run_id})
     own = cells[cells["run_id"].eq(run_id)]
     body = render(
