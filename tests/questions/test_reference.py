@@ -1,13 +1,24 @@
-"""The data dictionary lists every axis and every column once, in groups, in words that a reader can follow."""
+"""Dictionary, changelog of the data and how to contribute: complete, in words to follow, and true of the code."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
+import pytest
+from typer.main import get_command
+
+from feedrate.cli import app
 from feedrate.pages import descriptions
+from feedrate.pages.runs import RunView
+from feedrate.plan import claim
 from feedrate.questions.reference import page as reference_page
+from feedrate.schema import plugins
 from feedrate.schema.axes import AXES
 from feedrate.schema.columns import AXIS_COLUMNS, TABLES
+from feedrate.schema.plugins import ROOT
+from feedrate.store.runs import RESULTS, benches
+from feedrate.suites import _cells
 
 
 def test_every_axis_and_column_is_there_once() -> None:
@@ -37,3 +48,96 @@ def test_docs_are_shown_as_text_and_names_as_code() -> None:
     )
     text = re.sub(r"<[^>]+>", " ", reference_page.dictionary_page().body)
     assert not re.search(r"[*`]|\bus\b", text)
+
+
+Show = Callable[..., RunView]
+
+
+def test_every_run_is_named_on_its_day(show: Show) -> None:
+    """Runs stand below the day of their measurement, newest first, with what they ask, on what, and how much."""
+    first, second = show(), show(device="cuda", run_id="20260103T030405Z-gpu")
+    text = reference_page.page([second, first], [], "# Changelog\n\n## 1.0\n\n- more\n").body
+    assert text.count("{ #day-") == 1
+    assert text.index(second.manifest.run_id) < text.index(first.manifest.run_id)
+    for shown in (first, second):
+        assert shown.machine_page.replace(".md", ".html") in text
+        assert f"{sum(shown.manifest.outcomes.values()):,}" in text
+    assert "2 runs, all of protocol version" in text
+
+
+def test_other_protocols_are_told_apart(show: Show) -> None:
+    """A run of another protocol version is said not to be compared."""
+    text = reference_page.page([show(protocol_version=99, run_id="99"), show()], [], "").body
+    assert "1 run of version 99 is shown on pages of their own alone." in " ".join(text.split())
+
+
+def test_changes_of_feedrate_follow_a_level_lower() -> None:
+    """The repository's changelog stands below the runs, its headings under the page's."""
+    text = reference_page.page([], [], "# Changelog\n\nWords.\n\n## 1.0\n\n- more\n").body
+    assert "Nothing has been added yet." in text
+    assert "\n### 1.0\n" in text
+    assert "# Changelog\n\nWords" not in text
+
+
+def test_bench_records_are_data_too() -> None:
+    """What `make bench` published is listed with what it measured."""
+    found = benches(ROOT / RESULTS)
+    text = reference_page.page([], found, "").body
+    assert text.count("bench record") == len(found) > 0
+
+
+PROSE = (ROOT / "site" / "pages" / reference_page.CONTRIBUTE_PATH).read_text(encoding="utf-8")
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+def test_every_command_exists() -> None:
+    """Targets are the Makefile's, their variables too, and commands those of `python -m feedrate`."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z0-9-]+):", makefile, re.MULTILINE))
+    variables = set(re.findall(r"^([A-Z_]+) \?=", makefile, re.MULTILINE))
+    for line in re.findall(r"(?:^|`|<code>)make ([^`\n<]+)", PROSE + CONTRIBUTING, re.MULTILINE):
+        words = line.partition("#")[0].split()
+        assert {word for word in words if "=" not in word} <= targets, line
+        assert {word.partition("=")[0] for word in words if "=" in word} <= variables, line
+    commands = set(getattr(get_command(app), "commands", {}))
+    named = re.findall(r"bin/feedrate ([a-z0-9]+)", PROSE + CONTRIBUTING)
+    assert named
+    assert set(named) <= commands
+
+
+def test_every_profile_and_suite_exists() -> None:
+    """What PROFILE= and SUITE= are set to is there."""
+    text = (ROOT / "matrix.yaml").read_text(encoding="utf-8")
+    assert set(re.findall(r"PROFILE=(\w+)", PROSE)) <= set(re.findall(r"^  (\w+):", text, re.MULTILINE))
+    assert set(re.findall(r"SUITE=(\w+)", PROSE + CONTRIBUTING)) <= set(plugins.names("feedrate.suites"))
+
+
+def test_every_file_named_is_there() -> None:
+    """Files and folders of the repository that are named in code exist."""
+    for path in re.findall(r"`((?:harness|tests|suites|site)/[\w/.-]*)`", CONTRIBUTING):
+        assert (ROOT / path).exists(), path
+
+
+def test_the_example_of_a_claim_can_be_asked() -> None:
+    """The claim that people are shown is accepted as it stands."""
+    (example,) = re.findall(r"```python\n(Claim\(.*?\n\))\n```", CONTRIBUTING, re.DOTALL)
+    made = eval(example, {"Claim": claim.Claim, "pair": claim.pair, "PNG": _cells.PNG})
+    claim.validate(made, "CONTRIBUTING.md")
+    assert claim.untestable(made, "cpu") is None
+
+
+def test_the_page_has_both_proses_and_lists_its_sections() -> None:
+    """The page goes on with CONTRIBUTING's sections, every section has an id that stays, and all are listed."""
+    text = reference_page.contribute_page(PROSE, CONTRIBUTING).body
+    assert "{{" not in text
+    titles = re.findall(r"^## (.+?) \{ #([\w-]+) \}$", text, re.MULTILINE)
+    assert ("Run it", "run") in titles
+    assert ("Adding a chart: one file", "adding-a-chart") in titles
+    assert text.count("\n## ") == len(titles) == len(dict(titles)) == text.count('<li><a href="#')
+    assert "`make test` must pass" not in text
+
+
+@pytest.mark.parametrize("lacking", ["", "# Contributing\n\nNo section.\n"])
+def test_nothing_to_add_is_no_fault(lacking: str) -> None:
+    """Without sections the page has its own prose."""
+    assert "Run it" in reference_page.contribute_page(PROSE, lacking).body
