@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from visits import UNFOLD, everybody, unfold
+from visits import UNFOLD, Site, everybody, unfold, visit
 
 from feedrate.plan.suite import claims
 from feedrate.site import build as site_build
@@ -21,25 +19,11 @@ MOST_KB = 150
 """Of the page, gzipped."""
 
 
-@dataclass
-class Built:
-    """A site with runs of claims on two machines, and what went wrong on its pages."""
-
-    folder: Path
-    address: str
-    problems: list[str] = field(default_factory=list)
-
-    def open(self, browser: Browser, path: str, width: int = 1280, **options: Any) -> Page:
-        """Open a page in a context of its own."""
-        page = browser.new_context(viewport={"width": width, "height": 800}, **options).new_page()
-        page.on("console", lambda told: self.problems.append(told.text) if told.type in ("error", "warning") else None)
-        page.on("pageerror", lambda error: self.problems.append(str(error)))
-        page.goto(self.address + path)
-        return page
+Open = Callable[..., Page]
 
 
 @pytest.fixture(scope="module")
-def built(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
+def built(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Claims of two suites on a machine without a GPU, those of one of them on a machine with one."""
     root = tmp_path_factory.mktemp("claims")
     common = {"suites": ("claims",), "blocks": 3, "fails": "none"}
@@ -48,9 +32,21 @@ def built(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Ite
     fake_run.write(root / "results", fake_run.Fake(**common, **gpu))
     folder = site_build.build(root / "results", root / "build", everybody)
     with served(folder) as address:
-        shown = Built(folder, address)
-        yield shown
-    assert shown.problems == []
+        yield Site(root / "results", folder, address)
+
+
+@pytest.fixture
+def opened(built: Site, browser: Browser) -> Iterator[Open]:
+    """Open pages of it, each in a context of its own; nothing may go wrong on any."""
+    visits = []
+
+    def make(path: str, width: int = 1280, **options: Any) -> Page:
+        visits.append(visit(browser, built, width, **options))
+        return visits[-1].open(path)
+
+    yield make
+    # Scripts that are not allowed to run count as refused.
+    assert [problem for seen in visits for problem in seen.problems if not problem.endswith("csp")] == []
 
 
 def ids(page: Page) -> list[str]:
@@ -59,9 +55,9 @@ def ids(page: Page) -> list[str]:
     return found
 
 
-def test_without_scripts_everything_is_there(built: Built, browser: Browser) -> None:
+def test_without_scripts_everything_is_there(opened: Open) -> None:
     """Every claim is listed, no check box promises anything, and pictures and table are complete."""
-    page = built.open(browser, "claims.html", java_script_enabled=False)
+    page = opened("claims.html", java_script_enabled=False)
     assert ids(page) == list(claims())
     assert page.locator("#fr-filter").is_hidden()
     assert page.locator("#claims .fr-chart svg:visible").count() == 2
@@ -70,9 +66,9 @@ def test_without_scripts_everything_is_there(built: Built, browser: Browser) -> 
 
 
 @pytest.mark.slow
-def test_check_boxes_leave_claims_everywhere(built: Built, browser: Browser) -> None:
+def test_check_boxes_leave_claims_everywhere(opened: Open) -> None:
     """A verdict leaves its claims in the list, the table and the pictures; a second one adds, a source narrows."""
-    page = built.open(browser, "claims.html")
+    page = opened("claims.html")
     rows, machines = page.locator("#claims-table [data-row]"), page.locator("#claims-table [scope='rowgroup']")
     unfold(page.locator("#claims .fr-data summary"))
     every = rows.locator("visible=true").count()
@@ -101,15 +97,15 @@ def test_check_boxes_leave_claims_everywhere(built: Built, browser: Browser) -> 
     expect(page.locator("#claims .fr-panel:visible svg text").filter(has_text=gone)).to_have_count(0)
 
 
-def test_what_is_chosen_stands_in_the_address(built: Built, browser: Browser) -> None:
+def test_what_is_chosen_stands_in_the_address(opened: Open) -> None:
     """The address of a choice shows the same claims elsewhere; without a choice it is the page's own."""
-    page = built.open(browser, "claims.html")
+    page = opened("claims.html")
     page.locator("input[value='cuda']").check()
     page.locator("input[value='confirmed']").check()
     page.locator("input[value='not testable here']").check()
     shown, address = ids(page), page.url
     assert address.endswith("#verdict=confirmed,not%20testable%20here&device=cuda")
-    again = built.open(browser, "claims.html#" + address.partition("#")[2])
+    again = opened("claims.html#" + address.partition("#")[2])
     assert ids(again) == shown
     assert again.locator("input[value='cuda']").is_checked()
     for value in ("cuda", "confirmed", "not testable here"):
@@ -119,9 +115,9 @@ def test_what_is_chosen_stands_in_the_address(built: Built, browser: Browser) ->
 
 
 @pytest.mark.slow
-def test_one_machines_verdict_must_fit(built: Built, browser: Browser) -> None:
+def test_one_machines_verdict_must_fit(opened: Open) -> None:
     """Verdict and device are asked of the same machine: one's verdict and the other's device leave nothing."""
-    page = built.open(browser, "claims.html#verdict=not%20testable%20here&device=cpu")
+    page = opened("claims.html#verdict=not%20testable%20here&device=cpu")
     devices = page.locator(".fr-on:not([hidden])").evaluate_all(
         "all => all.map(one => [one.dataset.device, one.dataset.verdict].join())"
     )
@@ -130,15 +126,15 @@ def test_one_machines_verdict_must_fit(built: Built, browser: Browser) -> None:
 
 
 @pytest.mark.slow
-def test_a_link_to_a_claim_unfolds_it(built: Built, browser: Browser) -> None:
+def test_a_link_to_a_claim_unfolds_it(opened: Open) -> None:
     """A deep link opens its section and brings it into view; so does a link on the page, whatever was chosen.
 
     A link to another place leaves the choice as it is.
     """
-    page = built.open(browser, "claims.html#claim-gil-threads")
+    page = opened("claims.html#claim-gil-threads")
     assert page.locator("#claim-gil-threads").get_attribute("open") is not None
     expect(page.locator("#claim-gil-threads")).to_be_in_viewport()
-    page = built.open(browser, "claims.html#verdict=confirmed")
+    page = opened("claims.html#verdict=confirmed")
     shown = ids(page)
     page.evaluate("location.hash = '#sources'")
     expect(page.locator("#sources")).to_be_in_viewport()
@@ -149,18 +145,18 @@ def test_a_link_to_a_claim_unfolds_it(built: Built, browser: Browser) -> None:
 
 
 @pytest.mark.slow
-def test_a_table_that_is_unfolded_late_has_the_rows_that_are_left(built: Built, browser: Browser) -> None:
+def test_a_table_that_is_unfolded_late_has_the_rows_that_are_left(opened: Open) -> None:
     """Where the address leaves some claims, the table leaves them from the moment when it is unfolded."""
-    page = built.open(browser, "claims.html#verdict=confirmed")
+    page = opened("claims.html#verdict=confirmed")
     unfold(page.locator("#claims .fr-data summary"))
     texts = page.locator("#claims-table [data-row]").locator("visible=true").all_inner_texts()
     assert texts
     assert all("confirmed" in text for text in texts)
 
 
-def test_the_page_is_light_and_fits_a_phone(built: Built, browser: Browser) -> None:
+def test_the_page_is_light_and_fits_a_phone(opened: Open, built: Site) -> None:
     """At most 150 kB gzipped; with every claim unfolded nothing is wider than a small phone."""
-    page = built.open(browser, "claims.html", width=360)
+    page = opened("claims.html", width=360)
     page.evaluate(UNFOLD)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     page.locator("input[value='confirmed']").check()
@@ -169,9 +165,9 @@ def test_the_page_is_light_and_fits_a_phone(built: Built, browser: Browser) -> N
     assert len(gzip.compress((built.folder / "claims.html").read_bytes())) <= 1000 * MOST_KB
 
 
-def test_claims_are_reached_from_everywhere(built: Built, browser: Browser) -> None:
+def test_claims_are_reached_from_everywhere(opened: Open, built: Site) -> None:
     """Navigation and the home page lead to it; there is no second page of the same suite."""
-    page = built.open(browser, "index.html")
+    page = opened("index.html")
     assert page.locator(".md-tabs__link[href='claims.html']").count() == 1
     assert page.locator(".fr-doors a[href='claims.html']").count() == 1
     assert not (built.folder / "suites").exists()

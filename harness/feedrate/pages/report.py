@@ -57,36 +57,47 @@ def cells(*texts: str) -> tuple[Cell, ...]:
 
 
 def show(sections: Iterable[Section], console: Console) -> None:
-    """Print a report.
-
-    Args:
-        sections: its parts.
-        console: where it goes.
-    """
+    """Print a report."""
     for section in sections:
         console.print()
-        _say(console, one_line(section.title), style="bold")
+        _say(console, section.title, style="bold")
         for line in section.lines:
-            _say(console, one_line(line), 2)
+            _say(console, line, 2)
         if section.rows:
-            places = _places(section, console.width)
-            console.print(_table(section, places, console.width))
-            if section.bars and any(section.rows[0][place].bar for place in places):
-                _say(console, one_line(section.bars), 2)
-        for head, said in section.items:
-            _say(console, one_line(head), 2, style="bold")
-            for line in said:
-                _say(console, one_line(line), 4)
+            table, has_bars = _table(section, console.width)
+            console.print(table)
+            if has_bars and section.bars:
+                _say(console, section.bars, 2)
+        for head, lines in section.items:
+            _say(console, head, 2, style="bold")
+            for line in lines:
+                _say(console, line, 4)
 
 
 def _say(console: Console, text: str, indent: int = 0, style: str = "") -> None:
     """Print a line; what does not fit on it goes on below its beginning."""
-    console.print(Padding(Text(text, style), (0, 0, 0, indent), expand=False))
+    console.print(Padding(Text(one_line(text), style), (0, 0, 0, indent), expand=False))
 
 
-def _texts(section: Section, place: int) -> list[str]:
-    """What stands in a column, its name first."""
-    return [section.columns[place], *(row[place].text for row in section.rows)]
+def _table(section: Section, width: int) -> tuple[Table, bool]:
+    """The table of a section, and whether it has bars.
+
+    Bars repeat what numbers say, and go first where there is no room; where that is not enough, texts break.
+    """
+    texts = [[name, *(row[at].text for row in section.rows)] for at, name in enumerate(section.columns)]
+    room = [_least(column) + 2 for column in texts]
+    kept = [at for at in range(len(texts)) if sum(room) <= width or not section.rows[0][at].bar]
+    fits = sum(room[at] for at in kept) <= width
+    table = Table(box=None, padding=(0, 1), header_style="dim")
+    for at in kept:
+        name, *cells = texts[at]
+        justify: Literal["right", "left"] = "right" if all(map(_NUMBER.fullmatch, cells)) else "left"
+        firm = fits and max(map(len, texts[at])) <= _FIRM
+        table.add_column(Text(one_line(name)), justify=justify, no_wrap=firm, overflow="fold")
+    for row in section.rows:
+        shown = [row[at] for at in kept]
+        table.add_row(*(Text(cell.text if cell.bar else one_line(cell.text), cell.colour) for cell in shown))
+    return table, any(section.rows[0][at].bar for at in kept)
 
 
 def _least(texts: Sequence[str]) -> int:
@@ -96,58 +107,25 @@ def _least(texts: Sequence[str]) -> int:
     return min(max(_READ, *(len(word) for text in texts for word in text.split())), _WORD)
 
 
-def _room(section: Section, places: Sequence[int]) -> int:
-    """Characters that a table of some columns takes at least."""
-    return sum(_least(_texts(section, place)) + 2 for place in places)
-
-
-def _places(section: Section, width: int) -> list[int]:
-    """The columns for which there is room: bars repeat what numbers say, and go first."""
-    every = range(len(section.columns))
-    if _room(section, every) <= width:
-        return list(every)
-    return [place for place in every if not section.rows[0][place].bar]
-
-
-def _table(section: Section, places: Sequence[int], width: int) -> Table:
-    """Some columns of a section; where there is no room for what they need at least, numbers break, digits stay."""
-    table = Table(box=None, padding=(0, 1), header_style="dim")
-    fits = _room(section, places) <= width
-    for place in places:
-        name, *texts = _texts(section, place)
-        numbers = all(map(_NUMBER.fullmatch, texts))
-        firm = fits and max(map(len, (name, *texts))) <= _FIRM
-        justify: Literal["right", "left"] = "right" if numbers else "left"
-        table.add_column(Text(one_line(name)), justify=justify, no_wrap=firm, overflow="fold")
-    for row in section.rows:
-        shown = [row[place] for place in places]
-        table.add_row(*(Text(cell.text if cell.bar else one_line(cell.text), cell.colour) for cell in shown))
-    return table
-
-
 def markdown(title: str, sections: Iterable[Section]) -> str:
-    """Write a report as Markdown.
-
-    Args:
-        title: of the whole.
-        sections: its parts.
-    """
+    """Write a report as Markdown."""
     parts = [f"# {escaped(title)}"]
     for section in sections:
         parts += [f"## {escaped(section.title)}", *map(escaped, section.lines)]
         if section.rows:
-            rule = "|".join("---" for _ in section.columns)
-            head = " | ".join(map(escaped, section.columns))
-            rows = [f"| {' | '.join(map(_written, row))} |" for row in section.rows]
-            parts.append("\n".join([f"| {head} |", f"|{rule}|", *rows]))
+            lines = [
+                f"| {' | '.join(map(escaped, section.columns))} |",
+                f"|{'|'.join('---' for _ in section.columns)}|",
+            ]
+            lines += [f"| {' | '.join(map(_written, row))} |" for row in section.rows]
+            parts.append("\n".join(lines))
             parts += [escaped(section.bars)] * bool(section.bars)
         if section.items:
-            parts.append("\n".join(_item(head, said) for head, said in section.items))
+            lines = []
+            for head, below in section.items:
+                lines += [f"- **{escaped(head)}**", *(f"  - {escaped(line)}" for line in below)]
+            parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"
-
-
-def _item(head: str, said: Sequence[str]) -> str:
-    return "\n".join([f"- **{escaped(head)}**", *(f"  - {escaped(line)}" for line in said)])
 
 
 def _written(cell: Cell) -> str:
