@@ -123,10 +123,6 @@ def _name(own: Sequence[RunView]) -> str:
     return descriptions.name_of(own[0].manifest.machine)
 
 
-def _name(own: Sequence[RunView]) -> str:
-    return descriptions.name_of(own[0].manifest.machine)
-
-
 def _parts_of(items: Sequence[Any]) -> list[Sequence[Any]]:
     return [items[at : at + ROWS] for at in range(0, len(items), ROWS)]
 
