@@ -35,11 +35,6 @@ SCATTER = (0.01, -0.01)
 """Of the logs of B, one block and the next; it averages out over an even number of blocks."""
 
 
-def device_of(claim: Claim) -> str:
-    """Where it can be tested."""
-    return "cpu" if claim.needs == "cpu" else "cuda"
-
-
 def columns(metric: str, value: float) -> dict[str, float]:
     """Records from which a metric is computed to be so much."""
     found = METRICS[metric]
@@ -75,24 +70,15 @@ def trials(
         for values, factor, way in sides(effect, ratio):
             cell, _ = cell_on(values, device)
             value = 1000 * factor * math.exp(way * scatter[block % len(scatter)]) * (1 + 0.3 * block)
-            rows.append({**told(cell, device, block), **columns(effect.metric, value)})
+            rows.append({**trial(cell, device, block), **columns(effect.metric, value)})
     frame = pd.DataFrame(rows, columns=[column.name for column in TRIALS])
     return frame.drop_duplicates(["cell_id", "block"])
 
 
-def told(cell: Mapping[str, Value], device: str, block: int) -> dict[str, Any]:
+def trial(cell: Mapping[str, Value], device: str, block: int) -> dict[str, Any]:
     """What every trial says of itself."""
-    return {
-        **cell,
-        "cell_id": cell_id(cell),
-        "run_id": "run",
-        "machine_id": "machine",
-        "device": device,
-        "block": block,
-        "protocol_version": 1,
-        "workload_version": 1,
-        "outcome": "ok",
-    }
+    same = {"run_id": "run", "machine_id": "machine", "protocol_version": 1, "workload_version": 1, "outcome": "ok"}
+    return {**cell, **same, "cell_id": cell_id(cell), "device": device, "block": block}
 
 
 def verdict(name: str, frame: pd.DataFrame) -> str:
@@ -135,7 +121,8 @@ def test_a_claim_without_one_of_its_cells_is_not_judged(name: str) -> None:
 @pytest.mark.parametrize("name", FACTS)
 def test_checks_decide(name: str) -> None:
     """A fact is confirmed where the checks saw it, refuted where they did not, open where they disagree."""
-    claim, device = ALL[name][1], device_of(ALL[name][1])
+    claim = ALL[name][1]
+    device = "cpu" if claim.needs == "cpu" else "cuda"
     for saw, wanted in (((True,) * 3, "confirmed"), ((False,) * 3, "refuted"), ((True, False), "inconclusive")):
         rows = []
         for at, values in enumerate(claim.facts):
@@ -143,7 +130,7 @@ def test_checks_decide(name: str) -> None:
             for block, fact in enumerate(saw):
                 # The first check decides; the others say the opposite here.
                 seen = {"fact": fact == (at == 0), "fact_value": 0.5, "evidence": "It was seen."}
-                rows.append({**told(cell, device, block), **seen})
+                rows.append({**trial(cell, device, block), **seen})
         assert verdict(name, pd.DataFrame(rows, columns=[column.name for column in TRIALS])) == wanted
 
 

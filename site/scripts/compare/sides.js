@@ -38,7 +38,7 @@ export const link = (state) => make("p", { class: "fr-explore-take" }, copyLink(
 const [MANY, FEW] = [60, 9];
 
 export class Sides {
-  // `chosen` gets a side and the key of what was chosen for it, `given` the files that were dropped or picked.
+  // `chosen` gets a side and the key of what was chosen for it, `files` the files that were dropped or picked.
   constructor(published, { chosen, files, turned }) {
     this.published = published;
     this.chosen = chosen;
