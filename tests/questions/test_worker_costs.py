@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Callable
 from html import unescape
@@ -49,7 +48,7 @@ def has(trials: pd.DataFrame, axis: str, value: Value) -> pd.Series:
 def measured(show: Show, name: str = "workers", **columns: Any) -> RunView:
     """A run of the claims about workers, with what made-up runs leave out."""
     made = show(suites=(name,), claims=("workers",), blocks=3, fails="none")
-    shown = copy.copy(made)
+    shown = RunView(made.run)
     trials = made.trials.copy()
     steps, epochs = trials["steps"].astype("Float64"), trials["epoch_steps"].astype("Float64")
     slow = 1.0 + has(trials, "start_method", "spawn") + trials["block"].astype(float) / 50
@@ -68,6 +67,13 @@ def measured(show: Show, name: str = "workers", **columns: Any) -> RunView:
     )
     machine = made.manifest.machine.model_copy(update={"shared_memory_bytes": 4 * GIB})
     shown.manifest = made.manifest.model_copy(update={"machine": machine})
+    return shown
+
+
+def another(run: RunView) -> RunView:
+    """The same run, whose trials can be changed."""
+    shown = RunView(run.run)
+    shown.trials, shown.manifest = run.trials, run.manifest
     return shown
 
 
@@ -127,7 +133,7 @@ def test_memory_says_how_it_grew_and_where_that_ends(run: RunView, body: str) ->
         assert (line[4] == "–") == (row["start_method"] != "fork")
         assert line[5] == ("200 MiB 200 MiB to 200 MiB" if row["index_kind"] == "list" else "–")
         assert line[6].startswith(f"{words.number(row['end_bytes'] / 2 / MIB)} MiB")
-    scattered = copy.copy(run)
+    scattered = another(run)
     scattered.trials = run.trials.assign(pss_peak_bytes=run.trials["pss_peak_bytes"] * (1 + run.trials["block"] % 2))
     unsure = tables(workers_page.section(scattered, "workers"))["Memory that only workers hold"]
     assert {line[5] for line in unsure if line[0].startswith("list")} == {"–"}
@@ -140,7 +146,7 @@ def test_shared_memory_stands_against_its_size(run: RunView, body: str) -> None:
     assert rows[0][1].startswith("32 workers")
     assert rows[0][3:5] == ["32.0 MiB at most 32.0 MiB", "0.8 %"]
     assert "in use, by all that ran, when a window ended, of 4.00 GiB." in plain(body)
-    older = copy.copy(run)
+    older = another(run)
     machine = run.manifest.machine.model_copy(update={"shared_memory_bytes": None})
     older.manifest = run.manifest.model_copy(update={"machine": machine})
     said = workers_page.section(older, "workers")
@@ -159,7 +165,7 @@ def test_long_tables_are_folded(body: str) -> None:
 
 def test_the_suite_s_page_and_the_claims_page_show_it(run: RunView, show: Show) -> None:
     """The suite's page has the section once, pages of other suites do not; the Claims page has it for each machine."""
-    timed = copy.copy(run)
+    timed = another(run)
     timed.trials = run.trials[run.trials["mode"].ne("check")]
     page = suites_page.page("workers", "suites/workers.md", Suite("Which?", ()), [timed])
     assert page.body.count("### What workers cost") == 1
@@ -175,7 +181,7 @@ def test_the_suite_s_page_and_the_claims_page_show_it(run: RunView, show: Show) 
 def test_nothing_is_said_of_what_was_not_measured(show: Show, run: RunView) -> None:
     """A run of another suite, one in which everything failed, and one without columns have no such section."""
     assert workers_page.section(run, "loader") == ""
-    failed = copy.copy(run)
+    failed = another(run)
     failed.trials = run.trials.assign(outcome="error")
     assert workers_page.section(failed, "workers") == ""
     other = show(suites=("claims",), claims=("collate",), blocks=2, fails="none")
@@ -185,7 +191,7 @@ def test_nothing_is_said_of_what_was_not_measured(show: Show, run: RunView) -> N
 
 def test_one_block_and_null_columns_break_nothing(run: RunView) -> None:
     """With one block there is no interval; NaN and NA are shown to nobody."""
-    single = copy.copy(run)
+    single = another(run)
     single.trials = run.trials[run.trials["block"].eq(0)].assign(pss_peak_bytes=None, batch_bytes=None)
     text = plain(workers_page.section(single, "workers"))
     assert "one block: no interval" in text
@@ -195,7 +201,7 @@ def test_one_block_and_null_columns_break_nothing(run: RunView) -> None:
 def test_text_from_records_stays_text(run: RunView) -> None:
     """Markup in evidence or in a workload's name makes no element."""
     hostile = '<script>x</script><img src=x onerror="x">'
-    shown = copy.copy(run)
+    shown = another(run)
     shown.trials = run.trials.assign(evidence=hostile, workload=hostile)
     html = workers_page.section(shown, "workers")
     assert "<script" not in html
