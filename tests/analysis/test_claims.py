@@ -19,7 +19,6 @@ from feedrate.analysis.claims import (
     ALPHA,
     COLUMNS,
     NOT_TESTABLE,
-    holm,
     judge_claims,
     judge_run,
     judge_together,
@@ -53,26 +52,6 @@ def rejected(p: list[float], alpha: float) -> set[int]:
             break
         found.add(place)
     return found
-
-
-@settings(max_examples=60)
-@given(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=10), st.floats(0.001, 0.5))
-def test_adjusted_p_values_reject_what_the_textbook_rejects(p: list[float], alpha: float) -> None:
-    """At any alpha; an adjusted p-value is the smallest alpha that rejects."""
-    adjusted = holm(p)
-    margin = np.abs(adjusted - alpha) > 1e-9
-    assert {int(place) for place in np.flatnonzero((adjusted <= alpha) & margin)} == {
-        place for place in rejected(p, alpha) if margin[place]
-    }
-    for place, level in enumerate(adjusted):
-        assert place in rejected(p, level * (1 + 1e-9)) or level == 1
-        assert place not in rejected(p, level * (1 - 1e-9))
-
-
-def test_what_is_not_known_is_no_member_of_the_family() -> None:
-    """NaN stays NaN and makes no other claim harder."""
-    assert holm([0.03, np.nan, 0.01]).tolist() == [0.03, pytest.approx(np.nan, nan_ok=True), 0.02]
-    assert len(holm([])) == 0
 
 
 @settings(max_examples=60)

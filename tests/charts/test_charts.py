@@ -174,7 +174,7 @@ def test_the_source_is_beside_and_never_mixed_up(trials: Trials, cpu: pd.DataFra
         figure = draw("utilization", frame)
         ours, source = figure.panels[:-1], figure.panels[-1]
         values = {row["batch"]: row["value"] for row in source.chart.to_dict()["datasets"].popitem()[1]}
-        assert values == {8: 33, 16: 31, 32: 37, 64: 52, 128: 84} == utilization.SOURCE
+        assert values == {8: 33, 16: 31, 32: 37, 64: 52, 128: 84} == utilization.UTILIZATION
         assert "1080 Ti" in source.title
         assert "1080" not in "".join(panel.title for panel in ours)
         assert ("not comparable in kind" in source.message) is not comparable

@@ -146,17 +146,6 @@ def test_without_pinned_memory_it_is_said_why(show: Show) -> None:
     assert "Pinned memory needs a CUDA device; this run was made on the CPU." in page(show(fails="none"))
 
 
-def test_what_only_failed_stands_nowhere(show: Show) -> None:
-    """A batch size of which every trial failed has no column, and no cell says nan."""
-    shown = show(batches=BATCHES, fails="none")
-    failed = shown.trials["outcome"].mask(shown.trials["batch_size"].eq(64).fillna(False), "error")
-    body = page(copied(shown, trials=shown.trials.assign(outcome=failed)))
-    (_, _, *batches, _), *rows = rows_of(body, "### How long an epoch takes")
-    assert batches == ["batch 16", "batch 32", "batch 128"]
-    assert not [cell for row in rows for cell in row if "nan" in cell or cell == "0"]
-    assert "How long an epoch takes" not in page(show(fails="all"))
-
-
 def test_a_machine_s_reference_run_stands_for_it(show: Show) -> None:
     """Of one tier the run with most batch sizes that gave ratios, then the newest; a reference run before any other."""
     newest, full, quick = (
@@ -245,9 +234,9 @@ def test_the_source_s_figures_are_those_that_its_claims_quote() -> None:
     """The page's tables and the sentences beside the claims give the same numbers."""
     asked = suite.claims()
     minutes, utilization = (asked[name][1].figures for name in ("batch-size-epoch", "batch-size-utilization"))
-    assert ", ".join(f"{each:g}" for each in experiment_page.MINUTES.values()) in minutes
-    assert " and ".join(f"{each:g}" for each in experiment_page.SPOKEN_MINUTES.values()) in minutes
-    assert ", ".join(map(str, experiment_page.UTILIZATION.values())) in utilization
+    assert ", ".join(f"{each:g}" for each in analysed.MINUTES.values()) in minutes
+    assert " and ".join(f"{each:g}" for each in analysed.SPOKEN_MINUTES.values()) in minutes
+    assert ", ".join(map(str, analysed.UTILIZATION.values())) in utilization
 
 
 Trials = Callable[..., pd.DataFrame]

@@ -66,7 +66,7 @@ def p_values(ratio: Any, sd_log: Any, n: Any, directions: Any) -> tuple[Floats, 
     return np.asarray(found[0]), np.asarray(found[1])
 
 
-def holm(p: npt.ArrayLike) -> Floats:
+def _holm(p: npt.ArrayLike) -> Floats:
     """Adjust p-values for their number (Holm 1979): the family-wise error that rejecting each would mean."""
     values = np.asarray(p, dtype=np.float64)
     family = int(np.isfinite(values).sum())
@@ -106,7 +106,7 @@ def judge_together(claims: pd.DataFrame) -> pd.DataFrame:
     families = p_values(ratio, sd, n, directions)
     open_to_both = (alone == "inconclusive") & (families[0] <= families[1])
     at = np.where((alone == "no difference") | open_to_both, 0, 1), np.arange(len(claims))
-    adjusted = [holm(p) for p in families]
+    adjusted = [_holm(p) for p in families]
     levels = [_levels(p, p_holm) for p, p_holm in zip(families, adjusted, strict=True)]
     p_holm, level = np.array(adjusted)[at], np.array(levels)[at]
     verdict = np.where(p_holm <= ALPHA, alone, "inconclusive")

@@ -20,6 +20,7 @@ from feedrate.plan.claim import SOURCES, Claim
 from feedrate.plan.suite import MAIN
 from feedrate.questions.claims import page as claims_page
 from feedrate.questions.experiment import analysis
+from feedrate.questions.experiment.analysis import MINUTES, SPOKEN_MINUTES, UTILIZATION
 from feedrate.questions.runs import trust
 from feedrate.schema import words
 from feedrate.schema.axes import Value
@@ -29,12 +30,6 @@ PATH = "experiment.md"
 TITLE = "The experiment, redone"
 SOURCE = "IO"
 """Key of ``SOURCES``."""
-MINUTES = {8: 16.0, 16: 8.0, 32: 6.0, 64: 4.0, 128: 3.0}
-"""Batch size to an epoch's time in the source's tables."""
-SPOKEN_MINUTES = {8: 20.0, 128: 4.0}
-"""The same in its text."""
-UTILIZATION = {8: 33, 16: 31, 32: 37, 64: 52, 128: 84}
-"""Batch size to the GPU utilization that the source saw, in per cent."""
 _TIMES = "How many times as many samples a second."
 
 

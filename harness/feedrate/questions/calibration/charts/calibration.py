@@ -39,7 +39,11 @@ _WITHIN = 1.0
 _ROOM = 1.3
 """How far the scale goes beyond the ends of the intervals."""
 _ORDER = ["num_workers", "batch_size", "mode", "read_us", "decode_us", "step_ms"]
-_MARKS = {"constant": "", "jittered": "~", "heavy_tailed": "^"}
+_RIGHT = {True: "right", False: "wrong"}
+_LISTED = ("what", "setting", "replica", "unit", "planted", "measured", "lo", "hi", "error", "n", "verdict")
+_HEADINGS = {"error": "error (%)", "lo": "low", "hi": "high"}
+"""Of the figure's table: what a line holds, and what is called otherwise there."""
+_SHAPES = {"constant": "", "jittered": "~", "heavy_tailed": "^"}
 _KEYS = (
     Key("error and its 95 % interval", colour("accent"), "circle"),
     Key("a verdict against the truth", colour("source"), "diamond"),
@@ -57,12 +61,23 @@ _NOTES = (
 def draw(trials: pd.DataFrame) -> Figure:
     """Draw the errors."""
     sheet = Sheet(TITLE, QUESTION)
-    rows = [*_costs(trials), *_effects(trials), *_equal(trials)]
+    rows = list(_marks(trials))
     for what, title in PANELS.items():
         if part := [row for row in rows if row["what"] == what]:
-            sheet.add(_panel(title, part), map(_listed, part), {})
-    for note in (*_NOTES, _bottlenecks(trials)) if sheet.panels else ():
-        sheet.note(note)
+            pairs = "pairs" if what in ("effect", "equal") else "cells"
+            subtitle = f"{len(part)} {pairs}, {words.plural(min(row['n'] for row in part), 'block')}"
+            drawn = [row for row in part if not row["replica"]]
+            chart = sized(_layers(drawn), title, subtitle, 96 + 15 * len(drawn))
+            listed = [{_HEADINGS.get(name, name): row[name] for name in _LISTED} for row in part]
+            sheet.add(Panel(title, subtitle, _message(part), chart), listed, {})
+    if sheet.panels:
+        for note in _NOTES:
+            sheet.note(note)
+        if len(found := bottlenecks(trials)):
+            sheet.note(
+                f"{int(found['right'].sum())} of {words.plural(len(found), 'training cell')} are called bound by the "
+                "stage that was planted to hold them back."
+            )
     return sheet.figure(_KEYS, "Nothing was planted in this run: make sweep SUITE=calibration plants.")
 
 
@@ -73,12 +88,28 @@ def setting(cell: Mapping[str, Any]) -> str:
     parts += [f"p{values['prefetch_factor']}"] if values.get("prefetch_factor", 2) != 2 else []
     for axis, letter in (("read_us", "r"), ("decode_us", "d"), ("collate_us", "c"), ("payload_bytes", "y")):
         if value := values.get(axis):
-            parts.append(f"{letter}{value / 1000:g}{_MARKS[values['read_shape']] if axis == 'read_us' else ''}")
+            parts.append(f"{letter}{value / 1000:g}{_SHAPES[values['read_shape']] if axis == 'read_us' else ''}")
     return " ".join(parts + ([f"s{values['step_ms']:g}"] if "step_ms" in values else []))
 
 
-def _row(what: str, label: str, found: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    """One mark: planted and measured value with its interval, their errors in per cent, and what is particular."""
+def _marks(trials: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Planted costs, planted effects and equal cells."""
+    for row in rows_of(planted(trials).sort_values(_ORDER, kind="stable")):
+        yield _mark(row["quantity"], setting(row), row, unit=row["unit"], replica=int(row["replica"]))
+    for row in rows_of(effects(trials)):
+        if row["axis"] != "replica":
+            name, unit = row["axis"].rsplit("_", 1)
+            label = f"{name} {row['a_value']:g} → {row['b_value']:g} {unit}"
+            found = {**row, "measured": row["ratio"]}
+            yield _mark("effect", label, found, unit="B ÷ A", verdict=row["verdict"], right=_RIGHT[bool(row["right"])])
+    for row in rows_of(same_pairs(trials).sort_values(_ORDER, kind="stable")):
+        found = {**row, "planted": 1.0, "measured": row["ratio"]}
+        verdict = "different" if row["different"] else "not different"
+        yield _mark("equal", setting(row), found, unit="B ÷ A", verdict=verdict, right=_RIGHT[not row["different"]])
+
+
+def _mark(what: str, label: str, found: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """Planted and measured value with its interval, their errors in per cent, and what is particular."""
     truth = float(found["planted"])
     values = {name: plain(found[name]) for name in ("measured", "lo", "hi")}
     errors = {name: None if value is None else 100 * (value / truth - 1) for name, value in values.items()}
@@ -97,55 +128,6 @@ def _row(what: str, label: str, found: Mapping[str, Any], **more: Any) -> dict[s
         "right": "right",
         **more,
     }
-
-
-def _costs(trials: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    for row in rows_of(planted(trials).sort_values(_ORDER, kind="stable")):
-        yield _row(row["quantity"], setting(row), row, unit=row["unit"], replica=int(row["replica"]))
-
-
-def _effects(trials: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    for row in rows_of(effects(trials)):
-        if row["axis"] == "replica":
-            continue
-        name, unit = row["axis"].rsplit("_", 1)
-        label = f"{name} {row['a_value']:g} → {row['b_value']:g} {unit}"
-        right = "right" if row["right"] else "wrong"
-        yield _row(
-            "effect", label, {**row, "measured": row["ratio"]}, unit="B ÷ A", verdict=row["verdict"], right=right
-        )
-
-
-def _equal(trials: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    for row in rows_of(same_pairs(trials).sort_values(_ORDER, kind="stable")):
-        found = {**row, "planted": 1.0, "measured": row["ratio"]}
-        right = "wrong" if row["different"] else "right"
-        verdict = "different" if row["different"] else "not different"
-        yield _row("equal", setting(row), found, unit="B ÷ A", verdict=verdict, right=right)
-
-
-def _bottlenecks(trials: pd.DataFrame) -> str:
-    found = bottlenecks(trials)
-    if found.empty:
-        return ""
-    return (
-        f"{int(found['right'].sum())} of {words.plural(len(found), 'training cell')} are called bound by the stage "
-        "that was planted to hold them back."
-    )
-
-
-def _listed(row: Row) -> dict[str, Any]:
-    """A line of the figure's table."""
-    headings = {"error": "error (%)", "lo": "low", "hi": "high"}
-    names = ("what", "setting", "replica", "unit", "planted", "measured", "lo", "hi", "error", "n", "verdict")
-    return {headings.get(name, name): row[name] for name in names}
-
-
-def _panel(title: str, rows: Sequence[Row]) -> Panel:
-    shown = [row for row in rows if not row["replica"]]
-    what = "pairs" if rows[0]["what"] in ("effect", "equal") else "cells"
-    subtitle = f"{len(rows)} {what}, {words.plural(min(row['n'] for row in rows), 'block')}"
-    return Panel(title, subtitle, _message(rows), sized(_layers(shown), title, subtitle, 96 + 15 * len(shown)))
 
 
 def _layers(rows: Sequence[Row]) -> list[alt.Chart]:
@@ -188,7 +170,11 @@ def _layers(rows: Sequence[Row]) -> list[alt.Chart]:
 def _message(rows: Sequence[Row]) -> str:
     """Median and worst error; of ratios, how many verdicts are right."""
     worst = max(rows, key=lambda row: abs(row["error"]))
-    far = f"{signed(worst['error'])} ({worst['setting']}, {_interval(worst)})"
+    spread = words.interval(float("nan"), float("nan"), worst["n"])
+    if worst["error_lo"] is not None:
+        ends = f"{signed(worst['error_lo'])} to {signed(worst['error_hi'])}"
+        spread = f"95\u00a0% interval {ends}, n = {worst['n']}"
+    far = f"{signed(worst['error'])} ({worst['setting']}, {spread})"
     wrong = sum(row["right"] == "wrong" for row in rows)
     if rows[0]["what"] == "equal":
         return words.sentence(
@@ -203,10 +189,3 @@ def _message(rows: Sequence[Row]) -> str:
         f"in {words.plural(len(rows), 'cell')} the median error is {words.number(sizes.median())}\u00a0% and the worst "
         f"{far}"
     )
-
-
-def _interval(row: Row) -> str:
-    """The interval of an error, in per cent."""
-    if row["error_lo"] is None:
-        return words.interval(float("nan"), float("nan"), row["n"])
-    return f"95\u00a0% interval {signed(row['error_lo'])} to {signed(row['error_hi'])}, n = {row['n']}"

@@ -23,7 +23,6 @@ from feedrate.charts.figure import (
     Panel,
     Row,
     Sheet,
-    Slice,
     held,
     listed,
     numbers,
@@ -34,12 +33,11 @@ from feedrate.charts.figure import (
 )
 from feedrate.charts.marks import Series
 from feedrate.charts.theme import colour
+from feedrate.questions.experiment.analysis import UTILIZATION
 from feedrate.schema import words
 
 TITLE = "Utilization by batch size"
 QUESTION = "How busy is the machine, and does a larger batch keep it busier?"
-SOURCE = {8: 33, 16: 31, 32: 37, 64: 52, 128: 84}
-"""Batch size to GPU utilization in per cent, as the source experiment published it."""
 SOURCE_TITLE = "The 2019 source: GTX 1080 Ti"
 SOURCE_SUBTITLE = "GPU utilization, SRCNN on DIV2K, no spread given"
 SOURCE_LABEL = "2019 source, GTX 1080 Ti (GPU)"
@@ -58,7 +56,10 @@ def draw(cells: pd.DataFrame) -> Figure:
         column = "gpu_util_pct" if part.frame["device"].eq("cuda").any() else "cpu_util_pct"
         if rows := _rows(frame, column):
             given = {**part.row(), "quantity": KINDS[column]}
-            sheet.add(_panel(part, rows, series, column), listed(rows, given, PER_CENT), kept)
+            layers = series.layers(rows, f"{KINDS[column]} (%)", "d", alt.Scale(domain=[0, 100]))
+            chart = sized(layers, part.title, part.subtitle, 260)
+            panel = Panel(part.title, part.subtitle, _message(rows, KINDS[column]), chart)
+            sheet.add(panel, listed(rows, given, PER_CENT), kept)
     if not sheet.panels:
         return sheet.figure((), "No utilization was observed in trials that ended well.")
     _add_source(sheet, any(row["quantity"] == KINDS["gpu_util_pct"] for row in sheet.rows))
@@ -66,30 +67,19 @@ def draw(cells: pd.DataFrame) -> Figure:
 
 
 def _rows(frame: pd.DataFrame, column: str) -> list[dict[str, Any]]:
-    rows = []
-    for cell in rows_of(frame.sort_values(["batch_size", "num_workers"])):
-        if (value := plain(cell[column])) is not None:
-            workers = int(cell["num_workers"])
-            lo, hi = plain(cell[f"{column}_lo"]), plain(cell[f"{column}_hi"])
-            rows.append(
-                {
-                    "batch": int(cell["batch_size"]),
-                    "workers": workers,
-                    "series": words.plural(workers, "worker"),
-                    "value": float(value),
-                    "lo": lo,
-                    "hi": hi,
-                    "n": int(cell["n"]),
-                }
-            )
-    return rows
-
-
-def _panel(part: Slice, rows: Sequence[Row], series: Series, column: str) -> Panel:
-    layers = series.layers(rows, f"{KINDS[column]} (%)", "d", alt.Scale(domain=[0, 100]))
-    return Panel(
-        part.title, part.subtitle, _message(rows, KINDS[column]), sized(layers, part.title, part.subtitle, 260)
-    )
+    return [
+        {
+            "batch": int(cell["batch_size"]),
+            "workers": int(cell["num_workers"]),
+            "series": words.plural(int(cell["num_workers"]), "worker"),
+            "value": float(value),
+            "lo": plain(cell[f"{column}_lo"]),
+            "hi": plain(cell[f"{column}_hi"]),
+            "n": int(cell["n"]),
+        }
+        for cell in rows_of(frame.sort_values(["batch_size", "num_workers"]))
+        if (value := plain(cell[column])) is not None
+    ]
 
 
 def _message(rows: Sequence[Row], kind: str) -> str:
@@ -105,7 +95,7 @@ def _message(rows: Sequence[Row], kind: str) -> str:
 
 def _add_source(sheet: Sheet, comparable: bool) -> None:
     """Put the published figures beside ours, and say whether they are the same quantity."""
-    rows = [{"batch": batch, "value": value, "label": SOURCE_LABEL} for batch, value in SOURCE.items()]
+    rows = [{"batch": batch, "value": value, "label": SOURCE_LABEL} for batch, value in UTILIZATION.items()]
     base = alt.Chart(table(rows)).encode(
         x=alt.X("batch:O", title="batch size", axis=alt.Axis(labelAngle=0)),
         y=alt.Y("value:Q", title="GPU utilization (%)", scale=alt.Scale(domain=[0, 100]), axis=alt.Axis(tickCount=5)),
@@ -121,8 +111,8 @@ def _add_source(sheet: Sheet, comparable: bool) -> None:
     ]
     message = (
         "For comparison, the 2019 source experiment (SRCNN on DIV2K, one GTX 1080 Ti) gave a GPU utilization of "
-        f"{words.listed(words.percent(value / 100) for value in SOURCE.values())} for batches of "
-        f"{words.listed(str(batch) for batch in SOURCE)}, without a spread."
+        f"{words.listed(words.percent(value / 100) for value in UTILIZATION.values())} for batches of "
+        f"{words.listed(str(batch) for batch in UTILIZATION)}, without a spread."
     )
     if not comparable:
         message += " CPU utilization, shown for this machine, is another quantity: the two are not comparable in kind."
@@ -145,5 +135,5 @@ def _add_source(sheet: Sheet, comparable: bool) -> None:
             "high": None,
             "n": None,
         }
-        for batch, value in SOURCE.items()
+        for batch, value in UTILIZATION.items()
     )
