@@ -110,10 +110,11 @@ def test_one_replica_changes_nothing() -> None:
     assert distributed.warm_up(lambda given: given, limits) is limits
 
 
-def test_data_parallel_is_one_process() -> None:
+def test_data_parallel_is_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """With dp the loader makes the batch of all GPUs in one, and DataParallel deals it out."""
-    job = Job("trial", cell={**CELL, "parallel": "dp", "world_size": 3})
-    assert type(distributed.replicate(job, torch.nn.Linear(1, 1))) is torch.nn.DataParallel
+    job, model = Job("trial", cell={**CELL, "parallel": "dp", "world_size": 3}), torch.nn.Linear(1, 1)
+    monkeypatch.setattr(torch.nn, "DataParallel", lambda model, device_ids: (model, device_ids))
+    assert distributed.replicate(job, model) == (model, [0, 1, 2])
     assert [len(batch) for batch in islice(feed.order(job, 64), 6)] == [12] * 6
 
 
