@@ -81,8 +81,4 @@ def _emulated_stage(step_ms: float) -> Stage:
     """Sleep for ``step_ms`` on average, as MLPerf Storage does for an accelerator that is not there."""
     linux.exact_timers()
     wait, ns = Wait(), round(step_ms * 1e6)
-
-    def sleep(_: Fields) -> None:
-        wait(ns)
-
-    return Stage("forward", sleep)
+    return Stage("forward", lambda _: wait(ns))
