@@ -93,7 +93,7 @@ def test_the_experiment_s_page_keeps_the_reference_run(fake_run: ModuleType, tmp
             cores=16 if at < 5 else 20 + at,
         )
         folder = fake_run.write(tmp_path, fake)
-        marks.rank(folder, SELF_REPORTED if at else REFERENCE)
+        marks.set_tier(folder, SELF_REPORTED if at else REFERENCE)
     everyone = selection.select(load_runs(tmp_path))
     page = next(page for page in site_build._content(everyone, []) if page.path == experiment_page.PATH)
     assert "run 20260110T030405Z-aaaa" in page.body

@@ -34,7 +34,7 @@ def results(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> P
         fake_run.write(folder, fake_run.Fake(run_id=run_id, blocks=1, batches=(8,)))
     marks.withdraw(store_runs.find(GONE, folder).folder, WHY)
     stays = store_runs.find(STAYS, folder).folder
-    marks.rank(stays, marks.REFERENCE)
+    marks.set_tier(stays, marks.REFERENCE)
     marks.label(stays, "<b>Lab</b> *server*", "=cmd|' /C calc'!A0")
     return folder
 

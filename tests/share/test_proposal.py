@@ -85,7 +85,7 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     """What was held against the rules: here everything keeps them (tests/share/validation has the rules themselves)."""
     seen: list[dict[str, str]] = []
 
-    def check(folder: Path, results: Path | None = None, *, placed: bool = False) -> Validated:
+    def check(folder: Path, results: Path | None = None, *, in_place: bool = False) -> Validated:
         seen.append({path.name: path.read_text() for path in folder.iterdir()})
         flag = Finding("fast", "flag", "samples_per_s", "9", "less")
         return Validated(str(folder), None, folder.name, folder.parent.name, 1, (flag,))

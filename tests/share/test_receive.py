@@ -40,7 +40,7 @@ def packed(path: Path, held: Entries, compression: int = zipfile.ZIP_STORED) -> 
 def valid(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything keeps the rules, which tests/share/validation has."""
 
-    def check(folder: Path, results: Path | None = None, *, placed: bool = False) -> Validated:
+    def check(folder: Path, results: Path | None = None, *, in_place: bool = False) -> Validated:
         return Validated(str(folder), None, folder.name, folder.parent.name, 1)
 
     monkeypatch.setattr(receive.check, "check", check)

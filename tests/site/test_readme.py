@@ -17,7 +17,7 @@ from feedrate.pages.runs import RunView
 from feedrate.schema.errors import InputError
 from feedrate.schema.plugins import ROOT
 from feedrate.site import readme
-from feedrate.store.marks import standing
+from feedrate.store.marks import not_withdrawn
 from feedrate.store.runs import StoredRun, benches, runs
 
 
@@ -30,7 +30,7 @@ def test_every_number_comes_from_the_run_it_names() -> None:
     named = re.search(r"run `([^`]+)`", shown)
     assert named, "README.md names no run"
     sources = set(re.findall(r"`([^`]+)`", shown))
-    every = [run for run in standing(runs(ROOT / "results")) if run.manifest.run_id in sources]
+    every = [run for run in not_withdrawn(runs(ROOT / "results")) if run.manifest.run_id in sources]
     (run,) = [run for run in every if run.manifest.run_id == named[1]]
     records = [bench for bench in benches(ROOT / "results") if bench.name in sources]
     assert shown == readme.block(run, every, records)

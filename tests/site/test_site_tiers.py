@@ -31,7 +31,7 @@ def test_rows_of_a_tier_can_be_chosen(browser: Browser, fake_run: ModuleType, tm
     page = opened(browser, tmp_path)
     assert page.locator("input").count() == 0
     page.close()
-    marks.rank(runs.find("two", tmp_path).folder, marks.REFERENCE)
+    marks.set_tier(runs.find("two", tmp_path).folder, marks.REFERENCE)
     page = opened(browser, tmp_path)
     rows = page.locator("tbody tr:visible")
     assert page.locator("label").all_inner_texts() == ["reference 1", "self-reported 2"]

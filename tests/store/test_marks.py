@@ -39,7 +39,7 @@ def test_everything_said_is_read_back_and_the_run_is_not_touched(run: Path) -> N
     """Label, tier and withdrawal lie beside the folder; its files keep every byte, and lists of runs see one run."""
     before = hashed(run)
     marks.label(run, "  Office\n workstation ", "quiet\x1b[31m night\u202e")
-    marks.rank(run, REFERENCE)
+    marks.set_tier(run, REFERENCE)
     marks.withdraw(run, "The disk was failing.", noon)
     assert marks.about(run) == Beside(
         REFERENCE, "Office workstation", "quiet night", Withdrawn(why="The disk was failing.", on="2026-11-22")
@@ -96,12 +96,12 @@ def test_a_run_is_withdrawn_once_and_with_a_reason(run: Path) -> None:
 
 def test_a_tier_can_be_taken_back(run: Path) -> None:
     """Reference is a file, self-reported the absence of one; other words are refused with those that are known."""
-    marks.rank(run, REFERENCE)
-    marks.rank(run, SELF_REPORTED)
-    marks.rank(run, SELF_REPORTED)
+    marks.set_tier(run, REFERENCE)
+    marks.set_tier(run, SELF_REPORTED)
+    marks.set_tier(run, SELF_REPORTED)
     assert not place(run, "tier").exists()
     with pytest.raises(InputError, match=r"tier 'referense': expected one of .*did you mean 'reference'"):
-        marks.rank(run, "referense")
+        marks.set_tier(run, "referense")
 
 
 @pytest.mark.parametrize(
@@ -159,5 +159,5 @@ def test_what_was_withdrawn_no_longer_stands(tmp_path: Path, fake_run: ModuleTyp
     for run_id in ("20260102T030405Z-a", "20260103T030405Z-b", "20260104T030405Z-c"):
         fake_run.write(tmp_path, fake_run.Fake(run_id=run_id, blocks=1, batches=(8,)))
     marks.withdraw(runs.find("20260103T030405Z-b", tmp_path).folder, "wrong disk")
-    left = marks.standing(runs.runs(tmp_path))
+    left = marks.not_withdrawn(runs.runs(tmp_path))
     assert [run.manifest.run_id for run in left] == ["20260102T030405Z-a", "20260104T030405Z-c"]

@@ -225,7 +225,7 @@ def tier(
     """Say who vouches for a run (for the maintainers of feedrate)."""
     from feedrate.share import terminal as share_terminal
 
-    share_terminal.rank(run, name, Console(), results)
+    share_terminal.set_tier(run, name, Console(), results)
 
 
 @app.command()

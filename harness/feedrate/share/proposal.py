@@ -35,7 +35,7 @@ PARTS = {name: MANIFEST_BYTES.most if name == RUN else FILE_BYTES.most for name 
 _RUN = rf"results/(?P<machine>{MACHINE_ID})/(?P<run>{RUN_ID})"
 RECORDED = re.compile(rf"{_RUN}/(?P<part>{'|'.join(map(re.escape, PARTS))})")
 """Path of a file that a sweep wrote."""
-SAID = re.compile(rf"{_RUN}\.(?P<kind>label|withdrawn)\.json")
+MARK = re.compile(rf"{_RUN}\.(?P<kind>label|withdrawn)\.json")
 """Path of a file beside a run that its submitter may add."""
 FILES_EACH = 6
 """Of a run: its folder's four, a label and a withdrawal."""
@@ -124,7 +124,7 @@ def _misplaced(change: Change) -> Iterator[str]:
         yield f"{quote(change.path)} has mode {quote(change.mode)}; expected a plain file (100644), no link, no program"
     elif change.path.endswith(".tier.json"):
         yield f"{quote(change.path)}: tiers come from the maintainers, in a commit of their own"
-    elif not RECORDED.fullmatch(change.path) and not SAID.fullmatch(change.path):
+    elif not RECORDED.fullmatch(change.path) and not MARK.fullmatch(change.path):
         yield (
             f"{quote(change.path)} is no part of a run; expected results/MACHINE/RUN/ with {', '.join(PARTS)}, or "
             "results/MACHINE/RUN.label.json or .withdrawn.json beside it, and nothing else"
@@ -151,7 +151,7 @@ def _incomplete(changes: Sequence[Change], runs: dict[str, set[str]], published:
         if missing := sorted(set(PARTS) - parts):
             yield f"{folder} lacks {', '.join(missing)}; expected the whole folder as the sweep wrote it"
     for change in changes:
-        if beside := SAID.fullmatch(change.path):
+        if beside := MARK.fullmatch(change.path):
             run = f"results/{beside['machine']}/{beside['run']}"
             if run not in runs and run not in published:
                 yield f"{change.path} speaks of a run that is not there"
@@ -183,13 +183,13 @@ def _broken_rules(
             path = Path(folder, change.path)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(_git(checkout, "cat-file", "blob", change.blob))
-            if beside := SAID.fullmatch(change.path):
+            if beside := MARK.fullmatch(change.path):
                 try:
                     _read_beside(path.read_bytes(), beside, console)
                 except InputError as error:
                     problems.append(str(error))
         for run in runs:
-            validated = check.check(Path(folder, run), results, placed=True)
+            validated = check.check(Path(folder, run), results, in_place=True)
             problems += [f"{run}: {finding}" for finding in validated.refusals]
             for flag in validated.flags:
                 say(console, f"- {run}: for reviewers to look at: {flag}")

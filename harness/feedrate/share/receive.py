@@ -16,7 +16,7 @@ from pathlib import Path
 from rich.console import Console
 
 from feedrate.schema.errors import InputError
-from feedrate.share.proposal import BYTES_MOST, FILES_EACH, PARTS, RECORDED, SAID, say
+from feedrate.share.proposal import BYTES_MOST, FILES_EACH, MARK, PARTS, RECORDED, say
 from feedrate.share.validation import check
 from feedrate.share.validation.findings import quote
 from feedrate.share.validation.validator import RUN
@@ -64,7 +64,7 @@ def _read(archive: Path) -> dict[str, bytes]:
         raise InputError(f"{archive}: {quote(str(error))}; expected a zip file as make submit makes it") from error
     parts = [path.rpartition("/") for path in files if RECORDED.fullmatch(path)]
     folders = {folder for folder, _, _ in parts}
-    labels = {path.removesuffix(".label.json") for path in files if SAID.fullmatch(path)}
+    labels = {path.removesuffix(".label.json") for path in files if MARK.fullmatch(path)}
     if {part for _, _, part in parts} != set(PARTS) or len(folders) != 1 or labels - folders:
         raise InputError(f"{archive}: does not hold one whole run; expected {', '.join(PARTS)} of one folder")
     return files
@@ -77,7 +77,7 @@ def _entries(archive: Path, held: zipfile.ZipFile) -> Iterator[tuple[str, bytes]
         raise InputError(f"{archive}: {len(infos):,} entries; expected those of one run, each once")
     total = 0
     for info in infos:
-        path, beside = info.filename, SAID.fullmatch(info.filename)
+        path, beside = info.filename, MARK.fullmatch(info.filename)
         plain = info.external_attr >> 16 & 0o170000 in _PLAIN
         named = RECORDED.fullmatch(path) or (beside and beside["kind"] == "label")
         if not named or not plain or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
@@ -100,7 +100,7 @@ def _validate(folder: str, files: Mapping[str, bytes], archive: Path, results: P
         run.mkdir(parents=True)
         for path, data in files.items():
             Path(place, path).write_bytes(data)
-        validated = check.check(run, results, placed=True)
+        validated = check.check(run, results, in_place=True)
     if not validated.valid:
         raise InputError(f"{archive}: is not valid:" + "".join(f"\n- {finding}" for finding in validated.refusals))
     for flag in validated.flags:

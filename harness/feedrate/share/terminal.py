@@ -207,9 +207,9 @@ def label(name: str, text: str, note: str, console: Console, results: Path = run
     )
 
 
-def rank(name: str, tier: str, console: Console, results: Path = runs.RESULTS) -> None:
-    """Say who vouches for a run (``marks.rank``)."""
-    path = marks.rank(runs.find(name, results).folder, tier)
+def set_tier(name: str, tier: str, console: Console, results: Path = runs.RESULTS) -> None:
+    """Say who vouches for a run (``marks.set_tier``)."""
+    path = marks.set_tier(runs.find(name, results).folder, tier)
     _print(console, f"{path}: the run is {tier}.")
 
 

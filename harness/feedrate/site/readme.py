@@ -19,7 +19,7 @@ from feedrate.schema.errors import InputError
 from feedrate.schema.plugins import ROOT
 from feedrate.site import build
 from feedrate.store.bench_record import BenchRecord
-from feedrate.store.marks import standing
+from feedrate.store.marks import not_withdrawn
 from feedrate.store.runs import RESULTS, StoredRun, benches, runs
 
 README = ROOT / "README.md"
@@ -107,7 +107,7 @@ def write(results: Path = RESULTS) -> StoredRun:
     Raises:
         InputError: there is no run, it trained nothing, or the README lacks its marks; nothing is written then.
     """
-    every = standing(runs(results))
+    every = not_withdrawn(runs(results))
     found = [run for run in every if MAIN in run.manifest.suites]
     if not found:
         raise InputError(f"{results}: no run of {MAIN}; expected one to make the README from. Type make sweep first")

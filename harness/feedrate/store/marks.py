@@ -106,7 +106,7 @@ def about(run: Path) -> Beside:
     return Beside(tier.tier if tier else SELF_REPORTED, label.label, label.note, withdrawn)
 
 
-def standing(runs: Iterable[StoredRun]) -> list[StoredRun]:
+def not_withdrawn(runs: Iterable[StoredRun]) -> list[StoredRun]:
     """Keep the runs that were not withdrawn, in their order.
 
     Raises:
@@ -189,7 +189,7 @@ def withdraw(run: Path, why: str, now: Callable[[], datetime] = lambda: datetime
     return _write(place(run, "withdrawn"), Withdrawn(why=reason, on=now().date().isoformat()))
 
 
-def rank(run: Path, tier: str) -> Path:
+def set_tier(run: Path, tier: str) -> Path:
     """Say which of ``TIERS`` vouches for a run; for maintainers.
 
     Returns:

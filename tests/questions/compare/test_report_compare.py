@@ -300,7 +300,7 @@ def test_a_run_that_was_withdrawn(results: Path, tmp_path: Path) -> None:
     late = copied / machine / "20260103T030405Z-late"
     marks.place(late, "withdrawn").write_text('{"why": "a broken fan", "on": "2026-02-01"}')
     assert comparison.compare(FAST, machine, copied).b.manifest.run_id == SLOW
-    marks.rank(late, marks.REFERENCE)
+    marks.set_tier(late, marks.REFERENCE)
     for named in (late.name, late, late / "trials.parquet"):
         found = comparison.compare(FAST, str(named), copied)
         assert "B's run was withdrawn on 2026-02-01: a broken fan" in said(found)

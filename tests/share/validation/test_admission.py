@@ -115,7 +115,7 @@ def test_runs_together_are_admitted_as_each_alone(valid: bytes, run: Path, corpu
         every.append(tmp_path / str(at) / run.parent.name / run.name)
         shutil.copytree(run, every[-1])
         (every[-1] / "trials.parquet").write_bytes(data)
-    alone = [folder for folder in every if validator.judge(folder, placed=True).valid]
+    alone = [folder for folder in every if validator.judge(folder, in_place=True).valid]
     assert every[0] in alone
     assert every[1] not in alone
     for folder in every:

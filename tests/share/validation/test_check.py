@@ -21,7 +21,7 @@ def test_what_lies_below_a_folder_must_lie_in_its_place(results: list[Path]) -> 
     copy = folder / "other-machine" / results[0].name
     shutil.copytree(results[0], copy)
     assert check.check(copy).valid
-    for found in (check.check(copy, placed=True), check.check(copy, folder)):
+    for found in (check.check(copy, in_place=True), check.check(copy, folder)):
         assert found.refusals[0].rule == "place"
     refused = {found.path: found.refusals[0].rule for found in check.check_all([folder]) if not found.valid}
     assert refused[str(copy)] == "place"

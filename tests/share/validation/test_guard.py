@@ -19,7 +19,7 @@ BOMBS = ("bombs/data_page/2032MB", "bombs/dictionary/1500MB")
 
 
 def question(path: Path) -> guard.Answer:
-    return {"judge": str(path), "placed": False}
+    return {"judge": str(path), "in_place": False}
 
 
 def test_it_answers_and_ends(valid: bytes, tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_what_made_a_reader_fail_is_said(monkeypatch: pytest.MonkeyPatch, tmp_pa
     """Its class and first line without folders, so that a package that is missing here is not read as a bad file."""
     with Guard() as asked:
         failed = asked.ask({"judge": str(tmp_path)})
-    assert failed == {"failed": "KeyError", "why": "'placed'"}
+    assert failed == {"failed": "KeyError", "why": "'in_place'"}
     why = "No module named 'scipy' \x1b[31m(/home/somebody/lib/scipy.so)"
     monkeypatch.setattr(Guard, "ask", lambda *_: {"failed": "ImportError", "why": why})
     (refusal,) = check.check(tmp_path).refusals

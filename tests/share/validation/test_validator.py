@@ -57,7 +57,7 @@ def test_committed_runs_are_valid() -> None:
     """Every run under results/ keeps to every rule, whatever version wrote it."""
     runs = store_runs.runs(ROOT / "results")
     assert runs
-    assert [validator.judge(run.folder, placed=True).findings for run in runs] == [()] * len(runs)
+    assert [validator.judge(run.folder, in_place=True).findings for run in runs] == [()] * len(runs)
 
 
 BROKEN_VALUES: list[tuple[str, str, Any]] = [
@@ -169,7 +169,7 @@ def test_a_folder_holds_a_run_and_nothing_else(run: Path, tmp_path: Path) -> Non
     (other / "run.json").write_text((run / "run.json").read_text().replace('"seed": 7', '"seed": 8'))
     named = named.rename(named.with_name("20260102T030405Z-othr"))
     (tmp_path / "whole").symlink_to(run)
-    found = [validator.judge(path, placed=True) for path in (more, less, link, other, named, tmp_path / "whole")]
+    found = [validator.judge(path, in_place=True) for path in (more, less, link, other, named, tmp_path / "whole")]
     assert [rules(each)[0] for each in found] == [
         *("folder", "folder", "plain_file", "same_manifest", "place", "plain_file")
     ]

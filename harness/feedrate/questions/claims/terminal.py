@@ -71,8 +71,8 @@ def show_results(results: Path, console: Console, machines: Sequence[str] = (), 
     Raises:
         InputError: there is no run, or no such machine.
     """
-    standing = marks.standing(store_runs.runs(results))
-    runs = sorted(standing, key=lambda run: (run.manifest.started_at, run.manifest.run_id), reverse=True)
+    left = marks.not_withdrawn(store_runs.runs(results))
+    runs = sorted(left, key=lambda run: (run.manifest.started_at, run.manifest.run_id), reverse=True)
     known = {run.manifest.machine.machine_id for run in runs}
     if not runs:
         raise InputError(f"{results}: holds no run; make sweep SUITE=claims makes one")

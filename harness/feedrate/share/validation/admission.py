@@ -111,7 +111,7 @@ def _validate(folders: Sequence[Path], passed: Mapping[str, str]) -> tuple[dict[
                 found = [(folder, wrong.get(str(folder.absolute()))) for folder in group]
                 refused |= {folder: replace(each, path=str(folder)) for folder, each in found if each}
             else:  # it died or failed over one of them
-                each_alone = [(folder, check.judge(guard, folder, placed=True)) for folder in group]
+                each_alone = [(folder, check.judge(guard, folder, in_place=True)) for folder in group]
                 refused |= {folder: validated for folder, validated in each_alone if not validated.valid}
     return digests, refused
 

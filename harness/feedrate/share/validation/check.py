@@ -18,17 +18,17 @@ from feedrate.share.validation.findings import Finding, Validated, quote
 from feedrate.share.validation.guard import EXPECTED, READABLE, Gone, Guard
 
 
-def check(path: Path, results: Path | None = None, *, placed: bool = False) -> Validated:
+def check(path: Path, results: Path | None = None, *, in_place: bool = False) -> Validated:
     """Hold one file of trials, or one run's folder, against the rules.
 
     Args:
         path: of either.
         results: where runs of other machines lie, to flag what is odd beside them; None flags nothing.
-        placed: whether the folder must be named for its run, below one that is named for its machine; one that lies
+        in_place: whether the folder must be named for its run, below one that is named for its machine; one that lies
             below ``results`` must in any case.
     """
     with Guard() as guard:
-        return _check(guard, path, results, placed)
+        return _check(guard, path, results, in_place)
 
 
 def check_all(paths: Iterable[Path], results: Path | None = None) -> Iterator[Validated]:
@@ -39,8 +39,8 @@ def check_all(paths: Iterable[Path], results: Path | None = None) -> Iterator[Va
     """
     every = [(file, file != path) for path in paths for file in find_results(path)]
     with Guard() as guard:
-        for file, placed in every:
-            yield _check(guard, file, results, placed)
+        for file, in_place in every:
+            yield _check(guard, file, results, in_place)
 
 
 def find_results(path: Path) -> list[Path]:
@@ -59,10 +59,10 @@ def find_results(path: Path) -> list[Path]:
     return [path]
 
 
-def _check(guard: Guard, path: Path, results: Path | None, placed: bool) -> Validated:
+def _check(guard: Guard, path: Path, results: Path | None, in_place: bool) -> Validated:
     """Hold one against the rules, and flag what is odd; where the guarded process dies over that, nothing is."""
     within = results is not None and path.absolute().is_relative_to(results.absolute())
-    judged = judge(guard, path, placed=placed or within)
+    judged = judge(guard, path, in_place=in_place or within)
     if results is None or not judged.valid:
         return judged
     flags: list[dict[str, Any]] = []
@@ -71,10 +71,10 @@ def _check(guard: Guard, path: Path, results: Path | None, placed: bool) -> Vali
     return replace(judged, findings=tuple(Finding(**flag) for flag in flags))
 
 
-def judge(guard: Guard, path: Path, *, placed: bool) -> Validated:
+def judge(guard: Guard, path: Path, *, in_place: bool) -> Validated:
     """Have the guarded process hold one file or folder against the rules; what kills it is refused."""
     try:
-        answer = guard.ask({"judge": str(path.absolute()), "placed": placed})
+        answer = guard.ask({"judge": str(path.absolute()), "in_place": in_place})
         if judged := answer.get("judged"):
             return replace(Validated.from_json(judged), path=str(path))
         # What is wrong may be this environment: a package that the reader lacks or that does not work.

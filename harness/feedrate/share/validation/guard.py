@@ -175,7 +175,7 @@ def _answer(question: Answer) -> Answer:
         return {"admitted": admitted, "refused": {path: each.as_json() for path, each in refused.items()}}
     if (path := question.get("flags")) is not None:
         return {"flags": [asdict(flag) for flag in validator.flags(Path(path), Path(question["results"]))]}
-    return {"judged": validator.judge(Path(question["judge"]), placed=question["placed"]).as_json()}
+    return {"judged": validator.judge(Path(question["judge"]), in_place=question["in_place"]).as_json()}
 
 
 def failure(error: Exception) -> Answer:

@@ -48,12 +48,12 @@ RULES: tuple[Rule, ...] = (
 """Every rule that a file is refused by, in the order in which they are tried."""
 
 
-def judge(path: Path, *, placed: bool = False) -> Validated:
+def judge(path: Path, *, in_place: bool = False) -> Validated:
     """Hold a file of trials, or a run's folder, against every rule.
 
     Args:
         path: of either.
-        placed: whether the folder must lie where its manifest says.
+        in_place: whether the folder must lie where its manifest says.
 
     Raises:
         MemoryError: it takes more than it may.
@@ -67,7 +67,7 @@ def judge(path: Path, *, placed: bool = False) -> Validated:
         columns = {*RUN_COLUMNS, *(TRACE_COLUMNS if RUN in files else ())}
         findings, kept = _check_trials(trials, columns)
         if not findings and RUN in files:
-            findings = [*_check_folder(path, files, trials, placed), *_check_traces(files, trials, kept)]
+            findings = [*_check_folder(path, files, trials, in_place), *_check_traces(files, trials, kept)]
     except Refused as error:
         return replace(result, findings=(error.finding,))
     result = replace(result, rows=trials.count, findings=tuple(findings))
@@ -102,7 +102,7 @@ def admit(passed: Mapping[str, str | None]) -> tuple[dict[str, str], dict[str, V
     others = {folder: contents[folder] for folder in passed if digests.get(folder, "") != passed[folder]}
     if not others or _all_valid(others):
         return digests, {}
-    judged = {folder: judge(Path(folder), placed=True) for folder in others}
+    judged = {folder: judge(Path(folder), in_place=True) for folder in others}
     refused = {folder: each for folder, each in judged.items() if not each.valid}
     return {folder: each for folder, each in digests.items() if folder not in refused}, refused
 
@@ -166,12 +166,12 @@ def _check_trials(file: Opened, columns: set[str]) -> tuple[list[Finding], Rows 
     return [*check_run(trials, file.where)], trials
 
 
-def _check_folder(path: Path, files: Mapping[str, Path], trials: Opened, placed: bool) -> Iterator[Finding]:
+def _check_folder(path: Path, files: Mapping[str, Path], trials: Opened, in_place: bool) -> Iterator[Finding]:
     """Hold run.json and the names of the folders against the manifest of the trials."""
     own, _ = validation_manifest.read_manifest(parquet.read(files[RUN], caps.MANIFEST_BYTES), RUN)
     if own != trials.fields:
         yield SAME_MANIFEST.finding(RUN, "another manifest", "that of trials.parquet")
-    if placed:
+    if in_place:
         yield from _check_place(path, trials.manifest)
 
 
