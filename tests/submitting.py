@@ -10,7 +10,7 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -43,6 +43,13 @@ esac
 """GitHub's command line, as far as it is asked: one repository, one account, at most one open pull request."""
 
 
+def printed(call: Callable[[Console], object]) -> str:
+    """What a function prints on a wide terminal."""
+    console = Console(file=(text := io.StringIO()), width=200)
+    call(console)
+    return text.getvalue()
+
+
 @dataclass
 class Place:
     """A checkout with a remote, and an account on a made-up GitHub."""
@@ -70,17 +77,9 @@ class Place:
         """What is printed."""
         from feedrate.share import terminal as share_terminal
 
-        printed = Console(file=io.StringIO(), width=200)
-        share_terminal.submit(
-            str(self.run),
-            printed,
-            checkout=self.checkout,
-            out=self.root / "build",
-            ask=lambda _: answer,
-            **more,
-        )
-        assert isinstance(printed.file, io.StringIO)
-        return printed.file.getvalue()
+        out = self.root / "build"
+        ask = {"ask": lambda _: answer, "checkout": self.checkout, "out": out}
+        return printed(lambda console: share_terminal.submit(str(self.run), console, **ask, **more))
 
     @property
     def opened(self) -> Path:

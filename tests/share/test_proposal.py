@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from submitting import make_faster, measured
+from submitting import make_faster, measured, printed
 
 from feedrate.schema.errors import FeedrateError, InputError
 from feedrate.share import proposal
@@ -69,10 +69,7 @@ class Repository:
         self.git("merge", "-q", "--no-ff", "-m", "Merge", "proposal")
 
     def said(self) -> str:
-        printed = Console(file=io.StringIO(), width=200)
-        proposal.review(self.root, printed)
-        assert isinstance(printed.file, io.StringIO)
-        return printed.file.getvalue()
+        return printed(lambda console: proposal.review(self.root, console))
 
 
 @pytest.fixture
@@ -100,9 +97,9 @@ def test_whole_new_runs_pass_and_are_held_against_the_rules(
     """A run with its label passes; the rules saw its bytes and no others; flags are for reviewers."""
     repository.put(NEW, "new")
     repository.write(f"{NEW}.label.json", PLAIN)
-    printed = repository.look()
-    assert "5 files added, 1 run among them. All rules hold." in printed
-    assert "for reviewers to look at: samples_per_s" in printed
+    text = repository.look()
+    assert "5 files added, 1 run among them. All rules hold." in text
+    assert "for reviewers to look at: samples_per_s" in text
     assert looked_at == [{name: f"new {name}" for name in FILES}]
 
 

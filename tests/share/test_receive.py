@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 import stat
@@ -10,8 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from rich.console import Console
-from submitting import make_faster, measured
+from submitting import make_faster, measured, printed
 
 from feedrate.schema.errors import InputError
 from feedrate.share import receive, submission
@@ -47,10 +45,7 @@ def valid(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def take_in(archive: Path, results: Path) -> str:
-    printed = Console(file=io.StringIO(), width=200)
-    receive.receive(archive, printed, results)
-    assert isinstance(printed.file, io.StringIO)
-    return printed.file.getvalue()
+    return printed(lambda console: receive.receive(archive, console, results))
 
 
 def test_a_run_is_taken_in_with_its_label(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import socket
 from collections.abc import Iterator
@@ -10,8 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from rich.console import Console
-from submitting import Place, prepared
+from submitting import Place, prepared, printed
 from typer.testing import CliRunner
 
 from feedrate.cli import app
@@ -32,20 +30,20 @@ def place(tmp_path: Path, fake_run: ModuleType, monkeypatch: pytest.MonkeyPatch)
 
 def test_everything_that_will_be_public_is_shown(place: Place) -> None:
     """Every value of run.json is printed but for the lists that are counted, every file with its bytes, every text."""
-    printed = " ".join(place.submit(answer=False).split())
+    shown = " ".join(place.submit(answer=False).split())
     run = runs.find(str(place.run))
     written = json.loads((place.run / "run.json").read_bytes())
     facts = submission.prepare(run).facts
     for name, value in facts:
-        assert " ".join(f"{name} {value}".split()) in printed, name
+        assert " ".join(f"{name} {value}".split()) in shown, name
     named = {name.partition(".")[0] for name, _ in facts}
     assert {name for name, value in written.items() if value not in ([], {})} <= named
     for name in submission.FILES:
-        assert f"{(place.run / name).stat().st_size:,}" in printed
+        assert f"{(place.run / name).stat().st_size:,}" in shown
     failed = run.table("trials").dropna(subset=["error_message"])
     assert len(failed)
     for text in failed["error_message"].unique():
-        assert text in printed
+        assert text in shown
 
 
 def test_no_text_of_a_trial_is_left_out(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,13 +51,13 @@ def test_no_text_of_a_trial_is_left_out(place: Place, monkeypatch: pytest.Monkey
     for count in (share_terminal.TEXTS, share_terminal.TEXTS + 1):
         texts = {f"error number {number}": 1 for number in range(count)}
         monkeypatch.setattr(submission, "free_texts", lambda _, texts=texts: texts)
-        printed = place.submit(answer=False)
+        shown = place.submit(answer=False)
         path = place.root / "build" / f"texts-{place.run.name}.txt"
         if count == share_terminal.TEXTS:
-            assert all(f"1 ×  {text}\n" in printed for text in texts)
+            assert all(f"1 ×  {text}\n" in shown for text in texts)
             assert not path.exists()
         else:
-            assert f"all of which are in {path}" in " ".join(printed.split())
+            assert f"all of which are in {path}" in " ".join(shown.split())
             assert [line.split("×  ")[1] for line in path.read_text().splitlines()] == list(texts)
 
 
@@ -78,17 +76,17 @@ def test_what_looks_like_a_name_of_this_machine_is_said(place: Place, monkeypatc
     path.write_text(path.read_text().replace('"command": "make sweep"', '"command": "make sweep on node17"'))
     monkeypatch.setattr(socket, "gethostname", lambda: "node17.example.org")
     redaction._own_names.cache_clear()
-    printed = place.submit(answer=False)
-    assert "looks like a name" in printed
-    assert "command: make sweep on node17" in printed
+    shown = place.submit(answer=False)
+    assert "looks like a name" in shown
+    assert "command: make sweep on node17" in shown
 
 
 def test_a_name_in_a_label_or_a_note_is_said(place: Place) -> None:
     """What the submitter typed goes into the pull request's text, so it is looked at too."""
-    printed = place.submit(answer=False, label="zelda's box", note="on workhorse, quiet")
-    assert "looks like a name" in printed
-    assert "label: zelda's box" in printed
-    assert "note: on workhorse, quiet" in printed
+    shown = place.submit(answer=False, label="zelda's box", note="on workhorse, quiet")
+    assert "looks like a name" in shown
+    assert "label: zelda's box" in shown
+    assert "note: on workhorse, quiet" in shown
 
 
 @pytest.mark.parametrize("damage", ["withdrawn", "incomplete", "renamed", "long"])
@@ -141,9 +139,6 @@ def test_a_path_that_names_nothing_does_not_stop_the_others(odd: Path, tmp_path:
 
 def test_what_is_odd_is_held_against_what_is_usual(odd: Path, tmp_path: Path) -> None:
     """A flag says what was found and what others have; counts agree with their nouns."""
-    printed = Console(file=io.StringIO(), width=200)
-    share_terminal.validate([odd], tmp_path, printed)
-    assert isinstance(printed.file, io.StringIO)
-    said = printed.file.getvalue()
+    said = printed(lambda console: share_terminal.validate([odd], tmp_path, console))
     assert "of xeon-2, 1 trial, 1 flag for a reviewer" in said
     assert "samples_per_s: 9\n    usual: at most 4 (rule fast)" in said

@@ -207,3 +207,26 @@ def test_trials_of_many_chunks_share_a_row_group(
     assert [trials.metadata.row_group(at).num_rows for at in range(trials.num_row_groups)] == [2 * rows, 2 * rows, rows]
     assert steps.num_row_groups == 5
     assert trials.read()["trial_id"].to_pylist() == 5 * [row["trial_id"] for row in tables["trials"]]
+
+
+RUN = "20260102T030405Z-fake"
+
+
+def not_found(run: str, results: Path) -> str:
+    """The message."""
+    with pytest.raises(InputError) as error:
+        runs.find(run, results)
+    return str(error.value)
+
+
+def test_a_name_of_nothing_is_told_what_there_is(fake_run: ModuleType, tmp_path: Path) -> None:
+    """Nothing typed, something else typed, nothing there: each message says one time what was expected."""
+    none = not_found("", tmp_path)
+    assert none == f"RUN= is missing; {tmp_path} holds none yet: make sweep makes one"
+    fake_run.write(tmp_path, fake_run.Fake(run_id=RUN, batches=(8,), workers=(0,), blocks=1))
+    assert not_found("", tmp_path) == f"RUN= is missing; expected the id of a run, such as {RUN}, or the folder of one"
+    wrong = not_found(RUN[:-1], tmp_path)
+    assert wrong.startswith(
+        f"'{RUN[:-1]}': no such run under {tmp_path}; expected one of {RUN} (did you mean '{RUN}'?)"
+    )
+    assert wrong.count("expected") == 1

@@ -69,11 +69,7 @@ class Route:
 
 
 def route(checkout: Path) -> Route:
-    """Find out whether and how a pull request can be opened. Reads only.
-
-    Raises:
-        Unable: git, ``gh``, a login or a remote is missing.
-    """
+    """Find out whether and how a pull request can be opened. Reads only."""
     for tool, name in (("git", "git"), ("gh", "gh, GitHub's command line,")):
         if not shutil.which(tool):
             raise Unable(f"{name} is not installed")
@@ -115,11 +111,7 @@ def _repository(checkout: Path, name: str) -> Repository:
 
 @contextmanager
 def fetched(way: Route) -> Iterator[str]:
-    """Fetch the base branch for as long as it is needed, and give its commit.
-
-    Raises:
-        Unable: it cannot be fetched.
-    """
+    """Fetch the base branch for as long as it is needed, and give its commit."""
     wanted = f"+refs/heads/{way.base.branch}:{_FETCHED}"
     _git(way.checkout, *_AS_GH, "fetch", "-q", "--no-tags", "--no-write-fetch-head", way.base.address, wanted)
     try:
@@ -154,11 +146,7 @@ def _hash(checkout: Path, data: bytes, *more: str) -> str:
 
 
 def waiting(way: Route, branch: str) -> str | None:
-    """Give the address of the open pull request of a branch; a branch without one is left over and means nothing.
-
-    Raises:
-        Unable: the repository does not answer.
-    """
+    """Give the address of the open pull request of a branch; a branch without one is left over and means nothing."""
     if not way.head:
         return None
     where = ("--repo", way.base.name, "--head", branch, "--state", "open")
@@ -171,11 +159,7 @@ def waiting(way: Route, branch: str) -> str | None:
 
 
 def propose(way: Route, commit: str, change: Change) -> str:
-    """Open a pull request on top of a commit of the base branch, and give its address.
-
-    Raises:
-        Unable: a step failed; what was pushed before stays as a branch, which the next attempt replaces.
-    """
+    """Open a pull request on top of a commit of the base branch, and give its address."""
     made = _commit(way, commit, change)
     if not (head := way.head):
         _gh(way.checkout, "repo", "fork", way.base.name, "--clone=false")
@@ -203,11 +187,7 @@ def _commit(way: Route, parent: str, change: Change) -> str:
 
 
 def git(checkout: Path, *words: str, given: bytes = b"", more: Mapping[str, str] | None = None) -> bytes:
-    """Run git on a checkout, whatever repository the caller's own variables name.
-
-    Raises:
-        Unable: it is missing, hangs or fails.
-    """
+    """Run git on a checkout, whatever repository the caller's own variables name."""
     return _run(["git", *words], checkout, given, more or {})
 
 

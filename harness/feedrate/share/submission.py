@@ -78,11 +78,7 @@ class Submission:
         return Change(self.files, f"run/{run.machine.machine_id}/{run.run_id}", title, "\n\n".join(paragraphs) + "\n")
 
     def check_new(self, checkout: Path, commit: str) -> None:
-        """Refuse a run that a commit of the base branch has already, by its place or by its content.
-
-        Raises:
-            InputError: it is there.
-        """
+        """Refuse a run that a commit of the base branch has already, by its place or by its content."""
         recorded = [data for path, data in self.files.items() if path.startswith(f"{self.folder}/")]
         if there := pull_request.same(checkout, commit, self.files, recorded):
             raise InputError(
@@ -103,11 +99,7 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def prepare(run: StoredRun, label: str = "", note: str = "") -> Submission:
-    """Read a run as it would be published. Writes nothing.
-
-    Raises:
-        InputError: the run is invalid, incomplete, withdrawn, or a text is too long.
-    """
+    """Read a run as it would be published. Writes nothing."""
     beside = marks.about(run.folder)
     if beside.withdrawn:
         raise InputError(
@@ -166,11 +158,7 @@ def own_names(submission: Submission) -> list[str]:
 
 
 def pack(submission: Submission, out: Path) -> Path:
-    """Write a run as one file that can be attached: a zip that unpacks at the repository's root.
-
-    Raises:
-        EnvironmentFault: the disk cannot be written.
-    """
+    """Write a run as one file that can be attached: a zip that unpacks at the repository's root."""
     path = out / f"submission-{submission.run.manifest.run_id}.zip"
     temporary = path.with_name(f"{path.name}.tmp")
     with _writing(path):
@@ -186,11 +174,7 @@ def pack(submission: Submission, out: Path) -> Path:
 
 
 def write_texts(run: StoredRun, lines: list[str], out: Path) -> Path:
-    """Write texts of a run's trials that are too many for a terminal.
-
-    Raises:
-        EnvironmentFault: the disk cannot be written.
-    """
+    """Write texts of a run's trials that are too many for a terminal."""
     path = out / f"texts-{run.manifest.run_id}.txt"
     with _writing(path):
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

@@ -104,14 +104,7 @@ _LARGEST = 2.0**63
 
 
 def read_manifest(text: bytes, where: str) -> tuple[dict[str, Any], RunManifest]:
-    """Read a manifest of others.
-
-    Returns:
-        Its fields as they stand in the file, and the manifest of this schema version.
-
-    Raises:
-        Refused: it is none, of another version, or holds what no manifest does.
-    """
+    """Read a manifest of others: its fields as they stand in the file, and the manifest of this schema version."""
     try:
         return _read(text)
     except Refused as error:
@@ -180,11 +173,7 @@ def _difference(own: Any, read: Any, complete: bool, where: str) -> tuple[str, s
 
 
 def check_fields(fields: dict[str, Any], where: str) -> None:
-    """Hold the fields of a manifest against the tables.
-
-    Raises:
-        Refused: one cannot be.
-    """
+    """Hold the fields of a manifest against the tables."""
     for path, value in _leaves(fields, ""):
         place = f"{where}.{path}"
         if isinstance(value, str):

@@ -62,11 +62,7 @@ class Chunk:
 
 
 def check(data: bytes, metadata: pq.FileMetaData, end: int, name: str) -> None:
-    """Hold what a file declares of its chunks and pages against the caps and against each other.
-
-    Raises:
-        Refused: something does not add up, or is more than is accepted.
-    """
+    """Hold what a file declares of its chunks and pages against the caps and against each other."""
     chunks = declared_chunks(metadata, name)
     DECODED_BYTES.check(sum(chunk.decoded for chunk in chunks), name)
     last = len(b"PAR1")
@@ -105,11 +101,7 @@ def declared_chunks(metadata: pq.FileMetaData, name: str) -> list[Chunk]:
 
 
 def count_pages(data: bytes, chunk: Chunk, most: int) -> int:
-    """Walk along the pages of a chunk, hold their headers against it, and say how many there are.
-
-    Raises:
-        Refused: there are more than ``most``, one is too large, or they do not add up.
-    """
+    """Walk along the pages of a chunk, hold their headers against it, and say how many there are."""
     at = chunk.begin
     pages = decoded = values = 0
     while at < chunk.end:

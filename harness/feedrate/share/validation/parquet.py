@@ -57,11 +57,7 @@ class Opened:
     file: Any
 
     def rows(self) -> Iterator[Rows]:
-        """Decode its rows, some at a time; texts as dictionaries, so that one long text cannot fill the memory.
-
-        Raises:
-            Refused: something cannot be decoded.
-        """
+        """Decode its rows, some at a time; texts as dictionaries, so that one long text cannot fill the memory."""
         import pyarrow as pa
 
         held: list[pa.RecordBatch] = []
@@ -85,11 +81,7 @@ class Opened:
             yield Rows(self.table, pa.Table.from_batches(held), [self.manifest], first=first)
 
     def decoded(self) -> pa.Table:
-        """Decode all of its rows at once.
-
-        Raises:
-            Refused: something cannot be decoded.
-        """
+        """Decode all of its rows at once."""
         import pyarrow as pa
 
         return pa.concat_tables([rows.table for rows in self.rows()] or [self.file.schema_arrow.empty_table()])
@@ -118,16 +110,7 @@ def read(path: Path, most: caps.Cap = caps.FILE_BYTES) -> bytes:
 
 
 def open_table(data: bytes, table: str, where: str) -> Opened:
-    """Open a table.
-
-    Args:
-        data: the file.
-        table: of ``columns.TABLES``.
-        where: names the file in findings.
-
-    Raises:
-        Refused: its structure is not sound, or it is not what feedrate writes.
-    """
+    """Open a table."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -41,12 +41,7 @@ class RunRule(Rule):
 
 
 def check_run(trials: Rows, where: str) -> Iterator[Finding]:
-    """List what breaks ``RUN_RULES``, for each rule the first thing.
-
-    Args:
-        trials: all of one run, ``RUN_COLUMNS`` at least.
-        where: names their file.
-    """
+    """List what trials of one run, all of them and ``RUN_COLUMNS`` at least, break of ``RUN_RULES``: once a rule."""
     for rule in RUN_RULES:
         for place, got, expected in rule.find(trials):
             yield rule.finding(f"{where} {place}", got, expected)
@@ -197,12 +192,7 @@ class Traces:
         self._ids = trials.column("trial_id").cast(pa.string())
 
     def check(self, table: str, parts: Iterable[Rows]) -> Iterator[Finding]:
-        """List what is wrong with a table's rows, which come in parts.
-
-        Args:
-            table: ``steps`` or ``telemetry``.
-            parts: its rows, in their order.
-        """
+        """List what is wrong with the rows of ``steps`` or ``telemetry``, which come in parts and in their order."""
         checks = {"steps": self._check_steps, "telemetry": self._check_samples}
         for rule, place, got, expected in checks[table](parts):
             yield rule.finding(f"{table}.parquet {place}", got, expected)

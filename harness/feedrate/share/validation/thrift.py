@@ -36,11 +36,7 @@ class Reader:
     """How many more values may be read."""
 
     def struct(self, depth: int = 0) -> Struct:
-        """Read a struct and stand behind it.
-
-        Raises:
-            Malformed: it ends too early, nests too deeply or holds too much.
-        """
+        """Read a struct and stand behind it."""
         fields: Struct = {}
         number = 0
         while (header := self._byte()) != STOP:

@@ -49,15 +49,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def judge(path: Path, *, in_place: bool = False) -> Validated:
-    """Hold a file of trials, or a run's folder, against every rule.
-
-    Args:
-        path: of either.
-        in_place: whether the folder must lie where its manifest says.
-
-    Raises:
-        MemoryError: it takes more than it may.
-    """
+    """Hold a file of trials, or a run's folder, against every rule; ``in_place``: it must lie where it says."""
     result = Validated(str(path))
     try:
         files = _files(path)
@@ -76,11 +68,7 @@ def judge(path: Path, *, in_place: bool = False) -> Validated:
 
 
 def flags(path: Path, results: Path) -> list[Finding]:
-    """List what looks odd in a file that keeps to every rule.
-
-    Raises:
-        MemoryError: it takes more than it may.
-    """
+    """List what looks odd in a file that keeps to every rule."""
     file = _files(path)[TRIALS]
     return list(validation_flags.flags(open_table(parquet.read(file), "trials", file.name), results))
 
