@@ -47,28 +47,17 @@ class PerProcess(Generic[Handle]):
 
 
 def damaged(path: Path, problem: str | Exception, root: Path, index: int | None = None) -> DataError:
-    """Make the error for packed data that cannot be used.
-
-    Args:
-        path: the file.
-        problem: what was read and what was expected, or what a library raised.
-        root: the packed folder, which the user is told to delete.
-        index: of the sample, if there is one.
-    """
+    """Make the error for a file, or one sample of it, that cannot be used; ``root`` is what the user is to delete."""
     text = getattr(problem, "strerror", None) or problem
     sample = "" if index is None else f"sample {index}: "
     return DataError(f"{path}: {sample}{text}; delete {root} and run again")
 
 
 def map_on_all_cores(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """Apply a function that releases the GIL, such as a compressor, on all cores this process may use.
+    """Apply a function that releases the GIL, such as a compressor, in a thread for each core this process may use.
 
-    Args:
-        function: called in threads.
-        items: drawn in the calling thread, ``LOOK_AHEAD`` a core before their results are taken.
-
-    Yields:
-        The function's results, in the order of the items.
+    Items are drawn in the calling thread, ``LOOK_AHEAD`` a core before their results are taken; results keep their
+    order.
     """
     cores = len(os.sched_getaffinity(0))
     waiting: deque[Future[Result]] = deque()

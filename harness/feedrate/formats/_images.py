@@ -214,13 +214,8 @@ def pack_shards(
 
     Sample i lies in shard i modulo ``STREAM_SHARDS``, at place i divided by it: shards are equally long whatever the
     number of samples, which nobody knows when packing begins, and where a sample must be is known without an index, so
-    that one that is missing, doubled or in the wrong place is noticed.
-
-    Args:
-        samples: what to pack.
-        root: an empty folder.
-        kind: the ending of a shard's name.
-        shard: opens a file to which samples can be appended.
+    that one that is missing, doubled or in the wrong place is noticed. ``shard`` opens a file for writing, whose name
+    ends in ``kind``.
     """
     with ExitStack() as opened:
         shards: list[Append] = []

@@ -126,10 +126,7 @@ class Values:
         self._environment = PerProcess(_open, root, options.readahead)
 
     def value(self, index: int) -> memoryview:
-        """Look up the value of a sample.
-
-        Returns:
-            Read-only bytes inside the map: to be copied at once, as they are gone with the environment.
+        """Look up the value of a sample: read-only bytes inside the map, to be copied at once.
 
         Raises:
             DataError: the file is missing, truncated or damaged, or has no such value.

@@ -1,8 +1,6 @@
-"""What feedrate asks of Linux beyond the standard library: who dies with whom, who inherits orphans, exact timers.
+"""What feedrate needs of Linux beyond the standard library: children that die with their parent, exact timers, fsync.
 
-What is written reaches the disk before anybody relies on it.
-
-Where photographs lie in a user's folder, told without any library: a plan asks this too.
+Also which files of a folder are images, found without any library, as a plan needs that too.
 """
 
 from __future__ import annotations
@@ -29,8 +27,7 @@ def _prctl(option: int, value: int) -> None:
 def die_with_parent(parent: int) -> None:
     """Have the kernel kill this process when its parent dies, and die now if it has died already.
 
-    Args:
-        parent: process id of the parent as it was before this process was made.
+    ``parent`` is the process id of the parent as it was before this process was made.
     """
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -50,10 +47,6 @@ def exact_timers() -> None:
     _prctl(_PR_SET_TIMERSLACK, 1)
 
 
-SYNC_THREADS = 8
-"""A journaling file system commits what waits together in one go."""
-
-
 def sync(path: Path) -> None:
     """Force a file or folder to disk."""
     descriptor = os.open(path, os.O_RDONLY)
@@ -66,7 +59,7 @@ def sync(path: Path) -> None:
 def sync_tree(root: Path) -> None:
     """Force a folder and all below it to disk, from several threads: one by one, thousands of files take seconds."""
     walked = list(os.walk(root))
-    with ThreadPoolExecutor(SYNC_THREADS) as pool:
+    with ThreadPoolExecutor(8) as pool:  # a journaling file system commits what waits together in one go
         list(pool.map(sync, (Path(folder, name) for folder, _, names in walked for name in names)))
     for folder, _, _ in reversed(walked):
         sync(Path(folder))
@@ -78,12 +71,5 @@ NONE = f"no image here; expected files that end in {', '.join(SUFFIXES)} (in eit
 
 
 def images(folder: Path) -> Iterator[Path]:
-    """Find the PNG and JPEG files of a folder and its sub-folders, by suffix in either case.
-
-    Args:
-        folder: where to look; links to folders are not followed.
-
-    Yields:
-        Paths below ``folder``, as the file system lists them.
-    """
+    """Find the PNG and JPEG files below a folder, by suffix in either case; links to folders are not followed."""
     return (path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())

@@ -47,7 +47,7 @@ class Quietness:
     reasons: tuple[str, ...]
     """What is wrong, a sentence each; they may name programs and are for the terminal, never for a record."""
     numbers: dict[str, float | int | None]
-    """What was measured, for the record: ``look`` says which; None is what the machine does not tell."""
+    """What was measured, for the record; None is what the machine does not tell."""
 
     @property
     def quiet(self) -> bool:
@@ -56,17 +56,12 @@ class Quietness:
 
 
 def look(host: HostProbe, gpu: GpuProbe | None, seconds: float = 1.0) -> Quietness:
-    """Watch the machine for a moment. Nothing of ours may run meanwhile, on the GPU neither.
+    """Watch the machine for some seconds. Nothing of ours may run meanwhile, on the GPU neither.
 
-    Args:
-        host: the probe of this machine.
-        gpu: the probe of its GPU, or None.
-        seconds: how long; the CPU's share has a resolution of 10 ms of one core.
+    The CPU's share has a resolution of 10 ms of one core.
 
     Returns:
-        What was seen. Its numbers: ``wall_ns``; ``cpu_util_pct``, ``foreign_cpu_pct``, ``steal_pct``, ``throttled_ns``,
-        ``io_pressure_pct``, ``memory_pressure_pct``, ``gpu_foreign_processes`` and ``gpu_throttle_reasons`` as in the
-        trials table; ``cpu_pressure_pct`` (PSI); ``load_1m``; ``gpu_util_pct`` as in telemetry.
+        What was seen; numbers are named as in the trials table and in telemetry, but for ``cpu_pressure_pct`` (PSI).
     """
     before, used = host.machine(), _used()
     time.sleep(seconds)
@@ -123,7 +118,7 @@ def wait(
     Args:
         host: the probe of this machine.
         gpu: the probe of its GPU, or None.
-        limit_s: how long to wait, in seconds; a look that has begun is finished.
+        limit_s: how long to wait; a look that has begun is finished.
         say: prints a line: when waiting begins, once a minute, and when it ends.
         seconds: length of a look.
         every_s: pause between looks.

@@ -166,10 +166,9 @@ class GpuProbe:
         return None if question is None else self._ask(question, self._handle, *arguments)
 
     def sample(self) -> dict[str, float | int | None]:
-        """Look once: the telemetry columns of the GPU, None for each that is not supported.
+        """Look once: the telemetry columns of the GPU, those of ``NO_GPU``; None for each that is not supported.
 
-        Returns:
-            The keys of ``NO_GPU``. PCIe traffic is None in samples less than a second after it was last asked for.
+        PCIe traffic is None in samples less than a second after it was last asked for.
         """
         nvml = self._nvml
         utilization, power = self._device("UtilizationRates"), self._device("PowerUsage")
@@ -202,11 +201,9 @@ class GpuProbe:
         return None if millijoules is None else millijoules / 1000
 
     def facts(self) -> dict[str, str | int | float | None]:
-        """Tell what the GPU is, without anything that identifies it.
+        """Tell what the GPU is, without anything that identifies it; None for what is not supported.
 
-        Returns:
-            ``name``, ``memory_bytes``, ``driver``, ``power_limit_w``, and ``pcie_generation`` and ``pcie_width``, the
-            most that GPU and slot allow together (an idle link falls back); None for what is not supported.
+        PCIe generation and width are the most that GPU and slot allow together: an idle link falls back.
         """
         memory, limit = self._device("MemoryInfo"), self._device("EnforcedPowerLimit")
         return {
@@ -261,7 +258,7 @@ def window(samples: Sequence[Sample], start_ns: int, end_ns: int) -> dict[str, f
 
     Args:
         samples: results of ``sample``, each with ``t_ns`` added: when it was taken, on the clock of the next two.
-        start_ns: when the window began, in nanoseconds.
+        start_ns: when the window began.
         end_ns: when it ended.
 
     Returns:

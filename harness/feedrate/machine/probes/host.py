@@ -62,10 +62,9 @@ def difference(before: TrialCounters, after: TrialCounters) -> dict[str, float |
     }
 
 
-def _counts(pid: int) -> dict[str, dict[int, int]]:
+def _counts(pid: int, faults: int | None) -> dict[str, dict[int, int]]:
     """Counters of a process by column: of each of its threads, or its own; empty for what is withheld."""
-    switches = procfs.switches(pid) or {}
-    faults, reads = procfs.major_faults(pid), procfs.read_bytes(pid)
+    switches, reads = procfs.switches(pid) or {}, procfs.read_bytes(pid)
     return {
         "voluntary_switches": {thread: voluntary for thread, (voluntary, _) in switches.items()},
         "involuntary_switches": {thread: involuntary for thread, (_, involuntary) in switches.items()},
@@ -117,14 +116,9 @@ class HostProbe:
         self._system.close()
 
     def sample(self, trial_pid: int | None) -> dict[str, float | int | None]:
-        """Look once: the telemetry columns of the host.
+        """Look once, at the machine and at the training process if there is one: the telemetry columns of the host.
 
-        Args:
-            trial_pid: the training process, or None while there is none.
-
-        Returns:
-            ``cpu_util_pct``, ``main_cpu_pct``, ``workers_cpu_pct`` and ``steal_pct`` since the sample before (None in
-            the first, and for a process that is gone), ``load_1m`` and ``mem_available_bytes``.
+        CPU shares are those since the sample before: None in the first, and for a process that is gone.
         """
         before, self._ticks = self._ticks, self._system.ticks()
         shares = cpu_shares(before, self._ticks)
@@ -160,9 +154,9 @@ class HostProbe:
         for pid, used in living:
             trial.cpu.add(pid, used)
         # What a worker used after it was last seen is known once it was waited for, in whole ticks.
-        reaped = sum(procfs.reaped_cpu_ns(pid) or 0 for pid in pids)
-        workers = max(trial.cpu.total, sum(used for _, used in living) + reaped)
-        read = [_counts(pid) for pid in pids]
+        usage = [procfs.usage(pid) for pid in pids]
+        workers = max(trial.cpu.total, sum(used for _, used in living) + sum(reaped for _, reaped in usage))
+        read = [_counts(pid, faults) for pid, (faults, _) in zip(pids, usage, strict=True)]
         for name, values in (item for counts in read for item in counts.items()):
             for key, value in values.items():
                 trial.counts[name].add(key, value)

@@ -14,7 +14,7 @@ from typing import Any
 from feedrate.schema.columns import FLAGS
 
 Row = Mapping[str, Any]
-"""A row of ``records.TRIALS``; a column that is missing counts as None."""
+"""A row of ``columns.TRIALS``; a column that is missing counts as None."""
 
 SLOWED_BY = {
     0x08: "hardware slowdown",
@@ -46,7 +46,7 @@ class Rule:
     """When a flag is raised: all of its limits are exceeded. A flag that has several rules needs one of them."""
 
     flag: str
-    """One of ``records.FLAGS``."""
+    """One of ``columns.FLAGS``."""
     limits: tuple[Limit, ...]
     """The first names what the flag is about."""
     doc: str
@@ -161,7 +161,7 @@ RULES: tuple[Rule, ...] = (
         "The halves of the window differ by more than a tenth (column steady): warm-up, drift or a burst lies inside.",
     ),
 )
-"""In the order of ``records.FLAGS``."""
+"""In the order of ``columns.FLAGS``."""
 
 READS = (
     "cpu_util_pct",
@@ -182,15 +182,7 @@ READS = (
 
 
 def measure(name: str, row: Row) -> float | None:
-    """Read what a limit is about off a row.
-
-    Args:
-        name: a numeric column, or a name in ``DERIVED``.
-        row: of the trials table.
-
-    Returns:
-        The value; None where the machine did not tell.
-    """
+    """Read a numeric column, or a measure in ``DERIVED``, off a row; None where the machine did not tell."""
     value = DERIVED[name][0](row) if name in DERIVED else row.get(name)
     return None if value is None else float(value)
 
@@ -206,13 +198,10 @@ def broken(row: Row) -> list[Rule]:
 
 
 def flags(row: Row) -> str | None:
-    """Tell what may have disturbed a trial.
-
-    Args:
-        row: of the trials table, as far as it is known.
+    """Tell what may have disturbed a trial, of which as much of its row is given as is known.
 
     Returns:
-        The names of ``records.FLAGS`` that apply, in that order, joined by commas; None when none does.
+        The names of ``columns.FLAGS`` that apply, in that order, joined by commas; None when none does.
     """
     raised = {rule.flag for rule in broken(row)}
     return ",".join(flag for flag in FLAGS if flag in raised) or None

@@ -93,10 +93,13 @@ def cpu_ns(pid: int) -> int | None:
         return (int(fields[11]) + int(fields[12])) * TICK_NS if fields else None
 
 
-def reaped_cpu_ns(pid: int) -> int | None:
-    """Read the CPU time of the children that a process has waited for, and of theirs: nanoseconds, in whole ticks."""
+def usage(pid: int) -> tuple[int | None, int]:
+    """Count the major page faults of a process, and the CPU time of the children that it has waited for and of theirs.
+
+    The time is in nanoseconds, in whole ticks, and 0 for a process that is gone.
+    """
     fields = _stat_fields(pid)
-    return (int(fields[13]) + int(fields[14])) * TICK_NS if fields else None
+    return (int(fields[9]), (int(fields[13]) + int(fields[14])) * TICK_NS) if fields else (None, 0)
 
 
 def switches(pid: int) -> dict[int, tuple[int, int]] | None:
@@ -109,12 +112,6 @@ def switches(pid: int) -> dict[int, tuple[int, int]] | None:
             voluntary, _, involuntary = rest.split()[:3]
             counts[int(thread)] = (int(voluntary), int(involuntary))
     return counts or None
-
-
-def major_faults(pid: int) -> int | None:
-    """Count the major page faults of all threads of a process since it started."""
-    fields = _stat_fields(pid)
-    return int(fields[9]) if fields else None
 
 
 def _amount(text: bytes | None, label: bytes) -> int | None:
