@@ -19,6 +19,27 @@ from feedrate.machine import linux
 from feedrate.schema.errors import DataError, EnvironmentFault
 
 SIZE = crop_set.SIZE
+Cut = Callable[..., int]
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    """Where sub-images go."""
+    folder = tmp_path / "sub"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def cut(target: Path, screen: Any) -> Cut:
+    """Cut photographs of a source, by name; ``then`` is called when their headers were read."""
+
+    def call(source: Path, names: list[str], then: Callable[[], None] = lambda: None) -> int:
+        wanted = crops.photographs(source, names)
+        then()
+        return crops.cut(source, target, wanted, screen)
+
+    return call
 
 
 @given(length=st.integers(1, 3000))
@@ -44,21 +65,18 @@ def test_geometry_of_div2k() -> None:
 
 
 @pytest.mark.parametrize("folder", [False, True])
-def test_pixels(archives: dict[str, Any], tmp_path: Path, screen: Any, folder: bool) -> None:
+def test_pixels(archives: dict[str, Any], tmp_path: Path, cut: Cut, target: Path, folder: bool) -> None:
     """From an archive or a folder, every sub-image is that part of the photograph, bit for bit, row by row."""
     made = archives["train"]
     source = made.unpack(tmp_path / "photos") if folder else made.write(tmp_path / "a.zip")
-    names = made.part.files if folder else made.part.members
-    (tmp_path / "sub").mkdir()
-    wanted = crops.photographs(source, names)
-    assert crops.cut(source, tmp_path / "sub", wanted, screen) == 12
+    assert cut(source, made.part.files if folder else made.part.members) == 12
     for name, data in made.photographs.items():
         pixels = np.asarray(PILImage.open(io.BytesIO(data)))
         stem = Path(name).stem
         for number, (top, left) in enumerate(((0, 0), (0, 220), (80, 0), (80, 220)), 1):
-            got = np.asarray(PILImage.open(tmp_path / "sub" / stem / f"{stem}_s{number:03d}.png"))
+            got = np.asarray(PILImage.open(target / stem / f"{stem}_s{number:03d}.png"))
             assert np.array_equal(got, pixels[top : top + SIZE, left : left + SIZE])
-    assert len(list((tmp_path / "sub").rglob("*"))) == 3 + 12
+    assert len(list(target.rglob("*"))) == 3 + 12
 
 
 def test_on_disk_before_it_has_its_name(
@@ -79,36 +97,32 @@ def test_on_disk_before_it_has_its_name(
     assert set(synced.values()) == inodes
 
 
-def test_goes_on(archives: dict[str, Any], tmp_path: Path, screen: Any, files: Callable[..., Any]) -> None:
+def test_goes_on(
+    archives: dict[str, Any], tmp_path: Path, cut: Cut, target: Path, screen: Any, files: Callable[..., Any]
+) -> None:
     """What is cut stays; what is missing, has too few files, or was left half-written is cut; bytes are the same."""
     made = archives["train"]
-    source, target = made.write(tmp_path / "a.zip"), tmp_path / "sub"
-    target.mkdir()
-    wanted = crops.photographs(source, made.part.members)
-    crops.cut(source, target, wanted, screen)
+    source = made.write(tmp_path / "a.zip")
+    cut(source, made.part.members)
     whole = files(target)
     kept = (target / "0002").stat()
     for name in ("0001_s001.png", "0001_s003.png"):
         (target / "0001" / name).unlink()
     (target / "0003").rename(target / ".0003.77.tmp")
-    assert [photograph.folder for photograph in crops.missing(wanted, target)] == ["0001", "0003"]
-    crops.cut(source, target, wanted, screen)
+    missing = crops.missing(crops.photographs(source, made.part.members), target)
+    assert [photograph.folder for photograph in missing] == ["0001", "0003"]
+    cut(source, made.part.members)
     assert files(target) == whole
     assert (target / "0002").stat().st_mtime_ns == kept.st_mtime_ns
     assert "1 of 3 photographs are cut already" in screen.text
 
 
-def test_damaged_among_good_ones(damaged: Any, tmp_path: Path, screen: Any) -> None:
+def test_damaged_among_good_ones(damaged: Any, tmp_path: Path, cut: Cut, target: Path) -> None:
     """A damaged photograph is named with its reason; all others are cut all the same."""
-    target = tmp_path / "sub"
-    target.mkdir()
-    for source, names in (
-        (damaged.write(tmp_path / "a.zip"), damaged.part.members),
-        (damaged.unpack(tmp_path / "photos"), damaged.part.files),
-    ):
-        wanted = crops.photographs(source, names)
+    archive, photos = damaged.write(tmp_path / "a.zip"), damaged.unpack(tmp_path / "photos")
+    for source, names in ((archive, damaged.part.members), (photos, damaged.part.files)):
         with pytest.raises(DataError, match=r"1 of 3 photographs cannot be used \(.*0002.png: .*truncated"):
-            crops.cut(source, target, wanted, screen)
+            cut(source, names)
         assert sorted(path.name for path in target.iterdir()) == ["0001", "0003"]
 
 
@@ -123,41 +137,31 @@ def test_damaged_among_good_ones(damaged: Any, tmp_path: Path, screen: Any) -> N
         (None, "No such file"),
     ],
 )
-def test_unusable(archives: dict[str, Any], tmp_path: Path, screen: Any, content: Any, said: str) -> None:
+def test_unusable(archives: dict[str, Any], tmp_path: Path, cut: Cut, content: Any, said: str) -> None:
     """What is no photograph of DIV2K's kind is said to be none."""
-    photos, target = archives["train"].unpack(tmp_path / "photos"), tmp_path / "sub"
-    target.mkdir()
+    photos = archives["train"].unpack(tmp_path / "photos")
     bad = photos / "0001.png"
     if isinstance(content, bytes):
         bad.write_bytes(content)
     elif content is not None:
         size = (479, 900) if content == "small" else (900, 900)
         PILImage.new("RGB" if content == "small" else content, size).save(bad)
-    wanted = crops.photographs(photos, archives["train"].part.files)
-    if content is None:
-        bad.unlink()
     with pytest.raises(DataError, match=said):
-        crops.cut(photos, target, wanted, screen)
+        cut(photos, archives["train"].part.files, bad.unlink if content is None else lambda: None)
 
 
-def test_flipped_bit_in_an_archive(archives: dict[str, Any], tmp_path: Path, screen: Any) -> None:
+def test_flipped_bit_in_an_archive(archives: dict[str, Any], tmp_path: Path, cut: Cut) -> None:
     """The archive's own check sums find what changed on the disk, even where the image would still decode."""
-    made, target = archives["train"], tmp_path / "sub"
-    target.mkdir()
-    content = bytearray(made.archive)
+    content = bytearray(archives["train"].archive)
     content[len(content) // 2] ^= 1
     source = tmp_path / "a.zip"
     source.write_bytes(content)
-    wanted = crops.photographs(source, made.part.members)
     with pytest.raises(DataError, match=r"0002.png: Bad CRC-32"):
-        crops.cut(source, target, wanted, screen)
+        cut(source, archives["train"].part.members)
 
 
-def test_killed_worker(archives: dict[str, Any], tmp_path: Path, screen: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_worker(archives: dict[str, Any], tmp_path: Path, cut: Cut, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that is killed, as for want of memory, ends the cutting with an error, and no process is left."""
-    made, target = archives["train"], tmp_path / "sub"
-    target.mkdir()
-    source = made.write(tmp_path / "a.zip")
     started = []
 
     class Killed(subprocess.Popen[bytes]):
@@ -168,6 +172,6 @@ def test_killed_worker(archives: dict[str, Any], tmp_path: Path, screen: Any, mo
 
     monkeypatch.setattr(crops.subprocess, "Popen", Killed)
     with pytest.raises(EnvironmentFault, match=r"ended with status -9; .*the same command continues"):
-        crops.cut(source, target, crops.photographs(source, made.part.members), screen)
+        cut(archives["train"].write(tmp_path / "a.zip"), archives["train"].part.members)
     assert started
     assert all(process.returncode is not None for process in started)

@@ -110,24 +110,17 @@ def test_a_burning_worker_is_seen_by_sample(spawn: Spawn) -> None:
     assert seen["main_cpu_pct"] < 20  # type: ignore[operator]
 
 
-def test_grandchildren_are_found_parents_first(spawn: Spawn) -> None:
-    """descendants() walks the whole tree."""
+def test_grandchildren_are_found_parents_first(spawn: Spawn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole tree is walked; kernels without /proc/PID/task/*/children get the same list from a scan."""
     grandchild = f"{CHILD}print(child.pid, flush=True)\ninput()\n"
     process = spawn(CHILD.replace("sys.argv[1]]", "sys.argv[1], sys.argv[2]]") + TALK, grandchild, "input()\n")
     said(process)
     last = int(said(process))
-    found = descendants(process.pid)
+    found, read = descendants(process.pid), procfs.read
     assert len(found) == 2
     assert found[1] == last
-
-
-def test_the_tree_is_found_without_children_files(spawn: Spawn, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels without /proc/PID/task/*/children get the same list from a scan."""
-    process = spawn(CHILD + TALK, "input()\n")
-    said(process)
-    expected, read = descendants(process.pid), procfs.read
     monkeypatch.setattr(procfs, "read", lambda path, size=16384: None if "children" in path else read(path, size))
-    assert descendants(process.pid) == expected != []
+    assert descendants(process.pid) == found
 
 
 def test_a_worker_that_died_makes_no_negative_number(spawn: Spawn) -> None:
@@ -221,24 +214,17 @@ def test_context_switches_and_reads_are_counted(spawn: Spawn, tmp_path: Path) ->
     assert columns["read_bytes"] in (None, *range(100_000))
 
 
-def test_memory_sums_process_and_descendants(spawn: Spawn) -> None:
-    """USS is at most PSS plus nothing shared: both grow by what a worker allocates."""
+def test_memory_of_process_and_workers(spawn: Spawn) -> None:
+    """Memory is summed over process and descendants; what workers have to themselves is None without any, not 0."""
     process = spawn(CHILD + TALK, "block = bytearray(b'x' * 50_000_000)\nprint('ready', flush=True)\ninput()\n")
     assert said(process) == said(process) == "ready"
-    seen = memory(process.pid)
+    seen, workers = memory(process.pid), workers_uss(process.pid)
     assert 50_000_000 < seen["uss_peak_bytes"] <= seen["pss_peak_bytes"] < 150_000_000  # type: ignore[operator]
     assert seen["shm_bytes"] is not None
-
-
-def test_workers_memory_is_theirs_alone(spawn: Spawn) -> None:
-    """What descendants have to themselves counts, the training process does not; without workers it is None, not 0."""
-    process = spawn(CHILD + TALK, "block = bytearray(b'x' * 50_000_000)\nprint('ready', flush=True)\ninput()\n")
-    assert said(process) == said(process) == "ready"
-    seen = workers_uss(process.pid)
-    assert seen is not None
-    assert 50_000_000 < seen < (memory(process.pid)["uss_peak_bytes"] or 0) - 1_000_000
-    assert workers_uss(nobody()) is None
+    assert workers is not None
+    assert 50_000_000 < workers < (memory(process.pid)["uss_peak_bytes"] or 0) - 1_000_000
     (worker,) = descendants(process.pid)
+    assert workers_uss(nobody()) is None
     assert workers_uss(worker) is None
 
 
@@ -302,14 +288,3 @@ def test_looking_is_cheap(spawn: Spawn) -> None:
         machine = (time.process_time() - started) / 200
     assert cost < 500e-6
     assert machine < 500e-6
-
-
-def test_the_probe_loads_no_heavy_library() -> None:
-    """The parent of a sweep imports neither torch nor pandas nor numpy for its probes."""
-    code = (
-        "import sys\nfrom feedrate.machine import identity, quiet\n"
-        "from feedrate.machine.probes import gpu, host, noise\n"
-        "print(sorted({'torch', 'pandas', 'numpy', 'scipy'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
