@@ -119,41 +119,36 @@ def planned(device: str = "cuda", torch: str = "2.11.0+cu128") -> Any:
 
 
 @pytest.mark.parametrize(
-    ("code", "again", "repeated"),
+    ("code", "first", "again", "repeated"),
     [
-        ("print('2 passed')", planned(), False),
-        ("print('2 passed')", planned(torch="2.12.0"), True),
-        ("print('2 passed')", planned("cpu"), True),
-        ("print('1 failed'); raise SystemExit(1)", planned(), True),
+        ("print('2 passed')", planned(), planned(), False),
+        ("print('2 passed')", planned(), planned(torch="2.12.0"), True),
+        ("print('2 passed')", planned(), planned("cpu"), True),
+        ("print('1 failed'); raise SystemExit(1)", planned(), planned(), True),
+        ("print('2 skipped')", planned("cpu"), planned("cpu"), True),
     ],
-    ids=["same", "other-torch", "no-gpu", "failed"],
+    ids=["same", "other-torch", "no-gpu", "failed", "skipped"],
 )
 def test_tests_that_passed_are_not_repeated(
-    code: str, again: Any, repeated: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    code: str, first: Any, again: Any, repeated: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Into the same folder, with the same feedrate, torch and machine; deleting what they said repeats them."""
+    """Into the same folder, with the same feedrate, torch and machine; deleting what they printed repeats them.
+
+    A rehearsal without a GPU, where all are skipped, does not stand for them.
+    """
     lines: list[str] = []
     said = tmp_path / "tests.txt"
     monkeypatch.setattr(gpu_reference, "_PYTEST", ("-c", code))
-    first = gpu_reference.check_cuda(planned(), said, lines.append)
+    status = gpu_reference.check_cuda(first, said, lines.append)
     monkeypatch.setattr(gpu_reference, "_PYTEST", ("-c", "print('they ran')"))
     assert gpu_reference.check_cuda(again, said, lines.append) == 0
     assert (lines[-1] == "Tests: they ran") is repeated
     if not repeated:
-        assert first == 0
+        assert status == 0
         assert f"delete {said} to repeat them" in lines[-1]
         said.unlink()
         gpu_reference.check_cuda(again, said, lines.append)
         assert lines[-1] == "Tests: they ran"
-
-
-def test_tests_that_were_skipped_did_not_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rehearsal without a GPU, where all are skipped, does not stand for them."""
-    monkeypatch.setattr(gpu_reference, "_PYTEST", ("-c", "print('2 skipped')"))
-    for _ in range(2):
-        lines: list[str] = []
-        assert gpu_reference.check_cuda(planned("cpu"), tmp_path / "tests.txt", lines.append) == 0
-        assert lines[-1] == "Tests: 2 skipped"
 
 
 def test_what_takes_how_long_is_said_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,7 +121,7 @@ def test_every_file_named_is_there() -> None:
 def test_the_example_of_a_claim_can_be_asked() -> None:
     """The claim that people are shown is accepted as it stands."""
     (example,) = re.findall(r"```python\n(Claim\(.*?\n\))\n```", CONTRIBUTING, re.DOTALL)
-    made = eval(example, {"Claim": claim.Claim, "pair": claim.pair, "PNG": _cells.PNG})
+    made = eval(example, {"Claim": claim.Claim, "change": claim.change, "PNG": _cells.PNG})
     claim.validate(made, "CONTRIBUTING.md")
     assert claim.untestable(made, "cpu") is None
 

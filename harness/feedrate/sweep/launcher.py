@@ -28,6 +28,8 @@ from feedrate.schema.errors import TrialError
 
 TEMPLATE_TIMEOUT_S = 180.0
 ORDER_TIMEOUT_S = 60.0
+TICK_S = 0.09
+"""Time between two ticks."""
 _READ = 1 << 20
 
 
@@ -54,7 +56,7 @@ class Answer:
 
 
 Watch = Callable[[str, int, dict[str, Any]], None]
-"""Called with (event, the child's pid, the event's fields); ``tick`` comes every ``interval_s`` between events."""
+"""Called with (event, the child's pid, the event's fields); ``tick`` comes every ``TICK_S`` between events."""
 
 
 _CACHES = {"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"}
@@ -110,14 +112,13 @@ class Template:
             self._process.wait()
         self._scratch.cleanup()
 
-    def run(self, job: str, *, timeout_s: float, watch: Watch, interval_s: float = 0.09) -> Answer:
+    def run(self, job: str, *, timeout_s: float, watch: Watch) -> Answer:
         """Fork a child for a job and stay with it until nothing of it is left.
 
         Args:
             job: as JSON.
             timeout_s: the child is killed when it has not answered after so long.
             watch: is called with every event, and with a tick between them.
-            interval_s: time between ticks.
 
         Returns:
             The answer; a job that fails is an answer too.
@@ -140,7 +141,7 @@ class Template:
         child = _Child(pid, reading)
         answer = None
         try:
-            answer = child.follow(timeout_s, watch, interval_s)
+            answer = child.follow(timeout_s, watch)
         finally:
             family = child.family.union(descendants(pid))
             locks = child.locks | semaphores(pid)
@@ -207,10 +208,10 @@ class _Child:
         os.close(self._pipe)
         os.close(self._pidfd)
 
-    def follow(self, timeout_s: float, watch: Watch, interval_s: float) -> Answer | None:
+    def follow(self, timeout_s: float, watch: Watch) -> Answer | None:
         """Pass events on until the final one; None when the child died without one."""
         now = time.monotonic()
-        deadline, tick = now + timeout_s, now + interval_s
+        deadline, tick = now + timeout_s, now + TICK_S
         listening = [self._pipe, self._pidfd]
         while True:
             ready, _, _ = select.select(listening, [], [], max(0.0, min(tick, deadline) - time.monotonic()))
@@ -232,7 +233,7 @@ class _Child:
                 return Answer("timeout", kind="Timeout", message=message)
             if now >= tick:
                 watch("tick", self._pid, {})
-                tick = now + interval_s
+                tick = now + TICK_S
 
     def _answer(self, event: dict[str, Any]) -> Answer | None:
         if event["event"] == "first_batch":
