@@ -128,7 +128,7 @@ def reference_of_gpu(
 
 @app.command()
 def claims(
-    machine: Annotated[list[str] | None, typer.Option(help="A machine's id; may be said several times.")] = None,
+    machine: Annotated[list[str] | None, typer.Option(help="A machine's id; may be given several times.")] = None,
     results: Results = RESULTS,
     whole: Annotated[bool, typer.Option("--whole", help="A sentence for every claim, made from its numbers.")] = False,
 ) -> None:

@@ -133,8 +133,8 @@ def _ceilings(cells: Iterable[PlannedCell], place: Place, protocol: Protocol) ->
                 key = cell_id(stage)
                 if not impossible(stage, place, protocol):
                     found.setdefault(key, PlannedCell(key, stage, cell.suite, "ceiling"))
-    asked = {cell.cell_id for cell in cells}
-    return tuple(cell for key, cell in found.items() if key not in asked)
+    own = {cell.cell_id for cell in cells}
+    return tuple(cell for key, cell in found.items() if key not in own)
 
 
 def impossible(cell: Cell, place: Place, protocol: Protocol) -> str | None:

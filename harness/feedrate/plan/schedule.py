@@ -45,7 +45,7 @@ class PlannedCell:
     """The axes that apply, in the table's order."""
     suite: str
     role: str = "cell"
-    """One of ``records.ROLES``."""
+    """One of ``columns.ROLES``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ class Suite:
     question: str
     """What a reader wants to know, ending in a question mark."""
     charts: tuple[str, ...]
-    """Names of ``feedrate.charts``, in the order of its page."""
+    """File names under ``questions/*/charts``, in the order of its page."""
     slices: tuple[dict[str, Any], ...] = ()
     """Axis to values, as in matrix.yaml; used where matrix.yaml does not name the suite."""
     budget: str | None = None

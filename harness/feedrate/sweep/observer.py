@@ -86,7 +86,7 @@ class Observer:
             cell: the axes that apply.
 
         Returns:
-            ``trial`` (a row of ``records.TRIALS``), ``steps`` (column to values) and ``telemetry`` (rows).
+            ``trial`` (a row of ``columns.TRIALS``), ``steps`` (column to values) and ``telemetry`` (rows).
         """
         started, ended = answer.result.get("started_ns", 0), answer.result.get("ended_ns", 0)
         if started < self._read_ns:  # the warm-up was over before the memory was read: no number from inside a window
