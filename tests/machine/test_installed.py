@@ -24,14 +24,6 @@ from feedrate.schema.plugins import ROOT
 SOURCE = str(ROOT / "harness")
 
 
-def test_all_that_is_missing_is_named_at_once() -> None:
-    """The packages, what to type, and what else can be done."""
-    needed = {"no_such_module": "no-such-package", "json": "json", "no_such_yaml": "pyyaml"}
-    typed = r"pip install no-such-package 'pyyaml>=[\d.]+', or do without"
-    with pytest.raises(EnvironmentFault, match=rf"lacks no-such-package, pyyaml; .*{typed}"):
-        packages.check(needed, "do without")
-
-
 @pytest.mark.parametrize("driver", [True, False])
 def test_what_asks_the_driver_is_needed_where_there_is_one(driver: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without pynvml a machine with a GPU would pass for one without; where there is no driver nothing asks for it."""
@@ -75,8 +67,8 @@ def test_a_torch_that_is_too_old_is_refused(found: str, enough: bool, monkeypatc
             packages.check({"torch": "torch"}, "")
 
 
-def test_all_that_is_too_old_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every package that pyproject.toml asks a version of, beside those that are missing."""
+def test_all_that_is_missing_or_too_old_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every package that pyproject.toml asks a version of, beside those that are missing; and what to type."""
     old = {"pyarrow": "14.0.1", "pandas": "1.5.3", "numpy": "1.26.4", "scipy": "1.10", "pydantic": "1.10.2"}
     monkeypatch.setattr(packages, "version", lambda name: old.get(name, "1000"))
     with pytest.raises(EnvironmentFault) as told:
@@ -84,6 +76,10 @@ def test_all_that_is_too_old_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -
     assert "lacks pillow and has pydantic 1.10.2, numpy 1.26.4, pandas 1.5.3, pyarrow 14.0.1, scipy" in str(told.value)
     oldest = packages.least()
     assert all(f"'{name}>={oldest[name]}'" in str(told.value) for name in (*old, "pillow"))
+    needed = {"no_such_module": "no-such-package", "json": "json", "no_such_yaml": "pyyaml"}
+    typed = r"pip install no-such-package 'pyyaml>=[\d.]+', or do without"
+    with pytest.raises(EnvironmentFault, match=rf"lacks no-such-package, pyyaml; .*{typed}"):
+        packages.check(needed, "do without")
 
 
 def test_what_is_needed_is_what_the_project_says() -> None:

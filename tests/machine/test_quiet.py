@@ -139,40 +139,26 @@ def test_a_machine_that_tells_nothing_is_quiet_as_far_as_is_known(tmp_path: Path
     assert {name for name, value in seen.numbers.items() if value is not None} == {"wall_ns"}
 
 
-def test_waiting_on_a_quiet_machine_says_nothing(machine: Machine) -> None:
-    """One look, no line."""
+@pytest.mark.parametrize(
+    ("until", "limit_s", "quiet", "slept", "lines"),
+    [
+        (0.0, 300, True, (1, 1), []),
+        (20.0, 300, True, (20, 30), ["Waiting", "The"]),
+        (float("inf"), 300, False, (298.5, 301.5), ["Waiting", *["Still"] * 4, "Not"]),
+        (float("inf"), 0.1, False, (1, 2), ["Waiting", "Not"]),
+    ],
+    ids=["quiet", "becomes quiet", "stays", "a limit of next to nothing"],
+)
+def test_waiting(
+    machine: Machine, until: float, limit_s: float, quiet: bool, slept: tuple[float, float], lines: list[str]
+) -> None:
+    """A wait ends within two looks of quiet, or at its limit; it says so, and a line a minute in between."""
+    machine.rates, machine.until = {"cores": 1.0}, until
     said: list[str] = []
-    assert wait(machine.probe, None, 300, said.append).quiet
-    assert said == []
-    assert machine.slept == 1
-
-
-def test_waiting_ends_when_the_machine_becomes_quiet(machine: Machine) -> None:
-    """What disturbs goes away after 20 s: the wait ends within two looks of that, having said two lines."""
-    machine.rates, machine.until = {"cores": 1.0}, 20.0
-    said: list[str] = []
-    assert wait(machine.probe, None, 300, said.append).quiet
-    assert 20 < machine.slept <= 30
-    assert len(said) == 2
-    assert said[0].startswith("Waiting for a quiet machine, 5 min at most: other processes use 100 % of a core")
-    assert said[1].startswith("The machine is quiet, after")
-
-
-def test_waiting_ends_at_its_limit_and_says_so_now_and_then(machine: Machine) -> None:
-    """What disturbs stays: the wait ends at the limit, after one line a minute, and the last look is not quiet."""
-    machine.rates = {"cores": 1.0}
-    said: list[str] = []
-    assert not wait(machine.probe, None, 300, said.append).quiet
-    assert machine.slept == pytest.approx(300, abs=1.5)
-    assert 5 <= len(said) <= 7
-    assert [line.split(" ", 1)[0] for line in said] == ["Waiting", *["Still"] * (len(said) - 2), "Not"]
-
-
-def test_a_limit_of_next_to_nothing_is_one_more_look_at_most(machine: Machine) -> None:
-    """However short the limit: it ends, and what was seen is returned."""
-    machine.rates = {"cores": 1.0}
-    assert not wait(machine.probe, None, 0.1, lambda line: None).quiet
-    assert machine.slept <= 2
+    assert wait(machine.probe, None, limit_s, said.append).quiet is quiet
+    assert slept[0] <= machine.slept <= slept[1]
+    assert [line.split(" ", 1)[0] for line in said] == lines
+    assert not lines or "at most: other processes use 100 % of a core" in said[0]
 
 
 @pytest.fixture
