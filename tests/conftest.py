@@ -67,6 +67,8 @@ _beside("exploring")
 _beside("submitting")
 _beside("sweeping")
 _beside("typed")
+with suppress(ImportError):  # the tests of CUDA run where pandas is missing
+    made_trials = _beside("made_trials")
 
 
 @pytest.fixture
@@ -89,19 +91,19 @@ def fake_run() -> ModuleType:
 @pytest.fixture(scope="session")
 def trials_of() -> Callable[..., Any]:
     """The builder of trials that were never measured (``tests/made_trials.py``)."""
-    return _beside("made_trials").make_trials  # type: ignore[no-any-return]
+    return made_trials.make_trials  # type: ignore[no-any-return]
 
 
 @pytest.fixture(scope="session")
 def cell_of() -> Callable[..., Any]:
     """The builder of cells: those that are not named are at their default."""
-    return _beside("made_trials").make_cell  # type: ignore[no-any-return]
+    return made_trials.make_cell  # type: ignore[no-any-return]
 
 
 @pytest.fixture(scope="session")
 def steps_of() -> Callable[..., Any]:
     """The builder of rows of the steps table."""
-    return _beside("made_trials").make_steps  # type: ignore[no-any-return]
+    return made_trials.make_steps  # type: ignore[no-any-return]
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from feedrate.schema.axes import AXES, Value, applicable, cell_id
@@ -66,3 +67,35 @@ def make_steps(trial: str, count: int, **columns: Any) -> pd.DataFrame:
     given = {"run_id": "run", "trial_id": trial, "step": range(count)} | columns
     frame = pd.DataFrame(given).reindex(columns=[column.name for column in STEPS])
     return frame.astype({column.name: {"int64": "Int64", "string": "string"}[column.dtype] for column in STEPS})
+
+
+WEATHER = (1.0, 0.93, 1.08, 1.02)
+"""What every cell of a block is faster by: pairing must take it out."""
+BYTES = {"png": 600, "jpeg": 100, "lmdb_lz4": 900, "lmdb_png": 600, "hdf5_chunked": 700}
+"""On disk for a sample of 1,000 bytes of pixels, which all others take whole."""
+
+
+def format_cells(
+    rates: Mapping[str, float], jitter: float = 0.0, **axes: Any
+) -> list[tuple[dict[str, Any], list[float]]]:
+    """Cells of loading alone by format, with their rates in every block."""
+    given_axes = {"mode": "load", "workload": "div2k", **axes}
+    noise = [1 + jitter * step for step in (0, 1, -1, 2)]
+    return [
+        (
+            {**given_axes, "storage_format": name},
+            [rate * weather * noise[(block + place) % 4] for block, weather in enumerate(WEATHER)],
+        )
+        for place, (name, rate) in enumerate(rates.items())
+    ]
+
+
+def make_format_trials(cells: Sequence[tuple[dict[str, Any], list[float]]], **columns: Any) -> pd.DataFrame:
+    """Trials of cells, with what the page cache held and what a sample takes on disk."""
+    frame = make_trials(cells, steps=10, main_cpu_pct=100.0, startup_ns=10_000_000, **columns)
+    frame["cached_before_pct"] = np.where(frame["page_cache"].eq("cold"), 0.0, 100.0)
+    sizes = [BYTES.get(str(name), 1000) for name in frame["storage_format"]]
+    frame["stored_bytes"] = np.array(sizes) * frame["n_samples"].astype("int64")
+    frame["batch_bytes"] = 4000 * frame["batch_size"].astype("int64")
+    frame["pack_ns"] = 2_000_000_000
+    return frame

@@ -1,0 +1,116 @@
+"""Storage formats against each other: which effect is larger, and what to use."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_trials import BYTES, format_cells, make_format_trials
+
+from feedrate.analysis.storage import scaling
+from feedrate.questions.storage.analysis import choices, effects, larger
+from feedrate.schema.plugins import traits
+
+ALL = ("png", "jpeg", "npy", "lmdb", "lmdb_lz4", "lmdb_png", "hdf5", "hdf5_chunked", "memmap")
+
+
+def test_the_two_effects_are_what_was_planted() -> None:
+    """A container that is 1.5 times as fast and pixels that are 8 times as fast are read back, whatever the weather."""
+    found = effects(make_format_trials(format_cells({"png": 100, "lmdb_png": 150, "npy": 800, "lmdb": 1200})))
+    pairs = {(row["a_format"], row["b_format"]): row for row in found.to_dict("records")}
+    assert set(pairs) == {("png", "lmdb_png"), ("npy", "lmdb"), ("png", "npy"), ("lmdb_png", "lmdb")}
+    for key, effect, ratio in (
+        (("png", "lmdb_png"), "container", 1.5),
+        (("npy", "lmdb"), "container", 1.5),
+        (("png", "npy"), "pixels", 8),
+        (("lmdb_png", "lmdb"), "pixels", 8),
+    ):
+        assert pairs[key]["effect"] == effect
+        assert [pairs[key][end] for end in ("lo", "ratio", "hi")] == pytest.approx([ratio] * 3)
+        assert pairs[key]["verdict"] == "faster"
+
+
+def test_nothing_is_compared_across_states_and_orders() -> None:
+    """Cold against warm, and random against sequential, make no pair of formats."""
+    frame = make_format_trials(
+        [
+            *format_cells({"png": 100}),
+            *format_cells({"lmdb_png": 100}, page_cache="cold"),
+            *format_cells({"recordio": 100}, access="sequential"),
+            *format_cells({"npy": 100}, num_workers=2),
+        ]
+    )
+    assert effects(frame).empty
+    assert larger(frame).empty
+    assert len(choices(frame).drop_duplicates(["page_cache", "access"])) == 3
+
+
+@settings(max_examples=5)
+@given(pixels=st.floats(0.2, 30), container=st.floats(1.2, 5))
+def test_the_larger_effect_is_named(pixels: float, container: float) -> None:
+    """Whatever is planted, the size of one effect ÷ the other's is read back, and the larger one is named."""
+    size = max(pixels, 1 / pixels)
+    rates = {"png": 100.0, "lmdb_png": 100.0 * container, "npy": 100.0 * pixels, "lmdb": 100.0 * pixels * container}
+    frame = make_format_trials(format_cells(rates))
+    (row,) = larger(frame).to_dict("records")
+    assert row["pixels_ratio"] == pytest.approx(pixels)
+    assert row["container_ratio"] == pytest.approx(container)
+    assert row["times"] == pytest.approx(size / container)
+    if abs(math.log(size / container)) > 1e-6:
+        assert row["larger"] == ("pixels" if size > container else "container")
+
+
+def test_effects_that_cannot_be_told_apart_are_called_so() -> None:
+    """Two effects of one size, measured with noise, are not ranked; nor is anything from one block."""
+    cells = format_cells({"png": 100, "lmdb_png": 200, "npy": 200, "lmdb": 400}, jitter=0.05)
+    (row,) = larger(make_format_trials(cells)).to_dict("records")
+    assert row["larger"] == "neither"
+    (row,) = larger(make_format_trials([(axes, rates[:1]) for axes, rates in cells])).to_dict("records")
+    assert row["larger"] == "neither"
+    assert math.isnan(row["times_lo"])
+
+
+def test_the_cheapest_of_what_cannot_be_told_apart_comes_first() -> None:
+    """Fewest workers, then fewest bytes, then the higher estimate; a clearly slower one is not in the set."""
+    frame = make_format_trials(
+        [
+            *format_cells({"memmap": 1000, "lmdb_lz4": 1001, "png": 100}, jitter=0.03),
+            *format_cells({"npy": 1070}, jitter=-0.03, num_workers=2),
+        ]
+    )
+    fastest = choices(frame)
+    fastest = fastest[fastest["purpose"].eq("speed")]
+    assert fastest["storage_format"].tolist() == ["lmdb_lz4", "memmap", "npy"]
+    assert fastest["place"].tolist() == [0, 1, 2]
+    assert fastest["is_best"].tolist() == [False, False, True]
+    assert set(fastest["candidates"]) == {4}
+
+
+def test_what_loses_information_is_never_a_candidate() -> None:
+    """The fastest of all is JPEG: it is named with its ratio to the best without loss, under a purpose of its own."""
+    chosen = choices(make_format_trials(format_cells({"jpeg": 2000, "png": 100, "lmdb": 1000, "lmdb_lz4": 500})))
+    assert traits("jpeg").lossy
+    by = {purpose: part["storage_format"].tolist() for purpose, part in chosen.groupby("purpose")}
+    assert by == {"speed": ["lmdb"], "space": ["lmdb_lz4"], "lossy": ["jpeg"]}
+    ratios = chosen.set_index("purpose")["ratio_to_best"]
+    assert ratios.to_dict() == pytest.approx({"speed": 1.0, "space": 0.5, "lossy": 2.0})
+
+
+def test_an_empty_run_answers_nothing() -> None:
+    """Without a trial, or with a single format, there is nothing to compare and nothing breaks."""
+    whole = make_format_trials(format_cells({"png": 100}))
+    for frame in (whole, whole.iloc[:0], whole.assign(outcome="error")):
+        assert effects(frame).empty
+        assert larger(frame).empty
+        assert set(choices(frame)["storage_format"]) <= {"png"}
+        assert len(scaling(frame)) <= 1
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_formats_of_these_tests_are_what_they_are_taken_for(name: str) -> None:
+    """Every format that is compared here exists with the container and contents that the tests rely on."""
+    found = traits(name)
+    assert found.container == ("files" if name in ("png", "jpeg", "npy") else found.container)
+    assert (found.stores == "pixels") == (name not in BYTES)
