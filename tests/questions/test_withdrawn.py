@@ -52,7 +52,7 @@ def test_a_withdrawn_run_is_shown_nowhere_else(results: Path) -> None:
     assert set(everyone.cells["run_id"]) == {STAYS}
     explored = explore_page.page(everyone)
     assert GONE not in explored.body + "".join(map(str, explored.files.values()))
-    listed = brief.noted(reference_page.runs_page(everyone.detailed), everyone).body
+    listed = brief.with_notes(reference_page.runs_page(everyone.detailed), everyone).body
     assert listed.count(GONE) == 2  # the link and its text
     assert f"runs/{GONE}.html" in listed
 

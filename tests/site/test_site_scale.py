@@ -207,7 +207,7 @@ def test_with_room_for_all_everything_is_shown_in_full(built: Built, monkeypatch
     assert everyone.featured == everyone.detailed == everyone.every
     assert not everyone.brief
     assert not list(brief.lists(everyone))
-    assert brief.likes(everyone) == []
+    assert brief.placeholders(everyone) == []
 
 
 @pytest.mark.slow

@@ -161,7 +161,7 @@ def over_blocks(row: Mapping[Any, Any]) -> str:
     return f"{words.interval(row['lo'], row['hi'], int(row['n']))} blocks"
 
 
-def gained(row: Mapping[Any, Any]) -> str:
+def gain_sentence(row: Mapping[Any, Any]) -> str:
     """Tell a headline's gain as a sentence that lacks its capital and its full stop; for a clear gain alone."""
     gain = row["gain"]
     return (
@@ -183,7 +183,7 @@ def answer(rows: pd.DataFrame) -> str:
                 "nothing about the spread."
             )
         elif gain["verdict"] == "faster":
-            said.append(words.sentence(gained(row)))
+            said.append(words.sentence(gain_sentence(row)))
         else:
             said.append(
                 f"For {task_words(row)}, the fastest loader setting is at no format and batch size clearly faster than "

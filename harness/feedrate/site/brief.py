@@ -43,7 +43,7 @@ Row = Mapping[Any, Any]
 """A row of ``analysis.summary.best``."""
 
 
-def likes(everyone: Selection) -> list[Page]:
+def placeholders(everyone: Selection) -> list[Page]:
     """Give an empty page of the kind of all short ones; none where every run is shown in full."""
     return [Page("runs/empty.md", "", "", listed=False, hide=HIDE)] if everyone.brief else []
 
@@ -166,7 +166,7 @@ def _machines_table(groups: Sequence[Sequence[RunView]], path: str) -> Markup:
     return table("Machines", columns, rows, ("Runs",), stack=True)
 
 
-def noted(page: Page, everyone: Selection) -> Page:
+def with_notes(page: Page, everyone: Selection) -> Page:
     """Say on a page that it does not show everything, and where the rest is; nothing where everything is shown."""
     gone = withdrawn.listed(page.path, everyone.withdrawn) if page.path == reference_page.RUNS else ""
     notes = "\n\n".join(filter(None, (_left_out(page, everyone), gone)))

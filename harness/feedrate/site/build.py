@@ -86,7 +86,7 @@ def build(results: Path = RESULTS, out: Path = Path("build"), admit: Admit = adm
         let_in = admit(found, out / _REMEMBERED)
         everyone = select(load_runs(results, set(let_in.folders)))
         pages = list(drawn.following(_pages(everyone, benches(results), let_in.refused, drawn.begin)))
-        made = publish(SOURCE, docs, _fresh(out / "site.next"), _nav(pages), pages, site_brief.likes(everyone))
+        made = publish(SOURCE, docs, _fresh(out / "site.next"), _nav(pages), pages, site_brief.placeholders(everyone))
         site_brief.write(made, everyone)
         sitemap(made.folder, _address())
         drawn.put(made.folder / FOLDER)
@@ -148,8 +148,8 @@ def _pages(
     cited: list[Placed] = []
     for page in _content(everyone, measured, refused, early):
         cited += figures.placed([page])
-        yield site_brief.noted(page, everyone)
-    yield site_brief.noted(cite_page.page(cited, everyone.every, _address()), everyone)
+        yield site_brief.with_notes(page, everyone)
+    yield site_brief.with_notes(cite_page.page(cited, everyone.every, _address()), everyone)
 
 
 def _content(

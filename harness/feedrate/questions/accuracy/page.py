@@ -87,7 +87,7 @@ def _machines(benches: Sequence[BenchRecord]) -> dict[str, dict[str, BenchRecord
 
 def answer(found: pd.DataFrame) -> str:
     """Answer the page's question in one or two sentences made from the errors."""
-    said = ours(found)
+    said = own_error(found)
     rows: dict[str, Mapping[Any, Any]] = {row["estimator"]: row for row in rows_of(found)}
     rows.pop(OURS, None)
     if not (said and rows):
@@ -100,7 +100,7 @@ def answer(found: pd.DataFrame) -> str:
     )
 
 
-def ours(found: pd.DataFrame, machine: str = "") -> str:
+def own_error(found: pd.DataFrame, machine: str = "") -> str:
     """Say in one sentence how far feedrate's throughput is from the external clock; nothing where none was asked.
 
     Args:

@@ -15,7 +15,7 @@ from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.estimators import frame, summary
 from feedrate.charts.figure import EMULATED, TRAIN
 from feedrate.pages import descriptions
-from feedrate.pages.headlines import gained, over_blocks
+from feedrate.pages.headlines import gain_sentence, over_blocks
 from feedrate.pages.runs import RunView
 from feedrate.pages.verdicts import ClaimResult, Verdicts
 from feedrate.plan.claim import PHOTOGRAPHS, Effect, terms
@@ -82,7 +82,7 @@ def _gained(shown: RunView) -> Sentence | None:
         return None
     row = max(clear, key=lambda row: float(row["gain"]["lo"]))
     where = descriptions.on(shown.manifest.machine, shown.manifest.device)
-    return Sentence(f"On {where}: {gained(row)}.", shown.page, (shown.manifest.run_id,))
+    return Sentence(f"On {where}: {gain_sentence(row)}.", shown.page, (shown.manifest.run_id,))
 
 
 def _claimed(told: Verdicts) -> Iterator[Sentence]:
@@ -168,5 +168,6 @@ def _accurate(benches: Sequence[BenchRecord]) -> Iterator[Sentence]:
     """How far to trust the throughput itself."""
     witnessed = [bench for bench in benches if bench.witnessed]
     for bench in sorted(witnessed, key=lambda bench: bench.started_at)[-1:]:
-        if said := accuracy_page.ours(summary(frame(bench.witnessed)), descriptions.on(bench.machine, bench.device)):
+        errors, where = summary(frame(bench.witnessed)), descriptions.on(bench.machine, bench.device)
+        if said := accuracy_page.own_error(errors, where):
             yield Sentence(said, accuracy_page.PATH, (bench.name,), "record")
