@@ -1,4 +1,4 @@
-"""What tests of charts share: trials of made-up runs."""
+"""What tests of charts share: made-up runs, a chart of one, and the specifications of its panels."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from feedrate.charts import render
+from feedrate.charts.figure import Figure
 from feedrate.pages.runs import RunView
 
 
@@ -19,3 +21,9 @@ def trials(show: Callable[..., RunView]) -> Callable[..., pd.DataFrame]:
         return show(**what).trials
 
     return make
+
+
+@pytest.fixture(scope="session")
+def specs() -> Callable[[Figure], list[dict[str, Any]]]:
+    """The Vega-Lite specification of each panel of a figure."""
+    return lambda figure: [render.specification(panel) for panel in figure.panels]

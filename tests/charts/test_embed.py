@@ -1,4 +1,4 @@
-"""The table beside a figure says once what rows share, and never hides that there are more of them."""
+"""A figure's table says once what rows share and that there are more of them; what is folded is never cut short."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from html import unescape
 import altair as alt
 import pytest
 
-from feedrate.charts.embed import FEWEST_IN_GROUP, MOST_ROWS, figure_csv, figure_html
+from feedrate.charts.embed import FEWEST_IN_GROUP, MOST_ROWS, figure_csv, figure_html, folded, later
 from feedrate.charts.figure import Figure, Panel, Row, Sheet
+from feedrate.pages.markup import slot
 
 
 def figure(rows: list[Row]) -> Figure:
@@ -64,3 +65,18 @@ def test_a_long_table_says_where_the_rest_is() -> None:
     assert said.startswith(f"The first {MOST_ROWS} of {MOST_ROWS + 20} rows; the CSV file has all of them.")
     assert len(lines) == MOST_ROWS + 1
     assert len(figure_csv(figure(rows)).splitlines()) == MOST_ROWS + 21
+
+
+def test_what_is_open_is_part_of_the_page() -> None:
+    """Only what is folded waits; what a reader sees at once is there at once."""
+    assert folded("Two", "<p>x</p>") == "<details><summary>Two</summary><noscript><p>x</p></noscript></details>\n"
+    assert folded("Two", "<p>x</p>", unfolded=True) == "<details open><summary>Two</summary><p>x</p></details>\n"
+    assert folded("Two", "", style="fr-data") == '<details class="fr-data"><summary>Two</summary></details>\n'
+
+
+def test_one_folded_part_does_not_end_another() -> None:
+    """A browser would end the outer one at the end of the inner one; text that speaks of it is no element."""
+    for inner in (folded("Inner", "<p>x</p>"), "x</noscript", slot("figure")):
+        with pytest.raises(ValueError, match="lies in another"):
+            later(inner)
+    assert later("&lt;/noscript&gt;") == "<noscript>&lt;/noscript&gt;</noscript>"

@@ -1,10 +1,9 @@
-"""The pictures of a run: roofline, scaling with workers, copies by size, telemetry, drift; checked on made-up runs."""
+"""The pictures of a run: scaling with workers, copies by size, telemetry and drift show what was recorded."""
 
 from __future__ import annotations
 
 import json
 import math
-import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from typing import Any
 
@@ -13,76 +12,22 @@ import pandas as pd
 import pytest
 
 from feedrate.analysis.blocks import successful
-from feedrate.analysis.ceilings import cells_with_ceilings
-from feedrate.charts import render
-from feedrate.charts.embed import figure_csv
-from feedrate.charts.figure import MOST_PANELS, Figure
+from feedrate.charts.figure import Figure
 from feedrate.pages.runs import RunView, draw
-from feedrate.questions.loader.charts import roofline
 from feedrate.questions.runs import telemetry as seen
 from feedrate.questions.runs.charts import _tracks, drift, telemetry
 from feedrate.questions.transfer.charts import transfer_size
 from feedrate.questions.workers.charts import worker_scaling
-from feedrate.schema import plugins, words
+from feedrate.schema import words
 
-NAMES = ("roofline", "worker_scaling", "transfer_size", "telemetry", "drift")
-SLOW = pytest.mark.slow
 Show = Callable[..., RunView]
+Specs = Callable[[Figure], list[dict[str, Any]]]
 WHOLE: dict[str, Any] = {"device": "cuda", "workers": (0, 1, 2), "batches": (8, 32), "busy": True}
 """A run that every one of them can be drawn from."""
 
 
-def specs(figure: Figure) -> list[dict[str, Any]]:
-    return [render.specification(panel) for panel in figure.panels]
-
-
 def data(spec: dict[str, Any]) -> list[list[dict[str, Any]]]:
     return list(spec["datasets"].values())
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_picture_draws_says_and_tabulates(name: str, show: Show) -> None:
-    """On a run with a GPU each has panels that draw narrow and wide, a message with numbers, a table and a legend."""
-    figure = draw(name, show(**WHOLE))
-    assert figure.panels
-    assert figure.rows
-    assert figure.keys
-    assert figure.question.endswith("?")
-    assert len(figure.panels) <= 2 * MOST_PANELS
-    assert figure_csv(figure).count("\n") == len(figure.rows) + 1
-    for width in (320, 670):
-        picture = ET.fromstring(render.svg(figure.panels[0], "p", width))
-        assert picture.get("width") == str(width)
-        assert len(list(picture.iter("{http://www.w3.org/2000/svg}path"))) > 5
-    for panel in figure.panels:
-        assert any(character.isdigit() for character in panel.message)
-        assert "nan" not in panel.message.lower()
-
-
-@pytest.mark.parametrize("name", ["telemetry", *(pytest.param(name, marks=SLOW) for name in NAMES if name != NAMES[3])])
-def test_a_picture_is_the_same_twice(name: str, show: Show) -> None:
-    """The same records give the same specification, to the byte."""
-    run = show(**WHOLE)
-    first, second = (json.dumps(specs(draw(name, run))) for _ in range(2))
-    assert first == second
-
-
-@pytest.mark.parametrize(
-    "what",
-    [
-        {"fails": "all"},
-        pytest.param({"blocks": 1, "nulls": True}, marks=SLOW),
-        pytest.param({"asked_only": True}, marks=SLOW),
-    ],
-)
-@pytest.mark.parametrize("name", NAMES)
-def test_without_data_a_picture_is_a_sentence(name: str, what: dict[str, Any], show: Show) -> None:
-    """A run that failed, one without intervals and an old one break nothing: panels, or why there are none."""
-    figure = draw(name, show(**what))
-    assert figure.panels or figure.missing.endswith(".")
-    empty = draw(name, show(**what), "no such suite")
-    assert not empty.panels
-    assert empty.missing.endswith(".")
 
 
 def test_emulated_and_real_stand_apart(show: Show) -> None:
@@ -96,24 +41,7 @@ def test_emulated_and_real_stand_apart(show: Show) -> None:
             assert "emulated" not in panel.subtitle or "sleep" in panel.subtitle
 
 
-def test_the_roofline_shows_what_was_judged(show: Show) -> None:
-    """Efficiency and bottleneck of every mark are those of the analysis; the message counts bottlenecks."""
-    run = show()
-    figure = roofline.draw(run.trials)
-    cells = cells_with_ceilings(run.trials)
-    training = cells[cells["mode"].eq("train") & cells["load_ceiling"].gt(0) & cells["samples_per_s"].gt(0)]
-    marks = [row for row in figure.rows if row.get("held back by")]
-    assert len(marks) == len(training)
-    assert sorted(row["efficiency"] for row in marks) == pytest.approx(sorted(training["efficiency"].astype(float)))
-    real = [row for row in marks if row["panel"] == "Real training"]
-    count = sum(row["held back by"] == "compute-bound" for row in real)
-    assert f"{count} are compute-bound" in figure.panels[0].message
-    for row in real:
-        roof = min(1.0, row["feed ÷ step"])
-        assert row["achieved ÷ step"] <= 1.25 * roof
-
-
-def test_scaling_is_speed_up_by_processes(show: Show) -> None:
+def test_scaling_is_speed_up_by_processes(show: Show, specs: Specs) -> None:
     """Efficiency is the paired speed-up ÷ processes, one for the base; cores are marked where they are known."""
     trials = show(workers=(0, 1, 2)).trials
     figure = worker_scaling.draw(trials, 2)
@@ -136,7 +64,7 @@ def test_copies_by_size_need_a_device(show: Show) -> None:
     assert any("no rate of the bus" in note for note in figure.notes)
 
 
-def test_telemetry_is_thinned_and_marks_trials(show: Show) -> None:
+def test_telemetry_is_thinned_and_marks_trials(show: Show, specs: Specs) -> None:
     """At most 600 points a line; the peak that was seen is in the table; marked trials are in the legend."""
     run = show(busy=True)
     figure = draw("telemetry", run)
@@ -180,7 +108,7 @@ def control(trials: pd.DataFrame) -> pd.Series:
     return trials["cell_id"].eq(cell) & trials["outcome"].eq("ok")
 
 
-def test_drift_is_told_with_its_interval(show: Show) -> None:
+def test_drift_is_told_with_its_interval(show: Show, specs: Specs) -> None:
     """The mean of the control cell is that over its blocks; its trials are all in the table, flagged ones apart."""
     run = show(busy=True)
     figure = drift.draw(run.trials)
@@ -213,8 +141,3 @@ def test_an_interval_that_leaves_out_1_is_said(show: Show) -> None:
 def test_a_run_without_a_control_cell_says_so(show: Show) -> None:
     """An older run without roles has no drift to show."""
     assert "No control cell" in drift.draw(show(asked_only=True).trials).missing
-
-
-def test_the_five_are_found_by_their_names() -> None:
-    """Suites name charts by file."""
-    assert set(NAMES) <= set(plugins.names("feedrate.questions.*.charts"))

@@ -205,22 +205,6 @@ def test_many_workers_keep_the_first_lanes() -> None:
     assert any("4 more workers" in note for note in found.notes)
 
 
-def test_nothing_is_a_sentence() -> None:
-    """Without steps there is a sentence, and no axes."""
-    trials, rows = (pd.DataFrame(columns=[column.name for column in table]) for table in (TRIALS, STEPS))
-    found = chart.draw(analysis_steps.join_steps(analysis_steps.select_trials(trials), rows))
-    assert not found.panels
-    assert found.missing.endswith(".")
-
-
-def test_the_same_records_give_the_same_bytes(figure: Figure) -> None:
-    """Specifications and pictures."""
-    again = chart.draw(steps())
-    for one, other in zip(figure.panels, again.panels, strict=True):
-        assert json.dumps(render.specification(one)) == json.dumps(render.specification(other))
-        assert render.svg(one, "p") == render.svg(other, "p")
-
-
 @pytest.mark.parametrize(("device", "older"), [("cpu", False), ("cuda", False), ("cpu", True)])
 def test_a_stored_run_is_drawn(device: str, older: bool, fake_run: ModuleType, tmp_path: Path) -> None:
     """From the files of a run, suite by suite; those of trials that nobody looks at are not in the picture."""

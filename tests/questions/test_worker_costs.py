@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from html import unescape
-from typing import Any
 
 import pandas as pd
 import pytest
 
 from feedrate.analysis import worker_costs as costs
+from feedrate.analysis.estimates import rows_of
 from feedrate.pages.runs import RunView
 from feedrate.pages.verdicts import gather
 from feedrate.plan import suite
@@ -45,16 +45,24 @@ def has(trials: pd.DataFrame, axis: str, value: Value) -> pd.Series:
     return trials[axis].eq(value).fillna(False).astype(bool)
 
 
-def measured(show: Show, name: str = "workers", **columns: Any) -> RunView:
+def varied(run: RunView, trials: pd.DataFrame, shm_bytes: int | None = 4 * GIB) -> RunView:
+    """A run with other trials, or with another size of /dev/shm."""
+    shown = RunView(run.run)
+    shown.trials = trials
+    machine = run.manifest.machine.model_copy(update={"shared_memory_bytes": shm_bytes})
+    shown.manifest = run.manifest.model_copy(update={"machine": machine})
+    return shown
+
+
+def measured(show: Show, name: str = "workers") -> RunView:
     """A run of the claims about workers, with what made-up runs leave out."""
     made = show(suites=(name,), claims=("workers",), blocks=3, fails="none")
-    shown = RunView(made.run)
-    trials = made.trials.copy()
+    trials = made.trials
     steps, epochs = trials["steps"].astype("Float64"), trials["epoch_steps"].astype("Float64")
     slow = 1.0 + has(trials, "start_method", "spawn") + trials["block"].astype(float) / 50
     checked = has(trials, "check", "termination")
     killed = checked & has(trials, "ends_by", "sigkill") & has(trials, "guarded", False)
-    shown.trials = trials.assign(
+    more = trials.assign(
         startup_ns=(2e7 * slow).round(),
         epochs=(steps / epochs.where(epochs > 0)).clip(lower=1).round().astype("Int64"),
         pss_peak_bytes=400 * MIB + 100 * MIB * has(trials, "index_kind", "list"),
@@ -63,18 +71,8 @@ def measured(show: Show, name: str = "workers", **columns: Any) -> RunView:
         voluntary_switches=trials["samples"],
         fact=trials["fact"].astype(object).mask(checked, False).mask(killed, True),
         fact_value=trials["fact_value"].astype(float).mask(checked, 0.001).mask(killed, 6.25),
-        **columns,
     )
-    machine = made.manifest.machine.model_copy(update={"shared_memory_bytes": 4 * GIB})
-    shown.manifest = made.manifest.model_copy(update={"machine": machine})
-    return shown
-
-
-def another(run: RunView) -> RunView:
-    """The same run, whose trials can be changed."""
-    shown = RunView(run.run)
-    shown.trials, shown.manifest = run.trials, run.manifest
-    return shown
+    return varied(made, more)
 
 
 @pytest.fixture(scope="module")
@@ -85,10 +83,6 @@ def run(show: Show) -> RunView:
 @pytest.fixture(scope="module")
 def body(run: RunView) -> str:
     return workers_page.section(run, "workers")
-
-
-def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
 
 
 def test_every_way_of_ending_has_its_line(run: RunView, body: str) -> None:
@@ -133,8 +127,8 @@ def test_memory_says_how_it_grew_and_where_that_ends(run: RunView, body: str) ->
         assert (line[4] == "–") == (row["start_method"] != "fork")
         assert line[5] == ("200 MiB 200 MiB to 200 MiB" if row["index_kind"] == "list" else "–")
         assert line[6].startswith(f"{words.number(row['end_bytes'] / 2 / MIB)} MiB")
-    scattered = another(run)
-    scattered.trials = run.trials.assign(pss_peak_bytes=run.trials["pss_peak_bytes"] * (1 + run.trials["block"] % 2))
+    memory = run.trials["pss_peak_bytes"] * (1 + run.trials["block"] % 2)
+    scattered = varied(run, run.trials.assign(pss_peak_bytes=memory))
     unsure = tables(workers_page.section(scattered, "workers"))["Memory that only workers hold"]
     assert {line[5] for line in unsure if line[0].startswith("list")} == {"–"}
 
@@ -146,10 +140,7 @@ def test_shared_memory_stands_against_its_size(run: RunView, body: str) -> None:
     assert rows[0][1].startswith("32 workers")
     assert rows[0][3:5] == ["32.0 MiB at most 32.0 MiB", "0.8 %"]
     assert "in use, by all that ran, when a window ended, of 4.00 GiB." in plain(body)
-    older = another(run)
-    machine = run.manifest.machine.model_copy(update={"shared_memory_bytes": None})
-    older.manifest = run.manifest.model_copy(update={"machine": machine})
-    said = workers_page.section(older, "workers")
+    said = workers_page.section(varied(run, run.trials, shm_bytes=None), "workers")
     assert "its size was not recorded" in plain(said)
     assert tables(said)["Shared memory (/dev/shm): the settings that take most"][0][4] == "–"
 
@@ -165,8 +156,7 @@ def test_long_tables_are_folded(body: str) -> None:
 
 def test_the_suite_s_page_and_the_claims_page_show_it(run: RunView, show: Show) -> None:
     """The suite's page has the section once, pages of other suites do not; the Claims page has it for each machine."""
-    timed = another(run)
-    timed.trials = run.trials[run.trials["mode"].ne("check")]
+    timed = varied(run, run.trials[run.trials["mode"].ne("check")])
     page = suites_page.page("workers", "suites/workers.md", Suite("Which?", ()), [timed])
     assert page.body.count("### What workers cost") == 1
     other = suites_page.page("loader", "suites/loader.md", Suite("Which?", ()), [timed])
@@ -181,9 +171,7 @@ def test_the_suite_s_page_and_the_claims_page_show_it(run: RunView, show: Show) 
 def test_nothing_is_said_of_what_was_not_measured(show: Show, run: RunView) -> None:
     """A run of another suite, one in which everything failed, and one without columns have no such section."""
     assert workers_page.section(run, "loader") == ""
-    failed = another(run)
-    failed.trials = run.trials.assign(outcome="error")
-    assert workers_page.section(failed, "workers") == ""
+    assert workers_page.section(varied(run, run.trials.assign(outcome="error")), "workers") == ""
     other = show(suites=("claims",), claims=("collate",), blocks=2, fails="none")
     assert "What workers cost" not in claims_page.page(gather([other])).body
     assert "What workers cost" not in claims_page.page(gather([])).body
@@ -191,9 +179,8 @@ def test_nothing_is_said_of_what_was_not_measured(show: Show, run: RunView) -> N
 
 def test_one_block_and_null_columns_break_nothing(run: RunView) -> None:
     """With one block there is no interval; NaN and NA are shown to nobody."""
-    single = another(run)
-    single.trials = run.trials[run.trials["block"].eq(0)].assign(pss_peak_bytes=None, batch_bytes=None)
-    text = plain(workers_page.section(single, "workers"))
+    single = run.trials[run.trials["block"].eq(0)].assign(pss_peak_bytes=None, batch_bytes=None)
+    text = plain(workers_page.section(varied(run, single), "workers"))
     assert "one block: no interval" in text
     assert not re.search(r"\bnan\b|<NA>", text)
 
@@ -201,9 +188,7 @@ def test_one_block_and_null_columns_break_nothing(run: RunView) -> None:
 def test_text_from_records_stays_text(run: RunView) -> None:
     """Markup in evidence or in a workload's name makes no element."""
     hostile = '<script>x</script><img src=x onerror="x">'
-    shown = another(run)
-    shown.trials = run.trials.assign(evidence=hostile, workload=hostile)
-    html = workers_page.section(shown, "workers")
+    html = workers_page.section(varied(run, run.trials.assign(evidence=hostile, workload=hostile)), "workers")
     assert "<script" not in html
     assert "<img" not in html
     assert "&lt;script&gt;" in html

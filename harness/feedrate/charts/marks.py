@@ -164,8 +164,7 @@ class Series:
 
     def __init__(self, counts: Sequence[int]) -> None:
         self.labels = [words.plural(count, "worker") for count in counts]
-        steps = series(len(counts), bool(counts) and counts[0] == 0)
-        self.colours = [colour(f"series-{min(step, 6)}") for step in steps]
+        self.colours = series(len(counts), bool(counts) and counts[0] == 0)
         self.shapes = [SHAPES[place % len(SHAPES)] for place in range(len(counts))]
 
     def keys(self) -> list[Key]:

@@ -75,21 +75,20 @@ STAGE_COLOURS = dict(zip(WORKER_STAGES, map(colour, ("name-3", "series-6", "acce
 """One colour per stage of loading everywhere."""
 
 
-def series(count: int, has_zero: bool) -> list[int]:
-    """Pick steps of the ordered ramp for a series such as worker counts.
+def series(count: int, has_zero: bool) -> list[str]:
+    """Pick colours of the ordered ramp for a series such as worker counts.
 
     Args:
         count: how many members the series has.
         has_zero: whether its first member is the baseline (no workers), which is drawn in grey.
 
     Returns:
-        For each member its step from 0 to 6, spread over the ramp; members beyond the ramp share the last step.
+        For each member its colour, spread over the ramp.
     """
     first = [0] if has_zero else []
     rest = count - len(first)
-    if rest <= 1:
-        return first + [4] * rest
-    return first + [1 + round(place * 5 / (rest - 1)) for place in range(rest)]
+    steps = [4] * rest if rest <= 1 else [1 + round(place * 5 / (rest - 1)) for place in range(rest)]
+    return [colour(f"series-{step}") for step in (*first, *steps)]
 
 
 def css() -> str:

@@ -171,33 +171,31 @@ def _rows(task: Task, predicted: pd.DataFrame, *, alone: bool) -> Iterator[dict[
     """A row a cell, heading to its text; where a table has one task alone, its rows do not repeat it."""
     by_cell = predicted.set_index("cell_id").to_dict("index")
     for reason, cell in task.shown:
+        ceilings = {name: cell[f"{stage}_ceiling"] for stage, name in _STAGES.items()}
+        hidden = {what: cell[f"{what}_hidden"] for what in ("fetch", "copy")}
+        loading = []
+        if isinstance(cell["dominant"], str):
+            loading.append(f"{cell['dominant']} {words.percent(float(cell['dominant_share']))}")
+            loading += [cell["bound"]] if isinstance(cell["bound"], str) else []
         found = by_cell.get(cell["cell_id"])
-        rate, error = (found["predicted_samples_per_s"], found["error_pct"]) if found else (0.0, 0.0)
+        prediction = ""
+        if found:
+            rate = words.number(found["predicted_samples_per_s"])
+            prediction = markup.two_lines(rate, descriptions.signed(found["error_pct"]))
         yield {
             "Setting": markup.two_lines(descriptions.knobs(cell), reason if alone else f"{_task(cell)}: {reason}"),
             "Samples/s": words.number(float(cell["samples_per_s"])),
             "Each stage alone": _lines(
-                f"{name} {words.number(float(cell[f'{stage}_ceiling']))}"
-                for stage, name in _STAGES.items()
-                if words.known(cell[f"{stage}_ceiling"])
+                f"{name} {words.number(float(rate))}" for name, rate in ceilings.items() if words.known(rate)
             ),
             "Efficiency": _efficiency(cell),
             "AU": words.percent(float(cell["au"])) if words.known(cell["au"]) else "",
             "Held back by": str(cell["bottleneck"]),
-            "In the loader": _lines(
-                [
-                    f"{cell['dominant']} {words.percent(float(cell['dominant_share']))}",
-                    *([cell["bound"]] if isinstance(cell["bound"], str) else []),
-                ]
-                if isinstance(cell["dominant"], str)
-                else []
-            ),
+            "In the loader": _lines(loading),
             "Hidden": _lines(
-                f"{what} {words.percent(float(cell[f'{what}_hidden']))}"
-                for what in ("fetch", "copy")
-                if words.known(cell[f"{what}_hidden"])
+                f"{what} {words.percent(float(share))}" for what, share in hidden.items() if words.known(share)
             ),
-            "Predicted": markup.two_lines(words.number(rate), descriptions.signed(error)) if found else "",
+            "Predicted": prediction,
         }
 
 

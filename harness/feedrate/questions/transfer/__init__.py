@@ -1,1 +1,1 @@
-"""transfer."""
+"""The question transfer: how fast batches are copied to the device."""

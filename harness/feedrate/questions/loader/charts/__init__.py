@@ -1,1 +1,1 @@
-"""charts."""
+"""Charts of what the loader does and what holds training back."""

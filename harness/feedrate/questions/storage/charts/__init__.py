@@ -1,1 +1,1 @@
-"""charts."""
+"""Charts of storage formats."""

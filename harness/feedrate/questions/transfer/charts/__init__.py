@@ -1,1 +1,1 @@
-"""charts."""
+"""Charts of copies to the device."""

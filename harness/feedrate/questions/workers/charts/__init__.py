@@ -1,1 +1,1 @@
-"""charts."""
+"""Charts of what workers bring and cost."""

@@ -144,10 +144,9 @@ def _looks(found: Sequence[str]) -> Looks:
     """Colour and shape of each line, the same in every panel: formats by name, batch sizes by their order."""
     batches = sorted((name for name in found if name.startswith("batch ")), key=lambda name: int(name.split()[1]))
     formats = sorted(name for name in found if name not in batches)
-    tones = [f"series-{min(step, 6)}" for step in series(len(batches), has_zero=False)]
-    tones += [f"name-{at % 7}" for at in range(len(formats))]
+    tones = [*series(len(batches), has_zero=False), *(colour(f"name-{at % 7}") for at in range(len(formats)))]
     return {
-        name: (colour(tone), SHAPES[at % len(SHAPES)])
+        name: (tone, SHAPES[at % len(SHAPES)])
         for at, (name, tone) in enumerate(zip([*batches, *formats], tones, strict=True))
     }
 
