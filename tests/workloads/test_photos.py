@@ -60,7 +60,7 @@ def rotated() -> PILImage.Exif:
 
 def test_pixels_are_taken_as_they_are_stored(tmp_path: Path, rgb: np.ndarray) -> None:
     """RGB bit for bit and writable; without alpha; grey three times; a palette's colours; 16 bits' high byte."""
-    grey, deep = rgb[..., 0], np.arange(0, 65536, 257 * 2, dtype=np.uint16).reshape(8, 16)
+    grey, deep = rgb[..., 0], np.arange(0, 65536, 512, dtype=np.uint16).reshape(8, 16)
     palette().save(tmp_path / "palette.png", transparency=b"\xff\x80")
     colours = np.broadcast_to(np.array([10, 20, 30], np.uint8), (9, 12, 3))
     cases = [
