@@ -141,7 +141,8 @@ def anchor(title: str) -> str:
 
 def paragraph(text: str, style: str = "") -> str:
     """Write a paragraph of plain text as HTML."""
-    return f"<p{_class(style)}>{escape(text)}</p>\n"
+    start = f'<p class="{style}">' if style else "<p>"
+    return f"{start}{escape(text)}</p>\n"
 
 
 def addressed(path: str, text: str) -> str:
@@ -161,54 +162,6 @@ def slot(name: str) -> str:
     return f'<div class="fr-slot" id="slot-{name}"></div>'
 
 
-def table(
-    caption: str,
-    columns: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    numeric: Sequence[str] = (),
-    *,
-    stack: bool = False,
-) -> str:
-    """Write a table that scrolls within itself on a narrow screen.
-
-    Args:
-        caption: says to a screen reader what the table holds.
-        columns: headings, escaped here.
-        rows: cells, HTML already.
-        numeric: the columns that are set flush right. With any, the table stays out of search: lunr.js takes some
-            words with digits in them for others, and then fails over every word that begins like one of these.
-        stack: on a narrow screen show each row as a block of its own, every cell under its heading.
-    """
-    styles = [_class("fr-n" if column in numeric else "") for column in columns]
-    # A block is no row to a browser any more, so the roles are said.
-    roles = {part: f' role="{part}"' if stack else "" for part in ("table", "rowgroup", "row", "cell", "columnheader")}
-    labels = [f' data-label="{escape(column)}"' if stack else "" for column in columns]
-    head = "".join(
-        f'<th scope="col"{roles["columnheader"]}{style}>{escape(column)}</th>'
-        for column, style in zip(columns, styles, strict=True)
-    )
-    starts = [f"<td{roles['cell']}{style}{label}>" for style, label in zip(styles, labels, strict=True)]
-    lines = (
-        # Search takes what stands without a space between for one word.
-        " ".join(f"{start}{_boxed(cell, stack)}</td>" for start, cell in zip(starts, row, strict=True))
-        for row in rows
-    )
-    body = " ".join(f"<tr{roles['row']}>{line}</tr>" for line in lines)
-    unsearched = " data-search-exclude" if numeric else ""
-    return (
-        f'<div class="fr-scroll" tabindex="0" role="group" aria-label="{escape(caption)}">'
-        f'<table class="fr-table{" fr-stack" if stack else ""}"{roles["table"]}{unsearched}>'
-        f'<caption class="fr-hidden">{escape(caption)}</caption>'
-        f"<thead{roles['rowgroup']}><tr{roles['row']}>{head}</tr></thead>"
-        f"<tbody{roles['rowgroup']}>{body}</tbody></table></div>\n"
-    )
-
-
-def _boxed(cell: str, stack: bool) -> str:
-    """Keep a cell in one piece beside its heading; plain text is one by itself."""
-    return f"<div>{cell}</div>" if stack and "<" in cell else cell
-
-
 def scripted(name: str, index: str, waiting: str, styles: Iterable[str] = ()) -> str:
     """Write the place that a script of the site's own fills; nothing is promised where none runs.
 
@@ -224,7 +177,3 @@ def scripted(name: str, index: str, waiting: str, styles: Iterable[str] = ()) ->
         f'<p class="fr-{name}-wait">{escape(waiting)}</p></div>'
         f'<script type="module" src="assets/scripts/{name}/page.js"></script>'
     )
-
-
-def _class(style: str) -> str:
-    return f' class="{style}"' if style else ""
