@@ -2,29 +2,32 @@
 // questions/compare/page.py, which also says which columns either part reads.
 
 import {
-  at, believed, byBlock, good, halfWidth, isNull, logsByBlock, median, moments, numbers, only, overall, plain, repeated, rowsOf, values,
+  at, believed, byBlock, geometric, good, isNull, logsByBlock, median, moments, numbers, only, overall, plain, repeated, rowsOf, values,
   verdict, welch,
 } from "./statistics.js";
 
 // Which cells of two runs can be compared, and how many times as fast B is in those: analysis/machines.py.
 
-const axesOf = (table, row, rules) => Object.fromEntries(rules.axes.map(({ name }) => [name, plain(at(table[name], row))]));
+const SERVING = new Set(["ceiling", "control"]);
 
-// The cells of one run: their axes, what must agree, whether a trial ended well; and the devices of each id.
-function side(table, rules) {
-  only(table);
-  const [device, well] = [values(table, "device"), good(table)];
+// The cells of one run, by device and id: their axes, whether a trial ended well, whether the matrix asked for them, what
+// must agree; and the first device of each id.
+function cellsOf(table, rules) {
+  const [device, suite, role] = ["device", "suite", "role"].map((name) => values(table, name));
   const same = rules.same_in_both.map((name) => [name, values(table, name)]);
+  const well = good(table);
   const [cells, devices] = [new Map(), new Map()];
   for (let row = 0; row < rowsOf(table); row += 1) {
     const [id, on] = [table.cell_id[row], device(row)];
     const key = `${on}\u0000${id}`;
     if (!cells.has(key)) {
-      cells.set(key, { cell_id: id, device: on, axes: axesOf(table, row, rules), ended: false, same: {} });
+      const axes = Object.fromEntries(rules.axes.map(({ name }) => [name, plain(at(table[name], row))]));
+      cells.set(key, { cell_id: id, device: on, suite: suite(row), axes, ended: false, asked: false, same: {} });
       if (!devices.has(id)) devices.set(id, on);
     }
     const cell = cells.get(key);
     cell.ended ||= well(row);
+    cell.asked ||= !SERVING.has(role(row));
     for (const [name, column] of same) if (isNull(cell.same[name]) && !isNull(column(row))) cell.same[name] = column(row);
   }
   return { cells, devices };
@@ -50,7 +53,10 @@ function reason(key, a, b, rules) {
 
 // Of every cell of two runs whether it can be compared, and if not, why: A's first. `reason` is null where it can.
 function matching(tableA, tableB, rules) {
-  const [a, b] = [tableA, tableB].map((table) => side(table, rules));
+  const [a, b] = [tableA, tableB].map((table) => {
+    only(table);
+    return cellsOf(table, rules);
+  });
   const onlyB = [...b.cells].filter(([key]) => !a.cells.has(key));
   return [...a.cells, ...onlyB].map(([key, { cell_id, device, axes }]) => ({ cell_id, device, axes, reason: reason(key, a, b, rules) }));
 }
@@ -65,33 +71,10 @@ function ratios(tableA, tableB, cells, rules, rateA, rateB) {
   });
 }
 
-// Samples/s of either side (geometric means over blocks), B ÷ A with its interval, and what is said of that.
-const compare = (tableA, tableB, cells, rules) => ratios(tableA, tableB, cells, rules).map(({ a, b, ...cell }) => ({
-  ...cell, samples_per_s_a: a, samples_per_s_b: b, verdict: verdict(/** @type {any} */ (cell), rules),
-}));
-
 // The cells of one run: throughput, ceilings, and what holds a training cell back: analysis/estimates.py and
 // ceilings.py.
 
-const BOUND = { load: "loader-bound", copy: "copy-bound", compute: "compute-bound" };
-const ALONE = { load: "loader alone", copy: "copy alone", compute: "compute alone" };
-const SERVING = new Set(["ceiling", "control"]);
-
-const mean = (list) => moments(list).mean;
-
-// What each cell is, from its first row; whether the matrix asked for it. A check times nothing and is none.
-function identities(table, rules) {
-  const [role, suite, device] = ["role", "suite", "device"].map((name) => values(table, name));
-  const found = new Map();
-  for (let row = 0; row < rowsOf(table); row += 1) {
-    const id = table.cell_id[row];
-    if (!found.has(id)) {
-      found.set(id, { cell_id: id, device: device(row), suite: suite(row), axes: axesOf(table, row, rules), asked: false });
-    }
-    found.get(id).asked ||= !SERVING.has(role(row));
-  }
-  return [...found.values()].filter(({ axes }) => axes.mode !== "check");
-}
+const STAGES = { load: "loader", copy: "copy", compute: "compute" };
 
 // Shares of the window's wall clock by phase, each by cell: means over blocks of the means of each. One phase's blocks
 // after the other, as those of all would take most of the memory.
@@ -100,7 +83,7 @@ function shares(table, rules) {
   return Object.fromEntries(Object.entries(rules.shares).map(([name, column]) => {
     const time = numbers(table, column);
     const blocks = byBlock(table, (row) => (well(row) ? time(row) / wall(row) : NaN));
-    return [name, new Map([...blocks].map(([id, each]) => [id, mean(each)]))];
+    return [name, new Map([...blocks].map(([id, each]) => [id, moments(each).mean]))];
   }));
 }
 
@@ -109,12 +92,14 @@ function judged(table, rules) {
   const [logs, parts, well] = [logsByBlock(table), shares(table, rules), good(table)];
   const pss = numbers(table, "pss_peak_bytes");
   const memory = byBlock(table, (row) => (well(row) ? pss(row) : NaN));
-  const cells = identities(table, rules).map((cell) => {
-    const { mean: log, sd, n } = moments(logs.get(cell.cell_id));
-    const half = halfWidth(sd, n, rules.confidence);
+  const found = cellsOf(table, rules);
+  // A check times nothing.
+  const timed = [...found.cells.values()].filter(({ cell_id, device, axes }) =>
+    axes.mode !== "check" && found.devices.get(cell_id) === device);
+  const cells = timed.map(({ ended, same, ...cell }) => {
+    const { ratio: samples_per_s, ...interval } = geometric(logs.get(cell.cell_id), rules);
     return {
-      ...cell, n, samples_per_s: Math.exp(log), lo: Math.exp(log - half), hi: Math.exp(log + half),
-      pss_peak_bytes: median(memory.get(cell.cell_id)),
+      ...cell, samples_per_s, ...interval, pss_peak_bytes: median(memory.get(cell.cell_id)),
       shares: Object.fromEntries(Object.entries(parts).map(([name, means]) => [name, means.get(cell.cell_id)])),
     };
   });
@@ -131,7 +116,7 @@ function finder(cells, rules) {
   const defaults = new Map(rules.axes.map((axis) => [axis.name, axis.default]));
   const kinds = new Map();
   for (const cell of cells) {
-    if (!(cell.axes.mode in ALONE)) continue;
+    if (!(cell.axes.mode in STAGES)) continue;
     const names = rules.axes.map(({ name }) => name).filter((name) => name !== "mode" && cell.axes[name] !== null);
     const kind = JSON.stringify([cell.axes.mode, names]);
     if (!kinds.has(kind)) kinds.set(kind, { mode: cell.axes.mode, names, held: new Map() });
@@ -165,15 +150,15 @@ function ceilingsOf(cell, alone, rules) {
 // What holds a cell back, in words: its ceilings where loading and computing are both known, else the phase with half of
 // the wall clock.
 function bottleneck(cell, rules) {
-  if (cell.axes.mode !== "train") return ALONE[cell.axes.mode];
+  if (cell.axes.mode !== "train") return cell.axes.mode in STAGES ? `${STAGES[cell.axes.mode]} alone` : undefined;
   const word = Number.isNaN(cell.samples_per_s) ? "unknown" : (byCeilings(cell, rules) ?? byShares(cell, rules));
-  return word === BOUND.compute && cell.axes.step === "emulated" ? "emulated-step-bound" : word;
+  return word === "compute-bound" && cell.axes.step === "emulated" ? "emulated-step-bound" : word;
 }
 
 function byCeilings({ ceilings }, rules) {
   if (!(ceilings.load > 0) || !(ceilings.compute > 0)) return null;
   const [first, second] = rules.ceilings.filter((stage) => ceilings[stage] > 0).sort((a, b) => ceilings[a] - ceilings[b]);
-  return ceilings[second] <= rules.balanced_within * ceilings[first] ? "balanced" : BOUND[first];
+  return ceilings[second] <= rules.balanced_within * ceilings[first] ? "balanced" : `${STAGES[first]}-bound`;
 }
 
 function byShares({ device, shares: parts }, rules) {
@@ -187,7 +172,7 @@ function byShares({ device, shares: parts }, rules) {
     spent.compute = share("device_forward", "device_backward", "device_optimizer");
   }
   const [most, value] = Object.entries(spent).reduce((a, b) => (b[1] > a[1] || (b[1] === a[1] && b[0] > a[0]) ? b : a));
-  return value >= rules.most ? BOUND[most] : "balanced";
+  return value >= rules.most ? `${STAGES[most]}-bound` : "balanced";
 }
 
 // Why one machine is faster: what each stage could do alone on either, and what holds the training cells back:
@@ -256,10 +241,8 @@ const ascending = (a, b) => (Number.isNaN(a) ? (Number.isNaN(b) ? 0 : 1) : Numbe
 
 // B ÷ A within one run, block by block.
 function paired(logs, a, b, rules) {
-  const [ofA, ofB] = [logs.get(a), logs.get(b)];
-  const { mean, sd, n } = moments(ofB.map((log, block) => log - ofA[block]));
-  const half = halfWidth(sd, n, rules.confidence);
-  return { ratio: Math.exp(mean), lo: Math.exp(mean - half), hi: Math.exp(mean + half), pairs: n };
+  const others = logs.get(a);
+  return geometric(logs.get(b).map((log, block) => log - others[block]), rules);
 }
 
 // What a cell costs, dearest reason first: workers, memory, knobs off their default; then how slow it is.
@@ -269,33 +252,31 @@ function cost(cell, rules) {
   return [cell.axes.num_workers ?? 0, rounded(cell.pss_peak_bytes / rules.memory_step), changed, -cell.samples_per_s];
 }
 
-function bestOf(task, group, logs, rules) {
-  const top = group.reduce((first, cell) => (cell.samples_per_s > first.samples_per_s ? cell : first));
-  const members = group
-    .map((cell) => ({ ...cell, is_best: cell === top, to_best: paired(logs, top.cell_id, cell.cell_id, rules) }))
-    .filter((cell) => cell.is_best || cell.to_best.hi >= 1)
-    .map((cell) => ({ cell, costs: cost(cell, rules) }))
-    .sort((a, b) => a.costs.reduce((order, value, at) => order || ascending(value, b.costs[at]), 0));
-  return { task, members: members.map(({ cell }) => cell), candidates: group.length };
-}
-
 // Each task of a run with the cells that cannot be told from its best, cheapest first. `cells` are those of judged(); what
 // only serves other cells is no candidate.
-function best(table, cells, rules) {
+function best(cells, logs, rules) {
   const replica = rules.axes.find(({ name }) => name === "replica");
-  const logs = logsByBlock(table);
   const some = cells.filter((cell) => cell.asked && !rules.apart.includes(cell.suite) && filled(cell, replica) === 0
     && !Number.isNaN(cell.samples_per_s));
-  return [...Map.groupBy(some, (cell) => taskOf(cell, rules))].map(([task, group]) => bestOf(task, group, logs, rules));
+  return new Map([...Map.groupBy(some, (cell) => taskOf(cell, rules))].map(([task, group]) => {
+    const top = group.reduce((most, cell) => (cell.samples_per_s > most.samples_per_s ? cell : most));
+    const members = group
+      .filter((cell) => cell === top || paired(logs, top.cell_id, cell.cell_id, rules).hi >= 1)
+      .map((cell) => ({ cell, costs: cost(cell, rules) }))
+      .sort((a, b) => a.costs.reduce((order, value, at) => order || ascending(value, b.costs[at]), 0))
+      .map(({ cell }) => cell);
+    return [task, { members, candidates: group.length }];
+  }));
 }
 
 // The tasks of which both runs have a cell in common: the cheapest of either's best set, B's ÷ A's with its interval, and
 // what either's setting reaches of the other's best there (NaN where it was not measured there).
 function bestOfBoth(tableA, tableB, cellsA, cellsB, compared, rules) {
   const common = new Set(compared.map((cell) => taskOf(cell, rules)));
-  const [a, b] = [[tableA, cellsA], [tableB, cellsB]].map(([table, cells]) => ({
-    logs: logsByBlock(table), tasks: new Map(best(table, cells, rules).map((each) => [each.task, each])),
-  }));
+  const [a, b] = [[tableA, cellsA], [tableB, cellsB]].map(([table, cells]) => {
+    const logs = logsByBlock(table);
+    return { logs, tasks: best(cells, logs, rules) };
+  });
   const there = ({ logs }, id, top) => (logs.has(id) ? paired(logs, top.cell_id, id, rules).ratio : NaN);
   return [...a.tasks].filter(([task]) => b.tasks.has(task) && common.has(task)).map(([task, mine]) => {
     const others = b.tasks.get(task);
@@ -322,7 +303,9 @@ const tally = (cells) => Object.fromEntries(Object.entries(COUNTED).map(([name, 
 export function first(tableA, tableB, rules) {
   const [a, b] = [tableA, tableB].map((table) => believed(table, rules));
   const matched = matching(a, b, rules);
-  const cells = compare(a, b, matched.filter(({ reason }) => reason === null), rules);
+  const cells = ratios(a, b, matched.filter(({ reason }) => reason === null), rules)
+    .map(({ a: samples_per_s_a, b: samples_per_s_b, ...cell }) =>
+      ({ ...cell, samples_per_s_a, samples_per_s_b, verdict: verdict(/** @type {any} */ (cell), rules) }));
   const kinds = rules.kinds.flatMap((kind) => {
     const own = cells.filter((cell) => kindOf(cell) === kind);
     return own.length ? [{ kind, ...overall(own.map(({ ratio }) => ratio), rules), ...tally(own) }] : [];

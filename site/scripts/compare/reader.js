@@ -22,7 +22,6 @@ export class Reader {
 
   start() {
     this.worker = bound(new URL("worker.js", import.meta.url).href);
-    this.opened = new Set();
     this.asked = null;
     const { promise, resolve, reject } = Promise.withResolvers();
     this.ready = promise;
@@ -79,45 +78,29 @@ export class Reader {
   // Open a file (`blob`) or a published one (`address`) under a key.
   open(key, source) {
     return this.inTurn(async () => {
-      // The one that was used last stays: it is the likeliest to be compared with this.
-      this.keep([...this.opened].slice(-1));
       const found = await this.ask({ kind: "open", key, ...source });
       this.sources.set(key, source);
-      this.opened.add(key);
       return found;
     });
   }
 
-  // Let the Worker forget all others, which are read again when they are asked for.
-  keep(keys) {
-    for (const key of [...this.opened].filter((each) => !keys.includes(each))) this.forget(key);
-  }
-
-  forget(key) {
-    this.opened.delete(key);
-    this.worker.postMessage({ kind: "close", key });
-  }
-
   close(key) {
     this.sources.delete(key);
-    this.forget(key);
   }
 
   compare(a, b) {
-    return this.inTurn(() => this.both("compare", a, b));
+    return this.pair("compare", a, b);
   }
 
   explain(a, b) {
-    return this.inTurn(() => this.both("explain", a, b));
+    return this.pair("explain", a, b);
   }
 
-  async both(kind, a, b) {
-    this.keep([a, b]);
-    for (const key of [b, a]) {
-      if (!this.opened.delete(key)) await this.ask({ kind: "open", key, ...this.sources.get(key) });
-      // Again, so that A, beside which files are put, is the one that was used last.
-      this.opened.add(key);
-    }
-    return this.ask({ kind, a, b });
+  // Both are opened where the Worker has them no more; A last, so that it stays when another file is put beside it.
+  pair(kind, a, b) {
+    return this.inTurn(async () => {
+      for (const key of [b, a]) await this.ask({ kind: "open", key, ...this.sources.get(key) });
+      return this.ask({ kind, a, b });
+    });
   }
 }

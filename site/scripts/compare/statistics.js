@@ -2,7 +2,6 @@
 // or what is the same in all rows of a cell, in which null, undefined and NaN are null; a column that is missing is null
 // throughout.
 
-
 // Student's t distribution, to the last few digits of a double: every interval of a few blocks rests on it. Its tail is a
 // regularized incomplete beta function, computed by its continued fraction (DLMF 8.17.22) after Lentz.
 
@@ -25,18 +24,16 @@ function gammaRatio(a) {
 const nonzero = (value) => (Math.abs(value) < 1e-300 ? 1e-300 : value);
 
 function fraction(a, b, x) {
-  let c = 1;
   let d = 1 / nonzero(1 - ((a + b) * x) / (a + 1));
-  let found = d;
+  let [c, found] = [1, d];
   for (let m = 1; m <= MOST_TERMS; m += 1) {
     const even = (m * (b - m) * x) / ((a + 2 * m - 1) * (a + 2 * m));
-    d = 1 / nonzero(1 + even * d);
-    c = nonzero(1 + even / c);
-    found *= d * c;
     const odd = (-(a + m) * (a + b + m) * x) / ((a + 2 * m) * (a + 2 * m + 1));
-    d = 1 / nonzero(1 + odd * d);
-    c = nonzero(1 + odd / c);
-    found *= d * c;
+    for (const term of [even, odd]) {
+      d = 1 / nonzero(1 + term * d);
+      c = nonzero(1 + term / c);
+      found *= d * c;
+    }
     if (Math.abs(d * c - 1) < ENOUGH) break;
   }
   return found;
@@ -53,24 +50,14 @@ function tails(t, df) {
 const density = (t, df) =>
   (gammaRatio(df / 2) / Math.sqrt(Math.PI * df)) * Math.exp((-(df + 1) / 2) * Math.log1p((t * t) / df));
 
-// The probability of a value under t.
-export function cdf(t, df) {
-  if (!(df > 0) || Number.isNaN(t)) return NaN;
-  if (t === 0) return 0.5;
-  return t < 0 ? tails(-t, df) / 2 : 1 - tails(t, df) / 2;
-}
-
-// The value with probability p under it. Newton's method on logs: the log of the tail is concave in the log of t, so that
-// after the first step it only comes nearer.
-export function quantile(p, df) {
-  if (!(df > 0) || !(p > 0) || !(p < 1)) return NaN;
-  if (p === 0.5) return 0;
-  if (p < 0.5) return -quantile(1 - p, df);
-  const wanted = 2 * (1 - p);
+// The t within which, on either side of 0, a value lies with this probability. Newton's method on logs: the log of the
+// tail is concave in the log of t, so that after the first step it only comes nearer.
+export function critical(level, df) {
+  if (!(df > 0)) return NaN;
   let t = 2;
   for (let step = 0; step < MOST_STEPS; step += 1) {
     const tail = tails(t, df);
-    const move = (Math.log(tail / wanted) * tail) / (2 * density(t, df) * t);
+    const move = (Math.log(tail / (1 - level)) * tail) / (2 * density(t, df) * t);
     t *= Math.exp(move);
     if (Math.abs(move) < 1e-12) break;
   }
@@ -82,17 +69,10 @@ export function quantile(p, df) {
 
 // Mean, spread (n - 1 in the denominator) and number of the values that are known.
 export function moments(values) {
-  let n = 0;
-  let total = 0;
-  for (const value of values) {
-    if (Number.isFinite(value)) {
-      n += 1;
-      total += value;
-    }
-  }
-  const mean = n ? total / n : NaN;
-  let squares = 0;
-  for (const value of values) if (Number.isFinite(value)) squares += (value - mean) ** 2;
+  const known = values.filter(Number.isFinite);
+  const n = known.length;
+  const mean = n ? known.reduce((sum, value) => sum + value, 0) / n : NaN;
+  const squares = known.reduce((sum, value) => sum + (value - mean) ** 2, 0);
   return { mean, sd: n > 1 ? Math.sqrt(squares / (n - 1)) : NaN, n };
 }
 
@@ -112,14 +92,14 @@ export function repeated(cells) {
   };
 }
 
-// Half-width of a Student-t interval around an estimate with this standard error.
-export const reach = (error, df, level) => quantile(0.5 + level / 2, df) * error;
-
-// The same for the mean of n values of this spread; one value has none.
-export const halfWidth = (sd, n, level) => (n >= 2 ? reach(sd / Math.sqrt(n), n - 1, level) : NaN);
-
 // A mean of logs as a ratio with its interval.
 const ends = (log, half) => ({ ratio: Math.exp(log), lo: Math.exp(log - half), hi: Math.exp(log + half) });
+
+// The geometric mean of the logs that are known, with its Student-t interval; one value has none.
+export function geometric(logs, { confidence }) {
+  const { mean, sd, n } = moments(logs);
+  return { ...ends(mean, n >= 2 ? (critical(confidence, n - 1) * sd) / Math.sqrt(n) : NaN), n };
+}
 
 // How many times as much B is as A, from the moments of their logs: nothing pairs two runs, so each has its own spread
 // (B. L. Welch, Biometrika 34, 1947).
@@ -127,13 +107,13 @@ export function welch(a, b, rules) {
   const [ofA, ofB] = [a, b].map(({ sd, n }) => (sd <= rules.rounding ? 0 : sd) ** 2 / n);
   const error = ofA + ofB;
   const df = error === 0 ? a.n + b.n - 2 : error ** 2 / (ofA ** 2 / (a.n - 1) + ofB ** 2 / (b.n - 1));
-  return { ...ends(b.mean - a.mean, reach(Math.sqrt(error), df, rules.confidence)), df };
+  return { ...ends(b.mean - a.mean, critical(rules.confidence, df) * Math.sqrt(error)), df };
 }
 
 // How many times as much B is over many cells: geometric mean of their ratios, Student's t over their logs.
 export function overall(ratios, rules) {
-  const { mean, sd, n } = moments(ratios.map(Math.log));
-  return { ...ends(mean, halfWidth(sd, n, rules.confidence)), cells: n };
+  const { n, ...whole } = geometric(ratios.map(Math.log), rules);
+  return { ...whole, cells: n };
 }
 
 // What is said of B against A: the first rule that holds.

@@ -1,5 +1,5 @@
 // The Worker of the Compare page: files that come from anywhere are read here, apart from the page, and compared. It keeps
-// what it has read; the page ends it where it takes too long, and opens the files again in a new one.
+// the two that were used last; the page ends it where it takes too long, and opens the files again in a new one.
 
 import { foundFirst, foundMore } from "./answers.js";
 import { first, more } from "./comparison.js";
@@ -13,12 +13,15 @@ const tasks = {
   given: (message) => { given = message.given; },
 
   async open({ key, blob, address }) {
-    const run = await careful(Run.open(blob ?? await fetched(address), given, beside()));
+    let run = runs.get(key);
+    runs.delete(key);
+    if (!run) {
+      for (const other of [...runs.keys()].slice(0, -1)) runs.delete(other);
+      run = await careful(Run.open(blob ?? await fetched(address), given, beside()));
+    }
     runs.set(key, run);
     return { about: run.about, sha256: run.sha256, bytes: run.blob.size, cells: run.places.first.length };
   },
-
-  close: ({ key }) => { runs.delete(key); },
 
   compare({ a, b }) {
     const [one, other] = [runs.get(a), runs.get(b)];
