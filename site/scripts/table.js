@@ -6,10 +6,12 @@ import { many } from "./words.js";
 export const PAGE = 25;
 
 export class Table {
-  // `sorted` gets a column's name, `pointed` the id of the row that has the pointer or the focus, `turned` the first row.
+  // `sorted` gets a column's name, `pointed` the id of the row that has the pointer or the focus; `turned` draws another page.
   constructor({ sorted, pointed, turned }) {
     this.sorted = sorted;
     this.pointed = pointed;
+    this.turned = turned;
+    this.from = 0;
     this.head = make("tr");
     this.body = make("tbody", { keydown: (event) => this.move(event), focusin: (event) => this.point(event),
       mouseover: (event) => this.point(event), mouseleave: () => pointed(-1) });
@@ -17,14 +19,15 @@ export class Table {
     const table = make("table", { class: "fr-table fr-explore-table" }, this.caption, make("thead", {}, this.head), this.body);
     this.scroll = make("div", { class: "fr-scroll", tabindex: "0", role: "region", "aria-label": "Table of the marks" }, table);
     this.said = make("span", { role: "status" });
-    this.back = make("button", { type: "button", click: () => turned(this.from - PAGE) }, "Back");
-    this.next = make("button", { type: "button", click: () => turned(this.from + PAGE) }, "Next");
+    this.back = make("button", { type: "button", click: () => this.turn(this.from - PAGE) }, "Back");
+    this.next = make("button", { type: "button", click: () => this.turn(this.from + PAGE) }, "Next");
     this.pages = make("p", { class: "fr-explore-pages" }, this.said, this.back, this.next);
   }
 
-  // Columns: name, title, numeric, and the text of a row; rows: ids of all, of which a page from `from` is shown.
-  draw({ columns, rows, from, sort, caption }) {
-    this.from = from;
+  // Columns: name, title, numeric, and the text of a row; rows: ids of all, of which a page is shown.
+  draw({ columns, rows, sort, caption }) {
+    const { from } = this;
+    this.rows = rows;
     const page = rows.slice(from, from + PAGE);
     this.caption.textContent = caption;
     const heads = columns.map(({ name, title, unit }) => `${name}\n${title}\n${unit ?? ""}`).join("\n");
@@ -52,7 +55,14 @@ export class Table {
     for (const row of this.body.rows) row.classList.toggle("fr-hot", Number(row.dataset.id) === id);
   }
 
-  focus(id) {
+  turn(from) {
+    this.from = from;
+    return this.turned();
+  }
+
+  // Show the page that has a row, and give that row the focus.
+  async reveal(id) {
+    await this.turn(PAGE * Math.floor(this.rows.indexOf(id) / PAGE));
     [...this.body.rows].find((row) => Number(row.dataset.id) === id)?.focus();
   }
 

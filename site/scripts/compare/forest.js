@@ -2,7 +2,7 @@
 
 import { make } from "../dom.js";
 import { View, labelled, point, resized, rule, walk } from "../picture.js";
-import { PAGE, Table } from "../table.js";
+import { Table } from "../table.js";
 import { many, number } from "../words.js";
 import { between, interval, times } from "./views.js";
 
@@ -29,20 +29,24 @@ function forest(width) {
   };
 }
 
+const places = (count) => Array.from({ length: count }, (_, place) => place);
+
 // The cells that differ most, the fastest first, and all of them together at the end.
 function rows({ count, ratio, lo, hi, label, verdict, overall, n_a, n_b }, tones) {
-  const shown = Array.from({ length: Math.min(count, MOST) }, (_, place) => place).sort((a, b) => ratio[b] - ratio[a]);
+  const shown = places(Math.min(count, MOST)).sort((a, b) => ratio[b] - ratio[a]);
   const taken = new Map();
   // Two cells whose words are cut to the same are two marks all the same.
   const own = (text) => {
     taken.set(text, (taken.get(text) ?? 0) + 1);
     return taken.get(text) > 1 ? `${text} (${taken.get(text)})` : text;
   };
-  const mark = (id, at, words, held, tone) => ({ id, at, label: own(words), ratio: held.ratio, lo: held.lo, hi: held.hi, ...tone,
-    tip: { cell: words, "B ÷ A": times(held.ratio), "95 % interval": between(held.lo, held.hi), n: held.n } });
-  const cells = shown.map((place, at) => mark(place, at, label[place],
-    { ratio: ratio[place], lo: lo[place], hi: hi[place], n: `${n_a[place]} and ${n_b[place]} blocks` }, tones[verdict[place]]));
-  return count > 1 ? [...cells, mark(-2, cells.length, `all ${many(count)} cells`, { ...overall, n: `${many(count)} cells` }, tones.overall)] : cells;
+  const mark = (id, at, words, { ratio: value, lo: low, hi: high }, n, tone) => ({
+    id, at, label: own(words), ratio: value, lo: low, hi: high, ...tone,
+    tip: { cell: words, "B ÷ A": times(value), "95 % interval": between(low, high), n },
+  });
+  const cells = shown.map((place, at) => mark(place, at, label[place], { ratio: ratio[place], lo: lo[place], hi: hi[place] },
+    `${n_a[place]} and ${n_b[place]} blocks`, tones[verdict[place]]));
+  return count > 1 ? [...cells, mark(-2, cells.length, `all ${many(count)} cells`, overall, `${many(count)} cells`, tones.overall)] : cells;
 }
 
 // Columns of the table, those by which it can be sorted with their values.
@@ -69,15 +73,14 @@ export class Cells {
   constructor(given, root) {
     this.given = given;
     this.root = root;
-    this.from = 0;
     this.sort = { by: "ratio", descending: true };
     this.found = null;
     this.hot = -1;
     this.readout = make("p", { class: "fr-explore-readout", "aria-live": "polite" });
     const pointed = (id) => this.point(id);
-    this.view = new View("fr-compare-ratios", "fr-compare-cells", { pointed, pressed: (id) => this.reveal(id),
+    this.view = new View("fr-compare-ratios", "fr-compare-cells", { pointed, pressed: (id) => this.table.reveal(id),
       walked: (event) => walk(event, this.marks ?? [], this.hot, pointed) });
-    this.table = new Table({ pointed, sorted: (name) => this.sorted(name), turned: (from) => { this.from = from; this.list(); } });
+    this.table = new Table({ pointed, sorted: (name) => this.sorted(name), turned: () => this.list() });
     this.box = this.view.box;
     this.box.append(this.readout, this.table.pages, this.table.scroll);
     resized(root, () => this.draw());
@@ -90,7 +93,7 @@ export class Cells {
 
   show(found) {
     this.found = found;
-    this.from = 0;
+    this.table.from = 0;
     this.hot = -1;
     const { tones } = this.given;
     this.shown = rows(found, tones);
@@ -115,15 +118,15 @@ export class Cells {
   list() {
     const { values } = this.columns.find(({ name }) => name === this.sort.by);
     const less = (one, other) => (values[one] < values[other] ? -1 : values[one] > values[other] ? 1 : one - other);
-    this.ids = Array.from({ length: this.found.count }, (_, place) => place).sort(less);
-    if (this.sort.descending) this.ids.reverse();
-    this.table.draw({ columns: this.columns, rows: this.ids, from: this.from, sort: this.sort, caption: "Every cell that both runs have measured" });
+    const ids = places(this.found.count).sort(less);
+    if (this.sort.descending) ids.reverse();
+    this.table.draw({ columns: this.columns, rows: ids, sort: this.sort, caption: "Every cell that both runs have measured" });
   }
 
   sorted(name) {
     if (!this.columns.some((column) => column.name === name && column.values)) return;
     this.sort = { by: name, descending: this.sort.by === name ? !this.sort.descending : true };
-    this.from = 0;
+    this.table.from = 0;
     this.list();
   }
 
@@ -135,12 +138,6 @@ export class Cells {
     const { label, samples_per_s_a: a, samples_per_s_b: b } = this.found;
     this.readout.textContent = id < 0 ? "" : `${label[id]}: ${figure(this.found, id)}, A ${number(a[id])}, B ${number(b[id])} samples/s.`;
   }
-
-  reveal(id) {
-    this.from = PAGE * Math.floor(this.ids.indexOf(id) / PAGE);
-    this.list();
-    this.table.focus(id);
-  }
 }
 
 const figure = ({ ratio, lo, hi, n_a, n_b }, id) =>
@@ -149,8 +146,7 @@ const figure = ({ ratio, lo, hi, n_a, n_b }, id) =>
 // Where B gains most and where it loses most, in a sentence made from the numbers.
 function extremes(found) {
   const { count, ratio, label } = found;
-  const ids = Array.from({ length: count }, (_, place) => place);
-  const [most, least] = [1, -1].map((sign) => ids.reduce((best, id) => (sign * (ratio[id] - ratio[best]) > 0 ? id : best), 0));
+  const [most, least] = [1, -1].map((sign) => places(count).reduce((best, id) => (sign * (ratio[id] - ratio[best]) > 0 ? id : best), 0));
   const told = (id) => `${figure(found, id)} at ${label[id]}`;
   return count === 1 ? `${told(0)}.` : `Highest ${told(most)}; lowest ${told(least)}.`;
 }

@@ -1,7 +1,7 @@
 // What is drawn: what a link says, and what is chosen where nothing was said.
 
 import { parse } from "../address.js";
-import { NONE, held, passing, varying } from "./data.js";
+import { NONE, held, passing, proper, texts, varying } from "./data.js";
 
 const X = ["batch_size", "num_workers", "storage_format"];
 const COLOUR = ["num_workers", "page_cache", "storage_format"];
@@ -15,15 +15,15 @@ const FEW_FACETS = 4;
 // Axes that say what a cell is rather than how it was set; nothing about them is held still.
 const IDENTITY = ["machine", "run", "tier", "device", "suite", "protocol_version", "workload_version"];
 
-const ofRuns = (cells, runs) => passing(cells, new Map([["run", new Set(runs)]]));
-const ofRan = (cells, ran, rows) => passing(cells, new Map([["ran", new Set([ran])]]), rows);
+// The rows that have one of some values of an axis.
+const having = (cells, name, wanted, rows = null) => passing(cells, new Map([[name, new Set(wanted)]]), rows);
 
 // The cells that the choice of machines, runs and of what ran leaves, before any filter.
-export const base = (cells, state) => ofRan(cells, state.ran, ofRuns(cells, state.runs));
+export const base = (cells, state) => having(cells, "ran", [state.ran], having(cells, "run", state.runs));
 
 // What ran in some runs, in the order of the index.
 export function ranIn(cells, runs, index) {
-  const there = held(cells, ofRuns(cells, runs), "ran").map(([name]) => name);
+  const there = texts(cells, having(cells, "run", runs), "ran");
   return index.ran.map(({ name }) => name).filter((name) => there.includes(name));
 }
 
@@ -49,9 +49,9 @@ export function settleRuns(cells, state) {
 
 // What ran, if nobody says it: what was asked at most batch sizes and worker counts; training before what is less.
 function ranOf(cells, runs, index) {
-  const rows = ofRuns(cells, runs);
+  const rows = having(cells, "run", runs);
   const pairs = ["batch_size", "num_workers"].map((axis) => cells.dims.get(axis)?.codes);
-  const spread = (name) => new Set(Array.from(ofRan(cells, name, rows), (row) => pairs.map((codes) => codes?.[row]).join())).size;
+  const spread = (name) => new Set(Array.from(having(cells, "ran", [name], rows), (row) => pairs.map((codes) => codes?.[row]).join())).size;
   return ranIn(cells, runs, index).sort((a, b) => spread(b) - spread(a))[0] ?? "train";
 }
 
@@ -62,14 +62,13 @@ function holdStill(library, cells, rows, state, names) {
   const axes = new Map(library.index.dims.map((axis) => [axis.name, axis]));
   for (const name of names) {
     if ([state.x, state.colour, state.facet, ...IDENTITY].includes(name)) continue;
-    const values = held(cells, some, name);
-    const proper = values.filter(([text]) => text !== NONE);
-    if (proper.length < 2) continue;
+    const there = held(cells, some, name).filter(([text]) => text !== NONE);
+    if (there.length < 2) continue;
     const usual = name === "workload"
-      ? proper.reduce((most, each) => (each[1] > most[1] ? each : most))
-      : proper.find(([text]) => text === String(axes.get(name).default)) ?? proper[0];
+      ? there.reduce((most, each) => (each[1] > most[1] ? each : most))
+      : there.find(([text]) => text === String(axes.get(name).default)) ?? there[0];
     state.filters.set(name, new Set([usual[0], NONE]));
-    some = passing(cells, new Map([[name, state.filters.get(name)]]), some);
+    some = having(cells, name, [usual[0], NONE], some);
   }
 }
 
@@ -77,7 +76,7 @@ function holdStill(library, cells, rows, state, names) {
 // leave most cells when all others are held still. The first of equals is the main suite's question.
 export function settleAxes(library, cells, rows, state) {
   const there = offered(cells, rows);
-  const count = (name) => held(cells, rows, name).filter(([text]) => text !== NONE).length;
+  const count = (name) => proper(cells, rows, name).length;
   if (!there.includes(state.x)) Object.assign(state, telling(library, cells, rows, state, there, count));
   const taken = () => [state.x, state.colour];
   if (!there.includes(state.colour) || state.colour === state.x) state.colour = "";
@@ -110,9 +109,9 @@ function telling(library, cells, rows, state, there, count) {
 }
 
 export function settleFilters(library, cells, rows, state, seen) {
-  for (const [name, texts] of [...state.filters]) {
-    const there = held(cells, rows, name).map(([text]) => text);
-    const left = there.filter((text) => texts.has(text));
+  for (const [name, wanted] of [...state.filters]) {
+    const there = texts(cells, rows, name);
+    const left = there.filter((text) => wanted.has(text));
     if (!left.length || left.length === there.length) state.filters.delete(name);
     else state.filters.set(name, new Set(there.includes(NONE) ? left : [...left, NONE]));
   }
@@ -183,7 +182,7 @@ function read(said, state, index, cells, rows, lost) {
       if (name === "sort") state.sort = { by: words.includes(first) && first !== "x" ? first : "", descending: second !== "ascending" };
       else if (name !== "y_scale" && words.includes(first)) state[name] = first === "none" ? "" : first;
     } else if (axes.includes(name)) {
-      const there = held(cells, rows, name).map(([text]) => text);
+      const there = texts(cells, rows, name);
       lost(`no cell with ${name}`, values.filter((each) => each !== NONE && !there.includes(each)));
       if (!there.every((each) => values.includes(each))) state.filters.set(name, new Set(values));
     } else lost("no axis or setting", [name]);

@@ -96,13 +96,9 @@ export class Controls {
     const every = library.index.machines.id;
     const found = (id) => {
       const { name, workloads } = library.machine(id);
-      return !this.wanted || `${id} ${name} ${workloads}`.toLowerCase().includes(this.wanted);
+      return `${id} ${name} ${workloads}`.toLowerCase().includes(this.wanted);
     };
-    const others = [];
-    for (const id of every) {
-      if (others.length >= MOST_MACHINES) break;
-      if (!state.machines.includes(id) && found(id)) others.push(id);
-    }
+    const others = every.filter((id) => !state.machines.includes(id) && (!this.wanted || found(id))).slice(0, MOST_MACHINES);
     const about = (id) => {
       const { name, workloads, cells } = library.machine(id);
       return [`${name} `, make("small", {}, `${id}: ${plural(cells, "cell")}, ${workloads}`)];

@@ -6,7 +6,8 @@ import { plural } from "../words.js";
 export const NONE = "n/a";
 const FORMAT = 1;
 
-async function read(address) {
+// A file of the page Explore, by its address.
+export async function read(address) {
   const answer = await fetch(new URL(address, document.baseURI));
   if (!answer.ok) throw new Error(`${address}: ${answer.status} ${answer.statusText}`);
   const found = await answer.json();
@@ -15,10 +16,6 @@ async function read(address) {
 }
 
 export class Library {
-  static async open(address) {
-    return new Library(await read(address));
-  }
-
   constructor(index) {
     this.index = index;
     this.places = new Map(index.machines.id.map((id, place) => [id, place]));
@@ -145,6 +142,10 @@ export function held(cells, rows, name) {
   return counts[0] ? [...found, [NONE, counts[0]]] : found;
 }
 
+// The same without numbers, and without "n/a".
+export const texts = (cells, rows, name) => held(cells, rows, name).map(([each]) => each);
+export const proper = (cells, rows, name) => texts(cells, rows, name).filter((each) => each !== NONE);
+
 // The axes that have more than one value in some rows; whether they apply is no value.
 export function varying(cells, rows) {
   const found = [];
@@ -165,24 +166,20 @@ export function varying(cells, rows) {
 // Which filter leaves nothing: one alone where there is one, else all of them.
 export function nothing(filters, count) {
   const said = ([name, texts]) => `${name} = ${[...texts].filter((each) => each !== NONE).join(" or ") || "none of its values"}`;
-  const alone = [...filters].map((filter) => {
-    const others = new Map([...filters].filter(([name]) => name !== filter[0]));
-    return { said: said(filter), left: count(others) };
+  const guilty = [...filters].flatMap((filter) => {
+    const left = count(new Map([...filters].filter(([name]) => name !== filter[0])));
+    return left ? [`The filter ${said(filter)} leaves nothing; without it there ${left === 1 ? "is" : "are"} ${plural(left, "cell")}.`] : [];
   });
-  const guilty = alone.filter(({ left }) => left);
-  if (guilty.length) {
-    return guilty.map(({ said: what, left }) => `The filter ${what} leaves nothing; without it there ${
-      left === 1 ? "is" : "are"} ${plural(left, "cell")}.`).join(" ");
-  }
+  if (guilty.length) return guilty.join(" ");
   return filters.size ? `No cell passes these filters together: ${[...filters].map(said).join("; ")}.` : "";
 }
 
 // Versions that were measured in different ways are not to be compared.
-export function caution(cells, rows) {
-  const differ = (name) => held(cells, rows, name).filter(([each]) => each !== NONE).length > 1;
-  const said = [];
-  if (differ("protocol_version")) said.push("They were measured by different versions of the protocol: do not compare them.");
-  if (differ("workload_version")) said.push("Their workloads are of different versions: compare only cells of one.");
-  if (differ("device")) said.push("Some ran on a GPU and some on a CPU.");
-  return said.join(" ");
-}
+const CAUTIONS = {
+  protocol_version: "They were measured by different versions of the protocol: do not compare them.",
+  workload_version: "Their workloads are of different versions: compare only cells of one.",
+  device: "Some ran on a GPU and some on a CPU.",
+};
+
+export const caution = (cells, rows) =>
+  Object.keys(CAUTIONS).filter((name) => proper(cells, rows, name).length > 1).map((name) => CAUTIONS[name]).join(" ");

@@ -7,25 +7,24 @@ import { PAGE, Table } from "../table.js";
 import { many, plural } from "../words.js";
 import { base, offered, ranIn, resolve, settleAxes, settleFilters, settleMeasures, settleRuns } from "./choices.js";
 import { Controls } from "./controls.js";
-import { Library, caution, held, nothing, passing } from "./data.js";
+import { Library, caution, nothing, passing, read, texts } from "./data.js";
 import { MOST_MARKS, columns, csv, readout, records, series, sorted, telling } from "./rows.js";
 import { drawBeside, drawMain } from "./views.js";
 
 class Explorer {
   constructor(library, root) {
     this.library = library;
-    this.from = 0;
     this.hot = -1;
     this.told = [];
     this.failed = "";
     const pointed = (id) => this.point(id);
-    const seen = { pointed, pressed: (id) => this.reveal(id) };
+    const seen = { pointed, pressed: (id) => this.table.reveal(id) };
     const view = (name, marks) => new View(`fr-explore-${name}`, `fr-explore-view fr-explore-${name}`,
       { ...seen, walked: (event) => walk(event, marks(), this.hot, pointed) });
-    this.controls = new Controls(library, (kind, touch) => this.change(kind, touch));
+    this.controls = new Controls(library, (kind, touch) => this.after(() => this.apply(kind, touch)));
     this.left = view("main", () => this.drawn);
     this.right = view("beside", () => this.page);
-    this.table = new Table({ ...seen, sorted: (name) => this.sort(name), turned: (from) => { this.from = from; this.draw(); } });
+    this.table = new Table({ pointed, sorted: (name) => this.sort(name), turned: () => this.draw() });
     this.problems = make("div", { class: "fr-explore-problems", role: "status" });
     this.readout = make("p", { class: "fr-explore-readout", "aria-live": "polite" });
     this.views = make("div", { class: "fr-explore-views" }, this.left.box, this.right.box);
@@ -47,7 +46,7 @@ class Explorer {
 
   async open() {
     Object.assign(this, await resolve(this.library, location.hash));
-    this.from = 0;
+    this.table.from = 0;
     this.failed = "";
     await this.draw();
   }
@@ -66,10 +65,6 @@ class Explorer {
       await this.draw().catch((again) => console.error("feedrate:", again));
     });
     return this.turn;
-  }
-
-  change(kind, touch) {
-    return this.after(() => this.apply(kind, touch));
   }
 
   // `kind` says how far a change reaches: another view of the same cells, other cells, or cells to be read first.
@@ -92,7 +87,7 @@ class Explorer {
     if ([state.x, state.colour].includes(state.facet)) state.facet = "";
     this.state = state;
     this.cells = cells;
-    this.from = 0;
+    this.table.from = 0;
     this.told = [];
     this.failed = "";
     await this.draw();
@@ -118,10 +113,10 @@ class Explorer {
     const passed = passing(cells, state.filters, rows);
     const have = column ? passed.filter((row) => !Number.isNaN(column.mean[row])) : passed.slice(0, 0);
     const order = sorted(cells, have, { ...state.sort, along: [state.facet, state.colour, state.x] });
-    if (this.from >= order.length) this.from = 0;
+    if (this.table.from >= order.length) this.table.from = 0;
     this.order = order;
     this.drawn = order.slice(0, MOST_MARKS);
-    this.page = order.slice(this.from, this.from + PAGE);
+    this.page = order.slice(this.table.from, this.table.from + PAGE);
     this.names = names;
     this.measures = this.shown(measure);
     this.tones = state.colour ? series(cells, rows, state.colour, library.index) : null;
@@ -131,7 +126,7 @@ class Explorer {
     this.views.hidden = this.table.scroll.hidden = this.table.pages.hidden = !order.length;
     if (!order.length) return;
     const different = telling(cells, order, this.names);
-    this.table.draw({ columns: columns(cells, this.measures, different), rows: order, from: this.from, sort: state.sort,
+    this.table.draw({ columns: columns(cells, this.measures, different), rows: order, sort: state.sort,
       caption: `${measure.label}: the cells that were chosen` });
     await Promise.all([drawMain(this.left, this, measure), drawBeside(this.right, this)]);
   }
@@ -160,7 +155,7 @@ class Explorer {
       lines.push(`The first ${plural(MOST_MARKS, "mark")} of ${many(have.length)} are drawn, in the order of the table, which `
         + "pages through all: filter to see the others.");
     }
-    const there = held(cells, rows, "run").map(([id]) => id);
+    const there = texts(cells, rows, "run");
     const idle = rows.length ? state.runs.filter((id) => !there.includes(id)) : [];
     if (idle.length) lines.push(`Of this kind (${library.ran.get(state.ran)}) there is nothing in ${idle.length === 1 ? "run" : "runs"} ${idle.join(", ")}.`);
     lines.push(caution(cells, have));
@@ -175,7 +170,7 @@ class Explorer {
     const filtered = new Set([...this.names.filter((name) => name !== "machine" && name !== "run"), ...state.filters.keys()]);
     const values = (name) => {
       const wanted = state.filters.get(name);
-      return [...new Set([...held(cells, rows, name).map(([text]) => text), ...(wanted ?? [])])].filter((text) => wanted?.has(text) ?? true);
+      return [...new Set([...texts(cells, rows, name), ...(wanted ?? [])])].filter((text) => wanted?.has(text) ?? true);
     };
     const address = format([
       ["machine", state.machines], ["run", state.runs], ["ran", [state.ran]], ["metric", [state.metric]], ["beside", [state.beside]],
@@ -189,7 +184,7 @@ class Explorer {
   sort(name) {
     const { by, descending } = this.state.sort;
     this.state.sort = by === name && !descending ? { by: "", descending: true } : { by: name, descending: by !== name };
-    this.from = 0;
+    this.table.from = 0;
     return this.draw();
   }
 
@@ -200,13 +195,6 @@ class Explorer {
     for (const part of [this.left.picture, this.right.picture, this.table]) part.show(id);
     const measures = this.measures.slice(0, this.state.beside === "phases" ? 1 : 2);
     this.readout.textContent = id < 0 ? "" : readout(this.cells, id, measures, this.names);
-  }
-
-  // A mark that was pressed is shown in the table.
-  async reveal(id) {
-    this.from = PAGE * Math.floor(this.order.indexOf(id) / PAGE);
-    await this.draw();
-    this.table.focus(id);
   }
 
   download(kind) {
@@ -222,7 +210,7 @@ async function start() {
   const root = document.getElementById("fr-explore");
   const plain = document.getElementById("fr-explore-plain");
   try {
-    const explorer = new Explorer(await Library.open(root.dataset.index), root);
+    const explorer = new Explorer(new Library(await read(root.dataset.index)), root);
     await parsed;
     plain.hidden = true;
     await explorer.open();

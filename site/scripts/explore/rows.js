@@ -1,6 +1,6 @@
 // From chosen cells to the rows that pictures draw, to the columns of the table, and to what is said of them.
 
-import { NONE, held, text } from "./data.js";
+import { NONE, held, proper, text } from "./data.js";
 import { fine, number, plural } from "../words.js";
 
 export const MOST_MARKS = 1000;
@@ -26,7 +26,7 @@ export function sorted(cells, rows, { by, descending, along }) {
 
 // Colour and shape of each value of an axis: the ordered ramp for numbers (zero in grey), else colours by name.
 export function series(cells, rows, name, { ordered, named, shapes }) {
-  const there = held(cells, rows, name).map(([each]) => each).filter((each) => each !== NONE);
+  const there = proper(cells, rows, name);
   const numeric = typeof cells.dims.get(name)?.values[0] === "number";
   const zero = there[0] === "0" ? 1 : 0;
   const step = (at) => (zero && !at ? 0 : there.length - zero < 2 ? 4
@@ -69,14 +69,13 @@ export function marks(scene, measure, names) {
 
 // The axes that tell some rows apart: those of several values, and where that is not enough those that do not always apply.
 export function telling(cells, rows, names) {
-  const proper = names.filter((name) => held(cells, rows, name).filter(([each]) => each !== NONE).length > 1);
-  const columns = proper.map((name) => cells.dims.get(name));
+  const varied = names.filter((name) => proper(cells, rows, name).length > 1);
+  const columns = varied.map((name) => cells.dims.get(name));
   const seen = new Set();
   for (const row of rows) seen.add(columns.reduce((key, { codes, texts }) => key * (texts.length + 1) + codes[row] + 1, 0));
-  return seen.size === rows.length ? proper : names.filter((name) => held(cells, rows, name).length > 1);
+  return seen.size === rows.length ? varied : names.filter((name) => held(cells, rows, name).length > 1);
 }
 
-// A row of the picture beside by what tells it apart.
 const label = (cells, row, names) => names.map((name) => text(cells.dims.get(name), row)).join(" · ") || "the cell";
 
 // Rows of the picture beside: another measure of the rows of the table.
@@ -175,11 +174,8 @@ export const readout = (cells, row, measures, names) => `${setting(cells, row, n
 export function message(cells, drawn, measure, names) {
   if (!drawn.length) return "";
   const column = cells.measures.get(measure.name);
-  let [least, most] = [drawn[0], drawn[0]];
-  for (const row of drawn) {
-    if (column.mean[row] < column.mean[least]) least = row;
-    if (column.mean[row] > column.mean[most]) most = row;
-  }
+  const [most, least] = [1, -1].map((sign) =>
+    drawn.reduce((best, row) => (sign * (column.mean[row] - column.mean[best]) > 0 ? row : best)));
   const told = (row) => `${number(column.mean[row])} ${measure.unit} (${interval(column, row)})${names.length ? ` at ${setting(cells, row, names)}` : ""}`;
   if (drawn.length === 1) return `${measure.label}: ${told(most)}.`;
   return `${measure.label} of ${plural(drawn.length, "cell")}: highest ${told(most)}; lowest ${told(least)}.`;

@@ -3,7 +3,7 @@
 
 import { INK, PAPER, colour, labelled, point, rule, tooltip } from "../picture.js";
 import { PAGE } from "../table.js";
-import { NONE, held } from "./data.js";
+import { NONE, texts } from "./data.js";
 import { OTHER, besides, marks, message, segments, telling, withUnit } from "./rows.js";
 
 // What is said of all marks even where no cell of the runs differs in it.
@@ -11,6 +11,7 @@ const ALWAYS = ["workload", "patch_size", "model", "step_ms"];
 const [WIDE, NARROW] = [900, 560];
 // Width of a letter of a tick's label, in pixels.
 const LETTER = 7;
+const ACROSS = { type: "quantitative", axis: { tickCount: 4, format: ",.3~r" } };
 const FIT = { type: "fit", contains: "padding" };
 
 // Asked for once, until the window's width changes: asking makes the browser lay the page out.
@@ -21,7 +22,7 @@ export function drawMain(view, scene, measure) {
   const { state, cells, drawn, names, tones } = scene;
   const whole = widthOf(view);
   const some = telling(cells, drawn, names);
-  const values = (name) => held(cells, drawn, name).map(([text]) => text);
+  const values = (name) => texts(cells, drawn, name);
   const ticks = values(state.x);
   const facets = state.facet ? values(state.facet).length : 1;
   const columns = Math.min(facets, whole >= WIDE ? 3 : whole >= NARROW ? 2 : 1);
@@ -63,15 +64,15 @@ function against({ width, columns, x, y, log, faceted, lines, tilted }) {
 
 // What all marks have in common, so that nobody takes a sleep for a model or a cold cache for a warm one.
 function common({ state, cells, drawn, names, library }) {
-  const still = [...ALWAYS, ...names.filter((name) => !ALWAYS.includes(name))].map((name) => [name, held(cells, drawn, name)]);
-  const one = still.filter(([, there]) => there.length === 1 && there[0][0] !== NONE);
-  const said = one.map(([name, [[text]]]) => (name === "workload" ? text : `${name} ${text}`));
+  const still = [...new Set([...ALWAYS, ...names])].map((name) => [name, ...texts(cells, drawn, name)]);
+  const said = still.filter(([, one, other]) => one !== NONE && other === undefined)
+    .map(([name, text]) => (name === "workload" ? text : `${name} ${text}`));
   return [library.ran.get(state.ran), ...said].join(", ");
 }
 
 // The phases, or another measure, of the rows of the table that are shown.
 export function drawBeside(view, scene) {
-  const { state, cells, page, names, order, from, library } = scene;
+  const { state, cells, page, names, order, table: { from }, library } = scene;
   const width = widthOf(view);
   const some = telling(cells, page, names);
   const rows = order.length > PAGE ? `, rows ${from + 1} to ${from + page.length} of the table` : "";
@@ -88,7 +89,7 @@ export function drawBeside(view, scene) {
     layer = stacked(y, `time per sample (${unit})`, library.index.edge);
   } else {
     const measure = library.measure(state.beside, state.ran);
-    const across = (field) => ({ field, type: "quantitative", title: withUnit(measure), axis: { tickCount: 4, format: ",.3~r" } });
+    const across = (field) => ({ ...ACROSS, field, title: withUnit(measure) });
     drawn = besides(scene, measure, some);
     title = measure.label;
     said = drawn.length ? message(cells, drawn.map(({ id }) => id), measure, some) : `None of these cells has ${measure.label}.`;
@@ -102,7 +103,7 @@ export function drawBeside(view, scene) {
 // Phases, stacked; a sleep has an edge of its own.
 function stacked(y, title, edge) {
   const sleeps = { test: "datum.sleeps" };
-  const across = { field: "value", type: "quantitative", stack: "zero", title, axis: { tickCount: 4, format: ",.3~r" } };
+  const across = { ...ACROSS, field: "value", stack: "zero", title };
   return [
     { mark: { type: "bar", strokeWidth: 0.5 }, encoding: {
       y, x: across, color: colour, order: { field: "order", type: "quantitative" },
