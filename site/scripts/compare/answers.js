@@ -44,7 +44,7 @@ function labels(cells, given, kinds, different) {
 
 const SPREADS = ["ratio", "lo", "hi", "samples_per_s_a", "samples_per_s_b", "n_a", "n_b"];
 
-export function foundFirst({ cells, unmatched, ...whole }, given) {
+export function summarizeComparison({ cells, unmatched, ...whole }, given) {
   const far = (cell) => Math.abs(Math.log(cell.ratio));
   const order = [...cells].sort((one, other) => far(other) - far(one));
   const different = telling(cells, given);
@@ -69,13 +69,13 @@ function byReason(unmatched, given) {
   return { count: unmatched.length, reasons, more: found.length - reasons.length };
 }
 
-export function foundMore({ stages, held, best }, given) {
+export function summarizeExplanation({ stages, held, best }, given) {
   const shown = best.slice(0, given.caps.listed);
-  return { stages, held: heldBy(held), best: shown.map((task) => bestTold(task, given)), more: best.length - shown.length };
+  return { stages, held: countBottlenecks(held), best: shown.map((task) => describeBest(task, given)), more: best.length - shown.length };
 }
 
 // How many training cells are held back by what on either machine.
-function heldBy(held) {
+function countBottlenecks(held) {
   const found = Map.groupBy(held, ({ bottleneck_a: a, bottleneck_b: b }) => JSON.stringify([a, b]));
   return [...found].map(([key, cells]) => {
     const [a, b] = JSON.parse(key);
@@ -83,7 +83,7 @@ function heldBy(held) {
   }).sort((one, other) => other.count - one.count);
 }
 
-function bestTold({ a, b, ...task }, given) {
+function describeBest({ a, b, ...task }, given) {
   const knobs = given.axes.filter((name) => !given.rules.conditions.includes(name));
   const asked = given.axes.filter((name) => given.rules.conditions.includes(name) && !["mode", "step"].includes(name));
   const side = ({ axes, samples_per_s, lo, hi, n }, of) => ({ setting: setting(axes, knobs, given, given.named), samples_per_s, lo, hi, n, of });

@@ -2,8 +2,8 @@
 // questions/compare/page.py, which also says which columns either part reads.
 
 import {
-  at, believed, byBlock, geometric, good, isNull, logsByBlock, median, moments, numbers, only, overall, plain, repeated, rowsOf, values,
-  verdict, welch,
+  at, believable, byBlock, geometric, isNull, logsByBlock, median, moments, numbers, overall, plain, repeated, requireOneRun, rowsOf,
+  succeeded, values, verdict, welch,
 } from "./statistics.js";
 
 // Which cells of two runs can be compared, and how many times as fast B is in those: analysis/machines.py.
@@ -15,7 +15,7 @@ const SERVING = new Set(["ceiling", "control"]);
 function cellsOf(table, rules) {
   const [device, suite, role] = ["device", "suite", "role"].map((name) => values(table, name));
   const same = rules.same_in_both.map((name) => [name, values(table, name)]);
-  const well = good(table);
+  const well = succeeded(table);
   const [cells, devices] = [new Map(), new Map()];
   for (let row = 0; row < rowsOf(table); row += 1) {
     const [id, on] = [table.cell_id[row], device(row)];
@@ -52,9 +52,9 @@ function reason(key, a, b, rules) {
 }
 
 // Of every cell of two runs whether it can be compared, and if not, why: A's first. `reason` is null where it can.
-function matching(tableA, tableB, rules) {
+function matchCells(tableA, tableB, rules) {
   const [a, b] = [tableA, tableB].map((table) => {
-    only(table);
+    requireOneRun(table);
     return cellsOf(table, rules);
   });
   const onlyB = [...b.cells].filter(([key]) => !a.cells.has(key));
@@ -79,7 +79,7 @@ const STAGES = { load: "loader", copy: "copy", compute: "compute" };
 // Shares of the window's wall clock by phase, each by cell: means over blocks of the means of each. One phase's blocks
 // after the other, as those of all would take most of the memory.
 function shares(table, rules) {
-  const [wall, well] = [numbers(table, "wall_ns"), good(table)];
+  const [wall, well] = [numbers(table, "wall_ns"), succeeded(table)];
   return Object.fromEntries(Object.entries(rules.shares).map(([name, column]) => {
     const time = numbers(table, column);
     const blocks = byBlock(table, (row) => (well(row) ? time(row) / wall(row) : NaN));
@@ -88,8 +88,8 @@ function shares(table, rules) {
 }
 
 // One estimate a cell, with its ceilings (samples/s of each stage alone; NaN where the run has no such cell).
-function judged(table, rules) {
-  const [logs, parts, well] = [logsByBlock(table), shares(table, rules), good(table)];
+function estimates(table, rules) {
+  const [logs, parts, well] = [logsByBlock(table), shares(table, rules), succeeded(table)];
   const pss = numbers(table, "pss_peak_bytes");
   const memory = byBlock(table, (row) => (well(row) ? pss(row) : NaN));
   const found = cellsOf(table, rules);
@@ -103,7 +103,7 @@ function judged(table, rules) {
       shares: Object.fromEntries(Object.entries(parts).map(([name, means]) => [name, means.get(cell.cell_id)])),
     };
   });
-  const alone = finder(cells, rules);
+  const alone = indexOfStages(cells, rules);
   return cells.map((cell) => {
     const ceilings = cell.axes.mode === "train" ? ceilingsOf(cell, alone, rules) : null;
     return { ...cell, ceilings, bottleneck: bottleneck({ ...cell, ceilings }, rules) };
@@ -112,7 +112,7 @@ function judged(table, rules) {
 
 // Finds the cell in which one stage of a training cell runs alone: every axis that applies there has the training cell's
 // value, or its default where it does not apply in training. Stages differ in few sets of axes, each with its own index.
-function finder(cells, rules) {
+function indexOfStages(cells, rules) {
   const defaults = new Map(rules.axes.map((axis) => [axis.name, axis.default]));
   const kinds = new Map();
   for (const cell of cells) {
@@ -186,7 +186,7 @@ function rateOf(table, { column }) {
 }
 
 // The cells in which a stage is looked at; with stamps those where one process loads, if there are any.
-function looked(compared, { mode, page_cache: state, column, encoded }, rules) {
+function cellsOfStage(compared, { mode, page_cache: state, column, encoded }, rules) {
   const standard = rules.axes.find(({ name }) => name === "page_cache").default;
   const chosen = compared.filter(({ axes }) => axes.mode === mode && (!state || (axes.page_cache ?? standard) === state)
     && (!encoded || rules.encoded.includes(axes.storage_format)));
@@ -198,7 +198,7 @@ function looked(compared, { mode, page_cache: state, column, encoded }, rules) {
 // blocks, several that of Student's t over cells.
 function stages(tableA, tableB, compared, rules) {
   return rules.stages.flatMap((stage) => {
-    const found = ratios(tableA, tableB, looked(compared, stage, rules), rules, rateOf(tableA, stage), rateOf(tableB, stage));
+    const found = ratios(tableA, tableB, cellsOfStage(compared, stage, rules), rules, rateOf(tableA, stage), rateOf(tableB, stage));
     if (!found.length) return [];
     const each = found.map(({ ratio }) => ratio);
     const { ratio, lo, hi } = found.length > 1 ? overall(each, rules) : found[0];
@@ -210,7 +210,7 @@ function stages(tableA, tableB, compared, rules) {
 }
 
 // What holds each compared training cell back on either machine, with its ceilings there.
-function heldBack(cellsA, cellsB, compared) {
+function bottlenecks(cellsA, cellsB, compared) {
   const [a, b] = [cellsA, cellsB].map((cells) => new Map(cells.map((cell) => [cell.cell_id, cell])));
   return compared.filter(({ axes }) => axes.mode === "train").map(({ cell_id, device, axes }) => ({
     cell_id, device, axes, bottleneck_a: a.get(cell_id).bottleneck, bottleneck_b: b.get(cell_id).bottleneck,
@@ -252,7 +252,7 @@ function cost(cell, rules) {
   return [cell.axes.num_workers ?? 0, rounded(cell.pss_peak_bytes / rules.memory_step), changed, -cell.samples_per_s];
 }
 
-// Each task of a run with the cells that cannot be told from its best, cheapest first. `cells` are those of judged(); what
+// Each task of a run with the cells that cannot be told from its best, cheapest first. `cells` are those of estimates(); what
 // only serves other cells is no candidate.
 function best(cells, logs, rules) {
   const replica = rules.axes.find(({ name }) => name === "replica");
@@ -300,9 +300,9 @@ const tally = (cells) => Object.fromEntries(Object.entries(COUNTED).map(([name, 
   [name, cells.filter(({ verdict }) => verdict === word).length]));
 
 // What can be compared and what cannot, and how many times as fast B is: reads rules.columns.first.
-export function first(tableA, tableB, rules) {
-  const [a, b] = [tableA, tableB].map((table) => believed(table, rules));
-  const matched = matching(a, b, rules);
+export function compare(tableA, tableB, rules) {
+  const [a, b] = [tableA, tableB].map((table) => believable(table, rules));
+  const matched = matchCells(a, b, rules);
   const cells = ratios(a, b, matched.filter(({ reason }) => reason === null), rules)
     .map(({ a: samples_per_s_a, b: samples_per_s_b, ...cell }) =>
       ({ ...cell, samples_per_s_a, samples_per_s_b, verdict: verdict(/** @type {any} */ (cell), rules) }));
@@ -316,12 +316,12 @@ export function first(tableA, tableB, rules) {
   };
 }
 
-// Why, and which settings are best: reads rules.columns.more too. `cells` are those of first().
-export function more(tableA, tableB, cells, rules) {
-  const [a, b] = [tableA, tableB].map((table) => believed(table, rules));
-  const [cellsA, cellsB] = [a, b].map((table) => judged(table, rules));
+// Why, and which settings are best: reads rules.columns.more too. `cells` are those of compare().
+export function explain(tableA, tableB, cells, rules) {
+  const [a, b] = [tableA, tableB].map((table) => believable(table, rules));
+  const [cellsA, cellsB] = [a, b].map((table) => estimates(table, rules));
   return {
-    stages: stages(a, b, cells, rules), held: heldBack(cellsA, cellsB, cells),
+    stages: stages(a, b, cells, rules), held: bottlenecks(cellsA, cellsB, cells),
     best: bestOfBoth(a, b, cellsA, cellsB, cells, rules),
   };
 }

@@ -149,7 +149,7 @@ export const numbers = (table, name) => (row) => {
 };
 
 // Blocks of several runs are no repetitions of each other.
-export function only(table) {
+export function requireOneRun(table) {
   const runs = new Set(table.run_id);
   if (runs.size > 1) throw new Error(`${runs.size} runs on one side (${[...runs].sort().join(", ")}); expected one: compare them two at a time`);
 }
@@ -157,14 +157,14 @@ export function only(table) {
 const positive = (value) => value > 0 && Number.isFinite(value);
 
 // Whether a trial ended well and its throughput is a positive number.
-export function good(table) {
+export function succeeded(table) {
   const [outcome, rate] = [values(table, "outcome"), numbers(table, "samples_per_s")];
   return (row) => outcome(row) === "ok" && positive(rate(row));
 }
 
 // The same rows without the throughput of loading trials that ended well although the page cache was not as their cell
 // says: cold reads that were warm. A warm trial that recorded no share is taken at its word, a cold one is not.
-export function believed(table, rules) {
+export function believable(table, rules) {
   const [outcome, format, state] = ["outcome", "storage_format", "page_cache"].map((name) => values(table, name));
   const [share, rate] = ["cached_before_pct", "samples_per_s"].map((name) => numbers(table, name));
   const wrong = (row) => (state(row) === "cold" ? !(share(row) <= 100 * rules.cold) : share(row) < 100 * rules.warm);
@@ -208,6 +208,6 @@ export function byBlock(table, value) {
 
 // The same of the log of a rate, samples/s by default; of trials that ended well and where it is a positive number.
 export function logsByBlock(table, rate = numbers(table, "samples_per_s")) {
-  const well = good(table);
+  const well = succeeded(table);
   return byBlock(table, (row) => (well(row) && positive(rate(row)) ? Math.log(rate(row)) : NaN));
 }

@@ -1,8 +1,8 @@
 // The Worker of the Compare page: files that come from anywhere are read here, apart from the page, and compared. It keeps
 // the two that were used last; the page ends it where it takes too long, and opens the files again in a new one.
 
-import { foundFirst, foundMore } from "./answers.js";
-import { first, more } from "./comparison.js";
+import { summarizeComparison, summarizeExplanation } from "./answers.js";
+import { compare, explain } from "./comparison.js";
 import { Malformed, OverCap } from "./parquet.js";
 import { Run } from "./run.js";
 
@@ -25,16 +25,16 @@ const tasks = {
 
   compare({ a, b }) {
     const [one, other] = [runs.get(a), runs.get(b)];
-    const found = first(one.table, other.table, given.rules);
+    const found = compare(one.table, other.table, given.rules);
     one.compared = { b, cells: found.cells };
-    return foundFirst(found, given);
+    return summarizeComparison(found, given);
   },
 
   async explain({ a, b }) {
     const [one, other] = [runs.get(a), runs.get(b)];
     for (const run of [one, other]) await careful(run.complete(beside(run)));
-    const cells = one.compared?.b === b ? one.compared.cells : first(one.table, other.table, given.rules).cells;
-    return foundMore(more(one.table, other.table, cells, given.rules), given);
+    const cells = one.compared?.b === b ? one.compared.cells : compare(one.table, other.table, given.rules).cells;
+    return summarizeExplanation(explain(one.table, other.table, cells, given.rules), given);
   },
 };
 

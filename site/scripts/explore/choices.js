@@ -1,7 +1,7 @@
 // What is drawn: what a link says, and what is chosen where nothing was said.
 
 import { parse } from "../address.js";
-import { NONE, held, passing, proper, texts, varying } from "./data.js";
+import { NONE, filtered, proper, texts, valueCounts, varying } from "./data.js";
 
 const X = ["batch_size", "num_workers", "storage_format"];
 const COLOUR = ["num_workers", "page_cache", "storage_format"];
@@ -16,7 +16,7 @@ const FEW_FACETS = 4;
 const IDENTITY = ["machine", "run", "tier", "device", "suite", "protocol_version", "workload_version"];
 
 // The rows that have one of some values of an axis.
-const having = (cells, name, wanted, rows = null) => passing(cells, new Map([[name, new Set(wanted)]]), rows);
+const having = (cells, name, wanted, rows = null) => filtered(cells, new Map([[name, new Set(wanted)]]), rows);
 
 // The cells that the choice of machines, runs and of what ran leaves, before any filter.
 export const base = (cells, state) => having(cells, "ran", [state.ran], having(cells, "run", state.runs));
@@ -58,11 +58,11 @@ function ranOf(cells, runs, index) {
 // Leave one value of each axis that is not drawn: its default where it was measured, of workloads the one with most
 // cells, else the first. Cells in which the axis does not apply stay.
 function holdStill(library, cells, rows, state, names) {
-  let some = passing(cells, state.filters, rows);
+  let some = filtered(cells, state.filters, rows);
   const axes = new Map(library.index.dims.map((axis) => [axis.name, axis]));
   for (const name of names) {
     if ([state.x, state.colour, state.facet, ...IDENTITY].includes(name)) continue;
-    const there = held(cells, some, name).filter(([text]) => text !== NONE);
+    const there = valueCounts(cells, some, name).filter(([text]) => text !== NONE);
     if (there.length < 2) continue;
     const usual = name === "workload"
       ? there.reduce((most, each) => (each[1] > most[1] ? each : most))
@@ -77,7 +77,7 @@ function holdStill(library, cells, rows, state, names) {
 export function settleAxes(library, cells, rows, state) {
   const there = offered(cells, rows);
   const count = (name) => proper(cells, rows, name).length;
-  if (!there.includes(state.x)) Object.assign(state, telling(library, cells, rows, state, there, count));
+  if (!there.includes(state.x)) Object.assign(state, bestAxes(library, cells, rows, state, there, count));
   const taken = () => [state.x, state.colour];
   if (!there.includes(state.colour) || state.colour === state.x) state.colour = "";
   if (!there.includes(state.facet) || taken().includes(state.facet) || count(state.facet) > MOST_FACETS) state.facet = "";
@@ -86,7 +86,7 @@ export function settleAxes(library, cells, rows, state) {
   }
 }
 
-function telling(library, cells, rows, state, there, count) {
+function bestAxes(library, cells, rows, state, there, count) {
   const some = (names) => names.filter((name) => there.includes(name));
   const x = some(X);
   if (!x.length) x.push(there.find((name) => !IDENTITY.includes(name) && name !== "workload") ?? there[0] ?? X[0]);
@@ -97,7 +97,7 @@ function telling(library, cells, rows, state, there, count) {
         if (along === colour || [along, colour].includes(facet) && facet) continue;
         const trial = { ...state, x: along, colour, facet, filters: new Map(state.filters) };
         holdStill(library, cells, rows, trial, there);
-        const left = passing(cells, trial.filters, rows);
+        const left = filtered(cells, trial.filters, rows);
         const vary = varying(cells, left);
         const idle = [along, colour, facet].filter((name) => name && !vary.includes(name)).length;
         const kept = left.length * LESS ** idle;
@@ -147,7 +147,7 @@ export async function resolve(library, fragment) {
   lost("nothing that ran as", (said.get("ran") ?? []).filter((name) => !library.ran.has(name)));
   state.ran = library.ran.has(one("ran")) ? one("ran") : ranOf(cells, state.runs, index);
   const rows = base(cells, state);
-  read(said, state, index, cells, rows, lost);
+  readChoices(said, state, index, cells, rows, lost);
   const given = { x: state.x, colour: state.colour, facet: state.facet };
   settleAxes(library, cells, rows, state);
   for (const name of ["colour", "facet"]) if (one(name) === "none") state[name] = "";
@@ -164,7 +164,7 @@ export async function resolve(library, fragment) {
 }
 
 // What an address says of measures, axes and filters.
-function read(said, state, index, cells, rows, lost) {
+function readChoices(said, state, index, cells, rows, lost) {
   const axes = index.dims.map(({ name }) => name);
   const measures = index.measures.map(({ name }) => name);
   const ends = measures.flatMap((each) => ["", "_low", "_high", "_n"].map((end) => each + end));

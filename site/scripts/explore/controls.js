@@ -3,7 +3,7 @@
 import { make, picked } from "../dom.js";
 import { many, plural } from "../words.js";
 import { MOST_FACETS, runsOf } from "./choices.js";
-import { NONE, held } from "./data.js";
+import { NONE, valueCounts } from "./data.js";
 
 const MOST_MACHINES = 12;
 const PICKS = [
@@ -57,10 +57,10 @@ export class Controls {
   show(state, { cells, rows, names: axes, ran }, known) {
     this.state = state;
     this.cells = cells;
-    const few = axes.filter((name) => held(cells, rows, name).length <= MOST_FACETS);
+    const few = axes.filter((name) => valueCounts(cells, rows, name).length <= MOST_FACETS);
     const named = (names) => names.map((name) => [name, name]);
     const label = (name) => [name, this.library.measure(name, state.ran).label];
-    const there = held(cells, rows, "workload");
+    const there = valueCounts(cells, rows, "workload");
     const only = [...(state.filters.get("workload") ?? [])].filter((name) => name !== NONE);
     const some = only.length > 1 ? [["some", `${only.length} of ${there.length}`]] : [];
     this.fill("workload", [...there.map(([name]) => [name, name]), ...(there.length > 1 ? [["", "all"]] : []), ...some],
@@ -141,7 +141,7 @@ export class Controls {
 
   showFilters(rows, axes) {
     const { state, cells } = this;
-    const values = axes.map((name) => [name, held(cells, rows, name)]);
+    const values = axes.map((name) => [name, valueCounts(cells, rows, name)]);
     const shown = JSON.stringify(values);
     if (this.filtered !== shown) this.filters.replaceChildren(...values.map(([name, there]) => this.filter(name, there)));
     this.filtered = shown;

@@ -123,7 +123,7 @@ function measure(parts, { name, logs, most = Infinity }, count) {
 export const text = (column, row) => (column && column.codes[row] >= 0 ? column.texts[column.codes[row]] : NONE);
 
 // The rows whose values are among those that are wanted, axis by axis.
-export function passing(cells, filters, within = null) {
+export function filtered(cells, filters, within = null) {
   const tests = [...filters].map(([name, texts]) => {
     const column = cells.dims.get(name);
     const names = column ? column.texts : [];
@@ -134,7 +134,7 @@ export function passing(cells, filters, within = null) {
 }
 
 // The values that an axis has in some rows, in order, each with its number of rows; "n/a" last.
-export function held(cells, rows, name) {
+export function valueCounts(cells, rows, name) {
   const column = cells.dims.get(name);
   const counts = new Int32Array((column?.texts.length ?? 0) + 1);
   for (const row of rows) counts[column ? column.codes[row] + 1 : 0] += 1;
@@ -143,7 +143,7 @@ export function held(cells, rows, name) {
 }
 
 // The same without numbers, and without "n/a".
-export const texts = (cells, rows, name) => held(cells, rows, name).map(([each]) => each);
+export const texts = (cells, rows, name) => valueCounts(cells, rows, name).map(([each]) => each);
 export const proper = (cells, rows, name) => texts(cells, rows, name).filter((each) => each !== NONE);
 
 // The axes that have more than one value in some rows; whether they apply is no value.
@@ -164,7 +164,7 @@ export function varying(cells, rows) {
 }
 
 // Which filter leaves nothing: one alone where there is one, else all of them.
-export function nothing(filters, count) {
+export function explainEmpty(filters, count) {
   const said = ([name, texts]) => `${name} = ${[...texts].filter((each) => each !== NONE).join(" or ") || "none of its values"}`;
   const guilty = [...filters].flatMap((filter) => {
     const left = count(new Map([...filters].filter(([name]) => name !== filter[0])));
@@ -181,5 +181,5 @@ const CAUTIONS = {
   device: "Some ran on a GPU and some on a CPU.",
 };
 
-export const caution = (cells, rows) =>
+export const warnings = (cells, rows) =>
   Object.keys(CAUTIONS).filter((name) => proper(cells, rows, name).length > 1).map((name) => CAUTIONS[name]).join(" ");

@@ -7,8 +7,8 @@ import { PAGE, Table } from "../table.js";
 import { many, plural } from "../words.js";
 import { base, offered, ranIn, resolve, settleAxes, settleFilters, settleMeasures, settleRuns } from "./choices.js";
 import { Controls } from "./controls.js";
-import { Library, caution, nothing, passing, read, texts } from "./data.js";
-import { MOST_MARKS, columns, csv, readout, records, series, sorted, telling } from "./rows.js";
+import { Library, explainEmpty, filtered, read, texts, warnings } from "./data.js";
+import { MOST_MARKS, columns, csv, distinguishing, readout, records, series, sorted } from "./rows.js";
 import { drawBeside, drawMain } from "./views.js";
 
 class Explorer {
@@ -110,7 +110,7 @@ class Explorer {
     const known = settleMeasures(library, cells, rows, state);
     const measure = library.measure(state.metric, state.ran);
     const column = cells.measures.get(state.metric);
-    const passed = passing(cells, state.filters, rows);
+    const passed = filtered(cells, state.filters, rows);
     const have = column ? passed.filter((row) => !Number.isNaN(column.mean[row])) : passed.slice(0, 0);
     const order = sorted(cells, have, { ...state.sort, along: [state.facet, state.colour, state.x] });
     if (this.table.from >= order.length) this.table.from = 0;
@@ -125,7 +125,7 @@ class Explorer {
     this.say(rows, passed, have);
     this.views.hidden = this.table.scroll.hidden = this.table.pages.hidden = !order.length;
     if (!order.length) return;
-    const different = telling(cells, order, this.names);
+    const different = distinguishing(cells, order, this.names);
     this.table.draw({ columns: columns(cells, this.measures, different), rows: order, sort: state.sort,
       caption: `${measure.label}: the cells that were chosen` });
     await Promise.all([drawMain(this.left, this, measure), drawBeside(this.right, this)]);
@@ -149,7 +149,7 @@ class Explorer {
     if (!state.machines.length) lines.push("No machine is chosen.");
     else if (!state.runs.length) lines.push("No run is chosen.");
     else if (!rows.length) lines.push(`No cell of ${plural(state.runs.length, "chosen run")} is of this kind: ${library.ran.get(state.ran)}.`);
-    else if (!passed.length) lines.push(nothing(state.filters, (filters) => passing(cells, filters, rows).length));
+    else if (!passed.length) lines.push(explainEmpty(state.filters, (filters) => filtered(cells, filters, rows).length));
     else if (missing) lines.push(`${plural(missing, "cell")} without this measure ${missing === 1 ? "is" : "are"} left out.`);
     if (have.length > MOST_MARKS) {
       lines.push(`The first ${plural(MOST_MARKS, "mark")} of ${many(have.length)} are drawn, in the order of the table, which `
@@ -158,7 +158,7 @@ class Explorer {
     const there = texts(cells, rows, "run");
     const idle = rows.length ? state.runs.filter((id) => !there.includes(id)) : [];
     if (idle.length) lines.push(`Of this kind (${library.ran.get(state.ran)}) there is nothing in ${idle.length === 1 ? "run" : "runs"} ${idle.join(", ")}.`);
-    lines.push(caution(cells, have));
+    lines.push(warnings(cells, have));
     this.problems.replaceChildren(...lines.filter(Boolean).map((line) => make("p", {}, line)));
     this.problems.hidden = !this.problems.childElementCount;
   }

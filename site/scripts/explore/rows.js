@@ -1,6 +1,6 @@
 // From chosen cells to the rows that pictures draw, to the columns of the table, and to what is said of them.
 
-import { NONE, held, proper, text } from "./data.js";
+import { NONE, proper, text, valueCounts } from "./data.js";
 import { fine, number, plural } from "../words.js";
 
 export const MOST_MARKS = 1000;
@@ -68,12 +68,12 @@ export function marks(scene, measure, names) {
 }
 
 // The axes that tell some rows apart: those of several values, and where that is not enough those that do not always apply.
-export function telling(cells, rows, names) {
+export function distinguishing(cells, rows, names) {
   const varied = names.filter((name) => proper(cells, rows, name).length > 1);
   const columns = varied.map((name) => cells.dims.get(name));
   const seen = new Set();
   for (const row of rows) seen.add(columns.reduce((key, { codes, texts }) => key * (texts.length + 1) + codes[row] + 1, 0));
-  return seen.size === rows.length ? varied : names.filter((name) => held(cells, rows, name).length > 1);
+  return seen.size === rows.length ? varied : names.filter((name) => valueCounts(cells, rows, name).length > 1);
 }
 
 const label = (cells, row, names) => names.map((name) => text(cells.dims.get(name), row)).join(" · ") || "the cell";

@@ -4,7 +4,7 @@
 import { INK, PAPER, colour, labelled, point, rule, tooltip } from "../picture.js";
 import { PAGE } from "../table.js";
 import { NONE, texts } from "./data.js";
-import { OTHER, besides, marks, message, segments, telling, withUnit } from "./rows.js";
+import { OTHER, besides, distinguishing, marks, message, segments, withUnit } from "./rows.js";
 
 // What is said of all marks even where no cell of the runs differs in it.
 const ALWAYS = ["workload", "patch_size", "model", "step_ms"];
@@ -21,7 +21,7 @@ const widthOf = (view) => (view.wide ||= view.box.clientWidth);
 export function drawMain(view, scene, measure) {
   const { state, cells, drawn, names, tones } = scene;
   const whole = widthOf(view);
-  const some = telling(cells, drawn, names);
+  const some = distinguishing(cells, drawn, names);
   const values = (name) => texts(cells, drawn, name);
   const ticks = values(state.x);
   const facets = state.facet ? values(state.facet).length : 1;
@@ -74,7 +74,7 @@ function common({ state, cells, drawn, names, library }) {
 export function drawBeside(view, scene) {
   const { state, cells, page, names, order, table: { from }, library } = scene;
   const width = widthOf(view);
-  const some = telling(cells, page, names);
+  const some = distinguishing(cells, page, names);
   const rows = order.length > PAGE ? `, rows ${from + 1} to ${from + page.length} of the table` : "";
   const about = `The cells${some.length ? ` by ${some.join(" · ")}` : ""}${rows}`;
   const y = labelled(Math.max(90, Math.round(width * 0.42)));

@@ -28,10 +28,10 @@ TALLY = ("faster", "slower", "same", "open")
 DEFAULTS = {axis.name: axis.default for axis in AXES}
 NAMES = [axis.name for axis in AXES]
 _ALL = """async ([a, b, rules]) => {
-  const { first, more } = await import("/compare/comparison.js");
+  const { compare, explain } = await import("/compare/comparison.js");
   const [A, B, given] = [a, b, rules].map(JSON.parse);
-  const found = first(A, B, given);
-  return JSON.stringify({ ...found, ...more(A, B, found.cells, given) });
+  const found = compare(A, B, given);
+  return JSON.stringify({ ...found, ...explain(A, B, found.cells, given) });
 }"""
 
 
