@@ -75,7 +75,7 @@ class Comparer {
   }
 
   place(taken) {
-    const { a, b } = this.state;
+    const { a } = this.state;
     const waited = SIDES.filter((side) => taken.includes(this.state[side]));
     if (!taken.length || waited.length === taken.length) return this.choose({});
     if (taken.length > 1) return this.wanted({ a: taken[0], b: taken[1] });

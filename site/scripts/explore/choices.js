@@ -118,7 +118,7 @@ export function settleFilters(library, cells, rows, state, seen) {
   holdStill(library, cells, rows, state, varying(cells, rows).filter((name) => !seen.has(name)));
 }
 
-export function settleMeasures(library, cells, rows, state) {
+export function settleMeasures(cells, rows, state) {
   const known = [...cells.measures.keys()].filter((name) => rows.some((row) => !Number.isNaN(cells.measures.get(name).mean[row])));
   if (known.length && !known.includes(state.metric)) [state.metric] = known;
   if (state.beside !== "phases" && (!known.includes(state.beside) || state.beside === state.metric)) state.beside = "phases";
@@ -156,7 +156,7 @@ export async function resolve(library, fragment) {
     else if (given[name]) state[name] = given[name];
   }
   const wanted = [state.metric, state.beside];
-  settleMeasures(library, cells, rows, state);
+  settleMeasures(cells, rows, state);
   if (rows.length) lost("no value of", wanted.filter((name) => name !== "phases" && ![state.metric, state.beside].includes(name)));
   const named = [...said.keys()].filter((name) => index.dims.some((axis) => axis.name === name));
   holdStill(library, cells, rows, state, varying(cells, rows).filter((name) => !named.includes(name)));

@@ -107,7 +107,7 @@ class Explorer {
   async draw() {
     const { state, cells, library } = this;
     const { rows, names } = this.scope(cells, state);
-    const known = settleMeasures(library, cells, rows, state);
+    const known = settleMeasures(cells, rows, state);
     const measure = library.measure(state.metric, state.ran);
     const column = cells.measures.get(state.metric);
     const passed = filtered(cells, state.filters, rows);
