@@ -14,7 +14,8 @@ const [STOP, TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, , STRU
 const DEEPEST = 12;
 const LAST_FIELD = 0x7fff;
 
-export class Malformed extends Error {}
+// Why a file is not read, in words for whoever gave it.
+export class Refusal extends Error {}
 
 export class Walker {
   // `most`: values that may be walked over altogether.
@@ -26,12 +27,12 @@ export class Walker {
   }
 
   byte() {
-    if (this.at >= this.end) throw new Malformed("it ends in the middle of a value");
+    if (this.at >= this.end) throw new Refusal("it ends in the middle of a value");
     return this.bytes[this.at++];
   }
 
   skip(count) {
-    if (count > this.end - this.at) throw new Malformed(`a value of ${count} bytes goes beyond the end`);
+    if (count > this.end - this.at) throw new Refusal(`a value of ${count} bytes goes beyond the end`);
     this.at += count;
   }
 
@@ -44,7 +45,7 @@ export class Walker {
       if (byte < 0x80) return value;
       scale *= 128;
     }
-    throw new Malformed("a number has more than ten bytes");
+    throw new Refusal("a number has more than ten bytes");
   }
 
   zigzag() {
@@ -57,7 +58,7 @@ export class Walker {
   // Fields ascend, as every writer has them: one that came twice, or whose number a reader of 32 bits takes for another's,
   // would put a value in the place of one that was looked at.
   struct(deep = 0, depth = 0) {
-    if (depth > DEEPEST) throw new Malformed(`values lie within values more than ${DEEPEST} deep`);
+    if (depth > DEEPEST) throw new Refusal(`values lie within values more than ${DEEPEST} deep`);
     const found = new Map();
     for (let field = 0; ;) {
       const head = this.byte();
@@ -65,14 +66,14 @@ export class Walker {
       if (type === STOP) return found;
       const last = field;
       field = head >> 4 ? field + (head >> 4) : this.zigzag();
-      if (!(field > last && field <= LAST_FIELD)) throw new Malformed(`a field of number ${field} after one of number ${last}`);
+      if (!(field > last && field <= LAST_FIELD)) throw new Refusal(`a field of number ${field} after one of number ${last}`);
       const value = this.value(type, deep - 1, depth + 1);
       if (deep >= 0) found.set(field, value);
     }
   }
 
   value(type, deep, depth) {
-    if ((this.left -= 1) < 0) throw new Malformed("it holds too many values");
+    if ((this.left -= 1) < 0) throw new Refusal("it holds too many values");
     switch (type) {
       case TRUE: return true;
       case FALSE: return false;
@@ -82,17 +83,17 @@ export class Walker {
       case BINARY: { const count = this.varint(); this.skip(count); return null; }
       case LIST: case SET: return this.list(depth);
       case STRUCT: return this.struct(deep, depth);
-      default: throw new Malformed(`there is no type ${type}`);
+      default: throw new Refusal(`there is no type ${type}`);
     }
   }
 
   // Each element takes a byte at least, so that no list is longer than what is left.
   list(depth) {
-    if (depth > DEEPEST) throw new Malformed(`values lie within values more than ${DEEPEST} deep`);
+    if (depth > DEEPEST) throw new Refusal(`values lie within values more than ${DEEPEST} deep`);
     const head = this.byte();
     const [type, short] = [head & 0x0f, head >> 4];
     const count = short === 15 ? this.varint() : short;
-    if (count > this.end - this.at) throw new Malformed(`a list of ${count} values goes beyond the end`);
+    if (count > this.end - this.at) throw new Refusal(`a list of ${count} values goes beyond the end`);
     const each = type === TRUE || type === FALSE ? BYTE : type;
     for (let place = 0; place < count; place += 1) this.value(each, -1, depth + 1);
     return { count };
@@ -109,27 +110,25 @@ const BY_DICTIONARY = new Set([2, 8]);
 const WORTH = 64;
 const natural = (value) => Number.isInteger(value) && value >= 0;
 
-export class OverCap extends Error {}
-
-function atMost(count, cap, what) {
-  if (count > cap) throw new OverCap(`${many(count)} ${what}; at most ${many(cap)} are read`);
+export function atMost(count, cap, what) {
+  if (count > cap) throw new Refusal(`${many(count)} ${what}; at most ${many(cap)} are read`);
 }
 
 // Levels say which values are there, then come the values.
 function checkValues(page, count, optional, encoding) {
   let [at, there] = [0, count];
   if (optional && count) {
-    if (page.length < 4) throw new Malformed("a page is too short");
+    if (page.length < 4) throw new Refusal("a page is too short");
     const length = new DataView(page.buffer, page.byteOffset).getUint32(0, true);
-    if (length > page.length - 4) throw new Malformed("levels go beyond their page");
+    if (length > page.length - 4) throw new Refusal("levels go beyond their page");
     there = runs(page.subarray(4, 4 + length), 1, count);
     at = 4 + length;
   }
   if (encoding === PLAIN) return;
-  if (!BY_DICTIONARY.has(encoding)) throw new Malformed(`a page in encoding ${encoding}; expected plain values or a dictionary`);
+  if (!BY_DICTIONARY.has(encoding)) throw new Refusal(`a page in encoding ${encoding}; expected plain values or a dictionary`);
   if (!there) return;
   const width = page[at];
-  if (!(width <= 32)) throw new Malformed(`places in a dictionary of ${width} bits`);
+  if (!(width <= 32)) throw new Refusal(`places in a dictionary of ${width} bits`);
   if (width) runs(page.subarray(at + 1), width, there);
 }
 
@@ -142,11 +141,11 @@ function runs(bytes, width, count) {
     const head = walker.varint();
     if (head % 2) {
       const many = 8 * Math.floor(head / 2);
-      if (many === 0 || many - left >= 8) throw new Malformed(`a run of ${many} values where ${left} are left`);
+      if (many === 0 || many - left >= 8) throw new Refusal(`a run of ${many} values where ${left} are left`);
       const size = (many / 8) * width;
       // The last group may be cut off after the last value.
       const needed = Math.ceil((Math.min(many, left) * width) / 8);
-      if (needed > walker.end - walker.at) throw new Malformed("a run goes beyond its page");
+      if (needed > walker.end - walker.at) throw new Refusal("a run goes beyond its page");
       if (width === 1) {
         for (let bit = 0; bit < Math.min(many, left); bit += 1) odd += (bytes[walker.at + (bit >> 3)] >> (bit & 7)) & 1;
       }
@@ -154,7 +153,7 @@ function runs(bytes, width, count) {
       left -= many;
     } else {
       const many = head / 2;
-      if (many === 0 || many > left) throw new Malformed(`a run of ${many} values where ${left} are left`);
+      if (many === 0 || many > left) throw new Refusal(`a run of ${many} values where ${left} are left`);
       const at = walker.at;
       walker.skip(Math.ceil(width / 8));
       if (bytes[at] & 1) odd += many;
@@ -179,7 +178,7 @@ const whole = (value) => (typeof value === "bigint" || Number.isInteger(value) ?
 
 function unpacked(codec, input, size) {
   const page = UNPACK[codec](input, size);
-  if (page.length !== size) throw new Malformed(`a page unpacks to ${page.length} bytes where it says ${size}`);
+  if (page.length !== size) throw new Refusal(`a page unpacks to ${page.length} bytes where it says ${size}`);
   return page;
 }
 
@@ -204,14 +203,13 @@ export class TrialsFile {
   // The footer, walked over before it is parsed; returns where it begins.
   footer() {
     const { bytes, caps } = this;
-    atMost(bytes.length, caps.bytes, "bytes");
     const view = new DataView(this.buffer);
     if (bytes.length < 12 || view.getUint32(0, true) !== MAGIC || view.getUint32(bytes.length - 4, true) !== MAGIC) {
-      throw new Malformed("it does not begin and end as a parquet file does");
+      throw new Refusal("it does not begin and end as a parquet file does");
     }
     const length = view.getUint32(bytes.length - 8, true);
     const start = bytes.length - 8 - length;
-    if (start < 4) throw new Malformed(`its footer is said to have ${many(length)} bytes, more than the file`);
+    if (start < 4) throw new Refusal(`its footer is said to have ${many(length)} bytes, more than the file`);
     atMost(length, caps.footer, "bytes of footer");
     const found = new Walker(bytes, start, bytes.length - 8, caps.values).struct();
     this.within(found.get(2)?.count - 1, found.get(4)?.count, found.get(3));
@@ -222,7 +220,7 @@ export class TrialsFile {
   within(columns, groups, rows) {
     const { caps } = this;
     for (const [count, cap, what] of [[columns, caps.columns, "columns"], [groups, caps.groups, "row groups"], [rows, caps.rows, "rows"]]) {
-      if (!Number.isInteger(count) || count < 0) throw new Malformed(`it does not say how many ${what} it has`);
+      if (!Number.isInteger(count) || count < 0) throw new Refusal(`it does not say how many ${what} it has`);
       atMost(count, cap, what);
     }
   }
@@ -230,13 +228,13 @@ export class TrialsFile {
   // A flat table whose columns have the types that feedrate writes; others than feedrate's are never read.
   schema() {
     const [root, ...fields] = this.metadata.schema;
-    if (root?.num_children !== fields.length) throw new Malformed("its columns lie within others; expected a flat table");
+    if (root?.num_children !== fields.length) throw new Refusal("its columns lie within others; expected a flat table");
     const found = new Map();
     for (const { name, type, num_children, repetition_type } of fields) {
-      if (num_children || repetition_type === "REPEATED") throw new Malformed("its columns lie within others; expected a flat table");
-      if (found.has(name)) throw new Malformed("it has two columns of one name");
+      if (num_children || repetition_type === "REPEATED") throw new Refusal("its columns lie within others; expected a flat table");
+      if (found.has(name)) throw new Refusal("it has two columns of one name");
       if (Object.hasOwn(this.dtypes, name) && type !== STORED[this.dtypes[name]]) {
-        throw new Malformed(`column ${name} is stored as ${type}; expected ${this.dtypes[name]}`);
+        throw new Refusal(`column ${name} is stored as ${type}; expected ${this.dtypes[name]}`);
       }
       found.set(name, { optional: repetition_type !== "REQUIRED", place: found.size });
     }
@@ -248,20 +246,20 @@ export class TrialsFile {
     const found = this.metadata.row_groups.map((source) => {
       const { num_rows, columns } = source;
       const rows = whole(num_rows);
-      if (!(rows >= 0) || columns.length !== this.columns.size) throw new Malformed("a row group has other columns than the file");
+      if (!(rows >= 0) || columns.length !== this.columns.size) throw new Refusal("a row group has other columns than the file");
       const chunks = columns.map(({ meta_data: about }) => {
         const start = Number(about?.dictionary_page_offset || about?.data_page_offset);
         const stop = start + Number(about?.total_compressed_size);
-        if (!(start >= 4 && stop >= start && stop <= end)) throw new Malformed("a column lies outside the file");
-        if (!UNPACK[about.codec]) throw new Malformed("it is compressed in a way that feedrate never writes; expected ZSTD");
+        if (!(start >= 4 && stop >= start && stop <= end)) throw new Refusal("a column lies outside the file");
+        if (!UNPACK[about.codec]) throw new Refusal("it is compressed in a way that feedrate never writes; expected ZSTD");
         return { start, end: stop, codec: about.codec, told: about.statistics, name: about.path_in_schema.join(".") };
       });
-      if (chunks.some(({ name }, place) => this.columns.get(name)?.place !== place)) throw new Malformed("a row group has its columns in another order");
+      if (chunks.some(({ name }, place) => this.columns.get(name)?.place !== place)) throw new Refusal("a row group has its columns in another order");
       const group = { from, rows, chunks, source };
       from += rows;
       return group;
     });
-    if (from !== this.rows) throw new Malformed(`its row groups have ${many(from)} rows, the file ${many(this.rows)}`);
+    if (from !== this.rows) throw new Refusal(`its row groups have ${many(from)} rows, the file ${many(this.rows)}`);
     return found;
   }
 
@@ -301,7 +299,7 @@ export class TrialsFile {
     const file = { byteLength: buffer.byteLength, slice: (from, to) => buffer.slice(from, to) };
     await parquetRead({ file, metadata, columns: names, compressors: COMPRESSORS, onChunk });
     if (fault) throw fault;
-    if ([...left.values()].some(Boolean)) throw new Malformed("a column has more or fewer values than rows");
+    if ([...left.values()].some(Boolean)) throw new Refusal("a column has more or fewer values than rows");
   }
 
   // Whether every row group says of a column that it holds one value or none, which then need not be unpacked. Of floating
@@ -334,7 +332,7 @@ export class TrialsFile {
         const { next, count } = this.checkPage(at, end, codec, seen, rows, optional);
         [at, seen] = [next, seen + count];
       }
-      if (seen !== rows) throw new Malformed(`a column has ${seen} values for ${rows} rows`);
+      if (seen !== rows) throw new Refusal(`a column has ${seen} values for ${rows} rows`);
     }
   }
 
@@ -344,21 +342,21 @@ export class TrialsFile {
     const walker = new Walker(bytes, at, end, WORTH);
     const header = walker.struct(1);
     const [type, size, stored] = [1, 2, 3].map((field) => header.get(field));
-    if (!natural(size) || !natural(stored) || stored > end - walker.at) throw new Malformed("a page goes beyond its column");
-    if (size > caps.page) throw new OverCap(`a page unpacks to ${many(size)} bytes; at most ${many(caps.page)} are read`);
-    if ((this.pages += 1) > caps.pages) throw new OverCap(`its columns have more than ${many(caps.pages)} pages`);
-    if ((this.unpacked += size) > caps.unpacked) throw new OverCap(`its columns unpack to more than ${many(caps.unpacked)} bytes`);
+    if (!natural(size) || !natural(stored) || stored > end - walker.at) throw new Refusal("a page goes beyond its column");
+    if (size > caps.page) throw new Refusal(`a page unpacks to ${many(size)} bytes; at most ${many(caps.page)} are read`);
+    if ((this.pages += 1) > caps.pages) throw new Refusal(`its columns have more than ${many(caps.pages)} pages`);
+    if ((this.unpacked += size) > caps.unpacked) throw new Refusal(`its columns unpack to more than ${many(caps.unpacked)} bytes`);
     const about = header.get(type === DICTIONARY ? 7 : 5);
     const [count, encoding] = [1, 2].map((field) => about?.get?.(field));
     if (!natural(count) || ![DATA, DICTIONARY].includes(type)) {
-      throw new Malformed(`a page of kind ${type}; expected a data page of version 1 or a dictionary`);
+      throw new Refusal(`a page of kind ${type}; expected a data page of version 1 or a dictionary`);
     }
     const next = walker.at + stored;
     if (type === DICTIONARY) {
-      if (count > size) throw new Malformed(`a dictionary says that it holds ${count} values in ${size} bytes`);
+      if (count > size) throw new Refusal(`a dictionary says that it holds ${count} values in ${size} bytes`);
       return { next, count: 0 };
     }
-    if (seen + count > rows) throw new Malformed(`a column has more values than its ${rows} rows`);
+    if (seen + count > rows) throw new Refusal(`a column has more values than its ${rows} rows`);
     checkValues(unpacked(codec, bytes.subarray(walker.at, next), size), count, optional, encoding);
     return { next, count };
   }
@@ -374,7 +372,7 @@ function fill(column, dtype, data, from, longest) {
     const value = data[at];
     if (value === undefined || value === null) continue;
     if (typeof value === "string" && value.length > longest) atMost(value.length, longest, "characters of one text");
-    if (kind && typeof value !== kind) throw new Malformed("a column holds other values than its type says");
+    if (kind && typeof value !== kind) throw new Refusal("a column holds other values than its type says");
     column[from + at] = typed ? Number(value) : value;
   }
 }

@@ -2,7 +2,7 @@
 // picture is made of, then what explains it.
 
 import { many } from "../words.js";
-import { Malformed, OverCap, TrialsFile } from "./parquet.js";
+import { Refusal, TrialsFile, atMost } from "./parquet.js";
 import { PerCell, isNull } from "./statistics.js";
 
 const KEY = "feedrate";
@@ -24,9 +24,7 @@ const within = (object, path) => path.reduce(own, object);
 export class Run {
   // `beside`: how many numbers other runs hold.
   static async open(blob, given, beside) {
-    if (blob.size > given.caps.bytes) {
-      throw new OverCap(`${many(blob.size)} bytes; at most ${many(given.caps.bytes)} are read`);
-    }
+    atMost(blob.size, given.caps.bytes, "bytes");
     const buffer = await blob.arrayBuffer();
     const run = new Run(blob, given, await hashed(buffer));
     await run.start(new TrialsFile(buffer, given.dtypes, given.caps), beside);
@@ -44,7 +42,7 @@ export class Run {
   // Numbers of the table are counted before they are read: a few bytes can stand for millions of them.
   room(numbers, beside) {
     const [all, { held }] = [this.held + numbers + beside, this.given.caps];
-    if (all > held) throw new OverCap(`${many(all)} numbers of what is compared; at most ${many(held)} are kept`);
+    if (all > held) throw new Refusal(`${many(all)} numbers of what is compared; at most ${many(held)} are kept`);
     return numbers;
   }
 
@@ -52,16 +50,16 @@ export class Run {
     const { caps, first, axes, required } = this.given;
     this.about = this.said(file);
     const missing = required.filter((name) => !file.columns.has(name));
-    if (missing.length) throw new Malformed(`it has no column ${missing.join(", ")}; expected a trials.parquet of feedrate`);
-    if (!file.rows) throw new Malformed("it has no rows");
+    if (missing.length) throw new Refusal(`it has no column ${missing.join(", ")}; expected a trials.parquet of feedrate`);
+    if (!file.rows) throw new Refusal("it has no rows");
     this.held = this.room(file.rows * (first.length + 1), beside);
     this.table = await file.read(first);
     const runs = new Set(this.table.run_id);
-    if (runs.size > 1) throw new Malformed(`it holds ${runs.size} runs; expected one`);
+    if (runs.size > 1) throw new Refusal(`it holds ${runs.size} runs; expected one`);
     this.places = this.cells();
     const [cells, blocks] = [this.places.first.length, new Set(this.table.block).size];
     if (cells > caps.cells || cells * blocks > caps.estimates) {
-      throw new OverCap(`${many(cells)} cells in ${many(blocks)} blocks; at most ${many(caps.cells)} cells, and cells × blocks of at `
+      throw new Refusal(`${many(cells)} cells in ${many(blocks)} blocks; at most ${many(caps.cells)} cells, and cells × blocks of at `
         + `most ${many(caps.estimates)}, are compared`);
     }
     this.held += this.room(cells * axes.length, beside);
@@ -72,8 +70,8 @@ export class Run {
   said(file) {
     const { caps, facts } = this.given;
     const text = file.text(KEY);
-    if (!text) throw new Malformed("it does not say which run it is (no manifest in it); expected a trials.parquet of feedrate");
-    if (text.length > caps.manifest) throw new OverCap(`${many(text.length)} characters of manifest; at most ${many(caps.manifest)} are read`);
+    if (!text) throw new Refusal("it does not say which run it is (no manifest in it); expected a trials.parquet of feedrate");
+    atMost(text.length, caps.manifest, "characters of manifest");
     const manifest = parsed(text);
     this.checkVersion(manifest);
     const word = (...path) => worded(within(manifest, path), caps.shown);
@@ -94,13 +92,13 @@ export class Run {
   checkVersion(manifest) {
     const { reads, feedrate } = this.given;
     const version = manifest.schema_version;
-    if (!(Number.isInteger(version) && version >= 1 && version <= NEWEST)) throw new Malformed("it does not say of which version it is");
+    if (!(Number.isInteger(version) && version >= 1 && version <= NEWEST)) throw new Refusal("it does not say of which version it is");
     const [by, needs] = [manifest.feedrate_version, manifest.needs_feedrate].map(release);
     if (reads.includes(version) && later(needs, feedrate) <= 0) {
       if (version === 1 || needs) return;
-      throw new Malformed(`it does not say which feedrate reads it (needs_feedrate), as schema ${version} does`);
+      throw new Refusal(`it does not say which feedrate reads it (needs_feedrate), as schema ${version} does`);
     }
-    throw new Malformed(`it was written by feedrate ${by || "of an unknown version"} in schema ${version}; this site is of feedrate `
+    throw new Refusal(`it was written by feedrate ${by || "of an unknown version"} in schema ${version}; this site is of feedrate `
       + `${feedrate} and reads ${reads.join(" and ")}: it needs ${needs ? `feedrate ≥ ${needs}` : "a newer feedrate"}`);
   }
 
@@ -157,7 +155,7 @@ function parsed(text) {
     // Said below.
   }
   if (found && typeof found === "object" && !Array.isArray(found)) return found;
-  throw new Malformed("what it says of itself is no JSON object");
+  throw new Refusal("what it says of itself is no JSON object");
 }
 
 // Browsers hash only where the page came over an encrypted connection or from this machine.

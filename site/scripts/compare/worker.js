@@ -3,7 +3,7 @@
 
 import { summarizeComparison, summarizeExplanation } from "./answers.js";
 import { compare, explain } from "./comparison.js";
-import { Malformed, OverCap } from "./parquet.js";
+import { Refusal } from "./parquet.js";
 import { Run } from "./run.js";
 
 const runs = new Map();
@@ -46,8 +46,8 @@ async function careful(reading) {
   try {
     return await reading;
   } catch (error) {
-    if (error instanceof Malformed || error instanceof OverCap) throw error;
-    throw new Malformed("its bytes are not what they declare; make validate FILES=… says where");
+    if (error instanceof Refusal) throw error;
+    throw new Refusal("its bytes are not what they declare; make validate FILES=… says where");
   }
 }
 

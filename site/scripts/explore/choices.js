@@ -57,65 +57,70 @@ function ranOf(cells, runs, index) {
 
 // Leave one value of each axis that is not drawn: its default where it was measured, of workloads the one with most
 // cells, else the first. Cells in which the axis does not apply stay.
-function holdStill(library, cells, rows, state, names) {
+function holdStill(cells, rows, state, names) {
   let some = filtered(cells, state.filters, rows);
-  const axes = new Map(library.index.dims.map((axis) => [axis.name, axis]));
   for (const name of names) {
     if ([state.x, state.colour, state.facet, ...IDENTITY].includes(name)) continue;
     const there = valueCounts(cells, some, name).filter(([text]) => text !== NONE);
     if (there.length < 2) continue;
     const usual = name === "workload"
       ? there.reduce((most, each) => (each[1] > most[1] ? each : most))
-      : there.find(([text]) => text === String(axes.get(name).default)) ?? there[0];
+      : there.find(([text]) => text === cells.dims.get(name).standard) ?? there[0];
     state.filters.set(name, new Set([usual[0], NONE]));
     some = having(cells, name, [usual[0], NONE], some);
   }
 }
 
+// An axis stands for one thing in the picture.
+export function separate(state) {
+  if (state.colour === state.x) state.colour = "";
+  if ([state.x, state.colour].includes(state.facet)) state.facet = "";
+}
+
 // Axes of the picture: what was chosen stays if it still varies; else those, of a few that are asked about most, that
 // leave most cells when all others are held still. The first of equals is the main suite's question.
-export function settleAxes(library, cells, rows, state) {
+export function settleAxes(cells, rows, state) {
   const there = offered(cells, rows);
   const count = (name) => proper(cells, rows, name).length;
-  if (!there.includes(state.x)) Object.assign(state, bestAxes(library, cells, rows, state, there, count));
-  const taken = () => [state.x, state.colour];
-  if (!there.includes(state.colour) || state.colour === state.x) state.colour = "";
-  if (!there.includes(state.facet) || taken().includes(state.facet) || count(state.facet) > MOST_FACETS) state.facet = "";
-  if (state.machines.length > 1 && there.includes("machine") && !taken().includes("machine") && count("machine") <= MOST_FACETS) {
+  if (!there.includes(state.x)) Object.assign(state, bestAxes(cells, rows, state, there, count));
+  if (!there.includes(state.colour)) state.colour = "";
+  if (!there.includes(state.facet) || count(state.facet) > MOST_FACETS) state.facet = "";
+  separate(state);
+  if (state.machines.length > 1 && there.includes("machine") && ![state.x, state.colour].includes("machine") && count("machine") <= MOST_FACETS) {
     state.facet = "machine";
   }
 }
 
-function bestAxes(library, cells, rows, state, there, count) {
+function bestAxes(cells, rows, state, there, count) {
   const some = (names) => names.filter((name) => there.includes(name));
   const x = some(X);
   if (!x.length) x.push(there.find((name) => !IDENTITY.includes(name) && name !== "workload") ?? there[0] ?? X[0]);
-  let best = { kept: 0 };
+  let [most, best] = [0, { x: x[0], colour: "", facet: "" }];
   for (const along of x) {
     for (const colour of [...some(COLOUR), ""]) {
       for (const facet of ["", ...some(FACET).filter((name) => count(name) <= FEW_FACETS)]) {
         if (along === colour || [along, colour].includes(facet) && facet) continue;
         const trial = { ...state, x: along, colour, facet, filters: new Map(state.filters) };
-        holdStill(library, cells, rows, trial, there);
+        holdStill(cells, rows, trial, there);
         const left = filtered(cells, trial.filters, rows);
         const vary = varying(cells, left);
         const idle = [along, colour, facet].filter((name) => name && !vary.includes(name)).length;
         const kept = left.length * LESS ** idle;
-        if (kept > MORE * best.kept) best = { kept, x: along, colour, facet };
+        if (kept > MORE * most) [most, best] = [kept, { x: along, colour, facet }];
       }
     }
   }
-  return { x: best.x ?? x[0], colour: best.colour ?? "", facet: best.facet ?? "" };
+  return best;
 }
 
-export function settleFilters(library, cells, rows, state, seen) {
+export function settleFilters(cells, rows, state, seen) {
   for (const [name, wanted] of [...state.filters]) {
     const there = texts(cells, rows, name);
     const left = there.filter((text) => wanted.has(text));
     if (!left.length || left.length === there.length) state.filters.delete(name);
     else state.filters.set(name, new Set(there.includes(NONE) ? left : [...left, NONE]));
   }
-  holdStill(library, cells, rows, state, varying(cells, rows).filter((name) => !seen.has(name)));
+  holdStill(cells, rows, state, varying(cells, rows).filter((name) => !seen.has(name)));
 }
 
 export function settleMeasures(cells, rows, state) {
@@ -149,7 +154,7 @@ export async function resolve(library, fragment) {
   const rows = base(cells, state);
   readChoices(said, state, index, cells, rows, lost);
   const given = { x: state.x, colour: state.colour, facet: state.facet };
-  settleAxes(library, cells, rows, state);
+  settleAxes(cells, rows, state);
   for (const name of ["colour", "facet"]) if (one(name) === "none") state[name] = "";
   for (const name of ["x", "colour", "facet"]) {
     if (given[name] && !cells.dims.has(given[name])) lost("no cell with a value of", [given[name]]);
@@ -159,7 +164,7 @@ export async function resolve(library, fragment) {
   settleMeasures(cells, rows, state);
   if (rows.length) lost("no value of", wanted.filter((name) => name !== "phases" && ![state.metric, state.beside].includes(name)));
   const named = [...said.keys()].filter((name) => index.dims.some((axis) => axis.name === name));
-  holdStill(library, cells, rows, state, varying(cells, rows).filter((name) => !named.includes(name)));
+  holdStill(cells, rows, state, varying(cells, rows).filter((name) => !named.includes(name)));
   return { state, cells, told };
 }
 

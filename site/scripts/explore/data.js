@@ -75,7 +75,7 @@ function join(index, shards, machines) {
 }
 
 // The codes of shards are of their own values: those of all are sorted, and every code is moved to its value's place.
-function axis(parts, { name }, count) {
+function axis(parts, { name, default: standard }, count) {
   const all = new Map();
   for (const { shard } of parts) for (const value of shard.dims[name]?.values ?? []) all.set(String(value), value);
   const less = (a, b) => (typeof a === "number" ? a - b : String(a) < String(b) ? -1 : 1);
@@ -92,7 +92,7 @@ function axis(parts, { name }, count) {
       at += 1;
     }
   }
-  return texts.length ? { codes, values: texts.map((text) => all.get(text)), texts } : null;
+  return texts.length ? { codes, values: texts.map((text) => all.get(text)), texts, standard: String(standard) } : null;
 }
 
 function measure(parts, { name, logs, most = Infinity }, count) {

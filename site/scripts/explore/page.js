@@ -5,7 +5,7 @@ import { copyLink, make, parsed } from "../dom.js";
 import { View, resized, walk } from "../picture.js";
 import { PAGE, Table } from "../table.js";
 import { many, plural } from "../words.js";
-import { base, offered, ranIn, resolve, settleAxes, settleFilters, settleMeasures, settleRuns } from "./choices.js";
+import { base, offered, ranIn, resolve, separate, settleAxes, settleFilters, settleMeasures, settleRuns } from "./choices.js";
 import { Controls } from "./controls.js";
 import { Library, explainEmpty, filtered, read, texts, warnings } from "./data.js";
 import { MOST_MARKS, columns, csv, distinguishing, readout, records, series, sorted } from "./rows.js";
@@ -80,11 +80,10 @@ class Explorer {
     }
     const { rows } = this.scope(cells, state);
     if (kind !== "view" && rows.length) {
-      settleAxes(this.library, cells, rows, state);
-      settleFilters(this.library, cells, rows, state, seen);
+      settleAxes(cells, rows, state);
+      settleFilters(cells, rows, state, seen);
     }
-    if (state.colour === state.x) state.colour = "";
-    if ([state.x, state.colour].includes(state.facet)) state.facet = "";
+    separate(state);
     this.state = state;
     this.cells = cells;
     this.table.from = 0;
