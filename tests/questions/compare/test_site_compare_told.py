@@ -94,7 +94,8 @@ def test_tasks_that_are_not_written_out_are_counted(page: Page) -> None:
     task = {"a": cell, "b": cell | {"cell_id": "b"}, "ratio": 1.0, "lo": 0.9, "hi": 1.1, "a_on_b": 0.87, "b_on_a": None}
     most = compare_page.SHOWN["listed"]
     best = [task | {"candidates_a": 12, "candidates_b": 9}] * (most + 3)
-    found = call(page, "answers", "summarizeExplanation", {"stages": [], "held": [], "best": best}, compare_page.reader())
+    explained = {"stages": [], "held": [], "best": best}
+    found = call(page, "answers", "summarizeExplanation", explained, compare_page.reader())
     said = text(page, "settings", found, {"kinds": {}})
     assert "and 3 more tasks" in said
     for wanted in ("100 (90 – 110)", "8 and 8", "(of 12 settings)", "A’s on B: 87 %"):
