@@ -22,46 +22,45 @@ export class Reader {
 
   start() {
     this.worker = bound(new URL("worker.js", import.meta.url).href);
-    this.asked = null;
-    const { promise, resolve, reject } = Promise.withResolvers();
-    this.ready = promise;
-    this.ready.catch(() => {});
+    this.worker.addEventListener("message", ({ data: { found, refused } }) => {
+      if (refused === undefined) this.answer.resolve(found);
+      else this.answer.reject(new Refused(refused));
+    });
     let up = false;
     const broken = (event) => {
       event.preventDefault();
       const why = new Refused(`the reader stopped${event.message ? `: ${String(event.message).slice(0, 200)}` : ""}`);
       // One that did not start would not start again.
       if (up) this.end(why);
-      else reject(why);
+      else this.answer.reject(why);
     };
-    this.worker.addEventListener("message", ({ data: { ready, found, refused } }) => {
-      up ||= ready;
-      if (ready) resolve(ready);
-      else if (refused === undefined) this.asked.resolve(found);
-      else this.asked.reject(new Refused(refused));
-    });
     this.worker.addEventListener("error", broken);
     this.worker.addEventListener("messageerror", broken);
-    this.worker.postMessage({ kind: "given", given: this.given });
+    this.ready = this.post({ kind: "given", given: this.given });
+    this.ready.then(() => { up = true; }, () => {});
+  }
+
+  post(message) {
+    this.answer = Promise.withResolvers();
+    this.worker.postMessage(message);
+    return this.answer.promise;
   }
 
   // End the Worker; whoever waits for it is told why.
   end(error) {
-    const { asked } = this;
+    const { answer } = this;
     this.worker.terminate();
     this.start();
-    asked?.reject(error);
+    answer.reject(error);
   }
 
   // The time that a Worker takes to start counts for nothing: it may have to be loaded.
   async ask(message) {
     await this.ready;
     const { seconds } = this.given.caps;
-    const asked = this.asked = Promise.withResolvers();
     const timer = setTimeout(() => this.end(new Refused(`it took longer than ${seconds} seconds`)), 1000 * seconds);
-    this.worker.postMessage(message);
     try {
-      return await asked.promise;
+      return await this.post(message);
     } finally {
       clearTimeout(timer);
     }

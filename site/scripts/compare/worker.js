@@ -63,11 +63,9 @@ self.addEventListener("unhandledrejection", (event) => event.preventDefault());
 
 self.addEventListener("message", async ({ data }) => {
   try {
-    const found = await tasks[data.kind](data);
-    if (found) self.postMessage({ found });
+    self.postMessage({ found: await tasks[data.kind](data) });
   } catch (error) {
     // What a parser says of hostile bytes is data too: the page shows it as text, and not much of it.
     self.postMessage({ refused: String(error?.message ?? error).slice(0, 300) });
   }
 });
-self.postMessage({ ready: true });
