@@ -18,12 +18,12 @@ from feedrate.questions.loader.charts.throughput import draw
 
 def test_the_command_that_checks_a_hash_prints_it(show: Callable[..., RunView], tmp_path: Path) -> None:
     """What the page says to type, typed at the files that the figure offers, prints what the page says."""
-    shown = show(batches=(8,), blocks=2)
-    placed = place(draw(shown.cells), "loader-throughput-x", "suites/loader.md", shown.origin)
+    view = show(batches=(8,), blocks=2)
+    placed = place(draw(view.cells), "loader-throughput-x", "suites/loader.md", view.origin)
     for path, content in placed.files.items():
         (tmp_path / Path(path).name).write_text(content, encoding="utf-8")
-    (tmp_path / "trials.parquet").write_bytes((shown.run.folder / "trials.parquet").read_bytes())
-    body = unescape(cite_page.page([placed], [shown]).body)
+    (tmp_path / "trials.parquet").write_bytes((view.run.folder / "trials.parquet").read_bytes())
+    body = unescape(cite_page.page([placed], [view]).body)
     commands = re.findall(r"<code>(sha256sum .*?)</code></div></td> <td[^>]*>(?:<div>)?(?:<code>)?([\w ]+)", body)
     assert len(commands) == 2
     assert placed.citation
@@ -37,10 +37,10 @@ def test_the_command_that_checks_a_hash_prints_it(show: Callable[..., RunView], 
 
 def test_the_same_records_give_the_same_files(show: Callable[..., RunView]) -> None:
     """Read, estimated and drawn again: table, picture and specification are the same bytes, and so is the HTML."""
-    shown = show(batches=(8,), blocks=2)
-    first = place(draw(shown.cells), "x", "index.md", shown.origin)
+    view = show(batches=(8,), blocks=2)
+    first = place(draw(view.cells), "x", "index.md", view.origin)
     render._drawn.cache_clear()
-    again = RunView(shown.run)
+    again = RunView(view.run)
     assert place(draw(again.cells), "x", "index.md", again.origin) == first
     assert {Path(path).suffix for path in first.files} == {".csv", ".svg", ".json"}
 

@@ -106,9 +106,9 @@ def test_what_cannot_be_tested_has_its_reason(found: Verdicts, body: str) -> Non
 
 def test_what_a_plan_could_not_test_keeps_its_reason(tested: RunView) -> None:
     """What the run itself said against testing a claim is what the page says."""
-    shown = RunView(tested.run)
-    shown.manifest = tested.manifest.model_copy(update={"untestable": {"disk-cache": "no disk is left"}})
-    (told,) = gather([shown]).told["disk-cache"]
+    view = RunView(tested.run)
+    view.manifest = tested.manifest.model_copy(update={"untestable": {"disk-cache": "no disk is left"}})
+    (told,) = gather([view]).told["disk-cache"]
     assert told.sentence == "Not testable here: no disk is left."
 
 
@@ -122,8 +122,8 @@ def test_the_newest_run_that_tested_speaks(show: Show, tested: RunView) -> None:
     """A newer run of other cells takes no verdict away; a newer one of the same cells does."""
     other = run(show, run_id="20270101T000000Z-other", claims=("collate",))
     found = gather([other, tested])
-    assert found.told["excess-workers"][0].shown is tested
-    assert found.told["totensor-transpose"][0].shown is other
+    assert found.told["excess-workers"][0].view is tested
+    assert found.told["totensor-transpose"][0].view is other
     assert len(found.places) == 1
 
 
@@ -147,7 +147,7 @@ def test_other_versions_of_the_protocol_are_left_out(show: Show, tested: RunView
     old = run(show, run_id="20270101T000000Z-old", protocol_version=0, cores=4)
     found = gather([old, tested])
     assert found.left_out == (old,)
-    assert [place.shown for place in found.places] == [tested]
+    assert [place.view for place in found.places] == [tested]
     said = plain(claims_page.page(found).body)
     assert "Left out: 20270101T000000Z-old (version 0)" in said
     assert "not compared" in said
@@ -182,8 +182,8 @@ def test_the_suite_of_all_claims_has_no_other_page(tested: RunView) -> None:
 
 def test_text_from_records_stays_text(show: Show) -> None:
     """Markup in a machine's name or a run's notes makes no element."""
-    shown = run(show, hostile=True, claims=("collate",))
-    page = claims_page.page(gather([shown]))
+    view = run(show, hostile=True, claims=("collate",))
+    page = claims_page.page(gather([view]))
     html = page.body + "".join(placed.html for placed in page.figures.values())
     assert "<script>document" not in html
     assert "<img" not in html
@@ -193,11 +193,11 @@ def test_text_from_records_stays_text(show: Show) -> None:
 def test_badges_count_several_machines(found: Verdicts) -> None:
     """One machine shows its effect; several are counted by verdict, a machine of two devices once; none is said."""
     (told,) = found.told["excess-workers"]
-    shown = told.shown
-    other = RunView(shown.run)
-    machine = shown.manifest.machine.model_copy(update={"cores_logical": 8})
-    other.manifest = shown.manifest.model_copy(update={"machine": machine})
-    elsewhere, on_gpu = replace(told, shown=other), replace(told, device="cuda")
+    view = told.view
+    other = RunView(view.run)
+    machine = view.manifest.machine.model_copy(update={"cores_logical": 8})
+    other.manifest = view.manifest.model_copy(update={"machine": machine})
+    elsewhere, on_gpu = replace(told, view=other), replace(told, device="cuda")
     assert "×" in plain(claims_page.badges([told]))
     assert "2 machines" in plain(claims_page.badges([told, elsewhere]))
     assert plain(claims_page.badges([told, on_gpu])) == f"{told.verdict} 1 machine"

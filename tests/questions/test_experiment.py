@@ -81,8 +81,8 @@ def test_what_the_source_contradicts_stands_side_by_side(show: Show) -> None:
 
 def test_every_ratio_has_its_interval_and_its_blocks(show: Show) -> None:
     """Cells of the tables read ratio, interval; the last column counts blocks; the run and its command are named."""
-    shown = show(batches=BATCHES, fails="none")
-    body = page(shown)
+    view = show(batches=BATCHES, fails="none")
+    body = page(view)
     table = body[body.index("How long an epoch takes") :].partition("</table>")[0]
     rows = [re.findall(r"<td[^>]*>(.*?)</td>", line) for line in re.findall(r"<tr[^>]*>(.*?)</tr>", table)][1:]
     assert rows
@@ -90,13 +90,13 @@ def test_every_ratio_has_its_interval_and_its_blocks(show: Show) -> None:
         *_, n = (plain(cell) for cell in row)
         assert re.fullmatch(r"\d+( to \d+)?", n)
         assert all(re.fullmatch(r"[\d.]+ \([\d.]+–[\d.]+\)|–", plain(cell)) for cell in row[2:-1]), row
-    assert shown.manifest.run_id in body
+    assert view.manifest.run_id in body
     assert "Pinned memory needs a CUDA device" in body
 
 
-def copied(shown: RunView, **known: Any) -> RunView:
+def copied(view: RunView, **known: Any) -> RunView:
     """The same run, of which other things are known: its trials, or what lies beside it."""
-    other = RunView(shown.run)
+    other = RunView(view.run)
     vars(other).update(known)
     return other
 
@@ -113,8 +113,8 @@ def test_pinning_is_compared_where_there_is_a_gpu(show: Show) -> None:
 
     The run crosses pinning with non_blocking copies: the ratio is of those that are waited for, as by default.
     """
-    shown = show(device="cuda", run_id="20260103T030405Z-gpu", fails="none")
-    body = page(shown)
+    view = show(device="cuda", run_id="20260103T030405Z-gpu", fails="none")
+    body = page(view)
     (_, _, *batches, _), *rows = rows_of(body, "### Pinned memory against pageable")
     assert batches == [f"batch {batch}" for batch in (8, 32, 128)]
     training = [row for row in rows if row[0] == "real training"]
@@ -126,20 +126,20 @@ def test_pinning_is_compared_where_there_is_a_gpu(show: Show) -> None:
         given = {"mode": "train", "workload": workload, "storage_format": name, "num_workers": int(workers[0])}
         for batch, told in zip((8, 32, 128), ratios, strict=True):
             cell = {**given, "batch_size": batch, "non_blocking": False}
-            logs = [log_rates(shown.trials, **cell, pin_memory=pinned) for pinned in (True, False)]
+            logs = [log_rates(view.trials, **cell, pin_memory=pinned) for pinned in (True, False)]
             assert told.startswith(f"{np.exp((logs[0] - logs[1]).mean()):.2f} (")
-        assert n == str(shown.manifest.blocks)
+        assert n == str(view.manifest.blocks)
     assert "Pinned memory needs" not in body
     assert "no ratio of pinned to pageable" not in body
 
 
 def test_without_pinned_memory_it_is_said_why(show: Show) -> None:
     """A CPU has no use for it; a run on CUDA that did not vary it, or in which it only failed, says that alone."""
-    shown = show(device="cuda", run_id="20260103T030405Z-gpu", fails="none")
-    pinned = shown.trials["pin_memory"].eq(True).fillna(False)
-    failed = shown.trials.assign(outcome=shown.trials["outcome"].mask(pinned, "oom"))
-    for trials in (shown.trials[~pinned], failed):
-        body = page(copied(shown, trials=trials))
+    view = show(device="cuda", run_id="20260103T030405Z-gpu", fails="none")
+    pinned = view.trials["pin_memory"].eq(True).fillna(False)
+    failed = view.trials.assign(outcome=view.trials["outcome"].mask(pinned, "oom"))
+    for trials in (view.trials[~pinned], failed):
+        body = page(copied(view, trials=trials))
         assert "This run gives no ratio of pinned to pageable memory." in body
         assert "Pinned memory needs" not in body
         assert "Pinned memory against pageable" not in body
@@ -153,7 +153,7 @@ def test_a_machine_s_reference_run_stands_for_it(show: Show) -> None:
         for day, batches in ((5, (8, 128)), (4, BATCHES), (3, (8, 16, 32, 128)))
     )
     text = page(newest, full, quick)
-    assert [f"run {shown.manifest.run_id}" in text for shown in (newest, full, quick)] == [False, True, False]
+    assert [f"run {view.manifest.run_id}" in text for view in (newest, full, quick)] == [False, True, False]
     vouched = copied(quick, beside=Beside(tier=REFERENCE))
     unread = copied(full)
     body = experiment_page.page([newest, unread, vouched], verdicts.gather(())).body
@@ -170,14 +170,14 @@ def test_machines_with_reference_runs_come_first(show: Show, monkeypatch: pytest
         show(run_id=f"2026010{day}T030405Z-aaaa", cores=day, fails="none", batches=(8, 128)) for day in (5, 4, 3)
     )
     runs = [first, second, copied(third, beside=Beside(tier=REFERENCE))]
-    shown = [shown.machine_id for shown in (third, first, second)]
+    view = [view.machine_id for view in (third, first, second)]
     text = page(*runs)
-    places = [text.index(f"{{ #machine-{name} }}") for name in shown]
+    places = [text.index(f"{{ #machine-{name} }}") for name in view]
     assert places == sorted(places)
     assert "At most" not in text
     monkeypatch.setattr(selection, "MACHINES", 2)
     text = page(*runs)
-    assert [f"{{ #machine-{name} }}" in text for name in shown] == [True, True, False]
+    assert [f"{{ #machine-{name} }}" in text for name in view] == [True, True, False]
     assert "At most 2 machines are shown here: first those with reference runs" in text
 
 

@@ -33,13 +33,13 @@ def tested(show: Show) -> RunView:
     return show(suites=("claims",), claims=("storage",), blocks=2, fails="none")
 
 
-def telling(shown: RunView, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, ClaimResult]:
+def telling(view: RunView, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, ClaimResult]:
     """What a run says of claims, by id."""
     found = {}
     for name, row in rows.items():
-        claim, device = suite.claims()[name][1], shown.manifest.device
+        claim, device = suite.claims()[name][1], view.manifest.device
         cases = [{}] * len(claim.effect.cases) if claim.effect else []
-        found[name] = ClaimResult(claim.on(device), shown, device, {**KNOWN, **row}, cases)
+        found[name] = ClaimResult(claim.on(device), view, device, {**KNOWN, **row}, cases)
     return found
 
 
@@ -49,10 +49,10 @@ def told(*places: dict[str, ClaimResult]) -> Verdicts:
     firsts = [next(iter(place.values())) for place in places]
     return Verdicts(
         {name: suite.claims()[name] for name in everything},
-        tuple(Place(first.shown, first.device, False) for first in firsts),
+        tuple(Place(first.view, first.device, False) for first in firsts),
         {
             name: tuple(
-                place.get(name) or ClaimResult(each.claim, first.shown, first.device, {"verdict": "not testable here"})
+                place.get(name) or ClaimResult(each.claim, first.view, first.device, {"verdict": "not testable here"})
                 for place, first in zip(places, firsts, strict=True)
             )
             for name, each in everything.items()
@@ -65,13 +65,13 @@ def said(*places: dict[str, ClaimResult]) -> list[Sentence]:
     return findings([], told(*places), [])
 
 
-def changed(shown: RunView, gpu: bool = False, **manifest: Any) -> RunView:
+def changed(view: RunView, gpu: bool = False, **manifest: Any) -> RunView:
     """The same run, with another manifest."""
-    other = RunView(shown.run)
-    machine = shown.manifest.machine
+    other = RunView(view.run)
+    machine = view.manifest.machine
     if gpu:
         machine = machine.model_copy(update={"gpu_name": "Example GPU 80", "gpu_count": 1})
-    other.manifest = shown.manifest.model_copy(update={"machine": machine, **manifest})
+    other.manifest = view.manifest.model_copy(update={"machine": machine, **manifest})
     return other
 
 
@@ -126,9 +126,9 @@ def test_every_sentence_names_its_machine(show: Show, tested: RunView, bench: Ca
 def test_what_no_record_tells_is_left_out(show: Show) -> None:
     """Without results nothing is said; a run without claims says nothing of them."""
     assert findings([], NOTHING, []) == []
-    shown = show(fails="none")
-    (only,) = findings([shown], NOTHING, [])
-    assert only.source == f"run {shown.manifest.run_id}"
+    view = show(fails="none")
+    (only,) = findings([view], NOTHING, [])
+    assert only.source == f"run {view.manifest.run_id}"
 
 
 def test_a_run_without_a_clear_gain_is_passed_over(show: Show) -> None:
@@ -258,7 +258,7 @@ def test_every_run_that_speaks_is_named(tested: RunView) -> None:
 def test_of_equally_many_claims_the_newest_speak(tested: RunView) -> None:
     """Two places tested as many claims: the one that was measured last is told, whatever their order."""
     later = changed(tested, run_id="20270101T000000Z-later", started_at="2027-01-01T00:00:00Z")
-    places = [telling(shown, {EFFECTS[0]: {"verdict": "confirmed"}}) for shown in (tested, later)]
+    places = [telling(view, {EFFECTS[0]: {"verdict": "confirmed"}}) for view in (tested, later)]
     for order in (places, places[::-1]):
         assert said(*order)[0].made_from == (later.manifest.run_id,)
     more = telling(tested, {name: {"verdict": "confirmed"} for name in EFFECTS[:2]})

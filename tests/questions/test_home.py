@@ -104,15 +104,15 @@ def test_findings_lead_to_what_they_were_made_from(show: Callable[..., RunView])
 
 def test_two_devices_of_one_machine_are_both_counted(show: Callable[..., RunView]) -> None:
     """A machine whose claims were tested on both of its devices tells the verdicts of both."""
-    shown = show(suites=("claims",), claims=("storage",), blocks=3, fails="none")
-    one = verdicts.gather([shown])
-    places = (Place(shown, "cpu", True), Place(shown, "cuda", True))
+    view = show(suites=("claims",), claims=("storage",), blocks=3, fails="none")
+    one = verdicts.gather([view])
+    places = (Place(view, "cpu", True), Place(view, "cuda", True))
     two = Verdicts(one.asked, places, {name: part * 2 for name, part in one.told.items()}, ())
     counts = one.tally(0)
     found = f"{counts['confirmed']} confirmed and {counts['refuted']} refuted"
     tested = f"{sum(one.tally(0).values()) - one.tally(0)[NOT_TESTABLE]} tested so far, on one machine"
-    assert f"{tested}: {found}.<" in home_page.page([shown], [], one).body
-    assert f"{tested}: {found} on CPU, {found} on CUDA.<" in home_page.page([shown], [], two).body
+    assert f"{tested}: {found}.<" in home_page.page([view], [], one).body
+    assert f"{tested}: {found} on CPU, {found} on CUDA.<" in home_page.page([view], [], two).body
 
 
 def test_a_run_without_tasks_is_not_called_failed(show: Callable[..., RunView]) -> None:

@@ -60,11 +60,11 @@ def test_the_newest_run_of_a_task_speaks(show: Show) -> None:
     old, new = show(), show(run_id="20260202T030405Z-fake")
     other = show(run_id="20260303T030405Z-fake", protocol_version=99)
     found = machines_page.tasks_of([other, new, old])
-    assert {best.shown for best in found.values()} == {new}
+    assert {best.view for best in found.values()} == {new}
     text = page(other, new, old)
     assert f"best-{new.slug}" in text
     assert f"best-{old.slug}" not in text
-    assert all(f"{shown.slug}.html" in text for shown in (other, new, old))
+    assert all(f"{view.slug}.html" in text for view in (other, new, old))
 
 
 @pytest.fixture
@@ -81,10 +81,10 @@ def test_a_task_is_kept_for_each_device(both: tuple[RunView, RunView]) -> None:
     """A newer run on the CPU takes no task of the GPU's; both headings, stages and the list of runs name the device."""
     cpu, gpu = both
     text = page(cpu, gpu)
-    for shown, named in ((cpu, "CPU"), (gpu, "GPU")):
-        heading = next(line for line in text.splitlines() if f"{{ #best-{shown.slug} }}" in line)
+    for view, named in ((cpu, "CPU"), (gpu, "GPU")):
+        heading = next(line for line in text.splitlines() if f"{{ #best-{view.slug} }}" in line)
         assert f", on {named} {{" in heading
-        (listed,) = (row for row in rows(text.partition("{ #runs }")[2]) if row and row[0] == shown.manifest.run_id)
+        (listed,) = (row for row in rows(text.partition("{ #runs }")[2]) if row and row[0] == view.manifest.run_id)
         assert listed[3] == named
     staged = [row[0] for row in rows(text.partition("{ #stages }")[2].partition("## ")[0]) if row]
     counts = [sum(f", on {named}" in name for name in staged) for named in ("CPU", "GPU")]
@@ -120,7 +120,7 @@ def test_the_faster_device_speaks_for_a_machine(both: tuple[RunView, RunView], s
 
 def test_a_machine_counts_once_where_tasks_are_shared(both: tuple[RunView, RunView]) -> None:
     """A task that one machine has on two devices is not had by two machines."""
-    cpu, gpu = (machines_page.tasks_of([shown]) for shown in both)
+    cpu, gpu = (machines_page.tasks_of([view]) for view in both)
     (_, task), best = next(iter(cpu.items()))
     mine, theirs = task, ("other",)
     twice = {("cpu", mine): best, ("cuda", mine): next(iter(gpu.values()))}
@@ -155,7 +155,7 @@ def test_verdicts_of_the_machine_are_listed(show: Show) -> None:
     told = verdicts.gather([tested, other])
     assert len(told.places) == 2
     for at, place in enumerate(told.places):
-        text = machines_page.page([place.shown], told, {}).body.partition("{ #claims }")[2].partition("## ")[0]
+        text = machines_page.page([place.view], told, {}).body.partition("{ #claims }")[2].partition("## ")[0]
         count = sum(part[at].tested for part in told.told.values())
         assert len([row for row in rows(text) if row]) == count > 0
         assert text.count('href="../claims.html#claim-') == count
@@ -187,14 +187,14 @@ def test_only_what_has_no_effect_is_a_fact(show: Show) -> None:
 @pytest.mark.slow
 def test_runs_machines_and_suites_lead_to_each_other(show: Show) -> None:
     """The lists of runs and of machines and the suites' pages link a machine's page, and that links all of them."""
-    shown = show()
-    questions = suites_page.found([shown])
-    linked = f'{shown.machine_page.removesuffix(".md")}.html"'
-    assert linked in reference_page.runs_page([shown]).body
-    assert linked.removeprefix("machines/") in machines_page.index_page([shown]).body
-    assert linked in suites_page.page(*questions[0], [shown]).body
-    text = page(shown)
-    for target in (shown.page, questions[0][1], machines_page.INDEX):
+    view = show()
+    questions = suites_page.found([view])
+    linked = f'{view.machine_page.removesuffix(".md")}.html"'
+    assert linked in reference_page.runs_page([view]).body
+    assert linked.removeprefix("machines/") in machines_page.index_page([view]).body
+    assert linked in suites_page.page(*questions[0], [view]).body
+    text = page(view)
+    for target in (view.page, questions[0][1], machines_page.INDEX):
         assert target.replace(".md", ".html").removeprefix("machines/") in text
 
 

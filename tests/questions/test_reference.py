@@ -59,9 +59,9 @@ def test_every_run_is_named_on_its_day(show: Show) -> None:
     text = reference_page.page([second, first], [], "# Changelog\n\n## 1.0\n\n- more\n").body
     assert text.count("{ #day-") == 1
     assert text.index(second.manifest.run_id) < text.index(first.manifest.run_id)
-    for shown in (first, second):
-        assert shown.machine_page.replace(".md", ".html") in text
-        assert f"{sum(shown.manifest.outcomes.values()):,}" in text
+    for view in (first, second):
+        assert view.machine_page.replace(".md", ".html") in text
+        assert f"{sum(view.manifest.outcomes.values()):,}" in text
     assert "2 runs, all of protocol version" in text
 
 

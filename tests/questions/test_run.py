@@ -21,9 +21,9 @@ Show = Callable[..., RunView]
 
 def test_a_run_has_its_pictures(show: Show) -> None:
     """Drift and telemetry have a heading, a place in the page, a figure with its table, and files to download."""
-    shown = show(busy=True)
-    page = runs_page.page(shown)
-    assert list(page.figures) == [f"drift-{shown.slug}", f"telemetry-{shown.slug}"]
+    view = show(busy=True)
+    page = runs_page.page(view)
+    assert list(page.figures) == [f"drift-{view.slug}", f"telemetry-{view.slug}"]
     for name, placed in page.figures.items():
         assert f'id="slot-{name}"' in page.body
         assert placed.html.count("<svg") > 1
@@ -46,9 +46,9 @@ def test_what_a_run_cannot_have_is_left_out(show: Show) -> None:
     assert "The machine over the run" not in older.body
 
 
-def twice(shown: RunView) -> RunView:
+def twice(view: RunView) -> RunView:
     """The run's first training cell once more, serialized: its host phases are twice its device spans."""
-    trials = shown.trials.astype({f"{side}_forward_ns": "Float64" for side in ("host", "device")})
+    trials = view.trials.astype({f"{side}_forward_ns": "Float64" for side in ("host", "device")})
     first = trials[trials["mode"].eq("train") & trials["outcome"].eq("ok")].iloc[0]
     own = trials[trials["cell_id"].eq(first["cell_id"]) & trials["outcome"].eq("ok")]
     axes = {axis.name: axis.type(first[axis.name]) for axis in AXES if not pd.isna(first[axis.name])}
@@ -59,7 +59,7 @@ def twice(shown: RunView) -> RunView:
         host_forward_ns=2 * own["host_forward_ns"],
         wall_ns=2 * own["wall_ns"],
     )
-    both = RunView(shown.run)
+    both = RunView(view.run)
     both.trials = pd.concat([events, waiting], ignore_index=True)
     return both
 
@@ -84,10 +84,10 @@ def plain(html: str) -> str:
     return unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))).replace("\u00a0", " ")
 
 
-def part(shown: RunView, title: str) -> str:
+def part(view: RunView, title: str) -> str:
     """What stands on the page of a run below a heading; nothing where it has no such heading."""
     heading = rf"^#+ {re.escape(title)} \{{ #.*?\n"
-    found = re.search(rf"{heading}(.*?)(?=^#)", runs_page.page(shown).body, re.DOTALL | re.MULTILINE)
+    found = re.search(rf"{heading}(.*?)(?=^#)", runs_page.page(view).body, re.DOTALL | re.MULTILINE)
     return found[1] if found else ""
 
 
@@ -119,11 +119,11 @@ def test_the_letter_comes_with_its_reasons(busy: RunView, show: Show) -> None:
 def test_disturbed_trials_are_counted(busy: RunView) -> None:
     """The table's count of each flag is that of the records; what the machine does not tell is named, not zero."""
     flags = successful(busy.trials)["flags"].fillna("").str.split(",")
-    shown = {row[0]: row[1] for row in rows(part(busy, "What disturbed trials")) if row}
-    assert shown["foreign_cpu"] == str(sum("foreign_cpu" in names for names in flags))
-    assert shown["steal"] == str(sum("steal" in names for names in flags))
-    assert int(shown["foreign_cpu"]) > int(shown["steal"]) > 0
-    assert "pressure" not in shown
+    view = {row[0]: row[1] for row in rows(part(busy, "What disturbed trials")) if row}
+    assert view["foreign_cpu"] == str(sum("foreign_cpu" in names for names in flags))
+    assert view["steal"] == str(sum("steal" in names for names in flags))
+    assert int(view["foreign_cpu"]) > int(view["steal"]) > 0
+    assert "pressure" not in view
     assert "tells nothing of: pressure" in part(busy, "What disturbed trials")
 
 

@@ -45,8 +45,8 @@ def answers(compared: RunView) -> str:
     return section(compared).answers()
 
 
-def section(shown: RunView, suite: str = "storage") -> storage_page.StorageSection:
-    return storage_page.StorageSection(shown, suite)
+def section(view: RunView, suite: str = "storage") -> storage_page.StorageSection:
+    return storage_page.StorageSection(view, suite)
 
 
 def test_the_answer_is_made_from_the_numbers(compared: RunView, answers: str) -> None:
@@ -79,8 +79,8 @@ def test_what_to_use_is_what_the_analysis_chose(compared: RunView, answers: str)
 
 def test_loss_is_never_recommended_silently(show: Show) -> None:
     """Where JPEG is the fastest of all it stands under its own heading, marked, and never under what to use."""
-    shown = show(suites=("storage",), formats=("png", "jpeg", "lmdb_png"), blocks=4)
-    html = section(shown).answers()
+    view = show(suites=("storage",), formats=("png", "jpeg", "lmdb_png"), blocks=4)
+    html = section(view).answers()
     rows = [row for row in cells(html) if row]
     assert rows
     assert not any("jpeg" in cell for row in rows for cell in row[:-1])
@@ -139,8 +139,8 @@ def test_other_suites_and_single_formats_show_nothing(show: Show, compared: RunV
 )
 def test_parts_that_are_missing_break_nothing(show: Show, what: dict[str, Any]) -> None:
     """Without cold or warm cells, with one block, or without what a probe gives, the page says what it can."""
-    shown = show(**{"suites": ("storage",), "formats": ("png", "lmdb", "lmdb_png", "npy"), "blocks": 3, **what})
-    text = plain(section(shown).answers() + section(shown).details())
+    view = show(**{"suites": ("storage",), "formats": ("png", "lmdb", "lmdb_png", "npy"), "blocks": 3, **what})
+    text = plain(section(view).answers() + section(view).details())
     assert not re.search(r"\bnan\b", text)
     assert "NA" not in text.split()
     if states := what.get("states"):
@@ -158,8 +158,8 @@ def test_the_page_has_its_parts_once(compared: RunView) -> None:
 
 def test_text_from_records_stays_text(show: Show) -> None:
     """Markup in a machine's or a workload's name makes no element."""
-    shown = show(suites=("storage",), formats=("png", "lmdb"), blocks=2, hostile=True)
-    html = section(shown).answers() + section(shown).details()
+    view = show(suites=("storage",), formats=("png", "lmdb"), blocks=2, hostile=True)
+    html = section(view).answers() + section(view).details()
     assert "<script" not in html
     assert "<img" not in html
     assert "&lt;script&gt;" in html

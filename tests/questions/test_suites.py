@@ -27,7 +27,7 @@ def test_charts_stand_on_a_page_as_long_as_it_stays_light(
     content = replace(suite.load("loader"), charts=suite.load("loader").charts[:2])
     page = suites_page.page("loader", "suites/loader.md", content, runs)
     assert len(page.figures) == machines * 2
-    assert all(shown.machine_id in page.body for shown in runs)
+    assert all(view.machine_id in page.body for view in runs)
     assert page.body.count(NOTE) == 2 - machines
 
 

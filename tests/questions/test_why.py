@@ -68,10 +68,10 @@ def test_every_bottleneck_is_shown_and_few_cells_are(cuda: RunView) -> None:
     """Every bottleneck of a task is told by a cell, the defaults are among them, and a task has a few rows alone."""
     cells = loader_cells.training_cells(cuda, "loader")
     (task,) = loader_cells.tasks(cells)
-    assert {cell["bottleneck"] for _, cell in task.shown} == set(cells["bottleneck"])
-    assert any("PyTorch’s defaults" in reason for reason, _ in task.shown)
-    assert len(task.shown) <= loader_cells.CELLS < len(cells)
-    assert task.shown[0][1]["samples_per_s"] == cells["samples_per_s"].max()
+    assert {cell["bottleneck"] for _, cell in task.view} == set(cells["bottleneck"])
+    assert any("PyTorch’s defaults" in reason for reason, _ in task.view)
+    assert len(task.view) <= loader_cells.CELLS < len(cells)
+    assert task.view[0][1]["samples_per_s"] == cells["samples_per_s"].max()
 
 
 def test_the_whole_list_is_a_file(cuda: RunView) -> None:
@@ -95,9 +95,9 @@ def test_hidden_shares_and_stages_are_told(cuda: RunView) -> None:
 @pytest.mark.slow
 def test_predictions_stand_beside_what_they_predict(show: Show, cuda: RunView) -> None:
     """Where a run has cells with one worker others are predicted, with the error; else the column is not there."""
-    shown = show(workers=(0, 1, 2))
-    text = said(loader_cells.section(shown, "loader", PATH))
-    found = held_out(shown.trials, shown.run.table("steps"), 16)
+    view = show(workers=(0, 1, 2))
+    text = said(loader_cells.section(view, "loader", PATH))
+    found = held_out(view.trials, view.run.table("steps"), 16)
     assert "Predicted" in text
     errors = {f"{error:+.1f} %".replace("-", "−") for error in found["error_pct"].dropna()}
     shown_errors = set(re.findall(r"[+−]\d+\.\d %", text))
@@ -115,17 +115,17 @@ def test_nothing_is_told_of_a_suite_without_training(show: Show) -> None:
 @pytest.mark.slow
 def test_hundreds_of_cells_stay_light(show: Show) -> None:
     """With hundreds of training cells the page shows some dozen rows, and stays small."""
-    shown = show(device="cuda", batches=(2, 4, 8, 16, 32, 64, 128, 256, 512), workers=(0, 1, 2, 4, 8), blocks=2)
-    assert len(loader_cells.training_cells(shown, "loader")) >= 300
-    section = loader_cells.section(shown, "loader", PATH)
+    view = show(device="cuda", batches=(2, 4, 8, 16, 32, 64, 128, 256, 512), workers=(0, 1, 2, 4, 8), blocks=2)
+    assert len(loader_cells.training_cells(view, "loader")) >= 300
+    section = loader_cells.section(view, "loader", PATH)
     assert section.html.count("<tr") - 1 <= loader_cells.TASKS * loader_cells.CELLS
     assert len(section.html) < 20_000
 
 
 def test_planted_costs_are_read_back_on_their_page(show: Show) -> None:
     """A suite that plants costs shows planted, measured and error; one that plants nothing shows nothing of it."""
-    shown = show(plants=True)
-    body = suites_page.page("loader", PATH, Suite("Is it read back?", ()), [shown]).body
+    view = show(plants=True)
+    body = suites_page.page("loader", PATH, Suite("Is it read back?", ()), [view]).body
     for title in ("Planted, measured, error", "Small effects", "Equal pairs", "Planted bottlenecks"):
         assert title in body
     assert "Why is it not faster?" not in body

@@ -46,9 +46,9 @@ def shown_of(results: Path, run_id: str) -> RunView:
 def test_a_withdrawn_run_is_shown_nowhere_else(results: Path) -> None:
     """No list, no chart, no number draws on it, and one line leads to its page."""
     everyone = select(load_runs(results))
-    assert [shown.manifest.run_id for shown in everyone.withdrawn] == [GONE]
+    assert [view.manifest.run_id for view in everyone.withdrawn] == [GONE]
     for runs in (everyone.every, everyone.featured, everyone.detailed, everyone.brief):
-        assert GONE not in [shown.manifest.run_id for shown in runs]
+        assert GONE not in [view.manifest.run_id for view in runs]
     assert set(everyone.cells["run_id"]) == {STAYS}
     explored = explore_page.page(everyone)
     assert GONE not in explored.body + "".join(map(str, explored.files.values()))
@@ -59,9 +59,9 @@ def test_a_withdrawn_run_is_shown_nowhere_else(results: Path) -> None:
 
 def test_its_page_stays_with_the_reason(results: Path) -> None:
     """The page says when and why, as text, has the run's files, and has no figure."""
-    shown = shown_of(results, GONE)
-    page = withdrawn.page(shown)
-    assert page.path == shown.page
+    view = shown_of(results, GONE)
+    page = withdrawn.page(view)
+    assert page.path == view.page
     assert "This run was withdrawn on" in page.body
     assert "The disk was failing &lt;script&gt;" in page.body
     assert "<script>" not in page.body
@@ -76,21 +76,21 @@ def test_without_withdrawn_runs_nothing_is_said(results: Path) -> None:
 
 def test_every_table_names_the_tier(results: Path) -> None:
     """Runs, their pages and machines say who vouches; what a submitter wrote is text there."""
-    shown = shown_of(results, STAYS)
+    view = shown_of(results, STAYS)
     everyone = select(load_runs(results))
     for body in (
-        reference_page.runs_page([shown]).body,
-        run_page.page(shown).body,
-        brief.run_page(shown, []).body,
-        brief.machine_page([shown], [[]]).body,
+        reference_page.runs_page([view]).body,
+        run_page.page(view).body,
+        brief.run_page(view, []).body,
+        brief.machine_page([view], [[]]).body,
         machines_page.index_page(everyone.detailed).body,
     ):
         assert "contribute.html#tiers" in body
         assert ">reference</a>" in body
         assert "<b>Lab</b>" not in body
-    for body in (reference_page.runs_page([shown]).body, run_page.page(shown).body):
+    for body in (reference_page.runs_page([view]).body, run_page.page(view).body):
         assert "&lt;b&gt;Lab&lt;/b&gt;" in body
-    assert "=cmd|&#39; /C calc&#39;!A0" in run_page.page(shown).body
+    assert "=cmd|&#39; /C calc&#39;!A0" in run_page.page(view).body
 
 
 def test_a_machine_with_runs_of_both_tiers_says_how_many(results: Path) -> None:

@@ -47,11 +47,11 @@ def has(trials: pd.DataFrame, axis: str, value: Value) -> pd.Series:
 
 def varied(run: RunView, trials: pd.DataFrame, shm_bytes: int | None = 4 * GIB) -> RunView:
     """A run with other trials, or with another size of /dev/shm."""
-    shown = RunView(run.run)
-    shown.trials = trials
+    view = RunView(run.run)
+    view.trials = trials
     machine = run.manifest.machine.model_copy(update={"shared_memory_bytes": shm_bytes})
-    shown.manifest = run.manifest.model_copy(update={"machine": machine})
-    return shown
+    view.manifest = run.manifest.model_copy(update={"machine": machine})
+    return view
 
 
 def measured(show: Show, name: str = "workers") -> RunView:
@@ -110,8 +110,8 @@ def test_numbers_are_those_of_the_analysis(run: RunView, body: str) -> None:
         rows = rows_of(cost(run.trials))
         assert len(rows) == len(found[title]) > 0
         for row, line in zip(rows, found[title], strict=True):
-            shown = row[name] * (1000 if name.endswith("_per_sample") else 1)
-            assert line[column].split()[0] == words.number(shown).replace("-", "−")
+            view = row[name] * (1000 if name.endswith("_per_sample") else 1)
+            assert line[column].split()[0] == words.number(view).replace("-", "−")
             assert " to " in line[column]
             assert line[-1] == str(row["n"])
     assert {line[1] for line in found["Starting workers"]} >= {"2 workers, spawn", "2 workers, fork", "2 threads"}

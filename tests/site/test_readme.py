@@ -26,26 +26,26 @@ def test_every_number_comes_from_the_run_it_names() -> None:
 
     From nothing else: whoever sweeps has a run more under results/ than the README knows.
     """
-    shown = readme.shown()
-    named = re.search(r"run `([^`]+)`", shown)
+    view = readme.view()
+    named = re.search(r"run `([^`]+)`", view)
     assert named, "README.md names no run"
-    sources = set(re.findall(r"`([^`]+)`", shown))
+    sources = set(re.findall(r"`([^`]+)`", view))
     every = [run for run in not_withdrawn(runs(ROOT / "results")) if run.manifest.run_id in sources]
     (run,) = [run for run in every if run.manifest.run_id == named[1]]
     records = [bench for bench in benches(ROOT / "results") if bench.name in sources]
-    assert shown == readme.block(run, every, records)
+    assert view == readme.block(run, every, records)
 
 
 def test_what_is_said_of_all_runs_holds() -> None:
     """Of what is not generated: how many claims there are and were tested, on what machines, and that they agree."""
     text = " ".join(readme.README.read_text(encoding="utf-8").split())
-    every = [shown for shown in committed() if shown.beside.tier == "reference"]
+    every = [view for view in committed() if view.beside.tier == "reference"]
     told = verdicts.gather(every).told
     tested = [{each.verdict for each in part} for part in told.values() if all(each.tested for each in part)]
     assert f"*claim*, {len(told)} in all" in text
     assert f"{len(tested)} of them can be tested without a GPU; the others have no verdict yet" in text
     assert sum(any(each.tested for each in part) for part in told.values()) == len(tested)
-    machines = {shown.machine_id: shown.manifest.machine for shown in every}.values()
+    machines = {view.machine_id: view.manifest.machine for view in every}.values()
     assert {(each.cores_logical, each.virtualised, each.gpu_count) for each in machines} == {(2, True, 0)}
     assert "two virtual machines with 2 cores and no GPU" in text
     assert len(machines) == 2
@@ -55,7 +55,7 @@ def test_what_is_said_of_all_runs_holds() -> None:
 
 def test_the_figure_is_that_of_the_run() -> None:
     """The opening figure is an SVG that stands in the repository, and it names the run that the table is of."""
-    picture, named = readme.FIGURE.read_text(encoding="utf-8"), re.search(r"run `([^`]+)`", readme.shown())
+    picture, named = readme.FIGURE.read_text(encoding="utf-8"), re.search(r"run `([^`]+)`", readme.view())
     assert picture.startswith("<svg")
     assert named, "README.md names no run"
     assert re.findall(r"; run ([^<]+)<", picture) == [named[1]]
@@ -73,10 +73,10 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_readme_and_figure_are_written_together(show: Callable[..., RunView], written: Path) -> None:
     """Both name the newest loader run; what stands around the marks stays."""
-    shown, before = show(fails="none"), written.read_text(encoding="utf-8")
-    run = readme.write(shown.run.folder.parents[1])
-    assert f"run `{run.manifest.run_id}`, grade " in readme.shown()
-    assert f"; `{run.manifest.command}` repeats it; n counts blocks" in readme.shown()
+    view, before = show(fails="none"), written.read_text(encoding="utf-8")
+    run = readme.write(view.run.folder.parents[1])
+    assert f"run `{run.manifest.run_id}`, grade " in readme.view()
+    assert f"; `{run.manifest.command}` repeats it; n counts blocks" in readme.view()
     assert f"; run {run.manifest.run_id}<" in readme.FIGURE.read_text(encoding="utf-8")
     after = written.read_text(encoding="utf-8")
     assert before.partition("<!--")[0] == after.partition("<!--")[0]

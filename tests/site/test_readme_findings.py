@@ -92,7 +92,7 @@ def speaking(runs: Sequence[StoredRun]) -> dict[str, tuple[StoredRun, dict[Any, 
 def findings() -> dict[str, Finding]:
     """The README's sentences by kind; one that is of no kind is a number that nobody recomputes."""
     found = {}
-    for line in re.findall(r"^- (.+)$", readme.shown(), re.MULTILINE):
+    for line in re.findall(r"^- (.+)$", readme.view(), re.MULTILINE):
         whole = re.fullmatch(r"On (?P<machine>.+?): (?P<text>.+) \((?P<sources>`.+`)\)", line)
         assert whole, line
         kinds = {kind: said for kind, form in FINDINGS.items() if (said := re.fullmatch(form, whole["text"]))}
@@ -197,7 +197,7 @@ def test_the_accuracy_is_that_of_the_record(findings: dict[str, Finding]) -> Non
 def test_the_home_page_tells_the_same(findings: dict[str, Finding]) -> None:
     """The findings of the README stand on the front, word for word."""
     names = {name for finding in findings.values() for name in finding.sources}
-    runs = [shown for shown in committed() if shown.manifest.run_id in names]
+    runs = [view for view in committed() if view.manifest.run_id in names]
     records = [record for record in store_runs.benches(RESULTS) if record.name in names]
     page = home_page.page(runs, [], verdicts.gather(runs), benches=records).body
     told = re.findall(r"<li>(.+?) <a ", unescape(page.partition('<ul class="fr-found">')[2].partition("</ul>")[0]))

@@ -39,10 +39,10 @@ class Line(NamedTuple):
 
 def table() -> tuple[StoredRun, list[Line]]:
     """The README's table, and the run that it is of."""
-    named = re.search(r"run `([^`]+)`", readme.shown())
+    named = re.search(r"run `([^`]+)`", readme.view())
     assert named
     lines = []
-    for row in readme.shown().partition("|---|\n")[2].partition("\n\n")[0].splitlines():
+    for row in readme.view().partition("|---|\n")[2].partition("\n\n")[0].splitlines():
         task, setting, rate, n, held, gain = row.removeprefix("| ").removesuffix(" |").split(" | ")
         ran, _, data = task.partition(": ")
         lines.append(line([*data.split(", "), *ran.split(", ")], setting, rate, n, held, gain))
@@ -62,7 +62,7 @@ def on_home() -> list[tuple[StoredRun, list[Line]]]:
     page = home_page.page(runs, [], verdicts.gather([])).body
     found = []
     for section in re.split(r"\{ #numbers-", page)[1:]:
-        (run,) = [shown.run for shown in runs if f">run {shown.manifest.run_id}</a>" in section]
+        (run,) = [view.run for view in runs if f">run {view.manifest.run_id}</a>" in section]
         rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr.*?</tr>", section)[1:]]
         cells = [[unescape(re.sub(r"<[^>]+>", "", cell.replace("<br>", ", "))) for cell in row] for row in rows]
         lines = [

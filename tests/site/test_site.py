@@ -51,10 +51,10 @@ SITES = pytest.mark.parametrize(
 @SITES
 def test_every_page_opens_clean(name: str, sites: dict[str, Site], browser: Browser) -> None:
     """Every page opens without console message, failed request or request to another host, under one strict CSP."""
-    shown = sites[name]
-    seen = visit(browser, shown)
+    view = sites[name]
+    seen = visit(browser, view)
     policies = set()
-    for path in shown.pages:
+    for path in view.pages:
         page = seen.open(path)
         policies.add(page.locator("meta[http-equiv=Content-Security-Policy]").get_attribute("content"))
         assert page.locator("h1").count() == 1, path
@@ -64,7 +64,7 @@ def test_every_page_opens_clean(name: str, sites: dict[str, Site], browser: Brow
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
     assert "http" not in policy
-    assert set(KINDS) - {"suites/loader.html"} <= set(shown.pages)
+    assert set(KINDS) - {"suites/loader.html"} <= set(view.pages)
 
 
 @pytest.mark.parametrize("path", ["index.html", pytest.param("suites/loader.html", marks=pytest.mark.slow)])
@@ -186,16 +186,16 @@ def test_keyboard_reaches_everything(seen: Visit) -> None:
 @pytest.mark.slow
 def test_hostile_text_is_shown_as_text(sites: dict[str, Site], browser: Browser, fake_run: ModuleType) -> None:
     """Markup in run id, workload, suite, machine, notes, command and errors makes no element, and is shown as it is."""
-    shown = sites["odd"]
-    seen = visit(browser, shown)
+    view = sites["odd"]
+    seen = visit(browser, view)
     held = 0
-    for path in shown.pages:
+    for path in view.pages:
         page = seen.open(path)
         assert page.locator("script", has_text="owned").count() == 0
         assert page.locator("img[src=x], a[href^='javascript'], h1 b, main b").count() == 0, path
         held += "<script>document.title=" in page.inner_text("body")
     assert held >= 3
-    assert not [path for path in shown.folder.rglob("*") if "<" in path.name]
+    assert not [path for path in view.folder.rglob("*") if "<" in path.name]
     assert seen.problems == []
 
 
@@ -211,15 +211,15 @@ def test_no_results_make_a_useful_site(sites: dict[str, Site], browser: Browser)
 @SITES
 def test_every_link_leads_somewhere(name: str, sites: dict[str, Site]) -> None:
     """Every link within the site leads to a file that is there, its fragment to an id; no page has an id twice."""
-    shown = sites[name]
-    texts = {path: (shown.folder / path).read_text(encoding="utf-8") for path in shown.pages}
+    view = sites[name]
+    texts = {path: (view.folder / path).read_text(encoding="utf-8") for path in view.pages}
     marks = {path: re.findall(r' id="?([^" >]+)', re.sub(r"<svg.*?</svg>", "", text)) for path, text in texts.items()}
     for path, text in texts.items():
         assert len(set(marks[path])) == len(marks[path]), path
         main = text.partition("<article")[2].partition("</article>")[0]
         for target, fragment in re.findall(r'href="([^"#:]*)(?:#([^"]*))?"', main):
             found = os.path.normpath(Path(path).parent / target) if target else path
-            assert (shown.folder / found).is_file(), (path, target)
+            assert (view.folder / found).is_file(), (path, target)
             assert not fragment or unquote(fragment) in marks[found], (path, target, fragment)
 
 

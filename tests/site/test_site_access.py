@@ -137,10 +137,10 @@ def test_every_page_fits_every_width(
 
     All pages of the main site are looked at, of the others one of every kind.
     """
-    shown = sites[name]
-    seen = visit(browser, shown)
+    view = sites[name]
+    seen = visit(browser, view)
     found = {}
-    for path in shown.pages if name == "main" else one_of_each(shown.pages):
+    for path in view.pages if name == "main" else one_of_each(view.pages):
         page = seen.open(path)
         page.evaluate(UNFOLD)
         if (chart := page.locator(".fr-chart:visible").first).count():

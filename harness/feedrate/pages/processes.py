@@ -123,4 +123,4 @@ def started(runs: Sequence[RunView]) -> Iterator[Ahead]:
 
 def trials(runs: Sequence[RunView]) -> int:
     """How many trials some runs have: what their pages cost."""
-    return sum(sum(shown.manifest.outcomes.values()) for shown in runs)
+    return sum(sum(view.manifest.outcomes.values()) for view in runs)

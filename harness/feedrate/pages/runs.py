@@ -182,9 +182,9 @@ _from_others: dict[Path, RunView] = {}
 
 
 def _received(run: store_runs.StoredRun, found: Mapping[str, Any]) -> RunView:
-    shown = _from_others.setdefault(run.folder, RunView(run))
-    vars(shown).update(found)
-    return shown
+    view = _from_others.setdefault(run.folder, RunView(run))
+    vars(view).update(found)
+    return view
 
 
 def load_runs(results: Path, only: Collection[Path] | None = None) -> list[RunView]:
@@ -195,7 +195,7 @@ def load_runs(results: Path, only: Collection[Path] | None = None) -> list[RunVi
         only: the folders of those to read; all of them if not given.
     """
     found = [RunView(run) for run in store_runs.runs(results, only)]
-    return sorted(found, key=lambda shown: (shown.manifest.started_at, shown.manifest.run_id), reverse=True)
+    return sorted(found, key=lambda view: (view.manifest.started_at, view.manifest.run_id), reverse=True)
 
 
 def newest(runs: Sequence[RunView]) -> list[RunView]:
@@ -205,30 +205,30 @@ def newest(runs: Sequence[RunView]) -> list[RunView]:
         runs: newest first.
     """
     first: dict[str, dict[str, RunView]] = {}
-    for shown in runs:
-        first.setdefault(shown.machine_id, {}).setdefault(shown.manifest.device, shown)
-    return [shown for own in first.values() for shown in own.values()]
+    for view in runs:
+        first.setdefault(view.machine_id, {}).setdefault(view.manifest.device, view)
+    return [view for own in first.values() for view in own.values()]
 
 
-def draw(chart: str, shown: RunView, suite: str | None = None) -> Figure:
+def draw(chart: str, view: RunView, suite: str | None = None) -> Figure:
     """Draw one chart of a run.
 
     Args:
         chart: its name; the chart's ``READS`` names the frame that it takes: ``cells``, ``trials``, ``telemetry``, or
             ``steps`` of the trials that ``analysis.steps`` chooses.
-        shown: the run.
+        view: the run.
         suite: only what was measured for this suite.
     """
     drawing = plugins.load("feedrate.questions.*.charts", chart)
     reads = getattr(drawing, "READS", "cells")
     if reads in ("trials", "steps"):
-        frame = shown.trials if suite is None else shown.trials_of(suite)
-        frame = shown.steps_of(frame) if reads == "steps" else frame
+        frame = view.trials if suite is None else view.trials_of(suite)
+        frame = view.steps_of(frame) if reads == "steps" else frame
     else:
-        frame = getattr(shown, reads)
+        frame = getattr(view, reads)
         frame = frame if suite is None else frame[frame["suite"].eq(suite).fillna(False)]
     takes = signature(drawing.draw).parameters
-    more = {name: getattr(shown, name) for name in ("cores", "cores_logical") if name in takes}
+    more = {name: getattr(view, name) for name in ("cores", "cores_logical") if name in takes}
     # Altair would hold every part of a chart against its schema, over and again; the tests of charts let it.
     with debug_mode(False):
         figure: Figure = drawing.draw(frame, **more)

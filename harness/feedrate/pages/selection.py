@@ -87,7 +87,7 @@ class Selection:
     @cached_property
     def cells(self) -> pd.DataFrame:
         """Every measure of every cell of all runs."""
-        return cells([shown.run for shown in self.every])
+        return cells([view.run for view in self.every])
 
     @cached_property
     def machines(self) -> dict[str, list[RunView]]:
@@ -96,27 +96,27 @@ class Selection:
 
     def of_suite(self, name: str) -> list[RunView]:
         """Featured runs of the machines that a suite's page speaks of."""
-        return self._of(lambda shown: name in shown.manifest.suites, CHARTED)
+        return self._of(lambda view: name in view.manifest.suites, CHARTED)
 
     def at_home(self) -> list[RunView]:
         """Featured runs of the machines that the home page speaks of: first those with a suite that is for machines."""
-        return self._of(lambda shown: any(map(suite.for_machines, shown.manifest.suites)))
+        return self._of(lambda view: any(map(suite.for_machines, view.manifest.suites)))
 
     def of_claims(self) -> list[RunView]:
         """Featured runs of the machines that the Claims page speaks of: first those on which claims were tested."""
-        return self._of(lambda shown: bool(shown.manifest.claims))
+        return self._of(lambda view: bool(view.manifest.claims))
 
     def _of(self, comes_first: Callable[[RunView], bool], most: int = 0) -> list[RunView]:
-        machines = [shown.machine_id for shown in (*filter(comes_first, self.featured), *self.featured)]
+        machines = [view.machine_id for view in (*filter(comes_first, self.featured), *self.featured)]
         kept = list(dict.fromkeys(machines))[: most or MACHINES]
-        return [shown for shown in self.featured if shown.machine_id in kept]
+        return [view for view in self.featured if view.machine_id in kept]
 
 
 def by_machine(runs: Sequence[RunView]) -> dict[str, list[RunView]]:
     """Sort runs, newest first, by machine; the machine that was measured last comes first."""
     found: dict[str, list[RunView]] = {}
-    for shown in runs:
-        found.setdefault(shown.machine_id, []).append(shown)
+    for view in runs:
+        found.setdefault(view.machine_id, []).append(view)
     return found
 
 
@@ -126,15 +126,15 @@ def select(every: Sequence[RunView]) -> Selection:
     Args:
         every: all runs, newest first.
     """
-    runs = [shown for shown in every if not shown.beside.withdrawn]
+    runs = [view for view in every if not view.beside.withdrawn]
     featured = _featured(runs)
-    in_full = featured | {shown.page for shown in runs[:DETAILED]}
+    in_full = featured | {view.page for view in runs[:DETAILED]}
     return Selection(
         runs,
-        [shown for shown in runs if shown.page in featured],
-        [shown for shown in runs if shown.page in in_full],
-        [shown for shown in runs if shown.page not in in_full],
-        [shown for shown in every if shown.beside.withdrawn],
+        [view for view in runs if view.page in featured],
+        [view for view in runs if view.page in in_full],
+        [view for view in runs if view.page not in in_full],
+        [view for view in every if view.beside.withdrawn],
     )
 
 
@@ -145,13 +145,13 @@ def _featured(runs: Sequence[RunView]) -> set[str]:
     """
     counts: defaultdict[tuple[str, bool], dict[str, Counter[str]]] = defaultdict(dict)
     found = set()
-    for shown in runs:
-        for name in shown.manifest.suites:
-            apart = name == suite.MAIN and shown.beside.tier == REFERENCE
+    for view in runs:
+        for name in view.manifest.suites:
+            apart = name == suite.MAIN and view.beside.tier == REFERENCE
             machines = counts[name, apart]
-            if shown.machine_id in machines or len(machines) < MACHINES:
-                own = machines.setdefault(shown.machine_id, Counter())
-                own[shown.manifest.device] += 1
-                if own[shown.manifest.device] <= RUNS:
-                    found.add(shown.page)
+            if view.machine_id in machines or len(machines) < MACHINES:
+                own = machines.setdefault(view.machine_id, Counter())
+                own[view.manifest.device] += 1
+                if own[view.manifest.device] <= RUNS:
+                    found.add(view.page)
     return found

@@ -30,7 +30,7 @@ class ClaimResult:
     """What is known of a claim on one machine and device."""
 
     claim: Claim
-    shown: RunView
+    view: RunView
     """The newest run that tested it; where none did, the newest of the machine."""
     device: str
     row: Row
@@ -58,7 +58,7 @@ class ClaimResult:
 class Place:
     """A machine and device on which claims were tested."""
 
-    shown: RunView
+    view: RunView
     """Its newest run."""
     device: str
     several: bool
@@ -67,7 +67,7 @@ class Place:
     @property
     def name(self) -> str:
         """For people; with the device where that does not follow from the machine."""
-        machine = self.shown.manifest.machine
+        machine = self.view.manifest.machine
         if self.several:
             return f"{descriptions.name_of(machine)}, on {self.device.upper()}"
         return descriptions.on(machine, self.device)
@@ -104,12 +104,12 @@ def gather(runs: Sequence[RunView], asked: Claims | None = None, each: Each = ma
         each: judges by one run after another, as ``map`` does; processes may share them.
     """
     asked = suite.claims() if asked is None else asked
-    by_id = {shown.manifest.run_id: shown for shown in runs}
+    by_id = {view.manifest.run_id: view for view in runs}
     latest = latest_findings(each(partial(_judged, asked), by_id.values()), asked)
     claims, cases, asides = (rows_of(getattr(latest.found, part)) for part in ("claims", "cases", "asides"))
     rows = {(row["claim"], str(row["machine_id"]), str(row["device"])): row for row in claims}
     keys = dict.fromkeys(key[1:] for key, row in rows.items() if row["verdict"] != NOT_TESTABLE)
-    newest = {shown.where: shown for shown in reversed(runs)}
+    newest = {view.where: view for view in reversed(runs)}
     machines = [machine for machine, _ in keys]
     places = tuple(Place(newest[key], key[1], machines.count(key[0]) > 1) for key in keys)
     told = {}
@@ -121,10 +121,10 @@ def gather(runs: Sequence[RunView], asked: Claims | None = None, each: Each = ma
                 [part for part in parts if (part["run_id"], part["claim"]) == (row["run_id"], row.get("claim"))]
                 for parts in (cases, asides)
             )
-            results.append(ClaimResult(claim.on(key[1]), by_id.get(row["run_id"], place.shown), key[1], row, *own))
+            results.append(ClaimResult(claim.on(key[1]), by_id.get(row["run_id"], place.view), key[1], row, *own))
         told[name] = tuple(results)
     return Verdicts(asked, places, told, tuple(by_id[name] for name in latest.left_out))
 
 
-def _judged(asked: Claims, shown: RunView) -> RunFindings:
-    return judge_run(shown.manifest, shown.trials, asked)
+def _judged(asked: Claims, view: RunView) -> RunFindings:
+    return judge_run(view.manifest, view.trials, asked)

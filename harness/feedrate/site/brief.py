@@ -48,26 +48,26 @@ def placeholders(everyone: Selection) -> list[Page]:
     return [Page("runs/empty.md", "", "", listed=False, hide=HIDE)] if everyone.brief else []
 
 
-def run_page(shown: RunView, best: Sequence[Row]) -> Page:
+def run_page(view: RunView, best: Sequence[Row]) -> Page:
     """Write a run's short page as HTML; it copies the run's files beside it."""
-    run = shown.manifest
-    machine = {"Machine": markup.link(shown.page, shown.machine_page, shown.name)}
+    run = view.manifest
+    machine = {"Machine": markup.link(view.page, view.machine_page, view.name)}
     body = render(
         "runs/brief.html",
         first=FIRST,
         run=run,
-        summary=runs_facts.beside(shown) | machine | runs_facts.short(shown),
+        summary=runs_facts.beside(view) | machine | runs_facts.short(view),
         best=_best_settings(best),
-        downloads=runs_facts.downloads(shown),
+        downloads=runs_facts.downloads(view),
         detailed=selection.DETAILED,
     )
-    return Page(shown.page, f"Run {run.run_id}", body, files=runs_facts.files(shown), listed=False, hide=HIDE)
+    return Page(view.page, f"Run {run.run_id}", body, files=runs_facts.files(view), listed=False, hide=HIDE)
 
 
 def machine_page(own: Sequence[RunView], best: Sequence[Sequence[Row]]) -> Page:
     """Write the short page of a machine as HTML."""
     path, name = own[0].machine_page, _name(own)
-    newest, rows = next(((shown, rows) for shown, rows in zip(own, best, strict=True) if rows), (None, ()))
+    newest, rows = next(((view, rows) for view, rows in zip(own, best, strict=True) if rows), (None, ()))
     body = render(
         "machines/brief.html",
         page=path,
@@ -189,7 +189,7 @@ def _left_out(page: Page, everyone: Selection) -> str:
         )
         return markup.paragraph(text, "fr-note") + _numbers(page.path, everyone, kind)
     if kind == "machines":
-        own = [shown for shown in everyone.brief if shown.machine_page == page.path]
+        own = [view for view in everyone.brief if view.machine_page == page.path]
         return f'<h2 id="older">Older runs</h2>\n{_runs(own, page.path)}' if own else ""
     return ""
 
@@ -235,9 +235,9 @@ def write(made: Published, everyone: Selection) -> None:
 def _parts(made: Published, everyone: Selection) -> Iterator[_Part]:
     best = summary.fastest_cells(everyone.cells)
     rows = best.groupby("run_id", sort=False).indices
-    short = {shown.page for shown in everyone.brief}
-    groups = [(own, [shown for shown in own if shown.page in short]) for own in everyone.machines.values()]
-    wanted = [(len(few) == len(own), [shown.run for shown in few]) for own, few in groups if few]
+    short = {view.page for view in everyone.brief}
+    groups = [(own, [view for view in own if view.page in short]) for own in everyone.machines.values()]
+    wanted = [(len(few) == len(own), [view.run for view in few]) for own, few in groups if few]
     for at in range(0, len(wanted), _PART):
         part = wanted[at : at + _PART]
         places = [place for _, runs in part for run in runs for place in rows.get(run.manifest.run_id, ())]
@@ -249,12 +249,12 @@ def _write_part(part: _Part) -> None:
     for row in rows_of(part.best[list(_READ)]):
         by_run.setdefault(str(row["run_id"]), []).append(row)
     for alone, runs in part.machines:
-        shown = [RunView(run) for run in runs]
-        best = [by_run.get(each.manifest.run_id, []) for each in shown]
-        for each, rows in zip(shown, best, strict=True):
+        view = [RunView(run) for run in runs]
+        best = [by_run.get(each.manifest.run_id, []) for each in view]
+        for each, rows in zip(view, best, strict=True):
             _write(part.made, run_page(each, rows))
         if alone:
-            _write(part.made, machine_page(shown, best))
+            _write(part.made, machine_page(view, best))
 
 
 def _write(made: Published, page: Page) -> None:

@@ -134,10 +134,10 @@ def figure(stored: StoredRun) -> bytes:
     Raises:
         InputError: no trial of a training loop ended well in the run.
     """
-    shown, manifest = RunView(stored), stored.manifest
-    if not (found := home_page.opening([shown])):
+    view, manifest = RunView(stored), stored.manifest
+    if not (found := home_page.opening([view])):
         raise InputError(f"{stored.folder}: no training trial ended well; expected a run with phases to draw")
-    caption = f"{shown.name}; {manifest.blocks} blocks, 95 % intervals; run {manifest.run_id}"
+    caption = f"{view.name}; {manifest.blocks} blocks, 95 % intervals; run {manifest.run_id}"
     return render.picture(found[1], caption).encode()
 
 
@@ -169,8 +169,8 @@ def _content(
         for name, path, suite in sorted(questions, key=lambda each: -processes.trials(everyone.of_suite(each[0]))):
             of_suites[path] = ahead.begin(suites_page.page, name, path, suite, everyone.of_suite(name), told)
         of_claims = [ahead.begin(claims_page.page, told), ahead.begin(experiment_page.page, everyone.detailed, told)]
-        long = sorted(everyone.detailed, key=lambda shown: -processes.trials([shown]))
-        of_runs = {shown.page: ahead.begin(_of_run, shown) for shown in long}
+        long = sorted(everyone.detailed, key=lambda view: -processes.trials([view]))
+        of_runs = {view.page: ahead.begin(_of_run, view) for view in long}
         yield explore_page.page(everyone)
         yield compare_page.page(everyone, told)
         yield accuracy_page.page(measured)
@@ -184,9 +184,9 @@ def _content(
         yield from map(withdrawn.page, everyone.withdrawn)
         for made in ahead.finished():
             early(made if isinstance(made, Page) else made[0])
-        for shown in long:
-            page, same = of_runs[shown.page]()
-            vars(shown).update({name: getattr(same, name) for name in ON_LISTS})
+        for view in long:
+            page, same = of_runs[view.page]()
+            vars(view).update({name: getattr(same, name) for name in ON_LISTS})
             yield page
         yield home_page.page(everyone.at_home(), questions, told, len(everyone.machines), measured)
         yield machines_page.index_page(everyone.detailed)
@@ -197,10 +197,10 @@ def _content(
             yield begun()
 
 
-def _of_run(shown: RunView) -> tuple[Page, RunView]:
+def _of_run(view: RunView) -> tuple[Page, RunView]:
     """Make a run's page, and give the run back, which knows now what lists say of it."""
-    _ = [getattr(shown, name) for name in ON_LISTS]
-    return runs_page.page(shown), shown
+    _ = [getattr(view, name) for name in ON_LISTS]
+    return runs_page.page(view), view
 
 
 def _address() -> str:

@@ -59,9 +59,9 @@ def block(run: StoredRun, every: Sequence[StoredRun], measured: Sequence[BenchRe
 
 
 def _found(every: Sequence[StoredRun], measured: Sequence[BenchRecord]) -> list[str]:
-    shown = [RunView(run) for run in reversed(every)]
-    told = verdicts.gather(shown)
-    return [f"- {each.text} ({_names(each)})" for each in findings(leading(shown), told, measured)]
+    view = [RunView(run) for run in reversed(every)]
+    told = verdicts.gather(view)
+    return [f"- {each.text} ({_names(each)})" for each in findings(leading(view), told, measured)]
 
 
 def _names(found: Sentence) -> str:
@@ -96,7 +96,7 @@ def _split(text: str) -> tuple[str, str, str]:
     return before + found, inside, closed + after
 
 
-def shown() -> str:
+def view() -> str:
     """What stands in the README between the two marks."""
     return _split(README.read_text(encoding="utf-8"))[1]
 

@@ -32,22 +32,22 @@ _MOST_OPEN = 12
 """Rows of a table that are shown without being asked for."""
 
 
-def section(shown: RunView, suite: str) -> Markup:
+def section(view: RunView, suite: str) -> Markup:
     """Say whether what a suite planted was read back in a run; empty where the suite planted nothing."""
-    own = set(shown.judged.loc[shown.judged["suite"].eq(suite).fillna(False), "cell_id"])
-    costs = analysis.planted(shown.trials)
+    own = set(view.judged.loc[view.judged["suite"].eq(suite).fillna(False), "cell_id"])
+    costs = analysis.planted(view.trials)
     costs = costs[costs["cell_id"].isin(own)]
     if not len(costs):
         return Markup("")
     effects, pairs = (
         found[found["cell_a"].isin(own) & found["cell_b"].isin(own)]
-        for found in (analysis.effects(shown.trials), analysis.same_pairs(shown.trials))
+        for found in (analysis.effects(view.trials), analysis.same_pairs(view.trials))
     )
-    bound = analysis.bottlenecks(shown.trials)
-    bound = bound[bound["cell_id"].isin(own)].merge(shown.judged.drop(columns="bottleneck"), on=KEYS)
+    bound = analysis.bottlenecks(view.trials)
+    bound = bound[bound["cell_id"].isin(own)].merge(view.judged.drop(columns="bottleneck"), on=KEYS)
     return render(
         "calibration/section.md",
-        mark=shown.mark,
+        mark=view.mark,
         answer=_answer(costs, effects, pairs, bound),
         quantities=_quantities(costs),
         costs=_costs(costs),

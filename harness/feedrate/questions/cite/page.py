@@ -51,14 +51,14 @@ def page(placed: Sequence[Placed], runs: Sequence[RunView], address: str = "") -
     return Page(PATH, TITLE, body, files={path: bibliography(citations, address)} if citations else {})
 
 
-def run_forms(shown: RunView) -> Markup:
+def run_forms(view: RunView) -> Markup:
     """Write the citation of a run in every form: by its file of trials, which embeds its manifest.
 
     Raises:
         OSError: the file cannot be read.
     """
-    content = (shown.run.folder / "trials.parquet").read_bytes()
-    address = f"{shown.page.removesuffix('.md')}.html"
-    title = f"feedrate run {shown.manifest.run_id}"
-    cited = Citation(shown.slug, title, shown.origin, citing.data_hash(content), address, "run")
+    content = (view.run.folder / "trials.parquet").read_bytes()
+    address = f"{view.page.removesuffix('.md')}.html"
+    title = f"feedrate run {view.manifest.run_id}"
+    cited = Citation(view.slug, title, view.origin, citing.data_hash(content), address, "run")
     return forms_html(cited.forms(), cited.title, cited.link)

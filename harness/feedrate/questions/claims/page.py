@@ -47,10 +47,10 @@ def page(verdicts: Verdicts) -> Page:
     figures: dict[str, Placed] = {}
     title = ""
     if verdicts.places:
-        names = {each.shown.machine_id: descriptions.name_of(each.shown.manifest.machine) for each in verdicts.places}
+        names = {each.view.machine_id: descriptions.name_of(each.view.manifest.machine) for each in verdicts.places}
         figure = forest(verdicts.frame(), verdicts.asked, names)
         title = figure.title
-        figures["claims"] = place(figure, "claims", PATH, together(each.shown.origin for each in verdicts.places))
+        figures["claims"] = place(figure, "claims", PATH, together(each.view.origin for each in verdicts.places))
     key = Markup('<span id="source-{0}">{0}</span>')
     body = render(
         "claims/page.md",
@@ -68,8 +68,8 @@ def page(verdicts: Verdicts) -> Page:
         ],
         substitutions=_substitutions(verdicts),
         left_out=[
-            markup.link(PATH, shown.page, shown.manifest.run_id) + f" (version {shown.manifest.protocol_version})"
-            for shown in verdicts.left_out
+            markup.link(PATH, view.page, view.manifest.run_id) + f" (version {view.manifest.protocol_version})"
+            for view in verdicts.left_out
         ],
         filters=_filters(verdicts),
         figure=title,
@@ -93,7 +93,7 @@ def _substitutions(verdicts: Verdicts) -> dict[str, list[str]]:
     """What the runs that speak read in place of something else, and on which machines."""
     found: dict[str, list[str]] = {}
     for at, each in enumerate(verdicts.places):
-        runs = [part[at].shown.manifest for part in verdicts.told.values() if part[at].tested]
+        runs = [part[at].view.manifest for part in verdicts.told.values() if part[at].tested]
         for note in dict.fromkeys(note for run in runs for note in run.substitutions):
             found.setdefault(descriptions.note(note), []).append(each.name)
     return found
@@ -149,7 +149,7 @@ def badges(results: Sequence[ClaimResult]) -> Markup:
         return badge(results[0].verdict, f"{words.number(row['ratio'])}×" if words.known(row.get("ratio")) else "")
     found: dict[str, set[str]] = {}
     for each in results:
-        found.setdefault(each.verdict, set()).add(each.shown.machine_id)
+        found.setdefault(each.verdict, set()).add(each.view.machine_id)
     return Markup(" ").join(badge(verdict, words.plural(len(ids), "machine")) for verdict, ids in found.items())
 
 
@@ -192,14 +192,14 @@ def _origin(result: ClaimResult) -> Markup:
         failed = effect is None or effect.metric == THROUGHPUT
         lacks = "failed" if failed else "failed or the number is not known"
         parts.append(f"{words.plural(int(result.row['dropped']), noun)} dropped, as a side {lacks}")
-    parts.append(descriptions.day(result.shown.manifest.started_at))
-    run = markup.link(PATH, result.shown.page, f"run {result.shown.manifest.run_id}")
+    parts.append(descriptions.day(result.view.manifest.started_at))
+    run = markup.link(PATH, result.view.page, f"run {result.view.manifest.run_id}")
     # What was read in place of photographs; the page's head says why.
     cases = (*effect.cases, *effect.against) if effect else ()
     photographs = any(case.get("workload") in PHOTOGRAPHS for case in cases)
-    notes = [note.partition(":")[0] for note in result.shown.manifest.substitutions if photographs]
+    notes = [note.partition(":")[0] for note in result.view.manifest.substitutions if photographs]
     return Markup("{}, {}, {}{}").format(
-        ", ".join(parts), run, trust.badge(PATH, result.shown), "".join(f"; {note}" for note in notes)
+        ", ".join(parts), run, trust.badge(PATH, result.view), "".join(f"; {note}" for note in notes)
     )
 
 
@@ -273,14 +273,14 @@ def suite_section(verdicts: Verdicts, suite: str, path: str) -> list[str]:
     ]
 
 
-def answer(verdicts: Verdicts, suite: str, shown: RunView) -> str:
+def answer(verdicts: Verdicts, suite: str, view: RunView) -> str:
     """Answer a suite that asks by claims: how many of them hold on a run's machine; empty where it tested none.
 
     The newest run of that machine and device that tested a claim speaks for it.
     """
     mine = [verdicts.told[name] for name, (owner, _) in verdicts.asked.items() if owner == suite]
-    places = [(place.shown.machine_id, place.device) for place in verdicts.places]
-    here = (shown.machine_id, shown.manifest.device)
+    places = [(place.view.machine_id, place.device) for place in verdicts.places]
+    here = (view.machine_id, view.manifest.device)
     if here not in places or not any(part[places.index(here)].tested for part in mine):
         return ""
     found = Counter(part[places.index(here)].verdict for part in mine)

@@ -154,7 +154,7 @@ def page(everyone: Selection, verdicts: Verdicts) -> Page:
     published = list(_published(everyone))
     # The newest run that speaks for its machine stands in A's place at first.
     keys = {run["run"]: run["key"] for run in published}
-    runs = [shown.manifest.run_id for shown in [*leading(everyone.featured), *everyone.every]]
+    runs = [view.manifest.run_id for view in [*leading(everyone.featured), *everyone.every]]
     given = {
         "format": FORMAT,
         "opening": next((keys[run] for run in runs if run in keys), ""),
@@ -194,22 +194,22 @@ def reader() -> dict[str, Any]:
 
 def _published(everyone: Selection) -> Iterator[dict[str, Any]]:
     """Runs whose files are on the site and that were not withdrawn, newest first."""
-    for shown in everyone.every:
-        beside = shown.beside
-        if beside.withdrawn or not (shown.run.folder / "trials.parquet").is_file():
+    for view in everyone.every:
+        beside = view.beside
+        if beside.withdrawn or not (view.run.folder / "trials.parquet").is_file():
             continue
-        run = shown.manifest
+        run = view.manifest
         yield {
             "key": f"run:{run.run_id}",
             "run": run.run_id,
-            "name": shown.name,
+            "name": view.name,
             "device": run.device,
             "day": descriptions.day(run.started_at),
             "label": beside.label,
             "tier": beside.tier,
             "suites": sorted(run.suites),
-            "file": f"runs/{shown.slug}/trials.parquet",
-            "page": shown.page.replace(".md", ".html"),
+            "file": f"runs/{view.slug}/trials.parquet",
+            "page": view.page.replace(".md", ".html"),
         }
 
 
@@ -228,7 +228,7 @@ def _claims(verdicts: Verdicts) -> dict[str, Any]:
     for name, results in verdicts.told.items():
         for result in results:
             if result.tested:
-                by_run.setdefault(result.shown.manifest.run_id, {})[name] = result.verdict
+                by_run.setdefault(result.view.manifest.run_id, {})[name] = result.verdict
     tested = {name for found in by_run.values() for name in found}
     says = {name: claim.says for name, (_, claim) in verdicts.asked.items() if name in tested}
     return {"says": says, "verdicts": by_run}

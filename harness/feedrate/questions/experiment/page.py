@@ -58,7 +58,7 @@ def page(runs: Sequence[RunView], verdicts: Verdicts) -> Page:
         holds=_holds(verdicts),
         source=SOURCES[SOURCE],
         figures=figures,
-        machines=[_machine(shown, found) for shown, found in islice(_repeating(runs), selection.MACHINES)],
+        machines=[_machine(view, found) for view, found in islice(_repeating(runs), selection.MACHINES)],
         most=selection.MACHINES,
     )
     return Page(PATH, TITLE, body)
@@ -70,9 +70,9 @@ def _repeating(runs: Sequence[RunView]) -> Iterator[tuple[RunView, pd.DataFrame]
     Runs are read, and contrasts made, only as far as they are asked for: both take a while.
     """
     of_machine: dict[tuple[str, str], list[RunView]] = {}
-    for shown in runs:
-        if MAIN in shown.manifest.suites:
-            of_machine.setdefault(shown.where, []).append(shown)
+    for view in runs:
+        if MAIN in view.manifest.suites:
+            of_machine.setdefault(view.where, []).append(view)
     for own in sorted(of_machine.values(), key=lambda own: not any(map(_is_reference, own))):
         yield from islice(_fullest(own), 1)
 
@@ -80,15 +80,15 @@ def _repeating(runs: Sequence[RunView]) -> Iterator[tuple[RunView, pd.DataFrame]
 def _fullest(own: Sequence[RunView]) -> Iterator[tuple[RunView, pd.DataFrame]]:
     """A machine's runs with a series of batch sizes: reference runs first, then those with most, then the newest."""
     for tier in (True, False):
-        part = [shown for shown in own if _is_reference(shown) is tier]
-        for shown in sorted(part, key=lambda shown: -analysis.batch_sizes(shown.trials)):
-            found = analysis.experiment_contrasts(shown.trials)
+        part = [view for view in own if _is_reference(view) is tier]
+        for view in sorted(part, key=lambda view: -analysis.batch_sizes(view.trials)):
+            found = analysis.experiment_contrasts(view.trials)
             if len(analysis.epochs(found)):
-                yield shown, found
+                yield view, found
 
 
-def _is_reference(shown: RunView) -> bool:
-    return shown.beside.tier == REFERENCE
+def _is_reference(view: RunView) -> bool:
+    return view.beside.tier == REFERENCE
 
 
 def _holds(verdicts: Verdicts) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def _holds(verdicts: Verdicts) -> dict[str, Any]:
 
 def _tally(of_place: Mapping[Place, Sequence[ClaimResult]], asked: int, tested: int) -> str:
     """How many of the sentences were tested, and how that ended in each place: a sentence has a verdict a place."""
-    machines = len({place.shown.machine_id for place in of_place})
+    machines = len({place.view.machine_id for place in of_place})
     start = (
         f"Of the {asked} sentences that feedrate tests of this source, {tested} have been tested on "
         f"{words.plural(machines, 'machine')}"
@@ -142,16 +142,16 @@ def _untested(claims: Sequence[Claim]) -> str:
     return f" Not tested: {words.listed(reasons)}." if reasons else ""
 
 
-def _machine(shown: RunView, found: pd.DataFrame) -> dict[str, Any]:
+def _machine(view: RunView, found: pd.DataFrame) -> dict[str, Any]:
     """What a run has beside the source: epochs by batch size, then ratios of the other knobs."""
     source = words.listed(f"{words.number(MINUTES[batch] / MINUTES[8])} at {batch}" for batch in analysis.BATCHES[1:])
     missing = "Pinned memory needs a CUDA device; this run was made on the CPU."
-    if shown.manifest.device == "cuda":
+    if view.manifest.device == "cuda":
         missing = "This run gives no ratio of pinned to pageable memory."
     ratios = analysis.ratios_between
     return {
-        "shown": shown,
-        "badge": trust.badge(PATH, shown),
+        "view": view,
+        "badge": trust.badge(PATH, view),
         "grids": [
             _grid(
                 "epochs",

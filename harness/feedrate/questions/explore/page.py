@@ -81,7 +81,7 @@ def page(everyone: Selection) -> Page:
     have = set(cells["run_id"])
     opening = next(run for run in [*leading(everyone.featured), *everyone.every] if run.manifest.run_id in have)
     run_id = opening.manifest.run_id
-    written = shards(cells, {shown.manifest.run_id: _about(shown) for shown in everyone.every})
+    written = shards(cells, {view.manifest.run_id: _about(view) for view in everyone.every})
     names = {name: descriptions.name_of(runs[0].manifest.machine) for name, runs in everyone.machines.items()}
     index = shard_index(cells, written, names, {"machine": opening.machine_id, "run": run_id})
     own = cells[cells["run_id"].eq(run_id)]
@@ -101,16 +101,16 @@ def page(everyone: Selection) -> Page:
     return Page(PATH, "Explore", body, {"explore": frame}, files, hide=("navigation", "toc"))
 
 
-def _about(shown: RunView) -> dict[str, Any]:
-    run = shown.manifest
+def _about(view: RunView) -> dict[str, Any]:
+    run = view.manifest
     return {
-        "machine": shown.machine_id,
-        "tier": shown.beside.tier,
+        "machine": view.machine_id,
+        "tier": view.beside.tier,
         "started": run.started_at,
         "day": descriptions.day(run.started_at),
         "suites": sorted(run.suites),
         "blocks": run.blocks,
-        "page": shown.page.replace(".md", ".html"),
+        "page": view.page.replace(".md", ".html"),
     }
 
 

@@ -74,15 +74,15 @@ def findings(runs: Sequence[RunView], told: Verdicts, benches: Sequence[BenchRec
     return [*([gain] if gain else []), *_claimed(told), *_accurate(benches)]
 
 
-def _gained(shown: RunView) -> Sentence | None:
+def _gained(view: RunView) -> Sentence | None:
     """What better settings of the loader gain, where that is most; None where nothing is clear."""
-    rows = [row for row in rows_of(shown.headlines) if row["gain"] is not None]
+    rows = [row for row in rows_of(view.headlines) if row["gain"] is not None]
     clear = [row for row in rows if row["kind"] in (EMULATED, TRAIN) and row["gain"]["verdict"] == "faster"]
     if not clear:
         return None
     row = max(clear, key=lambda row: float(row["gain"]["lo"]))
-    where = descriptions.on(shown.manifest.machine, shown.manifest.device)
-    return Sentence(f"On {where}: {gain_sentence(row)}.", shown.page, (shown.manifest.run_id,))
+    where = descriptions.on(view.manifest.machine, view.manifest.device)
+    return Sentence(f"On {where}: {gain_sentence(row)}.", view.page, (view.manifest.run_id,))
 
 
 def _claimed(told: Verdicts) -> Iterator[Sentence]:
@@ -91,7 +91,7 @@ def _claimed(told: Verdicts) -> Iterator[Sentence]:
     tested = max(own, key=lambda mine: (len(mine), max(map(_started, mine), default="")), default=[])
     if not tested:
         return
-    where = f"On {descriptions.on(tested[0].shown.manifest.machine, tested[0].device)}"
+    where = f"On {descriptions.on(tested[0].view.manifest.machine, tested[0].device)}"
     for stored in tested:
         if stored.claim.id == STORED and words.known(stored.row["ratio"]):
             yield Sentence(f"{where}: {_stored(stored)}.", f"{claims_page.PATH}#claim-{STORED}", _runs([stored]))
@@ -107,12 +107,12 @@ def _claimed(told: Verdicts) -> Iterator[Sentence]:
 
 
 def _started(told: ClaimResult) -> str:
-    return told.shown.manifest.started_at
+    return told.view.manifest.started_at
 
 
 def _runs(told: Sequence[ClaimResult]) -> tuple[str, ...]:
     """The runs that claims were tested by, newest first."""
-    return tuple(dict.fromkeys(each.shown.manifest.run_id for each in sorted(told, key=_started, reverse=True)))
+    return tuple(dict.fromkeys(each.view.manifest.run_id for each in sorted(told, key=_started, reverse=True)))
 
 
 def _stored(told: ClaimResult) -> str:
@@ -133,7 +133,7 @@ def _workloads(told: ClaimResult) -> set[str]:
     """The workloads of a claim's cells: of those that stand in for another, the one that its run has."""
     if told.claim.effect is None:
         return set()
-    have = set(told.shown.trials["cell_id"])
+    have = set(told.view.trials["cell_id"])
     tried = (terms(told.claim.effect, told.device, photographs) for photographs in PHOTOGRAPHS)
     wanted = next((cells for cells in tried if all(term.cell_id in have for term in cells)), [])
     return {str(term.cell["workload"]) for term in wanted}

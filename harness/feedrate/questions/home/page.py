@@ -31,17 +31,17 @@ _OPENING_PANELS = 2
 
 def leading(runs: Sequence[RunView]) -> list[RunView]:
     """Keep the runs that speak for their machine and device: of the main suite, or where it has none, of any other."""
-    asking = [shown for shown in runs if shown.for_machines]
-    main = {shown.where for shown in asking if MAIN in shown.suites}
-    return [shown for shown in asking if MAIN in shown.suites or shown.where not in main]
+    asking = [view for view in runs if view.for_machines]
+    main = {view.where for view in asking if MAIN in view.suites}
+    return [view for view in asking if MAIN in view.suites or view.where not in main]
 
 
 def opening(runs: Sequence[RunView]) -> tuple[RunView, Figure] | None:
     """Pick the figure that opens the site and the README: defaults against best, from the newest run that has it."""
-    for shown in leading(runs):
-        figure = draw(_OPENING, shown)
+    for view in leading(runs):
+        figure = draw(_OPENING, view)
         if figure.panels:
-            return shown, replace(figure, panels=figure.panels[:_OPENING_PANELS])
+            return view, replace(figure, panels=figure.panels[:_OPENING_PANELS])
     return None
 
 
@@ -64,19 +64,19 @@ def page(
     speaking = leading(runs)
     found = opening(speaking)
     placed = place(found[1], "opening", PATH, found[0].origin) if found else None
-    machines = list(dict.fromkeys(shown.machine_id for shown in newest(speaking)))[:FEATURED]
+    machines = list(dict.fromkeys(view.machine_id for view in newest(speaking)))[:FEATURED]
     body = render(
         "home/page.md",
         page=PATH,
         explore=EXPLORE,
         title=TITLE,
-        known=len({shown.machine_id for shown in runs}) if known is None else known,
+        known=len({view.machine_id for view in runs}) if known is None else known,
         tested=_tested(told),
         opening=found and _numbers(found[0]),
         figure=found and found[1],
         placed=placed,
         findings=findings(speaking, told, benches),
-        numbers=[_numbers(shown) for shown in newest(speaking) if shown.machine_id in machines],
+        numbers=[_numbers(view) for view in newest(speaking) if view.machine_id in machines],
         machines=machines,
         suites=suites,
         main=[(path, content.question) for name, path, content in suites if name == MAIN][:1],
@@ -84,22 +84,22 @@ def page(
     return Page(PATH, TITLE, body, {placed.name: placed} if placed else {}, hide=("navigation", "toc"))
 
 
-def _numbers(shown: RunView) -> dict[str, Any]:
+def _numbers(view: RunView) -> dict[str, Any]:
     """What the page says of a run."""
-    run = shown.manifest
+    run = view.manifest
     return {
-        "shown": shown,
+        "view": view,
         "origin": ", ".join((descriptions.day(run.started_at), words.plural(run.blocks, "block"))),
-        "badge": trust.badge(PATH, shown),
-        "table": headline_table(shown.headlines),
-        "answer": answer(shown.headlines),
+        "badge": trust.badge(PATH, view),
+        "table": headline_table(view.headlines),
+        "answer": answer(view.headlines),
     }
 
 
 def _tested(told: Verdicts) -> str:
     """How many claims there are, how many were tested, and on one machine what became of them."""
     claims = f"{len(told.told)} statements on what makes training faster"
-    machines = len({place.shown.machine_id for place in told.places})
+    machines = len({place.view.machine_id for place in told.places})
     if not machines:
         return f"{claims}; no run has tested them yet."
     tested = f"{claims}; {told.frame()['claim'].nunique()} tested so far"

@@ -60,7 +60,7 @@ class Task:
     """Cells of the same conditions."""
 
     cells: pd.DataFrame
-    shown: Sequence[tuple[str, Row]]
+    view: Sequence[tuple[str, Row]]
     """Why a cell is shown, and the cell; the fastest is the first."""
 
 
@@ -73,34 +73,34 @@ class Why:
     """Path to content of the whole list."""
 
 
-def section(shown: RunView, suite: str, path: str) -> Why:
+def section(view: RunView, suite: str, path: str) -> Why:
     """Explain what holds the training cells of a suite back; nothing where none ended well.
 
     Args:
-        shown: a run.
+        view: a run.
         suite: whose cells.
         path: of the page.
     """
-    cells = training_cells(shown, suite)
+    cells = training_cells(view, suite)
     if not len(cells):
         return Why("")
     found = tasks(cells)[:TASKS]
-    predicted = _predicted(shown, {str(cell["cell_id"]) for task in found for _, cell in task.shown})
+    predicted = _predicted(view, {str(cell["cell_id"]) for task in found for _, cell in task.view})
     rows = [row for task in found for row in _rows(task, predicted, alone=len(found) == 1)]
     columns = [name for name in rows[0] if any(row[name] for row in rows)]
     errors = predicted["error_pct"].abs()
     axes = [axis.name for axis in AXES if cells[axis.name].notna().any()]
-    file = f"data/{markup.slug(suite)}-why-{shown.mark}.csv"
+    file = f"data/{markup.slug(suite)}-why-{view.mark}.csv"
     html = render(
         "loader/why.md",
-        mark=shown.mark,
+        mark=view.mark,
         path=path,
         file=file,
         count=len(cells),
         sentences=[_sentence(task) for task in found],
         columns=columns,
         rows=[[row[name] or "–" for name in columns] for row in rows],
-        shares_cores=shown.manifest.device == "cpu" and cells["num_workers"].gt(0).any(),
+        shares_cores=view.manifest.device == "cpu" and cells["num_workers"].gt(0).any(),
         predicted={"count": len(errors), "median": float(errors.median()), "worst": float(errors.max())}
         if len(errors)
         else None,
@@ -109,15 +109,15 @@ def section(shown: RunView, suite: str, path: str) -> Why:
     return Why(html, {file: listed.to_csv(index=False, lineterminator="\n")})
 
 
-def training_cells(shown: RunView, suite: str) -> pd.DataFrame:
+def training_cells(view: RunView, suite: str) -> pd.DataFrame:
     """Training cells of a suite that ended well, with what is known of their stages and their overlap."""
-    own = shown.judged
+    own = view.judged
     own = own[own["suite"].eq(suite).fillna(False) & own["mode"].eq("train") & own["samples_per_s"].notna()]
-    stages = shown.stages.drop(columns="n")
+    stages = view.stages.drop(columns="n")
     stages["dominant_share"] = [
         row[f"{row['dominant']}_share"] if isinstance(row["dominant"], str) else None for row in rows_of(stages)
     ]
-    return own.merge(stages, on=KEYS, how="left").merge(shown.overlap, on=KEYS, how="left").reset_index(drop=True)
+    return own.merge(stages, on=KEYS, how="left").merge(view.overlap, on=KEYS, how="left").reset_index(drop=True)
 
 
 def tasks(cells: pd.DataFrame) -> list[Task]:
@@ -155,22 +155,22 @@ def _selected(cells: pd.DataFrame) -> Sequence[tuple[str, Row]]:
     return [(", ".join(own), by_id[cell_id]) for cell_id, own in reasons.items()][:CELLS]
 
 
-def _predicted(shown: RunView, wanted: set[str]) -> pd.DataFrame:
+def _predicted(view: RunView, wanted: set[str]) -> pd.DataFrame:
     """Predictions of cells that the model was not fitted to, by other workers where possible; a row a cell."""
-    trials = shown.trials
-    if len(shown.judged) > PREDICTED:
+    trials = view.trials
+    if len(view.judged) > PREDICTED:
         fitted = trials["num_workers"].le(1).fillna(False)
         trials = trials[fitted | trials["cell_id"].isin(sorted(wanted))]
     if not trials["num_workers"].eq(1).any():
         return pd.DataFrame({"cell_id": [], "predicted_samples_per_s": [], "error_pct": []})
-    found = held_out(trials, shown.run.table("steps"), shown.cores)
+    found = held_out(trials, view.run.table("steps"), view.cores)
     return found[found["error_pct"].notna()].drop_duplicates("cell_id")
 
 
 def _rows(task: Task, predicted: pd.DataFrame, *, alone: bool) -> Iterator[dict[str, str]]:
     """A row a cell, heading to its text; where a table has one task alone, its rows do not repeat it."""
     by_cell = predicted.set_index("cell_id").to_dict("index")
-    for reason, cell in task.shown:
+    for reason, cell in task.view:
         ceilings = {name: cell[f"{stage}_ceiling"] for stage, name in _STAGES.items()}
         hidden = {what: cell[f"{what}_hidden"] for what in ("fetch", "copy")}
         loading = []
@@ -222,7 +222,7 @@ def _task(cell: Row) -> str:
 
 def _sentence(task: Task) -> str:
     """Say in plain words what holds a task back, made from the numbers of its fastest cell."""
-    _, cell = task.shown[0]
+    _, cell = task.view[0]
     what, rate = _task(cell), words.number(float(cell["samples_per_s"]))
     text = (
         f"{what[:1].upper()}{what[1:]}: the fastest setting ({descriptions.knobs(cell)}) does {rate} samples a second"

@@ -45,7 +45,7 @@ def facts(own: Sequence[RunView]) -> dict[str, str]:
         own: its runs, newest first; at least one.
     """
     machine = own[0].manifest.machine
-    days = dict.fromkeys(descriptions.day(shown.manifest.started_at) for shown in (own[-1], own[0]))
+    days = dict.fromkeys(descriptions.day(view.manifest.started_at) for view in (own[-1], own[0]))
     limit, memory = machine.memory_limit_bytes, descriptions.size(machine.memory_bytes)
     if limit and limit < machine.memory_bytes:
         memory = f"{descriptions.size(limit)} of {memory}, by a limit"
@@ -56,7 +56,7 @@ def facts(own: Sequence[RunView]) -> dict[str, str]:
         "Storage of the data": storage(own),
         "Virtual machine": {True: "yes", False: "no", None: "unknown"}[machine.virtualised],
         "System": f"{machine.distribution or machine.operating_system}, kernel {machine.kernel}",
-        "PyTorch": ", ".join(dict.fromkeys(shown.manifest.software.torch or "unknown" for shown in own)),
+        "PyTorch": ", ".join(dict.fromkeys(view.manifest.software.torch or "unknown" for view in own)),
         "Measured": f"{words.plural(len(own), 'run')}, {' to '.join(days)}",
         "Tier": runs_facts.tiers(own[0].machine_page, own),
         "Machine id": markup.code(machine.machine_id),
@@ -65,7 +65,7 @@ def facts(own: Sequence[RunView]) -> dict[str, str]:
 
 def devices(own: Sequence[RunView]) -> str:
     """Name the devices that runs were made on: ``CPU``, ``CPU, GPU``."""
-    return ", ".join(sorted({descriptions.device_name(shown.manifest.device) for shown in own}))
+    return ", ".join(sorted({descriptions.device_name(view.manifest.device) for view in own}))
 
 
 def memory(machine: Machine) -> str:
@@ -76,14 +76,14 @@ def memory(machine: Machine) -> str:
 
 def storage(own: Sequence[RunView]) -> str:
     """Name every kind of disk that packed data lay on, that of the newest run first."""
-    disks = (shown.manifest.machine.storage for shown in own)
+    disks = (view.manifest.machine.storage for view in own)
     names = [", ".join(filter(None, (disk.device_class, disk.file_system, disk.model))) for disk in disks if disk]
     return "; ".join(dict.fromkeys(names)) or "unknown"
 
 
 def _several_devices(own: Sequence[RunView]) -> bool:
     """Whether numbers of a machine must name their device: runs were made on its CPU, and it has a GPU too."""
-    return any(descriptions.gpu_idle(shown.manifest.machine, shown.manifest.device) for shown in own)
+    return any(descriptions.gpu_idle(view.manifest.machine, view.manifest.device) for view in own)
 
 
 def _cores(machine: Machine) -> str:
@@ -109,7 +109,7 @@ Task = tuple[str, ...]
 class Best(NamedTuple):
     """The best setting of a task on one device of a machine."""
 
-    shown: RunView
+    view: RunView
     """The run that found it."""
     row: Mapping[Any, Any]
     """Of ``pages.headlines.headlines``."""
@@ -122,10 +122,10 @@ Tasks = Mapping[tuple[str, Task], Best]
 def tasks_of(own: Sequence[RunView]) -> Tasks:
     """Find the best setting of every task on each device of one machine."""
     found: dict[tuple[str, Task], Best] = {}
-    for shown in own:
-        if shown.manifest.protocol_version == PROTOCOL_VERSION:
-            for row in rows_of(shown.headlines):
-                found.setdefault((shown.manifest.device, task_key(row)), Best(shown, row))
+    for view in own:
+        if view.manifest.protocol_version == PROTOCOL_VERSION:
+            for row in rows_of(view.headlines):
+                found.setdefault((view.manifest.device, task_key(row)), Best(view, row))
     return found
 
 
@@ -137,7 +137,7 @@ def shared_task(machines: Sequence[Tasks]) -> Task | None:
     """
     counts: dict[Task, tuple[int, int]] = {}
     for found in machines:
-        of_main = {task for (_, task), best in found.items() if MAIN in best.shown.suites}
+        of_main = {task for (_, task), best in found.items() if MAIN in best.view.suites}
         for task in dict.fromkeys(task for _, task in found):
             had, main = counts.get(task, (0, 0))
             counts[task] = had + 1, main + (task in of_main)
@@ -166,7 +166,7 @@ def index_page(runs: Sequence[RunView]) -> Page:
     body = render(
         "machines/index.md",
         task=task_words(next(iter(best.values())).row) if best else "",
-        several=any(len({shown.manifest.device for shown in own}) > 1 for own in machines.values()),
+        several=any(len({view.manifest.device for view in own}) > 1 for own in machines.values()),
         rows=[_row(machines[name], best.get(name)) for name in ranked],
     )
     return Page(INDEX, "Machines", body, hide=("navigation", "toc"))
@@ -177,7 +177,7 @@ def _row(own: Sequence[RunView], best: Best | None) -> tuple[object, ...]:
     machine = own[0].manifest.machine
     rate = words.number(_rate(best)) if best else "not measured"
     if best and _several_devices(own):
-        rate = markup.two_lines(rate, descriptions.on_device(best.shown.manifest.device))
+        rate = markup.two_lines(rate, descriptions.on_device(best.view.manifest.device))
     return (
         markup.link(INDEX, own[0].machine_page, descriptions.name_of(machine)),
         devices(own),
@@ -188,7 +188,7 @@ def _row(own: Sequence[RunView], best: Best | None) -> tuple[object, ...]:
         rate,
         descriptions.spread(best.row["lo"], best.row["hi"]) if best else _NONE,
         best.row["n"] if best else _NONE,
-        trust.badge(INDEX, best.shown if best else own[0]),
+        trust.badge(INDEX, best.view if best else own[0]),
         runs_facts.tiers(INDEX, own),
     )
 
@@ -204,8 +204,8 @@ def page(own: Sequence[RunView], told: Verdicts, questions: Mapping[str, str]) -
     path, name = own[0].machine_page, descriptions.name_of(own[0].manifest.machine)
     found, by_device = tasks_of(own), _several_devices(own)
 
-    def suites(shown: RunView, path: str) -> str:
-        return listed(markup.link(path, questions[name], name) if name in questions else name for name in shown.suites)
+    def suites(view: RunView, path: str) -> str:
+        return listed(markup.link(path, questions[name], name) if name in questions else name for name in view.suites)
 
     device = ("Device",) if by_device else ()
     columns, stages = _stages(found, by_device)
@@ -229,16 +229,16 @@ def page(own: Sequence[RunView], told: Verdicts, questions: Mapping[str, str]) -
 
 def _best(own: Sequence[RunView], found: Tasks, by_device: bool) -> Iterator[dict[str, Any]]:
     """The best setting of each task for whose device and task no newer run speaks, by run; the main suite first."""
-    for shown in sorted(own, key=lambda each: MAIN not in each.suites):
-        keys = [(shown.manifest.device, task_key(row)) for row in rows_of(shown.headlines)]
-        rows: pd.DataFrame = shown.headlines[[key in found and found[key].shown is shown for key in keys]]
+    for view in sorted(own, key=lambda each: MAIN not in each.suites):
+        keys = [(view.manifest.device, task_key(row)) for row in rows_of(view.headlines)]
+        rows: pd.DataFrame = view.headlines[[key in found and found[key].view is view for key in keys]]
         if len(rows):
-            suites = words.listed(shown.suites).capitalize() or "No suite"
-            device = f", {descriptions.on_device(shown.manifest.device)}" if by_device else ""
+            suites = words.listed(view.suites).capitalize() or "No suite"
+            device = f", {descriptions.on_device(view.manifest.device)}" if by_device else ""
             yield {
-                "shown": shown,
-                "title": f"{suites}, {descriptions.day(shown.manifest.started_at)}{device}",
-                "badge": trust.badge(shown.machine_page, shown),
+                "view": view,
+                "title": f"{suites}, {descriptions.day(view.manifest.started_at)}{device}",
+                "badge": trust.badge(view.machine_page, view),
                 "answer": answer(rows),
                 "table": headline_table(rows),
             }
@@ -254,7 +254,7 @@ def _stages(found: Tasks, by_device: bool) -> tuple[list[str], list[list[str]]]:
     for best in found.values():
         stages = list(_alone(best)) if best.row["mode"] == "train" else [_NONE]
         if set(stages) != {_NONE}:
-            device = f", {descriptions.on_device(best.shown.manifest.device)}" if by_device else ""
+            device = f", {descriptions.on_device(best.view.manifest.device)}" if by_device else ""
             task = task_words(best.row) + device
             name = markup.two_lines(task[:1].upper() + task[1:], descriptions.knobs(best.row))
             rows.append([name, _rate_and_spread(best.row), *stages, str(best.row["bound"])])
@@ -265,7 +265,7 @@ def _stages(found: Tasks, by_device: bool) -> tuple[list[str], list[list[str]]]:
 def _alone(best: Best) -> Iterator[str]:
     """Each stage's own throughput with its interval, measured in the same run; an emulated step's is declared."""
     ids = ceiling_ids(best.row)
-    cells = best.shown.cells
+    cells = best.view.cells
     for stage in STAGES:
         own = rows_of(cells[cells["cell_id"].eq(ids.get(stage, "")) & cells["samples_per_s"].notna()])
         if own:
@@ -285,7 +285,7 @@ def _rate_and_spread(cell: Mapping[Any, Any]) -> str:
 def _verdicts(told: Verdicts, machine_id: str, path: str, by_device: bool) -> Iterator[dict[str, Any]]:
     """What became of the claims on each device of a machine: counts, and the tested claims, confirmed ones first."""
     for at, place in enumerate(told.places):
-        if place.shown.machine_id == machine_id:
+        if place.view.machine_id == machine_id:
             tested = [(name, part[at]) for name, part in told.told.items() if part[at].verdict != NOT_TESTABLE]
             rows = []
             for name, each in sorted(tested, key=lambda claim: VERDICTS.index(claim[1].verdict)):

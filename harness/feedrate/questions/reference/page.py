@@ -130,7 +130,7 @@ def page(runs: Sequence[RunView], benches: Sequence[BenchRecord], changes: str) 
         benches: what ``make bench`` found, of all machines.
         changes: the text of ``CHANGELOG.md``.
     """
-    versions = [shown.manifest.protocol_version for shown in runs]
+    versions = [view.manifest.protocol_version for view in runs]
     body = render(
         "reference/releases.md",
         title=TITLE,
@@ -154,13 +154,13 @@ def _days(entries: Sequence[tuple[str, str, tuple[object, ...]]]) -> dict[str, l
     return days
 
 
-def _run(shown: RunView) -> tuple[str, str, tuple[object, ...]]:
+def _run(view: RunView) -> tuple[str, str, tuple[object, ...]]:
     """A run in the changelog: its day, its name, its row."""
-    run = shown.manifest
+    run = view.manifest
     row = (
-        _record("run", shown.page, run.run_id),
+        _record("run", view.page, run.run_id),
         ", ".join(sorted(run.suites)) or "nothing",
-        _roomy(markup.link(PATH, shown.machine_page, shown.name)),
+        _roomy(markup.link(PATH, view.machine_page, view.name)),
         run.blocks,
         f"{sum(run.outcomes.values()):,}",
         run.feedrate_version,

@@ -39,21 +39,21 @@ def tiers(page: str, runs: Sequence[RunView]) -> Markup:
 
     ``site/scripts/site/tiers.js`` finds tiers by the class of the link.
     """
-    held = [shown.beside.tier for shown in runs]
+    held = [view.beside.tier for view in runs]
     counts = [(held.count(name), name) for name in reversed(TIERS) if name in held]
     text = counts[0][1] if len(counts) == 1 else ", ".join(f"{count:,} {name}" for count, name in counts)
     return markup.link(page, TIER_RULES, text, "fr-tier")
 
 
-def beside(shown: RunView) -> dict[str, str]:
+def beside(view: RunView) -> dict[str, str]:
     """Name who vouches for a run, and what its submitter says of it."""
-    texts = {"Label": shown.beside.label, "Submitter’s note": shown.beside.note}
-    return {"Tier": tiers(shown.page, [shown])} | {name: text for name, text in texts.items() if text}
+    texts = {"Label": view.beside.label, "Submitter’s note": view.beside.note}
+    return {"Tier": tiers(view.page, [view])} | {name: text for name, text in texts.items() if text}
 
 
-def short(shown: RunView) -> dict[str, str]:
+def short(view: RunView) -> dict[str, str]:
     """Name what was measured, when and with what, from the manifest alone."""
-    run = shown.manifest
+    run = view.manifest
     return {
         "Device": run.device,
         "Repeat it": markup.code(run.command),
@@ -68,35 +68,35 @@ def short(shown: RunView) -> dict[str, str]:
     }
 
 
-def files(shown: RunView) -> dict[str, Path]:
+def files(view: RunView) -> dict[str, Path]:
     """Give a run's files: path below the site, ending in a name of ``FILES``, to what is copied there."""
-    there = {name: shown.run.folder / name for name in FILES}
-    return {f"runs/{shown.slug}/{name}": path for name, path in there.items() if path.is_file()}
+    there = {name: view.run.folder / name for name in FILES}
+    return {f"runs/{view.slug}/{name}": path for name, path in there.items() if path.is_file()}
 
 
-def downloads(shown: RunView) -> list[tuple[Markup, str]]:
+def downloads(view: RunView) -> list[tuple[Markup, str]]:
     """Link the files of a run from its page, each with what it holds."""
-    names = ((path, path.rpartition("/")[2]) for path in files(shown))
-    return [(markup.download(shown.page, path, name), FILES[name]) for path, name in names]
+    names = ((path, path.rpartition("/")[2]) for path in files(view))
+    return [(markup.download(view.page, path, name), FILES[name]) for path, name in names]
 
 
-def _run(shown: RunView, path: str) -> Markup:
+def _run(view: RunView, path: str) -> Markup:
     """A run's id as a link, below it what its submitter calls it."""
-    link = markup.link(path, shown.page, shown.manifest.run_id)
-    return markup.two_lines(link, shown.beside.label, "fr-label") if shown.beside.label else link
+    link = markup.link(path, view.page, view.manifest.run_id)
+    return markup.two_lines(link, view.beside.label, "fr-label") if view.beside.label else link
 
 
 _CELLS: Mapping[str, Cell] = {
     "Run": _run,
-    "Grade": lambda shown, path: trust.badge(path, shown),
-    "Tier": lambda shown, path: tiers(path, [shown]),
-    "Machine": lambda shown, path: markup.link(path, shown.machine_page, shown.name),
-    "Device": lambda shown, _: descriptions.device_name(shown.manifest.device),
-    "Date": lambda shown, _: descriptions.day(shown.manifest.started_at),
-    "Suites": lambda shown, _: words.listed(shown.manifest.suites),
-    "Blocks": lambda shown, _: str(shown.manifest.blocks),
-    "Cells": lambda shown, _: str(shown.manifest.cells),
-    "Failed": lambda shown, _: str(shown.failed),
+    "Grade": lambda view, path: trust.badge(path, view),
+    "Tier": lambda view, path: tiers(path, [view]),
+    "Machine": lambda view, path: markup.link(path, view.machine_page, view.name),
+    "Device": lambda view, _: descriptions.device_name(view.manifest.device),
+    "Date": lambda view, _: descriptions.day(view.manifest.started_at),
+    "Suites": lambda view, _: words.listed(view.manifest.suites),
+    "Blocks": lambda view, _: str(view.manifest.blocks),
+    "Cells": lambda view, _: str(view.manifest.cells),
+    "Failed": lambda view, _: str(view.failed),
 }
 """By heading. All but the grade come from the manifest alone, which ten thousand runs can afford."""
 
@@ -116,4 +116,4 @@ def runs_table(
     """
     names = (*columns, *NUMBERS)
     cells = [{**_CELLS, "Suites": suites}[name] for name in names]
-    return table(caption, names, [[cell(shown, path) for cell in cells] for shown in runs], NUMBERS, stack=True)
+    return table(caption, names, [[cell(view, path) for cell in cells] for view in runs], NUMBERS, stack=True)

@@ -34,28 +34,28 @@ _PICTURES = {"drift": "trials.parquet", "telemetry": "telemetry.parquet"}
 """Charts of a run as a whole, and the file that each needs."""
 
 
-def page(shown: RunView) -> Page:
+def page(view: RunView) -> Page:
     """Write the page of a run; it copies the run's files beside it."""
-    run, files = shown.manifest, facts.files(shown)
-    pictures = list(_pictures(shown))
-    settings = {row["cell_id"]: descriptions.setting(row) for row in rows_of(shown.cells)}
-    order_columns, order = _order(shown)
-    failed = shown.trials[shown.trials["outcome"].ne("ok")]
+    run, files = view.manifest, facts.files(view)
+    pictures = list(_pictures(view))
+    settings = {row["cell_id"]: descriptions.setting(row) for row in rows_of(view.cells)}
+    order_columns, order = _order(view)
+    failed = view.trials[view.trials["outcome"].ne("ok")]
     body = render(
         "runs/page.md",
-        page=shown.page,
+        page=view.page,
         run=run,
-        grade=shown.grade,
+        grade=view.grade,
         target=f"{run.protocol.ci_target_pct:g}",
-        summary=_summary(shown),
-        headlines=headline_table(shown.headlines),
-        notes=[*map(descriptions.note, run.substitutions), *_cautions(shown)],
+        summary=_summary(view),
+        headlines=headline_table(view.headlines),
+        notes=[*map(descriptions.note, run.substitutions), *_cautions(view)],
         pictures=pictures,
-        **trust.values(shown),
-        clocks=list(_clocks(shown, settings)),
+        **trust.values(view),
+        clocks=list(_clocks(view, settings)),
         hidden=[
             f"{settings[row['cell_events']]}: {words.percent(row['hidden'])}"
-            for row in rows_of(hidden_share(shown.trials))
+            for row in rows_of(hidden_share(view.trials))
             if words.known(row["hidden"])
         ],
         failures=[
@@ -65,7 +65,7 @@ def page(shown: RunView) -> Page:
         failed=len(failed),
         most_open=_MOST_OPEN,
         count=_count,
-        details=_details(shown),
+        details=_details(view),
         datasets=[
             (
                 Markup("<br>").join((data.name, *data.notes)),
@@ -84,37 +84,37 @@ def page(shown: RunView) -> Page:
         ],
         order=order,
         order_columns=order_columns,
-        trials=len(shown.trials),
-        downloads=facts.downloads(shown),
-        citation=cite_page.run_forms(shown) if f"runs/{shown.slug}/trials.parquet" in files else "",
+        trials=len(view.trials),
+        downloads=facts.downloads(view),
+        citation=cite_page.run_forms(view) if f"runs/{view.slug}/trials.parquet" in files else "",
     )
     figures = {placed.name: placed for _, placed in pictures}
-    return Page(shown.page, f"Run {run.run_id}", body, figures, files, listed=False, hide=("navigation",))
+    return Page(view.page, f"Run {run.run_id}", body, figures, files, listed=False, hide=("navigation",))
 
 
-def _pictures(shown: RunView) -> Iterator[tuple[Figure, Placed]]:
+def _pictures(view: RunView) -> Iterator[tuple[Figure, Placed]]:
     """Every chart of the whole run that it has anything for."""
     for chart, file in _PICTURES.items():
-        if (shown.run.folder / file).is_file() and (figure := draw(chart, shown)).panels:
-            yield figure, place(figure, f"{chart}-{shown.slug}", shown.page, shown.origin)
+        if (view.run.folder / file).is_file() and (figure := draw(chart, view)).panels:
+            yield figure, place(figure, f"{chart}-{view.slug}", view.page, view.origin)
 
 
-def _summary(shown: RunView) -> dict[str, str]:
-    run, short = shown.manifest, facts.short(shown)
+def _summary(view: RunView) -> dict[str, str]:
+    run, short = view.manifest, facts.short(view)
     # Not every cell is in every block: what is answered is left out of those that follow.
-    usual = shown.grade.blocks
+    usual = view.grade.blocks
     most = f", half of the cells in {usual:,} or more" if 0 < usual < run.blocks else ""
     cells = f"{words.plural(run.cells, 'cell')}, from {words.plural(run.combinations, 'combination')}"
-    grade = Markup('<a href="#how-far-to-trust-it"><strong>{}</strong>, and why</a>').format(shown.grade.letter)
+    grade = Markup('<a href="#how-far-to-trust-it"><strong>{}</strong>, and why</a>').format(view.grade.letter)
     return {
         "Grade": grade,
-        **facts.beside(shown),
-        "Machine": markup.link(shown.page, shown.machine_page, shown.name),
+        **facts.beside(view),
+        "Machine": markup.link(view.page, view.machine_page, view.name),
         "Machine id": markup.code(run.machine.machine_id),
         **{name: short[name] for name in ("Device", "Repeat it", "Began", "Took")},
         "Measured": f"{cells}; {words.plural(run.blocks, 'block')}{most}",
         "Trials": short["Trials"],
-        **trust.added(shown),
+        **trust.added(view),
         "Stopped": short["Stopped"],
         "Profile": run.profile,
         "Suites": short["Suites"],
@@ -123,9 +123,9 @@ def _summary(shown: RunView) -> dict[str, str]:
     }
 
 
-def _cautions(shown: RunView) -> Iterator[str]:
-    trials = shown.trials
-    if shown.manifest.blocks < 2:
+def _cautions(view: RunView) -> Iterator[str]:
+    trials = view.trials
+    if view.manifest.blocks < 2:
         yield "One block only: no interval can be given for any number of this run."
     # The second half of a cold window is the faster one, as more has been read ahead: as the flag's rule has it.
     judged = successful(trials)
@@ -140,9 +140,9 @@ def _cautions(shown: RunView) -> Iterator[str]:
         yield f"{outlived} and had to be killed."
 
 
-def _clocks(shown: RunView, settings: Mapping[Any, str]) -> Iterator[tuple[object, ...]]:
+def _clocks(view: RunView, settings: Mapping[Any, str]) -> Iterator[tuple[object, ...]]:
     """What CUDA events say of each phase against a host that waits for the device."""
-    for row in rows_of(cross_check(shown.trials)):
+    for row in rows_of(cross_check(view.trials)):
         spread = descriptions.spread(row["lo"], row["hi"])
         yield settings[row["cell_events"]], row["phase"], f"{row['ratio']:.2f}", spread, row["n"]
 
@@ -162,12 +162,12 @@ def _count(listed: int, there: int, what: str) -> str:
     return f"The first {listed:,} of {there:,} {what}; trials.parquet has all"
 
 
-def _order(shown: RunView) -> tuple[list[str], list[list[object]]]:
+def _order(view: RunView) -> tuple[list[str], list[list[object]]]:
     """Columns and rows of every trial in its order; roles and flags where the run recorded them."""
     columns = ["Block", "Place", "Setting", "Ran as", "Outcome", "Samples/s", "Flags"]
-    keep = [at for at, name in enumerate(columns) if trust.has_flags(shown) or name not in ("Ran as", "Flags")]
+    keep = [at for at, name in enumerate(columns) if trust.has_flags(view) or name not in ("Ran as", "Flags")]
     rows = []
-    for row in rows_of(shown.trials[_ORDERED].sort_values(["block", "position"]).head(_MOST_LISTED)):
+    for row in rows_of(view.trials[_ORDERED].sort_values(["block", "position"]).head(_MOST_LISTED)):
         rate = words.number(float(row["samples_per_s"])) if words.known(row["samples_per_s"]) else "–"
         flags = _text(row["flags"]).replace(",", ", ")
         setting, role = descriptions.setting(row), _text(row["role"])
@@ -176,9 +176,9 @@ def _order(shown: RunView) -> tuple[list[str], list[list[object]]]:
     return [columns[at] for at in keep], rows
 
 
-def _details(shown: RunView) -> dict[str, dict[str, str]]:
+def _details(view: RunView) -> dict[str, dict[str, str]]:
     """What the manifest records of machine, storage, software and protocol."""
-    run = shown.manifest
+    run = view.manifest
     found = {"Machine": _named(run.machine.model_dump(exclude={"storage", "machine_id"}))}
     if run.machine.storage:
         found["Storage"] = _named(run.machine.storage.model_dump())

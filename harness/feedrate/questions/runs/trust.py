@@ -41,48 +41,48 @@ _UNITS = {column.name: column.unit for column in (*TRIALS, *TELEMETRY)} | {
 }
 
 
-def badge(page: str, shown: RunView) -> Markup:
+def badge(page: str, view: RunView) -> Markup:
     """Write a run's grade as a link to the rules."""
-    return markup.link(page, "methodology.md#grade", f"grade {shown.grade.letter}", "fr-grade")
+    return markup.link(page, "methodology.md#grade", f"grade {view.grade.letter}", "fr-grade")
 
 
-def values(shown: RunView) -> dict[str, Any]:
+def values(view: RunView) -> dict[str, Any]:
     """Gather what the page of a run says of its trust: rows of tables, empty where there is nothing to say."""
-    narrow, wide, failed = _split(shown.manifest.contrasts)
+    narrow, wide, failed = _split(view.manifest.contrasts)
     return {
-        "disturbed": list(_disturbed(shown)),
-        "looks": list(_looks(shown)),
+        "disturbed": list(_disturbed(view)),
+        "looks": list(_looks(view)),
         "narrow": narrow,
         "wide": wide,
         "failed_contrasts": failed,
-        "by_axis": list(_by_axis(shown.manifest.contrasts)),
+        "by_axis": list(_by_axis(view.manifest.contrasts)),
         "blocks_of": _blocks,
-        "spread": shown.spread if shown.spread and words.known(shown.spread["total_sd"]) else None,
+        "spread": view.spread if view.spread and words.known(view.spread["total_sd"]) else None,
         "parts": PARTS,
-        "spread_rows": list(_spread(shown.spread)) if shown.spread else [],
+        "spread_rows": list(_spread(view.spread)) if view.spread else [],
     }
 
 
-def has_flags(shown: RunView) -> bool:
+def has_flags(view: RunView) -> bool:
     """Say whether a run recorded roles and flags at all."""
-    return bool(shown.trials["role"].notna().any())
+    return bool(view.trials["role"].notna().any())
 
 
-def _disturbed(shown: RunView) -> Iterator[tuple[str, ...]]:
+def _disturbed(view: RunView) -> Iterator[tuple[str, ...]]:
     """Which flags how many trials carry."""
-    ended = successful(shown.trials)
-    if not len(ended) or not has_flags(shown):
+    ended = successful(view.trials)
+    if not len(ended) or not has_flags(view):
         return
     for row in rows_of(noise.flagged(ended)):
         if row["watched"] or row["trials"]:
-            link = markup.link(shown.page, f"methodology.md#flag-{row['flag']}", row["flag"])
+            link = markup.link(view.page, f"methodology.md#flag-{row['flag']}", row["flag"])
             worst = f"{words.number(row['worst'])} {row['unit']}" if words.known(row["worst"]) else "–"
             yield link, f"{row['trials']:,}", words.percent(row["share"]), worst
 
 
-def _looks(shown: RunView) -> Iterator[tuple[str, ...]]:
+def _looks(view: RunView) -> Iterator[tuple[str, ...]]:
     """What a look at the machine saw before and after the run."""
-    sides = (shown.manifest.noise_before, shown.manifest.noise_after)
+    sides = (view.manifest.noise_before, view.manifest.noise_after)
     if not any(sides):
         return
     for name, spoken in _SPOKEN.items():
@@ -131,14 +131,14 @@ def _spread(found: Mapping[str, float]) -> Iterator[tuple[str, ...]]:
     yield Markup("<strong>All</strong>"), f"{100 * found['total_sd']:.1f} %", ""
 
 
-def added(shown: RunView) -> dict[str, str]:
+def added(view: RunView) -> dict[str, str]:
     """Name what the harness ran beside the cells that were asked for, as facts of the run."""
-    run, found = shown.manifest, dict[str, str]()
+    run, found = view.manifest, dict[str, str]()
     if run.ceilings:
         text = f"{words.plural(run.ceilings, 'cell')}: stages of training cells, each alone"
-        found["Ceilings added"] = markup.link(shown.page, "methodology.md#ceilings", text)
+        found["Ceilings added"] = markup.link(view.page, "methodology.md#ceilings", text)
     if run.control:
-        own = shown.trials[shown.trials["cell_id"].eq(run.control).fillna(False)]
+        own = view.trials[view.trials["cell_id"].eq(run.control).fillna(False)]
         name = descriptions.setting(own.iloc[0].to_dict()) if len(own) else run.control
         found["Control cell"] = f"{name}: {words.plural(len(own), 'trial')}"
     return found

@@ -15,31 +15,31 @@ from feedrate.pages.template import render, table
 from feedrate.questions.runs import facts
 
 
-def page(shown: RunView) -> Page:
+def page(view: RunView) -> Page:
     """Write the page of a run that was withdrawn; it copies the run's files beside it.
 
     Args:
-        shown: the run, whose ``beside.withdrawn`` says why.
+        view: the run, whose ``beside.withdrawn`` says why.
     """
-    run = shown.manifest
-    machine = {"Machine": shown.name, "Machine id": markup.code(shown.machine_id)}
+    run = view.manifest
+    machine = {"Machine": view.name, "Machine id": markup.code(view.machine_id)}
     body = render(
         "runs/withdrawn.md",
         run=run,
-        withdrawn=shown.beside.withdrawn,
-        summary=machine | facts.short(shown) | facts.beside(shown),
-        downloads=facts.downloads(shown),
+        withdrawn=view.beside.withdrawn,
+        summary=machine | facts.short(view) | facts.beside(view),
+        downloads=facts.downloads(view),
     )
     title = f"Run {run.run_id}, withdrawn"
-    return Page(shown.page, title, body, files=facts.files(shown), listed=False, hide=("navigation",))
+    return Page(view.page, title, body, files=facts.files(view), listed=False, hide=("navigation",))
 
 
 def listed(page_path: str, runs: Sequence[RunView]) -> str:
     """List the runs that were withdrawn, on the page of a path; nothing without any."""
     rows = [
-        (markup.link(page_path, shown.page, shown.manifest.run_id), shown.name, descriptions.day(mark.on), mark.why)
-        for shown in runs
-        if (mark := shown.beside.withdrawn)
+        (markup.link(page_path, view.page, view.manifest.run_id), view.name, descriptions.day(mark.on), mark.why)
+        for view in runs
+        if (mark := view.beside.withdrawn)
     ]
     columns = ("Run", "Machine", "Withdrawn", "Why")
     listing = table("Runs that were withdrawn", columns, rows, stack=True)

@@ -61,9 +61,9 @@ Row = Mapping[str, Any]
 class StorageSection:
     """The storage part of a suite's page for one run; false where the run compares no formats for that suite."""
 
-    def __init__(self, shown: RunView, suite: str) -> None:
-        self._run = shown
-        self._trials = shown.trials_of(suite) if suite == SUITE else shown.trials.iloc[:0]
+    def __init__(self, view: RunView, suite: str) -> None:
+        self._run = view
+        self._trials = view.trials_of(suite) if suite == SUITE else view.trials.iloc[:0]
         self._costs = format_costs(self._trials)
 
     def __bool__(self) -> bool:
@@ -338,9 +338,9 @@ def _value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _missing(shown: RunView, trials: pd.DataFrame, costs: pd.DataFrame) -> Iterator[str]:
+def _missing(view: RunView, trials: pd.DataFrame, costs: pd.DataFrame) -> Iterator[str]:
     """What was left out, what failed, and which formats the run did not measure."""
-    for part in shown.manifest.excluded:
+    for part in view.manifest.excluded:
         if any(word in part.reason for word in _UNAVAILABLE):
             yield f"{words.plural(part.count, 'combination')}: {part.reason}"
     for (name, state), rows in costs[costs["n"].eq(0)].groupby(["storage_format", "page_cache"], sort=True):

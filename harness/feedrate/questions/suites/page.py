@@ -36,7 +36,7 @@ def found(runs: Sequence[RunView]) -> list[tuple[str, str, Suite]]:
     What asks about machines comes before what asks about feedrate. The suite of all claims has a page of another kind.
     """
     names = sorted(
-        {name for shown in runs for name in shown.suites} - {CLAIMS}, key=lambda name: (name == CALIBRATION, name)
+        {name for view in runs for name in view.suites} - {CLAIMS}, key=lambda name: (name == CALIBRATION, name)
     )
     known = plugins.names("feedrate.suites")
     every = plugins.names("feedrate.questions.*.charts")
@@ -63,20 +63,20 @@ def page(name: str, path: str, content: Suite, runs: Sequence[RunView], verdicts
     figures: dict[str, Placed] = {}
     files: dict[str, str] = {}
     parts: list[dict[str, Any]] = []
-    measured = newest([shown for shown in runs if name in shown.suites])
-    for shown in measured:
-        before, after, more = _around_charts(name, path, shown, verdicts)
+    measured = newest([view for view in runs if name in view.suites])
+    for view in measured:
+        before, after, more = _around_charts(name, path, view, verdicts)
         files |= more
         charts = None
         if _fits(figures, sum(part["charts"] is not None for part in parts)):
             charts = []
             for chart in content.charts:
-                figure = draw(chart, shown, name)
-                placed = place(figure, f"{markup.slug(name)}-{chart}-{shown.mark}", path, shown.origin)
+                figure = draw(chart, view, name)
+                placed = place(figure, f"{markup.slug(name)}-{chart}-{view.mark}", path, view.origin)
                 figures[placed.name] = placed
-                charts.append((figure.title, f"{chart}-{shown.mark}", placed.name))
-        notes = [descriptions.note(note) for note in shown.manifest.substitutions]
-        part = {"shown": shown, "badge": trust.badge(path, shown), "notes": notes, "charts": charts}
+                charts.append((figure.title, f"{chart}-{view.mark}", placed.name))
+        notes = [descriptions.note(note) for note in view.manifest.substitutions]
+        part = {"view": view, "badge": trust.badge(path, view), "notes": notes, "charts": charts}
         parts.append({**part, "before": before, "after": after})
     body = render(
         "suites/page.md",
@@ -84,7 +84,7 @@ def page(name: str, path: str, content: Suite, runs: Sequence[RunView], verdicts
         path=path,
         question=content.question,
         about=_about(name),
-        places=[Markup('<a href="#{}">{}</a>').format(shown.mark, shown.name) for shown in measured],
+        places=[Markup('<a href="#{}">{}</a>').format(view.mark, view.name) for view in measured],
         runs=parts,
         explore=EXPLORE,
         claims=_joined(claims_page.suite_section(verdicts, name, path)) if verdicts else "",
@@ -101,17 +101,17 @@ def _about(name: str) -> list[Markup] | None:
 
 
 def _around_charts(
-    name: str, path: str, shown: RunView, verdicts: Verdicts | None
+    name: str, path: str, view: RunView, verdicts: Verdicts | None
 ) -> tuple[Markup, Markup, Mapping[str, str]]:
     """What stands before the charts of a run (the answer), what after them, and the files of that."""
-    planted, compared = calibration_page.section(shown, name), StorageSection(shown, name)
+    planted, compared = calibration_page.section(view, name), StorageSection(view, name)
     before: list[str] = [planted or compared.answers()]
     if not planted and not compared:
-        text = answer(shown.headlines_of(name)) or (claims_page.answer(verdicts, name, shown) if verdicts else "")
+        text = answer(view.headlines_of(name)) or (claims_page.answer(verdicts, name, view) if verdicts else "")
         before = [markup.paragraph(text, "fr-answer")] if text else []
     after = [compared.details()]
-    after += [workers_page.section(shown, name)] if name == workers_page.SUITE else []
-    why = loader_page.Why("") if planted else loader_page.section(shown, name, path)
+    after += [workers_page.section(view, name)] if name == workers_page.SUITE else []
+    why = loader_page.Why("") if planted else loader_page.section(view, name, path)
     return _joined(before), _joined([*after, why.html]), why.files
 
 

@@ -54,17 +54,17 @@ class Cost:
     note: str = ""
 
 
-def section(shown: RunView, suite: str, mark: str = "", place: str = "") -> str:
+def section(view: RunView, suite: str, mark: str = "", place: str = "") -> str:
     """Write what a run says of the costs of workers; nothing where it has nothing to say of it.
 
     Args:
-        shown: a run.
+        view: a run.
         suite: whose trials; those of other suites choose workers for another question.
         mark: makes the heading's id differ from that of another run; the mark of its machine and device if not given.
         place: machine and device in words, where the page does not name them.
     """
-    trials = shown.trials_of(suite)
-    limit = shown.manifest.machine.shared_memory_bytes
+    trials = view.trials_of(suite)
+    limit = view.manifest.machine.shared_memory_bytes
     costs = (
         _termination(rows_of(worker_costs.terminations(trials))),
         _startup(rows_of(worker_costs.startup(trials))),
@@ -76,18 +76,18 @@ def section(shown: RunView, suite: str, mark: str = "", place: str = "") -> str:
     found = [cost for cost in costs if cost.rows]
     if not found:
         return ""
-    return render("workers/costs.md", costs=found, mark=mark or shown.mark, place=place, most_open=MOST_OPEN)
+    return render("workers/costs.md", costs=found, mark=mark or view.mark, place=place, most_open=MOST_OPEN)
 
 
 def beside(verdicts: Verdicts) -> Iterator[str]:
     """Write the same for the Claims page: for each machine by the newest run that tested a claim about workers."""
     mine = [verdicts.told[name] for name, (suite, _) in verdicts.asked.items() if suite == SUITE]
     for at, place in enumerate(verdicts.places):
-        tested = [part[at].shown for part in mine if part[at].tested]
+        tested = [part[at].view for part in mine if part[at].tested]
         if tested:
-            shown = max(tested, key=lambda shown: shown.manifest.started_at)
-            suite = SUITE if SUITE in shown.suites else next(iter(shown.suites))
-            yield section(shown, suite, f"{place.device}-{markup.slug(shown.machine_id)}", place.name)
+            view = max(tested, key=lambda view: view.manifest.started_at)
+            suite = SUITE if SUITE in view.suites else next(iter(view.suites))
+            yield section(view, suite, f"{place.device}-{markup.slug(view.machine_id)}", place.name)
 
 
 def _number(row: Row, name: str, unit: Callable[[float], str] = words.number) -> str:
