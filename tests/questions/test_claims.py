@@ -13,7 +13,7 @@ import pytest
 from feedrate.analysis.claims import NOT_TESTABLE
 from feedrate.analysis.sentences import estimate
 from feedrate.pages.runs import RunView
-from feedrate.pages.verdicts import Verdicts, gather
+from feedrate.pages.verdicts import Verdicts, load_verdicts
 from feedrate.plan.claim import SOURCES
 from feedrate.plan.suite import Suite
 from feedrate.plan.suite import claims as all_claims
@@ -41,7 +41,7 @@ def tested(show: Show) -> RunView:
 
 @pytest.fixture(scope="module")
 def found(tested: RunView) -> Verdicts:
-    return gather([tested])
+    return load_verdicts([tested])
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_every_claim_has_a_section(body: str) -> None:
 
 def test_a_tested_claim_shows_its_evidence(found: Verdicts, tested: RunView, body: str) -> None:
     """Verdict, sentence, blocks, run and the command that repeats it stand in its section, with a line a case."""
-    (told,) = found.told["excess-workers"]
+    (told,) = found.results["excess-workers"]
     assert told.tested
     html = section(body, "excess-workers")
     assert plain(told.sentence) in plain(html)
@@ -78,7 +78,7 @@ def test_a_tested_claim_shows_its_evidence(found: Verdicts, tested: RunView, bod
 
 def test_a_fact_shows_what_was_seen(found: Verdicts, body: str) -> None:
     """A check of a fact has its evidence for every way in which it was checked."""
-    (told,) = found.told["clean-termination"]
+    (told,) = found.results["clean-termination"]
     html = plain(section(body, "clean-termination"))
     assert told.verdict in ("confirmed", "refuted")
     assert html.count("Made up: ") > len(told.cases)
@@ -95,7 +95,7 @@ def test_the_tally_counts_every_claim(found: Verdicts, body: str) -> None:
 
 def test_what_cannot_be_tested_has_its_reason(found: Verdicts, body: str) -> None:
     """Claims without cells, or that need a device, are listed with the reason, in their section and together."""
-    (told,) = found.told["pin-danger"]
+    (told,) = found.results["pin-danger"]
     assert told.verdict == NOT_TESTABLE
     assert "Not testable here: needs a CUDA device." in plain(section(body, "pin-danger"))
     listed = body.partition("Not testable {")[2].partition("##")[0]
@@ -108,7 +108,7 @@ def test_what_a_plan_could_not_test_keeps_its_reason(tested: RunView) -> None:
     """What the run itself said against testing a claim is what the page says."""
     view = RunView(tested.run)
     view.manifest = tested.manifest.model_copy(update={"untestable": {"disk-cache": "no disk is left"}})
-    (told,) = gather([view]).told["disk-cache"]
+    (told,) = load_verdicts([view]).results["disk-cache"]
     assert told.sentence == "Not testable here: no disk is left."
 
 
@@ -121,20 +121,20 @@ def test_contradicting_sources_lead_to_each_other(body: str) -> None:
 def test_the_newest_run_that_tested_speaks(show: Show, tested: RunView) -> None:
     """A newer run of other cells takes no verdict away; a newer one of the same cells does."""
     other = run(show, run_id="20270101T000000Z-other", claims=("collate",))
-    found = gather([other, tested])
-    assert found.told["excess-workers"][0].view is tested
-    assert found.told["totensor-transpose"][0].view is other
+    found = load_verdicts([other, tested])
+    assert found.results["excess-workers"][0].view is tested
+    assert found.results["totensor-transpose"][0].view is other
     assert len(found.places) == 1
 
 
 def test_machines_and_devices_stand_apart(show: Show, tested: RunView) -> None:
     """Each machine has its own verdict, in the order of the tallies; its picture has a panel for each."""
     gpu = run(show, run_id="20260103T030405Z-gpu", device="cuda", claims=("collate",))
-    found = gather([gpu, tested])
+    found = load_verdicts([gpu, tested])
     assert {place.device for place in found.places} == {"cpu", "cuda"}
     page = claims_page.page(found)
     html = section(page.body, "totensor-transpose")
-    for place, told in zip(found.places, found.told["totensor-transpose"], strict=True):
+    for place, told in zip(found.places, found.results["totensor-transpose"], strict=True):
         assert told.device == place.device
         assert place.name in plain(html)
         assert plain(told.sentence) in plain(html)
@@ -145,7 +145,7 @@ def test_machines_and_devices_stand_apart(show: Show, tested: RunView) -> None:
 def test_other_versions_of_the_protocol_are_left_out(show: Show, tested: RunView) -> None:
     """A run that was measured in another way is named as left out, with the reason, and judged nothing."""
     old = run(show, run_id="20270101T000000Z-old", protocol_version=0, cores=4)
-    found = gather([old, tested])
+    found = load_verdicts([old, tested])
     assert found.left_out == (old,)
     assert [place.view for place in found.places] == [tested]
     said = plain(claims_page.page(found).body)
@@ -156,7 +156,7 @@ def test_other_versions_of_the_protocol_are_left_out(show: Show, tested: RunView
 def test_without_any_run_claims_are_listed(show: Show) -> None:
     """Before the first run of claims the page lists them and says what to type; no picture, no check boxes."""
     for runs in ([], [show(suites=("calibration",), plants=True)]):
-        page = claims_page.page(gather(runs))
+        page = claims_page.page(load_verdicts(runs))
         assert not page.figures
         assert "No run has tested a claim yet" in page.body
         assert "fr-filter" not in page.body
@@ -183,7 +183,7 @@ def test_the_suite_of_all_claims_has_no_other_page(tested: RunView) -> None:
 def test_text_from_records_stays_text(show: Show) -> None:
     """Markup in a machine's name or a run's notes makes no element."""
     view = run(show, hostile=True, claims=("collate",))
-    page = claims_page.page(gather([view]))
+    page = claims_page.page(load_verdicts([view]))
     html = page.body + "".join(placed.html for placed in page.figures.values())
     assert "<script>document" not in html
     assert "<img" not in html
@@ -192,7 +192,7 @@ def test_text_from_records_stays_text(show: Show) -> None:
 
 def test_badges_count_several_machines(found: Verdicts) -> None:
     """One machine shows its effect; several are counted by verdict, a machine of two devices once; none is said."""
-    (told,) = found.told["excess-workers"]
+    (told,) = found.results["excess-workers"]
     view = told.view
     other = RunView(view.run)
     machine = view.manifest.machine.model_copy(update={"cores_logical": 8})
@@ -228,7 +228,7 @@ def test_a_stand_in_is_explained_once(body: str, tested: RunView) -> None:
 def test_a_suite_that_asks_by_claims_is_answered_by_them(found: Verdicts, tested: RunView) -> None:
     """Where no setting can be recommended the answer counts the verdicts of the suite's own claims."""
     said = claims_page.answer(found, "workers", tested)
-    mine = [told[0].verdict for name, told in found.told.items() if found.asked[name][0] == "workers"]
+    mine = [told[0].verdict for name, told in found.results.items() if found.claims[name][0] == "workers"]
     assert said.startswith(f"Of {len(mine)} claims on this question: ")
     assert f"{mine.count('confirmed')} confirmed" in said
     assert claims_page.answer(found, "training", tested) == ""

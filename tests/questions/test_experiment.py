@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feedrate.pages import selection, verdicts
+from feedrate.pages import selection
 from feedrate.pages.runs import RunView
+from feedrate.pages.verdicts import load_verdicts
 from feedrate.plan import suite
 from feedrate.questions.experiment import analysis as analysed
 from feedrate.questions.experiment import page as experiment_page
@@ -25,7 +26,7 @@ BATCHES = (8, 16, 32, 64, 128)
 
 
 def page(*runs: RunView) -> str:
-    return experiment_page.page(runs, verdicts.gather(runs)).body
+    return experiment_page.page(runs, load_verdicts(runs)).body
 
 
 def plain(text: str) -> str:
@@ -156,7 +157,7 @@ def test_a_machine_s_reference_run_stands_for_it(show: Show) -> None:
     assert [f"run {view.manifest.run_id}" in text for view in (newest, full, quick)] == [False, True, False]
     vouched = copied(quick, beside=Beside(tier=REFERENCE))
     unread = copied(full)
-    body = experiment_page.page([newest, unread, vouched], verdicts.gather(())).body
+    body = experiment_page.page([newest, unread, vouched], load_verdicts(())).body
     assert f"run {quick.manifest.run_id}" in body
     assert "trials" not in vars(unread)
     failed = copied(full, trials=full.trials.assign(outcome="error"))
@@ -212,18 +213,18 @@ def test_counts_of_sentences_add_up(show: Show, suites: list[tuple[str, ...]]) -
         )
         for at, own in enumerate(suites)
     ]
-    told = verdicts.gather(runs)
-    own = [name for name, (_, claim) in told.asked.items() if experiment_page.SOURCE in claim.sources]
-    known = [name for name in own if any(each.tested for each in told.told[name])]
+    told = load_verdicts(runs)
+    own = [name for name, (_, claim) in told.claims.items() if experiment_page.SOURCE in claim.sources]
+    known = [name for name in own if any(each.tested for each in told.results[name])]
     text = plain(experiment_page.page(runs, told).body)
     assert f"Of the {len(own)} sentences that feedrate tests of this source, {len(known)} have been" in text
     said = text.split("have been tested on")[1].split("Not tested")[0]
     for at, place in enumerate(told.places):
-        verdict = Counter(told.told[name][at].verdict for name in own if told.told[name][at].tested)
+        verdict = Counter(told.results[name][at].verdict for name in own if told.results[name][at].tested)
         part = said.split(f"{place.name}: " if len(suites) > 1 else "machine: ")[1].split(". ")[0]
         said_of = re.findall(r"(\d+) ([a-z ]+?)(?:,| and|\.|$)", part)
         assert {word: int(count) for count, word in said_of} == verdict
-    cuda = sum(told.asked[name][1].needs == "cuda" for name in own if name not in known)
+    cuda = sum(told.claims[name][1].needs == "cuda" for name in own if name not in known)
     rest = len(own) - len(known) - cuda
     needing = f"{cuda} that {'needs' if cuda == 1 else 'need'} a CUDA device"
     parts = [needing] * bool(cuda) + [f"{rest} that no run here has measured"] * bool(rest)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from feedrate.machine.identity import Software
-from feedrate.pages import headlines, verdicts
+from feedrate.pages import headlines
 from feedrate.pages.runs import RunView
-from feedrate.pages.verdicts import ClaimResult, Place, Verdicts
+from feedrate.pages.verdicts import ClaimResult, Place, Verdicts, load_verdicts
 from feedrate.plan import suite
 from feedrate.questions.home.findings import STORED, Sentence, findings
 from feedrate.schema.axes import BY_NAME
@@ -21,7 +21,7 @@ from feedrate.store.bench_record import BenchRecord, WitnessedTrial
 
 Show = Callable[..., RunView]
 MACHINE = "Example 9000 8-Core, 16 cores"
-NOTHING = verdicts.gather([])
+NOTHING = load_verdicts([])
 KNOWN = {"ratio": 0.8, "lo": 0.7, "hi": 0.9, "n": 6}
 EFFECTS = [name for name, (_, claim) in suite.claims().items() if claim.effect]
 FACTS = [name for name, (_, claim) in suite.claims().items() if claim.facts]

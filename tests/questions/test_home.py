@@ -10,16 +10,15 @@ from typing import Any
 import pytest
 
 from feedrate.analysis.claims import NOT_TESTABLE
-from feedrate.pages import verdicts
 from feedrate.pages.runs import RunView
-from feedrate.pages.verdicts import Place, Verdicts
+from feedrate.pages.verdicts import Place, Verdicts, load_verdicts
 from feedrate.questions.home import page as home_page
 from feedrate.questions.home.findings import findings
 from feedrate.questions.suites import page as suites_page
 
 
 def body(*runs: RunView) -> str:
-    return re.sub(r"[ \n]+", " ", home_page.page(runs, suites_page.found(runs), verdicts.gather(runs)).body)
+    return re.sub(r"[ \n]+", " ", home_page.page(runs, suites_page.found(runs), load_verdicts(runs)).body)
 
 
 def test_the_main_suite_speaks_for_its_machine(show: Callable[..., RunView]) -> None:
@@ -93,7 +92,7 @@ def test_findings_lead_to_what_they_were_made_from(show: Callable[..., RunView])
     """Every finding stands on the front as it was said, with a link that names its runs and leads to more of it."""
     tested = show(suites=("claims",), claims=("storage",), blocks=3, fails="none")
     runs = [tested, show(fails="none")]
-    expected = findings(home_page.leading(runs), verdicts.gather(runs), [])
+    expected = findings(home_page.leading(runs), load_verdicts(runs), [])
     assert {each.page.partition("#")[0] for each in expected} == {runs[1].page, "claims.md"}
     listed = body(*runs).partition('<ul class="fr-found">')[2].partition("</ul>")[0]
     found = re.findall(r'<li>(.+?) <a href="([^"]+)">([^<]+)</a></li>', listed)
@@ -105,9 +104,9 @@ def test_findings_lead_to_what_they_were_made_from(show: Callable[..., RunView])
 def test_two_devices_of_one_machine_are_both_counted(show: Callable[..., RunView]) -> None:
     """A machine whose claims were tested on both of its devices tells the verdicts of both."""
     view = show(suites=("claims",), claims=("storage",), blocks=3, fails="none")
-    one = verdicts.gather([view])
+    one = load_verdicts([view])
     places = (Place(view, "cpu", True), Place(view, "cuda", True))
-    two = Verdicts(one.asked, places, {name: part * 2 for name, part in one.told.items()}, ())
+    two = Verdicts(one.claims, places, {name: part * 2 for name, part in one.results.items()}, ())
     counts = one.tally(0)
     found = f"{counts['confirmed']} confirmed and {counts['refuted']} refuted"
     tested = f"{sum(one.tally(0).values()) - one.tally(0)[NOT_TESTABLE]} tested so far, on one machine"

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from feedrate.pages import verdicts
 from feedrate.pages.runs import RunView
+from feedrate.pages.verdicts import load_verdicts
 from feedrate.questions.machines import page as machines_page
 from feedrate.questions.reference import page as reference_page
 from feedrate.questions.suites import page as suites_page
@@ -31,9 +31,7 @@ def rows(text: str) -> list[list[str]]:
 
 def page(*runs: RunView) -> str:
     """The page of the only machine of some runs, newest first."""
-    return machines_page.page(
-        runs, verdicts.gather(runs), {name: path for name, path, _ in suites_page.found(runs)}
-    ).body
+    return machines_page.page(runs, load_verdicts(runs), {name: path for name, path, _ in suites_page.found(runs)}).body
 
 
 @pytest.mark.slow
@@ -152,23 +150,23 @@ def test_verdicts_of_the_machine_are_listed(show: Show) -> None:
     """Every claim that was tested there is a row with its verdict, its link and its effect, and no other machine's."""
     tested = show(suites=("claims",), blocks=3, fails="none", claims=("collate",))
     other = show(cores=8, run_id="20260105T030405Z-other")
-    told = verdicts.gather([tested, other])
-    assert len(told.places) == 2
-    for at, place in enumerate(told.places):
-        text = machines_page.page([place.view], told, {}).body.partition("{ #claims }")[2].partition("## ")[0]
-        count = sum(part[at].tested for part in told.told.values())
+    verdicts = load_verdicts([tested, other])
+    assert len(verdicts.places) == 2
+    for at, place in enumerate(verdicts.places):
+        text = machines_page.page([place.view], verdicts, {}).body.partition("{ #claims }")[2].partition("## ")[0]
+        count = sum(part[at].tested for part in verdicts.results.values())
         assert len([row for row in rows(text) if row]) == count > 0
         assert text.count('href="../claims.html#claim-') == count
     unasked = show(suites=("calibration",), plants=True, cores=2, run_id="20260106T030405Z-other")
-    assert "{ #claims }" not in machines_page.page([unasked], told, {}).body
+    assert "{ #claims }" not in machines_page.page([unasked], verdicts, {}).body
 
 
 def test_verdicts_name_the_device(show: Show) -> None:
     """A machine with claims tested on its CPU and on its GPU has a table of each, and each says which it is."""
     asked: dict[str, Any] = {"suites": ("claims",), "claims": ("collate",), "blocks": 2, "fails": "none"}
     runs = [show(run_id="cpu", gpu_idle=True, **asked), show(run_id="gpu", device="cuda", **asked)]
-    told = verdicts.gather(runs)
-    text = machines_page.page(runs, told, {}).body.partition("{ #claims }")[2].partition("## ")[0]
+    verdicts = load_verdicts(runs)
+    text = machines_page.page(runs, verdicts, {}).body.partition("{ #claims }")[2].partition("## ")[0]
     for device in ("CPU", "GPU"):
         assert f"claims on {device}: " in text
         assert f"tested here on {device}, with effects" in text
@@ -177,8 +175,8 @@ def test_verdicts_name_the_device(show: Show) -> None:
 def test_only_what_has_no_effect_is_a_fact(show: Show) -> None:
     """An effect that no whole block tells has no number and is no fact; a claim that was checked is one."""
     tested = show(suites=("claims",), blocks=2, fails="none", claims=("workers",))
-    told = verdicts.gather([tested])
-    each = {bool(part[0].claim.effect): part[0] for part in told.told.values() if part[0].tested}
+    verdicts = load_verdicts([tested])
+    each = {bool(part[0].claim.effect): part[0] for part in verdicts.results.values() if part[0].tested}
     lost = replace(each[True], row={**each[True].row, "ratio": float("nan"), "n": 0})
     assert machines_page._effect(lost)[0] == "–"
     assert machines_page._effect(each[False])[0] == "a fact"

@@ -12,7 +12,7 @@ import pytest
 from feedrate.analysis import worker_costs as costs
 from feedrate.analysis.estimates import rows_of
 from feedrate.pages.runs import RunView
-from feedrate.pages.verdicts import gather
+from feedrate.pages.verdicts import load_verdicts
 from feedrate.plan import suite
 from feedrate.plan.suite import Suite
 from feedrate.questions.claims import page as claims_page
@@ -162,7 +162,7 @@ def test_the_suite_s_page_and_the_claims_page_show_it(run: RunView, show: Show) 
     other = suites_page.page("loader", "suites/loader.md", Suite("Which?", ()), [timed])
     assert "What workers cost" not in other.body
     everything = measured(show, suite.CLAIMS)
-    told = claims_page.page(gather([everything])).body
+    told = claims_page.page(load_verdicts([everything])).body
     assert told.count("### What workers cost") == 1
     assert told.index("{ #suite-workers }") < told.index("### What workers cost")
     assert "Starting workers anew every epoch" in plain(told)
@@ -173,8 +173,8 @@ def test_nothing_is_said_of_what_was_not_measured(show: Show, run: RunView) -> N
     assert workers_page.section(run, "loader") == ""
     assert workers_page.section(varied(run, run.trials.assign(outcome="error")), "workers") == ""
     other = show(suites=("claims",), claims=("collate",), blocks=2, fails="none")
-    assert "What workers cost" not in claims_page.page(gather([other])).body
-    assert "What workers cost" not in claims_page.page(gather([])).body
+    assert "What workers cost" not in claims_page.page(load_verdicts([other])).body
+    assert "What workers cost" not in claims_page.page(load_verdicts([])).body
 
 
 def test_one_block_and_null_columns_break_nothing(run: RunView) -> None:

@@ -12,8 +12,8 @@ import pytest
 import yaml
 from tests.recomputed import committed
 
-from feedrate.pages import verdicts
 from feedrate.pages.runs import RunView
+from feedrate.pages.verdicts import load_verdicts
 from feedrate.schema.errors import InputError
 from feedrate.schema.plugins import ROOT
 from feedrate.site import readme
@@ -40,7 +40,7 @@ def test_what_is_said_of_all_runs_holds() -> None:
     """Of what is not generated: how many claims there are and were tested, on what machines, and that they agree."""
     text = " ".join(readme.README.read_text(encoding="utf-8").split())
     every = [view for view in committed() if view.beside.tier == "reference"]
-    told = verdicts.gather(every).told
+    told = load_verdicts(every).results
     tested = [{each.verdict for each in part} for part in told.values() if all(each.tested for each in part)]
     assert f"*claim*, {len(told)} in all" in text
     assert f"{len(tested)} of them can be tested without a GPU; the others have no verdict yet" in text

@@ -19,7 +19,7 @@ import pytest
 from tests.recomputed import NUMBER, RESULTS, SPREAD, axes, committed, digits, interval, logs, matching, number
 
 from feedrate.analysis.claims import judge_claims
-from feedrate.pages import verdicts
+from feedrate.pages.verdicts import load_verdicts
 from feedrate.plan import suite
 from feedrate.plan.claim import PHOTOGRAPHS, Claim
 from feedrate.questions.home import page as home_page
@@ -199,6 +199,6 @@ def test_the_home_page_tells_the_same(findings: dict[str, Finding]) -> None:
     names = {name for finding in findings.values() for name in finding.sources}
     runs = [view for view in committed() if view.manifest.run_id in names]
     records = [record for record in store_runs.benches(RESULTS) if record.name in names]
-    page = home_page.page(runs, [], verdicts.gather(runs), benches=records).body
+    page = home_page.page(runs, [], load_verdicts(runs), benches=records).body
     told = re.findall(r"<li>(.+?) <a ", unescape(page.partition('<ul class="fr-found">')[2].partition("</ul>")[0]))
     assert told == [finding.text.rpartition(" (`")[0] for finding in findings.values()]

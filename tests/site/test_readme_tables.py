@@ -17,7 +17,7 @@ import pytest
 from tests.recomputed import NUMBER, RESULTS, SPREAD, axes, committed, interval, logs, matching, number
 
 from feedrate.analysis.summary import CONDITIONS
-from feedrate.pages import verdicts
+from feedrate.pages.verdicts import load_verdicts
 from feedrate.plan import suite
 from feedrate.questions.home import page as home_page
 from feedrate.schema.axes import BY_NAME, Value
@@ -59,7 +59,7 @@ def line(task: Sequence[str], setting: str, rate: str, n: str, held: str, gain: 
 def on_home() -> list[tuple[StoredRun, list[Line]]]:
     """The tables of the home page, one a machine, and their runs."""
     runs = committed()
-    page = home_page.page(runs, [], verdicts.gather([])).body
+    page = home_page.page(runs, [], load_verdicts([])).body
     found = []
     for section in re.split(r"\{ #numbers-", page)[1:]:
         (run,) = [view.run for view in runs if f">run {view.manifest.run_id}</a>" in section]

@@ -75,27 +75,27 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """All of it."""
+    """What runs say of all claims, on every machine and device."""
 
-    asked: Claims
+    claims: Claims
     places: tuple[Place, ...]
-    told: Mapping[str, tuple[ClaimResult, ...]]
+    results: Mapping[str, tuple[ClaimResult, ...]]
     """Claim to what is known of it, in the order of the places."""
     left_out: tuple[RunView, ...]
     """Runs of another version of the protocol."""
 
     def frame(self) -> pd.DataFrame:
         """Rows of ``Findings.claims`` of what was tested, a row a claim and place."""
-        tested = [dict(told.row) for part in self.told.values() for told in part if told.tested]
+        tested = [dict(each.row) for part in self.results.values() for each in part if each.tested]
         return pd.DataFrame(tested, columns=list(CLAIM_COLUMNS))
 
     def tally(self, place: int) -> dict[str, int]:
         """Count the verdicts of a place, in the order of ``VERDICTS``."""
-        words = [part[place].verdict for part in self.told.values()]
+        words = [part[place].verdict for part in self.results.values()]
         return {verdict: words.count(verdict) for verdict in VERDICTS if verdict in words}
 
 
-def gather(runs: Sequence[RunView], asked: Claims | None = None, each: Each = map) -> Verdicts:
+def load_verdicts(runs: Sequence[RunView], asked: Claims | None = None, each: Each = map) -> Verdicts:
     """Judge the claims by every run.
 
     Args:
@@ -112,18 +112,18 @@ def gather(runs: Sequence[RunView], asked: Claims | None = None, each: Each = ma
     newest = {view.where: view for view in reversed(runs)}
     machines = [machine for machine, _ in keys]
     places = tuple(Place(newest[key], key[1], machines.count(key[0]) > 1) for key in keys)
-    told = {}
+    results = {}
     for name, (_, claim) in asked.items():
-        results = []
+        own_results = []
         for key, place in zip(keys, places, strict=True):
             row = rows[name, *key]
             own = (
                 [part for part in parts if (part["run_id"], part["claim"]) == (row["run_id"], row.get("claim"))]
                 for parts in (cases, asides)
             )
-            results.append(ClaimResult(claim.on(key[1]), by_id.get(row["run_id"], place.view), key[1], row, *own))
-        told[name] = tuple(results)
-    return Verdicts(asked, places, told, tuple(by_id[name] for name in latest.left_out))
+            own_results.append(ClaimResult(claim.on(key[1]), by_id.get(row["run_id"], place.view), key[1], row, *own))
+        results[name] = tuple(own_results)
+    return Verdicts(asked, places, results, tuple(by_id[name] for name in latest.left_out))
 
 
 def _judged(asked: Claims, view: RunView) -> RunFindings:

@@ -16,10 +16,11 @@ from typing import Any
 
 from feedrate.charts import render
 from feedrate.machine.identity import usable_cores
-from feedrate.pages import processes, verdicts
+from feedrate.pages import processes
 from feedrate.pages.markup import FOLDER, Page, Placed, entities
 from feedrate.pages.runs import ON_LISTS, RunView, load_runs
 from feedrate.pages.selection import Selection, by_machine, select
+from feedrate.pages.verdicts import load_verdicts
 from feedrate.questions.accuracy import page as accuracy_page
 from feedrate.questions.cite import page as cite_page
 from feedrate.questions.claims import page as claims_page
@@ -163,16 +164,19 @@ def _content(
     if everyone.brief:
         _ = everyone.cells  # read before there are processes for pages: reading many runs takes processes of its own
     with processes.started(everyone.detailed) as ahead:
-        told = verdicts.gather(everyone.of_claims(), each=ahead.each)
+        verdicts = load_verdicts(everyone.of_claims(), each=ahead.each)
         # What takes longest is begun first, so that none is waited for at the end.
         of_suites = {}
         for name, path, suite in sorted(questions, key=lambda each: -processes.trials(everyone.of_suite(each[0]))):
-            of_suites[path] = ahead.begin(suites_page.page, name, path, suite, everyone.of_suite(name), told)
-        of_claims = [ahead.begin(claims_page.page, told), ahead.begin(experiment_page.page, everyone.detailed, told)]
+            of_suites[path] = ahead.begin(suites_page.page, name, path, suite, everyone.of_suite(name), verdicts)
+        of_claims = [
+            ahead.begin(claims_page.page, verdicts),
+            ahead.begin(experiment_page.page, everyone.detailed, verdicts),
+        ]
         long = sorted(everyone.detailed, key=lambda view: -processes.trials([view]))
         of_runs = {view.page: ahead.begin(_of_run, view) for view in long}
         yield explore_page.page(everyone)
-        yield compare_page.page(everyone, told)
+        yield compare_page.page(everyone, verdicts)
         yield accuracy_page.page(measured)
         yield methodology_page.page()
         yield reference_page.dictionary_page()
@@ -188,10 +192,10 @@ def _content(
             page, same = of_runs[view.page]()
             vars(view).update({name: getattr(same, name) for name in ON_LISTS})
             yield page
-        yield home_page.page(everyone.at_home(), questions, told, len(everyone.machines), measured)
+        yield home_page.page(everyone.at_home(), questions, verdicts, len(everyone.machines), measured)
         yield machines_page.index_page(everyone.detailed)
         for own in by_machine(everyone.detailed).values():
-            yield machines_page.page(own, told, {name: path for name, path, _ in questions})
+            yield machines_page.page(own, verdicts, {name: path for name, path, _ in questions})
         yield reference_page.runs_page(everyone.detailed, refused)
         for begun in (*(of_suites[path] for _, path, _ in questions), *of_claims):
             yield begun()

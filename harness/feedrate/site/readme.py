@@ -8,9 +8,10 @@ from typing import Any
 
 from feedrate.analysis.estimates import rows_of
 from feedrate.charts.figure import EMULATED, LOAD
-from feedrate.pages import descriptions, verdicts
+from feedrate.pages import descriptions
 from feedrate.pages.headlines import gain_words, what_ran
 from feedrate.pages.runs import RunView
+from feedrate.pages.verdicts import load_verdicts
 from feedrate.plan.suite import MAIN
 from feedrate.questions.home.findings import Sentence, findings
 from feedrate.questions.home.page import leading
@@ -60,8 +61,8 @@ def block(run: StoredRun, every: Sequence[StoredRun], measured: Sequence[BenchRe
 
 def _found(every: Sequence[StoredRun], measured: Sequence[BenchRecord]) -> list[str]:
     view = [RunView(run) for run in reversed(every)]
-    told = verdicts.gather(view)
-    return [f"- {each.text} ({_names(each)})" for each in findings(leading(view), told, measured)]
+    verdicts = load_verdicts(view)
+    return [f"- {each.text} ({_names(each)})" for each in findings(leading(view), verdicts, measured)]
 
 
 def _names(found: Sentence) -> str:

@@ -23,9 +23,9 @@ from playwright.sync_api import Browser, Page, expect
 
 from feedrate.analysis import machines
 from feedrate.bench import interactive
-from feedrate.pages import verdicts
 from feedrate.pages.runs import load_runs
 from feedrate.pages.selection import select
+from feedrate.pages.verdicts import load_verdicts
 from feedrate.questions.compare import page as compare_page
 from feedrate.questions.compare.analysis import repeated
 from feedrate.store import marks, runs
@@ -268,7 +268,7 @@ def test_a_withdrawn_run_is_not_offered(fake_run: ModuleType, tmp_path: Path) ->
 
     def offered() -> int:
         everyone = select(load_runs(tmp_path))
-        files = compare_page.page(everyone, verdicts.gather(everyone.of_claims())).files
+        files = compare_page.page(everyone, load_verdicts(everyone.of_claims())).files
         return len(json.loads(str(files[compare_page.INDEX]))["published"])
 
     assert offered() == 1

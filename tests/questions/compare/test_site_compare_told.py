@@ -14,9 +14,9 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from feedrate import __version__
-from feedrate.pages import verdicts
 from feedrate.pages.runs import load_runs
 from feedrate.pages.selection import select
+from feedrate.pages.verdicts import load_verdicts
 from feedrate.questions.compare import page as compare_page
 from feedrate.questions.compare import terminal as compare_terminal
 from feedrate.questions.compare.comparison import Comparison, Side
@@ -150,7 +150,7 @@ def test_verdicts_are_told_by_run(fake_run: ModuleType, tmp_path: Path) -> None:
     for run_id in ("20260102T030405Z-old", "20260103T030405Z-new"):
         fake_run.write(tmp_path, fake_run.Fake(run_id=run_id, workers=(0, 1, 2)))
     everyone = select(load_runs(tmp_path))
-    files = compare_page.page(everyone, verdicts.gather(everyone.of_claims())).files
+    files = compare_page.page(everyone, load_verdicts(everyone.of_claims())).files
     found = json.loads(str(files[compare_page.INDEX]))
     assert len(found["published"]) == 2
     assert list(found["claims"]["verdicts"]) == ["20260103T030405Z-new"]

@@ -48,7 +48,7 @@ def page(verdicts: Verdicts) -> Page:
     title = ""
     if verdicts.places:
         names = {each.view.machine_id: descriptions.name_of(each.view.manifest.machine) for each in verdicts.places}
-        figure = forest(verdicts.frame(), verdicts.asked, names)
+        figure = forest(verdicts.frame(), verdicts.claims, names)
         title = figure.title
         figures["claims"] = place(figure, "claims", PATH, together(each.view.origin for each in verdicts.places))
     key = Markup('<span id="source-{0}">{0}</span>')
@@ -86,14 +86,14 @@ def _margin() -> str:
 
 
 def _count(verdicts: Verdicts, source: str) -> int:
-    return sum(source in claim.sources for _, claim in verdicts.asked.values())
+    return sum(source in claim.sources for _, claim in verdicts.claims.values())
 
 
 def _substitutions(verdicts: Verdicts) -> dict[str, list[str]]:
     """What the runs that speak read in place of something else, and on which machines."""
     found: dict[str, list[str]] = {}
     for at, each in enumerate(verdicts.places):
-        runs = [part[at].view.manifest for part in verdicts.told.values() if part[at].tested]
+        runs = [part[at].view.manifest for part in verdicts.results.values() if part[at].tested]
         for note in dict.fromkeys(note for run in runs for note in run.substitutions):
             found.setdefault(descriptions.note(note), []).append(each.name)
     return found
@@ -101,7 +101,7 @@ def _substitutions(verdicts: Verdicts) -> dict[str, list[str]]:
 
 def _filters(verdicts: Verdicts) -> dict[str, dict[str, int]]:
     """What the check boxes offer, each with the number of claims that it leaves."""
-    results = [each for part in verdicts.told.values() for each in part]
+    results = [each for part in verdicts.results.values() for each in part]
     found = Counter(each.verdict for each in results)
     devices = Counter(each.device for each in results)
     groups = {
@@ -117,7 +117,7 @@ def _untested(verdicts: Verdicts) -> list[tuple[Any, dict[str, list[str]]]]:
     found = []
     for at, each in enumerate(verdicts.places):
         reasons: dict[str, list[str]] = {}
-        for name, part in verdicts.told.items():
+        for name, part in verdicts.results.items():
             if part[at].verdict == NOT_TESTABLE:
                 reasons.setdefault(str(part[at].row["reason"]), []).append(name)
         found.append((each, reasons))
@@ -126,11 +126,11 @@ def _untested(verdicts: Verdicts) -> list[tuple[Any, dict[str, list[str]]]]:
 
 def _suites(verdicts: Verdicts) -> Iterator[tuple[str, str, list[tuple[Any, ...]], Markup]]:
     """Suites with their question, their claims and what machines found of these, and what else stands below them."""
-    for suite in dict.fromkeys(owner for owner, _ in verdicts.asked.values()):
+    for suite in dict.fromkeys(owner for owner, _ in verdicts.claims.values()):
         claims = []
-        for name, (owner, claim) in verdicts.asked.items():
+        for name, (owner, claim) in verdicts.claims.items():
             if owner == suite:
-                results = verdicts.told[name]
+                results = verdicts.results[name]
                 places = [
                     (each, where, _origin(each), Markup("").join(_tables(each)))
                     for each, where in zip(results, verdicts.places, strict=True)
@@ -166,8 +166,8 @@ def _facts(claim: Claim, suite: str, verdicts: Verdicts) -> Iterator[tuple[str, 
     sources = [(name, SOURCES[name]) for name in claim.sources]
     yield "said by", Markup("<br>").join(said_by.format(name, each.title, each.about) for name, each in sources)
     if claim.figures:
-        yield "with the figures", _linked(claim.figures, claim.id, verdicts.asked)
-    yield "tested so", _linked(claim.design, claim.id, verdicts.asked)
+        yield "with the figures", _linked(claim.figures, claim.id, verdicts.claims)
+    yield "tested so", _linked(claim.design, claim.id, verdicts.claims)
     # Suites that also ask other things leave their claims to the suite of all claims.
     yield "repeat it", markup.code(f"make sweep SUITE={suite if suites.for_claims(suite) else suites.CLAIMS}")
 
@@ -254,7 +254,7 @@ def _case(row: Row, size: float) -> tuple[object, ...]:
 
 def suite_section(verdicts: Verdicts, suite: str, path: str) -> list[str]:
     """Write what the page at ``path`` says of its suite's claims; nothing where no machine tested any."""
-    mine = [(claim, verdicts.told[name]) for name, (owner, claim) in verdicts.asked.items() if owner == suite]
+    mine = [(claim, verdicts.results[name]) for name, (owner, claim) in verdicts.claims.items() if owner == suite]
     if not verdicts.places or not mine:
         return []
     rows = []
@@ -278,7 +278,7 @@ def answer(verdicts: Verdicts, suite: str, view: RunView) -> str:
 
     The newest run of that machine and device that tested a claim speaks for it.
     """
-    mine = [verdicts.told[name] for name, (owner, _) in verdicts.asked.items() if owner == suite]
+    mine = [verdicts.results[name] for name, (owner, _) in verdicts.claims.items() if owner == suite]
     places = [(place.view.machine_id, place.device) for place in verdicts.places]
     here = (view.machine_id, view.manifest.device)
     if here not in places or not any(part[places.index(here)].tested for part in mine):

@@ -225,10 +225,10 @@ def _tones() -> dict[str, dict[str, str]]:
 def _claims(verdicts: Verdicts) -> dict[str, Any]:
     """What each claim says, and its verdicts by the run that was judged: the newest of a machine that tested it."""
     by_run: dict[str, dict[str, str]] = {}
-    for name, results in verdicts.told.items():
+    for name, results in verdicts.results.items():
         for result in results:
             if result.tested:
                 by_run.setdefault(result.view.manifest.run_id, {})[name] = result.verdict
     tested = {name for found in by_run.values() for name in found}
-    says = {name: claim.says for name, (_, claim) in verdicts.asked.items() if name in tested}
+    says = {name: claim.says for name, (_, claim) in verdicts.claims.items() if name in tested}
     return {"says": says, "verdicts": by_run}

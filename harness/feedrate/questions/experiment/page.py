@@ -93,10 +93,10 @@ def _is_reference(view: RunView) -> bool:
 
 def _holds(verdicts: Verdicts) -> dict[str, Any]:
     """What still holds of the source's sentences: a tally by place, then each with its verdict; empty if untested."""
-    own = {name: claim for name, (_, claim) in verdicts.asked.items() if SOURCE in claim.sources}
+    own = {name: claim for name, (_, claim) in verdicts.claims.items() if SOURCE in claim.sources}
     of_place: dict[Place, list[ClaimResult]] = {}
     for at, place in enumerate(verdicts.places):
-        if part := [verdicts.told[name][at] for name in own if verdicts.told[name][at].tested]:
+        if part := [verdicts.results[name][at] for name in own if verdicts.results[name][at].tested]:
             of_place[place] = part
     if not of_place:
         return {}

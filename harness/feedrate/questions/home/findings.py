@@ -62,16 +62,16 @@ class Sentence:
         return f"{self.kind}{'s' if len(self.made_from) > 1 else ''} {words.listed(self.made_from)}"
 
 
-def findings(runs: Sequence[RunView], told: Verdicts, benches: Sequence[BenchRecord]) -> list[Sentence]:
+def findings(runs: Sequence[RunView], verdicts: Verdicts, benches: Sequence[BenchRecord]) -> list[Sentence]:
     """Say what was found; what no record tells is left out.
 
     Args:
         runs: of suites that ask which settings suit a machine, newest first.
-        told: what the records say of the sources' claims.
+        verdicts: what the records say of the sources' claims.
         benches: what ``make bench`` found.
     """
     gain = next(filter(None, map(_gained, runs)), None)
-    return [*([gain] if gain else []), *_claimed(told), *_accurate(benches)]
+    return [*([gain] if gain else []), *_claimed(verdicts), *_accurate(benches)]
 
 
 def _gained(view: RunView) -> Sentence | None:
@@ -85,9 +85,9 @@ def _gained(view: RunView) -> Sentence | None:
     return Sentence(f"On {where}: {gain_sentence(row)}.", view.page, (view.manifest.run_id,))
 
 
-def _claimed(told: Verdicts) -> Iterator[Sentence]:
+def _claimed(verdicts: Verdicts) -> Iterator[Sentence]:
     """What the place says of the claims that has tested most of them; of several the one that was measured last."""
-    own = [[part[at] for part in told.told.values() if part[at].tested] for at in range(len(told.places))]
+    own = [[part[at] for part in verdicts.results.values() if part[at].tested] for at in range(len(verdicts.places))]
     tested = max(own, key=lambda mine: (len(mine), max(map(_started, mine), default="")), default=[])
     if not tested:
         return
@@ -106,46 +106,46 @@ def _claimed(told: Verdicts) -> Iterator[Sentence]:
         yield Sentence(f"{where}: what does not hold is {listed}.", claims_page.PATH, _runs(falls))
 
 
-def _started(told: ClaimResult) -> str:
-    return told.view.manifest.started_at
+def _started(result: ClaimResult) -> str:
+    return result.view.manifest.started_at
 
 
-def _runs(told: Sequence[ClaimResult]) -> tuple[str, ...]:
+def _runs(result: Sequence[ClaimResult]) -> tuple[str, ...]:
     """The runs that claims were tested by, newest first."""
-    return tuple(dict.fromkeys(each.view.manifest.run_id for each in sorted(told, key=_started, reverse=True)))
+    return tuple(dict.fromkeys(each.view.manifest.run_id for each in sorted(result, key=_started, reverse=True)))
 
 
-def _stored(told: ClaimResult) -> str:
-    mean = f"averaged over {words.plural(len(told.cases), 'setting')}, from memory and from the disk"
+def _stored(result: ClaimResult) -> str:
+    mean = f"averaged over {words.plural(len(result.cases), 'setting')}, from memory and from the disk"
     return (
-        f"decoded pixels in LMDB are read {words.number(told.row['ratio'])} times as fast as PNG files "
-        f"({over_blocks(told.row)}; {_samples([told], '{}, ')}{mean}), {_SO[told.verdict]}"
+        f"decoded pixels in LMDB are read {words.number(result.row['ratio'])} times as fast as PNG files "
+        f"({over_blocks(result.row)}; {_samples([result], '{}, ')}{mean}), {_SO[result.verdict]}"
     )
 
 
-def _samples(told: Sequence[ClaimResult], text: str) -> str:
+def _samples(result: Sequence[ClaimResult], text: str) -> str:
     """The workloads whose samples were read, put into a text; empty where none were."""
-    found = sorted({name for each in told for name in _workloads(each)})
+    found = sorted({name for each in result for name in _workloads(each)})
     return text.format(words.listed(found)) if found else ""
 
 
-def _workloads(told: ClaimResult) -> set[str]:
+def _workloads(result: ClaimResult) -> set[str]:
     """The workloads of a claim's cells: of those that stand in for another, the one that its run has."""
-    if told.claim.effect is None:
+    if result.claim.effect is None:
         return set()
-    have = set(told.view.trials["cell_id"])
-    tried = (terms(told.claim.effect, told.device, photographs) for photographs in PHOTOGRAPHS)
+    have = set(result.view.trials["cell_id"])
+    tried = (terms(result.claim.effect, result.device, photographs) for photographs in PHOTOGRAPHS)
     wanted = next((cells for cells in tried if all(term.cell_id in have for term in cells)), [])
     return {str(term.cell["workload"]) for term in wanted}
 
 
-def _refuting(told: ClaimResult) -> str:
+def _refuting(result: ClaimResult) -> str:
     """The number that refutes a claim, with spread and n, and what it is the ratio of."""
-    n = int(told.row["n"])
-    if told.claim.effect is None:
+    n = int(result.row["n"])
+    if result.claim.effect is None:
         return f"{words.plural(n, 'check')} saw otherwise"
-    several = "" if len(told.cases) < 2 else f", averaged over {words.plural(len(told.cases), 'setting')}"
-    return f"{_compared(told.claim.effect, words.number(told.row['ratio']))}{several}; {over_blocks(told.row)}"
+    several = "" if len(result.cases) < 2 else f", averaged over {words.plural(len(result.cases), 'setting')}"
+    return f"{_compared(result.claim.effect, words.number(result.row['ratio']))}{several}; {over_blocks(result.row)}"
 
 
 def _compared(effect: Effect, ratio: str) -> str:

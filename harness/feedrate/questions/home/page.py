@@ -48,7 +48,7 @@ def opening(runs: Sequence[RunView]) -> tuple[RunView, Figure] | None:
 def page(
     runs: Sequence[RunView],
     suites: Sequence[tuple[str, str, Suite]],
-    told: Verdicts,
+    verdicts: Verdicts,
     known: int | None = None,
     benches: Sequence[BenchRecord] = (),
 ) -> Page:
@@ -57,7 +57,7 @@ def page(
     Args:
         runs: all runs, newest first; none is fine.
         suites: name, page and content of each suite that has results.
-        told: what the runs say of the claims.
+        verdicts: what the runs say of the claims.
         known: how many machines there are, where that is more than have a run here.
         benches: what ``make bench`` found.
     """
@@ -71,11 +71,11 @@ def page(
         explore=EXPLORE,
         title=TITLE,
         known=len({view.machine_id for view in runs}) if known is None else known,
-        tested=_tested(told),
+        tested=_tested(verdicts),
         opening=found and _numbers(found[0]),
         figure=found and found[1],
         placed=placed,
-        findings=findings(speaking, told, benches),
+        findings=findings(speaking, verdicts, benches),
         numbers=[_numbers(view) for view in newest(speaking) if view.machine_id in machines],
         machines=machines,
         suites=suites,
@@ -96,21 +96,21 @@ def _numbers(view: RunView) -> dict[str, Any]:
     }
 
 
-def _tested(told: Verdicts) -> str:
+def _tested(verdicts: Verdicts) -> str:
     """How many claims there are, how many were tested, and on one machine what became of them."""
-    claims = f"{len(told.told)} statements on what makes training faster"
-    machines = len({place.view.machine_id for place in told.places})
+    claims = f"{len(verdicts.results)} statements on what makes training faster"
+    machines = len({place.view.machine_id for place in verdicts.places})
     if not machines:
         return f"{claims}; no run has tested them yet."
-    tested = f"{claims}; {told.frame()['claim'].nunique()} tested so far"
+    tested = f"{claims}; {verdicts.frame()['claim'].nunique()} tested so far"
     if machines > 1:
         return f"{tested}, on {machines} machines."
-    decided = ", ".join(filter(None, (_decided(told, at) for at in range(len(told.places)))))
+    decided = ", ".join(filter(None, (_decided(verdicts, at) for at in range(len(verdicts.places)))))
     return f"{tested}, on one machine{': ' if decided else ''}{decided}."
 
 
-def _decided(told: Verdicts, at: int) -> str:
+def _decided(verdicts: Verdicts, at: int) -> str:
     """How many claims hold at a place and how many do not; with its device where the machine has another too."""
-    counts = {verdict: count for verdict, count in told.tally(at).items() if verdict in ("confirmed", "refuted")}
+    counts = {verdict: count for verdict, count in verdicts.tally(at).items() if verdict in ("confirmed", "refuted")}
     text = words.listed(f"{count} {verdict}" for verdict, count in counts.items())
-    return f"{text} on {told.places[at].device.upper()}" if text and told.places[at].several else text
+    return f"{text} on {verdicts.places[at].device.upper()}" if text and verdicts.places[at].several else text

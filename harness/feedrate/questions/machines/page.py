@@ -193,12 +193,12 @@ def _row(own: Sequence[RunView], best: Best | None) -> tuple[object, ...]:
     )
 
 
-def page(own: Sequence[RunView], told: Verdicts, questions: Mapping[str, str]) -> Page:
+def page(own: Sequence[RunView], verdicts: Verdicts, questions: Mapping[str, str]) -> Page:
     """Write a machine's page.
 
     Args:
         own: its runs, newest first; at least one.
-        told: what all runs say of the claims.
+        verdicts: what all runs say of the claims.
         questions: suite to the path of its page.
     """
     path, name = own[0].machine_page, descriptions.name_of(own[0].manifest.machine)
@@ -218,9 +218,9 @@ def page(own: Sequence[RunView], told: Verdicts, questions: Mapping[str, str]) -
         suites=suites,
         stage_columns=columns,
         stages=stages,
-        verdicts=list(_verdicts(told, own[0].machine_id, path, by_device)),
+        verdicts=list(_verdicts(verdicts, own[0].machine_id, path, by_device)),
         claims=claims_page.PATH,
-        claim_count=len(told.told),
+        claim_count=len(verdicts.results),
         runs=runs_table("Runs of this machine", own, path, ("Run", "Grade", "Tier", *device, "Suites", "Date"), suites),
         index=INDEX,
     )
@@ -282,16 +282,16 @@ def _rate_and_spread(cell: Mapping[Any, Any]) -> str:
     return markup.two_lines(words.number(float(cell["samples_per_s"])), f"{spread}, n = {cell['n']}")
 
 
-def _verdicts(told: Verdicts, machine_id: str, path: str, by_device: bool) -> Iterator[dict[str, Any]]:
+def _verdicts(verdicts: Verdicts, machine_id: str, path: str, by_device: bool) -> Iterator[dict[str, Any]]:
     """What became of the claims on each device of a machine: counts, and the tested claims, confirmed ones first."""
-    for at, place in enumerate(told.places):
+    for at, place in enumerate(verdicts.places):
         if place.view.machine_id == machine_id:
-            tested = [(name, part[at]) for name, part in told.told.items() if part[at].verdict != NOT_TESTABLE]
+            tested = [(name, part[at]) for name, part in verdicts.results.items() if part[at].verdict != NOT_TESTABLE]
             rows = []
             for name, each in sorted(tested, key=lambda claim: VERDICTS.index(claim[1].verdict)):
                 link = markup.link(path, f"{claims_page.PATH}#claim-{name}", each.claim.says)
                 rows.append((badge(each.verdict), link, *_effect(each)))
-            counts = words.listed(f"{count} {verdict}" for verdict, count in told.tally(at).items())
+            counts = words.listed(f"{count} {verdict}" for verdict, count in verdicts.tally(at).items())
             device = f" {descriptions.on_device(place.device)}" if by_device else ""
             yield {"device": device, "counts": counts, "rows": rows}
 

@@ -81,7 +81,7 @@ def section(view: RunView, suite: str, mark: str = "", place: str = "") -> str:
 
 def beside(verdicts: Verdicts) -> Iterator[str]:
     """Write the same for the Claims page: for each machine by the newest run that tested a claim about workers."""
-    mine = [verdicts.told[name] for name, (suite, _) in verdicts.asked.items() if suite == SUITE]
+    mine = [verdicts.results[name] for name, (suite, _) in verdicts.claims.items() if suite == SUITE]
     for at, place in enumerate(verdicts.places):
         tested = [part[at].view for part in mine if part[at].tested]
         if tested:
