@@ -58,6 +58,7 @@ FOCUSABLE = """() => {
   }
   return count;
 }"""
+LOOKS = 6
 FOCUSED = """() => {
   const one = document.activeElement, style = getComputedStyle(one);
   const near = one.nextElementSibling && getComputedStyle(one.nextElementSibling);
@@ -118,10 +119,15 @@ def test_axe_finds_no_fault_anywhere(theme: str, sites: dict[str, Site], browser
 
 
 def unfit(page: Page, width: int) -> list[str]:
-    """What is wider than the screen, and which texts lie on one another."""
+    """What is wider than the screen, and which texts lie on one another when the layout has come to rest."""
     wide = narrowed(page, width)
     page.evaluate(LAID_OUT)
     found: list[str] = page.evaluate(OVERLAPS)
+    for _ in range(LOOKS):  # a picture that is drawn anew for the width may come late
+        if not found:
+            break
+        page.wait_for_timeout(500)
+        found = page.evaluate(OVERLAPS)
     return [f"{wide} px wide"] * (wide > width) + found
 
 
