@@ -204,7 +204,7 @@ def _uses(chosen: pd.DataFrame, disk: Storage | None) -> Iterator[tuple[bool, li
             _lines(where, "in any order" if row["access"] == "random" else "in the order of the disk"),
             _use(best, batches=batches),
             _lines(words.number(float(row["samples_per_s"])) + spread, f"n\u00a0=\u00a0{row['n']}"),
-            Markup(", ").join(_size(row)).replace(", ", Markup("<br>")),
+            Markup("<br>").join(_size(row)),
             *(_compare(purposes.get(purpose), row, batches=batches) for purpose in (SPACE, LOSSY)),
         ]
         yield bool(row["mode"] == LOAD and row["access"] == "random"), cells
@@ -300,9 +300,10 @@ def _size_rows(cells: Sequence[Row]) -> list[list[str]]:
 def knob_effects(trials: pd.DataFrame) -> Iterator[list[str]]:
     """Compare every other value of a knob with its default, loading alone, at the fewest workers: cells of a row."""
     loads = trials[trials["mode"].eq(LOAD)]
-    pairs = [start_at_default(row) for row in rows_of(contrasts(loads))] if len(loads) else []
-    pairs = [row for row in pairs if row["axis"] in _KNOBS and row["n"]]
+    every = rows_of(contrasts(loads)) if len(loads) else []
+    pairs = [start_at_default(row) for row in every if row["axis"] in _KNOBS and row["n"]]
     pairs = [row for row in pairs if row["a_value"] == BY_NAME[row["axis"]].default]
+    counts = {axis: [int(row["num_workers"]) for row in pairs if row["axis"] == axis] for axis in _KNOBS}
 
     def rank(row: Row) -> tuple[Any, ...]:
         names = ("workload", "patch_size", "storage_format")
@@ -311,7 +312,7 @@ def knob_effects(trials: pd.DataFrame) -> Iterator[list[str]]:
 
     for row in sorted(pairs, key=rank):
         workers = int(row["num_workers"])
-        if workers > min(int(other["num_workers"]) for other in pairs if other["axis"] == row["axis"]):
+        if workers > min(counts[row["axis"]]):
             continue
         where = f"{row['workload']}, {row['patch_size']} px, {row['page_cache']}, batch {row['batch_size']}"
         yield [
@@ -327,7 +328,7 @@ def knob_effects(trials: pd.DataFrame) -> Iterator[list[str]]:
 
 def start_at_default(row: Mapping[Any, Any]) -> dict[str, Any]:
     """Swap the sides of a contrast where its second one is the default."""
-    if row["axis"] not in BY_NAME or row["b_value"] != BY_NAME[row["axis"]].default:
+    if row["b_value"] != BY_NAME[row["axis"]].default:
         return dict(row)
     verdict = {"faster": "slower", "slower": "faster"}.get(row["verdict"], row["verdict"])
     sides = {"a_value": row["b_value"], "b_value": row["a_value"], "verdict": verdict}
