@@ -17,7 +17,7 @@ from contract import equal, flipped, format_, make, pack, raws
 from PIL import Image as PILImage
 from skimage import data as photographs
 
-from feedrate.formats import Sample, _base, decoders
+from feedrate.formats import LOOK_AHEAD, Sample, decoders
 from feedrate.formats._images import (
     COMPRESS_LEVEL,
     FILES_PER_FOLDER,
@@ -158,7 +158,7 @@ def test_draws_few_ahead(size: int) -> None:
     files = encode_all(endless(), PNG)
     for asked in range(1, 50):
         next(files)
-        assert drawn <= asked + _base.LOOK_AHEAD * len(os.sched_getaffinity(0)) + 1
+        assert drawn <= asked + LOOK_AHEAD * len(os.sched_getaffinity(0)) + 1
 
 
 @pytest.mark.parametrize("name", [*OF_PNG, "jpeg"])

@@ -19,9 +19,7 @@ import pytest
 import zarr
 from contract import again, equal, format_, in_child, make, pack
 
-from feedrate.formats import Sample
-from feedrate.formats._base import PerProcess, map_on_all_cores
-from feedrate.formats._pixels import PixelReader, cut, flat
+from feedrate.formats import PerProcess, PixelReader, Sample, cut, flat, map_on_all_cores
 from feedrate.schema.errors import DataError
 
 SHAPES = ((16, 14, 3), (5, 7, 1), (1, 2, 1))
@@ -82,8 +80,8 @@ def test_cutting() -> None:
 
 def test_lmdb_map_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A set larger than LMDB's first map, and a value larger than it, are packed whole."""
-    monkeypatch.setattr("feedrate.formats._lmdb.MAP_BYTES", 1 << 16)
-    monkeypatch.setattr("feedrate.formats._lmdb.BATCH_BYTES", 1 << 14)
+    monkeypatch.setattr("feedrate.formats.lmdb.MAP_BYTES", 1 << 16)
+    monkeypatch.setattr("feedrate.formats.lmdb.BATCH_BYTES", 1 << 14)
     for name, samples in (("many", make(300, ((40, 40, 3),))), ("large", make(2, ((400, 400, 3),)))):
         reader = pack("lmdb", tmp_path / name, samples)
         assert all(map(equal, reader, samples))

@@ -17,19 +17,28 @@ Packing is made atomic, counted, hashed and described (``manifest.json``) around
 from __future__ import annotations
 
 import json
+import math
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Generic, TypeAlias, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from feedrate.schema.errors import DataError
+from feedrate.schema.errors import DataError, InputError
 
-__all__ = ["LEAST_IMAGE", "Image", "Manifest", "Packed", "ReadOptions", "Reader", "Sample", "Stream"]
-__all__ += ["_images", "_pixels", "memmap"]  # the underscore says that a file is no plug-in
+__all__ = ["LEAST_IMAGE", "Image", "Manifest", "Packed", "PixelReader", "ReadOptions", "Reader", "Sample", "Stream"]
+__all__ += ["_images", "memmap"]  # the underscore says that a file is no plug-in
+
+Handle = TypeVar("Handle")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 Image = NDArray[np.uint8]
 """Pixels, height × width × channels, uint8."""
@@ -37,6 +46,12 @@ LEAST_IMAGE = 8
 """A field with fewer rows or columns, such as a label, is no image: what is lossy stores it as it is."""
 Sample = tuple[Image, ...]
 """One sample: its fields in the workload's order; (input, target) for super-resolution."""
+Buffer: TypeAlias = NDArray[np.uint8] | memoryview
+"""Writable bytes, contiguous and one-dimensional."""
+RawPixels = tuple[int, NDArray[np.uint8]]
+"""A sample's index and its pixels."""
+LOOK_AHEAD = 2
+"""Items that wait or are worked on, for each core: all that is held in memory, however many there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,3 +167,124 @@ class Reader(Packed, Sequence[Sample]):
         if not 0 <= index < len(self):
             raise IndexError(f"{self.root}: sample {index} of {len(self)}")
         return self.decode(self.read(index))
+
+
+class PixelReader(Reader):
+    """Random access to samples that are stored as pixels, those of all fields one after the other.
+
+    Such formats hold the same bytes and differ in their container alone. Nothing is left to decode.
+    """
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.size = sum(map(math.prod, self.manifest.shapes))
+        """Bytes of a sample."""
+
+    @abstractmethod
+    def read_into(self, index: int, buffer: Buffer) -> None:
+        """Copy every byte of sample ``index`` from storage into the caller's memory.
+
+        Args:
+            index: which sample, 0 to count - 1.
+            buffer: ``size`` bytes, uint8, that are overwritten; where the read fails, with anything.
+
+        Raises:
+            DataError: the sample is missing, truncated, damaged or of another length than the buffer.
+        """
+
+    def read(self, index: int) -> RawPixels:
+        """Read sample ``index`` into new memory."""
+        pixels = np.empty(self.size, np.uint8)
+        self.read_into(index, pixels)
+        return index, pixels
+
+    def decode(self, raw: RawPixels) -> Sample:
+        """Cut pixels into fields, without a copy."""
+        return cut(raw[1], self.manifest.shapes)
+
+
+def flat(sample: Sample) -> memoryview:
+    """Copy the pixels of all fields of a sample, one after the other."""
+    return np.concatenate([field.reshape(-1) for field in sample]).data
+
+
+def flattened(samples: Iterable[Sample]) -> tuple[int, Iterator[memoryview]]:
+    """Give the size of a sample in bytes and all samples as ``flat`` makes them.
+
+    An InputError where there are none, and so no size, with which some files begin.
+    """
+    values = map(flat, samples)
+    first = next(values, None)
+    if first is None:
+        raise InputError("there are no samples to pack")
+    return len(first), chain((first,), values)
+
+
+def batches(values: Iterator[memoryview], count: int) -> Iterator[tuple[int, bytes]]:
+    """Join up to ``count`` samples at a time: how many there are, and their pixels."""
+    while batch := list(islice(values, count)):
+        yield len(batch), b"".join(batch)
+
+
+def cut(pixels: NDArray[np.uint8], shapes: Sequence[tuple[int, ...]]) -> Sample:
+    """Make fields of the given shapes out of the pixels of a sample: views. A ValueError where their sizes differ."""
+    fields, start = [], 0
+    for shape in shapes:
+        end = start + math.prod(shape)
+        fields.append(pixels[start:end].reshape(shape))
+        start = end
+    if start != len(pixels):
+        raise ValueError(f"{len(pixels)} bytes, expected {start}")
+    return tuple(fields)
+
+
+class PerProcess(Generic[Handle]):
+    """A handle that is opened at its first use in each process, and is left out of a pickle.
+
+    One that was inherited by a fork is dropped unused. It closes when its owner is dropped, as handles do.
+    """
+
+    def __init__(self, opener: Callable[..., Handle], *arguments: Any) -> None:
+        """Take what opens the handle, a function of a module, so that it can be pickled, and its arguments."""
+        self._opener = opener
+        self._arguments = arguments
+        self._pid = -1
+        self._handle: Handle | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PerProcess, (self._opener, *self._arguments)
+
+    def __call__(self) -> Handle:
+        """Give the handle of this process."""
+        if self._handle is None or self._pid != os.getpid():
+            self._handle = None  # before the next is opened: some libraries refuse to open a file twice
+            self._handle = self._opener(*self._arguments)
+            self._pid = os.getpid()
+        return self._handle
+
+
+def damaged(path: Path, problem: str | Exception, root: Path, index: int | None = None) -> DataError:
+    """Make the error for a file, or one sample of it, that cannot be used; ``root`` is what the user is to delete."""
+    text = getattr(problem, "strerror", None) or problem
+    sample = "" if index is None else f"sample {index}: "
+    return DataError(f"{path}: {sample}{text}; delete {root} and run again")
+
+
+def map_on_all_cores(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """Apply a function that releases the GIL, such as a compressor, in a thread for each core this process may use.
+
+    Items are drawn in the calling thread, ``LOOK_AHEAD`` a core before their results are taken; results keep their
+    order.
+    """
+    cores = len(os.sched_getaffinity(0))
+    waiting: deque[Future[Result]] = deque()
+    pool = ThreadPoolExecutor(cores)
+    try:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > LOOK_AHEAD * cores:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -27,8 +27,18 @@ from typing import TypeVar
 import numpy as np
 from PIL import Image as PILImage
 
-from feedrate.formats import LEAST_IMAGE, Image, Packed, Reader, ReadOptions, Sample, Stream, decoders
-from feedrate.formats._base import damaged, map_on_all_cores
+from feedrate.formats import (
+    LEAST_IMAGE,
+    Image,
+    Packed,
+    Reader,
+    ReadOptions,
+    Sample,
+    Stream,
+    damaged,
+    decoders,
+    map_on_all_cores,
+)
 from feedrate.formats.decoders import JPEG_END, Undecodable
 from feedrate.schema.errors import InputError
 from feedrate.schema.plugins import STREAM_SHARDS

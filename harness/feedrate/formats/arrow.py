@@ -22,9 +22,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from feedrate.formats import ReadOptions, Sample
-from feedrate.formats._base import PerProcess, damaged
-from feedrate.formats._pixels import Buffer, PixelReader, batches, flattened
+from feedrate.formats import Buffer, PerProcess, PixelReader, ReadOptions, Sample, batches, damaged, flattened
 
 REQUIRES: dict[str, str] = {"pyarrow": "pyarrow", "numpy": "numpy"}
 VERSION: int = 1

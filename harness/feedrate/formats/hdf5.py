@@ -1,31 +1,148 @@
 """HDF5, uncompressed, one sample a chunk: what a random read of a well-made HDF5 file costs.
 
 Samples arrive without being counted first, so the data set must be able to grow, and that takes chunks; with one
-sample in each and no chunk cache, HDF5 reads a sample straight from the file into the caller's memory, as it would
-from a contiguous data set.
+sample in each and no chunk cache, HDF5 reads a sample straight from the file into the caller's memory.
 
-The pitfalls of the container, and how they are met, are in ``feedrate.formats._hdf5``.
+Pitfalls of the container, which ``hdf5_chunked`` shares:
+
+- h5py's indexing builds a selection, a type and an array at every read: 35 µs a sample, whatever its size. The
+  low-level call with a selection and a type that are kept takes 5, and fills the caller's memory;
+- that call trusts the selection and writes beyond a buffer that is too short: its length is checked first;
+- a chunk that does not fit into the chunk cache is read, and decompressed, anew for every sample in it;
+- HDF5 has one global lock: h5py lets go of Python's while it reads, and threads still read one at a time;
+- the handle must not cross a fork or be pickled: the file is opened at the first read in each process;
+- HDF5 locks files also for reading, which fails on read-only and on many network disks: ``locking=False``, as nobody
+  writes once it is packed. All that open a file in one process must ask for the same locking and the same ``swmr``;
+- on a full disk the error comes as an OSError, or as a RuntimeError when the file is closed, with the system's number
+  in its text at best: it is given back as the OSError that it was;
+- ``swmr`` (single writer, multiple readers) needs a file of HDF5 1.10's layout, whose metadata have checksums. It is
+  packed like that whether or not it is read so; pixels have none, and a byte of them that was changed is another pixel,
+  unless the whole set is checked before it is used, as ``feedrate.trial.prepare`` does;
+- opened with ``swmr``, metadata that make no sense are read again and again, each time after a longer wait, as a writer
+  might be about to finish them: practically without end. A file that lost its end is such a case, and its length is
+  compared with its superblock first; damage inside the metadata is not seen before.
 """
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from feedrate.formats import Sample
-from feedrate.formats._hdf5 import Hdf5Reader, pack_chunks
-from feedrate.formats._pixels import flattened
+import h5py
+import numpy as np
+
+from feedrate.formats import Buffer, PerProcess, PixelReader, ReadOptions, Sample, damaged, flattened
 
 REQUIRES: dict[str, str] = {"h5py": "h5py", "numpy": "numpy"}
 VERSION: int = 1
 TRAITS: dict[str, object] = {"container": "hdf5", "stores": "pixels", "knobs": ("swmr",)}
+_NAME = "pixels.h5"
+_LIBVER = ("v110", "v110")
+"""The oldest layout that ``swmr`` can read, so that no newer HDF5 is asked for than must be."""
+_SUPERBLOCK_BYTES = 48
+_END_OF_FILE = slice(28, 36)
+"""Where a superblock of version 2 or 3 has it (HDF5 file format specification 3.0, section II.A)."""
+_GROW_CHUNKS = 1024
+"""The data set is extended by so many chunks at a time: each extension rewrites its header."""
+_FAILURES = (OSError, RuntimeError, ValueError, KeyError)
+"""What h5py raises on files that are damaged."""
 
 
 def pack(samples: Iterable[Sample], root: Path) -> None:
     """Write samples as raw pixels into ``root/pixels.h5``."""
     size, values = flattened(samples)
     pack_chunks(((1, value) for value in values), root, size, 1)
+
+
+def pack_chunks(
+    chunks: Iterable[tuple[int, bytes | memoryview]], root: Path, size: int, samples: int, **filters: Any
+) -> None:
+    """Write chunks, each a number of samples and its bytes, already filtered, into ``root/pixels.h5``.
+
+    A sample has ``size`` bytes, a full chunk so many ``samples``, and the data set says of its filters what is given.
+    """
+    path = root / _NAME
+    try:
+        with h5py.File(path, "w", libver=_LIBVER, locking=False) as file:
+            pixels = file.create_dataset(
+                "pixels", (0, size), np.uint8, chunks=(samples, size), maxshape=(None, size), **filters
+            )
+            end = room = 0
+            for count, chunk in chunks:
+                if end + count > room:
+                    room += _GROW_CHUNKS * samples
+                    pixels.resize(room, axis=0)
+                pixels.id.write_direct_chunk((end, 0), chunk)
+                end += count
+            pixels.resize(end, axis=0)
+    except (OSError, RuntimeError) as error:  # h5py says what the system said only in words when a file is closed
+        if (found := re.search(r"errno = (\d+)", str(error))) is None:
+            raise
+        number = int(found[1])
+        raise OSError(number, os.strerror(number), os.fspath(path)) from error
+
+
+class _Opened:
+    """An open file, and what each read of it needs."""
+
+    def __init__(self, root: Path, count: int, size: int, swmr: bool, cache_bytes: int) -> None:
+        path = root / _NAME
+        try:
+            _check_length(path)
+            self._file = h5py.File(path, "r", swmr=swmr, locking=False, rdcc_nbytes=cache_bytes)
+            pixels = self._file["pixels"]
+            found = (pixels.shape, pixels.dtype)
+        except FileNotFoundError as error:
+            raise damaged(path, error, root) from error
+        except _FAILURES as error:
+            raise damaged(path, f"not readable ({error})", root) from error
+        if found != ((count, size), np.uint8):
+            raise damaged(path, f"holds {found[1]} {found[0]}, expected uint8 {(count, size)}", root)
+        self._pixels = pixels.id
+        self._stored = pixels.id.get_space()
+        self._memory = h5py.h5s.create_simple((size,))
+        self._one = (1, size)
+
+    def read(self, index: int, pixels: np.ndarray[Any, Any]) -> None:
+        """Read one sample into memory of the right size."""
+        self._stored.select_hyperslab((index, 0), self._one)
+        self._pixels.read(self._memory, self._stored, pixels, h5py.h5t.NATIVE_UINT8)
+
+
+def _check_length(path: Path) -> None:
+    """Compare a file's length with what its superblock says."""
+    with path.open("rb") as file:
+        head = file.read(_SUPERBLOCK_BYTES)
+        size = file.seek(0, os.SEEK_END)
+    expected = int.from_bytes(head[_END_OF_FILE], "little")
+    if len(head) < _SUPERBLOCK_BYTES or size < expected:
+        raise ValueError(f"truncated, {size} bytes of {max(expected, _SUPERBLOCK_BYTES)}")
+
+
+class Hdf5Reader(PixelReader):
+    """Holds an open file in each process.
+
+    Its chunk cache has room for ``cached_samples``; with none, chunks that are not compressed are read straight into
+    the caller's memory.
+    """
+
+    def __init__(self, root: Path, options: ReadOptions, cached_samples: int) -> None:
+        super().__init__(root)
+        self._opened = PerProcess(_Opened, root, len(self), self.size, options.swmr, cached_samples * self.size)
+
+    def read_into(self, index: int, buffer: Buffer) -> None:
+        """Let HDF5 read sample ``index``."""
+        opened = self._opened()
+        try:
+            if len(buffer) != self.size:
+                raise ValueError(f"{self.size} bytes, expected {len(buffer)}")
+            opened.read(index, np.asarray(buffer))
+        except _FAILURES as error:
+            raise damaged(self.root / _NAME, str(error), self.root, index) from error
 
 
 open = partial(Hdf5Reader, cached_samples=0)

@@ -9,7 +9,7 @@ what sixteen costs. The chunk cache has room for two chunks, so that reading in 
 (HDF5's own, 1 or 8 MiB by version, silently holds none at all when chunks are larger, and each sample of them is
 decompressed sixteen times.) Chunks are compressed with zlib at level 4, h5py's own; the last one is filled with zeros.
 
-The pitfalls of the container, and how they are met, are in ``feedrate.formats._hdf5``.
+The pitfalls of the container are in ``feedrate.formats.hdf5``.
 """
 
 from __future__ import annotations
@@ -19,10 +19,8 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-from feedrate.formats import Sample
-from feedrate.formats._base import map_on_all_cores
-from feedrate.formats._hdf5 import Hdf5Reader, pack_chunks
-from feedrate.formats._pixels import batches, flattened
+from feedrate.formats import Sample, batches, flattened, map_on_all_cores
+from feedrate.formats.hdf5 import Hdf5Reader, pack_chunks
 
 REQUIRES: dict[str, str] = {"h5py": "h5py", "numpy": "numpy"}
 VERSION: int = 1

@@ -3,26 +3,147 @@
 Nothing is left to decode: what differs from a folder of PNG files is that pixels, not compressed files, are stored
 (that is most of the effect), and that a read is a copy out of the page cache without a system call.
 
-The pitfalls of the container, and how they are met, are in ``feedrate.formats._lmdb``.
+Pitfalls of the container, which ``lmdb_lz4`` and ``lmdb_png`` share:
+
+- the environment must not cross a fork or be pickled, and LMDB refuses to open a file twice in one process: it is
+  opened at the first read in each process, and readers of the same file in one process share it;
+- the map's size is a ceiling chosen in advance: here it starts small and doubles when LMDB says that it is full;
+- ``readahead=False`` is common advice and 20 times slower for image-sized values on a cold cache: an axis, on by
+  default. It is advice about the whole map, so readers that share an environment have that of the first;
+- a file that is shorter than its map kills the process (SIGBUS) instead of raising: its length is checked at open;
+- LMDB believes what it reads: a damaged page may point beyond the file, and reading there kills the process as well.
+  Only checksums over the whole file tell, which ``feedrate.trial.prepare`` compares before a set is used;
+- the default table of readers needs a writable folder and costs a lock: ``lock=False``, as nobody writes once it is
+  packed;
+- a value takes whole pages of 4 KiB: a pair of 64-pixel patches takes a sixth more than its pixels.
 """
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from weakref import WeakValueDictionary
 
-from feedrate.formats import ReadOptions, Sample
-from feedrate.formats._lmdb import Values, pack_values
-from feedrate.formats._pixels import Buffer, PixelReader, flat
+import lmdb
+
+from feedrate.formats import Buffer, PerProcess, PixelReader, ReadOptions, Sample, damaged, flat
+from feedrate.schema.errors import DataError
 
 REQUIRES: dict[str, str] = {"lmdb": "lmdb", "numpy": "numpy"}
 VERSION: int = 1
 TRAITS: dict[str, object] = {"container": "lmdb", "stores": "pixels", "knobs": ("readahead",)}
+MAP_BYTES = 1 << 26
+"""Size of the map when packing begins, in bytes; it doubles whenever it is full."""
+BATCH_BYTES = 1 << 24
+"""Bytes of values that are written in one transaction: what is kept in memory for another try in a larger map."""
+
+_Value = bytes | memoryview
+_NAME = "data.mdb"
+
+
+def _key(index: int) -> bytes:
+    """Keys sort as the indices do: 8 bytes, big-endian."""
+    return index.to_bytes(8, "big")
 
 
 def pack(samples: Iterable[Sample], root: Path) -> None:
     """Write samples as raw pixels into ``root/data.mdb``."""
     pack_values(map(flat, samples), root)
+
+
+def pack_values(values: Iterable[_Value], root: Path) -> None:
+    """Write values, one a sample, into ``root/data.mdb``; an OSError where LMDB cannot."""
+    pending: list[tuple[bytes, _Value]] = []
+    size = 0
+    try:
+        with lmdb.open(os.fspath(root), map_size=MAP_BYTES, lock=False, sync=False) as env:
+            for index, value in enumerate(values):
+                pending.append((_key(index), value))
+                size += len(value)
+                if size >= BATCH_BYTES:
+                    _write(env, pending)
+                    pending, size = [], 0
+            _write(env, pending)
+            env.sync(True)
+    except lmdb.Error as error:
+        if isinstance(error, lmdb.DiskError) or shutil.disk_usage(root).free < BATCH_BYTES:  # a short write is an EIO
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(root)) from error
+        raise OSError(errno.EIO, f"LMDB: {error}", os.fspath(root)) from error
+
+
+def _write(env: lmdb.Environment, pending: list[tuple[bytes, _Value]]) -> None:
+    """Write values in one transaction; where the map is full, double it and write them all again."""
+    while True:
+        try:
+            with env.begin(write=True) as txn:
+                for key, value in pending:
+                    txn.put(key, value, append=True)
+            return
+        except lmdb.MapFullError:
+            env.set_mapsize(env.info()["map_size"] * 2)
+
+
+class _Opened:
+    """An environment, the process that opened it, and a transaction.
+
+    Nobody writes, so the transaction may stay open: what it sees does not age, and no page waits for it to be freed.
+    """
+
+    def __init__(self, path: Path, readahead: bool) -> None:
+        self.pid = os.getpid()
+        self.env = lmdb.open(os.fspath(path.parent), readonly=True, create=False, lock=False, readahead=readahead)
+        size, needed = path.stat().st_size, (self.env.info()["last_pgno"] + 1) * self.env.stat()["psize"]
+        if size < needed:
+            self.env.close()
+            raise damaged(path, f"truncated, {size} bytes of {needed}", path.parent)
+        self.transaction = self.env.begin(buffers=True)
+
+
+_OPENED: WeakValueDictionary[tuple[int, int], _Opened] = WeakValueDictionary()
+"""By device and inode, as LMDB itself tells files apart. Weak: readers own what is in here, and it closes with them."""
+
+
+def _open(root: Path, readahead: bool) -> _Opened:
+    path = root / _NAME
+    try:
+        stat = path.stat()
+        opened = _OPENED.get((stat.st_dev, stat.st_ino))
+        if opened is not None and opened.pid == os.getpid():
+            return opened
+        if opened is not None:
+            opened.env.close()  # inherited by a fork; harmless to the parent, as there is no lock file
+        fresh = _OPENED[stat.st_dev, stat.st_ino] = _Opened(path, readahead)
+        return fresh
+    except OSError as error:
+        raise damaged(path, error, root) from error
+    except lmdb.Error as error:
+        raise damaged(path, f"not a readable LMDB file ({error})", root) from error
+
+
+class Values:
+    """The values that ``pack_values`` wrote, by index; created, forked and pickled without an environment."""
+
+    def __init__(self, root: Path, options: ReadOptions) -> None:
+        self._root = root
+        self.path = root / _NAME
+        self._environment = PerProcess(_open, root, options.readahead)
+
+    def value(self, index: int) -> memoryview:
+        """Look up the value of a sample: read-only bytes inside the map, to be copied at once."""
+        try:
+            value = self._environment().transaction.get(_key(index))
+        except lmdb.Error as error:
+            raise self.damage(index, str(error)) from error
+        if value is None:
+            raise self.damage(index, "missing")
+        return value
+
+    def damage(self, index: int, problem: str) -> DataError:
+        """Make the error for a sample whose value cannot be used."""
+        return damaged(self.path, problem, self._root, index)
 
 
 class LmdbReader(PixelReader):

@@ -8,7 +8,7 @@ What it shows: lz4 saves 0 to 17 % of the bytes of photographs, as sensor noise 
 decode. (A pair of super-resolution shrinks by more: its input, an enlarged image, is smooth.) It pays where pixels
 repeat, such as drawings or masks, and where the disk is slower than lz4.
 
-The pitfalls of the container, and how they are met, are in ``feedrate.formats._lmdb``. Of lz4:
+The pitfalls of the container are in ``feedrate.formats.lmdb``. Of lz4:
 
 - a block has no checksum, and a damaged one may decode to other pixels: a frame with a checksum of its content is used;
 - it decodes into memory of its own: reading straight into the caller's buffer would take another copy.
@@ -22,9 +22,8 @@ from pathlib import Path
 import lz4.frame
 import numpy as np
 
-from feedrate.formats import Reader, ReadOptions, Sample
-from feedrate.formats._lmdb import Values, pack_values
-from feedrate.formats._pixels import cut, flat
+from feedrate.formats import Reader, ReadOptions, Sample, cut, flat
+from feedrate.formats.lmdb import Values, pack_values
 
 REQUIRES: dict[str, str] = {"lmdb": "lmdb", "lz4": "lz4", "numpy": "numpy"}
 VERSION: int = 1

@@ -4,7 +4,7 @@ A value is the length of each field's file (4 bytes, little-endian) and then the
 ``png`` it shows what one large file saves over many small ones, which is little beside decoding; against ``lmdb`` what
 decoding costs. Encoded values are what most published LMDB data sets hold.
 
-The pitfalls of the container, and how they are met, are in ``feedrate.formats._lmdb``.
+The pitfalls of the container are in ``feedrate.formats.lmdb``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from feedrate.formats import Reader, ReadOptions, Sample
 from feedrate.formats._images import PNG, Encoded, Files, RawFiles, encode_all
-from feedrate.formats._lmdb import Values, pack_values
+from feedrate.formats.lmdb import Values, pack_values
 
 REQUIRES: dict[str, str] = {"lmdb": "lmdb", "PIL": "pillow", "numpy": "numpy"}
 VERSION: int = 1

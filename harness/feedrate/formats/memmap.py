@@ -20,9 +20,7 @@ import mmap
 from collections.abc import Iterable
 from pathlib import Path
 
-from feedrate.formats import ReadOptions, Sample
-from feedrate.formats._base import PerProcess, damaged
-from feedrate.formats._pixels import Buffer, PixelReader, flat
+from feedrate.formats import Buffer, PerProcess, PixelReader, ReadOptions, Sample, damaged, flat
 
 REQUIRES: dict[str, str] = {"numpy": "numpy"}
 VERSION: int = 1

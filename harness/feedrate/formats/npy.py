@@ -23,9 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from feedrate.formats import ReadOptions, Sample
-from feedrate.formats._base import damaged
-from feedrate.formats._pixels import Buffer, PixelReader, flat
+from feedrate.formats import Buffer, PixelReader, ReadOptions, Sample, damaged, flat
 
 REQUIRES: dict[str, str] = {"numpy": "numpy"}
 VERSION: int = 1

@@ -29,8 +29,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from feedrate.formats import Reader, ReadOptions, Sample
-from feedrate.formats._base import PerProcess, damaged
+from feedrate.formats import PerProcess, Reader, ReadOptions, Sample, damaged
 from feedrate.formats._images import PNG, Encoded, RawFiles, encode_all
 
 REQUIRES: dict[str, str] = {"PIL": "pillow", "numpy": "numpy"}

@@ -26,9 +26,7 @@ from typing import Any
 import numpy as np
 import zarr
 
-from feedrate.formats import ReadOptions, Sample
-from feedrate.formats._base import PerProcess, damaged
-from feedrate.formats._pixels import Buffer, PixelReader, batches, flattened
+from feedrate.formats import Buffer, PerProcess, PixelReader, ReadOptions, Sample, batches, damaged, flattened
 
 REQUIRES: dict[str, str] = {"zarr": "zarr>=3", "numpy": "numpy"}
 VERSION: int = 1

@@ -28,8 +28,7 @@ from typing import Any, cast
 
 import torch
 
-from feedrate.formats import Manifest, Reader, ReadOptions, Sample, memmap
-from feedrate.formats._pixels import PixelReader
+from feedrate.formats import Manifest, PixelReader, Reader, ReadOptions, Sample, memmap
 from feedrate.machine import linux
 from feedrate.schema.errors import DataError, InputError
 from feedrate.trial import collate, folders
