@@ -12,8 +12,8 @@ import pytest
 
 from feedrate.analysis.blocks import successful
 from feedrate.pages.runs import RunView
+from feedrate.questions.runs import facts
 from feedrate.questions.runs import page as runs_page
-from feedrate.questions.runs import trust
 from feedrate.schema.axes import AXES, cell_id
 
 Show = Callable[..., RunView]
@@ -111,7 +111,7 @@ def test_the_letter_comes_with_its_reasons(busy: RunView, show: Show) -> None:
     assert len(busy.grade.reasons) == 4
     assert all(reason in text for reason in busy.grade.reasons)
     assert 'href="../methodology.html#grade"' in html
-    assert trust.badge("index.md", busy) == (
+    assert facts.badge("index.md", busy) == (
         f'<a class="fr-grade" href="methodology.html#grade">grade {busy.grade.letter}</a>'
     )
 
@@ -160,9 +160,8 @@ def test_an_older_run_shows_no_empty_sections(show: Show) -> None:
     old = show(asked_only=True)
     assert old.grade.letter >= "B"
     assert "contrast" not in part(old, "Why it stopped")
-    assert not trust.added(old)
     body = runs_page.page(old).body
-    assert "Ran as" not in body
+    assert "Control cell" not in body
     assert "Before and after" not in body
     assert "What disturbed trials" not in body
 

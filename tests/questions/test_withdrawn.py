@@ -15,7 +15,7 @@ from feedrate.pages.selection import select
 from feedrate.questions.explore import page as explore_page
 from feedrate.questions.machines import page as machines_page
 from feedrate.questions.reference import page as reference_page
-from feedrate.questions.runs import facts, withdrawn
+from feedrate.questions.runs import facts
 from feedrate.questions.runs import page as run_page
 from feedrate.site import brief
 from feedrate.site import build as site_build
@@ -60,7 +60,7 @@ def test_a_withdrawn_run_is_shown_nowhere_else(results: Path) -> None:
 def test_its_page_stays_with_the_reason(results: Path) -> None:
     """The page says when and why, as text, has the run's files, and has no figure."""
     view = shown_of(results, GONE)
-    page = withdrawn.page(view)
+    page = run_page.withdrawn_page(view)
     assert page.path == view.page
     assert "This run was withdrawn on" in page.body
     assert "The disk was failing &lt;script&gt;" in page.body
@@ -71,7 +71,7 @@ def test_its_page_stays_with_the_reason(results: Path) -> None:
 
 def test_without_withdrawn_runs_nothing_is_said(results: Path) -> None:
     """The list of runs has no empty section."""
-    assert withdrawn.listed("runs/index.md", []) == ""
+    assert run_page.withdrawn_list("runs/index.md", []) == ""
 
 
 def test_every_table_names_the_tier(results: Path) -> None:

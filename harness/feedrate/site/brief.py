@@ -27,7 +27,7 @@ from feedrate.questions.home import page as home_page
 from feedrate.questions.machines import page as machines_page
 from feedrate.questions.reference import page as reference_page
 from feedrate.questions.runs import facts as runs_facts
-from feedrate.questions.runs import withdrawn
+from feedrate.questions.runs import page as runs_page
 from feedrate.questions.runs.facts import runs_table
 from feedrate.schema import words
 from feedrate.site.publish import Published, put
@@ -168,7 +168,7 @@ def _machines_table(groups: Sequence[Sequence[RunView]], path: str) -> Markup:
 
 def with_notes(page: Page, everyone: Selection) -> Page:
     """Say on a page that it does not show everything, and where the rest is; nothing where everything is shown."""
-    gone = withdrawn.listed(page.path, everyone.withdrawn) if page.path == reference_page.RUNS else ""
+    gone = runs_page.withdrawn_list(page.path, everyone.withdrawn) if page.path == reference_page.RUNS else ""
     notes = "\n\n".join(filter(None, (_left_out(page, everyone), gone)))
     return replace(page, body=f"{page.body}\n\n{notes}") if notes else page
 

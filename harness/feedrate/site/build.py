@@ -32,7 +32,6 @@ from feedrate.questions.machines import page as machines_page
 from feedrate.questions.methodology import page as methodology_page
 from feedrate.questions.reference import page as reference_page
 from feedrate.questions.runs import page as runs_page
-from feedrate.questions.runs import withdrawn
 from feedrate.questions.suites import page as suites_page
 from feedrate.schema.errors import EnvironmentFault, InputError
 from feedrate.schema.plugins import RESOURCES
@@ -185,7 +184,7 @@ def _content(
         contribute, contributing, changes = (path.read_text(encoding="utf-8") for path in texts)
         yield reference_page.contribute_page(contribute, contributing)
         yield reference_page.page(everyone.every, measured, changes)
-        yield from map(withdrawn.page, everyone.withdrawn)
+        yield from map(runs_page.withdrawn_page, everyone.withdrawn)
         for made in ahead.finished():
             early(made if isinstance(made, Page) else made[0])
         for view in long:

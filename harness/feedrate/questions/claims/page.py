@@ -26,7 +26,7 @@ from feedrate.pages.verdicts import ClaimResult, Row, Verdicts
 from feedrate.plan import suite as suites
 from feedrate.plan.claim import PHOTOGRAPHS, SOURCES, Claim
 from feedrate.questions.claims.charts.claims import MARKS, TONES, forest
-from feedrate.questions.runs import trust
+from feedrate.questions.runs import facts as runs_facts
 from feedrate.questions.workers import page as workers_page
 from feedrate.schema import words
 from feedrate.schema.columns import PROTOCOL_VERSION
@@ -199,7 +199,7 @@ def _origin(result: ClaimResult) -> Markup:
     photographs = any(case.get("workload") in PHOTOGRAPHS for case in cases)
     notes = [note.partition(":")[0] for note in result.view.manifest.substitutions if photographs]
     return Markup("{}, {}, {}{}").format(
-        ", ".join(parts), run, trust.badge(PATH, result.view), "".join(f"; {note}" for note in notes)
+        ", ".join(parts), run, runs_facts.badge(PATH, result.view), "".join(f"; {note}" for note in notes)
     )
 
 

@@ -21,7 +21,7 @@ from feedrate.plan.suite import MAIN
 from feedrate.questions.claims import page as claims_page
 from feedrate.questions.experiment import analysis
 from feedrate.questions.experiment.analysis import MINUTES, SPOKEN_MINUTES, UTILIZATION
-from feedrate.questions.runs import trust
+from feedrate.questions.runs import facts as runs_facts
 from feedrate.schema import words
 from feedrate.schema.axes import Value
 from feedrate.store.marks import REFERENCE
@@ -151,7 +151,7 @@ def _machine(view: RunView, found: pd.DataFrame) -> dict[str, Any]:
     ratios = analysis.ratios_between
     return {
         "view": view,
-        "badge": trust.badge(PATH, view),
+        "badge": runs_facts.badge(PATH, view),
         "grids": [
             _grid(
                 "epochs",

@@ -15,7 +15,7 @@ from feedrate.pages.template import render
 from feedrate.pages.verdicts import Verdicts
 from feedrate.plan.suite import MAIN, Suite
 from feedrate.questions.home.findings import findings
-from feedrate.questions.runs import trust
+from feedrate.questions.runs import facts as runs_facts
 from feedrate.schema import words
 from feedrate.store.bench_record import BenchRecord
 
@@ -90,7 +90,7 @@ def _numbers(view: RunView) -> dict[str, Any]:
     return {
         "view": view,
         "origin": ", ".join((descriptions.day(run.started_at), words.plural(run.blocks, "block"))),
-        "badge": trust.badge(PATH, view),
+        "badge": runs_facts.badge(PATH, view),
         "table": headline_table(view.headlines),
         "answer": answer(view.headlines),
     }

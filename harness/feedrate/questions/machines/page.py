@@ -29,7 +29,6 @@ from feedrate.plan.suite import MAIN
 from feedrate.questions.claims import page as claims_page
 from feedrate.questions.claims.page import badge
 from feedrate.questions.runs import facts as runs_facts
-from feedrate.questions.runs import trust
 from feedrate.questions.runs.facts import runs_table
 from feedrate.schema import words
 from feedrate.schema.columns import PROTOCOL_VERSION
@@ -188,7 +187,7 @@ def _row(own: Sequence[RunView], best: Best | None) -> tuple[object, ...]:
         rate,
         descriptions.spread(best.row["lo"], best.row["hi"]) if best else _NONE,
         best.row["n"] if best else _NONE,
-        trust.badge(INDEX, best.view if best else own[0]),
+        runs_facts.badge(INDEX, best.view if best else own[0]),
         runs_facts.tiers(INDEX, own),
     )
 
@@ -238,7 +237,7 @@ def _best(own: Sequence[RunView], found: Tasks, by_device: bool) -> Iterator[dic
             yield {
                 "view": view,
                 "title": f"{suites}, {descriptions.day(view.manifest.started_at)}{device}",
-                "badge": trust.badge(view.machine_page, view),
+                "badge": runs_facts.badge(view.machine_page, view),
                 "answer": answer(rows),
                 "table": headline_table(rows),
             }

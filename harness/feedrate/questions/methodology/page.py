@@ -23,7 +23,7 @@ from feedrate.pages.template import render
 from feedrate.plan import claim_selection, schedule
 from feedrate.plan.matrix import DEFAULT_PROTOCOL
 from feedrate.questions.runs import telemetry
-from feedrate.questions.runs.trust import PARTS
+from feedrate.questions.runs.page import PARTS
 from feedrate.schema import metrics, plugins, window
 from feedrate.schema.axes import AXES
 from feedrate.schema.columns import PROTOCOL_VERSION

@@ -1,4 +1,4 @@
-"""What a run says of itself in a few lines, and what is said of it beside its records, the same on every page."""
+"""What lists of runs and the pages of runs have in common: grade, tier, facts, files; and runs as a table."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from markupsafe import Markup
 from feedrate.pages import descriptions, markup
 from feedrate.pages.runs import RunView
 from feedrate.pages.template import table
-from feedrate.questions.runs import trust
 from feedrate.schema import words
 from feedrate.store.marks import TIERS
 
-TIER_RULES = "contribute.md#tiers"
 STOPPED = {
     "target": "every question is answered as well as the protocol wants",
     "blocks": "the most blocks that the protocol allows had run",
@@ -34,6 +32,11 @@ Cell = Callable[[RunView, str], str]
 """What a run has in a column, as text or ``Markup`` on the page of a path."""
 
 
+def badge(page: str, view: RunView) -> Markup:
+    """Write a run's grade as a link to the rules."""
+    return markup.link(page, "methodology.md#grade", f"grade {view.grade.letter}", "fr-grade")
+
+
 def tiers(page: str, runs: Sequence[RunView]) -> Markup:
     """Write who vouches for some runs, one or more: one tier, or how many runs of each, as a link to the rules.
 
@@ -42,7 +45,7 @@ def tiers(page: str, runs: Sequence[RunView]) -> Markup:
     held = [view.beside.tier for view in runs]
     counts = [(held.count(name), name) for name in reversed(TIERS) if name in held]
     text = counts[0][1] if len(counts) == 1 else ", ".join(f"{count:,} {name}" for count, name in counts)
-    return markup.link(page, TIER_RULES, text, "fr-tier")
+    return markup.link(page, "contribute.md#tiers", text, "fr-tier")
 
 
 def beside(view: RunView) -> dict[str, str]:
@@ -76,8 +79,7 @@ def files(view: RunView) -> dict[str, Path]:
 
 def downloads(view: RunView) -> list[tuple[Markup, str]]:
     """Link the files of a run from its page, each with what it holds."""
-    names = ((path, path.rpartition("/")[2]) for path in files(view))
-    return [(markup.download(view.page, path, name), FILES[name]) for path, name in names]
+    return [(markup.download(view.page, target, path.name), FILES[path.name]) for target, path in files(view).items()]
 
 
 def _run(view: RunView, path: str) -> Markup:
@@ -88,7 +90,7 @@ def _run(view: RunView, path: str) -> Markup:
 
 _CELLS: Mapping[str, Cell] = {
     "Run": _run,
-    "Grade": lambda view, path: trust.badge(path, view),
+    "Grade": lambda view, path: badge(path, view),
     "Tier": lambda view, path: tiers(path, [view]),
     "Machine": lambda view, path: markup.link(path, view.machine_page, view.name),
     "Device": lambda view, _: descriptions.device_name(view.manifest.device),
@@ -110,8 +112,7 @@ def runs_table(
         caption: says to a screen reader what the table holds.
         runs: a row each.
         path: of the page that holds it.
-        columns: of ``Run``, ``Grade``, ``Tier``, ``Machine``, ``Device``, ``Date`` and ``Suites``, in the order of the
-            table; ``NUMBERS`` come behind them.
+        columns: headings of ``_CELLS``, in the order of the table; ``NUMBERS`` come behind them.
         suites: writes the suites of a run; else they are named without links.
     """
     names = (*columns, *NUMBERS)

@@ -1,29 +1,37 @@
-"""One page a run: everything that the run says of itself, what failed and why, the order of trials, the raw files."""
+"""One page a run: what it says of itself, how far to trust it, what failed and why, the order of trials, the raw files.
+
+A run that was withdrawn keeps its page and its files, so that links and citations lead to the reason; no chart, table
+or verdict of this site draws on it.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
 
+from feedrate.analysis import noise, variance
 from feedrate.analysis.blocks import successful
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.steps import cross_check, hidden_share
 from feedrate.charts.figure import Figure
+from feedrate.machine.probes import noise as rules
 from feedrate.pages import descriptions, markup
 from feedrate.pages.headlines import headline_table
 from feedrate.pages.markup import Page, Placed
 from feedrate.pages.runs import RunView, draw, place
-from feedrate.pages.template import render
+from feedrate.pages.template import render, table
 from feedrate.questions.cite import page as cite_page
-from feedrate.questions.runs import facts, trust
+from feedrate.questions.runs import facts
 from feedrate.schema import words
 from feedrate.schema.axes import AXES
 from feedrate.schema.window import STEADY
-from feedrate.store.manifest import Protocol
+from feedrate.store.manifest import Protocol, Stopped
 
+PARTS = {"within": "within windows", "between": "between trials", "drift": "drift"}
+"""Parts of the spread between trials, in words."""
 _MOST_LISTED = 2_000
 """Trials of a list: with more a page would weigh megabytes."""
 _MOST_OPEN = 12
@@ -32,6 +40,23 @@ _ORDERED = ["block", "position", "role", "outcome", "samples_per_s", "flags", *(
 """What the list of all trials tells of each."""
 _PICTURES = {"drift": "trials.parquet", "telemetry": "telemetry.parquet"}
 """Charts of a run as a whole, and the file that each needs."""
+_IDLE = {"main_cpu_pct": 0.0, "workers_cpu_pct": 0.0, "read_bytes": 0}
+"""A look at the machine is judged as a trial in which nothing of ours ran."""
+_LOOKS = {
+    "cpu_util_pct": ("CPU in use, all cores", " %"),
+    "foreign_cpu_pct": ("CPU of others", " % of one core"),
+    "steal_pct": ("CPU taken by the hypervisor", " %"),
+    "throttled_ns": ("Stopped by a CPU quota", " ms"),
+    "cpu_pressure_pct": ("Tasks waited for a CPU", " %"),
+    "io_pressure_pct": ("Tasks waited for storage", " %"),
+    "memory_pressure_pct": ("Tasks waited for memory", " %"),
+    "load_1m": ("Load average over a minute", ""),
+    "gpu_foreign_processes": ("Processes of others on the GPU", ""),
+    "gpu_util_pct": ("GPU in use", " %"),
+}
+"""What a look tells, in words with its unit; the mask of throttle reasons is left to the rules."""
+_LABELS = {"ci_target_pct": "interval wanted", "control_every": "control cell"}
+"""What the manifest's names are called, where they do not say it themselves."""
 
 
 def page(view: RunView) -> Page:
@@ -39,8 +64,9 @@ def page(view: RunView) -> Page:
     run, files = view.manifest, facts.files(view)
     pictures = list(_pictures(view))
     settings = {row["cell_id"]: descriptions.setting(row) for row in rows_of(view.cells)}
-    order_columns, order = _order(view)
+    order = _order(view)
     failed = view.trials[view.trials["outcome"].ne("ok")]
+    narrow, wide, without = _split(run.contrasts)
     body = render(
         "runs/page.md",
         page=view.page,
@@ -51,20 +77,43 @@ def page(view: RunView) -> Page:
         headlines=headline_table(view.headlines),
         notes=[*map(descriptions.note, run.substitutions), *_cautions(view)],
         pictures=pictures,
-        **trust.values(view),
-        clocks=list(_clocks(view, settings)),
+        disturbed=list(_disturbed(view)),
+        looks=list(_looks(view)),
+        narrow=narrow,
+        wide=wide,
+        failed_contrasts=without,
+        by_axis=list(_by_axis(run.contrasts)),
+        blocks_of=_blocks,
+        spread=view.spread if view.spread and words.known(view.spread["total_sd"]) else None,
+        parts=PARTS,
+        spread_rows=list(_spread(view.spread)) if view.spread else [],
+        clocks=[
+            (
+                settings[row["cell_events"]],
+                row["phase"],
+                f"{row['ratio']:.2f}",
+                descriptions.spread(row["lo"], row["hi"]),
+                row["n"],
+            )
+            for row in rows_of(cross_check(view.trials))
+        ],
         hidden=[
             f"{settings[row['cell_events']]}: {words.percent(row['hidden'])}"
             for row in rows_of(hidden_share(view.trials))
             if words.known(row["hidden"])
         ],
         failures=[
-            (row["block"], row["position"], descriptions.setting(row), row["outcome"], _reason(row))
+            (
+                row["block"],
+                row["position"],
+                descriptions.setting(row),
+                row["outcome"],
+                Markup("{}<br>{}").format(_text(row["error_kind"]), _text(row["error_message"])),
+            )
             for row in rows_of(failed.sort_values(["block", "position"]).head(_MOST_LISTED))
         ],
         failed=len(failed),
         most_open=_MOST_OPEN,
-        count=_count,
         details=_details(view),
         datasets=[
             (
@@ -83,13 +132,38 @@ def page(view: RunView) -> Page:
             for part in parts
         ],
         order=order,
-        order_columns=order_columns,
         trials=len(view.trials),
         downloads=facts.downloads(view),
         citation=cite_page.run_forms(view) if f"runs/{view.slug}/trials.parquet" in files else "",
     )
     figures = {placed.name: placed for _, placed in pictures}
     return Page(view.page, f"Run {run.run_id}", body, figures, files, listed=False, hide=("navigation",))
+
+
+def withdrawn_page(view: RunView) -> Page:
+    """Write the page of a run that was withdrawn, as its ``beside.withdrawn`` says; it copies the run's files."""
+    run = view.manifest
+    machine = {"Machine": view.name, "Machine id": markup.code(view.machine_id)}
+    body = render(
+        "runs/withdrawn.md",
+        run=run,
+        withdrawn=view.beside.withdrawn,
+        summary=machine | facts.short(view) | facts.beside(view),
+        downloads=facts.downloads(view),
+    )
+    title = f"Run {run.run_id}, withdrawn"
+    return Page(view.page, title, body, files=facts.files(view), listed=False, hide=("navigation",))
+
+
+def withdrawn_list(page_path: str, runs: Sequence[RunView]) -> str:
+    """List the runs that were withdrawn, on the page of a path; nothing without any."""
+    rows = [
+        (markup.link(page_path, view.page, view.manifest.run_id), view.name, descriptions.day(mark.on), mark.why)
+        for view in runs
+        if (mark := view.beside.withdrawn)
+    ]
+    listing = table("Runs that were withdrawn", ("Run", "Machine", "Withdrawn", "Why"), rows, stack=True)
+    return f'<h2 id="withdrawn">Withdrawn</h2>\n{listing}' if rows else ""
 
 
 def _pictures(view: RunView) -> Iterator[tuple[Figure, Placed]]:
@@ -114,13 +188,26 @@ def _summary(view: RunView) -> dict[str, str]:
         **{name: short[name] for name in ("Device", "Repeat it", "Began", "Took")},
         "Measured": f"{cells}; {words.plural(run.blocks, 'block')}{most}",
         "Trials": short["Trials"],
-        **trust.added(view),
+        **_added(view),
         "Stopped": short["Stopped"],
         "Profile": run.profile,
         "Suites": short["Suites"],
         "Parent’s CPU": f"{run.parent_cpu_pct:.1f} % of one core",
         "Version": short["Version"],
     }
+
+
+def _added(view: RunView) -> dict[str, str]:
+    """What the harness ran beside the cells that were asked for."""
+    run, found = view.manifest, dict[str, str]()
+    if run.ceilings:
+        text = f"{words.plural(run.ceilings, 'cell')}: stages of training cells, each alone"
+        found["Ceilings added"] = markup.link(view.page, "methodology.md#ceilings", text)
+    if run.control:
+        own = view.trials[view.trials["cell_id"].eq(run.control).fillna(False)]
+        name = descriptions.setting(own.iloc[0].to_dict()) if len(own) else run.control
+        found["Control cell"] = f"{name}: {words.plural(len(own), 'trial')}"
+    return found
 
 
 def _cautions(view: RunView) -> Iterator[str]:
@@ -140,40 +227,78 @@ def _cautions(view: RunView) -> Iterator[str]:
         yield f"{outlived} and had to be killed."
 
 
-def _clocks(view: RunView, settings: Mapping[Any, str]) -> Iterator[tuple[object, ...]]:
-    """What CUDA events say of each phase against a host that waits for the device."""
-    for row in rows_of(cross_check(view.trials)):
-        spread = descriptions.spread(row["lo"], row["hi"])
-        yield settings[row["cell_events"]], row["phase"], f"{row['ratio']:.2f}", spread, row["n"]
+def _disturbed(view: RunView) -> Iterator[tuple[str, ...]]:
+    """Which flags how many trials carry; nothing of a run from before flags were recorded."""
+    ended = successful(view.trials)
+    if not len(ended) or view.trials["role"].isna().all():
+        return
+    for row in rows_of(noise.flagged(ended)):
+        if row["watched"] or row["trials"]:
+            link = markup.link(view.page, f"methodology.md#flag-{row['flag']}", row["flag"])
+            worst = f"{words.number(row['worst'])} {row['unit']}" if words.known(row["worst"]) else "–"
+            yield link, f"{row['trials']:,}", words.percent(row["share"]), worst
 
 
-def _reason(row: Mapping[Any, Any]) -> Markup:
-    return Markup("{}<br>{}").format(_text(row["error_kind"]), _text(row["error_message"]))
+def _looks(view: RunView) -> Iterator[tuple[str, ...]]:
+    """What a look at the machine saw before and after the run."""
+    sides = (view.manifest.noise_before, view.manifest.noise_after)
+    if not any(sides):
+        return
+    for name, (spoken, unit) in _LOOKS.items():
+        seen = [side.get(name) for side in sides]
+        if seen != [None, None]:
+            scale = 1e-6 if name.endswith("_ns") else 1.0
+            yield spoken, *("not told" if each is None else f"{words.number(scale * each, 2)}{unit}" for each in seen)
+    judged = (rules.flags({**side, **_IDLE}) or "quiet" if side else "no look" for side in sides)
+    yield Markup("<strong>By the rules for trials</strong>"), *judged
+
+
+def _split(contrasts: Sequence[Stopped]) -> tuple[list[Stopped], list[Stopped], list[Stopped]]:
+    """Narrow enough, still wide, failed."""
+    narrow = [one for one in contrasts if one.reason == "target"]
+    failed = [one for one in contrasts if one.reason == "failed"]
+    return narrow, [one for one in contrasts if one.reason not in ("target", "failed")], failed
+
+
+def _blocks(contrasts: Sequence[Stopped]) -> str:
+    counts = [one.blocks for one in contrasts]
+    return words.plural(counts[0], "block") if len(set(counts)) == 1 else f"{min(counts)} to {max(counts)} blocks"
+
+
+def _by_axis(contrasts: Sequence[Stopped]) -> Iterator[tuple[str, ...]]:
+    """How far the contrasts in each axis had come."""
+    for axis in dict.fromkeys(one.axis for one in contrasts):
+        own = [one for one in contrasts if one.axis == axis]
+        yield markup.code(axis), f"{len(own):,}", *(f"{len(part):,}" for part in _split(own)), _blocks(own)
+
+
+def _spread(found: Mapping[str, float]) -> Iterator[tuple[str, ...]]:
+    """Each part of the spread between trials, and its share of the variance."""
+    whole = sum(found[f"{part}_sd"] ** 2 for part in variance.PARTS)
+    for part in variance.PARTS:
+        share = words.percent(found[f"{part}_sd"] ** 2 / whole) if whole else "–"
+        yield PARTS[part].capitalize(), f"{100 * found[f'{part}_sd']:.1f} %", share
+    yield Markup("<strong>All</strong>"), f"{100 * found['total_sd']:.1f} %", ""
 
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _count(listed: int, there: int, what: str) -> str:
-    """Say how much of something a list has."""
-    if listed == there:
-        return f"All {there:,} {what}"
-    return f"The first {listed:,} of {there:,} {what}; trials.parquet has all"
-
-
-def _order(view: RunView) -> tuple[list[str], list[list[object]]]:
-    """Columns and rows of every trial in its order; roles and flags where the run recorded them."""
-    columns = ["Block", "Place", "Setting", "Ran as", "Outcome", "Samples/s", "Flags"]
-    keep = [at for at, name in enumerate(columns) if trust.has_flags(view) or name not in ("Ran as", "Flags")]
-    rows = []
-    for row in rows_of(view.trials[_ORDERED].sort_values(["block", "position"]).head(_MOST_LISTED)):
-        rate = words.number(float(row["samples_per_s"])) if words.known(row["samples_per_s"]) else "–"
-        flags = _text(row["flags"]).replace(",", ", ")
-        setting, role = descriptions.setting(row), _text(row["role"])
-        cells = (row["block"], row["position"], setting, role, row["outcome"], rate, flags)
-        rows.append([cells[at] for at in keep])
-    return [columns[at] for at in keep], rows
+def _order(view: RunView) -> list[tuple[object, ...]]:
+    """Every trial in its order."""
+    return [
+        (
+            row["block"],
+            row["position"],
+            descriptions.setting(row),
+            _text(row["role"]),
+            row["outcome"],
+            words.number(float(row["samples_per_s"])) if words.known(row["samples_per_s"]) else "–",
+            _text(row["flags"]).replace(",", ", "),
+        )
+        for row in rows_of(view.trials[_ORDERED].sort_values(["block", "position"]).head(_MOST_LISTED))
+    ]
 
 
 def _details(view: RunView) -> dict[str, dict[str, str]]:
@@ -195,15 +320,15 @@ def _protocol(protocol: Protocol) -> dict[str, str]:
         "ci_target_pct": f"±{protocol.ci_target_pct:g} % is narrow enough for a contrast",
         "control_every": f"the control cell runs again every {words.plural(protocol.control_every, 'trial')}",
     }
-    return _named(protocol.model_dump() | spoken, {"ci_target_pct": "interval wanted", "control_every": "control cell"})
+    return _named(protocol.model_dump() | spoken)
 
 
-def _named(values: Mapping[str, Any], labels: Mapping[str, str] | None = None) -> dict[str, str]:
-    return {(labels or {}).get(name) or _label(name): _fact(name, value) for name, value in values.items()}
+def _named(values: Mapping[str, Any]) -> dict[str, str]:
+    return {_label(name): _fact(name, value) for name, value in values.items()}
 
 
 def _label(name: str) -> str:
-    spoken = name.removesuffix("_bytes").removesuffix("_s").replace("_", " ")
+    spoken = _LABELS.get(name, name).removesuffix("_bytes").removesuffix("_s").replace("_", " ")
     return re.sub(r"\b(cpu|gpu)\b", lambda match: match[1].upper(), spoken)
 
 

@@ -21,7 +21,7 @@ from feedrate.questions.calibration import page as calibration_page
 from feedrate.questions.claims import page as claims_page
 from feedrate.questions.home.page import EXPLORE
 from feedrate.questions.loader import page as loader_page
-from feedrate.questions.runs import trust
+from feedrate.questions.runs import facts as runs_facts
 from feedrate.questions.storage.page import StorageSection
 from feedrate.questions.workers import page as workers_page
 from feedrate.schema import plugins
@@ -76,7 +76,7 @@ def page(name: str, path: str, content: Suite, runs: Sequence[RunView], verdicts
                 figures[placed.name] = placed
                 charts.append((figure.title, f"{chart}-{view.mark}", placed.name))
         notes = [descriptions.note(note) for note in view.manifest.substitutions]
-        part = {"view": view, "badge": trust.badge(path, view), "notes": notes, "charts": charts}
+        part = {"view": view, "badge": runs_facts.badge(path, view), "notes": notes, "charts": charts}
         parts.append({**part, "before": before, "after": after})
     body = render(
         "suites/page.md",
