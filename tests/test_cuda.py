@@ -17,7 +17,7 @@ from feedrate.machine.probes import gpu
 from feedrate.schema import columns as schema_columns
 from feedrate.schema.plugins import ROOT
 from feedrate.store import runs
-from feedrate.trial import collate, device, loop, stages
+from feedrate.trial import collate, loop, stages
 from feedrate.trial import step as steps
 from feedrate.trial.job import Job
 from feedrate.trial.loader import Batch, Fields
@@ -202,7 +202,7 @@ def test_batches_arrive_whole_and_in_order(prefetcher: str) -> None:
 
     source = numbered()
     row = [Stage("h2d", copy), Stage("forward", forward), Stage("backward", lambda _: None)]
-    ahead = device.prefetch(Job("trial", cell={"prefetcher": prefetcher}), row, source)
+    ahead = stages.prefetch(Job("trial", cell={"prefetcher": prefetcher}), row, source)
     loop.measure(source, ahead.row, Limits(0, STEPS, 1, STEPS), torch.cuda.synchronize)
     assert [pair.tolist() for pair in seen] == [[k, k] for k in range(STEPS)]
 
@@ -212,7 +212,7 @@ def test_issuing_a_copy_is_not_waited_for() -> None:
     row = [stages.copy_stage(torch.device("cuda"), False, None), Stage("forward", lambda fields: fields[0].sum())]
     source = repeat(Batch((torch.rand(1 << 24),), b""))
     job = Job("trial", device="cuda", cell={"prefetcher": "stream"})
-    timed, timeline = device.instrument(job, device.prefetch(job, row, source), torch.cuda.synchronize)
+    timed, timeline = stages.instrument(job, stages.prefetch(job, row, source), torch.cuda.synchronize)
     timeline.reset(STEPS)
     loop.measure(source, timed, Limits(0, STEPS, 1, STEPS), torch.cuda.synchronize)
     assert sum(timeline.exposed()) < 0.1 * sum(timeline.spans()["h2d"]) < sum(timeline.spans()["idle"])

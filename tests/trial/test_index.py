@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from feedrate.formats import Manifest, Reader, Sample
 from feedrate.machine.probes.procfs import workers_uss
-from feedrate.trial import feed, index
+from feedrate.trial import feed
 from feedrate.trial.job import Job
 from feedrate.trial.loader import STAMPS, StampedCollate, StampedDataset
 
@@ -33,9 +33,9 @@ COUNT = 10
 @settings(max_examples=30)
 def test_all_kinds_give_equal_entries(count: int, places: list[float]) -> None:
     """Whatever is looked up, in whatever order, and out of a pickle as spawned workers get it."""
-    expected = list(index.entries(count))
+    expected = list(feed.entries(count))
     for kind in KINDS:
-        found = pickle.loads(pickle.dumps(index.build(kind, count)))
+        found = pickle.loads(pickle.dumps(feed.build_index(kind, count)))
         assert len(found) == count
         for place in (int(share * count) for share in places):
             assert found[place] == expected[place]
@@ -45,9 +45,9 @@ def test_all_kinds_give_equal_entries(count: int, places: list[float]) -> None:
 
 def test_entries_are_told_apart() -> None:
     """Every path comes once; labels and sizes vary, as those of files do."""
-    found = list(index.entries(2000))
+    found = list(feed.entries(2000))
     assert len({entry["path"] for entry in found}) == 2000
-    assert len({entry["label"] for entry in found}) == index.LABELS
+    assert len({entry["label"] for entry in found}) == feed.LABELS
     assert len({entry["size"] for entry in found}) > 1000
 
 
@@ -72,11 +72,11 @@ def test_packed_samples_stand_for_all_entries_in_turn(dataset: StampedDataset) -
     looked: list[int] = []
 
     class Noted(list):
-        def __getitem__(self, place: int) -> index.Entry:
+        def __getitem__(self, place: int) -> feed.Entry:
             looked.append(place)
             return super().__getitem__(place)
 
-    found = index.IndexedDataset(dataset, Noted(index.entries(3 * COUNT)))
+    found = feed.IndexedDataset(dataset, Noted(feed.entries(3 * COUNT)))
     assert len(found) == 3 * COUNT
     assert [int(found[place][0]) for place in range(3 * COUNT)] == list(range(COUNT)) * 3
     assert looked == list(range(3 * COUNT))
@@ -85,9 +85,9 @@ def test_packed_samples_stand_for_all_entries_in_turn(dataset: StampedDataset) -
 def test_a_lookup_is_part_of_reading(dataset: StampedDataset, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its time goes into the account of the batch that it is for."""
     now = iter(range(0, 10**9, 1000))
-    for module in (index, __import__("feedrate.trial.loader", fromlist=["time"])):
+    for module in (feed, __import__("feedrate.trial.loader", fromlist=["time"])):
         monkeypatch.setattr(module.time, "perf_counter_ns", lambda: next(now))
-    plain, found = StampedCollate(dataset), index.IndexedDataset(dataset, index.build("numpy", COUNT))
+    plain, found = StampedCollate(dataset), feed.IndexedDataset(dataset, feed.build_index("numpy", COUNT))
     alone = STAMPS.unpack(plain([dataset[1], dataset[2]]).stamps)
     looked_up = STAMPS.unpack(plain([found[1], found[2]]).stamps)
     assert looked_up[0] == alone[0] + 2 * 1000
@@ -134,15 +134,15 @@ def test_an_index_as_long_as_the_set_changes_nothing(packed: str) -> None:
 @tried
 def test_building_it_is_no_part_of_a_measured_time(packed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is done before start-up begins, and is taken off the time to the first batch."""
-    build = index.build
+    build = feed.build_index
 
-    def slow(kind: str, count: int) -> index.Index:
+    def slow(kind: str, count: int) -> feed.Index:
         until = feed.time.perf_counter() + 0.5
         while feed.time.perf_counter() < until:
             pass
         return build(kind, count)
 
-    monkeypatch.setattr(index, "build", slow)
+    monkeypatch.setattr(feed, "build_index", slow)
     opened = feed.open_feed(job(packed, index_kind="list", index_entries=20), torch.device("cpu"))
     assert opened.settled_ns >= 0.5e9
     assert opened.startup_ns is not None
@@ -158,7 +158,7 @@ def test_the_planted_truth_follows_the_entries(packed: str) -> None:
     assert feed.planted_read_ns(entries, 3, 4) != feed.planted_read_ns(plain, 3, 4)
 
 
-def _look_at_all(found: index.Index, inbox: Any, outbox: Any) -> None:
+def _look_at_all(found: feed.Index, inbox: Any, outbox: Any) -> None:
     outbox.put(None)
     inbox.get()
     for place in range(len(found)):
@@ -175,7 +175,7 @@ def test_only_objects_are_copied_into_a_fork_that_looks_at_them(kind: str, least
     """A forked process that looks all entries up comes to own those of a list, and nothing of arrays (MiB)."""
     context = multiprocessing.get_context("fork")
     inbox, outbox = context.SimpleQueue(), context.SimpleQueue()
-    held = index.build(kind, 200_000)
+    held = feed.build_index(kind, 200_000)
     worker = context.Process(target=_look_at_all, args=(held, inbox, outbox))
     gc.disable()  # what it moves is no growth
     worker.start()

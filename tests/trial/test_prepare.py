@@ -28,6 +28,16 @@ SPEC = DataSpec("synthetic", 20, 8, 1)
 SYNTHETIC = load("feedrate.workloads", "synthetic")
 PNG = load("feedrate.formats", "png")
 
+KILLED = """
+import os, sys
+from pathlib import Path
+from feedrate.trial import prepare
+with prepare.new_folder(Path(sys.argv[1]), "") as temp:
+    (temp / "half").write_text("")
+    os._exit(1)
+"""
+"""A process that dies while it fills a folder."""
+
 
 def pack(root: Path, storage_format: str = "png", spec: DataSpec = SPEC) -> Manifest:
     return prepare(spec, storage_format, root, lambda _done, _total: None)
@@ -281,3 +291,47 @@ def test_imports_no_torch() -> None:
     """Naming a data set does not load torch."""
     code = "import sys, feedrate.trial.prepare; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    """By the next one that builds the same folder; what belongs to others, living ones or other machines, is kept."""
+    for name in ("set", "other"):
+        subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / name)], check=False, timeout=60)
+    killed = {path.name.split(".")[1]: path for path in tmp_path.glob(".*.tmp") if (path / "half").exists()}
+    dead = killed["set"].name.split(".")[3]
+    mine = killed["set"].with_name(killed["set"].name.replace(dead, str(os.getpid())))
+    living = killed["set"].with_name(killed["set"].name.replace(dead, str(os.getppid())))
+    elsewhere = tmp_path / f".set.000000.{dead}.tmp"
+    for path in (mine, living, elsewhere, killed["set"].with_suffix(".old.tmp")):
+        path.mkdir()
+    with module.new_folder(tmp_path / "set", "") as temp:
+        assert list(temp.iterdir()) == []
+    assert set(tmp_path.iterdir()) == {killed["other"], living, elsewhere}
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [(errno.ENOSPC, "free some space there"), (errno.EACCES, "make it writable"), (errno.EROFS, "make it writable")],
+)
+def test_a_disk_that_refuses_is_told(tmp_path: Path, number: int, advice: str) -> None:
+    """Where, why, what was being done, and what to do about it; nothing is left."""
+    with (
+        pytest.raises(EnvironmentFault, match=f"refused while packing; {advice}, or choose another folder with DATA"),
+        module.new_folder(tmp_path / "set", "while packing"),
+    ):
+        raise OSError(number, "refused")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sum_sees_names_and_bytes_and_no_manifest(tmp_path: Path) -> None:
+    """A byte that changed and a file under another name give another checksum; the manifest is not counted."""
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "a").write_bytes(b"1234")
+    size, checksum = module.size_and_checksum(tmp_path)
+    (tmp_path / "manifest.json").write_text("{}")
+    assert module.size_and_checksum(tmp_path) == (size, checksum) == (4, checksum)
+    (tmp_path / "sub" / "a").write_bytes(b"1235")
+    assert module.size_and_checksum(tmp_path)[1] != checksum
+    (tmp_path / "sub" / "a").write_bytes(b"1234")
+    (tmp_path / "sub" / "a").rename(tmp_path / "sub" / "b")
+    assert module.size_and_checksum(tmp_path)[1] != checksum

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from feedrate.schema import plugins
 from feedrate.schema.errors import DataError
 from feedrate.schema.plugins import traits
-from feedrate.trial import feed, threads
+from feedrate.trial import feed, loader
 from feedrate.trial.job import Job
 from feedrate.trial.loader import STAMPS, Batch, Batches
 
@@ -50,7 +50,7 @@ def delivered(found: Iterator[Batch]) -> list[list[int]]:
 @settings(max_examples=40)
 def test_what_is_dealt_is_delivered_in_order(batches: list[list[int]], workers: int, ahead: int) -> None:
     """Every batch once, in the sampler's order, dealt to the workers in turn; then the iteration ends."""
-    made = list(threads.ThreadLoader([numbered] * workers, batches, ahead))
+    made = list(loader.ThreadLoader([numbered] * workers, batches, ahead))
     assert delivered(iter(made)) == batches
     assert [batch.stamps for batch in made] == [f"loader worker {i % workers}".encode() for i in range(len(batches))]
 
@@ -63,12 +63,12 @@ def test_order_holds_where_a_worker_is_slow() -> None:
         return numbered(indices)
 
     batches = [[i] for i in range(9)]
-    assert delivered(iter(threads.ThreadLoader([slow, numbered, numbered], batches, 2))) == batches
+    assert delivered(iter(loader.ThreadLoader([slow, numbered, numbered], batches, 2))) == batches
 
 
 def test_a_loader_is_iterated_again_and_again() -> None:
     """Each iteration asks the sampler anew, with threads of its own."""
-    source = threads.ThreadLoader([numbered] * 2, [[1], [2], [3]], 1)
+    source = loader.ThreadLoader([numbered] * 2, [[1], [2], [3]], 1)
     assert [delivered(iter(source)) for _ in range(2)] == [[[1], [2], [3]]] * 2
 
 
@@ -80,7 +80,7 @@ def test_no_more_than_the_stock_is_prepared_ahead() -> None:
         begun.extend(indices)
         return numbered(indices)
 
-    batches = iter(threads.ThreadLoader([noted] * 3, ([i] for i in range(1000)), 2))
+    batches = iter(loader.ThreadLoader([noted] * 3, ([i] for i in range(1000)), 2))
     for taken in range(1, 5):
         next(batches)
         until = time.monotonic() + 5
@@ -96,7 +96,7 @@ def test_workers_compute_with_one_thread_and_the_training_keeps_its_own() -> Non
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        counted = threads.ThreadLoader([lambda _: Batch((), bytes([torch.get_num_threads()]))] * 3, [[0]] * 6, 1)
+        counted = loader.ThreadLoader([lambda _: Batch((), bytes([torch.get_num_threads()]))] * 3, [[0]] * 6, 1)
         assert {batch.stamps for batch in counted} == {b"\x01"}
         assert torch.get_num_threads() == 2
         later: list[int] = []  # autograd's and other threads that begin after the workers
@@ -118,13 +118,13 @@ def test_an_error_is_raised_where_its_batch_is_waited_for() -> None:
 
     found = []
     with pytest.raises(DataError, match=r"(?s)in loader thread 0.*in damaged.*pixels\.bin: damaged"):
-        found.extend(threads.ThreadLoader([damaged] * 2, [[0], [1], [2], [3]], 2))
+        found.extend(loader.ThreadLoader([damaged] * 2, [[0], [1], [2], [3]], 2))
     assert delivered(iter(found)) == [[0], [1]]
 
 
 def test_an_iterator_that_is_dropped_ends_its_threads() -> None:
     """Without end, with work dealt and work under way: nothing is left once nobody asks any more."""
-    endless = iter(threads.ThreadLoader([numbered] * 3, Batches(10, 2, 0), 4))
+    endless = iter(loader.ThreadLoader([numbered] * 3, Batches(10, 2, 0), 4))
     list(islice(endless, 5))
     assert sum(thread.name.startswith("loader worker") for thread in threading.enumerate()) == 3
     del endless
@@ -142,8 +142,8 @@ def test_pinning_is_done_by_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     samples: Any = [torch.zeros(1), torch.ones(1)]
 
     def first(pin: bool) -> Batch:
-        common: dict[str, Any] = {"batches": [[0, 1]], "num_workers": 1, "prefetch_factor": 1}
-        (batch,) = threads.build(samples, lambda found: Batch((torch.cat(found),), b""), pin_memory=pin, **common)
+        common: dict[str, Any] = {"batches": [[0, 1]], "num_workers": 1, "prefetch_factor": 1, "pin_memory": pin}
+        (batch,) = loader.build_threads(samples, lambda found: Batch((torch.cat(found),), b""), **common)
         return batch
 
     assert first(pin=False).fields[0].tolist() == [0, 1]
@@ -157,7 +157,7 @@ def test_a_batch_has_an_account_of_its_own(pack: Callable[..., str]) -> None:
     cell = {"storage_format": "memmap", "n_samples": COUNT, "read_us": 3000, "collate_us": 4000}
     _, dataset, collate = feed.samples(Job("trial", cell=CELL | cell, packed=pack()))
     batches = [[index] for index in range(COUNT)]
-    source = threads.build(dataset, collate, batches=batches, num_workers=3, prefetch_factor=2, pin_memory=False)
+    source = loader.build_threads(dataset, collate, batches=batches, num_workers=3, prefetch_factor=2, pin_memory=False)
     accounts = [STAMPS.unpack(batch.stamps) for batch in source]
     assert len(accounts) == COUNT
     assert min(account[0] for account in accounts) >= 1_500_000  # half of a wait may be taken off for one before it
@@ -185,7 +185,9 @@ def test_every_thread_has_a_dataset_of_its_own(pack: Callable[..., str]) -> None
     """Copied together with the collation that closes its account; an index, which never changes, is shared."""
     cell = {"storage_format": "memmap", "index_kind": "list", "index_entries": 50}
     _, indexed, collate = feed.samples(Job("trial", cell=CELL | cell, packed=pack()))
-    made = threads.build(indexed, collate, batches=[[0]], num_workers=2, prefetch_factor=1, pin_memory=False)._workers
+    made = loader.build_threads(
+        indexed, collate, batches=[[0]], num_workers=2, prefetch_factor=1, pin_memory=False
+    )._workers
     first, second = ((worker._dataset, worker._collate) for worker in made)  # type: ignore[attr-defined]
     assert first[0].dataset is first[1]._dataset
     assert second[0].dataset is second[1]._dataset

@@ -53,7 +53,7 @@ class Steps:
 
     @classmethod
     def of(cls, batch_size: int, result: Mapping[str, Any]) -> Steps:
-        """Take a trial's ``result``, as ``feedrate.trial.witness_trial`` reports it."""
+        """Take a trial's ``result``, as ``feedrate.trial.bench`` reports it."""
         synchronised = result["synchronised"]
         return cls(
             batch_size,

@@ -31,7 +31,7 @@ import torch
 from feedrate.formats import Manifest, PixelReader, Reader, ReadOptions, Sample, memmap
 from feedrate.machine import linux
 from feedrate.schema.errors import DataError, InputError
-from feedrate.trial import collate, folders
+from feedrate.trial import collate, prepare
 from feedrate.trial.job import Job
 from feedrate.trial.loader import Batches, Collate, Fields, Transform
 
@@ -149,10 +149,10 @@ def replace_with_cache(
     count = batch_count(job, len(reader)) if kind == "batch" else len(reader)
     if not _usable(root, made_from, count):
         items = _batches(job, reader, transform, collation) if kind == "batch" else map(transform, reader)
-        with folders.build(root, f"while caching {count} {kind} items of {job.value('workload')}") as temp:
+        with prepare.new_folder(root, f"while caching {count} {kind} items of {job.value('workload')}") as temp:
             if not _usable(root, made_from, count):  # another process may have been faster
                 _fill(temp, items, made_from, packed, count)
-                folders.install(temp, root)
+                prepare.install(temp, root)
     return CachedItems(root, batches=kind == "batch"), collate.identity, _join if kind == "batch" else collation
 
 
@@ -186,7 +186,7 @@ def _usable(root: Path, made_from: dict[str, str | int], count: int) -> bool:
         return False
     if (contents.made_from, manifest.count) != (made_from, count):
         return False
-    return (manifest.bytes, manifest.checksum) == folders.size_and_checksum(root)
+    return (manifest.bytes, manifest.checksum) == prepare.size_and_checksum(root)
 
 
 def _fill(temp: Path, items: Iterator[Any], made_from: dict[str, str | int], packed: Manifest, count: int) -> None:
@@ -199,7 +199,7 @@ def _fill(temp: Path, items: Iterator[Any], made_from: dict[str, str | int], pac
     contents = Contents(made_from, fields, time.perf_counter_ns() - begun)
     (temp / _CONTENTS).write_text(json.dumps(asdict(contents), indent=1), encoding="utf-8")
     linux.sync(temp / _CONTENTS)
-    folders.write_manifest(
+    prepare.write_manifest(
         temp,
         count=count,
         shapes=((record_size(fields),),),

@@ -17,12 +17,11 @@ from pathlib import Path
 import torch
 
 from feedrate.trial import distributed
+from feedrate.trial.bench import run_instrumentation, run_witness_trial
 from feedrate.trial.checks import run_check
-from feedrate.trial.instrumentation import run_instrumentation
 from feedrate.trial.job import Job, Reporter
 from feedrate.trial.prepare import dataset_root, prepare
 from feedrate.trial.run import run_trial
-from feedrate.trial.witness_trial import run_witness_trial
 
 BLOCKING = "CUDA_LAUNCH_BLOCKING"
 OUT_OF_MEMORY = (

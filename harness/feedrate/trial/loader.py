@@ -1,4 +1,4 @@
-"""The DataLoader that is measured, and the workers' own account of what they do.
+"""The loaders that are measured, of processes and of threads, and the workers' own account of what they do.
 
 A step timer sees only that a batch was late. The dataset therefore stamps read, decode and transform of every sample
 and the collate function the batch. The four sums, when the batch was begun and when it was whole, and who prepared it
@@ -7,19 +7,24 @@ travel with the batch as 52 inline bytes (one more tensor would cost 340 to 420 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, count, islice
 from multiprocessing import parent_process
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch._utils import ExceptionWrapper
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate, get_worker_info
 
 from feedrate.formats import Packed, Reader, Sample, Stream
@@ -35,6 +40,8 @@ STAMPS = struct.Struct("<6qi")
 whole, both by ``perf_counter_ns``, which is one clock for all processes; the worker that prepared it, or ``NOBODY``."""
 NOBODY = -1
 """In place of a worker: the training process prepared the batch itself."""
+_OPENING = threading.Lock()
+"""Held for a dataset's first batch, in which files are opened: LMDB refuses to open one twice at a time."""
 
 
 class Batch(NamedTuple):
@@ -44,6 +51,10 @@ class Batch(NamedTuple):
     """The workload's tensors, each batch × channels × height × width."""
     stamps: bytes
     """``STAMPS``."""
+
+
+Prepare = Callable[[list[int]], Batch]
+"""Makes a batch out of its samples' indices."""
 
 
 class Stamped:
@@ -235,3 +246,124 @@ def _bind_worker(training_pid: int, from_server: bool, _worker: int) -> None:
         os._exit(1)
 
     threading.Thread(target=leave_with_training, daemon=True).start()
+
+
+class _Thread(threading.Thread):
+    """One worker: batches of indices in, batches or what they failed with out, both in order."""
+
+    def __init__(self, number: int, prepare: Prepare, ready: threading.Barrier) -> None:
+        super().__init__(name=f"loader worker {number}", daemon=True)
+        self._number = number
+        self._prepare = prepare
+        self._ready = ready
+        self.orders: SimpleQueue[list[int] | None] = SimpleQueue()
+        """None ends the worker."""
+        self.results: SimpleQueue[Batch | ExceptionWrapper] = SimpleQueue()
+
+    def run(self) -> None:
+        torch.set_num_threads(1)  # as PyTorch's worker processes do
+        torch.get_num_threads()  # the first look takes the process' number over, which changes behind the barrier
+        self._ready.wait()
+        while (indices := self.orders.get()) is not None:
+            try:
+                self.results.put(self._prepare(indices))
+            except Exception:  # noqa: BLE001 - whatever it is, it is raised again where the batch is waited for
+                where = f"in loader thread {self._number}"
+                self.results.put(ExceptionWrapper(where=where))  # type: ignore[no-untyped-call]
+
+    def end(self) -> None:
+        """Drop the orders that are not begun, and end after the batch that is under way."""
+        with contextlib.suppress(Empty):
+            while True:
+                self.orders.get_nowait()
+        self.orders.put(None)
+
+
+class ThreadLoader:
+    """Batches prepared by threads: PyTorch's DataLoader has none, so this loader is ours.
+
+    It does what the DataLoader does with processes: batches of indices are dealt to the workers in turn, each prepares
+    whole batches, ``ahead`` of them beforehand, and they are delivered in their order. What a worker raises is raised
+    where its batch is waited for, with the worker's traceback, and ends the iteration. A worker computes with one
+    thread. Every iteration starts threads of its own, and ends them. Nothing is pickled or sent through shared memory,
+    and Python's lock is shared by all and by the training loop: that is the question.
+    """
+
+    def __init__(self, workers: Sequence[Prepare], batches: Iterable[list[int]], ahead: int) -> None:
+        self._workers = workers
+        self._batches = batches
+        self._ahead = ahead
+
+    def __iter__(self) -> Iterator[Batch]:
+        workers = self._start()
+        try:
+            yield from self._deliver(workers)
+        finally:
+            for worker in workers:
+                worker.end()
+            for worker in workers:
+                worker.join()
+
+    def _start(self) -> list[_Thread]:
+        """Start threads that compute with one thread each, and leave the training thread as many as it had."""
+        threads = torch.get_num_threads()
+        ready = threading.Barrier(len(self._workers) + 1)
+        workers = [_Thread(number, prepare, ready) for number, prepare in enumerate(self._workers)]
+        for worker in workers:
+            worker.start()
+        ready.wait()
+        torch.set_num_threads(threads)
+        return workers
+
+    def _deliver(self, workers: list[_Thread]) -> Iterator[Batch]:
+        """Deal batches out in turn, and hand them over in the same turn."""
+        batches = iter(self._batches)
+        waiting: deque[_Thread] = deque()
+        for worker, first in zip(workers * self._ahead, batches, strict=False):
+            worker.orders.put(first)
+            waiting.append(worker)
+        while waiting:
+            worker = waiting.popleft()
+            result = worker.results.get()
+            if following := next(batches, None):
+                worker.orders.put(following)
+                waiting.append(worker)
+            if isinstance(result, ExceptionWrapper):
+                result.reraise()  # type: ignore[no-untyped-call]
+            else:
+                yield result
+
+
+class _Preparation:
+    """A dataset and its collation, called with the indices of a batch; the thread itself fills page-locked memory."""
+
+    def __init__(self, dataset: Dataset[Fields], collate: Callable[[list[Fields]], Batch], pin_memory: bool) -> None:
+        self._dataset = dataset
+        self._collate = collate
+        self._pin_memory = pin_memory
+        self._opening: contextlib.AbstractContextManager[Any] = _OPENING
+
+    def __call__(self, indices: list[int]) -> Batch:
+        with self._opening:
+            batch = self._collate([self._dataset[index] for index in indices])
+            if self._pin_memory:
+                batch = batch._replace(fields=tuple(field.pin_memory() for field in batch.fields))
+        self._opening = contextlib.nullcontext()  # it is open, in later epochs too
+        return batch
+
+
+def build_threads(
+    dataset: Dataset[Fields],
+    collate: Callable[[list[Fields]], Batch],
+    *,
+    batches: Iterable[list[int]],
+    num_workers: int,
+    prefetch_factor: int,
+    pin_memory: bool,
+) -> ThreadLoader:
+    """Assemble a loader of threads, each with a dataset of its own, as a process has: its own handles and account."""
+    copies: list[tuple[Any, Any]] = [deepcopy((dataset, collate)) for _ in range(num_workers)]
+    for number, (_, own) in enumerate(copies):
+        if isinstance(own, StampedCollate):
+            own.worker = number
+    return ThreadLoader([_Preparation(*copy, pin_memory) for copy in copies], batches, prefetch_factor)

@@ -1,7 +1,11 @@
 """Packing a workload's samples in a storage format, once, so that what lies under ``data/`` is either whole or absent.
 
-Samples are packed into a folder beside the final one; shapes, count and hash are taken as the samples pass by; what
-was written is forced to disk, described in ``manifest.json``, read back in part, and only then renamed.
+Shapes, count and hash are taken as the samples pass by; what was written is forced to disk, described in
+``manifest.json``, read back in part, and only then renamed.
+
+What belongs into a folder is written beside it, under a name that holds this machine and process, and renamed when it
+is complete. What a killed process left is removed by the next one. Processes that want the same folder wait for each
+other, so the second has to look again whether there is anything left to do.
 
 A set that is there already is read once, whole, before anything is measured on it: a byte that changed since it was
 packed is found by its checksum, and the set is packed anew. Formats without checksums of their own rely on that.
@@ -9,13 +13,21 @@ packed is found by its checksum, and the set is packed anew. Formats without che
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import hashlib
 import json
 import os
+import platform
+import shutil
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -23,14 +35,14 @@ from feedrate.downloads.crop_set import RECORD
 from feedrate.formats import LEAST_IMAGE, Image, Manifest, ReadOptions, Sample, Stream
 from feedrate.machine import linux
 from feedrate.schema import plugins
-from feedrate.schema.errors import DataError, InputError
-from feedrate.trial import folders
+from feedrate.schema.errors import DataError, EnvironmentFault, InputError
 from feedrate.workloads import DataSpec
 from feedrate.workloads._photos import list_images
 
 Progress = Callable[[int, int], None]
 """Called with (samples packed, samples in all), at most 20 times a second and once at the end."""
 _PROGRESS_S = 0.05
+_CHUNK = 1 << 20
 
 
 def dataset_root(data_root: Path, spec: DataSpec, storage_format: str) -> Path:
@@ -72,15 +84,15 @@ def prepare(spec: DataSpec, storage_format: str, data_root: Path, progress: Prog
     try:
         manifest, notes = _load_intact(root, spec, workload, storage)
     except OSError as error:
-        raise folders.disk_fault(error, root, task) from error
+        raise disk_fault(error, root, task) from error
     if manifest:
         return manifest
-    with folders.build(root, task) as temp:
+    with new_folder(root, task) as temp:
         manifest, _ = _load_intact(root, spec, workload, storage)
         if manifest:  # another process was faster
             return manifest
         manifest = _fill(temp, spec, workload, storage, progress, notes)
-        folders.install(temp, root)
+        install(temp, root)
     return manifest
 
 
@@ -95,7 +107,7 @@ def _load_intact(
     versions = (manifest.count, manifest.workload_version, manifest.format_version)
     if versions != (spec.n_samples, workload.VERSION, storage.VERSION) or not manifest.checksum:
         return None, ()
-    if (manifest.bytes, manifest.checksum) == folders.size_and_checksum(root):
+    if (manifest.bytes, manifest.checksum) == size_and_checksum(root):
         return manifest, ()
     return None, (f"{storage.__name__.rpartition('.')[2]}: the packed samples were damaged and are packed anew",)
 
@@ -145,7 +157,7 @@ def _fill(
         raise InputError(f"{spec.workload}: has {observer.count} samples, n_samples asks for {spec.n_samples}")
     linux.sync_tree(temp)
     pack_s = time.perf_counter() - started
-    manifest = folders.write_manifest(
+    manifest = write_manifest(
         temp,
         count=observer.count,
         shapes=_shapes(observer.first),
@@ -178,3 +190,81 @@ def same_image(bound: float, back: Image, packed: Image) -> bool:
     """Whether a field came back: an image on average within ``bound`` levels, anything smaller exactly."""
     is_image = min(packed.shape[:2]) >= LEAST_IMAGE
     return bool(np.abs(back.astype(np.int16) - packed).mean() <= (bound if is_image else 0))
+
+
+@contextmanager
+def new_folder(root: Path, task: str) -> Iterator[Path]:
+    """Give an empty folder beside ``root`` to be filled and installed; whatever is left of it in the end is removed.
+
+    It waits until no other process builds in the folder around ``root``.
+    """
+    prefix = f".{root.name}.{hashlib.sha256(platform.node().encode()).hexdigest()[:6]}."
+    temp = root.parent / f"{prefix}{os.getpid()}.tmp"
+    try:
+        root.parent.mkdir(parents=True, exist_ok=True)
+        lock = os.open(root.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # it ends with this process, however that ends
+            _remove_stale(root.parent, prefix)
+            temp.mkdir()
+            yield temp
+        finally:
+            os.close(lock)
+    except OSError as error:
+        raise disk_fault(error, root, task) from error
+    finally:
+        shutil.rmtree(temp, ignore_errors=True)
+
+
+def _remove_stale(folder: Path, prefix: str) -> None:
+    """Remove what processes of this machine left that are gone (or had our own number in an earlier life)."""
+    for path in folder.glob(f"{prefix}*.tmp"):
+        pid = path.name.removeprefix(prefix).split(".")[0]
+        if pid == str(os.getpid()) or not Path("/proc", pid).exists():
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def disk_fault(error: OSError, root: Path, task: str) -> EnvironmentFault:
+    """Make the error for a disk that refuses."""
+    locked = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
+    advice = "make it writable" if locked else "free some space there"
+    return EnvironmentFault(
+        f"{root.parent}: {error.strerror or error} {task}; {advice}, or choose another folder with DATA_ROOT="
+    )
+
+
+def install(temp: Path, root: Path) -> None:
+    """Rename a filled folder; an older one of that name is moved aside first and then removed."""
+    aside = temp.with_suffix(".old.tmp")
+    if root.exists():
+        root.rename(aside)
+    temp.rename(root)
+    linux.sync(root.parent)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def write_manifest(folder: Path, **fields: Any) -> Manifest:
+    """Describe a filled folder in ``manifest.json`` and force that to disk; bytes and checksum are the files' own."""
+    size, checksum = size_and_checksum(folder)
+    manifest = Manifest(bytes=size, checksum=checksum, **fields)
+    (folder / "manifest.json").write_text(json.dumps(asdict(manifest), indent=1), encoding="utf-8")
+    linux.sync(folder / "manifest.json")
+    linux.sync(folder)
+    return manifest
+
+
+def size_and_checksum(root: Path) -> tuple[int, str]:
+    """Add up the bytes of all files but the manifest, and their checksum."""
+    size = checksum = 0
+    for folder, folders, names in os.walk(root):
+        folders.sort()
+        for name in sorted(names):
+            path = Path(folder, name)
+            if path == root / "manifest.json":
+                continue
+            checksum = zlib.crc32(path.relative_to(root).as_posix().encode(), checksum)
+            with path.open("rb", buffering=0) as file:
+                while chunk := file.read(_CHUNK):
+                    size += len(chunk)
+                    checksum = zlib.crc32(chunk, checksum)
+    return size, f"{checksum:08x}"

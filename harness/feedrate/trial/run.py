@@ -14,11 +14,11 @@ import torch
 
 from feedrate.schema import window as windows
 from feedrate.schema.columns import STEPS_KEPT, WORKER_STAGES
-from feedrate.trial import cache, device, distributed, loader, loop, page_cache, stages
-from feedrate.trial.device import Timeline
+from feedrate.trial import cache, distributed, loader, loop, page_cache, stages
 from feedrate.trial.feed import Feed, open_feed, planted_read_ns, window_folder
 from feedrate.trial.job import Job, Reporter
 from feedrate.trial.loader import Batch
+from feedrate.trial.stages import Timeline
 from feedrate.trial.step import Training, count_shapes
 
 
@@ -33,8 +33,8 @@ def run_trial(job: Job, reporter: Reporter) -> None:
     reporter.keep(feed)
     reporter.send("first_batch", t_ns=time.perf_counter_ns() - feed.settled_ns)
     batches, compile_ns = rehearse(training, plain, feed.batches, synchronize)
-    prefetched = device.prefetch(job, plain, batches)
-    row, timeline = device.instrument(job, prefetched, synchronize)
+    prefetched = stages.prefetch(job, plain, batches)
+    row, timeline = stages.instrument(job, prefetched, synchronize)
     warm = distributed.warm_up(lambda limits: loop.measure(batches, row, limits, barrier), warm_up_limits(job))
     if timeline:
         timeline.reset_for(job.window_s, warm.pace_ns())

@@ -1,4 +1,6 @@
-"""A training step as a row of stages; each takes what the one before returned.
+"""A training step as a row of stages, when a batch is moved to the device, and the device's own clock.
+
+Each stage takes what the one before returned.
 
 ``mode`` and ``step`` choose the row, so that the loop has no ifs and a stage that is not there costs nothing:
 
@@ -13,11 +15,41 @@ copy                 h2d of one resident batch
 =========  ========  ==========================================
 
 On a CPU there is nothing to copy and no ``h2d``.
+
+``prefetcher`` decides when a batch is moved:
+
+==========  ===================================================================================================
+none        in its own step, before the forward pass
+next_batch  in the step before, on the compute stream, once that step's forward and backward passes are launched
+stream      in the step before, on a stream of its own, before that step's forward pass is launched
+==========  ===================================================================================================
+
+With the last two a step fetches and moves the batch of the *next* step: its phases ``fetch`` and ``h2d`` are what it
+spends on that one, and its forward pass takes the batch that was moved a step ago. All batches arrive once and in
+order; the first is taken before the warm-up, and the last that was moved is not trained on.
+
+Memory is safe: a batch that was made on the copy stream is told that the compute stream uses it (``record_stream``),
+so that the caching allocator gives its memory to no later copy before the step is done; PyTorch's pinned memory waits
+for its copies by itself. Source: the data prefetcher of NVIDIA's Apex examples (imagenet), which waits for a batch
+before it begins to move the next one. Here the next one is begun first, and an event marks where the copies before it
+end: the work of the streams is the same, and nothing that the host does lies within the wait.
+
+The clock: CUDA events at the borders of stages are made before the window, recorded on the compute stream, and read
+after the window; nothing synchronises inside it. The time between two events is a *span*: it contains launch gaps and
+does not measure how busy the device was. From one step's last event to the next step's first the device had nothing of
+this step to do: that is ``idle``.
+
+Copies on a stream of their own have events there, and their span is ``h2d``. On the compute stream that phase is then
+the wait for a copy that was begun a step before: the *exposed* copy. The next copy is issued before the step's first
+event: where the device has nothing to do meanwhile, it is ``idle``. On one stream all of a copy is waited for.
+
+``timing = serialized`` synchronises after every stage instead; it is a value of an axis of its own, for cross-checks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -28,6 +60,10 @@ from feedrate.trial.collate import Normalizer
 from feedrate.trial.job import Job
 from feedrate.trial.loader import Batch, Fields
 from feedrate.trial.plants import Wait
+
+COPY = "h2d"
+EVENT_ROOM = 4
+"""CUDA events are made before the window for so many times the steps that the pace of the warm-up promises."""
 
 
 class Stage(NamedTuple):
@@ -82,3 +118,212 @@ def _emulated_stage(step_ms: float) -> Stage:
     linux.exact_timers()
     wait, ns = Wait(), round(step_ms * 1e6)
     return Stage("forward", lambda _: wait(ns))
+
+
+class Prefetch(NamedTuple):
+    """A row of stages, and how far it is ahead of its batches."""
+
+    row: list[Stage]
+    held: int
+    """Batches that were taken from the loader and are trained on later."""
+    streamed: StreamedCopy | None
+    """What copies on another stream."""
+
+
+def prefetch(job: Job, row: list[Stage], batches: Iterator[Batch]) -> Prefetch:
+    """Rearrange a step so that it moves batches when ``prefetcher`` says."""
+    if job.value("prefetcher") == "none":
+        return Prefetch(row, 0, None)
+    copy, first, *rest = row
+    if job.value("prefetcher") == "stream":
+        streamed = StreamedCopy(copy.run, next(batches))
+        return Prefetch([copy._replace(run=streamed.advance), first, *rest], 1, streamed)
+    coming = next(batches)
+    ready: Fields = copy.run(coming)
+
+    def forward(batch: Batch) -> Any:
+        nonlocal coming
+        coming = batch
+        return first.run(ready)
+
+    def advance(state: Any) -> Any:
+        nonlocal ready
+        ready = copy.run(coming)
+        return state
+
+    passes = [stage for stage in rest if stage.phase == "backward"]
+    others = [stage for stage in rest if stage.phase != "backward"]
+    return Prefetch([first._replace(run=forward), *passes, copy._replace(run=advance), *others], 1, None)
+
+
+class StreamedCopy:
+    """One batch on the device or on its way there, over a stream of its own."""
+
+    def __init__(self, move: Callable[[Batch], Fields], first: Batch) -> None:
+        """Begin to move the first batch."""
+        self.move = move
+        """What runs on the copy stream; a timeline puts its events around it."""
+        self.wait: Callable[[Fields], Fields] = self._wait
+        """What has the compute stream wait for a batch; a timeline puts its events around it too."""
+        self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        self._ready = self._issue(first)
+
+    def _issue(self, batch: Batch) -> Fields:
+        with torch.cuda.stream(self._stream):
+            return self.move(batch)
+
+    def advance(self, batch: Batch) -> Fields:
+        """Begin to move the next batch, have the compute stream wait for the one that is on its way, hand that out."""
+        self._copied.record(self._stream)
+        ready, self._ready = self._ready, self._issue(batch)
+        return self.wait(ready)
+
+    def _wait(self, ready: Fields) -> Fields:
+        compute = torch.cuda.current_stream()
+        compute.wait_event(self._copied)
+        for field in ready:
+            field.record_stream(compute)
+        return ready
+
+
+def instrument(job: Job, prefetched: Prefetch, synchronize: Callable[[], None]) -> tuple[list[Stage], Timeline | None]:
+    """Put the device's clock around the stages, as the axis ``timing`` says."""
+    row, _, streamed = prefetched
+    if job.device != "cuda" or not row:
+        return row, None
+    if job.value("timing") == "serialized":
+        return serialize(row, synchronize), None
+    timeline = Timeline([stage.phase for stage in row])
+    if streamed is None:
+        return timeline.instrument(row), timeline
+    # Its first stage issues the next copy before it has the compute stream wait: only the wait is the device's.
+    streamed.move = timeline.on_copy_stream(streamed.move)
+    waits, *rest = timeline.instrument([row[0]._replace(run=streamed.wait), *row[1:]])
+    streamed.wait = waits.run
+    return [row[0], *rest], timeline
+
+
+def serialize(stages: Sequence[Stage], synchronize: Callable[[], None]) -> list[Stage]:
+    """Wrap stages so that the host waits for the device after each."""
+
+    def waiting(run: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def timed(state: Any) -> Any:
+            result = run(state)
+            synchronize()
+            return result
+
+        return timed
+
+    return [Stage(stage.phase, waiting(stage.run)) for stage in stages]
+
+
+def cuda_event() -> torch.cuda.Event:
+    """Make one event that keeps time."""
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+
+
+class Timeline:
+    """Events of a number of steps: ``len(phases) + 1`` borders, and two on the copy stream where there is one."""
+
+    def __init__(self, phases: Sequence[str], make: Callable[[], Any] = cuda_event) -> None:
+        self.phases = tuple(phases)
+        self._make = make
+        self._borders: list[list[Any]] = []
+        self._copies: list[list[Any]] | None = None
+        self._step = 0
+
+    def reset(self, capacity: int) -> None:
+        """Make events for ``capacity`` steps and start over; called outside a window.
+
+        Steps beyond get theirs when they come, which costs them some microseconds.
+        """
+        while len(self._borders) < capacity:
+            self._add_step()
+        self._step = 0
+
+    def reset_for(self, window_s: float, pace_ns: int) -> None:
+        """Make room for a window at the pace of the warm-up, and start over."""
+        self.reset(EVENT_ROOM * int(window_s * 1e9) // pace_ns)
+
+    def _add_step(self) -> None:
+        """Make the events of a step and record each once: CUDA creates an event when it is first recorded."""
+        borders = len(self.phases) + 1
+        events = [self._make() for _ in range(borders + 2 * (self._copies is not None))]
+        for event in events:
+            event.record()
+        self._borders.append(events[:borders])
+        if self._copies is not None:
+            self._copies.append(events[borders:])
+
+    def instrument(self, stages: Sequence[Stage]) -> list[Stage]:
+        """Wrap stages so that each records the event at its end, and the first also the one at its start."""
+        last = len(stages) - 1
+        return [Stage(s.phase, self._wrap(s.run, border, border == last)) for border, s in enumerate(stages)]
+
+    def _wrap(self, run: Callable[[Any], Any], border: int, last: bool) -> Callable[[Any], Any]:
+        def timed(state: Any) -> Any:
+            if border == 0:
+                if self._step == len(self._borders):
+                    self._add_step()
+                self._borders[self._step][0].record()
+            borders = self._borders[self._step]
+            result = run(state)
+            borders[border + 1].record()
+            if last:
+                self._step += 1
+            return result
+
+        return timed
+
+    def on_copy_stream(self, move: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Wrap a copy that is begun on another stream, so that events stand around it there.
+
+        ``move`` is called once a step, before the first stage and with that stream as the current one.
+        """
+        copies = self._copies = []
+
+        def timed(batch: Any) -> Any:
+            if self._step == len(self._borders):
+                self._add_step()
+            begins, ends = copies[self._step]
+            begins.record()
+            result = move(batch)
+            ends.record()
+            return result
+
+        return timed
+
+    def half_ratio(self, multiple: int) -> float | None:
+        """Throughput of the second half of the steps over that of the first, by the device's clock.
+
+        A host that runs ahead of its device sees the first half as fast and the end as slow; the device does not.
+        """
+        middle = self._step // 2 // multiple * multiple
+        if not middle:
+            return None
+        begin = self._borders[0][0]
+        first: float = begin.elapsed_time(self._borders[middle - 1][-1])
+        total: float = begin.elapsed_time(self._borders[self._step - 1][-1])
+        return (self._step - middle) / (total - first) / (middle / first)
+
+    def spans(self) -> dict[str, list[int]]:
+        """Read the window's events; the device must have been synchronised."""
+        steps = self._borders[: self._step]
+        spans = {phase: self._between(border) for border, phase in enumerate(self.phases)}
+        if self._copies is not None:
+            spans[COPY] = [_ns(*pair) for pair in self._copies[: self._step]]
+        spans["idle"] = [0, *(_ns(a[-1], b[0]) for a, b in pairwise(steps))] if steps else []
+        return spans
+
+    def exposed(self) -> list[int] | None:
+        """Read what the compute stream waited for copies in each step, in nanoseconds; None where none is copied."""
+        return self._between(self.phases.index(COPY)) if COPY in self.phases else None
+
+    def _between(self, border: int) -> list[int]:
+        return [_ns(step[border], step[border + 1]) for step in self._borders[: self._step]]
+
+
+def _ns(begins: Any, ends: Any) -> int:
+    ns: int = round(begins.elapsed_time(ends) * 1e6)
+    return ns

@@ -2,13 +2,16 @@
 
 A training script runs in a fresh interpreter with two workers and is ended in the middle of its epoch: it returns,
 raises, or gets a signal, which goes to the training process alone (as from ``kill``, a scheduler or the kernel's
-out-of-memory killer; Ctrl-C in a terminal reaches the workers too). Every process is watched through its pidfd, so that
-no other can be mistaken for it.
+out-of-memory killer; Ctrl-C in a terminal reaches the workers too).
 
 The value is seconds from the end of the training process until the last worker was gone; the fact, that this took, or
 a worker lay defunct for, more than ``GRACE_S``. A worker is defunct once it has ended, until its parent asks for its
 status. Orphans are adopted and asked at once here, as a good init does: it does *not* show what they would become in a
 container whose first process does not care for them, where they stay defunct for good.
+
+Run as ``python -m feedrate.trial.checks.termination ENDS_BY plain|guarded`` this file is that script, as its user might
+have written it. It prints ``ready`` when its workers deliver. Then it trains until a signal ends it, or waits for a
+line on stdin to end by itself in the middle of the epoch.
 """
 
 from __future__ import annotations
@@ -20,12 +23,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from feedrate.machine.linux import adopt_orphans
-from feedrate.machine.probes.procfs import descendants, remove_segments, shm_segments
+import psutil
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from feedrate.machine.linux import adopt_orphans, die_with_parent
+from feedrate.machine.probes.procfs import remove_segments, shm_segments
 from feedrate.schema.errors import TrialError
 from feedrate.trial.checks import Finding
 from feedrate.trial.job import Job
@@ -37,6 +44,11 @@ LIMIT_S = 12.0
 START_S = 90.0
 """Most time until the script trains; importing torch takes 2.5 to 5 s of it from a warm page cache."""
 _LOOK_S = 0.01
+WORKERS = 2
+STEP_S = 0.01
+"""A step's length: workers wait for the training process more than they work, as they should."""
+_READY_AFTER = 5
+"""Steps until every worker has delivered."""
 
 _HOW = {
     "return": "After the training script returned in the middle of an epoch",
@@ -52,8 +64,7 @@ _GUARDS = {False: "plain PyTorch", True: "workers die with their parent, SIGTERM
 class Worker:
     """One worker, watched."""
 
-    pid: int
-    pidfd: int
+    process: psutil.Process
     ended: float | None = None
     """When it had ended, on the monotonic clock in seconds."""
     gone: float | None = None
@@ -61,14 +72,19 @@ class Worker:
 
     def look(self) -> None:
         """Note what has become of it, and ask for its status where that has become our duty."""
+        if self.gone is not None:
+            return
         now = time.monotonic()
-        if self.ended is None and _has_ended(self.pidfd):
-            self.ended = now
-        if self.ended is not None and self.gone is None:
+        try:
+            if self.process.status() != psutil.STATUS_ZOMBIE:
+                return
+            self.ended = self.ended or now
             with contextlib.suppress(ChildProcessError):  # still the training process' own, or asked already
-                os.waitpid(self.pid, os.WNOHANG)
-            if not _exists(self.pidfd):
-                self.gone = now
+                os.waitpid(self.process.pid, os.WNOHANG)
+        except psutil.NoSuchProcess:
+            self.ended = self.ended or now
+        if not self.process.is_running():
+            self.gone = now
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +111,7 @@ class Ending:
 def check(job: Job) -> Finding:
     """End a training script as the axis ``ends_by`` says and see what becomes of its workers."""
     ends_by, guarded = job.value("ends_by"), job.value("guarded")
-    script = [sys.executable, "-P", "-m", "feedrate.trial.checks._training", ends_by, "guarded" if guarded else "plain"]
+    script = [sys.executable, "-P", "-m", __name__, ends_by, "guarded" if guarded else "plain"]
     return conclude(watch(script, ends_by), ends_by, guarded=guarded)
 
 
@@ -137,7 +153,7 @@ def watch(script: Sequence[str], ends_by: str, limit_s: float = LIMIT_S) -> Endi
     with subprocess.Popen(script, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as main:
         try:
             _await_ready(main)
-            workers += [Worker(pid, os.pidfd_open(pid)) for pid in descendants(main.pid)]
+            workers += map(Worker, psutil.Process(main.pid).children(recursive=True))
             main_s, ended = _end(main, ends_by, workers, limit_s)
             while any(worker.gone is None for worker in workers) and time.monotonic() < ended + limit_s:
                 for worker in workers:
@@ -149,8 +165,8 @@ def watch(script: Sequence[str], ends_by: str, limit_s: float = LIMIT_S) -> Endi
         finally:
             main.kill()
             main.wait()
-            _clear(workers, limit_s)
-    removed = remove_segments(shm_segments() - before, {main.pid, *(worker.pid for worker in workers)})
+            _clear(workers)
+    removed = remove_segments(shm_segments() - before, {main.pid, *(worker.process.pid for worker in workers)})
     return Ending(main_s, outlived, defunct, removed, limit_s)
 
 
@@ -170,46 +186,76 @@ def _await_ready(main: subprocess.Popen[str]) -> None:
 
 def _end(main: subprocess.Popen[str], ends_by: str, workers: list[Worker], limit_s: float) -> tuple[float, float]:
     """Have the training process end, and look at its workers meanwhile; gives how long that took, and when it ended."""
-    pidfd = os.pidfd_open(main.pid)
-    try:
-        ordered = time.monotonic()
-        if ends_by in ("return", "exception"):
-            order: Any = main.stdin
-            order.write("\n")
-            order.flush()
-        else:
-            main.send_signal(signal.Signals[ends_by.upper()])
-        while not _has_ended(pidfd, _LOOK_S):
-            for worker in workers:
-                worker.look()
-            if time.monotonic() > ordered + limit_s:
-                raise TrialError(f"the training script had not ended after {limit_s:g} s; it was killed")
-        ended = time.monotonic()
-        main.wait()
-        return ended - ordered, ended
-    finally:
-        os.close(pidfd)
+    ordered = time.monotonic()
+    if ends_by in ("return", "exception"):
+        order: Any = main.stdin
+        order.write("\n")
+        order.flush()
+    else:
+        main.send_signal(signal.Signals[ends_by.upper()])
+    while main.poll() is None:
+        for worker in workers:
+            worker.look()
+        if time.monotonic() > ordered + limit_s:
+            raise TrialError(f"the training script had not ended after {limit_s:g} s; it was killed")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            main.wait(_LOOK_S)
+    ended = time.monotonic()
+    return ended - ordered, ended
 
 
-def _clear(workers: list[Worker], limit_s: float) -> None:
+def _clear(workers: list[Worker]) -> None:
     """Kill and reap what is left."""
     for worker in workers:
-        if worker.gone is None and _exists(worker.pidfd):
-            signal.pidfd_send_signal(worker.pidfd, signal.SIGKILL)
-            _has_ended(worker.pidfd, max(limit_s, LIMIT_S))
-            worker.look()
-        os.close(worker.pidfd)
+        if worker.gone is None:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                worker.process.kill()
+                worker.process.wait(LIMIT_S)
 
 
-def _has_ended(pidfd: int, within_s: float = 0.0) -> bool:
-    """Whether a process has ended, or does so within some seconds; defunct ones have."""
-    return bool(select.select([pidfd], [], [], within_s)[0])
+class _Numbers(Dataset[torch.Tensor]):
+    """Samples that cost nothing, in an epoch that outlasts the check."""
+
+    def __len__(self) -> int:
+        return 1 << 20
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.full((16,), float(index))
 
 
-def _exists(pidfd: int) -> bool:
-    """Whether anything of a process is left, be it defunct."""
-    try:
-        signal.pidfd_send_signal(pidfd, 0)
-    except ProcessLookupError:
-        return False
-    return True
+def _loader(guarded: bool) -> DataLoader[torch.Tensor]:
+    """Make the script's loader; workers are forked, as PyTorch does wherever Python's own default is fork."""
+    main_process = os.getpid()
+    return DataLoader(
+        _Numbers(),
+        batch_size=8,
+        num_workers=WORKERS,
+        multiprocessing_context="fork",
+        worker_init_fn=(lambda _worker: die_with_parent(main_process)) if guarded else None,
+    )
+
+
+def _train(batches: Iterator[torch.Tensor], ends_by: str) -> None:
+    """Train until something ends it."""
+    for step, batch in enumerate(batches, start=1):
+        batch.mean().item()
+        time.sleep(STEP_S)
+        if step == _READY_AFTER:
+            print("ready", flush=True)  # noqa: T201 - the word that the check waits for
+            if ends_by in ("return", "exception"):
+                sys.stdin.readline()
+            if ends_by == "return":
+                return
+            if ends_by == "exception":
+                raise RuntimeError("planted: the training step failed")
+
+
+if __name__ == "__main__":
+    _ends_by, _guards = sys.argv[1:]
+    # A template ignores SIGINT, and what is ignored stays so in what it starts; a script from a shell starts like this.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if _guards == "guarded":
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    # Held by the module: it lives until the interpreter takes itself down.
+    _batches = iter(_loader(_guards == "guarded"))
+    _train(_batches, _ends_by)

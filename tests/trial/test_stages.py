@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from feedrate.trial import device, loop
-from feedrate.trial.device import Timeline, serialize
+from feedrate.trial import loop, stages
 from feedrate.trial.job import Job
 from feedrate.trial.loader import Batch
 from feedrate.trial.loop import Limits
-from feedrate.trial.stages import Stage
+from feedrate.trial.stages import Stage, Timeline, serialize
 
 
 class Clock:
@@ -222,17 +221,17 @@ def trial(prefetcher: str) -> Job:
     return Job("trial", device="cuda", cell={"prefetcher": prefetcher})
 
 
-def measured(streams: Streams, prefetcher: str, steps: int) -> tuple[device.Prefetch, loop.Window]:
+def measured(streams: Streams, prefetcher: str, steps: int) -> tuple[stages.Prefetch, loop.Window]:
     """Run some steps of a trial with the measured loop itself."""
     source = batches()
-    prefetched = device.prefetch(trial(prefetcher), streams.row(), source)
+    prefetched = stages.prefetch(trial(prefetcher), streams.row(), source)
     return prefetched, loop.measure(source, prefetched.row, Limits(0, steps, 1, steps), lambda: None)
 
 
 def test_without_a_prefetcher_nothing_changes(streams: Streams) -> None:
     """The row is the very same, and no batch is taken."""
     plain, source = streams.row(), batches()
-    prefetched = device.prefetch(trial("none"), plain, source)
+    prefetched = stages.prefetch(trial("none"), plain, source)
     assert prefetched == (plain, 0, None)
     assert prefetched.row is plain
     assert next(source).fields == ("b0",)
@@ -285,9 +284,9 @@ def test_copies_are_timed_on_their_stream(streams: Streams, monkeypatch: pytest.
         return SimpleNamespace(record=lambda: streams.note("event"), elapsed_time=lambda _: 1.0)
 
     source = batches()
-    prefetched = device.prefetch(trial("stream"), streams.row(), source)
+    prefetched = stages.prefetch(trial("stream"), streams.row(), source)
     monkeypatch.setattr(torch.cuda, "Event", event)
-    timed, timeline = device.instrument(trial("stream"), prefetched, lambda: None)
+    timed, timeline = stages.instrument(trial("stream"), prefetched, lambda: None)
     assert timeline
     timeline.reset(2)
     streams.diary.clear()
@@ -318,9 +317,9 @@ def test_what_the_host_takes_to_issue_a_copy_is_not_exposed(streams: Streams, mo
 
     slow = [taking(stage, ms) for stage, ms in zip(streams.row(), (5, 1, 2, 3), strict=True)]
     source = batches()
-    prefetched = device.prefetch(trial("stream"), slow, source)
+    prefetched = stages.prefetch(trial("stream"), slow, source)
     monkeypatch.setattr(torch.cuda, "Event", lambda enable_timing: Event(lambda: clock))
-    timed, timeline = device.instrument(trial("stream"), prefetched, lambda: None)
+    timed, timeline = stages.instrument(trial("stream"), prefetched, lambda: None)
     assert timeline
     loop.measure(source, timed, Limits(0, 3, 1, 3), lambda: None)  # events are made as steps come
     assert timeline.exposed() == [0, 0, 0]
@@ -330,5 +329,5 @@ def test_what_the_host_takes_to_issue_a_copy_is_not_exposed(streams: Streams, mo
 
 def test_an_emulated_step_has_its_next_batch_moved_too(streams: Streams) -> None:
     """Where a step is one stage alone, the copy follows it."""
-    prefetched = device.prefetch(trial("next_batch"), streams.row()[:2], batches())
+    prefetched = stages.prefetch(trial("next_batch"), streams.row()[:2], batches())
     assert [stage.phase for stage in prefetched.row] == ["forward", "h2d"]
