@@ -1,14 +1,18 @@
-"""Room, one process at a time, and files that are whole or absent."""
+"""Room, one process at a time, what is said when a folder cannot be made, and how progress is shown."""
 
 from __future__ import annotations
 
+import io
 import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from rich.console import Console
+from rich.text import Text
 
 from feedrate.downloads import disk
+from feedrate.downloads.disk import Meter
 from feedrate.schema.errors import EnvironmentFault, InputError
 
 
@@ -22,25 +26,15 @@ class Usage(NamedTuple):
 
 def test_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Too little room is said with what is needed, for what, what is free, where, and what to do; enough is silent."""
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(10**12, 0, 4_200_000_000))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(10**12, 0, 420_000_000))
     parts = {"the rest of the archive": 3_530_603_713, "the sub-images": 13_063_000_000, "nothing": 0}
     with pytest.raises(EnvironmentFault) as caught:
         disk.require(tmp_path, parts)
     assert str(caught.value) == (
         f"{tmp_path}: 16.59 GB are needed (3.53 GB for the rest of the archive and 13.06 GB for the sub-images), "
-        "4.20 GB are free on its disk; free 12.39 GB there, or choose a folder on another disk with DATA_ROOT="
+        "420 MB are free on its disk; free 16.17 GB there, or choose a folder on another disk with DATA_ROOT="
     )
-    disk.require(tmp_path, {"a": 4_000_000_000, "b": 200_000_000})
-
-
-def test_sizes() -> None:
-    """Sizes are written in decimal units."""
-    assert [disk.gigabytes(size) for size in (12, 12_345, 448_993_893, 3_530_603_713)] == [
-        "12 bytes",
-        "12 kB",
-        "449 MB",
-        "3.53 GB",
-    ]
+    disk.require(tmp_path, {"a": 400_000_000, "b": 20_000_000})
 
 
 def test_one_at_a_time(tmp_path: Path, screen: Any) -> None:
@@ -55,13 +49,6 @@ def test_one_at_a_time(tmp_path: Path, screen: Any) -> None:
         pass
 
 
-def test_interrupted(tmp_path: Path, screen: Any) -> None:
-    """Ctrl-C passes, after it was said that the same command continues."""
-    with pytest.raises(KeyboardInterrupt), disk.workplace(tmp_path, screen):
-        raise KeyboardInterrupt
-    assert "the same command continues" in screen.text
-
-
 @pytest.mark.parametrize("name", ["file/data", "/proc/feedrate"])
 def test_no_folder(tmp_path: Path, screen: Any, name: str) -> None:
     """A data folder that cannot be made is named, with what to do."""
@@ -73,21 +60,22 @@ def test_no_folder(tmp_path: Path, screen: Any, name: str) -> None:
         pass
 
 
-def test_whole_or_absent(tmp_path: Path) -> None:
-    """A small file is replaced at once; a failure leaves the old one and nothing else."""
-    path = tmp_path / "note"
-    disk.write_whole(path, "old")
-    with pytest.raises(UnicodeEncodeError):
-        disk.write_whole(path, "\ud800")
-    assert path.read_text() == "old"
-    assert [each.name for each in tmp_path.iterdir()] == ["note"]
-
-
-def test_stale(tmp_path: Path) -> None:
-    """What an interrupted process left is removed, and nothing else."""
-    (tmp_path / ".a.1.tmp").mkdir()
-    (tmp_path / ".a.1.tmp" / "x").write_text("")
-    (tmp_path / ".b.2.tmp").write_text("")
-    (tmp_path / "kept.tmp").write_text("")
-    disk.remove_stale(tmp_path)
-    assert [each.name for each in tmp_path.iterdir()] == ["kept.tmp"]
+@pytest.mark.parametrize(
+    ("pieces", "drawn", "plain"),
+    [
+        (None, "0.6/1.0 kB", "file.zip: 0 of 0 MB"),
+        ("photographs", "600/1000 photographs", "file.zip: 1,000 of 1,000 photographs"),
+    ],
+)
+def test_progress(pieces: str | None, drawn: str, plain: str) -> None:
+    """A terminal has a bar, in bytes or pieces; a log has a line now and then and at the end, not one a block."""
+    shown = {}
+    for terminal, steps in ((True, (200, 600)), (False, range(1, 1001))):
+        console = Console(file=io.StringIO(), force_terminal=terminal, width=120)
+        with Meter(console, "file.zip", 1000, 100, pieces) as running:
+            for done in steps:
+                running.at(done)
+        assert isinstance(console.file, io.StringIO)
+        shown[terminal] = console.file.getvalue()
+    assert drawn in Text.from_ansi(shown[True]).plain
+    assert shown[False].splitlines() == [plain]

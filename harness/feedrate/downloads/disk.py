@@ -1,25 +1,32 @@
-"""Room on the disk, one process at a time, and files that are either whole or absent."""
+"""Where downloads go: one process at a time, room for all of it, folders that are whole or absent, and progress."""
 
 from __future__ import annotations
 
-import errno
 import fcntl
-import os
 import shutil
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 
 from feedrate.machine import linux
 from feedrate.schema.errors import EnvironmentFault, InputError
 
-_LOCK = ".downloads.lock"
-_ADVICE = {
-    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "make it writable"),
-    **dict.fromkeys((errno.ENOTDIR, errno.EEXIST, errno.ENOENT), "put a folder there"),
-}
+PLAIN_S = 15.0
+"""How often a line says how far it is, where there is no terminal, in seconds."""
 
 
 @contextmanager
@@ -32,7 +39,7 @@ def workplace(data_root: Path, console: Console) -> Iterator[None]:
     """
     with writing(data_root, "making the data folder"):
         data_root.mkdir(parents=True, exist_ok=True)
-        lock = (data_root / _LOCK).open("a")
+        lock = (data_root / ".downloads.lock").open("a")
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -46,7 +53,7 @@ def workplace(data_root: Path, console: Console) -> Iterator[None]:
         try:
             yield
         except KeyboardInterrupt:
-            console.print("Interrupted. What is there is kept: the same command continues.", markup=False)
+            say(console, "Interrupted. What is there is kept: the same command continues.")
             raise
 
 
@@ -56,11 +63,9 @@ def writing(place: Path, task: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        where = error.filename if isinstance(error.filename, (str, Path)) else place
-        advice = _ADVICE.get(error.errno or 0, "free some space there or see to the disk")
         raise EnvironmentFault(
-            f"{where}: {error.strerror or error} while {task}; {advice}, or choose another folder with DATA_ROOT=. "
-            "What is there is kept: the same command continues"
+            f"{error.filename or place}: {error.strerror or error} while {task}; see to that disk, or choose another "
+            "folder with DATA_ROOT=. What is there is kept: the same command continues"
         ) from error
 
 
@@ -89,30 +94,59 @@ def gigabytes(size: int) -> str:
     return f"{size} bytes"
 
 
-def install(temp: Path, final: Path) -> None:
-    """Force a finished folder and all that is in it to disk, and only then give it its name."""
-    linux.sync_tree(temp)
-    temp.rename(final)
-    linux.sync(final.parent)
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a small file so that it is whole or absent, whenever the machine stops."""
-    temp = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+@contextmanager
+def whole(folder: Path) -> Iterator[Path]:
+    """Give a folder to fill; at the end it is forced to disk, and only then gets its name."""
+    temp = folder.with_name(f".{folder.name}.tmp")
+    shutil.rmtree(temp, ignore_errors=True)  # an interrupted process may have left it
+    temp.mkdir()
     try:
-        temp.write_text(text, encoding="utf-8")
-        linux.sync(temp)
-        temp.replace(path)
-        linux.sync(path.parent)
+        yield temp
+        linux.sync_tree(temp)
+        temp.rename(folder)
+        linux.sync(folder.parent)
     finally:
-        with suppress(OSError):
-            temp.unlink(missing_ok=True)
+        shutil.rmtree(temp, ignore_errors=True)
 
 
-def remove_stale(folder: Path) -> None:
-    """Remove what an interrupted process left half-written in a folder; the workplace must be held."""
-    for path in folder.glob(".*.tmp"):
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+class Meter:
+    """Shows one piece of work, counted in bytes or in ``pieces`` of that name; to be used in a ``with``.
+
+    On a terminal rich draws a bar; elsewhere a plain line comes now and then, so that a log shows that work goes on.
+    """
+
+    def __init__(self, console: Console, label: str, total: int, done: int = 0, pieces: str | None = None) -> None:
+        self._console, self._label, self._total, self._pieces = console, label, total, pieces
+        amount: list[ProgressColumn] = [DownloadColumn(), TransferSpeedColumn()]
+        self._progress = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            *([MofNCompleteColumn(), TextColumn(pieces)] if pieces else amount),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._progress.add_task(label, total=total, completed=done)
+        self._told = time.monotonic()
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def at(self, done: int) -> None:
+        """Say how much is done by now; cheap enough to be called for every block of bytes."""
+        self._progress.update(self._task, completed=done)
+        if self._console.is_terminal or (time.monotonic() - self._told < PLAIN_S and done < self._total):
+            return
+        self._told = time.monotonic()
+        scale, unit = (1, self._pieces) if self._pieces else (10**6, "MB")
+        say(self._console, f"{self._label}: {done / scale:,.0f} of {self._total / scale:,.0f} {unit}")
+
+
+def say(console: Console, text: str) -> None:
+    """Print a line as it is, however long and whatever brackets it has."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -6,17 +6,19 @@ themselves are never unpacked. Every step is either done or not, whenever it is 
 
 from __future__ import annotations
 
+import shutil
 import zipfile
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
+from urllib3.util import Retry
 
-from feedrate.downloads import crop_set, crops, disk
-from feedrate.downloads.crop_set import CutSet
-from feedrate.downloads.meter import say
-from feedrate.downloads.transfer import Patience, Remote, download, mismatch, rest
+from feedrate.downloads import crops, disk
+from feedrate.downloads.disk import Meter, say
+from feedrate.downloads.transfer import RETRY, Remote, download, mismatch, rest
 from feedrate.schema.errors import DataError, InputError, expected_one_of
 
 TERMS = """\
@@ -37,14 +39,9 @@ class Part:
     count: int
 
     @property
-    def files(self) -> list[str]:
-        """Names of the photographs."""
-        return [f"{number:04d}.png" for number in range(self.first, self.first + self.count)]
-
-    @property
     def members(self) -> list[str]:
         """Names of the photographs in the archive."""
-        return [f"{self.folder}/{name}" for name in self.files]
+        return [f"{self.folder}/{number:04d}.png" for number in range(self.first, self.first + self.count)]
 
 
 def _part(folder: str, first: int, count: int, size: int, sha256: str) -> Part:
@@ -60,25 +57,13 @@ PARTS: dict[str, Part] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """Where the photographs are."""
-
-    path: Path
-    """A zip archive or a folder."""
-    names: list[str]
-    """Of its members or files."""
-    sha256: str | None
-    """Of the archive."""
-
-
 def fetch(
     split: str,
     data_root: Path,
     console: Console,
     archive: Path | None = None,
     parts: Mapping[str, Part] = PARTS,
-    patience: Patience | None = None,
+    retry: Retry = RETRY,
 ) -> Path:
     """Make sure that the sub-images of a part of DIV2K are there.
 
@@ -94,86 +79,90 @@ def fetch(
     say(console, TERMS)
     with disk.workplace(data_root, console):
         target = data_root / f"{part.folder}_sub"
-        if whole := _whole(target, part):
-            say(console, f"{target}: {whole.count:,} sub-images of {whole.photographs} photographs are there already.")
+        if count := _whole(target):
+            say(console, f"{target}: {count:,} sub-images of {part.count} photographs are there already.")
             return target
-        source = _given(archive, split, parts, console) if archive else _downloaded(part, data_root, console, patience)
-        count = _cut(source, target, console)
-        say(console, f"{target}: {count:,} sub-images of {part.count} photographs.")
-        if not archive:
-            size = disk.gigabytes(part.remote.size)
-            say(console, f"{source.path} ({size}) is not needed any more: it can be deleted.")
-        return target
+        path = archive or data_root / part.remote.name
+        if archive:
+            _check_own(archive, part, console)
+        else:
+            if left := rest(part.remote, path):
+                sub_images = round(part.remote.size * crops.GROWTH)
+                disk.require(data_root, {"the rest of the archive": left, "the sub-images": sub_images})
+            download(part.remote, path, console, retry)
+        with disk.writing(target, "cutting"):
+            target.mkdir(exist_ok=True)
+            _cut(path, part, target, console)
+            count = crops.record(target, part.count, part.remote.digest if path.is_file() else None)
+    say(console, f"{target}: {count:,} sub-images of {part.count} photographs.")
+    if not archive:
+        size = disk.gigabytes(part.remote.size)
+        say(console, f"{path} ({size}) is not needed any more: it can be deleted.")
+    return target
 
 
-def _whole(target: Path, part: Part) -> CutSet | None:
-    """Give the record of a set that needs no cutting: of this geometry, and not a file missing."""
+def _whole(target: Path) -> int:
+    """How many sub-images a set has that needs no cutting, else 0; one that lost a file is cut anew."""
     try:
-        record = CutSet.load(target)
-        found = sum(1 for name in part.files for _ in (target / Path(name).stem).iterdir())
-    except (DataError, OSError):
-        return None
-    wanted = (part.count, found, crop_set.SIZE, crop_set.STEP)
-    return record if (record.photographs, record.count, record.size, record.step) == wanted else None
-
-
-def _downloaded(part: Part, data_root: Path, console: Console, patience: Patience | None) -> _Source:
-    path = data_root / part.remote.name
-    with disk.writing(path, "looking at what is there"):
-        left = rest(part.remote, path)
-    if left:
-        sub_images = round(part.remote.size * crops.GROWTH)
-        disk.require(data_root, {"the rest of the archive": left, "the sub-images": sub_images})
-    download(part.remote, path, console, patience)
-    return _Source(path, part.members, part.remote.digest)
-
-
-def _cut(source: _Source, target: Path, console: Console) -> int:
-    with disk.writing(target, "cutting"):
-        target.mkdir(exist_ok=True)
-        (target / crop_set.RECORD).unlink(missing_ok=True)
-        wanted = crops.photographs(source.path, source.names)
-        left = sum(photograph.size for photograph in crops.missing(wanted, target))
-        disk.require(target, {"the sub-images": round(left * crops.GROWTH)})
-        count = crops.cut(source.path, target, wanted, console)
-        geometry = crop_set.SIZE, crop_set.STEP, crop_set.COMPRESS_LEVEL
-        CutSet(len(wanted), count, *geometry, source.sha256).save(target)
+        count = crops.recorded(target)
+    except DataError:
+        return 0
+    if sum(1 for _ in target.glob("*/*.png")) != count:
+        shutil.rmtree(target)
+        return 0
     return count
 
 
-def _given(archive: Path, split: str, parts: Mapping[str, Part], console: Console) -> _Source:
-    """Take the user's own archive or folder of photographs, if it is the right one."""
-    part = parts[split]
+def _photographs(source: Path, part: Part) -> tuple[Path, dict[str, int]]:
+    """The archive or folder in which the photographs lie, and by name the bytes of each that is there."""
+    if source.is_dir():
+        folder = source / part.folder if (source / part.folder).is_dir() else source
+        found = {f"{part.folder}/{path.name}": path.stat().st_size for path in folder.iterdir()}
+        return folder, {Path(name).name: found[name] for name in part.members if name in found}
+    with zipfile.ZipFile(source) as opened:
+        found = {member.filename: member.file_size for member in opened.infolist()}
+    return source, {name: found[name] for name in part.members if name in found}
+
+
+def _check_own(archive: Path, part: Part, console: Console) -> None:
+    """Refuse the user's own archive or folder of photographs if it is not the right one."""
     expected = (
         f"expected {part.remote.name} as published ({part.remote.size:,} bytes), or a folder with its {part.count} "
-        f"photographs, {part.files[0]} to {part.files[-1]}"
+        f"photographs, {Path(part.members[0]).name} to {Path(part.members[-1]).name}"
     )
     try:
-        if archive.is_dir():
-            folder = archive / part.folder if (archive / part.folder).is_dir() else archive
-            source, names = _Source(folder, part.files, None), {path.name for path in folder.iterdir()}
-        else:
-            size = archive.stat().st_size
-            with zipfile.ZipFile(archive) as opened:
-                source, names = _Source(archive, part.members, part.remote.digest), set(opened.namelist())
-    except OSError as error:
-        raise InputError(f"ARCHIVE={archive}: {error.strerror or error}; {expected}") from error
-    except (zipfile.BadZipFile, ValueError, NotImplementedError):
-        raise InputError(
-            f"ARCHIVE={archive}: {size:,} bytes that are no zip archive, or only the beginning of one; {expected}"
-        ) from None
-    if lacking := sorted(set(source.names) - names):
-        kind = "folder" if source.sha256 is None else "zip archive"
-        other = next((name for name, each in parts.items() if names.issuperset(each.members)), None)
-        hint = f". This is the part '{other}': say SPLIT={other}" if other else ""
-        raise InputError(
-            f"ARCHIVE={archive}: a {kind} that lacks {len(lacking)} of {part.count} photographs, such as {lacking[0]}; "
-            f"{expected}{hint}"
-        )
-    if source.sha256 is not None and (problem := mismatch(archive, part.remote, console)):
+        _, found = _photographs(archive, part)
+    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+        raise InputError(f"ARCHIVE={archive}: {error}; {expected}") from error
+    if len(found) < part.count:
+        raise InputError(f"ARCHIVE={archive}: has {len(found)} of {part.count} photographs; {expected}")
+    if archive.is_file() and (problem := mismatch(archive, part.remote, console)):
         raise InputError(
             f"ARCHIVE={archive}: the photographs have the right names, but the archive {problem}: it is damaged, or "
             "was packed anew. Leave ARCHIVE= out to download the published one; or, if you trust this one, unpack it "
             "and name the folder"
         )
-    return source
+
+
+def _cut(source: Path, part: Part, target: Path, console: Console) -> None:
+    """Cut all photographs that are not cut yet; those that are damaged are named when all others are cut."""
+    place, sizes = _photographs(source, part)
+    left = {name: size for name, size in sizes.items() if not crops.folder_of(name, target).exists()}
+    disk.require(target, {"the sub-images": round(sum(left.values()) * crops.GROWTH)})
+    done = part.count - len(left)
+    damaged: list[str] = []
+    if done and left:
+        say(console, f"{target}: {done} of {part.count} photographs are cut already")
+    with (
+        Meter(console, f"cutting {source.name}", part.count, done, "photographs") as meter,
+        closing(crops.cut_all(place, list(left), target)) as answers,
+    ):
+        for number, problem in enumerate(answers, done + 1):
+            damaged += [problem] if problem else []
+            meter.at(number)
+    if damaged:
+        raise DataError(
+            f"{source}: {len(damaged)} of {part.count} photographs cannot be used, such as {min(damaged)}. The others "
+            "are cut and kept: get the file anew (delete it, or name another with ARCHIVE=) and type the same command "
+            "again"
+        )

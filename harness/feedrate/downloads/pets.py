@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import gzip
-import os
-import shutil
 import tarfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
+from urllib3.util import Retry
 
 from feedrate.downloads import disk
-from feedrate.downloads.meter import Meter, say
-from feedrate.downloads.transfer import Patience, Remote, download, rest
-from feedrate.schema.errors import DataError, EnvironmentFault, InputError
+from feedrate.downloads.disk import Meter, say
+from feedrate.downloads.transfer import RETRY, Remote, download, rest
+from feedrate.schema.errors import DataError, EnvironmentFault
 
 FOLDER = "oxford-iiit-pet"
 """The name that torchvision's loader looks for."""
@@ -32,20 +31,17 @@ ARCHIVES: dict[str, Remote] = {
     "annotations": Remote(f"{_SERVER}/annotations.tar.gz", 19_173_078, "md5", "95a8c909bbe2e81eed6a22bccdf3f68f"),
 }
 """Folder → the archive that it is in."""
-_LISTS = ("trainval.txt", "test.txt")
 _DAMAGE = (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error)
 
 
-def fetch(
-    data_root: Path, console: Console, archives: Mapping[str, Remote] = ARCHIVES, patience: Patience | None = None
-) -> Path:
+def fetch(data_root: Path, console: Console, archives: Mapping[str, Remote] = ARCHIVES, retry: Retry = RETRY) -> Path:
     """Make sure that the photographs and annotations are there.
 
     Returns:
         ``data_root/oxford-iiit-pet``, for ``torchvision.datasets.OxfordIIITPet(data_root)``.
 
     Raises:
-        InputError: there are folders of that name that are not whole.
+        InputError: another file lies in an archive's place.
         EnvironmentFault: no room, a folder that cannot be written, or a network that does not work.
         DataError: what came is damaged.
         KeyboardInterrupt: after saying that the same command continues.
@@ -54,21 +50,22 @@ def fetch(
     base = data_root / FOLDER
     with disk.workplace(data_root, console), disk.writing(base, "fetching the Oxford-IIIT Pet Dataset"):
         base.mkdir(exist_ok=True)
-        disk.remove_stale(base)
         wanted = {folder: remote for folder, remote in archives.items() if not (base / folder).exists()}
+        if not wanted:
+            say(console, f"{base}: the photographs are there already.")
+            return base
         left = {folder: rest(remote, base / remote.name) for folder, remote in wanted.items()}
-        unpacked = round(GROWTH * sum(remote.size for remote in wanted.values()))
-        disk.require(base, {"the rest of the archives": sum(left.values()), "what is in them": unpacked})
+        size = sum(remote.size for remote in wanted.values())
+        disk.require(base, {"the rest of the archives": sum(left.values()), "what is in them": round(GROWTH * size)})
         for remote in wanted.values():
-            download(remote, base / remote.name, console, patience)
+            download(remote, base / remote.name, console, retry)
         for folder, remote in wanted.items():
             _unpack(base / remote.name, base / folder, console)
-        count = _count(base)
-    end = " are there already."
-    if wanted:
-        size = disk.gigabytes(sum(remote.size for remote in wanted.values()))
-        end = f". The archives beside them ({size}) are not needed any more: they can be deleted."
-    say(console, f"{base}: {count:,} photographs{end}")
+    say(
+        console,
+        f"{base}: the photographs are there. The archives beside them ({disk.gigabytes(size)}) are not needed any "
+        "more: they can be deleted.",
+    )
     return base
 
 
@@ -76,41 +73,19 @@ def _unpack(archive: Path, folder: Path, console: Console) -> None:
     """Take one folder out of an archive; it gets its name when all of it is on disk."""
     if not hasattr(tarfile, "data_filter"):
         raise EnvironmentFault("this Python cannot unpack archives safely; expected 3.11.4 or newer")
-    temp = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
-    temp.mkdir()
     try:
         with (
+            disk.whole(folder) as temp,
             archive.open("rb") as file,
             tarfile.open(fileobj=file, mode="r:gz") as tar,
             Meter(console, f"unpacking {archive.name}", archive.stat().st_size) as meter,
         ):
             for member in tar:
-                tar.extract(member, temp, filter="data")
+                if member.isfile():
+                    member.name = member.name.removeprefix(f"{folder.name}/")
+                    tar.extract(member, temp, filter="data")
                 meter.at(file.tell())
-        disk.install(temp / folder.name, folder)
     except _DAMAGE as error:
         raise DataError(
             f"{archive}: cannot be unpacked ({error}), though its checksum is right; delete it and run again"
         ) from error
-    finally:
-        shutil.rmtree(temp, ignore_errors=True)
-
-
-def _count(base: Path) -> int:
-    """Count the photographs that the annotations list."""
-    try:
-        lines = [line for name in _LISTS for line in (base / "annotations" / name).read_text("utf-8").splitlines()]
-        listed = {f"{line.split()[0]}.jpg" for line in lines if line.strip()}
-        lacking = sorted(listed - {path.name for path in (base / "images").iterdir()})
-    except (FileNotFoundError, NotADirectoryError, UnicodeDecodeError) as error:
-        raise InputError(f"{base}: not the data set as published ({error}); {_advice(base)}") from error
-    if lacking:
-        raise InputError(
-            f"{base}: lacks {len(lacking)} of the {len(listed)} photographs that its annotations list, such as "
-            f"{lacking[0]}; {_advice(base)}"
-        )
-    return len(listed)
-
-
-def _advice(base: Path) -> str:
-    return f"delete {base / 'images'} and {base / 'annotations'}, then type the same command again"

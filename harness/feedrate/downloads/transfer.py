@@ -5,15 +5,13 @@ still has the same version of the file (``If-Range``); if it cannot do that, or 
 waiting between tries is urllib3's, with its growing pauses and ``Retry-After``; a try that brought bytes sets it back.
 Size and checksum decide in the end, whatever the server said.
 
-Beside ``FILE`` lie ``FILE.part``, its first bytes, and ``FILE.part.json``, which names the address and the validator
-(RFC 9110, 8.8: a strong ETag, else the time of the last change) that the server gave with them. Both go when the file
-is whole.
+Beside ``FILE`` lie ``FILE.part``, its first bytes, and ``FILE.part.version``, the validator (RFC 9110, 8.8: a strong
+ETag, else the time of the last change) that the server gave with them. Both go when the file is whole.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import ssl
 from collections.abc import Mapping
@@ -24,19 +22,22 @@ from urllib.request import getproxies, proxy_bypass
 
 import urllib3
 from rich.console import Console
-from urllib3.exceptions import HTTPError, MaxRetryError, ProtocolError, SSLError
+from urllib3.exceptions import HTTPError, MaxRetryError, SSLError
 from urllib3.util import Retry, Timeout, make_headers, parse_url
 
 from feedrate import __version__
 from feedrate.downloads import disk
-from feedrate.downloads.meter import Meter
+from feedrate.downloads.disk import Meter, say
 from feedrate.machine import linux
 from feedrate.schema.errors import DataError, EnvironmentFault, InputError
 
+RETRY = Retry(9, backoff_factor=0.5, backoff_max=30, retry_after_max=30)
+"""How often to try again in a row without a byte, and how long to pause between."""
+TIMEOUT = Timeout(connect=15.0, read=60.0)
+"""Longest silence of a server, in seconds."""
 BLOCK = 1 << 20
 _LATER = (408, 425, 429, 500, 502, 503, 504)
 """Answers that may be another one in a while."""
-_OBJECT = re.compile(r"^HTTPS?Connection(Pool)?\(.*?\): ")
 _RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
 
 
@@ -58,30 +59,6 @@ class Remote:
         return urlsplit(self.url).path.rsplit("/", 1)[-1]
 
 
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """When a try has failed, and after how many of them to give up."""
-
-    tries: int = 10
-    """In a row without a byte."""
-    backoff_s: float = 0.5
-    """Doubled with every try in a row."""
-    backoff_max_s: int = 30
-    """Longest pause, also where the server asks for more."""
-    connect_s: float = 15.0
-    read_s: float = 60.0
-    """Longest silence of a server."""
-
-    def policy(self, failures: int) -> Retry:
-        """Urllib3's, for so many failures in a row; one more gives up."""
-        return Retry(
-            total=failures,
-            backoff_factor=self.backoff_s,
-            backoff_max=self.backoff_max_s,
-            retry_after_max=self.backoff_max_s,
-        )
-
-
 class _FailedTry(Exception):
     """A try that may be repeated."""
 
@@ -101,49 +78,41 @@ def _validator(headers: Mapping[str, str]) -> str | None:
 class _Part:
     """The part of a file that is on disk."""
 
-    def __init__(self, destination: Path, url: str) -> None:
-        """Look at what an earlier process left; what came from another address is not used."""
-        self.path = destination.with_name(destination.name + ".part")
-        self._note = destination.with_name(destination.name + ".part.json")
-        self._url = url
-        self.validator: str | None = None
+    def __init__(self, destination: Path) -> None:
+        """Look at what an earlier process left."""
+        self.path, self._version = (destination.with_name(destination.name + end) for end in (".part", ".part.version"))
         try:
-            note = json.loads(self._note.read_text(encoding="utf-8"))
-            usable, self.validator = note["url"] == url, note["validator"]
-        except (OSError, ValueError, TypeError, KeyError):
-            usable = False
-        if not usable:
+            self.validator = self._version.read_text(encoding="utf-8") or None
+            self.size = self.path.stat().st_size
+        except FileNotFoundError:
             self.discard()
-        self.size = self.path.stat().st_size if self.path.exists() else 0
 
     def begin(self, validator: str | None) -> None:
         """Start from nothing with a version of the file."""
         self.discard()
-        disk.write_whole(self._note, json.dumps({"url": self._url, "validator": validator}))
+        self._version.write_text(validator or "", encoding="utf-8")
         self.validator = validator
 
     def discard(self) -> None:
         """Forget all of it."""
         self.path.unlink(missing_ok=True)
-        self._note.unlink(missing_ok=True)
+        self._version.unlink(missing_ok=True)
         self.size, self.validator = 0, None
 
     def finish(self, destination: Path) -> None:
         """Give the whole file its name."""
         linux.sync(self.path)
         self.path.replace(destination)
-        self._note.unlink(missing_ok=True)
+        self._version.unlink(missing_ok=True)
         linux.sync(destination.parent)
 
 
 def rest(remote: Remote, destination: Path) -> int:
     """How many bytes of a file are still to come."""
-    if destination.exists():
-        return 0
-    return max(0, remote.size - _Part(destination, remote.url).size)
+    return 0 if destination.exists() else max(0, remote.size - _Part(destination).size)
 
 
-def download(remote: Remote, destination: Path, console: Console, patience: Patience | None = None) -> None:
+def download(remote: Remote, destination: Path, console: Console, retry: Retry = RETRY) -> None:
     """Bring a file to its place; a file that is there already is only checked.
 
     Raises:
@@ -156,10 +125,10 @@ def download(remote: Remote, destination: Path, console: Console, patience: Pati
             raise InputError(f"{destination}: {problem}. Delete it or move it away; the same command then downloads it")
         return
     with disk.writing(destination, f"downloading {remote.name}"):
-        part = _Part(destination, remote.url)
+        part = _Part(destination)
         if part.size > remote.size:
             part.discard()
-        _Transfer(remote, part, console, patience or Patience()).run()
+        _Transfer(remote, part, console, retry).run()
         if problem := mismatch(part.path, remote, console):
             part.discard()
             raise DataError(
@@ -197,21 +166,24 @@ def _pool(url: str) -> urllib3.PoolManager:
 class _Transfer:
     """Tries, one after the other, until all bytes are there."""
 
-    def __init__(self, remote: Remote, part: _Part, console: Console, patience: Patience) -> None:
-        self._remote, self._part, self._patience = remote, part, patience
-        self._retry, self._most = patience.policy(patience.tries - 1), part.size
+    def __init__(self, remote: Remote, part: _Part, console: Console, retry: Retry) -> None:
+        self._remote, self._part, self._console = remote, part, console
+        self._patience, self._retry, self._most = retry, retry, part.size
         self._meter = Meter(console, remote.name, remote.size, part.size)
 
     def run(self) -> None:
         """Come back with the last byte."""
         with self._meter, _pool(self._remote.url) as pool:
             if self._part.size:
-                self._meter.say(f"{self._remote.name}: going on after {disk.gigabytes(self._part.size)}")
+                self._say(f"going on after {disk.gigabytes(self._part.size)}")
             while self._part.size < self._remote.size:
                 try:
                     self._try(pool)
                 except (HTTPError, _FailedTry) as error:
                     self._wait(error)
+
+    def _say(self, text: str) -> None:
+        say(self._console, f"{self._remote.name}: {text}")
 
     def _wait(self, error: HTTPError | _FailedTry) -> None:
         """Wait before the next try, or give up."""
@@ -221,19 +193,18 @@ class _Transfer:
                 f"{self._remote.url}: the server cannot be trusted: {cause.args[0].verify_message}. Nothing was taken "
                 "from it; where a proxy of your own stands between, SSL_CERT_FILE= names the certificate to trust"
             ) from error
-        reason = _OBJECT.sub("", str(cause.args[0]) if isinstance(cause, ProtocolError) else str(cause))
-        have = disk.gigabytes(self._part.size)
         if self._part.size > self._most:
-            self._most, self._retry = self._part.size, self._patience.policy(self._patience.tries)
+            self._most, self._retry = self._part.size, self._patience
+        have = disk.gigabytes(self._part.size)
         try:
             self._retry = self._retry.increment("GET", self._remote.url, error=cause)
         except MaxRetryError:
             raise EnvironmentFault(
-                f"{self._remote.url}: {reason}; {self._patience.tries} tries in a row brought nothing, "
-                f"{have} of {disk.gigabytes(self._remote.size)} are here. Look at the network (HTTPS to that host must "
-                "be allowed); the same command continues"
+                f"{self._remote.url}: {cause}; {len(self._retry.history) + 1} tries in a row have failed, {have} of "
+                f"{disk.gigabytes(self._remote.size)} are here. Look at the network (HTTPS to that host must be "
+                "allowed); the same command continues"
             ) from error
-        self._meter.say(f"{self._remote.name}: {reason}; trying again at {have}")
+        self._say(f"{cause}; trying again at {have}")
         self._retry.sleep(error.response if isinstance(error, _FailedTry) else None)
 
     def _try(self, pool: urllib3.PoolManager) -> None:
@@ -250,8 +221,8 @@ class _Transfer:
             headers=headers,
             preload_content=False,
             decode_content=False,
-            timeout=Timeout(connect=self._patience.connect_s, read=self._patience.read_s),
-            retries=Retry(5, connect=0, read=0, status=0, other=0, redirect=5, respect_retry_after_header=False),
+            timeout=TIMEOUT,
+            retries=Retry(5, connect=0, read=0, other=0, respect_retry_after_header=False),  # of redirections alone
         )
         try:
             self._accept(response)
@@ -270,12 +241,12 @@ class _Transfer:
         """See whether what will follow are the bytes that are missing, or the whole file once more."""
         part, url, size = self._part, self._remote.url, self._remote.size
         answer = f"the server answers {response.status} {response.reason}"
-        if response.status == 206:
+        if response.status in (206, 416):
             found = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
             same = _validator(response.headers) in (None, part.validator)
             if not same or not found or int(found[1]) != part.size or found[2] not in ("*", str(size)):
                 part.discard()
-                raise _FailedTry("the server went on with other bytes than those that were asked for")
+                raise _FailedTry(f"{answer}, and not with the bytes that were asked for")
         elif response.status == 200:
             length = response.headers.get("Content-Length")
             if length is not None and length != str(size):
@@ -285,11 +256,8 @@ class _Transfer:
                     "shows there, then type the same command again"
                 )
             if part.size:
-                self._meter.say(f"{self._remote.name}: the server cannot go on where it was, or has another version")
+                self._say("the server cannot go on where it was, or has another version")
             part.begin(_validator(response.headers))
-        elif response.status == 416:
-            part.discard()
-            raise _FailedTry("the server has no such bytes any more (416)")
         elif response.status in _LATER:
             raise _FailedTry(answer, response)
         else:

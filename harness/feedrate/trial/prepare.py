@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from feedrate.downloads.crop_set import RECORD
+from feedrate.downloads.crops import RECORD
 from feedrate.formats import LEAST_IMAGE, Image, Manifest, ReadOptions, Sample, Stream
 from feedrate.machine import linux
 from feedrate.schema import plugins

@@ -12,7 +12,7 @@ not to speed.
 
 from __future__ import annotations
 
-from feedrate.downloads.crop_set import CutSet
+from feedrate.downloads import crops
 from feedrate.schema.errors import DataError, InputError
 from feedrate.workloads import DataSpec, Source
 from feedrate.workloads._patches import evenly, loss, normalize, pairs, pictures, transform
@@ -35,7 +35,7 @@ def samples(spec: DataSpec) -> Source:
     if spec.source is None:
         raise InputError(f"{spec.workload}: no folder of sub-images was given; {_ADVICE}")
     try:
-        wanted = CutSet.load(spec.source).count
+        wanted = crops.recorded(spec.source)
     except DataError as error:
         raise InputError(f"{error}; {_ADVICE}") from error
     names = list_images(spec.source)
