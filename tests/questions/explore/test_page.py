@@ -144,17 +144,6 @@ def test_without_results_the_page_says_so() -> None:
         assert not found.figures
 
 
-def test_without_scripts_there_is_a_table(show: Show) -> None:
-    """At most fifty cells of one run with intervals, what is more in a file with every measure."""
-    everyone = select([show(workers=(0, 1, 2, 4))])
-    found = explore_page.page(everyone)
-    assert found.body.count("<tr") == 51
-    assert "the first 50 of" in found.body
-    lines = str(found.files["data/explore-opening.csv"]).splitlines()
-    assert len(lines) == 1 + int(everyone.cells["n"].gt(0).sum())
-    assert "samples_per_s_lo" in lines[0]
-
-
 def test_hostile_names_stay_text(show: Show, fake_run: Any) -> None:
     """What stands in a record is data in the files and escaped on the page."""
     found = explore_page.page(select([show(hostile=True, batches=(8,), run_id=f"<b>{fake_run.HOSTILE}")]))

@@ -1,7 +1,7 @@
 """The page Explore: every number of every cell, to be picked, filtered, drawn, read and taken away.
 
 ``site/scripts/explore/page.js`` draws it from files that are written here: one index, and shards of cells in columns,
-in which every name stands once. Without scripts there is a table of the run that the page opens with.
+in which every name stands once.
 
 A shard holds whole machines where they are small and part of one where it is large, so that neither ten thousand
 machines nor twenty thousand cells make many requests or a large one. The page fetches the index and the shards of the
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +23,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from feedrate.analysis.estimates import AXIS_NAMES, rows_of
+from feedrate.analysis.estimates import AXIS_NAMES
 from feedrate.analysis.measures import MEASURES, Measure
-from feedrate.charts.embed import figure_csv
-from feedrate.charts.figure import EMULATED, Figure, plain
+from feedrate.charts.figure import EMULATED, plain
 from feedrate.charts.theme import PHASE_COLOURS, SHAPES, colour
 from feedrate.pages import descriptions, markup
 from feedrate.pages.markup import Page, Placed, addressed, slug
@@ -34,7 +34,6 @@ from feedrate.pages.selection import Selection
 from feedrate.pages.template import render
 from feedrate.questions.home.page import leading
 from feedrate.questions.loader.charts.phases import LABELS
-from feedrate.schema import words
 from feedrate.schema.axes import AXES
 from feedrate.schema.columns import PHASES
 
@@ -45,7 +44,7 @@ FORMAT = 1
 LIMIT = 1_000_000
 """Bytes of a shard at most."""
 ROWS = 1_500
-"""Cells after which a shard ends where its machine does; twice as many end it anywhere."""
+"""Cells after which a shard ends where a machine does."""
 RAN = {
     "train": "real training",
     EMULATED: "emulated step, no model",
@@ -61,11 +60,6 @@ SETTINGS = ("metric", "beside", "x", "colour", "facet", "y_scale", "sort")
 _SERIES = 7
 _SEGMENTS = [name for phase in PHASES for name in ((phase, EMULATED) if phase == "forward" else (phase,))]
 """Of a stacked bar, in their order."""
-_CSV = "data/explore-opening.csv"
-_ORDER = ("mode", "step", "workload", "patch_size", "storage_format", "num_workers", "batch_size")
-"""Axes by which the cells of the table for readers without scripts are in order."""
-_MOST = 50
-"""Cells of that table."""
 
 
 def page(everyone: Selection) -> Page:
@@ -76,7 +70,7 @@ def page(everyone: Selection) -> Page:
     # Those of a machine together, the machine that was measured last first.
     cells = cells.iloc[cells["machine_id"].map(order).to_numpy().argsort(kind="stable")].reset_index(drop=True)
     if not len(cells):
-        return Page(PATH, "Explore", render("explore/page.md", cells=""), hide=("navigation", "toc"))
+        return Page(PATH, "Explore", render("explore/page.md", opening=None), hide=("navigation", "toc"))
     # The newest run that speaks for its machine; where none does, the newest that has a cell.
     have = set(cells["run_id"])
     opening = next(run for run in [*leading(everyone.featured), *everyone.every] if run.manifest.run_id in have)
@@ -84,20 +78,12 @@ def page(everyone: Selection) -> Page:
     written = shards(cells, {view.manifest.run_id: _about(view) for view in everyone.every})
     names = {name: descriptions.name_of(runs[0].manifest.machine) for name, runs in everyone.machines.items()}
     index = shard_index(cells, written, names, {"machine": opening.machine_id, "run": run_id})
-    own = cells[cells["run_id"].eq(run_id)]
-    body = render(
-        "explore/page.md",
-        opening=opening,
-        cells=f"{len(own):,}",
-        some=f"the first {_MOST} of {len(own):,} cells" if len(own) > _MOST else words.plural(len(own), "cell"),
-        rows=[_row(row) for row in rows_of(own.sort_values(list(_ORDER), kind="stable").head(_MOST))],
-        csv=_CSV,
-    )
     waiting = (
         "Reading the numbers … Opened as a file, without a server, this page cannot read them: make serve shows it."
     )
     frame = Placed("explore", markup.scripted("explore", addressed(INDEX, index), waiting))
-    files: dict[str, str | Path] = {**{shard.path: shard.text for shard in written}, INDEX: index, _CSV: _csv(own)}
+    files: dict[str, str | Path] = {**{shard.path: shard.text for shard in written}, INDEX: index}
+    body = render("explore/page.md", opening=opening)
     return Page(PATH, "Explore", body, {"explore": frame}, files, hide=("navigation", "toc"))
 
 
@@ -112,25 +98,6 @@ def _about(view: RunView) -> dict[str, Any]:
         "blocks": run.blocks,
         "page": view.page.replace(".md", ".html"),
     }
-
-
-def _row(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """A cell in the table for readers without scripts."""
-    return (
-        RAN[EMULATED if row["step"] == EMULATED else str(row["mode"])],
-        descriptions.setting({name: row[name] for name in AXIS_NAMES if name not in ("mode", "step")}),
-        words.number(float(row["samples_per_s"])),
-        descriptions.spread(float(row["samples_per_s_lo"]), float(row["samples_per_s_hi"])),
-        str(row["n"]),
-    )
-
-
-def _csv(cells: pd.DataFrame) -> str:
-    axes = [name for name in AXIS_NAMES if cells[name].notna().any()]
-    ends = [f"{measure.name}{end}" for measure in _measures(cells) for end in ("", "_lo", "_hi", "_n")]
-    names = ["machine_id", "run_id", "cell_id", "suite", "device", *axes, *ends, "failed"]
-    rows: list[Mapping[str, Any]] = [{name: plain(row[name]) for name in names} for row in rows_of(cells[names])]
-    return figure_csv(Figure("Explore", "", rows=tuple(rows)))
 
 
 def _measures(cells: pd.DataFrame) -> list[Measure]:
@@ -154,47 +121,30 @@ def shards(cells: pd.DataFrame, runs: Mapping[str, Mapping[str, Any]]) -> list[S
     ran = cells["mode"].astype(object).where(~sleeps.astype(bool), EMULATED)
     frame = cells.rename(columns={"machine_id": "machine", "run_id": "run"})
     frame = frame.assign(ran=ran, tier=cells["run_id"].map(tiers))
+    # A machine is in the file in which its last cell falls.
+    last = frame.groupby("machine", sort=False).size().cumsum() - 1
     found: list[Shard] = []
-    parts: dict[str, int] = {}
-    for start, stop in _cuts(frame["machine"]):
-        for part, text in _texts(frame.iloc[start:stop], runs):
+    parts: Counter[str] = Counter()
+    for _, own in frame.groupby(frame["machine"].map(last // ROWS), sort=False):
+        for part, text in _texts(own, runs):
             machines = tuple(str(name) for name in part["machine"].unique())
-            number = parts[machines[0]] = parts.get(machines[0], 0) + 1
-            found.append(Shard(f"explore/cells-{slug(machines[0])}-{number}.json", text, machines))
+            parts[machines[0]] += 1
+            found.append(Shard(f"explore/cells-{slug(machines[0])}-{parts[machines[0]]}.json", text, machines))
     return found
-
-
-def _cuts(machine: pd.Series) -> Iterator[tuple[int, int]]:
-    """Cut rows at the borders of machines, or within one that is large."""
-    names = machine.to_numpy(dtype=object)
-    start = before = 0
-    for border in [*(np.flatnonzero(names[1:] != names[:-1]) + 1).tolist(), len(names)]:
-        if border - start > 2 * ROWS and before > start:
-            yield start, before
-            start = before
-        while border - start > 2 * ROWS:
-            yield start, start + 2 * ROWS
-            start += 2 * ROWS
-        if border - start >= ROWS:
-            yield start, border
-            start = border
-        before = border
-    if start < len(names):
-        yield start, len(names)
 
 
 def _texts(part: pd.DataFrame, runs: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[pd.DataFrame, str]]:
     """Write a part; in halves where it is too large."""
-    head = {
-        "format": FORMAT,
-        "count": len(part),
-        "runs": {str(name): runs[name] for name in part["run"].unique()},
-        "cell": part["cell_id"].astype(str).tolist(),
-    }
-    dimensions = {name: _json(_coded(part[name])) for name in (*GIVEN, *AXIS_NAMES) if part[name].notna().any()}
-    measures = {measure.name: _measured(part, measure) for measure in _measures(part)}
-    columns = _object({"dims": _object(dimensions), "measures": _object(measures)})
-    text = f"{_json(head)[:-1]},{columns[1:]}\n"
+    text = _json(
+        {
+            "format": FORMAT,
+            "count": len(part),
+            "runs": {str(name): runs[name] for name in part["run"].unique()},
+            "cell": part["cell_id"].astype(str).tolist(),
+            "dims": {name: _coded(part[name]) for name in (*GIVEN, *AXIS_NAMES) if part[name].notna().any()},
+            "measures": {measure.name: _measured(part, measure) for measure in _measures(part)},
+        }
+    )
     if len(text.encode()) <= LIMIT or len(part) == 1:
         yield part, text
         return
@@ -203,11 +153,7 @@ def _texts(part: pd.DataFrame, runs: Mapping[str, Mapping[str, Any]]) -> Iterato
 
 
 def _json(value: object) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
-
-
-def _object(texts: Mapping[str, str]) -> str:
-    return "{" + ",".join(f"{json.dumps(name)}:{text}" for name, text in texts.items()) + "}"
+    return json.dumps(value, sort_keys=True, separators=(",", ":")) + "\n"
 
 
 def _coded(values: pd.Series) -> dict[str, Any]:
@@ -217,7 +163,7 @@ def _coded(values: pd.Series) -> dict[str, Any]:
     return {"values": [plain(name) for name in names], "codes": int(codes[0]) if one else codes.tolist()}
 
 
-def _measured(part: pd.DataFrame, measure: Measure) -> str:
+def _measured(part: pd.DataFrame, measure: Measure) -> dict[str, Any]:
     """Write a measure: means, the reach of their intervals, and n where it differs from that of throughput.
 
     The reach is a factor where the mean is geometric and a difference where it is arithmetic: two numbers say three.
@@ -225,16 +171,16 @@ def _measured(part: pd.DataFrame, measure: Measure) -> str:
     mean, low, high = (part[f"{measure.name}{end}"].to_numpy() for end in ("", "_lo", "_hi"))
     with np.errstate(invalid="ignore", divide="ignore"):
         reach = high / mean if measure.logs else np.maximum(mean - low, high - mean)
-    texts = {"mean": _numbers(mean), "reach": _numbers(reach)}
+    found: dict[str, Any] = {"mean": _numbers(mean), "reach": _numbers(reach)}
     counts = part[f"{measure.name}_n"]
     if measure.name == "samples_per_s" or not counts.equals(part["n"]):
-        texts["n"] = _json(counts.tolist())
-    return _object(texts)
+        found["n"] = counts.tolist()
+    return found
 
 
-def _numbers(values: npt.NDArray[np.float64]) -> str:
-    """Write numbers to five significant digits; what is not known is null."""
-    return f"[{','.join('null' if math.isnan(value) else f'{value:.5g}' for value in values.tolist())}]"
+def _numbers(values: npt.NDArray[np.float64]) -> list[float | None]:
+    """Round numbers to five significant digits; what is not known is null."""
+    return [None if math.isnan(value) else float(f"{value:.5g}") for value in values.tolist()]
 
 
 def shard_index(
@@ -280,4 +226,4 @@ def shard_index(
         "shapes": SHAPES,
         "opening": dict(opening),
     }
-    return _json(held) + "\n"
+    return _json(held)

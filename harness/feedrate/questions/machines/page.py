@@ -38,27 +38,40 @@ _NONE = "–"
 
 
 def facts(own: Sequence[RunView]) -> dict[str, str]:
-    """Name everything that tells a machine from another, and when it was measured.
+    """Name everything that tells a machine from another, and when it was measured, from its runs, newest first."""
+    path, runs = own[0].machine_page, [view.manifest for view in own]
+    days = dict.fromkeys(descriptions.day(run.started_at) for run in (runs[-1], runs[0]))
+    found = hardware([run.machine for run in runs])
+    if not runs[0].machine.gpu_name:
+        found["Accelerator"] += ": questions about the loader are asked of the loader alone and of an emulated step"
+    return found | {
+        "PyTorch": ", ".join(dict.fromkeys(run.software.torch or "unknown" for run in runs)),
+        "Measured": f"{words.plural(len(own), 'run')}, {' to '.join(days)}",
+        "Tier": runs_facts.tiers(path, own),
+        "Machine id": markup.code(runs[0].machine.machine_id),
+    }
 
-    Args:
-        own: its runs, newest first; at least one.
-    """
-    machine = own[0].manifest.machine
-    days = dict.fromkeys(descriptions.day(view.manifest.started_at) for view in (own[-1], own[0]))
+
+def hardware(recorded: Sequence[Machine]) -> dict[str, str]:
+    """Name what a machine is made of, as its runs recorded it, newest first."""
+    machine = recorded[0]
+    cores = words.plural(machine.cores_logical, "core")
+    if machine.cores_physical and machine.cores_physical != machine.cores_logical:
+        threads = words.plural(machine.cores_logical, "hardware thread")
+        cores = f"{threads} of {words.plural(machine.cores_physical, 'core')}"
+    quota = f", limited to the time of {machine.cpu_quota_cores:g}" if machine.cpu_quota_cores else ""
+    count = f"{machine.gpu_count} × " if machine.gpu_count > 1 else ""
+    gpu_memory = f", {descriptions.size(machine.gpu_memory_bytes)}" if machine.gpu_memory_bytes else ""
     limit, memory = machine.memory_limit_bytes, descriptions.size(machine.memory_bytes)
     if limit and limit < machine.memory_bytes:
         memory = f"{descriptions.size(limit)} of {memory}, by a limit"
     return {
-        "Processor": f"{machine.cpu_model}, {_cores(machine)}",
-        "Accelerator": _accelerator(machine),
+        "Processor": f"{machine.cpu_model}, {cores}{quota}",
+        "Accelerator": f"{count}{machine.gpu_name}{gpu_memory}" if machine.gpu_name else "none",
         "Memory": memory,
-        "Storage of the data": storage(own),
+        "Storage of the data": storage(recorded),
         "Virtual machine": {True: "yes", False: "no", None: "unknown"}[machine.virtualised],
         "System": f"{machine.distribution or machine.operating_system}, kernel {machine.kernel}",
-        "PyTorch": ", ".join(dict.fromkeys(view.manifest.software.torch or "unknown" for view in own)),
-        "Measured": f"{words.plural(len(own), 'run')}, {' to '.join(days)}",
-        "Tier": runs_facts.tiers(own[0].machine_page, own),
-        "Machine id": markup.code(machine.machine_id),
     }
 
 
@@ -73,9 +86,9 @@ def memory(machine: Machine) -> str:
     return descriptions.size(min(machine.memory_bytes, limit or machine.memory_bytes)).replace(" ", "\u00a0")
 
 
-def storage(own: Sequence[RunView]) -> str:
+def storage(recorded: Sequence[Machine]) -> str:
     """Name every kind of disk that packed data lay on, that of the newest run first."""
-    disks = (view.manifest.machine.storage for view in own)
+    disks = (machine.storage for machine in recorded)
     names = [", ".join(filter(None, (disk.device_class, disk.file_system, disk.model))) for disk in disks if disk]
     return "; ".join(dict.fromkeys(names)) or "unknown"
 
@@ -83,22 +96,6 @@ def storage(own: Sequence[RunView]) -> str:
 def _several_devices(own: Sequence[RunView]) -> bool:
     """Whether numbers of a machine must name their device: runs were made on its CPU, and it has a GPU too."""
     return any(descriptions.gpu_idle(view.manifest.machine, view.manifest.device) for view in own)
-
-
-def _cores(machine: Machine) -> str:
-    text = words.plural(machine.cores_logical, "core")
-    if machine.cores_physical and machine.cores_physical != machine.cores_logical:
-        threads = words.plural(machine.cores_logical, "hardware thread")
-        text = f"{threads} of {words.plural(machine.cores_physical, 'core')}"
-    return f"{text}, limited to the time of {machine.cpu_quota_cores:g}" if machine.cpu_quota_cores else text
-
-
-def _accelerator(machine: Machine) -> str:
-    if not machine.gpu_name:
-        return "none: questions about the loader are asked of the loader alone and of an emulated step"
-    count = f"{machine.gpu_count} × " if machine.gpu_count > 1 else ""
-    size = f", {descriptions.size(machine.gpu_memory_bytes)}" if machine.gpu_memory_bytes else ""
-    return f"{count}{machine.gpu_name}{size}"
 
 
 Task = tuple[str, ...]
@@ -182,7 +179,7 @@ def _row(own: Sequence[RunView], best: Best | None) -> tuple[object, ...]:
         devices(own),
         machine.cores_logical,
         memory(machine),
-        storage(own),
+        storage([view.manifest.machine for view in own]),
         len(own),
         rate,
         descriptions.spread(best.row["lo"], best.row["hi"]) if best else _NONE,
