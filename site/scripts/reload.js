@@ -4,9 +4,9 @@
   let seen = null;
   setInterval(async () => {
     try {
-      const now = await (await fetch("/feedrate-build")).text();
-      if (seen !== null && now !== seen) location.reload();
-      seen = now;
+      const now = (await fetch(location.pathname, { method: "HEAD" })).headers.get("Last-Modified");
+      if (seen !== null && now !== null && now !== seen) location.reload();
+      seen = now ?? seen;
     } catch {
       // The server has ended; if it comes back, so do its answers.
     }

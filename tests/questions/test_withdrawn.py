@@ -82,7 +82,7 @@ def test_every_table_names_the_tier(results: Path) -> None:
         reference_page.runs_page([view]).body,
         run_page.page(view).body,
         brief.run_page(view, []).body,
-        brief.machine_page([view], [[]]).body,
+        brief.machine_page([(view, [])]).body,
         machines_page.index_page(everyone.detailed).body,
     ):
         assert "contribute.html#tiers" in body

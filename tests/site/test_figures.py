@@ -10,7 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -111,55 +110,18 @@ def test_what_has_not_changed_is_not_drawn_again(tmp_path: Path, monkeypatch: py
     after = {path.name: path.stat() for path in kept.iterdir()}
     assert len(after) == 4
     assert len(before.items() & after.items()) == 2
-    monkeypatch.setattr(figures.subprocess, "Popen", lambda *_, **__: pytest.fail("drawn again"))
+    monkeypatch.setattr(figures.raster, "convert", lambda *_: pytest.fail("drawn again"))
     b = (folder / "b.png").read_bytes()
     drawn({"b": PICTURE.format("green")}, kept, folder)
     assert (folder / "b.png").read_bytes() == b
     assert len(list(kept.iterdir())) == 2
 
 
-@pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[str]]:
-    """The processes that draw, as on a machine with four cores."""
-    found: list[subprocess.Popen[str]] = []
-
-    class Noted(subprocess.Popen[str]):
-        def __init__(self, *given: Any, **more: Any) -> None:
-            super().__init__(*given, **more)
-            found.append(self)
-
-    monkeypatch.setattr(figures.subprocess, "Popen", Noted)
-    monkeypatch.setattr(figures, "usable_cores", lambda: range(4))
-    return found
-
-
-def test_two_processes_draw_in_turn(tmp_path: Path, started: list[subprocess.Popen[str]]) -> None:
-    """Where there are cores for two, both draw, every picture is there, and both have ended."""
-    pictures = {colour: PICTURE.format(colour) for colour in ("red", "green", "blue", "black", "white")}
-    drawn(pictures, tmp_path / "kept", tmp_path / "out")
-    assert {path.stem for path in (tmp_path / "out").glob("*.png")} == set(pictures)
-    assert [process.poll() for process in started] == [0, 0]
-
-
-def test_a_picture_that_cannot_be_drawn_is_named(tmp_path: Path, started: list[subprocess.Popen[str]]) -> None:
-    """What is no SVG ends with one message and leaves no process behind."""
+def test_a_picture_that_cannot_be_drawn_is_named(tmp_path: Path) -> None:
+    """What is no SVG ends with one message, and nothing is shown."""
     with pytest.raises(FeedrateError, match=r"^figures: a could not be turned into PNG and PDF: \S.*[^>]$"):
         drawn({"a": "<no", "b": PICTURE.format("red")}, tmp_path / "kept", tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    assert len(started) == 2
-    assert None not in [process.poll() for process in started]
-
-
-def test_a_process_that_died_hides_nothing(tmp_path: Path, started: list[subprocess.Popen[str]]) -> None:
-    """When nobody waits for pictures any more, a process that has died is no error, and no other is left behind."""
-    with figures.drawing(tmp_path / "kept") as drawing:
-        drawing.add("a", PICTURE.format("red"))
-        started[0].kill()
-        started[0].wait()
-        for colour in ("blue", "green", "white"):
-            drawing.add(colour, PICTURE.format(colour))
-    assert len(started) == 2
-    assert None not in [process.poll() for process in started]
 
 
 def test_another_way_of_drawing_draws_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -299,18 +299,6 @@ def test_a_foreign_folder_is_not_deleted(tmp_path: Path) -> None:
     assert precious.read_text() == "mine"
 
 
-def test_the_readme_figure_comes_from_a_run(sites: dict[str, Site], fake_run: ModuleType, tmp_path: Path) -> None:
-    """figure() gives SVG with its machine and run id; a run in which all failed is refused with a message."""
-    stored = next(run for run in sites["main"].runs if run.manifest.device == "cpu")
-    drawn = site_build.figure(stored).decode()
-    assert drawn.startswith("<svg")
-    assert stored.manifest.run_id in drawn
-    assert "var(" not in drawn
-    fake_run.write(tmp_path, fake_run.Fake(fails="all", batches=(8,)))
-    with pytest.raises(InputError, match="no training trial ended well"):
-        site_build.figure(runs.runs(tmp_path)[0])
-
-
 @pytest.mark.slow
 def test_the_committed_results_make_a_site(sites: dict[str, Site]) -> None:
     """What lies under results/ is shown: every run has its page, every bench record its figures."""

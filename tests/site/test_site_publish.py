@@ -11,8 +11,8 @@ from visits import Site, everybody
 
 from feedrate.pages import processes
 from feedrate.schema.errors import InputError
-from feedrate.site import brief, publish
 from feedrate.site import build as site_build
+from feedrate.site import publish
 from feedrate.site.publish import HEADERS, sitemap
 
 ADDRESS = "https://example.org/x/"
@@ -85,7 +85,6 @@ def test_a_site_for_an_address(sites: dict[str, Site], tmp_path: Path, monkeypat
 def test_processes_change_nothing(sites: dict[str, Site], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages that several processes made are byte for byte those of one."""
     monkeypatch.setattr(processes, "WORTH", 0)
-    monkeypatch.setattr(brief, "_ALONE", 0)
     shown = sites["main"]
     again = site_build.build(shown.results, tmp_path, everybody)
     names = [str(path.relative_to(again)) for path in again.rglob("*") if path.is_file()]

@@ -16,8 +16,14 @@ from feedrate.schema.errors import InputError
 from feedrate.site import serve
 
 
+def got(address: str) -> str:
+    with urllib.request.urlopen(address) as answer:
+        text: str = answer.read().decode()
+        return text
+
+
 def test_a_busy_port_gives_way_to_the_next(tmp_path: Path) -> None:
-    """When the port is in use the next free one is taken, on this machine only."""
+    """When the port is in use the next free one is taken, on this machine only; serving ends with its block."""
     (tmp_path / "index.html").write_text("hello")
     with socket.socket() as busy:
         busy.bind(("127.0.0.1", 0))
@@ -25,29 +31,9 @@ def test_a_busy_port_gives_way_to_the_next(tmp_path: Path) -> None:
         port = busy.getsockname()[1]
         with serve.served(tmp_path, port) as address:
             assert port < int(address.removeprefix("http://127.0.0.1:").removesuffix("/")) < port + 50
-            with urllib.request.urlopen(f"{address}index.html") as answer:
-                assert answer.read() == b"hello"
-
-
-def test_serving_ends_with_its_block(tmp_path: Path) -> None:
-    """A folder is served at an address below which its files are found, until the block ends, if by an error."""
-    (tmp_path / "index.html").write_text("hello")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    addresses = []
-
-    def fail() -> None:
-        with serve.served(tmp_path, port) as address:
-            addresses.append(address)
-            with urllib.request.urlopen(f"{address}index.html") as answer:
-                assert answer.read() == b"hello"
-            raise InputError("in the block")
-
-    with pytest.raises(InputError):
-        fail()
-    with pytest.raises(urllib.error.URLError):
-        urllib.request.urlopen(addresses[0])
+            assert got(f"{address}index.html") == "hello"
+        with pytest.raises(urllib.error.URLError):
+            got(address)
 
 
 def test_a_change_builds_again_and_a_failure_is_said(
@@ -55,8 +41,7 @@ def test_a_change_builds_again_and_a_failure_is_said(
 ) -> None:
     """A new file builds again; a build that fails is one line and ends nothing; a journal's growth is no change."""
     monkeypatch.setattr(serve, "_POLL_S", 0.02)
-    stopped, built, looked = threading.Event(), threading.Event(), threading.Event()
-    stamp = serve.stamp
+    looked, stamp = threading.Event(), serve.stamp
 
     def look(folders: Sequence[Path]) -> object:
         seen = stamp(folders)
@@ -64,12 +49,12 @@ def test_a_change_builds_again_and_a_failure_is_said(
         return seen
 
     monkeypatch.setattr(serve, "stamp", look)
-    fails = [True, False]
+    stopped, fails = threading.Event(), [True, False]
 
     def rebuild() -> None:
         if fails.pop(0):
             raise InputError("run.json: broken")
-        built.set()
+        stopped.set()
 
     watcher = threading.Thread(target=serve.watch, args=(rebuild, [tmp_path], stopped))
     watcher.start()
@@ -81,32 +66,22 @@ def test_a_change_builds_again_and_a_failure_is_said(
     while len(fails) == 2:
         time.sleep(0.01)
     (tmp_path / "run.json").write_text("{}")
-    assert built.wait(60)
-    stopped.set()
     watcher.join()
     assert "run.json: broken" in capsys.readouterr().err
 
 
 def test_open_pages_reload_themselves_after_a_build(tmp_path: Path) -> None:
-    """Served pages carry a script that asks how often the site was built; the files themselves stay as they are."""
+    """Served pages carry a script that asks when they were built; the files themselves stay as they are."""
     page = tmp_path / "index.html"
     page.write_text("<html><body>hello</body></html>")
     (tmp_path / "data.csv").write_text("a</body>")
-    builds = serve.Builds()
-    with serve.served(tmp_path, builds=builds) as address:
-
-        def got(path: str) -> str:
-            with urllib.request.urlopen(address + path) as answer:
-                text: str = answer.read().decode()
-                return text
-
+    with serve.served(tmp_path, reloading=True) as address:
         for path in ("", "index.html?q=1"):
-            assert got(path) == '<html><body>hello<script src="/feedrate-reload.js"></script></body></html>'
-        assert "location.reload()" in got("feedrate-reload.js")
-        assert got("data.csv") == "a</body>"
-        assert got("feedrate-build") == "0"
-        builds.count += 1
-        assert got("feedrate-build") == "1"
+            assert got(address + path) == '<html><body>hello<script src="/feedrate-reload.js"></script></body></html>'
+        assert "location.reload()" in got(f"{address}feedrate-reload.js")
+        assert got(f"{address}data.csv") == "a</body>"
+        with urllib.request.urlopen(urllib.request.Request(address, method="HEAD")) as answer:
+            assert answer.headers["Last-Modified"]
         with pytest.raises(urllib.error.HTTPError, match="404"):
-            got("absent.html")
+            got(f"{address}absent.html")
     assert "script" not in page.read_text()

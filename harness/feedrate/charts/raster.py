@@ -1,16 +1,12 @@
-"""PNG and PDF from SVG, in a process of its own: ``python -m feedrate.charts.raster FOLDER NICENESS < NAMES``.
+"""PNG and PDF from SVG.
 
-Drawing takes seconds for a site, and holds Python's lock while it does. A process apart does it meanwhile. The PNG is
-drawn from the PDF: what turns an SVG into either spends most of its time on text, and so does it once.
+The PNG is drawn from the PDF: what turns an SVG into either spends most of its time on text, and so does it once.
 """
 
 from __future__ import annotations
 
 import io
-import os
 import re
-import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 import pypdfium2
@@ -23,21 +19,15 @@ _PACKED = 1
 _WIDTH = re.compile(r'<svg [^>]*?\bwidth="([\d.]+)"')
 
 
-def convert(folder: Path, names: Iterable[str]) -> list[str]:
-    """Make ``NAME.png`` and ``NAME.pdf`` of ``NAME.svg`` for every name; the SVG goes when both are whole."""
-    wrong = []
-    for name in names:
-        path = folder / f"{name}.svg"
-        drawn = path.read_text(encoding="utf-8")
-        try:
-            pdf = vl_convert.svg_to_pdf(drawn)
-            _write(path.with_suffix(".png"), png(pdf, SCALE * _width(drawn)))
-            _write(path.with_suffix(".pdf"), pdf)
-        except (RuntimeError, ValueError) as error:  # the renderer's; a trace of its own follows the message
-            why, _, _ = str(error).partition("\n")
-            wrong.append(f"{name} {why}")
-        path.unlink()
-    return wrong
+def convert(drawn: str, path: Path) -> None:
+    """Make ``path`` with ``.png`` and ``.pdf`` of an SVG.
+
+    Raises:
+        RuntimeError, ValueError: the SVG cannot be drawn.
+    """
+    pdf = vl_convert.svg_to_pdf(drawn)
+    _write(path.with_suffix(".png"), png(pdf, SCALE * _width(drawn)))
+    _write(path.with_suffix(".pdf"), pdf)
 
 
 def png(pdf: bytes, width: float) -> bytes:
@@ -60,8 +50,3 @@ def _write(path: Path, content: bytes) -> None:
     part = path.with_name(f"{path.name}.tmp")
     part.write_bytes(content)
     part.replace(path)
-
-
-if __name__ == "__main__":
-    os.nice(int(sys.argv[2]))
-    sys.exit("\n".join(convert(Path(sys.argv[1]), map(str.strip, sys.stdin))) or 0)

@@ -93,10 +93,13 @@ def changed(row: Mapping[Any, Any]) -> str:
 
 
 def knobs(row: Mapping[Any, Any]) -> str:
-    """Write what can be chosen of a cell: format, batch and workers always, the others where not at their default."""
-    named = ("storage_format", "batch_size", "num_workers")
-    parts = [str(row["storage_format"]), f"batch {row['batch_size']}", words.plural(int(row["num_workers"]), "worker")]
-    return ", ".join(filter(None, [*parts, changed({name: row[name] for name in KNOBS if name not in named})]))
+    """Write what can be chosen of a cell: format, batch and workers where they apply, others not at their default."""
+    chosen = {name: row[name] for name in KNOBS if not pd.isna(row[name])}
+    parts = [str(chosen.pop("storage_format"))] if "storage_format" in chosen else []
+    parts.append(f"batch {chosen.pop('batch_size')}")
+    if "num_workers" in chosen:
+        parts.append(words.plural(int(chosen.pop("num_workers")), "worker"))
+    return ", ".join(filter(None, [*parts, changed(chosen)]))
 
 
 def reading(row: Mapping[Any, Any]) -> list[str]:

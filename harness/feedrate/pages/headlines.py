@@ -18,8 +18,12 @@ from feedrate.schema.axes import BY_NAME
 
 NUMBERS = ("Samples/s", "95 % interval", "n")
 """Columns of a table of best settings that are set flush right."""
+BEST = ("What ran", "Best setting", *NUMBERS)
+"""First columns of such a table."""
+KINDS = (TRAIN, EMULATED, LOAD)
+"""What a task runs, in the order of a table."""
 _SPOKEN = {TRAIN: "real training", EMULATED: "an emulated step", LOAD: "loading alone"}
-_KINDS = {TRAIN: "real training", EMULATED: "emulated step", LOAD: "loading alone"}
+_RAN = {TRAIN: "real training", EMULATED: "emulated step", LOAD: "loading alone"}
 _WORDED = ("workload", "mode", "step", "step_ms", "patch_size", "page_cache", "access")
 """Conditions of a task that its name has words for."""
 _COMPARED_AT = ("storage_format", "batch_size", "num_workers")
@@ -38,16 +42,12 @@ def headlines(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd
     best = best[best["is_best"].astype(bool) & tasks.astype(bool)].reset_index(drop=True)
     if not len(best):
         return best.assign(gain=[], kind=[], bound=[])
-    kinds = [
-        LOAD if mode == "load" else EMULATED if step == "emulated" else TRAIN
-        for mode, step in zip(best["mode"], best["step"], strict=True)
-    ]
-    gains = _gains(trials, estimates)
-    found = [gains.get(_key(row)) for row in rows_of(best)]
-    best = best.assign(gain=pd.Series(found, dtype=object), kind=kinds, bound=best["bottleneck"])
+    gains, rows = _gains(trials, estimates), rows_of(best)
+    found = pd.Series([gains.get(_key(row)) for row in rows], dtype=object)
+    best = best.assign(gain=found, kind=list(map(kind_of, rows)), bound=best["bottleneck"])
     order = pd.DataFrame(
         {
-            "kind": best["kind"].map(list(_KINDS).index),
+            "kind": best["kind"].map(KINDS.index),
             "planted": ~best["workload"].isin(PHOTOGRAPHS),
             "patch_size": best["patch_size"],
             "cold": best["page_cache"].eq("cold").fillna(False),
@@ -55,6 +55,11 @@ def headlines(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd
         }
     )
     return best.loc[order.sort_values(order.columns.to_list(), kind="stable").index]
+
+
+def kind_of(row: Mapping[Any, Any]) -> str:
+    """Give what a task runs, of ``KINDS``."""
+    return LOAD if row["mode"] == "load" else EMULATED if row["step"] == "emulated" else TRAIN
 
 
 def task_key(row: Mapping[Any, Any]) -> tuple[str, ...]:
@@ -86,13 +91,17 @@ def headline_table(rows: pd.DataFrame) -> Markup:
         return Markup()
     lines = []
     for row in rows_of(rows):
-        rate = words.number(float(row["samples_per_s"]))
-        spread = descriptions.spread(float(row["lo"]), float(row["hi"]))
         gain = gain_words(row["gain"])
-        gained = markup.two_lines(*gain) if gain[1] else gain[0]
-        lines.append((task_cell(row), descriptions.knobs(row), rate, spread, row["n"], _held_back(row), gained))
-    columns = ("What ran", "Best setting", *NUMBERS, "Held back by", "Most gained by loader knobs alone")
+        lines.append((*setting_cells(row), _held_back(row), markup.two_lines(*gain) if gain[1] else gain[0]))
+    columns = (*BEST, "Held back by", "Most gained by loader knobs alone")
     return table("The best setting of each task", columns, lines, NUMBERS, stack=True)
+
+
+def setting_cells(row: Mapping[Any, Any]) -> tuple[object, ...]:
+    """Write a task and its best setting as the cells below ``BEST``."""
+    rate = words.number(float(row["samples_per_s"]))
+    spread = descriptions.spread(float(row["lo"]), float(row["hi"]))
+    return task_cell(row), descriptions.knobs(row), rate, spread, row["n"]
 
 
 def _held_back(row: Mapping[Any, Any]) -> str:
@@ -113,7 +122,7 @@ def task_cell(row: Mapping[Any, Any]) -> Markup:
 def what_ran(row: Mapping[Any, Any]) -> str:
     """Write what ran, and under which conditions: ``emulated step, 10 ms a step, cold page cache``."""
     step = [f"{row['step_ms']:g} ms a step"] if row["kind"] == EMULATED else []
-    return ", ".join([_KINDS[row["kind"]], *step, *_conditions(row)])
+    return ", ".join([_RAN[row["kind"]], *step, *_conditions(row)])
 
 
 def task_words(row: Mapping[Any, Any]) -> str:

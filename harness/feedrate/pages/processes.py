@@ -24,6 +24,8 @@ WORTH = 2_000
 """Trials of the runs that are shown in full, from which on processes are started."""
 _NEW_OBJECTS = 70_000
 """Before Python looks for garbage in cycles; its own number is 700."""
+_FEW = 3
+"""With more parts than these, further processes are worth their start."""
 _MOST = 4
 """Processes: with more, memory would grow with the machine's cores and not with what there is to show."""
 _NEEDED = ("feedrate.questions.runs.page", "feedrate.questions.suites.page", "feedrate.site.brief")
@@ -49,37 +51,39 @@ def start_pool() -> ProcessPoolExecutor:
 
 
 def _begin() -> None:
-    """End with the caller, however it ends, and at once on Ctrl-C: the caller alone answers that."""
+    end_with_caller()
+    collect_seldom()
+
+
+def end_with_caller() -> None:
+    """Let this process end with the one that started it, and at once on Ctrl-C: the caller alone answers that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    threading.Thread(target=_end_with_caller, daemon=True).start()
-    _collect_seldom()
+    threading.Thread(target=_wait_for_caller, daemon=True).start()
 
 
-def _end_with_caller() -> None:
+def _wait_for_caller() -> None:
     if caller := parent_process():
         caller.join()
         os._exit(1)
 
 
-@contextmanager
-def collecting_seldom() -> Iterator[None]:
+def collect_seldom() -> None:
     """Let this process look for garbage less often.
 
     Frames and charts are many objects, most of them needed to the end: looking through them over and again took 1.8 of
     28 CPU seconds of a build, and takes 0.1 so.
     """
-    before = gc.get_threshold()
-    _collect_seldom()
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
-
-
-def _collect_seldom() -> None:
     gc.freeze()
     gc.set_threshold(_NEW_OBJECTS)
+
+
+def in_parts(make: Callable[[Sequence[Item]], Made], items: Sequence[Item], size: int) -> list[Made]:
+    """Call a function with so many items at a time, by several processes where there are many parts."""
+    parts = [items[at : at + size] for at in range(0, len(items), size)]
+    if len(parts) <= _FEW:
+        return list(map(make, parts))
+    with start_pool() as pool:
+        return list(pool.map(make, parts))
 
 
 class Ahead:

@@ -37,8 +37,6 @@ DETAILED = 24
 """The newest runs of all, whose own pages have charts, a grade and what holds each setting back."""
 _PART = 200
 """Runs that are read together."""
-_ALONE = 3 * _PART
-"""With more runs than these, further processes are worth their start."""
 
 
 def cells(runs: Sequence[StoredRun]) -> pd.DataFrame:
@@ -51,15 +49,10 @@ def cells(runs: Sequence[StoredRun]) -> pd.DataFrame:
         The columns of ``measures.estimate_measures``, runs in their order, and ``asked``: whether the matrix asked for
         the cell, which others (a ceiling, the control) only serve.
     """
-    folders = [run.folder for run in runs]
-    parts = [folders[at : at + _PART] for at in range(0, len(folders), _PART)]
-    if not parts:
+    if not runs:
         nothing = pd.DataFrame({name: pd.Series(dtype=object) for name in COLUMNS})
         return estimate_measures(nothing).assign(asked=[])
-    if len(folders) <= _ALONE:
-        return pd.concat(map(_estimated, parts), ignore_index=True)
-    with processes.start_pool() as pool:
-        return pd.concat(pool.map(_estimated, parts), ignore_index=True)
+    return pd.concat(processes.in_parts(_estimated, [run.folder for run in runs], _PART), ignore_index=True)
 
 
 def _estimated(folders: Sequence[Path]) -> pd.DataFrame:

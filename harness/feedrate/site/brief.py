@@ -6,18 +6,18 @@ and what holds a setting back take a look at each run by itself, which ten thous
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
-import pandas as pd
 from markupsafe import Markup
 
 from feedrate.analysis import summary
 from feedrate.analysis.estimates import AXIS_NAMES, rows_of
-from feedrate.charts.figure import EMULATED, LOAD, TRAIN
 from feedrate.pages import descriptions, markup, processes, selection
-from feedrate.pages.headlines import NUMBERS, task_cell
+from feedrate.pages.headlines import BEST, KINDS, NUMBERS, kind_of, setting_cells
 from feedrate.pages.markup import Page
 from feedrate.pages.runs import RunView
 from feedrate.pages.selection import Selection
@@ -29,18 +29,18 @@ from feedrate.questions.reference import page as reference_page
 from feedrate.questions.runs import facts as runs_facts
 from feedrate.questions.runs import page as runs_page
 from feedrate.questions.runs.facts import runs_table
-from feedrate.schema import words
-from feedrate.site.publish import Published, put
-from feedrate.store.runs import StoredRun
+from feedrate.site.publish import Published
 
 HIDE = ("navigation", "toc")
 FIRST = "top"
 """Id of a short page's first heading."""
 ROWS = 1_000
 """Of a list's page."""
-_READ = ("run_id", *AXIS_NAMES, "samples_per_s", "samples_per_s_lo", "samples_per_s_hi", "n")
-Row = Mapping[Any, Any]
-"""A row of ``analysis.summary.best``."""
+_PART = 250
+"""Machines whose pages are written together."""
+_RATE = {"samples_per_s": "samples_per_s", "samples_per_s_lo": "lo", "samples_per_s_hi": "hi"}
+Short = tuple[RunView, Sequence[Mapping[Any, Any]]]
+"""A run whose page is short, and the best setting of each of its tasks: rows of ``analysis.summary.fastest_cells``."""
 
 
 def placeholders(everyone: Selection) -> list[Page]:
@@ -48,7 +48,37 @@ def placeholders(everyone: Selection) -> list[Page]:
     return [Page("runs/empty.md", "", "", listed=False, hide=HIDE)] if everyone.brief else []
 
 
-def run_page(view: RunView, best: Sequence[Row]) -> Page:
+def write(made: Published, everyone: Selection) -> None:
+    """Add the pages of every run and machine that is not shown in full, and the lists of all."""
+    if not everyone.brief:
+        return
+    for page in lists(everyone):
+        _put(made, page)
+    best = defaultdict(list)
+    columns = ["run_id", *AXIS_NAMES, *_RATE, "n"]
+    for row in rows_of(summary.fastest_cells(everyone.cells)[columns].rename(columns=_RATE)):
+        best[str(row["run_id"])].append({**row, "kind": kind_of(row)})
+    short = {view.page for view in everyone.brief}
+    owned = everyone.machines.values()
+    runs = [[(view, best[view.manifest.run_id]) for view in own if view.page in short] for own in owned]
+    machines = [(few, len(few) == len(own)) for few, own in zip(runs, owned, strict=True) if few]
+    processes.in_parts(partial(_put_machines, made), machines, _PART)
+
+
+def _put_machines(made: Published, machines: Sequence[tuple[Sequence[Short], bool]]) -> None:
+    """Write the short pages of some machines' runs, and the machine's own where it is short too."""
+    for runs, alone in machines:
+        for view, best in runs:
+            _put(made, run_page(view, best))
+        if alone:
+            _put(made, machine_page(runs))
+
+
+def _put(made: Published, page: Page) -> None:
+    made.put(page, page.body, FIRST)
+
+
+def run_page(view: RunView, best: Sequence[Mapping[Any, Any]]) -> Page:
     """Write a run's short page as HTML; it copies the run's files beside it."""
     run = view.manifest
     machine = {"Machine": markup.link(view.page, view.machine_page, view.name)}
@@ -64,41 +94,33 @@ def run_page(view: RunView, best: Sequence[Row]) -> Page:
     return Page(view.page, f"Run {run.run_id}", body, files=runs_facts.files(view), listed=False, hide=HIDE)
 
 
-def machine_page(own: Sequence[RunView], best: Sequence[Sequence[Row]]) -> Page:
-    """Write the short page of a machine as HTML."""
+def machine_page(runs: Sequence[Short]) -> Page:
+    """Write the short page of a machine as HTML, from its runs, newest first."""
+    own = [view for view, _ in runs]
     path, name = own[0].machine_page, _name(own)
-    newest, rows = next(((view, rows) for view, rows in zip(own, best, strict=True) if rows), (None, ()))
+    newest = next(((view, best) for view, best in runs if best), None)
     body = render(
         "machines/brief.html",
         page=path,
         first=FIRST,
         name=name,
         summary=machines_page.facts(own),
-        run_id=newest.manifest.run_id if newest else "",
-        best=_best_settings(rows),
+        run_id=newest[0].manifest.run_id if newest else "",
+        best=_best_settings(newest[1] if newest else ()),
         runs=_runs(own, path),
         index=machines_page.INDEX,
     )
     return Page(path, name, body, listed=False, hide=HIDE)
 
 
-def _best_settings(best: Sequence[Row]) -> Markup:
+def _best_settings(best: Sequence[Mapping[Any, Any]]) -> Markup:
     """The best setting of each task, real training first; nothing without any."""
-    rows = [
-        {**row, "kind": LOAD if row["mode"] == LOAD else EMULATED if row["step"] == EMULATED else TRAIN} for row in best
-    ]
-    lines = [
-        (
-            task_cell(row),
-            descriptions.knobs(row),
-            words.number(float(row["samples_per_s"])),
-            descriptions.spread(float(row["samples_per_s_lo"]), float(row["samples_per_s_hi"])),
-            row["n"],
-        )
-        for row in sorted(rows, key=lambda row: (TRAIN, EMULATED, LOAD).index(row["kind"]))
-    ]
-    columns = ("What ran", "Best setting", *NUMBERS)
-    return table("The best setting of each task", columns, lines, NUMBERS, stack=True) if lines else Markup()
+    lines = map(setting_cells, sorted(best, key=lambda row: KINDS.index(row["kind"])))
+    return table("The best setting of each task", BEST, lines, NUMBERS, stack=True) if best else Markup()
+
+
+def _name(own: Sequence[RunView]) -> str:
+    return descriptions.name_of(own[0].manifest.machine)
 
 
 def _runs(runs: Sequence[RunView], path: str) -> Markup:
@@ -106,34 +128,23 @@ def _runs(runs: Sequence[RunView], path: str) -> Markup:
 
 
 def lists(everyone: Selection) -> Iterator[Page]:
-    """List all runs and all machines, so many a page, as HTML; nothing where every run is shown in full."""
-    if not everyone.brief:
-        return
-    for number, runs in enumerate(_parts_of(everyone.every), 1):
-        path = _list_path("runs", number)
-        yield _list("All runs, newest first", path, _runs(runs, path), _numbers(path, everyone, "runs", number))
+    """List all runs and all machines, ``ROWS`` a page, as HTML."""
     by_name = sorted(everyone.machines.values(), key=lambda own: (_name(own), own[0].machine_id))
-    for number, machines in enumerate(_parts_of(by_name), 1):
-        path = _list_path("machines", number)
-        listing = _machines_table(machines, path)
-        yield _list("All machines, by name", path, listing, _numbers(path, everyone, "machines", number))
-
-
-def _name(own: Sequence[RunView]) -> str:
-    return descriptions.name_of(own[0].manifest.machine)
-
-
-def _parts_of(items: Sequence[Any]) -> list[Sequence[Any]]:
-    return [items[at : at + ROWS] for at in range(0, len(items), ROWS)]
+    kinds: Sequence[tuple[str, str, Sequence[Any], Callable[[Any, str], Markup]]] = (
+        ("runs", "newest first", everyone.every, _runs),
+        ("machines", "by name", by_name, _machines_table),
+    )
+    for what, order, items, listing in kinds:
+        for number, at in enumerate(range(0, len(items), ROWS), 1):
+            path, title = _list_path(what, number), f"All {what}, {order}"
+            numbers = _numbers(path, everyone, what, number)
+            text = Markup('<h1 id="{}">{}</h1>\n{}{}{}')
+            body = text.format(FIRST, title, numbers, listing(items[at : at + ROWS], path), numbers)
+            yield Page(path, title, body, listed=False, hide=HIDE)
 
 
 def _list_path(what: str, number: int) -> str:
     return f"{what}/all-{number}.md"
-
-
-def _list(title: str, path: str, listing: Markup, numbers: Markup) -> Page:
-    body = Markup('<h1 id="{}">{}</h1>\n{}{}{}').format(FIRST, title, numbers, listing, numbers)
-    return Page(path, title, body, listed=False, hide=HIDE)
 
 
 def _numbers(page: str, everyone: Selection, what: str, here: int = 0) -> Markup:
@@ -200,65 +211,3 @@ def _machines_left_out(page: Page, everyone: Selection, most: int) -> str:
     where = _list_path("machines", 1) if everyone.brief else machines_page.INDEX
     link = markup.link(page.path, where, f"All {len(everyone.machines):,} machines")
     return f'<p class="fr-note">Only the {most} machines that were measured last are shown. {link}</p>\n'
-
-
-_PART = 250
-"""Machines whose pages are written together."""
-_ALONE = 2
-"""With more parts than these, further processes are worth their start."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """What one call of a process writes."""
-
-    made: Published
-    machines: Sequence[tuple[bool, Sequence[StoredRun]]]
-    """Of each machine whether its own page is short too, and its runs whose pages are, newest first."""
-    best: pd.DataFrame
-
-
-def write(made: Published, everyone: Selection) -> None:
-    """Add the pages of every run and machine that is not shown in full, and the lists of all."""
-    if not everyone.brief:
-        return
-    for page in lists(everyone):
-        _write(made, page)
-    parts = list(_parts(made, everyone))
-    if len(parts) <= _ALONE:
-        list(map(_write_part, parts))
-        return
-    with processes.start_pool() as pool:
-        list(pool.map(_write_part, parts))
-
-
-def _parts(made: Published, everyone: Selection) -> Iterator[_Part]:
-    best = summary.fastest_cells(everyone.cells)
-    rows = best.groupby("run_id", sort=False).indices
-    short = {view.page for view in everyone.brief}
-    groups = [(own, [view for view in own if view.page in short]) for own in everyone.machines.values()]
-    wanted = [(len(few) == len(own), [view.run for view in few]) for own, few in groups if few]
-    for at in range(0, len(wanted), _PART):
-        part = wanted[at : at + _PART]
-        places = [place for _, runs in part for run in runs for place in rows.get(run.manifest.run_id, ())]
-        yield _Part(made, part, best.iloc[places])
-
-
-def _write_part(part: _Part) -> None:
-    by_run: dict[str, list[Row]] = {}
-    for row in rows_of(part.best[list(_READ)]):
-        by_run.setdefault(str(row["run_id"]), []).append(row)
-    for alone, runs in part.machines:
-        view = [RunView(run) for run in runs]
-        best = [by_run.get(each.manifest.run_id, []) for each in view]
-        for each, rows in zip(view, best, strict=True):
-            _write(part.made, run_page(each, rows))
-        if alone:
-            _write(part.made, machine_page(view, best))
-
-
-def _write(made: Published, page: Page) -> None:
-    html = made.frames.fill(page, made.plain._replace(html=page.body, first=FIRST))
-    put((made.folder / page.path).with_suffix(".html"), html)
-    for name, content in page.files.items():
-        put(made.folder / name, content)

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from feedrate.charts import render
 from feedrate.machine.identity import usable_cores
 from feedrate.pages import processes
 from feedrate.pages.markup import FOLDER, Page, Placed, entities
@@ -42,7 +41,7 @@ from feedrate.site import figures
 from feedrate.site.publish import publish, sitemap
 from feedrate.site.serve import serve as _serve
 from feedrate.store.bench_record import BenchRecord
-from feedrate.store.runs import RESULTS, StoredRun, benches, folders
+from feedrate.store.runs import RESULTS, benches, folders
 
 SOURCE = RESOURCES / "site"
 _TEXTS = tuple(RESOURCES / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff"))
@@ -72,12 +71,8 @@ def build(results: Path = RESULTS, out: Path = Path("build"), admit: Admit = adm
         EnvironmentFault: the disk cannot be written, or memory ran out.
     """
     site = out / "site"
-    with (
-        _explained(out),
-        _alone(out),
-        processes.collecting_seldom(),
-        figures.drawing(out / "pictures", patient=True) as drawn,
-    ):
+    processes.collect_seldom()
+    with _explained(out), _alone(out), figures.drawing(out / "pictures") as drawn:
         docs = _fresh(out / "pages")
         _check(site)
         found = folders(results)
@@ -85,7 +80,7 @@ def build(results: Path = RESULTS, out: Path = Path("build"), admit: Admit = adm
             processes.prepare()
         let_in = admit(found, out / _REMEMBERED)
         everyone = select(load_runs(results, set(let_in.folders)))
-        pages = list(drawn.following(_pages(everyone, benches(results), let_in.refused, drawn.begin)))
+        pages = list(_pages(everyone, benches(results), let_in.refused, drawn.begin))
         made = publish(SOURCE, docs, _fresh(out / "site.next"), _nav(pages), pages, site_brief.placeholders(everyone))
         site_brief.write(made, everyone)
         sitemap(made.folder, _address())
@@ -128,25 +123,13 @@ def write_figures(
     return found
 
 
-def figure(stored: StoredRun) -> bytes:
-    """Draw the README's opening figure from a run, as SVG on white that reads in both of GitHub's themes.
-
-    Raises:
-        InputError: no trial of a training loop ended well in the run.
-    """
-    view, manifest = RunView(stored), stored.manifest
-    if not (found := home_page.opening([view])):
-        raise InputError(f"{stored.folder}: no training trial ended well; expected a run with phases to draw")
-    caption = f"{view.name}; {manifest.blocks} blocks, 95 % intervals; run {manifest.run_id}"
-    return render.picture(found[1], caption).encode()
-
-
 def _pages(
     everyone: Selection, measured: Sequence[BenchRecord], refused: Sequence[Validated], early: Callable[[Page], None]
 ) -> Iterator[Page]:
     """Make all pages, one by one; the last lists the figures of the others."""
     cited: list[Placed] = []
     for page in _content(everyone, measured, refused, early):
+        early(page)
         cited += figures.placed([page])
         yield site_brief.with_notes(page, everyone)
     yield site_brief.with_notes(cite_page.page(cited, everyone.every, _address()), everyone)

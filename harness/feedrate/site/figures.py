@@ -1,27 +1,29 @@
 """Figures as files for papers: SVG, PNG, PDF, table and specification, and one bibliography of them all.
 
-PNG and PDF are made from the SVG by processes apart, while pages are written, and are kept by what they were made from:
-a picture that has not changed is not drawn again.
+Drawing PNG and PDF takes seconds for a site, and holds Python's lock while it does: processes apart do it while pages
+are written. Drawings are kept by what they were made from: a picture that has not changed is not drawn again.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import version
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from feedrate.charts import raster
 from feedrate.charts.citation import BIBLIOGRAPHY, bibliography
 from feedrate.machine.identity import usable_cores
+from feedrate.pages import processes
 from feedrate.pages.markup import Page, Placed
 from feedrate.schema.errors import FeedrateError
-from feedrate.schema.plugins import PACKAGE
 
 _KINDS = (".png", ".pdf")
 _NICE = 10
@@ -34,7 +36,7 @@ _MOST = 2
 @cache
 def _drawn_by() -> str:
     """What a drawing depends on beside its SVG: the renderers, and how they are called."""
-    how = (PACKAGE / "charts" / "raster.py").read_text(encoding="utf-8")
+    how = Path(raster.__file__).read_text(encoding="utf-8")
     return " ".join((version("vl-convert-python"), version("pypdfium2"), version("pillow"), how))
 
 
@@ -60,33 +62,29 @@ def write(figures: Sequence[Placed], folder: Path, address: str = "") -> None:
 
 
 @contextmanager
-def drawing(kept: Path, *, patient: bool = False) -> Iterator[Drawing]:
+def drawing(kept: Path) -> Iterator[Drawing]:
     """Draw figures as PNG and PDF while the caller does something else."""
     kept.mkdir(parents=True, exist_ok=True)
-    for left in kept.glob("*.svg"):
-        left.unlink()
-    drawn = Drawing(kept, _NICE if patient else 0)
-    try:
-        yield drawn
-    finally:
-        drawn.stop()
+    most = max(1, min(_MOST, len(usable_cores()) // _CORES_EACH))
+    with ProcessPoolExecutor(most, get_context("spawn"), initializer=_begin) as pool:
+        try:
+            yield Drawing(kept, pool)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _begin() -> None:
+    processes.end_with_caller()
+    os.nice(_NICE)
 
 
 class Drawing:
     """Pictures that are being drawn by processes apart, which are started for the first that are not kept."""
 
-    def __init__(self, kept: Path, nice: int) -> None:
-        self._kept, self._nice = kept, nice
+    def __init__(self, kept: Path, pool: ProcessPoolExecutor) -> None:
+        self._kept, self._pool = kept, pool
         self._made_from: dict[str, str] = {}
-        self._sent = 0
-        self._processes: list[subprocess.Popen[str]] = []
-        self._most = max(1, min(_MOST, len(usable_cores()) // _CORES_EACH))
-
-    def following(self, pages: Iterable[Page]) -> Iterator[Page]:
-        """Pass pages on, one by one, and begin to draw the figures of each."""
-        for page in pages:
-            self.begin(page)
-            yield page
+        self._begun: dict[str, Future[None]] = {}
 
     def begin(self, page: Page) -> None:
         """Begin to draw the figures of a page, unless that was done."""
@@ -95,22 +93,10 @@ class Drawing:
                 self.add(figure.name, figure.picture)
 
     def add(self, name: str, picture: str) -> None:
-        """Begin to draw an SVG, unless what it gives is kept: the process whose turn it is gets it."""
-        address = hashlib.sha256(f"{_drawn_by()} {picture}".encode()).hexdigest()
-        self._made_from[name] = address
-        if all((self._kept / f"{address}{kind}").exists() for kind in _KINDS):
-            return
-        (self._kept / f"{address}.svg").write_text(picture, encoding="utf-8")
-        if len(self._processes) < self._most:
-            command = [sys.executable, "-P", "-m", "feedrate.charts.raster", str(self._kept.resolve()), str(self._nice)]
-            pipe = subprocess.PIPE
-            self._processes.append(subprocess.Popen(command, stdin=pipe, stderr=pipe, text=True, bufsize=1))
-        stdin = self._processes[self._sent % len(self._processes)].stdin
-        self._sent += 1
-        # Where the process has ended, ``put`` will find out why.
-        with suppress(BrokenPipeError):
-            if stdin:
-                stdin.write(f"{address}\n")
+        """Begin to draw an SVG, unless what it gives is kept."""
+        address = self._made_from[name] = hashlib.sha256(f"{_drawn_by()} {picture}".encode()).hexdigest()
+        if not all((self._kept / f"{address}{kind}").exists() for kind in _KINDS):
+            self._begun[name] = self._pool.submit(raster.convert, picture, self._kept / address)
 
     def put(self, folder: Path) -> None:
         """Wait until all are drawn, and put them into a folder as ``NAME.png`` and ``NAME.pdf``.
@@ -118,12 +104,12 @@ class Drawing:
         Raises:
             FeedrateError: a picture could not be drawn.
         """
-        for process in self._processes:
-            _, errors = process.communicate()
-            if process.returncode:
-                address, _, why = errors.partition("\n")[0].partition(" ")
-                name = next((name for name, made_from in self._made_from.items() if made_from == address), "a figure")
-                raise FeedrateError(f"figures: {name} could not be turned into PNG and PDF: {why}")
+        for name, begun in self._begun.items():
+            try:
+                begun.result()
+            except (RuntimeError, ValueError) as error:  # the renderer's; a trace of its own follows the message
+                why, _, _ = str(error).partition("\n")
+                raise FeedrateError(f"figures: {name} could not be turned into PNG and PDF: {why}") from error
         for name, address in self._made_from.items():
             folder.mkdir(parents=True, exist_ok=True)
             for kind in _KINDS:
@@ -132,11 +118,3 @@ class Drawing:
         for path in self._kept.iterdir():
             if path.stem not in wanted:
                 path.unlink()
-
-    def stop(self) -> None:
-        """End the processes, whatever they are doing."""
-        for process in self._processes:
-            process.kill()
-        for process in self._processes:
-            with suppress(BrokenPipeError), process:  # it may have ended before it had read everything
-                pass

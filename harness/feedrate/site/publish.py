@@ -1,7 +1,9 @@
 """Pages → finished site: assets, mkdocs, figures in their places, and one strict content security policy.
 
-mkdocs builds what navigation and search know; every other page goes into an empty page of the same theme
-(``shell``). Files that pages offer never pass through mkdocs.
+mkdocs builds what navigation and search know. It takes tens of milliseconds for a page and reads all pages before it
+writes one, so every other page (of runs and machines there may be thousands) goes into an empty page that it built, a
+frame. What is made so is byte for byte what mkdocs would have made (a test holds that). Files that pages offer never
+pass through mkdocs.
 
 The policy names the hashes of the theme's inline scripts, so it is made after the build, from all pages, and is the
 same on every page. As a ``<meta>`` element it binds pages, and workers that a page makes from text of its own, as the
@@ -31,10 +33,9 @@ import vl_convert
 
 from feedrate.charts.embed import FOLDED
 from feedrate.charts.theme import css, on_page
-from feedrate.pages.markup import Page, Placed, addressed, slot
+from feedrate.pages.markup import Page, Placed, addressed, entities, slot
 from feedrate.schema.errors import FeedrateError
 from feedrate.site import scripts
-from feedrate.site import shell as site_shell
 
 _SCRIPT = re.compile(r"<script(?P<attributes>[^>]*)>(?P<body>.*?)</script>", re.DOTALL)
 HEADERS = "_headers"
@@ -67,23 +68,55 @@ _LOST = "<h1>404 - Not found</h1>"
 _LOST_HERE = "<h1>There is no such page</h1><p>The search above, or one of the tabs, leads on.</p>"
 
 
+_TITLE, _FIRST, _ITEM = "feedrateframetitle", "feedrateframefirst", "feedrateframeitem"
+_PATH, _BODY, _CONTENTS = "feedrateframepath", "feedrateframebody", "feedrateframetoc"
+"""Letters alone, so that nothing escapes them."""
+_PLACES = {
+    _BODY: re.compile(rf'<h1 id="{_FIRST}">.*</h2>', re.DOTALL),
+    _CONTENTS: re.compile(r'<nav class="md-nav md-nav--secondary".*?</nav>', re.DOTALL),
+}
+_TOKENS = re.compile(f"({'|'.join((_TITLE, _FIRST, _PATH, _BODY, _CONTENTS))})")
+Kind = tuple[int, tuple[str, ...]]
+"""How deep a page lies below the site, and what it hides."""
+
+
 @dataclass(frozen=True, slots=True)
 class Published:
     """A finished site, and what it takes to add pages of the same make."""
 
     folder: Path
-    frames: site_shell.Frames
-    plain: site_shell.Content
-    """An empty page whose only heading is its first."""
+    frames: Mapping[Kind, Sequence[str]]
+    """Built pages without content, cut at the places where it goes: text and tokens in turn."""
+    no_contents: str
+    """The table of contents of a page whose only heading is its first."""
+
+    def put(self, page: Page, html: str, first: str, contents: str = "") -> None:
+        """Write a page that mkdocs has not seen.
+
+        Args:
+            page: what is written; its body is not read.
+            html: its body as HTML.
+            first: id of the heading to which "Skip to content" leads.
+            contents: the table of contents, a ``<nav>``; without it the page has none.
+        """
+        values = {
+            _TITLE: entities(page.title),
+            _PATH: PurePosixPath(page.path).with_suffix(".html").as_posix(),
+            _FIRST: first,
+            _BODY: html,
+            _CONTENTS: contents or self.no_contents,
+        }
+        pieces = self.frames[_kind(page)]
+        _finish(self.folder, page, "".join(values[piece] if at % 2 else piece for at, piece in enumerate(pieces)))
 
 
 def publish(
     source: Path, docs: Path, target: Path, nav: list[dict[str, Any]], pages: Sequence[Page], more: Sequence[Page] = ()
 ) -> Published:
-    """Turn pages into the site below ``target``."""
+    """Turn pages into the site below ``target``; pages like those of ``more`` can be added to it."""
     apart = [*map(_folded_apart, pages)]
     listed, others = [page for page in apart if page.listed], [page for page in apart if not page.listed]
-    empty = site_shell.placeholders([*others, *more])
+    empty = _empty_pages([*others, *more])
     for page in (*listed, *empty):
         put(docs / page.path, page.markdown())
     shutil.copytree(source / "assets", docs / "assets")
@@ -98,20 +131,88 @@ def publish(
         for theirs, ours in _THEMES_SCRIPT:
             script = script.replace(theirs, ours)
         bundle.write_text(script, encoding="utf-8")
-    files = {page.path: page.all_files() for page in pages}
     for page in listed:
-        path = (target / page.path).with_suffix(".html")
-        path.write_text(_with_figures(path.read_text(encoding="utf-8"), page, files[page.path]), encoding="utf-8")
+        _finish(target, page, (target / page.path).with_suffix(".html").read_text(encoding="utf-8"))
     policy = _secure(sorted(target.rglob("*.html")))
     put(target / HEADERS, f"/*\n  Content-Security-Policy: {policy}; frame-ancestors 'none'\n")
-    frames, shell = site_shell.take(target, empty), site_shell.Shell(configuration)
+    shell = _Shell(configuration)
+    published = Published(target, {_kind(page): _frame(target, page) for page in empty}, shell.contents([_ONE_HEADING]))
     for page in others:
-        html = frames.fill(page, shell.content(page.body))
-        put((target / page.path).with_suffix(".html"), _with_figures(html, page, files[page.path]))
-    for offered in files.values():
-        for name, content in offered.items():
-            put(target / name, content)
-    return Published(target, frames, shell.empty())
+        html, tokens = shell.convert(page.body)
+        published.put(page, html, tokens[0]["id"], shell.contents(tokens))
+    return published
+
+
+_ONE_HEADING = {"level": 1, "id": "", "name": "", "children": []}
+
+
+def _kind(page: Page) -> Kind:
+    return len(PurePosixPath(page.path).parts) - 1, tuple(page.hide)
+
+
+def _empty_pages(pages: Iterable[Page]) -> list[Page]:
+    """The pages that mkdocs must build, so that some other pages can be put into them."""
+    body = f"# {_FIRST} {{ #{_FIRST} }}\n\n## {_ITEM} {{ #{_ITEM} }}\n"
+    found = []
+    for depth, hide in sorted(set(map(_kind, pages))):
+        path = f"{'feedrate-frame/' * depth}{'-'.join(('feedrate-frame', *hide))}.md"
+        found.append(Page(path, _TITLE, body, listed=False, hide=hide))
+    return found
+
+
+def _frame(site: Path, page: Page) -> list[str]:
+    """Cut what has become of an empty page, and remove it from the site."""
+    path = (site / page.path).with_suffix(".html")
+    html = path.read_text(encoding="utf-8").replace(path.relative_to(site).as_posix(), _PATH)
+    for token, place in _PLACES.items():
+        html, count = place.subn(token, html)
+        if count != 1:
+            raise FeedrateError(f"{__file__}: the theme has {count} places for {token}; expected one")
+    path.unlink()
+    while path.parent != site and not any(path.parent.iterdir()):
+        path = path.parent
+        path.rmdir()
+    return _TOKENS.split(html)
+
+
+class _Shell:
+    """Turns bodies in Markdown into HTML as one mkdocs configuration does."""
+
+    def __init__(self, configuration: Any) -> None:
+        import markdown
+
+        self._markdown: Any = markdown.Markdown(
+            extensions=configuration["markdown_extensions"], extension_configs=configuration["mdx_configs"] or {}
+        )
+        self._configuration = configuration
+        self._contents = configuration.theme.get_env().from_string(
+            '{% import "partials/language.html" as lang with context %}{% include "partials/toc.html" %}'
+        )
+
+    def convert(self, body: str) -> tuple[str, list[Any]]:
+        """A body as HTML, and its headings."""
+        self._markdown.reset()
+        return self._markdown.convert(body), self._markdown.toc_tokens
+
+    def contents(self, headings: list[Any]) -> str:
+        """The table of contents."""
+        from mkdocs.structure.toc import get_toc
+
+        html: str = self._contents.render(page={"toc": get_toc(headings)}, config=self._configuration)
+        return html[html.index("<nav") : html.rindex("</nav>") + len("</nav>")]
+
+
+def _finish(site: Path, page: Page, html: str) -> None:
+    """Write a built page with its figures in their places, and the files that it offers."""
+    files = page.all_files()
+    for name, placed in page.figures.items():
+        html = html.replace(slot(name), placed.html, 1)
+    if page.charts:
+        address = addressed(PurePosixPath(page.charts).name, str(files[page.charts]))
+        html = html.replace("</head>", f'<meta name="fr-charts" content="{address}"></head>', 1)
+    put((site / page.path).with_suffix(".html"), html)
+    for path, content in files.items():
+        put(site / path, content)
 
 
 def sitemap(site: Path, address: str) -> None:
@@ -181,15 +282,6 @@ def _folded_apart(page: Page) -> Page:
 
     body = FOLDED.sub(slotted, page.body)
     return replace(page, body=body, figures={**parts, **page.figures})
-
-
-def _with_figures(html: str, page: Page, files: Mapping[str, str | Path]) -> str:
-    for name, placed in page.figures.items():
-        html = html.replace(slot(name), placed.html, 1)
-    if page.charts:
-        address = addressed(PurePosixPath(page.charts).name, str(files[page.charts]))
-        html = html.replace("</head>", f'<meta name="fr-charts" content="{address}"></head>', 1)
-    return html
 
 
 def _secure(paths: Iterable[Path]) -> str:

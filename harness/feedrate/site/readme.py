@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from feedrate.analysis.estimates import rows_of
+from feedrate.charts import render
 from feedrate.charts.figure import EMULATED, LOAD
 from feedrate.pages import descriptions
 from feedrate.pages.headlines import gain_words, what_ran
@@ -14,11 +15,10 @@ from feedrate.pages.runs import RunView
 from feedrate.pages.verdicts import load_verdicts
 from feedrate.plan.suite import MAIN
 from feedrate.questions.home.findings import Sentence, findings
-from feedrate.questions.home.page import leading
+from feedrate.questions.home.page import leading, opening
 from feedrate.schema import words
 from feedrate.schema.errors import InputError
 from feedrate.schema.plugins import ROOT
-from feedrate.site import build
 from feedrate.store.bench_record import BenchRecord
 from feedrate.store.marks import not_withdrawn
 from feedrate.store.runs import RESULTS, StoredRun, benches, runs
@@ -32,6 +32,19 @@ _GAINED = (
     "may change the format too, and so gain more."
 )
 _SLEEP = " *Emulated step*: a sleep of declared length in an accelerator's place"
+
+
+def figure(stored: StoredRun) -> bytes:
+    """Draw the README's opening figure from a run, as SVG on white that reads in both of GitHub's themes.
+
+    Raises:
+        InputError: no trial of a training loop ended well in the run.
+    """
+    view, manifest = RunView(stored), stored.manifest
+    if not (found := opening([view])):
+        raise InputError(f"{stored.folder}: no training trial ended well; expected a run with phases to draw")
+    caption = f"{view.name}; {manifest.blocks} blocks, 95 % intervals; run {manifest.run_id}"
+    return render.picture(found[1], caption).encode()
 
 
 def block(run: StoredRun, every: Sequence[StoredRun], measured: Sequence[BenchRecord]) -> str:
@@ -113,7 +126,7 @@ def write(results: Path = RESULTS) -> StoredRun:
     if not found:
         raise InputError(f"{results}: no run of {MAIN}; expected one to make the README from. Type make sweep first")
     before, _, after = _split(README.read_text(encoding="utf-8"))
-    drawn, text = build.figure(found[-1]), block(found[-1], every, benches(results))
+    drawn, text = figure(found[-1]), block(found[-1], every, benches(results))
     FIGURE.write_bytes(drawn)
     README.write_text(before + text + after, encoding="utf-8")
     return found[-1]

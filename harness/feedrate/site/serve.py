@@ -6,12 +6,10 @@ not have.
 
 from __future__ import annotations
 
-import errno
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -29,21 +27,14 @@ _LOOKING = 0.1
 """Share of the time that may go into looking for changes: a look at very many files takes long."""
 _ENDING_S = 0.05
 """How often a server beside other work looks whether it is to end."""
-_SCRIPT, _COUNT = "/feedrate-reload.js", "/feedrate-build"
-
-
-@dataclass(slots=True)
-class Builds:
-    """How often the site was built since it is shown."""
-
-    count: int = 0
+_SCRIPT = "/feedrate-reload.js"
 
 
 class _Handler(SimpleHTTPRequestHandler):
-    """Serves a folder; where builds are counted it adds the script that reloads a page, and answers it."""
+    """Serves a folder; where pages are to reload themselves it adds the script that does it."""
 
-    def __init__(self, *args: Any, builds: Builds | None, **rest: Any) -> None:
-        self._builds = builds
+    def __init__(self, *args: Any, reloading: bool, **rest: Any) -> None:
+        self._reloading = reloading
         super().__init__(*args, **rest)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the library's
@@ -55,16 +46,12 @@ class _Handler(SimpleHTTPRequestHandler):
         super().end_headers()
 
     def do_GET(self) -> None:
-        """Answer with a file, or with what the script asks for."""
+        """Answer with a file, a page with the script in it, or the script."""
         path = self.path.partition("?")[0]
         file = Path(self.translate_path(self.path)) / ("index.html" if path.endswith("/") else "")
-        if self._builds is None:
-            super().do_GET()
-        elif path == _SCRIPT:
+        if self._reloading and path == _SCRIPT:
             self._send((RESOURCES / "site" / "scripts" / "reload.js").read_bytes(), "text/javascript")
-        elif path == _COUNT:
-            self._send(str(self._builds.count).encode(), "text/plain")
-        elif file.suffix == ".html" and file.is_file():
+        elif self._reloading and file.suffix == ".html" and file.is_file():
             before, end, after = file.read_bytes().rpartition(b"</body>")
             self._send(before + f'<script src="{_SCRIPT}"></script>'.encode() + end + after, "text/html; charset=utf-8")
         else:
@@ -78,29 +65,29 @@ class _Handler(SimpleHTTPRequestHandler):
         self.wfile.write(body)
 
 
-def bind(folder: Path, first: int = FIRST_PORT, builds: Builds | None = None) -> ThreadingHTTPServer:
+def bind(folder: Path, first: int = FIRST_PORT, *, reloading: bool = False) -> ThreadingHTTPServer:
     """Open a server for a folder on localhost, on the first free port.
 
     Raises:
         EnvironmentFault: no port is free.
     """
+    handler = partial(_Handler, reloading=reloading, directory=str(folder))
     for port in range(first, first + _PORTS):
         try:
-            return ThreadingHTTPServer(("127.0.0.1", port), partial(_Handler, builds=builds, directory=str(folder)))
+            return ThreadingHTTPServer(("127.0.0.1", port), handler)
         except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                raise EnvironmentFault(f"localhost:{port}: cannot be opened: {error.strerror}") from error
-    raise EnvironmentFault(f"localhost: ports {first} to {first + _PORTS - 1} are all in use; free one of them")
+            last = error
+    raise EnvironmentFault(f"localhost: ports {first} to {first + _PORTS - 1} cannot be opened: {last.strerror}")
 
 
 @contextmanager
-def served(folder: Path, first: int = FIRST_PORT, builds: Builds | None = None) -> Iterator[str]:
-    """Serve a folder on localhost beside other work, for as long as a ``with`` block lasts; arguments as of ``bind``.
+def served(folder: Path, first: int = FIRST_PORT, *, reloading: bool = False) -> Iterator[str]:
+    """Serve a folder on localhost beside other work, for as long as a ``with`` block lasts.
 
     Yields:
         Its address, ending in a slash.
     """
-    with bind(folder, first, builds) as server:
+    with bind(folder, first, reloading=reloading) as server:
         threading.Thread(target=server.serve_forever, args=(_ENDING_S,), daemon=True).start()
         try:
             yield f"http://127.0.0.1:{server.server_address[1]}/"
@@ -148,17 +135,12 @@ def _say(text: str, stderr: bool = False) -> None:
 def serve(rebuild: Callable[[], object], folder: Path, watched: Sequence[Path], first: int = FIRST_PORT) -> None:
     """Build, serve and rebuild until Ctrl-C; pages that are open reload themselves."""
     rebuild()
-    builds, stopped = Builds(), threading.Event()
-
-    def rebuild_and_count() -> None:
-        rebuild()
-        builds.count += 1
-
-    with bind(folder, first, builds) as server:
+    with bind(folder, first, reloading=True) as server:
         port = server.server_address[1]
         busy = f" (port {first} is in use)" if port != first else ""
         _say(f"The site is at http://localhost:{port}/{busy}. Ctrl-C ends this.")
-        threading.Thread(target=watch, args=(rebuild_and_count, watched, stopped), daemon=True).start()
+        stopped = threading.Event()
+        threading.Thread(target=watch, args=(rebuild, watched, stopped), daemon=True).start()
         try:
             server.serve_forever()
         except KeyboardInterrupt:

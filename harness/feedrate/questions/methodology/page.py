@@ -1,15 +1,15 @@
 """The methodology page: prose from ``site/pages/methodology.md``, every number and table in it from the harness itself.
 
 The prose is a template without figures of its own: where one belongs it names the constant that the harness itself
-uses. Simulated figures are those of a rule under normal log throughputs: they say how
-often the rule is right, and nothing about any machine.
+uses. Simulated figures (``simulated.md``) are those of a rule under normal log throughputs: they say how often the rule
+is right, and nothing about any machine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from markupsafe import Markup
 
@@ -49,55 +49,6 @@ _CAUSES = {
 """Why each part of the spread between trials is there."""
 
 
-class Simulated(NamedTuple):
-    """A figure that was simulated, and the rule that rests on it."""
-
-    found: str
-    rule: str
-
-
-SIMULATED = {
-    "stopping": Simulated(
-        "an interval that is checked after every block from 8 on, and stops when it is narrow, covers the truth in "
-        "93 to 95 % of cases",
-        "nothing stops before the fewest blocks",
-    ),
-    "same": Simulated(
-        "at 15 blocks, two equal settings are told to be no different in 90 % of cases where paired ratios spread by "
-        "3 %, in 7 % at a spread of 6 %, in 0.2 % at 8.5 %",
-        "longer windows before more claims",
-    ),
-    "confirm": Simulated(
-        "“over 1” confirms a true difference of 1 % in 72 % of cases at 60 blocks",
-        "the margin of a verdict",
-    ),
-    "steps": Simulated(
-        "with 10 trials of 200 steps and a spread of 3 % between trials, a “95 %” interval over steps covers the truth "
-        "in 20 % of cases, one over trials in 95 %",
-        "blocks are the unit of repetition",
-    ),
-    "certain": Simulated(
-        "of runs with 30 claims that all lie right at a verdict’s margin, the worst case, looked at after every one of "
-        "30 blocks, 2.7 % become certain of a wrong verdict",
-        "claims stop when they are certain",
-    ),
-    "reach": Simulated(
-        "of runs with 8 claims that all lie right at a verdict’s margin, whose last 40 turns go where a verdict is "
-        "nearest, 3.1 % end with a wrong one",
-        "time goes to the claims that it can decide",
-    ),
-    "order": Simulated(
-        "under a drift of 5 % over a run, two equal settings are called different in 71 % of cases when they run one "
-        "after the other, in 5.3 % when blocks are random and pairs compared",
-        "a random order, and pairs by block",
-    ),
-    "pairs": Simulated(
-        "a perfect test at 5 % calls more than 1 of 20 equal pairs different in 26 % of cases",
-        "calibration allows 3 of 20",
-    ),
-}
-
-
 def page() -> Page:
     """Write the page.
 
@@ -114,11 +65,9 @@ def page() -> Page:
 
 
 def tables() -> dict[str, Any]:
-    """Rows of every table of the page, and the simulated figures, by their names in the prose."""
+    """Rows of tables of the page by their names in the prose."""
     letters = noise.LETTERS[: len(noise.CRITERIA[0].limits)]
-    here = Markup(" ([simulated here](#simulated))")
     return {
-        "simulated": {name: Markup("{}{}").format(each.found, here) for name, each in SIMULATED.items()},
         "estimators": [
             (each.label, each.fault or "Nothing that the external clock shows.", each.used_by) for each in ESTIMATORS
         ],
@@ -131,7 +80,6 @@ def tables() -> dict[str, Any]:
         "flag_rules": list(_flags()),
         "derived": [(_anchor(f"measure-{name}", name), doc) for name, (_, doc) in probed.DERIVED.items()],
         "planted": list(_planted()),
-        "simulations": [(_capital(each.found), _capital(each.rule)) for each in SIMULATED.values()],
         "refusing": rules((*validator.RULES, READABLE, UNIQUE, BESIDE)),
         "flagging": rules(flags.RULES),
         "caps": [(_anchor(f"rule-{cap.name}", cap.name), f"{cap.most:,} {cap.unit}", cap.why) for cap in caps.CAPS],

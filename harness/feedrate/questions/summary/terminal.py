@@ -1,4 +1,4 @@
-"""The end of a sweep on the terminal: best settings, what bounds them, defaults against best, files, what is next."""
+"""The end of a sweep on the terminal: best settings, what bounds them, what they gain, files, what is next."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from typing import Any
 
 import pandas as pd
 from rich.console import Console
-from rich.table import Table
 
-from feedrate.analysis.ceilings import cells_with_ceilings
 from feedrate.analysis.contrasts import contrasts
 from feedrate.analysis.estimates import rows_of
-from feedrate.analysis.loader import overlap, stages
 from feedrate.analysis.noise import CRITERIA, grade
-from feedrate.analysis.summary import CONDITIONS, KNOBS, best_cells, default_vs_best
+from feedrate.analysis.summary import CONDITIONS
+from feedrate.pages import descriptions
+from feedrate.pages.headlines import gain_words
+from feedrate.pages.runs import RunView
 from feedrate.plan import suite
 from feedrate.plan.suite import CALIBRATION
 from feedrate.questions.calibration import terminal as calibration_terminal
 from feedrate.questions.claims import terminal as claims_terminal
 from feedrate.schema import words
 from feedrate.schema.axes import BY_NAME
-from feedrate.schema.columns import WORKER_STAGES
 from feedrate.schema.metrics import SAME
 from feedrate.store.runs import StoredRun
 
@@ -40,7 +39,7 @@ def show(run: StoredRun, console: Console) -> None:
     trials = run.table("trials")
     _quality(run, trials, console)
     if (trials["outcome"] == "ok").any():
-        _tasks(trials[trials["suite"].map(suite.for_machines)], console)
+        _tasks(RunView(run), console)
         calibration_terminal.show(trials[trials["suite"].eq(CALIBRATION)], console)
         _contrasts(run, trials[~trials["suite"].map(suite.for_claims)], console)
         claims_terminal.show_run(run, console)
@@ -83,18 +82,6 @@ def task(row: Row) -> str:
     return f"{mode} · {row['workload']} {row['patch_size']} px{''.join(more)}"
 
 
-def settings(row: Row) -> str:
-    """The knobs of a cell in a line; what does not apply is left out."""
-    known = {axis: row[axis] for axis in KNOBS if not bool(pd.isna(row[axis]))}
-    parts = [str(known.pop("storage_format"))] if "storage_format" in known else []
-    parts.append(f"batch {known.pop('batch_size')}")
-    if "num_workers" in known:
-        parts.append(words.plural(int(known.pop("num_workers")), "worker"))
-    changed = {name: value for name, value in known.items() if value != BY_NAME[name].default}
-    parts += [name if value is True else f"{name}={value}" for name, value in changed.items()]
-    return ", ".join(parts)
-
-
 def rate(value: float, lo: float, hi: float, n: int) -> str:
     """Samples a second with the half-width of the 95 % interval and its blocks; one has none, and that is said."""
     if not math.isfinite(lo):
@@ -104,69 +91,16 @@ def rate(value: float, lo: float, hi: float, n: int) -> str:
     return f"{value:,.0f} samples/s ({spread}, {n} blocks)"
 
 
-def _tasks(trials: pd.DataFrame, console: Console) -> None:
-    """Per task: the best cell and what bounds it, then the default settings against the best at each batch size."""
-    loading = {row["cell_id"]: row for row in rows_of(stages(trials))}
-    hidden = {row["cell_id"]: row["fetch_hidden"] for row in rows_of(overlap(trials))}
-    rates = {row["cell_id"]: row for row in rows_of(cells_with_ceilings(trials))}
-    members = best_cells(trials)
-    members = members[members["mode"].isin(["train", "load"])].reset_index(drop=True)
-    sizes = members.groupby((members["place"] == 0).cumsum()).size()
-    defaults: dict[str, list[dict[str, Any]]] = {}
-    for row in rows_of(default_vs_best(trials).sort_values(["storage_format", "batch_size"])):
-        defaults.setdefault(task(row), []).append(row)
-    # Real training first, then the emulated step, then the loader alone.
-    best = sorted(
-        zip(rows_of(members[members["place"] == 0]), sizes, strict=True),
-        key=lambda pair: (
-            pair[0]["mode"] != "train",
-            pair[0]["step"] != "real",
-            str(pair[0]["workload"]),
-            int(pair[0]["patch_size"]),
-        ),
-    )
-    for row, size in best:
+def _tasks(view: RunView, console: Console) -> None:
+    """Per task: the best cell, what holds it back, and what the best loader knobs gain over PyTorch's defaults."""
+    for row in rows_of(view.headlines):
+        reached = f", reaches {row['efficiency']:.0%} of its smallest ceiling" if words.known(row["efficiency"]) else ""
+        bound = f"; {row['bound']}{reached}" if row["mode"] == "train" else ""
+        gain = ", ".join(filter(None, gain_words(row["gain"])))
         _say(console, f"\n{task(row)}", "bold")
-        _say(console, f"  best: {settings(row)}: {rate(row['samples_per_s'], row['lo'], row['hi'], row['n'])}")
-        _say(console, f"  {_held_back(row, loading.get(row['cell_id']), hidden.get(row['cell_id'], math.nan))}")
-        if size > 1:
-            than = "" if row["is_best"] else f" ({row['ratio_to_best']:.2f}× the fastest)"
-            _say(
-                console,
-                f"  the cheapest of {size} that cannot be told from the fastest, out of {row['candidates']}{than}",
-            )
-        if rows := defaults.get(task(row)):
-            console.print(_against_defaults(rows, rates))
-
-
-def _held_back(row: Row, loading: Row | None, fetch_hidden: float) -> str:
-    """What holds a cell back, in a line."""
-    parts = [row["bottleneck"]] if row["mode"] == "train" else []
-    if math.isfinite(row["efficiency"]):
-        parts.append(f"reaches {row['efficiency']:.0%} of its smallest ceiling")
-    if math.isfinite(fetch_hidden):
-        parts.append(f"{fetch_hidden:.0%} of loading is hidden behind the step")
-    if loading is not None:
-        shares = ", ".join(f"{stage} {loading[f'{stage}_share']:.0%}" for stage in WORKER_STAGES)
-        parts.append(f"a sample's loading: {shares}")
-    return "; ".join(parts)
-
-
-def _against_defaults(rows: list[dict[str, Any]], rates: Mapping[str, Row]) -> Table:
-    """PyTorch's default DataLoader settings against the best, same format and batch size."""
-    table = Table(box=None, padding=(0, 1), header_style="dim")
-    for name in ("", "defaults", "best settings", "ratio (95 %)", "verdict"):
-        table.add_column(name, justify="right" if name == "defaults" else "left")
-    for row in rows:
-        data, default = f"{row['storage_format']}, batch {row['batch_size']}", rates[row["default_cell"]]
-        if row["default_cell"] == row["best_cell"]:
-            found = ["the defaults", "", ""]
-        else:
-            best = settings(rates[row["best_cell"]]).removeprefix(f"{data}, ")
-            interval = f"({row['lo']:.2f}–{row['hi']:.2f})" if math.isfinite(row["lo"]) else "(one block)"
-            found = [best, f"{row['ratio']:.2f}× {interval}", row["verdict"]]
-        table.add_row(f" {data}", f"{default['samples_per_s']:,.0f}", *found)
-    return table
+        best = rate(row["samples_per_s"], row["lo"], row["hi"], row["n"])
+        _say(console, f"  best: {descriptions.knobs(row)}: {best}{bound}")
+        _say(console, f"  most gained over PyTorch's defaults, at one format and batch size: {gain}")
 
 
 def _contrasts(run: StoredRun, trials: pd.DataFrame, console: Console) -> None:
