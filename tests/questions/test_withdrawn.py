@@ -67,15 +67,11 @@ def test_its_page_stays_with_the_reason(results: Path) -> None:
     assert "<script>" not in page.body
     assert sorted(path.rpartition("/")[2] for path in page.files) == sorted(facts.FILES)
     assert not page.figures
-
-
-def test_without_withdrawn_runs_nothing_is_said(results: Path) -> None:
-    """The list of runs has no empty section."""
     assert run_page.withdrawn_list("runs/index.md", []) == ""
 
 
 def test_every_table_names_the_tier(results: Path) -> None:
-    """Runs, their pages and machines say who vouches; what a submitter wrote is text there."""
+    """Runs, their pages and machines say who vouches, or how many of each; what a submitter wrote is text there."""
     view = shown_of(results, STAYS)
     everyone = select(load_runs(results))
     for body in (
@@ -91,11 +87,7 @@ def test_every_table_names_the_tier(results: Path) -> None:
     for body in (reference_page.runs_page([view]).body, run_page.page(view).body):
         assert "&lt;b&gt;Lab&lt;/b&gt;" in body
     assert "=cmd|&#39; /C calc&#39;!A0" in run_page.page(view).body
-
-
-def test_a_machine_with_runs_of_both_tiers_says_how_many(results: Path) -> None:
-    """One tier is named alone, two with their numbers."""
-    both = [shown_of(results, STAYS), shown_of(results, GONE)]
+    both = [view, shown_of(results, GONE)]
     assert "1 reference, 1 self-reported" in facts.tiers("machines/index.md", both)
     assert ">self-reported</a>" in facts.tiers("machines/index.md", both[1:])
 

@@ -20,22 +20,15 @@ from feedrate.questions.claims.terminal import COLOURS as CLAIM_COLOURS
 from feedrate.questions.claims.terminal import bar
 from feedrate.questions.compare.analysis import CEILINGS, COUNTED, ENDS, STAGES, repeated
 from feedrate.questions.compare.comparison import Comparison, Side
+from feedrate.questions.explore.page import RAN
+from feedrate.questions.machines import page as machines_page
 from feedrate.questions.summary.terminal import rate, task
 from feedrate.schema.words import known, number, plural
 
-KINDS = {
-    "train": "real training",
-    "emulated": "before an emulated step",
-    "load": "loading alone",
-    "copy": "copying alone",
-    "compute": "the step alone",
-}
-"""What a cell runs, in words: ``analysis.KINDS``."""
 MOST_CELLS = 8
 """Cells that a list shows unless all are asked for."""
 _REACHES = (1.25, 2.0, 4.0, 16.0, 64.0, 256.0, 4096.0)
 """Ratios at which bars may end."""
-_COLOURS = {"faster": "green", "slower": "red", "no difference": "blue", "inconclusive": "yellow"}
 Row = Mapping[str, Any]
 
 
@@ -83,26 +76,13 @@ def _drawn(row: Row, none: str, reach: float, colour: str = "") -> tuple[Cell, C
 
 def _facts(side: Side) -> dict[str, str]:
     """A machine and its run, by what a reader calls each fact."""
-    run, machine, software = side.manifest, side.manifest.machine, side.manifest.software
-    cores = f" of {plural(machine.cores_physical, 'core')}" if machine.cores_physical else ""
-    quota = f", limited to the time of {machine.cpu_quota_cores:g}" if machine.cpu_quota_cores else ""
-    gpus = f"{machine.gpu_count} × " if machine.gpu_count > 1 else ""
-    gpu = f"{gpus}{machine.gpu_name}, {descriptions.size(machine.gpu_memory_bytes)}"
-    disk = machine.storage
-    scheduler = f"I/O scheduler {disk.scheduler}" if disk and disk.scheduler else None
-    data = (disk.device_class, disk.file_system, disk.model, scheduler) if disk else ()
+    run = side.manifest
     trials = sum(run.outcomes.values())
     return {
-        "Machine": machine.machine_id,
-        "Processor": machine.cpu_model,
-        "Cores": f"{plural(machine.cores_logical, 'hardware thread')}{cores}{quota}",
-        "Memory": descriptions.size(min(machine.memory_bytes, machine.memory_limit_bytes or machine.memory_bytes)),
-        "Accelerator": gpu if machine.gpu_name else "none",
-        "Data on": ", ".join(filter(None, data)) if disk else "unknown",
-        "Virtual machine": {True: "yes", False: "no", None: "unknown"}[machine.virtualised],
-        "System": f"{machine.distribution or machine.operating_system}, kernel {machine.kernel}",
+        "Machine": run.machine.machine_id,
+        **machines_page.hardware([run.machine]),
         "Device": run.device,
-        "PyTorch": software.torch or "unknown",
+        "PyTorch": run.software.torch or "unknown",
         "feedrate": run.feedrate_version,
         "Run": run.run_id,
         "Measured": descriptions.day(run.started_at),
@@ -166,7 +146,7 @@ def _overall(found: Comparison, reach: float) -> Section:
     every = {name: sum(row[name] for row in kinds) for name in COUNTED} | asdict(over)
     rows = [
         (Cell(title), *_drawn(row, "one cell", reach), *cells(f"{row['cells']:,}", _tally(row)))
-        for title, row in [("all", every), *((KINDS[row["kind"]], row) for row in kinds)]
+        for title, row in [("all", every), *((RAN[row["kind"]], row) for row in kinds)]
     ]
     bars = (
         f"Bars here and below: B ÷ A from {1 / reach:.2g} to {reach:g}, one in the middle, with 95 % intervals; an "
@@ -205,7 +185,7 @@ def _cautions(found: Comparison) -> Iterator[str]:
 def _wins_and_losses(found: Comparison, reach: float, most: int | None) -> Iterator[Section]:
     """Where B is faster and where it is slower, the largest differences first."""
     compared = found.found.cells
-    for verdict, ascending in (("faster", False), ("slower", True)):
+    for verdict, ascending, colour in (("faster", False, "green"), ("slower", True, "red")):
         title = f"Where B is {verdict}"
         own = compared[compared["verdict"].eq(verdict)].sort_values("ratio", ascending=ascending, kind="stable")
         if not len(own):
@@ -215,7 +195,7 @@ def _wins_and_losses(found: Comparison, reach: float, most: int | None) -> Itera
             (
                 Cell(f"{task(row)}: {descriptions.knobs(row)}"),
                 Cell(f"{row['samples_per_s_a']:,.0f} → {row['samples_per_s_b']:,.0f}"),
-                *_drawn(row, "one block", reach, _COLOURS[verdict]),
+                *_drawn(row, "one block", reach, colour),
                 Cell(f"{row['n_a']:.0f}, {row['n_b']:.0f}"),
             )
             for row in rows_of(own if most is None else own.head(most))
@@ -271,7 +251,7 @@ def _ceilings(held: pd.DataFrame) -> Iterator[str]:
             least, mean, most = (number(each) for each in (rates.min(), np.exp(np.log(rates).mean()), rates.max()))
             sides.append(f"{mean} in {side}" if least == most else f"{mean} ({least}–{most}) in {side}")
         of = f", known of {len(both)} of them" if len(both) < len(held) else ""
-        yield f"{KINDS[name.removesuffix('_ceiling')]}: {', '.join(sides)}{of}"
+        yield f"{RAN[name.removesuffix('_ceiling')]}: {', '.join(sides)}{of}"
 
 
 def _best_settings(found: Comparison) -> Iterator[Section]:
