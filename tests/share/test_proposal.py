@@ -22,7 +22,7 @@ HOSTILE = '<script>alert(1)</script>\x1b[31m::set-output name=a::b"; rm -rf ~'
 FILES = ("run.json", "trials.parquet", "steps.parquet", "telemetry.parquet")
 OLD, NEW = "results/epyc-1/20260101T000000Z-aaaa", "results/xeon-2/20260202T000000Z-bbbb"
 PLAIN = json.dumps({"label": "Workstation", "note": ""})
-CHECK = proposal.check.check
+CHECK = proposal.guard.check
 
 
 class Repository:
@@ -87,7 +87,7 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
         flag = Finding("fast", "flag", "samples_per_s", "9", "less")
         return Validated(str(folder), None, folder.name, folder.parent.name, 1, (flag,))
 
-    monkeypatch.setattr(proposal.check, "check", check)
+    monkeypatch.setattr(proposal.guard, "check", check)
     return seen
 
 
@@ -170,7 +170,7 @@ def test_anything_else_is_refused_with_its_reason(
 @pytest.mark.slow
 def test_the_rules_are_those_of_every_run(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run as it was measured may be merged; with one number changed it may not, whatever its names and sizes."""
-    monkeypatch.setattr(proposal.check, "check", CHECK)
+    monkeypatch.setattr(proposal.guard, "check", CHECK)
     stored = measured()
     folder = repository.root / "results" / stored.folder.parent.name / stored.folder.name
     shutil.copytree(stored.folder, folder)
@@ -195,7 +195,7 @@ def test_the_caller_s_own_repository_is_not_looked_at(repository: Repository, mo
 def test_what_breaks_a_rule_is_refused(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every reason of the rules is listed below its run."""
     finding = Finding("closure", "refused", "wall_ns", "-1", "more than 0")
-    monkeypatch.setattr(proposal.check, "check", lambda folder, *_, **more: Validated(str(folder), findings=(finding,)))
+    monkeypatch.setattr(proposal.guard, "check", lambda folder, *_, **more: Validated(str(folder), findings=(finding,)))
     repository.put(NEW, "new")
     with pytest.raises(InputError, match=rf"{NEW}: wall_ns: -1; expected more than 0"):
         repository.look()
@@ -203,7 +203,7 @@ def test_what_breaks_a_rule_is_refused(repository: Repository, monkeypatch: pyte
 
 def test_a_run_lies_where_it_says(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder is named as the manifest in it says: nobody's run is put below another machine."""
-    monkeypatch.setattr(proposal.check, "check", CHECK)
+    monkeypatch.setattr(proposal.guard, "check", CHECK)
     shutil.copytree(measured().folder, repository.root / NEW)
     with pytest.raises(InputError, match=rf"{NEW}: .*\(rule place\)"):
         repository.look()

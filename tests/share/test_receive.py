@@ -19,7 +19,7 @@ from feedrate.store import marks
 FOLDER = "results/xeon-2/20260202T000000Z-bbbb"
 FILES = ("run.json", "trials.parquet", "steps.parquet", "telemetry.parquet")
 Entries = dict[str, bytes]
-CHECK = receive.check.check
+CHECK = receive.guard.check
 
 
 def entries() -> Entries:
@@ -41,7 +41,7 @@ def valid(monkeypatch: pytest.MonkeyPatch) -> None:
     def check(folder: Path, results: Path | None = None, *, in_place: bool = False) -> Validated:
         return Validated(str(folder), None, folder.name, folder.parent.name, 1)
 
-    monkeypatch.setattr(receive.check, "check", check)
+    monkeypatch.setattr(receive.guard, "check", check)
 
 
 def take_in(archive: Path, results: Path) -> str:
@@ -79,7 +79,7 @@ def test_a_run_id_is_one_run_s_alone(tmp_path: Path) -> None:
 
 def test_the_rules_are_those_of_every_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run as it was measured is taken in; with one number changed nothing is written."""
-    monkeypatch.setattr(receive.check, "check", CHECK)
+    monkeypatch.setattr(receive.guard, "check", CHECK)
     files = dict(submission.prepare(measured()).files)
     assert "was taken in" in take_in(packed(tmp_path / "a.zip", files), tmp_path / "results")
     shutil.rmtree(tmp_path / "results")
@@ -161,7 +161,7 @@ def test_what_is_no_archive_is_said(tmp_path: Path, damage: str) -> None:
 
 def test_a_run_lies_where_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder is named as the manifest in it says."""
-    monkeypatch.setattr(receive.check, "check", CHECK)
+    monkeypatch.setattr(receive.guard, "check", CHECK)
     held = {f"{FOLDER}/{path.name}": path.read_bytes() for path in measured().folder.iterdir()}
     with pytest.raises(InputError, match=r"is not valid:\n- .*\(rule place\)"):
         take_in(packed(tmp_path / "a.zip", held), tmp_path / "results")

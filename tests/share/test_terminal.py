@@ -65,7 +65,7 @@ def test_what_reviewers_will_look_at_is_shown(place: Place, monkeypatch: pytest.
     """A run that is valid and odd is submitted with its oddity said beforehand."""
     flag = Finding("fast", "flag", "samples_per_s", "9", "at most 4")
     monkeypatch.setattr(submission, "_validate", CHECKED)
-    monkeypatch.setattr(submission.check, "check", lambda *_: Validated("", findings=(flag,)))
+    monkeypatch.setattr(submission.guard, "check", lambda *_: Validated("", findings=(flag,)))
     assert f"Odd, and for reviewers to look at: {flag}" in place.submit(answer=False)
 
 
@@ -117,7 +117,7 @@ def odd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.touch()
     flag = Finding("fast", "flag", "samples_per_s", "9", "at most 4")
     found = Validated(str(path), None, "20260202T000000Z-bbbb", "xeon-2", 1, (flag,))
-    monkeypatch.setattr(share_terminal.check, "check_all", lambda paths, _: (found for _ in paths))
+    monkeypatch.setattr(share_terminal.guard, "check_all", lambda paths, _: (found for _ in paths))
     return path
 
 

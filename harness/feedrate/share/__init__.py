@@ -6,7 +6,6 @@ __all__ = [
     "terminal",
     "validation.admission",
     "validation.caps",
-    "validation.check",
     "validation.findings",
     "validation.flags",
     "validation.guard",

@@ -18,7 +18,7 @@ from rich.console import Console
 from feedrate.schema.errors import FeedrateError, InputError
 from feedrate.schema.words import plural
 from feedrate.share import pull_request
-from feedrate.share.validation import check
+from feedrate.share.validation import guard
 from feedrate.share.validation.caps import FILE_BYTES, MANIFEST_BYTES
 from feedrate.share.validation.findings import MACHINE_ID, RUN_ID, quote
 from feedrate.share.validation.validator import FILES, RUN
@@ -189,7 +189,7 @@ def _broken_rules(
                 except InputError as error:
                     problems.append(str(error))
         for run in runs:
-            validated = check.check(Path(folder, run), results, in_place=True)
+            validated = guard.check(Path(folder, run), results, in_place=True)
             problems += [f"{run}: {finding}" for finding in validated.refusals]
             for flag in validated.flags:
                 say(console, f"- {run}: for reviewers to look at: {flag}")

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from feedrate.schema.errors import InputError
 from feedrate.share.proposal import BYTES_MOST, FILES_EACH, MARK, PARTS, RECORDED, say
-from feedrate.share.validation import check
+from feedrate.share.validation import guard
 from feedrate.share.validation.findings import quote
 from feedrate.share.validation.validator import RUN
 from feedrate.store import marks, runs
@@ -100,7 +100,7 @@ def _validate(folder: str, files: Mapping[str, bytes], archive: Path, results: P
         run.mkdir(parents=True)
         for path, data in files.items():
             Path(place, path).write_bytes(data)
-        validated = check.check(run, results, in_place=True)
+        validated = guard.check(run, results, in_place=True)
     if not validated.valid:
         raise InputError(f"{archive}: is not valid:" + "".join(f"\n- {finding}" for finding in validated.refusals))
     for flag in validated.flags:

@@ -20,7 +20,7 @@ from feedrate.schema.errors import EnvironmentFault, InputError
 from feedrate.schema.redaction import names_someone
 from feedrate.share import pull_request
 from feedrate.share.pull_request import Change
-from feedrate.share.validation import check
+from feedrate.share.validation import guard
 from feedrate.share.validation.findings import MACHINE_ID, RUN_ID
 from feedrate.share.validation.validator import FILES
 from feedrate.store import marks
@@ -136,7 +136,7 @@ def _read(path: Path) -> bytes:
 
 def _validate(run: StoredRun) -> tuple[str, ...]:
     """Hold a run against the rules for files of others, and list its flags."""
-    validated = check.check(run.folder, run.folder.parents[1])
+    validated = guard.check(run.folder, run.folder.parents[1])
     if not validated.valid:
         listed = "".join(f"\n  {finding}" for finding in validated.refusals)
         raise InputError(f"{run.folder}: is not valid and was not published:{listed}")

@@ -22,7 +22,7 @@ from feedrate.schema.words import plural
 from feedrate.share import pull_request, submission
 from feedrate.share.pull_request import Route, Unable
 from feedrate.share.submission import Submission
-from feedrate.share.validation import check
+from feedrate.share.validation import guard
 from feedrate.share.validation.findings import Validated
 from feedrate.share.validation.guard import READABLE
 from feedrate.store import marks, runs
@@ -226,7 +226,7 @@ def validate(paths: Sequence[Path], results: Path, console: Console | None) -> l
     """
     nowhere = {path: lost for path in paths if (lost := _names_nothing(path))}
     validated = []
-    for each in chain(nowhere.values(), check.check_all([path for path in paths if path not in nowhere], results)):
+    for each in chain(nowhere.values(), guard.check_all([path for path in paths if path not in nowhere], results)):
         validated.append(each)
         if console:
             _report(each, console)
@@ -246,7 +246,7 @@ def as_json(validated: Sequence[Validated]) -> str:
 def _names_nothing(path: Path) -> Validated | None:
     """Refuse a path that names nothing."""
     try:
-        check.find_results(path)
+        guard.find_results(path)
     except InputError:
         got = "holds no run" if os.path.lexists(path) else "no such file"
         wanted = "a trials.parquet, a run's folder, or a folder of runs"

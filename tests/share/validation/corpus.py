@@ -19,8 +19,6 @@ import parquet_bytes as raw
 import pyarrow as pa
 from corpus_tables import LONG, NUMBERS, TEXTS, Named, read, with_values, written
 
-from feedrate.share.validation import thrift
-
 Kind = Callable[[bytes, random.Random], Named]
 ZSTD = 6
 """Of parquet's codecs."""
@@ -115,10 +113,10 @@ def _declared(valid: bytes, draw: random.Random) -> Named:
     for at in range(400):
         holder, key, kind, before = draw.choice(places)
         texts = [text.encode() for text in TEXTS.values()]
-        value = draw.choice(texts) if kind == thrift.BINARY else draw.choice(NUMBERS)
+        value = draw.choice(texts) if kind == raw.BINARY else draw.choice(NUMBERS)
         holder[key] = (kind, value) if isinstance(holder, dict) else value
         try:
-            yield f"declared/{'text' if kind == thrift.BINARY else value}/{at}", raw.closed(valid, footer)
+            yield f"declared/{'text' if kind == raw.BINARY else value}/{at}", raw.closed(valid, footer)
         finally:
             holder[key] = (kind, before) if isinstance(holder, dict) else before
 
@@ -129,9 +127,9 @@ def _pages(valid: bytes, draw: random.Random) -> Named:
         footer = raw.footer_of(valid)
         chunk = draw.choice(raw.chunks(footer))
         begin, size = raw.place(chunk)
-        reader = thrift.Reader(valid, begin)
+        reader = raw.Reader(valid, begin)
         header = reader.struct()
-        holder, key, kind, _ = draw.choice([leaf for leaf in raw.leaves(header) if leaf[2] != thrift.BINARY])
+        holder, key, kind, _ = draw.choice([leaf for leaf in raw.leaves(header) if leaf[2] != raw.BINARY])
         value = draw.choice(NUMBERS)
         holder[key] = (kind, value) if isinstance(holder, dict) else value
         page = raw.struct(header) + valid[reader.at : begin + size]
@@ -150,11 +148,11 @@ def _schemas(valid: bytes, draw: random.Random) -> Named:
     groups = [raw.struct(group) for group in raw.footer_of(valid)[4][1][1]]
     for more in (10_000, 1_000_000):
         footer = raw.footer_of(valid)
-        footer[4] = (thrift.LIST, (thrift.STRUCT, [*groups, *[raw.struct(raw.EMPTY_GROUP)] * more]))
+        footer[4] = (raw.LIST, (raw.STRUCT, [*groups, *[raw.struct(raw.EMPTY_GROUP)] * more]))
         yield f"schemas/row_groups/{more}", raw.closed(valid, footer)
     for times in (2, 500):
         footer = raw.footer_of(valid)
-        footer |= {3: (thrift.I64, footer[3][1] * times), 4: (thrift.LIST, (thrift.STRUCT, groups * times))}
+        footer |= {3: (raw.I64, footer[3][1] * times), 4: (raw.LIST, (raw.STRUCT, groups * times))}
         yield f"schemas/rows_again/{times}", raw.closed(valid, footer)
 
 
@@ -176,9 +174,9 @@ def _bombs(valid: bytes, draw: random.Random) -> Named:
     for frames, kind in ((4, 0), (64, 0), (127, 0), (127, 2)):  # as many frames as wanted make one page
         footer = raw.footer_of(valid)
         chunk = draw.choice([chunk for chunk in raw.chunks(footer) if chunk[3][1][1] == [b"wall_ns"]])
-        chunk[4] = (thrift.I32, ZSTD)
-        counts = {1: (thrift.I32, frames * 2**21), 2: (thrift.I32, 0)}
-        levels = {} if kind else {3: (thrift.I32, 3), 4: (thrift.I32, 3)}
+        chunk[4] = (raw.I32, ZSTD)
+        counts = {1: (raw.I32, frames * 2**21), 2: (raw.I32, 0)}
+        levels = {} if kind else {3: (raw.I32, 3), 4: (raw.I32, 3)}
         page = raw.page(kind, counts | levels, frame * frames, frames * 2**24)
         yield (
             f"bombs/{'dictionary' if kind else 'data'}_page/{frames * 16}MB",
@@ -194,26 +192,26 @@ def _ambiguous(valid: bytes, draw: random.Random) -> Named:
     """
     many = 10**8
     hidden = {
-        "field": {HIDDEN + 3: (thrift.I64, many)},
-        "double": {3: (thrift.DOUBLE, float(many))},
-        "list": {3: (thrift.LIST, (thrift.I64, [many]))},
+        "field": {HIDDEN + 3: (raw.I64, many)},
+        "double": {3: (raw.DOUBLE, float(many))},
+        "list": {3: (raw.LIST, (raw.I64, [many]))},
     }
     for name, fields in hidden.items():
         footer = raw.footer_of(valid)
         footer |= fields
-        footer[4][1][1][0] |= {3: (thrift.I64, many)} if name == "double" else fields
+        footer[4][1][1][0] |= {3: (raw.I64, many)} if name == "double" else fields
         yield f"ambiguous/rows_{name}/0", raw.closed(valid, footer)
     for at, number in enumerate((1, 2)):
         footer = raw.footer_of(valid)
         chunk = next(chunk for chunk in raw.chunks(footer) if chunk[3][1][1] == [b"samples_per_s"])
         begin, size = raw.place(chunk)
-        reader = thrift.Reader(valid, begin)
+        reader = raw.Reader(valid, begin)
         header = reader.struct()
         before = len(raw.struct(header))
         about = header if number == 2 else header[7 if 7 in header else 5][1]
-        about[HIDDEN + number] = (thrift.I32, 2**31 - 1)
+        about[HIDDEN + number] = (raw.I32, 2**31 - 1)
         page = raw.struct(header) + valid[reader.at : begin + size]
-        chunk[6] = (thrift.I64, chunk[6][1] + len(raw.struct(header)) - before)
+        chunk[6] = (raw.I64, chunk[6][1] + len(raw.struct(header)) - before)
         yield f"ambiguous/page_{'size' if number == 2 else 'values'}/{at}", raw.repointed(valid, footer, chunk, page)
 
 

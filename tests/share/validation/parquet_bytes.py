@@ -6,13 +6,60 @@ import struct as packing
 from collections.abc import Iterator
 from typing import Any
 
-from feedrate.share.validation import thrift
-
+Struct = dict[int, tuple[int, Any]]
+"""Field number to kind and value; a list is ``(kind of its elements, values)``."""
+STOP, TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, _, STRUCT = range(13)
+"""Kinds of a value in Thrift's compact protocol."""
 MAGIC = b"PAR1"
-COLUMN = {1: (thrift.I32, 2), 3: (thrift.I32, 1), 4: (thrift.BINARY, b"0000000")}
+COLUMN = {1: (I32, 2), 3: (I32, 1), 4: (BINARY, b"0000000")}
 """A schema's element: an optional column of int64; its name has seven digits."""
-EMPTY_GROUP = {1: (thrift.LIST, (thrift.STRUCT, [])), 2: (thrift.I64, 0), 3: (thrift.I64, 0)}
+EMPTY_GROUP = {1: (LIST, (STRUCT, [])), 2: (I64, 0), 3: (I64, 0)}
 """A row group without rows and columns."""
+
+
+class Reader:
+    """Reads structs of Thrift's compact protocol from sound bytes, and stands behind each."""
+
+    def __init__(self, data: bytes, at: int = 0) -> None:
+        self.data, self.at = data, at
+
+    def struct(self) -> Struct:
+        """Read a struct."""
+        fields: Struct = {}
+        number = 0
+        while (header := self._bytes(1)[0]) != STOP:
+            step, kind = header >> 4, header & 0x0F
+            number = number + step if step else self._number()
+            fields[number] = (kind, kind == TRUE if kind in (TRUE, FALSE) else self._value(kind))
+        return fields
+
+    def _value(self, kind: int) -> Any:
+        if kind in (TRUE, FALSE, BYTE):  # of a list: one byte each
+            return self._bytes(1)[0]
+        if kind == DOUBLE:
+            return packing.unpack("<d", self._bytes(8))[0]
+        if kind == BINARY:
+            return self._bytes(self._varint())
+        if kind in (LIST, SET):
+            header = self._bytes(1)[0]
+            size = header >> 4 if header >> 4 < 15 else self._varint()
+            return header & 0x0F, [self._value(header & 0x0F) for _ in range(size)]
+        return self.struct() if kind == STRUCT else self._number()
+
+    def _number(self) -> int:
+        number = self._varint()
+        return (number >> 1) ^ -(number & 1)
+
+    def _varint(self) -> int:
+        number = place = 0
+        while (byte := self._bytes(1)[0]) >= 0x80:
+            number |= (byte & 0x7F) << place
+            place += 7
+        return number | byte << place
+
+    def _bytes(self, size: int) -> bytes:
+        self.at += size
+        return self.data[self.at - size : self.at]
 
 
 def footer_size(valid: bytes) -> int:
@@ -20,12 +67,12 @@ def footer_size(valid: bytes) -> int:
     return int.from_bytes(valid[-8:-4], "little")
 
 
-def footer_of(valid: bytes) -> thrift.Struct:
+def footer_of(valid: bytes) -> Struct:
     """Read a file's footer (``FileMetaData`` in parquet.thrift)."""
-    return thrift.Reader(valid, len(valid) - 8 - footer_size(valid), left=10**7).struct()
+    return Reader(valid, len(valid) - 8 - footer_size(valid)).struct()
 
 
-def closed(valid: bytes, footer: thrift.Struct, more: bytes = b"") -> bytes:
+def closed(valid: bytes, footer: Struct, more: bytes = b"") -> bytes:
     """Give a file another footer, and bytes between its data and that."""
     return valid[: len(valid) - 8 - footer_size(valid)] + more + ended(struct(footer))
 
@@ -37,20 +84,20 @@ def ended(footer: bytes) -> bytes:
 
 def without_rows(elements: bytes, count: int) -> bytes:
     """Write a file that has a schema of so many elements, encoded already, and nothing else."""
-    rest = struct({3: (thrift.I64, 0), 4: (thrift.LIST, (thrift.STRUCT, []))}, last=2)
-    return MAGIC + ended(VERSION + bytes([0x19]) + _list_head(count, thrift.STRUCT) + elements + rest)
+    rest = struct({3: (I64, 0), 4: (LIST, (STRUCT, []))}, last=2)
+    return MAGIC + ended(VERSION + bytes([0x19]) + _list_head(count, STRUCT) + elements + rest)
 
 
 def columns(count: int) -> bytes:
     """Write a schema of so many columns, each with a name of its own."""
     before, after = struct(COLUMN).split(b"0000000")
     names = b"".join(before + b"%07d" % at + after for at in range(count))
-    return struct({4: (thrift.BINARY, b"schema"), 5: (thrift.I32, count)}) + names
+    return struct({4: (BINARY, b"schema"), 5: (I32, count)}) + names
 
 
 def groups(depth: int) -> bytes:
     """Write a schema of groups in groups."""
-    return struct({4: (thrift.BINARY, b"group"), 5: (thrift.I32, 1)}) * depth + struct(COLUMN)
+    return struct({4: (BINARY, b"group"), 5: (I32, 1)}) * depth + struct(COLUMN)
 
 
 def structs(depth: int) -> bytes:
@@ -60,33 +107,33 @@ def structs(depth: int) -> bytes:
 
 def long_list(size: int, rest: bytes) -> bytes:
     """Write a file whose schema declares so many elements and has none."""
-    return MAGIC + ended(VERSION + bytes([0x19, 0xF0 | thrift.STRUCT]) + varint(size) + rest)
+    return MAGIC + ended(VERSION + bytes([0x19, 0xF0 | STRUCT]) + varint(size) + rest)
 
 
-def chunks(footer: thrift.Struct) -> list[thrift.Struct]:
+def chunks(footer: Struct) -> list[Struct]:
     """List the metadata of all column chunks (``ColumnMetaData``)."""
     return [chunk[3][1] for group in footer[4][1][1] for chunk in group[1][1][1] if 3 in chunk]
 
 
-def place(chunk: thrift.Struct) -> tuple[int, int]:
+def place(chunk: Struct) -> tuple[int, int]:
     """Say where a column chunk begins, and its size in bytes."""
     return min(chunk[number][1] for number in (9, 11) if number in chunk), chunk[7][1]
 
 
-def repointed(valid: bytes, footer: thrift.Struct, chunk: thrift.Struct, pages: bytes) -> bytes:
+def repointed(valid: bytes, footer: Struct, chunk: Struct, pages: bytes) -> bytes:
     """Give one of the footer's column chunks other pages, which are put behind the data."""
     begin = len(valid) - 8 - footer_size(valid)
     shift = chunk[9][1] - chunk[11][1] if 11 in chunk else 0
-    chunk |= {9: (thrift.I64, begin + shift), 7: (thrift.I64, len(pages))}
+    chunk |= {9: (I64, begin + shift), 7: (I64, len(pages))}
     if 11 in chunk:
-        chunk[11] = (thrift.I64, begin)
+        chunk[11] = (I64, begin)
     return closed(valid, footer, pages)
 
 
-def page(kind: int, counts: thrift.Struct, body: bytes, declared: int) -> bytes:
+def page(kind: int, counts: Struct, body: bytes, declared: int) -> bytes:
     """Write a page: 0 of data, 2 of a dictionary; its header declares so many bytes when it is decompressed."""
-    header = {1: (thrift.I32, kind), 2: (thrift.I32, declared), 3: (thrift.I32, len(body))}
-    return struct(header | {7 if kind else 5: (thrift.STRUCT, counts)}) + body
+    header = {1: (I32, kind), 2: (I32, declared), 3: (I32, len(body))}
+    return struct(header | {7 if kind else 5: (STRUCT, counts)}) + body
 
 
 def leaves(value: Any) -> Iterator[tuple[Any, int, int, Any]]:
@@ -95,22 +142,22 @@ def leaves(value: Any) -> Iterator[tuple[Any, int, int, Any]]:
     if isinstance(value, tuple):
         pairs = [(value[1], at, value[0], each) for at, each in enumerate(value[1])]
     for holder, key, kind, held in pairs:
-        if kind in (thrift.STRUCT, thrift.LIST, thrift.SET):
+        if kind in (STRUCT, LIST, SET):
             yield from leaves(held)
-        elif kind not in (thrift.TRUE, thrift.FALSE, thrift.DOUBLE):
+        elif kind not in (TRUE, FALSE, DOUBLE):
             yield holder, key, kind, held
 
 
-def struct(fields: thrift.Struct, last: int = 0) -> bytes:
+def struct(fields: Struct, last: int = 0) -> bytes:
     """Write a struct, or its fields after one of a number."""
     parts = []
     for number in sorted(fields):
         kind, value = fields[number]
-        if kind in (thrift.TRUE, thrift.FALSE):
-            kind = thrift.TRUE if value else thrift.FALSE
+        if kind in (TRUE, FALSE):
+            kind = TRUE if value else FALSE
         step = number - last
         parts.append(bytes([step << 4 | kind]) if 0 < step < 16 else bytes([kind]) + varint(_zigzag(number)))
-        parts.append(b"" if kind in (thrift.TRUE, thrift.FALSE) else _encoded(kind, value))
+        parts.append(b"" if kind in (TRUE, FALSE) else _encoded(kind, value))
         last = number
     return b"".join(parts) + b"\0"
 
@@ -126,14 +173,14 @@ def varint(number: int) -> bytes:
 
 def _encoded(kind: int, value: Any) -> bytes:
     if isinstance(value, bytes):  # a text, or a struct that is written already
-        return varint(len(value)) + value if kind == thrift.BINARY else value
-    if kind in (thrift.TRUE, thrift.FALSE, thrift.BYTE):
+        return varint(len(value)) + value if kind == BINARY else value
+    if kind in (TRUE, FALSE, BYTE):
         return bytes([value & 0xFF])
-    if kind in (thrift.I16, thrift.I32, thrift.I64):
+    if kind in (I16, I32, I64):
         return varint(_zigzag(value))
-    if kind == thrift.DOUBLE:
+    if kind == DOUBLE:
         return packing.pack("<d", value)
-    if kind in (thrift.LIST, thrift.SET):
+    if kind in (LIST, SET):
         inner, values = value
         return _list_head(len(values), inner) + b"".join(_encoded(inner, each) for each in values)
     return struct(value)
@@ -147,5 +194,5 @@ def _zigzag(number: int) -> int:
     return (number << 1 ^ number >> 63) & (2**64 - 1)
 
 
-VERSION = struct({1: (thrift.I32, 2)})[:-1]
+VERSION = struct({1: (I32, 2)})[:-1]
 """The first field of every footer."""

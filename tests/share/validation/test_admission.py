@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from feedrate.schema.plugins import ROOT
-from feedrate.share.validation import admission, validator
+from feedrate.share.validation import admission
 from feedrate.store import marks
 from feedrate.store.marks import FILE_MOST
 
@@ -93,36 +89,6 @@ def test_a_damaged_file_beside_a_run_leaves_out_that_run(results: list[Path], ki
     (finding,) = admitted.refused[0].refusals
     assert finding.rule == admission.BESIDE.name
     assert f"{bad.name}.{kind}.json: {words}" in str(finding)
-
-
-@pytest.mark.slow
-def test_runs_together_are_admitted_as_each_alone(valid: bytes, run: Path, corpus: ModuleType, tmp_path: Path) -> None:
-    """Runs that are validated together are let in where each alone is valid, whatever is wrong with the others."""
-    with pa.BufferReader(valid) as file:
-        table = pq.read_table(file)
-
-    def written(table: pa.Table, **options: Any) -> bytes:
-        sink = pa.BufferOutputStream()
-        pq.write_table(table, sink, **options)
-        return bytes(sink.getvalue())
-
-    made = {"as it was": valid, "gzip": written(table, compression="gzip"), "small": written(table, data_page_size=64)}
-    fields = json.loads(table.schema.metadata[b"feedrate"]) | {"seed": 8}
-    made["another run.json"] = written(table.replace_schema_metadata({b"feedrate": json.dumps(fields).encode()}))
-    made |= dict(zip(*zip(*itertools.islice(corpus.mutated(valid, 3), 0, 100, 3), strict=True), strict=True))
-    every = []
-    for at, data in enumerate(made.values()):
-        every.append(tmp_path / str(at) / run.parent.name / run.name)
-        shutil.copytree(run, every[-1])
-        (every[-1] / "trials.parquet").write_bytes(data)
-    alone = [folder for folder in every if validator.judge(folder, in_place=True).valid]
-    assert every[0] in alone
-    assert every[1] not in alone
-    for folder in every:
-        admitted, refused = validator.admit({str(folder): None})
-        assert (bool(admitted), bool(refused)) == (folder in alone, folder not in alone)
-    few = every[:3]
-    assert [admission.admit([folder]).folders for folder in few] == [(folder,) * (folder in alone) for folder in few]
 
 
 @pytest.mark.slow

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from feedrate.share.validation import check, validator
 from feedrate.share.validation import flags as validation_flags
+from feedrate.share.validation import guard, validator
 from feedrate.share.validation.findings import Finding
 from feedrate.store import marks
 
@@ -56,12 +56,12 @@ def rules(flags: tuple[Finding, ...] | list[Finding]) -> list[str]:
 def test_a_run_unlike_those_of_its_make_is_flagged(run: Path, results: Path, tmp_path: Path) -> None:
     """It is valid, and a reviewer is told what is usual; beside runs that are like it nothing is said."""
     path = slowed(run, tmp_path / "slow.parquet")
-    found = check.check(path, results)
+    found = guard.check(path, results)
     assert found.valid
     assert rules(found.flags) == [validation_flags.UNLIKE_OTHERS.name]
     assert f"usual: 0.25 to 4 times as fast as in run '{OTHER}'" in str(found.flags[0])
-    assert check.check(run / "trials.parquet", results).findings == ()
-    assert check.check(path).findings == ()
+    assert guard.check(run / "trials.parquet", results).findings == ()
+    assert guard.check(path).findings == ()
 
 
 def test_what_was_withdrawn_is_nobodys_measure(run: Path, results: Path, tmp_path: Path) -> None:
@@ -69,33 +69,33 @@ def test_what_was_withdrawn_is_nobodys_measure(run: Path, results: Path, tmp_pat
     path = slowed(run, tmp_path / "slow.parquet")
     beside = marks.place(results / run.parent.name / OTHER, "withdrawn")
     beside.write_text(json.dumps({"why": "wrong disk", "on": "2026-01-03"}))
-    assert check.check(path, results).findings == ()
+    assert guard.check(path, results).findings == ()
 
 
 def test_runs_of_others_cannot_refuse_a_file(run: Path, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever happens while a valid run is held beside others, it stays valid, without flags."""
     path = run / "trials.parquet"
     (results / run.parent.name / OTHER / "trials.parquet").write_bytes(b"PAR1 is all of it PAR1")
-    assert check.check(path, results).findings == ()
+    assert guard.check(path, results).findings == ()
     for answer in ({"exhausted": True}, {"failed": "KeyError"}, None):
         with_flags_that(answer, monkeypatch)
-        found = check.check(path, results)
+        found = guard.check(path, results)
         assert found.valid, answer
         assert found.findings == ()
 
 
 def with_flags_that(answer: dict[str, Any] | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the guarded process answer so when it is asked for flags; None dies over it."""
-    ask = check.Guard.ask
+    ask = guard.Guard.ask
 
-    def asked(self: check.Guard, question: dict[str, Any], seconds: float = 60) -> dict[str, Any]:
+    def asked(self: guard.Guard, question: dict[str, Any]) -> dict[str, Any]:
         if "flags" not in question:
-            return ask(self, question, seconds)
+            return ask(self, question)
         if answer is None or answer.get("exhausted"):
-            raise check.Gone("gone")
+            raise guard.Gone("gone")
         return answer
 
-    monkeypatch.setattr(check.Guard, "ask", asked)
+    monkeypatch.setattr(guard.Guard, "ask", asked)
 
 
 def test_columns_that_came_later_may_be_missing(run: Path, results: Path, tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_columns_that_came_later_may_be_missing(run: Path, results: Path, tmp_pa
         said = json.loads(table.schema.metadata[KEY]) | {"schema_version": 1}
         del said["needs_feedrate"]
         pq.write_table(table.replace_schema_metadata({KEY: json.dumps(said).encode()}), path)
-    found = check.check(paths[0], results)
+    found = guard.check(paths[0], results)
     assert found.valid
     assert rules(found.flags) == [validation_flags.UNLIKE_OTHERS.name]
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
@@ -15,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feedrate.share.validation import caps, check, thrift, validator
+from feedrate.share.validation import caps, guard, validator
 from feedrate.share.validation.findings import Validated
 
 FEWEST = 2_000
@@ -28,7 +27,7 @@ def look(files: list[tuple[str, bytes]], folder: Path) -> dict[str, Validated]:
     for at, (name, data) in enumerate(files):
         paths[name] = folder / f"{at}.parquet"
         paths[name].write_bytes(data)
-    return dict(zip(paths, check.check_all(paths.values()), strict=True))
+    return dict(zip(paths, guard.check_all(paths.values()), strict=True))
 
 
 def sound(name: str, found: Validated) -> None:
@@ -94,29 +93,6 @@ def test_noise_between_magic_numbers_is_refused(tmp_path_factory: pytest.TempPat
     sound("noise", found)
 
 
-@given(data=st.binary(max_size=512))
-@settings(max_examples=300)
-def test_any_bytes_are_a_struct_or_malformed(data: bytes) -> None:
-    """The reader of page headers raises its own error and no other."""
-    with suppress(thrift.Malformed):
-        thrift.Reader(data, left=64).struct()
-
-
 def test_what_is_written_is_read_back(valid: bytes, corpus: ModuleType) -> None:
     """A footer that is taken apart and put together again is the same file: the corpus changes what it means to."""
-    import sys
-
-    raw = sys.modules["parquet_bytes"]
-    assert raw.closed(valid, raw.footer_of(valid)) == valid
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [b"\x06\x86\x80\x80\x80\x10\x02", b"\x36\x02\x06\x06\x04", b"\x36\x02\x06\x00\x02", b"\x36\x02\x06\x01\x02"],
-    ids=["beyond 15 bits", "twice", "zero", "negative"],
-)
-def test_fields_of_a_struct_ascend(fields: bytes) -> None:
-    """A field whose number two readers may take for different ones is refused before any of them goes by it."""
-    assert thrift.Reader(b"\x36\x02\x16\x04\x00").struct() == {3: (thrift.I64, 1), 4: (thrift.I64, 2)}
-    with pytest.raises(thrift.Malformed, match="holds a field of number"):
-        thrift.Reader(fields + b"\x00").struct()
+    assert corpus.raw.closed(valid, corpus.raw.footer_of(valid)) == valid

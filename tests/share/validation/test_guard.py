@@ -1,7 +1,8 @@
-"""The process that reads files of others: what kills it refuses a file, and touches nothing else."""
+"""Files of others held against the rules in a process of its own: what kills it refuses a file, and nothing else."""
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -10,71 +11,61 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from typer.testing import CliRunner
 
+from feedrate.cli import app
 from feedrate.schema import redaction
-from feedrate.share.validation import admission, caps, check, guard
+from feedrate.schema.errors import InputError
+from feedrate.share.validation import admission, caps, guard
 from feedrate.share.validation.guard import Gone, Guard
 
 BOMBS = ("bombs/data_page/2032MB", "bombs/dictionary/1500MB")
 
 
-def question(path: Path) -> guard.Answer:
-    return {"judge": str(path), "in_place": False}
-
-
-def test_it_answers_and_ends(valid: bytes, tmp_path: Path) -> None:
-    """One process answers for any number of files, and is gone afterwards."""
+def test_a_process_that_dies_is_replaced(valid: bytes, tmp_path: Path) -> None:
+    """One process answers for many files; the file over which it died is refused; the next one gets another."""
     path = tmp_path / "trials.parquet"
     path.write_bytes(valid)
     with Guard() as asked:
-        for _ in range(2):
-            assert asked.ask(question(path))["judged"]["valid"]
+        assert asked.check(path).valid
         process = asked._process
         assert process is not None
+        assert asked.check(path).valid
+        assert asked._process is process
+        process.kill()
+        assert "SIGKILL" in asked.check(path).refusals[0].got
+        assert asked.check(path).valid
+        process = asked._process
+    assert process is not None
     assert process.returncode is not None
-
-
-def test_a_process_that_dies_is_replaced(valid: bytes, tmp_path: Path) -> None:
-    """The question over which it died has no answer; the next one has."""
-    path = tmp_path / "trials.parquet"
-    path.write_bytes(valid)
-    with Guard() as asked:
-        assert asked.ask(question(path))["judged"]["valid"]
-        assert asked._process is not None
-        asked._process.kill()
-        with pytest.raises(Gone, match="SIGKILL"):
-            asked.ask(question(path))
-        assert asked.ask(question(path))["judged"]["valid"]
 
 
 def test_what_made_a_reader_fail_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its class and first line without folders, so that a package that is missing here is not read as a bad file."""
     with Guard() as asked:
-        failed = asked.ask({"judge": str(tmp_path)})
-    assert failed == {"failed": "KeyError", "why": "'in_place'"}
-    why = "No module named 'scipy' \x1b[31m(/home/somebody/lib/scipy.so)"
-    monkeypatch.setattr(Guard, "ask", lambda *_: {"failed": "ImportError", "why": why})
-    (refusal,) = check.check(tmp_path).refusals
-    assert refusal.got == """a reader failed over it ("ImportError: No module named 'scipy' (scipy.so)")"""
-
-
-def test_no_more_than_the_first_line_of_an_error_is_said() -> None:
-    """And of a long one its beginning: libraries append what they read."""
-    assert guard.failure(ValueError("\nno such column\nID3: ...")) == {"failed": "ValueError", "why": "no such column"}
-    assert len(guard.failure(ValueError("x" * 10_000))["why"]) == redaction.MOST
+        assert asked.ask({"judge": str(tmp_path)}) == {"failed": "KeyError: 'in_place'"}
+    why = "ImportError: No module named 'scipy' \x1b[31m(/home/somebody/lib/scipy.so)"
+    monkeypatch.setattr(Guard, "ask", lambda *_: {"failed": why})
+    (finding,) = guard.check(tmp_path / "a\x1b[31mb.parquet").refusals
+    assert str(finding) == (
+        """'a\\x1b[31mb.parquet': a reader failed over it ("ImportError: No module named 'scipy' (scipy.so)"); """
+        "expected one that can be read within 60 seconds and 1024 MiB of memory (rule readable)"
+    )
+    assert guard.failure(ValueError("\nno such column\nID3: ...")) == "ValueError: no such column"
+    assert len(guard.failure(ValueError("x" * 10_000))) < redaction.MOST + 20
 
 
 @pytest.mark.slow
 def test_a_question_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
     """A file that never ends, here a pipe with a reader only, is no plain file; one that is slow is given up."""
     os.mkfifo(tmp_path / "pipe")
-    assert check.check(tmp_path / "pipe").refusals[0].rule == "plain_file"
+    assert guard.check(tmp_path / "pipe").refusals[0].rule == "plain_file"
     with Guard() as asked:
-        asked.ask({"admit": {}})
+        asked.check(tmp_path / "pipe")
         assert asked._process
         asked._process.send_signal(signal.SIGSTOP)
         with pytest.raises(Gone, match=r"longer than 0\.1 s"):
-            asked.ask({"admit": {}}, seconds=0.1)
+            asked.ask({"judge": str(tmp_path), "in_place": False}, seconds=0.1)
 
 
 @pytest.mark.slow
@@ -98,10 +89,46 @@ def test_a_file_over_the_cap_is_not_read(tmp_path: Path) -> None:
     with large.open("wb") as file:
         file.write(b"PAR1")
         file.truncate(caps.FILE_BYTES.most + 1)
-    assert check.check(large).refusals[0].rule == "file_bytes"
+    assert guard.check(large).refusals[0].rule == "file_bytes"
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "/proc/self/mem", "/"])
 def test_devices_and_folders_are_no_files(path: str) -> None:
     """Nothing is read from what is no plain file."""
-    assert check.check(Path(path)).refusals[0].rule in ("plain_file", "folder")
+    assert guard.check(Path(path)).refusals[0].rule in ("plain_file", "folder")
+
+
+@pytest.mark.slow
+def test_what_lies_below_a_folder_must_lie_in_its_place(results: list[Path]) -> None:
+    """A copy under another machine is refused as soon as somebody says where runs lie; a run alone may lie anywhere."""
+    folder = results[0].parents[1]
+    copy = folder / "other-machine" / results[0].name
+    shutil.copytree(results[0], copy)
+    assert guard.check(copy).valid
+    for found in (guard.check(copy, in_place=True), guard.check(copy, folder)):
+        assert found.refusals[0].rule == "place"
+    refused = {found.path: found.refusals[0].rule for found in guard.check_all([folder]) if not found.valid}
+    assert refused[str(copy)] == "place"
+    assert str(results[0]) not in refused
+
+
+def test_what_names_nothing_is_said(tmp_path: Path) -> None:
+    """An empty folder and a path that is not there are errors in words."""
+    with pytest.raises(InputError, match="holds no run"):
+        guard.find_results(tmp_path)
+    with pytest.raises(InputError, match="no such file"):
+        guard.find_results(tmp_path / "nowhere")
+
+
+def test_the_command_says_what_it_found(results: list[Path]) -> None:
+    """Valid files leave with 0, refused ones with 2; --json says the same to machines."""
+    folder = results[0].parents[1]
+    good = CliRunner().invoke(app, ["validate", str(results[0]), "--results", str(folder)])
+    assert good.exit_code == 0
+    assert results[0].name in good.output
+    both = CliRunner().invoke(app, ["validate", str(folder), "--json", "--results", str(folder)])
+    assert both.exit_code == 2
+    said = json.loads(both.output)
+    assert (said["valid"], said["refused"]) == (2, 1)
+    assert [one["valid"] for one in said["files"]] == [True, False, True]
+    assert {"rule", "severity", "where", "got", "expected"} == set(said["files"][1]["findings"][0])

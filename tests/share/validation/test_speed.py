@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from beside import seconds, times
 
-from feedrate.bench import files, generated
-from feedrate.share.validation import admission, check
+from feedrate.bench import generated
+from feedrate.bench import site as bench_site
+from feedrate.share.validation import admission, guard
 
 ROWS = 1_000_000
 
@@ -23,15 +24,6 @@ def one(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_trials_of_a_usual_run_cost_less_than_the_start(one: Path, tmp_path: Path) -> None:
-    """A run of some hundred trials takes less than twice as long as one of a single trial (1.1 to 1.4 was seen)."""
-    single, usual = tmp_path / "single.parquet", tmp_path / "usual.parquet"
-    generated.write_repeated(one, 1, single)
-    generated.write_repeated(one, files.USUAL, usual)
-    assert times(lambda: files.validate(usual, files.USUAL).took_s, lambda: files.validate(single, 1).took_s, 2) <= 2
-
-
-@pytest.mark.slow
 def test_time_grows_as_rows_do_and_memory_has_an_end(one: Path, tmp_path: Path) -> None:
     """A million trials take at most ten times as long as a hundred thousand (2.8 to 3.6 was seen), and below 1 GB."""
     small, large = tmp_path / "small.parquet", tmp_path / "large.parquet"
@@ -40,11 +32,11 @@ def test_time_grows_as_rows_do_and_memory_has_an_end(one: Path, tmp_path: Path) 
     peaks: list[int] = []
 
     def whole() -> float:
-        ended = files.validate(large, ROWS, memory=True)
+        ended = bench_site.validate(large, ROWS, memory=True)
         peaks.append(ended.peak_bytes or 0)
         return ended.took_s
 
-    assert times(whole, lambda: files.validate(small, ROWS // 10).took_s, 10) <= 10
+    assert times(whole, lambda: bench_site.validate(small, ROWS // 10).took_s, 10) <= 10
     assert 1e8 < max(peaks) < 1e9
 
 
@@ -53,7 +45,7 @@ def test_a_site_of_many_runs_waits_little(tmp_path: Path) -> None:
     """Runs are let in at a few milliseconds each, and at next to nothing when they were looked at before."""
     count = 400
     generated.write(tmp_path / "results", count)
-    folders = check.find_results(tmp_path / "results")
+    folders = guard.find_results(tmp_path / "results")
     begun = time.perf_counter()
     first = admission.admit(folders, tmp_path / "checked.json")
     again = time.perf_counter()

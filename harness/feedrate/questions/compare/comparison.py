@@ -26,7 +26,7 @@ from feedrate.questions.compare.page import unranked_suites
 from feedrate.schema.columns import TRIALS
 from feedrate.schema.errors import InputError, expected_one_of
 from feedrate.schema.redaction import one_line
-from feedrate.share.validation import check
+from feedrate.share.validation import guard
 from feedrate.store import marks, migration, runs
 from feedrate.store.manifest import RunManifest
 
@@ -188,7 +188,7 @@ def _of_others(file: Path, letter: str) -> Side:
     """A run from elsewhere."""
     import pyarrow.parquet as pq
 
-    found = check.check(file)
+    found = guard.check(file)
     if not found.valid:
         raise InputError(f"{letter}={file}: no valid result: {found.refusals[0]}; feedrate validate says all")
     table = pq.read_table(file)

@@ -9,29 +9,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
 from feedrate.machine.identity import usable_cores
-from feedrate.schema.errors import InputError
+from feedrate.schema.errors import EnvironmentFault, InputError
 from feedrate.schema.plugins import PACKAGE
-from feedrate.share.validation import check
-from feedrate.share.validation.findings import Finding, Rule, Validated, quote
-from feedrate.share.validation.guard import Answer, Gone, Guard
+from feedrate.share.validation import parquet
+from feedrate.share.validation.findings import Finding, Refused, Rule, Validated, quote
+from feedrate.share.validation.guard import Guard
+from feedrate.share.validation.validator import FILES
 from feedrate.store import marks
+from feedrate.store.runs import write_whole
 
 UNIQUE = Rule("unique", "No two machines have a run of the same id: where they do, none of those runs is shown.")
 BESIDE = Rule("beside", "What lies beside a run's folder is as feedrate writes it.")
-TOGETHER_BYTES = 4 * 2**20
-"""Runs are validated together as long as their files are no larger than this: steps decode to thirty times as much."""
-TOGETHER = 100
-"""And no more of them than this."""
 _RULES_LIE_IN = ("schema", "machine", "store", "share", "formats", "workloads", "trial/checks")
 _READERS = ("numpy", "pyarrow", "pydantic", "pydantic-core")
 """Libraries that decide what a file holds."""
@@ -50,21 +47,22 @@ class Admitted:
 def admit(folders: Sequence[Path], memory: Path | None = None) -> Admitted:
     """Say which runs may be shown.
 
-    Many runs are validated together, on all cores, and one by one only where something is wrong. A run whose files
-    were seen before, by their hashes, is not validated again as long as the rules are the same.
+    Runs are validated on all cores. One whose files were seen before, by their hashes, is not validated again as long
+    as the rules are the same.
 
     Args:
         folders: of runs.
         memory: the file that remembers what passed; None remembers nothing.
     """
     rules = _fingerprint() if memory else ""
-    passed = _read_passed(memory, rules) if memory else {}
+    passed = _read_passed(memory, rules) if memory else set()
     lanes = max(1, min(len(usable_cores()), len(folders)))
     with ThreadPoolExecutor(lanes) as pool:
-        parts = list(pool.map(lambda lane: _validate(folders[lane::lanes], passed), range(lanes)))
-    refused = {folder: validated for _, part in parts for folder, validated in part.items()}
+        parts = pool.map(lambda lane: list(_validate(folders[lane::lanes], passed)), range(lanes))
+        validated = {folder: (digest, refused) for part in parts for folder, digest, refused in part}
     if memory:
-        _write_passed(memory, rules, {name: digest for digests, _ in parts for name, digest in digests.items()})
+        _write_passed(memory, rules, [digest for digest, refused in validated.values() if not refused])
+    refused = {folder: refused for folder, (_, refused) in validated.items() if refused}
     of_id: defaultdict[str, list[Path]] = defaultdict(list)
     for folder in folders:
         if folder not in refused:
@@ -95,56 +93,39 @@ def _damaged(folder: Path) -> Finding | None:
     return None
 
 
-def _validate(folders: Sequence[Path], passed: Mapping[str, str]) -> tuple[dict[str, str], dict[Path, Validated]]:
-    """Validate runs in one guarded process: the hashes of those that pass, by machine and run, and the others."""
-    digests: dict[str, str] = {}
-    refused: dict[Path, Validated] = {}
+def _validate(folders: Sequence[Path], passed: set[str]) -> Iterator[tuple[Path, str, Validated | None]]:
+    """Validate runs in one guarded process: each with the hash of its files, and the result if it is refused."""
     with Guard() as guard:
-        for group in _small_groups(folders):
-            names = {str(folder.absolute()): "/".join(folder.parts[-2:]) for folder in group}
-            answer: Answer = {}
-            with suppress(Gone):
-                answer = guard.ask({"admit": {path: passed.get(name) for path, name in names.items()}})
-            if "admitted" in answer:
-                digests |= {names[path]: digest for path, digest in answer["admitted"].items()}
-                wrong = {path: Validated.from_json(validated) for path, validated in answer["refused"].items()}
-                found = [(folder, wrong.get(str(folder.absolute()))) for folder in group]
-                refused |= {folder: replace(each, path=str(folder)) for folder, each in found if each}
-            else:  # it died or failed over one of them
-                each_alone = [(folder, check.judge(guard, folder, in_place=True)) for folder in group]
-                refused |= {folder: validated for folder, validated in each_alone if not validated.valid}
-    return digests, refused
+        for folder in folders:
+            digest = _digest(folder)
+            result = None if digest in passed else guard.check(folder, in_place=True)
+            yield folder, digest, result if result and not result.valid else None
 
 
-def _small_groups(folders: Iterable[Path]) -> Iterator[list[Path]]:
-    group: list[Path] = []
-    size = 0
-    for folder in folders:
-        own = sum(path.lstat().st_size for path in folder.glob("*"))
-        if group and (size + own > TOGETHER_BYTES or len(group) == TOGETHER):
-            yield group
-            group, size = [], 0
-        group.append(folder)
-        size += own
-    if group:
-        yield group
+def _digest(folder: Path) -> str:
+    """Hash what the rules look at: the files, and the place, which is part of one."""
+    whole = folder.absolute()
+    names, linked = sorted(path.name for path in whole.iterdir()), whole.is_symlink() or whole.parent.is_symlink()
+    hashes = hashlib.sha256(json.dumps([*whole.parts[-2:], linked, names]).encode())
+    for name in FILES:
+        with suppress(Refused):
+            hashes.update(hashlib.sha256(parquet.read(whole / name)).digest())
+    return hashes.hexdigest()
 
 
-def _read_passed(memory: Path, rules: str) -> dict[str, str]:
-    """Hashes of the runs that passed under these rules, by machine and run."""
+def _read_passed(memory: Path, rules: str) -> set[str]:
+    """Hashes of the runs that passed under these rules."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         held = json.loads(memory.read_bytes())
-        return dict(held["passed"]) if held["rules"] == rules else {}
-    return {}
+        return set(held["passed"]) if held["rules"] == rules else set()
+    return set()
 
 
-def _write_passed(memory: Path, rules: str, passed: Mapping[str, str]) -> None:
+def _write_passed(memory: Path, rules: str, passed: Sequence[str]) -> None:
     """Remember those of today; a folder that cannot be written remembers nothing."""
-    with suppress(OSError):
+    with suppress(OSError, EnvironmentFault):
         memory.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=memory.parent, delete=False, encoding="ascii") as file:
-            json.dump({"rules": rules, "passed": passed}, file)
-        Path(file.name).replace(memory)
+        write_whole(memory, json.dumps({"rules": rules, "passed": passed}).encode())
 
 
 def _fingerprint() -> str:

@@ -1,8 +1,8 @@
 """How much of a file that comes from others is read: one table, for Python and for the page that reads files.
 
-A cap is far above what feedrate writes and far below what would hurt the reader. Each is checked before what it caps is
-decoded; what cannot be known before (memory, time) caps the process that decodes. Every cap has room for the longest
-run: a day of trials, one a second, that keep as many steps as those of our own runs.
+A cap is far above what feedrate writes and far below what would hurt the reader. What the footer says is checked before
+anything is decoded; memory and time cap the process that decodes. Every cap has room for the longest run: a day of
+trials, one a second, that keep as many steps as those of our own runs.
 """
 
 from __future__ import annotations
@@ -78,6 +78,7 @@ TRACE_ROWS = Cap(
     f"{_DAY} has {TRIALS * STEPS / 1e6:.1f} million steps, {STEPS} a trial, and fewer samples.",
 )
 PAGES = Cap("pages", 250_000, "pages", f"{_DAY} has {2 * WIDEST * GROUPS:,}: two for every column of every row group.")
+"""This and the next are for the page that reads files."""
 PAGE_BYTES = Cap("page_bytes", 16 * MIB, "bytes in one page", "Writers end a page at about one MiB, dictionaries too.")
 DECODED_BYTES = Cap(
     "decoded_bytes",

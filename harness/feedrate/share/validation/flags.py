@@ -77,10 +77,8 @@ def _columns(file: pq.ParquetFile, names: list[str]) -> pa.Table:
 
 
 def _over_cores(table: pa.Table, cores: int) -> Iterator[tuple[Rule, str, str]]:
-    used: Any = pa.array([0.0] * len(table))
-    for name in _BUSY:
-        used = pc.add(used, pc.fill_null(table[name], 0.0))
-    if over := pc.sum(pc.greater(used, OVER_CORES_PCT * cores)).as_py():
+    used = sum(pc.fill_null(table[name], 0.0).to_numpy() for name in _BUSY)
+    if over := int((used > OVER_CORES_PCT * cores).sum()):
         got = f"{over} trials that used more CPU than {cores} cores have"
         yield MORE_THAN_CORES, got, f"at most {OVER_CORES_PCT:g} % of the cores"
 

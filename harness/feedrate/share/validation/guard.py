@@ -1,8 +1,9 @@
-"""A process of its own that reads files of others, so that one which crashes, hangs or bloats a parser is refused.
+"""Files of others held against the rules in a process of its own, so that one which crashes a reader is refused.
 
 The process may use no more memory and time than ``caps`` says, writes no file, and dies with its parent. It takes
 questions and answers them as JSON over a connection of its own, so that nothing that a library prints can be taken for
-an answer. When it dies over a file, that file is refused and the next one gets a new process.
+an answer. When it dies over a file, that file is refused and the next one gets a new process. Outside of it no library
+that reads files is loaded.
 """
 
 from __future__ import annotations
@@ -14,21 +15,21 @@ import resource
 import signal
 import subprocess
 import sys
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, replace
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any, Self
 
 from feedrate.machine import linux
-from feedrate.schema.errors import EnvironmentFault
-from feedrate.schema.redaction import MOST
+from feedrate.schema.errors import EnvironmentFault, InputError
+from feedrate.schema.redaction import MOST, scrub
 from feedrate.share.validation import caps
-from feedrate.share.validation.findings import Rule
+from feedrate.share.validation.findings import Finding, Rule, Validated, quote
 
 _WITHIN = f"within {caps.SECONDS.most} seconds and {caps.MEMORY_BYTES.most // caps.MIB} MiB of memory"
 READABLE = Rule("readable", f"It can be read {_WITHIN}, and crashes no reader.")
-EXPECTED = f"one that can be read {_WITHIN}"
-"""What is expected of a file that breaks this rule."""
+_EXPECTED = f"one that can be read {_WITHIN}"
 _START_S = 60.0
 """How long the process may take to start: it imports a library or two."""
 _LONGEST = 64 * caps.MIB
@@ -39,7 +40,47 @@ _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
 }
-Answer = dict[str, Any]
+
+
+def check(path: Path, results: Path | None = None, *, in_place: bool = False) -> Validated:
+    """Hold one file of trials, or one run's folder, against the rules.
+
+    Args:
+        path: of either.
+        results: where runs of other machines lie, to flag what is odd beside them; None flags nothing.
+        in_place: whether the folder must be named for its run, below one that is named for its machine; one that lies
+            below ``results`` must in any case.
+    """
+    with Guard() as guard:
+        return guard.check(path, results, in_place=in_place)
+
+
+def check_all(paths: Iterable[Path], results: Path | None = None) -> Iterator[Validated]:
+    """Hold files of trials, and runs' folders, against the rules, one after the other.
+
+    Raises:
+        InputError: a path names nothing.
+    """
+    every = [(file, file != path) for path in paths for file in find_results(path)]
+    with Guard() as guard:
+        for file, in_place in every:
+            yield guard.check(file, results, in_place=in_place)
+
+
+def find_results(path: Path) -> list[Path]:
+    """List what a path names: a file, a run's folder, or every run below a folder such as ``results``.
+
+    Raises:
+        InputError: there is nothing.
+    """
+    if path.is_dir() and not (path / "run.json").exists() and not (path / "trials.parquet").exists():
+        runs = {run.parent for depth in ("*", "*/*") for run in path.glob(f"{depth}/run.json")}
+        if not runs:
+            raise InputError(f"{path}: holds no run; expected a trials.parquet, a run's folder, or a folder of runs")
+        return sorted(runs, key=lambda folder: (folder.name, folder))
+    if not os.path.lexists(path):
+        raise InputError(f"{path}: no such file; expected a trials.parquet, a run's folder, or a folder of runs")
+    return [path]
 
 
 class Gone(Exception):
@@ -59,24 +100,37 @@ class Guard:
     def __exit__(self, *_: object) -> None:
         self._end()
 
-    def ask(self, question: Answer, seconds: float = caps.SECONDS.most) -> Answer:
-        """Ask the process something.
+    def check(self, path: Path, results: Path | None = None, *, in_place: bool = False) -> Validated:
+        """Hold one file or folder against the rules (``check``); what kills the process is refused."""
+        within = results is not None and path.absolute().is_relative_to(results.absolute())
+        try:
+            answer = self.ask({"judge": str(path.absolute()), "in_place": in_place or within})
+            if "failed" in answer:  # what is wrong may be this environment: a package that the reader lacks
+                raise Gone(f"a reader failed over it ({quote(scrub(answer['failed']), 200)})")
+        except Gone as gone:
+            return Validated(str(path), findings=(READABLE.finding(quote(path.name), str(gone), _EXPECTED),))
+        judged = replace(Validated.from_json(answer["judged"]), path=str(path))
+        if results is None or not judged.valid:
+            return judged
+        flags: list[dict[str, Any]] = []
+        with contextlib.suppress(Gone):
+            question = {"flags": str(path.absolute()), "results": str(results.absolute())}
+            flags = self.ask(question).get("flags", [])
+        return replace(judged, findings=tuple(Finding(**flag) for flag in flags))
 
-        Args:
-            question: what ``_answer`` knows.
-            seconds: it is killed when it has not answered after so long.
+    def ask(self, question: dict[str, Any], seconds: float = caps.SECONDS.most) -> dict[str, Any]:
+        """Ask the process something that ``_answer`` knows; it is killed when it has not answered after ``seconds``.
 
         Raises:
             Gone: it died over the question, or was killed.
         """
         try:
             answer = self._exchange(self._connection or self._start(), question, seconds)
+            if answer.get("exhausted"):
+                raise Gone(f"it takes more than {caps.MEMORY_BYTES.most // caps.MIB} MiB of memory")
         except BaseException:
             self._end()
             raise
-        if answer.get("exhausted"):
-            self._end()
-            raise Gone(f"it takes more than {caps.MEMORY_BYTES.most // caps.MIB} MiB of memory")
         return answer
 
     def _start(self) -> Connection:
@@ -100,25 +154,21 @@ class Guard:
             ) from gone
         return self._connection
 
-    def _exchange(self, connection: Connection, question: Answer | None, seconds: float) -> Answer:
+    def _exchange(self, connection: Connection, question: dict[str, Any] | None, seconds: float) -> dict[str, Any]:
         """Send a question, if there is one, and wait for an answer."""
         try:
             if question is not None:
                 connection.send_bytes(json.dumps(question).encode())
             if not connection.poll(seconds):
                 raise Gone(f"it takes longer than {seconds:g} s")
-            answer: Answer = json.loads(connection.recv_bytes(_LONGEST))
+            answer: dict[str, Any] = json.loads(connection.recv_bytes(_LONGEST))
         except (EOFError, OSError) as error:
-            raise Gone(self._why()) from error
+            status = self._process.wait() if self._process else 0
+            if status == -signal.SIGXCPU:
+                raise Gone(f"it takes more than {caps.SECONDS.most} s of CPU time") from error
+            how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+            raise Gone(f"the process that read it {how}") from error
         return answer
-
-    def _why(self) -> str:
-        """Why the process is gone."""
-        status = self._process.wait() if self._process else 0
-        if status == -signal.SIGXCPU:
-            return f"it takes more than {caps.SECONDS.most} s of CPU time"
-        how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
-        return f"the process that read it {how}"
 
     def _end(self) -> None:
         if self._connection:
@@ -134,7 +184,7 @@ def main(descriptor: int, parent: int) -> None:
     linux.die_with_parent(parent)
     from feedrate.share.validation import validator  # noqa: F401 - before memory is limited
 
-    _limit()
+    _limit_memory()
     with Connection(descriptor) as connection, contextlib.suppress(EOFError):
         connection.send_bytes(b'{"ready": true}')
         while True:
@@ -145,11 +195,11 @@ def main(descriptor: int, parent: int) -> None:
             except MemoryError:
                 answer = {"exhausted": True}
             except Exception as error:  # noqa: BLE001 - whatever a file makes a reader raise refuses the file
-                answer = failure(error)
+                answer = {"failed": failure(error)}
             connection.send_bytes(json.dumps(answer).encode())
 
 
-def _limit() -> None:
+def _limit_memory() -> None:
     """Give up what reading a file does not need."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
@@ -167,20 +217,18 @@ def _limit_time() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
 
 
-def _answer(question: Answer) -> Answer:
+def _answer(question: dict[str, Any]) -> dict[str, Any]:
     from feedrate.share.validation import validator
 
-    if (digests := question.get("admit")) is not None:
-        admitted, refused = validator.admit(digests)
-        return {"admitted": admitted, "refused": {path: each.as_json() for path, each in refused.items()}}
     if (path := question.get("flags")) is not None:
         return {"flags": [asdict(flag) for flag in validator.flags(Path(path), Path(question["results"]))]}
     return {"judged": validator.judge(Path(question["judge"]), in_place=question["in_place"]).as_json()}
 
 
-def failure(error: Exception) -> Answer:
+def failure(error: Exception) -> str:
     """Say the class of an error and its first line, as libraries append what they read."""
-    return {"failed": type(error).__name__, "why": str(error).strip().partition("\n")[0][:MOST]}
+    line = str(error).strip().partition("\n")[0][:MOST]
+    return f"{type(error).__name__}: {line}" if line else type(error).__name__
 
 
 if __name__ == "__main__":

@@ -96,15 +96,17 @@ _TEXTS: dict[str, str] = {
 }
 """Field to the pattern of its text."""
 
-
-_UNPRINTABLE = re.compile(f"[{INVISIBLE}\ud800-\udfff]")
-"""Halves of characters too, which JSON can spell and UTF-8 cannot."""
+_UNPRINTABLE = re.compile(f"[{INVISIBLE}]")
 _LARGEST = 2.0**63
 """No number of a manifest is as large."""
 
 
 def read_manifest(text: bytes, where: str) -> tuple[dict[str, Any], RunManifest]:
-    """Read a manifest of others: its fields as they stand in the file, and the manifest of this schema version."""
+    """Read a manifest of others: its fields as they stand in the file, and the manifest of this schema version.
+
+    Raises:
+        Refused: it is none, or holds what no run says of itself.
+    """
     try:
         return _read(text)
     except Refused as error:
@@ -132,9 +134,7 @@ def _read(text: bytes) -> tuple[dict[str, Any], RunManifest]:
     if own != manifest.machine.machine_id:
         raise MACHINE_ID.refused(where, quote(own), f"{quote(manifest.machine.machine_id)} by its hardware facts")
     version = fields["schema_version"]
-    read = manifest.model_dump(mode="json") | {"schema_version": version}
-    if difference := _difference(fields, read, version > 1, where):
-        raise MANIFEST.refused(*difference)
+    _compare(fields, manifest.model_dump(mode="json") | {"schema_version": version}, version > 1, where)
     check_fields(fields, where)
     return fields, manifest
 
@@ -156,20 +156,20 @@ def _check_plain(value: Any, depth: int, where: str) -> None:
         raise MANIFEST_TEXT.refused(where, quote(value), f"a number below {_LARGEST:g}")
 
 
-def _difference(own: Any, read: Any, complete: bool, where: str) -> tuple[str, str, str] | None:
-    """Say where a value is not what a manifest's fields make of it: read leniently, or not read at all."""
+def _compare(own: Any, read: Any, complete: bool, where: str) -> None:
+    """Refuse a value that is not what a manifest's fields make of it: read leniently, or not read at all."""
     if isinstance(own, dict) and isinstance(read, dict):
         if other := own.keys() ^ read.keys() if complete else own.keys() - read.keys():
             name = min(other)
             got = f"{quote(name)} is there" if name in own else f"no {quote(name)}"
-            return where, got, "the fields that a manifest has, each of them and none besides"
-        pairs = [(each, read[name], f"{where}.{quote(name)[1:-1]}") for name, each in own.items()]
+            raise MANIFEST.refused(where, got, "the fields that a manifest has, each of them and none besides")
+        for name, value in own.items():
+            _compare(value, read[name], complete, f"{where}.{quote(name)[1:-1]}")
     elif isinstance(own, list) and isinstance(read, list):
-        pairs = [(*pair, where) for pair in zip(own, read, strict=True)]
-    else:
-        alike = type(own) is type(read) and own == read
-        return None if alike else (where, quote(own), f"{quote(read)}, of its type")
-    return next(filter(None, (_difference(a, b, complete, place) for a, b, place in pairs)), None)
+        for pair in zip(own, read, strict=True):
+            _compare(*pair, complete, where)
+    elif type(own) is not type(read) or own != read:
+        raise MANIFEST.refused(where, quote(own), f"{quote(read)}, of its type")
 
 
 def check_fields(fields: dict[str, Any], where: str) -> None:

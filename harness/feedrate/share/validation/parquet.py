@@ -1,7 +1,8 @@
-"""A table of others, opened as far as its structure goes: nothing is decoded before the caps hold.
+"""A table of others, opened and decoded: its rows as arrays that rules look at.
 
-In this order: size, magic numbers, length of the footer, footer, rows and columns, names and types of the columns,
-chunks and pages, the manifest. The file is read into memory once, so that nobody can change it between two looks.
+In this order: size, magic numbers, footer, rows and columns, names and types of the columns, where the footer places
+them, the manifest. The file is read into memory once, so that nobody can change it between two looks. What the footer
+hides, such as a page that unpacks to gigabytes, meets the limits of the process that decodes (``guard``).
 """
 
 from __future__ import annotations
@@ -12,33 +13,144 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from feedrate.schema.columns import TABLES
-from feedrate.share.validation import caps, pages
+from feedrate.share.validation import caps
 from feedrate.share.validation.findings import Rule, quote
 from feedrate.share.validation.manifest import read_manifest
-from feedrate.share.validation.rows import Rows
 from feedrate.store import migration
 from feedrate.store.manifest import RunManifest
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+Floats = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 MAGIC = b"PAR1"
+CODECS = ("ZSTD", "SNAPPY", "UNCOMPRESSED")
 BATCH_ROWS = 65_536
 """Rows that are decoded at a time."""
+NULL = -1
+"""Code of a text that is null."""
 _TAIL = 8
 """Bytes behind the footer: its length and the magic number."""
-_MOST_IN_A_LIST = 65_536
-"""Elements of one list in a footer."""
+_OPTIONS: dict[str, Any] = {
+    "pre_buffer": False,
+    "arrow_extensions_enabled": False,
+    "thrift_string_size_limit": caps.FOOTER_BYTES.most,
+    "thrift_container_size_limit": 65_536,
+}
 
 PLAIN_FILE = Rule("plain_file", "It is a plain file, neither a link nor a device, and can be read.")
 PARQUET = Rule("parquet", "It is a parquet file from its first byte to its last, and not encrypted.")
 COLUMN = Rule("column", "Its columns are those of the data dictionary, once each, flat and of the type stated there.")
 DECODES = Rule("decodes", "Every value of it can be decoded, and texts are UTF-8.")
-RULES = (PLAIN_FILE, PARQUET, COLUMN, DECODES)
+CHUNKS = Rule(
+    "chunks", "Every column chunk lies within the file, apart from all others, and holds a value a row of its group."
+)
+CODEC = Rule("codec", f"Columns are compressed with {', '.join(CODECS[:-1])} or not at all.")
+RULES = (PLAIN_FILE, PARQUET, COLUMN, DECODES, CHUNKS, CODEC)
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """A column of texts: a number for each row, and what the numbers stand for."""
+
+    codes: Codes
+    """Into ``words``; ``NULL`` for null."""
+    words: pa.Array
+    """Distinct texts."""
+
+    def spread(self, of_words: Any, null: bool) -> Mask:
+        """Give every row the value of its word, and ``null`` where its text is null."""
+        return np.append(np.asarray(of_words, dtype=np.bool_), null)[self.codes]
+
+    def matches(self, pattern: str) -> Mask:
+        """Say of every row whether its text is null or matches a regular expression (RE2) from end to end."""
+        return self.spread(pc.match_substring_regex(self.words, f"^(?:{pattern})$"), null=True)
+
+    def one_of(self, *options: str, null: bool = False) -> Mask:
+        """Say of every row whether its text is one of a few."""
+        return self.spread(pc.is_in(self.words, value_set=pa.array(options, pa.string())), null)
+
+    def used(self) -> dict[str, int]:
+        """Map the texts that rows have to their codes."""
+        return {str(self.words[code].as_py()): code for code in np.unique(self.codes).tolist() if code != NULL}
+
+    def text(self, row: int) -> str | None:
+        """The text of a row."""
+        return None if self.codes[row] == NULL else str(self.words[int(self.codes[row])].as_py())
+
+
+class Rows:
+    """Some rows of one table of a run; texts are dictionaries, and a missing column counts as null throughout."""
+
+    def __init__(self, name: str, table: pa.Table, run: RunManifest, first: int = 0) -> None:
+        self.name = name
+        self.table = table.unify_dictionaries().combine_chunks()
+        self.run = run
+        self.first = first
+        """The number in its file of the first row."""
+        self._names = set(table.column_names)
+        self._numbers: dict[str, Floats] = {}
+        self._texts: dict[str, Texts] = {}
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __contains__(self, name: str) -> bool:
+        """Whether there is such a column."""
+        return name in self._names
+
+    def column(self, name: str) -> Any:
+        """A column in one piece."""
+        column = self.table.column(name)
+        return column.chunk(0) if column.num_chunks else column.combine_chunks()
+
+    def holds(self, name: str) -> bool:
+        """Whether a column has a value in any row."""
+        return name in self and self.column(name).null_count < len(self)
+
+    def valid(self, name: str) -> Mask:
+        """Say of every row whether a column is not null."""
+        if name not in self:
+            return np.zeros(len(self), dtype=np.bool_)
+        mask: Mask = pc.is_valid(self.column(name)).to_numpy(zero_copy_only=False)
+        return mask
+
+    def number(self, name: str) -> Floats:
+        """A column of numbers or truths as float64; NaN where it is null."""
+        if name not in self._numbers:
+            if self.holds(name):
+                column = self.column(name)
+                column = column.cast(pa.int8()) if pa.types.is_boolean(column.type) else column
+                self._numbers[name] = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+            else:
+                self._numbers[name] = np.full(len(self), np.nan)
+        return self._numbers[name]
+
+    def text(self, name: str) -> Texts:
+        """A column of texts."""
+        if name not in self._texts:
+            if name in self:
+                column = self.column(name)
+                codes = pc.fill_null(column.indices, NULL).to_numpy(zero_copy_only=False).astype(np.int64)
+                self._texts[name] = Texts(codes, column.dictionary)
+            else:
+                self._texts[name] = Texts(np.full(len(self), NULL), pa.array([], pa.string()))
+        return self._texts[name]
+
+    def quote(self, name: str, row: int) -> str:
+        """Show what a column holds in a row."""
+        return quote(self.table.column(name)[row].as_py()) if name in self else "nothing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +166,10 @@ class Opened:
     """The manifest as it stands in the file."""
     count: int
     """Rows."""
-    file: Any
+    file: pq.ParquetFile
 
     def rows(self) -> Iterator[Rows]:
         """Decode its rows, some at a time; texts as dictionaries, so that one long text cannot fill the memory."""
-        import pyarrow as pa
-
         held: list[pa.RecordBatch] = []
         first, waiting = 0, 0
         try:
@@ -68,7 +178,7 @@ class Opened:
                 held.append(batch)
                 waiting += batch.num_rows
                 if waiting >= BATCH_ROWS:
-                    yield Rows(self.table, pa.Table.from_batches(held), [self.manifest], first=first)
+                    yield Rows(self.table, pa.Table.from_batches(held), self.manifest, first)
                     held, first, waiting = [], first + waiting, 0
         except (OSError, ValueError, pa.ArrowException) as error:
             if isinstance(error, MemoryError):
@@ -78,13 +188,7 @@ class Opened:
             got = f"{self.count - first - waiting} rows too few"
             raise DECODES.refused(self.where, got, f"{self.count}, as it says")
         if held:
-            yield Rows(self.table, pa.Table.from_batches(held), [self.manifest], first=first)
-
-    def decoded(self) -> pa.Table:
-        """Decode all of its rows at once."""
-        import pyarrow as pa
-
-        return pa.concat_tables([rows.table for rows in self.rows()] or [self.file.schema_arrow.empty_table()])
+            yield Rows(self.table, pa.Table.from_batches(held), self.manifest, first)
 
 
 def read(path: Path, most: caps.Cap = caps.FILE_BYTES) -> bytes:
@@ -110,25 +214,20 @@ def read(path: Path, most: caps.Cap = caps.FILE_BYTES) -> bytes:
 
 
 def open_table(data: bytes, table: str, where: str) -> Opened:
-    """Open a table."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    """Open a table.
 
+    Raises:
+        Refused: it is no such table.
+    """
     size = _footer_bytes(data, where)
-    options: dict[str, Any] = {
-        "pre_buffer": False,
-        "arrow_extensions_enabled": False,
-        "thrift_string_size_limit": caps.FOOTER_BYTES.most,
-        "thrift_container_size_limit": _MOST_IN_A_LIST,
-    }
     try:
-        plain = pq.ParquetFile(pa.BufferReader(data), **options)
+        plain = pq.ParquetFile(pa.BufferReader(data), **_OPTIONS)
         metadata = plain.metadata
         _check_counts(metadata, caps.ROWS_OF[table], where)
         there = _check_columns(plain.schema_arrow, table, where)
-        pages.check(data, metadata, len(data) - _TAIL - size, where)
+        _check_chunks(metadata, len(data) - _TAIL - size, where)
         texts = [column.name for column in TABLES[table] if column.dtype == "string" and column.name in there]
-        file = pq.ParquetFile(pa.BufferReader(data), metadata=metadata, read_dictionary=texts, **options)
+        file = pq.ParquetFile(pa.BufferReader(data), metadata=metadata, read_dictionary=texts, **_OPTIONS)
         text = (metadata.metadata or {}).get(migration.MANIFEST_KEY, b"")
     except (OSError, ValueError, pa.ArrowException) as error:
         if isinstance(error, MemoryError):
@@ -137,8 +236,7 @@ def open_table(data: bytes, table: str, where: str) -> Opened:
     fields, manifest = read_manifest(text, where)
     missing = [column.name for column in TABLES[table] if column.name not in there]
     if missing and fields["schema_version"] > 1:
-        expected = "every column of its schema version"
-        raise COLUMN.refused(f"{where} column '{missing[0]}'", "no such column", expected)
+        raise COLUMN.refused(f"{where} column '{missing[0]}'", "no such column", "every column of its schema version")
     return Opened(where, table, manifest, fields, metadata.num_rows, file)
 
 
@@ -153,7 +251,7 @@ def _footer_bytes(data: bytes, where: str) -> int:
     return size
 
 
-def _check_counts(metadata: Any, rows: caps.Cap, where: str) -> None:
+def _check_counts(metadata: pq.FileMetaData, rows: caps.Cap, where: str) -> None:
     """Hold rows, columns and row groups against the caps, and the rows of the groups against those of the file."""
     caps.COLUMNS.check(metadata.num_columns, where)
     caps.ROW_GROUPS.check(metadata.num_row_groups, where)
@@ -183,6 +281,29 @@ def _check_columns(schema: pa.Schema, table: str, where: str) -> set[str]:
 @cache
 def _types(table: str) -> dict[str, pa.DataType]:
     return {field.name: field.type for field in migration.arrow_schema(TABLES[table])}
+
+
+def _check_chunks(metadata: pq.FileMetaData, end: int, where: str) -> None:
+    """Hold what the footer says of every column of every row group against the file and the caps."""
+    places, decoded = [], 0
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for column in map(group.column, range(metadata.num_columns)):
+            place = f"{where} column {quote(column.path_in_schema)}"
+            if column.compression not in CODECS:
+                raise CODEC.refused(place, quote(column.compression), " or ".join(CODECS))
+            size, unpacked = column.total_compressed_size, column.total_uncompressed_size
+            if column.num_values != group.num_rows or column.file_path or min(size, unpacked) < 0:
+                got = f"{column.num_values} values, {size} bytes, {unpacked} when decompressed"
+                raise CHUNKS.refused(place, got, f"{group.num_rows} values, as many as rows, here")
+            begin, dictionary = column.data_page_offset, column.dictionary_page_offset
+            begin = min(begin, dictionary or begin)
+            places.append((begin, begin + size))
+            decoded += unpacked
+    caps.DECODED_BYTES.check(decoded, where)
+    edges = [len(MAGIC), *chain.from_iterable(sorted(places)), end]
+    if edges != sorted(edges):
+        got = "columns that overlap or lie outside of it"
+        raise CHUNKS.refused(where, got, f"places apart from each other, between {edges[0]} and {end}")
 
 
 def _first_line(error: BaseException) -> str:

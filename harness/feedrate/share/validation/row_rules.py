@@ -32,7 +32,7 @@ from feedrate.share.validation.findings import (
     quote,
 )
 from feedrate.share.validation.manifest import CORES, EXACT
-from feedrate.share.validation.rows import Codes, Floats, Mask, Rows
+from feedrate.share.validation.parquet import Codes, Floats, Mask, Rows
 
 _SHOWN = 3
 """Columns or reasons of one rule that are listed one by one."""
@@ -213,15 +213,11 @@ def _value(values: Floats) -> Callable[[int], str]:
 
 
 def _of_run(rows: Rows) -> Iterator[Offence]:
-    versions = np.array([run.protocol_version for run in rows.runs], dtype=np.float64)
-    alike = {
-        "run_id": rows.equals("run_id", lambda run: run.run_id),
-        "machine_id": rows.equals("machine_id", lambda run: run.machine.machine_id),
-        "device": rows.equals("device", lambda run: run.device),
-        "protocol_version": rows.number("protocol_version") == versions[rows.run_of],
-    }
-    for name, mask in alike.items():
-        yield Offence(name, ~mask, "what the manifest says")
+    run = rows.run
+    for name, text in (("run_id", run.run_id), ("machine_id", run.machine.machine_id), ("device", run.device)):
+        yield Offence(name, ~rows.text(name).one_of(text), "what the manifest says")
+    versions = rows.number("protocol_version")
+    yield Offence("protocol_version", versions != run.protocol_version, "what the manifest says")
 
 
 def _trial_ids(rows: Rows) -> Iterator[Offence]:
@@ -289,7 +285,7 @@ Set = tuple[tuple[str, Value], ...]
 def _cells(rows: Rows) -> Iterator[Offence]:
     """Find rows whose axes are not those of their cell, and cells whose id or axes are wrong."""
     ids, device = rows.text("cell_id"), rows.text("device")
-    keys = (rows.run_of * (len(ids.words) + 1) + ids.codes) * (len(device.words) + 1) + device.codes
+    keys = ids.codes * (len(device.words) + 1) + device.codes
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
     like: Codes = first[inverse.reshape(-1)]
     there = [axis for axis in AXES if rows.holds(axis.name)]

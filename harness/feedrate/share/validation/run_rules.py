@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from feedrate.schema.columns import DEVICE_SPANS, OUTCOMES, PHASES, STEPS_KEPT, WORKER_STAGES
 from feedrate.share.validation.findings import Finding, Rule, quote
-from feedrate.share.validation.rows import Codes, Floats, Rows
+from feedrate.share.validation.parquet import Codes, Floats, Rows
 
 CLOCK_MAY_STEP_S = 60.0
 """By how much a machine's clock may be set back during a run."""
@@ -57,19 +57,19 @@ def _once(trials: Rows) -> Iterator[Wrong]:
 def _outcomes(trials: Rows) -> Iterator[Wrong]:
     counts = {word: int(trials.text("outcome").one_of(word).sum()) for word in OUTCOMES}
     counts = {word: count for word, count in counts.items() if count}
-    if counts != (own := trials.runs[0].outcomes):
+    if counts != (own := trials.run.outcomes):
         yield "manifest.outcomes", quote(own), f"{counts} by the rows"
 
 
 def _blocks(trials: Rows) -> Iterator[Wrong]:
-    begun, own = len(np.unique(trials.number("block"))), trials.runs[0].blocks
+    begun, own = len(np.unique(trials.number("block"))), trials.run.blocks
     if not 0 <= own <= begun:
         yield "manifest.blocks", str(own), f"at most {begun}, the blocks that have trials"
 
 
 def _cells(trials: Rows) -> Iterator[Wrong]:
     measured = len(np.unique(trials.text("cell_id").codes[trials.text("role").one_of("cell")]))
-    if measured > (own := trials.runs[0].cells):
+    if measured > (own := trials.run.cells):
         yield "manifest.cells", str(own), f"at least {measured}, the cells of its rows"
 
 
@@ -77,7 +77,7 @@ def _cell_seconds(trials: Rows) -> Iterator[Wrong]:
     codes, known = trials.text("cell_id").codes, trials.text("cell_id").used()
     total = np.bincount(codes, np.nan_to_num(trials.number("trial_wall_ns")) / 1e9)
     mean = total / np.maximum(np.bincount(codes), 1)
-    for cell, own in trials.runs[0].cell_seconds.items():
+    for cell, own in trials.run.cell_seconds.items():
         if cell not in known:
             yield "manifest.cell_seconds", f"{own:g} s for {quote(cell)}", "its own cells"
         elif not abs((seconds := float(mean[known[cell]])) - own) <= SECONDS_WITHIN:
@@ -85,7 +85,7 @@ def _cell_seconds(trials: Rows) -> Iterator[Wrong]:
 
 
 def _clock(trials: Rows) -> Iterator[Wrong]:
-    run, started = trials.runs[0], _seconds(trials)
+    run, started = trials.run, _seconds(trials)
     begun, ended = moment(run.started_at), moment(run.ended_at)
     if begun is None or ended is None or ended < begun:
         yield "manifest.started_at", f"{quote(run.started_at)} to {quote(run.ended_at)}", "two times in UTC, in order"
@@ -120,7 +120,7 @@ def moment(text: str) -> datetime | None:
 
 
 def _named(trials: Rows) -> Iterator[Wrong]:
-    run = trials.runs[0]
+    run = trials.run
     hashes = {dataset.data_hash for dataset in run.datasets}
     if other := trials.text("data_hash").used().keys() - hashes:
         yield "column data_hash", quote(min(other)), "the hash of a data set of the manifest"
@@ -129,7 +129,7 @@ def _named(trials: Rows) -> Iterator[Wrong]:
 
 
 def _facts(trials: Rows) -> Iterator[Wrong]:
-    run, machine = trials.runs[0], trials.runs[0].machine
+    run, machine = trials.run, trials.run.machine
     if not (0 < machine.cores_logical <= 4096 and 0 < machine.memory_bytes < 2**53 and 0 <= machine.gpu_count <= 1024):
         got = f"{machine.cores_logical} cores, {machine.memory_bytes} bytes"
         yield "manifest.machine", got, "a machine that can be"
@@ -229,10 +229,8 @@ class Traces:
         return np.append(places, -1)[texts.codes].astype(np.int64)
 
     def _strangers(self, rows: Rows, at: Codes) -> Iterator[tuple[Rule, str, str, str]]:
-        """Find a row of no trial, or of another run than its trial."""
-        other_run = np.append(self._trials.run_of, -1)[at] != rows.run_of
-        other = ~rows.equals("run_id", lambda run: run.run_id) | other_run
-        for name, wrong in (("trial_id", at < 0), ("run_id", other)):
+        """Find a row of no trial, or of another run."""
+        for name, wrong in (("trial_id", at < 0), ("run_id", ~rows.text("run_id").one_of(rows.run.run_id))):
             if wrong.any():
                 row = int(np.argmax(wrong))
                 place = f"column {name} row {rows.first + row}"

@@ -1,34 +1,27 @@
 """A file of trials, or a run's folder, held against every rule. This runs in the guarded process (``guard``).
 
-A single file is read in batches, and everything that is wrong with it is listed. Many small runs at once are only
-cleared, all of them or none, for which their rows lie in one table. Rules that need sound values come after those that
-say whether values are sound.
+A file is read in batches. Rules that need sound values come after those that say whether values are sound.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from feedrate.schema.columns import TABLES
-from feedrate.share.validation import caps, pages, parquet, row_rules, run_rules
+from feedrate.share.validation import caps, parquet, row_rules, run_rules
 from feedrate.share.validation import flags as validation_flags
 from feedrate.share.validation import manifest as validation_manifest
 from feedrate.share.validation.findings import Finding, Refused, Rule, Validated, quote
-from feedrate.share.validation.parquet import Opened, open_table
+from feedrate.share.validation.parquet import Opened, Rows, open_table
 from feedrate.share.validation.row_rules import IDENTITIES, VALUES, broken
-from feedrate.share.validation.rows import Rows
 from feedrate.share.validation.run_rules import RUN_COLUMNS, TRACE_COLUMNS, Traces, check_run
-from feedrate.store.manifest import RunManifest
 
 RUN, TRIALS = "run.json", "trials.parquet"
 FILES = (RUN, *(f"{table}.parquet" for table in TABLES))
@@ -39,7 +32,6 @@ PLACE = Rule("place", "A run's folder has its id for a name, below a folder name
 SOME_TRIALS = Rule("some_trials", "It holds a trial at least.")
 RULES: tuple[Rule, ...] = (
     *parquet.RULES,
-    *pages.RULES,
     *validation_manifest.RULES,
     *(FOLDER, SAME_MANIFEST, PLACE, SOME_TRIALS),
     *(*row_rules.VALUES, *row_rules.IDENTITIES),
@@ -58,7 +50,7 @@ def judge(path: Path, *, in_place: bool = False) -> Validated:
         trials = open_table(data, "trials", TRIALS)
         columns = {*RUN_COLUMNS, *(TRACE_COLUMNS if RUN in files else ())}
         findings, kept = _check_trials(trials, columns)
-        if not findings and RUN in files:
+        if kept and RUN in files:
             findings = [*_check_folder(path, files, trials, in_place), *_check_traces(files, trials, kept)]
     except Refused as error:
         return replace(result, findings=(error.finding,))
@@ -73,63 +65,6 @@ def flags(path: Path, results: Path) -> list[Finding]:
     return list(validation_flags.flags(open_table(parquet.read(file), "trials", file.name), results))
 
 
-def admit(passed: Mapping[str, str | None]) -> tuple[dict[str, str], dict[str, Validated]]:
-    """Validate the folders of many small runs: together, and one by one where something is wrong.
-
-    Args:
-        passed: folder to the hash with which it passed these rules before; it is not validated again with the same.
-
-    Returns:
-        Folder to the hash of its files, for those that pass, and the results of the others.
-
-    Raises:
-        MemoryError: they take more than they may.
-    """
-    contents = {folder: _read(Path(folder)) for folder in passed}
-    digests = {folder: _digest(Path(folder), files) for folder, files in contents.items() if files}
-    others = {folder: contents[folder] for folder in passed if digests.get(folder, "") != passed[folder]}
-    if not others or _all_valid(others):
-        return digests, {}
-    judged = {folder: judge(Path(folder), in_place=True) for folder in others}
-    refused = {folder: each for folder, each in judged.items() if not each.valid}
-    return {folder: each for folder, each in digests.items() if folder not in refused}, refused
-
-
-def _read(folder: Path) -> dict[str, bytes] | None:
-    """Read the files of a run's folder; None where they are not what such a folder holds."""
-    try:
-        return {name: parquet.read(path) for name, path in _files(folder).items()}
-    except Refused:
-        return None
-
-
-def _digest(folder: Path, files: Mapping[str, bytes]) -> str:
-    """Hash what the rules look at: the files, and the place, which is part of one."""
-    whole = hashlib.sha256(json.dumps(_place(folder)).encode())
-    for name in FILES:
-        whole.update(hashlib.sha256(files.get(name, b"")).digest())
-    return whole.hexdigest()
-
-
-def _all_valid(contents: Mapping[str, Mapping[str, bytes] | None]) -> bool:
-    """Validate small runs together, by the contents of their folders."""
-    try:
-        runs = [_decode(Path(folder), files) for folder, files in contents.items() if files]
-    except (Refused, OSError):
-        return False
-    if len(runs) < len(contents):
-        return False
-    rows = {table: _together(table, runs) for table in TABLES}
-    traces = Traces(rows["trials"])
-    findings = chain(
-        chain.from_iterable(broken(VALUES, each, "") for each in rows.values()),
-        broken(IDENTITIES, rows["trials"], ""),
-        chain.from_iterable(check_run(_select(run.tables["trials"], run.manifest), "") for run in runs),
-        chain.from_iterable(traces.check(table, [rows[table]]) for table in ("steps", "telemetry")),
-    )
-    return next(findings, None) is None
-
-
 def _files(path: Path) -> dict[str, Path]:
     """The files of a run's folder, or the one file of trials."""
     if path.is_symlink() or not path.is_dir():
@@ -142,44 +77,32 @@ def _files(path: Path) -> dict[str, Path]:
 
 
 def _check_trials(file: Opened, columns: set[str]) -> tuple[list[Finding], Rows | None]:
-    """Hold all trials against the rules, and keep some of their columns; the first rows that break one end it."""
+    """Hold all trials against the rules; where they keep to them, give some of their columns."""
     kept: list[pa.Table] = []
-    for rows in file.rows():
+    for rows in file.rows():  # the first that break a rule end it
         if findings := [*broken(VALUES, rows, file.where)] or [*broken(IDENTITIES, rows, file.where)]:
             return findings, None
-        kept.append(_select(rows.table, file.manifest, columns).table)
+        kept.append(rows.table.select([name for name in rows.table.column_names if name in columns]))
     if not kept:
         return [SOME_TRIALS.finding(file.where, "no rows", "one trial at least")], None
-    trials = Rows("trials", pa.concat_tables(kept), [file.manifest])
-    return [*check_run(trials, file.where)], trials
+    trials = Rows("trials", pa.concat_tables(kept), file.manifest)
+    findings = [*check_run(trials, file.where)]
+    return findings, None if findings else trials
 
 
 def _check_folder(path: Path, files: Mapping[str, Path], trials: Opened, in_place: bool) -> Iterator[Finding]:
     """Hold run.json and the names of the folders against the manifest of the trials."""
-    own, _ = validation_manifest.read_manifest(parquet.read(files[RUN], caps.MANIFEST_BYTES), RUN)
+    own, run = validation_manifest.read_manifest(parquet.read(files[RUN], caps.MANIFEST_BYTES), RUN)
     if own != trials.fields:
         yield SAME_MANIFEST.finding(RUN, "another manifest", "that of trials.parquet")
-    if in_place:
-        yield from _check_place(path, trials.manifest)
-
-
-def _check_place(folder: Path, run: RunManifest) -> Iterator[Finding]:
-    wanted = f"{run.machine.machine_id}/{run.run_id}"
-    got, linked = _place(folder)
-    if got != wanted or linked:
+    whole, wanted = path.absolute(), f"{run.machine.machine_id}/{run.run_id}"
+    got, linked = "/".join(whole.parts[-2:]), whole.parent.is_symlink()
+    if in_place and (got != wanted or linked):
         yield PLACE.finding("the folder", quote(got) + " behind a link" * linked, wanted)
 
 
-def _place(folder: Path) -> tuple[str, bool]:
-    """The names of a run's folder and of the one around it, and whether that is a link."""
-    whole = folder.absolute()
-    return "/".join(whole.parts[-2:]), whole.parent.is_symlink()
-
-
-def _check_traces(files: Mapping[str, Path], trials: Opened, kept: Rows | None) -> Iterator[Finding]:
+def _check_traces(files: Mapping[str, Path], trials: Opened, kept: Rows) -> Iterator[Finding]:
     """Hold steps and samples against their trials; rows behind the first that are not sound are not looked at."""
-    if kept is None:
-        return
     traces = Traces(kept)
     for name in ("steps", "telemetry"):
         where = f"{name}.parquet"
@@ -199,36 +122,3 @@ def _sound(file: Opened, unsound: list[Finding]) -> Iterator[Rows]:
         if unsound:
             return
         yield rows
-
-
-def _select(table: pa.Table, run: RunManifest, columns: Collection[str] = RUN_COLUMNS) -> Rows:
-    """Trials of one run, as far as some rules need them."""
-    return Rows("trials", table.select([name for name in table.column_names if name in columns]), [run])
-
-
-class _Run(NamedTuple):
-    """A small run, decoded."""
-
-    manifest: RunManifest
-    tables: Mapping[str, pa.Table]
-
-
-def _decode(folder: Path, files: Mapping[str, bytes]) -> _Run:
-    own, manifest = validation_manifest.read_manifest(files[RUN], RUN)
-    tables: dict[str, pa.Table] = {}
-    for name in TABLES:
-        where = f"{name}.parquet"
-        file = open_table(files[where], name, where)
-        if file.fields != own:
-            raise SAME_MANIFEST.refused(where, "another manifest", "that of run.json")
-        tables[name] = file.decoded()
-    if not len(tables["trials"]) or next(_check_place(folder, manifest), None):
-        raise PLACE.refused("the folder", "another place", "its own, with a trial")
-    return _Run(manifest, tables)
-
-
-def _together(name: str, runs: Sequence[_Run]) -> Rows:
-    """The rows of one table of all runs."""
-    tables = [run.tables[name] for run in runs]
-    run_of = np.repeat(np.arange(len(runs)), [len(table) for table in tables])
-    return Rows(name, pa.concat_tables(tables, promote_options="default"), [run.manifest for run in runs], run_of)
