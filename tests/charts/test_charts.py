@@ -11,14 +11,13 @@ import pytest
 
 from feedrate.charts import render
 from feedrate.charts.embed import figure_csv, figure_html
-from feedrate.charts.figure import MOST_PANELS, Figure
+from feedrate.charts.figure import MOST_PANELS, Figure, charts_by_name
 from feedrate.pages.runs import RunView, draw
-from feedrate.schema import plugins
 
 CELLS = ("phases", "throughput", "heatmap", "utilization", "formats")
 """Charts that are drawn from the cells of a run."""
 OF_TRIALS = ("defaults", "roofline", "worker_scaling", "transfer_size", "telemetry", "drift", "timeline")
-STORAGE = tuple(name for name in plugins.names("feedrate.questions.*.charts") if name.startswith("storage_"))
+STORAGE = tuple(name for name in charts_by_name() if name.startswith("storage_"))
 FORMATS = ("png", "jpeg", "npy", "lmdb", "lmdb_png", "webdataset")
 KINDS: dict[str, dict[str, Any]] = {
     "cpu": {},
@@ -52,7 +51,7 @@ def figures(show: Show) -> Callable[[str, str], Figure]:
 
 def test_no_chart_is_forgotten() -> None:
     """Every chart is drawn here but that of planted costs, which has tests of its own."""
-    assert {name for name, _ in CASES} | {"calibration"} == set(plugins.names("feedrate.questions.*.charts"))
+    assert {name for name, _ in CASES} | {"calibration"} == set(charts_by_name())
 
 
 @pytest.mark.parametrize(("name", "kind"), CASES)

@@ -15,9 +15,9 @@ from feedrate.analysis.claims import CLAIM_COLUMNS, judge_claims
 from feedrate.charts import render
 from feedrate.charts.embed import figure_html, specifications
 from feedrate.charts.figure import Figure
+from feedrate.plan import suite
 from feedrate.plan.claim import Claim, Effect, pair, slope
-from feedrate.plan.suite import claims
-from feedrate.questions.claims.charts import claims as chart
+from feedrate.questions.claims import charts
 from feedrate.store import runs
 
 SIDES = ({"num_workers": 0}, {"num_workers": 2})
@@ -48,7 +48,7 @@ def judgement(name: str, ratio: float, width: float = 1.02, **more: Any) -> dict
 
 
 def forest(*rows: Mapping[str, Any]) -> Figure:
-    return chart.forest(pd.DataFrame(list(rows), columns=list(CLAIM_COLUMNS)), ASKED)
+    return charts.forest(pd.DataFrame(list(rows), columns=list(CLAIM_COLUMNS)), ASKED)
 
 
 def values(figure: Figure, panel: int = 0) -> dict[str, dict[str, Any]]:
@@ -86,7 +86,7 @@ def test_what_has_no_effect_is_not_drawn() -> None:
     none = forest(*rows[1:])
     assert not none.panels
     assert none.missing
-    assert not chart.draw(pd.DataFrame(columns=["suite"])).panels
+    assert not charts.claims.draw(pd.DataFrame(columns=["suite"])).panels
 
 
 def test_machines_have_panels_in_one_order() -> None:
@@ -123,25 +123,9 @@ def test_long_intervals_end_at_the_edge_and_one_block_has_none() -> None:
 def test_colour_is_never_the_only_difference() -> None:
     """Every verdict has a colour and a shape of its own, in the picture and in the legend."""
     words = ("confirmed", "refuted", "no difference", "inconclusive")
-    assert len({chart.TONES[word] for word in words}) == len({chart.MARKS[word] for word in words}) == len(words)
+    assert len({charts.TONES[word] for word in words}) == len({charts.MARKS[word] for word in words}) == len(words)
     figure = forest(judgement("more", 1.2), judgement("along", 0.9, verdict="refuted"))
     assert [(key.label, key.shape) for key in figure.keys] == [("confirmed", "circle"), ("refuted", "diamond")]
-
-
-@pytest.mark.parametrize(
-    ("ends", "shown"),
-    [
-        ((0.8, 1.25), [0.8, 0.9, 1, 1.1, 1.2]),
-        ((0.7, 2.2), [0.7, 1, 1.5, 2]),
-        ((0.3, 5.5), [0.5, 1, 2, 5]),
-        ((0.4, 9), [0.5, 1, 2, 5]),
-    ],
-)
-def test_ticks_go_as_far_as_the_axis(ends: tuple[float, float], shown: list[float]) -> None:
-    """The finest round values that reach both ends are written, 1 among them; few enough not to overlap."""
-    assert chart._ticks(*ends) == shown
-    far = chart._ticks(0.001, 3000)
-    assert 3 <= len(far) <= 7
 
 
 @pytest.fixture(scope="module")
@@ -153,15 +137,15 @@ def trials(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> pd
 
 def test_a_run_is_judged_and_drawn(trials: pd.DataFrame) -> None:
     """From trials: the claims of the suites that they were made for, or of all where the suite asks about all."""
-    figure = chart.draw(trials)
-    asked = claims()
+    figure = charts.claims.draw(trials)
+    asked = suite.claims()
     found = judge_claims(trials, asked).claims
     effects = found[found["ratio"].notna()]
     asked_here = {row["claim"] for row in figure.rows}
     assert asked_here == set(effects["claim"][effects["suite"].eq("workers")])
     (panel,) = figure.panels
     assert asked_here <= {text.text for text in ET.fromstring(render.svg(panel, "p")).iter() if text.text}
-    every = chart.draw(trials.assign(suite="claims"))
+    every = charts.claims.draw(trials.assign(suite="claims"))
     assert {row["claim"] for row in every.rows} == set(effects["claim"])
     assert {row["suite"] for row in every.rows} > {"workers"}
     for row in every.rows:

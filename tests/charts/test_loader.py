@@ -16,8 +16,10 @@ from feedrate.charts.figure import Figure
 from feedrate.charts.marks import estimated
 from feedrate.charts.render import picture
 from feedrate.pages.runs import RunView, draw
-from feedrate.questions.experiment.charts import utilization
-from feedrate.questions.loader.charts import defaults, formats
+from feedrate.questions.experiment.analysis import UTILIZATION
+from feedrate.questions.experiment.charts import KINDS
+from feedrate.questions.loader.charts import CACHED, MOST_FORMATS, formats
+from feedrate.questions.loader.phase_charts import defaults
 from feedrate.schema.axes import BY_NAME
 from feedrate.schema.columns import PHASES
 
@@ -89,11 +91,11 @@ def test_the_source_is_beside_and_never_mixed_up(device: str, comparable: bool, 
     figure = draw("utilization", show(device=device))
     ours, source = figure.panels[:-1], figure.panels[-1]
     values = {row["batch"]: row["value"] for row in source.chart.to_dict()["datasets"].popitem()[1]}
-    assert values == {8: 33, 16: 31, 32: 37, 64: 52, 128: 84} == utilization.UTILIZATION
+    assert values == {8: 33, 16: 31, 32: 37, 64: 52, 128: 84} == UTILIZATION
     assert "1080 Ti" in source.title
     assert "1080" not in "".join(panel.title for panel in ours)
     assert ("not comparable in kind" in source.message) is not comparable
-    quantity = utilization.KINDS["gpu_util_pct" if comparable else "cpu_util_pct"]
+    quantity = KINDS["gpu_util_pct" if comparable else "cpu_util_pct"]
     assert all(quantity in panel.message for panel in ours)
 
 
@@ -103,15 +105,15 @@ def test_formats_follow_the_records(show: Show) -> None:
     every = (*few, "lmdb_lz4", "memmap", "hdf5", "hdf5_chunked", "zarr", "arrow", "recordio", "tfrecord")
     frame = show(suites=("storage",), formats=every, blocks=2, workers=(0,)).trials
     figure = formats.draw(estimated(frame))
-    assert len(figure.keys) == len({key.shape for key in figure.keys}) == formats.MOST_FORMATS
+    assert len(figure.keys) == len({key.shape for key in figure.keys}) == MOST_FORMATS
     assert len({row["storage_format"] for row in figure.rows}) == len(every) - 2
     assert f"Of {len(every) - 2} formats" in " ".join(figure.notes)
-    assert formats.CACHED["warm"] in figure.notes
+    assert CACHED["warm"] in figure.notes
     cold = formats.draw(estimated(show(suites=("storage",), formats=few, states=("cold",), blocks=3).trials))
-    assert formats.CACHED["cold"] in cold.notes
-    assert formats.CACHED["warm"] not in cold.notes
+    assert CACHED["cold"] in cold.notes
+    assert CACHED["warm"] not in cold.notes
     older = formats.draw(estimated(frame[frame["page_cache"].eq("warm")].assign(page_cache=pd.NA)))
-    assert formats.CACHED[""] in older.notes
+    assert CACHED[""] in older.notes
 
 
 def test_the_roofline_shows_what_was_judged(cpu: RunView) -> None:

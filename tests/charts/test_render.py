@@ -11,7 +11,7 @@ import pytest
 import vl_convert
 
 from feedrate.charts import render
-from feedrate.charts.figure import Figure, Key, Panel, sized, table
+from feedrate.charts.figure import Figure, Key, Panel, table
 from feedrate.charts.theme import PALETTE, colour
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -22,7 +22,7 @@ def panel(name: str, height: int = 120) -> Panel:
     rows = [{"x": each, "y": each * each, "kind": kind} for each in (1, 2, 3)]
     tone = alt.Scale(domain=[kind], range=[colour(f"name-{name[1:]}")])
     layer = alt.Chart(table(rows)).mark_point(clip=True).encode(x="x:Q", y="y:Q", color=alt.Color("kind:N", scale=tone))
-    return Panel(name, "made up", f"{name} shows 3 points.", sized([layer], name, "made up", height))
+    return Panel.draw(name, "made up", f"{name} shows 3 points.", [layer], height)
 
 
 def figure(heights: Sequence[int]) -> Figure:

@@ -15,7 +15,8 @@ from feedrate.analysis.blocks import successful
 from feedrate.charts.figure import Figure
 from feedrate.pages.runs import RunView, draw
 from feedrate.questions.runs import telemetry as seen
-from feedrate.questions.runs.charts import _tracks, drift, telemetry
+from feedrate.questions.runs.drift_charts import drift
+from feedrate.questions.runs.telemetry_charts import Track, nice, place, telemetry
 from feedrate.questions.transfer.charts import transfer_size
 from feedrate.questions.workers.charts import worker_scaling
 from feedrate.schema import words
@@ -44,7 +45,7 @@ def test_emulated_and_real_stand_apart(show: Show) -> None:
 def test_scaling_is_speed_up_by_processes(show: Show, specs: Specs) -> None:
     """Efficiency is the paired speed-up ÷ processes, one for the base; cores are marked where they are known."""
     trials = show(workers=(0, 1, 2)).trials
-    figure = worker_scaling.draw(trials, 2)
+    figure = worker_scaling.draw(trials, cores=2)
     for row in figure.rows:
         times = max(1, row["num_workers"]) / max(1, row["over workers"])
         assert row["efficiency"] == pytest.approx(row["speed-up"] / times)
@@ -83,23 +84,23 @@ def test_telemetry_says_whose_the_cores_were(show: Show) -> None:
     run = show(busy=True)
     online = 64
     mean = seen.means(seen.in_order(run.telemetry), online)
-    drawn = telemetry.draw(run.telemetry, run.cores, online)
+    drawn = telemetry.draw(run.telemetry, cores=run.cores, cores_logical=online)
     assert f"of {run.cores:g} cores busy on average, everything else {words.number(mean['others'], 2)}" in drawn.message
     assert "what everything else used is not known" not in " ".join(drawn.notes)
-    unknown = telemetry.draw(run.telemetry, run.cores)
+    unknown = telemetry.draw(run.telemetry, cores=run.cores)
     assert "everything else" not in unknown.message
     assert "what everything else used is not known" in " ".join(unknown.notes)
 
 
 def test_a_value_stands_where_its_scale_says() -> None:
     """A track's zero is its lower edge, its top the upper one; nothing stands above it."""
-    placed, whole = _tracks.place([_tracks.Track("a", 4.0, line="a"), _tracks.Track("b", 100.0, line="b", units=2.0)])
+    placed, whole = place([Track("a", 4.0, line="a"), Track("b", 100.0, line="b", units=2.0)])
     low, high = placed[1], placed[0]
     assert low.base == 0.0
     assert high.base + high.track.units < whole
     assert low.at("datum.b") == "isValid(datum.b)?0+0.02*min(datum.b,100):null"
     assert high.base > low.base + low.track.units
-    assert [_tracks.nice(value) for value in (0.0, 0.7, 1.0, 2.1, 23.0, 80.0)] == [1.0, 1.0, 1.0, 2.5, 25.0, 100.0]
+    assert [nice(value) for value in (0.0, 0.7, 1.0, 2.1, 23.0, 80.0)] == [1.0, 1.0, 1.0, 2.5, 25.0, 100.0]
 
 
 def control(trials: pd.DataFrame) -> pd.Series:

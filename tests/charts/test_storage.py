@@ -13,13 +13,12 @@ import pytest
 
 from feedrate.analysis.storage import format_costs, plainest
 from feedrate.charts.embed import figure_html
-from feedrate.charts.figure import Figure
+from feedrate.charts.figure import Figure, charts_by_name
 from feedrate.charts.marks import ticks
 from feedrate.pages.runs import RunView
 from feedrate.plan import suite
 from feedrate.questions.storage.analysis import effects
 from feedrate.questions.storage.charts import storage_throughput
-from feedrate.schema import plugins
 
 CHARTS = suite.load("storage").charts
 VARIED = [pytest.param(name, marks=() if name == "storage_effects" else pytest.mark.slow) for name in CHARTS]
@@ -46,8 +45,7 @@ def whole(trials: Trials) -> pd.DataFrame:
 
 
 def draw(name: str, frame: pd.DataFrame) -> Figure:
-    figure: Figure = plugins.load("feedrate.questions.*.charts", name).draw(frame)
-    return figure
+    return charts_by_name()[name].draw(frame)
 
 
 @pytest.fixture(scope="module")

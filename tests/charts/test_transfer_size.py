@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pandas as pd
 import pytest
 
-from feedrate.questions.transfer.charts.transfer_size import ADDED, transfers
+from feedrate.questions.transfer.charts import ADDED, transfers
 
 Trials = Callable[..., pd.DataFrame]
 COPY = {"mode": "copy", "batch_size": 8}

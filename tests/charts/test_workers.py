@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from feedrate.analysis.estimates import rows_of
-from feedrate.analysis.worker_costs import growth, startup
-from feedrate.charts import render, workers
-from feedrate.questions.workers.charts import worker_memory, worker_startup
+from feedrate.analysis.loader import growth, startup
+from feedrate.charts import render
+from feedrate.questions.workers.charts import LOOKS, begin, who, worker_memory, worker_startup
 from feedrate.schema.axes import AXES, Value, applicable, cell_id
 from feedrate.schema.columns import TRIALS
 
@@ -65,12 +65,12 @@ def test_start_up_is_that_of_the_analysis() -> None:
     """A line for each way to have workers, with the value and the interval that the analysis gives."""
     frame = starting()
     figure = worker_startup.draw(frame)
-    found = {workers.who(row): row for row in rows_of(startup(frame))}
+    found = {who(row): row for row in rows_of(startup(frame))}
     assert {row["workers"] for row in figure.rows} == set(WAYS) == set(found)
     for row in figure.rows:
         ends = [found[row["workers"]][f"startup_ms{end}"] for end in ("", "_lo", "_hi")]
         assert [row["first batch (ms)"], row["low"], row["high"]] == pytest.approx(ends)
-    assert {key.label for key in figure.keys} == set(workers.LOOKS)
+    assert {key.label for key in figure.keys} == set(LOOKS)
     texts = {text.text for text in ET.fromstring(render.svg(figure.panels[0], "p")).iter() if text.text}
     assert set(WAYS) <= texts
     assert "synthetic" in figure.panels[0].title
@@ -101,7 +101,7 @@ def test_memory_is_that_of_the_analysis() -> None:
     frame = holding()
     figure = worker_memory.draw(frame)
     assert [panel.title for panel in figure.panels] == ["Growth of 2 workers", "What one worker holds"]
-    found = {f"{row['index_kind']}, {workers.begin(row)}": row for row in rows_of(growth(frame))}
+    found = {f"{row['index_kind']}, {begin(row)}": row for row in rows_of(growth(frame))}
     for row in figure.rows:
         name, divisor = ("grew_bytes", 1) if row["what"].startswith("Growth") else ("end_bytes", 2)
         wanted = found[row["index, start method"]][name] / divisor / MIB

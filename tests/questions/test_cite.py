@@ -13,13 +13,13 @@ from feedrate.charts.citation import data_hash
 from feedrate.charts.figure import Figure
 from feedrate.pages.runs import RunView, place
 from feedrate.questions.cite import page as cite_page
-from feedrate.questions.loader.charts.throughput import draw
+from feedrate.questions.loader.charts import throughput
 
 
 def test_the_command_that_checks_a_hash_prints_it(show: Callable[..., RunView], tmp_path: Path) -> None:
     """What the page says to type, typed at the files that the figure offers, prints what the page says."""
     view = show(batches=(8,), blocks=2)
-    placed = place(draw(view.cells), "loader-throughput-x", "suites/loader.md", view.origin)
+    placed = place(throughput.draw(view.cells), "loader-throughput-x", "suites/loader.md", view.origin)
     for path, content in placed.files.items():
         (tmp_path / Path(path).name).write_text(content, encoding="utf-8")
     (tmp_path / "trials.parquet").write_bytes((view.run.folder / "trials.parquet").read_bytes())
@@ -38,10 +38,10 @@ def test_the_command_that_checks_a_hash_prints_it(show: Callable[..., RunView], 
 def test_the_same_records_give_the_same_files(show: Callable[..., RunView]) -> None:
     """Read, estimated and drawn again: table, picture and specification are the same bytes, and so is the HTML."""
     view = show(batches=(8,), blocks=2)
-    first = place(draw(view.cells), "x", "index.md", view.origin)
+    first = place(throughput.draw(view.cells), "x", "index.md", view.origin)
     render._drawn.cache_clear()
     again = RunView(view.run)
-    assert place(draw(again.cells), "x", "index.md", again.origin) == first
+    assert place(throughput.draw(again.cells), "x", "index.md", again.origin) == first
     assert {Path(path).suffix for path in first.files} == {".csv", ".svg", ".json"}
 
 

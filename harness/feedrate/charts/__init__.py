@@ -6,7 +6,5 @@ __all__ = [
     "figure",
     "marks",
     "render",
-    "self_comparison",
     "theme",
-    "workers",
 ]

@@ -1,8 +1,8 @@
 """What a chart is: panels that answer one question, the table behind them, and which cells a panel shows.
 
-A chart module has ``TITLE``, ``QUESTION`` and ``draw(frame) -> Figure``; its file name is the chart's stable id, and
-its ``READS`` names the frame where that is not the cells of a run. Panels are drawn apart, each at its natural size, so
-that a phone shows them below one another and a wide screen side by side.
+A chart is a function with the decorator :func:`chart` in a ``questions/NAME/*charts.py``; its name is the chart's
+stable id. Panels are drawn apart, each at its natural size, so that a phone shows them below one another and a wide
+screen side by side.
 
 A panel shows one workload, patch size and kind of step: real training, an emulated step and loading alone are never in
 one panel. Every other axis is held still, and the figure says at which value.
@@ -10,8 +10,10 @@ one panel. Every other axis is held still, and the figure says at which value.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import importlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import altair as alt
@@ -20,6 +22,7 @@ import pandas as pd
 
 from feedrate.schema import words
 from feedrate.schema.axes import AXES
+from feedrate.schema.plugins import PACKAGE
 
 WIDTH = 320
 """Of a panel, in CSS pixels: the narrowest screen that is supported, less its margins."""
@@ -57,9 +60,35 @@ class Panel:
     """Whether it takes two columns where there is room, as one that stands alone does."""
 
     @classmethod
-    def draw(cls, title: str, subtitle: str, message: str, layers: Sequence[alt.Chart], height: int) -> Panel:
-        """Lay layers over one another, from back to front; for the other arguments see the fields and ``sized``."""
-        return cls(title, subtitle, message, sized(layers, title, subtitle, height))
+    def draw(
+        cls,
+        title: str,
+        subtitle: str | list[str],
+        message: str,
+        layers: Sequence[alt.Chart],
+        height: int,
+        *,
+        wide: bool = False,
+    ) -> Panel:
+        """Lay layers over one another, from back to front; for most arguments see the fields.
+
+        Args:
+            title: first line, in bold.
+            subtitle: second line, or several.
+            message: what the picture shows.
+            layers: at least one.
+            height: of the whole picture in CSS pixels, title and axes included.
+            wide: whether it takes two columns.
+        """
+        lines = [subtitle] if isinstance(subtitle, str) else subtitle
+        drawn = alt.LayerChart(
+            layer=list(layers),
+            width=WIDTH,
+            height=height,
+            autosize=alt.AutoSizeParams(type="fit", contains="padding"),
+            title=alt.TitleParams(text=title, subtitle=lines),
+        )
+        return cls(title, ", ".join(lines), message, drawn, wide)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +131,11 @@ class Sheet:
         if text and text not in self.notes:
             self.notes.append(text)
 
-    def add(self, panel: Panel, rows: Iterable[Row], held: Mapping[str, Any]) -> None:
+    def add(self, panel: Panel, rows: Iterable[Row], held: Mapping[str, Any] | None = None) -> None:
         """Add a panel, the rows of its table, and the axes that it holds still."""
         self.panels.append(panel)
         self.rows.extend(rows)
-        self.held |= held
+        self.held |= held or {}
 
     def figure(self, keys: Sequence[Key], missing: str) -> Figure:
         """Close the sheet; ``missing`` takes the place of panels and notes when no panel could be drawn."""
@@ -121,7 +150,38 @@ class Sheet:
         )
 
 
-RATE = {"samples per s": "value", "low": "lo", "high": "hi", "n": "n"}
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A question about a run, and the function that answers it with a figure."""
+
+    title: str
+    question: str
+    fill: Callable[..., Figure]
+    """Takes an empty sheet and a frame, and by name ``cores`` or ``cores_logical`` of the machine if it has them."""
+    reads: str
+    """Which frame: ``cells`` or ``trials`` of a run, its ``telemetry``, or ``steps`` of a few trials."""
+
+    def draw(self, frame: pd.DataFrame, **machine: Any) -> Figure:
+        """Draw what ``reads`` names."""
+        return self.fill(Sheet(self.title, self.question), frame, **machine)
+
+
+def chart(title: str, question: str, reads: str = "trials") -> Callable[[Callable[..., Figure]], Chart]:
+    """Make a chart of a function that fills a sheet; the arguments are fields of :class:`Chart`."""
+    return lambda fill: Chart(title, question, fill, reads)
+
+
+@cache
+def charts_by_name() -> dict[str, Chart]:
+    """Find the charts of all questions by their names, sorted."""
+    files = PACKAGE.glob("questions/*/*charts.py")
+    modules = [importlib.import_module(f"feedrate.questions.{path.parent.name}.{path.stem}") for path in files]
+    found = {name: each for module in modules for name, each in vars(module).items() if isinstance(each, Chart)}
+    return dict(sorted(found.items()))
+
+
+ENDS = {"low": "lo", "high": "hi", "n": "n"}
+RATE = {"samples per s": "value", **ENDS}
 COLUMNS = {"batch_size": "batch", "num_workers": "workers", **RATE}
 """Column of a figure's table to the key of a drawn row; most charts share them."""
 
@@ -129,24 +189,6 @@ COLUMNS = {"batch_size": "batch", "num_workers": "workers", **RATE}
 def listed(rows: Iterable[Row], given: Row, columns: Mapping[str, str] = COLUMNS) -> list[Row]:
     """Name drawn rows for a figure's table: what all share (``given``), then each column by its heading."""
     return [{**given, **{heading: row[key] for heading, key in columns.items()}} for row in rows]
-
-
-def sized(layers: Sequence[alt.Chart], title: str, subtitle: str, height: int) -> alt.LayerChart:
-    """Lay layers over one another, from back to front, under a title.
-
-    Args:
-        layers: at least one.
-        title: first line, in bold.
-        subtitle: second line.
-        height: of the whole picture in CSS pixels, title and axes included.
-    """
-    return alt.LayerChart(
-        layer=list(layers),
-        width=WIDTH,
-        height=height,
-        autosize=alt.AutoSizeParams(type="fit", contains="padding"),
-        title=alt.TitleParams(text=title, subtitle=[subtitle]),
-    )
 
 
 def table(rows: Sequence[Row]) -> alt.InlineData:
@@ -262,6 +304,11 @@ def estimate(cell: Mapping[Any, Any], name: str = "samples_per_s") -> dict[str, 
     before = "" if name == "samples_per_s" else f"{name}_"
     ends = {end: plain(cell[f"{before}{end}"]) for end in ("lo", "hi")}
     return {"value": plain(cell[name]), **ends, "n": int(cell["n"])}
+
+
+def point(cell: Mapping[Any, Any], name: str = "samples_per_s") -> dict[str, Any]:
+    """Give batch size and workers of a cell with its :func:`estimate`."""
+    return {"batch": int(cell["batch_size"]), "workers": int(cell["num_workers"]), **estimate(cell, name)}
 
 
 def interval(row: Row, lo: str = "lo", hi: str = "hi", n: str = "n") -> str:

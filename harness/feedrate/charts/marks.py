@@ -1,7 +1,7 @@
 """The grammar of charts: scales, colours and shapes by name, tooltips, and the layers that several charts draw.
 
 Rows of dots have a name on the left and their interval to both sides; lines have it above and below; tiles have their
-number and, small, its spread; marks around a mean have that as a line and its interval as a band.
+number and, small, its spread.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import pandas as pd
 
 from feedrate.analysis import estimates
 from feedrate.analysis.blocks import KEYS, half_width, memoized, successful
-from feedrate.analysis.noise import Estimate
-from feedrate.charts.figure import Key, Row, plain, table
+from feedrate.charts.figure import Key, Row, table
 from feedrate.charts.theme import HEAT_STEPS, SHAPES, colour, series
 from feedrate.schema import words
 
@@ -25,6 +24,8 @@ Looks = Mapping[str, tuple[str, str]]
 Fields = Mapping[str, str | tuple[str, str]]
 """Of a tooltip: field with its type to a title (the field's own name if empty), or to title and d3 format."""
 BLOCKS: Fields = {"n:Q": "blocks"}
+HEIGHT = 250
+"""Of a panel of lines, in CSS pixels."""
 
 
 def tone(field: str, tones: Mapping[str, str]) -> alt.Color:
@@ -75,28 +76,28 @@ def dots(
     shape: alt.Shape,
     tooltip: list[alt.Tooltip],
     *,
-    ends: tuple[str, str] = ("lo", "hi"),
+    fields: tuple[str, str, str] = ("value", "lo", "hi"),
     size: int = 62,
     **rule: Any,
 ) -> list[alt.Chart]:
     """Draw a dot a row with its interval to both sides.
 
     Args:
-        base: has the vertical place and the colour; its rows have ``value`` and the two ``ends``, null if not known.
+        base: has the vertical place and the colour.
         x: title, scale and axis of the values.
         shape: of the dots.
         tooltip: of the dots.
-        ends: fields of the interval's ends.
+        fields: value and ends of its interval, null if not known.
         size: of the dots.
         rule: style of the interval.
     """
-    lo, hi = ends
+    value, lo, hi = fields
     spread = base.transform_filter(f"isValid(datum.{lo}) && isValid(datum.{hi})")
     rule = rule or {"strokeWidth": 3, "opacity": 0.45}
     return [
         spread.mark_rule(**rule).encode(x=alt.X(f"{lo}:Q", **x), x2=alt.X2(f"{hi}:Q")),
         base.mark_point(filled=True, size=size, opacity=1).encode(
-            x=alt.X("value:Q", **x), shape=shape, tooltip=tooltip
+            x=alt.X(f"{value}:Q", **x), shape=shape, tooltip=tooltip
         ),
     ]
 
@@ -200,45 +201,6 @@ class Series:
         ]
 
 
-HEIGHT = 250
-KINDS = {"plain": (colour("name-0"), "circle"), "flagged": (colour("source"), "diamond")}
-"""Colour and shape of marks around a mean; a flagged trial is one of which something is to be said."""
-
-
-def percent_off(ratio: float) -> float:
-    """Give how far a ratio is from 1, in per cent."""
-    return 100 * (ratio - 1)
-
-
-def around_mean(
-    rows: Sequence[Row], x: alt.X, title: str, mean: Sequence[float], tooltip: Sequence[Any]
-) -> list[alt.Chart]:
-    """Draw band, line of the mean, marks.
-
-    Args:
-        rows: with ``at``, ``value`` and ``kind``.
-        x: of ``at``.
-        title: of the vertical axis.
-        mean: the mean and the ends of its interval, in the axis' unit; NaN where an end is not known.
-        tooltip: of a mark.
-    """
-    y = alt.Y("value:Q", title=title, axis=alt.Axis(format="+.3~g", tickCount=5), scale=alt.Scale(zero=False, nice=5))
-    band = alt.Chart(table([dict(zip(("mean", "lo", "hi"), map(plain, mean), strict=True))]))
-    spread = band.mark_rect(color=colour("accent"), opacity=0.18).encode(y=alt.Y("lo:Q"), y2=alt.Y2("hi:Q"))
-    tones, shapes = look("kind", KINDS, KINDS)
-    points = alt.Chart(table(rows)).mark_point(filled=True, size=50, opacity=0.9)
-    return [
-        *([spread] if all(words.known(end) for end in mean) else []),
-        band.mark_rule(color=colour("accent"), strokeWidth=1.75).encode(y=alt.Y("mean:Q")),
-        points.encode(x=x, y=y, color=tones, shape=shapes, tooltip=list(tooltip)),
-    ]
-
-
-def ends(found: Estimate) -> dict[str, float | None]:
-    """Give the ends of an interval as a figure's table has them."""
-    return {"low": plain(found.lo), "high": plain(found.hi)}
-
-
 def ticks(lo: float, hi: float, most: int = 6) -> list[float]:
     """List round values for a logarithmic scale: 1, 2 and 5 of each decade, fewer, or where it is short even steps."""
     decades = range(math.floor(math.log10(lo)), math.ceil(math.log10(hi)) + 1)
@@ -268,11 +230,15 @@ def extent(rows: Iterable[Row], fields: Sequence[str] = ("value", "lo", "hi")) -
 def logarithmic(rows: Sequence[Row], title: str, room: float = 1.0) -> dict[str, Any]:
     """Make a logarithmic axis for positive values, for any position channel, with room beyond the largest."""
     lo, hi = extent(rows)
-    hi *= room
+    return log_axis(lo, hi * room, title)
+
+
+def log_axis(lo: float, hi: float, title: str, form: str = ",.3~s", *, grid: bool = True) -> dict[str, Any]:
+    """Make a logarithmic axis with these ends, for any position channel; ``form`` is the d3 format of its labels."""
     return {
         "title": title,
         "scale": alt.Scale(type="log", domain=[lo, hi], nice=False),
-        "axis": alt.Axis(values=ticks(lo, hi), format=",.3~s", grid=True, domain=False),
+        "axis": alt.Axis(values=ticks(lo, hi), format=form, grid=grid, domain=False),
     }
 
 

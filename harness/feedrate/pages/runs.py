@@ -16,14 +16,15 @@ from feedrate.analysis import ceilings, loader, noise, steps, variance
 from feedrate.analysis.estimates import rows_of
 from feedrate.charts.citation import Citation, Origin, data_hash, day
 from feedrate.charts.embed import FILES, citation_html, figure_csv, figure_html, specifications
-from feedrate.charts.figure import Figure
+from feedrate.charts.figure import Figure, charts_by_name
 from feedrate.charts.marks import estimated
 from feedrate.charts.render import picture, standalone
 from feedrate.pages import descriptions, markup
 from feedrate.pages.headlines import headlines
 from feedrate.pages.markup import FOLDER, Placed
 from feedrate.plan.suite import for_machines
-from feedrate.schema import plugins, words
+from feedrate.schema import words
+from feedrate.schema.errors import InputError, expected_one_of
 from feedrate.store import marks
 from feedrate.store import runs as store_runs
 
@@ -211,28 +212,21 @@ def newest(runs: Sequence[RunView]) -> list[RunView]:
 
 
 def draw(chart: str, view: RunView, suite: str | None = None) -> Figure:
-    """Draw one chart of a run.
-
-    Args:
-        chart: its name; the chart's ``READS`` names the frame that it takes: ``cells``, ``trials``, ``telemetry``, or
-            ``steps`` of the trials that ``analysis.steps`` chooses.
-        view: the run.
-        suite: only what was measured for this suite.
-    """
-    drawing = plugins.load("feedrate.questions.*.charts", chart)
-    reads = getattr(drawing, "READS", "cells")
-    if reads in ("trials", "steps"):
+    """Draw the chart of a name of one run; with a suite, of what was measured for that alone."""
+    if chart not in charts_by_name():
+        raise InputError(f"charts: unknown name '{chart}'; {expected_one_of(chart, charts_by_name())}")
+    drawing = charts_by_name()[chart]
+    if drawing.reads in ("trials", "steps"):
         frame = view.trials if suite is None else view.trials_of(suite)
-        frame = view.steps_of(frame) if reads == "steps" else frame
+        frame = view.steps_of(frame) if drawing.reads == "steps" else frame
     else:
-        frame = getattr(view, reads)
+        frame = getattr(view, drawing.reads)
         frame = frame if suite is None else frame[frame["suite"].eq(suite).fillna(False)]
-    takes = signature(drawing.draw).parameters
+    takes = signature(drawing.fill).parameters
     more = {name: getattr(view, name) for name in ("cores", "cores_logical") if name in takes}
     # Altair would hold every part of a chart against its schema, over and again; the tests of charts let it.
     with debug_mode(False):
-        figure: Figure = drawing.draw(frame, **more)
-    return figure
+        return drawing.draw(frame, **more)
 
 
 def place(figure: Figure, name: str, page: str, origin: Origin) -> Placed:

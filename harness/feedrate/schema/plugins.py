@@ -1,4 +1,4 @@
-"""Plug-ins by file name: a new workload, format, suite or chart is one new file.
+"""Plug-ins by file name: a new workload, format or suite is one new file.
 
 Names come from a scan of the folder, requirements and traits from literals in the file (``REQUIRES``, ``TRAITS``), all
 without importing it: planning must know what exists and what is missing, and may load neither torch nor an optional
@@ -26,26 +26,18 @@ RESOURCES = PACKAGE / "resources"
 
 
 def names(package: str) -> tuple[str, ...]:
-    """List the plug-ins of a package such as ``feedrate.formats``, sorted, without importing any of them.
-
-    ``*`` stands for any package: ``feedrate.questions.*.charts`` are the charts of all questions.
-    """
-    return tuple(sorted(path.stem for path in _files(package)))
+    """List the plug-ins of a package such as ``feedrate.formats``, sorted, without importing any of them."""
+    return tuple(sorted(path.stem for path in _folder(package).glob("[!_]*.py")))
 
 
-def _files(package: str) -> list[Path]:
-    pattern = "/".join((*package.split(".")[1:], "*.py"))
-    return [path for path in PACKAGE.glob(pattern) if not path.stem.startswith("_")]
-
-
-def _file(package: str, name: str) -> Path:
-    return next(path for path in _files(package) if path.stem == name)
+def _folder(package: str) -> Path:
+    return PACKAGE.joinpath(*package.split(".")[1:])
 
 
 @cache
 def declared(package: str, name: str, literal: str) -> Any:
     """Read an annotated literal of a plug-in's file, such as ``REQUIRES``, without importing it; None without one."""
-    for node in ast.parse(_file(package, name).read_text(encoding="utf-8")).body:
+    for node in ast.parse((_folder(package) / f"{name}.py").read_text(encoding="utf-8")).body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == literal:
             return ast.literal_eval(node.value) if node.value else None
     return None
@@ -72,8 +64,7 @@ def load(package: str, name: str) -> ModuleType:
         raise InputError(f"{package}: unknown name '{name}'; {expected_one_of(name, names(package))}")
     if lacking := missing(package, name):
         raise InputError(f"{package}.{name}: needs {', '.join(lacking)}; run: pip install {' '.join(lacking.values())}")
-    parts = _file(package, name).relative_to(PACKAGE).with_suffix("").parts
-    return importlib.import_module(".".join(("feedrate", *parts)))
+    return importlib.import_module(f"{package}.{name}")
 
 
 STREAM_SHARDS = 32

@@ -13,7 +13,7 @@ import pandas as pd
 
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.estimators import ESTIMATORS, OURS
-from feedrate.charts.figure import Figure, Key, Panel, Row, sized, table
+from feedrate.charts.figure import Figure, Key, Panel, Row, table
 from feedrate.charts.theme import colour
 from feedrate.schema import words
 
@@ -47,7 +47,7 @@ def draw(summary: pd.DataFrame) -> Figure:
     rows = [_row(entry) for entry in rows_of(summary)]
     n, cells = max(row["n"] for row in rows), max(row["cells"] for row in rows)
     subtitle = f"{n} trials of {cells} planted cells"
-    chart = sized(_layers(rows), TITLE, subtitle, 80 + 26 * len(rows))
+    panel = Panel.draw(TITLE, subtitle, _message(rows), _layers(rows), 80 + 26 * len(rows))
     shown = [
         {
             "estimator": row["label"],
@@ -64,7 +64,7 @@ def draw(summary: pd.DataFrame) -> Figure:
         "The scale is linear within ±1 %, which is shaded, and logarithmic beyond.",
         "Lines go from the lowest to the highest error of any trial.",
     )
-    return Figure(TITLE, QUESTION, (Panel(TITLE, subtitle, _message(rows), chart),), _KEYS, tuple(shown), notes)
+    return Figure(TITLE, QUESTION, (panel,), _KEYS, tuple(shown), notes)
 
 
 def _row(entry: Any) -> dict[str, Any]:

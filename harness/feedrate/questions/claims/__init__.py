@@ -1,3 +1,3 @@
 """The question claims."""
 
-__all__ = ["charts.claims", "page", "terminal"]
+__all__ = ["charts", "page", "terminal"]

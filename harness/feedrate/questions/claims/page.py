@@ -25,7 +25,7 @@ from feedrate.pages.template import render, table
 from feedrate.pages.verdicts import ClaimResult, Row, Verdicts
 from feedrate.plan import suite as suites
 from feedrate.plan.claim import PHOTOGRAPHS, SOURCES, Claim
-from feedrate.questions.claims.charts.claims import MARKS, TONES, forest
+from feedrate.questions.claims.charts import MARKS, TONES, forest
 from feedrate.questions.runs import facts as runs_facts
 from feedrate.questions.workers import page as workers_page
 from feedrate.schema import words

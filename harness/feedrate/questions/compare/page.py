@@ -25,8 +25,8 @@ from feedrate.pages.selection import Selection
 from feedrate.pages.template import render
 from feedrate.pages.verdicts import Verdicts
 from feedrate.plan import suite
-from feedrate.questions.claims.charts.claims import MARKS
-from feedrate.questions.claims.charts.claims import TONES as CLAIM_TONES
+from feedrate.questions.claims.charts import MARKS
+from feedrate.questions.claims.charts import TONES as CLAIM_TONES
 from feedrate.questions.compare.analysis import KINDS, STAGES, encoded_formats
 from feedrate.questions.explore.page import RAN
 from feedrate.questions.home.page import leading

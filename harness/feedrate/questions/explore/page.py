@@ -33,7 +33,7 @@ from feedrate.pages.runs import RunView
 from feedrate.pages.selection import Selection
 from feedrate.pages.template import render
 from feedrate.questions.home.page import leading
-from feedrate.questions.loader.charts.phases import LABELS
+from feedrate.questions.loader.phase_charts import LABELS
 from feedrate.schema.axes import AXES
 from feedrate.schema.columns import PHASES
 

@@ -1,3 +1,3 @@
 """The question loader."""
 
-__all__ = ["charts.phases", "page"]
+__all__ = ["page", "phase_charts"]

@@ -22,7 +22,7 @@ from feedrate.pages.markup import code
 from feedrate.pages.runs import RunView
 from feedrate.pages.template import render
 from feedrate.questions.storage.analysis import CONTAINER, LOSSY, NEITHER, PIXELS, SPACE, SPEED, choices, larger
-from feedrate.questions.storage.panels import STORES
+from feedrate.questions.storage.charts import STORES
 from feedrate.schema import words
 from feedrate.schema.axes import BY_NAME
 from feedrate.schema.plugins import names, traits

@@ -9,6 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from feedrate.charts.figure import charts_by_name
 from feedrate.pages import descriptions, markup
 from feedrate.pages.headlines import answer
 from feedrate.pages.markup import Page, Placed
@@ -39,7 +40,7 @@ def found(runs: Sequence[RunView]) -> list[tuple[str, str, Suite]]:
         {name for view in runs for name in view.suites} - {CLAIMS}, key=lambda name: (name == CALIBRATION, name)
     )
     known = plugins.names("feedrate.suites")
-    every = plugins.names("feedrate.questions.*.charts")
+    every = tuple(charts_by_name())
     return [
         (
             name,

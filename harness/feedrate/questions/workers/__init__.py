@@ -1,3 +1,3 @@
 """The question workers."""
 
-__all__ = ["page"]
+__all__ = ["charts", "page"]

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from feedrate.analysis import worker_costs
+from feedrate.analysis import loader
 from feedrate.analysis.estimates import rows_of
-from feedrate.charts import workers
 from feedrate.pages import descriptions, markup
 from feedrate.pages.runs import RunView
 from feedrate.pages.template import render
 from feedrate.pages.verdicts import Verdicts
+from feedrate.questions.workers.charts import what, who
 from feedrate.schema import words
 
 SUITE = "workers"
@@ -66,12 +66,12 @@ def section(view: RunView, suite: str, mark: str = "", place: str = "") -> str:
     trials = view.trials_of(suite)
     limit = view.manifest.machine.shared_memory_bytes
     costs = (
-        _termination(rows_of(worker_costs.terminations(trials))),
-        _startup(rows_of(worker_costs.startup(trials))),
-        _respawn(rows_of(worker_costs.respawn(trials))),
-        _growth(rows_of(worker_costs.growth(trials))),
-        _shared(rows_of(worker_costs.shared_memory(trials, limit)), limit),
-        _switches(rows_of(worker_costs.switches(trials))),
+        _termination(rows_of(loader.terminations(trials))),
+        _startup(rows_of(loader.startup(trials))),
+        _respawn(rows_of(loader.respawn(trials))),
+        _growth(rows_of(loader.growth(trials))),
+        _shared(rows_of(loader.shared_memory(trials, limit)), limit),
+        _switches(rows_of(loader.switches(trials))),
     )
     found = [cost for cost in costs if cost.rows]
     if not found:
@@ -138,7 +138,7 @@ def _termination(rows: Sequence[Row]) -> Cost:
 
 
 def _startup(rows: Sequence[Row]) -> Cost:
-    lines = [(workers.what(row), workers.who(row), _number(row, "startup_ms"), str(row["n"])) for row in rows]
+    lines = [(what(row), who(row), _number(row, "startup_ms"), str(row["n"])) for row in rows]
     return Cost("Starting workers", ("What was loaded", "Workers", "First batch after, ms", "n"), 2, lines)
 
 
@@ -146,8 +146,8 @@ def _respawn(rows: Sequence[Row]) -> Cost:
     """What an epoch takes longer where workers are started anew."""
     lines = [
         (
-            workers.what(row, ("epoch_steps",)),
-            workers.who(row),
+            what(row, ("epoch_steps",)),
+            who(row),
             words.plural(int(row["epoch_steps"]), "step"),
             words.number(row["anew_ms"]),
             words.number(row["kept_ms"]),
@@ -163,7 +163,7 @@ def _respawn(rows: Sequence[Row]) -> Cost:
         spread = words.interval(shortest["respawn_ms_lo"], shortest["respawn_ms_hi"], int(shortest["n"]))
         share = words.percent(shortest["respawn_ms"] / shortest["anew_ms"])
         sentence = (
-            f"Starting workers anew ({workers.who(shortest)}) takes {words.number(shortest['respawn_ms'])} ms of an "
+            f"Starting workers anew ({who(shortest)}) takes {words.number(shortest['respawn_ms'])} ms of an "
             f"epoch ({spread}), {share} of one of {int(shortest['epoch_steps'])} steps."
         )
     return Cost("Starting workers anew every epoch", columns, 3, lines, sentence)
@@ -182,7 +182,7 @@ def _growth(rows: Sequence[Row]) -> Cost:
         lines.append(
             (
                 f"{row['index_kind']}, {int(row['index_entries']):,} entries",
-                workers.who(row),
+                who(row),
                 _number(row, "grew_bytes", _mib),
                 words.number(row["samples"]),
                 _number(row, "epoch_bytes", _mib),
@@ -209,8 +209,8 @@ def _shared(rows: Sequence[Row], limit: int | None) -> Cost:
     size = descriptions.size
     lines = [
         (
-            workers.what(row),
-            workers.who(row),
+            what(row),
+            who(row),
             size(int(row["ahead_bytes"])) if words.known(row["ahead_bytes"]) else "–",
             markup.two_lines(size(int(row["shm_bytes"])), f"at most {size(int(row['shm_most_bytes']))}"),
             words.percent(row["shm_share"]) if words.known(row["shm_share"]) else "–",
@@ -235,8 +235,8 @@ def _switches(rows: Sequence[Row]) -> Cost:
 
     lines = [
         (
-            workers.what(row),
-            workers.who(row),
+            what(row),
+            who(row),
             _number(row, "involuntary_per_sample", thousandfold),
             _number(row, "voluntary_per_sample", thousandfold),
             str(row["n"]),

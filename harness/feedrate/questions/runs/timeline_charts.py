@@ -15,7 +15,6 @@ import altair as alt
 import pandas as pd
 
 from feedrate.analysis.steps import WORKER_AXES
-from feedrate.charts import workers
 from feedrate.charts.figure import (
     EMULATED,
     LOAD,
@@ -28,22 +27,36 @@ from feedrate.charts.figure import (
     Row,
     Sheet,
     Slice,
+    chart,
+    data,
+    listed,
     plain,
-    sized,
     slices,
     table,
 )
+from feedrate.charts.marks import Fields, hover, tone
 from feedrate.charts.theme import PHASE_COLOURS, STAGE_COLOURS, colour
-from feedrate.questions.loader.charts.phases import LABELS
-from feedrate.questions.runs import timeline
-from feedrate.questions.runs.timeline import COPIES, DEVICE, IDLE, MAIN, OWN, WORKER, Account, Bar, Recorded, Stretch
+from feedrate.questions.loader.phase_charts import LABELS
+from feedrate.questions.runs.timeline import (
+    COPIES,
+    DEVICE,
+    IDLE,
+    MAIN,
+    OWN,
+    WORKER,
+    Account,
+    Bar,
+    Recorded,
+    Stretch,
+    account,
+    bars,
+    recorded,
+    stretches,
+)
+from feedrate.questions.workers.charts import what, who
 from feedrate.schema import words
 from feedrate.schema.axes import BY_NAME
 
-TITLE = "A few steps, moment by moment"
-QUESTION = "What do main process, workers and device do at the same moments?"
-READS = "steps"
-"""``draw`` takes the steps of a few trials of a run, as ``analysis.steps`` chooses and joins them."""
 MOST_WORKERS = 8
 """Lanes of workers; the others of a trial are left out, and it is said."""
 PARTS = {**LABELS, **{stage: f"{stage} (loading)" for stage in STAGE_COLOURS}, IDLE: "device idle"}
@@ -104,25 +117,16 @@ class Trial:
         return [lane for lane in (MAIN, OWN, *numbered[:MOST_WORKERS], COPIES, DEVICE) if lane in present]
 
 
-def draw(steps: pd.DataFrame) -> Figure:
+@chart("A few steps, moment by moment", "What do main process, workers and device do at the same moments?", "steps")
+def timeline(sheet: Sheet, steps: pd.DataFrame) -> Figure:
     """Draw the steps."""
-    sheet, used = Sheet(TITLE, QUESTION), set[str]()
+    used = set[str]()
+    columns = {name: name for name in ("setting", "lane")}
+    columns |= {"doing": "part", "batch": "batch", "begins (ms)": "begin", "lasts (ms)": "lasts"}
     for part in slices(steps, (TRAIN, EMULATED, LOAD)):
         trials = _trials(part)
         rows = list(_rows(trials, part.kind))
-        times = (
-            {
-                **part.row(),
-                "setting": row["setting"],
-                "lane": row["lane"],
-                "doing": row["part"],
-                "batch": row["batch"],
-                "begins (ms)": row["begin"],
-                "lasts (ms)": row["lasts"],
-            }
-            for row in rows
-        )
-        sheet.add(_panel(part, trials, rows), times, {})
+        sheet.add(_panel(part, trials, rows), listed(rows, part.row(), columns))
         used |= {row["part"] for row in rows}
         for note in _notes(part, trials):
             sheet.note(note)
@@ -133,10 +137,10 @@ def draw(steps: pd.DataFrame) -> Figure:
 def _trials(part: Slice) -> list[Trial]:
     frames = [frame for _, frame in part.frame.groupby("trial_id", sort=False)]
     found = []
-    steps = [timeline.recorded(frame) for frame in frames]
-    for frame, own, stretch in zip(frames, steps, timeline.stretches(steps), strict=True):
-        bars, sums = timeline.bars(own, stretch), timeline.account(own, stretch)
-        found.append(Trial(_name(frame.iloc[0]), dict(frame.iloc[0]), own, stretch, bars, sums))
+    steps = [recorded(frame) for frame in frames]
+    for frame, own, stretch in zip(frames, steps, stretches(steps), strict=True):
+        cell = dict(frame.iloc[0])
+        found.append(Trial(_name(cell), cell, own, stretch, bars(own, stretch), account(own, stretch)))
     return found
 
 
@@ -144,7 +148,7 @@ def _name(cell: Any) -> str:
     """Name a cell's workers; an axis that an older run lacks was at its default."""
     values = {axis: BY_NAME[axis].default if pd.isna(cell[axis]) else cell[axis] for axis in WORKER_AXES}
     ahead = values["prefetch_factor"]
-    return workers.who(values) + ("" if ahead == BY_NAME["prefetch_factor"].default else f", prefetch_factor {ahead}")
+    return who(values) + ("" if ahead == BY_NAME["prefetch_factor"].default else f", prefetch_factor {ahead}")
 
 
 def _rows(trials: Sequence[Trial], kind: str) -> Iterator[Row]:
@@ -167,8 +171,8 @@ def _rows(trials: Sequence[Trial], kind: str) -> Iterator[Row]:
 
 def _panel(part: Slice, trials: Sequence[Trial], rows: Sequence[Row]) -> Panel:
     """Draw bars, the numbers of their batches above them, and a line of words above each trial's lanes."""
-    _, *what = workers.what(trials[0].cell, PANEL_AXES).split(", ")
-    subtitle = [part.subtitle, ", ".join(name for name in what if not name.endswith(" px"))]
+    _, *loaded = what(trials[0].cell, PANEL_AXES).split(", ")
+    subtitle = [part.subtitle, ", ".join(name for name in loaded if not name.endswith(" px"))]
     lanes = [f"{place}:{lane}" for place, one in enumerate(trials) for lane in ("", *one.lanes)]
     span = trials[0].stretch.span_ns / 1e6
     y = alt.Y(
@@ -192,43 +196,36 @@ def _panel(part: Slice, trials: Sequence[Trial], rows: Sequence[Row]) -> Panel:
         _text(_numbers(rows, span), "center", -6, "muted", 9).encode(y=y, x=alt.X("at:Q", **x)),
         _text(heads, "left", 3, "ink", 11).encode(y=y, x=alt.X("at:Q", **x)),
     ]
-    chart = sized(layers, part.title, "", _HEAD + _LANE * len(lanes))
-    chart.title.subtitle = subtitle
     message = " ".join(words.sentence(_message(part, one)) for one in trials)
-    return Panel(part.title, ", ".join(subtitle), message, chart, wide=True)
+    return Panel.draw(part.title, subtitle, message, layers, _HEAD + _LANE * len(lanes), wide=True)
 
 
 def _bars(rows: Sequence[Row]) -> alt.Chart:
     """Bars in the colours of their parts; a sleep has a dashed edge, as it must not be taken for computing."""
     parts = [part for part in PARTS if any(row["part"] == part for row in rows)]
-    tones = alt.Scale(domain=[PARTS[part] for part in parts], range=[_TONES[part] for part in parts])
     sleeps = alt.datum.what == PARTS[EMULATED]
-    # Numbers to five digits: pages stay light.
-    short = [
-        {"y": row["y"], "what": PARTS[row["part"]], "batch": row["batch"]}
-        | {name: float(f"{row[name]:.5g}") for name in ("from", "to", "begin", "lasts")}
-        for row in rows
-    ]
+    named = [{**row, "what": PARTS[row["part"]]} for row in rows]
+    tooltip: Fields = {
+        "what:N": "doing",
+        "batch:Q": "",
+        "begin:Q": ("begins, ms", ",.4~g"),
+        "lasts:Q": ("lasts, ms", ",.3~g"),
+    }
     found: alt.Chart = (
-        alt.Chart(table(short))
+        alt.Chart(data(named, "y", "what", "batch", "from", "to", "begin", "lasts"))
         .mark_bar(height=11, yOffset=_LOWER, strokeWidth=0.5)
         .encode(
-            color=alt.Color("what:N", title=None, scale=tones),
+            color=tone("what", {PARTS[part]: _TONES[part] for part in parts}),
             stroke=alt.condition(sleeps, alt.value(colour("emulated-edge")), alt.value(colour("paper"))),
             strokeDash=alt.condition(sleeps, alt.value([3, 2]), alt.value([1, 0])),
-            tooltip=[
-                alt.Tooltip("what:N", title="doing"),
-                alt.Tooltip("batch:Q", title="batch"),
-                alt.Tooltip("begin:Q", title="begins, ms", format=",.4~g"),
-                alt.Tooltip("lasts:Q", title="lasts, ms", format=",.3~g"),
-            ],
+            tooltip=hover(tooltip),
         )
     )
     return found
 
 
-def _text(rows: Sequence[Row], align: Any, shift: int, tone: str, size: int) -> alt.Chart:
-    mark = {"align": align, "baseline": "middle", "dy": shift, "fontSize": size, "color": colour(tone)}
+def _text(rows: Sequence[Row], align: Any, shift: int, ink: str, size: int) -> alt.Chart:
+    mark = {"align": align, "baseline": "middle", "dy": shift, "fontSize": size, "color": colour(ink)}
     found: alt.Chart = alt.Chart(table(rows)).mark_text(**mark).encode(text=alt.Text("text:N"))
     return found
 

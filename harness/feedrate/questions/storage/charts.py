@@ -1,4 +1,4 @@
-"""What the charts of storage formats share: their panels, what colour and shape mean, and a row of dots a format.
+"""Charts of storage formats: throughput, CPU time, start-up and size, and how formats share panels.
 
 Fourteen formats have no fourteen colours: colour says what a sample is on disk, shape says whether it lay in the page
 cache, and the name stands beside the row. Random and sequential access never share a panel, nor do real training, an
@@ -7,7 +7,8 @@ emulated step and loading alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,18 +19,24 @@ from feedrate.analysis.blocks import memoized
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.storage import OWN, count_doubtful, format_costs, plainest
 from feedrate.charts.figure import (
+    EMULATED,
+    ENDS,
     LOAD,
     MOST_PANELS,
+    RATE,
+    TRAIN,
     Figure,
     Key,
     Panel,
     Row,
     Sheet,
+    chart,
     data,
     estimate,
     held,
     interval,
     listed,
+    overlap,
     plain,
     slices,
 )
@@ -55,6 +62,12 @@ OTHER_TONE = colour("name-6")
 MARKS = {"warm": "circle", "cold": "diamond"}
 CACHED = {"warm": "warm: in the page cache", "cold": "cold: from the disk"}
 ACCESS = {"random": "random order", "sequential": "in the order of the disk"}
+NAME_WIDE, NAME_HIGH = 0.25, 0.3
+"""About what a name takes of a panel: a share of raw pixels, and a step in the logarithm of throughput."""
+SAME_SIZE = 0.02
+"""Formats whose sizes differ by less are equally small: a header more or less is no reason to choose."""
+_WHICH = {"format": "format", "stores": "stores", "page_cache": "state"}
+"""What tells rows of a table apart: heading to key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +130,7 @@ def loads(trials: pd.DataFrame) -> list[Part]:
     return parts(trials)
 
 
-def drawn(part: Part, column: str = "samples_per_s") -> list[dict[str, Any]]:
+def _drawn(part: Part, column: str = "samples_per_s") -> list[dict[str, Any]]:
     """A row a format and state that has a value in a column of ``analysis.storage.format_costs``."""
     rows = [
         {
@@ -135,7 +148,7 @@ def drawn(part: Part, column: str = "samples_per_s") -> list[dict[str, Any]]:
     return [row for row in rows if row["value"] is not None]
 
 
-def stores_tone(rows: Iterable[Row]) -> alt.Color:
+def _stores_tone(rows: Iterable[Row]) -> alt.Color:
     """Colour by what is stored."""
     return tone("stores", {row["stores"]: TONES.get(row["stores"], OTHER_TONE) for row in rows})
 
@@ -151,18 +164,18 @@ def state_keys(rows: Iterable[Row]) -> list[Key]:
     return [Key(CACHED[state], colour("muted"), mark) for state, mark in MARKS.items() if state in states]
 
 
-def keys(rows: Sequence[Row]) -> list[Key]:
+def _keys(rows: Sequence[Row]) -> list[Key]:
     """The legend of what is stored and of the states."""
     stores = {row["stores"] for row in rows}
     ordered = [name for name in (*TONES, *sorted(stores - set(TONES))) if name in stores]
     return [*(Key(name, TONES.get(name, OTHER_TONE)) for name in ordered), *state_keys(rows)]
 
 
-def format_dots(rows: Sequence[Row], title: str, *, largest_first: bool) -> list[alt.Chart]:
+def _format_dots(rows: Sequence[Row], title: str, *, largest_first: bool) -> list[alt.Chart]:
     """Draw a line a format: a mark for each state of the page cache with its interval, joined.
 
     Args:
-        rows: as :func:`drawn` gives them; formats are sorted by their warm value, or the cold one where there is none.
+        rows: as :func:`_drawn` gives them; formats are sorted by their warm value, or the cold one where there is none.
         title: of the logarithmic axis, with its unit.
         largest_first: whether more is better.
     """
@@ -173,30 +186,25 @@ def format_dots(rows: Sequence[Row], title: str, *, largest_first: bool) -> list
     joined = [{"format": name, "from": min(own), "to": max(own)} for name, own in values.items() if len(own) > 1]
     base = alt.Chart(data(rows, "format", "stores", "state", "value", "lo", "hi", "n"))
     fields: Fields = {"format:N": "", "stores:N": "", "state:N": "page cache", **rate(title), **BLOCKS}
-    layers = dots(base.encode(y=y, color=stores_tone(rows)), x, state_shape(), hover(fields))
+    layers = dots(base.encode(y=y, color=_stores_tone(rows)), x, state_shape(), hover(fields))
     line = alt.Chart(data(joined, "format", "from", "to")).mark_rule(color=colour("line"), strokeWidth=1.5)
     return [line.encode(y=y, x=alt.X("from:Q", **x), x2=alt.X2("to:Q")), *layers] if joined else layers
 
 
-def sheet_of(
-    title: str,
-    question: str,
-    found: Sequence[Part],
-    draw_part: Callable[[Part, Sheet], None],
-    trials: pd.DataFrame | None = None,
-) -> Sheet:
-    """Draw panel after panel; beyond ``MOST_PANELS`` only their rows are kept.
+def by_state(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Split rows by the state of the page cache, warm first."""
+    found = {state: [row for row in rows if row["state"] == state] for state in MARKS}
+    return {state: own for state, own in found.items() if own}
+
+
+def close(sheet: Sheet, found: Sequence[Part], trials: pd.DataFrame | None = None) -> None:
+    """Leave out panels beyond ``MOST_PANELS``, and say what the panels' page cache means.
 
     Args:
-        title: of the figure.
-        question: that it answers.
+        sheet: with all panels.
         found: what :func:`parts` gave.
-        draw_part: adds a part's panels and rows to the sheet.
         trials: of the run; given by the chart that says how the page cache was verified, and what is missing.
     """
-    sheet = Sheet(title, question)
-    for part in found:
-        draw_part(part, sheet)
     if (extra := len(sheet.panels) - MOST_PANELS) > 0:
         del sheet.panels[MOST_PANELS:]
         sheet.note(f"{words.plural(extra, 'more panel')} would fit the records; their numbers are in the table.")
@@ -209,7 +217,6 @@ def sheet_of(
             sheet.note(
                 "Cold: verified to be out of the page cache, each sample read once at most; warm: all of it cached."
             )
-    return sheet
 
 
 def _notes(frame: pd.DataFrame, trials: pd.DataFrame, failed: Iterable[str]) -> Iterator[str]:
@@ -250,37 +257,64 @@ def _notes(frame: pd.DataFrame, trials: pd.DataFrame, failed: Iterable[str]) -> 
         yield f"No trial of some setting ended well: {words.listed(lost)}."
 
 
-def costs(trials: pd.DataFrame, title: str, question: str, column: str, what: str, unit: str) -> Figure:
-    """Draw a quantity of which less is better, a line a format, sorted by the warm value.
-
-    Args:
-        trials: rows of ``records.TRIALS`` of one run.
-        title: of the figure.
-        question: that it answers.
-        column: of ``analysis.storage.format_costs``, with its interval in ``_lo`` and ``_hi``.
-        what: the quantity in words.
-        unit: its unit.
-    """
+@chart(
+    "Throughput by storage format",
+    "How many samples a second does each format deliver, from the page cache and from the disk?",
+)
+def storage_throughput(sheet: Sheet, trials: pd.DataFrame) -> Figure:
+    """Draw a line a format, sorted by its warm throughput."""
+    columns = {**_WHICH, **RATE, "samples in the set": "samples", "shuffle_buffer": "buffer"}
     shown: list[Row] = []
-    columns = {"format": "format", "stores": "stores", "page_cache": "state", f"{what} ({unit})": "value"}
-    columns |= {"low": "lo", "high": "hi", "n": "n"}
+    found = parts(trials, kinds=(LOAD, EMULATED, TRAIN))
+    for part in found:
+        rows = _drawn(part)
+        shown += rows
+        layers = _format_dots(rows, "samples per second", largest_first=True)
+        count = len({row["format"] for row in rows})
+        panel = Panel.draw(part.title, part.subtitle, _throughput_message(rows), layers, height(count))
+        sheet.add(panel, listed(rows, part.row(), columns), part.held)
+    close(sheet, found, trials)
+    return sheet.figure(_keys(shown), "No trial that loads samples ended well here.")
 
-    def panel(part: Part, sheet: Sheet) -> None:
-        if rows := drawn(part, column):
-            shown.extend(rows)
-            layers = format_dots(rows, f"{what} ({unit})", largest_first=False)
+
+def _throughput_message(rows: Sequence[Row]) -> str:
+    """Name the fastest and the slowest in each state."""
+    sentences = []
+    for state, own in by_state(rows).items():
+        best, worst = (pick(own, key=lambda row: row["value"]) for pick in (max, min))
+        text = f"{state}, {best['format']} brings {words.number(best['value'])} samples/s ({interval(best)})"
+        if best["format"] != worst["format"]:
+            text += f", {words.times(best['value'] / worst['value'])} what {worst['format']} does"
+            text += overlap(best, worst)
+        sentences.append(words.sentence(text))
+    return " ".join(sentences)
+
+
+@chart("CPU time of a sample", "How much CPU does each format take for a sample?")
+def storage_cpu(sheet: Sheet, trials: pd.DataFrame) -> Figure:
+    """Draw a line a format, sorted by its warm CPU time."""
+    return _costs(sheet, trials, "cpu_us", "CPU time per sample", "µs")
+
+
+@chart("Start-up", "How long does each format take to its first batch?")
+def storage_startup(sheet: Sheet, trials: pd.DataFrame) -> Figure:
+    """Draw a line a format, sorted by its warm time from creating the iterator to holding the first batch."""
+    return _costs(sheet, trials, "startup_ms", "time to the first batch", "ms")
+
+
+def _costs(sheet: Sheet, trials: pd.DataFrame, column: str, what: str, unit: str) -> Figure:
+    """Draw a quantity of ``format_costs`` of which less is better, a line a format, sorted by the warm value."""
+    columns = {**_WHICH, f"{what} ({unit})": "value", **ENDS}
+    shown: list[Row] = []
+    for part in loads(trials):
+        if rows := _drawn(part, column):
+            shown += rows
+            layers = _format_dots(rows, f"{what} ({unit})", largest_first=False)
             count = len({row["format"] for row in rows})
             panel = Panel.draw(part.title, part.subtitle, _cost_message(rows, unit), layers, height(count))
             sheet.add(panel, listed(rows, part.row(), columns), part.held)
-
-    sheet = sheet_of(title, question, loads(trials), panel)
-    return sheet.figure(keys(shown), f"The {what} was not recorded here.")
-
-
-def by_state(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Split rows by the state of the page cache, warm first."""
-    found = {state: [row for row in rows if row["state"] == state] for state in MARKS}
-    return {state: own for state, own in found.items() if own}
+    close(sheet, loads(trials))
+    return sheet.figure(_keys(shown), f"The {what} was not recorded here.")
 
 
 def _cost_message(rows: Sequence[Row], unit: str) -> str:
@@ -293,3 +327,103 @@ def _cost_message(rows: Sequence[Row], unit: str) -> str:
             text += f" and {most['format']} {words.number(most['value'])} {unit}, {ratio} as much"
         sentences.append(words.sentence(text))
     return " ".join(sentences)
+
+
+@chart("Bytes on disk against throughput", "How much speed does a smaller format cost?")
+def storage_size(sheet: Sheet, trials: pd.DataFrame) -> Figure:
+    """Draw a mark a format; those that no other beats in both, without loss, are named."""
+    columns = {**_WHICH, "bytes per sample": "bytes", "share of raw pixels": "share", **RATE}
+    shown: list[Row] = []
+    for part in loads(trials):
+        rows = _sizes(part)
+        if len({row["format"] for row in rows}) > 1:
+            shown += rows
+            panel = Panel.draw(part.title, part.subtitle, _size_message(rows), _size_layers(rows), 300)
+            sheet.add(panel, listed(rows, part.row(), columns), part.held)
+    close(sheet, loads(trials))
+    sheet.note(
+        "Named are formats than which none is smaller and faster, where there is room. Raw pixels take a byte a "
+        "channel."
+    )
+    return sheet.figure(_keys(shown), "The size on disk of fewer than two formats is known.")
+
+
+def _sizes(part: Part) -> list[dict[str, Any]]:
+    """A row a mark; in the state that comes first, those of the front are named, as long as names do not meet."""
+    rows = [
+        {**row, "bytes": float(row["bytes"]), "share": float(row["share"])}
+        for row in _drawn(part)
+        if row["bytes"] is not None and row["share"] is not None
+    ]
+    named: list[Row] = []
+    for row in reversed(_front(rows)):  # the faster of two keeps its name
+        if not any(
+            abs(other["share"] - row["share"]) < NAME_WIDE and abs(math.log(other["value"] / row["value"])) < NAME_HIGH
+            for other in named
+        ):
+            named.append(row)
+    names = {row["format"] for row in named}
+    first = part.states[0]
+    return [{**row, "name": row["format"] if row["format"] in names and row["state"] == first else ""} for row in rows]
+
+
+def _front(rows: Sequence[Row]) -> list[Row]:
+    """Of the state that comes first, the formats that none beats in size and speed; smallest first."""
+    own = next(iter(by_state(rows).values()), [])
+    kept: list[Row] = []
+    for row in sorted(own, key=lambda row: (row["bytes"], -row["value"])):
+        if kept and row["value"] <= kept[-1]["value"]:
+            continue
+        if kept and row["bytes"] <= kept[-1]["bytes"] * (1 + SAME_SIZE):
+            kept.pop()
+        kept.append(row)
+    return kept
+
+
+def _size_layers(rows: Sequence[Row]) -> list[alt.Chart]:
+    most = max(1.0, *(row["share"] for row in rows)) * 1.08
+    x = alt.X(
+        "share:Q",
+        title="bytes on disk ÷ bytes of raw pixels",
+        scale=alt.Scale(domain=[0, most], nice=False),
+        axis=alt.Axis(tickCount=5, format=".0%", grid=True, domain=False),
+    )
+    y = alt.Y("value:Q", **logarithmic(rows, "samples per second", room=1.5))
+    fields = ("format", "stores", "state", "bytes", "share", "value", "lo", "hi", "n", "name")
+    base = alt.Chart(data(rows, *fields)).encode(y=y, x=x)
+    named = base.transform_filter("datum.name != ''").encode(text=alt.Text("name:N"))
+    style: dict[str, Any] = {"dy": -9, "fontSize": 11, "color": colour("ink")}
+    tooltip: Fields = {
+        "format:N": "",
+        "stores:N": "",
+        "state:N": "page cache",
+        "bytes:Q": ("bytes per sample", ",.0f"),
+        "share:Q": ("of raw pixels", ".1%"),
+        **rate("samples per second"),
+        **BLOCKS,
+    }
+    return [
+        base.mark_point(filled=True, size=55, opacity=0.9).encode(
+            color=_stores_tone(rows),
+            shape=state_shape(),
+            tooltip=hover(tooltip),
+        ),
+        named.transform_filter(f"datum.share < {most / 2:.3f}").mark_text(align="left", dx=-4, **style),
+        named.transform_filter(f"datum.share >= {most / 2:.3f}").mark_text(align="right", dx=4, **style),
+    ]
+
+
+def _size_message(rows: Sequence[Row]) -> str:
+    """Compare the fastest with the smallest of those on the front."""
+    front = _front(rows)
+    small, fast = front[0], front[-1]
+    text = f"{fast['state']}, the fastest is {fast['format']} at {words.number(fast['bytes'] / 1000)} kB a sample"
+    if small["format"] == fast["format"]:
+        return words.sentence(f"{text}, and none is smaller")
+    lossy = " (lossy)" if "lossy" in small["stores"] else ""
+    return words.sentence(
+        f"{text} ({words.percent(fast['share'])} of raw pixels); {small['format']}{lossy} takes "
+        f"{words.number(small['bytes'] / 1000)} kB ({words.percent(small['share'])}) and does "
+        f"{words.number(small['value'])} samples/s ({interval(small)}), "
+        f"{words.percent(small['value'] / fast['value'])} of the fastest"
+    )

@@ -17,18 +17,16 @@ import pandas as pd
 
 from feedrate.analysis.claims import VERDICTS, judge_claims
 from feedrate.analysis.estimates import rows_of
-from feedrate.charts.figure import Figure, Key, Panel, Row, data, sized, table
-from feedrate.charts.figure import plain as value_of
-from feedrate.charts.marks import height, ticks
+from feedrate.charts.figure import Figure, Key, Panel, Sheet, chart, data, plain, table
+from feedrate.charts.marks import BLOCKS, Fields, dots, height, hover, log_axis, look, names
 from feedrate.charts.theme import colour
+from feedrate.plan import suite
 from feedrate.plan.claim import Claims
-from feedrate.plan.suite import CLAIMS, claims
 from feedrate.schema import words
 from feedrate.schema.metrics import METRICS, SAME
 
 TITLE = "Effects of the sources’ claims"
 QUESTION = "Which of the sources’ claims hold, and by how much?"
-READS = "trials"
 MISSING = "No claim whose effect can be measured was tested here."
 TONES = {
     "confirmed": colour("name-2"),
@@ -39,29 +37,21 @@ TONES = {
 MARKS = {"confirmed": "circle", "refuted": "diamond", "no difference": "square", "inconclusive": "triangle-up"}
 ROW = 15
 """Height of a claim, in CSS pixels."""
-_TICKS = (
-    (0.8, 0.9, 1, 1.1, 1.2),
-    (0.5, 0.7, 1, 1.5, 2),
-    (0.2, 0.5, 1, 2, 5),
-    (0.1, 0.2, 0.5, 1, 2, 5, 10),
-    (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100),
-)
-"""Round values around 1, finest first; each for an axis that goes little further than they do."""
-_BEYOND = 1.2
 _ROOM = 1.2
 """How far the axis goes beyond the outermost estimate; intervals that are longer are cut there."""
-_COLUMNS = ("device", "machine", "run", "claim", "verdict", "suite", "metric", "says", "ratio", "low", "high", "n")
-"""Of the table."""
+_COLUMNS = {name: name for name in ("device", "machine", "run", "claim", "verdict", "suite", "metric")}
+_COLUMNS |= {"claimed": "says", "ratio": "ratio", "low": "low", "high": "high", "n": "n"}
 
 
-def draw(trials: pd.DataFrame) -> Figure:
+@chart(TITLE, QUESTION)
+def claims(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Judge the claims of a run and draw those of the suites that its trials were made for."""
     if not len(trials):
-        return Figure(TITLE, QUESTION, missing=MISSING)
-    asked = claims()
+        return sheet.figure((), MISSING)
+    asked = suite.claims()
     found = judge_claims(trials, asked).claims
     suites = set(trials["suite"].dropna())
-    return forest(found if CLAIMS in suites else found[found["suite"].isin(suites)], asked)
+    return forest(found if suite.CLAIMS in suites else found[found["suite"].isin(suites)], asked)
 
 
 def forest(found: pd.DataFrame, asked: Claims, machines: Mapping[str, str] | None = None) -> Figure:
@@ -84,7 +74,7 @@ def forest(found: pd.DataFrame, asked: Claims, machines: Mapping[str, str] | Non
         QUESTION,
         tuple(_panel(machine, device, rows, machines or {}) for (machine, device), rows in panels.items()),
         tuple(Key(verdict, TONES[verdict], MARKS[verdict]) for verdict in TONES if verdict in seen),
-        tuple(_listed(row) for rows in panels.values() for row in rows),
+        tuple({heading: row[key] for heading, key in _COLUMNS.items()} for rows in panels.values() for row in rows),
         (
             "Right of 1 is what the claim says. Where it says that there is less of something, the ratio is turned "
             "round; the table has it as measured.",
@@ -104,7 +94,7 @@ def _effects(found: pd.DataFrame, asked: Claims) -> list[dict[str, Any]]:
         if effect is None or not words.known(row["ratio"]) or not row["ratio"]:
             continue
         what = METRICS[effect.metric].noun + (f", per doubling of {effect.along}" if effect.along else "")
-        ratio, low, high = (value_of(row[name]) for name in ("ratio", "lo", "hi"))
+        ratio, low, high = (plain(row[name]) for name in ("ratio", "lo", "hi"))
         value, ends = ratio, (low, high) if low and high else (None, None)
         if effect.says == "less":
             value, ends = 1 / ratio, (1 / high, 1 / low) if low and high else (None, None)
@@ -117,71 +107,44 @@ def _effects(found: pd.DataFrame, asked: Claims) -> list[dict[str, Any]]:
     return drawn
 
 
-def _listed(row: Row) -> dict[str, Any]:
-    """A row of the table."""
-    return {"claimed" if name == "says" else name: row[name] for name in _COLUMNS}
-
-
 def _panel(machine: str, device: str, rows: Sequence[dict[str, Any]], machines: Mapping[str, str]) -> Panel:
     title = machines.get(machine, machine)
     runs = list(dict.fromkeys(row["run"] for row in rows))
     subtitle = f"{device}, {f'run {runs[0]}' if len(runs) == 1 else words.plural(len(runs), 'run')}"
-    chart = sized(_layers(rows), title, subtitle, height(len(rows), ROW))
-    chart.title.limit = 310
+    panel = Panel.draw(title, subtitle, _message(rows), _layers(rows), height(len(rows), ROW))
+    panel.chart.title.limit = 310
     # For a page that shows some of the rows: how tall a row is, and whose they are.
-    chart.usermeta = {"row": ROW, "machine": machine, "device": device}
-    return Panel(title, subtitle, _message(rows), chart)
+    panel.chart.usermeta = {"row": ROW, "machine": machine, "device": device}
+    return panel
 
 
 def _layers(rows: Sequence[dict[str, Any]]) -> list[alt.Chart]:
     values = [row["value"] for row in rows]
     lo, hi = min(0.8, min(values) / _ROOM), max(1.25, max(values) * _ROOM)
-    x: dict[str, Any] = {
-        "title": "times, in the claimed direction",
-        "scale": alt.Scale(type="log", domain=[lo, hi], nice=False),
-        "axis": alt.Axis(values=_ticks(lo, hi), format="~r", grid=True, domain=False),
-    }
-    ordered = [row["claim"] for row in rows]
+    x = log_axis(lo, hi, "times, in the claimed direction", "~r")
     cut = [
         {**row, "from": row["lo"] and max(lo, min(hi, row["lo"])), "to": row["hi"] and max(lo, min(hi, row["hi"]))}
         for row in rows
     ]
-    names = ("claim", "verdict", "value", "from", "to", "metric", "ratio", "low", "high", "n")
-    axis = alt.Axis(ticks=False, domain=False, grid=False, labelLimit=170)
-    tones = alt.Scale(domain=list(TONES), range=list(TONES.values()))
-    marks = alt.Scale(domain=list(MARKS), range=list(MARKS.values()))
-    base = alt.Chart(data(cut, *names)).encode(
-        y=alt.Y("claim:N", sort=ordered, title=None, axis=axis),
-        color=alt.Color("verdict:N", title=None, scale=tones),
-    )
+    fields = ("claim", "verdict", "value", "from", "to", "metric", "ratio", "low", "high", "n")
+    tone, shape = look("verdict", {name: (TONES[name], MARKS[name]) for name in TONES}, TONES)
+    y = names("claim", [row["claim"] for row in rows], grid=False, labelLimit=170)
+    base = alt.Chart(data(cut, *fields)).encode(y=y, color=tone)
     band = alt.Chart(table([{"same": SAME[0], "end": SAME[1], "one": 1}]))
-    tooltip = [
-        alt.Tooltip("claim:N"),
-        alt.Tooltip("verdict:N"),
-        alt.Tooltip("metric:N", title="of"),
-        alt.Tooltip("ratio:Q", title="B ÷ A", format=",.3~g"),
-        alt.Tooltip("low:Q", format=",.3~g"),
-        alt.Tooltip("high:Q", format=",.3~g"),
-        alt.Tooltip("n:Q", title="blocks"),
-    ]
+    tooltip: Fields = {
+        "claim:N": "",
+        "verdict:N": "",
+        "metric:N": "of",
+        "ratio:Q": ("B ÷ A", ",.3~g"),
+        "low:Q": ("", ",.3~g"),
+        "high:Q": ("", ",.3~g"),
+        **BLOCKS,
+    }
     return [
         band.mark_rect(color=colour("line"), opacity=0.7).encode(x=alt.X("same:Q", **x), x2=alt.X2("end:Q")),
         band.mark_rule(color=colour("muted"), strokeDash=[3, 3]).encode(x=alt.X("one:Q", **x)),
-        base.transform_filter("isValid(datum.from) && isValid(datum.to)")
-        .mark_rule(strokeWidth=1.75)
-        .encode(x=alt.X("from:Q", **x), x2=alt.X2("to:Q")),
-        base.mark_point(filled=True, size=46, opacity=1).encode(
-            x=alt.X("value:Q", **x), shape=alt.Shape("verdict:N", title=None, scale=marks), tooltip=tooltip
-        ),
+        *dots(base, x, shape, hover(tooltip), fields=("value", "from", "to"), size=46, strokeWidth=1.75),
     ]
-
-
-def _ticks(lo: float, hi: float) -> list[float]:
-    """The finest values around 1 that go as far as the axis does."""
-    for values in _TICKS:
-        if lo * _BEYOND >= values[0] and hi <= values[-1] * _BEYOND:
-            return [value for value in values if lo <= value <= hi]
-    return ticks(lo, hi)
 
 
 def _message(rows: Sequence[dict[str, Any]]) -> str:

@@ -13,16 +13,13 @@ import altair as alt
 import pandas as pd
 
 from feedrate.analysis.estimates import rows_of
-from feedrate.charts.figure import Figure, Key, Panel, Row, Sheet, plain, sized, table
+from feedrate.charts.figure import Figure, Key, Panel, Row, Sheet, chart, plain, table
+from feedrate.charts.marks import BLOCKS, Fields, Looks, dots, height, hover, look, names
 from feedrate.charts.theme import colour
 from feedrate.questions.accuracy.chart import signed
 from feedrate.questions.calibration.analysis import bottlenecks, effects, planted, same_pairs
 from feedrate.schema import words
 
-TITLE = "What was planted, and what was measured"
-QUESTION = "How far is what feedrate measured from what was planted?"
-READS = "trials"
-"""``draw`` takes a run's trials; most charts take its cells."""
 PANELS = {
     "read": "Reading: a wait",
     "decode": "Decoding: CPU time",
@@ -43,10 +40,11 @@ _RIGHT = {True: "right", False: "wrong"}
 _LISTED = ("what", "setting", "replica", "unit", "planted", "measured", "lo", "hi", "error", "n", "verdict")
 _HEADINGS = {"error": "error (%)", "lo": "low", "hi": "high"}
 """Of the figure's table: what a line holds, and what is called otherwise there."""
+_LOOKS: Looks = {"right": (colour("accent"), "circle"), "wrong": (colour("source"), "diamond")}
 _SHAPES = {"constant": "", "jittered": "~", "heavy_tailed": "^"}
 _KEYS = (
-    Key("error and its 95 % interval", colour("accent"), "circle"),
-    Key("a verdict against the truth", colour("source"), "diamond"),
+    Key("error and its 95 % interval", *_LOOKS["right"]),
+    Key("a verdict against the truth", *_LOOKS["wrong"]),
     Key("within 1 %", colour("heat-1")),
 )
 _NOTES = (
@@ -58,18 +56,18 @@ _NOTES = (
 )
 
 
-def draw(trials: pd.DataFrame) -> Figure:
+@chart("What was planted, and what was measured", "How far is what feedrate measured from what was planted?")
+def calibration(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw the errors."""
-    sheet = Sheet(TITLE, QUESTION)
     rows = list(_marks(trials))
     for what, title in PANELS.items():
         if part := [row for row in rows if row["what"] == what]:
             pairs = "pairs" if what in ("effect", "equal") else "cells"
             subtitle = f"{len(part)} {pairs}, {words.plural(min(row['n'] for row in part), 'block')}"
             drawn = [row for row in part if not row["replica"]]
-            chart = sized(_layers(drawn), title, subtitle, 96 + 15 * len(drawn))
+            panel = Panel.draw(title, subtitle, _message(part), _layers(drawn), height(len(drawn), 15))
             listed = [{_HEADINGS.get(name, name): row[name] for name in _LISTED} for row in part]
-            sheet.add(Panel(title, subtitle, _message(part), chart), listed, {})
+            sheet.add(panel, listed)
     if sheet.panels:
         for note in _NOTES:
             sheet.note(note)
@@ -140,31 +138,21 @@ def _layers(rows: Sequence[Row]) -> list[alt.Chart]:
         "scale": scale,
         "axis": alt.Axis(values=ticks, format="+d", grid=True, domain=False),
     }
-    y = alt.Y("setting:N", sort=[row["setting"] for row in rows], title=None, axis=alt.Axis(ticks=False, domain=False))
-    known, tones = ["right", "wrong"], [colour("accent"), colour("source")]
-    tone = alt.Color("right:N", title=None, scale=alt.Scale(domain=known, range=tones))
-    shape = alt.Shape("right:N", title=None, scale=alt.Scale(domain=known, range=["circle", "diamond"]))
+    tone, shape = look("right", _LOOKS, _LOOKS)
     band = alt.Chart(table([{"from": -_WITHIN, "to": _WITHIN}])).mark_rect(color=colour("heat-1"), opacity=0.5)
-    base = alt.Chart(table(rows)).encode(y=y, color=tone)
-    return [
-        band.encode(x=alt.X("from:Q", **x), x2=alt.X2("to:Q")),
-        base.transform_filter("isValid(datum.error_lo) && isValid(datum.error_hi)")
-        .mark_rule(strokeWidth=1.75)
-        .encode(x=alt.X("error_lo:Q", **x), x2=alt.X2("error_hi:Q")),
-        base.mark_point(filled=True, size=45, opacity=1).encode(
-            x=alt.X("error:Q", **x),
-            shape=shape,
-            tooltip=[
-                alt.Tooltip("setting:N"),
-                alt.Tooltip("planted:Q", format=",.5~g"),
-                alt.Tooltip("measured:Q", format=",.5~g"),
-                alt.Tooltip("unit:N"),
-                alt.Tooltip("error:Q", title="error, %", format="+,.3~g"),
-                alt.Tooltip("verdict:N"),
-                alt.Tooltip("n:Q", title="blocks"),
-            ],
-        ),
-    ]
+    base = alt.Chart(table(rows)).encode(y=names("setting", [row["setting"] for row in rows]), color=tone)
+    tooltip: Fields = {
+        "setting:N": "",
+        "planted:Q": ("", ",.5~g"),
+        "measured:Q": ("", ",.5~g"),
+        "unit:N": "",
+        "error:Q": ("error, %", "+,.3~g"),
+        "verdict:N": "",
+        **BLOCKS,
+    }
+    fields = ("error", "error_lo", "error_hi")
+    marks = dots(base, x, shape, hover(tooltip), fields=fields, size=45, strokeWidth=1.75)
+    return [band.encode(x=alt.X("from:Q", **x), x2=alt.X2("to:Q")), *marks]
 
 
 def _message(rows: Sequence[Row]) -> str:

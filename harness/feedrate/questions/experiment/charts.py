@@ -23,21 +23,19 @@ from feedrate.charts.figure import (
     Panel,
     Row,
     Sheet,
+    chart,
     held,
     listed,
     numbers,
-    plain,
-    sized,
+    point,
     slices,
     table,
 )
-from feedrate.charts.marks import Series
+from feedrate.charts.marks import Series, hover
 from feedrate.charts.theme import colour
 from feedrate.questions.experiment.analysis import UTILIZATION
 from feedrate.schema import words
 
-TITLE = "Utilization by batch size"
-QUESTION = "How busy is the machine, and does a larger batch keep it busier?"
 SOURCE_TITLE = "The 2019 source: GTX 1080 Ti"
 SOURCE_SUBTITLE = "GPU utilization, SRCNN on DIV2K, no spread given"
 SOURCE_LABEL = "2019 source, GTX 1080 Ti (GPU)"
@@ -46,9 +44,9 @@ KINDS = {"gpu_util_pct": "GPU utilization", "cpu_util_pct": "CPU utilization"}
 PER_CENT = {("per cent" if heading == "samples per s" else heading): key for heading, key in COLUMNS.items()}
 
 
-def draw(cells: pd.DataFrame) -> Figure:
+@chart("Utilization by batch size", "How busy is the machine, and does a larger batch keep it busier?", "cells")
+def utilization(sheet: Sheet, cells: pd.DataFrame) -> Figure:
     """Draw utilization against batch size."""
-    sheet = Sheet(TITLE, QUESTION)
     parts = slices(cells, (TRAIN, EMULATED))
     series = Series(sorted({w for part in parts for w in numbers(part.frame, "num_workers")}))
     for part in parts:
@@ -57,8 +55,7 @@ def draw(cells: pd.DataFrame) -> Figure:
         if rows := _rows(frame, column):
             given = {**part.row(), "quantity": KINDS[column]}
             layers = series.layers(rows, f"{KINDS[column]} (%)", "d", alt.Scale(domain=[0, 100]))
-            chart = sized(layers, part.title, part.subtitle, 260)
-            panel = Panel(part.title, part.subtitle, _message(rows, KINDS[column]), chart)
+            panel = Panel.draw(part.title, part.subtitle, _message(rows, KINDS[column]), layers, 260)
             sheet.add(panel, listed(rows, given, PER_CENT), kept)
     if not sheet.panels:
         return sheet.figure((), "No utilization was observed in trials that ended well.")
@@ -67,19 +64,8 @@ def draw(cells: pd.DataFrame) -> Figure:
 
 
 def _rows(frame: pd.DataFrame, column: str) -> list[dict[str, Any]]:
-    return [
-        {
-            "batch": int(cell["batch_size"]),
-            "workers": int(cell["num_workers"]),
-            "series": words.plural(int(cell["num_workers"]), "worker"),
-            "value": float(value),
-            "lo": plain(cell[f"{column}_lo"]),
-            "hi": plain(cell[f"{column}_hi"]),
-            "n": int(cell["n"]),
-        }
-        for cell in rows_of(frame.sort_values(["batch_size", "num_workers"]))
-        if (value := plain(cell[column])) is not None
-    ]
+    cells = rows_of(frame[frame[column].notna()].sort_values(["batch_size", "num_workers"]))
+    return [{**point(cell, column), "series": words.plural(int(cell["num_workers"]), "worker")} for cell in cells]
 
 
 def _message(rows: Sequence[Row], kind: str) -> str:
@@ -99,11 +85,7 @@ def _add_source(sheet: Sheet, comparable: bool) -> None:
     base = alt.Chart(table(rows)).encode(
         x=alt.X("batch:O", title="batch size", axis=alt.Axis(labelAngle=0)),
         y=alt.Y("value:Q", title="GPU utilization (%)", scale=alt.Scale(domain=[0, 100]), axis=alt.Axis(tickCount=5)),
-        tooltip=[
-            alt.Tooltip("batch:O", title="batch size"),
-            alt.Tooltip("value:Q", title="GPU utilization, %"),
-            alt.Tooltip("label:N", title="source"),
-        ],
+        tooltip=hover({"batch:O": "batch size", "value:Q": "GPU utilization, %", "label:N": "source"}),
     )
     layers = [
         base.mark_line(color=colour("source"), strokeDash=[5, 3], strokeWidth=1.75),
@@ -120,20 +102,6 @@ def _add_source(sheet: Sheet, comparable: bool) -> None:
             "No GPU here: ours is the busy share of all cores, the source’s is GPU utilization. They are not "
             "comparable in kind."
         )
-    drawn = sized(layers, SOURCE_TITLE, SOURCE_SUBTITLE, 260)
-    sheet.panels.append(Panel(SOURCE_TITLE, SOURCE_SUBTITLE, message, drawn))
-    sheet.rows.extend(
-        {
-            "workload": "source, 2019",
-            "patch_size": None,
-            "what ran": SOURCE_SUBTITLE,
-            "quantity": "GPU utilization",
-            "batch_size": batch,
-            "num_workers": None,
-            "per cent": float(value),
-            "low": None,
-            "high": None,
-            "n": None,
-        }
-        for batch, value in UTILIZATION.items()
-    )
+    given = {"workload": "source, 2019", "what ran": SOURCE_SUBTITLE, "quantity": "GPU utilization"}
+    listed = ({**given, "batch_size": batch, "per cent": float(value)} for batch, value in UTILIZATION.items())
+    sheet.add(Panel.draw(SOURCE_TITLE, SOURCE_SUBTITLE, message, layers, 260), listed)

@@ -20,12 +20,14 @@ from feedrate.analysis.blocks import KEYS, half_width, moments, successful
 from feedrate.analysis.estimates import AXIS_NAMES, IDENTITY, cells, rows_of
 from feedrate.charts.figure import (
     EMULATED,
+    ENDS,
     TRAIN,
     Figure,
     Key,
     Panel,
     Row,
     Sheet,
+    chart,
     data,
     held,
     interval,
@@ -36,12 +38,8 @@ from feedrate.charts.marks import BLOCKS, hover, lines, logarithmic, look, rate
 from feedrate.charts.theme import colour
 from feedrate.schema import words
 
-TITLE = "Copies to the device by size"
-QUESTION = "How fast are batches copied to the device, and from which size on does pinned memory pay?"
-READS = "trials"
-COPY = "copy"
 KINDS = {
-    COPY: ("Copies alone", "nothing else runs on the device"),
+    "copy": ("Copies alone", "nothing else runs on the device"),
     TRAIN: ("Within real training", "beside the model’s work"),
     EMULATED: ("Within an emulated step", "no model"),
 }
@@ -57,9 +55,7 @@ _COLUMNS = {
     "batch_size": "batch",
     "bytes a batch": "bytes",
     "GB per s": "value",
-    "low": "lo",
-    "high": "hi",
-    "n": "n",
+    **ENDS,
 }
 ADDED = ("gb_per_s", "gb_lo", "gb_hi", "gb_n", "batch_bytes")
 _MISSING = "Nothing was copied to a device in this run: without a CUDA device batches stay where they are."
@@ -85,10 +81,13 @@ def transfers(trials: pd.DataFrame) -> pd.DataFrame:
     return table.merge(found.reset_index(), on=list(KEYS), how="inner")
 
 
-def draw(trials: pd.DataFrame) -> Figure:
+@chart(
+    "Copies to the device by size",
+    "How fast are batches copied to the device, and from which size on does pinned memory pay?",
+)
+def transfer_size(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw bandwidth against the bytes of a batch."""
-    sheet = Sheet(TITLE, QUESTION)
-    used: set[str] = set()
+    used = set[str]()
     if len(trials):
         found = transfers(trials)
         emulated = found["mode"].eq(TRAIN) & found["step"].eq(EMULATED).fillna(False)

@@ -14,9 +14,9 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from feedrate.analysis.ceilings import BALANCED_WITHIN, BOUND, STAGES, roofline
+from feedrate.analysis import ceilings
+from feedrate.analysis.ceilings import BALANCED_WITHIN, BOUND, STAGES
 from feedrate.analysis.estimates import rows_of
-from feedrate.charts import workers
 from feedrate.charts.figure import (
     EMULATED,
     MOST_PANELS,
@@ -28,22 +28,21 @@ from feedrate.charts.figure import (
     Row,
     Sheet,
     Slice,
+    chart,
     data,
-    estimate,
     held,
     interval,
     listed,
     plain,
+    point,
     slices,
     table,
 )
 from feedrate.charts.marks import BLOCKS, extent, hover, lines, logarithmic, look, rate, ticks
 from feedrate.charts.theme import PHASE_COLOURS, colour
+from feedrate.questions.workers.charts import what
 from feedrate.schema import words
 
-TITLE = "Pipeline roofline"
-QUESTION = "What is each setting’s roof, and how far below it does it stay?"
-READS = "trials"
 ACHIEVED = "achieved"
 LOOKS = {
     "loader-bound": (PHASE_COLOURS["fetch"], "circle"),
@@ -73,10 +72,7 @@ _ROOF_COLUMNS = {
     "batch_size": "batch",
     "num_workers": "workers",
     "held back by": "bound",
-    "samples per s": "rate",
-    "low": "rate_lo",
-    "high": "rate_hi",
-    "n": "n",
+    **RATE,
     "loader alone": "load",
     "copies alone": "copy",
     "step alone": "compute",
@@ -98,10 +94,11 @@ _TOP = 1.7
 _MISSING = "No training cell ran here whose loader and step were both measured alone, so that its roof is not known."
 
 
-def draw(trials: pd.DataFrame) -> Figure:
+@chart("Pipeline roofline", "What is each setting’s roof, and how far below it does it stay?")
+def roofline(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw a roof for real training and one for emulated steps, then the ceilings of single tasks."""
-    sheet, used = Sheet(TITLE, QUESTION), set[str]()
-    parts = slices(roofline(trials), (TRAIN, EMULATED)) if len(trials) else []
+    used = set[str]()
+    parts = slices(ceilings.roofline(trials), (TRAIN, EMULATED)) if len(trials) else []
     for kind, title in _KINDS.items():
         own = [part for part in parts if part.kind == kind]
         if rows := [_roof_row(part, cell) for part in own for cell in rows_of(part.frame)]:
@@ -130,21 +127,18 @@ def draw(trials: pd.DataFrame) -> Figure:
 
 def _roof_row(part: Slice, cell: Row) -> dict[str, Any]:
     """A cell under its roof; the panel's subtitle names its step and model."""
-    setting = workers.what(cell, ("step", "step_ms", "model"))
+    setting = what(cell, ("step", "step_ms", "model"))
+    row = point(cell)
     return {
+        **row,
         "workload": part.workload,
         "patch_size": part.patch_size,
         "format": plain(cell["storage_format"]),
-        "batch": int(cell["batch_size"]),
-        "workers": int(cell["num_workers"]),
         "bound": str(cell["bottleneck"]),
-        "cell": f"{setting}, {words.plural(int(cell['num_workers']), 'worker')}",
-        "rate": float(cell["samples_per_s"]),
-        "rate_lo": plain(cell["lo"]),
-        "rate_hi": plain(cell["hi"]),
+        "cell": f"{setting}, {words.plural(row['workers'], 'worker')}",
+        "rate": row["value"],
         **{f"{key}{end}": plain(cell[f"{name}{end}"]) for key, name in _RATIOS.items() for end in ("", "_lo", "_hi")},
         **{stage: plain(cell[f"{stage}_ceiling"]) for stage in STAGES},
-        "n": int(cell["n"]),
     }
 
 
@@ -249,14 +243,14 @@ def _ceiling_rows(frame: pd.DataFrame, kind: str) -> list[dict[str, Any]]:
         looks["compute"] = ("emulated-step-bound", "step, as declared")
     rows = []
     for cell in rows_of(frame[frame["num_workers"].eq(best).fillna(False)].sort_values("batch_size")):
-        own = {"batch": int(cell["batch_size"]), "workers": int(cell["num_workers"])}
+        got = point(cell)
         for stage in STAGES:
             if (value := plain(cell[f"{stage}_ceiling"])) is not None:
                 bound, line = looks[stage]
-                spread = {"lo": plain(cell[f"{stage}_lo"]), "hi": plain(cell[f"{stage}_hi"])}
-                blocks = int(cell[f"{stage}_n"]) or None
-                rows.append({**own, "bound": bound, "line": line, "value": float(value), **spread, "n": blocks})
-        rows.append({**own, "bound": ACHIEVED, "line": ACHIEVED, **estimate(cell)})
+                ends = {end: plain(cell[f"{stage}_{end}"]) for end in ("lo", "hi")}
+                alone = {"value": float(value), **ends, "n": int(cell[f"{stage}_n"]) or None}
+                rows.append({**got, **alone, "bound": bound, "line": line})
+        rows.append({**got, "bound": ACHIEVED, "line": ACHIEVED})
     return rows
 
 

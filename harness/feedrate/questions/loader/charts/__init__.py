@@ -1,1 +1,0 @@
-"""Charts of what the loader does and what holds training back."""

@@ -1,0 +1,304 @@
+"""Where a sample's time goes: host phases stacked, as the batch grows.
+
+Shown is the wall clock of the training process ÷ samples. The fastest of many cells is picked by its own estimate,
+which is therefore a little too good; its ratio to the defaults is paired by block. It does not show what the device
+did meanwhile: on CUDA a phase includes waiting for the device where the host had to, and nothing else of the device's
+work. Nor does it show which knob gains how much: the suites do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from feedrate.analysis.blocks import Blocks, blocks_of
+from feedrate.analysis.estimates import rows_of
+from feedrate.analysis.summary import KNOBS
+from feedrate.charts.figure import (
+    EMULATED,
+    TRAIN,
+    Figure,
+    Key,
+    Panel,
+    Row,
+    Sheet,
+    Slice,
+    chart,
+    held,
+    interval,
+    numbers,
+    plain,
+    slices,
+    table,
+)
+from feedrate.charts.marks import BLOCKS, estimated, hover, names, tone
+from feedrate.charts.theme import PHASE_COLOURS, colour
+from feedrate.schema import words
+from feedrate.schema.axes import BY_NAME
+from feedrate.schema.columns import PHASES
+from feedrate.schema.metrics import CONFIRMED_OVER
+
+_QUESTION = "How long does each phase of a training step take per sample, as the batch grows?"
+LABELS = {
+    "fetch": "fetch: wait for data",
+    "h2d": "copy to device",
+    "forward": "forward",
+    "backward": "backward",
+    "optimizer": "optimizer",
+    "other": "other",
+    "emulated": "emulated step (sleep)",
+}
+_WHISKER = "Bars are means over blocks; the thin line is the 95 % interval of the whole bar."
+_SLEEP = "An emulated step sleeps for a declared time, as an accelerator would keep the host waiting; no model runs."
+_MISSING = "No trial of a training loop ended well here, so there are no phases to show."
+
+
+_DEFAULTS = f"PyTorch’s defaults on {BY_NAME['storage_format'].default} files"
+_OTHERS = tuple(name for name in KNOBS if name != "batch_size")
+"""What the two cells of a pair may differ in."""
+_COLUMNS = {
+    "batch_size": "batch",
+    "which": "which",
+    "setting": "setting",
+    "times the defaults": "ratio",
+    "times, low": "ratio_lo",
+    "times, high": "ratio_hi",
+}
+
+
+@chart("Where a sample’s time goes", _QUESTION, "cells")
+def phases(sheet: Sheet, cells: pd.DataFrame) -> Figure:
+    """Draw PyTorch's default number of workers beside the fastest number."""
+    used, columns = set[str](), {"batch_size": "batch", "num_workers": "workers"}
+    for part in slices(cells, (TRAIN, EMULATED)):
+        frame, kept = held(part.frame, ("batch_size", "num_workers"))
+        if rows := _phase_rows(part, frame):
+            sheet.add(_panel(part, rows, _phases_message(rows)), _table(part, rows, columns), kept)
+            used |= {row["phase"] for row in rows}
+    if EMULATED in used:
+        sheet.note(_SLEEP)
+    if len({row["num_workers"] for row in sheet.rows}) > 1:
+        sheet.note("Shown are PyTorch’s default, no workers, and the count that is fastest at the largest batch.")
+    sheet.note(_WHISKER)
+    return sheet.figure(_keys(used), _MISSING)
+
+
+def _keys(used: Collection[str]) -> list[Key]:
+    """Give the legend of the phases that are drawn."""
+    return [Key(LABELS[name], PHASE_COLOURS[name], dashed=name == EMULATED) for name in LABELS if name in used]
+
+
+def _phase_rows(part: Slice, frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """A bar a batch size, for PyTorch's default (0, or the fewest workers) and the fastest at the largest batch."""
+    if not len(frame):
+        return []
+    fastest = frame.sort_values(["batch_size", "samples_per_s"]).iloc[-1]
+    counts = {numbers(frame, "num_workers")[0], int(fastest["num_workers"])}
+    rows = []
+    for cell in rows_of(frame[frame["num_workers"].isin(counts)].sort_values(["batch_size", "num_workers"])):
+        workers = words.plural(int(cell["num_workers"]), "worker")
+        rows += _segments(part, cell, f"batch {int(cell['batch_size'])}, {workers}")
+    return rows
+
+
+def _segments(part: Slice, cell: Row, bar: str) -> list[dict[str, Any]]:
+    """Cut the time of a sample into phases: a row a segment, microseconds."""
+    rate, lo, hi = float(cell["samples_per_s"]), plain(cell["lo"]), plain(cell["hi"])
+    of_bar = {
+        "bar": bar,
+        "setting": bar,
+        "batch": int(cell["batch_size"]),
+        "workers": int(cell["num_workers"]),
+        "total": 1e6 / rate,
+        "n": int(cell["n"]),
+        "lo": 1e6 / hi if hi else None,
+        "hi": 1e6 / lo if lo else None,
+    }
+    rows = []
+    for order, phase in enumerate(PHASES):
+        share = plain(cell[f"{phase}_share"])
+        name = EMULATED if phase == "forward" and part.kind == EMULATED else phase
+        if share is None or (name in ("forward", "backward", "optimizer") and part.kind != TRAIN):
+            continue
+        of_phase = {"order": order, "phase": name, "label": LABELS[name], "share": share, "us": share / rate * 1e6}
+        rows.append({**of_bar, **of_phase})
+    return rows
+
+
+def _panel(part: Slice, rows: Sequence[Row], message: str) -> Panel:
+    """Draw segments as bars, from top to bottom in their order; a sleep has a dashed edge, as nothing is computed."""
+    scale, unit = (1.0, "µs") if max(row["total"] for row in rows) < 2000 else (1e-3, "ms")
+    drawn = [{**row, **{name: row[name] and row[name] * scale for name in ("us", "total", "lo", "hi")}} for row in rows]
+    bars = list(dict.fromkeys(row["bar"] for row in drawn))
+    phases = [name for name in LABELS if any(row["phase"] == name for row in drawn)]
+    base = alt.Chart(table(drawn)).encode(y=names("bar", bars))
+    x_axis = alt.Axis(tickCount=4, labelOverlap=True)
+    stack = base.mark_bar(stroke=colour("paper"), strokeWidth=0.5).encode(
+        x=alt.X("us:Q", stack="zero", title=f"time per sample ({unit})", axis=x_axis),
+        color=tone("label", {LABELS[name]: PHASE_COLOURS[name] for name in phases}),
+        order=alt.Order("order:Q"),
+        tooltip=hover(
+            {
+                "setting:N": "",
+                "label:N": "phase",
+                "us:Q": (f"{unit} per sample", ",.3~g"),
+                "share:Q": ("share", ".1%"),
+                **BLOCKS,
+            }
+        ),
+    )
+    if part.kind != TRAIN:
+        sleep = alt.datum.phase == EMULATED
+        stack = stack.encode(
+            stroke=alt.condition(sleep, alt.value(colour("emulated-edge")), alt.value(colour("paper"))),
+            strokeDash=alt.condition(sleep, alt.value([3, 2]), alt.value([1, 0])),
+        )
+    whisker = base.transform_filter("datum.order === 0 && isValid(datum.lo)").mark_rule(
+        color=colour("ink"), strokeWidth=1.5
+    )
+    layers = [stack, whisker.encode(x=alt.X("lo:Q"), x2=alt.X2("hi:Q"))]
+    return Panel.draw(part.title, part.subtitle, message, layers, 92 + 21 * len(bars))
+
+
+def _table(part: Slice, rows: Sequence[Row], columns: Mapping[str, str]) -> list[Row]:
+    """Tabulate segments: a row a bar, a column a phase; ``columns`` are those that come first, heading to key."""
+    found: dict[str, dict[str, Any]] = {}
+    given = dict(columns) | {"total (us)": "total", "low (us)": "lo", "high (us)": "hi", "n": "n"}
+    for row in rows:
+        line = found.setdefault(row["bar"], {**part.row(), **{heading: row[key] for heading, key in given.items()}})
+        line[f"{row['phase']} (us)"] = row["us"]
+    headings = list(dict.fromkeys(key for line in found.values() for key in line))
+    return [{key: line.get(key) for key in headings} for line in found.values()]
+
+
+def _phases_message(rows: Sequence[Row]) -> str:
+    """Say how much of the time goes into waiting for data, and what is largest at the largest batch."""
+    workers = max(row["workers"] for row in rows)
+    own = [row for row in rows if row["workers"] == workers]
+    fetch = sorted((row for row in own if row["phase"] == "fetch"), key=lambda row: int(row["batch"]))
+    if not fetch:
+        return words.sentence("waiting for data was not observed")
+    first, last = fetch[0], fetch[-1]
+    text = f"with {words.plural(workers, 'worker')}, waiting for data takes {words.percent(first['share'])}"
+    text += f" of the time at batch {first['batch']}"
+    if last is not first:
+        text += f" and {words.percent(last['share'])} at batch {last['batch']}"
+    largest = max((row for row in own if row["batch"] == last["batch"]), key=lambda row: row["us"])
+    if largest["phase"] == "fetch":
+        return words.sentence(f"{text}, where it is the largest part")
+    name, share = LABELS[largest["phase"]], words.percent(largest["share"])
+    return words.sentence(f"{text}; the largest part there is {name} ({share})")
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """The bars of one batch size."""
+
+    batch: int
+    defaults: Row | None
+    """None where the defaults were not measured."""
+    best: Row | None
+    """None where nothing measured is faster than the defaults."""
+    ratio: Row
+    """Throughput of the best ÷ that of the defaults, as ``Blocks.ratios`` has it; empty without both."""
+
+
+@chart("Where a sample’s time goes: PyTorch’s defaults and the best settings", _QUESTION)
+def defaults(sheet: Sheet, trials: pd.DataFrame) -> Figure:
+    """Draw the pairs of bars, a panel a task; tasks with the most pairs come first."""
+    cells, blocks = estimated(trials), blocks_of(trials)
+    tasks = []
+    for part in slices(cells[cells["replica"].fillna(0).eq(0)], (TRAIN, EMULATED)):
+        frame, kept = held(part.frame, KNOBS)
+        frame = frame[frame["num_workers"].notna()]
+        pairs = [_pair(frame[frame["batch_size"].eq(batch)], batch, blocks) for batch in numbers(frame, "batch_size")]
+        if rows := [row for pair in pairs for row in _pair_rows(part, pair)]:
+            tasks.append((part, kept, pairs, rows))
+    tasks.sort(key=lambda task: -sum(bool(pair.ratio) for pair in task[2]))
+    for part, kept, pairs, rows in tasks:
+        sheet.add(_panel(part, rows, _defaults_message(pairs)), _table(part, rows, _COLUMNS), kept)
+    used = {str(row["phase"]) for *_, rows in tasks for row in rows}
+    if EMULATED in used:
+        sheet.note(_SLEEP)
+    sheet.note(
+        f"Defaults: a DataLoader as PyTorch makes it, on {BY_NAME['storage_format'].default} files. Best: the fastest "
+        "cell at that batch, whatever its storage format, workers and other knobs; its setting stands in the table."
+    )
+    if any(not pair.ratio for _, _, pairs, _ in tasks for pair in pairs):
+        sheet.note(
+            "Where one bar stands alone, nothing measured is faster than the defaults, or they were not measured."
+        )
+    sheet.note(_WHISKER)
+    return sheet.figure(_keys(used), _MISSING)
+
+
+def _pair(frame: pd.DataFrame, batch: int, blocks: Blocks) -> _Pair:
+    """Find the two cells of a batch size."""
+    ranked = rows_of(frame.sort_values("samples_per_s", ascending=False, kind="stable"))
+    best = ranked[0]
+    defaults = next(
+        (cell for cell in ranked if all(plain(cell[name]) in (None, BY_NAME[name].default) for name in _OTHERS)), None
+    )
+    if defaults is None:
+        return _Pair(batch, None, best, {})
+    if defaults["cell_id"] == best["cell_id"]:
+        return _Pair(batch, defaults, None, {})
+    (ratio,) = rows_of(blocks.ratios([best["run_id"]], [defaults["cell_id"]], [best["cell_id"]]))
+    return _Pair(batch, defaults, best, ratio)
+
+
+def _pair_rows(part: Slice, pair: _Pair) -> list[dict[str, Any]]:
+    """The segments of both bars; the ratio stands with the best."""
+    ratio = {f"ratio{end}": plain(pair.ratio.get(end[1:] or "ratio")) for end in ("", "_lo", "_hi")}
+    rows = []
+    for which, cell in (("defaults", pair.defaults), ("best", pair.best)):
+        if cell is not None:
+            more = {"which": which, "setting": _setting(cell), **(ratio if which == "best" else dict.fromkeys(ratio))}
+            rows += [{**row, **more} for row in _segments(part, cell, f"batch {pair.batch}, {which}")]
+    return rows
+
+
+def _setting(cell: Row) -> str:
+    """Name a cell's format, workers and every other knob that is not at its default."""
+    parts = [str(cell["storage_format"]), words.plural(int(cell["num_workers"]), "worker")]
+    for name in _OTHERS:
+        value = plain(cell[name])
+        if name not in ("storage_format", "num_workers") and value not in (None, BY_NAME[name].default):
+            parts.append(f"{name} {str(value).lower()}" if type(value) is bool else f"{name} {value}")
+    return ", ".join(parts)
+
+
+def _defaults_message(pairs: Sequence[_Pair]) -> str:
+    """Say how much of the time goes into waiting for data with either, and what the best gains at the largest batch."""
+    both = [pair for pair in pairs if pair.ratio]
+    by_default = [(pair.batch, pair.defaults) for pair in both or pairs if pair.defaults]
+    at_best = [(pair.batch, pair.best) for pair in both or pairs if pair.best]
+    if both:
+        parts = [*_waits(_DEFAULTS, by_default), *_waits("the best settings", at_best), _gain(both[-1])]
+    elif by_default:
+        parts = [*_waits(_DEFAULTS, by_default), "nothing else that was measured here is faster"]
+    else:
+        parts = [*_waits("the best settings", at_best), "PyTorch’s defaults were not measured here"]
+    return " ".join(map(words.sentence, parts))
+
+
+def _waits(who: str, cells: Sequence[tuple[int, Row]]) -> list[str]:
+    """Say the share of waiting at the smallest and at the largest batch; nothing where it was not observed."""
+    shares = [(batch, float(cell["fetch_share"])) for batch, cell in cells if words.known(plain(cell["fetch_share"]))]
+    if not shares:
+        return []
+    (batch, share), last = shares[0], shares[-1]
+    text = f"with {who}, waiting for data takes {words.percent(share)} of the time at batch {batch}"
+    return [text if last == shares[0] else f"{text} and {words.percent(last[1])} at batch {last[0]}"]
+
+
+def _gain(pair: _Pair) -> str:
+    """Say what the best of a batch size gains."""
+    ratio, lo, spread = float(pair.ratio["ratio"]), pair.ratio["lo"], interval(pair.ratio)
+    if pair.best is None or (words.known(lo) and lo <= CONFIRMED_OVER):
+        return f"at batch {pair.batch} nothing is clearly faster than the defaults ({ratio:.2f} times, {spread})"
+    return f"at batch {pair.batch} the best, {_setting(pair.best)}, feeds {ratio:.2f} times as many samples ({spread})"

@@ -1,0 +1,220 @@
+"""The control cell over a run: its drift, and what comes out when it is compared with itself (an A/A test).
+
+Both panels have one grammar: marks are single trials or blocks, the line is their mean, the band its 95 % interval over
+blocks. It does not show cells that need something else of the machine than the control cell does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from feedrate.analysis import noise
+from feedrate.analysis.blocks import Floats, successful
+from feedrate.analysis.contrasts import verdict
+from feedrate.analysis.estimates import rows_of
+from feedrate.analysis.noise import Estimate, Trend, pooled_ratio, self_ratios
+from feedrate.charts.figure import Figure, Key, Panel, Row, Sheet, chart, listed, plain, table
+from feedrate.charts.marks import HEIGHT, hover, look, unit_of
+from feedrate.charts.theme import colour
+from feedrate.questions.accuracy.chart import signed
+from feedrate.questions.workers.charts import what, who
+from feedrate.schema import words
+from feedrate.schema.metrics import SAME
+
+_MISSING = "No control cell ran again and again in this run, so that drift cannot be seen."
+_KINDS = {"plain": (colour("name-0"), "circle"), "flagged": (colour("source"), "diamond")}
+"""Colour and shape of marks around a mean; a flagged trial is one of which something is to be said."""
+_KEYS = (
+    Key("a trial, or a block’s ratio", *_KINDS["plain"]),
+    Key("a trial with a flag", *_KINDS["flagged"]),
+    Key("mean and its 95 % interval", colour("accent")),
+    Key("trend", colour("muted"), "rule"),
+)
+_LONG_S = 1200.0
+"""From here on a trend is told by the hour in words; of a shorter run that would be guessed too far ahead."""
+
+
+@chart(
+    "Drift, and the control cell against itself",
+    "Did the machine stay the same, and does a cell that is compared with itself come out equal?",
+)
+def drift(sheet: Sheet, trials: pd.DataFrame) -> Figure:
+    """Draw the control cell's throughput over time, and the ratio of its own trials by block."""
+    ended = successful(trials).reset_index(drop=True)
+    own = noise.control_trials(ended)
+    if len(own) < 2:
+        return sheet.figure((), _MISSING)
+    seconds = noise.seconds_since_first(ended)
+    if (at := seconds.loc[own.index].to_numpy(dtype=np.float64))[np.isfinite(at)].size:
+        _add_trend(sheet, own, at, float(seconds.max()))
+    _add_self_comparison(sheet, own)
+    cell = {str(name): plain(value) for name, value in own.iloc[0].items()}
+    told = what(cell) if cell["storage_format"] is not None else cell["mode"]
+    sheet.note(f"The control cell: {told}{'' if cell['num_workers'] is None else f', {who(cell)}'}.")
+    sheet.note(
+        "The mean’s interval is Student’s t over blocks; the trend’s, least squares on logs, over trials. Blocks take "
+        "drift out of ratios of cells, not out of single throughputs."
+    )
+    return sheet.figure(_KEYS, _MISSING)
+
+
+def _add_trend(sheet: Sheet, own: pd.DataFrame, at: Floats, run_s: float) -> None:
+    """Add the panel of throughput over time."""
+    rates = own["samples_per_s"].to_numpy(dtype=np.float64)
+    found, trend = noise.mean_rate(own), noise.drift_trend(at, rates)
+    scale, unit = unit_of(run_s)
+    rows = [
+        {
+            "at": float(second) / scale,
+            "value": _percent_off(float(rate) / found.value),
+            "rate": float(rate),
+            "block": int(block),
+            "kind": "plain" if pd.isna(flags) else "flagged",
+            "flags": "none" if pd.isna(flags) else str(flags).replace(",", ", "),
+        }
+        for second, rate, block, flags in zip(at, rates, own["block"], own["flags"], strict=True)
+        if np.isfinite(second)
+    ]
+    title, subtitle = "The control cell over the run", f"{words.plural(len(own), 'trial')}, % from their mean"
+    tooltip = hover(
+        {
+            "at:Q": (unit, ".3~g"),
+            "block:Q": "",
+            "rate:Q": ("samples per second", ",.4~g"),
+            "value:Q": ("from the mean, %", "+.3~g"),
+            "flags:N": "",
+        }
+    )
+    mean = [_percent_off(end / found.value) for end in (found.value, found.lo, found.hi)]
+    x = alt.X(
+        "at:Q",
+        title=f"{unit} since the run’s first trial",
+        scale=alt.Scale(domain=[0, run_s / scale], nice=False, padding=6),
+        axis=alt.Axis(grid=False, tickCount=5),
+    )
+    layers = _around_mean(rows, x, "throughput, % from the mean", mean, tooltip)
+    layers[-1:-1] = [_slope(trend, at, rates, found.value, scale)] if trend else []
+    message = _trend_message(len(own), found, trend, run_s)
+    sheet.add(Panel.draw(title, subtitle, message, layers, HEIGHT), _listed(rows, found, trend, unit))
+
+
+def _slope(trend: Trend, at: Floats, rates: Floats, mean: float, scale: float) -> alt.Chart:
+    """The fitted line, from the first trial to the last."""
+    known = np.isfinite(at)
+    middle, start = float(at[known].mean()), float(at[known].min())
+    over = float(np.log(rates[known]).mean() - np.log(mean))
+    rows = [
+        {"at": second / scale, "value": float(100 * np.expm1(over + trend.slope * (second - middle)))}
+        for second in (start, start + trend.seconds)
+    ]
+    line = alt.Chart(table(rows)).mark_line(color=colour("muted"), strokeDash=[4, 3], strokeWidth=1.5)
+    drawn: alt.Chart = line.encode(x=alt.X("at:Q"), y=alt.Y("value:Q"))
+    return drawn
+
+
+def _listed(rows: Sequence[Row], found: Estimate, trend: Trend | None, unit: str) -> list[Row]:
+    """A line a trial, then the mean, then the trend."""
+    columns = {"block": "block", unit: "at", "samples per s": "rate", "%": "value", "flags": "flags"}
+    lines = listed(rows, {"what": "trial"}, columns)
+    lines.append({"what": "mean over blocks", "samples per s": found.value, **_ends(found), "n": found.n})
+    if trend:
+        hour = trend.over(3600.0)
+        shares = {name: None if end is None else _percent_off(end) for name, end in _ends(hour).items()}
+        lines.append({"what": "trend, % an hour", "%": _percent_off(hour.value), **shares, "n": hour.n})
+    return lines
+
+
+def _trend_message(count: int, found: Estimate, trend: Trend | None, run_s: float) -> str:
+    said = words.sentence(
+        f"The control cell ran {count} times in {words.plural(found.n, 'block')}: {words.number(found.value)} "
+        f"samples/s ({words.interval(found.lo, found.hi, found.n)})"
+    )
+    if trend is None:
+        return f"{said} {count} trials are too few for a trend."
+    whole, (scale, unit) = trend.over(run_s), unit_of(run_s)
+    told = f"over the run’s {words.number(run_s / scale, 2)} {unit} it changed by {_changed(whole)}"
+    told += ", which may be none" if whole.lo <= 1 <= whole.hi else ", which is not none"
+    if run_s >= _LONG_S:
+        told += f"; {_changed(trend.over(3600.0))} an hour"
+    return f"{said} {words.sentence(told)}"
+
+
+def _changed(ratio: Estimate) -> str:
+    value, lo, hi = (signed(_percent_off(end)) for end in (ratio.value, ratio.lo, ratio.hi))
+    return f"{value} (95\u00a0% interval {lo} to {hi}, n = {words.plural(ratio.n, 'trial')})"
+
+
+def _add_self_comparison(sheet: Sheet, own: pd.DataFrame) -> None:
+    """Add the panel of the control cell's A/A test, or a note on why there is none."""
+    compared = self_ratios(own)
+    if not len(compared):
+        sheet.note("The control cell ran once in a block, so that it cannot be compared with itself.")
+        return
+    found = pooled_ratio(compared)
+    rows: list[dict[str, Any]] = []
+    lines: list[Row] = []
+    for row in rows_of(compared):
+        ratio, block, pairs = float(row["ratio"]), int(row["block"]), int(row["pairs"])
+        rows.append({"at": block, "value": _percent_off(ratio), "ratio": ratio, "pairs": pairs, "kind": "plain"})
+        lines.append({"what": "A/A, a block", "block": block, "B ÷ A": ratio, "n": pairs})
+    lines.append({"what": "A/A, all blocks", "B ÷ A": found.value, **_ends(found), "n": found.n})
+    axis = alt.Axis(grid=False, tickMinStep=1, format="d", tickCount=6)
+    x = alt.X("at:Q", title="block", axis=axis, scale=alt.Scale(nice=False, zero=False, padding=10))
+    mean = [_percent_off(end) for end in (found.value, found.lo, found.hi)]
+    tooltip = hover({"at:Q": "block", "ratio:Q": ("B ÷ A", ".4~g"), "pairs:Q": ""})
+    truth = alt.Chart(table([{"at": 0.0}])).mark_rule(color=colour("ink"), strokeDash=[2, 2])
+    layers = [*_around_mean(rows, x, "B ÷ A − 1, %", mean, tooltip), truth.encode(y=alt.Y("at:Q"))]
+    subtitle = f"A/A: {words.plural(int(compared['pairs'].sum()), 'pair')} of its own trials"
+    sheet.add(Panel.draw("The control cell against itself", subtitle, _self_message(found), layers, HEIGHT), lines)
+    sheet.note(
+        "A/A: trials of the control cell that follow each other in a block are compared as if the second were another "
+        "cell, sides changing from pair to pair. The truth is 1 (dashed, 0 %); one run in twenty misses it by chance."
+    )
+
+
+def _self_message(found: Estimate) -> str:
+    """Say whether the interval holds 1, as it should, and whether it is narrow enough to rule out a difference."""
+    text = f"Compared with itself, the control cell comes out {found.value:.3f} times as fast"
+    if not (words.known(found.lo) and words.known(found.hi)):
+        return words.sentence(f"{text} (n = {found.n}: no interval)")
+    text += f" (95\u00a0% interval {found.lo:.3f} to {found.hi:.3f}, n = {words.plural(found.n, 'block')})"
+    margin = f"{100 * (SAME[1] - 1):.0f}\u00a0%"
+    if not found.lo <= 1 <= found.hi:
+        return words.sentence(
+            f"{text}: the interval leaves out 1, which one run in twenty does by chance; if others of this machine do "
+            "too, its small differences are not to be trusted"
+        )
+    if verdict(found.value, found.lo, found.hi) == "no difference":
+        return words.sentence(f"{text}: the interval holds 1, as it should, and stays within {margin}")
+    return words.sentence(f"{text}: the interval holds 1, as it should, but is too wide to rule out {margin}")
+
+
+def _percent_off(ratio: float) -> float:
+    """Give how far a ratio is from 1, in per cent."""
+    return 100 * (ratio - 1)
+
+
+def _around_mean(
+    rows: Sequence[Row], x: alt.X, title: str, mean: Sequence[float], tooltip: Sequence[Any]
+) -> list[alt.Chart]:
+    """Draw band, line of the mean, marks; ``mean`` has the ends of its interval, too, NaN where not known."""
+    y = alt.Y("value:Q", title=title, axis=alt.Axis(format="+.3~g", tickCount=5), scale=alt.Scale(zero=False, nice=5))
+    band = alt.Chart(table([dict(zip(("mean", "lo", "hi"), map(plain, mean), strict=True))]))
+    spread = band.mark_rect(color=colour("accent"), opacity=0.18).encode(y=alt.Y("lo:Q"), y2=alt.Y2("hi:Q"))
+    tones, shapes = look("kind", _KINDS, _KINDS)
+    points = alt.Chart(table(rows)).mark_point(filled=True, size=50, opacity=0.9)
+    return [
+        *([spread] if all(words.known(end) for end in mean) else []),
+        band.mark_rule(color=colour("accent"), strokeWidth=1.75).encode(y=alt.Y("mean:Q")),
+        points.encode(x=x, y=y, color=tones, shape=shapes, tooltip=list(tooltip)),
+    ]
+
+
+def _ends(found: Estimate) -> dict[str, float | None]:
+    """Give the ends of an interval as a figure's table has them."""
+    return {"low": plain(found.lo), "high": plain(found.hi)}

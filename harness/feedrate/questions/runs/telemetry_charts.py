@@ -1,0 +1,441 @@
+"""What the machine did while a run measured: who used its cores, its GPU, memory and load, with blocks and trials.
+
+It shows what probes outside the measured process saw ten times a second, thinned to bins. It describes: nothing here is
+an estimate, so that nothing has an interval, and a bin of a long run holds several trials.
+
+The quantities are tracks above one another in one picture, each with a scale of its own, so that an eye can go straight
+down from a peak to what happened meanwhile. A track spans some units of one vertical axis, whose labels say the true
+values. Blocks are shaded behind the tracks, and a strip of trials stands above them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from feedrate.analysis.estimates import rows_of
+from feedrate.charts.figure import Figure, Key, Panel, Row, Sheet, chart, data, plain, table
+from feedrate.charts.marks import unit_of
+from feedrate.charts.theme import colour
+from feedrate.questions.runs import telemetry as probes
+from feedrate.schema import words
+
+_TITLE = "The machine over the run"
+CPU = {"main": colour("name-0"), "workers": colour("name-2"), "others": colour("name-6")}
+SPOKEN = {
+    "main": "training process",
+    "workers": "workers",
+    "others": "everything else",
+    "gpu_util": "GPU utilization, %",
+    "gpu_power": "GPU power, W",
+    "gpu_memory": "GPU memory, GiB",
+    "load": "load average",
+    "steal": "steal, %",
+    "memory": "memory available, GiB",
+}
+LINES = {
+    "gpu_util": ("GPU utilization (%)", 100.0),
+    "gpu_power": ("GPU power (W)", 0.0),
+    "gpu_memory": ("GPU memory in use (GiB)", 0.0),
+    "load": ("Load average over a minute", 0.0),
+    "steal": ("Taken by the hypervisor (% of all cores)", 5.0),
+    "memory": ("Memory available (GiB)", 0.0),
+}
+"""Quantities with a line of their own, in their order from above: its name, and where its scale ends at the least, as a
+hundredth of a per cent must not look like a storm."""
+CACHED = {"before": colour("accent"), "after": colour("source")}
+"""When the share of a trial's data in the page cache was counted, to its colour."""
+_CACHE = "A trial’s data in the page cache (%)"
+_MISSING = "The probes saw nothing of this run."
+UNIT = 46
+"""CSS pixels of a track's unit."""
+_HEAD = 0.42
+"""Of a unit: what a track's name takes above it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """One quantity, or several that add up."""
+
+    name: str
+    """With its unit."""
+    top: float
+    """Value at its upper edge; 0 is the lower one."""
+    stacked: tuple[tuple[str, str], ...] = ()
+    """Key of a row and colour of what adds up, from below."""
+    line: str = ""
+    """Key of a row of a line; its least and most stand under the key with ``_least`` and ``_most``."""
+    units: float = 1.0
+    """Height without its name."""
+    ticks: int = 2
+    """Labels of its scale, 0 among them; none for 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A track and where its lower edge lies, in units from below."""
+
+    track: Track
+    base: float
+
+    def at(self, value: str) -> str:
+        """Where a value lies: an expression of Vega for an expression of the datum; null stays null."""
+        reach = f"{self.base:g}+{self.track.units / self.track.top:.6g}*min({value},{self.track.top:g})"
+        return f"isValid({value})?{reach}:null"
+
+
+def place(tracks: Sequence[Track]) -> tuple[list[Placed], float]:
+    """Put tracks below one another; returns them with the height of all of them in units."""
+    whole = sum(track.units + _HEAD for track in tracks)
+    found, top = [], whole
+    for track in tracks:
+        top -= track.units + _HEAD
+        found.append(Placed(track, top))
+    return found, whole
+
+
+STRIP = Track("Blocks and trials", 1.0, units=0.5, ticks=0)
+_KINDS = {
+    "cell": (0.3, colour("line"), ""),
+    "control": (0.55, colour("muted"), "control cell"),
+    "flagged": (0.8, colour("source"), "trial with a flag"),
+    "failed": (1.0, colour("name-1"), "trial that failed"),
+}
+"""Trials by what is to be said of them, the last that holds: height, so that colour is not all that tells them apart,
+colour, and name in the legend."""
+MOST = 300
+"""Trials that are drawn one by one; of more, only those of which something is to be said, so many at most."""
+_NUMBERED = 12
+"""Blocks that get their number, at most."""
+_TITLED = 0.34
+"""Share of a narrow picture's width that the strip's title takes, where no number stands."""
+
+
+@chart(_TITLE, "What did the machine do while it was measured, and was it left alone?", "telemetry")
+def telemetry(
+    sheet: Sheet, samples: pd.DataFrame, cores: float | None = None, cores_logical: int | None = None
+) -> Figure:
+    """Draw the telemetry of a run."""
+    if not len(samples):
+        return sheet.figure((), _MISSING)
+    samples = probes.in_order(samples)
+    bins, ran = probes.binned(samples, cores_logical), _with_kind(probes.trials(samples))
+    if not (shown := list(_tracks(bins, ran, cores))):
+        return sheet.figure((), _MISSING)
+    scale, unit = unit_of(float(bins["to_s"].max()))
+    rows, blocks = _rows(bins, scale), probes.blocks(ran)
+    (strip, *placed), whole = place([STRIP, *shown])
+    step = words.number(float(bins["to_s"].iloc[0]), 2)
+    subtitle = f"{words.plural(len(blocks), 'block')}, {words.plural(len(ran), 'trial')}, a point every {step} s"
+    layers = [
+        *_shading(blocks, strip, whole, scale),
+        *_layers(placed, whole, rows, unit),
+        *(layer for each in placed if each.track.name == _CACHE for layer in _cached(ran, each, bins, scale)),
+        _bars(ran, strip, scale),
+        _names([strip, *placed]),
+        _hover(placed, whole, rows, unit),
+    ]
+    message = _message(probes.means(samples, cores_logical), bins, ran, cores)
+    panel = Panel.draw(_TITLE, subtitle, message, layers, 100 + round(UNIT * whole))
+    sheet.add(panel, _listed(rows, unit))
+    for note in (*_notes(step, bins), *_undrawn(ran)):
+        sheet.note(note)
+    return sheet.figure([*_keys(bins, ran), *_trial_keys(ran)], _MISSING)
+
+
+def _seen(bins: pd.DataFrame, name: str) -> bool:
+    return bool(bins[name].notna().any())
+
+
+def _rows(bins: pd.DataFrame, scale: float) -> list[dict[str, Any]]:
+    """A row a bin: its time, its number of samples, and every quantity that was seen at all."""
+    names = [name for name in probes.QUANTITIES if _seen(bins, name)]
+    keys = [f"{name}{end}" for name in names for end in ("", "_least", "_most")]
+    return [
+        {
+            "from": row["from_s"] / scale,
+            "to": row["to_s"] / scale,
+            "at": (row["from_s"] + row["to_s"]) / 2 / scale,
+            "n": row["n"],
+            **{key: plain(row[key]) for key in keys},
+        }
+        for row in rows_of(bins)
+    ]
+
+
+def _tracks(bins: pd.DataFrame, ran: pd.DataFrame, cores: float | None) -> Iterator[Track]:
+    stacked = tuple((name, tone) for name, tone in CPU.items() if _seen(bins, name))
+    if stacked:
+        most = float(bins[[name for name, _ in stacked]].sum(axis=1).max())
+        top = cores if cores and most <= cores < 4 * most else nice(most)
+        yield Track("CPU in use (cores)", top, stacked=stacked, units=1.7, ticks=3)
+    for name, (title, least_top) in LINES.items():
+        if _seen(bins, name):
+            yield Track(title, nice(max(float(bins[f"{name}_most"].max()), least_top)), line=name)
+    if ran["cached_before_pct"].notna().any():
+        yield Track(_CACHE, 100.0)
+
+
+def _layers(placed: Sequence[Placed], whole: float, rows: Sequence[Row], unit: str) -> list[alt.Chart]:
+    """The axes, and what the tracks show."""
+    title = f"{unit} since the run’s first sample"
+    x = alt.X("at:Q", title=title, scale=_span(rows), axis=alt.Axis(grid=False, tickCount=6))
+    base = _chart(rows)
+    scales = alt.Chart(table([{"y": 0.0}])).mark_point(opacity=0).encode(y=_axis(placed, whole))
+    return [scales, *(layer for each in placed for layer in _drawn(each, base, x))]
+
+
+def _chart(rows: Sequence[Row]) -> alt.Chart:
+    """A chart of all that is drawn of bins: one table for lines and hover, with as many digits as can be seen."""
+    unused = {f"{name}{end}" for name in CPU for end in ("_least", "_most")}
+    short = [
+        {
+            name: float(f"{value:.4g}") if isinstance(value, float) else value
+            for name, value in row.items()
+            if name not in unused
+        }
+        for row in rows
+    ]
+    return alt.Chart(table(short))
+
+
+def _span(rows: Sequence[Row]) -> alt.Scale:
+    return alt.Scale(domain=[0, rows[-1]["to"]], nice=False)
+
+
+def _hover(placed: Sequence[Placed], whole: float, rows: Sequence[Row], unit: str) -> alt.Chart:
+    """A strip a bin over the whole height that is not seen and shows the bin's numbers."""
+    when = alt.Tooltip("from:Q", title=f"from, {unit}", format=".3~g")
+    tooltip = [when, *_tooltips(placed, SPOKEN), alt.Tooltip("n:Q", title="samples")]
+    strips = _chart(rows).transform_calculate(y="0", y2=f"{whole:g}").mark_rect(opacity=0)
+    x = alt.X("from:Q", scale=_span(rows))
+    found: alt.Chart = strips.encode(x=x, x2=alt.X2("to:Q"), y=alt.Y("y:Q"), y2=alt.Y2("y2:Q"), tooltip=tooltip)
+    return found
+
+
+def _cached(ran: pd.DataFrame, each: Placed, bins: pd.DataFrame, scale: float) -> Iterator[alt.Chart]:
+    """A mark for every share of the page cache in every bin, to five per cent: trials that fall together are one."""
+    width = float(bins["to_s"].iloc[0])
+    for when in reversed(CACHED):
+        known = ran[ran[f"cached_{when}_pct"].notna()]
+        shares = (known[f"cached_{when}_pct"].astype("float64") / 5).round() * 5
+        seen = sorted({(int(start / width), share) for start, share in zip(known["from_s"], shares, strict=True)})
+        rows = [
+            {"at": (place + 0.5) * width / scale, "y": each.base + each.track.units * share / each.track.top}
+            for place, share in seen
+        ]
+        marks = alt.Chart(data(rows, "at", "y"))
+        yield marks.mark_square(size=8, color=CACHED[when], opacity=1).encode(x=alt.X("at:Q"), y=alt.Y("y:Q"))
+
+
+def _keys(bins: pd.DataFrame, ran: pd.DataFrame) -> list[Key]:
+    cached = [Key(f"page cache: {when} a trial", tone, "square") for when, tone in CACHED.items()]
+    return [
+        *(Key(f"CPU: {SPOKEN[name]}", tone) for name, tone in CPU.items() if _seen(bins, name)),
+        Key("mean, from least to most", colour("accent")),
+        *(cached if ran["cached_before_pct"].notna().any() else []),
+    ]
+
+
+def _listed(rows: Sequence[Row], unit: str) -> list[dict[str, Any]]:
+    """A line a bin for the figure's table: means, and beside those of lines their least and most."""
+    heads = {key: f"CPU of {said} (cores)" if key in CPU else said for key, said in SPOKEN.items() if key in rows[0]}
+    for key in [key for key in heads if key in LINES]:
+        heads |= {f"{key}_{end}": f"{SPOKEN[key]}: {end}" for end in ("least", "most")}
+    order = sorted(heads, key=lambda key: (list(SPOKEN).index(key.removesuffix("_least").removesuffix("_most")), key))
+    return [
+        {f"from ({unit})": row["from"], "samples": row["n"], **{heads[key]: row[key] for key in order}} for row in rows
+    ]
+
+
+def _message(mean: Mapping[str, float], bins: pd.DataFrame, ran: pd.DataFrame, cores: float | None) -> str:
+    said = []
+    if words.known(mean["main"]):
+        own = mean["main"] + (mean["workers"] if words.known(mean["workers"]) else 0.0)
+        text = f"the trials kept {words.number(own, 2)}{f' of {cores:g}' if cores else ''} cores busy on average"
+        said.append(
+            f"{text}, everything else {words.number(mean['others'], 2)}" if words.known(mean["others"]) else text
+        )
+    if words.known(mean["gpu_util"]):
+        text = f"the GPU ran kernels {words.percent(mean['gpu_util'] / 100)} of the time"
+        drew = f" and drew {words.number(mean['gpu_power'])} W" if words.known(mean["gpu_power"]) else ""
+        said.append(text + drew)
+    if words.known(mean["load"]):
+        least, most = float(bins["load_least"].min()), float(bins["load_most"].max())
+        said.append(f"the load average lay between {words.number(least, 2)} and {words.number(most, 2)}")
+    if words.known(mean["memory"]):
+        said.append(f"at least {words.number(float(bins['memory_least'].min()))} GiB of memory stayed available")
+    if words.known(mean["steal"]):
+        most = float(bins["steal_most"].max())
+        taken = f"{words.percent(mean['steal'] / 100)} of the cores, {words.number(most, 2)}\u00a0% at most"
+        said.append(f"the hypervisor took {taken if most > 0 else 'nothing'}")
+    return " ".join(words.sentence(text) for text in (*said, _count_marked(ran)))
+
+
+def _notes(step: str, bins: pd.DataFrame) -> Iterator[str]:
+    yield (
+        f"Probes look ten times a second while a trial runs. A point is the mean of {step} s of samples, the band "
+        "around it their least and most; CPU shows means only. Gaps: a fresh process got ready, and nobody looked."
+    )
+    yield "It describes what was seen and estimates nothing: there is no interval. Every second block is shaded."
+    if _seen(bins, "main") and not _seen(bins, "others"):
+        yield "How many cores the machine has is not recorded, so that what everything else used is not known."
+
+
+def _axis(placed: Sequence[Placed], whole: float) -> alt.Y:
+    """The vertical axis: labels of each track's own scale."""
+    values, labels = [], []
+    for each in placed:
+        for step in range(each.track.ticks):
+            share = step / max(1, each.track.ticks - 1)
+            values.append(round(each.base + share * each.track.units, 6))
+            labels.append(f"{share * each.track.top:.3g}")
+    lines = alt.Axis(
+        values=values,
+        tickCount=2 * len(values),  # Vega drops every other one of more values than it would have chosen itself
+        labelExpr=f"{json.dumps(labels)}[indexof({json.dumps(values)},datum.value)]",
+        labelOverlap=False,
+        grid=True,
+        domain=False,
+        ticks=False,
+    )
+    return alt.Y("y:Q", title=None, scale=alt.Scale(domain=[0, whole], nice=False, zero=True), axis=lines)
+
+
+def _names(placed: Sequence[Placed]) -> alt.Chart:
+    """The tracks' names, at the left above each."""
+    rows = [{"y": each.base + each.track.units + 0.16, "text": each.track.name} for each in placed]
+    text = alt.Chart(table(rows)).mark_text(
+        align="left", baseline="middle", fontSize=11, fontWeight="bold", color=colour("ink")
+    )
+    named: alt.Chart = text.encode(x=alt.value(2), y=alt.Y("y:Q"), text=alt.Text("text:N"))
+    return named
+
+
+def _drawn(each: Placed, base: alt.Chart, x: alt.X) -> list[alt.Chart]:
+    """Draw a track's stack, or its line with least to most around it."""
+    track, y, y2 = each.track, alt.Y("y:Q"), alt.Y2("y2:Q")
+    if track.line:
+        ends = {"y": each.at(f"datum.{track.line}_least"), "y2": each.at(f"datum.{track.line}_most")}
+        band = base.transform_calculate(**ends).mark_area(color=colour("accent"), opacity=0.22)
+        line = base.transform_calculate(y=each.at(f"datum.{track.line}"))
+        return [
+            band.encode(x=x, y=y, y2=y2),
+            line.mark_line(color=colour("accent"), strokeWidth=1.4).encode(x=x, y=y),
+        ]
+    layers, below = [], "0"
+    for key, tone in track.stacked:
+        above = f"{below}+datum.{key}"
+        known = f"isValid(datum.{track.stacked[0][0]})"
+        ends = {name: f"{known}?{each.at(f'({end})').partition('?')[2]}" for name, end in (("y", below), ("y2", above))}
+        area = base.transform_calculate(**ends).mark_area(color=tone, opacity=0.9)
+        layers.append(area.encode(x=x, y=y, y2=y2))
+        below = above
+    return layers
+
+
+def nice(value: float) -> float:
+    """Round up to 1, 2, 2.5 or 5 of a decade: the top of a scale."""
+    if value <= 0:
+        return 1.0
+    decade = 10.0 ** math.floor(math.log10(value))
+    return next(step * decade for step in (1.0, 2.0, 2.5, 5.0, 10.0) if step * decade >= value * 0.9999)
+
+
+def _tooltips(placed: Sequence[Placed], spoken: Mapping[str, str]) -> list[alt.Tooltip]:
+    """Numbers of a bin on hover: key of a row to its name."""
+    shown = [key for each in placed for key in (*(key for key, _ in each.track.stacked), each.track.line) if key]
+    return [alt.Tooltip(f"{key}:Q", title=spoken[key], format=",.3~g") for key in shown if key in spoken]
+
+
+def _with_kind(ran: pd.DataFrame) -> pd.DataFrame:
+    """Say of every trial what is to be said of it: ``kind``, a key of ``_KINDS``."""
+    kind = pd.Series("cell", ran.index, dtype=object)
+    kind = kind.mask(ran["role"].eq("control").fillna(False), "control")
+    kind = kind.mask(ran["flags"].notna(), "flagged").mask(ran["outcome"].ne("ok").fillna(False), "failed")
+    return ran.assign(kind=kind)
+
+
+def _shading(blocks: pd.DataFrame, strip: Placed, whole: float, scale: float) -> list[alt.Chart]:
+    """Shade every second block over the whole height, and number the blocks where there is room."""
+    rows: list[dict[str, Any]] = [
+        {"from": row["from_s"] / scale, "to": row["to_s"] / scale, "block": int(row["block"]), "y": 0.0, "y2": whole}
+        for row in rows_of(blocks)
+    ]
+    shaded = alt.Chart(table([row for row in rows if row["block"] % 2 == 0])).mark_rect(color=colour("heat-0"))
+    layers = [shaded.encode(x=alt.X("from:Q"), x2=alt.X2("to:Q"), y=alt.Y("y:Q"), y2=alt.Y2("y2:Q"))]
+    every = -(-len(rows) // _NUMBERED)
+    free = _TITLED * max((row["to"] for row in rows), default=0.0)
+    above = strip.base + strip.track.units + 0.16
+    named = [
+        {"at": (row["from"] + row["to"]) / 2, "y": above, "text": str(row["block"])}
+        for row in rows
+        if row["block"] % every == 0 and (row["from"] + row["to"]) / 2 > free and row["block"]
+    ]
+    if named:
+        text = alt.Chart(table(named)).mark_text(fontSize=9, color=colour("muted"))
+        layers.append(text.encode(x=alt.X("at:Q"), y=alt.Y("y:Q"), text=alt.Text("text:N")))
+    return layers
+
+
+def _drawn_one_by_one(ran: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+    """The trials that are drawn, and of how many marked ones one is: all of them, or of many only marked ones."""
+    if len(ran) <= MOST:
+        return ran, 1
+    marked = ran[ran["kind"].ne("cell")]
+    one_in = max(1, -(-len(marked) // MOST))
+    return marked.iloc[::one_in], one_in
+
+
+def _bars(ran: pd.DataFrame, strip: Placed, scale: float) -> alt.Chart:
+    """Draw trials as bars."""
+    rows = [
+        {
+            "from": row["from_s"] / scale,
+            "to": max(row["to_s"], row["from_s"] + 0.1) / scale,
+            "kind": row["kind"],
+            "y": strip.base,
+            "y2": strip.base + strip.track.units * _KINDS[row["kind"]][0],
+        }
+        for row in rows_of(_drawn_one_by_one(ran)[0])
+    ]
+    tone = alt.Scale(domain=list(_KINDS), range=[tone for _, tone, _ in _KINDS.values()])
+    found: alt.Chart = (
+        alt.Chart(data(rows, "from", "to", "kind", "y", "y2"))
+        .mark_rect()
+        .encode(
+            x=alt.X("from:Q"),
+            x2=alt.X2("to:Q"),
+            y=alt.Y("y:Q"),
+            y2=alt.Y2("y2:Q"),
+            color=alt.Color("kind:N", title=None, scale=tone, legend=None),
+        )
+    )
+    return found
+
+
+def _trial_keys(ran: pd.DataFrame) -> list[Key]:
+    """The legend of marked trials."""
+    there = set(ran["kind"])
+    return [Key(name, tone) for kind, (_, tone, name) in _KINDS.items() if name and kind in there]
+
+
+def _undrawn(ran: pd.DataFrame) -> Iterator[str]:
+    """What is not drawn of many trials."""
+    if len(ran) > MOST:
+        few = _drawn_one_by_one(ran)[1]
+        some = f", one in {few} of them" if few > 1 else ""
+        yield f"Of {len(ran):,} trials only control trials, flagged and failed ones are marked{some}."
+
+
+def _count_marked(ran: pd.DataFrame) -> str:
+    """Say how many trials carry a flag, and how many failed."""
+    flags, failed = int(ran["flags"].notna().sum()), int(ran["kind"].eq("failed").sum())
+    text = f"{flags} of {words.plural(len(ran), 'trial')} carr{'ies' if flags == 1 else 'y'} a flag"
+    return f"{text}, {failed} failed" if failed else text

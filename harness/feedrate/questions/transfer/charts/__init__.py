@@ -1,1 +1,0 @@
-"""Charts of copies to the device."""

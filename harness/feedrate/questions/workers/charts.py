@@ -1,0 +1,418 @@
+"""How workers are named and drawn, and charts of what they bring and cost: scaling, start-up, memory.
+
+Efficiency is the speed-up over the fewest workers divided by how many times as many processes load (none counts as one:
+the training process loads itself). It does not show what a machine with more cores would do.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from feedrate.analysis import estimates
+from feedrate.analysis.blocks import KEYS
+from feedrate.analysis.estimates import rows_of
+from feedrate.analysis.loader import HOW, growth, startup
+from feedrate.analysis.storage import credible, scaling
+from feedrate.charts.figure import (
+    EMULATED,
+    ENDS,
+    LOAD,
+    MOST_PANELS,
+    RATE,
+    TRAIN,
+    Figure,
+    Key,
+    Panel,
+    Row,
+    Sheet,
+    Slice,
+    chart,
+    data,
+    estimate,
+    held,
+    interval,
+    listed,
+    numbers,
+    plain,
+    point,
+    slices,
+    table,
+)
+from feedrate.charts.marks import (
+    BLOCKS,
+    HEIGHT,
+    Looks,
+    dots,
+    height,
+    hover,
+    lines,
+    logarithmic,
+    look,
+    names,
+    rate,
+)
+from feedrate.charts.theme import SHAPES, colour, series
+from feedrate.schema import words
+from feedrate.schema.axes import AXES
+
+LOOKS = {
+    "no workers": (colour("name-6"), "cross"),
+    "fork": (colour("name-0"), "circle"),
+    "forkserver": (colour("name-2"), "triangle-up"),
+    "spawn": (colour("name-1"), "diamond"),
+    "threads": (colour("name-4"), "square"),
+}
+"""How workers begin, to colour and shape."""
+_ROOM = 4.0
+"""How far a logarithmic axis goes beyond the outermost value; intervals that are longer are cut there."""
+_UNNAMED = (
+    *("mode", "n_samples", "prefetch_factor", "workload", "storage_format", "patch_size", "batch_size"),
+    *HOW,
+)
+"""Axes that every cell of a table shares, or that have a place of their own."""
+
+
+TASKS = 3
+"""That are drawn; the others are in the table."""
+LINES = 5
+"""Of a task that are drawn: those with the most worker counts, of these the fastest."""
+_KINDS = (EMULATED, LOAD, TRAIN)
+_SCALING_COLUMNS = {
+    "line": "line",
+    "num_workers": "workers",
+    **RATE,
+    "speed-up": "times",
+    "speed-up: low": "times_lo",
+    "speed-up: high": "times_hi",
+    "over workers": "base",
+    "efficiency": "share",
+    "efficiency: low": "share_lo",
+    "efficiency: high": "share_hi",
+    "n of the speed-up": "pairs",
+}
+_ONE_NUMBER = "Every setting was measured with one number of workers only."
+_Task = tuple[Slice, list[dict[str, Any]], dict[str, Any]]
+"""A slice, its marks, and the axes that are held still."""
+
+
+def begin(cell: Mapping[Any, Any]) -> str:
+    """Name how a cell's workers begin: a key of ``LOOKS``."""
+    if not int(cell["num_workers"]):
+        return "no workers"
+    return "threads" if cell["worker_kind"] == "thread" else str(cell["start_method"])
+
+
+def who(cell: Mapping[Any, Any]) -> str:
+    """Name a cell's workers: ``2 workers, fork``, ``8 threads``, ``no workers``."""
+    how, count = begin(cell), int(cell["num_workers"])
+    if how == "no workers":
+        return how
+    return words.plural(count, "thread") if how == "threads" else f"{words.plural(count, 'worker')}, {how}"
+
+
+def what(cell: Mapping[Any, Any], leave_out: Sequence[str] = ()) -> str:
+    """Name what was loaded: workload, format, size, batch, and every other axis that is not at its default.
+
+    Args:
+        cell: a value for every axis; null where it does not apply.
+        leave_out: axes that are named elsewhere.
+    """
+    parts = [cell["workload"], cell["storage_format"], f"{cell['patch_size']} px", f"batch {cell['batch_size']}"]
+    parts += [
+        f"{axis.name} {axis.type(cell[axis.name])}".lower()
+        for axis in AXES
+        if axis.name not in (*_UNNAMED, *leave_out) and not pd.isna(cell[axis.name]) and cell[axis.name] != axis.default
+    ]
+    return ", ".join(map(str, parts))
+
+
+def _keys(rows: Iterable[Row]) -> list[Key]:
+    """Give the legend: how workers begin."""
+    used = {row["begin"] for row in rows}
+    return [Key(name, *LOOKS[name]) for name in LOOKS if name in used]
+
+
+def _rows_of_dots(rows: Sequence[Row], title: str, *, log: bool) -> list[alt.Chart]:
+    """Draw a dot a row with its interval, in the rows' order, on a logarithmic axis or on one that holds 0."""
+    x: dict[str, Any] = {"title": title, "scale": alt.Scale(zero=True, nice=5)}
+    x["axis"] = alt.Axis(tickCount=5, domain=False)
+    low, high = -math.inf, math.inf
+    if log:
+        low, high = min(row["value"] for row in rows) / _ROOM, max(row["value"] for row in rows) * _ROOM
+    ends = [
+        {**row, "from": row["lo"] and max(low, row["lo"]), "to": row["hi"] and min(high, row["hi"])} for row in rows
+    ]
+    if log:
+        x = logarithmic([{"value": row["value"], "lo": row["from"], "hi": row["to"]} for row in ends], title)
+    colours, marks = look("begin", LOOKS, LOOKS)
+    base = alt.Chart(data(ends, "label", "begin", "value", "lo", "hi", "from", "to", "n")).encode(
+        y=names("label", [row["label"] for row in rows], grid=False), color=colours
+    )
+    return dots(base, x, marks, hover({"label:N": "workers", **rate(title), **BLOCKS}), fields=("value", "from", "to"))
+
+
+@chart("Scaling with workers", "How many workers pay, and how much of each further one arrives?")
+def worker_scaling(sheet: Sheet, trials: pd.DataFrame, cores: float | None = None) -> Figure:
+    """Draw throughput and efficiency against the number of workers; ``cores`` are those of the machine."""
+    if not len(trials):
+        return sheet.figure((), _ONE_NUMBER)
+    cells = estimates.cells(credible(trials))
+    added = [*KEYS, "base_workers", "speedup", "speedup_lo", "speedup_hi", "pairs"]
+    found = cells.merge(scaling(trials, cells)[added], on=list(KEYS), how="left")
+    tasks = _in_turn([task for part in slices(found, _KINDS) if (task := _task(part))[1]])
+    for part, rows, still in tasks:
+        sheet.rows.extend(listed(rows, part.row(), _SCALING_COLUMNS))
+        sheet.held |= still
+    drawn = [(part, _fewer(rows)) for part, rows, _ in tasks[:TASKS]]
+    looks = _line_looks(list(dict.fromkeys(row["line"] for _, rows in drawn for row in rows)))
+    for part, rows in drawn:
+        sheet.panels += [_throughput(part, rows, looks, cores), _efficiency(part, rows, looks, cores)]
+    sheet.note(
+        "Efficiency: speed-up over the fewest workers, paired by block, ÷ how many times as many processes load. "
+        "No workers count as one process: the training process loads itself."
+    )
+    if any(part.kind != LOAD for part, _ in drawn):
+        sheet.note("Before a step the speed-up ends where the step holds the loop back, however many workers load.")
+    if (more := len(sheet.rows) - sum(len(rows) for _, rows in drawn)) > 0:
+        sheet.note(f"The table has {words.plural(more, 'row')} more than the panels: further tasks and lines.")
+    return sheet.figure([Key(name, *pair) for name, pair in looks.items()], _ONE_NUMBER)
+
+
+def _in_turn(tasks: Sequence[_Task]) -> list[_Task]:
+    """Tasks with the most worker counts first; the first of each kind before the second of any."""
+    ordered = sorted(tasks, key=lambda task: (-len(numbers(task[0].frame, "num_workers")), _KINDS.index(task[0].kind)))
+    kinds = [task[0].kind for task in ordered]
+    turns = [kinds[:place].count(kind) for place, kind in enumerate(kinds)]
+    return [task for _, task in sorted(zip(turns, ordered, strict=True), key=lambda pair: pair[0])]
+
+
+def _task(part: Slice) -> _Task:
+    """A mark a row, of lines with two worker counts or more: storage formats where there are several, else batches."""
+    formats = part.frame["storage_format"].dropna().nunique() > 1
+    axis = "storage_format" if formats else "batch_size"
+    frame, still = held(part.frame, ("num_workers", "prefetch_factor", axis))
+    ordered = frame.sort_values(["num_workers", "prefetch_factor"]).drop_duplicates([axis, "num_workers"])
+    several = ordered.groupby(axis)["num_workers"].transform("size").gt(1)
+    found = rows_of(ordered[several].sort_values([axis, "num_workers"]))
+    return part, [_mark(cell, str(cell[axis]) if formats else f"batch {int(cell[axis])}") for cell in found], still
+
+
+def _mark(cell: Row, line: str) -> dict[str, Any]:
+    """One mark: throughput, speed-up over the fewest workers, and that by processes."""
+    base, row = plain(cell["base_workers"]), point(cell)
+    times = {f"times{end}": plain(cell[f"speedup{end}"]) for end in ("", "_lo", "_hi")}
+    more = None if base is None else max(1, row["workers"]) / max(1, int(base))
+    shares = {name.replace("times", "share"): value and more and value / more for name, value in times.items()}
+    return {
+        **row,
+        "line": line,
+        **times,
+        **shares,
+        "base": base if base is None else int(base),
+        "pairs": int(plain(cell["pairs"]) or 0),
+    }
+
+
+def _fewer(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Keep the lines that tell most, so that marks stay apart."""
+    rank: dict[str, tuple[int, float]] = {}
+    for row in rows:
+        count, best = rank.get(row["line"], (0, 0.0))
+        rank[row["line"]] = count + 1, max(best, row["value"])
+    kept = sorted(rank, key=lambda name: rank[name], reverse=True)[:LINES]
+    return [row for row in rows if row["line"] in kept]
+
+
+def _line_looks(found: Sequence[str]) -> Looks:
+    """Colour and shape of each line, the same in every panel: formats by name, batch sizes by their order."""
+    batches = sorted((name for name in found if name.startswith("batch ")), key=lambda name: int(name.split()[1]))
+    formats = sorted(name for name in found if name not in batches)
+    tones = [*series(len(batches), has_zero=False), *(colour(f"name-{at % 7}") for at in range(len(formats)))]
+    return {
+        name: (tone, SHAPES[at % len(SHAPES)])
+        for at, (name, tone) in enumerate(zip([*batches, *formats], tones, strict=True))
+    }
+
+
+def _throughput(part: Slice, rows: Sequence[Row], looks: Looks, cores: float | None) -> Panel:
+    y: dict[str, Any] = {"title": "samples per second", "scale": alt.Scale(zero=True, nice=5)}
+    y["axis"] = alt.Axis(format=",.3~s")
+    layers = _scaling_layers(rows, ("value", "lo", "hi"), looks, y, cores)
+    return Panel.draw(part.title, part.subtitle, _throughput_message(rows), layers, HEIGHT)
+
+
+def _efficiency(part: Slice, rows: Sequence[Row], looks: Looks, cores: float | None) -> Panel:
+    """The speed-up by the number of processes."""
+    known = [row for row in rows if row["share"] is not None]
+    top = max((row["share_hi"] or row["share"] for row in known), default=1.0)
+    y: dict[str, Any] = {
+        "title": "speed-up ÷ processes",
+        "scale": alt.Scale(domain=[0, min(2.0, max(1.1, top * 1.05))], clamp=True),
+        "axis": alt.Axis(format=".0%", tickCount=5),
+    }
+    whole = alt.Chart(table([{"y": 1.0}])).mark_rule(color=colour("muted"), strokeDash=[4, 3])
+    layers = [
+        whole.encode(y=alt.Y("y:Q", **y)),
+        *_scaling_layers(known, ("share", "share_lo", "share_hi"), looks, y, cores),
+    ]
+    return Panel.draw(f"{part.title}: efficiency", part.subtitle, _efficiency_message(known), layers, HEIGHT)
+
+
+def _scaling_layers(
+    rows: Sequence[Row], fields: tuple[str, str, str], looks: Looks, y: Mapping[str, Any], cores: float | None
+) -> list[alt.Chart]:
+    """Lines with their intervals, a little beside one another, and where there are as many workers as cores."""
+    value, lo, hi = fields
+    here = [name for name in looks if any(row["line"] == name for row in rows)]
+    places = {name: 1 + 0.035 * (at - (len(here) - 1) / 2) for at, name in enumerate(here)}
+    drawn = [{**row, "at": (1 + row["workers"]) * places[row["line"]] - 1} for row in rows]
+    end = max(row["at"] for row in drawn) * 1.08 + 0.1
+    x = alt.X(
+        "at:Q",
+        title="workers",
+        scale=alt.Scale(type="symlog", constant=1, domain=[min(-0.12, *(row["at"] for row in drawn)), end], nice=False),
+        axis=alt.Axis(values=sorted({row["workers"] for row in rows}), format="d", grid=False),
+    )
+    tone, shape = look("line", looks, here)
+    base = alt.Chart(data(drawn, "at", "line", "workers", value, lo, hi, "n", "pairs")).encode(x=x, color=tone)
+    blocks = BLOCKS if value == "value" else {"pairs:Q": "blocks"}
+    tooltip = hover({"line:N": "", "workers:Q": "", **rate(str(y["title"]), value, lo, hi), **blocks})
+    layers = lines(base, y, shape, tooltip, fields=fields)
+    if cores is None or cores > end:
+        return layers
+    text = words.plural(int(cores), "core") if cores == int(cores) else "cores"
+    at = alt.Chart(table([{"at": cores, "text": text}])).encode(x=x)
+    name = at.mark_text(align="right", baseline="top", dx=-4, fontSize=10, color=colour("muted"))
+    return [
+        at.mark_rule(color=colour("muted"), strokeDash=[2, 3]),
+        name.encode(y=alt.value(2), text=alt.Text("text:N")),
+        *layers,
+    ]
+
+
+def _throughput_message(rows: Sequence[Row]) -> str:
+    """Name the fastest mark, and set it against the fewest workers of its line."""
+    best = max(rows, key=lambda row: row["value"])
+    text = (
+        f"the fastest is {best['line']} with {words.plural(best['workers'], 'worker')}: {words.number(best['value'])} "
+        f"samples/s ({interval(best)})"
+    )
+    if best["times"] is not None and best["workers"] != best["base"]:
+        spread = interval(best, "times_lo", "times_hi", "pairs")
+        text += f", {words.times(best['times'])} what it does with {best['base']} ({spread})"
+    return words.sentence(text)
+
+
+def _efficiency_message(rows: Sequence[Row]) -> str:
+    """At the most workers: which line uses them best, and which least."""
+    workers = max((row["workers"] for row in rows), default=0)
+    end = [row for row in rows if row["workers"] == workers and row["workers"] != row["base"]]
+    if not end:
+        return "No two numbers of workers were measured in the same blocks: 0 comparisons."
+    most, least = (pick(end, key=lambda row: float(row["share"])) for pick in (max, min))
+    text = f"with {words.plural(workers, 'worker')}, {most['line']} keeps {_kept(most)}"
+    return words.sentence(text if most is least else f"{text}; {least['line']}, {_kept(least)}")
+
+
+def _kept(row: Row) -> str:
+    """How much of the speed-up that the processes could bring there is."""
+    text, lo, hi = f"{words.percent(row['share'])} of what each process could bring", row["share_lo"], row["share_hi"]
+    if words.known(lo) and words.known(hi):
+        return f"{text} (95\u00a0% interval {100 * lo:.0f} to {words.percent(hi)}, n = {row['pairs']})"
+    return f"{text} (n = {row['pairs']}: no interval)"
+
+
+@chart("Starting workers", "How long do workers take to the first batch, by how they are started?")
+def worker_startup(sheet: Sheet, trials: pd.DataFrame) -> Figure:
+    """Draw a panel a setting, a line for each way to have workers."""
+    drawn: list[Row] = []
+    columns = {"workers": "label", "started by": "begin", "first batch (ms)": "value", **ENDS}
+    parts = _settings(startup(trials)) if len(trials) else []
+    for cells in parts[:MOST_PANELS]:
+        rows = [{"label": who(cell), "begin": begin(cell), **estimate(cell, "startup_ms")} for cell in cells]
+        drawn += rows
+        loaded = what(cells[0])
+        title, _, subtitle = loaded.partition(", ")
+        whole = subtitle.replace(" ", "\u00a0").replace(",\u00a0", ", ")  # lines end between parts alone
+        broken = [line.rstrip(",").replace("\u00a0", " ") for line in textwrap.wrap(whole, 46)]
+        layers = _rows_of_dots(rows, "time to the first batch (ms)", log=True)
+        size = height(len(rows)) + 14 * (len(broken) - 1)
+        panel = Panel.draw(title, broken, _startup_message(rows), layers, size)
+        sheet.add(panel, listed(rows, {"what was loaded": loaded}, columns))
+    if (extra := len(parts) - MOST_PANELS) > 0:
+        sheet.note(f"{words.plural(extra, 'more panel')} would fit the records: the settings that compare fewest ways.")
+    sheet.note("The loader alone; the time holds the preparation of that batch. A line that reaches the edge goes on.")
+    return sheet.figure(_keys(drawn), "No two settings that differ in their workers only were measured here.")
+
+
+def _settings(found: pd.DataFrame) -> list[list[dict[str, Any]]]:
+    """Rows of the same setting."""
+    return [rows_of(part) for _, part in found.groupby("setting", sort=False)] if len(found) else []
+
+
+def _startup_message(rows: Sequence[Row]) -> str:
+    """Name the quickest and the slowest."""
+    least, most = (pick(rows, key=lambda row: row["value"]) for pick in (min, max))
+    return words.sentence(
+        f"{least['label']}: {words.number(least['value'])} ms to the first batch ({interval(least)}); {most['label']}: "
+        f"{words.number(most['value'])} ms ({interval(most)}), {words.times(most['value'] / least['value'])} as long"
+    )
+
+
+@chart(
+    "Memory of workers",
+    "How much memory do workers come to hold that is theirs alone, by what the dataset keeps of its samples?",
+)
+def worker_memory(sheet: Sheet, trials: pd.DataFrame) -> Figure:
+    """Draw two panels a setting: growth of all workers, and what one of them holds after the window."""
+    drawn: list[Row] = []
+    columns = {"index, start method": "label", "MiB": "value", **ENDS}
+    for cells in _settings(growth(trials)) if len(trials) else ():
+        cell, count = cells[0], int(cells[0]["num_workers"])
+        entries = f"an index of {int(cell['index_entries']):,} entries"
+        least, most = (words.number(pick(each["samples"] for each in cells), 2) for pick in (min, max))
+        for name, divisor, title, subtitle in (
+            (
+                "grew_bytes",
+                1,
+                f"Growth of {words.plural(count, 'worker')}",
+                f"{entries}, {least} to {most} samples read",
+            ),
+            ("end_bytes", count, "What one worker holds", f"{entries}, after the window"),
+        ):
+            if not (rows := _memory_rows(cells, name, divisor)):
+                continue
+            drawn += rows
+            layers = _rows_of_dots(rows, "memory of its own (MiB)", log=False)
+            panel = Panel.draw(title, subtitle, _memory_message(rows, title), layers, height(len(rows)))
+            given = {"what": title, "what was loaded": what(cell, ("index_kind",))}
+            sheet.add(panel, listed(rows, given, columns))
+    sheet.note(
+        "Memory of its own is what no other process shares. Forked workers share what the training process held, until "
+        "either writes to it, and looking at a Python object is a write; spawned ones get a copy at once. A page is "
+        "copied once: growth ends when every worker holds the whole index."
+    )
+    return sheet.figure(_keys(drawn), "No dataset kept an index here, so that workers had nothing to grow by.")
+
+
+def _memory_rows(cells: Sequence[Row], name: str, divisor: int) -> list[dict[str, Any]]:
+    """A row a cell that has a value, in MiB, most first."""
+    rows = []
+    for cell in cells:
+        row, begun = estimate(cell, name), begin(cell)
+        mib = {key: None if row[key] is None else row[key] / divisor / 2**20 for key in ("value", "lo", "hi")}
+        if mib["value"] is not None:
+            rows.append({"label": f"{cell['index_kind']}, {begun}", "begin": begun, **row, **mib})
+    return sorted(rows, key=lambda row: (-row["value"], row["label"]))
+
+
+def _memory_message(rows: Sequence[Row], title: str) -> str:
+    """Name the most and the least."""
+    ends = [f"{row['label']}, {words.number(row['value'])} MiB ({interval(row)})" for row in (rows[0], rows[-1])]
+    return words.sentence(f"{title}: {'; '.join(ends[: min(2, len(rows))])}".replace("-", "−"))

@@ -1,1 +1,0 @@
-"""Charts of what workers bring and cost."""
