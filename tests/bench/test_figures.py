@@ -14,10 +14,10 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
-from feedrate.bench import accuracy, files, generated, session, site, statistics
+from feedrate.bench import accuracy, generated, session, site, statistics
 from feedrate.bench.browser import PageCost
-from feedrate.bench.interactive import ComparedFile
-from feedrate.bench.session import BuiltSite, Session
+from feedrate.bench.session import Session
+from feedrate.bench.site import Ended
 from feedrate.schema.axes import cell_id
 from feedrate.schema.errors import FeedrateError
 from feedrate.store import runs
@@ -173,15 +173,6 @@ def test_figures_are_judged_by_their_median(bound: str, values: list[float], met
     assert found == ("a file", bound, measured, met)
 
 
-def test_the_first_picture_and_answering_nobody_are_judged_apart() -> None:
-    """A page that draws soon and yet answers nobody meanwhile misses one of the two; when all stands is told."""
-    fine, still = files.judge_compared([ComparedFile(999, 2000, 101)])
-    assert (fine.met, still.met) == (True, False)
-    assert "all of it after 2000 ms" in fine.measured
-    late, free = files.judge_compared([ComparedFile(1001, 2000, 100)])
-    assert (late.met, free.met) == (False, True)
-
-
 @pytest.mark.slow
 def test_a_repeated_file_keeps_every_rule(tmp_path: Path) -> None:
     """It has as many rows as were asked for, no two alike, in groups as a sweep writes them; nothing is found in it."""
@@ -192,9 +183,9 @@ def test_a_repeated_file_keeps_every_rule(tmp_path: Path) -> None:
     table = pq.read_table(large)
     assert table.num_rows == ROWS == len(set(table["trial_id"].to_pylist())) == len(set(table["wall_ns"].to_pylist()))
     assert pq.ParquetFile(large).num_row_groups == 1
-    assert files.validate(large, ROWS).peak_bytes is None
+    assert site.validate(large, ROWS).peak_bytes is None
     with pytest.raises(FeedrateError, match="was not read to its end"):
-        files.validate(large, ROWS + 1)
+        site.validate(large, ROWS + 1)
 
 
 def test_a_file_that_is_refused_gives_no_figure(tmp_path: Path) -> None:
@@ -202,7 +193,7 @@ def test_a_file_that_is_refused_gives_no_figure(tmp_path: Path) -> None:
     bad = tmp_path / "trials.parquet"
     bad.write_bytes(b"PAR1 and nothing else")
     with pytest.raises(FeedrateError, match=r"trials\.parquet is not valid: .*expected a parquet file"):
-        files.validate(bad, ROWS)
+        site.validate(bad, ROWS)
 
 
 def cost(path: str, **changed: object) -> PageCost:
@@ -246,20 +237,8 @@ def test_times_are_medians_over_loads_with_their_spread() -> None:
     assert found[2].measured == "500 ms (400–900, n = 3 loads) of b.html; best page 310 ms, 2 pages"
 
 
-def test_explore_is_judged_by_what_it_is_for() -> None:
-    """Its first paint has a target; its weight, with what draws, is told and not judged."""
-    heavy = cost("explore.html", before_bytes=900_000, blocks_ms=(2000.0,) * 3)
-    found = site.judge_explore(heavy, "results")
-    assert found.met
-    assert "900 kB" in found.measured
-    assert not site.judge_explore(cost("explore.html", paints_ms=(1001.0,) * 3), "results").met
-
-
-def test_a_build_is_judged_by_time_and_memory(tmp_path: Path) -> None:
-    """Both have a target of their own; a file of cells that is too large is seen, sites without any are not asked."""
-    built = BuiltSite("made up", tmp_path, 19.9, 2_100_000_000)
-    assert [figure.met for figure in site.judge_build(built, 20)] == [True, False]
-    assert [figure.met for figure in site.judge_build(built, 19)] == [False, False]
-    (tmp_path / "explore").mkdir()
-    (tmp_path / "explore" / "a.json").write_bytes(b"0" * 1_000_001)
-    assert [figure.met for figure in site.judge_build(built, 20)] == [True, False, False]
+def test_a_build_is_judged_by_time_and_memory() -> None:
+    """Both have a target of their own."""
+    built = Ended(0, 19.9, 2_100_000_000, "", "")
+    assert [figure.met for figure in site.judge_build("made up", built, 20)] == [True, False]
+    assert [figure.met for figure in site.judge_build("made up", built, 19)] == [False, False]

@@ -1,22 +1,32 @@
-"""What a page of the website costs its reader, seen by a real browser: bytes, time to the first paint, time blocked.
+"""What the website costs its reader, seen by a real browser: bytes, first paint, time blocked, a filter of Explore.
 
 Chromium runs without a window on this machine, the main thread of its pages slowed down as on a phone; the network is
 this machine's own and costs nothing, so the times are those of parsing, laying out and running scripts. Bytes are those
 of every answer, compressed as web servers do it (gzip, level 6); what is compressed already counts as it is.
+
+No machine measured as many cells as Explore is given here: a run's cells stand there again and again, told apart by
+further axes.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pandas as pd
+
 from feedrate.bench.session import Figure
+from feedrate.pages import selection
+from feedrate.pages.selection import Selection
+from feedrate.questions.explore import page as explore_page
 from feedrate.schema.errors import EnvironmentFault, FeedrateError
 from feedrate.site.serve import served
 
@@ -48,6 +58,39 @@ _REST = """async ([quiet, most]) => {
   return performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? null;
 }"""
 """A timer that comes late says that the main thread was busy."""
+EXPLORE = "explore.html"
+CELLS, CHANGES = 20_000, 10
+"""Cells of Explore, and how often a filter is changed."""
+_LEFT_OUT = ("figures", "runs", "suites", "machines")
+_INDEX = re.compile('data-index="[^"]*"')
+_AFTER = f"""
+const drawn = () => performance.getEntriesByName("fr-explore").length;
+const after = async (press) => {{
+  const [before, begun] = [drawn(), performance.now()];
+  press();
+  while (drawn() === before) {{
+    if (performance.now() - begun > {_MOST_MS}) throw new Error("a change was not drawn in {_MOST_MS} ms");
+    await new Promise((go) => setTimeout(go, 4));
+  }}
+  await new Promise((go) => requestAnimationFrame(() => setTimeout(go)));
+  return performance.now() - begun;
+}};
+"""
+"""Press something and wait until that is drawn and painted; the milliseconds that it took."""
+_SHOW_ALL = f"""async () => {{{_AFTER}
+  document.querySelector("details.fr-explore-filters").open = true;
+  for (const all of document.querySelectorAll("details.fr-explore-filters fieldset button")) {{
+    if (!all.disabled) await after(() => all.click());
+  }}
+  return document.querySelector(".fr-explore-problems").innerText;
+}}"""
+_FILTER = f"""async (times) => {{{_AFTER}
+  const took = [];
+  for (let each = 0; each < times; each += 1) {{
+    took.push(await after(() => document.querySelector("input[name=storage_format][value=png]").click()));
+  }}
+  return took;
+}}"""
 Event = Mapping[str, Any]
 """Of a trace; its times are microseconds."""
 
@@ -90,11 +133,7 @@ def with_browser(what: str, target: str, look: Callable[[str], Iterable[Figure]]
 
 @contextmanager
 def started(executable: str) -> Iterator[Browser]:
-    """Run Chromium without a window for as long as a ``with`` block lasts.
-
-    Raises:
-        EnvironmentFault: it does not start.
-    """
+    """Run Chromium without a window for as long as a ``with`` block lasts."""
     from playwright.sync_api import Error, sync_playwright
 
     with sync_playwright() as playwright:
@@ -112,11 +151,7 @@ def started(executable: str) -> Iterator[Browser]:
 
 @contextmanager
 def opened(browser: Browser, path: str, width: int = WIDE) -> Iterator[Page]:
-    """Give an empty page with a cache of its own; what fails in it is reported with the page's name.
-
-    Raises:
-        FeedrateError: the browser reports an error meanwhile.
-    """
+    """Give an empty page with a cache of its own; what fails in it is reported with the page's name."""
     from playwright.sync_api import Error
 
     try:
@@ -198,18 +233,72 @@ def _load_slowly(browser: Browser, origin: str, path: str) -> tuple[float, float
 def blocking_ms(events: Sequence[Event]) -> float:
     """Total blocking time: what tasks take beyond 50 ms each, of one that runs at the first paint the rest.
 
-    https://web.dev/articles/tbt
+    Tasks are those of a trace: the browser's own list (PerformanceObserver) lacks layout. https://web.dev/articles/tbt
     """
     paint = [event for event in events if event["name"] == "firstContentfulPaint"][-1]
     painted: float = paint["ts"]
-    return sum(max(0.0, (ended - max(begun, painted)) / 1000 - 50) for begun, ended in tasks(events, paint))
+    wanted = ("ThreadControllerImpl::RunTask", paint["pid"], paint["tid"])
+    tasks = [each for each in events if (each["name"], each["pid"], each["tid"]) == wanted and "dur" in each]
+    took_us: list[float] = [task["ts"] + task["dur"] - max(task["ts"], painted) for task in tasks]
+    return sum(max(0.0, took / 1000 - 50) for took in took_us)
 
 
-def tasks(events: Sequence[Event], mark: Event) -> list[tuple[float, float]]:
-    """Begin and end of the tasks of a mark's thread; the browser's own list (PerformanceObserver) lacks layout."""
-    wanted = ("ThreadControllerImpl::RunTask", mark["pid"], mark["tid"])
-    return [
-        (event["ts"], event["ts"] + event["dur"])
-        for event in events
-        if (event["name"], event["pid"], event["tid"]) == wanted and "dur" in event
-    ]
+@dataclass(frozen=True)
+class Crowd(Selection):
+    """Runs as if they had measured very many cells: those of one kind again and again, over further axes."""
+
+    count: int = CELLS
+
+    @cached_property
+    def cells(self) -> pd.DataFrame:
+        """As many cells as ``count`` says, each with an id of its own."""
+        own = selection.cells([shown.run for shown in self.every])
+        # Only cells of one kind are drawn together.
+        one = own[own["n"].gt(0) & own["mode"].eq("load") & own["workload"].eq("div2k_standin")]
+        places = [
+            {"replica": at % 9, "read_us": at // 9 % 10, "n_samples": 256 * (1 + at // 90)}
+            for at in range(-(-self.count // len(one)))
+        ]
+        cells = pd.concat([one.assign(**place) for place in places], ignore_index=True).iloc[: self.count]
+        return cells.assign(cell_id=[f"{at:012x}" for at in range(self.count)])
+
+
+def crowd(everyone: Selection, count: int = CELLS) -> Crowd:
+    """Make very many cells of a few runs."""
+    return Crowd(everyone.every, everyone.featured, everyone.detailed, everyone.brief, count=count)
+
+
+def with_explore(site: Path, everyone: Selection, folder: Path) -> Path:
+    """Copy a site, with its page Explore made anew from other runs."""
+    shutil.copytree(site, folder, ignore=shutil.ignore_patterns(*_LEFT_OUT))
+    shutil.rmtree(folder / "explore", ignore_errors=True)
+    page = explore_page.page(everyone)
+    for path, text in page.files.items():
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_text(str(text), encoding="utf-8")
+    address = _INDEX.search("".join(placed.html for placed in page.figures.values()))
+    html = (folder / EXPLORE).read_text(encoding="utf-8")
+    if address is None or not _INDEX.search(html):
+        raise FeedrateError("bench: Explore has no cell")
+    (folder / EXPLORE).write_text(_INDEX.sub(address[0], html), encoding="utf-8")
+    return folder
+
+
+def filter_explore(site: Path, executable: str, count: int = CELLS) -> list[float]:
+    """Show all cells of a crowd on Explore; take away those of one storage format and bring them back, in turns.
+
+    Returns:
+        Milliseconds from the click until everything was drawn anew and painted, of each of ``CHANGES`` changes.
+
+    Raises:
+        EnvironmentFault: Chromium does not start, or no port is free.
+        FeedrateError: the page does not load or draw, or has not as many cells as a crowd has.
+    """
+    with served(site) as origin, started(executable) as browser, opened(browser, EXPLORE) as page:
+        page.goto(origin + EXPLORE)
+        page.locator("#fr-explore .fr-explore-live svg").first.wait_for()
+        shown = page.evaluate(_SHOW_ALL)
+        if f"of {count:,} are drawn" not in shown:
+            raise FeedrateError(f"bench: Explore does not hold {count:,} cells: {shown}")
+        took: list[float] = page.evaluate(_FILTER, CHANGES)
+        return took

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from feedrate import __version__
-from feedrate.bench import accuracy, files, site, speed, statistics, storage
+from feedrate.bench import accuracy, site, speed, statistics
 from feedrate.bench.session import Figure, Session
 from feedrate.machine.identity import describe, software
 from feedrate.machine.probes import gpu
@@ -26,12 +26,12 @@ from feedrate.store.bench_record import SECTIONS, BenchRecord, Promise
 
 MEASURES: dict[str, Callable[[Session], Iterable[Figure]]] = {
     "speed": speed.measure,
-    "storage": storage.measure,
+    "storage": speed.measure_storage,
     "accuracy": accuracy.measure,
     "instrumentation": accuracy.measure_instrumentation,
     "statistics": statistics.measure,
     "calibration": statistics.measure_calibration,
-    "files": files.measure,
+    "files": site.measure_files,
     "site": site.measure,
 }
 """Section to what takes its figures."""

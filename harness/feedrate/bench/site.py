@@ -1,33 +1,87 @@
-"""What the website costs: to build, for few results and for very many, and to read, on a slow phone.
+"""What the website and files of others cost: to validate a file, to build a site, and to read it on a slow phone.
 
-Many results are made up (``generated``): 1, 100 and 10,000 machines with a run each, the last a million rows of trials.
-Home, claims and suites are pages of pictures, which must be light and quick. Explore is a tool: it loads all that draws
-at once, and what counts there is how long a change takes.
+Results are made up (``generated``): files of a usual size and very large ones; 1, 100 and 10,000 machines with a run
+each, the last a million rows of trials. They keep every rule, so all of each is read. Commands are those that people
+type, the start of Python included. Home, claims and suites are pages of pictures, which must be light and quick.
+Explore is a tool: what counts there is how long a change takes.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import statistics
+import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
-from feedrate.bench import browser, generated, interactive
+import psutil
+
+from feedrate.bench import browser, generated
 from feedrate.bench.browser import PageCost
-from feedrate.bench.session import BuiltSite, Figure, Session, build_site, judge
+from feedrate.bench.session import Figure, Session, judge
 from feedrate.pages.runs import load_runs
 from feedrate.pages.selection import select
+from feedrate.schema.errors import FeedrateError
 from feedrate.schema.words import plural
 from feedrate.store import runs
 
+VALIDATED = {500: (2, 5), 1_000_000: (15, 3)}
+"""Trials of the files that are validated → seconds that this may take, and how often it is done."""
 MACHINES = (1, 100, 10_000)
 FEW_S, MANY_S, PEAK_GB = 20, 120, 2
-BEFORE_KB, AFTER_KB, SHARD_KB = 150, 500, 1000
+BEFORE_KB, AFTER_KB = 150, 500
 PAINT_MS, BLOCKED_MS, CHANGE_MS = 1000, 300, 200
 _PAGES = ("index.html", "claims.html", "suites/*.html")
 """What a reader opens first; pages that are not there are not asked about."""
 _SLOW = f"on a CPU slowed to 1/{browser.SLOWER}"
-_CHANGE = f"Explore, from changing a filter to the new picture, {interactive.CELLS:,} cells"
+_CHANGE = f"Explore, from changing a filter to the new picture, {browser.CELLS:,} cells"
+
+
+def measure_files(session: Session) -> Iterator[Figure]:
+    """Validate files that others may send; about a minute and a half.
+
+    Raises:
+        FeedrateError: a file that keeps every rule is refused.
+    """
+    of_cells = f"of {len(generated.cells('cpu'))} cells"
+    with tempfile.TemporaryDirectory(dir=session.folder) as folder:
+        results, file = Path(folder) / "results", Path(folder) / "trials.parquet"
+        generated.write(results, 1)
+        (one,) = results.glob("*/*/trials.parquet")
+        for rows, (most_s, times) in VALIDATED.items():
+            session.console.print(f"Validating a file of {rows:,} trials ...")
+            generated.write_repeated(one, rows, file)
+            took_s = [validate(file, rows).took_s for _ in range(times)]
+            yield judge(
+                f"validating a file of {rows:,} trials {of_cells}", f"≤ {most_s:g} s", took_s, digits=2, unit=" s"
+            )
+        gb = (validate(file, rows, memory=True).peak_bytes or 0) / 1e9
+        what = f"memory of all processes that validate a file of {rows:,} trials {of_cells}"
+        yield Figure(what, "≤ 1 GB", f"{gb:.2f} GB at most, at three looks a second (n = 1)", gb <= 1)
+
+
+def validate(path: Path, rows: int, *, memory: bool = False) -> Ended:
+    """Validate a file that keeps every rule.
+
+    Raises:
+        FeedrateError: something is found in it, or not all of it is read.
+    """
+    ended = run_command("validate", str(path), "--json", memory=memory)
+    files = json.loads(ended.stdout)["files"] if ended.stdout else []
+    for finding in (finding for file in files for finding in file["findings"]):
+        raise FeedrateError(
+            f"bench: {path.name} is not valid: {finding['where']}: {finding['got']}; expected {finding['expected']}"
+        )
+    if ended.status or [file["rows"] for file in files] != [rows]:
+        raise FeedrateError(f"bench: {path.name} was not read to its end: {ended.stderr or ended.stdout}")
+    return ended
 
 
 def measure(session: Session) -> Iterator[Figure]:
@@ -48,44 +102,33 @@ def _figures(session: Session, what: str, results: Path, most_s: float, *, crowd
     """Build a site, look at it, if wanted also at its Explore with very many cells, and throw it away."""
     with tempfile.TemporaryDirectory(dir=session.folder) as folder:
         session.console.print(f"Building the site of {what} ...")
-        built = build_site(what, results, Path(folder) / "build")
-        yield from judge_build(built, most_s)
+        yield from judge_build(what, build_site(results, Path(folder)), most_s)
+        site = Path(folder) / "site"
+        paths = [path.relative_to(site).as_posix() for each in _PAGES for path in sorted(site.glob(each))]
         session.console.print(f"Opening its pages {_SLOW} ...")
         yield from browser.with_browser(
-            f"pages in a browser: {what}", "open and draw", lambda chromium: _look(built, chromium)
+            f"pages in a browser: {what}",
+            "open and draw",
+            lambda chromium: judge_pages(browser.page_costs(site, paths, chromium), what),
         )
         if crowded:
-            session.console.print(f"Changing a filter in Explore among {interactive.CELLS:,} cells ...")
-            yield from browser.with_browser(
-                _CHANGE, f"≤ {CHANGE_MS} ms", lambda chromium: [_filter(built, results, Path(folder), chromium)]
-            )
+            session.console.print(f"Changing a filter in Explore among {browser.CELLS:,} cells ...")
+            bound = f"≤ {CHANGE_MS} ms"
+
+            def change(chromium: str) -> Iterator[Figure]:
+                crowd = browser.crowd(select(load_runs(results)))
+                drawn_ms = browser.filter_explore(browser.with_explore(site, crowd, Path(folder) / "crowd"), chromium)
+                yield judge(_CHANGE, bound, drawn_ms, digits=0, unit=" ms", counted="change")
+
+            yield from browser.with_browser(_CHANGE, bound, change)
 
 
-def judge_build(built: BuiltSite, most_s: float) -> Iterator[Figure]:
-    """Hold a build, and the files that Explore reads of it where there are any, against what they may take."""
-    gb = built.peak_bytes / 1e9
-    yield Figure(
-        f"building the site: {built.what}", f"≤ {most_s:g} s", f"{built.took_s:.1f} s (n = 1)", built.took_s <= most_s
-    )
-    yield Figure(
-        f"memory of all processes that build it: {built.what}",
-        f"≤ {PEAK_GB} GB",
-        f"{gb:.2f} GB at most (n = 1)",
-        gb <= PEAK_GB,
-    )
-    if sizes := [path.stat().st_size / 1000 for path in (built.folder / "explore").glob("*.json")]:
-        yield Figure(
-            f"largest file that Explore reads, not compressed: {built.what}",
-            f"≤ {SHARD_KB:,} kB",
-            f"{max(sizes):,.0f} kB (n = {len(sizes)} files)",
-            max(sizes) <= SHARD_KB,
-        )
-
-
-def _look(built: BuiltSite, chromium: str) -> list[Figure]:
-    paths = [path.relative_to(built.folder).as_posix() for each in _PAGES for path in sorted(built.folder.glob(each))]
-    *costs, explore = browser.page_costs(built.folder, [*paths, interactive.EXPLORE], chromium)
-    return [*judge_pages(costs, built.what), judge_explore(explore, built.what)]
+def judge_build(what: str, built: Ended, most_s: float) -> Iterator[Figure]:
+    """Hold a build against what it may take."""
+    took, gb = f"{built.took_s:.1f} s (n = 1)", (built.peak_bytes or 0) / 1e9
+    yield Figure(f"building the site: {what}", f"≤ {most_s:g} s", took, built.took_s <= most_s)
+    memory = f"memory of all processes that build it: {what}"
+    yield Figure(memory, f"≤ {PEAK_GB} GB", f"{gb:.2f} GB at most (n = 1)", gb <= PEAK_GB)
 
 
 def judge_pages(costs: Sequence[PageCost], what: str) -> Iterator[Figure]:
@@ -120,17 +163,59 @@ def judge_pages(costs: Sequence[PageCost], what: str) -> Iterator[Figure]:
         )
 
 
-def judge_explore(cost: PageCost, what: str) -> Figure:
-    """Hold the first paint of Explore against what pages may take; its weight is told and not judged."""
-    weight = f"; {cost.before_bytes / 1000:.0f} kB, compressed, with its numbers and what draws them"
-    what = f"Explore, first contentful paint {_SLOW}: {what}"
-    return judge(what, f"≤ {PAINT_MS:,} ms", cost.paints_ms, digits=0, unit=" ms", counted="load", note=weight)
+class Ended(NamedTuple):
+    """A command that has ended."""
+
+    status: int
+    took_s: float
+    """With the start of Python."""
+    peak_bytes: int | None
+    """Most memory of the command and all processes below it, at three looks a second; a page that several share
+    counts once. None: nobody looked."""
+    stdout: str
+    stderr: str
 
 
-def _filter(built: BuiltSite, results: Path, folder: Path, chromium: str) -> Figure:
-    """Hold a change of a filter in Explore against what it may take."""
-    crowd = interactive.crowd(select(load_runs(results)))
-    site = interactive.with_explore(built.folder, crowd, folder / "crowd")
-    drawn_ms, cpu_ms = interactive.filter_explore(site, chromium)
-    note = f", {cpu_ms:.0f} ms of it CPU time of the page"
-    return judge(_CHANGE, f"≤ {CHANGE_MS} ms", drawn_ms, digits=0, unit=" ms", counted="change", note=note)
+def run_command(*arguments: str, memory: bool = False) -> Ended:
+    """Run a command of feedrate and watch it to its end; an interrupt ends it and all that it started."""
+    command = [sys.executable, "-P", "-m", "feedrate", *arguments]
+    # Its output goes to files: a pipe that nobody reads meanwhile would stop a command that says much.
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        begun = time.perf_counter()
+        with subprocess.Popen(command, stdout=out, stderr=err, start_new_session=True) as running:
+            try:
+                peak = peak_bytes(running) if memory else None
+                running.wait()
+            finally:
+                if running.poll() is None:
+                    os.killpg(running.pid, signal.SIGKILL)
+        took_s = time.perf_counter() - begun
+        texts = [os.pread(file.fileno(), 1 << 24, 0).decode(errors="replace").strip() for file in (out, err)]
+        return Ended(running.returncode, took_s, peak, *texts)
+
+
+def peak_bytes(running: subprocess.Popen[bytes]) -> int:
+    """Watch the memory of a process and of all below it until it ends."""
+    process, peak = psutil.Process(running.pid), 0
+    while running.poll() is None:
+        held = 0
+        with suppress(psutil.Error):  # each of them may end meanwhile
+            for each in (process, *process.children(recursive=True)):
+                with suppress(psutil.Error):
+                    held += each.memory_full_info().pss
+        peak = max(peak, held)
+        with suppress(subprocess.TimeoutExpired):
+            running.wait(0.3)  # the kernel walks all pages of a process for one look
+    return peak
+
+
+def build_site(results: Path, out: Path) -> Ended:
+    """Build ``out/site`` by the command that people type, and watch it to its end.
+
+    Raises:
+        FeedrateError: it was not built.
+    """
+    ended = run_command("site", "--results", str(results.resolve()), "--out", str(out), memory=True)
+    if ended.status:
+        raise FeedrateError(f"bench: the site was not built: {ended.stderr or ended.status}")
+    return ended

@@ -6,22 +6,73 @@ import csv
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 import visits
-from exploring import DRAWN, after, body, choose, marks, ready, state, tick
 from playwright.sync_api import Browser, Page, expect
 
-from feedrate.bench.interactive import with_explore
+from feedrate.bench.browser import with_explore
 from feedrate.pages.runs import load_runs
 from feedrate.pages.selection import select
 from feedrate.site.serve import served
 
 NEW = "20260109T030405Z-new"
+DRAWN = ".fr-explore-main .fr-explore-live .mark-symbol path"
+
+
+def ready(page: Page) -> Page:
+    """Wait until marks are drawn."""
+    page.locator(DRAWN).first.wait_for()
+    return page
+
+
+def choose(page: Page, name: str, value: str) -> None:
+    """Choose in a list of the control bar, and wait until that is drawn."""
+    after(page, lambda: page.locator(f".fr-explore select[name={name}]").select_option(value))
+
+
+def after(page: Page, act: Callable[[], object]) -> None:
+    """Act, and wait until what that changes is drawn."""
+    count = "performance.getEntriesByName('fr-explore').length"
+    before = page.evaluate(count)
+    act()
+    for _ in range(1200):
+        if page.evaluate(count) > before:
+            return
+        page.wait_for_timeout(25)
+    raise AssertionError("nothing was drawn")
+
+
+def tick(page: Page, name: str, value: str) -> None:
+    """Press a check box of a filter, and wait until that is drawn."""
+    page.locator("details.fr-explore-filters, details.fr-explore-runs, details.fr-explore-machines").evaluate_all(
+        "all => all.forEach(one => { one.open = true })"
+    )
+    after(page, page.locator(f".fr-explore label:has(input[name='{name}'][value='{value}'])").click)
+
+
+def state(page: Page) -> dict[str, list[str]]:
+    """What the address says."""
+    pairs = (part.partition("=") for part in page.url.partition("#")[2].split("&"))
+    return {unquote(name): [unquote(value) for value in values.split(",")] for name, _, values in pairs}
+
+
+def marks(page: Page) -> list[str]:
+    """Every cell that is drawn, with its numbers, as the downloaded table says."""
+    with page.expect_download() as got:
+        page.get_by_role("button", name="Download CSV").click()
+    lines = Path(got.value.path()).read_text(encoding="utf-8").splitlines()
+    return sorted(lines)
+
+
+def body(page: Page) -> list[list[str]]:
+    """The rows of the table that are shown."""
+    return [row.locator("td").all_inner_texts() for row in page.locator(".fr-explore-table tbody tr").all()]
 
 
 @pytest.fixture
@@ -45,6 +96,11 @@ def test_it_opens_with_a_story(page: Page) -> None:
     assert page.locator(".fr-explore-beside .fr-explore-live .mark-rect path").count() > 5
     assert page.locator("#fr-explore-plain").is_hidden()
     assert page.locator(DRAWN).count() == len(body(page))
+    for control in page.locator(".fr-explore select:visible").all():  # each has a choice
+        assert control.locator("option").count() > 1
+    page.locator("details.fr-explore-filters summary").click()
+    for values in page.locator(".fr-explore-filters fieldset").all():
+        assert values.locator("input").count() > 1
 
 
 def test_a_filter_leaves_cells_everywhere_and_says_when_none(page: Page) -> None:
@@ -55,6 +111,11 @@ def test_a_filter_leaves_cells_everywhere_and_says_when_none(page: Page) -> None
     assert 0 < left < before
     expect(page.locator(DRAWN)).to_have_count(left)
     assert "8" not in state(page)["batch_size"]
+    address = page.url
+    page.locator(".md-skip").focus()  # going to the content is no new choice
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(address)
+    assert len(body(page)) == left
     for value in ("32", "128"):
         tick(page, "batch_size", value)
     said = page.locator(".fr-explore-problems").inner_text()
@@ -84,17 +145,6 @@ def test_the_address_is_the_whole_choice(page: Page, browser: Browser) -> None:
     assert marks(again) == shown
     assert body(again) == table
     again.close()
-
-
-@pytest.mark.slow
-def test_a_place_on_the_page_leaves_what_was_chosen(page: Page) -> None:
-    """Going to the content, or to a heading, is no new choice: cells and address stay."""
-    tick(page, "batch_size", "8")
-    address, shown = page.url, body(page)
-    page.locator(".md-skip").focus()
-    page.keyboard.press("Enter")
-    expect(page).to_have_url(address)
-    assert body(page) == shown
 
 
 @pytest.mark.slow
@@ -221,10 +271,61 @@ def test_two_machines_stand_side_by_side(page: Page) -> None:
 
 
 @pytest.mark.slow
-def test_no_control_is_without_effect(page: Page) -> None:
-    """Every list has a choice, every filter two values; nothing is offered that does not vary."""
-    for control in page.locator(".fr-explore select:visible").all():
-        assert control.locator("option").count() > 1
-    page.locator("details.fr-explore-filters summary").click()
-    for field in page.locator(".fr-explore-filters fieldset").all():
-        assert field.locator("input").count() > 1
+def test_words_that_nobody_knows_are_said(sites: dict[str, Any], browser: Browser) -> None:
+    """Unknown machines, runs, axes, values and measures in a link are named in a sentence; the rest of it holds."""
+    seen = visits.visit(browser, sites["main"])
+    page = ready(seen.open("explore.html"))
+    known = page.url
+    wrong = {
+        "colour=warp": "no axis “warp”",
+        "metric=happiness": "no measure “happiness”",
+        "speed=9": "no axis or setting “speed”",
+        "sort=luck,ascending": "no column “luck”",
+        "batch_size=8,9": "no cell with batch_size “9”",
+    }
+    for part in wrong:
+        known = re.sub(f"&{part.partition('=')[0]}=[^&]*", "", known) + f"&{part}"
+    page.goto("about:blank")
+    page.goto(known)
+    ready(page)
+    problems = page.locator(".fr-explore-problems").inner_text()
+    assert [said for said in wrong.values() if said not in problems] == []
+    assert "batch_size 8" in page.locator(".fr-explore-main .fr-explore-about").inner_text()
+    page.goto("about:blank")
+    page.goto(re.sub("&run=[^&]*", "&run=%3Cb%3Egone", known))
+    expect(page.locator(".fr-explore-problems")).to_contain_text("no run “<b>gone”")
+    assert "No run is chosen" in page.locator(".fr-explore-problems").inner_text()
+    assert seen.problems == []
+
+
+@pytest.mark.slow
+def test_a_sleep_is_called_a_sleep(sites: dict[str, Any], browser: Browser) -> None:
+    """An emulated step has no forward pass: neither control, table nor legend speak of one."""
+    page = visits.visit(browser, sites["main"]).open("explore.html")
+    page.goto("about:blank")
+    page.goto(f"{sites['main'].address}explore.html#machine={_machine(sites, 'cpu')}&ran=emulated")
+    ready(page)
+    text = page.locator(".fr-explore").inner_text()
+    assert "Emulated step (sleep)" in text
+    assert "emulated step, no model" in text
+    assert "Forward pass" not in text
+
+
+def _machine(sites: dict[str, Any], device: str) -> str:
+    found: str = next(run.manifest.machine.machine_id for run in sites["main"].runs if run.manifest.device == device)
+    return found
+
+
+@pytest.mark.slow
+def test_odd_runs_are_shown_as_text(sites: dict[str, Any], browser: Browser, fake_run: ModuleType) -> None:
+    """One block, no metrics, hostile names: every machine can be chosen, and no name becomes an element."""
+    seen = visits.visit(browser, sites["odd"])
+    page = ready(seen.open("explore.html"))
+    page.locator("details.fr-explore-machines summary").click()
+    for name in [box.get_attribute("value") or "" for box in page.locator("input[name=machine]").all()]:
+        if name not in state(page)["machine"]:
+            tick(page, "machine", name)
+    assert page.locator(".fr-explore img, .fr-explore script, .fr-explore b").count() == 0
+    assert "onerror" in page.locator(".fr-explore").inner_text()
+    assert page.title() != "owned"
+    assert seen.problems == []
