@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,16 +10,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from beside import tried
 
 from feedrate.machine.probes.host import HostProbe
-from feedrate.machine.probes.system import System
 from feedrate.schema.columns import MEASURED, TELEMETRY, TRIALS
+from feedrate.sweep import observer as observing
 from feedrate.sweep.launcher import Answer
 from feedrate.sweep.observer import Observer, rows
 
 PSI = "some avg10=0.00 avg60=0.00 avg300=0.00 total={}\n"
-BURN = "import time\nprint(flush=True)\nend = time.process_time() + 60\nwhile time.process_time() < end: pass\n"
 
 
 class Machine:
@@ -29,7 +26,7 @@ class Machine:
     def __init__(self, proc: Path) -> None:
         self.proc = proc
         self.says()
-        self.probe = HostProbe(System(proc, [proc]))
+        self.probe = HostProbe(proc, [proc])
 
     def says(self, busy: int = 0, idle: int = 0, steal: int = 0, memory_us: int = 0, throttled_us: int = 0) -> None:
         """Counters since it started: ticks of all cores, waiting for memory, stopped by a quota."""
@@ -41,7 +38,7 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
-    monkeypatch.setattr("feedrate.machine.probes.system.time.process_time_ns", lambda: 0)
+    monkeypatch.setattr("feedrate.machine.probes.host.time.process_time_ns", lambda: 0)
     made = Machine(tmp_path)
     yield made
     made.probe.close()
@@ -157,97 +154,32 @@ def test_a_trial_that_failed_before_its_window_has_nothing_to_flag(machine: Mach
     assert len(rows([entry])["trials"]) == 1
 
 
-@tried
-def test_a_burning_stranger_is_flagged(trial: int) -> None:
-    """On this machine, whatever it is: a process that computes beside a sleeping trial raises foreign_cpu."""
-    burner = subprocess.Popen([sys.executable, "-S", "-c", BURN], stdout=subprocess.PIPE, text=True)
-    try:
-        assert burner.stdout is not None
-        burner.stdout.readline()
-        with HostProbe() as probe:
-            if probe.machine().ticks is None:
-                pytest.skip("/proc/stat is withheld here")
-            observer = Observer(probe, None, 0, ignored)
-            observer("window_opens", trial, {})
-            time.sleep(0.6)
-            observer("window_closes", trial, {})
-            cores = probe.machine().cpus or 1
-            row = observer.entry(answered(), {"run_id": "r", "trial_id": "t"}, {})["trial"]
-        assert row["foreign_cpu_pct"] > 20
-        assert cores > 10 or row["flags"].startswith("foreign_cpu")
-    finally:
-        burner.kill()
-        burner.communicate()
+@pytest.mark.parametrize(
+    ("growth", "window_late_ns", "expected"),
+    [
+        (True, 10**9, {"workers_uss_start_bytes": 1, "workers_uss_end_bytes": 2}),
+        (True, -(10**9), {"workers_uss_start_bytes": None, "workers_uss_end_bytes": 2}),
+        (False, 10**9, {}),
+    ],
+)
+def test_what_workers_come_to_own_is_read_twice(
+    machine: Machine,
+    trial: int,
+    growth: bool,
+    window_late_ns: int,
+    expected: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At the first batch and after the window, where it is asked for: walking page tables takes time.
 
-
-class Grower:
-    """A trial's process whose one worker comes to own more memory when it is told to."""
-
-    CODE = (
-        "import os, sys\n"
-        "held = bytearray(b'x') * 30_000_000\n"
-        "inlet, outlet = os.pipe(), os.pipe()\n"
-        "if os.fork() == 0:\n"
-        "    os.write(outlet[1], b'.')\n"
-        "    os.read(inlet[0], 1)\n"
-        "    held[:] = b'y' * len(held)\n"
-        "    os.write(outlet[1], b'.')\n"
-        "    os.read(inlet[0], 1)\n"
-        "    os._exit(0)\n"
-        "for _ in range(2):\n"
-        "    os.read(outlet[0], 1)\n"
-        "    print(flush=True)\n"
-        "    sys.stdin.readline()\n"
-        "    os.write(inlet[1], b'.')\n"
-    )
-
-    def __init__(self) -> None:
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        self.process = subprocess.Popen([sys.executable, "-S", "-c", self.CODE], text=True, **pipes)
-        self.wait()
-
-    def wait(self) -> None:
-        assert self.process.stdout is not None
-        self.process.stdout.readline()
-
-    def grow(self) -> None:
-        assert self.process.stdin is not None
-        print(file=self.process.stdin, flush=True)
-        self.wait()
-
-    def end(self) -> None:
-        self.process.communicate("\n")
-
-
-def grown(machine: Machine, *, growth: bool, window_late_ns: int) -> dict[str, Any]:
-    """The row of a trial whose worker copied 30 MB between first batch and window."""
-    trial, observer = Grower(), Observer(machine.probe, None, 0, ignored, growth=growth)
-    try:
-        observer("first_batch", trial.process.pid, {})
-        answer = answered()
-        answer.result["started_ns"] = time.perf_counter_ns() + window_late_ns
-        trial.grow()
-        observer("result", trial.process.pid, {})
-        return observer.entry(answer, {"run_id": "r", "trial_id": "t"}, {})["trial"]  # type: ignore[no-any-return]
-    finally:
-        trial.end()
-
-
-def test_what_workers_come_to_own_is_read_twice(machine: Machine) -> None:
-    """At the first batch and after the window, of workers alone: what they share with their parent does not count."""
-    row = grown(machine, growth=True, window_late_ns=10**9)
-    assert row["workers_uss_start_bytes"] < 15_000_000
-    assert 30_000_000 < row["workers_uss_end_bytes"] - row["workers_uss_start_bytes"] < 70_000_000
-
-
-def test_workers_memory_is_read_only_where_growth_is_asked_for(machine: Machine) -> None:
-    """Walking page tables takes time that other trials need not spend."""
-    row = grown(machine, growth=False, window_late_ns=10**9)
-    assert not {"workers_uss_start_bytes", "workers_uss_end_bytes"} & row.keys()
-
-
-def test_memory_that_was_read_inside_a_window_is_no_number(machine: Machine) -> None:
-    """Where the warm-up was over before the workers were read, the column is null; the reading at the end stands."""
-    row = grown(machine, growth=True, window_late_ns=-(10**9))
-    assert row["workers_uss_start_bytes"] is None
-    assert row["workers_uss_end_bytes"] > 30_000_000
+    Where the warm-up was over before the workers were read, the first is no number, as it may lie in a window.
+    """
+    read = iter([1, 2])
+    monkeypatch.setattr(observing, "workers_uss", lambda pid: next(read))
+    observer = Observer(machine.probe, None, 0, ignored, growth=growth)
+    observer("first_batch", trial, {})
+    answer = answered()
+    answer.result["started_ns"] = time.perf_counter_ns() + window_late_ns
+    observer("result", trial, {})
+    row = observer.entry(answer, {"run_id": "r", "trial_id": "t"}, {})["trial"]
+    assert {name: value for name, value in row.items() if name.startswith("workers_uss")} == expected

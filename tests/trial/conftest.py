@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+from feedrate.formats import Manifest, Reader, Sample
 from feedrate.trial import feed, prepare, run
 from feedrate.trial.job import Job, Reporter
 from feedrate.trial.loader import Batch
@@ -65,3 +68,20 @@ def fetch() -> Callable[[Job, int], list[Batch]]:
         return [batch._replace(fields=tuple(field.clone() for field in batch.fields)) for batch in batches]
 
     return first
+
+
+class Numbers(Reader):
+    """Sample i is one pixel of value i; reading and decoding take no time."""
+
+    def read(self, index: int) -> int:
+        return index
+
+    def decode(self, raw: int) -> Sample:
+        return (torch.full((1, 1, 1), raw).numpy(),)
+
+
+@pytest.fixture
+def numbers(tmp_path: Path) -> Numbers:
+    """Eight samples that are their own numbers."""
+    (tmp_path / "manifest.json").write_text(json.dumps(asdict(Manifest(8, ((1, 1, 1),), 0, "", 1, 1, 0.0))))
+    return Numbers(tmp_path)

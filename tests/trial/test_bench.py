@@ -158,13 +158,6 @@ def test_a_dear_instrument_is_seen() -> None:
 
 
 @tried
-def test_what_both_loops_do_is_no_cost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stages that take a millisecond take it in both loops: the difference stays far below."""
-    monkeypatch.setattr(bench, "_pass_on", lambda _: time.sleep(0.001))
-    assert abs(statistics.median(loop_costs(5, 10))) < 1_000_000
-
-
-@tried
 def test_dear_stamps_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two milliseconds that the stamping collation adds to a batch are found again; without them the cost is small."""
     cheap = statistics.median(stamp_costs(9, 20))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -19,8 +18,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feedrate.formats import Reader
-from feedrate.schema.errors import EnvironmentFault, InputError
+from feedrate.schema.errors import InputError
 from feedrate.schema.window import WARM
 from feedrate.trial import cache, feed
 from feedrate.trial.job import Job
@@ -176,22 +174,6 @@ def test_damage_is_never_used(packed: PackedSet, kind: str, damage: str, monkeyp
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
 
 
-def test_half_written_is_not_there(packed: PackedSet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What fails on the way, such as on a full disk, leaves nothing, and says where, what for, and what to do."""
-    decode = Reader.__getitem__
-    full = OSError(errno.ENOSPC, "No space left on device")
-
-    def failing(self: Reader, index: int) -> Any:
-        if index == 9:
-            raise full
-        return decode(self, index)
-
-    monkeypatch.setattr(Reader, "__getitem__", failing)
-    with pytest.raises(EnvironmentFault, match=r"No space left on device while caching 24 sample items.*DATA_ROOT="):
-        packed.batches(cache="sample")
-    assert list((packed.root.parent / "cache").iterdir()) == []
-
-
 def test_one_cache_for_each_way_of_making_it(packed: PackedSet) -> None:
     """Axes that change what is in it, or what filling it costs, name it; the loader's others share it."""
 
@@ -219,16 +201,6 @@ def test_planted_costs_are_paid_when_it_is_filled(packed: PackedSet, kind: str) 
     assert min(decode for _, decode, *_ in stamps) < BATCH * 1_000_000 / 2
     assert feed.planted_read_ns(trial, 0, 3) is None
     assert feed.planted_read_ns(packed.job(read_us=2000), 0, 3) == 3 * BATCH * 2_000_000
-
-
-def test_collating_is_paid_for_each_batch_that_is_made(packed: PackedSet) -> None:
-    """Of cached samples each time; of cached batches when they were made."""
-    by_sample, by_batch = (
-        STAMPS.unpack(packed.batches(cache=kind, collate_us=3000)[-1].stamps)[3] for kind in ("sample", "batch")
-    )
-    assert by_sample >= 2_900_000
-    assert by_batch < 1_500_000
-    assert cache.columns(packed.job(cache="batch", collate_us=3000))["cache_fill_ns"] >= COUNT / BATCH * 2_900_000
 
 
 @by_kind

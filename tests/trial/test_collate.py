@@ -18,7 +18,7 @@ from feedrate.schema import plugins
 from feedrate.trial import collate as collation
 from feedrate.trial import feed, stages
 from feedrate.trial.job import Job
-from feedrate.trial.loader import STAMPS, Batch, Fields, Transform
+from feedrate.trial.loader import Batch, Fields, Transform
 
 WORKLOADS = plugins.names("feedrate.workloads")
 COUNT, SIZE = 24, 9
@@ -109,15 +109,6 @@ def test_a_batch_is_finished_once(device: str, mode: str, on_host: bool, on_devi
         assert found == ((on_host, on_device) if place == "device" else (False, False))
 
 
-def test_a_loader_alone_hands_over_on_cuda_what_it_does_in_training(root: str) -> None:
-    """Bytes: what the device would do to them is no part of the loader, whose ceiling would be too low with it."""
-    for place, dtype in (("device", torch.uint8), ("worker", torch.float32)):
-        cell = job(root, collate="fast", normalize_on=place).cell
-        opened = feed.open_feed(Job("trial", "cuda", cell, packed=root), torch.device("cuda"))
-        assert [field.dtype for field in next(opened.batches).fields] == [dtype] * 2
-        assert opened.batch_bytes == 2 * 4 * 3 * SIZE * SIZE * dtype.itemsize
-
-
 def test_cuda_finishes_behind_the_copy() -> None:
     """The phase h2d copies bytes and hands floats to the step; where the worker normalised, it is the copy alone."""
     samples = drawn("synthetic", 0, 2, 5, 7)
@@ -174,17 +165,6 @@ def test_a_loader_delivers_the_same_either_way(
         batches = fetch(job(root, collate="fast", normalize_on=place, **cell), 2 * COUNT // 4)
         for one, other in zip(batches, expected, strict=True):
             same(one.fields, other.fields)
-
-
-def test_stamps_say_who_did_the_work(root: str, fetch: Callable[[Job, int], list[Batch]]) -> None:
-    """ToTensor's share is the stamp ``transform``; without it that is next to nothing and the batch's stamp has it."""
-    plain, quick = (
-        np.array([STAMPS.unpack(batch.stamps) for batch in fetch(job(root, collate=way), 6)]).min(axis=0)
-        for way in ("totensor", "fast")
-    )
-    assert quick[2] < 0.2 * plain[2]
-    assert quick[3] > quick[2]
-    assert quick.all()
 
 
 def test_batch_bytes_are_those_that_a_step_gets(root: str) -> None:

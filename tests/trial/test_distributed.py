@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, DistributedSampler
 
 from feedrate.schema.plugins import ROOT
-from feedrate.trial import child, distributed, feed, stages
-from feedrate.trial.distributed import FailureReporter, fixed_limits, join_windows
+from feedrate.trial import distributed, feed, stages
+from feedrate.trial.distributed import fixed_limits, join_windows
 from feedrate.trial.job import Job
 from feedrate.trial.loader import Batch, Batches
 from feedrate.trial.loop import Limits, Window
@@ -116,17 +116,6 @@ def test_data_parallel_is_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.nn, "DataParallel", lambda model, device_ids: (model, device_ids))
     assert distributed.replicate(job, model) == (model, [0, 1, 2])
     assert [len(batch) for batch in islice(feed.order(job, 64), 6)] == [12] * 6
-
-
-def test_other_ranks_speak_only_when_they_fail() -> None:
-    """A rank that is not the first reports nothing but its failure."""
-    reading, writing = os.pipe()
-    quiet = FailureReporter(writing)
-    quiet.send("first_batch", t_ns=1)
-    quiet.send("failure", message="no")
-    os.close(writing)
-    with os.fdopen(reading) as pipe:
-        assert [json.loads(line)["event"] for line in pipe] == ["failure"]
 
 
 def batch_of(indices: list[int]) -> Batch:
@@ -323,29 +312,3 @@ def test_a_blocking_trial_is_a_fresh_interpreter(runner: Runner) -> None:
     assert answer.outcome == "ok", answer.message
     assert b"CUDA_LAUNCH_BLOCKING=1\0" in environments[0]
     assert answer.left_processes == 0
-
-
-def test_launches_block_as_the_cell_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A blocking trial begins anew with the variable, its job and its pipe; any other has the variable taken away."""
-    begun: list[Any] = []
-    monkeypatch.setattr(os, "execve", lambda *arguments: begun.append((*arguments, os.read(0, 99))))
-    reading, pipe = os.pipe()
-    stdin = os.dup(0)
-    job = Job("trial", cell={"launch_blocking": True})
-    monkeypatch.setenv(child.BLOCKING, "0")
-    try:
-        child._set_blocking(job, "the job", pipe)
-    finally:
-        os.dup2(stdin, 0)
-    ((_, command, environment, order),) = begun
-    assert command[1:] == ["-P", "-m", "feedrate.trial.child", str(pipe)]
-    assert environment == dict(os.environ) | {child.BLOCKING: "1"}
-    assert order == b"the job"
-    assert os.get_inheritable(pipe)
-    monkeypatch.setenv(child.BLOCKING, "1")
-    child._set_blocking(job, "the job", pipe)
-    assert len(begun) == 1
-    child._set_blocking(Job("trial", cell={}), "another", pipe)
-    assert child.BLOCKING not in os.environ
-    for descriptor in (reading, pipe, stdin):
-        os.close(descriptor)

@@ -208,13 +208,6 @@ def test_full_disk(tmp_path: Path, storage_format: str) -> None:
     assert everything(tmp_path / "full") == ["synthetic-p32-n50"]
 
 
-def test_unwritable_folder(tmp_path: Path) -> None:
-    """A data root that cannot be a folder is named."""
-    (tmp_path / "file").write_text("")
-    with pytest.raises(EnvironmentFault, match="Not a directory"):
-        pack(tmp_path / "file")
-
-
 def test_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Progress begins at 0, ends at the total, only grows, and comes at most some 20 times a second."""
 
@@ -287,12 +280,6 @@ def test_notes_reach_the_manifest(tmp_path: Path) -> None:
     assert manifest.notes == ("skipped bad.png: neither PNG nor JPEG",)
 
 
-def test_imports_no_torch() -> None:
-    """Naming a data set does not load torch."""
-    code = "import sys, feedrate.trial.prepare; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
-
-
 def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
     """By the next one that builds the same folder; what belongs to others, living ones or other machines, is kept."""
     for name in ("set", "other"):
@@ -321,17 +308,3 @@ def test_a_disk_that_refuses_is_told(tmp_path: Path, number: int, advice: str) -
     ):
         raise OSError(number, "refused")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_sum_sees_names_and_bytes_and_no_manifest(tmp_path: Path) -> None:
-    """A byte that changed and a file under another name give another checksum; the manifest is not counted."""
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "a").write_bytes(b"1234")
-    size, checksum = module.size_and_checksum(tmp_path)
-    (tmp_path / "manifest.json").write_text("{}")
-    assert module.size_and_checksum(tmp_path) == (size, checksum) == (4, checksum)
-    (tmp_path / "sub" / "a").write_bytes(b"1235")
-    assert module.size_and_checksum(tmp_path)[1] != checksum
-    (tmp_path / "sub" / "a").write_bytes(b"1234")
-    (tmp_path / "sub" / "a").rename(tmp_path / "sub" / "b")
-    assert module.size_and_checksum(tmp_path)[1] != checksum

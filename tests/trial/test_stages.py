@@ -277,33 +277,6 @@ def test_all_batches_arrive_once_and_in_order(streams: Streams, prefetcher: str)
     assert set(window.durations()) == {"fetch", "h2d", "forward", "backward", "optimizer", "other"}
 
 
-def test_copies_are_timed_on_their_stream(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Events stand around the copy on its stream, and on the compute stream around the wait for the copy before."""
-
-    def event(enable_timing: bool) -> Any:
-        return SimpleNamespace(record=lambda: streams.note("event"), elapsed_time=lambda _: 1.0)
-
-    source = batches()
-    prefetched = stages.prefetch(trial("stream"), streams.row(), source)
-    monkeypatch.setattr(torch.cuda, "Event", event)
-    timed, timeline = stages.instrument(trial("stream"), prefetched, lambda: None)
-    assert timeline
-    timeline.reset(2)
-    streams.diary.clear()
-    loop.measure(source, timed, Limits(0, 2, 1, 2), lambda: None)
-    step = streams.diary[: len(streams.diary) // 2]
-    assert step == [
-        *("copies: event", "copies: copy b1", "copies: event"),
-        "compute: event",
-        "compute: compute waits for b0",
-        "compute: b0 is used by compute",
-        "compute: event",
-        *("compute: forward b0", "compute: event", "compute: backward", "compute: event"),
-        *("compute: optimizer", "compute: event"),
-    ]
-    assert timeline.exposed() == [1_000_000] * 2
-
-
 def test_what_the_host_takes_to_issue_a_copy_is_not_exposed(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before a device that has nothing to do it is idle time; spans and gaps still add up to the steps' time."""
     clock = Clock()  # of a device that reaches at once whatever is recorded: its time is the host's

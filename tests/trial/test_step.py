@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from feedrate.trial import stages
 from feedrate.trial import step as steps
 from feedrate.trial.job import Job
-from feedrate.trial.loader import Batch, Fields
+from feedrate.trial.loader import Fields
 from feedrate.trial.step import RealStep, Step, Training
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -206,22 +205,6 @@ def test_a_debugging_aid_is_on_in_the_whole_step_only() -> None:
     assert on == [True, True, True, False] * 2
 
 
-def test_every_step_has_a_context_of_its_own() -> None:
-    """A context is made anew for each step, as nvtx' can be entered only once."""
-    made: list[str] = []
-
-    @contextmanager
-    def context() -> Iterator[None]:
-        made.append("enter")
-        yield
-        made.append("leave")
-
-    step = steps.in_context(Step(lambda _: made.append("step"), lambda _: None, lambda _: None), context)
-    for _ in range(2):
-        run(step, ())
-    assert made == ["enter", "step", "leave"] * 2
-
-
 def test_a_check_sees_the_batch_and_the_loss() -> None:
     """A check gets the loss of every batch as a function of its input, in double precision, and it holds."""
     training = built()
@@ -238,10 +221,6 @@ def test_a_check_sees_the_batch_and_the_loss() -> None:
     assert seen[0][0] == pytest.approx(loss.item(), rel=1e-5)
     assert (seen[0][1].dtype, seen[0][1].requires_grad) == (torch.float64, True)
     assert torch.equal(seen[0][1].float(), fields[0])
-    tiny = (torch.rand(1, 3, 3, 3), torch.rand(1, 3, 3, 3))
-    real = lambda *given, **said: said.pop("raise_exception") or torch.autograd.gradcheck(*given, **said)  # noqa: E731
-    step = steps.gradients_checked(training.step, training.network, mse, real)
-    step.backward(step.forward(tiny))
 
 
 @given(st.integers(1, 300))
@@ -268,38 +247,28 @@ def test_shapes_vary_and_samples_do_not() -> None:
     assert all(torch.equal(fields[1], labels) for fields in seen)
 
 
-@pytest.fixture
-def libraries(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[object, ...]]:
-    """Builds a step for CUDA and gives the settings of its libraries when the network was made."""
-    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-
-    def settings(**cell: object) -> tuple[object, ...]:
-        seen: list[tuple[object, ...]] = []
-
-        def bare(_job: Job, _device: torch.device) -> torch.nn.Module:
-            tf32 = matmul.allow_tf32, matmul.fp32_precision, cudnn.allow_tf32, cudnn.conv.fp32_precision
-            seen.append((cudnn.benchmark, *tf32))
-            return torch.nn.Conv2d(3, 3, 1)
-
-        monkeypatch.setattr(steps, "bare_network", bare)
-        before = cudnn.benchmark, matmul.allow_tf32, cudnn.allow_tf32
-        try:
-            cudnn.benchmark, matmul.allow_tf32, cudnn.allow_tf32 = not cell.get("cudnn_benchmark"), True, False
-            steps.build(trial(**cell), torch.device("cuda"), lambda model: model)
-        finally:
-            cudnn.benchmark, matmul.allow_tf32, cudnn.allow_tf32 = before
-        return seen[0]
-
-    return settings
-
-
 @pytest.mark.parametrize("benchmark", [True, False])
-def test_cudas_libraries_are_set_whatever_they_were(benchmark: bool, libraries: Callable[..., Any]) -> None:
+def test_cudas_libraries_are_set_whatever_they_were(benchmark: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the network is made: the autotuner as the cell says; TF32 for convolutions, not for products of matrices.
 
     By PyTorch's old names and by the new ones.
     """
-    assert libraries(cudnn_benchmark=benchmark) == (benchmark, False, "ieee", True, "tf32")
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    seen: list[tuple[object, ...]] = []
+
+    def bare(_job: Job, _device: torch.device) -> torch.nn.Module:
+        tf32 = matmul.allow_tf32, matmul.fp32_precision, cudnn.allow_tf32, cudnn.conv.fp32_precision
+        seen.append((cudnn.benchmark, *tf32))
+        return torch.nn.Conv2d(3, 3, 1)
+
+    monkeypatch.setattr(steps, "bare_network", bare)
+    before = cudnn.benchmark, matmul.allow_tf32, cudnn.allow_tf32
+    try:
+        cudnn.benchmark, matmul.allow_tf32, cudnn.allow_tf32 = not benchmark, True, False
+        steps.build(trial(cudnn_benchmark=benchmark), torch.device("cuda"), lambda model: model)
+    finally:
+        cudnn.benchmark, matmul.allow_tf32, cudnn.allow_tf32 = before
+    assert seen == [(benchmark, False, "ieee", True, "tf32")]
 
 
 @pytest.mark.parametrize("fusion", ["eager", "script"])
@@ -416,12 +385,3 @@ def test_axes_together() -> None:
     assert losses[-1] < losses[0]
     assert training.overflows is not None
     assert training.overflows.count() == 0
-
-
-def test_a_batch_reaches_the_first_stage_whole() -> None:
-    """On a CPU a row of stages takes a batch of the loader, and a payload is ignored."""
-    source, target = batches(1)[0]
-    state: Any = Batch((source, target, torch.zeros(3, 9)), b"")
-    for stage in stages.build(trial(amp="bf16", vary_shapes=True), CPU):
-        state = stage.run(state)
-    assert state is None

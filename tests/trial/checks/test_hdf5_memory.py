@@ -55,14 +55,3 @@ def test_a_file_in_the_page_cache_alone_is_seen(tmp_path: Path) -> None:
     assert found.fact
     assert found.value == pytest.approx(1, abs=0.01)
     assert "brought 100.0 % of it into the page cache" in found.evidence
-
-
-def test_the_file_is_noise_of_the_size_that_it_should_have(tmp_path: Path) -> None:
-    """What is written cannot be compressed away: every sample differs, every byte value is there."""
-    size = write(tmp_path, 8, 3)
-    with h5py.File(tmp_path / "noise.h5") as file:
-        samples = file["samples"][:]
-    assert samples.shape == (8, 3, 256, 256)
-    assert len({sample.tobytes() for sample in samples}) == 8
-    assert len(set(samples[0].ravel().tolist())) == 256
-    assert samples.nbytes <= size < 1.1 * samples.nbytes

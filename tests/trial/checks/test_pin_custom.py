@@ -49,14 +49,6 @@ def test_a_class_with_the_method_flips_the_fact(monkeypatch: pytest.MonkeyPatch)
     assert "left in pageable memory: none" in finding().evidence
 
 
-@pytest.mark.usefixtures("pretended")
-def test_another_kind_that_is_left_flips_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the class that defines pin_memory() is left unpinned as well, it is not the method that matters."""
-    monkeypatch.delattr(Pinnable, "pin_memory")
-    assert not finding().fact
-    assert finding().value == 2
-
-
 def test_nothing_pinned_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where not even a tensor is pinned (no CUDA), the check could not be made: an error, not a finding."""
     monkeypatch.setattr(pin_custom, "_is_pinned", lambda *_: False)

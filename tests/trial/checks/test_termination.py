@@ -53,11 +53,6 @@ def script(worker: str, end: str = "") -> list[str]:
 
 STAYS = "up(); time.sleep(60)"
 DIES = f"ctypes.CDLL(None).prctl({PR_SET_PDEATHSIG}, signal.SIGKILL, 0, 0, 0); up(); time.sleep(60)"
-LINGERS = """
-            parent = os.getppid()
-            up()
-            while os.getppid() == parent: time.sleep(0.01)
-            time.sleep(0.8)"""
 REAPS = "[os.kill(pid, 9) or os.waitpid(pid, 0) for pid in workers]"
 FORGETS = "[os.kill(pid, 9) for pid in workers]; time.sleep(0.7)"
 
@@ -90,17 +85,6 @@ def test_workers_that_die_with_their_parent_are_not() -> None:
     assert not found.fact
     assert found.value < termination.GRACE_S
     assert left == []
-
-
-@pytest.mark.slow
-@tried
-def test_how_long_orphans_live_is_timed() -> None:
-    """Workers that live on for 0.8 s are timed: neither called gone nor waited for up to the limit."""
-    ending, _ = ended(LINGERS, "", "sigkill")
-    found = conclude(ending, "sigkill", guarded=False)
-    assert found.fact
-    assert 0.75 < found.value < 2
-    assert "2 of its 2 workers outlived it, the last by " in found.evidence
 
 
 @tried
