@@ -175,11 +175,6 @@ def test_a_suite_lists_its_claims(tested: RunView, found: Verdicts) -> None:
     )
 
 
-def test_the_suite_of_all_claims_has_no_other_page(tested: RunView) -> None:
-    """Its page is the Claims page."""
-    assert suites_page.found([tested]) == []
-
-
 def test_text_from_records_stays_text(show: Show) -> None:
     """Markup in a machine's name or a run's notes makes no element."""
     view = run(show, hostile=True, claims=("collate",))

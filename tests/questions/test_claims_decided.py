@@ -1,4 +1,4 @@
-"""The proof of the claims' verdicts: what is planted is what is told.
+"""The proof of the claims' verdicts: each compares what its source compares, and what is planted is what is told.
 
 The same cells, with an effect planted as the claim says it, the other way round, not at all, and drowned in scatter.
 """
@@ -15,7 +15,7 @@ import pytest
 from feedrate.analysis.claims import NOT_TESTABLE, judge_claims
 from feedrate.plan import suite
 from feedrate.plan.claim import Claim, Effect, cell_on
-from feedrate.schema.axes import Value, cell_id
+from feedrate.schema.axes import BY_NAME, Value, cell_id
 from feedrate.schema.columns import TRIALS
 from feedrate.schema.metrics import METRICS
 
@@ -28,6 +28,77 @@ EFFECTS = {
 }
 """Claims where they can be tested, each with a device; those that have an effect of their own on CUDA stand twice."""
 FACTS = [name for name, (_, claim) in ALL.items() if claim.facts]
+SAID: dict[str, str] = {
+    # A → B: what the claim says of B; or along which axis what rises or falls; or the check that decides
+    "disk-cache": "cache=none → cache=sample: more throughput",
+    "batch-cache": "cache=sample → cache=batch: more throughput",
+    "totensor-transpose": "collate=totensor → collate=fast, normalize_on=device: more throughput",
+    "batch-size-epoch": "batch_size=8 → batch_size=128: more throughput",
+    "batch-size-utilization": "batch_size=8 → batch_size=128: more gpu_util",
+    "fetch-nonlinear": "batch_size: data_wait falls",
+    "fewer-workers-small-batch": "num_workers=0 → num_workers=2: more throughput",
+    "workers-async": "num_workers=0 → num_workers=2: more throughput",
+    "prefetch-factor": "prefetch_factor=1 → prefetch_factor=8: more throughput",
+    "utilization-is-time": "num_workers: gpu_util rises",
+    "ddp-over-dp": "parallel=dp, world_size=2 → parallel=ddp, world_size=2: more throughput",
+    "ddp-scaling": "parallel=ddp, world_size=1 → parallel=ddp, world_size=2: more throughput",
+    "lmdb-over-png": "storage_format=png → storage_format=lmdb: more throughput",
+    "lz4-in-lmdb": "storage_format=lmdb → storage_format=lmdb_lz4: more throughput",
+    "hdf5-parallel": "num_workers: throughput falls",
+    "record-formats": "storage_format=png → storage_format=tfrecord: more throughput",
+    "chunking-under-shuffle": "access=sequential → access=random: less throughput",
+    "page-cache": "page_cache=cold → page_cache=warm: more throughput",
+    "hdf5-in-memory": "check=hdf5_memory",
+    "hdf5-swmr": "swmr=False → swmr=True: more throughput",
+    "png-burns-cpu": "storage_format=lmdb → storage_format=png: more workers_cpu",
+    "storage-device": "page_cache=warm → page_cache=cold: less throughput",
+    "io-scheduler": "page_cache=warm → page_cache=cold: less throughput",
+    "lmdb-readahead": "readahead=True → readahead=False: more throughput",
+    "cudnn-benchmark": "cudnn_benchmark=False → cudnn_benchmark=True: more throughput",
+    "amp": "amp=off → amp=bf16: more throughput",
+    "bias-before-norm": "conv_bias=True → conv_bias=False: more throughput",
+    "grad-none": "zero_grad=memset → zero_grad=none: more throughput",
+    "debug-apis": "debug=off → debug=anomaly: less throughput",
+    "fuse-pointwise": "fusion=eager → fusion=compile: more throughput",
+    "jit-script": "fusion=eager → fusion=script: more throughput",
+    "larger-batch-tuning": "batch_size: device_backward falls",
+    "loss-item": "sync_every_step=False → sync_every_step=True: less throughput",
+    "memory-by-batch": "batch_size=8 → batch_size=128: more gpu_mem_used",
+    "fp16-loss-scaling": "grad_scaler=False → grad_scaler=True: less throughput",
+    "batchnorm-sync": "sync_every_step=True → sync_every_step=False: less host_ahead",
+    "channels-last": "memory_format=contiguous → memory_format=channels_last: more throughput",
+    "pageable-small-input": "pin_memory=False → pin_memory=True: less throughput",
+    "pinned-large-input": "pin_memory=False → pin_memory=True: more throughput",
+    "pin-danger": "pin_memory=False → pin_memory=True: less mem_available",
+    "pin-always": "pin_memory=False → pin_memory=True: more throughput",
+    "create-on-device": "create_on=host → create_on=device: more throughput",
+    "pinned-staging": "pin_memory=False → pin_memory=True: more copy_rate",
+    "nonblocking-needs-pin": "non_blocking=False → non_blocking=True: more throughput",
+    "nonblocking-sync-points": "non_blocking=False → non_blocking=True: more throughput",
+    "overlap-chunks": "prefetcher=none → prefetcher=stream: less exposed_copy",
+    "next-batch-transfer": "prefetcher=none → prefetcher=next_batch: more throughput",
+    "launch-blocking": "launch_blocking=False → launch_blocking=True: less throughput",
+    "pinned-is-gpu-memory": "pin_memory=False → pin_memory=True: more gpu_mem_used",
+    "d2h-sync": "d2h=none → d2h=pageable: less throughput",
+    "pin-custom-batch": "check=pin_custom",
+    "excess-workers": "num_workers=2 → num_workers=8: less throughput",
+    "gil-threads": "worker_kind=process → worker_kind=thread: less throughput",
+    "clean-termination": "check=termination, ends_by=sigkill, guarded=False",
+    "worker-memory": "index_kind=list → index_kind=numpy: less workers_memory",
+    "slow-dataset-workers": "num_workers: throughput rises",
+    "next-epoch-copies": "check=next_epoch, persistent_workers=True",
+    "persistent-workers": "persistent_workers=False → persistent_workers=True: more throughput",
+}
+RATHER: dict[str, str] = {
+    # Interactions: where B is said to do more (or less) than A rather than where
+    "fewer-workers-small-batch": "batch_size=128 rather than batch_size=8",
+    "prefetch-factor": "read_shape=heavy_tailed rather than read_shape=constant",
+    "hdf5-parallel": "storage_format=hdf5 rather than storage_format=lmdb",
+    "chunking-under-shuffle": "storage_format=hdf5_chunked rather than storage_format=png",
+    "nonblocking-needs-pin": "pin_memory=True rather than pin_memory=False",
+    "nonblocking-sync-points": "sync_every_step=False rather than sync_every_step=True",
+    "slow-dataset-workers": "read_us=2000, decode_us=0 rather than read_us=0, decode_us=2000",
+}
 BLOCKS = 12
 PLANTED = 1.2
 """A ratio that no verdict leaves open."""
@@ -90,7 +161,10 @@ def verdict(name: str, frame: pd.DataFrame) -> str:
 
 @pytest.mark.parametrize("name", EFFECTS)
 def test_records_decide(name: str) -> None:
-    """An effect as the claim has it confirms it, the contrary refutes it, none is no difference."""
+    """An effect as the claim has it confirms it, the contrary refutes it, none is no difference.
+
+    Half of a comparison says nothing.
+    """
     claim, device = EFFECTS[name]
     effect = claim.on(device).effect
     assert effect is not None
@@ -98,24 +172,13 @@ def test_records_decide(name: str) -> None:
     assert verdict(claim.id, trials(claim, device, as_said)) == "confirmed"
     assert verdict(claim.id, trials(claim, device, 1 / as_said)) == "refuted"
     assert verdict(claim.id, trials(claim, device, 1.0)) == "no difference"
-
-
-@pytest.mark.parametrize("name", EFFECTS)
-def test_scatter_decides_nothing(name: str) -> None:
-    """Trials that scatter more than the effect leave the claim open, and say how many blocks it would take."""
-    claim, device = EFFECTS[name]
-    frame = trials(claim, device, 1.02, (0.5, -0.5))
-    assert verdict(claim.id, frame) == "inconclusive"
-    assert judge_claims(frame, {claim.id: ALL[claim.id]}).claims["blocks_needed"].iloc[0] > BLOCKS
-
-
-@pytest.mark.parametrize("name", EFFECTS)
-def test_a_claim_without_one_of_its_cells_is_not_judged(name: str) -> None:
-    """Half of a comparison says nothing."""
-    claim, device = EFFECTS[name]
-    frame = trials(claim, device, PLANTED)
-    gone = frame["cell_id"].iloc[-1]
-    assert verdict(claim.id, frame[frame["cell_id"] != gone]) == NOT_TESTABLE
+    # Scatter that is larger than the effect leaves it open, and says how many blocks it would take.
+    scattered = judge_claims(trials(claim, device, 1.02, (0.5, -0.5)), {claim.id: ALL[claim.id]}).claims.iloc[0]
+    assert scattered["verdict"] == "inconclusive"
+    assert scattered["blocks_needed"] > BLOCKS
+    half = trials(claim, device, PLANTED)
+    half = half[half["cell_id"] != half["cell_id"].iloc[-1]]
+    assert verdict(claim.id, half) == NOT_TESTABLE
 
 
 @pytest.mark.parametrize("name", FACTS)
@@ -141,3 +204,38 @@ def test_what_one_run_cannot_tell(name: str) -> None:
     found = judge_claims(frame, {name: ALL[name]}).claims.iloc[0]
     assert found["verdict"] == NOT_TESTABLE
     assert "needs" in found["reason"]
+
+
+def said(claim: Claim) -> str:
+    """The sides of a claim, and what it says of them."""
+    effect = claim.effect
+    if effect is None:
+        return shown(claim.facts[0])
+    if effect.along:
+        return f"{effect.along}: {effect.metric} {'rises' if effect.says == 'more' else 'falls'}"
+    (_, a), (_, b) = effect.steps
+    return f"{shown(a)} → {shown(b)}: {effect.says} {effect.metric}"
+
+
+def deciding() -> list[tuple[str, Effect]]:
+    """The effects that decide claims."""
+    return [(name, claim.effect) for name, (_, claim) in ALL.items() if claim.effect]
+
+
+def apart(case: Mapping[str, Value], held: Mapping[str, Value]) -> str:
+    """What tells a case from one that it is held against."""
+    both = [{name: values.get(name, BY_NAME[name].default) for name in {**case, **held}} for values in (case, held)]
+    names = [name for name in both[0] if both[0][name] != both[1][name]]
+    return " rather than ".join(shown({name: values[name] for name in names}) for values in both)
+
+
+def shown(values: Mapping[str, Value]) -> str:
+    """Values as a reader writes them."""
+    return ", ".join(f"{name}={value}" for name, value in values.items())
+
+
+def test_every_claim_compares_what_the_list_compares() -> None:
+    """Its A and its B, which way it goes, and in what; swapped sides would turn a verdict round."""
+    assert {name: said(claim) for name, (_, claim) in ALL.items()} == SAID
+    assert all(claim.id == name and claim.says.endswith(".") for name, (_, claim) in ALL.items())
+    assert {name: apart(effect.cases[0], effect.against[0]) for name, effect in deciding() if effect.against} == RATHER

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from html import unescape
 from types import ModuleType
 from typing import Any
@@ -89,13 +88,8 @@ def test_a_task_is_kept_for_each_device(both: tuple[RunView, RunView]) -> None:
     assert min(counts) > 0
     assert sum(counts) == len(staged)
     assert ", on GPU" not in page(gpu)
-
-
-def test_lists_of_runs_name_the_device(both: tuple[RunView, RunView]) -> None:
-    """Of two runs of a machine with a GPU the list of all runs names the one that was made on the CPU."""
-    cpu, gpu = both
-    listed = {row[0]: row[3] for row in rows(reference_page.runs_page(both).body) if row}
-    assert unescape(listed[cpu.manifest.run_id]) == f"{unescape(listed[gpu.manifest.run_id])}, on CPU"
+    everywhere = {row[0]: row[3] for row in rows(reference_page.runs_page(both).body) if row}
+    assert unescape(everywhere[cpu.manifest.run_id]) == f"{unescape(everywhere[gpu.manifest.run_id])}, on CPU"
 
 
 def test_the_faster_device_speaks_for_a_machine(both: tuple[RunView, RunView], show: Show) -> None:
@@ -170,16 +164,6 @@ def test_verdicts_name_the_device(show: Show) -> None:
     for device in ("CPU", "GPU"):
         assert f"claims on {device}: " in text
         assert f"tested here on {device}, with effects" in text
-
-
-def test_only_what_has_no_effect_is_a_fact(show: Show) -> None:
-    """An effect that no whole block tells has no number and is no fact; a claim that was checked is one."""
-    tested = show(suites=("claims",), blocks=2, fails="none", claims=("workers",))
-    verdicts = load_verdicts([tested])
-    each = {bool(part[0].claim.effect): part[0] for part in verdicts.results.values() if part[0].tested}
-    lost = replace(each[True], row={**each[True].row, "ratio": float("nan"), "n": 0})
-    assert machines_page._effect(lost)[0] == "–"
-    assert machines_page._effect(each[False])[0] == "a fact"
 
 
 @pytest.mark.slow

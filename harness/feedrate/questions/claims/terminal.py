@@ -26,31 +26,27 @@ COLOURS = {"confirmed": "green", "refuted": "red", "no difference": "blue", "inc
 BAR_WIDTH = 15
 BAR_REACH = 4.0
 """A bar ends at this ratio and at its inverse; what lies beyond gets an arrow."""
+_BARS = f"  Bars: B ÷ A from {1 / BAR_REACH:g} to {BAR_REACH:g}, one in the middle, with 95 % intervals."
 Row = Mapping[Any, Any]
 
 
 def show(answers: LatestFindings, claims: Claims, console: Console, *, whole: bool = False) -> None:
     """Print what runs say of claims, machine by machine; ``whole`` adds a sentence for every claim."""
     for (machine, device), rows in answers.found.claims.groupby(["machine_id", "device"], sort=False):
-        records = rows_of(rows)
-        tested = [row for row in records if row["verdict"] != NOT_TESTABLE]
+        tested = rows_of(rows[rows["verdict"].ne(NOT_TESTABLE)])
         counts = rows["verdict"].value_counts()
         tally = ", ".join(f"{counts[word]} {word}" for word in VERDICTS if word in counts)
         _say(console, f"\nClaims of the sources on {machine}, {str(device).upper()}: {tally}", "bold")
         if tested:
             console.print(_table(tested))
-            bars = f"B ÷ A from {1 / BAR_REACH:g} to {BAR_REACH:g}, one in the middle, with 95 % intervals."
-            _say(console, f"  Bars: {bars}")
+            _say(console, _BARS)
         if whole:
             _sentences(answers, tested, claims, console)
         for row in tested:
             if row["verdict"] == "inconclusive" and not pd.isna(row["ratio"]):
                 _say(console, f"  {row['claim']}: {blocks_needed(row)} (had {row['n']:.0f}).", "dim")
-        reasons: dict[str, list[str]] = {}
-        for row in records:
-            if row["verdict"] == NOT_TESTABLE:
-                reasons.setdefault(str(row["reason"]), []).append(str(row["claim"]))
-        for reason, names in sorted(reasons.items(), key=lambda pair: -len(pair[1])):
+        untested = rows[rows["verdict"].eq(NOT_TESTABLE)].groupby("reason", sort=False)["claim"].agg(list)
+        for reason, names in sorted(untested.items(), key=lambda pair: -len(pair[1])):
             _say(console, f"  Not testable here ({reason}): {', '.join(names)}", "dim")
     for run_id in answers.left_out:
         _say(console, f"Run {run_id} is left out: another version of the protocol measured it; repeat it to compare.")
