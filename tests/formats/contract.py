@@ -113,8 +113,7 @@ def equal(left: Sample, right: Sample) -> bool:
     return len(left) == len(right) and all(map(np.array_equal, left, right))
 
 
-def same_field(got: np.ndarray, packed: np.ndarray, bound: float) -> bool:
-    """Whether a field came back; with an error on average where it is an image and the format loses something."""
+def _came_back(got: np.ndarray, packed: np.ndarray, bound: float) -> bool:
     if got.dtype != packed.dtype or got.shape != packed.shape:
         return False
     if bound and min(packed.shape[:2]) >= LEAST_IMAGE:
@@ -126,7 +125,7 @@ def same(storage: ModuleType, got: list[Sample], packed: list[Sample]) -> bool:
     """Whether samples came back, as many, each field in its shape, type and, with the bound of the format, pixels."""
     bound = storage.MEAN_ERROR if of(storage).lossy else 0.0
     return len(got) == len(packed) and all(
-        len(left) == len(right) and all(same_field(a, b, bound) for a, b in zip(left, right, strict=True))
+        len(left) == len(right) and all(_came_back(a, b, bound) for a, b in zip(left, right, strict=True))
         for left, right in zip(got, packed, strict=True)
     )
 
@@ -138,11 +137,11 @@ def dataset(opened: Reader | Stream) -> StampedDataset | StampedStream:
     return StampedDataset(opened, tuple)  # type: ignore[arg-type]
 
 
-def one_pass(opened: Reader | Stream, workers: int, *, shuffled: bool = True) -> list[int]:
+def one_pass(opened: Reader | Stream, workers: int) -> list[int]:
     """Indices of one epoch as a trial's loader delivers them."""
     data = dataset(opened)
     stream = isinstance(data, StampedStream)
-    batches = None if stream else Batches(len(data), 1, 1, shuffled=shuffled, endless=False)
+    batches = None if stream else Batches(len(data), 1, 1, shuffled=True, endless=False)
     loader = build(
         data,
         StampedCollate(data),

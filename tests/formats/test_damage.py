@@ -8,6 +8,7 @@ import resource
 import shutil
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -97,15 +98,18 @@ def test_manifest_disagrees(storage: ModuleType, tmp_path: Path) -> None:
             everything(again(storage, tmp_path))
 
 
-def test_source_breaks(storage: ModuleType, tmp_path: Path) -> None:
-    """When the source of samples breaks, its error comes through and what was written cannot be opened."""
+@pytest.mark.parametrize("broken", [RuntimeError, KeyboardInterrupt])
+def test_source_breaks(storage: ModuleType, tmp_path: Path, broken: type[BaseException]) -> None:
+    """An error of the source, and Ctrl-C, come through, leave no thread, and what was written cannot be opened."""
 
     def breaking() -> Iterator[Sample]:
-        yield from make(5)
-        raise RuntimeError("source broke")
+        yield from make(40, ((64, 64, 3),))
+        raise broken("source broke")
 
-    with pytest.raises(RuntimeError, match="source broke"):
+    before = set(threading.enumerate())
+    with pytest.raises(broken, match="source broke"):
         storage.pack(breaking(), tmp_path)
+    assert set(threading.enumerate()) <= before
     with pytest.raises(DataError, match="manifest"):
         storage.open(tmp_path, ReadOptions())
 

@@ -34,12 +34,6 @@ def saved(picture: PILImage.Image) -> bytes:
     return file.getvalue()
 
 
-def test_four_decoders() -> None:
-    """The decoders that were promised are found without importing them, and say what they decode."""
-    both = ("png", "jpeg")
-    assert {"cv2": both, "pil": both, "pyspng": ("png",), "torchvision": both} == CODECS
-
-
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", OF_PNG)
 def test_png_gives_what_was_encoded(name: str, shape: tuple[int, ...]) -> None:
@@ -83,7 +77,7 @@ def test_damaged_png(name: str, step: int) -> None:
 
 @pytest.mark.parametrize("name", OF_JPEG)
 def test_damaged_jpeg(name: str) -> None:
-    """A JPEG file that lost its end is an error, not a picture that ends in grey; so are tables that make no sense.
+    """A JPEG file that lost its end, or has another size, is an error; so are tables that make no sense.
 
     Changed tables may also give pixels of the right shape, but never another exception.
     """
@@ -92,6 +86,8 @@ def test_damaged_jpeg(name: str) -> None:
     for kept in [*range(0, len(data), 97), len(data) - 3, len(data) - 2, len(data) - 1]:
         with pytest.raises(Undecodable, match="no end marker" if kept else "neither"):
             decode(data[:kept], pixels.shape)
+    with pytest.raises(Undecodable, match="shape"):
+        decode(data, (40, 48, 3))
     noticed = 0
     for place in range(0, 700, 5):
         try:
@@ -116,13 +112,6 @@ def test_other_png(name: str) -> None:
     for what, data in others.items():
         with pytest.raises(Undecodable, match=what):
             load(name, "png")(data, (16, 16, 3))
-
-
-@pytest.mark.parametrize("name", OF_JPEG)
-def test_other_jpeg(name: str) -> None:
-    """A JPEG file of another size is refused."""
-    with pytest.raises(Undecodable, match="shape"):
-        load(name, "jpeg")(encode_jpeg(photograph(16, 16)), (16, 24, 3))
 
 
 @pytest.mark.parametrize("name", OF_PNG)

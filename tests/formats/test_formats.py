@@ -22,14 +22,12 @@ from types import ModuleType
 import numpy as np
 import pytest
 import torch
-from beside import seconds, times
 from contract import (
     ALL_BUT_ONE_SLOWLY,
     FORMATS,
     SHAPES,
     again,
     dataset,
-    describe,
     everything,
     in_child,
     index_of,
@@ -38,12 +36,10 @@ from contract import (
     one_pass,
     pack,
     same,
-    unsorted,
 )
 from torch.utils.data import DataLoader
 
 from feedrate.formats import Reader, Stream
-from feedrate.schema.errors import InputError
 from feedrate.schema.plugins import load, traits
 from feedrate.trial.loader import StampedCollate
 
@@ -62,18 +58,6 @@ def test_gives_back_what_was_packed(storage: ModuleType, tmp_path: Path, count: 
     assert same(storage, everything(opened), samples)
     if isinstance(opened, Reader):
         assert same(storage, list(opened[10:20:3]), samples[10:20:3])
-
-
-def test_no_samples(storage: ModuleType, tmp_path: Path) -> None:
-    """Packing nothing writes no sample, or is refused where a file begins with a sample's size."""
-    if of(storage).container in ("arrow", "hdf5", "zarr"):
-        with pytest.raises(InputError, match="no samples"):
-            storage.pack(iter(()), tmp_path)
-        return
-    storage.pack(iter(()), tmp_path)
-    written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
-    assert b"IHDR" not in written
-    assert b"JFIF" not in written
 
 
 @pytest.mark.parametrize("edge", [1600, pytest.param(5000, marks=pytest.mark.slow)])
@@ -113,18 +97,6 @@ def test_every_sample_once(storage: ModuleType, tmp_path: Path, workers: int) ->
     """However many workers load, an epoch holds every sample exactly once."""
     opened = pack(storage, tmp_path, make(50))
     assert sorted(one_pass(opened, workers)) == list(range(50))
-
-
-def test_sequential_order(storage: ModuleType, tmp_path: Path) -> None:
-    """Read in order, samples come as they were packed; those of a stream so within each shard."""
-    opened = pack(storage, tmp_path, make(70))
-    if isinstance(opened, Reader):
-        assert one_pass(opened, 0, shuffled=False) == list(range(70))
-        return
-    assert opened.shards > 1
-    for shard in range(opened.shards):
-        indices = [index_of(opened.decode(record)) for record in opened.records(shard)]
-        assert indices == sorted(indices) != []
 
 
 @pytest.fixture(scope="module")
@@ -234,31 +206,6 @@ def test_memory_is_flat(name: str, tmp_path: Path) -> None:
         peaks.append(int(done.stdout))
         shutil.rmtree(root)
     assert peaks[1] <= 1.2 * peaks[0], peaks
-
-
-@pytest.mark.parametrize("name", ALL_BUT_ONE_SLOWLY)
-def test_opens_many_samples_at_once(name: str, tmp_path: Path) -> None:
-    """A set of 100,000 small samples is open, and its first sample read, before an index of as many lines is parsed.
-
-    That takes about 60 ms where 50 are promised; both at their best of a few turns. ``make bench`` has the figure.
-    """
-    storage = load("feedrate.formats", name)
-    label = np.zeros((1, 2, 1), np.uint8)
-    storage.pack(((label,) for _ in range(100_000)), tmp_path)
-    describe(tmp_path, [(label,)], 100_000)
-
-    index = "".join(f"{place}\t{1000 * place}\n" for place in range(100_000))
-
-    def parse() -> None:
-        found = {}
-        for line in index.splitlines():
-            place, begins = line.split("\t")
-            found[int(place)] = int(begins)
-
-    def opened() -> float:
-        return seconds(lambda: next(unsorted(again(storage, tmp_path))))
-
-    assert times(opened, lambda: seconds(parse), 1) <= 1
 
 
 def test_importing_one_loads_no_other() -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import io
-import os
 import pickle
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,16 +15,12 @@ from contract import equal, flipped, format_, make, pack, raws
 from PIL import Image as PILImage
 from skimage import data as photographs
 
-from feedrate.formats import LOOK_AHEAD, Sample, decoders
+from feedrate.formats import Image, Sample
 from feedrate.formats._images import (
-    COMPRESS_LEVEL,
     FILES_PER_FOLDER,
-    JPEG,
     PNG,
     THREADED_BYTES,
     encode_all,
-    encode_jpeg,
-    encode_png,
 )
 from feedrate.schema.errors import DataError, InputError
 from feedrate.schema.plugins import STREAM_SHARDS, traits
@@ -36,23 +30,21 @@ OF_PNG = ("png", "lmdb_png", "recordio", "webdataset", "tfrecord")
 STREAMS = ("webdataset", "tfrecord")
 
 
-def test_encoder_is_pillows() -> None:
-    """A PNG file is, byte by byte, what Pillow saves at level 3: the stand-in is calibrated to it."""
-    pixels = photographs.astronaut()[:200, :150]
+def saved(pixels: Image) -> bytes:
+    """A PNG file as Pillow saves it at level 3, to which the stand-in is calibrated."""
     file = io.BytesIO()
-    PILImage.fromarray(pixels).save(file, format="PNG", compress_level=3)
-    assert encode_png(pixels) == file.getvalue()
-    assert COMPRESS_LEVEL == 3
+    PILImage.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels).save(file, "PNG", compress_level=3)
+    return file.getvalue()
 
 
 @pytest.mark.parametrize("name", OF_PNG)
 def test_same_files_in_every_container(name: str, tmp_path: Path) -> None:
-    """What is read from a container is what the one encoder made, byte by byte: only the container differs."""
+    """What is read from a container is what Pillow makes, byte by byte: only the container differs."""
     samples = make(40, SHAPES)
     read = dict(raws(pack(name, tmp_path, samples)))
     assert sorted(read) == list(range(40))
     for index, sample in enumerate(samples):
-        assert [bytes(data) for data in read[index]] == [encode_png(field) for field in sample]
+        assert [bytes(data) for data in read[index]] == [saved(field) for field in sample]
 
 
 @pytest.mark.parametrize("decoder", ["pil", "torchvision", "cv2", "pyspng"])
@@ -99,34 +91,21 @@ def test_folders_stay_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("decoder", ["pil", "torchvision", "cv2"])
 def test_jpeg(decoder: str, tmp_path: Path) -> None:
-    """A photograph comes back within the format's bound; a label and transparency as they were, in files named so."""
+    """Photographs and noise come back within the bound; a label and transparency as they were, in files named so."""
     photograph = photographs.coffee()[:64, :80]
-    others = make(1, ((7, 20, 3), (1, 2, 1), (16, 16, 4)))[0]
-    packed = pack("jpeg", tmp_path, [(photograph, photograph[..., :1], *others)], decoder=decoder)
-    colour, grey, *exact = packed[0]
-    for image, original in ((colour, photograph), (grey, photograph[..., :1])):
+    noise, *others = make(1, ((64, 64, 3), (7, 20, 3), (1, 2, 1), (16, 16, 4)))[0]
+    originals = (photograph, photograph[..., :1], noise)
+    packed = pack("jpeg", tmp_path, [(*originals, *others)], decoder=decoder)
+    images, exact = packed[0][:3], packed[0][3:]
+    for image, original in zip(images, originals, strict=True):
         assert 0 < np.abs(image.astype(int) - original).mean() < format_("jpeg").MEAN_ERROR
-    assert equal(tuple(exact), others)
+    assert equal(exact, tuple(others))
     files = sorted((tmp_path / "00000").iterdir())
-    assert [path.suffix for path in files] == [".jpeg"] * 2 + [".raw"] * 3
+    assert [path.suffix for path in files] == [".jpeg"] * 3 + [".raw"] * 3
     assert all(field.flags.writeable for field in packed[0])
     files[-1].write_bytes(files[-1].read_bytes()[:-1])
     with pytest.raises(DataError, match=f"{files[-1].name}.*1023 bytes, expected 1024.*run again"):
         packed[0]
-
-
-def test_jpeg_bound_holds_for_noise() -> None:
-    """Even random bytes come back within the bound, at full colour resolution."""
-    pixels = make(1, ((64, 64, 3),))[0][0]
-    error = np.abs(decoders.load("pil", "jpeg")(encode_jpeg(pixels), pixels.shape).astype(int) - pixels).mean()
-    assert error < format_("jpeg").MEAN_ERROR
-
-
-def test_codecs_name_what_they_store() -> None:
-    """Every field is a PNG file; JPEG leaves labels and transparency alone."""
-    assert {PNG.kind(shape) for shape in ((1, 1, 1), (7, 9, 3), (9, 9, 4))} == {"png"}
-    assert [JPEG.kind(shape) for shape in ((8, 8, 3), (8, 8, 1))] == ["jpeg"] * 2
-    assert [JPEG.kind(shape) for shape in ((7, 8, 3), (8, 7, 1), (8, 8, 4), (8, 8, 2))] == ["raw"] * 4
 
 
 def test_encodes_on_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,39 +121,6 @@ def test_encodes_on_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     samples = [(np.full(shape, index, np.uint8),) for index in range(9)]
     files = list(encode_all(samples, replace(PNG, encode=encode)))
     assert [files[index][0][0] for index in range(9)] == list(range(9))
-
-
-@pytest.mark.parametrize("size", [4, 64])
-def test_draws_few_ahead(size: int) -> None:
-    """However many samples there are, few are drawn before the first is asked for: memory does not grow with them."""
-    drawn = 0
-
-    def endless() -> Iterator[Sample]:
-        nonlocal drawn
-        while True:
-            drawn += 1
-            yield make(1, ((size, size, 3),))[0]
-
-    files = encode_all(endless(), PNG)
-    for asked in range(1, 50):
-        next(files)
-        assert drawn <= asked + LOOK_AHEAD * len(os.sched_getaffinity(0)) + 1
-
-
-@pytest.mark.parametrize("name", [*OF_PNG, "jpeg"])
-@pytest.mark.parametrize("broken", [RuntimeError, KeyboardInterrupt])
-@pytest.mark.parametrize("size", [4, 64])
-def test_broken_source(name: str, broken: type[BaseException], size: int, tmp_path: Path) -> None:
-    """An error of the source, and Ctrl-C, come through unchanged and leave no thread behind."""
-
-    def breaking() -> Iterator[Sample]:
-        yield from make(40, ((size, size, 3),))
-        raise broken("source broke")
-
-    before = set(threading.enumerate())
-    with pytest.raises(broken, match="source broke"):
-        format_(name).pack(breaking(), tmp_path)
-    assert set(threading.enumerate()) <= before
 
 
 @pytest.mark.parametrize("name", STREAMS)
@@ -224,18 +170,6 @@ def test_damaged_shard(name: str, step: int, tmp_path: Path) -> None:
             read_shard(stream, 0)
 
 
-def test_tfrecord_checks_crcs(tmp_path: Path) -> None:
-    """A flipped byte of a TFRecord file is noticed while it is read, by the CRC of the length or of the data."""
-    stream = pack("tfrecord", tmp_path, make(1, ((8, 8, 3),)))
-    path = stream.path(0, 0)
-    data = path.read_bytes()
-    for place in range(len(data)):
-        path.write_bytes(flipped(data, place, 0x10))
-        what = "a record's length" if place < 12 else "a record"
-        with pytest.raises(DataError, match=rf"{path.name}.*wrong CRC of {what}\)"):
-            list(stream.records(0))
-
-
 @pytest.mark.parametrize("name", STREAMS)
 def test_shards_mixed_up(name: str, tmp_path: Path) -> None:
     """Shards that changed places, are missing, of another set, or not files of this kind are named."""
@@ -249,7 +183,7 @@ def test_shards_mixed_up(name: str, tmp_path: Path) -> None:
     aside = first.rename(tmp_path / "aside")
     refused(f"{first.name}: No such file")
     second.rename(first)
-    refused(f"{first.name}: sample 1 lies where 0")
+    refused(f"{first.name}: .*sample 1 lies where 0")
     first.write_bytes(aside.read_bytes())
     stream.manifest = replace(stream.manifest, count=64)
     refused("sample 64 lies where the end")
@@ -258,13 +192,8 @@ def test_shards_mixed_up(name: str, tmp_path: Path) -> None:
     for junk in (b"no such thing" * 100, b"BZh9" + bytes(99), b"\x1f\x8b" + bytes(99), b"\xfd7zXZ\0" + bytes(99), b""):
         first.write_bytes(junk)
         refused(f"{first.name}: .*run again")
-
-
-@pytest.mark.parametrize("name", STREAMS)
-def test_other_fields(name: str, tmp_path: Path) -> None:
-    """Samples with another number of fields than the manifest says are refused."""
-    stream = pack(name, tmp_path, make(2, SHAPES))
-    stream.manifest = replace(stream.manifest, shapes=(*SHAPES, (4, 4, 1)))
+    first.write_bytes(aside.read_bytes())
+    stream.manifest = replace(stream.manifest, count=70, shapes=((8, 8, 3), (4, 4, 1)))
     with pytest.raises(DataError, match="run again"):
         read_shard(stream, 0)
 
@@ -275,14 +204,3 @@ def test_tar_files_are_reproducible(tmp_path: Path) -> None:
         pack("webdataset", tmp_path / name, make(3, SHAPES))
     for path in (tmp_path / "one").iterdir():
         assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
-
-
-def test_lmdb_lengths_damaged(tmp_path: Path) -> None:
-    """A value whose fields do not add up is an error, not a shifted file."""
-    packed = pack("lmdb_png", tmp_path, make(2, SHAPES))
-    packed._lengths = "<2I"
-    with pytest.raises(DataError, match="add up"):
-        packed.read(0)
-    packed._lengths = f"<{1 << 16}I"
-    with pytest.raises(DataError, match="too few"):
-        packed.read(0)

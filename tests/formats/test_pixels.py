@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-import pickle
 import threading
-import time
-from itertools import count
 from pathlib import Path
 
 import h5py
@@ -17,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import zarr
-from contract import again, equal, format_, in_child, make, pack
+from contract import again, equal, format_, make, pack
 
-from feedrate.formats import PerProcess, PixelReader, Sample, cut, flat, map_on_all_cores
+from feedrate.formats import PixelReader, Sample, flat
 from feedrate.schema.errors import DataError
 
 SHAPES = ((16, 14, 3), (5, 7, 1), (1, 2, 1))
@@ -56,44 +53,23 @@ def test_buffer_of_another_length(packed: tuple[PixelReader, list[Sample]], wron
     assert (memory[wrong:] == 7).all()
 
 
-@pytest.mark.parametrize("index", [40, 1 << 40])
-def test_no_such_sample(packed: tuple[PixelReader, list[Sample]], index: int) -> None:
-    """Reading beyond the last sample is an error, not the padding of a chunk or what lies behind the pixels."""
-    with pytest.raises(DataError, match="run again"):
-        packed[0].read(index)
-
-
-def test_cutting() -> None:
-    """Fields are views of the pixels; too few or too many are refused; a flat sample is a copy."""
-    sample = make(1, SHAPES)[0]
-    pixels = np.frombuffer(bytearray(flat(sample)), np.uint8)
-    fields = cut(pixels, SHAPES)
-    assert equal(fields, sample)
-    assert all(np.shares_memory(field, pixels) for field in fields)
-    for wrong in (pixels[:-1], np.append(pixels, 0)):
-        with pytest.raises(ValueError, match=r"cannot reshape|bytes, expected"):
-            cut(wrong, SHAPES)
-    copy = flat(sample[:1])
-    sample[0][:] = 0
-    assert any(copy)
-
-
-def test_lmdb_map_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A set larger than LMDB's first map, and a value larger than it, are packed whole."""
-    monkeypatch.setattr("feedrate.formats.lmdb.MAP_BYTES", 1 << 16)
-    monkeypatch.setattr("feedrate.formats.lmdb.BATCH_BYTES", 1 << 14)
-    for name, samples in (("many", make(300, ((40, 40, 3),))), ("large", make(2, ((400, 400, 3),)))):
-        reader = pack("lmdb", tmp_path / name, samples)
-        assert all(map(equal, reader, samples))
-
-
-def test_lmdb_layout(tmp_path: Path) -> None:
-    """A value is a sample's pixels, its key the index in 8 bytes, big-endian: what version 1 has always written."""
-    samples = make(3, SHAPES)
-    pack("lmdb", tmp_path, samples)
-    with lmdb.open(str(tmp_path), readonly=True, lock=False) as env, env.begin() as txn:
-        assert list(txn.cursor()) == [(i.to_bytes(8, "big"), bytes(flat(s))) for i, s in enumerate(samples)]
-    assert format_("lmdb").VERSION == 1
+def test_libraries_read_the_files(tmp_path: Path) -> None:
+    """What version 1 has always written: each container's own library, with its defaults, finds pixels in order."""
+    samples = make(40, SHAPES)
+    pixels = [bytes(flat(sample)) for sample in samples]
+    for name in ("lmdb", "lmdb_lz4", "memmap", "hdf5", "hdf5_chunked"):
+        pack(name, tmp_path / name, samples)
+        assert format_(name).VERSION == 1
+    assert (tmp_path / "memmap" / "pixels.bin").read_bytes() == b"".join(pixels)
+    for name, unpacked in (("lmdb", bytes), ("lmdb_lz4", lz4.frame.decompress)):
+        with lmdb.open(str(tmp_path / name), readonly=True, lock=False) as env, env.begin() as txn:
+            found = [(key, unpacked(value)) for key, value in txn.cursor()]
+        assert found == [(place.to_bytes(8, "big"), value) for place, value in enumerate(pixels)]
+    for name, chunk, compression in (("hdf5", 1, None), ("hdf5_chunked", 16, "gzip")):
+        with h5py.File(tmp_path / name / "pixels.h5") as file:
+            held = file["pixels"]
+            assert (held.chunks, held.compression) == ((chunk, SIZE), compression)
+            assert [row.tobytes() for row in held[:]] == pixels
 
 
 @pytest.mark.parametrize("readahead", [True, False])
@@ -107,29 +83,6 @@ def test_lmdb_readahead(tmp_path: Path, readahead: bool) -> None:
     assert ("rr" not in flags.split()) == readahead
 
 
-@pytest.mark.parametrize("name", ["lmdb", "lmdb_lz4"])
-def test_lmdb_shares_an_environment(tmp_path: Path, name: str) -> None:
-    """LMDB refuses to open a file twice in a process: readers share it, and the last one closes it."""
-    samples = make(4, SHAPES)
-    first = pack(name, tmp_path, samples)
-    second, third = again(format_(name), tmp_path), pickle.loads(pickle.dumps(first))
-    assert all(equal(reader[3], samples[3]) for reader in (first, second, third))
-    del first, second
-    assert equal(third[0], samples[0])
-    del third
-    lmdb.open(str(tmp_path), readonly=True, lock=False).close()
-
-
-def test_lz4_values(tmp_path: Path) -> None:
-    """A value is one frame over all fields, which any lz4 reads; what repeats takes less room."""
-    sample = make(1, SHAPES)[0]
-    pack("lmdb_lz4", tmp_path, [sample, tuple(np.zeros_like(field) for field in sample)])
-    with lmdb.open(str(tmp_path), readonly=True, lock=False) as env, env.begin() as txn:
-        values = [value for _, value in txn.cursor()]
-    assert lz4.frame.decompress(values[0]) == bytes(flat(sample))
-    assert len(values[1]) < SIZE // 10
-
-
 def test_lz4_notices_damage(tmp_path: Path) -> None:
     """Every flipped byte of a value is noticed, and never decoded into other pixels."""
     reader = pack("lmdb_lz4", tmp_path, make(1, SHAPES))
@@ -139,13 +92,6 @@ def test_lz4_notices_damage(tmp_path: Path) -> None:
         changed[place] ^= 0x10
         with pytest.raises(DataError, match=r"data\.mdb: sample 0: .*run again"):
             reader.decode((index, bytes(changed)))
-
-
-def test_memmap_layout(tmp_path: Path) -> None:
-    """The file is the pixels, sample after sample, and nothing else."""
-    samples = make(5, SHAPES)
-    pack("memmap", tmp_path, samples)
-    assert (tmp_path / "pixels.bin").read_bytes() == b"".join(map(flat, samples))
 
 
 def test_npy_layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,17 +112,6 @@ def test_npy_of_another_type(tmp_path: Path) -> None:
     np.save(tmp_path / "00000" / "00000001.npy", np.zeros(SIZE, np.int8))
     with pytest.raises(DataError, match=r"00000001\.npy: .*run again"):
         reader[1]
-
-
-def test_hdf5_layout(tmp_path: Path) -> None:
-    """H5py with its defaults reads both files: one sample a chunk, and 16 of them compressed."""
-    samples = make(20, SHAPES)
-    for name, chunk, compression in (("hdf5", 1, None), ("hdf5_chunked", 16, "gzip")):
-        pack(name, tmp_path / name, samples)
-        with h5py.File(tmp_path / name / "pixels.h5") as file:
-            pixels = file["pixels"]
-            assert (pixels.chunks, pixels.compression) == ((chunk, SIZE), compression)
-            assert np.array_equal(pixels[:], [np.frombuffer(flat(sample), np.uint8) for sample in samples])
 
 
 @pytest.mark.parametrize("name", ["hdf5", "hdf5_chunked"])
@@ -258,25 +193,3 @@ def test_arrow_layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert [file.get_batch(i).num_rows for i in range(file.num_record_batches)] == [16, 16, 8]
         assert file.read_all()["pixels"].to_pylist() == [bytes(flat(sample)) for sample in samples]
     assert equal(reader[39], samples[39])
-
-
-def test_handle_of_each_process() -> None:
-    """A handle is opened once in a process, is opened anew in a fork, and does not travel in a pickle."""
-    handle = PerProcess(os.getpid)
-    assert handle() == handle() == os.getpid()
-    assert in_child(lambda: handle() == os.getpid()) == (0, "True")
-    opened = PerProcess(count)
-    assert [next(opened()), next(opened())] == [0, 1]
-    assert next(pickle.loads(pickle.dumps(opened))()) == 0
-
-
-def test_results_come_in_order() -> None:
-    """Results come in the order of the items, whichever is done first; an error comes through."""
-
-    def work(item: int) -> int:
-        time.sleep(0.002 if item % 3 == 0 else 0)
-        return item * item
-
-    assert list(map_on_all_cores(work, range(200))) == [item * item for item in range(200)]
-    with pytest.raises(ZeroDivisionError):
-        list(map_on_all_cores(lambda item: 1 // item, [1, 0]))

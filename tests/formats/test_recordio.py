@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from feedrate.formats import recordio
 from feedrate.formats._images import encode_png
-from feedrate.formats.recordio import LONGEST, MAGIC, frame, unframe
+from feedrate.formats.recordio import MAGIC, frame, unframe
 from feedrate.schema.errors import DataError
 
 SHAPES = ((12, 10, 3), (4, 4, 1))
@@ -83,14 +83,6 @@ def test_chunks_out_of_order(flags: tuple[int, ...]) -> None:
     """A record that begins in its middle, or is followed by another before its end, is refused."""
     with pytest.raises(ValueError, match=f"flag {flags[-1]}"):
         unframe(b"".join(chunk(flag, b"abcd") for flag in flags) + chunk(3, b""), 0)
-
-
-def test_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A record beyond 29 bits of length is refused, not cut."""
-    assert LONGEST == 2**29 - 1
-    monkeypatch.setattr(recordio, "LONGEST", 100)
-    with pytest.raises(ValueError, match="at most 100"):
-        frame(bytes(101))
 
 
 def test_file_is_mxnets(tmp_path: Path) -> None:

@@ -79,11 +79,7 @@ class Manifest:
 
     @classmethod
     def load(cls, root: Path) -> Manifest:
-        """Read ``root/manifest.json``.
-
-        Raises:
-            DataError: there is none, or it cannot be understood.
-        """
+        """Read ``root/manifest.json``; a DataError where there is none, or it cannot be understood."""
         path = root / "manifest.json"
         try:
             raw = json.loads(path.read_text(encoding="utf-8"))
@@ -182,11 +178,7 @@ class PixelReader(Reader):
 
     @abstractmethod
     def read_into(self, index: int, buffer: Buffer) -> None:
-        """Copy every byte of sample ``index`` from storage into the caller's memory.
-
-        Args:
-            index: which sample, 0 to count - 1.
-            buffer: ``size`` bytes, uint8, that are overwritten; where the read fails, with anything.
+        """Copy every byte of sample ``index`` from storage into the caller's memory, ``size`` bytes.
 
         Raises:
             DataError: the sample is missing, truncated, damaged or of another length than the buffer.

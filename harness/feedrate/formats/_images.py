@@ -60,22 +60,14 @@ RawFiles = tuple[int, Files]
 
 
 def encode_png(pixels: Image) -> bytes:
-    """Make a PNG file of an image of 1, 3 or 4 channels.
-
-    Raises:
-        InputError: it has another number of channels.
-    """
+    """Make a PNG file of an image of 1, 3 or 4 channels; an InputError where it has another number."""
     file = io.BytesIO()
     _picture(pixels).save(file, format="PNG", compress_level=COMPRESS_LEVEL)
     return file.getvalue()
 
 
 def encode_jpeg(pixels: Image) -> bytes:
-    """Make a JPEG file, quality 95, with colours at full resolution (4:4:4), of an image of 1 or 3 channels.
-
-    Raises:
-        OSError: there is no room for it in memory.
-    """
+    """Make a JPEG file, quality 95, with colours at full resolution (4:4:4), of an image of 1 or 3 channels."""
     with os.fdopen(os.memfd_create("jpeg"), "r+b", buffering=0) as file:
         _picture(pixels).save(file, format="JPEG", quality=JPEG_QUALITY, subsampling="4:4:4")
         file.seek(0)
@@ -116,7 +108,7 @@ JPEG = Codec("jpeg", encode_jpeg, lambda shape: min(shape[:2]) >= LEAST_IMAGE an
 
 
 def encode_all(samples: Iterable[Sample], codec: Codec) -> Iterator[Files]:
-    """Encode samples of the same shapes on all cores, in their order, and hold few of them at a time."""
+    """Encode samples of the same shapes on all cores, in their order."""
     return _on_all_cores(lambda _, sample: codec.files(sample), samples)
 
 
@@ -135,22 +127,20 @@ class Encoded(Packed):
 
     codec: Codec
     """How files were encoded, and so which fields are images; of the class, as no pickle holds it."""
+    file: str
+    """In which all samples lie, where it is one."""
 
     def __init__(self, root: Path, options: ReadOptions) -> None:
         super().__init__(root)
         self._decoder = options.decoder
         decoders.load(self._decoder, self.codec.name)
 
-    @abstractmethod
-    def path(self, index: int, field: int) -> Path:
+    def path(self, index: int, field: int) -> Path:  # noqa: ARG002 - most containers are one file
         """Name the file in which a field of a sample lies, for errors."""
+        return self.root / self.file
 
     def decode(self, raw: RawFiles) -> Sample:
-        """Decode the files of one sample.
-
-        Raises:
-            DataError: a file is truncated, damaged, or of another shape than the manifest says.
-        """
+        """Decode the files of one sample."""
         index, files = raw
         shapes = self.manifest.shapes
         if len(files) != len(shapes):
@@ -192,15 +182,10 @@ def _path(root: Path, index: int, field: int, fields: int, kind: str) -> Path:
 
 
 def write_files(samples: Iterable[Sample], root: Path, codec: Codec) -> None:
-    """Write every field of every sample as a file that ``FolderReader`` finds.
-
-    Raises:
-        InputError: a field has a number of channels that image files cannot hold.
-        OSError: a file cannot be written.
-    """
+    """Write every field of every sample as a file that ``FolderReader`` finds."""
 
     def write(index: int, sample: Sample) -> None:
-        """Write the files in the thread that encoded them: one thread for all holds up a fast encoder."""
+        # In the thread that encoded them: one thread for all holds up a fast encoder.
         for field, data in enumerate(codec.files(sample)):
             path = _path(root, index, field, len(sample), codec.kind(sample[field].shape))
             try:
@@ -220,12 +205,10 @@ Append = Callable[[int, Files], object]
 def pack_shards(
     samples: Iterable[Sample], root: Path, kind: str, shard: Callable[[Path], AbstractContextManager[Append]]
 ) -> None:
-    """Encode samples as PNG files and deal them out to a fixed number of shards.
+    """Encode samples as PNG files and deal them out to a fixed number of shards, which ``shard`` opens for writing.
 
-    Sample i lies in shard i modulo ``STREAM_SHARDS``, at place i divided by it: shards are equally long whatever the
-    number of samples, which nobody knows when packing begins, and where a sample must be is known without an index, so
-    that one that is missing, doubled or in the wrong place is noticed. ``shard`` opens a file for writing, whose name
-    ends in ``kind``.
+    Sample i lies in shard i modulo ``STREAM_SHARDS``: shards are equally long whatever the number of samples, which
+    nobody knows when packing begins, and one that is missing, doubled or in the wrong place is noticed.
     """
     with ExitStack() as opened:
         shards: list[Append] = []
@@ -257,21 +240,21 @@ class ShardedStream(Encoded, Stream):
 
     @abstractmethod
     def read_file(self, path: Path) -> Iterator[RawFiles]:
-        """Read a shard's file from its beginning to its end; an OSError or ValueError says what is wrong with it."""
+        """Read a shard's file; an OSError or ValueError says what is wrong with it."""
 
     def records(self, shard: int) -> Iterator[RawFiles]:
-        """Read one shard, and check that it holds the samples that were packed into it."""
+        """Read one shard, which must hold the samples that were packed into it."""
         path = _shard_path(self.root, shard, self.kind)
         due = iter(range(shard, len(self), STREAM_SHARDS))
         try:
             for record in self.read_file(path):
                 wanted = next(due, "the end")
                 if record[0] != wanted:
-                    raise damaged(path, f"sample {record[0]} lies where {wanted} should be", self.root)
+                    raise ValueError(f"sample {record[0]} lies where {wanted} should be")
                 yield record
+            if (missing := next(due, None)) is not None:
+                raise ValueError(f"ends before sample {missing}")
         except OSError as error:
             raise damaged(path, error, self.root) from error
         except ValueError as error:
             raise damaged(path, f"damaged ({error})", self.root) from error
-        for missing in due:
-            raise damaged(path, f"truncated, ends before sample {missing}", self.root)

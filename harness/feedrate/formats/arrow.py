@@ -1,7 +1,6 @@
 """An Arrow IPC file: record batches of one column of fixed-size binary, memory-mapped.
 
-The layout is nearly that of one raw file: the samples of a batch lie one after the other, between them only what
-describes the batch. So what Arrow costs here is finding the batch and the place in it.
+The samples of a batch lie one after the other, as in a raw file: what Arrow costs is finding the batch and the place.
 
 Pitfalls:
 
@@ -9,9 +8,8 @@ Pitfalls:
   buffer is looked up once, and a sample is one copy out of it;
 - a batch is parsed each time it is asked for: what was found is kept, a few hundred bytes for each batch of some MiB;
 - a plain binary column has offsets of 32 bits and ends at 2 GiB; all samples have one size, so there are none;
-- Hugging Face's datasets keep image files in such columns: that is another format (encoded), with the same container;
-- a file that is cut short has lost its footer and is refused at open, before a page fault can kill the process. There
-  is no checksum: a byte that was changed is another pixel, unless ``feedrate.trial.prepare`` finds it.
+- a file that is cut short has lost its footer and is refused at open, before a page fault can kill the process;
+- there is no checksum: a changed byte is another pixel, unless ``feedrate.trial.prepare`` finds it.
 """
 
 from __future__ import annotations
@@ -33,7 +31,6 @@ _NAME = "pixels.arrow"
 
 
 def _per_batch(size: int) -> int:
-    """Samples in a record batch."""
     return max(1, BATCH_BYTES // size)
 
 
@@ -66,7 +63,7 @@ class _Mapped:
             raise damaged(path, problem, root)
 
     def pixels(self, batch: int) -> memoryview:
-        """Give all pixels of a batch, inside the map."""
+        """All pixels of a batch, inside the map."""
         if batch not in self._batches:
             self._batches[batch] = self._load(batch)
         return self._batches[batch]
@@ -77,8 +74,7 @@ class _Mapped:
             found = self._file.get_batch(batch)
             found.validate()
         except (OSError, ValueError, pa.ArrowException) as error:
-            problem = getattr(error, "strerror", None) or error
-            raise damaged(path, f"batch {batch}: {problem}", self._root) from error
+            raise damaged(path, f"batch {batch}: {error}", self._root) from error
         pixels = memoryview(found.column(0).buffers()[1]).cast("B")
         if found.num_rows != expected or len(pixels) < expected * self._size:
             raise damaged(path, f"batch {batch}: {found.num_rows} rows, expected {expected}", self._root)

@@ -9,18 +9,15 @@ Pitfalls of the container, which ``hdf5_chunked`` shares:
   low-level call with a selection and a type that are kept takes 5, and fills the caller's memory;
 - that call trusts the selection and writes beyond a buffer that is too short: its length is checked first;
 - a chunk that does not fit into the chunk cache is read, and decompressed, anew for every sample in it;
-- HDF5 has one global lock: h5py lets go of Python's while it reads, and threads still read one at a time;
-- the handle must not cross a fork or be pickled: the file is opened at the first read in each process;
+- HDF5 has one global lock: threads read one at a time;
 - HDF5 locks files also for reading, which fails on read-only and on many network disks: ``locking=False``, as nobody
   writes once it is packed. All that open a file in one process must ask for the same locking and the same ``swmr``;
 - on a full disk the error comes as an OSError, or as a RuntimeError when the file is closed, with the system's number
   in its text at best: it is given back as the OSError that it was;
-- ``swmr`` (single writer, multiple readers) needs a file of HDF5 1.10's layout, whose metadata have checksums. It is
-  packed like that whether or not it is read so; pixels have none, and a byte of them that was changed is another pixel,
-  unless the whole set is checked before it is used, as ``feedrate.trial.prepare`` does;
-- opened with ``swmr``, metadata that make no sense are read again and again, each time after a longer wait, as a writer
-  might be about to finish them: practically without end. A file that lost its end is such a case, and its length is
-  compared with its superblock first; damage inside the metadata is not seen before.
+- ``swmr`` (single writer, multiple readers) needs a file of HDF5 1.10's layout, whose metadata have checksums; pixels
+  have none, and a changed byte is another pixel, unless ``feedrate.trial.prepare`` finds it;
+- opened with ``swmr``, metadata that make no sense are read again and again, as a writer might be about to finish them:
+  practically without end. A file that lost its end is such a case: its length is compared with its superblock first.
 """
 
 from __future__ import annotations
@@ -87,8 +84,6 @@ def pack_chunks(
 
 
 class _Opened:
-    """An open file, and what each read of it needs."""
-
     def __init__(self, root: Path, count: int, size: int, swmr: bool, cache_bytes: int) -> None:
         path = root / _NAME
         try:
@@ -108,7 +103,6 @@ class _Opened:
         self._one = (1, size)
 
     def read(self, index: int, pixels: np.ndarray[Any, Any]) -> None:
-        """Read one sample into memory of the right size."""
         self._stored.select_hyperslab((index, 0), self._one)
         self._pixels.read(self._memory, self._stored, pixels, h5py.h5t.NATIVE_UINT8)
 
@@ -124,11 +118,7 @@ def _check_length(path: Path) -> None:
 
 
 class Hdf5Reader(PixelReader):
-    """Holds an open file in each process.
-
-    Its chunk cache has room for ``cached_samples``; with none, chunks that are not compressed are read straight into
-    the caller's memory.
-    """
+    """Holds an open file in each process, whose chunk cache has room for ``cached_samples``."""
 
     def __init__(self, root: Path, options: ReadOptions, cached_samples: int) -> None:
         super().__init__(root)

@@ -6,10 +6,8 @@ differ in how they fill it up, where at 4:4:4 they agree to a level or two. A la
 and an image with transparency, which JPEG does not know, are stored as they are, byte by byte, in a file that ends in
 ``.raw``.
 
-Names and folders are those of ``feedrate.formats.png``, from which it differs in the codec alone.
-
-What it does not show: what training on changed pixels costs. And no JPEG file has a checksum: a flipped bit among its
-pixels is decoded into other pixels by every decoder, and nothing here can notice.
+It differs from ``png`` in the codec alone. What it does not show: what training on changed pixels costs. And no JPEG
+file has a checksum: a flipped bit among its pixels is decoded into other pixels by every decoder.
 """
 
 from __future__ import annotations

@@ -12,9 +12,8 @@ Pitfalls of the container, which ``lmdb_lz4`` and ``lmdb_png`` share:
   default. It is advice about the whole map, so readers that share an environment have that of the first;
 - a file that is shorter than its map kills the process (SIGBUS) instead of raising: its length is checked at open;
 - LMDB believes what it reads: a damaged page may point beyond the file, and reading there kills the process as well.
-  Only checksums over the whole file tell, which ``feedrate.trial.prepare`` compares before a set is used;
-- the default table of readers needs a writable folder and costs a lock: ``lock=False``, as nobody writes once it is
-  packed;
+  Only the checksum that ``feedrate.trial.prepare`` compares tells;
+- the default table of readers needs a writable folder and costs a lock: ``lock=False``, as nobody writes any more;
 - a value takes whole pages of 4 KiB: a pair of 64-pixel patches takes a sixth more than its pixels.
 """
 
@@ -45,8 +44,7 @@ _NAME = "data.mdb"
 
 
 def _key(index: int) -> bytes:
-    """Keys sort as the indices do: 8 bytes, big-endian."""
-    return index.to_bytes(8, "big")
+    return index.to_bytes(8, "big")  # keys sort as the indices do
 
 
 def pack(samples: Iterable[Sample], root: Path) -> None:
@@ -87,10 +85,7 @@ def _write(env: lmdb.Environment, pending: list[tuple[bytes, _Value]]) -> None:
 
 
 class _Opened:
-    """An environment, the process that opened it, and a transaction.
-
-    Nobody writes, so the transaction may stay open: what it sees does not age, and no page waits for it to be freed.
-    """
+    """An environment, the process that opened it, and a transaction, which may stay open, as nobody writes."""
 
     def __init__(self, path: Path, readahead: bool) -> None:
         self.pid = os.getpid()
@@ -124,7 +119,7 @@ def _open(root: Path, readahead: bool) -> _Opened:
 
 
 class Values:
-    """The values that ``pack_values`` wrote, by index; created, forked and pickled without an environment."""
+    """The values that ``pack_values`` wrote, by index."""
 
     def __init__(self, root: Path, options: ReadOptions) -> None:
         self._root = root
@@ -142,7 +137,7 @@ class Values:
         return value
 
     def damage(self, index: int, problem: str) -> DataError:
-        """Make the error for a sample whose value cannot be used."""
+        """Make the error for a sample."""
         return damaged(self.path, problem, self._root, index)
 
 

@@ -1,8 +1,7 @@
 """LMDB, the fields of a sample serialised together and compressed with lz4 in one value.
 
-This is what the experiment behind this project used: LMDB values of a pair of arrays that ``pyarrow.serialize`` joined
-and lz4 compressed. That function is gone from pyarrow; here the pixels follow each other, and their shapes stand once
-in the manifest, which saves the deserialisation that the original paid for each sample.
+The experiment behind this project used LMDB values of a pair of arrays that ``pyarrow.serialize``, now gone, joined and
+lz4 compressed. Here the shapes stand once in the manifest, which saves the deserialisation of each sample.
 
 What it shows: lz4 saves 0 to 17 % of the bytes of photographs, as sensor noise does not compress, and takes time to
 decode. (A pair of super-resolution shrinks by more: its input, an enlarged image, is smooth.) It pays where pixels
@@ -51,12 +50,9 @@ class Lz4Reader(Reader):
         index, value = raw
         try:
             pixels = lz4.frame.decompress(value, return_bytearray=True)
-        except RuntimeError as error:
-            raise self._values.damage(index, f"damaged ({error})") from error
-        try:
             return cut(np.frombuffer(pixels, np.uint8), self.manifest.shapes)
-        except ValueError as error:
-            raise self._values.damage(index, str(error)) from error
+        except (RuntimeError, ValueError) as error:
+            raise self._values.damage(index, f"damaged ({error})") from error
 
 
 open = Lz4Reader

@@ -1,8 +1,8 @@
 """LMDB with PNG files as values: the container of ``lmdb``, the files of ``png``.
 
-A value is the length of each field's file (4 bytes, little-endian) and then the files, one after the other. Against
-``png`` it shows what one large file saves over many small ones, which is little beside decoding; against ``lmdb`` what
-decoding costs. Encoded values are what most published LMDB data sets hold.
+A value is the length of each field's file (4 bytes, little-endian) and then the files. Against ``png`` it shows what
+one large file saves over many small ones, against ``lmdb`` what decoding costs. Most published LMDB data sets hold
+encoded values.
 
 The pitfalls of the container are in ``feedrate.formats.lmdb``.
 """
@@ -36,23 +36,17 @@ class LmdbPngReader(Encoded, Reader):
     """Shares one environment a process."""
 
     codec = PNG
+    file = "data.mdb"
 
     def __init__(self, root: Path, options: ReadOptions) -> None:
         super().__init__(root, options)
         self._values = Values(root, options)
         self._lengths = f"<{len(self.manifest.shapes)}I"
 
-    def path(self, index: int, field: int) -> Path:  # noqa: ARG002 - all are in one
-        """Name the file of all samples."""
-        return self._values.path
-
     def read(self, index: int) -> RawFiles:
         """Copy the files of sample ``index`` out of the map."""
         value = self._values.value(index)
-        begin = struct.calcsize(self._lengths)
-        if len(value) < begin:
-            raise self._values.damage(index, f"{len(value)} bytes, too few for the lengths of its fields")
-        ends = list(accumulate(struct.unpack_from(self._lengths, value), initial=begin))
+        ends = list(accumulate(struct.unpack_from(self._lengths, value), initial=struct.calcsize(self._lengths)))
         if ends[-1] != len(value):
             raise self._values.damage(index, f"{len(value)} bytes, its fields' lengths add up to {ends[-1]}")
         return index, [bytes(value[start:end]) for start, end in pairwise(ends)]

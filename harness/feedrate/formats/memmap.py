@@ -1,13 +1,12 @@
 """One raw file of pixels, sample after sample, read through a memory map: the least that a container can be.
 
-There is no index, no header and no checksum: sample i begins at byte i × size. The file's length must be that of the
-manifest's samples; a byte that was changed is another pixel, unless the whole set is checked before it is used, as
-``feedrate.trial.prepare`` does.
+There is no index, no header and no checksum: sample i begins at byte i × size, and a changed byte is another pixel,
+unless ``feedrate.trial.prepare`` finds it.
 
 Pitfalls:
 
-- a view of a map is no read: its pages are fetched later, in whatever stage first touches them, and a benchmark that
-  stops its clock before shows the speed of nothing. Here every byte is copied into memory that the caller owns;
+- a view of a map is no read: its pages are fetched in whatever stage first touches them, and a benchmark that stops its
+  clock before shows the speed of nothing. Here every byte is copied into memory that the caller owns;
 - a file that is shorter than its map kills the process (SIGBUS): its length is checked at open. One that is cut short
   while it is open still does;
 - when cold, a map is filled by page faults, and the kernel reads ahead as it sees them come; ``os.preadv`` names the
@@ -36,7 +35,7 @@ def pack(samples: Iterable[Sample], root: Path) -> None:
 
 
 def _map(root: Path, expected: int) -> memoryview:
-    """Map the file; the view keeps the map alive, and the map needs no open file."""
+    """A view that keeps the map alive, which needs no open file."""
     path = root / _NAME
     try:
         with path.open("rb") as file:

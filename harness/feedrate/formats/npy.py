@@ -1,7 +1,7 @@
 """A folder of NumPy's own files, one a sample, each with the pixels of all fields: pixels without a database.
 
-What differs from a folder of PNG files is that nothing is decoded; what differs from one raw file is that every sample
-is opened, by name. Opening a file is most of what a small sample costs, and on a network disk of what any costs.
+Unlike PNG files nothing is decoded; unlike one raw file every sample is opened, by name, which is most of what a small
+sample costs, and on a network disk of what any costs.
 
 Pitfalls:
 
@@ -10,8 +10,7 @@ Pitfalls:
   it and the pixels straight into the caller's memory;
 - a ``.npy`` file holds one array: an ``.npz`` of several is a ZIP archive that is parsed at each read, so fields of
   different shapes lie flat, one after the other, as in the other formats of pixels;
-- names are derived from the index, and at most 1000 files lie in one folder, as with PNG files;
-- there is no checksum: a byte that was changed is another pixel, unless ``feedrate.trial.prepare`` finds it.
+- there is no checksum: a changed byte is another pixel, unless ``feedrate.trial.prepare`` finds it.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def pack(samples: Iterable[Sample], root: Path) -> None:
 
 
 class NpyReader(PixelReader):
-    """Holds no handle at all: every read opens and closes its file."""
+    """Every read opens and closes its file."""
 
     def __init__(self, root: Path, _options: ReadOptions) -> None:
         super().__init__(root)

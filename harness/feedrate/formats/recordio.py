@@ -11,9 +11,8 @@ MXNet's ``recordio.py``:
 - the data begin with ``IRHeader``, as ``im2rec`` writes it: flag 0, label (here the index, as a float), id (the index)
   and id2, which MXNet leaves to its users: here the field.
 
-``data.rec`` can be read by MXNet. The index cannot: MXNet's is text, and reading 100,000 of its lines in Python takes
-longer than the 50 ms in which a set should open. Here ``data.idx`` is one little-endian uint64 a record, where it
-begins, and one more for the end: it is read at once and makes samples readable in any order, each in one ``pread``.
+MXNet can read ``data.rec``, but not the index: its own is text, and 100,000 of its lines take longer than the 50 ms in
+which a set should open. Here ``data.idx`` is one little-endian uint64 a record, its begin, and one for the end.
 
 There is no checksum: damage in the frames is noticed by the magic number, lengths and ids, in the data by PNG's CRCs.
 """
@@ -46,9 +45,7 @@ _OFFSET = np.dtype("<u8")
 
 
 def frame(data: bytes) -> bytes:
-    """Make a record of any bytes; a ValueError where they are more than ``LONGEST``."""
-    if len(data) > LONGEST:
-        raise ValueError(f"a record of {len(data)} bytes; RecordIO holds at most {LONGEST}")
+    """Make a record of at most ``LONGEST`` bytes."""
     cuts = [found.start() for found in re.finditer(re.escape(MAGIC), data) if found.start() % 4 == 0]
     begins, ends = [0, *(cut + 4 for cut in cuts)], [*cuts, len(data)]
     flags = [FIRST, *[MIDDLE] * (len(cuts) - 1), LAST] if cuts else [WHOLE]
@@ -116,15 +113,12 @@ class RecordReader(Encoded, Reader):
     """One descriptor a process."""
 
     codec = PNG
+    file = "data.rec"
 
     def __init__(self, root: Path, options: ReadOptions) -> None:
         super().__init__(root, options)
         self._fields = len(self.manifest.shapes)
         self._opened = PerProcess(_Opened, root, len(self) * self._fields)
-
-    def path(self, index: int, field: int) -> Path:  # noqa: ARG002 - all are in one
-        """Name the file of all samples."""
-        return self.root / "data.rec"
 
     def read(self, index: int) -> RawFiles:
         """Read the records of sample ``index`` in one call."""
@@ -143,9 +137,7 @@ class RecordReader(Encoded, Reader):
                 files.append(record[_IR_HEADER.size :])
             if place != len(data):
                 raise ValueError("bytes after the last field")
-        except OSError as error:
-            raise damaged(self.path(index, 0), error, self.root, index) from error
-        except ValueError as error:
+        except (OSError, ValueError) as error:
             raise damaged(self.path(index, 0), f"damaged ({error})", self.root, index) from error
         return index, files
 

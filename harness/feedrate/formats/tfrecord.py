@@ -3,14 +3,9 @@
 A record is its length, that length's CRC, an ``Example`` (features ``id`` and ``image``, a list of the fields' files)
 and its CRC: CRC-32C, masked. There is no index, so samples can only be streamed, as TensorFlow does.
 
-Records are written with the ``tfrecord`` library and parsed with its messages, but the frames are read here, for what
-its reader does behind one's back:
-
-- it never looks at a CRC: a flipped bit in a length is an attempt to read exabytes, one in the data goes unnoticed
-  (TensorFlow itself checks both, and so is it done here, with the library that it depends on: 1 % of decoding);
-- every record that it hands out is a view of one buffer, which the next record overwrites;
-- its data set for PyTorch yields every record once *in each worker* where there is no index, and in random access to an
-  index it starts anywhere: workers share whole shards here.
+The ``tfrecord`` library writes records and parses messages, but the frames are read here: its reader never looks at a
+CRC (TensorFlow checks both, and so is it done here: 1 % of decoding), every record that it hands out is a view of one
+buffer, which the next overwrites, and its data set yields every record once *in each worker*.
 
 What it does not show: TensorFlow's own pipeline, ``tf.data``, which reads and decodes in C++.
 """
@@ -58,7 +53,6 @@ def _masked(data: bytes) -> int:
 
 
 def _frames(file: BinaryIO) -> Iterator[bytes]:
-    """Read the records of a file."""
     while header := file.read(_LENGTH.size):
         if len(header) < _LENGTH.size:
             raise ValueError("truncated inside a record's length")

@@ -5,14 +5,12 @@ can only be streamed; it can be read over anything that gives bytes, which is wh
 
 Pitfalls, each handled here by using the library's reader of tar files without the pipeline around it:
 
-- the pipeline ``WebDataset`` shuffles shards only if asked but warns if not, divides them among workers by itself (a
-  worker without a shard is an error), drops nodes' shares, and opens addresses through ``gopen``, to which a path
-  with a colon is an address;
+- the pipeline ``WebDataset`` divides shards among workers by itself (a worker without one is an error) and opens
+  addresses through ``gopen``, to which a path with a colon is an address;
 - a handler such as ``warn_and_continue``, used in most examples, turns damage into fewer samples;
 - tar has checksums for its headers and none for the data; a file that ends between two samples, or whose next header is
   damaged, simply ends: here an archive must end as archives do and hold exactly the samples that were dealt to it, and
   PNG's own CRCs guard the data;
-- samples are grouped by everything before the *first* dot of the file's name;
 - the writer stamps the time of day, so that no two files agree (fixed here), and ``tarfile`` keeps what it has written
   in a list, 400 bytes a sample (cleared here).
 

@@ -1,20 +1,16 @@
 """Zarr (version 3), uncompressed, one sample a chunk, many chunks in a file (a shard).
 
-What it shows is the price of a library that was made for arrays in the cloud: each read is a task on an event loop in
-another thread, whatever the size of what is read.
+It shows the price of a library for arrays in the cloud: each read is a task on an event loop in another thread.
 
 Pitfalls:
 
 - without shards each chunk is a file of its own: 100,000 samples, 100,000 files. With them, each read also reads the
   shard's index, 16 bytes a chunk, so a shard is kept to 256 of them;
-- a shard that is missing, and a chunk that was all zeros when it was written, are read as zeros: pixels that nobody
-  packed. Chunks of zeros are therefore written like all others, and a shard must be there before it is read: one more
-  system call in hundreds of microseconds. One that was cut short has lost its index, which Zarr notices;
+- a shard that is missing, and a chunk of zeros when it was written, are read as zeros. Chunks of zeros are therefore
+  written like all others, and a shard must be there before it is read: one system call in hundreds of microseconds;
 - appending sample by sample would write each shard again and again: shards are written whole;
-- the thread and its loop do not survive a fork; Zarr starts them anew in the child, and the array, which holds none of
-  them, is opened at the first read in each process;
-- there is no checksum over pixels: a byte that was changed is another pixel, unless
-  ``feedrate.trial.prepare`` finds it.
+- the thread and its loop do not survive a fork; Zarr starts them anew in the child;
+- there is no checksum: a changed byte is another pixel, unless ``feedrate.trial.prepare`` finds it.
 """
 
 from __future__ import annotations
@@ -41,7 +37,6 @@ _FAILURES = (OSError, ValueError, TypeError, LookupError, AttributeError, Runtim
 
 
 def _per_shard(size: int) -> int:
-    """Samples in a shard."""
     return max(1, min(SHARD_SAMPLES, SHARD_BYTES // size))
 
 

@@ -48,14 +48,10 @@ class Undecodable(Exception):
 
 @cache
 def load(name: str, codec: str) -> Decode:
-    """Import a decoder, once a process.
+    """Import a decoder, once a process; an InputError where it cannot be used for ``codec``.
 
-    Returns:
-        A function of a file and its shape (height, width, channels) that gives uint8 pixels of that shape, writable and
-        owning their memory, or raises ``Undecodable``.
-
-    Raises:
-        InputError: there is no such decoder, it is not installed, or it does not decode ``codec``.
+    What it gives is a function of a file and its shape (height, width, channels) that gives uint8 pixels of that shape,
+    writable and owning their memory, or raises ``Undecodable``.
     """
     module = plugins.load("feedrate.formats.decoders", name)
     if codec not in module.CODECS:
@@ -78,12 +74,7 @@ def load(name: str, codec: str) -> Decode:
 
 
 def check(data: bytes, shape: tuple[int, ...]) -> None:
-    """Check that a file is whole and, where it is a PNG file, undamaged and of the expected shape.
-
-    Raises:
-        Undecodable: it is neither PNG nor JPEG, or lacks its end; or it is a PNG file with a wrong CRC, or of another
-            size, depth or colour type.
-    """
+    """Check that a file is whole and, where it is a PNG file, undamaged and of the expected shape and depth."""
     if data.startswith(JPEG_BEGIN):
         if not data.endswith(JPEG_END):
             raise Undecodable("damaged (truncated: no end marker)")
