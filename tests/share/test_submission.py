@@ -6,6 +6,7 @@ import io
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import zipfile
@@ -17,11 +18,15 @@ import pytest
 from rich.console import Console
 from submitting import Place, make_faster, measured, prepared
 
+from feedrate.schema import redaction
 from feedrate.schema.errors import InputError
 from feedrate.schema.plugins import ROOT
-from feedrate.share import pull_request, submission
+from feedrate.share import submission
 from feedrate.share import terminal as share_terminal
+from feedrate.share.validation.findings import Finding, Validated
 from feedrate.store import marks, runs
+
+VALIDATE = submission._validate
 
 
 @pytest.fixture
@@ -36,7 +41,7 @@ def state(place: Place) -> tuple[str, ...]:
 
 
 def test_a_run_is_proposed_with_its_folder_and_nothing_else(place: Place) -> None:
-    """The branch is main and the run's files, byte by byte; the user's checkout is as it was."""
+    """The branch is main and the run's files, byte by byte, without the user's name; the checkout is as it was."""
     before = state(place)
     printed = place.submit()
     assert "https://github.com/lab/feedrate/pull/7" in printed
@@ -53,11 +58,6 @@ def test_a_run_is_proposed_with_its_folder_and_nothing_else(place: Place) -> Non
             check=True,
         )
         assert held.stdout == (place.run / name).read_bytes()
-
-
-def test_the_commit_does_not_carry_what_git_is_configured_with(place: Place) -> None:
-    """Author and committer are the account and its no-reply address; name and e-mail of the user stay at home."""
-    place.submit()
     told = place.git("cat-file", "-p", place.branch, of=place.remote)
     assert told.count("ann <ann@users.noreply.github.com>") == 2
     assert "real.name" not in told + (place.root / "body.md").read_text()
@@ -79,47 +79,27 @@ def test_a_label_and_a_note_go_with_it(place: Place) -> None:
 def test_who_may_not_push_proposes_from_a_fork(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The branch goes to a fork of the account, which is made if need be; the repository itself gets none."""
     monkeypatch.setenv("GH_RIGHT", "READ")
-    assert "a fork of it, which will be made in your account ann" in " ".join(place.submit().split())
-    assert place.branch in place.git("branch", "--list", "run/*", of=place.fork)
+    for _ in range(2):
+        assert "from a fork of it in your account" in " ".join(place.submit().split())
+        assert place.branch in place.git("branch", "--list", "run/*", of=place.fork)
     assert place.git("branch", "--list", "run/*", of=place.remote) == ""
     assert f"--head ann:{place.branch}" in (place.root / "gh.log").read_text()
-    with pytest.raises(InputError, match="was submitted already and waits"):
-        place.submit()
 
 
 def test_a_run_is_published_once(place: Place) -> None:
-    """One that waits in a pull request, or is on the base branch, is refused, with or without gh."""
+    """One that is on the base branch is refused."""
     place.submit()
-    with pytest.raises(InputError, match=r"was submitted already and waits: https://github\.com/lab/feedrate/pull/7;"):
-        place.submit()
-    place.opened.unlink()
     place.git("push", "-q", "origin", f"{place.git('rev-parse', place.branch, of=place.remote).strip()}:main")
-    place.git("update-ref", "-d", f"refs/heads/{place.branch}", of=place.remote)
     with pytest.raises(InputError, match=rf"was submitted already \(results/.*{place.run.name}"):
-        place.submit()
-    (place.root / "bin" / "gh").unlink()
-    place.git("fetch", "-q", "origin")
-    with pytest.raises(InputError, match="was submitted already"):
         place.submit()
     assert place.files == []
 
 
-def test_the_same_trials_under_another_name_are_the_same_run(place: Place) -> None:
-    """Bytes that are published stay published, whatever their folder is called."""
-    other = place.checkout / "results" / "other" / "trials.parquet"
-    other.write_bytes((place.run / "trials.parquet").read_bytes())
-    place.git("add", str(other))
-    place.git("commit", "-q", "-m", "Second")
-    place.git("push", "-q", "origin", "main")
-    with pytest.raises(InputError, match=r"was submitted already \(results/other/trials\.parquet\)"):
-        place.submit()
-
-
 @pytest.mark.parametrize("right", ["WRITE", "READ"])
-def test_a_branch_without_an_open_pull_request_locks_nobody_out(
+def test_a_branch_without_a_pull_request_locks_nobody_out(
     place: Place, monkeypatch: pytest.MonkeyPatch, right: str
 ) -> None:
-    """Where the last step failed, or a pull request was closed, the same command pushes again and opens one."""
+    """Where the last step failed, the same command pushes again and opens one."""
     monkeypatch.setenv("GH_RIGHT", right)
     (place.root / "down").touch()
     printed = " ".join(place.submit(label="first").split())
@@ -127,41 +107,38 @@ def test_a_branch_without_an_open_pull_request_locks_nobody_out(
     assert "type the same command again" in printed
     (place.root / "down").unlink()
     assert "Submitted: https://github.com/lab/feedrate/pull/7" in place.submit(label="second")
-    place.opened.unlink()
-    assert "Submitted: https://github.com/lab/feedrate/pull/7" in place.submit(label="third")
     path = f"results/{place.run.parent.name}/{place.run.name}.label.json"
     pushed = place.remote if right == "WRITE" else place.fork
-    assert "third" in place.git("cat-file", "blob", f"{place.branch}:{path}", of=pushed)
+    assert "second" in place.git("cat-file", "blob", f"{place.branch}:{path}", of=pushed)
 
 
-def test_a_stranger_s_pull_request_of_the_same_name_locks_nobody_out(place: Place) -> None:
-    """Pull requests are listed by the name of their branch; one from another fork is not the submitter's."""
-    place.opened.write_text(
-        '[{"url": "https://example.org/1", "headRepositoryOwner": {"login": "mallory"}},'
-        ' {"url": "https://example.org/2", "headRepositoryOwner": null}]'
-    )
-    assert "Submitted: https://github.com/lab/feedrate/pull/7" in place.submit()
-
-
-@pytest.mark.parametrize("lacking", ["gh", "git", "login", "remote", "fork"])
+@pytest.mark.parametrize("lacking", ["gh", "git", "login", "answer", "remote", "fork", "push"])
 def test_without_a_way_there_is_one_file(place: Place, lacking: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is missing, the reason is said and one file is made that unpacks to the run."""
     if lacking in ("gh", "git"):
         (place.root / "bin" / lacking).unlink()
     elif lacking == "login":
         (place.root / "bin" / "gh").write_text("#!/bin/sh\necho 'please run: gh auth login' >&2\nexit 4\n")
+    elif lacking == "answer":
+        (place.root / "bin" / "gh").write_text("#!/bin/sh\necho '[7]'\n")
     elif lacking == "remote":
         subprocess.run([shutil.which("git") or "git", "remote", "remove", "origin"], cwd=place.checkout, check=True)
-    else:
+    elif lacking == "fork":
         monkeypatch.setenv("GH_RIGHT", "READ")
         place.fork.write_text("in the way")
+    else:
+        hook = place.remote / "hooks" / "pre-receive"
+        hook.write_text("#!/bin/sh\necho 'not today' >&2\nexit 1\n")
+        hook.chmod(0o755)
     printed = " ".join(place.submit().split())
     words = {
         "gh": "gh, GitHub's command line, is not installed",
         "git": "git is not installed",
         "login": "gh auth login",
+        "answer": "gh repo view does not describe the repository",
         "remote": "has no remote",
         "fork": "gh repo fork",
+        "push": "No pull request was opened: git push",
     }
     assert words[lacking] in printed
     (path,) = place.files
@@ -170,17 +147,6 @@ def test_without_a_way_there_is_one_file(place: Place, lacking: str, monkeypatch
         assert {name.rpartition("/")[2] for name in archive.namelist()} == set(submission.FILES)
         for name in archive.namelist():
             assert archive.read(name) == (place.checkout / name).read_bytes()
-
-
-def test_a_push_that_is_refused_leaves_the_file(place: Place) -> None:
-    """Where the last step fails, the reason is given and nothing is lost."""
-    hook = place.remote / "hooks" / "pre-receive"
-    hook.write_text("#!/bin/sh\necho 'not today' >&2\nexit 1\n")
-    hook.chmod(0o755)
-    printed = place.submit()
-    assert "No pull request was opened: git push" in printed
-    assert len(place.files) == 1
-    assert "refs/feedrate" not in place.git("for-each-ref")
 
 
 def test_no_is_no(place: Place) -> None:
@@ -202,8 +168,7 @@ def test_nobody_is_no_yes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_file_is_the_same_whenever_it_is_made(place: Place, tmp_path: Path) -> None:
     """The same run gives the same bytes, whatever the time and the files' own dates."""
-    prepared = submission.prepare(runs.find(str(place.run)))
-    first = submission.pack(prepared, tmp_path / "a").read_bytes()
+    first = submission.pack(submission.prepare(runs.find(str(place.run))), tmp_path / "a").read_bytes()
     os.utime(place.run / "run.json", (1, 1))
     again = submission.pack(submission.prepare(runs.find(str(place.run))), tmp_path / "b").read_bytes()
     assert first == again
@@ -234,18 +199,6 @@ def test_make_hands_on_what_was_typed(tmp_path: Path, typed: str) -> None:
     assert not (tmp_path / "owned").exists()
 
 
-def test_a_tool_that_hangs_or_lies_is_a_reason(place: Place) -> None:
-    """Output that is no answer is no traceback."""
-    found = pull_request.route(place.checkout)
-    for said in ("echo nonsense", "echo '{}'", "exit 0", "echo '[7]'"):
-        (place.root / "bin" / "gh").write_text(f"#!/bin/sh\n{said}\n")
-        with pytest.raises(pull_request.Unable):
-            pull_request.route(place.checkout)
-        if said != "echo '{}'":  # which is no open pull request
-            with pytest.raises(pull_request.Unable):
-                pull_request.waiting(found, place.branch)
-
-
 def test_a_run_that_breaks_a_rule_is_not_published(tmp_path: Path) -> None:
     """A run as it was measured passes the rules for what comes from others; with one number changed it does not."""
     stored = measured()
@@ -257,3 +210,61 @@ def test_a_run_that_breaks_a_rule_is_not_published(tmp_path: Path) -> None:
     make_faster(folder / "trials.parquet")
     with pytest.raises(InputError, match=r"(?s)is not valid and was not published:.*samples_per_s"):
         submission.prepare(runs.find(str(folder)))
+
+
+def test_everything_that_will_be_public_is_shown(place: Place) -> None:
+    """Every value of run.json is printed but for the lists that are counted, every file with its bytes, every text."""
+    shown = " ".join(place.submit(answer=False).split())
+    run = runs.find(str(place.run))
+    written = json.loads((place.run / "run.json").read_bytes())
+    facts = submission.prepare(run).facts
+    for name, value in facts:
+        assert " ".join(f"{name} {value}".split()) in shown, name
+    named = {name.partition(".")[0] for name, _ in facts}
+    assert {name for name, value in written.items() if value not in ([], {})} <= named
+    for name in submission.FILES:
+        assert f"{(place.run / name).stat().st_size:,}" in shown
+    failed = run.table("trials").dropna(subset=["error_message"])
+    assert len(failed)
+    for text in failed["error_message"].unique():
+        assert text in shown
+
+
+def test_what_reviewers_will_look_at_is_shown(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is valid and odd is submitted with its oddity said beforehand."""
+    flag = Finding("fast", "flag", "samples_per_s", "9", "at most 4")
+    monkeypatch.setattr(submission, "_validate", VALIDATE)
+    monkeypatch.setattr(submission.guard, "check", lambda *_: Validated("", findings=(flag,)))
+    assert f"Odd, and for reviewers to look at: {flag}" in place.submit(answer=False)
+
+
+def test_what_looks_like_a_name_of_this_machine_is_said(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host name that slipped through, or was typed into a label, is shown apart, before anybody answers."""
+    assert "looks like a name" not in place.submit(answer=False)
+    path = place.run / "run.json"
+    path.write_text(path.read_text().replace('"command": "make sweep"', '"command": "make sweep on node17"'))
+    monkeypatch.setattr(socket, "gethostname", lambda: "node17.example.org")
+    redaction._own_names.cache_clear()
+    shown = place.submit(answer=False, label="zelda's box", note="on node17, quiet")
+    assert "looks like a name" in shown
+    assert "command: make sweep on node17" in shown
+    assert "label: zelda's box" in shown
+    assert "note: on node17, quiet" in shown
+
+
+@pytest.mark.parametrize("damage", ["withdrawn", "renamed", "long"])
+def test_what_may_not_be_published_is_refused_before_anything_is_asked(place: Place, damage: str) -> None:
+    """A run that was withdrawn or renamed, and a text that is too long, are errors with a reason."""
+    more: dict[str, str] = {}
+    if damage == "withdrawn":
+        marks.withdraw(place.run, "wrong disk")
+        words = r"was withdrawn on .* \(wrong disk\)"
+    elif damage == "renamed":
+        place.run = place.run.rename(place.run.with_name("renamed"))
+        words = "expected a folder of that name"
+    else:
+        more, words = {"note": "x" * 501}, r"NOTE= \(--note\): 501 characters"
+    with pytest.raises(InputError, match=words):
+        place.submit(**more)
+    assert place.files == []
+    assert not (place.root / "gh.log").exists()

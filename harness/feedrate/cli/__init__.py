@@ -234,9 +234,9 @@ def receive(
     results: Results = RESULTS,
 ) -> None:
     """Take in a run that somebody sent as one file (for the maintainers of feedrate)."""
-    from feedrate.share import receive as share_receive
+    from feedrate.share import proposal
 
-    share_receive.receive(archive, Console(), results)
+    proposal.receive(archive, Console(), results)
 
 
 @app.command()

@@ -2,7 +2,6 @@
 
 __all__ = [
     "proposal",
-    "receive",
     "terminal",
     "validation.admission",
     "validation.caps",

@@ -1,31 +1,36 @@
-"""A run, made ready to be published: what would be public, to the byte, and whether it may be.
+"""A run, published as a pull request or as one file: what would be public, to the byte, and whether it may be.
 
-What is sent are the bytes that ``prepare`` read. They become a pull request (``pull_request``) or one file that can be
-attached anywhere; that file is the same whenever it is made.
+What is sent are the bytes that ``prepare`` read. Git's plumbing and GitHub's ``gh`` make a pull request of them without
+touching anybody's working tree: blobs, tree and commit are written beside the checkout's own (a temporary index; no
+branch, stash or hook). The commit carries the GitHub account's name and its no-reply address, not the name and address
+that git is configured with: those were not asked for. Where no pull request can be opened, one file is made that can be
+attached anywhere; it is the same whenever it is made.
 """
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import re
+import shutil
+import subprocess
+import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from feedrate.schema.errors import EnvironmentFault, InputError
-from feedrate.schema.redaction import names_someone
-from feedrate.share import pull_request
-from feedrate.share.pull_request import Change
+from feedrate.schema.redaction import names_someone, one_line
 from feedrate.share.validation import guard
 from feedrate.share.validation.findings import MACHINE_ID, RUN_ID
 from feedrate.share.validation.validator import FILES
 from feedrate.store import marks
 from feedrate.store.marks import Labelled
-from feedrate.store.runs import StoredRun
+from feedrate.store.runs import StoredRun, write_whole
 
 LONG = {
     "suites": "the axes and values that were asked for",
@@ -37,6 +42,9 @@ LONG = {
 """Fields of the manifest that are counted and not listed: what an entry of each holds."""
 _DAWN = (1980, 1, 1, 0, 0, 0)
 """The earliest moment that a zip file can name: the same run gives the same file."""
+_TIMEOUT_S = 300
+_WRITERS = ("ADMIN", "MAINTAIN", "WRITE")
+_AS_GH = ("-c", "credential.helper=", "-c", "credential.helper=!gh auth git-credential")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,28 +71,23 @@ class Submission:
                 facts += _flat(name, value)
         return facts
 
-    def change(self) -> Change:
-        """Give the pull request that publishes it."""
+    @property
+    def title(self) -> str:
+        """Of its pull request."""
+        return f"Run {self.run.manifest.run_id} of {self.run.manifest.machine.machine_id}"
+
+    @property
+    def body(self) -> str:
+        """The text of its pull request."""
         run = self.run.manifest
-        trials = sum(run.outcomes.values())
         paragraphs = [
             *filter(None, (self.label.label, self.label.note)),
             f"`{self.folder}`: {run.cells:,} cells of {', '.join(sorted(run.suites)) or 'no suite'} in up to "
-            f"{run.blocks:,} blocks, {trials:,} trials, measured on {run.started_at[:10]} by feedrate "
-            f"{run.feedrate_version} (protocol {run.protocol_version}).",
+            f"{run.blocks:,} blocks, {sum(run.outcomes.values()):,} trials, measured on {run.started_at[:10]} by "
+            f"feedrate {run.feedrate_version} (protocol {run.protocol_version}).",
             "Made with `make submit`, which checked it.",
         ]
-        title = f"Run {run.run_id} of {run.machine.machine_id}"
-        return Change(self.files, f"run/{run.machine.machine_id}/{run.run_id}", title, "\n\n".join(paragraphs) + "\n")
-
-    def check_new(self, checkout: Path, commit: str) -> None:
-        """Refuse a run that a commit of the base branch has already, by its place or by its content."""
-        recorded = [data for path, data in self.files.items() if path.startswith(f"{self.folder}/")]
-        if there := pull_request.same(checkout, commit, self.files, recorded):
-            raise InputError(
-                f"{self.run.manifest.run_id}: was submitted already ({there[0]}); a run is published once. make sweep "
-                "makes another"
-            )
+        return "\n\n".join(paragraphs) + "\n"
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
@@ -99,7 +102,11 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def prepare(run: StoredRun, label: str = "", note: str = "") -> Submission:
-    """Read a run as it would be published. Writes nothing."""
+    """Read a run as it would be published. Writes nothing.
+
+    Raises:
+        InputError: it was withdrawn, renamed, is not whole or not valid, or a text is too long.
+    """
     beside = marks.about(run.folder)
     if beside.withdrawn:
         raise InputError(
@@ -109,29 +116,17 @@ def prepare(run: StoredRun, label: str = "", note: str = "") -> Submission:
     labelled = Labelled(label=beside.label, note=beside.note)
     if label or note:
         labelled = marks.labelled(label or beside.label, note or beside.note)
-    folder = _folder(run)
+    machine_id, run_id = run.manifest.machine.machine_id, run.manifest.run_id
+    if not re.fullmatch(MACHINE_ID, machine_id) or not re.fullmatch(RUN_ID, run_id):
+        raise InputError(f"{run.folder}: {machine_id!r}, run {run_id!r}; expected ids that feedrate made")
+    if run.folder.name != run_id:
+        raise InputError(f"{run.folder}: holds run {run_id}; expected a folder of that name. Rename it back")
     flags = _validate(run)
-    files = {f"{folder}/{name}": _read(run.folder / name) for name in FILES}
+    folder = f"results/{machine_id}/{run_id}"
+    files = {f"{folder}/{name}": (run.folder / name).read_bytes() for name in FILES}
     if labelled.label or labelled.note:
         files[f"{folder}.label.json"] = marks.encode(labelled)
     return Submission(run, folder, files, labelled, flags)
-
-
-def _folder(run: StoredRun) -> str:
-    machine_id, run_id = run.manifest.machine.machine_id, run.manifest.run_id
-    for name, what, pattern in ((machine_id, "machine id", MACHINE_ID), (run_id, "run id", RUN_ID)):
-        if not re.fullmatch(pattern, name):
-            raise InputError(f"{run.folder}: {what} {name!r}; expected one that feedrate made. Not published")
-    if run.folder.name != run_id:
-        raise InputError(f"{run.folder}: holds run {run_id}; expected a folder of that name. Rename it back")
-    return f"{pull_request.RESULTS}{machine_id}/{run_id}"
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: is missing; expected a whole run: {', '.join(FILES)}. Not published") from error
 
 
 def _validate(run: StoredRun) -> tuple[str, ...]:
@@ -158,37 +153,152 @@ def own_names(submission: Submission) -> list[str]:
 
 
 def pack(submission: Submission, out: Path) -> Path:
-    """Write a run as one file that can be attached: a zip that unpacks at the repository's root."""
+    """Write a run as one file that can be attached: a zip that unpacks at the repository's root.
+
+    Raises:
+        EnvironmentFault: the disk cannot be written.
+    """
     path = out / f"submission-{submission.run.manifest.run_id}.zip"
-    temporary = path.with_name(f"{path.name}.tmp")
-    with _writing(path):
-        # Parquet is compressed already, and what a compressor makes of the rest may differ between its versions.
-        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
-            for name, data in sorted(submission.files.items()):
-                entry = zipfile.ZipInfo(name, _DAWN)
-                entry.external_attr = 0o100644 << 16
-                entry.create_system = 3
-                archive.writestr(entry, data)
-        temporary.replace(path)
-    return path
-
-
-def write_texts(run: StoredRun, lines: list[str], out: Path) -> Path:
-    """Write texts of a run's trials that are too many for a terminal."""
-    path = out / f"texts-{run.manifest.run_id}.txt"
-    with _writing(path):
-        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return path
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Make the folder of a file that is about to be written, and say what is wrong with the disk."""
+    # Parquet is compressed already, and what a compressor makes of the rest may differ between its versions.
+    with zipfile.ZipFile(buffer := io.BytesIO(), "w", zipfile.ZIP_STORED) as archive:
+        for name, data in sorted(submission.files.items()):
+            entry = zipfile.ZipInfo(name, _DAWN)
+            entry.external_attr = 0o100644 << 16
+            entry.create_system = 3
+            archive.writestr(entry, data)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield
+        out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise EnvironmentFault(
-            f"{path}: cannot be written: {error.strerror or error}; expected a folder with free space (OUT= names "
-            "another). Nothing was published"
-        ) from error
+        raise EnvironmentFault(f"{out}: {error.strerror}; expected a folder (OUT=). Nothing was published") from error
+    write_whole(path, buffer.getvalue(), "OUT= names another. Nothing was published")
+    return path
+
+
+class Unable(Exception):
+    """Why no pull request can be opened from here, in a clause; what was to be proposed is still there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How a run gets from a checkout into a pull request."""
+
+    checkout: Path
+    login: str
+    """Of the account that will open it."""
+    base: str
+    """The repository on GitHub, OWNER/NAME."""
+    address: str
+    """Its URL."""
+    branch: str
+    """Its default branch."""
+    commit: str
+    """The newest commit of that branch."""
+    writable: bool
+    """Whether the account may push to it; else it pushes to its fork."""
+
+
+def route(checkout: Path) -> Route:
+    """Find out how a pull request can be opened. Proposes nothing.
+
+    Raises:
+        Unable: it cannot.
+    """
+    for tool, name in (("git", "git"), ("gh", "gh, GitHub's command line,")):
+        if not shutil.which(tool):
+            raise Unable(f"{name} is not installed")
+    if not git(checkout, "remote").strip():
+        raise Unable("this checkout has no remote")
+    login = _gh(checkout, "api", "user", "--jq", ".login").strip()
+    try:
+        here = json.loads(_gh(checkout, "repo", "view", "--json", "nameWithOwner,parent"))
+        parent = here["parent"]
+        base = f"{parent['owner']['login']}/{parent['name']}" if parent else here["nameWithOwner"]
+        fields = "url,defaultBranchRef,viewerPermission"
+        about = json.loads(_gh(checkout, "repo", "view", base, "--json", fields))
+        address, branch = about["url"], about["defaultBranchRef"]["name"]
+        writable = about["viewerPermission"] in _WRITERS
+    except (ValueError, KeyError, TypeError) as error:
+        raise Unable("gh repo view does not describe the repository") from error
+    git(checkout, *_AS_GH, "fetch", "-q", "--no-tags", address, f"refs/heads/{branch}")
+    commit = git(checkout, "rev-parse", "FETCH_HEAD").decode().strip()
+    return Route(checkout, login, base, address, branch, commit, writable)
+
+
+def check_new(way: Route, submission: Submission) -> None:
+    """Refuse a run that is published already.
+
+    Raises:
+        InputError: it is.
+    """
+    run_id = submission.run.manifest.run_id
+    listed = git(way.checkout, "ls-tree", "-r", "-z", "--name-only", "--full-tree", way.commit, "results/").decode()
+    if there := [path for path in listed.split("\0") if run_id in path.split("/")]:
+        raise InputError(
+            f"{run_id}: was submitted already ({there[0]}); a run is published once. make sweep makes another"
+        )
+
+
+def propose(way: Route, submission: Submission) -> str:
+    """Open a pull request, and give its address.
+
+    Raises:
+        Unable: a step failed, or one is open already.
+    """
+    made, address, owner = _commit(way, submission), way.address, ""
+    if not way.writable:
+        _gh(way.checkout, "repo", "fork", way.base, "--clone=false")  # which is content with one that is there
+        fork, owner = f"{way.login}/{way.base.partition('/')[2]}", f"{way.login}:"
+        address = _gh(way.checkout, "repo", "view", fork, "--json", "url", "--jq", ".url").strip()
+    branch = submission.folder.replace("results", "run", 1)
+    git(way.checkout, *_AS_GH, "push", "-q", "--no-verify", address, f"+{made}:refs/heads/{branch}")
+    where = ("--repo", way.base, "--base", way.branch, "--head", f"{owner}{branch}", "--title", submission.title)
+    return _gh(way.checkout, "pr", "create", *where, "--body-file", "-", given=submission.body).strip()
+
+
+def _commit(way: Route, submission: Submission) -> str:
+    """Write a commit on top of the base branch that adds files and changes nothing else."""
+    who = {"NAME": way.login, "EMAIL": f"{way.login}@users.noreply.github.com"}
+    with tempfile.TemporaryDirectory(prefix="feedrate-") as folder:
+        more = {"GIT_INDEX_FILE": str(Path(folder, "index"))}
+        more |= {f"GIT_{role}_{part}": value for role in ("AUTHOR", "COMMITTER") for part, value in who.items()}
+
+        def plumb(*words: str, given: bytes = b"") -> str:
+            return git(way.checkout, *words, given=given, more=more).decode().strip()
+
+        plumb("read-tree", way.commit)
+        for path, data in submission.files.items():
+            blob = plumb("hash-object", "-w", "--stdin", given=data)
+            plumb("update-index", "--add", "--cacheinfo", f"100644,{blob},{path}")
+        tree = plumb("write-tree")
+        return plumb("commit-tree", tree, "-p", way.commit, "-F", "-", given=f"{submission.title}\n".encode())
+
+
+def _gh(checkout: Path, *words: str, given: str = "") -> str:
+    own = {"GH_PROMPT_DISABLED": "1", "NO_COLOR": "1"}
+    return _run(["gh", *words], checkout, given.encode(), own).decode(errors="replace")
+
+
+def git(checkout: Path, *words: str, given: bytes = b"", more: Mapping[str, str] | None = None) -> bytes:
+    """Run git on a checkout, whatever repository the caller's own variables name.
+
+    Raises:
+        Unable: it failed.
+    """
+    return _run(["git", *words], checkout, given, more or {})
+
+
+def _run(command: list[str], checkout: Path, given: bytes, more: Mapping[str, str]) -> bytes:
+    """Run a tool that asks nothing; git's own variables of whoever called do not reach it."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environment = {**own, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C.UTF-8", **more}
+    name = " ".join([word for word in command if not word.startswith("-") and "credential" not in word][:3])
+    try:
+        done = subprocess.run(
+            command, cwd=checkout, input=given, capture_output=True, env=environment, timeout=_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Unable(f"{name}: {error}") from error
+    if done.returncode:
+        said = one_line(done.stderr.decode(errors="replace"))[-300:]
+        raise Unable(f"{name}: {said or f'exit status {done.returncode}'}")
+    return done.stdout

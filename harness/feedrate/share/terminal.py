@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
@@ -19,16 +18,12 @@ from feedrate.schema.errors import InputError
 from feedrate.schema.plugins import ROOT
 from feedrate.schema.redaction import one_line
 from feedrate.schema.words import plural
-from feedrate.share import pull_request, submission
-from feedrate.share.pull_request import Route, Unable
-from feedrate.share.submission import Submission
+from feedrate.share import submission
+from feedrate.share.submission import Submission, Unable
 from feedrate.share.validation import guard
 from feedrate.share.validation.findings import Validated
 from feedrate.share.validation.guard import READABLE
 from feedrate.store import marks, runs
-
-TEXTS = 40
-"""Texts of trials that are shown; where there are more, all of them go into a file."""
 
 
 def confirm(console: Console) -> bool:
@@ -72,68 +67,43 @@ def submit(
         EnvironmentFault: the disk cannot be written.
     """
     prepared = submission.prepare(runs.find(name, results), label, note)
-    route = _route(checkout, prepared)
-    show(prepared, console, out)
-    _print(console, f"\n{_announce(route, prepared, out)}")
+    way, reason = None, ""
+    try:
+        way = submission.route(checkout)
+        submission.check_new(way, prepared)
+    except Unable as unable:
+        reason = str(unable)
+    show(prepared, console)
+    if way:
+        head = way.base if way.writable else "a fork of it in your account, which is made if there is none"
+        announced = (
+            f"Your GitHub account {way.login} proposes it to {way.base} ({way.branch}) from {head}: the commit carries "
+            "that name and no e-mail address of yours. Your working tree is not touched."
+        )
+    else:
+        announced = f"No pull request can be opened from here: {reason}. One file to attach is made in {out} instead."
+    _print(console, f"\n{announced}")
     if not ask(console):
         _print(console, "Nothing was published.")
         return
     if label or note:
         marks.label(prepared.run.folder, prepared.label.label, prepared.label.note)
-    _print(console, _publish(route, prepared, out))
-
-
-def _route(checkout: Path, prepared: Submission) -> Route | Unable:
-    """Find a way to a pull request, and refuse a run that is published already as far as can be known."""
-    try:
-        route = pull_request.route(checkout)
-        with pull_request.fetched(route) as commit:
-            prepared.check_new(checkout, commit)
-        if address := pull_request.waiting(route, prepared.change().branch):
-            raise InputError(
-                f"{prepared.run.manifest.run_id}: was submitted already and waits: {address}; a run is published once"
-            )
-        return route
-    except Unable as reason:
-        with contextlib.suppress(Unable):  # no git, or no checkout: whoever gets the file looks
-            if before := pull_request.last_seen(checkout):
-                prepared.check_new(checkout, before)
-        return reason
-
-
-def _announce(route: Route | Unable, prepared: Submission, out: Path) -> str:
-    if isinstance(route, Unable):
-        where = out / f"submission-{prepared.run.manifest.run_id}.zip"
-        return f"No pull request can be opened from here: {route}. One file to attach is made instead: {where}."
-    head = route.head.name if route.head else f"a fork of it, which will be made in your account {route.login}"
-    return (
-        f"Your GitHub account {route.login} proposes it to {route.base.name} ({route.base.branch}) from {head}: "
-        "the commit carries that name and no e-mail address of yours. Your working tree is not touched."
-    )
-
-
-def _publish(route: Route | Unable, prepared: Submission, out: Path) -> str:
-    """Open a pull request, or make one file; say what came of it."""
-    reason = route
-    if isinstance(route, Route):
+    if way:
         try:
-            with pull_request.fetched(route) as commit:
-                return f"Submitted: {pull_request.propose(route, commit, prepared.change())}"
-        except Unable as failed:
-            reason = failed
+            _print(console, f"Submitted: {submission.propose(way, prepared)}")
+            return
+        except Unable as unable:
+            reason = str(unable)
     path = submission.pack(prepared, out)
-    return (
+    _print(
+        console,
         f"No pull request was opened: {reason}.\nIt is all in {path} ({path.stat().st_size:,} bytes): attach it to an "
-        "issue of the feedrate repository, or mend this and type the same command again."
+        "issue of the feedrate repository, or mend this and type the same command again.",
     )
 
 
-def show(prepared: Submission, console: Console, out: Path) -> None:
-    """Print everything that would be public.
-
-    Raises:
-        EnvironmentFault: the disk cannot be written.
-    """
+def show(prepared: Submission, console: Console) -> None:
+    """Print everything that would be public."""
     _print(console, f"This would be public of run {prepared.run.manifest.run_id}:\n", "bold")
     files = Table(box=None, padding=(0, 1), header_style="dim")
     files.add_column("file", overflow="fold")
@@ -149,7 +119,11 @@ def show(prepared: Submission, console: Console, out: Path) -> None:
     for name, value in prepared.facts:
         facts.add_row(Text(one_line(name)), Text(one_line(value)))
     console.print(facts)
-    _show_texts(prepared, console, out)
+    texts = submission.free_texts(prepared.run)
+    said = "What failures and checks say" if texts else "No trial failed or was checked: there are no further texts."
+    _print(console, f"\n{said}", "bold" if texts else "")
+    for text, count in texts.items():
+        _print(console, f"  {count:,} ×  {one_line(text)}")
     if names := submission.own_names(prepared):
         _print(console, "\nThis looks like a name of this machine or of its user, or like its home folder:", "bold red")
         for text in names:
@@ -170,21 +144,6 @@ def _content(prepared: Submission, path: str) -> str:
 
     about = pq.read_metadata(prepared.run.folder / name)
     return f"{about.num_rows:,} rows of {about.num_columns} columns: numbers, settings, ids and the texts below"
-
-
-def _show_texts(prepared: Submission, console: Console, out: Path) -> None:
-    texts = submission.free_texts(prepared.run)
-    if not texts:
-        _print(console, "\nNo trial failed or was checked: there are no further texts.")
-        return
-    lines = [f"  {count:,} ×  {one_line(text)}" for text, count in texts.items()]
-    some = ""
-    if len(lines) > TEXTS:
-        path = submission.write_texts(prepared.run, lines, out)
-        some = f": the {TEXTS} most frequent of {len(lines):,}, all of which are in {path}"
-    _print(console, f"\nWhat failures and checks say{some}", "bold")
-    for line in lines[:TEXTS]:
-        _print(console, line)
 
 
 def withdraw(name: str, why: str, console: Console, results: Path = runs.RESULTS) -> None:

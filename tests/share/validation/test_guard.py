@@ -11,12 +11,15 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from submitting import printed
 from typer.testing import CliRunner
 
 from feedrate.cli import app
 from feedrate.schema import redaction
 from feedrate.schema.errors import InputError
+from feedrate.share import terminal as share_terminal
 from feedrate.share.validation import admission, caps, guard
+from feedrate.share.validation.findings import Finding, Validated
 from feedrate.share.validation.guard import Gone, Guard
 
 BOMBS = ("bombs/data_page/2032MB", "bombs/dictionary/1500MB")
@@ -132,3 +135,37 @@ def test_the_command_says_what_it_found(results: list[Path]) -> None:
     assert (said["valid"], said["refused"]) == (2, 1)
     assert [one["valid"] for one in said["files"]] == [True, False, True]
     assert {"rule", "severity", "where", "got", "expected"} == set(said["files"][1]["findings"][0])
+
+
+@pytest.fixture
+def odd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that keeps every rule (tests/share/validation has the rules) and looks odd."""
+    path = tmp_path / "trials.parquet"
+    path.touch()
+    flag = Finding("fast", "flag", "samples_per_s", "9", "at most 4")
+    found = Validated(str(path), None, "20260202T000000Z-bbbb", "xeon-2", 1, (flag,))
+    monkeypatch.setattr(share_terminal.guard, "check_all", lambda paths, _: (found for _ in paths))
+    return path
+
+
+def test_a_path_that_names_nothing_does_not_stop_the_others(odd: Path, tmp_path: Path) -> None:
+    """It is refused with its reason, also where machines read, and the exit status is that of refused files."""
+    (tmp_path / "empty").mkdir()
+    for more in ([], ["--json"]):
+        done = CliRunner().invoke(app, ["validate", str(tmp_path / "no"), str(odd), str(tmp_path / "empty"), *more])
+        assert done.exit_code == 2
+        if more:
+            said = json.loads(done.stdout)
+            assert (said["valid"], said["refused"]) == (1, 2)
+            assert [each["valid"] for each in said["files"]] == [False, False, True]
+            assert said["files"][0]["findings"][0]["got"] == "no such file"
+            assert said["files"][1]["findings"][0]["got"] == "holds no run"
+        else:
+            assert "1 valid, 2 refused." in done.stdout
+
+
+def test_what_is_odd_is_held_against_what_is_usual(odd: Path, tmp_path: Path) -> None:
+    """A flag says what was found and what others have; counts agree with their nouns."""
+    said = printed(lambda console: share_terminal.validate([odd], tmp_path, console))
+    assert "of xeon-2, 1 trial, 1 flag for a reviewer" in said
+    assert "samples_per_s: 9\n    usual: at most 4 (rule fast)" in said
