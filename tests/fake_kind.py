@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from feedrate.machine.identity import Machine
-from feedrate.machine.storage import Storage
+from feedrate.machine.identity import Storage
 from feedrate.schema.columns import PROTOCOL_VERSION
 
 HOSTILE = '<script>document.title="owned"</script><img src=x onerror="document.title=1"> [a](javascript:alert(1)) `x` |'

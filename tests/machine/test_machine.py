@@ -14,7 +14,6 @@ import pytest
 from pydantic import ValidationError
 
 from feedrate.machine import identity
-from feedrate.machine import storage as machine_storage
 from feedrate.machine.identity import Machine, describe, software, storage
 from feedrate.schema.errors import InputError
 
@@ -64,7 +63,7 @@ def test_the_id_stands_for_the_hardware_alone() -> None:
             "distribution": None,
             "virtualised": None,
             "memory_bytes": PLAIN.memory_bytes - 100 * 2**20,
-            "storage": machine_storage.Storage(file_system="ext4", device_class="nvme", rotational=False),
+            "storage": identity.Storage(file_system="ext4", device_class="nvme", rotational=False),
             "shared_memory_bytes": 64 * 2**20,
         }
     )
@@ -183,7 +182,7 @@ def test_memory_file_systems_and_disks_are_told_apart(tmp_path: Path) -> None:
 )
 def test_classes_of_storage(file_system: str, name: str, rotational: bool | None, kind: str) -> None:
     """A virtual disk's word on rotation is not believed; a network file system has no disk of its own."""
-    assert machine_storage._device_class(file_system, name, rotational) == kind
+    assert identity._device_class(file_system, name, rotational) == kind
 
 
 def test_what_is_set_on_a_disk_is_told_and_nobody_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,13 +197,13 @@ def test_what_is_set_on_a_disk_is_told_and_nobody_is_named(tmp_path: Path, monke
     }.items():
         (device / name).parent.mkdir(parents=True, exist_ok=True)
         (device / name).write_text(text)
-    monkeypatch.setattr(machine_storage, "_block_device", lambda folder, source: device)
+    monkeypatch.setattr(identity, "_block_device", lambda folder, source: device)
     options = "rw,noatime,addr=10.0.0.7,clientaddr=10.0.0.9,rsize=1048576,username=ann"
     mounts = [
         SimpleNamespace(mountpoint=point, fstype=kind, device="/dev/nvme0n1p1", opts=options)
         for point, kind in (("/", "xfs"), (str(tmp_path), "tmpfs"), (str(tmp_path), "ext4"), ("/elsewhere", "nfs4"))
     ]
-    monkeypatch.setattr(machine_storage.psutil, "disk_partitions", lambda **_: mounts)
+    monkeypatch.setattr(identity.psutil, "disk_partitions", lambda **_: mounts)
     found = storage(tmp_path)
     assert found.file_system == "ext4"
     assert (found.device_class, found.rotational, found.model) == ("nvme", False, "Example SSD 990 2TB")

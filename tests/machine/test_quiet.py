@@ -19,7 +19,6 @@ from feedrate.machine import quiet
 from feedrate.machine.probes import procfs
 from feedrate.machine.probes.host import HostProbe
 from feedrate.machine.probes.noise import RULES
-from feedrate.machine.probes.system import System
 from feedrate.machine.quiet import Quietness, look, wait
 
 PSI = "some avg10=0.00 avg60=0.00 avg300=0.00 total={}\n"
@@ -38,7 +37,7 @@ class Machine:
         (proc / "pressure").mkdir()
         (proc / "loadavg").write_text("7.50 0.40 0.30 1/90 1000\n")
         self.write()
-        self.probe = HostProbe(System(proc, [proc]))
+        self.probe = HostProbe(proc, [proc])
 
     def sleep(self, seconds: float) -> None:
         """Let so much time pass."""
@@ -64,8 +63,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine
     made = Machine(tmp_path)
     monkeypatch.setattr(quiet.time, "sleep", made.sleep)
     monkeypatch.setattr(quiet.time, "monotonic", lambda: made.slept)
-    monkeypatch.setattr("feedrate.machine.probes.system.time.perf_counter_ns", lambda: round(made.seconds * 1e9))
-    monkeypatch.setattr("feedrate.machine.probes.system.time.process_time_ns", lambda: 0)
+    monkeypatch.setattr("feedrate.machine.probes.host.time.perf_counter_ns", lambda: round(made.seconds * 1e9))
+    monkeypatch.setattr("feedrate.machine.probes.host.time.process_time_ns", lambda: 0)
     yield made
     made.probe.close()
 
@@ -133,7 +132,7 @@ def test_every_rule_that_an_idle_machine_can_break_has_a_sentence() -> None:
 
 def test_a_machine_that_tells_nothing_is_quiet_as_far_as_is_known(tmp_path: Path) -> None:
     """No file, no reason, no number."""
-    with HostProbe(System(tmp_path, [])) as probe:
+    with HostProbe(tmp_path, []) as probe:
         seen = look(probe, None, seconds=0.01)
     assert seen.quiet
     assert {name for name, value in seen.numbers.items() if value is not None} == {"wall_ns"}
@@ -204,7 +203,7 @@ def test_a_real_wait_ends_at_its_limit(burner: subprocess.Popen[str]) -> None:
 def test_our_own_cpu_is_not_foreign(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """What this process used itself while it looked is not others'."""
     machine.rates = {"cores": 0.5}
-    monkeypatch.setattr("feedrate.machine.probes.system.time.process_time_ns", lambda: round(machine.busy_s * 1e9))
+    monkeypatch.setattr("feedrate.machine.probes.host.time.process_time_ns", lambda: round(machine.busy_s * 1e9))
     seen = look(machine.probe, None)
     assert seen.quiet
     assert seen.numbers["cpu_util_pct"] == 25

@@ -13,6 +13,7 @@ import shlex
 import sys
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, requires, version
 
 from feedrate.schema.errors import EnvironmentFault
@@ -68,17 +69,13 @@ def check(needed: Mapping[str, str], otherwise: str) -> None:
     Raises:
         EnvironmentFault: some are missing or too old; all of them are named.
     """
-
-    def too_old(pip: str) -> str | None:
-        try:
-            found = version(pip)
-        except PackageNotFoundError:
-            return None
-        return found if pip in oldest and _release(found) < _release(oldest[pip]) else None
-
     oldest = least()
     lacking = [pip for module, pip in needed.items() if importlib.util.find_spec(module) is None]
-    old = {pip: found for pip in needed.values() if pip not in lacking and (found := too_old(pip))}
+    old = {}
+    for pip in needed.values():
+        with suppress(PackageNotFoundError):
+            if pip in oldest and pip not in lacking and _release(found := version(pip)) < _release(oldest[pip]):
+                old[pip] = found
     if not lacking and not old:
         return
     said = [f"lacks {', '.join(lacking)}"] if lacking else []

@@ -17,8 +17,7 @@ import psutil
 
 from feedrate.machine.probes import noise, procfs
 from feedrate.machine.probes.gpu import GpuProbe
-from feedrate.machine.probes.host import HostProbe
-from feedrate.machine.probes.system import disturbance, percent, pressure_pct
+from feedrate.machine.probes.host import HostProbe, disturbance, percent, pressure_pct
 from feedrate.schema import words
 
 EVERY_S = 3.0

@@ -15,7 +15,6 @@ from beside import tried
 from feedrate.machine.probes import procfs
 from feedrate.machine.probes.host import HostProbe, Tally, difference
 from feedrate.machine.probes.procfs import descendants, memory, workers_uss
-from feedrate.machine.probes.system import System
 from feedrate.schema.columns import TELEMETRY, TRIALS
 
 Spawn = Callable[[str], "subprocess.Popen[str]"]
@@ -234,7 +233,7 @@ def test_what_is_withheld_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     hidden = ("/io", "/smaps_rollup")
     monkeypatch.setattr(procfs, "read", lambda path, size=16384: None if path.endswith(hidden) else read(path, size))
     (tmp_path / "loadavg").write_text("0.50 0.40 0.30 1/90 1000\n")
-    with HostProbe(System(tmp_path, [])) as probe:
+    with HostProbe(tmp_path, []) as probe:
         sample = probe.sample(os.getpid())
         columns = difference(probe.counters(os.getpid()), probe.counters(os.getpid()))
     assert (sample["cpu_util_pct"], sample["mem_available_bytes"], sample["load_1m"]) == (None, None, 0.5)
@@ -288,3 +287,32 @@ def test_looking_is_cheap(spawn: Spawn) -> None:
         machine = (time.process_time() - started) / 200
     assert cost < 500e-6
     assert machine < 500e-6
+
+
+def test_ticks_stand_in_for_a_missing_cpu_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without process CPU clocks, /proc/PID/stat answers, to a tick."""
+
+    def refuse(clock: int) -> int:
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(procfs.time, "clock_gettime_ns", refuse)
+    before = procfs.cpu_ns(os.getpid())
+    end = time.process_time() + 0.2
+    while time.process_time() < end:
+        pass
+    used = procfs.cpu_ns(os.getpid()) - before  # type: ignore[operator]
+    assert used == pytest.approx(0.2e9, abs=3 * procfs.TICK_NS)
+
+
+def test_shared_memory_of_torch_is_recognised_and_other_files_are_not() -> None:
+    """Names as ATen makes them count, if they are ours."""
+    ours, other = (Path(procfs.SHM, f"{prefix}_{os.getpid()}_1_0") for prefix in ("torch", "feedrate-test"))
+    try:
+        ours.touch()
+        other.touch()
+        assert ours.name in procfs.shm_segments()
+        assert other.name not in procfs.shm_segments()
+    finally:
+        ours.unlink()
+        other.unlink()
+    assert ours.name not in procfs.shm_segments()

@@ -17,19 +17,11 @@ from itertools import takewhile
 from types import ModuleType
 from typing import Any, Literal, Self
 
+from feedrate.schema.columns import TELEMETRY
+
 Sample = Mapping[str, float | int | None]
 
-NO_GPU: dict[str, float | int | None] = dict.fromkeys(
-    (
-        "gpu_util_pct",
-        "gpu_power_w",
-        "gpu_mem_bytes",
-        "gpu_sm_clock_mhz",
-        "gpu_temperature_c",
-        "gpu_throttle_reasons",
-        "gpu_pcie_rx_bytes_per_s",
-    )
-)
+NO_GPU: dict[str, float | int | None] = {column.name: None for column in TELEMETRY if column.name.startswith("gpu_")}
 """The telemetry columns of the GPU where there is none."""
 SETTLE_NS = 1_000_000_000
 """NVML averages utilization over up to this long, in nanoseconds."""
@@ -58,7 +50,7 @@ def load() -> ModuleType | None:
 
 
 def _handle(nvml: ModuleType, entry: str) -> Any | None:
-    """Find the GPU that an entry of CUDA_VISIBLE_DEVICES names.
+    """The GPU that an entry of CUDA_VISIBLE_DEVICES names.
 
     An index counts as NVML counts, by bus address; CUDA does so too when all GPUs are alike or when CUDA_DEVICE_ORDER
     is PCI_BUS_ID. An identifier may be shortened, as CUDA allows, to what only one GPU begins with.

@@ -10,6 +10,7 @@ import os
 import re
 import time
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -20,8 +21,6 @@ SHM = "/dev/shm"  # noqa: S108 - where POSIX shared memory lies, not a place for
 SHM_PREFIXES = ("torch_", "sem.", "psm_", "nccl-", "__KMP_REGISTERED_LIB_")
 """Shared memory of ATen (``torch_PID_RANDOM_N``), POSIX semaphores (``multiprocessing`` locks), CPython's
 ``multiprocessing.shared_memory``, NCCL, and the OpenMP runtime of LLVM and Intel."""
-
-_OWNER = re.compile(r"torch_(\d+)_")
 
 
 def read(path: str, size: int = 16384) -> bytes | None:
@@ -63,17 +62,13 @@ def descendants(pid: int) -> list[int]:
     A descendant whose own parent has died hangs under a subreaper or init and is not found.
     """
     own = os.getpid()
-    tree: dict[int, list[int]] | None = None
     if read(f"/proc/{own}/task/{own}/children") is None:  # a kernel without CONFIG_PROC_CHILDREN: scan all processes
-        tree = {}
-        for each in psutil.pids():
-            if fields := _stat_fields(each):
-                tree.setdefault(int(fields[1]), []).append(each)
+        try:
+            return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+        except psutil.Error:
+            return []
     found = [pid]
     for parent in found:
-        if tree is not None:
-            found += tree.get(parent, [])
-            continue
         for thread in _entries(f"/proc/{parent}/task"):
             found += map(int, (read(f"/proc/{parent}/task/{thread}/children") or b"").split())
     return found[1:]
@@ -138,23 +133,21 @@ def _footprint(pid: int) -> tuple[int, int] | None:
 def memory(trial_pid: int) -> dict[str, int | None]:
     """Sum the memory of a process and its descendants; walking the page tables takes milliseconds a process."""
     main = _footprint(trial_pid)
-    parts = [part for pid in descendants(trial_pid) if (part := _footprint(pid))] if main else []
-    try:
-        shm = os.statvfs(SHM)
-        shm_bytes: int | None = (shm.f_blocks - shm.f_bfree) * shm.f_frsize
-    except OSError:
-        shm_bytes = None
+    parts = [main, *filter(None, map(_footprint, descendants(trial_pid)))] if main else []
+    shm_bytes: int | None = None
+    with suppress(OSError):
+        shm_bytes = psutil.disk_usage(SHM).used
     return {
-        "uss_peak_bytes": main[0] + sum(uss for uss, _ in parts) if main else None,
-        "pss_peak_bytes": main[1] + sum(pss for _, pss in parts) if main else None,
+        "uss_peak_bytes": sum(uss for uss, _ in parts) or None,
+        "pss_peak_bytes": sum(pss for _, pss in parts) or None,
         "shm_bytes": shm_bytes,
     }
 
 
 def workers_uss(trial_pid: int) -> int | None:
     """Sum the memory that only one of a process' descendants has: what a fork shares counts once it was written to."""
-    parts = [part[0] for pid in descendants(trial_pid) if (part := _footprint(pid))]
-    return sum(parts) if parts else None
+    parts = list(filter(None, map(_footprint, descendants(trial_pid))))
+    return sum(uss for uss, _ in parts) if parts else None
 
 
 def semaphores(pid: int) -> set[Path]:
@@ -178,7 +171,7 @@ def remove_segments(segments: Iterable[str], makers: Collection[int]) -> int:
         segments: names under ``/dev/shm``; PyTorch's hold the process id of their maker.
         makers: the dead processes; other containers may share ``/dev/shm``, and theirs are left alone.
     """
-    dead = [name for name in segments if (owner := _OWNER.match(name)) and int(owner[1]) in makers]
+    dead = [name for name in segments if (owner := re.match(r"torch_(\d+)_", name)) and int(owner[1]) in makers]
     for name in dead:
         Path(SHM, name).unlink(missing_ok=True)
     return len(dead)
@@ -192,10 +185,7 @@ def shm_segments() -> set[str]:
     """
     found: set[str] = set()
     for name in _entries(SHM):
-        try:
-            mine = Path(SHM, name).lstat().st_uid == os.getuid()
-        except OSError:
-            continue
-        if mine and name.startswith(SHM_PREFIXES):
-            found.add(name)
+        with suppress(OSError):
+            if name.startswith(SHM_PREFIXES) and Path(SHM, name).lstat().st_uid == os.getuid():
+                found.add(name)
     return found

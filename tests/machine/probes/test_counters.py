@@ -1,4 +1,4 @@
-"""The machine's own files, made up, and what two readings of them add up to; no number where one is missing."""
+"""The host probe: the machine's own files, made up, and what two readings of them add up to."""
 
 from __future__ import annotations
 
@@ -10,8 +10,16 @@ from typing import Any
 import pytest
 
 from feedrate.machine import identity
-from feedrate.machine.probes.host import TrialCounters, difference
-from feedrate.machine.probes.system import PRESSURES, MachineCounters, System, Ticks, disturbance, pressure_pct
+from feedrate.machine.probes.host import (
+    PRESSURES,
+    HostProbe,
+    MachineCounters,
+    Ticks,
+    TrialCounters,
+    difference,
+    disturbance,
+    pressure_pct,
+)
 
 S = 1_000_000_000
 PSI = "some avg10=0.00 avg60=0.12 avg300=0.30 total={}\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=5\n"
@@ -24,25 +32,25 @@ Read = Callable[..., MachineCounters]
 @pytest.fixture
 def read(tmp_path: Path) -> Iterator[Read]:
     """Write files below a made-up /proc, name to text, and read the counters of the control groups that are named."""
-    systems: list[System] = []
+    probes: list[HostProbe] = []
 
     def call(*groups: str, **files: str) -> MachineCounters:
         for name, text in files.items():
             path = tmp_path / name.replace("__", "/")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        systems.append(System(tmp_path, [tmp_path / group for group in groups]))
-        return systems[-1].counters()
+        probes.append(HostProbe(tmp_path, [tmp_path / group for group in groups]))
+        return probes[-1].machine()
 
     yield call
-    for system in systems:
-        system.close()
+    for probe in probes:
+        probe.close()
 
 
 @pytest.mark.parametrize(
     ("stat", "ticks", "cpus"),
     [
-        # user nice system idle iowait irq softirq steal, then guest time, which user time contains: proc(5)
+        # user nice probe idle iowait irq softirq steal, then guest time, which user time contains: proc(5)
         ("cpu  120 5 60 840 50 5 5 10 27 0\ncpu0 1 1 1 1\n", Ticks(busy=195, steal=10, total=1095), 1),
         ("cpu  100 0 0 850 0 0 0 50 0 0\ncpu0 1\ncpu1 1\nintr 5 0\n", Ticks(busy=100, steal=50, total=1000), 2),
         ("cpu  100 0 0 900\ncpu0 100 0 0 900\n", Ticks(busy=100, steal=None, total=1000), 1),  # an old kernel
@@ -75,12 +83,12 @@ def test_a_window_has_the_share_of_its_time_under_pressure(tmp_path: Path) -> No
     (tmp_path / "pressure").mkdir()
     for name in PRESSURES:
         (tmp_path / "pressure" / name).write_text(PSI.format(1_000_000))
-    system = System(tmp_path, [])
-    before = system.counters()
+    probe = HostProbe(tmp_path, [])
+    before = probe.machine()
     (tmp_path / "pressure/io").write_text(PSI.format(1_050_000))
     (tmp_path / "pressure/memory").write_text(PSI.format(9_000_000))
-    after = replace(system.counters(), t_ns=before.t_ns + S)
-    system.close()
+    after = replace(probe.machine(), t_ns=before.t_ns + S)
+    probe.close()
     assert [pressure_pct(before, after, name) for name in PRESSURES] == [0, 5, 100]
     assert disturbance(before, after, 0)["io_pressure_pct"] == 5
 
@@ -112,9 +120,9 @@ def test_the_groups_of_this_process_are_found_where_none_are_named(
     """By default the CPU groups that the quota is read from are watched."""
     (tmp_path / "cpu.stat").write_text(V2.format(3))
     monkeypatch.setattr(identity, "groups", lambda controller: [tmp_path] if controller == "cpu" else [])
-    system = System(tmp_path)
-    assert system.counters().throttled_ns == 3000
-    system.close()
+    probe = HostProbe(tmp_path)
+    assert probe.machine().throttled_ns == 3000
+    probe.close()
 
 
 @pytest.mark.parametrize("made", [False, True])
@@ -126,9 +134,9 @@ def test_a_machine_that_tells_nothing_is_none_throughout(made: bool, tmp_path: P
     before, after = read("group"), read("group")
     assert set(disturbance(before, after, 0).values()) == {None}
     assert pressure_pct(before, after, "cpu") is None
-    system = System(tmp_path, [])
-    assert (system.load_1m(), system.mem_available_bytes(), system.cpus) == (None, None, None)
-    system.close()
+    with HostProbe(tmp_path, []) as probe:
+        assert set(probe.sample(None).values()) == {None}
+        assert probe.cpus is None
 
 
 def test_closing_leaves_no_file_open(tmp_path: Path) -> None:
@@ -140,21 +148,21 @@ def test_closing_leaves_no_file_open(tmp_path: Path) -> None:
     (tmp_path / "stat").write_text("cpu  1 0 0 1 0 0 0 1 0 0\n")
     (tmp_path / "cpu.stat").write_text(V2.format(3))
     files = open_files()
-    system = System(tmp_path, [tmp_path])
+    probe = HostProbe(tmp_path, [tmp_path])
     assert open_files() == files + 2
-    system.close()
-    system.close()
+    probe.close()
+    probe.close()
     assert open_files() == files
-    assert system.counters().ticks is None
-    assert system.counters().throttled_ns is None
+    assert probe.machine().ticks is None
+    assert probe.machine().throttled_ns is None
 
 
 def test_this_machine_is_read_without_an_error() -> None:
     """Whatever this kernel offers: counters only grow, and cores are those of /proc/stat."""
-    system = System()
-    before, after = system.counters(), system.counters()
-    system.close()
-    assert system.cpus == Path("/proc/stat").read_text().count("\ncpu")
+    probe = HostProbe()
+    before, after = probe.machine(), probe.machine()
+    probe.close()
+    assert probe.cpus == Path("/proc/stat").read_text().count("\ncpu")
     for name in PRESSURES:
         if (first := before.pressure_us[name]) is not None:
             assert after.pressure_us[name] >= first  # type: ignore[operator]
