@@ -107,7 +107,11 @@ def test_a_run_that_lacks_much_breaks_nothing(name: str, what: dict[str, Any], s
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [*((name, "cpu") for name in (*CELLS, "defaults", "roofline")), *((name, "storage") for name in STORAGE)],
+    [
+        *((name, "cpu") for name in (*CELLS, "defaults", "roofline")),
+        *((name, "storage") for name in STORAGE),
+        *((name, "workers") for name in ("worker_memory", "worker_startup")),
+    ],
 )
 def test_one_block_has_no_interval_and_says_so(name: str, kind: str, show: Show, specs: Specs) -> None:
     """With one block no chart draws or tabulates an interval, and NaN reaches no specification."""

@@ -26,27 +26,15 @@ def cited(data: str = "a,b\n1,2\n", title: str = "Throughput by batch size", **w
 
 
 def fields(entry: str) -> dict[str, str]:
-    """Read a BibTeX entry as BibTeX does: by counting braces, none of which can be escaped."""
-    head = re.match(r"@misc\{([^\s,{}%#\\\"~=']+),\n", entry)
-    assert head, entry
-    found, rest = {"key": head[1]}, entry[head.end() :]
-    while not rest.startswith("}"):
-        name = re.match(r"\s*(\w+)\s*=\s*", rest)
-        assert name, rest
-        rest = rest[name.end() :]
-        if rest.startswith("{"):
-            depth = at = 0
-            while at == 0 or depth:
-                depth += {"{": 1, "}": -1}.get(rest[at], 0)
-                at += 1
-            value, rest = rest[1 : at - 1], rest[at:]
-        else:
-            value, _, rest = rest.partition(",")
-            rest = f",{rest}"
-        found[name[1]] = value
-        assert rest.startswith(",\n")
-        rest = rest[2:]
-    assert rest == "}"
+    """Read a BibTeX entry; braces balance as BibTeX counts them: none of them can be escaped."""
+    head, *lines, end = entry.splitlines()
+    assert re.fullmatch(r"@misc\{[^\s,{}%#\\\"~=']+,", head)
+    assert end == "}"
+    found = {"key": head[6:-1]}
+    for line in lines:
+        name, value = line.strip().removesuffix(",").split("=", 1)
+        found[name.strip()] = value.strip().removeprefix("{").removesuffix("}")
+        assert value.count("{") == value.count("}")
     return found
 
 

@@ -17,29 +17,21 @@ from feedrate.pages.runs import RunView, draw
 from feedrate.questions.runs import telemetry as seen
 from feedrate.questions.runs.drift_charts import drift
 from feedrate.questions.runs.telemetry_charts import Track, nice, place, telemetry
-from feedrate.questions.transfer.charts import transfer_size
+from feedrate.questions.transfer.charts import ADDED, transfer_size, transfers
 from feedrate.questions.workers.charts import worker_scaling
 from feedrate.schema import words
 
 Show = Callable[..., RunView]
+TrialsOf = Callable[..., pd.DataFrame]
 Specs = Callable[[Figure], list[dict[str, Any]]]
 WHOLE: dict[str, Any] = {"device": "cuda", "workers": (0, 1, 2), "batches": (8, 32), "busy": True}
 """A run that every one of them can be drawn from."""
+COPY = {"mode": "copy", "batch_size": 8}
+SPAN = {"steps": 100, "batch_bytes": 1_000_000, "device_h2d_ns": 10_000_000}
 
 
 def data(spec: dict[str, Any]) -> list[list[dict[str, Any]]]:
     return list(spec["datasets"].values())
-
-
-def test_emulated_and_real_stand_apart(show: Show) -> None:
-    """No panel of roofline or scaling mixes an emulated step with real training, and each says which it is."""
-    for name in ("roofline", "worker_scaling"):
-        figure = draw(name, show(workers=(0, 1, 2)))
-        kinds = [("emulated" in panel.subtitle, "emulated" in panel.title) for panel in figure.panels]
-        assert any(any(kind) for kind in kinds)
-        assert any(not any(kind) for kind in kinds)
-        for panel in figure.panels:
-            assert "emulated" not in panel.subtitle or "sleep" in panel.subtitle
 
 
 def test_scaling_is_speed_up_by_processes(show: Show, specs: Specs) -> None:
@@ -63,6 +55,34 @@ def test_copies_by_size_need_a_device(show: Show) -> None:
     assert "pinned" in figure.panels[0].message
     assert all(row["low"] <= row["GB per s"] <= row["high"] for row in figure.rows)
     assert any("no rate of the bus" in note for note in figure.notes)
+
+
+def test_bandwidth_is_bytes_by_copy_time(trials_of: TrialsOf) -> None:
+    """100 batches of 1 MB in 10 ms are 10 GB/s."""
+    row = transfers(trials_of([(COPY, [50.0, 60.0, 70.0])], device="cuda", **SPAN)).iloc[0]
+    assert [row["gb_per_s"], row["gb_lo"], row["gb_hi"]] == pytest.approx([10.0] * 3)
+    assert row["gb_n"] == 3
+    assert row["batch_bytes"] == 1_000_000
+
+
+def test_blocks_spread_the_interval(trials_of: TrialsOf) -> None:
+    """A block at twice the rate puts the geometric mean between, and the interval around it; one block has none."""
+    trials = trials_of([(COPY, [50.0, 60.0])], device="cuda", **SPAN)
+    trials.loc[1, "device_h2d_ns"] = 5_000_000
+    row = transfers(trials).iloc[0]
+    assert row["gb_per_s"] == pytest.approx(200**0.5)
+    assert row["gb_lo"] < row["gb_per_s"] < row["gb_hi"]
+    assert pd.isna(transfers(trials[:1]).iloc[0]["gb_lo"])
+
+
+def test_what_was_not_timed_has_no_bandwidth(trials_of: TrialsOf) -> None:
+    """Nothing on a CPU, nothing of failed trials, nothing of replicas that share a bus."""
+    assert transfers(trials_of([({"mode": "load"}, [5.0, 6.0])])).empty
+    assert transfers(trials_of([(COPY, [None, None])], device="cuda", **SPAN)).empty
+    ddp = {"mode": "train", "parallel": "ddp", "world_size": 2}
+    found = transfers(trials_of([(ddp, [5.0, 6.0])], device="cuda", **SPAN))
+    assert found.empty
+    assert set(ADDED) <= set(found.columns)
 
 
 def test_telemetry_is_thinned_and_marks_trials(show: Show, specs: Specs) -> None:
@@ -97,9 +117,9 @@ def test_a_value_stands_where_its_scale_says() -> None:
     placed, whole = place([Track("a", 4.0, line="a"), Track("b", 100.0, line="b", units=2.0)])
     low, high = placed[1], placed[0]
     assert low.base == 0.0
-    assert high.base + high.track.units < whole
+    assert high.base + high.units < whole
     assert low.at("datum.b") == "isValid(datum.b)?0+0.02*min(datum.b,100):null"
-    assert high.base > low.base + low.track.units
+    assert high.base > low.base + low.units
     assert [nice(value) for value in (0.0, 0.7, 1.0, 2.1, 23.0, 80.0)] == [1.0, 1.0, 1.0, 2.5, 25.0, 100.0]
 
 

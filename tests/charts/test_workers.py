@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from typing import Any
@@ -107,20 +106,6 @@ def test_memory_is_that_of_the_analysis() -> None:
         wanted = found[row["index, start method"]][name] / divisor / MIB
         assert row["MiB"] == pytest.approx(wanted)
     assert [row["index, start method"] for row in figure.rows[3:]] == ["list, spawn", "list, fork", "numpy, fork"]
-
-
-@pytest.mark.parametrize(("chart", "made"), [(worker_startup, starting), (worker_memory, holding)])
-def test_one_block_has_no_interval_and_nothing_is_said(chart: Any, made: Any) -> None:
-    """With one block there is no interval; without records of it a sentence, and no axes."""
-    single = chart.draw(made(blocks=1))
-    assert single.panels
-    assert "NaN" not in json.dumps([render.specification(panel) for panel in single.panels])
-    assert all(row["low"] is None and row["high"] is None for row in single.rows)
-    assert "no interval" in single.message
-    for frame in (made().iloc[:0], made().assign(outcome="error"), trials({"one": (WAYS["no workers"], {})})):
-        figure = chart.draw(frame)
-        assert not figure.panels
-        assert figure.missing.endswith(".")
 
 
 def test_a_long_interval_is_cut_in_the_picture_alone() -> None:

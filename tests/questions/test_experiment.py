@@ -18,7 +18,6 @@ from feedrate.plan import suite
 from feedrate.questions.experiment import analysis as analysed
 from feedrate.questions.experiment import page as experiment_page
 from feedrate.schema.axes import Value
-from feedrate.schema.errors import InputError
 from feedrate.store.marks import REFERENCE, Beside
 
 Show = Callable[..., RunView]
@@ -84,13 +83,11 @@ def test_every_ratio_has_its_interval_and_its_blocks(show: Show) -> None:
     """Cells of the tables read ratio, interval; the last column counts blocks; the run and its command are named."""
     view = show(batches=BATCHES, fails="none")
     body = page(view)
-    table = body[body.index("How long an epoch takes") :].partition("</table>")[0]
-    rows = [re.findall(r"<td[^>]*>(.*?)</td>", line) for line in re.findall(r"<tr[^>]*>(.*?)</tr>", table)][1:]
+    _, *rows = rows_of(body, "How long an epoch takes")
     assert rows
-    for row in rows:
-        *_, n = (plain(cell) for cell in row)
+    for *cells, n in rows:
         assert re.fullmatch(r"\d+( to \d+)?", n)
-        assert all(re.fullmatch(r"[\d.]+ \([\d.]+–[\d.]+\)|–", plain(cell)) for cell in row[2:-1]), row
+        assert all(re.fullmatch(r"[\d.]+ \([\d.]+–[\d.]+\)|–", cell) for cell in cells[2:]), cells
     assert view.manifest.run_id in body
     assert "Pinned memory needs a CUDA device" in body
 
@@ -296,15 +293,6 @@ def test_photographs_of_two_kinds_stand_apart(trials_of: Trials) -> None:
         "div2k": 2.0,
         "div2k_standin": 3.0,
     }
-
-
-def test_two_ratios_of_one_setting_are_refused(trials_of: Trials) -> None:
-    """Contrasts of two runs at once have two of each: none takes the other's place silently."""
-    trials = trials_of([(TRAINED | {"batch_size": 8}, rates(100.0)), (TRAINED, rates(200.0))])
-    found = analysed.epochs(analysed.experiment_contrasts(trials))
-    assert len(analysed.by_batch(found)) == 1
-    with pytest.raises(InputError, match=r"two at batch_size 128 with .*'num_workers': 8.*; expected one"):
-        analysed.by_batch(pd.concat([found, found]))
 
 
 def test_what_only_failed_is_no_ratio(trials_of: Trials) -> None:

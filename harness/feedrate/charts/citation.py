@@ -35,18 +35,10 @@ _LATEX = str.maketrans(
         ">": r"\textgreater{}",
         "|": r"\textbar{}",
         '"': "''",
-        "×": r"\texttimes{}",
-        "÷": r"\textdiv{}",
-        "±": r"\textpm{}",
-        "µ": r"\textmu{}",
-        "®": r"\textregistered{}",
-        "™": r"\texttrademark{}",
-        "–": "--",
-        "’": "'",
         **{character: f"\\{character}" for character in "#$%&_"},
     }
 )
-"""A brace is spelled out: BibTeX counts braces, escaped ones too."""
+"""A brace is spelled out: BibTeX counts braces, escaped ones too. Beyond ASCII, LaTeX reads UTF-8."""
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>|~&$])")
 
 
@@ -88,11 +80,7 @@ def day(moment: str) -> tuple[str, ...]:
 
 
 def together(origins: Iterable[Origin]) -> Origin:
-    """Join what a figure of several runs comes from; what they rest on is left out where it differs.
-
-    Args:
-        origins: one a run; the order of machines and runs is kept, each is named once.
-    """
+    """Join what a figure of several runs comes from, each named once; a basis that differs is left out."""
     parts = list(origins)
     basis = {part.basis for part in parts}
     return Origin(
@@ -167,12 +155,7 @@ def data_hash(content: str | bytes) -> str:
 
 
 def bibliography(citations: Sequence[Citation], address: str = "") -> str:
-    """Write BibTeX entries for figures, as ``BIBLIOGRAPHY`` holds them.
-
-    Args:
-        citations: one a figure.
-        address: of the site, ending in a slash; without it entries have no ``url``.
-    """
+    """Write BibTeX entries, with a ``url`` each where the site's address, ending in a slash, is known."""
     return "\n\n".join(citation.at(address).bibtex() for citation in citations) + "\n"
 
 

@@ -39,16 +39,13 @@ _PARTED = re.compile('</?noscript|class="fr-slot"')
 
 
 def figure_html(figure: Figure, name: str, csv_link: str, cite: str = "") -> str:
-    """Write a figure.
+    """Write one ``<figure>``; without panels, a sentence that says what is missing.
 
     Args:
         figure: what to show.
         name: unique on the site and safe in an id.
         csv_link: where its table can be downloaded, relative to the page.
         cite: how to link to it and to cite it, as :func:`citation_html` writes it; nothing for a figure of no records.
-
-    Returns:
-        One ``<figure>``; without panels, a sentence that says what is missing.
     """
     rows = figure.rows if figure.row_key else figure.rows[:MOST_ROWS]
     same, heads, columns = _split_columns(rows)
@@ -76,12 +73,7 @@ def figure_html(figure: Figure, name: str, csv_link: str, cite: str = "") -> str
 
 
 def specifications(figure: Figure, name: str) -> dict[str, dict[str, Any]]:
-    """Give what the panels of a figure are drawn anew from: the name of each in the page to its specification.
-
-    Args:
-        figure: what is shown.
-        name: as in ``figure_html``.
-    """
+    """Give what the panels of a figure are drawn anew from: the name of each in the page to its specification."""
     return {_chart(name, place): specification(panel) for place, panel in enumerate(figure.panels)}
 
 
@@ -156,22 +148,15 @@ def csv_field(value: Any) -> Any:
 
 
 def citation_html(citation: Citation, links: Mapping[str, str]) -> str:
-    """Write the panel under a figure, and its permalink.
-
-    Args:
-        citation: of the figure.
-        links: kind of file, as in ``FILES``, to where it is, relative to the page.
-    """
+    """Write the panel under a figure, and its permalink; ``links`` are kinds of ``FILES`` to relative addresses."""
     return _cite(citation.forms(), citation.title, citation.link, citation=citation, links=links)
 
 
 def forms_html(texts: Mapping[str, str], what: str, link: str = "") -> Markup:
     """Write a citation in every form, each in one piece that can be selected.
 
-    Args:
-        texts: form to text.
-        what: is cited, for the names of the buttons that a script adds.
-        link: the address in the texts, which pages do not know whole and a script completes; none where there is none.
+    ``what`` is cited, for the names of the buttons that a script adds; ``link`` is the address in the texts, which
+    pages do not know whole and a script completes.
     """
     return _cite(texts, what, link, citation=None, links={})
 
@@ -184,13 +169,7 @@ def _cite(texts: Mapping[str, str], what: str, link: str, **values: Any) -> Mark
 
 
 def folded(summary: str, body: str, *, unfolded: bool = False, style: str = "") -> str:
-    """Fold HTML behind a summary.
-
-    Args:
-        summary: HTML that is always seen.
-        body: HTML that is seen when the part is opened; it has no folded part of its own.
-        unfolded: whether it is open from the beginning.
-        style: class of the element.
+    """Fold HTML, which has no folded part of its own, behind HTML that is always seen.
 
     Raises:
         ValueError: :func:`later` refuses the body.

@@ -61,25 +61,9 @@ class Panel:
 
     @classmethod
     def draw(
-        cls,
-        title: str,
-        subtitle: str | list[str],
-        message: str,
-        layers: Sequence[alt.Chart],
-        height: int,
-        *,
-        wide: bool = False,
+        cls, title: str, subtitle: str | list[str], message: str, layers: Sequence[alt.Chart], height: int
     ) -> Panel:
-        """Lay layers over one another, from back to front; for most arguments see the fields.
-
-        Args:
-            title: first line, in bold.
-            subtitle: second line, or several.
-            message: what the picture shows.
-            layers: at least one.
-            height: of the whole picture in CSS pixels, title and axes included.
-            wide: whether it takes two columns.
-        """
+        """Lay layers over one another, from back to front; ``height`` in CSS pixels is with title and axes."""
         lines = [subtitle] if isinstance(subtitle, str) else subtitle
         drawn = alt.LayerChart(
             layer=list(layers),
@@ -88,7 +72,7 @@ class Panel:
             autosize=alt.AutoSizeParams(type="fit", contains="padding"),
             title=alt.TitleParams(text=title, subtitle=lines),
         )
-        return cls(title, ", ".join(lines), message, drawn, wide)
+        return cls(title, ", ".join(lines), message, drawn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +112,7 @@ class Sheet:
 
     def note(self, text: str) -> None:
         """Add a note once."""
-        if text and text not in self.notes:
+        if text not in self.notes:
             self.notes.append(text)
 
     def add(self, panel: Panel, rows: Iterable[Row], held: Mapping[str, Any] | None = None) -> None:
@@ -186,16 +170,18 @@ COLUMNS = {"batch_size": "batch", "num_workers": "workers", **RATE}
 """Column of a figure's table to the key of a drawn row; most charts share them."""
 
 
+def with_ends(heading: str, key: str) -> dict[str, str]:
+    """Name a column of a figure's table and those of its interval, as :func:`listed` takes them."""
+    return {heading: key, f"{heading}: low": f"{key}_lo", f"{heading}: high": f"{key}_hi"}
+
+
 def listed(rows: Iterable[Row], given: Row, columns: Mapping[str, str] = COLUMNS) -> list[Row]:
     """Name drawn rows for a figure's table: what all share (``given``), then each column by its heading."""
     return [{**given, **{heading: row[key] for heading, key in columns.items()}} for row in rows]
 
 
 def table(rows: Sequence[Row]) -> alt.InlineData:
-    """Give rows to Altair as plain values, so that nothing is guessed about their types.
-
-    They are a tuple, which Altair hands on where it would copy a list row by row for every layer of a chart.
-    """
+    """Give rows to Altair as plain values; a tuple is handed on where a list would be copied for every layer."""
     return alt.InlineData(values=tuple(dict(row) for row in rows))
 
 
@@ -235,11 +221,7 @@ class Slice:
 
 
 def slices(cells: pd.DataFrame, kinds: Sequence[str]) -> list[Slice]:
-    """Split the cells of which a trial ended well into panels.
-
-    Returns:
-        Photographs first, then by workload, by patch size and in the order of ``kinds``.
-    """
+    """Split cells of which a trial ended well into panels: photographs first, then by workload, size and kind."""
     found: list[Slice] = []
     if not len(cells):
         return found
@@ -265,8 +247,7 @@ def held(frame: pd.DataFrame, free: Sequence[str]) -> tuple[pd.DataFrame, dict[s
     """Hold every axis still that a panel does not show: at PyTorch's default where it was measured, else at the least.
 
     Returns:
-        The cells that remain, and the axes that had more than one value with the one that was kept. A cell in which an
-        axis does not apply remains.
+        The cells that remain, those too in which an axis does not apply, and which axes were held at which value.
     """
     kept: dict[str, Any] = {}
     axes = [axis for axis in AXES if axis.name not in (*free, *PANEL_AXES)]
@@ -295,12 +276,7 @@ def plain(value: Any) -> Any:
 
 
 def estimate(cell: Mapping[Any, Any], name: str = "samples_per_s") -> dict[str, Any]:
-    """Give a cell's value with the ends of its interval and n, as rows that are drawn have them.
-
-    Args:
-        cell: a row of a frame.
-        name: of the value's column; ends are in ``lo`` and ``hi`` for throughput, else in ``NAME_lo`` and ``NAME_hi``.
-    """
+    """Give a cell's value, the ends of its interval (``NAME_lo``, ``NAME_hi``; for throughput ``lo``, ``hi``) and n."""
     before = "" if name == "samples_per_s" else f"{name}_"
     ends = {end: plain(cell[f"{before}{end}"]) for end in ("lo", "hi")}
     return {"value": plain(cell[name]), **ends, "n": int(cell["n"])}
@@ -314,6 +290,14 @@ def point(cell: Mapping[Any, Any], name: str = "samples_per_s") -> dict[str, Any
 def interval(row: Row, lo: str = "lo", hi: str = "hi", n: str = "n") -> str:
     """Write the interval of a drawn row in words."""
     return words.interval(row[lo], row[hi], row[n])
+
+
+def percent_interval(row: Row, name: str, n: str = "n") -> str:
+    """Write the interval of a share of a drawn row in words, in per cent."""
+    lo, hi = row[f"{name}_lo"], row[f"{name}_hi"]
+    if words.known(lo) and words.known(hi):
+        return f"95\u00a0% interval {100 * lo:.0f} to {words.percent(hi)}, n = {row[n]}"
+    return f"n = {row[n]}: no interval"
 
 
 def overlap(faster: Row, slower: Row) -> str:

@@ -80,17 +80,7 @@ def dots(
     size: int = 62,
     **rule: Any,
 ) -> list[alt.Chart]:
-    """Draw a dot a row with its interval to both sides.
-
-    Args:
-        base: has the vertical place and the colour.
-        x: title, scale and axis of the values.
-        shape: of the dots.
-        tooltip: of the dots.
-        fields: value and ends of its interval, null if not known.
-        size: of the dots.
-        rule: style of the interval.
-    """
+    """Draw a dot a row, which ``base`` places and colours, with its interval to both sides; ``rule`` is its style."""
     value, lo, hi = fields
     spread = base.transform_filter(f"isValid(datum.{lo}) && isValid(datum.{hi})")
     rule = rule or {"strokeWidth": 3, "opacity": 0.45}
@@ -112,17 +102,7 @@ def lines(
     width: float = 1.75,
     size: int = 55,
 ) -> list[alt.Chart]:
-    """Draw lines, the interval of each mark above and below it, and the marks.
-
-    Args:
-        base: has the horizontal place and the colour.
-        y: title, scale and axis of the values.
-        shape: of the marks.
-        tooltip: of the marks.
-        fields: value and ends of its interval, null if not known.
-        width: of the intervals.
-        size: of the marks.
-    """
+    """Draw lines, where ``base`` places and colours them, with marks and the interval of each above and below it."""
     value, lo, hi = fields
     along = alt.Y(f"{value}:Q", **y)
     spread = base.transform_filter(f"isValid(datum.{lo})&&isValid(datum.{hi})").mark_rule(strokeWidth=width)
@@ -141,9 +121,9 @@ def tiles(
     Args:
         base: has the vertical place; its rows have ``workers``, ``step`` of the ramp and ``text``, the number.
         small: field of what stands below.
-        edge: width of the gap between tiles.
-        sizes: of both texts in pixels.
-        places: of both texts, pixels below the middle.
+        edge: width of the gap between tiles, in pixels like all that follow.
+        sizes: of both texts.
+        places: of both texts, below the middle.
     """
     axis = alt.Axis(labelAngle=0, ticks=False, domain=False)
     base = base.encode(x=alt.X("workers:O", title="workers", axis=axis))
@@ -173,32 +153,15 @@ class Series:
         return [Key(*entry) for entry in zip(self.labels, self.colours, self.shapes, strict=True)]
 
     def layers(self, rows: Sequence[Row], title: str, axis_format: str, scale: alt.Scale) -> list[alt.Chart]:
-        """Draw lines, intervals and points, those of a batch size beside one another.
-
-        Args:
-            rows: with ``batch``, ``series``, ``value``, ``lo``, ``hi`` and ``n``.
-            title: of the value axis, with its unit.
-            axis_format: d3 format of the value axis.
-            scale: of the value axis.
-        """
+        """Draw lines, intervals and points over an axis of values, those of a batch size beside one another."""
         base = alt.Chart(table(rows)).encode(
             x=alt.X("batch:O", title="batch size", axis=alt.Axis(labelAngle=0), scale=alt.Scale(paddingInner=0.1)),
             xOffset=alt.XOffset("series:N", sort=self.labels, scale=alt.Scale(domain=self.labels, paddingOuter=1)),
             color=tone("series", dict(zip(self.labels, self.colours, strict=True))),
         )
-        y_axis = alt.Axis(format=axis_format, tickCount=5)
-        spread = base.transform_filter("isValid(datum.lo) && isValid(datum.hi)").mark_rule(strokeWidth=1.75)
-        return [
-            base.mark_line(strokeWidth=1.75, opacity=0.75).encode(
-                y=alt.Y("value:Q", title=title, axis=y_axis, scale=scale)
-            ),
-            spread.encode(y=alt.Y("lo:Q", title=title), y2=alt.Y2("hi:Q")),
-            base.mark_point(filled=True, size=55, opacity=1).encode(
-                y=alt.Y("value:Q", title=title),
-                shape=shape("series", dict(zip(self.labels, self.shapes, strict=True))),
-                tooltip=hover({"batch:O": "batch size", "series:N": "workers", **rate(title), **BLOCKS}),
-            ),
-        ]
+        y = {"title": title, "axis": alt.Axis(format=axis_format, tickCount=5), "scale": scale}
+        marks = shape("series", dict(zip(self.labels, self.shapes, strict=True)))
+        return lines(base, y, marks, hover({"batch:O": "batch size", "series:N": "workers", **rate(title), **BLOCKS}))
 
 
 def ticks(lo: float, hi: float, most: int = 6) -> list[float]:
@@ -254,14 +217,9 @@ UTILIZATION = ("gpu_util_pct", "cpu_util_pct")
 
 @memoized
 def estimated(trials: pd.DataFrame) -> pd.DataFrame:
-    """Estimate the cells of a run.
+    """Give ``analysis.estimates.cells`` of a run's trials, with the mean over blocks of both utilizations.
 
-    Args:
-        trials: rows of ``records.TRIALS``.
-
-    Returns:
-        ``analysis.estimates.cells``, with each utilization as the mean over blocks and, under its name with ``_lo`` and
-        ``_hi``, the 95 % Student-t interval of that mean (NaN where n < 2), cut off at 0 and 100.
+    Ends of its 95 % Student-t interval (``_lo``, ``_hi``; NaN where n < 2) are cut off at 0 and 100.
     """
     cells = estimates.cells(trials)
     ended = successful(trials)

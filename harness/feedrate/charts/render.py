@@ -63,14 +63,10 @@ def specification(panel: Panel, width: int = WIDTH) -> dict[str, Any]:
 
 
 def standalone(figure: Figure) -> dict[str, Any]:
-    """Give one Vega-Lite specification of a whole figure, with configuration and legend, for any tool that reads it.
+    """Give one Vega-Lite specification of a figure with panels, with configuration and legend, for any tool.
 
-    Args:
-        figure: with at least one panel.
-
-    Returns:
-        The panels side by side in rows, in the colours of the light theme. Unlike on a page, where a text stands in for
-        the whole picture, its parts have names for those who hear it.
+    Its colours are those of the light theme. Unlike on a page, where a text stands in for the whole picture, its parts
+    have names for those who hear it.
     """
     specs = [_to_dict(panel) for panel in figure.panels]
     # What stands once for all panels, or, as a fitted size, not at all.
@@ -131,12 +127,7 @@ def _short(number: re.Match[str], places: int) -> str:
 
 
 def picture(figure: Figure, caption: str) -> str:
-    """Draw a whole figure: title and question, its panels in rows, its legend; on white, in real colours.
-
-    Args:
-        figure: with at least one panel.
-        caption: where the numbers come from, below the legend; lines are kept, and broken where they are too long.
-    """
+    """Draw a figure that has panels, on white and in real colours; a caption stands below, long lines are broken."""
     columns = _columns(len(figure.panels))
     panel_width = WIDE if len(figure.panels) == 1 else WIDTH
     width = columns * (panel_width + _GAP) - _GAP + 2 * _MARGIN

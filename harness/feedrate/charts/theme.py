@@ -76,15 +76,7 @@ STAGE_COLOURS = dict(zip(WORKER_STAGES, map(colour, ("name-3", "series-6", "acce
 
 
 def series(count: int, has_zero: bool) -> list[str]:
-    """Pick colours of the ordered ramp for a series such as worker counts.
-
-    Args:
-        count: how many members the series has.
-        has_zero: whether its first member is the baseline (no workers), which is drawn in grey.
-
-    Returns:
-        For each member its colour, spread over the ramp.
-    """
+    """Spread a series, such as worker counts, over the ordered ramp; a first member that is zero is grey."""
     first = [0] if has_zero else []
     rest = count - len(first)
     steps = [4] * rest if rest <= 1 else [1 + round(place * 5 / (rest - 1)) for place in range(rest)]

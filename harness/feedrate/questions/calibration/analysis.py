@@ -99,32 +99,25 @@ def _undisturbed(cells: pd.DataFrame) -> pd.Series:
     return (cells[_COMPUTES].sum(axis=1) == 0) | (cells["num_workers"] <= 1)
 
 
-def _free(axis: str) -> _Of:
-    """Cells that plant nothing into a stage, and whose workers have a core each."""
-    return lambda cells: (cells[axis] == 0) & (cells["num_workers"] <= 1)
-
-
 def _alone(cells: pd.DataFrame) -> pd.Series:
     return (cells["num_workers"] == 0) & (cells["payload_bytes"] == 0)
 
 
+def _stage(name: str) -> Quantity:
+    """What is planted into a stage that handles sample by sample."""
+    return Quantity(
+        name,
+        "us a sample",
+        lambda cells: cells[f"{name}_us"],
+        lambda blocks: blocks[f"worker_{name}"] / blocks["batch_size"] / 1e3,
+        _undisturbed,
+        lambda cells: (cells[f"{name}_us"] == 0) & (cells["num_workers"] <= 1),
+    )
+
+
 QUANTITIES = (
-    Quantity(
-        "read",
-        "us a sample",
-        lambda cells: cells["read_us"],
-        lambda blocks: blocks["worker_read"] / blocks["batch_size"] / 1e3,
-        _undisturbed,
-        _free("read_us"),
-    ),
-    Quantity(
-        "decode",
-        "us a sample",
-        lambda cells: cells["decode_us"],
-        lambda blocks: blocks["worker_decode"] / blocks["batch_size"] / 1e3,
-        _undisturbed,
-        _free("decode_us"),
-    ),
+    _stage("read"),
+    _stage("decode"),
     Quantity(
         "collate",
         "us a batch",
@@ -142,13 +135,7 @@ QUANTITIES = (
         lambda cells: cells["payload_bytes"] >= 0,
         lambda cells: cells["payload_bytes"] == 0,
     ),
-    Quantity(
-        "step",
-        "ms",
-        _step_ms,
-        lambda blocks: blocks["forward"] / 1e6,
-        _emulated,
-    ),
+    Quantity("step", "ms", _step_ms, lambda blocks: blocks["forward"] / 1e6, _emulated),
     Quantity(
         "batch",
         "ms a batch",
@@ -201,18 +188,11 @@ def _read_back(quantity: Quantity, blocks: pd.DataFrame) -> pd.DataFrame:
 
 @memoized
 def planted(trials: pd.DataFrame) -> pd.DataFrame:
-    """Read planted costs back.
+    """Read planted costs back: a row a cell and quantity that it plants, ``PLANTED_COLUMNS``, in ``QUANTITIES``' order.
 
-    Args:
-        trials: rows of ``records.TRIALS`` of any number of runs; a column that is not there counts as null.
-
-    Returns:
-        A row per cell and quantity that it plants (see above): ``run_id``, ``cell_id``, ``quantity``, ``unit``,
-        ``planted`` and ``measured`` (means over blocks; where waits vary, planted is what the windows' reads were to
-        wait), ``lo`` and ``hi`` (95 % Student-t interval of their difference, around what was measured; NaN when
-        n < 2), ``error_pct`` (measured ÷ planted - 1) with ``error_lo``, ``error_hi``, ``n`` (blocks), and the cell's
-        axes.
-        Quantities in the order of ``QUANTITIES``.
+    ``planted`` and ``measured`` are means over blocks; of waits that vary, planted is what the reads were to wait.
+    ``lo`` and ``hi`` are the 95 % Student-t interval of their difference, around what was measured (NaN when n < 2);
+    ``error_pct`` is measured ÷ planted - 1.
     """
     cells = _cells(trials)
     if not len(cells):
@@ -227,14 +207,9 @@ def planted(trials: pd.DataFrame) -> pd.DataFrame:
 
 
 def summary(found: pd.DataFrame) -> pd.DataFrame:
-    """Sum up how well each quantity is read back.
+    """Sum ``planted`` up: a row a quantity with ``cells``, the fewest blocks ``n``, and two errors over cells.
 
-    Args:
-        found: ``planted(trials)``.
-
-    Returns:
-        A row a quantity: ``quantity``, ``cells``, ``median_pct`` (median over cells of the error's size), ``worst_pct``
-        (the largest error, with its sign), ``n`` (blocks, the fewest of any cell).
+    ``median_pct`` is the median of their sizes, ``worst_pct`` the largest, with its sign.
     """
     errors = found.assign(cells=found["error_pct"], median_pct=found["error_pct"].abs(), worst_pct=found["error_pct"])
     of_each: dict[str, Any] = {
@@ -261,18 +236,12 @@ def _pairs(trials: pd.DataFrame, *axes: str) -> pd.DataFrame:
 
 @memoized
 def effects(trials: pd.DataFrame) -> pd.DataFrame:
-    """Compare small planted effects with the ratios that were measured.
+    """Compare small planted effects with the ratios that were measured: a row an effect, ``EFFECT_COLUMNS``.
 
     An effect is a pair of cells without workers that differ in one planted cost, or in ``replica`` alone (an effect of
-    nothing). Its truth is the ratio of what a batch takes: what is planted, added to what it costs the loader alone
-    where nothing is.
-
-    Returns:
-        A row an effect: ``run_id``, ``axis``, ``a_value``, ``b_value``, ``cell_a``, ``cell_b``, ``planted`` (true ratio
-        of throughputs, B ÷ A), ``ratio`` with its 95 % interval ``lo``, ``hi`` and ``n`` (see ``contrasts``),
-        ``error_pct`` (ratio ÷ planted - 1), ``inside`` (whether the interval holds the truth), ``verdict``,
-        ``expected`` (``not different`` for a truth of up to 1 %: neither *faster* nor *slower* may be said; ``slower``
-        or ``faster`` beyond 3 %; else empty) and ``right``.
+    nothing). Its truth, ``planted``, is the ratio of what a batch takes: what is planted, added to what it costs the
+    loader alone where nothing is. ``inside`` says whether the interval holds the truth; ``expected`` is the verdict
+    that is ``right``: of up to 1 % neither *faster* nor *slower*, beyond 3 % one of them, between the two any.
     """
     cells = _cells(trials)
     blocks = _blocks(trials, cells)
@@ -299,25 +268,21 @@ def effects(trials: pd.DataFrame) -> pd.DataFrame:
 
 @memoized
 def same_pairs(trials: pd.DataFrame) -> pd.DataFrame:
-    """Compare cells that differ in nothing but ``replica``.
+    """Compare cells that differ in nothing but ``replica``: a row a pair, ``PAIR_COLUMNS``.
 
-    Returns:
-        A row a pair: ``run_id``, ``cell_a``, ``cell_b``, ``ratio`` (B ÷ A) with its 95 % interval ``lo``, ``hi`` and
-        ``n``; ``different``: whether the interval leaves out 1, which happens to one pair in twenty by chance;
-        ``verdict`` (of the stricter rule that feedrate judges by); and the axes that both share.
+    ``different`` says whether the interval leaves out 1, which happens to one pair in twenty by chance; ``verdict`` is
+    of the stricter rule that feedrate judges by.
     """
     pairs = _pairs(trials, "replica")
     return pairs.assign(different=(pairs["lo"] > 1) | (pairs["hi"] < 1))[list(PAIR_COLUMNS)].reset_index(drop=True)
 
 
 def bottlenecks(trials: pd.DataFrame) -> pd.DataFrame:
-    """Compare what holds a cell back with what was planted to do so.
+    """Compare what holds a cell back with what was planted to do so: ``BOTTLENECK_COLUMNS``.
 
-    Returns:
-        A row a training cell before an emulated step whose planted ceilings are ``BALANCED_WITHIN`` times apart or
-        more: ``run_id``, ``cell_id``, ``planted_load`` (samples/s of all workers, no core being short; infinite where
-        nothing is planted into loading), ``planted_compute``, ``apart`` (their ratio, the larger ÷ the smaller),
-        ``truth`` and ``bottleneck`` (words of ``ceilings.bottleneck``) and ``right``.
+    A row is a training cell before an emulated step whose planted ceilings are ``BALANCED_WITHIN`` times apart or more:
+    ``planted_load`` (samples/s of all workers, no core being short; infinite where nothing is planted into loading) and
+    ``planted_compute``.
     """
     cells = _cells(trials)
     cells = cells[_emulated(cells) & (cells["step_ms"] > 0)]

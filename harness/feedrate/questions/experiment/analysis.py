@@ -15,7 +15,6 @@ from feedrate.analysis.contrasts import contrasts, off_default
 from feedrate.analysis.estimates import identities, rows_of
 from feedrate.plan.claim import PHOTOGRAPHS
 from feedrate.schema.axes import AXES, Value
-from feedrate.schema.errors import InputError
 
 MINUTES = {8: 16.0, 16: 8.0, 32: 6.0, 64: 4.0, 128: 3.0}
 """Batch size to an epoch's time in the source's tables."""
@@ -78,22 +77,12 @@ def _inverted(ratios: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_batch(found: pd.DataFrame, axis: str = "batch_size") -> list[tuple[dict[str, Any], dict[int, dict[str, Any]]]]:
-    """Put ratios along an axis in rows of one setting each: its values, and batch size to ratio.
-
-    Raises:
-        InputError: two ratios of one setting and batch size, as contrasts of several runs have them.
-    """
+    """Put ratios of one run along an axis in rows of one setting each: its values, and batch size to ratio."""
     names = [name for name in SETTING if name not in (axis, "batch_size")]
     rows: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = {}
     for row in rows_of(found):
         key = tuple(None if pd.isna(row[name]) else row[name] for name in names)
-        ratios, batch = rows.setdefault(key, {}), int(row["batch_size"])
-        if batch in ratios:
-            raise InputError(
-                f"ratios along {axis}: two at batch_size {batch} with {dict(zip(names, key, strict=True))}; "
-                "expected one, of one run. Compare runs one by one"
-            )
-        ratios[batch] = row
+        rows.setdefault(key, {})[int(row["batch_size"])] = row
     settings = [(dict(zip(names, key, strict=True)), ratios) for key, ratios in rows.items()]
     return sorted(settings, key=lambda setting: _order(setting[0]))
 
@@ -102,9 +91,5 @@ def _order(setting: dict[str, Any]) -> tuple[object, ...]:
     """Real training, emulated steps, the loader alone; then by workload, format, and numbers."""
     kind = ["real", "emulated"].index(setting["step"]) if setting["mode"] == "train" else 2
     numbers = (setting.get(name) for name in ("step_ms", "patch_size", "num_workers", "pin_memory"))
-    return (
-        kind,
-        str(setting["workload"]),
-        str(setting.get("storage_format", "")),
-        *(-1.0 if value is None else float(value) for value in numbers),
-    )
+    format_name = str(setting.get("storage_format", ""))
+    return kind, str(setting["workload"]), format_name, *(-1.0 if each is None else float(each) for each in numbers)

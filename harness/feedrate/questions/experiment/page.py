@@ -34,12 +34,7 @@ _TIMES = "How many times as many samples a second."
 
 
 def page(runs: Sequence[RunView], verdicts: Verdicts) -> Page:
-    """Write the page.
-
-    Args:
-        runs: all that may be drawn on, newest first.
-        verdicts: what the records say of the sources' claims.
-    """
+    """Write the page from all runs that may be drawn on, newest first, and what they say of the sources' claims."""
     figures = [
         (
             str(batch),
@@ -148,45 +143,26 @@ def _machine(view: RunView, found: pd.DataFrame) -> dict[str, Any]:
     missing = "Pinned memory needs a CUDA device; this run was made on the CPU."
     if view.manifest.device == "cuda":
         missing = "This run gives no ratio of pinned to pageable memory."
-    ratios = analysis.ratios_between
-    return {
-        "view": view,
-        "badge": runs_facts.badge(PATH, view),
-        "grids": [
-            _grid(
-                "epochs",
-                "How long an epoch takes, against batches of 8",
-                f"Less than 1 is shorter. The source’s tables: {source}.",
-                analysis.epochs(found),
-                "batch_size",
-            ),
-            _grid(
-                "lmdb",
-                "LMDB against a folder of PNG files",
-                f"{_TIMES} The source: better, “but not so much”.",
-                ratios(found, "storage_format", "png", "lmdb"),
-                "storage_format",
-            ),
-            *(
-                _grid(
-                    f"workers-{b}",
-                    f"{b} workers against {'none' if a == 0 else a}",
-                    _TIMES,
-                    ratios(found, "num_workers", a, b),
-                    "num_workers",
-                )
-                for a, b in ((0, 8), (8, 16))
-            ),
-            _grid(
-                "pinned",
-                "Pinned memory against pageable",
-                f"{_TIMES} The source: slower at 16 pixels, faster at 64.",
-                ratios(found, "pin_memory", a=False, b=True),
-                "pin_memory",
-                missing,
-            ),
-        ],
-    }
+    knobs = (
+        ("lmdb", "LMDB against a folder of PNG files", "better, “but not so much”", "storage_format", "png", "lmdb"),
+        ("workers-8", "8 workers against none", "", "num_workers", 0, 8),
+        ("workers-16", "16 workers against 8", "", "num_workers", 8, 16),
+        ("pinned", "Pinned memory against pageable", "slower at 16 pixels, faster at 64", "pin_memory", False, True),
+    )
+    grids = [
+        _grid(
+            "epochs",
+            "How long an epoch takes, against batches of 8",
+            f"Less than 1 is shorter. The source’s tables: {source}.",
+            analysis.epochs(found),
+            "batch_size",
+        )
+    ]
+    for name, title, quoted, axis, a, b in knobs:
+        note = f"{_TIMES} The source: {quoted}." if quoted else _TIMES
+        ratios = analysis.ratios_between(found, axis, a, b)
+        grids.append(_grid(name, title, note, ratios, axis, missing if name == "pinned" else ""))
+    return {"view": view, "badge": runs_facts.badge(PATH, view), "grids": grids}
 
 
 def _grid(name: str, title: str, note: str, found: pd.DataFrame, axis: str, missing: str = "") -> dict[str, Any]:

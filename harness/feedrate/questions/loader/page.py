@@ -74,13 +74,7 @@ class Why:
 
 
 def section(view: RunView, suite: str, path: str) -> Why:
-    """Explain what holds the training cells of a suite back; nothing where none ended well.
-
-    Args:
-        view: a run.
-        suite: whose cells.
-        path: of the page.
-    """
+    """Explain what holds the training cells of a suite back, on the page at ``path``; nothing where none ended well."""
     cells = training_cells(view, suite)
     if not len(cells):
         return Why("")

@@ -33,12 +33,14 @@ from feedrate.charts.figure import (
     held,
     interval,
     listed,
+    percent_interval,
     plain,
     point,
     slices,
     table,
+    with_ends,
 )
-from feedrate.charts.marks import BLOCKS, extent, hover, lines, logarithmic, look, rate, ticks
+from feedrate.charts.marks import BLOCKS, extent, hover, lines, log_axis, logarithmic, look, rate
 from feedrate.charts.theme import PHASE_COLOURS, colour
 from feedrate.questions.workers.charts import what
 from feedrate.schema import words
@@ -76,15 +78,9 @@ _ROOF_COLUMNS = {
     "loader alone": "load",
     "copies alone": "copy",
     "step alone": "compute",
-    "feed ÷ step": "x",
-    "feed ÷ step: low": "x_lo",
-    "feed ÷ step: high": "x_hi",
-    "achieved ÷ step": "y",
-    "achieved ÷ step: low": "y_lo",
-    "achieved ÷ step: high": "y_hi",
-    "efficiency": "efficiency",
-    "efficiency: low": "efficiency_lo",
-    "efficiency: high": "efficiency_hi",
+    **with_ends("feed ÷ step", "x"),
+    **with_ends("achieved ÷ step", "y"),
+    **with_ends("efficiency", "efficiency"),
 }
 _CEILING_COLUMNS = {"batch_size": "batch", "num_workers": "workers", "line": "line", **RATE}
 _CORNER = 0.45
@@ -102,7 +98,7 @@ def roofline(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     for kind, title in _KINDS.items():
         own = [part for part in parts if part.kind == kind]
         if rows := [_roof_row(part, cell) for part in own for cell in rows_of(part.frame)]:
-            sheet.add(_roof(title, own, rows), listed(rows, {"panel": title}, _ROOF_COLUMNS), {})
+            sheet.add(_roof(title, own, rows), listed(rows, {"panel": title}, _ROOF_COLUMNS))
             used |= {str(row["bound"]) for row in rows}
     for part in parts:
         frame, kept = held(part.frame, ("batch_size", "num_workers"))
@@ -147,8 +143,8 @@ def _roof(title: str, parts: Sequence[Slice], rows: Sequence[Row]) -> Panel:
     low, high = extent(rows, ("x", "x_lo", "x_hi"))
     left, right = min(low / 1.1, _CORNER), max(high * 1.1, 1 / _CORNER)
     bottom = min(extent(rows, ("y", "y_lo", "y_hi"))[0], left)
-    x = _ratio_axis(left, right, "what feeds it ÷ step alone", "~g")
-    y = _ratio_axis(bottom, _TOP, "achieved ÷ step alone", ".2~p")
+    x = log_axis(left, right, "what feeds it ÷ step alone", "~g", grid=False)
+    y = log_axis(bottom, _TOP, "achieved ÷ step alone", ".2~p", grid=False)
     tone, shape = look("bound", LOOKS, {str(row["bound"]) for row in rows})
     fields = ("cell", "bound", "x", "x_lo", "x_hi", "y", "y_lo", "y_hi", "efficiency", "rate", "n")
     base = alt.Chart(data(rows, *fields)).encode(color=tone)
@@ -175,16 +171,6 @@ def _roof(title: str, parts: Sequence[Slice], rows: Sequence[Row]) -> Panel:
     steps = list(dict.fromkeys(part.subtitle.removeprefix("real training of ") for part in parts))
     step = steps[0] if len(steps) == 1 else f"{len(steps)} steps"
     return Panel.draw(title, f"{step}; {words.plural(len(rows), 'setting')}", _roof_message(rows), layers, 300)
-
-
-def _ratio_axis(lo: float, hi: float, title: str, form: str) -> dict[str, Any]:
-    """A logarithmic axis of ratios to the step alone."""
-    values = [tick for tick in ticks(lo, hi, 7) if hi != _TOP or tick <= 1]
-    return {
-        "title": title,
-        "scale": alt.Scale(type="log", domain=[lo, hi], nice=False),
-        "axis": alt.Axis(values=values, format=form, grid=False, domain=False),
-    }
 
 
 def _roof_lines(ends: tuple[float, float, float], across: alt.X, along: alt.Y) -> list[alt.Chart]:
@@ -225,11 +211,7 @@ def _roof_message(rows: Sequence[Row]) -> str:
 
 
 def _reached(row: Row) -> str:
-    lo, hi, n = row["efficiency_lo"], row["efficiency_hi"], row["n"]
-    value = words.percent(row["efficiency"])
-    if words.known(lo) and words.known(hi):
-        return f"{value} (95\u00a0% interval {100 * lo:.0f} to {words.percent(hi)}, n = {n})"
-    return f"{value} (n = {n}: no interval)"
+    return f"{words.percent(row['efficiency'])} ({percent_interval(row, 'efficiency')})"
 
 
 def _ceiling_rows(frame: pd.DataFrame, kind: str) -> list[dict[str, Any]]:

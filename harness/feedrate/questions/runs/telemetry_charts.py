@@ -13,7 +13,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 import altair as alt
@@ -75,29 +76,18 @@ class Track:
     """Height without its name."""
     ticks: int = 2
     """Labels of its scale, 0 among them; none for 0."""
-
-
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A track and where its lower edge lies, in units from below."""
-
-    track: Track
-    base: float
+    base: float = 0.0
+    """Where its lower edge lies, in units from below."""
 
     def at(self, value: str) -> str:
         """Where a value lies: an expression of Vega for an expression of the datum; null stays null."""
-        reach = f"{self.base:g}+{self.track.units / self.track.top:.6g}*min({value},{self.track.top:g})"
-        return f"isValid({value})?{reach}:null"
+        return f"isValid({value})?{self.base:g}+{self.units / self.top:.6g}*min({value},{self.top:g}):null"
 
 
-def place(tracks: Sequence[Track]) -> tuple[list[Placed], float]:
+def place(tracks: Sequence[Track]) -> tuple[list[Track], float]:
     """Put tracks below one another; returns them with the height of all of them in units."""
-    whole = sum(track.units + _HEAD for track in tracks)
-    found, top = [], whole
-    for track in tracks:
-        top -= track.units + _HEAD
-        found.append(Placed(track, top))
-    return found, whole
+    tops = list(accumulate(track.units + _HEAD for track in tracks))
+    return [replace(track, base=tops[-1] - top) for track, top in zip(tracks, tops, strict=True)], tops[-1]
 
 
 STRIP = Track("Blocks and trials", 1.0, units=0.5, ticks=0)
@@ -136,7 +126,7 @@ def telemetry(
     layers = [
         *_shading(blocks, strip, whole, scale),
         *_layers(placed, whole, rows, unit),
-        *(layer for each in placed if each.track.name == _CACHE for layer in _cached(ran, each, bins, scale)),
+        *(layer for each in placed if each.name == _CACHE for layer in _cached(ran, each, bins, scale)),
         _bars(ran, strip, scale),
         _names([strip, *placed]),
         _hover(placed, whole, rows, unit),
@@ -182,7 +172,7 @@ def _tracks(bins: pd.DataFrame, ran: pd.DataFrame, cores: float | None) -> Itera
         yield Track(_CACHE, 100.0)
 
 
-def _layers(placed: Sequence[Placed], whole: float, rows: Sequence[Row], unit: str) -> list[alt.Chart]:
+def _layers(placed: Sequence[Track], whole: float, rows: Sequence[Row], unit: str) -> list[alt.Chart]:
     """The axes, and what the tracks show."""
     title = f"{unit} since the run’s first sample"
     x = alt.X("at:Q", title=title, scale=_span(rows), axis=alt.Axis(grid=False, tickCount=6))
@@ -209,7 +199,7 @@ def _span(rows: Sequence[Row]) -> alt.Scale:
     return alt.Scale(domain=[0, rows[-1]["to"]], nice=False)
 
 
-def _hover(placed: Sequence[Placed], whole: float, rows: Sequence[Row], unit: str) -> alt.Chart:
+def _hover(placed: Sequence[Track], whole: float, rows: Sequence[Row], unit: str) -> alt.Chart:
     """A strip a bin over the whole height that is not seen and shows the bin's numbers."""
     when = alt.Tooltip("from:Q", title=f"from, {unit}", format=".3~g")
     tooltip = [when, *_tooltips(placed, SPOKEN), alt.Tooltip("n:Q", title="samples")]
@@ -219,7 +209,7 @@ def _hover(placed: Sequence[Placed], whole: float, rows: Sequence[Row], unit: st
     return found
 
 
-def _cached(ran: pd.DataFrame, each: Placed, bins: pd.DataFrame, scale: float) -> Iterator[alt.Chart]:
+def _cached(ran: pd.DataFrame, each: Track, bins: pd.DataFrame, scale: float) -> Iterator[alt.Chart]:
     """A mark for every share of the page cache in every bin, to five per cent: trials that fall together are one."""
     width = float(bins["to_s"].iloc[0])
     for when in reversed(CACHED):
@@ -227,7 +217,7 @@ def _cached(ran: pd.DataFrame, each: Placed, bins: pd.DataFrame, scale: float) -
         shares = (known[f"cached_{when}_pct"].astype("float64") / 5).round() * 5
         seen = sorted({(int(start / width), share) for start, share in zip(known["from_s"], shares, strict=True)})
         rows = [
-            {"at": (place + 0.5) * width / scale, "y": each.base + each.track.units * share / each.track.top}
+            {"at": (place + 0.5) * width / scale, "y": each.base + each.units * share / each.top}
             for place, share in seen
         ]
         marks = alt.Chart(data(rows, "at", "y"))
@@ -288,14 +278,14 @@ def _notes(step: str, bins: pd.DataFrame) -> Iterator[str]:
         yield "How many cores the machine has is not recorded, so that what everything else used is not known."
 
 
-def _axis(placed: Sequence[Placed], whole: float) -> alt.Y:
+def _axis(placed: Sequence[Track], whole: float) -> alt.Y:
     """The vertical axis: labels of each track's own scale."""
     values, labels = [], []
     for each in placed:
-        for step in range(each.track.ticks):
-            share = step / max(1, each.track.ticks - 1)
-            values.append(round(each.base + share * each.track.units, 6))
-            labels.append(f"{share * each.track.top:.3g}")
+        for step in range(each.ticks):
+            share = step / max(1, each.ticks - 1)
+            values.append(round(each.base + share * each.units, 6))
+            labels.append(f"{share * each.top:.3g}")
     lines = alt.Axis(
         values=values,
         tickCount=2 * len(values),  # Vega drops every other one of more values than it would have chosen itself
@@ -308,9 +298,9 @@ def _axis(placed: Sequence[Placed], whole: float) -> alt.Y:
     return alt.Y("y:Q", title=None, scale=alt.Scale(domain=[0, whole], nice=False, zero=True), axis=lines)
 
 
-def _names(placed: Sequence[Placed]) -> alt.Chart:
+def _names(placed: Sequence[Track]) -> alt.Chart:
     """The tracks' names, at the left above each."""
-    rows = [{"y": each.base + each.track.units + 0.16, "text": each.track.name} for each in placed]
+    rows = [{"y": each.base + each.units + 0.16, "text": each.name} for each in placed]
     text = alt.Chart(table(rows)).mark_text(
         align="left", baseline="middle", fontSize=11, fontWeight="bold", color=colour("ink")
     )
@@ -318,21 +308,21 @@ def _names(placed: Sequence[Placed]) -> alt.Chart:
     return named
 
 
-def _drawn(each: Placed, base: alt.Chart, x: alt.X) -> list[alt.Chart]:
+def _drawn(each: Track, base: alt.Chart, x: alt.X) -> list[alt.Chart]:
     """Draw a track's stack, or its line with least to most around it."""
-    track, y, y2 = each.track, alt.Y("y:Q"), alt.Y2("y2:Q")
-    if track.line:
-        ends = {"y": each.at(f"datum.{track.line}_least"), "y2": each.at(f"datum.{track.line}_most")}
+    y, y2 = alt.Y("y:Q"), alt.Y2("y2:Q")
+    if each.line:
+        ends = {"y": each.at(f"datum.{each.line}_least"), "y2": each.at(f"datum.{each.line}_most")}
         band = base.transform_calculate(**ends).mark_area(color=colour("accent"), opacity=0.22)
-        line = base.transform_calculate(y=each.at(f"datum.{track.line}"))
+        line = base.transform_calculate(y=each.at(f"datum.{each.line}"))
         return [
             band.encode(x=x, y=y, y2=y2),
             line.mark_line(color=colour("accent"), strokeWidth=1.4).encode(x=x, y=y),
         ]
     layers, below = [], "0"
-    for key, tone in track.stacked:
+    for key, tone in each.stacked:
         above = f"{below}+datum.{key}"
-        known = f"isValid(datum.{track.stacked[0][0]})"
+        known = f"isValid(datum.{each.stacked[0][0]})"
         ends = {name: f"{known}?{each.at(f'({end})').partition('?')[2]}" for name, end in (("y", below), ("y2", above))}
         area = base.transform_calculate(**ends).mark_area(color=tone, opacity=0.9)
         layers.append(area.encode(x=x, y=y, y2=y2))
@@ -348,9 +338,9 @@ def nice(value: float) -> float:
     return next(step * decade for step in (1.0, 2.0, 2.5, 5.0, 10.0) if step * decade >= value * 0.9999)
 
 
-def _tooltips(placed: Sequence[Placed], spoken: Mapping[str, str]) -> list[alt.Tooltip]:
+def _tooltips(placed: Sequence[Track], spoken: Mapping[str, str]) -> list[alt.Tooltip]:
     """Numbers of a bin on hover: key of a row to its name."""
-    shown = [key for each in placed for key in (*(key for key, _ in each.track.stacked), each.track.line) if key]
+    shown = [key for each in placed for key in (*(key for key, _ in each.stacked), each.line) if key]
     return [alt.Tooltip(f"{key}:Q", title=spoken[key], format=",.3~g") for key in shown if key in spoken]
 
 
@@ -362,7 +352,7 @@ def _with_kind(ran: pd.DataFrame) -> pd.DataFrame:
     return ran.assign(kind=kind)
 
 
-def _shading(blocks: pd.DataFrame, strip: Placed, whole: float, scale: float) -> list[alt.Chart]:
+def _shading(blocks: pd.DataFrame, strip: Track, whole: float, scale: float) -> list[alt.Chart]:
     """Shade every second block over the whole height, and number the blocks where there is room."""
     rows: list[dict[str, Any]] = [
         {"from": row["from_s"] / scale, "to": row["to_s"] / scale, "block": int(row["block"]), "y": 0.0, "y2": whole}
@@ -372,7 +362,7 @@ def _shading(blocks: pd.DataFrame, strip: Placed, whole: float, scale: float) ->
     layers = [shaded.encode(x=alt.X("from:Q"), x2=alt.X2("to:Q"), y=alt.Y("y:Q"), y2=alt.Y2("y2:Q"))]
     every = -(-len(rows) // _NUMBERED)
     free = _TITLED * max((row["to"] for row in rows), default=0.0)
-    above = strip.base + strip.track.units + 0.16
+    above = strip.base + strip.units + 0.16
     named = [
         {"at": (row["from"] + row["to"]) / 2, "y": above, "text": str(row["block"])}
         for row in rows
@@ -393,7 +383,7 @@ def _drawn_one_by_one(ran: pd.DataFrame) -> tuple[pd.DataFrame, int]:
     return marked.iloc[::one_in], one_in
 
 
-def _bars(ran: pd.DataFrame, strip: Placed, scale: float) -> alt.Chart:
+def _bars(ran: pd.DataFrame, strip: Track, scale: float) -> alt.Chart:
     """Draw trials as bars."""
     rows = [
         {
@@ -401,7 +391,7 @@ def _bars(ran: pd.DataFrame, strip: Placed, scale: float) -> alt.Chart:
             "to": max(row["to_s"], row["from_s"] + 0.1) / scale,
             "kind": row["kind"],
             "y": strip.base,
-            "y2": strip.base + strip.track.units * _KINDS[row["kind"]][0],
+            "y2": strip.base + strip.units * _KINDS[row["kind"]][0],
         }
         for row in rows_of(_drawn_one_by_one(ran)[0])
     ]

@@ -8,7 +8,7 @@ and what is laid out from sums is said in ``questions.runs.timeline``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import altair as alt
@@ -197,7 +197,7 @@ def _panel(part: Slice, trials: Sequence[Trial], rows: Sequence[Row]) -> Panel:
         _text(heads, "left", 3, "ink", 11).encode(y=y, x=alt.X("at:Q", **x)),
     ]
     message = " ".join(words.sentence(_message(part, one)) for one in trials)
-    return Panel.draw(part.title, subtitle, message, layers, _HEAD + _LANE * len(lanes), wide=True)
+    return replace(Panel.draw(part.title, subtitle, message, layers, _HEAD + _LANE * len(lanes)), wide=True)
 
 
 def _bars(rows: Sequence[Row]) -> alt.Chart:

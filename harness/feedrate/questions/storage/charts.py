@@ -8,8 +8,9 @@ emulated step and loading alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import altair as alt
@@ -58,7 +59,6 @@ TONES = {
     "PNG": colour("name-4"),
     "JPEG (lossy)": colour("name-1"),
 }
-OTHER_TONE = colour("name-6")
 MARKS = {"warm": "circle", "cold": "diamond"}
 CACHED = {"warm": "warm: in the page cache", "cold": "cold: from the disk"}
 ACCESS = {"random": "random order", "sequential": "in the order of the disk"}
@@ -66,6 +66,7 @@ NAME_WIDE, NAME_HIGH = 0.25, 0.3
 """About what a name takes of a panel: a share of raw pixels, and a step in the logarithm of throughput."""
 SAME_SIZE = 0.02
 """Formats whose sizes differ by less are equally small: a header more or less is no reason to choose."""
+_Message = Callable[[Sequence[Row]], str]
 _WHICH = {"format": "format", "stores": "stores", "page_cache": "state"}
 """What tells rows of a table apart: heading to key."""
 
@@ -101,13 +102,7 @@ class Part:
 
 
 def parts(trials: pd.DataFrame, free: Sequence[str] = (), kinds: Sequence[str] = (LOAD,)) -> list[Part]:
-    """Split a run's cells into panels.
-
-    Args:
-        trials: rows of ``records.TRIALS`` of one run.
-        free: axes that a panel shows beside format and page cache; every other is held still.
-        kinds: of steps, in the order in which they come.
-    """
+    """Split a run's cells into panels by order and kind of step; ``free`` axes are not held still."""
     every = plainest(format_costs(trials)) if len(trials) else trials
     found: list[tuple[str, Part]] = []
     for access, order in ACCESS.items() if len(every) else ():
@@ -148,11 +143,6 @@ def _drawn(part: Part, column: str = "samples_per_s") -> list[dict[str, Any]]:
     return [row for row in rows if row["value"] is not None]
 
 
-def _stores_tone(rows: Iterable[Row]) -> alt.Color:
-    """Colour by what is stored."""
-    return tone("stores", {row["stores"]: TONES.get(row["stores"], OTHER_TONE) for row in rows})
-
-
 def state_shape() -> alt.Shape:
     """Shape by the state of the page cache."""
     return shape("state", MARKS)
@@ -167,28 +157,38 @@ def state_keys(rows: Iterable[Row]) -> list[Key]:
 def _keys(rows: Sequence[Row]) -> list[Key]:
     """The legend of what is stored and of the states."""
     stores = {row["stores"] for row in rows}
-    ordered = [name for name in (*TONES, *sorted(stores - set(TONES))) if name in stores]
-    return [*(Key(name, TONES.get(name, OTHER_TONE)) for name in ordered), *state_keys(rows)]
+    return [*(Key(name, TONES[name]) for name in TONES if name in stores), *state_keys(rows)]
 
 
-def _format_dots(rows: Sequence[Row], title: str, *, largest_first: bool) -> list[alt.Chart]:
-    """Draw a line a format: a mark for each state of the page cache with its interval, joined.
+def _draw_formats(
+    sheet: Sheet, found: Sequence[Part], column: str, title: str, columns: Mapping[str, str], message: _Message
+) -> list[Row]:
+    """Add a panel a part: a line a format, a mark for each state of the page cache with its interval, joined.
 
-    Args:
-        rows: as :func:`_drawn` gives them; formats are sorted by their warm value, or the cold one where there is none.
-        title: of the logarithmic axis, with its unit.
-        largest_first: whether more is better.
+    Formats are sorted by their warm value, or the cold one where there is none: the largest throughput comes first, and
+    the least of any other ``column`` of ``format_costs``. Returns the rows that were drawn.
     """
-    best = {row["format"]: row["value"] for row in sorted(rows, key=lambda row: row["state"] == "warm")}
-    order = sorted(best, key=lambda name: (-best[name] if largest_first else best[name], name))
-    x, y = logarithmic(rows, title), names("format", order, grid=False)
-    values = {name: [row["value"] for row in rows if row["format"] == name] for name in order}
-    joined = [{"format": name, "from": min(own), "to": max(own)} for name, own in values.items() if len(own) > 1]
-    base = alt.Chart(data(rows, "format", "stores", "state", "value", "lo", "hi", "n"))
-    fields: Fields = {"format:N": "", "stores:N": "", "state:N": "page cache", **rate(title), **BLOCKS}
-    layers = dots(base.encode(y=y, color=_stores_tone(rows)), x, state_shape(), hover(fields))
-    line = alt.Chart(data(joined, "format", "from", "to")).mark_rule(color=colour("line"), strokeWidth=1.5)
-    return [line.encode(y=y, x=alt.X("from:Q", **x), x2=alt.X2("to:Q")), *layers] if joined else layers
+    shown: list[Row] = []
+    for part in found:
+        if not (rows := _drawn(part, column)):
+            continue
+        shown += rows
+        best = {row["format"]: row["value"] for row in sorted(rows, key=lambda row: row["state"] == "warm")}
+        sign = -1 if column == "samples_per_s" else 1
+        order = sorted(best, key=lambda name: (sign * best[name], name))
+        x, y = logarithmic(rows, title), names("format", order, grid=False)
+        values = {name: [row["value"] for row in rows if row["format"] == name] for name in order}
+        joined = [{"format": name, "from": min(own), "to": max(own)} for name, own in values.items() if len(own) > 1]
+        base = alt.Chart(data(rows, "format", "stores", "state", "value", "lo", "hi", "n"))
+        tones = tone("stores", {row["stores"]: TONES[row["stores"]] for row in rows})
+        fields: Fields = {"format:N": "", "stores:N": "", "state:N": "page cache", **rate(title), **BLOCKS}
+        layers = dots(base.encode(y=y, color=tones), x, state_shape(), hover(fields))
+        if joined:
+            line = alt.Chart(data(joined, "format", "from", "to")).mark_rule(color=colour("line"), strokeWidth=1.5)
+            layers.insert(0, line.encode(y=y, x=alt.X("from:Q", **x), x2=alt.X2("to:Q")))
+        panel = Panel.draw(part.title, part.subtitle, message(rows), layers, height(len(order)))
+        sheet.add(panel, listed(rows, part.row(), {**_WHICH, **columns}), part.held)
+    return shown
 
 
 def by_state(rows: Sequence[Row]) -> dict[str, list[Row]]:
@@ -198,13 +198,7 @@ def by_state(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 
 def close(sheet: Sheet, found: Sequence[Part], trials: pd.DataFrame | None = None) -> None:
-    """Leave out panels beyond ``MOST_PANELS``, and say what the panels' page cache means.
-
-    Args:
-        sheet: with all panels.
-        found: what :func:`parts` gave.
-        trials: of the run; given by the chart that says how the page cache was verified, and what is missing.
-    """
+    """Leave out panels beyond ``MOST_PANELS``; say what their page cache means, and of all trials what is missing."""
     if (extra := len(sheet.panels) - MOST_PANELS) > 0:
         del sheet.panels[MOST_PANELS:]
         sheet.note(f"{words.plural(extra, 'more panel')} would fit the records; their numbers are in the table.")
@@ -263,16 +257,9 @@ def _notes(frame: pd.DataFrame, trials: pd.DataFrame, failed: Iterable[str]) -> 
 )
 def storage_throughput(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw a line a format, sorted by its warm throughput."""
-    columns = {**_WHICH, **RATE, "samples in the set": "samples", "shuffle_buffer": "buffer"}
-    shown: list[Row] = []
+    columns = {**RATE, "samples in the set": "samples", "shuffle_buffer": "buffer"}
     found = parts(trials, kinds=(LOAD, EMULATED, TRAIN))
-    for part in found:
-        rows = _drawn(part)
-        shown += rows
-        layers = _format_dots(rows, "samples per second", largest_first=True)
-        count = len({row["format"] for row in rows})
-        panel = Panel.draw(part.title, part.subtitle, _throughput_message(rows), layers, height(count))
-        sheet.add(panel, listed(rows, part.row(), columns), part.held)
+    shown = _draw_formats(sheet, found, "samples_per_s", "samples per second", columns, _throughput_message)
     close(sheet, found, trials)
     return sheet.figure(_keys(shown), "No trial that loads samples ended well here.")
 
@@ -303,16 +290,10 @@ def storage_startup(sheet: Sheet, trials: pd.DataFrame) -> Figure:
 
 
 def _costs(sheet: Sheet, trials: pd.DataFrame, column: str, what: str, unit: str) -> Figure:
-    """Draw a quantity of ``format_costs`` of which less is better, a line a format, sorted by the warm value."""
-    columns = {**_WHICH, f"{what} ({unit})": "value", **ENDS}
-    shown: list[Row] = []
-    for part in loads(trials):
-        if rows := _drawn(part, column):
-            shown += rows
-            layers = _format_dots(rows, f"{what} ({unit})", largest_first=False)
-            count = len({row["format"] for row in rows})
-            panel = Panel.draw(part.title, part.subtitle, _cost_message(rows, unit), layers, height(count))
-            sheet.add(panel, listed(rows, part.row(), columns), part.held)
+    """Draw a quantity of which less is better."""
+    title = f"{what} ({unit})"
+    message = partial(_cost_message, unit=unit)
+    shown = _draw_formats(sheet, loads(trials), column, title, {title: "value", **ENDS}, message)
     close(sheet, loads(trials))
     return sheet.figure(_keys(shown), f"The {what} was not recorded here.")
 
@@ -404,7 +385,7 @@ def _size_layers(rows: Sequence[Row]) -> list[alt.Chart]:
     }
     return [
         base.mark_point(filled=True, size=55, opacity=0.9).encode(
-            color=_stores_tone(rows),
+            color=tone("stores", {row["stores"]: TONES[row["stores"]] for row in rows}),
             shape=state_shape(),
             tooltip=hover(tooltip),
         ),

@@ -39,10 +39,12 @@ from feedrate.charts.figure import (
     interval,
     listed,
     numbers,
+    percent_interval,
     plain,
     point,
     slices,
     table,
+    with_ends,
 )
 from feedrate.charts.marks import (
     BLOCKS,
@@ -87,13 +89,9 @@ _SCALING_COLUMNS = {
     "line": "line",
     "num_workers": "workers",
     **RATE,
-    "speed-up": "times",
-    "speed-up: low": "times_lo",
-    "speed-up: high": "times_hi",
+    **with_ends("speed-up", "times"),
     "over workers": "base",
-    "efficiency": "share",
-    "efficiency: low": "share_lo",
-    "efficiency: high": "share_hi",
+    **with_ends("efficiency", "share"),
     "n of the speed-up": "pairs",
 }
 _ONE_NUMBER = "Every setting was measured with one number of workers only."
@@ -119,9 +117,7 @@ def who(cell: Mapping[Any, Any]) -> str:
 def what(cell: Mapping[Any, Any], leave_out: Sequence[str] = ()) -> str:
     """Name what was loaded: workload, format, size, batch, and every other axis that is not at its default.
 
-    Args:
-        cell: a value for every axis; null where it does not apply.
-        leave_out: axes that are named elsewhere.
+    ``cell`` has a value for every axis, null where it does not apply; ``leave_out`` are axes that are named elsewhere.
     """
     parts = [cell["workload"], cell["storage_format"], f"{cell['patch_size']} px", f"batch {cell['batch_size']}"]
     parts += [
@@ -322,10 +318,8 @@ def _efficiency_message(rows: Sequence[Row]) -> str:
 
 def _kept(row: Row) -> str:
     """How much of the speed-up that the processes could bring there is."""
-    text, lo, hi = f"{words.percent(row['share'])} of what each process could bring", row["share_lo"], row["share_hi"]
-    if words.known(lo) and words.known(hi):
-        return f"{text} (95\u00a0% interval {100 * lo:.0f} to {words.percent(hi)}, n = {row['pairs']})"
-    return f"{text} (n = {row['pairs']}: no interval)"
+    spread = percent_interval(row, "share", "pairs")
+    return f"{words.percent(row['share'])} of what each process could bring ({spread})"
 
 
 @chart("Starting workers", "How long do workers take to the first batch, by how they are started?")

@@ -55,7 +55,7 @@ class Cost:
 
 
 def section(view: RunView, suite: str, mark: str = "", place: str = "") -> str:
-    """Write what a run says of the costs of workers; nothing where it has nothing to say of it.
+    """Write what trials of a suite say of the costs of workers; nothing where they have nothing to say of it.
 
     Args:
         view: a run.
