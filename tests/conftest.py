@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import gc
-import importlib.util
 import shutil
 import signal
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
-from pathlib import Path
+from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import visits
+import warm
 
 # In the background of a shell Ctrl-C is ignored, by children too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -28,8 +28,6 @@ if TYPE_CHECKING:  # the tests of CUDA run where there is no browser
     from playwright.sync_api import Browser
 
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-FAKES = ("fake_claims", "fake_storage", "fake_kind", "fake_cells", "fake_times", "fake_trial", "fake_run")
-"""The modules that make runs up, each after those that it imports."""
 
 
 NEW_OBJECTS = 70_000
@@ -47,29 +45,6 @@ def pytest_unconfigure() -> None:
     gc.unfreeze()
 
 
-def _beside(name: str) -> ModuleType:
-    """Load a module below this folder by its path, as tests are no package; others can import it by its last name."""
-    path = Path(__file__).parent / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} cannot be loaded")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-visits, warm = _beside("visits"), _beside("warm")
-_beside("bare")
-_beside("beside")
-_beside("dropping")
-_beside("submitting")
-_beside("sweeping")
-_beside("typed")
-with suppress(ImportError):  # the tests of CUDA run where pandas is missing
-    made_trials = _beside("made_trials")
-
-
 @pytest.fixture
 def one_thread() -> Iterator[None]:
     """Torch computes in one thread: beside other tests, several mostly wait for each other, and spin meanwhile."""
@@ -84,31 +59,31 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def fake_run() -> ModuleType:
     """The module ``tests/fake_run.py``."""
-    return [_beside(name) for name in FAKES][-1]
+    return import_module("fake_run")
 
 
 @pytest.fixture(scope="session")
 def trials_of() -> Callable[..., Any]:
     """The builder of trials that were never measured (``tests/made_trials.py``)."""
-    return made_trials.make_trials  # type: ignore[no-any-return]
+    return import_module("made_trials").make_trials  # type: ignore[no-any-return]
 
 
 @pytest.fixture(scope="session")
 def cell_of() -> Callable[..., Any]:
     """The builder of cells: those that are not named are at their default."""
-    return made_trials.make_cell  # type: ignore[no-any-return]
+    return import_module("made_trials").make_cell  # type: ignore[no-any-return]
 
 
 @pytest.fixture(scope="session")
 def steps_of() -> Callable[..., Any]:
     """The builder of rows of the steps table."""
-    return made_trials.make_steps  # type: ignore[no-any-return]
+    return import_module("made_trials").make_steps  # type: ignore[no-any-return]
 
 
 @pytest.fixture(scope="session")
 def corpus() -> ModuleType:
     """The module ``tests/share/validation/corpus.py``: files that are not what they should be."""
-    return [_beside(f"share/validation/{name}") for name in ("parquet_bytes", "corpus_tables", "corpus")][-1]
+    return import_module("corpus")
 
 
 @pytest.fixture(scope="session")
@@ -158,3 +133,11 @@ def browser() -> Iterator[Browser]:
         running = playwright.chromium.launch(executable_path=path, args=FLAGS)
         yield running
         running.close()
+
+
+@pytest.fixture
+def seen(sites: Mapping[str, Any], browser: Browser) -> Iterator[Any]:
+    """Open the main site; at the end no message of the console, no failed and no foreign request may have been seen."""
+    found = visits.visit(browser, sites["main"])
+    yield found
+    assert found.problems == []

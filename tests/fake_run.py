@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from fake_trial import steps, trial
 from feedrate.machine.identity import Software
 from feedrate.schema.axes import cell_id
 from feedrate.store import runs
+from feedrate.store.bench_record import BenchRecord, Promise, WitnessedTrial
 from feedrate.store.manifest import Counted, Dataset, Protocol, RunManifest, Stopped
 
 CONTROL_EVERY = 16
@@ -182,3 +184,36 @@ def write(results: Path, fake: Fake = PLAIN) -> Path:
     folder.mkdir(parents=True)
     runs.write_run(folder, run, [tables])
     return folder
+
+
+def witnessed(witness_ns: int = 10**9, cell: str = "a", **others: float) -> WitnessedTrial:
+    """1,000 samples in a second by feedrate; 60 samples a second in the epochs, by the external clock."""
+    return WitnessedTrial(
+        cell_id=cell,
+        cell={"num_workers": 2},
+        repeat=0,
+        samples=1000,
+        wall_ns=10**9,
+        witness_ns=witness_ns,
+        epoch_steps=8,
+        epochs_samples=60,
+        epochs_witness_ns=10**9,
+        estimates={"wall_clock": 1000.0, **others},
+    )
+
+
+def bench(day: int = 2, cores: int = 2, hostile: bool = False, **changes: Any) -> BenchRecord:
+    """Make up what ``make bench`` found on a day of January 2026."""
+    promise = Promise(section="accuracy", what="off by", target="≤ 1 %", measured="0.2 %", met=True)
+    whole = {
+        "feedrate_version": "0.1.0",
+        "machine": machine(Fake(cores=cores, hostile=hostile)),
+        "software": Software(python="3.11.7", torch="2.15.0"),
+        "device": "cpu",
+        "started_at": datetime(2026, 1, day, tzinfo=UTC),
+        "took_s": 1.0,
+        "sections": ("accuracy",),
+        "promises": (promise,),
+        "witnessed": (witnessed(),),
+    }
+    return BenchRecord(**(whole | changes))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
-from datetime import UTC, datetime
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -13,7 +13,6 @@ import pytest
 from feedrate.analysis import estimators
 from feedrate.charts import render
 from feedrate.charts.figure import Figure
-from feedrate.machine.identity import Software
 from feedrate.questions.accuracy import chart as accuracy_chart
 from feedrate.questions.accuracy import page as accuracy_page
 from feedrate.store.bench_record import SECTIONS, BenchRecord, Promise, WitnessedTrial
@@ -22,40 +21,14 @@ OTHERS = {"mean_of_rates": 2500.0, "from_iterator": 600.0, "reset_at_epoch_end":
 HOSTILE = "<script>alert(1)</script> [a](javascript:x) `x` |"
 
 
-def trial(witness_ns: int = 1_000_000_000, cell: str = "a", others: dict[str, float] = OTHERS) -> WitnessedTrial:
-    """1,000 samples in a second by feedrate; 60 samples a second in the epochs, by the external clock."""
-    return WitnessedTrial(
-        cell_id=cell,
-        cell={"num_workers": 2},
-        repeat=0,
-        samples=1000,
-        wall_ns=10**9,
-        witness_ns=witness_ns,
-        epoch_steps=8,
-        epochs_samples=60,
-        epochs_witness_ns=10**9,
-        estimates={"wall_clock": 1000.0, **others},
-    )
+@pytest.fixture(scope="module")
+def make(fake_run: ModuleType) -> Callable[..., BenchRecord]:
+    """The builder of bench records: two trials, whose other estimators are off."""
 
-
-@pytest.fixture
-def make(fake_run: ModuleType) -> Any:
-    """Build bench records of made-up machines."""
-
-    def make(day: int = 2, cores: int = 2, hostile: bool = False, **changes: Any) -> BenchRecord:
-        promise = Promise(section="accuracy", what="off by", target="≤ 1 %", measured="0.2 %", met=True)
-        whole = {
-            "feedrate_version": "0.1.0",
-            "machine": fake_run.machine(fake_run.Fake(cores=cores, hostile=hostile)),
-            "software": Software(python="3.11.7", torch="2.15.0"),
-            "device": "cpu",
-            "started_at": datetime(2026, 1, day, tzinfo=UTC),
-            "took_s": 1.0,
-            "sections": ("accuracy",),
-            "promises": (promise,),
-            "witnessed": (trial(), trial(1_002_000_000, "b")),
-        }
-        return BenchRecord(**(whole | changes))
+    def make(**what: Any) -> BenchRecord:
+        trials = fake_run.witnessed(**OTHERS), fake_run.witnessed(1_002_000_000, "b", **OTHERS)
+        built: BenchRecord = fake_run.bench(**{"witnessed": trials, **what})
+        return built
 
     return make
 
@@ -127,8 +100,8 @@ def test_the_newest_record_with_a_section_counts(make: Any) -> None:
     def promise(section: str, measured: str) -> Promise:
         return Promise(section=section, what="what", target="target", measured=measured, met=True)
 
-    whole = make(2, sections=("speed", "accuracy"), promises=(promise("speed", "one"), promise("accuracy", "two")))
-    later = make(5, sections=("speed",), promises=(promise("speed", "three"),), witnessed=())
+    whole = make(day=2, sections=("speed", "accuracy"), promises=(promise("speed", "one"), promise("accuracy", "two")))
+    later = make(day=5, sections=("speed",), promises=(promise("speed", "three"),), witnessed=())
     page = accuracy_page.page([whole, later])
     assert ">three<" in page.body
     assert ">one<" not in page.body
@@ -140,7 +113,7 @@ def test_the_newest_record_with_a_section_counts(make: Any) -> None:
 
 def test_machines_are_kept_apart(make: Any) -> None:
     """Each machine has its figure, its data and its tables, the one that was measured last first."""
-    page = accuracy_page.page([make(2, cores=2), make(3, cores=4)])
+    page = accuracy_page.page([make(day=2, cores=2), make(day=3, cores=4)])
     assert len(page.figures) == 2
     assert len({name for name in page.all_files() if name.endswith(".csv")}) == 2
     assert page.body.index("4 cores") < page.body.index("2 cores")
@@ -158,9 +131,9 @@ def test_nothing_in_a_record_is_markup(make: Any) -> None:
     assert "](javascript" not in page.markdown().split("<table")[0]
 
 
-def test_the_figure_shows_and_says_the_errors() -> None:
+def test_the_figure_shows_and_says_the_errors(make: Any) -> None:
     """One panel with every estimator that was computed; message, marks and table hold the same numbers."""
-    found = figure(trial(), trial(1_002_000_000, "b"))
+    found = figure(*make().witnessed)
     (panel,) = found.panels
     assert "at worst feedrate is off by +0.20" in panel.message.replace("At", "at")
     assert {row["estimator"]: row["worst error (%)"] for row in found.rows} == pytest.approx(
@@ -178,8 +151,8 @@ def test_the_figure_shows_and_says_the_errors() -> None:
     assert "−10" in words
 
 
-def test_ours_alone_is_drawn_too() -> None:
+def test_ours_alone_is_drawn_too(fake_run: ModuleType) -> None:
     """A record with no other estimator still has its figure and its sentence."""
-    alone = trial(others={})
+    alone = fake_run.witnessed()
     assert len(figure(alone).rows) == 1
     assert accuracy_page.answer(estimators.summary(estimators.frame([alone]))).endswith("(median +0\u00a0%).")

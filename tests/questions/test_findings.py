@@ -1,15 +1,13 @@
-"""Sentences are true and read well whatever was found; ``tests/test_readme_findings.py`` recomputes their numbers."""
+"""Sentences are true and read well whatever was found; ``site/test_readme_numbers.py`` recomputes their numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from feedrate.machine.identity import Software
 from feedrate.pages import headlines
 from feedrate.pages.runs import RunView
 from feedrate.pages.verdicts import ClaimResult, Place, Verdicts, load_verdicts
@@ -17,7 +15,6 @@ from feedrate.plan import suite
 from feedrate.questions.home.findings import STORED, Sentence, findings
 from feedrate.schema.axes import BY_NAME
 from feedrate.schema.metrics import METRICS
-from feedrate.store.bench_record import BenchRecord, WitnessedTrial
 
 Show = Callable[..., RunView]
 MACHINE = "Example 9000 8-Core, 16 cores"
@@ -75,42 +72,12 @@ def changed(view: RunView, gpu: bool = False, **manifest: Any) -> RunView:
     return other
 
 
-@pytest.fixture
-def bench(fake_run: ModuleType) -> Callable[..., BenchRecord]:
-    """Build bench records of made-up machines, with one trial that is 0.2 % off."""
-
-    def make(cores: int = 4, day: int = 2) -> BenchRecord:
-        trial = WitnessedTrial(
-            cell_id="a",
-            cell={"num_workers": 2},
-            repeat=0,
-            samples=1000,
-            wall_ns=10**9,
-            witness_ns=1_002_000_000,
-            epoch_steps=8,
-            epochs_samples=60,
-            epochs_witness_ns=10**9,
-            estimates={"wall_clock": 1000.0},
-        )
-        return BenchRecord(
-            feedrate_version="0.1.0",
-            machine=fake_run.machine(fake_run.Fake(cores=cores)),
-            software=Software(python="3.11.7"),
-            device="cpu",
-            started_at=datetime(2026, 1, day, tzinfo=UTC),
-            took_s=1.0,
-            sections=("accuracy",),
-            promises=(),
-            witnessed=(trial,),
-        )
-
-    return make
-
-
-def test_every_sentence_names_its_machine(show: Show, tested: RunView, bench: Callable[..., BenchRecord]) -> None:
+def test_every_sentence_names_its_machine(show: Show, tested: RunView, fake_run: ModuleType) -> None:
     """Sentences stand side by side and are of several machines: each begins with its own."""
     rows = {STORED: {"verdict": "confirmed"}, EFFECTS[0]: {"verdict": "refuted"}}
-    found = findings([show(fails="none", cores=8)], told(telling(tested, rows)), [bench(2, 1), bench()])
+    trial = fake_run.witnessed(1_002_000_000)
+    benches = [fake_run.bench(day=day, cores=2 * day, witnessed=(trial,)) for day in (1, 2)]
+    found = findings([show(fails="none", cores=8)], told(telling(tested, rows)), benches)
     assert [each.text.partition(":")[0] for each in found] == [
         "On Example 9000 8-Core, 8 cores",
         *[f"On {MACHINE}"] * 3,

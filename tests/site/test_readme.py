@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.recomputed import committed
 
 from feedrate.pages.runs import RunView
-from feedrate.pages.verdicts import load_verdicts
 from feedrate.schema.errors import InputError
 from feedrate.schema.plugins import ROOT
 from feedrate.site import readme
@@ -34,23 +32,6 @@ def test_every_number_comes_from_the_run_it_names() -> None:
     (run,) = [run for run in every if run.manifest.run_id == named[1]]
     records = [bench for bench in benches(ROOT / "results") if bench.name in sources]
     assert view == readme.block(run, every, records)
-
-
-def test_what_is_said_of_all_runs_holds() -> None:
-    """Of what is not generated: how many claims there are and were tested, on what machines, and that they agree."""
-    text = " ".join(readme.README.read_text(encoding="utf-8").split())
-    every = [view for view in committed() if view.beside.tier == "reference"]
-    told = load_verdicts(every).results
-    tested = [{each.verdict for each in part} for part in told.values() if all(each.tested for each in part)]
-    assert f"*claim*, {len(told)} in all" in text
-    assert f"{len(tested)} of them can be tested without a GPU; the others have no verdict yet" in text
-    assert sum(any(each.tested for each in part) for part in told.values()) == len(tested)
-    machines = {view.machine_id: view.manifest.machine for view in every}.values()
-    assert {(each.cores_logical, each.virtualised, each.gpu_count) for each in machines} == {(2, True, 0)}
-    assert "two virtual machines with 2 cores and no GPU" in text
-    assert len(machines) == 2
-    assert f"each of the {len(tested)} claims that they tested the same verdict" in text
-    assert all(len(verdict) == 1 for verdict in tested)
 
 
 def test_the_figure_is_that_of_the_run() -> None:
@@ -113,15 +94,6 @@ def test_one_block_has_no_interval(show: Callable[..., RunView]) -> None:
     text = readme.block(show(fails="none", blocks=1).run, [], [])
     assert "(one block: none) | 1 |" in text
     assert "nan" not in text
-
-
-def test_named_targets_exist() -> None:
-    """Every `make` command of README and CONTRIBUTING is a target of the Makefile."""
-    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    for name in ("README.md", "CONTRIBUTING.md"):
-        text = (ROOT / name).read_text()
-        named = set(re.findall(r"^make ([a-z0-9-]+)|`make ([a-z0-9-]+)", text, re.MULTILINE))
-        assert {a or b for a, b in named} <= targets, name
 
 
 def test_every_profile_can_be_found() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-import math
 import os
 import re
 from contextlib import closing
@@ -13,19 +11,20 @@ from pathlib import Path
 from types import ModuleType
 from urllib.parse import unquote
 
-import numpy as np
-import pyarrow.parquet as pq
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, Route, expect
 from visits import COMMITTED, Site, Visit, unfold, visit
 
 from feedrate.charts.embed import MOST_ROWS
 from feedrate.pages import markup
+from feedrate.pages.runs import load_runs
 from feedrate.plan import suite
+from feedrate.questions.reference import page as reference_page
 from feedrate.schema.errors import InputError
 from feedrate.schema.plugins import ROOT
 from feedrate.site import build as site_build
-from feedrate.store import runs
+from feedrate.site import scripts
+from feedrate.store import marks, runs
 
 KINDS = (
     "index.html",
@@ -163,27 +162,6 @@ def test_pictures_follow_the_theme(sites: dict[str, Site], browser: Browser) -> 
 
 
 @pytest.mark.slow
-def test_keyboard_reaches_everything(seen: Visit) -> None:
-    """Tab reaches navigation, charts, tables and links; Enter unfolds a table; what has the focus can be seen."""
-    page = seen.open("index.html")
-    reached: list[str] = []
-    for _ in range(40):
-        page.keyboard.press("Tab")
-        reached.append(
-            page.evaluate(
-                "(e => [e.className, e.tagName, getComputedStyle(e).outlineStyle].join(' '))(document.activeElement)"
-            )
-        )
-        if " SUMMARY" in reached[-1] and not page.locator("details[open]").count():
-            page.keyboard.press("Enter")
-    assert page.locator("details[open]").count() == 1
-    for wanted in ("md-tabs__link", "fr-chart", "SUMMARY", "fr-scroll"):
-        assert any(wanted in part for part in reached), wanted
-    assert not [part for part in reached if part.endswith("none") and "BODY" not in part]
-    page.locator(".fr-live svg").wait_for()
-
-
-@pytest.mark.slow
 def test_hostile_text_is_shown_as_text(sites: dict[str, Site], browser: Browser, fake_run: ModuleType) -> None:
     """Markup in run id, workload, suite, machine, notes, command and errors makes no element, and is shown as it is."""
     view = sites["odd"]
@@ -197,15 +175,6 @@ def test_hostile_text_is_shown_as_text(sites: dict[str, Site], browser: Browser,
     assert held >= 3
     assert not [path for path in view.folder.rglob("*") if "<" in path.name]
     assert seen.problems == []
-
-
-def test_no_results_make_a_useful_site(sites: dict[str, Site], browser: Browser) -> None:
-    """Without any result the site says that there is none, what to type, and how things are measured."""
-    page = visit(browser, sites["empty"]).open("index.html")
-    text = page.inner_text("main")
-    assert "no results here yet" in text
-    assert "make sweep" in text
-    assert page.locator("figure").count() == 0
 
 
 @SITES
@@ -241,54 +210,6 @@ def test_one_block_and_no_metrics_and_failures_are_said(sites: dict[str, Site], 
     assert "No trial ended well here" in page.inner_text("main")
 
 
-def test_numbers_are_the_records(sites: dict[str, Site], browser: Browser) -> None:
-    """The home page's number is the geometric mean recomputed from the raw file, with its blocks and run id."""
-    seen = visit(browser, sites["main"])
-    page = seen.open("index.html")
-    stored = next(run for run in sites["main"].runs if run.manifest.device == "cpu")
-    frame = stored.table("trials")
-    frame = frame[frame["step"].eq("emulated") & frame["outcome"].eq("ok")]
-    logs = np.log((frame["samples"] / frame["wall_ns"] * 1e9).astype(float))
-    rates = logs.groupby(frame["cell_id"])
-    best = math.exp(rates.mean().max())
-    row = page.locator("tr", has=page.locator(".fr-kind-emulated")).inner_text()
-    assert f"{float(f'{best:.3g}'):,.0f}" in row
-    assert str(rates.count()[rates.mean().idxmax()]) in row.split()
-    assert page.locator("a", has_text=f"run {stored.manifest.run_id}").count() >= 1
-
-
-def test_raw_files_come_down_whole(sites: dict[str, Site], browser: Browser) -> None:
-    """A run's page offers its files byte for byte, and parquet carries the manifest."""
-    seen = visit(browser, sites["main"])
-    page = seen.open("runs/20260102T030405Z-fake.html")
-    stored = next(run for run in sites["main"].runs if run.manifest.device == "cpu")
-    for name in ("run.json", "trials.parquet", "steps.parquet", "telemetry.parquet"):
-        href = page.locator(f"a[download][href$='{name}']").get_attribute("href")
-        body = page.request.get(seen.origin + (href or "").removeprefix("../")).body()
-        assert body == (stored.folder / name).read_bytes()
-        if name.endswith(".parquet"):
-            metadata = pq.read_schema(io.BytesIO(body)).metadata
-            assert json.loads(metadata[b"feedrate"])["run_id"] == stored.manifest.run_id
-
-
-@pytest.mark.slow
-def test_search_finds_a_column(seen: Visit) -> None:
-    """The search finds a column of the data dictionary; its index is loaded for who turns to search and nobody else."""
-    page, asked = seen.page, []
-    page.on("request", lambda request: asked.append(Path(request.url).name))
-    seen.open("index.html")
-    page.wait_for_load_state("networkidle")
-    assert "search_index.json" not in asked
-    page.locator(".md-search__input").click()
-    page.locator(".md-search__input").press_sequentially("prefetch_factor", delay=10)
-    page.locator(".md-search-result__link[href*='dictionary.html']").first.wait_for()
-    seen.open("dictionary.html?h=prefetch_factor")
-    page.locator("article mark").first.wait_for()
-    seen.open("index.html?q=prefetch_factor")
-    page.locator(".md-search-result__link").first.wait_for()
-    assert asked.count("search_index.json") == 3
-
-
 def test_a_foreign_folder_is_not_deleted(tmp_path: Path) -> None:
     """A build into a folder that holds something else is refused, and what is there stays."""
     precious = tmp_path / "site" / "precious.txt"
@@ -314,3 +235,81 @@ def test_names_are_safe_and_tell_runs_apart() -> None:
     odd = [markup.slug(name) for name in ("../../x", "x", "..", "", "a/b", "a b", "<a b>")]
     assert len(set(odd)) == len(odd)
     assert all(name and not set(name) & set("./<> ") for name in odd)
+
+
+def test_a_link_unfolds_what_it_leads_into(seen: Visit) -> None:
+    """What lies in a folded part comes into view, whether a link on the page or its address names it; so on paper.
+
+    Until then it is no part of the page, which is the lighter for it.
+    """
+    page = seen.open("suites/loader.html")
+    name = f"{page.locator('.fr-figure').first.get_attribute('id')}-table"
+    table = page.locator(f"#{name}")
+    assert table.count() == page.locator(".fr-data table").count() == 0
+    page.evaluate("name => { location.hash = name }", name)
+    expect(table).to_be_in_viewport()
+    again = seen.open(f"suites/loader.html#{name}")
+    expect(again.locator(f"#{name}")).to_be_in_viewport()
+    again.evaluate("document.querySelector('details[open]').open = false")
+    before = again.locator("details[open]").count()
+    again.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert again.locator("details:not([open])").count() == 0
+    assert again.locator(".fr-data table:visible").count() == again.locator(".fr-data").count() > 1
+    again.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert again.locator("details[open]").count() == before
+
+
+def test_what_is_folded_is_found_and_never_empty(sites: dict[str, Site], browser: Browser) -> None:
+    """The browser's own search finds what is folded; a part that is opened before its script has come is filled."""
+    seen = visit(browser, sites["main"])
+    page = seen.open("suites/loader.html")
+    page.keyboard.press("Control+f")
+    assert page.locator(".fr-data table").count() == page.locator(".fr-data").count() > 1
+    slow, held = page.context.new_page(), []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    slow.route("**/scripts/site/page.js", hold)
+    slow.goto(page.url, wait_until="commit")
+    part = slow.locator(".fr-data").first
+    unfold(part.locator("summary"))
+    assert part.locator("table").count() == 0
+    while not held:
+        slow.wait_for_timeout(10)
+    held[0].continue_()
+    expect(part.locator("table")).to_be_visible()
+    assert seen.problems == []
+
+
+def opened(browser: Browser, results: Path) -> Page:
+    """The list of runs with the script, as the site has it."""
+    page = browser.new_page()
+    page.set_content(reference_page.runs_page(load_runs(results)).body)
+    scripts.bundle(results.parent / "scripts", ("site/tiers.js",))
+    page.add_script_tag(path=results.parent / "scripts" / "site" / "tiers.js", type="module")
+    return page
+
+
+@pytest.mark.slow
+def test_rows_of_a_tier_can_be_chosen(browser: Browser, fake_run: ModuleType, tmp_path: Path) -> None:
+    """A box leaves the runs of its tier and says how many those are; none or both leave all."""
+    for run_id in ("one", "two", "three"):
+        fake_run.write(tmp_path, fake_run.Fake(run_id=run_id, blocks=1, batches=(8,)))
+    page = opened(browser, tmp_path)
+    assert page.locator("input").count() == 0
+    page.close()
+    marks.set_tier(runs.find("two", tmp_path).folder, marks.REFERENCE)
+    page = opened(browser, tmp_path)
+    rows = page.locator("tbody tr:visible")
+    assert page.locator("label").all_inner_texts() == ["reference 1", "self-reported 2"]
+    assert rows.count() == 3
+    page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    assert rows.count() == 1
+    assert "two" in rows.inner_text()
+    assert page.locator(".fr-filter-said").inner_text() == "1 of 3 rows are shown."
+    page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    assert rows.count() == 3
+    page.close()

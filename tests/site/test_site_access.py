@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,17 +85,6 @@ def violations(page: Page, rules: tuple[str, ...] | None = None) -> list[str]:
         options["runOnly"] = {"type": "rule", "values": list(rules)}
     found: list[dict[str, Any]] = Axe().run(page, options=options).response["violations"]
     return [f"{each['id']}: {[node['html'][:160] for node in each['nodes']][:3]}" for each in found]
-
-
-@pytest.mark.slow
-def test_axe_finds_no_fault(sites: dict[str, Site], browser: Browser) -> None:
-    """Pages of the main kinds are accessible by axe's rules, every second one in the dark theme."""
-    found = {}
-    for place, path in enumerate(("explore.html", "suites/loader.html")):
-        seen = visit(browser, sites["main"], color_scheme=THEMES[place % 2])
-        found[path] = violations(seen.open(path))
-        seen.page.context.close()
-    assert {path: wrong for path, wrong in found.items() if wrong} == {}
 
 
 @pytest.mark.slow
@@ -242,12 +232,22 @@ def test_paper_is_white(theme: str, sites: dict[str, Site], browser: Browser) ->
     assert page.locator(".fr-doors").is_hidden()
 
 
-def test_search_finds_a_suite(seen: Visit) -> None:
-    """The search finds a suite by words of its question."""
-    page = seen.open("methodology.html")
-    page.locator(".md-search__input").click()
-    page.locator(".md-search__input").press_sequentially("accelerator fed", delay=5)
-    page.locator(".md-search-result__link[href*='suites/loader']").first.wait_for()
+def test_search_finds_a_suite_and_a_column(seen: Visit) -> None:
+    """The search finds words of a question and of the dictionary; its index is loaded for who turns to search alone."""
+    page, asked = seen.page, []
+    page.on("request", lambda request: asked.append(Path(request.url).name))
+    seen.open("methodology.html")
+    page.wait_for_load_state("networkidle")
+    assert "search_index.json" not in asked
+    field = page.locator(".md-search__input")
+    field.click()
+    for words, place in (("accelerator fed", "suites/loader"), ("prefetch_factor", "dictionary.html")):
+        field.fill("")
+        field.press_sequentially(words, delay=5)
+        page.locator(f".md-search-result__link[href*='{place}']").first.wait_for()
+    seen.open("dictionary.html?h=prefetch_factor")
+    page.locator("article mark").first.wait_for()
+    assert asked.count("search_index.json") == 2
 
 
 @pytest.mark.slow

@@ -190,15 +190,6 @@ def test_made_up_results_are_what_the_store_writes(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_columns_of_many_runs_are_those_of_each(built: Built) -> None:
-    """Read together, rows are those of the runs one by one; a column that a file lacks is null."""
-    runs = built.runs[:3]
-    columns = ["run_id", "cell_id", "num_workers", "samples_per_s", "outcome"]
-    one_by_one = pd.concat([run.table("trials")[columns] for run in runs], ignore_index=True)
-    pd.testing.assert_frame_equal(store_runs.rows([run.folder for run in runs], columns), one_by_one)
-
-
-@pytest.mark.slow
 def test_with_room_for_all_everything_is_shown_in_full(built: Built, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few machines leave nothing out; of many runs of one machine those of each suite that are newest are featured."""
     monkeypatch.setattr(selection, "MACHINES", 100)

@@ -19,10 +19,8 @@ from feedrate.schema.redaction import one_line
 
 _FIRM = 24
 """Characters up to which the texts of a column are kept on one line."""
-_READ = 20
-"""Characters that a column of longer texts needs to be read."""
-_WORD = 32
-"""Characters of a word beyond which it may be broken."""
+_FIRM_FROM, _BARS_FROM = 80, 100
+"""Characters of a terminal from which on they are, and from which on there are bars."""
 _NUMBER = re.compile(r"[\d,.]*")
 _MARKUP = re.compile(r"[\\`*\[\]<>|~$&#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|(?<=:)//|(?<=www)\.")
 """What Markdown would make something of, links that need no brackets among it."""
@@ -80,31 +78,18 @@ def _say(console: Console, text: str, indent: int = 0, style: str = "") -> None:
 
 
 def _table(section: Section, width: int) -> tuple[Table, bool]:
-    """The table of a section, and whether it has bars.
-
-    Bars repeat what numbers say, and go first where there is no room; where that is not enough, texts break.
-    """
-    texts = [[name, *(row[at].text for row in section.rows)] for at, name in enumerate(section.columns)]
-    room = [_least(column) + 2 for column in texts]
-    kept = [at for at in range(len(texts)) if sum(room) <= width or not section.rows[0][at].bar]
-    fits = sum(room[at] for at in kept) <= width
+    """The table of a section, and whether it has bars: they repeat what numbers say, and take room."""
     table = Table(box=None, padding=(0, 1), header_style="dim")
-    for at in kept:
-        name, *cells = texts[at]
-        justify: Literal["right", "left"] = "right" if all(map(_NUMBER.fullmatch, cells)) else "left"
-        firm = fits and max(map(len, texts[at])) <= _FIRM
-        table.add_column(Text(one_line(name)), justify=justify, no_wrap=firm, overflow="fold")
+    shown = [at for at in range(len(section.columns)) if width >= _BARS_FROM or not section.rows[0][at].bar]
+    for at in shown:
+        texts = [one_line(row[at].text) for row in section.rows]
+        justify: Literal["right", "left"] = "right" if all(map(_NUMBER.fullmatch, texts)) else "left"
+        firm = width >= _FIRM_FROM and max(map(len, texts)) <= _FIRM
+        table.add_column(Text(one_line(section.columns[at])), justify=justify, no_wrap=firm, overflow="fold")
     for row in section.rows:
-        shown = [row[at] for at in kept]
-        table.add_row(*(Text(cell.text if cell.bar else one_line(cell.text), cell.colour) for cell in shown))
-    return table, any(section.rows[0][at].bar for at in kept)
-
-
-def _least(texts: Sequence[str]) -> int:
-    """Characters that a column takes at least: its texts where they are kept on one line, else its longest word."""
-    if (longest := max(map(len, texts))) <= _FIRM:
-        return longest
-    return min(max(_READ, *(len(word) for text in texts for word in text.split())), _WORD)
+        cells = [row[at] for at in shown]
+        table.add_row(*(Text(cell.text if cell.bar else one_line(cell.text), cell.colour) for cell in cells))
+    return table, any(cell.bar for cell in section.rows[0]) and width >= _BARS_FROM
 
 
 def markdown(title: str, sections: Iterable[Section]) -> str:

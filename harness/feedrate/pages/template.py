@@ -51,33 +51,7 @@ def table(
             words with digits in them for others, and then fails over every word that begins like one of these.
         stack: on a narrow screen show each row as a block of its own, every cell under its heading.
     """
-    styles = [' class="fr-n"' if column in numeric else "" for column in columns]
-    # A block is no row to a browser any more, so the roles are said.
-    roles = {part: f' role="{part}"' if stack else "" for part in ("table", "rowgroup", "row", "cell", "columnheader")}
-    labels = [f' data-label="{escape(column)}"' if stack else "" for column in columns]
-    head = "".join(
-        f'<th scope="col"{roles["columnheader"]}{style}>{escape(column)}</th>'
-        for column, style in zip(columns, styles, strict=True)
-    )
-    starts = [f"<td{roles['cell']}{style}{label}>" for style, label in zip(styles, labels, strict=True)]
-    lines = (
-        # Search takes what stands without a space between for one word.
-        " ".join(f"{start}{_boxed(escape(cell), stack)}</td>" for start, cell in zip(starts, row, strict=True))
-        for row in rows
-    )
-    body = " ".join(f"<tr{roles['row']}>{line}</tr>" for line in lines)
-    return Markup(  # noqa: S704 - all cells are escaped
-        f'<div class="fr-scroll" tabindex="0" role="group" aria-label="{escape(caption)}">'
-        f'<table class="fr-table{" fr-stack" if stack else ""}"{roles["table"]}'
-        f'{" data-search-exclude" if numeric else ""}><caption class="fr-hidden">{escape(caption)}</caption>'
-        f"<thead{roles['rowgroup']}><tr{roles['row']}>{head}</tr></thead>"
-        f"<tbody{roles['rowgroup']}>{body}</tbody></table></div>\n"
-    )
-
-
-def _boxed(cell: str, stack: bool) -> str:
-    """Keep a cell in one piece beside its heading; plain text is one by itself."""
-    return f"<div>{cell}</div>" if stack and "<" in cell else cell
+    return Markup(_BLOCKS.table(caption, columns, rows, numeric, stack))  # noqa: S704 - the block escapes all cells
 
 
 def listed(items: Iterable[object]) -> Markup:
@@ -111,5 +85,5 @@ _ENVIRONMENT.filters |= {
 }
 _ENVIRONMENT.filters["g"] = "{:g}".format
 _ENVIRONMENT.filters["text"] = _as_markup(markup.entities)
-_BLOCKS = _ENVIRONMENT.get_template("kit.html").module
+_BLOCKS: Any = _ENVIRONMENT.get_template("kit.html").module
 _ENVIRONMENT.globals |= {name: getattr(_BLOCKS, name) for name in ("facts", "commands")}

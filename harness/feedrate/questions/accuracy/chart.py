@@ -20,6 +20,16 @@ from feedrate.schema import words
 TITLE = "Error of each estimator"
 QUESTION = "How far is each way of stating throughput from an external clock?"
 LABELS = {estimator.name: estimator.label for estimator in ESTIMATORS}
+_COLUMNS = {
+    "label": "estimator",
+    "median": "median error (%)",
+    "worst": "worst error (%)",
+    "low": "lowest (%)",
+    "high": "highest (%)",
+    "n": "trials",
+    "cells": "cells",
+}
+"""Of the figure's table."""
 _TICKS = [-100, -10, -1, 1, 10, 100, 1000, 10_000, 100_000]
 _TICK_LABEL = "abs(datum.value) < 1000 ? format(datum.value, 'd') : format(datum.value / 1000, 'd') + 'k'"
 _ROOM = 1.6
@@ -44,41 +54,22 @@ def size(error_pct: float) -> str:
 
 def draw(summary: pd.DataFrame) -> Figure:
     """Draw the errors of all estimators."""
-    rows = [_row(entry) for entry in rows_of(summary)]
+    names = summary.columns.str.removesuffix("_pct").str.replace("estimator", "name")
+    rows = rows_of(
+        summary.set_axis(names, axis="columns").assign(
+            label=summary["estimator"].map(LABELS),
+            whose=summary["estimator"].map(lambda name: "feedrate" if name == OURS else "others"),
+        )
+    )
     n, cells = max(row["n"] for row in rows), max(row["cells"] for row in rows)
     subtitle = f"{n} trials of {cells} planted cells"
     panel = Panel.draw(TITLE, subtitle, _message(rows), _layers(rows), 80 + 26 * len(rows))
-    shown = [
-        {
-            "estimator": row["label"],
-            "median error (%)": row["median"],
-            "worst error (%)": row["worst"],
-            "lowest (%)": row["low"],
-            "highest (%)": row["high"],
-            "trials": row["n"],
-            "cells": row["cells"],
-        }
-        for row in rows
-    ]
+    shown = [{title: row[name] for name, title in _COLUMNS.items()} for row in rows]
     notes = (
         "The scale is linear within ±1 %, which is shaded, and logarithmic beyond.",
         "Lines go from the lowest to the highest error of any trial.",
     )
     return Figure(TITLE, QUESTION, (panel,), _KEYS, tuple(shown), notes)
-
-
-def _row(entry: Any) -> dict[str, Any]:
-    return {
-        "name": entry["estimator"],
-        "label": LABELS[entry["estimator"]],
-        "whose": "feedrate" if entry["estimator"] == OURS else "others",
-        "median": float(entry["median_pct"]),
-        "worst": float(entry["worst_pct"]),
-        "low": float(entry["low_pct"]),
-        "high": float(entry["high_pct"]),
-        "n": int(entry["n"]),
-        "cells": int(entry["cells"]),
-    }
 
 
 def _layers(rows: Sequence[Row]) -> list[alt.Chart]:

@@ -72,7 +72,6 @@ def tables() -> dict[str, Any]:
             (each.label, each.fault or "Nothing that the external clock shows.", each.used_by) for each in ESTIMATORS
         ],
         "formats": list(_formats()),
-        "verdicts": _verdicts(),
         "parts": [(PARTS[part].capitalize(), _CAUSES[part], variance.ADVICE[part]) for part in variance.PARTS],
         "letters": list(letters),
         "worst_letter": noise.LETTERS[len(letters)],
@@ -120,18 +119,6 @@ def _formats() -> Iterator[tuple[object, ...]]:
         stored = f"{its.stores}{' (lossy)' if its.lossy else ''}"
         order = "as it lies in its shard" if its.streamed else "any"
         yield markup.code(name), its.container, stored, order, ", ".join(its.knobs) or "–"
-
-
-def _verdicts() -> list[tuple[str, str, str]]:
-    low, high = (f"{abs(100 * (edge - 1)):g}" for edge in metrics.SAME)
-    inside = f"±{high} %" if low == high else f"−{low} % to +{high} %"
-    over, under = f"{metrics.CONFIRMED_OVER:g}", f"{metrics.REFUTED_UNDER:g}"
-    return [
-        ("no difference", "no difference", f"the interval lies inside {inside}"),
-        ("faster, slower", "confirmed", f"its lower end is over {over}, in the direction that is asked about"),
-        ("slower, faster", "refuted", f"its upper end is under {under}"),
-        ("inconclusive", "inconclusive", "none of these"),
-    ]
 
 
 def _criteria() -> Iterator[tuple[object, ...]]:

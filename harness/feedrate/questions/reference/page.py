@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
 
 from markupsafe import Markup
 
@@ -28,41 +30,9 @@ RUNS, DICTIONARY, PATH, CONTRIBUTE_PATH = "runs/index.md", "dictionary.md", "rel
 TITLE = "Changelog of the data"
 _MOST = 1_000
 """Runs that the changelog lists."""
-_TABLE_DOCS = {
-    "trials": "A row a trial: identity, every axis by its name (null where it does not apply), what was measured.",
-    "steps": f"A row a step: the first {STEPS_KEPT} of each trial’s window.",
-    "telemetry": "A row a probe sample, on the clock of the run.",
-}
 _UNITS = {"us": "µs", "C": "°C"}
 """Units that the tables spell in ASCII."""
 _KINDS = {"str": "name", "int": "whole number", "float": "number", "bool": "true or false"}
-_GROUPS = {
-    "axis": {
-        "workload": "What runs",
-        "storage_format": "How samples are stored and read",
-        "n_samples": "The set",
-        "read_us": "Planted costs",
-        "batch_size": "The loader",
-        "pin_memory": "Copies between host and device",
-        "norm": "The training step",
-        "parallel": "Several devices",
-        "timing": "Timing",
-    },
-    "trials": {
-        "run_id": "Identity",
-        "steps": "Window and throughput",
-        "stored_bytes": "Storage and page cache",
-        "host_fetch_ns": "Phases of the host",
-        "device_h2d_ns": "Spans of the device",
-        "worker_read_ns": "Stages of the workers",
-        "gpu_util_pct": "GPU",
-        "cpu_util_pct": "CPU and memory",
-        "foreign_cpu_pct": "What may have disturbed it",
-        "fact": "Checks of facts",
-        "trial_wall_ns": "Upkeep",
-    },
-}
-"""Headings of the data dictionary: the entry above which each stands."""
 
 
 def runs_page(runs: Sequence[RunView], refused: Sequence[Validated] = ()) -> Page:
@@ -79,25 +49,18 @@ def runs_page(runs: Sequence[RunView], refused: Sequence[Validated] = ()) -> Pag
 
 def dictionary_page() -> Page:
     """Write the data dictionary."""
-    axes = {column.name for column in AXIS_COLUMNS}
-    files = [
-        {
-            "name": name,
-            "doc": _TABLE_DOCS[name],
-            "groups": _groups(
-                [
-                    (each.name, f"{each.dtype}, {_unit(each.unit)}" if each.unit else each.dtype, each.doc)
-                    for each in columns
-                    if name != "trials" or each.name not in axes
-                ],
-                name,
-            ),
-        }
+    own = {column.name for column in AXIS_COLUMNS}
+    files = {
+        name: [
+            (each.name, f"{each.dtype}, {_unit(each.unit)}" if each.unit else each.dtype, each.doc)
+            for each in columns
+            if name != "trials" or each.name not in own
+        ]
         for name, columns in TABLES.items()
-    ]
-    groups = _groups([(axis.name, _axis_kind(axis), axis.doc) for axis in AXES], "axis")
-    body = render("reference/dictionary.md", version=SCHEMA_VERSION, axes=groups, files=files, prose=descriptions.prose)
-    return Page(DICTIONARY, "Data dictionary", body)
+    }
+    axes = [(axis.name, _axis_kind(axis), axis.doc) for axis in AXES]
+    names = {"version": SCHEMA_VERSION, "kept": STEPS_KEPT, "prose": descriptions.prose}
+    return Page(DICTIONARY, "Data dictionary", render("reference/dictionary.md", axes=axes, files=files, **names))
 
 
 def _axis_kind(axis: Axis) -> str:
@@ -111,17 +74,6 @@ def _unit(name: str) -> str:
     return _UNITS.get(name, name)
 
 
-def _groups(entries: Sequence[tuple[str, str, str]], prefix: str) -> list[tuple[str, list[tuple[str, str, str]]]]:
-    """Entries below the heading of each group; what stands before the first heading has none."""
-    headings = _GROUPS.get(prefix, {})
-    groups: list[tuple[str, list[tuple[str, str, str]]]] = []
-    for entry in entries:
-        if entry[0] in headings or not groups:
-            groups.append((headings.get(entry[0], ""), []))
-        groups[-1][1].append(entry)
-    return groups
-
-
 def page(runs: Sequence[RunView], benches: Sequence[BenchRecord], changes: str) -> Page:
     """Write the changelog of the data; of very many runs it lists the newest.
 
@@ -131,6 +83,7 @@ def page(runs: Sequence[RunView], benches: Sequence[BenchRecord], changes: str) 
         changes: the text of ``CHANGELOG.md``.
     """
     versions = [view.manifest.protocol_version for view in runs]
+    entries = sorted([*map(_run, runs[:_MOST]), *map(_bench, benches)], key=itemgetter(0, 1), reverse=True)
     body = render(
         "reference/releases.md",
         title=TITLE,
@@ -139,19 +92,11 @@ def page(runs: Sequence[RunView], benches: Sequence[BenchRecord], changes: str) 
         protocol=PROTOCOL_VERSION,
         other_versions=sorted(set(versions) - {PROTOCOL_VERSION}),
         other_runs=sum(version != PROTOCOL_VERSION for version in versions),
-        days=_days([*map(_run, runs[:_MOST]), *map(_bench, benches)]),
+        days={day: [row for *_, row in own] for day, own in groupby(entries, itemgetter(0))},
         # Its headings stand a level lower here, and its title is left out.
         changes=Markup(re.sub(r"^#", "##", re.sub(r"^#+ .*\n+", "", changes, count=1), flags=re.MULTILINE)),  # noqa: S704
     )
     return Page(PATH, TITLE, body)
-
-
-def _days(entries: Sequence[tuple[str, str, tuple[object, ...]]]) -> dict[str, list[tuple[object, ...]]]:
-    """Rows of each day, newest first."""
-    days: dict[str, list[tuple[object, ...]]] = {}
-    for date, _, row in sorted(entries, key=lambda entry: entry[:2], reverse=True):
-        days.setdefault(date, []).append(row)
-    return days
 
 
 def _run(view: RunView) -> tuple[str, str, tuple[object, ...]]:

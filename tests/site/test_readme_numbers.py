@@ -1,0 +1,440 @@
+"""Every number in the sentences and tables of README and home page, computed anew from the raw records.
+
+``test_readme.py`` holds the README against the code that wrote it. Here its numbers are read from its text, and nothing
+of ``feedrate.analysis`` takes part but the rule that gives a claim its verdict: verdicts are counted here. What a claim
+compares is taken from its declaration.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from html import unescape
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from feedrate.analysis.claims import judge_claims
+from feedrate.analysis.summary import CONDITIONS
+from feedrate.pages.runs import RunView
+from feedrate.pages.verdicts import load_verdicts
+from feedrate.plan import suite
+from feedrate.plan.claim import PHOTOGRAPHS, Claim
+from feedrate.questions.home import page as home_page
+from feedrate.schema.axes import AXES, BY_NAME, Value
+from feedrate.schema.metrics import METRICS
+from feedrate.schema.plugins import ROOT
+from feedrate.site import readme
+from feedrate.store import runs
+from feedrate.store import runs as store_runs
+from feedrate.store.bench_record import BenchRecord
+from feedrate.store.runs import StoredRun
+
+RESULTS = ROOT / "results"
+NUMBER = r"([\d,]*\.?\d+)"
+SPREAD = rf"95\s% interval {NUMBER} to {NUMBER}, n = (\d+)"
+
+
+def number(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
+def digits(value: float, count: int = 3) -> float:
+    """A number as it is printed: with so many significant digits."""
+    return float(f"{value:.{count}g}")
+
+
+def axes(parts: Sequence[str]) -> dict[str, Value]:
+    """The axes that words of the README name: ``batch 32``, ``2 workers``, ``cold page cache``, ``pin_memory true``."""
+    spoken: dict[str, dict[str, Value]] = {
+        "real training": {"mode": "train"},
+        "emulated step": {"mode": "train", "step": "emulated"},
+        "loading alone": {"mode": "load"},
+        "cold page cache": {"page_cache": "cold"},
+        "in stored order": {"access": "sequential"},
+    }
+    found: dict[str, Value] = {}
+    for part in filter(None, parts):
+        first, _, rest = part.partition(" ")
+        if part in spoken:
+            found |= spoken[part]
+        elif rest in ("worker", "workers"):
+            found["num_workers"] = int(first)
+        elif rest == "ms a step":
+            found["step_ms"] = float(first)
+        elif first == "batch":
+            found["batch_size"] = int(rest)
+        elif not rest:
+            found["storage_format"] = part
+        else:
+            found[first] = rest == "true" if BY_NAME[first].type is bool else BY_NAME[first].type(rest)
+    return found
+
+
+def matching(trials: pd.DataFrame, values: Mapping[str, Value], among: Sequence[str]) -> pd.DataFrame:
+    """Trials that ended well with some values, and every other of the axes at its default or without meaning."""
+    chosen = trials["outcome"].eq("ok")
+    for name in among:
+        default = BY_NAME[name].default
+        wanted = values.get(name, default)
+        chosen &= trials[name].eq(wanted).fillna(wanted == default)
+    return trials[chosen]
+
+
+def logs(trials: pd.DataFrame, values: Mapping[str, Value], metric: str = "throughput") -> pd.Series:
+    """Mean log of a metric by block, of the one cell that has some values and else the defaults."""
+    rows = matching(trials, values, [axis.name for axis in AXES])
+    assert rows["cell_id"].nunique() == 1, (values, rows["cell_id"].unique())
+    if metric == "throughput":
+        up, down = ("samples",), ("wall_ns",)
+    else:
+        up, down = METRICS[metric].up, METRICS[metric].down
+    each = sum(np.log(rows[name].astype(float)) for name in up) - sum(np.log(rows[name].astype(float)) for name in down)
+    return each.groupby(rows["block"]).mean()
+
+
+def interval(values: pd.Series) -> list[float]:
+    """Geometric mean and 95 % Student-t interval of logs by block, three digits each, and the number of blocks."""
+    known = values.dropna()
+    half = stats.t.ppf(0.975, len(known) - 1) * known.std(ddof=1) / np.sqrt(len(known))
+    return [*(digits(np.exp(known.mean() + shift)) for shift in (0.0, -half, half)), len(known)]
+
+
+def committed() -> list[RunView]:
+    """Runs that git knows, newest first: what somebody measured besides is not published. Without git, all of them."""
+    asked = ["git", "ls-files", "results/*/*/run.json"]
+    listed = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
+    folders = [(ROOT / name).parent for name in listed] or None
+    return [RunView(run) for run in reversed(runs.runs(RESULTS, folders))]
+
+
+STORED = "lmdb-over-png"
+FINDINGS = {
+    "gain": rf"for (?P<task>real training|an emulated step of (?P<ms>\S+) ms) on (?P<workload>\S+) at (?P<px>\d+) px"
+    rf"(?P<more>.*), with (?P<settings>.+), {NUMBER} times as many samples come through as with PyTorch’s defaults "
+    rf"\({SPREAD} blocks; from (?P<format>\w+), batches of (?P<batch>\d+)\)\.",
+    "stored": rf"decoded pixels in LMDB are read {NUMBER} times as fast as PNG files \({SPREAD} blocks; "
+    r"(?P<workload>\w+), averaged over (?P<settings>\d+) settings, from memory and from the disk\), .+\.",
+    "counted": r"of (?P<tested>\d+) tested sentences on faster training \(samples: (?P<samples>.+)\), (?P<counts>.+)\.",
+    "refuted": r"what does not hold is (?P<listed>.+)\.",
+    "accurate": r"over (?P<trials>\d+) trials of (?P<cells>\d+) planted cells, the throughput that feedrate reports is "
+    rf"within {NUMBER}\s% of an external clock \(median ([+−]){NUMBER}\s%\)\.",
+}
+"""The sentences that may stand in the README, after their machine."""
+VERDICTS = {
+    "holds?": "confirmed",
+    "do(?:es)? not hold": "refuted",
+    "makes? no difference": "no difference",
+    "(?:is|are) open": "inconclusive",
+}
+
+
+class Finding(NamedTuple):
+    """A sentence of the README, taken apart."""
+
+    text: str
+    machine: str
+    said: re.Match[str]
+    sources: list[str]
+
+
+def effect(trials: pd.DataFrame, claim: Claim, photographs: Sequence[str]) -> pd.Series:
+    """Log of a claim's effect by block: the sum of its cells' logs with the weights that the claim declares."""
+    assert claim.effect
+    known = [name for name in PHOTOGRAPHS if name in photographs and name in set(trials["workload"])]
+    parts = [(1 / len(claim.effect.cases), case) for case in claim.effect.cases]
+    parts += [(-1 / len(claim.effect.against), case) for case in claim.effect.against]
+    terms = []
+    for share, case in parts:
+        for weight, side in claim.effect.steps:
+            values = {**case, **side}
+            values |= {"workload": known[0]} if values.get("workload") == PHOTOGRAPHS[0] else {}
+            terms.append(share * weight * logs(trials, values, claim.effect.metric))
+    return pd.concat(terms, axis=1).sum(axis=1, skipna=False)
+
+
+def speaking(runs: Sequence[StoredRun]) -> dict[str, tuple[StoredRun, dict[Any, Any]]]:
+    """Claim to its verdict: that of the newest run made to test it, else of the newest that has its cells."""
+    found: dict[str, tuple[StoredRun, dict[Any, Any]]] = {}
+    newest = sorted(runs, key=lambda run: run.manifest.started_at, reverse=True)
+    rows = [(run, judge_claims(run.table("trials"), suite.claims(), run.manifest.untestable).claims) for run in newest]
+    for meant in (True, False):
+        for run, claims in rows:
+            asked = {one.claim for one in run.manifest.claims}
+            for row in claims[claims["claim"].isin(asked) == meant].to_dict("records"):
+                if row["verdict"] != "not testable here":
+                    found.setdefault(str(row["claim"]), (run, row))
+    return found
+
+
+@pytest.fixture(scope="module")
+def findings() -> dict[str, Finding]:
+    """The README's sentences by kind; one that is of no kind is a number that nobody recomputes."""
+    found = {}
+    for line in re.findall(r"^- (.+)$", readme.view(), re.MULTILINE):
+        whole = re.fullmatch(r"On (?P<machine>.+?): (?P<text>.+) \((?P<sources>`.+`)\)", line)
+        assert whole, line
+        kinds = {kind: said for kind, form in FINDINGS.items() if (said := re.fullmatch(form, whole["text"]))}
+        ((kind, said),) = kinds.items()
+        found[kind] = Finding(line, whole["machine"], said, re.findall(r"`([^`]+)`", whole["sources"]))
+    return found
+
+
+def runs_of(finding: Finding) -> list[StoredRun]:
+    """The runs that a sentence was made from, all of the machine that it names."""
+    runs = [store_runs.find(name, RESULTS) for name in finding.sources]
+    for run in runs:
+        machine = run.manifest.machine
+        assert f"{machine.cpu_model}, {machine.cores_logical} core" in finding.machine
+    return runs
+
+
+def test_the_gain_that_is_told(findings: dict[str, Finding]) -> None:
+    """Best against default settings, from the trials of the run that is named."""
+    found = findings["gain"]
+    said, (run,) = found.said, runs_of(found)
+    data = axes(["emulated step", f"{said['ms']} ms a step"] if said["ms"] else ["real training"])
+    data |= {"workload": said["workload"], "patch_size": int(said["px"])} | axes(said["more"].split(", "))
+    data |= axes([said["format"], f"batch {said['batch']}"])
+    trials = run.table("trials")
+    ratios = logs(trials, data | axes(said["settings"].split(", "))) - logs(trials, data)
+    stated = re.search(rf"{NUMBER} times as many .*{SPREAD}", found.text)
+    assert stated
+    assert [number(text) for text in stated.groups()] == interval(ratios)
+
+
+def test_what_storing_pixels_is_worth(findings: dict[str, Finding]) -> None:
+    """The claim's settings, averaged block by block, on the samples that are named."""
+    found = findings["stored"]
+    (run,), claim = runs_of(found), suite.claims()[STORED][1]
+    stated = re.search(rf"{NUMBER} times as fast .*{SPREAD}", found.text)
+    assert stated
+    ratios = effect(run.table("trials"), claim, [found.said["workload"]])
+    assert [number(text) for text in stated.groups()] == interval(ratios)
+    assert claim.effect
+    assert len(claim.effect.cases) == int(found.said["settings"])
+
+
+def test_verdicts_are_counted(findings: dict[str, Finding]) -> None:
+    """Counts are those of the verdicts, add up to the sentences that were tested, and need every run that is named."""
+    found = findings["counted"]
+    told = speaking(runs_of(found))
+    stated = {verdict: int(counted[1]) for words, verdict in VERDICTS.items() if (counted := _count(words, found.said))}
+    assert stated == Counter(row["verdict"] for _, row in told.values())
+    assert sum(stated.values()) == int(found.said["tested"])
+    assert {run.manifest.run_id for run, _ in told.values()} == set(found.sources)
+
+
+def _count(words: str, said: re.Match[str]) -> re.Match[str] | None:
+    return re.search(rf"(\d+) (?:{words})(?:,| and|$)", said["counts"])
+
+
+def test_refuted_claims_have_their_ratios(findings: dict[str, Finding]) -> None:
+    """Every claim that a run refutes is listed, with the ratio of its cells, or how many checks saw otherwise."""
+    found = findings["refuted"]
+    told = speaking(runs_of(findings["counted"]))
+    claims = {claim.says.rstrip("."): claim for _, claim in suite.claims().values()}
+    listed = re.findall(r"“([^”]+)” \((.+?)\)(?=, “| and “|$)", found.said["listed"])
+    assert {claims[says].id for says, _ in listed} == {
+        name for name, (_, row) in told.items() if row["verdict"] == "refuted"
+    }
+    samples = re.split(", | and ", findings["counted"].said["samples"])
+    for says, measured in listed:
+        claim, (run, _) = claims[says], told[claims[says].id]
+        assert run.manifest.run_id in found.sources
+        trials = run.table("trials")
+        if claim.facts:
+            seen = matching(trials, {"mode": "check", **claim.facts[0]}, [axis.name for axis in AXES])["fact"]
+            assert not seen.astype(bool).any()
+            assert measured == f"{len(seen)} check{'s' if len(seen) > 1 else ''} saw otherwise"
+            continue
+        stated = re.search(rf" {NUMBER}[ ;].*{SPREAD} blocks", measured)
+        assert stated, measured
+        expected = interval(effect(trials, claim.on(run.manifest.device), samples))
+        assert [number(text) for text in stated.groups()] == expected
+        assert claim.effect
+        assert expected[2] < 1 if claim.effect.says == "more" else expected[1] > 1
+
+
+def test_the_accuracy_is_that_of_the_record(findings: dict[str, Finding]) -> None:
+    """Worst and median error against the external clock, from the times of the record's trials."""
+    found = findings["accurate"]
+    (name,) = found.sources
+    records = [BenchRecord.model_validate_json(path.read_bytes()) for path in RESULTS.glob(f"*/bench/{name}.json")]
+    (record,) = [one for one in records if one.machine.cpu_model in found.machine]
+    errors = np.array([100 * (trial.witness_ns / trial.wall_ns - 1) for trial in record.witnessed])
+    assert int(found.said["trials"]) == len(errors)
+    assert int(found.said["cells"]) == len({trial.cell_id for trial in record.witnessed})
+    stated = re.search(rf"within {NUMBER}\s%.*median ([+−]){NUMBER}\s%", found.text)
+    assert stated
+    worst, median = np.abs(errors).max(), float(np.median(errors))
+    assert number(stated[1]) == digits(worst, 3 if worst >= 1 else 2)
+    assert number(stated[3]) == digits(abs(median), 3 if abs(median) >= 1 else 2)
+    assert (stated[2] == "−") == (median < 0)
+
+
+def test_the_home_page_tells_the_same(findings: dict[str, Finding]) -> None:
+    """The findings of the README stand on the front, word for word."""
+    names = {name for finding in findings.values() for name in finding.sources}
+    runs = [view for view in committed() if view.manifest.run_id in names]
+    records = [record for record in store_runs.benches(RESULTS) if record.name in names]
+    page = home_page.page(runs, [], load_verdicts(runs), benches=records).body
+    told = re.findall(r"<li>(.+?) <a ", unescape(page.partition('<ul class="fr-found">')[2].partition("</ul>")[0]))
+    assert told == [finding.text.rpartition(" (`")[0] for finding in findings.values()]
+
+
+class Line(NamedTuple):
+    """A row of the README's table."""
+
+    task: dict[str, Value]
+    setting: dict[str, Value]
+    rate: str
+    n: int
+    held: str
+    gain: str
+
+
+def table() -> tuple[StoredRun, list[Line]]:
+    """The README's table, and the run that it is of."""
+    named = re.search(r"run `([^`]+)`", readme.view())
+    assert named
+    lines = []
+    for row in readme.view().partition("|---|\n")[2].partition("\n\n")[0].splitlines():
+        task, setting, rate, n, held, gain = row.removeprefix("| ").removesuffix(" |").split(" | ")
+        ran, _, data = task.partition(": ")
+        lines.append(line([*data.split(", "), *ran.split(", ")], setting, rate, n, held, gain))
+    return store_runs.find(named[1], RESULTS), lines
+
+
+def line(task: Sequence[str], setting: str, rate: str, n: str, held: str, gain: str) -> Line:
+    """Take a row apart; its task is workload, pixels, what ran, and under which conditions."""
+    workload, pixels, *ran = task
+    what = axes(ran) | {"workload": workload, "patch_size": int(re.sub(r"\spx", "", pixels))}
+    return Line(what, axes(setting.split(", ")), rate, int(n), held, gain)
+
+
+def on_home() -> list[tuple[StoredRun, list[Line]]]:
+    """The tables of the home page, one a machine, and their runs."""
+    runs = committed()
+    page = home_page.page(runs, [], load_verdicts([])).body
+    found = []
+    for section in re.split(r"\{ #numbers-", page)[1:]:
+        (run,) = [view.run for view in runs if f">run {view.manifest.run_id}</a>" in section]
+        rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr.*?</tr>", section)[1:]]
+        cells = [[unescape(re.sub(r"<[^>]+>", "", cell.replace("<br>", ", "))) for cell in row] for row in rows]
+        lines = [
+            line(task.split(", "), setting, f"{rate} ({spread})", n, held, gain)
+            for task, setting, rate, spread, n, held, gain in cells
+        ]
+        told = re.findall(rf"{NUMBER} times as many .*?{SPREAD} blocks", unescape(section))
+        gains = [gain.groups() for each in lines if (gain := re.match(rf"× {NUMBER} \({SPREAD}\)", each.gain))]
+        assert set(told) <= set(gains), "the sentences above a table tell gains of the table"
+        found.append((run, lines))
+    return found
+
+
+@pytest.fixture(scope="module")
+def tables() -> list[tuple[StoredRun, list[Line]]]:
+    """The tables of README and home page, and their runs."""
+    found = [table(), *on_home()]
+    assert len(found) > 1
+    assert all(lines for _, lines in found)
+    return found
+
+
+def test_tables_state_their_cells(tables: list[tuple[StoredRun, list[Line]]]) -> None:
+    """Each row's rate, interval and n are those of the cell that it describes, and no cell of its task is faster."""
+    for run, lines in tables:
+        trials = run.table("trials")
+        served = trials["role"].isin(["ceiling", "control"])
+        for row in lines:
+            found = logs(trials, row.task | row.setting) + np.log(1e9)
+            stated = re.fullmatch(rf"{NUMBER} \({NUMBER}\s–\s{NUMBER}\)", row.rate)
+            assert stated, row.rate
+            assert [*map(number, stated.groups()), row.n] == interval(found)
+            same = matching(trials, row.task, CONDITIONS)
+            rates = np.log(same["samples"].astype(float) / same["wall_ns"].astype(float) * 1e9)
+            means = rates.groupby([same["cell_id"], same["block"]]).mean().groupby("cell_id").mean()
+            asked = means.index.isin(set(trials.loc[~served, "cell_id"]))
+            assert means[asked].max() == pytest.approx(found.mean())
+
+
+def test_tables_have_every_task(tables: list[tuple[StoredRun, list[Line]]]) -> None:
+    """As many rows as the run has tasks: what was asked to train or to load, cross-checks of the timing aside."""
+    for run, lines in tables:
+        trials = run.table("trials")
+        asked = trials[trials["outcome"].eq("ok") & ~trials["role"].isin(["ceiling", "control"])]
+        asked = asked[asked["mode"].isin(["train", "load"]) & asked["timing"].ne("serialized").fillna(True)]
+        asked = asked[asked["suite"].map(suite.for_machines)]
+        given = {
+            name: asked[name].astype(object).where(asked[name].notna(), BY_NAME[name].default) for name in CONDITIONS
+        }
+        assert len(pd.DataFrame(given).drop_duplicates()) == len(lines)
+
+
+def test_what_holds_a_setting_back_is_its_smallest_stage(tables: list[tuple[StoredRun, list[Line]]]) -> None:
+    """The stage that is slowest alone is named, with the share of it that is reached and the share of compute, paired.
+
+    Two stages within a factor of 1.5 hold it back together. A CPU has no copies to make.
+    """
+    seen = 0
+    for run, lines in tables:
+        trials = run.table("trials")
+        for row in [row for row in lines if row.task["mode"] == "train" and run.manifest.device == "cpu"]:
+            reached, alone = logs(trials, row.task | row.setting) + np.log(1e9), stages_alone(trials, row)
+            slowest, other = sorted(alone, key=lambda name: alone[name].mean())
+            together = alone[other].mean() - alone[slowest].mean() <= np.log(1.5)
+            named, *shares = row.held.split(", ")
+            assert named == ("balanced" if together else f"{slowest}-bound")
+            step = next(name for name in alone if name != "loader")
+            expected = [100 * np.exp((reached - alone[stage]).mean()) for stage in (slowest, step)]
+            if shares:
+                assert shares == [f"efficiency\u00a0{expected[0]:.0f}\u00a0%", f"AU\u00a0{expected[1]:.0f}\u00a0%"]
+                seen += 1
+    assert seen
+
+
+def stages_alone(trials: pd.DataFrame, row: Line) -> dict[str, pd.Series]:
+    """Log of samples a second of a setting's loader and step alone, by block; an emulated step's is declared."""
+    whole = row.task | row.setting
+    shared = {name: value for name, value in whole.items() if name not in ("step", "step_ms")}
+    found = {"loader": logs(trials, shared | {"mode": "load"}) + np.log(1e9)}
+    if whole.get("step") == "emulated":
+        declared = 1000 * float(whole["batch_size"]) / float(whole["step_ms"])
+        return found | {"emulated-step": pd.Series(np.log(declared), index=found["loader"].index)}
+    step = {name: shared[name] for name in ("workload", "patch_size", "batch_size")}
+    return found | {"compute": logs(trials, step | {"mode": "compute"}) + np.log(1e9)}
+
+
+def test_gains_in_tables_are_paired(tables: list[tuple[StoredRun, list[Line]]]) -> None:
+    """Each gain is the mean of paired log ratios against the defaults at the same format and batch size."""
+    for run, lines in tables:
+        trials = run.table("trials")
+        for row in [row for row in lines if row.gain.startswith("×")]:
+            gain = re.fullmatch(rf"× {NUMBER} \({SPREAD}\), (\w+), (batch \d+): (.+)", row.gain)
+            assert gain, row.gain
+            data = row.task | axes([gain[5], gain[6]])
+            ratios = logs(trials, data | axes(gain[7].split(", "))) - logs(trials, data)
+            assert [number(gain[place]) for place in range(1, 5)] == interval(ratios)
+
+
+def test_what_is_said_of_all_runs_holds() -> None:
+    """Of what is not generated: how many claims there are and were tested, on what machines, and that they agree."""
+    text = " ".join(readme.README.read_text(encoding="utf-8").split())
+    every = [view for view in committed() if view.beside.tier == "reference"]
+    told = load_verdicts(every).results
+    tested = [{each.verdict for each in part} for part in told.values() if all(each.tested for each in part)]
+    assert f"*claim*, {len(told)} in all" in text
+    assert f"{len(tested)} of them can be tested without a GPU; the others have no verdict yet" in text
+    assert sum(any(each.tested for each in part) for part in told.values()) == len(tested)
+    machines = {view.machine_id: view.manifest.machine for view in every}.values()
+    assert {(each.cores_logical, each.virtualised, each.gpu_count) for each in machines} == {(2, True, 0)}
+    assert "two virtual machines with 2 cores and no GPU" in text
+    assert len(machines) == 2
+    assert f"each of the {len(tested)} claims that they tested the same verdict" in text
+    assert all(len(verdict) == 1 for verdict in tested)
