@@ -39,14 +39,6 @@ def test_spread_over_all_photographs(folder: Path) -> None:
     assert sorted(set(drawn(folder, 33))) == list(range(20))
 
 
-def test_broken_sub_image(folder: Path) -> None:
-    """One that is damaged is skipped with a note, and its share falls to another."""
-    (folder / "0002" / "0002_s001.png").write_bytes(b"")
-    source = load("feedrate.workloads", "div2k").samples(DataSpec("div2k", 5, 16, 2, folder))
-    assert len(list(source.samples)) == 5
-    assert source.notes == ["skipped 0002/0002_s001.png: neither PNG nor JPEG"]
-
-
 def test_without_a_whole_set(folder: Path) -> None:
     """No folder, one that is being cut, or one that lost a file: the message says what to run."""
     workload = load("feedrate.workloads", "div2k")

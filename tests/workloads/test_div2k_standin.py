@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import io
-import statistics
 import struct
-import time
 import zlib
 
 import numpy as np
 import pytest
-from beside import tried
-from PIL import Image as PILImage
 
 from feedrate.formats import Image
-from feedrate.formats._images import COMPRESS_LEVEL
-from feedrate.schema.errors import InputError
+from feedrate.formats._images import encode_png
 from feedrate.workloads import DataSpec, div2k_standin
 
 
@@ -23,13 +17,6 @@ from feedrate.workloads import DataSpec, div2k_standin
 def image() -> Image:
     """Image 0."""
     return div2k_standin.image(0)
-
-
-def encode(pixels: Image) -> bytes:
-    """Encode as the PNG format does."""
-    file = io.BytesIO()
-    PILImage.fromarray(pixels).save(file, format="PNG", compress_level=COMPRESS_LEVEL)
-    return file.getvalue()
 
 
 def row_filters(png: bytes) -> list[int]:
@@ -54,30 +41,9 @@ def test_golden(image: Image) -> None:
 
 def test_bits_and_filter_of_photographs(image: Image) -> None:
     """A PNG has 12.6 ± 0.4 bits a pixel, as DIV2K's, and nearly all rows use Paeth's filter, as photographs' do."""
-    png = encode(image)
+    png = encode_png(image)
     assert len(png) * 8 / image.shape[0] / image.shape[1] == pytest.approx(12.6, abs=0.4)
     assert row_filters(png)[4] > 0.9 * image.shape[0]
-
-
-@tried
-def test_decodes_like_a_photograph(image: Image) -> None:
-    """Decoding a crop takes 0.8 to 1.25 times what a photograph of the same size takes, decoded in turns with it."""
-    photo = pytest.importorskip("skimage.data").chelsea()  # 451 × 300, 13.7 bits a pixel, CC0
-    height, width = photo.shape[:2]
-    files = [encode(image[:height, :width]), encode(np.ascontiguousarray(photo))]
-    ratios = []
-    for _ in range(31):
-        marks = [time.perf_counter_ns()]
-        for file in files:
-            np.array(PILImage.open(io.BytesIO(file)))
-            marks.append(time.perf_counter_ns())
-        ratios.append((marks[1] - marks[0]) / (marks[2] - marks[1]))
-    assert 0.8 < statistics.median(ratios) < 1.25
-
-
-def test_images_differ(image: Image) -> None:
-    """Every image is another one."""
-    assert not np.array_equal(div2k_standin.image(1), image)
 
 
 def test_samples(monkeypatch: pytest.MonkeyPatch, image: Image) -> None:
@@ -93,10 +59,3 @@ def test_samples(monkeypatch: pytest.MonkeyPatch, image: Image) -> None:
     assert made == [0, 1, 0, 1, 2, 3, 4]
     assert len(source.notes) == 1
     assert "other pixels" in source.notes[0]
-
-
-def test_patch_larger_than_an_image(monkeypatch: pytest.MonkeyPatch, image: Image) -> None:
-    """A patch that fits into no image is the user's to change."""
-    monkeypatch.setattr(div2k_standin, "image", lambda place: image)
-    with pytest.raises(InputError, match="none of 2 images can be used"):
-        list(div2k_standin.samples(DataSpec("div2k_standin", 4, 1357, 2)).samples)

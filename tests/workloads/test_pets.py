@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image as PILImage
-from torch.utils.data import default_collate
 
 from feedrate.formats import Sample
 from feedrate.schema.errors import InputError
 from feedrate.sweep.sweep import without_names
-from feedrate.trial.step import RealStep
 from feedrate.workloads import DataSpec, Source, pets
-from feedrate.workloads.models import resnet18
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -109,7 +105,7 @@ def test_too_few(folder: Path) -> None:
     with pytest.raises(InputError, match="n_samples is 31; expected at most 30"):
         source(folder, 31)
     (folder / "images" / "Breed_7.jpg").write_bytes(b"")
-    with pytest.raises(InputError, match=r"29 photographs can be used; n_samples asks for 30 \(skipped photograph 7"):
+    with pytest.raises(InputError, match=r"29 photographs can be used \(skipped photograph 7.*n_samples is 30"):
         list(source(folder, 30).samples)
 
 
@@ -123,18 +119,6 @@ def test_not_there(folder: Path, tmp_path: Path) -> None:
         source(folder, 1)
 
 
-def test_memory_is_flat(folder: Path) -> None:
-    """Photographs are decoded one at a time: thirty take no more memory than three."""
-    peaks = []
-    for count in (3, 30):
-        tracemalloc.start()
-        for _ in source(folder, count, 256).samples:
-            pass
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-    assert peaks[1] < 1.2 * peaks[0]
-
-
 def test_transform_and_loss(folder: Path) -> None:
     """Images are normalised as ImageNet's are, labels are int64 without dimensions; the loss is the cross entropy."""
     image, label = pets.transform((np.full((8, 8, 3), 255, np.uint8), np.full((1, 1, 1), 36, np.uint8)))
@@ -142,18 +126,3 @@ def test_transform_and_loss(folder: Path) -> None:
     assert image[:, 0, 0].tolist() == pytest.approx([(1 - 0.485) / 0.229, (1 - 0.456) / 0.224, (1 - 0.406) / 0.225])
     assert (label.shape, label.dtype, label.item()) == (torch.Size(()), torch.int64, 36)
     assert pets.loss(torch.zeros(2, 37), torch.tensor([0, 36])).item() == pytest.approx(np.log(37))
-
-
-def test_a_training_step_learns(folder: Path) -> None:
-    """Samples, collated as the loader does, fit ResNet-18 and the loss; the step that trials take lowers it."""
-    torch.manual_seed(0)
-    fields = tuple(default_collate([pets.transform(sample) for sample in source(folder, 6, 32).samples]))
-    assert fields[1].tolist() == list(range(6))
-    step = RealStep(resnet18.build(), pets.loss)
-    losses = []
-    for _ in range(4):
-        loss = step.forward(fields)
-        step.backward(loss)
-        step.optimize(None)
-        losses.append(loss.item())
-    assert losses[-1] < 0.8 * losses[0]

@@ -27,12 +27,11 @@ _WORD = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """An image that is decoded, or made, when its turn comes."""
+    """An image that is decoded, or made, when its turn comes; its name in notes is no absolute path."""
 
     name: str
-    """As a note may show it: relative, never an absolute path."""
     load: Callable[[], Image]
-    """Uint8, height × width × 3; raises ``Unusable`` with the reason."""
+    """Gives uint8, height × width × 3, or raises ``Unusable`` with the reason."""
 
 
 def transform(sample: Sample) -> tuple[torch.Tensor, ...]:
@@ -69,7 +68,7 @@ def degrade(pixels: Image, scale: int) -> tuple[Image, Image]:
 
 
 def pictures(folder: Path, names: Iterable[Path]) -> list[Picture]:
-    """Make pictures of the files of a folder, named relative to it, in their order."""
+    """Make pictures of the files of a folder."""
     return [Picture(name.as_posix(), partial(open_rgb, folder / name)) for name in names]
 
 
@@ -83,12 +82,8 @@ def pairs(pictures: Sequence[Picture], spec: DataSpec) -> Source:
     """Cut ``spec.n_samples`` (input, target) pairs, each field uint8, patch_size × patch_size × 3.
 
     Any number can be had: positions are seeded by the picture's place and the patch's number, and counts differ by at
-    most one between pictures. With fewer samples than pictures the first ``n_samples`` usable ones give one each. Every
-    picture is loaded once, and at most two are in memory. One that cannot be used is skipped with a note, and its share
-    falls to those after it (to the last usable one, when none is left).
-
-    Raises:
-        InputError: while drawing, when no picture can be used.
+    most one between pictures. Every picture is loaded once. One that cannot be used is skipped with a note, and its
+    share falls to those after it, or to the last; an InputError, while drawing, where none can be.
     """
     notes = Notes()
     return Source(_draw(pictures, spec, notes), notes.lines)

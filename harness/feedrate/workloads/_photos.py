@@ -23,17 +23,13 @@ class Unusable(Exception):
 
 
 def list_images(folder: Path) -> list[Path]:
-    """List the PNG and JPEG files of a folder and its sub-folders, by suffix in either case; links are not followed.
-
-    Returns:
-        Paths relative to ``folder``, sorted by their parts: the same order on every machine.
+    """List the PNG and JPEG files below a folder, relative to it, in the same order on every machine.
 
     Raises:
         InputError: the folder is missing, not a folder, or holds no such file.
     """
     if not folder.is_dir():
-        state = "not a folder" if folder.exists() else "no such folder"
-        raise InputError(f"{folder}: {state}; expected a folder of PNG or JPEG photographs")
+        raise InputError(f"{folder}: no such folder; expected a folder of PNG or JPEG photographs")
     names = [path.relative_to(folder) for path in images(folder)]
     if not names:
         raise InputError(f"{folder}: {NONE}")
@@ -44,11 +40,7 @@ def open_rgb(path: Path) -> Image:
     """Decode a PNG or JPEG file to RGB.
 
     The pixels are taken as they are stored: EXIF orientation and colour profiles are ignored. Grey is repeated in the
-    three channels, alpha is dropped (not composited), palettes are looked up, CMYK is converted by Pillow's plain
-    formula, 16-bit channels keep their high byte, and of an animation the first frame is taken.
-
-    Raises:
-        Unusable: the file is damaged, unreadable, or neither PNG nor JPEG.
+    three channels, alpha is dropped, 16-bit channels keep their high byte. ``Unusable`` where it cannot be decoded.
     """
     try:
         with path.open("rb") as file, PILImage.open(file, formats=("PNG", "JPEG")) as picture:
@@ -76,11 +68,10 @@ KEPT = 20
 
 
 class Notes:
-    """The notes of a ``Source``, filled while samples are drawn."""
+    """The notes of a ``Source``, filled while samples are drawn, such as ``skipped 0001.png: truncated``."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        """Such as ``skipped 0001.png: truncated``: a published record leaves the name out."""
         self.count = 0
 
     def skip(self, name: str, reason: str) -> None:

@@ -4,10 +4,8 @@ Agustsson and Timofte, "NTIRE 2017 Challenge on Single Image Super-Resolution", 
 the photographs are never shipped with this project nor with results. ``spec.source`` is what ``make div2k`` made:
 ``DIV2K_train_HR_sub`` (32,592 sub-images of 800 photographs) or ``DIV2K_valid_HR_sub`` (of 100 others).
 
-Samples come from sub-images that are spread evenly over the whole set, so that few samples show many photographs too.
-The input of a pair is the sub-image reduced and enlarged by bicubic interpolation *within its own borders*, not a cut
-from the reduced photograph: along them it differs from DIV2K's own low-resolution files, which matters to quality and
-not to speed.
+Few samples show many photographs too: sub-images are spread evenly over the set. They are reduced and enlarged *within
+their own borders*, where they differ from DIV2K's own low-resolution files, which matters to quality and not to speed.
 """
 
 from __future__ import annotations
@@ -27,11 +25,7 @@ _ADVICE = "run: make div2k"
 
 
 def samples(spec: DataSpec) -> Source:
-    """Cut (input, target) pairs from the sub-images of DIV2K.
-
-    Raises:
-        InputError: there is no whole set of sub-images; while drawing: none of them can be used.
-    """
+    """Cut (input, target) pairs from the sub-images; an InputError where there is no whole set of them."""
     if spec.source is None:
         raise InputError(f"{spec.workload}: no folder of sub-images was given; {_ADVICE}")
     try:

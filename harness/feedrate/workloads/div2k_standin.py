@@ -42,20 +42,14 @@ _GRID = (1360, 2048)
 
 
 def samples(spec: DataSpec) -> Source:
-    """Cut (input, target) pairs from procedural images.
-
-    Raises:
-        InputError: while drawing, when a patch is larger than an image.
-    """
+    """Cut (input, target) pairs from procedural images; an InputError where a patch is larger than they are."""
     count = max(2, -(-spec.n_samples // SAMPLES_PER_IMAGE))
     notes: list[str] = []
 
     def first_image() -> Image:
         pixels = image(0)
         if fingerprint(pixels) != GOLDEN:
-            notes.append(
-                "div2k_standin: computed other pixels than the published ones; results match no other machine's"
-            )
+            notes.append("div2k_standin: computed other pixels than the published ones; results match nobody's")
         return pixels
 
     rest = (Picture(f"image {place}", partial(image, place)) for place in range(1, count))

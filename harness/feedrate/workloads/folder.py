@@ -1,7 +1,7 @@
 """Super-resolution on a folder of the user's own photographs (PNG or JPEG, sub-folders included).
 
 It answers "how fast is it with my data": results compare with others only where the same patches were cut from the same
-photographs (``data_hash``). It is not DIV2K under another name, even if it should hold the same files.
+photographs (``data_hash``).
 """
 
 from __future__ import annotations
@@ -19,11 +19,7 @@ VERSION: int = 1
 
 
 def samples(spec: DataSpec) -> Source:
-    """Cut (input, target) pairs from the photographs under ``spec.source``, spread evenly over them.
-
-    Raises:
-        InputError: no folder was given, it is missing or empty; while drawing: no photograph in it can be used.
-    """
+    """Cut (input, target) pairs from the photographs under ``spec.source``; an InputError where there are none."""
     if spec.source is None:
         raise InputError(f"{spec.workload}: no folder of photographs was given; name one with --data DIR")
     return pairs(pictures(spec.source, list_images(spec.source)), spec)

@@ -34,8 +34,7 @@ _ADVICE = "run: make pets"
 def samples(spec: DataSpec) -> Source:
     """Give (image, label) of photographs: uint8, patch_size × patch_size × 3, and the breed, 0 to 36, as 1 × 1 × 1.
 
-    Raises:
-        InputError: the data set is not there, or has fewer photographs; while drawing: too few can be used.
+    An InputError where the data set is not there or has fewer photographs, at the end too few that can be used.
     """
     if spec.source is None:
         raise InputError(f"{spec.workload}: no folder of the data set was given; {_ADVICE}")
@@ -44,10 +43,7 @@ def samples(spec: DataSpec) -> Source:
     except (RuntimeError, OSError, ValueError) as error:
         raise InputError(f"{spec.source}: not the Oxford-IIIT Pet Dataset ({error}); {_ADVICE}") from error
     if spec.n_samples > len(photographs):
-        raise InputError(
-            f"{spec.workload}: n_samples is {spec.n_samples}; expected at most {len(photographs)}, the number "
-            "of photographs. Lower n_samples"
-        )
+        raise InputError(f"{spec.workload}: n_samples is {spec.n_samples}; expected at most {len(photographs)}")
     notes = Notes()
     return Source(_draw(photographs, spec, notes), notes.lines)
 
@@ -93,7 +89,5 @@ def _draw(photographs: OxfordIIITPet, spec: DataSpec, notes: Notes) -> Iterator[
         left -= 1
     notes.close()
     if left:
-        raise InputError(
-            f"{spec.source}: {len(photographs) - notes.count} photographs can be used; n_samples asks for "
-            f"{spec.n_samples} ({notes.lines[0]})"
-        )
+        found = f"{len(photographs) - notes.count} photographs can be used ({notes.lines[0]})"
+        raise InputError(f"{spec.source}: {found}; n_samples is {spec.n_samples}")

@@ -8,6 +8,8 @@ to the image. What it does *not* show: a good super-resolution.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -24,22 +26,14 @@ class Perceptron(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.side = SIDE
-        pixels = 3 * SIDE**2
-        self.layers = nn.Sequential(
-            nn.Linear(pixels, WIDTH),
-            nn.ReLU(inplace=True),
-            nn.Linear(WIDTH, WIDTH),
-            nn.ReLU(inplace=True),
-            nn.Linear(WIDTH, WIDTH),
-            nn.ReLU(inplace=True),
-            nn.Linear(WIDTH, pixels),
-        )
+        sizes = (3 * SIDE**2, WIDTH, WIDTH, WIDTH, 3 * SIDE**2)
+        layers = [layer for pair in pairwise(sizes) for layer in (nn.Linear(*pair), nn.ReLU(inplace=True))]
+        self.layers = nn.Sequential(*layers[:-1])
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Sharpen images, batch × 3 × height × width."""
-        reduced = functional.adaptive_avg_pool2d(images, self.side)
-        change = self.layers(reduced.flatten(1)).reshape(-1, 3, self.side, self.side)
+        reduced = functional.adaptive_avg_pool2d(images, SIDE)
+        change = self.layers(reduced.flatten(1)).reshape(-1, 3, SIDE, SIDE)
         height, width = images.shape[2:]
         return images + functional.interpolate(change, [height, width], mode="bilinear", align_corners=False)
 

@@ -33,15 +33,14 @@ class WrittenGelu(nn.Module):
 class Chain(nn.Module):
     """The links, one after the other."""
 
-    def __init__(self, activation: nn.Module, links: int) -> None:
+    def __init__(self, activation: nn.Module) -> None:
         super().__init__()
         self.activation = activation
-        self.links = links
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Go through all links; the shape stays."""
-        for _ in range(self.links):
-            x = x + self.activation(x) / self.links
+        for _ in range(LINKS):
+            x = x + self.activation(x) / LINKS
         return x
 
 
@@ -53,6 +52,6 @@ def build(*, fusion: str = "eager") -> nn.Module:
     """
     return nn.Sequential(
         nn.Conv2d(3, CHANNELS, kernel_size=3, padding=1),
-        Chain(nn.GELU() if fusion == "functional" else WrittenGelu(), LINKS),
+        Chain(nn.GELU() if fusion == "functional" else WrittenGelu()),
         nn.Conv2d(CHANNELS, 3, kernel_size=3, padding=1),
     )

@@ -20,10 +20,8 @@ KNOBS: tuple[str, ...] = ("norm", "conv_bias")
 def build(*, norm: str = "none", conv_bias: bool = True) -> nn.Module:
     """Make the network: from float images, batch × 3 × height × width in 0..1, to images of the same shape.
 
-    Args:
-        norm: ``none``, or ``batch``: a batch norm behind every convolution but the last.
-        conv_bias: whether convolutions before a batch norm have a bias. In training the norm takes the mean of its
-            batch away, and a bias with it (Ioffe and Szegedy 2015, section 3.2): the function is the same without.
+    With ``norm = batch`` a batch norm follows every convolution but the last. In training it takes away the mean of its
+    batch, and a bias with it (Ioffe and Szegedy 2015, section 3.2): without ``conv_bias`` the function is the same.
     """
     layers: list[nn.Module] = []
     for inputs, outputs, kernel in ((3, 64, 9), (64, 32, 5)):
