@@ -1,16 +1,28 @@
-"""Inside the loader: what a sample costs, and what the step hides."""
+"""What loading costs: a sample, a step that waits, and workers beside time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
-from feedrate.analysis.loader import overlap, per_step, stages
-from feedrate.schema.axes import cell_id
+from feedrate.analysis.loader import (
+    growth,
+    overlap,
+    per_step,
+    respawn,
+    shared_memory,
+    stages,
+    startup,
+    switches,
+    terminations,
+)
+from feedrate.schema.axes import Value, cell_id
+from feedrate.schema.columns import TRIALS
 
 Trials = Callable[..., pd.DataFrame]
 CellOf = Callable[..., dict[str, Any]]
@@ -19,6 +31,9 @@ STEPS = 10
 STEADY = [1000.0, 1010.0, 990.0, 1000.0]
 LOAD = {"mode": "load", "num_workers": 2, "batch_size": 8}
 TRAIN = {"num_workers": 2, "batch_size": 8}
+LOADS: dict[str, Value] = {"mode": "load", "workload": "synthetic", "batch_size": 8, "num_workers": 2}
+MIB = 2**20
+RATE = 1000.0
 
 
 def stamped(frame: pd.DataFrame, **stage_ms: float) -> pd.DataFrame:
@@ -132,3 +147,224 @@ def test_what_a_trial_summed_up_becomes_a_step(trials_of: Trials) -> None:
         [4 * MS, 2 * MS, 6 * MS, 3 * MS]
     )
     assert found[["fetch", "worker_read"]].isna().all(axis=None)
+
+
+@pytest.fixture(scope="module")
+def measured(trials_of: Trials) -> Trials:
+    """Cells with columns by block: (axes, column to a value a block; None is a trial that failed)."""
+
+    def make(*cells: tuple[Mapping[str, Value], Mapping[str, Sequence[Any]]]) -> pd.DataFrame:
+        frames = []
+        for axes, columns in cells:
+            count = len(next(iter(columns.values())))
+            failed = [any(values[block] is None for values in columns.values()) for block in range(count)]
+            frame = trials_of([({**LOADS, **axes}, [None if bad else RATE for bad in failed])])
+            frames.append(frame.assign(**{name: list(values) for name, values in columns.items()}))
+        whole = pd.concat([frame.astype(object) for frame in frames], ignore_index=True)
+        return whole.astype({c.name: {"int64": "Int64", "bool": "boolean"}.get(c.dtype, c.dtype) for c in TRIALS})
+
+    return make
+
+
+def checked(ends_by: str, guarded: bool, seen: Sequence[tuple[bool, float]], outcome: str = "ok") -> pd.DataFrame:
+    rows = [
+        {
+            "mode": "check",
+            "check": "termination",
+            "ends_by": ends_by,
+            "guarded": guarded,
+            "outcome": outcome,
+            "fact": fact,
+            "fact_value": seconds,
+            "evidence": f"{ends_by} {seconds}",
+        }
+        for fact, seconds in seen
+    ]
+    return pd.DataFrame(rows, columns=[column.name for column in TRIALS])
+
+
+def t_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and half-width, by SciPy."""
+    return float(np.mean(values)), float(stats.t.ppf(0.975, len(values) - 1) * stats.sem(values))
+
+
+def test_terminations_are_summed_up_by_how_they_ended() -> None:
+    """Each way of ending has its count, median and longest evidence; plain before guarded, failures left out."""
+    trials = pd.concat(
+        [
+            checked("sigkill", True, [(False, 0.0)] * 2),
+            checked("sigkill", False, [(True, 5.0), (True, 7.0), (False, 0.3)]),
+            checked("exception", False, [(False, 0.1)]),
+            checked("sigint", False, [(True, 9.0)], outcome="error"),
+        ],
+        ignore_index=True,
+    )
+    found = terminations(trials)
+    assert [(row.ends_by, row.guarded) for row in found.itertuples()] == [
+        ("exception", False),
+        ("sigkill", False),
+        ("sigkill", True),
+    ]
+    plain = found.iloc[1]
+    assert [plain[name] for name in ("n", "left", "gone_s", "gone_least_s", "gone_most_s")] == [3, 2, 5.0, 0.3, 7.0]
+    assert plain["evidence"] == "sigkill 7.0"
+
+
+def test_startup_compares_cells_that_differ_in_their_workers_only(measured: Trials) -> None:
+    """The geometric mean over blocks with its interval; cells that stand alone are left out."""
+    times = [40e6, 50e6, 60e6]
+    trials = measured(
+        ({"start_method": "spawn"}, {"startup_ns": times}),
+        ({"num_workers": 0}, {"startup_ns": [2e6] * 3}),
+        ({"worker_kind": "thread"}, {"startup_ns": [3e6, None, 3e6]}),
+        ({"batch_size": 16}, {"startup_ns": [9e6] * 3}),
+    )
+    found = startup(trials)
+    assert found["setting"].nunique() == 1
+    assert [(row.num_workers, row.worker_kind, row.start_method) for row in found.itertuples()] == [
+        (0, "process", "fork"),
+        (2, "process", "spawn"),
+        (2, "thread", "fork"),
+    ]
+    mean, half = t_interval(list(np.log(np.array(times) / 1e6)))
+    row = found.iloc[1]
+    assert [row["startup_ms"], row["startup_ms_lo"], row["startup_ms_hi"]] == pytest.approx(
+        [np.exp(mean), np.exp(mean - half), np.exp(mean + half)]
+    )
+    assert list(found["n"]) == [3, 3, 2]
+
+
+def test_settings_that_compare_most_come_first(measured: Trials) -> None:
+    """Of two settings the one with three ways to have workers stands before the one with two."""
+    two = [({"batch_size": 4, "num_workers": count}, {"startup_ns": [1e6] * 2}) for count in (0, 2)]
+    three = [({"num_workers": count}, {"startup_ns": [1e6] * 2}) for count in (0, 2, 4)]
+    assert list(startup(measured(*two, *three))["batch_size"]) == [8, 8, 8, 4, 4]
+
+
+def test_switches_are_counted_a_sample(measured: Trials) -> None:
+    """Switches of a trial ÷ its samples, none among them, so that a block without a switch counts."""
+    trials = measured(
+        *(
+            ({"num_workers": count}, {"involuntary_switches": switches, "voluntary_switches": [1000, 1000, 4000]})
+            for count, switches in ((0, [0, 0, 0]), (2, [0, 500, 1000]))
+        )
+    )
+    found = switches(trials)
+    mean, half = t_interval([0.0, 0.5, 1.0])
+    ends = [found[f"involuntary_per_sample{end}"].tolist() for end in ("", "_lo", "_hi")]
+    assert [values[1] for values in ends] == pytest.approx([mean, mean - half, mean + half])
+    assert [values[0] for values in ends] == [0, 0, 0]
+    assert found["voluntary_per_sample"].tolist() == pytest.approx([2, 2])
+
+
+def test_respawn_is_the_paired_difference_of_an_epoch(measured: Trials) -> None:
+    """Wall clock ÷ epochs, differences by block: what both sides share in a block falls out; a failed side drops it."""
+    weather = [0.0, 500.0, -300.0, 0.0]
+    anew = [1000 + each for each in weather]
+    kept = [1000 - cost + each for cost, each in zip((30, 40, 50, 0), weather, strict=True)]
+    epochs = [2, 4, 5, 2]
+    trials = measured(
+        *(
+            (
+                {"epoch_steps": 8, "persistent_workers": side},
+                {
+                    "wall_ns": [round(ms * 1e6 * n) for ms, n in zip(values, epochs, strict=True)],
+                    "epochs": [*epochs[:3], epochs[3] if side else None],
+                },
+            )
+            for side, values in ((True, kept), (False, anew))
+        ),
+        ({"epoch_steps": 64, "persistent_workers": True}, {"wall_ns": [10**9] * 4, "epochs": [1] * 4}),
+    )
+    (row,) = respawn(trials).to_dict("records")
+    mean, half = t_interval([30, 40, 50])
+    assert [row["respawn_ms"], row["respawn_ms_lo"], row["respawn_ms_hi"]] == pytest.approx(
+        [mean, mean - half, mean + half]
+    )
+    assert row["anew_ms"] - row["kept_ms"] == pytest.approx(mean)
+    assert (row["epoch_steps"], row["n"], row["persistent_workers"]) == (8, 3, None)
+
+
+def grown(start: Sequence[float | None], end: Sequence[float], pss: Sequence[float]) -> dict[str, list[Any]]:
+    known = {"workers_uss_start_bytes": [None if each is None else round(each * MIB) for each in start]}
+    sizes = {"workers_uss_end_bytes": end, "pss_peak_bytes": pss}
+    return {**known, **{name: [round(each * MIB) for each in values] for name, values in sizes.items()}}
+
+
+@pytest.fixture
+def indexed(trials_of: Trials) -> pd.DataFrame:
+    """A list that grows, arrays that do not, and a list that spawned workers hold from the start."""
+    cells: list[tuple[dict[str, Value], dict[str, list[Any]]]] = [
+        ({"index_kind": "list"}, grown([20, 20, None], [60, 70, 65], [400, 410, 405])),
+        ({"index_kind": "numpy"}, grown([20, 20, 20], [20, 20, 20], [290, 290, 290])),
+        ({"index_kind": "list", "start_method": "spawn"}, grown([900] * 3, [800] * 3, [1200] * 3)),
+    ]
+    frames = [
+        trials_of([({**LOADS, "index_entries": 10_000, **axes}, [RATE] * 3)], steps=100, warmup_steps=25).assign(
+            **sizes
+        )
+        for axes, sizes in cells
+    ]
+    return pd.concat(frames, ignore_index=True)
+
+
+def by_index(trials: pd.DataFrame) -> dict[tuple[str, str], dict[str, Any]]:
+    """What growth found, by kind of index and start method."""
+    rows = [{str(name): value for name, value in row.items()} for row in growth(trials).to_dict("records")]
+    return {(row["index_kind"], row["start_method"]): row for row in rows}
+
+
+def test_growth_is_scaled_to_an_epoch(indexed: pd.DataFrame) -> None:
+    """Growth ÷ (warm-up and window) samples × entries; for forked workers only, from the blocks that have a start."""
+    found = by_index(indexed)
+    forked = found["list", "fork"]
+    mean, half = t_interval([40, 50])
+    assert [forked[f"grew_bytes{end}"] / MIB for end in ("", "_lo", "_hi")] == pytest.approx(
+        [mean, mean - half, mean + half]
+    )
+    assert forked["samples"] == 125 * 8
+    assert forked["epoch_bytes"] == pytest.approx(45 * MIB * 10_000 / 1000)
+    assert (forked["n"], forked["end_bytes"]) == (3, 65 * MIB)
+    spawned = found["list", "spawn"]
+    assert spawned["grew_bytes"] == -100 * MIB
+    assert np.isnan(spawned["epoch_bytes"])
+
+
+def test_an_index_is_as_large_as_what_is_shared_beyond_the_leanest(indexed: pd.DataFrame) -> None:
+    """Proportional memory of all less the workers' own, against the leanest of the same start method."""
+    found = {key: row["index_bytes"] for key, row in by_index(indexed).items()}
+    assert found.pop(("list", "fork")) == pytest.approx((340 - 270) * MIB)
+    assert len(found) == 2
+    assert np.isnan(list(found.values())).all()
+
+
+def test_shared_memory_stands_against_its_limit(measured: Trials) -> None:
+    """Most first: median and most over trials, what may lie ready, and the share of the limit; processes only."""
+    columns = {"shm_bytes": [1000, 3000, 8000], "batch_bytes": [100] * 3}
+    trials = measured(
+        ({"prefetch_factor": 4}, columns),
+        ({}, {**columns, "shm_bytes": [9000] * 3}),
+        ({"num_workers": 0}, columns),
+        ({"worker_kind": "thread"}, columns),
+    )
+    found = shared_memory(trials, 16_000)
+    assert found["shm_most_bytes"].tolist() == [9000, 8000]
+    assert found["shm_bytes"].tolist() == [9000, 3000]
+    assert found["ahead_bytes"].tolist() == [2 * 2 * 100, 2 * 4 * 100]
+    assert found["shm_share"].tolist() == [9 / 16, 0.5]
+    assert shared_memory(trials)["shm_share"].isna().all()
+
+
+@pytest.mark.parametrize("cost", [terminations, startup, switches, respawn, growth, shared_memory])
+def test_nothing_is_said_of_what_was_not_measured(
+    cost: Callable[[pd.DataFrame], pd.DataFrame], trials_of: Trials
+) -> None:
+    """Without trials, with failures only, and with columns that are null, there is no row and no error."""
+    some = trials_of([({**LOADS, "index_kind": "list"}, [RATE, RATE])])
+    for trials in (
+        some.iloc[:0],
+        trials_of([(LOADS, [None, None])]),
+        some,
+        trials_of([({"mode": "compute"}, [RATE])]),
+    ):
+        assert len(cost(trials)) == 0

@@ -1,7 +1,8 @@
 """Statistics of records: pure functions over pandas frames, which several questions share.
 
 ``trials`` are rows of ``records.TRIALS`` (``schema.columns``), of any number of runs where nothing else is said.
-Intervals are 95 %, Student's t over blocks.
+``<name>_lo`` and ``<name>_hi`` are the ends of a 95 % interval of ``<name>``, Student's t over ``n`` blocks; NaN where
+n < 2. Tables have the columns ``run_id`` and ``cell_id`` (``blocks.KEYS``) where a row is a cell of a run.
 """
 
 __all__ = [
@@ -22,6 +23,4 @@ __all__ = [
     "steps",
     "storage",
     "summary",
-    "variance",
-    "worker_costs",
 ]

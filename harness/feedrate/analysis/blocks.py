@@ -53,16 +53,7 @@ def t_half_width(error: Any, df: Any, level: Any = CONFIDENCE) -> Floats:
 
 
 def half_width(sd: Any, n: Any, level: Any = CONFIDENCE) -> Floats:
-    """Half-width of the Student-t interval of a mean; arguments broadcast.
-
-    Args:
-        sd: standard deviations of the single values (n - 1 in the denominator).
-        n: how many values.
-        level: coverage of the interval.
-
-    Returns:
-        NaN where n < 2: one value has no spread.
-    """
+    """Half-width of the Student-t interval of a mean of n values of standard deviation sd (n - 1); NaN where n < 2."""
     counts = np.asarray(n, dtype=np.float64)
     usable = np.where(counts >= 2, counts, np.nan)
     return t_half_width(np.asarray(sd, dtype=np.float64) / np.sqrt(usable), usable - 1, level)
@@ -105,11 +96,29 @@ def successful(trials: pd.DataFrame) -> pd.DataFrame:
     return trials[(trials["outcome"] == "ok") & (rate > 0) & np.isfinite(rate)]
 
 
+def by_block(trials: pd.DataFrame, values: pd.Series) -> pd.Series:
+    """Values of trials by cell and block (index ``KEYS`` and block), those of one block averaged."""
+    return values.groupby([trials[key] for key in (*KEYS, "block")]).mean()
+
+
+def over_blocks(values: pd.Series, name: str, back: Callable[[Any], Any] = np.asarray) -> pd.DataFrame:
+    """Mean of each cell over blocks, of values as :func:`by_block` gives them; ``np.exp`` brings logs back.
+
+    Returns:
+        ``name``, ``<name>_lo``, ``<name>_hi`` and ``n``, a row a cell (index ``KEYS``).
+    """
+    groups = values.groupby(level=KEYS)
+    mean, n = groups.mean(), groups.count()
+    half = half_width(groups.std(), n)
+    return pd.DataFrame(
+        {name: back(mean), f"{name}_lo": back(mean - half), f"{name}_hi": back(mean + half), "n": n}, mean.index
+    )
+
+
 class Blocks:
     """Mean log throughput of each cell in each block of its run (a control cell runs several times in a block)."""
 
     def __init__(self, trials: pd.DataFrame) -> None:
-        """Arrange the trials of any number of runs: ``KEYS``, ``block``, ``outcome``, ``samples_per_s``."""
         trials = trials[[*KEYS, "block", "outcome", "samples_per_s"]]  # selecting rows of many columns is slow
         cells = pd.MultiIndex.from_frame(trials[KEYS]).unique()
         blocks = np.unique(trials["block"].to_numpy(dtype=np.int64))
@@ -137,9 +146,9 @@ class Blocks:
         """Compare pairs of cells, each pair within one run.
 
         Returns:
-            A row a pair, in their order: ``ratio`` (B ÷ A, the exponential of the mean paired log ratio), ``lo`` and
-            ``hi`` (95 % Student-t interval, NaN when n < 2), ``n`` (blocks in which both ended well), ``dropped``
-            (blocks in which both were tried and one or both failed), ``sd_log`` (between the paired log ratios).
+            A row a pair, in their order: ``ratio`` (B ÷ A, the exponential of the mean paired log ratio) with its
+            interval ``lo``, ``hi``, ``n`` (blocks in which both ended well), ``dropped`` (blocks in which both were
+            tried and one or both failed), ``sd_log`` (between the paired log ratios).
         """
         first, second = self._rows(run_ids, cells_a), self._rows(run_ids, cells_b)
         mean, sd, n = moments(self._logs[second] - self._logs[first])

@@ -47,11 +47,7 @@ _PAIRED = {
 
 
 def ceiling_ids(cell: Mapping[str, Any]) -> dict[str, str]:
-    """Stage to the ``cell_id`` of a training cell's ceiling, whether the matrix or the plan asked for it.
-
-    Args:
-        cell: a row of ``cells``: its axes and ``device``.
-    """
+    """Stage to the ``cell_id`` of a training cell's ceiling, whether the matrix or the plan asked for it."""
     own = {axis.name: axis.type(cell[axis.name]) for axis in AXES if not pd.isna(cell[axis.name])}
     return {stage: cell_id(alone) for stage, alone in axes.ceilings(own, str(cell["device"])).items()}
 
@@ -88,9 +84,9 @@ def cells_with_ceilings(trials: pd.DataFrame) -> pd.DataFrame:
     """Estimate every cell, with its ceilings and what holds it back.
 
     Returns:
-        One row per (run_id, cell_id): all columns of ``cells``; for cells of mode train ``<stage>_ceiling``
-        (samples/s), ``limit`` (the stage of the smallest), ``au``, ``efficiency`` (achieved ÷ smallest ceiling, paired
-        by block where that was measured) with ``_lo``, ``_hi`` and ``_n``; and ``bottleneck``.
+        A row a cell: all columns of ``cells``; for cells of mode train ``<stage>_ceiling`` (samples/s), ``limit`` (the
+        stage of the smallest), ``au``, ``efficiency`` (achieved ÷ smallest ceiling, paired by block where that was
+        measured) with ``_lo``, ``_hi`` and ``_n``; and ``bottleneck``.
     """
     estimates = cells(trials)
     rows = rows_of(estimates)

@@ -45,20 +45,14 @@ def _slower(directions: Any) -> npt.NDArray[np.bool_]:
 
 
 def verdicts(ratio: Any, lo: Any, hi: Any, directions: Any = None) -> npt.NDArray[np.str_]:
-    """Judge contrasts; the first rule that holds.
+    """Judge contrasts B ÷ A; the first rule that holds.
 
     ``no difference`` if the interval lies inside ±3 %; a difference if its lower end is over 1.01 in the direction
-    asked about; the contrary if its upper end is under 0.99; else ``inconclusive``.
-
-    Args:
-        ratio: B ÷ A, the estimates, any shape; NaN where there is none.
-        lo: lower ends of their intervals.
-        hi: upper ends.
-        directions: what claims say of B, ``faster`` or ``slower``, for all or for each; None where nothing is claimed.
+    asked about; the contrary if its upper end is under 0.99; else, or where it is not known, ``inconclusive``.
+    ``directions`` is what claims say of B, ``faster`` or ``slower``, for all or for each; None for no claim.
 
     Returns:
-        With a claim ``confirmed`` or ``refuted``, without ``faster`` or ``slower`` (B), or one of the other two. An
-        interval that is not known (fewer than two pairs) is ``inconclusive``.
+        With a claim ``confirmed`` or ``refuted``, without ``faster`` or ``slower`` (B), or one of the other two.
     """
     ratio, lo, hi = (np.asarray(each, dtype=np.float64) for each in (ratio, lo, hi))
     known = np.isfinite(ratio) & np.isfinite(lo) & np.isfinite(hi)
@@ -164,9 +158,8 @@ def contrasts(trials: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         A row a contrast, B being the later value (larger, or later in the axis table): ``COLUMNS``, of which ``ratio``
-        is B ÷ A with its 95 % interval ``lo``, ``hi`` (see ``Blocks.ratios``) and ``blocks_needed`` the blocks that a
-        verdict would take where it is ``inconclusive`` (else NaN); then every axis: what both sides share, null in the
-        axis that differs.
+        and what follows are those of ``Blocks.ratios`` and ``blocks_needed`` the blocks that a verdict would take where
+        it is ``inconclusive``; then every axis: what both sides share, null in the axis that differs.
     """
     cells = identities(trials)
     pairs = _pairs(cells)

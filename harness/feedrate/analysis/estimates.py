@@ -43,9 +43,7 @@ _NUMBERS = ("n", "failed", "samples_per_s", "lo", "hi", "cv_pct", *_SHARES, "ste
 def identities(trials: pd.DataFrame) -> pd.DataFrame:
     """The columns of ``IDENTITY`` and every axis (null where it does not apply), a row a cell in order of appearance.
 
-    Args:
-        trials: rows of ``records.TRIALS``; a column that is not there counts as null. Checks, which time nothing, are
-            left out.
+    Checks, which time nothing, are left out; a column that ``trials`` lacks counts as null.
     """
     first = ~trials.duplicated(KEYS)
     if "mode" in trials:
@@ -71,12 +69,12 @@ def cells(trials: pd.DataFrame) -> pd.DataFrame:
     """Estimate every cell of every run.
 
     Returns:
-        One row per (run_id, cell_id), in order of appearance: the columns of ``IDENTITY``, every axis, and
-        ``n`` (blocks that ended well), ``failed`` (trials that did not), ``samples_per_s`` (geometric mean over blocks)
-        with ``lo`` and ``hi`` (95 % Student-t interval on logs; NaN when n < 2), ``cv_pct`` (standard deviation ÷ mean
-        between blocks, NaN when n < 2), ``<phase>_share`` and ``device_<span>_share`` (mean share of the window's wall
-        clock), ``steady_share`` (share of steady trials), ``joules_per_sample`` and ``MEDIANS`` (medians over blocks).
-        A cell whose every trial failed has NaN throughout and n = 0.
+        A row a cell, in order of appearance: the columns of ``IDENTITY``, every axis, and ``n`` (blocks that ended
+        well), ``failed`` (trials that did not), ``samples_per_s`` (geometric mean over blocks) with its interval
+        ``lo``, ``hi``, ``cv_pct`` (standard deviation ÷ mean between blocks), ``<phase>_share`` and
+        ``device_<span>_share`` (mean share of the window's wall clock), ``steady_share`` (share of steady trials),
+        ``joules_per_sample`` and ``MEDIANS`` (medians over blocks). A cell whose every trial failed has NaN throughout
+        and n = 0.
     """
     blocks = _by_block(trials)
     groups = blocks.groupby(level=KEYS)

@@ -186,48 +186,31 @@ def frame(trials: Iterable[WitnessedTrial]) -> pd.DataFrame:
         ``cell_id``, ``repeat``, ``estimator``, ``samples_per_s``, and by the external clock ``window_samples_per_s``
         and ``epochs_samples_per_s``.
     """
-    rows = [
-        {
-            "cell_id": trial.cell_id,
-            "repeat": trial.repeat,
-            "estimator": name,
-            "samples_per_s": rate,
-            "window_samples_per_s": trial.samples * 1e9 / trial.witness_ns,
-            "epochs_samples_per_s": trial.epochs_samples * 1e9 / trial.epochs_witness_ns,
-        }
-        for trial in trials
-        for name, rate in trial.estimates.items()
-    ]
+    rows = []
+    for trial in trials:
+        window, epochs = trial.samples * 1e9 / trial.witness_ns, trial.epochs_samples * 1e9 / trial.epochs_witness_ns
+        rows += [(trial.cell_id, trial.repeat, name, rate, window, epochs) for name, rate in trial.estimates.items()]
     names = ["cell_id", "repeat", "estimator", "samples_per_s", "window_samples_per_s", "epochs_samples_per_s"]
     return pd.DataFrame(rows, columns=names)
 
 
 def summary(witnessed: pd.DataFrame) -> pd.DataFrame:
-    """Sum up the errors of each estimator over all planted cells, against the external clock over its own stretch.
-
-    Args:
-        witnessed: of :func:`frame`.
+    """Sum up the errors of each estimator over all cells of :func:`frame`, against the clock over its own stretch.
 
     Returns:
         A row an estimator that was computed, in the order of ``ESTIMATORS``: ``estimator``, ``median_pct``,
         ``worst_pct`` (the error of largest size, with its sign), ``low_pct``, ``high_pct``, ``n`` (trials), ``cells``.
     """
-    rows = []
-    for estimator in ESTIMATORS:
-        part = witnessed[witnessed["estimator"] == estimator.name]
-        if len(part):
-            truth = part["epochs_samples_per_s" if estimator.of_epochs else "window_samples_per_s"]
-            error = (100 * (part["samples_per_s"] / truth - 1)).to_numpy(dtype=np.float64)
-            rows.append(
-                {
-                    "estimator": estimator.name,
-                    "median_pct": float(np.median(error)),
-                    "worst_pct": float(error[np.abs(error).argmax()]),
-                    "low_pct": float(error.min()),
-                    "high_pct": float(error.max()),
-                    "n": len(part),
-                    "cells": part["cell_id"].nunique(),
-                }
-            )
-    columns = ["estimator", "median_pct", "worst_pct", "low_pct", "high_pct", "n", "cells"]
-    return pd.DataFrame(rows, columns=columns)
+    of_epochs = witnessed["estimator"].isin([estimator.name for estimator in ESTIMATORS if estimator.of_epochs])
+    truth = witnessed["window_samples_per_s"].mask(of_epochs, witnessed["epochs_samples_per_s"])
+    errors = witnessed.assign(error=100 * (witnessed["samples_per_s"] / truth - 1)).groupby("estimator", sort=False)
+    found = errors.agg(
+        median_pct=("error", "median"),
+        worst_pct=("error", lambda error: error.loc[error.abs().idxmax()]),
+        low_pct=("error", "min"),
+        high_pct=("error", "max"),
+        n=("error", "size"),
+        cells=("cell_id", "nunique"),
+    )
+    computed = [estimator.name for estimator in ESTIMATORS if estimator.name in found.index]
+    return found.loc[computed].reset_index()

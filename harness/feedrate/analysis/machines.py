@@ -65,10 +65,6 @@ def _reason(key: tuple[str, str], a: _Side, b: _Side) -> str | None:
 def matching(trials_a: pd.DataFrame, trials_b: pd.DataFrame) -> pd.DataFrame:
     """Say of every cell of two runs whether it can be compared, and if not, why.
 
-    Args:
-        trials_a: rows of ``records.TRIALS`` of one run.
-        trials_b: of another.
-
     Returns:
         A row a cell, A's first: ``cell_id``, ``device``, every axis, and ``reason``: null where it can be compared.
 
@@ -103,12 +99,7 @@ def welch(a: Moments, b: Moments) -> Welch:
 
 
 def ratios(trials_a: pd.DataFrame, trials_b: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
-    """Compare given cells of two runs by their ``samples_per_s``, which may stand for any rate of a trial.
-
-    Args:
-        trials_a: rows of ``records.TRIALS`` of one run.
-        trials_b: of another.
-        cells: with the column ``cell_id``, of cells that both have.
+    """Compare the cells (``cell_id``) of two runs by ``samples_per_s``, which may stand for any rate of a trial.
 
     Returns:
         A row a cell, index kept: geometric means over blocks ``a`` and ``b``, ``ratio`` (B ÷ A) with its 95 % interval
@@ -121,18 +112,12 @@ def ratios(trials_a: pd.DataFrame, trials_b: pd.DataFrame, cells: pd.DataFrame) 
 
 
 def compare(trials_a: pd.DataFrame, trials_b: pd.DataFrame, matched: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Compare every cell that two runs have in common.
-
-    Args:
-        trials_a: rows of ``records.TRIALS`` of one run.
-        trials_b: of another, of the same machine or of another one.
-        matched: ``matching`` of both, where it is at hand already.
+    """Compare every cell that two runs have in common; ``matched`` is their ``matching``, where it is at hand already.
 
     Returns:
-        A row a cell that ``matching`` gives no reason against: ``cell_id``, ``device``, ``samples_per_s_a`` and
-        ``samples_per_s_b`` (geometric means over blocks), ``ratio`` (B ÷ A) with its 95 % interval ``lo``, ``hi`` (NaN
-        where either side has one block), ``n_a`` and ``n_b`` (blocks), ``df`` (degrees of freedom), ``verdict`` (of B
-        against A, see ``contrasts.verdicts``; not corrected for the number of cells), then every axis.
+        A row a cell that ``matching`` gives no reason against: ``COLUMNS``, of which ``samples_per_s_a`` and
+        ``samples_per_s_b`` are geometric means over blocks and the rest is that of ``ratios``, with the ``verdict`` of
+        B against A (not corrected for the number of cells); then every axis.
 
     Raises:
         ValueError: a side holds more than one run.

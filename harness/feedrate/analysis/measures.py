@@ -95,17 +95,15 @@ COLUMNS = tuple(dict.fromkeys((*IDENTITY, "block", *AXIS_NAMES, *_INPUTS)))
 
 
 def estimate_measures(trials: pd.DataFrame) -> pd.DataFrame:
-    """Estimate every measure of every cell.
+    """Estimate every measure of every cell, from the columns ``COLUMNS`` of trials.
 
-    Args:
-        trials: rows of ``records.TRIALS`` of any number of runs, at least ``COLUMNS``. Checks, which time nothing, and
-            trials whose page cache was not as their cell says (``storage.credible``) do not count.
+    Checks, which time nothing, and trials whose page cache was not as their cell says (``storage.credible``) do not
+    count.
 
     Returns:
-        One row per (run_id, cell_id) with a trial that was timed, in order of appearance: the columns of ``IDENTITY``,
-        every axis, ``n`` (blocks that count for throughput), ``failed`` (trials that did not end well), and for every
-        measure its mean under its name, with ``_lo`` and ``_hi`` (95 % Student-t interval, NaN where n < 2) and ``_n``
-        (blocks in which it is known). Means and intervals are float64, NaN where nothing is known.
+        A row a cell with a trial that was timed, in order of appearance: the columns of ``IDENTITY``, every axis, ``n``
+        (blocks that count for throughput), ``failed`` (trials that did not end well), and for every measure its mean
+        under its name, with its interval and ``<name>_n`` (blocks in which it is known).
     """
     timed = trials[trials["mode"].ne("check").fillna(True).astype(bool)]
     cell, cells = _numbered([timed[name] for name in KEYS])

@@ -108,15 +108,7 @@ def group_cells(trials: pd.DataFrame) -> pd.DataFrame:
 
 
 def fit_parameters(cells: pd.DataFrame, cores: float) -> pd.DataFrame:
-    """Fit the model to each group and batch size that ran with one worker.
-
-    Args:
-        cells: of :func:`group_cells`.
-        cores: how many cores a trial could use.
-
-    Returns:
-        The cells with one worker, with the parameters of ``Fit``.
-    """
+    """Fit each group and batch size that ran with one worker: these cells with the parameters of ``Fit``."""
     one = cells[cells["num_workers"] == 1].sort_values("prefetch_factor").drop_duplicates(["group", "batch_size"])
     none = cells[cells["num_workers"] == 0][["group", "batch_size", "wall", "fetch", "main_cpu"]]
     fits = one.merge(none, on=["group", "batch_size"], how="left", suffixes=("", "_alone"))
@@ -194,21 +186,15 @@ def _interpolated(fits: Mapping[int, Fit], batch_size: int) -> Fit | None:
 
 
 def held_out(trials: pd.DataFrame, steps: pd.DataFrame, cores: float) -> pd.DataFrame:
-    """Predict cells that the model was not fitted to, and compare.
-
-    Args:
-        trials: rows of ``records.TRIALS`` of runs of one machine.
-        steps: their rows of ``records.STEPS``.
-        cores: how many cores a trial could use.
+    """Predict cells that the model was not fitted to, and compare: of runs of one machine, whose trials had ``cores``.
 
     Returns:
         A row a prediction, ``COLUMNS``: ``held_out`` (``num_workers``: cells with two workers and more, from those with
         none and one; ``batch_size``: cells with workers, from smaller and larger batches of those with none and one),
-        predicted and measured throughput with its 95 % interval and the error; predicted and measured data wait a step
-        (the measured one is a median over trials) and the error; whether each is within its limit
-        (``RATE_WITHIN_PCT``, ``WAIT_WITHIN_MS``); for training cells the bottleneck that the predicted ceilings name,
-        the measured one (``bottleneck``), and how many times the larger of the measured ceilings is the smaller
-        (``ceilings_apart``; NaN where they were not measured). Empty where nothing could be fitted.
+        predicted and measured throughput and the error; predicted and measured data wait a step (the measured one is a
+        median over trials) and the error; whether each is within its limit (``RATE_WITHIN_PCT``, ``WAIT_WITHIN_MS``);
+        for training cells the bottleneck that the predicted ceilings name, the measured one (``bottleneck``), and how
+        many times the larger of the measured ceilings is the smaller (``ceilings_apart``).
     """
     cells = group_cells(trials)
     fits = _fits(cells, trials, steps, cores)

@@ -19,9 +19,8 @@ from typing import Any
 
 import pandas as pd
 
-from feedrate.analysis.blocks import KEYS, Blocks, successful
+from feedrate.analysis.blocks import Blocks, successful
 from feedrate.analysis.estimates import AXIS_NAMES, cells, identities, rows_of
-from feedrate.schema.axes import AXES, cell_id
 from feedrate.schema.columns import STEPS
 
 WORKER_AXES = ("num_workers", "prefetch_factor", "worker_kind", "start_method", "persistent_workers")
@@ -37,10 +36,7 @@ STEP_COLUMNS = ("place", *(column.name for column in STEPS if column.name not in
 
 
 def select_trials(trials: pd.DataFrame) -> pd.DataFrame:
-    """Choose the trials whose steps are worth looking at.
-
-    Args:
-        trials: rows of ``records.TRIALS`` of one run.
+    """Choose the trials of one run whose steps are worth looking at.
 
     Returns:
         ``TRIAL_COLUMNS``, a row a trial: a pair of real training, then one of an emulated step, fewest workers first; a
@@ -59,11 +55,7 @@ def select_trials(trials: pd.DataFrame) -> pd.DataFrame:
 
 
 def join_steps(chosen: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
-    """Put the recorded steps of chosen trials beside what is known of the trials.
-
-    Args:
-        chosen: of :func:`select_trials`.
-        steps: rows of ``records.STEPS``; others than those of the chosen trials are left out.
+    """Put the steps of the trials that :func:`select_trials` chose beside what is known of the trials.
 
     Returns:
         ``TRIAL_COLUMNS`` and ``STEP_COLUMNS``, a row a step, in the order of the trials and of their steps.
@@ -80,12 +72,10 @@ def _pair(cells: pd.DataFrame) -> list[dict[str, Any]]:
 
     A single cell where no two differ so; none where there is none. Ids break ties.
     """
-    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    same = [name for name in AXIS_NAMES if name not in WORKER_AXES]
-    for cell in rows_of(cells):
-        groups.setdefault(tuple("" if pd.isna(cell[name]) else str(cell[name]) for name in same), []).append(cell)
     pairs = []
-    for group in groups.values():
+    same = [name for name in AXIS_NAMES if name not in WORKER_AXES]
+    for _, part in cells.groupby(same, dropna=False, sort=False):
+        group = rows_of(part)
         first = min(group, key=lambda cell: (cell["num_workers"], -cell["samples_per_s"], cell["cell_id"]))
         more = [cell for cell in group if cell["num_workers"] > first["num_workers"]]
         fastest = min(more, key=lambda cell: (-cell["samples_per_s"], cell["cell_id"])) if more else None
@@ -110,14 +100,12 @@ PHASES = ("h2d", "forward", "backward", "optimizer")
 def _clocked(trials: pd.DataFrame) -> pd.DataFrame:
     """Cells of one run that differ in ``timing`` alone: (run_id, cell_events, cell_serialized)."""
     cells = identities(trials)
-    known = set(cells[KEYS].itertuples(index=False, name=None))
-    found = []
-    for row in rows_of(cells[cells["timing"].isin(["serialized"])]):
-        own = {axis.name: axis.type(row[axis.name]) for axis in AXES if not pd.isna(row[axis.name])}
-        twin = cell_id({**own, "timing": "events"})
-        if (row["run_id"], twin) in known:
-            found.append((row["run_id"], twin, row["cell_id"]))
-    return pd.DataFrame(found, columns=["run_id", "cell_events", "cell_serialized"])
+    same = ["run_id", *(name for name in AXIS_NAMES if name != "timing")]
+    cells = cells[[*same, "timing", "cell_id"]]
+    events, serialized = (cells[cells["timing"].isin([word])] for word in ("events", "serialized"))
+    pairs = serialized.merge(events, on=same, suffixes=("_serialized", "_events"))
+    pairs = pairs.rename(columns={"cell_id_events": "cell_events", "cell_id_serialized": "cell_serialized"})
+    return pairs[["run_id", "cell_events", "cell_serialized"]]
 
 
 def _ratios(trials: pd.DataFrame, pairs: pd.DataFrame, nanoseconds: pd.Series) -> pd.DataFrame:
@@ -133,7 +121,7 @@ def cross_check(trials: pd.DataFrame) -> pd.DataFrame:
     Returns:
         A row per pair of cells that differ in ``timing`` alone and phase that both have: ``run_id``, ``cell_events``,
         ``cell_serialized``, ``phase``, ``ratio`` (the device's span with events ÷ the host's phase serialized, a step,
-        paired by block) with its 95 % interval ``lo``, ``hi`` and ``n`` pairs. Empty without CUDA.
+        paired by block) with its interval ``lo``, ``hi`` and ``n``. Empty without CUDA.
     """
     pairs = _clocked(trials)
     events = trials["timing"].isin(["events"])
@@ -149,9 +137,8 @@ def hidden_share(trials: pd.DataFrame) -> pd.DataFrame:
     """Say how much of a serialized step overlap hides: 1 - its wall clock with events ÷ serialized.
 
     Returns:
-        A row per pair of cells that differ in ``timing`` alone: ``run_id``, ``cell_events``, ``cell_serialized``,
-        ``hidden`` with its 95 % interval ``lo``, ``hi``, paired by block, and ``n`` pairs. A share below 0 says that
-        the clocks disturb more than overlap hides.
+        A row per pair of cells as :func:`cross_check` has them: ``hidden`` with its interval ``lo``, ``hi`` and ``n``.
+        A share below 0 says that the clocks disturb more than overlap hides.
     """
     pairs = _clocked(trials)
     ratios = _ratios(trials, pairs, trials["wall_ns"])

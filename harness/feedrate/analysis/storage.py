@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from feedrate.analysis.blocks import KEYS, blocks_of, half_width, memoized, successful
+from feedrate.analysis.blocks import KEYS, blocks_of, by_block, memoized, over_blocks, successful
 from feedrate.analysis.contrasts import filled, grouping_keys, off_default
 from feedrate.analysis.estimates import cells
 from feedrate.analysis.loader import per_step
@@ -45,9 +45,6 @@ def credible(trials: pd.DataFrame) -> pd.DataFrame:
 
     A warm trial that recorded no share (an older run) is kept: a set that is read over and over is warm. A cold one is
     not. Trials that failed are kept, so that a format that always fails is not overlooked.
-
-    Args:
-        trials: rows of ``records.TRIALS``.
     """
     loads = trials[trials["storage_format"].notna()]
     return loads[~_doubtful(loads)]
@@ -62,20 +59,16 @@ def count_doubtful(trials: pd.DataFrame) -> dict[str, int]:
 
 @memoized
 def format_costs(trials: pd.DataFrame) -> pd.DataFrame:
-    """Estimate every loading cell with what its format costs.
-
-    Args:
-        trials: rows of ``records.TRIALS`` of one run; those that are not credible are left out here.
+    """Estimate every loading cell of one run with what its format costs, by its credible trials.
 
     Returns:
-        One row a cell with at least one trial: the columns of ``cells`` (``page_cache`` and ``access`` at their default
-        where an older run has none), ``container``, ``stores``, ``lossy`` and ``streamed`` (traits of the format),
-        ``sample_bytes`` (on disk, medians over trials), ``raw_bytes`` (the pixels of a sample, a byte each) and
-        ``raw_share`` (their quotient), ``pack_s`` (one packing: no spread), ``startup_ms`` and ``cpu_us`` (CPU time of
-        main process and workers a sample; geometric means over blocks) with ``_lo`` and ``_hi`` (95 % Student-t
-        interval on logs), ``read_us_per_sample`` and so on for every worker stage (medians over trials of the workers'
-        wall clock), ``cached_before_lo``, ``cached_before_hi`` and ``cached_after_hi`` (per cent; NaN where nothing was
-        recorded).
+        A row a cell: the columns of ``cells`` (``page_cache`` and ``access`` at their default where an older run has
+        none), ``container``, ``stores``, ``lossy`` and ``streamed`` (traits of the format), ``sample_bytes`` (on disk,
+        medians over trials), ``raw_bytes`` (the pixels of a sample, a byte each) and ``raw_share`` (their quotient),
+        ``pack_s`` (one packing: no spread), ``startup_ms`` and ``cpu_us`` (CPU time of main process and workers a
+        sample; geometric means over blocks) with their intervals, ``read_us_per_sample`` and so on for every worker
+        stage (medians over trials of the workers' wall clock), ``cached_before_lo``, ``cached_before_hi`` and
+        ``cached_after_hi`` (per cent; NaN where nothing was recorded).
     """
     kept = credible(trials)
     table = cells(kept)
@@ -92,7 +85,12 @@ def format_costs(trials: pd.DataFrame) -> pd.DataFrame:
             groups[["sample_bytes", "raw_bytes", "pack_s", *stages]].median(),
             groups["cached_before"].agg(["min", "max"]).set_axis(["cached_before_lo", "cached_before_hi"], axis=1),
             groups["cached_after"].max().rename("cached_after_hi"),
-            *(_geometric_mean(ended, single[name]) for name in ("startup_ms", "cpu_us")),
+            *(
+                over_blocks(by_block(ended, np.log(single[name].where(single[name] > 0))), name, np.exp).drop(
+                    columns="n"
+                )
+                for name in ("startup_ms", "cpu_us")
+            ),
         ],
         axis=1,
     )
@@ -122,25 +120,11 @@ def _per_trial(ended: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(columns, index=ended.index)
 
 
-def _geometric_mean(ended: pd.DataFrame, values: pd.Series) -> pd.DataFrame:
-    """Geometric mean over blocks of a positive quantity, with its interval."""
-    name = str(values.name)
-    keys = [ended[key] for key in (*KEYS, "block")]
-    logs = np.log(values.where(values > 0)).groupby(keys).mean().groupby(level=KEYS)
-    mean = logs.mean()
-    half = half_width(logs.std(), logs.count())
-    return pd.DataFrame({name: np.exp(mean), f"{name}_lo": np.exp(mean - half), f"{name}_hi": np.exp(mean + half)})
-
-
 @memoized
 def plainest(table: pd.DataFrame) -> pd.DataFrame:
     """Of cells that differ in a format's own knobs alone keep one: with the fewest of them off their default.
 
-    Args:
-        table: of :func:`format_costs`.
-
-    Returns:
-        The rows that remain, in their order; a cell without an estimate yields to one that has one.
+    A cell without an estimate yields to one that has one.
     """
     off = off_default(table, (BY_NAME[name] for name in OWN))
     rank = pd.DataFrame({"failed": table["samples_per_s"].isna(), "off": off, "buffer": table["shuffle_buffer"]})
@@ -150,15 +134,11 @@ def plainest(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def scaling(trials: pd.DataFrame, table: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Compare every worker count of a format with the fewest that were measured, block by block.
-
-    Args:
-        trials: rows of ``records.TRIALS`` of one run.
-        table: the cells to compare; by default ``plainest(format_costs(trials))``.
+    """Compare every worker count of a format with the fewest that were measured, block by block, in one run.
 
     Returns:
-        The cells of ``table`` that ended well, with ``base_workers``, ``speedup`` (1 for the base), ``speedup_lo``,
-        ``speedup_hi`` and ``pairs`` (blocks).
+        The cells of ``table`` (by default ``plainest(format_costs(trials))``) that ended well, with ``base_workers``,
+        ``speedup`` (1 for the base) with its interval, and ``pairs`` (blocks).
     """
     table = plainest(format_costs(trials)) if table is None else table
     table = table[table["samples_per_s"].notna() & table["num_workers"].notna()]
@@ -167,11 +147,7 @@ def scaling(trials: pd.DataFrame, table: pd.DataFrame | None = None) -> pd.DataF
     base = ordered.groupby(grouping_keys(ordered, same), dropna=False, sort=False)[["cell_id", "num_workers"]]
     first = base.transform("first").reindex(table.index)
     ratios = blocks_of(credible(trials)).ratios(list(table["run_id"]), list(first["cell_id"]), list(table["cell_id"]))
-    ratios = ratios.set_axis(table.index)
-    return table.assign(
-        base_workers=first["num_workers"],
-        speedup=ratios["ratio"],
-        speedup_lo=ratios["lo"],
-        speedup_hi=ratios["hi"],
-        pairs=ratios["n"],
+    ratios = ratios.set_axis(table.index).rename(
+        columns={"ratio": "speedup", "lo": "speedup_lo", "hi": "speedup_hi", "n": "pairs"}
     )
+    return table.assign(base_workers=first["num_workers"], **ratios[["speedup", "speedup_lo", "speedup_hi", "pairs"]])

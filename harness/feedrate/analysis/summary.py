@@ -90,14 +90,9 @@ def _best_set(group: pd.DataFrame, blocks: Blocks) -> pd.DataFrame:
     ids = list(group["cell_id"])
     best = int(group["samples_per_s"].to_numpy().argmax())
     ratios = blocks.ratios(list(group["run_id"]), [ids[best]] * len(ids), ids)
-    compared = group.assign(
-        is_best=np.arange(len(ids)) == best,
-        ratio_to_best=ratios["ratio"],
-        ratio_lo=ratios["lo"],
-        ratio_hi=ratios["hi"],
-        pairs=ratios["n"],
-        candidates=len(ids),
-    )
+    named = ratios.rename(columns={"ratio": "ratio_to_best", "lo": "ratio_lo", "hi": "ratio_hi", "n": "pairs"})
+    own = named[["ratio_to_best", "ratio_lo", "ratio_hi", "pairs"]]
+    compared = group.assign(is_best=np.arange(len(ids)) == best, **own, candidates=len(ids))
     cost = pd.DataFrame(
         {
             "workers": group["num_workers"].astype("float64").fillna(0),
@@ -118,17 +113,14 @@ def best_cells(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> p
     paired by block, does not lie wholly under 1 (``ratio_hi`` ≥ 1). With fewer than two pairs nothing can be told:
     such a cell is left out. Order within a set: fewest workers, then least memory (PSS, in steps of 16 MiB), then
     fewest knobs off their default, then the higher estimate. Cells that only serve others (ceilings that the plan
-    added, controls, replicas) are no candidates.
-
-    Args:
-        trials: rows of ``records.TRIALS`` of any number of runs, ceilings among them.
-        estimates: the rows of ``cells_with_ceilings(trials)`` that are asked about; by default all of them.
+    added, controls, replicas) are no candidates. ``estimates`` are the rows of ``cells_with_ceilings(trials)`` that are
+    asked about, by default all of them.
 
     Returns:
         A row a cell of a set, questions in order of appearance: all columns of ``cells``; ``au``, ``efficiency`` with
-        ``efficiency_lo`` and ``efficiency_hi``, and ``bottleneck`` as in ``cells_with_ceilings``; then ``place`` (0 is
-        the cheapest), ``is_best``, ``ratio_to_best``, ``ratio_lo``, ``ratio_hi``, ``pairs`` and ``candidates`` (cells
-        of the question that have an estimate).
+        its interval, and ``bottleneck`` as in ``cells_with_ceilings``; then ``place`` (0 is the cheapest), ``is_best``,
+        ``ratio_to_best``, ``ratio_lo``, ``ratio_hi``, ``pairs`` and ``candidates`` (cells of the question that have an
+        estimate).
     """
     estimates, blocks = cells_with_ceilings(trials) if estimates is None else estimates, blocks_of(trials)
     columns = [name for name in estimates if name not in _CEILINGS] + list(_IN_SET)
@@ -142,17 +134,12 @@ def default_vs_best(trials: pd.DataFrame, estimates: pd.DataFrame | None = None)
 
     The defaults are those of the axis table: ``num_workers=0``, ``pin_memory=False``, ``non_blocking=False`` and so on.
     Knobs of the training step (``amp``, ``fusion`` …) stand at their default on both sides: what they gain is no merit
-    of the loader.
-
-    Args:
-        trials: rows of ``records.TRIALS`` of any number of runs.
-        estimates: the rows of ``cells(trials)`` that are asked about, ceilings or not; by default all of them.
+    of the loader. ``estimates`` are the rows of ``cells(trials)`` that are asked about, by default all of them.
 
     Returns:
         A row per question, storage format and batch size that has a default cell with an estimate: ``run_id``,
         ``device``, ``CONDITIONS``, ``storage_format``, ``batch_size``, ``default_cell``, ``best_cell``, the best cell's
-        loader knobs, and ``ratio`` (best ÷ default, paired by block; 1 where the default is the best) with ``lo``,
-        ``hi``, ``n``, ``dropped``, ``sd_log`` and ``verdict`` (of the best against the default).
+        loader knobs, what ``Blocks.ratios`` says of best ÷ default (1 where the default is the best), and ``verdict``.
     """
     estimates = _candidates(trials, cells(trials) if estimates is None else estimates)
     same = ["run_id", "device", *CONDITIONS, "storage_format", "batch_size"]
@@ -176,24 +163,17 @@ def default_vs_best(trials: pd.DataFrame, estimates: pd.DataFrame | None = None)
 def fastest_cells(cells: pd.DataFrame) -> pd.DataFrame:
     """Take the fastest cell of each task of each of very many runs, without a look at single blocks.
 
-    It is what ``best_cells`` calls the best, without the set of cells that cannot be told from it.
-
-    Args:
-        cells: rows of ``measures.estimate_measures`` of any number of runs, with ``asked``: whether the matrix asked
-            for the cell.
+    It is what ``best_cells`` calls the best, without the set of cells that cannot be told from it. ``cells`` are rows
+    of ``measures.estimate_measures`` with ``asked``: whether the matrix asked for the cell.
 
     Returns:
         The rows of the fastest cells, in their order. Cells that only serve others, replicas and cells without an
         estimate are no candidates, nor are modes other than training and loading, whose settings cannot be chosen.
     """
     chosen = cells["asked"] & cells["mode"].isin(("train", "load")) & cells["replica"].fillna(0).eq(0)
-    candidates = cells[(chosen & cells["n"].gt(0)).to_numpy(dtype=bool)]
+    candidates = cells[(chosen & cells["n"].gt(0)).to_numpy(dtype=bool)].reset_index(drop=True)
     if not len(candidates):
         return candidates
-    task = np.zeros(len(candidates), dtype=np.int64)
-    for key in grouping_keys(candidates, ("run_id", "device", *CONDITIONS)):
-        codes, names = pd.factorize(key, use_na_sentinel=False)
-        task, _ = pd.factorize(task * len(names) + codes)
-    order = np.argsort(-candidates["samples_per_s"].to_numpy(dtype=np.float64), kind="stable")
-    _, first = np.unique(task[order], return_index=True)
-    return candidates.iloc[np.sort(order[first])]
+    keys = pd.concat(grouping_keys(candidates, ("run_id", "device", *CONDITIONS)), axis=1)
+    fastest_first = keys.loc[candidates["samples_per_s"].sort_values(ascending=False, kind="stable").index]
+    return candidates.loc[fastest_first.drop_duplicates().index.sort_values()]

@@ -13,7 +13,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from feedrate.analysis import blocks, ceilings, claims, loader, noise, pipeline, prediction, variance
+from feedrate.analysis import blocks, ceilings, claims, loader, noise, pipeline, prediction
 from feedrate.analysis.estimators import ESTIMATORS
 from feedrate.machine.probes import gpu
 from feedrate.machine.probes import noise as probed
@@ -38,7 +38,7 @@ from feedrate.sweep import run
 PATH = "methodology.md"
 _MODULES = (
     *(blocks, ceilings, claim_selection, claims, gpu, loader, metrics, noise, pipeline, plugins, prediction, run),
-    *(schedule, telemetry, variance, window),
+    *(schedule, telemetry, window),
 )
 """Those whose constants the prose names."""
 _CAUSES = {
@@ -72,7 +72,7 @@ def tables() -> dict[str, Any]:
             (each.label, each.fault or "Nothing that the external clock shows.", each.used_by) for each in ESTIMATORS
         ],
         "formats": list(_formats()),
-        "parts": [(PARTS[part].capitalize(), _CAUSES[part], variance.ADVICE[part]) for part in variance.PARTS],
+        "parts": [(PARTS[part].capitalize(), _CAUSES[part], noise.ADVICE[part]) for part in noise.PARTS],
         "letters": list(letters),
         "worst_letter": noise.LETTERS[len(letters)],
         "criteria": list(_criteria()),
