@@ -60,7 +60,7 @@ COMMITTED = "committed"
 """The site of the results that are in the repository."""
 
 
-def everybody(folders: Sequence[Path], _: Path | None = None) -> Any:
+def everybody(folders: Sequence[Path]) -> Any:
     """Let every run in: what is hostile must stay text even where a rule has missed it."""
     from feedrate.share.validation import admission
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Sequence
-from itertools import chain
 from pathlib import Path
 
 from rich.console import Console
@@ -22,7 +20,6 @@ from feedrate.share import submission
 from feedrate.share.submission import Submission, Unable
 from feedrate.share.validation import guard
 from feedrate.share.validation.findings import Validated
-from feedrate.share.validation.guard import READABLE
 from feedrate.store import marks, runs
 
 
@@ -181,11 +178,10 @@ def validate(paths: Sequence[Path], results: Path, console: Console | None) -> l
         console: for the report; None prints nothing.
 
     Returns:
-        The results, file by file; a path that names nothing is refused, and comes first.
+        The results, file by file; a path that names nothing is refused.
     """
-    nowhere = {path: lost for path in paths if (lost := _names_nothing(path))}
     validated = []
-    for each in chain(nowhere.values(), guard.check_all([path for path in paths if path not in nowhere], results)):
+    for each in guard.check_all(paths, results):
         validated.append(each)
         if console:
             _report(each, console)
@@ -200,17 +196,6 @@ def as_json(validated: Sequence[Validated]) -> str:
     valid = sum(each.valid for each in validated)
     counts = {"valid": valid, "refused": len(validated) - valid}
     return json.dumps({"feedrate": __version__, **counts, "files": [each.as_json() for each in validated]}, indent=1)
-
-
-def _names_nothing(path: Path) -> Validated | None:
-    """Refuse a path that names nothing."""
-    try:
-        guard.find_results(path)
-    except InputError:
-        got = "holds no run" if os.path.lexists(path) else "no such file"
-        wanted = "a trials.parquet, a run's folder, or a folder of runs"
-        return Validated(str(path), findings=(READABLE.finding("the path", got, wanted),))
-    return None
 
 
 def _report(validated: Validated, console: Console) -> None:

@@ -46,9 +46,7 @@ from feedrate.store.runs import RESULTS, benches, folders
 SOURCE = RESOURCES / "site"
 _TEXTS = tuple(RESOURCES / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff"))
 """Files outside of ``SOURCE`` that pages are made from."""
-_REMEMBERED = "checked.json"
-"""A file of the build folder that remembers which runs have kept to the rules."""
-Admit = Callable[[Sequence[Path], Path | None], admission.Admitted]
+Admit = Callable[[Sequence[Path]], admission.Admitted]
 _FEW = 3
 """Runs whose pages are made before other processes have begun."""
 _MARK = ".feedrate"
@@ -56,15 +54,9 @@ _MARK = ".feedrate"
 
 
 def build(results: Path = RESULTS, out: Path = Path("build"), admit: Admit = admission.admit) -> Path:
-    """Build the website from all runs that keep to the rules; the others are listed with their reasons.
+    """Build the website from all runs that keep to the rules, and return its folder, which is ``out`` and ``site``.
 
-    Args:
-        results: the folder of runs; an empty or missing one makes a site that says what to type.
-        out: gets ``pages`` (generated) and ``site`` (to be published).
-        admit: says which runs may be shown.
-
-    Returns:
-        The folder of the finished site.
+    The others are listed with their reasons. Without any run it is a site that says what to type.
 
     Raises:
         InputError: a folder in the way was not made by feedrate, or another build is under way.
@@ -78,7 +70,7 @@ def build(results: Path = RESULTS, out: Path = Path("build"), admit: Admit = adm
         found = folders(results)
         if len(found) > _FEW and len(usable_cores()) > 1:
             processes.prepare()
-        let_in = admit(found, out / _REMEMBERED)
+        let_in = admit(found)
         everyone = select(load_runs(results, set(let_in.folders)))
         pages = list(_pages(everyone, benches(results), let_in.refused, drawn.begin))
         made = publish(SOURCE, docs, _fresh(out / "site.next"), _nav(pages), pages, site_brief.placeholders(everyone))
@@ -98,15 +90,7 @@ def serve(results: Path = RESULTS, out: Path = Path("build")) -> None:
 def write_figures(
     results: Path = RESULTS, out: Path = Path("build/figures"), admit: Admit = admission.admit
 ) -> list[Placed]:
-    """Write every figure of the site as files for papers, with a bibliography.
-
-    Args:
-        results: the folder of runs.
-        out: gets the files that ``figures.write`` names; what an earlier call left there goes.
-        admit: says which runs may be shown.
-
-    Returns:
-        The figures.
+    """Write every figure of the site as files for papers, with a bibliography; what an earlier call left there goes.
 
     Raises:
         InputError: no run has a figure, or the folder was not made by feedrate.
@@ -115,7 +99,7 @@ def write_figures(
     """
     _check(out)
     with _explained(out):
-        let_in = admit(folders(results), None)
+        let_in = admit(folders(results))
         found = figures.placed(_content(select(load_runs(results, set(let_in.folders))), benches(results)))
         if not found:
             raise InputError(f"{results}: no run has a figure yet; expected at least one run. Type make sweep first")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
-from beside import seconds, times
+from beside import times
 
 from feedrate.bench import generated
 from feedrate.bench import site as bench_site
-from feedrate.share.validation import admission, guard
 
 ROWS = 1_000_000
 
@@ -38,18 +36,3 @@ def test_time_grows_as_rows_do_and_memory_has_an_end(one: Path, tmp_path: Path) 
 
     assert times(whole, lambda: bench_site.validate(small, ROWS // 10).took_s, 10) <= 10
     assert 1e8 < max(peaks) < 1e9
-
-
-@pytest.mark.slow
-def test_a_site_of_many_runs_waits_little(tmp_path: Path) -> None:
-    """Runs are let in at a few milliseconds each, and at next to nothing when they were looked at before."""
-    count = 400
-    generated.write(tmp_path / "results", count)
-    folders = guard.find_results(tmp_path / "results")
-    begun = time.perf_counter()
-    first = admission.admit(folders, tmp_path / "checked.json")
-    again = time.perf_counter()
-    took = min(seconds(lambda: admission.admit(folders, tmp_path / "checked.json")) for _ in range(3))
-    print(f"{1e3 * (again - begun) / count:.2f} ms a run, then {1e3 * took / count:.2f} ms")
-    assert first.folders == admission.admit(folders, tmp_path / "checked.json").folders == tuple(folders)
-    assert took < again - begun

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from feedrate.machine import linux
-from feedrate.schema.errors import EnvironmentFault, InputError
+from feedrate.schema.errors import EnvironmentFault
 from feedrate.schema.redaction import MOST, scrub
 from feedrate.share.validation import caps
 from feedrate.share.validation.findings import Finding, Rule, Validated, quote
@@ -58,29 +58,30 @@ def check(path: Path, results: Path | None = None, *, in_place: bool = False) ->
 def check_all(paths: Iterable[Path], results: Path | None = None) -> Iterator[Validated]:
     """Hold files of trials, and runs' folders, against the rules, one after the other.
 
-    Raises:
-        InputError: a path names nothing.
+    Args:
+        paths: files, runs' folders, or folders such as ``results`` with every run below them.
+        results: as ``check`` takes it.
+
+    Yields:
+        A result for each file and run; a path that names nothing is refused.
     """
-    every = [(file, file != path) for path in paths for file in find_results(path)]
     with Guard() as guard:
-        for file, in_place in every:
-            yield guard.check(file, results, in_place=in_place)
+        for path in paths:
+            if path.is_dir() and not (path / "run.json").exists() and not (path / "trials.parquet").exists():
+                runs = {run.parent for depth in ("*", "*/*") for run in path.glob(f"{depth}/run.json")}
+                for folder in sorted(runs, key=lambda folder: (folder.name, folder)):
+                    yield guard.check(folder, results, in_place=True)
+                if not runs:
+                    yield _nothing(path, "holds no run")
+            elif os.path.lexists(path):
+                yield guard.check(path, results)
+            else:
+                yield _nothing(path, "no such file")
 
 
-def find_results(path: Path) -> list[Path]:
-    """List what a path names: a file, a run's folder, or every run below a folder such as ``results``.
-
-    Raises:
-        InputError: there is nothing.
-    """
-    if path.is_dir() and not (path / "run.json").exists() and not (path / "trials.parquet").exists():
-        runs = {run.parent for depth in ("*", "*/*") for run in path.glob(f"{depth}/run.json")}
-        if not runs:
-            raise InputError(f"{path}: holds no run; expected a trials.parquet, a run's folder, or a folder of runs")
-        return sorted(runs, key=lambda folder: (folder.name, folder))
-    if not os.path.lexists(path):
-        raise InputError(f"{path}: no such file; expected a trials.parquet, a run's folder, or a folder of runs")
-    return [path]
+def _nothing(path: Path, got: str) -> Validated:
+    wanted = "a trials.parquet, a run's folder, or a folder of runs"
+    return Validated(str(path), findings=(READABLE.finding("the path", got, wanted),))
 
 
 class Gone(Exception):
