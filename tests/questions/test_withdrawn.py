@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -90,15 +89,6 @@ def test_every_table_names_the_tier(results: Path) -> None:
     both = [view, shown_of(results, GONE)]
     assert "1 reference, 1 self-reported" in facts.tiers("machines/index.md", both)
     assert ">self-reported</a>" in facts.tiers("machines/index.md", both[1:])
-
-
-def test_explore_can_choose_by_tier(results: Path) -> None:
-    """Every cell carries the tier of its run as something to filter by."""
-    files = explore_page.page(select(load_runs(results))).files
-    (shard,) = (json.loads(str(text)) for path, text in files.items() if path.startswith("explore/cells-"))
-    assert shard["dims"]["tier"]["values"] == ["reference"]
-    index = json.loads(str(files["explore/index.json"]))
-    assert {"name": "tier", "kind": "given"} in index["dims"]
 
 
 @pytest.mark.slow

@@ -14,7 +14,6 @@ from scipy import stats
 from feedrate.analysis.ceilings import cells_with_ceilings
 from feedrate.analysis.machines import compare
 from feedrate.questions.compare.analysis import (
-    STAGES,
     believable,
     best_of_both,
     claims,
@@ -175,10 +174,3 @@ def test_how_well_runs_repeat(trials_of: Trials) -> None:
     found = repeated(compare(a, b))
     assert found.half_within_pct == pytest.approx(5.0)
     assert (found.hold, found.cells) == (1, 3)
-
-
-def test_stages_are_named_once() -> None:
-    """A table of stages has no name twice, and stamps belong to a mode that has a loader."""
-    names = [stage.name for stage in STAGES]
-    assert len(set(names)) == len(names)
-    assert all(stage.mode == "load" for stage in STAGES if stage.column)

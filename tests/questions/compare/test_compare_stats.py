@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -200,11 +199,3 @@ def test_whole_runs(page: Page, show: Callable[..., Any], what: dict[str, Any]) 
     if not what.get("nulls"):
         assert len(want.stages) > 2
         assert len(want.best)
-
-
-def test_two_runs_in_one_table_are_refused(page: Page, fake_run: ModuleType) -> None:
-    """Blocks of several runs are no repetitions of each other, in the page as in Python."""
-    row = {"cell_id": "c", "device": "cpu", "block": 0, "outcome": "ok", "samples_per_s": 1.0}
-    rows = pd.DataFrame([row | {"run_id": run} for run in "xy"])
-    with pytest.raises(Exception, match="2 runs on one side \\(x, y\\)"):
-        page.evaluate(_ALL, [table(rows), table(rows), json.dumps(browser_rules())])

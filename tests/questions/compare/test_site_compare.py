@@ -5,24 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import visits
-from beside import times
 from dropping import give, made, ready, result
 from playwright.sync_api import Browser, Page, expect
 
 from feedrate.analysis import machines
-from feedrate.bench import interactive
 from feedrate.pages.runs import load_runs
 from feedrate.pages.selection import select
 from feedrate.pages.verdicts import load_verdicts
@@ -30,9 +24,6 @@ from feedrate.questions.compare import page as compare_page
 from feedrate.questions.compare.analysis import repeated
 from feedrate.store import marks, runs
 
-ROWS, BLOCKS = 100_000, 20
-MOST, HELD_UP = 20, 5
-"""Times as long, for a hundred times as many rows: 4 to 7 was seen of the first picture, 1 to 2 of the longest task."""
 DRAWN = ".fr-compare-cells .fr-explore-live .mark-symbol path"
 
 
@@ -45,7 +36,7 @@ def tables(sites: dict[str, Any], file: Path) -> tuple[pd.DataFrame, pd.DataFram
 def test_a_file_is_compared_with_the_published_run_that_is_like_it(
     page: Page, sites: dict[str, Any], other: Path
 ) -> None:
-    """A dropped file stands beside a run of its device; ratio, interval and counts are those of the Python package."""
+    """A file stands beside a run of its device: ratio, interval and counts are Python's; why, and what differs."""
     give(page, other)
     said = result(page)
     cells = machines.compare(*tables(sites, other))
@@ -56,15 +47,9 @@ def test_a_file_is_compared_with_the_published_run_that_is_like_it(
     rows = [row.locator("td").all_text_contents() for row in page.locator(".fr-compare-cells tbody tr").all()]
     wanted = sorted(cells["ratio"], reverse=True)[: len(rows)]
     assert [row[1] for row in rows] == [f"× {ratio:.2f}" for ratio in wanted]
-
-
-def test_why_and_what_differs_are_said(page: Page, other: Path) -> None:
-    """Stages side by side, what holds cells back, best settings, facts that differ, and no verdict made up."""
-    give(page, other)
-    result(page)
     inside = page.locator(".fr-compare-result").text_content() or ""
-    for wanted in ("Loading alone, all workers", "The best settings of each", "What holds the training"):
-        assert wanted in inside, wanted
+    for part in ("Loading alone, all workers", "The best settings of each", "What holds the training"):
+        assert part in inside, part
     facts = page.get_by_role("group", name="What differs between the two")
     row = facts.locator("tr", has_text=re.compile("^hardware threads")).locator("td").all_text_contents()
     assert row == ["hardware threads", "16", "4"]
@@ -88,12 +73,25 @@ def test_what_does_not_match_is_listed_with_its_reason(page: Page, sites: dict[s
 
 @pytest.mark.slow
 def test_a_link_names_files_by_their_hash_and_asks_for_them(page: Page, browser: Browser, other: Path) -> None:
-    """The address holds no file name; opened elsewhere it asks for the file, and shows the same when it is given."""
-    give(page, other)
+    """A drop is a choice of a file, whose name the address does not hold; elsewhere it asks for the file again.
+
+    A link to a place on the page changes neither comparison nor address.
+    """
+    page.evaluate(
+        """bytes => {
+          const held = new DataTransfer();
+          held.items.add(new File([new Uint8Array(bytes)], "dropped.parquet"));
+          document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: held, bubbles: true, cancelable: true }));
+        }""",
+        list(other.read_bytes()),
+    )
     said, link = result(page), page.url
+    page.evaluate("location.hash = 'compare'")
+    page.wait_for_url(link)
+    assert result(page) == said
     digest = hashlib.sha256(other.read_bytes()).hexdigest()
     assert f"b=sha256%3A{digest}" in link or f"b=sha256:{digest}" in link
-    assert other.name not in link
+    assert "dropped" not in link
     again = browser.new_page()
     again.goto(link)
     again.get_by_text(f"begins with {digest[:12]}").wait_for()
@@ -122,20 +120,6 @@ def test_two_files_stand_side_by_side_and_can_be_swapped(
     assert len(page.locator("select[name=a] optgroup[label='Your files'] option").all()) == 2
 
 
-@pytest.mark.slow
-def test_a_drop_is_a_choice_of_files(page: Page, other: Path) -> None:
-    """Dropped anywhere on the page, a file is read as one that was chosen."""
-    page.evaluate(
-        """bytes => {
-          const held = new DataTransfer();
-          held.items.add(new File([new Uint8Array(bytes)], "dropped.parquet"));
-          document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: held, bubbles: true, cancelable: true }));
-        }""",
-        list(other.read_bytes()),
-    )
-    assert "times as fast" in result(page)
-
-
 def test_without_scripts_the_command_is_there(sites: dict[str, Any], browser: Browser) -> None:
     """Without scripts the page says which command compares, and has no empty frame."""
     page = visits.visit(browser, sites["main"], java_script_enabled=False).open("compare.html")
@@ -158,44 +142,6 @@ def test_two_runs_of_one_machine_are_said_to_be(
 
 
 @pytest.mark.slow
-def test_a_place_on_the_page_leaves_what_is_compared(page: Page, other: Path) -> None:
-    """A link to a place on the page, as the one that skips to its content, changes neither comparison nor address."""
-    give(page, other)
-    said, link = result(page), page.url
-    page.evaluate("location.hash = 'compare'")
-    page.wait_for_url(link)
-    assert result(page) == said
-    assert page.locator("select[name=b]").input_value().startswith("sha256:")
-
-
-@pytest.mark.slow
-def test_a_comparison_that_cannot_be_explained_stands(sites: dict[str, Any], browser: Browser, other: Path) -> None:
-    """More numbers than may be held are refused; where those of the explanation are too many, the comparison stays."""
-    for held, said in ((0, "numbers of what is compared; at most 0 are kept"), (None, "Why cannot be shown")):
-        seen = visits.visit(browser, sites["main"])
-        seen.page.route("**/compare/index.json*", capped(held, sites, other))
-        page = ready(seen.open("compare.html"))
-        give(page, other)
-        if held is None:
-            assert "times as fast" in result(page)
-        expect(page.locator(".fr-compare-refused, .fr-compare-result:not([hidden])").last).to_contain_text(said)
-
-
-def capped(held: int | None, sites: dict[str, Any], other: Path) -> Callable[[Any], None]:
-    """Give the index with another cap of numbers that are held: as given, or just enough to compare two runs."""
-
-    def answer(route: Any) -> None:
-        index = route.fetch().json()
-        given = index["reader"]
-        sizes = ((len(table), table["cell_id"].nunique()) for table in tables(sites, other))
-        enough = sum(rows * (len(given["first"]) + 1) + cells * len(given["axes"]) for rows, cells in sizes)
-        given["caps"]["held"] = enough if held is None else held
-        route.fulfill(json=index)
-
-    return answer
-
-
-@pytest.mark.slow
 def test_everything_works_by_keyboard(page: Page, other: Path) -> None:
     """The file chooser, both lists and the marks are reached and used without a pointer."""
     page.locator("#fr-compare-input").focus()
@@ -211,37 +157,6 @@ def test_everything_works_by_keyboard(page: Page, other: Path) -> None:
     said = page.locator(".fr-compare-cells .fr-message").inner_text()
     assert len(re.findall(r"; n = \d+ and \d+\)", said)) == 2
     assert first != last
-
-
-def large(other: Path, rows: int, target: Path) -> Path:
-    """A run of so many trials, all columns of the table, with rates of their own."""
-    table = pq.read_table(other)
-    good = table.filter(pc.equal(table["outcome"], "ok"))
-    cells = good.slice(0, 60)
-    again = rows // len(cells)
-    whole = pa.concat_tables([cells] * again)
-    draw = np.random.default_rng(7)
-    rates = whole["samples_per_s"].to_numpy() * np.exp(draw.normal(0, 0.02, len(whole)))
-    block = np.repeat(np.arange(again) % BLOCKS, len(cells))
-    for name, values in (("samples_per_s", rates), ("block", block)):
-        whole = whole.set_column(whole.schema.get_field_index(name), whole.schema.field(name), pa.array(values))
-    pq.write_table(whole.replace_schema_metadata(table.schema.metadata), target, compression="zstd")
-    return target
-
-
-@pytest.mark.slow
-def test_a_large_file_is_soon_shown(sites: dict[str, Any], browser: Browser, other: Path, tmp_path: Path) -> None:
-    """100,000 rows of all columns take a few times what 1,000 take; the page is held up for hardly longer at a time."""
-    seen = visits.visit(browser, sites["main"])
-    many, few = (large(other, rows, tmp_path / f"{rows}.parquet") for rows in (ROWS, ROWS // 100))
-
-    def look(path: Path) -> interactive.ComparedFile:
-        return interactive.give_file(ready(seen.open("compare.html")), path)
-
-    assert times(lambda: look(many).drawn_ms, lambda: look(few).drawn_ms, MOST) <= MOST
-    assert times(lambda: look(many).longest_ms, lambda: look(few).longest_ms, HELD_UP) <= HELD_UP
-    cells = machines.compare(*tables(sites, many))
-    assert f"B is {machines.overall(cells).ratio:.2f} times" in result(seen.page)
 
 
 @pytest.mark.slow

@@ -149,18 +149,13 @@ def test_copies_of_a_stream_of_their_own_have_a_lane(trial: Callable[..., Record
     found = whole(trial(2, axes, device="cuda", **given))
     assert [(bar.end - bar.begin) / MS for bar in lane(found, COPIES)] == [5, 5]
     assert [(bar.end - bar.begin) / MS for bar in lane(found, DEVICE) if bar.part == "h2d"] == [1, 1]
+    # The device's first span begins behind the host's copy of the next batch, not before it.
+    later = HOST | ASKS | SPANS | {"h2d_ns": 3 * MS, "device_idle_ns": [0, 4 * MS]}
+    waiting = whole(trial(2, axes, device="cuda", **later))
+    firsts = [bar.begin for bar in lane(waiting, DEVICE) if bar.part == "h2d"]
+    assert min(np.subtract(firsts, [bar.begin for bar in lane(waiting, COPIES)])) == 3 * MS
     older = given | {"device_h2d_exposed_ns": None}
     assert {bar.lane for bar in whole(trial(2, axes, device="cuda", **older))} == {MAIN}
-
-
-def test_a_step_waits_when_its_next_copy_is_issued(trial: Callable[..., Recorded]) -> None:
-    """With copies on a stream of their own the device's first span begins behind the host's copy, not before it."""
-    axes: dict[str, Value] = {"step": "real", "prefetcher": "stream"}
-    given = HOST | ASKS | SPANS | {"h2d_ns": 3 * MS, "device_idle_ns": [0, 4 * MS]}
-    found = trial(2, axes, device="cuda", **given)
-    firsts = [bar.begin for bar in lane(whole(found), DEVICE) if bar.part == "h2d"]
-    ordered = [bar.begin for bar in lane(whole(found), COPIES)]
-    assert min(np.subtract(firsts, ordered)) == 3 * MS
 
 
 def test_all_of_a_comparison_look_at_the_same_time(trial: Callable[..., Recorded]) -> None:

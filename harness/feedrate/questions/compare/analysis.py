@@ -95,11 +95,7 @@ class Compared:
 
 
 def compared(a: Run, b: Run, unranked: Collection[str] = ()) -> Compared:
-    """Compare two runs; ``unranked`` as of :func:`best_of_both`.
-
-    Raises:
-        ValueError: a side holds more than one run.
-    """
+    """Compare two runs; ``unranked`` as of :func:`best_of_both`."""
     matched = matching(a[0], b[0])
     cells = compare(a[0], b[0], matched)
     return Compared(
@@ -196,11 +192,7 @@ def held_back(judged_a: pd.DataFrame, judged_b: pd.DataFrame, cells: pd.DataFram
 def best_of_both(a: Run, b: Run, cells: pd.DataFrame, unranked: Collection[str] = ()) -> pd.DataFrame:
     """Find the best settings of every task on either machine, and what they reach on the other.
 
-    Args:
-        a: one run.
-        b: another.
-        cells: what can be compared; tasks without such a cell are left out.
-        unranked: suites whose cells are no settings to choose from.
+    Tasks of which no cell can be compared are left out; cells of ``unranked`` suites are no settings to choose from.
     """
     common = set(zip(*grouping_keys(cells, _TASK), strict=True))
     sets_a, sets_b = (_best_sets(run, unranked) for run in (a, b))

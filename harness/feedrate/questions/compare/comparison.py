@@ -31,7 +31,6 @@ from feedrate.store import marks, migration, runs
 from feedrate.store.manifest import RunManifest
 
 EXPECTED = "a machine's id, a run's id, a run's folder or a trials.parquet"
-_FILE = "trials.parquet"
 _NAMED = 8
 """Machines, and runs, that a message lists at most."""
 _SHOWN = 80
@@ -131,10 +130,10 @@ def candidates(text: str, letter: str, results: Path) -> list[Side]:
     try:
         path = Path(text).expanduser()
         if path.exists():
-            return _at(path, letter, results)
+            return [_at(path, letter, results)]
     except (OSError, ValueError, RuntimeError):  # too long, with a NUL, or the home of nobody
         pass
-    folders = _newest_first(results, "*/*")
+    folders = runs.folders(results)[::-1]
     if of_machine := [folder for folder in folders if folder.parent.name == text]:
         return _of_machine(of_machine, letter)
     if named := [_stored(folder) for folder in folders if folder.name == text]:
@@ -145,24 +144,15 @@ def candidates(text: str, letter: str, results: Path) -> list[Side]:
     raise InputError(f"{letter}={one_line(text)[:_SHOWN]}: names nothing; expected {EXPECTED}; {others}")
 
 
-def _newest_first(below: Path, pattern: str) -> list[Path]:
-    """Folders of runs; ids begin with the moment at which a run began."""
-    folders = [path.parent for path in below.glob(f"{pattern}/run.json")]
-    return sorted(folders, key=lambda folder: folder.name, reverse=True)
-
-
-def _at(path: Path, letter: str, results: Path) -> list[Side]:
-    """The runs at a path; a run's file below ``results`` is the run, with the marks beside its folder."""
-    folder = path.parent if path.name == _FILE and path.is_file() else path
-    if folder.is_dir() and folder.resolve().is_relative_to(results.resolve()):
-        if (folder / "run.json").is_file():
-            return [_stored(folder)]
-        if of_machine := _newest_first(path, "*"):
-            return _of_machine(of_machine, letter)
-    file = path / _FILE if path.is_dir() else path
+def _at(path: Path, letter: str, results: Path) -> Side:
+    """The run at a path; that of a file below ``results`` has the marks beside its folder."""
+    folder = path if path.is_dir() else path.parent
+    if folder.resolve().is_relative_to(results.resolve()) and (folder / "run.json").is_file():
+        return _stored(folder)
+    file = path / "trials.parquet" if path.is_dir() else path
     if not file.is_file():
         raise InputError(f"{letter}={path}: a folder without a run; expected {EXPECTED}")
-    return [_of_others(file, letter)]
+    return _of_others(file, letter)
 
 
 def _stored(folder: Path) -> Side:

@@ -7,6 +7,7 @@ way and are left out.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -24,10 +25,9 @@ from feedrate.pages.markup import Page
 from feedrate.pages.runs import RunView
 from feedrate.pages.selection import by_machine
 from feedrate.pages.template import listed, render
-from feedrate.pages.verdicts import ClaimResult, Verdicts
+from feedrate.pages.verdicts import Verdicts
 from feedrate.plan.suite import MAIN
 from feedrate.questions.claims import page as claims_page
-from feedrate.questions.claims.page import badge
 from feedrate.questions.runs import facts as runs_facts
 from feedrate.questions.runs.facts import runs_table
 from feedrate.schema import words
@@ -131,13 +131,12 @@ def shared_task(machines: Sequence[Tasks]) -> Task | None:
     Of several that equally many have it is one of the main suite, and of those the first in the headlines of the
     machine that was measured last.
     """
-    counts: dict[Task, tuple[int, int]] = {}
+    had, main = Counter[Task](), Counter[Task]()
     for found in machines:
-        of_main = {task for (_, task), best in found.items() if MAIN in best.view.suites}
-        for task in dict.fromkeys(task for _, task in found):
-            had, main = counts.get(task, (0, 0))
-            counts[task] = had + 1, main + (task in of_main)
-    return max(counts, key=lambda task: counts[task], default=None)
+        had.update({task for _, task in found})
+        main.update({task for (_, task), best in found.items() if MAIN in best.view.suites})
+    tasks = dict.fromkeys(task for found in machines for _, task in found)
+    return max(tasks, key=lambda task: (had[task], main[task]), default=None)
 
 
 def _rate(best: Best) -> float:
@@ -154,10 +153,9 @@ def index_page(runs: Sequence[RunView]) -> Page:
     tasks = {name: tasks_of(own) for name, own in machines.items()}
     task = shared_task(list(tasks.values()))
     best: dict[str, Best] = {}
-    for name, own in tasks.items():
-        candidates = [each for (_, own_task), each in own.items() if own_task == task]
-        if candidates:  # the device speaks for a machine that is faster at the task
-            best[name] = max(candidates, key=_rate)
+    for name, found in tasks.items():
+        if candidates := [each for (_, own_task), each in found.items() if own_task == task]:
+            best[name] = max(candidates, key=_rate)  # of two devices the faster speaks
     ranked = sorted(machines, key=lambda name: -_rate(best[name]) if name in best else 0.0)
     body = render(
         "machines/index.md",
@@ -286,15 +284,10 @@ def _verdicts(verdicts: Verdicts, machine_id: str, path: str, by_device: bool) -
             rows = []
             for name, each in sorted(tested, key=lambda claim: VERDICTS.index(claim[1].verdict)):
                 link = markup.link(path, f"{claims_page.PATH}#claim-{name}", each.claim.says)
-                rows.append((badge(each.verdict), link, *_effect(each)))
+                effect = _NONE if each.claim.effect else "a fact"  # a side of an effect may have failed in each block
+                effect = estimate(each.row) if words.known(each.row.get("ratio")) else effect
+                n = f"{int(each.row['n'])}" if words.known(each.row.get("n")) else _NONE
+                rows.append((claims_page.badge(each.verdict), link, effect, n))
             counts = words.listed(f"{count} {verdict}" for verdict, count in verdicts.tally(at).items())
             device = f" {descriptions.on_device(place.device)}" if by_device else ""
             yield {"device": device, "counts": counts, "rows": rows}
-
-
-def _effect(each: ClaimResult) -> tuple[str, str]:
-    """Ratio and n; a claim of an effect that no block tells, as in each a side failed, has none and is no fact."""
-    n = f"{int(each.row['n'])}" if words.known(each.row.get("n")) else _NONE
-    if words.known(each.row.get("ratio")):
-        return estimate(each.row), n
-    return (_NONE if each.claim.effect else "a fact"), n
