@@ -78,13 +78,6 @@ def test_damaged_frames(data: bytes, draw: st.DataObject) -> None:
         unframe(whole[: draw.draw(st.integers(0, len(whole) - -len(data) % 4 - 1))], 0)
 
 
-@pytest.mark.parametrize("flags", [(2,), (3,), (4,), (1, 0), (1, 1), (1, 2, 0)])
-def test_chunks_out_of_order(flags: tuple[int, ...]) -> None:
-    """A record that begins in its middle, or is followed by another before its end, is refused."""
-    with pytest.raises(ValueError, match=f"flag {flags[-1]}"):
-        unframe(b"".join(chunk(flag, b"abcd") for flag in flags) + chunk(3, b""), 0)
-
-
 def test_file_is_mxnets(tmp_path: Path) -> None:
     """``data.rec`` holds what im2rec writes: IRHeader with flag 0, label, id and id2, then the image file."""
     samples = make(5, SHAPES)

@@ -188,11 +188,8 @@ def write_files(samples: Iterable[Sample], root: Path, codec: Codec) -> None:
         # In the thread that encoded them: one thread for all holds up a fast encoder.
         for field, data in enumerate(codec.files(sample)):
             path = _path(root, index, field, len(sample), codec.kind(sample[field].shape))
-            try:
-                path.write_bytes(data)
-            except FileNotFoundError:
-                path.parent.mkdir(exist_ok=True)
-                path.write_bytes(data)
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(data)
 
     for _ in _on_all_cores(write, samples):
         pass
