@@ -295,7 +295,6 @@ class Line(NamedTuple):
     setting: dict[str, Value]
     rate: str
     n: int
-    held: str
     gain: str
 
 
@@ -305,17 +304,17 @@ def table() -> tuple[StoredRun, list[Line]]:
     assert named
     lines = []
     for row in readme.view().partition("|---|\n")[2].partition("\n\n")[0].splitlines():
-        task, setting, rate, n, held, gain = row.removeprefix("| ").removesuffix(" |").split(" | ")
+        task, setting, rate, n, _, gain = row.removeprefix("| ").removesuffix(" |").split(" | ")
         ran, _, data = task.partition(": ")
-        lines.append(line([*data.split(", "), *ran.split(", ")], setting, rate, n, held, gain))
+        lines.append(line([*data.split(", "), *ran.split(", ")], setting, rate, n, gain))
     return store_runs.find(named[1], RESULTS), lines
 
 
-def line(task: Sequence[str], setting: str, rate: str, n: str, held: str, gain: str) -> Line:
+def line(task: Sequence[str], setting: str, rate: str, n: str, gain: str) -> Line:
     """Take a row apart; its task is workload, pixels, what ran, and under which conditions."""
     workload, pixels, *ran = task
     what = axes(ran) | {"workload": workload, "patch_size": int(re.sub(r"\spx", "", pixels))}
-    return Line(what, axes(setting.split(", ")), rate, int(n), held, gain)
+    return Line(what, axes(setting.split(", ")), rate, int(n), gain)
 
 
 def on_home() -> list[tuple[StoredRun, list[Line]]]:
@@ -328,8 +327,8 @@ def on_home() -> list[tuple[StoredRun, list[Line]]]:
         rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr.*?</tr>", section)[1:]]
         cells = [[unescape(re.sub(r"<[^>]+>", "", cell.replace("<br>", ", "))) for cell in row] for row in rows]
         lines = [
-            line(task.split(", "), setting, f"{rate} ({spread})", n, held, gain)
-            for task, setting, rate, spread, n, held, gain in cells
+            line(task.split(", "), setting, f"{rate} ({spread})", n, gain)
+            for task, setting, rate, spread, n, _, gain in cells
         ]
         told = re.findall(rf"{NUMBER} times as many .*?{SPREAD} blocks", unescape(section))
         gains = [gain.groups() for each in lines if (gain := re.match(rf"× {NUMBER} \({SPREAD}\)", each.gain))]
@@ -375,40 +374,6 @@ def test_tables_have_every_task(tables: list[tuple[StoredRun, list[Line]]]) -> N
             name: asked[name].astype(object).where(asked[name].notna(), BY_NAME[name].default) for name in CONDITIONS
         }
         assert len(pd.DataFrame(given).drop_duplicates()) == len(lines)
-
-
-def test_what_holds_a_setting_back_is_its_smallest_stage(tables: list[tuple[StoredRun, list[Line]]]) -> None:
-    """The stage that is slowest alone is named, with the share of it that is reached and the share of compute, paired.
-
-    Two stages within a factor of 1.5 hold it back together. A CPU has no copies to make.
-    """
-    seen = 0
-    for run, lines in tables:
-        trials = run.table("trials")
-        for row in [row for row in lines if row.task["mode"] == "train" and run.manifest.device == "cpu"]:
-            reached, alone = logs(trials, row.task | row.setting) + np.log(1e9), stages_alone(trials, row)
-            slowest, other = sorted(alone, key=lambda name: alone[name].mean())
-            together = alone[other].mean() - alone[slowest].mean() <= np.log(1.5)
-            named, *shares = row.held.split(", ")
-            assert named == ("balanced" if together else f"{slowest}-bound")
-            step = next(name for name in alone if name != "loader")
-            expected = [100 * np.exp((reached - alone[stage]).mean()) for stage in (slowest, step)]
-            if shares:
-                assert shares == [f"efficiency\u00a0{expected[0]:.0f}\u00a0%", f"AU\u00a0{expected[1]:.0f}\u00a0%"]
-                seen += 1
-    assert seen
-
-
-def stages_alone(trials: pd.DataFrame, row: Line) -> dict[str, pd.Series]:
-    """Log of samples a second of a setting's loader and step alone, by block; an emulated step's is declared."""
-    whole = row.task | row.setting
-    shared = {name: value for name, value in whole.items() if name not in ("step", "step_ms")}
-    found = {"loader": logs(trials, shared | {"mode": "load"}) + np.log(1e9)}
-    if whole.get("step") == "emulated":
-        declared = 1000 * float(whole["batch_size"]) / float(whole["step_ms"])
-        return found | {"emulated-step": pd.Series(np.log(declared), index=found["loader"].index)}
-    step = {name: shared[name] for name in ("workload", "patch_size", "batch_size")}
-    return found | {"compute": logs(trials, step | {"mode": "compute"}) + np.log(1e9)}
 
 
 def test_gains_in_tables_are_paired(tables: list[tuple[StoredRun, list[Line]]]) -> None:

@@ -98,7 +98,7 @@ def test_check_boxes_leave_claims_everywhere(opened: Open) -> None:
 
 
 def test_what_is_chosen_stands_in_the_address(opened: Open) -> None:
-    """The address of a choice shows the same claims elsewhere; without a choice it is the page's own."""
+    """The address of a choice shows the same claims elsewhere, in a table that is unfolded late too."""
     page = opened("claims.html")
     page.locator("input[value='cuda']").check()
     page.locator("input[value='confirmed']").check()
@@ -108,6 +108,10 @@ def test_what_is_chosen_stands_in_the_address(opened: Open) -> None:
     again = opened("claims.html#" + address.partition("#")[2])
     assert ids(again) == shown
     assert again.locator("input[value='cuda']").is_checked()
+    unfold(again.locator("#claims .fr-data summary"))
+    texts = again.locator("#claims-table [data-row]").locator("visible=true").all_inner_texts()
+    assert texts
+    assert all("confirmed" in text or "not testable" in text for text in texts)
     for value in ("cuda", "confirmed", "not testable here"):
         again.locator(f"input[value='{value}']").uncheck()
     assert ids(again) == list(claims())
@@ -142,16 +146,6 @@ def test_a_link_to_a_claim_unfolds_it(opened: Open) -> None:
     page.locator(".fr-untested a[href='#claim-pin-danger']").first.press("Enter")
     expect(page.locator("#claim-pin-danger .fr-facts")).to_be_visible()
     assert ids(page) == list(claims())
-
-
-@pytest.mark.slow
-def test_a_table_that_is_unfolded_late_has_the_rows_that_are_left(opened: Open) -> None:
-    """Where the address leaves some claims, the table leaves them from the moment when it is unfolded."""
-    page = opened("claims.html#verdict=confirmed")
-    unfold(page.locator("#claims .fr-data summary"))
-    texts = page.locator("#claims-table [data-row]").locator("visible=true").all_inner_texts()
-    assert texts
-    assert all("confirmed" in text for text in texts)
 
 
 def test_the_page_is_light_and_fits_a_phone(opened: Open, built: Site) -> None:

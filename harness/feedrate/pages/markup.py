@@ -100,14 +100,7 @@ def slug(text: str) -> str:
 
 
 def link(page: str, target: str, text: str, style: str = "") -> Markup:
-    """Write a link from one page to a file below the pages folder, as the built site has it.
-
-    Args:
-        page: path of the page that holds the link.
-        target: path of what it points to; ``.md`` becomes ``.html``, before a fragment too.
-        text: what is shown; escaped here.
-        style: class of the link.
-    """
+    """Write a link from one page to a file below the pages folder, as the built site has it (``.html`` for ``.md``)."""
     up = "../" * (len(PurePosixPath(page).parts) - 1)
     href = up + re.sub(r"[.]md(?=#|$)", ".html", target)
     return Markup('<a {}href="{}">{}</a>').format(Markup('class="{}" ').format(style) if style else "", href, text)
@@ -168,7 +161,7 @@ def scripted(name: str, index: str, waiting: str, styles: Iterable[str] = ()) ->
     Args:
         name: of the page's bundle, of its style sheet below ``assets/``, and of the place.
         index: path of what the script reads first.
-        waiting: what stands there until it runs; plain text.
+        waiting: plain text that stands there until it runs.
         styles: names of the style sheets that it needs before its own.
     """
     sheets = "".join(f'<link rel="stylesheet" href="assets/{each}.css">' for each in (*styles, name))

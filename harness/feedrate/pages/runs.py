@@ -42,7 +42,7 @@ class RunView:
         self.manifest = run.manifest
         self.slug = markup.slug(run.manifest.run_id)
         self.page = f"runs/{self.slug}.md"
-        self._of_suites: dict[str, tuple[pd.DataFrame, pd.DataFrame]] = {}
+        self._of_suites: dict[str, pd.DataFrame] = {}
 
     @cached_property
     def trials(self) -> pd.DataFrame:
@@ -131,10 +131,10 @@ class RunView:
 
     def trials_of(self, suite: str) -> pd.DataFrame:
         """Rows of ``trials`` that were made for a suite: always the same frame, of which much is worked out."""
-        if self._of_suites.get(suite, (None,))[0] is not self.trials:
+        if suite not in self._of_suites:
             own = self.trials["suite"].eq(suite).fillna(False)
-            self._of_suites[suite] = self.trials, self.trials if own.all() else self.trials[own]
-        return self._of_suites[suite][1]
+            self._of_suites[suite] = self.trials if own.all() else self.trials[own]
+        return self._of_suites[suite]
 
     def steps_of(self, trials: pd.DataFrame) -> pd.DataFrame:
         """Recorded steps of those of some trials that ``analysis.steps`` chooses, beside what the trials are."""
@@ -189,22 +189,13 @@ def _received(run: store_runs.StoredRun, found: Mapping[str, Any]) -> RunView:
 
 
 def load_runs(results: Path, only: Collection[Path] | None = None) -> list[RunView]:
-    """Read all runs, newest first.
-
-    Args:
-        results: where they lie.
-        only: the folders of those to read; all of them if not given.
-    """
+    """Read all runs, or those of some folders alone, newest first."""
     found = [RunView(run) for run in store_runs.runs(results, only)]
     return sorted(found, key=lambda view: (view.manifest.started_at, view.manifest.run_id), reverse=True)
 
 
 def newest(runs: Sequence[RunView]) -> list[RunView]:
-    """Keep the newest run of each machine and device, both devices of a machine side by side.
-
-    Args:
-        runs: newest first.
-    """
+    """Keep the newest run of each machine and device, both devices side by side, from runs newest first."""
     first: dict[str, dict[str, RunView]] = {}
     for view in runs:
         first.setdefault(view.machine_id, {}).setdefault(view.manifest.device, view)
@@ -232,11 +223,7 @@ def draw(chart: str, view: RunView, suite: str | None = None) -> Figure:
 def place(figure: Figure, name: str, page: str, origin: Origin) -> Placed:
     """Make a figure ready for a page, with its citation and the files that it can be downloaded as.
 
-    Args:
-        figure: what to show.
-        name: unique on the site and safe in an id: links and citations name it.
-        page: path of the page below the pages folder.
-        origin: where its numbers come from.
+    Links and citations call it by its name, which is unique on the site and safe in an id.
     """
     if not figure.panels:
         return Placed(name, figure_html(figure, name, ""))

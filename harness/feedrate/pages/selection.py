@@ -42,9 +42,6 @@ _PART = 200
 def cells(runs: Sequence[StoredRun]) -> pd.DataFrame:
     """Estimate every cell of every run.
 
-    Args:
-        runs: any number of them.
-
     Returns:
         The columns of ``measures.estimate_measures``, runs in their order, and ``asked``: whether the matrix asked for
         the cell, which others (a ceiling, the control) only serve.
@@ -114,11 +111,7 @@ def by_machine(runs: Sequence[RunView]) -> dict[str, list[RunView]]:
 
 
 def select(every: Sequence[RunView]) -> Selection:
-    """Decide how each run is shown.
-
-    Args:
-        every: all runs, newest first.
-    """
+    """Decide how each of all runs is shown, newest first."""
     runs = [view for view in every if not view.beside.withdrawn]
     featured = _featured(runs)
     in_full = featured | {view.page for view in runs[:DETAILED]}

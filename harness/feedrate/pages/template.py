@@ -21,11 +21,7 @@ from feedrate.schema.plugins import PACKAGE, RESOURCES
 
 
 def render(template: str, **values: Any) -> Markup:
-    """Fill a template.
-
-    Args:
-        template: its path below ``questions`` or ``site/pages``: ``home/page.md``.
-        values: by the names that the template has for them.
+    """Fill a template, named by its path below ``questions`` or ``site/pages``: ``home/page.md``.
 
     Raises:
         jinja2.UndefinedError: the template names a value that was not given.

@@ -96,12 +96,9 @@ class Verdicts:
 
 
 def load_verdicts(runs: Sequence[RunView], asked: Claims | None = None, each: Each = map) -> Verdicts:
-    """Judge the claims by every run.
+    """Judge the claims of all suites, or those that are asked, by every run, newest first.
 
-    Args:
-        runs: newest first.
-        asked: claims by id; those of all suites if not given.
-        each: judges by one run after another, as ``map`` does; processes may share them.
+    ``each`` judges by one run after another, as ``map`` does; processes may share them.
     """
     asked = suite.claims() if asked is None else asked
     by_id = {view.manifest.run_id: view for view in runs}

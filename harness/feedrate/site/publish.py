@@ -91,11 +91,11 @@ class Published:
     """The table of contents of a page whose only heading is its first."""
 
     def put(self, page: Page, html: str, first: str, contents: str = "") -> None:
-        """Write a page that mkdocs has not seen.
+        """Write a page that mkdocs has not seen, with a body in HTML.
 
         Args:
             page: what is written; its body is not read.
-            html: its body as HTML.
+            html: the body.
             first: id of the heading to which "Skip to content" leads.
             contents: the table of contents, a ``<nav>``; without it the page has none.
         """

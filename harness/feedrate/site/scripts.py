@@ -26,12 +26,7 @@ _LICENSED = ("fzstd", "hyparquet")
 
 
 def bundle(target: Path, modules: tuple[str, ...] = MODULES, deferred: tuple[str, ...] = DEFERRED) -> None:
-    """Write a bundle for each page, and the licences of what it holds.
-
-    Args:
-        target: gets the bundles, named as their sources below ``site/scripts``.
-        modules: sources of scripts that are loaded as modules.
-        deferred: sources of scripts that are loaded with ``defer``.
+    """Write a bundle for each page, named as its source below ``site/scripts``, and the licences of what it holds.
 
     Raises:
         EnvironmentFault: esbuild or a package is missing, or a script cannot be bundled.

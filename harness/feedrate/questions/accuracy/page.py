@@ -36,12 +36,7 @@ _SPOKEN = {
 
 
 def page(benches: Sequence[BenchRecord]) -> Page:
-    """Write the page.
-
-    Args:
-        benches: of all machines, oldest first; of each machine the newest one with a section counts for it. None is
-            fine: the page then says what to type.
-    """
+    """Write the page from the records of all machines; of each the newest one with a section counts for it."""
     figures: dict[str, Placed] = {}
     files: dict[str, str] = {}
     machines = []
@@ -103,9 +98,7 @@ def answer(found: pd.DataFrame) -> str:
 def own_error(found: pd.DataFrame, machine: str = "") -> str:
     """Say in one sentence how far feedrate's throughput is from the external clock; nothing where none was asked.
 
-    Args:
-        found: ``analysis.estimators.summary`` of one machine.
-        machine: its name, where nothing beside the sentence says it.
+    The machine is named where nothing beside the sentence says it.
     """
     over = f"On {machine}: over" if machine else "Over"
     for row in rows_of(found[found["estimator"].eq(OURS)]):

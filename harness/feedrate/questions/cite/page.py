@@ -19,13 +19,7 @@ TITLE = "How to cite"
 
 
 def page(placed: Sequence[Placed], runs: Sequence[RunView], address: str = "") -> Page:
-    """Write the page.
-
-    Args:
-        placed: the figures of all other pages that can be cited.
-        runs: all runs, newest first.
-        address: of the site where it is known, ending in a slash.
-    """
+    """Write the page from the figures of all others and from all runs, newest first; the site may have an address."""
     citations = [figure.citation for figure in placed if figure.citation]
     path = f"{FOLDER}/{BIBLIOGRAPHY}"
     body = render(

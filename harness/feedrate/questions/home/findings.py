@@ -65,10 +65,7 @@ class Sentence:
 def findings(runs: Sequence[RunView], verdicts: Verdicts, benches: Sequence[BenchRecord]) -> list[Sentence]:
     """Say what was found; what no record tells is left out.
 
-    Args:
-        runs: of suites that ask which settings suit a machine, newest first.
-        verdicts: what the records say of the sources' claims.
-        benches: what ``make bench`` found.
+    Runs are of suites that ask which settings suit a machine, newest first.
     """
     gain = next(filter(None, map(_gained, runs)), None)
     return [*([gain] if gain else []), *_claimed(verdicts), *_accurate(benches)]

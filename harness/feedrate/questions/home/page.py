@@ -55,7 +55,7 @@ def page(
     """Write the home page.
 
     Args:
-        runs: all runs, newest first; none is fine.
+        runs: newest first; none is fine.
         suites: name, page and content of each suite that has results.
         verdicts: what the runs say of the claims.
         known: how many machines there are, where that is more than have a run here.

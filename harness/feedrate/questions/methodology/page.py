@@ -91,11 +91,7 @@ def rules(listed: Iterable[Rule]) -> list[tuple[Markup, str]]:
 
 
 def left_out(refused: Sequence[Validated]) -> str:
-    """Write which runs are not shown because they break a rule, and why; nothing where there is none.
-
-    Args:
-        refused: as ``admission.admit`` gives them.
-    """
+    """Write which runs are not shown because they break a rule, and why; nothing where there is none."""
     rows = []
     for each in refused:
         folder, reason = Path(each.path), each.refusals[0]

@@ -36,12 +36,7 @@ _KINDS = {"str": "name", "int": "whole number", "float": "number", "bool": "true
 
 
 def runs_page(runs: Sequence[RunView], refused: Sequence[Validated] = ()) -> Page:
-    """List every run, newest first, and those that are left out because they break a rule.
-
-    Args:
-        runs: that are shown.
-        refused: as ``admission.admit`` gives them.
-    """
+    """List every run, newest first, and those that are left out because they break a rule."""
     listing = runs_table("Runs", runs, RUNS, ("Run", "Grade", "Tier", "Machine", "Suites", "Date")) if runs else ""
     body = render("reference/runs.md", listing=listing, left_out=methodology_page.left_out(refused))
     return Page(RUNS, "Runs", body, hide=("navigation", "toc"))
@@ -75,13 +70,7 @@ def _unit(name: str) -> str:
 
 
 def page(runs: Sequence[RunView], benches: Sequence[BenchRecord], changes: str) -> Page:
-    """Write the changelog of the data; of very many runs it lists the newest.
-
-    Args:
-        runs: all runs, newest first; none is fine.
-        benches: what ``make bench`` found, of all machines.
-        changes: the text of ``CHANGELOG.md``.
-    """
+    """Write the changelog of the data, with the text of ``CHANGELOG.md``; of very many runs it lists the newest."""
     versions = [view.manifest.protocol_version for view in runs]
     entries = sorted([*map(_run, runs[:_MOST]), *map(_bench, benches)], key=itemgetter(0, 1), reverse=True)
     body = render(
@@ -141,12 +130,7 @@ _CONTRIBUTE_HEADING = re.compile(r"^## (?P<title>.+?)(?: \{ #(?P<name>[\w-]+) \}
 
 
 def contribute_page(prose: str, contributing: str) -> Page:
-    """Write how to contribute.
-
-    Args:
-        prose: Markdown with a place for the contents and one for the rest.
-        contributing: the text of ``CONTRIBUTING.md``, whose title and opening are left to GitHub.
-    """
+    """Write how to contribute: prose with a place for the contents and one for the sections of ``CONTRIBUTING.md``."""
 
     def named(heading: re.Match[str]) -> str:
         """Give a heading an id that stays, made from its title where it has none."""

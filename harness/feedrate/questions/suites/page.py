@@ -52,15 +52,7 @@ def found(runs: Sequence[RunView]) -> list[tuple[str, str, Suite]]:
 
 
 def page(name: str, path: str, content: Suite, runs: Sequence[RunView], verdicts: Verdicts | None = None) -> Page:
-    """Write a suite's page.
-
-    Args:
-        name: the suite, as the records spell it.
-        path: of the page.
-        content: its question and charts.
-        runs: all runs, newest first.
-        verdicts: what they say of the sources' claims, if that is to be shown too.
-    """
+    """Write the page of the suite of a name from all runs, newest first, and from what they say of claims, if given."""
     figures: dict[str, Placed] = {}
     files: dict[str, str] = {}
     parts: list[dict[str, Any]] = []
