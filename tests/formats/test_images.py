@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import pickle
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -45,20 +44,6 @@ def test_same_files_in_every_container(name: str, tmp_path: Path) -> None:
     assert sorted(read) == list(range(40))
     for index, sample in enumerate(samples):
         assert [bytes(data) for data in read[index]] == [saved(field) for field in sample]
-
-
-@pytest.mark.parametrize("decoder", ["pil", "torchvision", "cv2", "pyspng"])
-@pytest.mark.parametrize("name", OF_PNG)
-def test_every_decoder(name: str, decoder: str, tmp_path: Path) -> None:
-    """Every format decodes with every decoder, also after it was pickled, into memory that the caller owns."""
-    samples = make(3, SHAPES)
-    packed = pickle.loads(pickle.dumps(pack(name, tmp_path, samples, decoder=decoder)))
-    for raw in raws(packed):
-        sample = packed.decode(raw)
-        assert equal(sample, samples[raw[0]])
-        for field in sample:
-            field[:] = 0
-        assert equal(packed.decode(raw), samples[raw[0]])
 
 
 @pytest.mark.parametrize(
