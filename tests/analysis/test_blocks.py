@@ -39,13 +39,6 @@ def test_the_interval_is_students_t(values: list[float], level: float) -> None:
         assert half_width(sd, len(values), level) == pytest.approx((hi - lo) / 2)
 
 
-@settings(max_examples=30)
-@given(st.floats(0.001, 10), st.integers(2, 500), LEVEL)
-def test_more_blocks_and_less_certainty_narrow_an_interval(sd: float, n: int, level: float) -> None:
-    """Of the same spread, one more block is always narrower."""
-    assert half_width(sd, n + 1, level) < half_width(sd, n, level) < half_width(sd, n, level + (1 - level) / 2)
-
-
 def test_what_has_no_spread_has_no_interval() -> None:
     """Fewer than two values, and no degrees of freedom: NaN; a spread of 0 is a width of 0."""
     assert np.isnan(half_width([0.1, 0.1], [0, 1])).all()
@@ -80,22 +73,6 @@ def test_moments_are_those_of_the_values_that_are_known(rows: list[list[float]])
         assert found.n[place] == len(known)
         assert found.mean[place] == pytest.approx(np.mean(known) if known else np.nan, nan_ok=True)
         assert found.sd[place] == pytest.approx(np.std(known, ddof=1) if len(known) > 1 else np.nan, nan_ok=True)
-
-
-@settings(max_examples=30)
-@given(PAIRS, st.floats(1e-3, 1e3))
-def test_ratios_do_not_depend_on_the_unit(trials_of: Trials, rates: list[tuple[float, float]], factor: float) -> None:
-    """Both sides faster by a factor is the same ratio; one side alone moves ratio and ends by it."""
-    first, second = (list(side) for side in zip(*rates, strict=True))
-    small, large = {"batch_size": 8}, {"batch_size": 16}
-    one = ratios(trials_of([(small, first), (large, second)]))
-    faster = [rate * factor for rate in second]
-    both = ratios(trials_of([(small, [rate * factor for rate in first]), (large, faster)]))
-    alone = ratios(trials_of([(small, first), (large, faster)]))
-    for end in ENDS:
-        assert both[end] == pytest.approx(one[end])
-        assert alone[end] == pytest.approx(one[end] * factor)
-    assert alone["sd_log"] == pytest.approx(one["sd_log"], abs=1e-9)
 
 
 @settings(max_examples=30)
@@ -156,13 +133,6 @@ def test_a_new_frame_in_the_place_of_an_old_one_is_asked_anew() -> None:
     """Frames that come and go, one at the address of another, are each told their own sum."""
     total = Total()
     assert [total.of(pd.DataFrame({"a": [number]})) for number in range(1000)] == list(range(1000))
-
-
-def test_what_is_worked_out_of_an_answer_is_worked_out_once_too() -> None:
-    """Who asks again gets the same object, about which others may ask."""
-    total, frame = Total(), pd.DataFrame({"a": [1, 2]})
-    assert total.of(doubled(frame)) == total.of(doubled(frame)) == 6
-    assert total.times == 1
 
 
 def test_answers_go_with_their_frames() -> None:

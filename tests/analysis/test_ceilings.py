@@ -11,9 +11,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from feedrate.analysis.ceilings import ROOFLINE_COLUMNS, bottleneck, ceiling_ids, cells_with_ceilings, roofline
-from feedrate.analysis.estimates import cells
-from feedrate.schema.axes import ceilings as planned
+from feedrate.analysis.ceilings import ROOFLINE_COLUMNS, bottleneck, cells_with_ceilings, roofline
 from feedrate.schema.axes import cell_id
 
 Trials = Callable[..., pd.DataFrame]
@@ -129,21 +127,6 @@ def test_shares_of_ceilings_are_paired_by_block(trials_of: Trials) -> None:
     assert row["au"] == row["efficiency"] == pytest.approx(0.9)
 
 
-def test_an_emulated_step_has_a_declared_ceiling(trials_of: Trials) -> None:
-    """batch_size ÷ step_ms, and no model's measured speed."""
-    frame = trials_of(
-        [
-            ({"step": "emulated", "step_ms": 100.0}, times(1.0)),
-            ({"mode": "load"}, times(50.0)),
-            ({"mode": "compute"}, times(0.01)),
-        ]
-    )
-    row = training(frame).iloc[0]
-    assert row["compute_ceiling"] == pytest.approx(320)
-    assert row["efficiency"] == pytest.approx(100 / 320, rel=0.01)
-    assert row["efficiency_lo"] < row["efficiency"] < row["efficiency_hi"]
-
-
 def test_an_unknown_ceiling_gives_no_efficiency(trials_of: Trials) -> None:
     """Loading alone does not say how much of the machine's best was reached."""
     row = training(trials_of([({}, STEADY), ({"mode": "load"}, times(3.0))])).iloc[0]
@@ -158,25 +141,6 @@ def test_ceilings_that_the_plan_added_count_like_others(trials_of: Trials) -> No
     added = frame.assign(role=np.where(frame["mode"] == "train", "cell", "ceiling"))
     pd.testing.assert_frame_equal(training(added), training(frame))
     assert training(added)["limit"].tolist() == ["load"]
-
-
-def test_the_ceilings_of_a_row_are_those_of_its_cell(trials_of: Trials, cell_of: CellOf) -> None:
-    """What the plan adds is what is looked for; on a CPU there is nothing to copy, and an emulated step is declared."""
-    for axes, stages in (({}, {"load", "compute"}), ({"step": "emulated", "num_workers": 2}, {"load"})):
-        (row,) = cells(trials_of([(axes, STEADY)])).to_dict("records")
-        ids = ceiling_ids({str(name): value for name, value in row.items()})
-        assert ids.keys() == stages
-        assert set(ids.values()) == {cell_id(cell) for cell in planned(cell_of(axes), "cpu").values()}
-
-
-def test_all_is_judged_in_one_table(trials_of: Trials) -> None:
-    """Every cell once, with its estimate, its ceilings where it trains, and its bottleneck in words."""
-    frame = trials_of([({}, times(1.0)), ({"mode": "load"}, times(1.1)), ({"mode": "compute"}, [None] * 4)])
-    found = cells_with_ceilings(frame)
-    pd.testing.assert_frame_equal(found[list(cells(frame).columns)], cells(frame))
-    assert found["bottleneck"].tolist() == ["unknown", "loader alone", "compute alone"]
-    assert found["load_ceiling"].isna().tolist() == [False, True, True]
-    assert list(cells_with_ceilings(trials_of([])).columns) == list(found.columns)
 
 
 CELL: dict[str, Any] = {"mode": "train", "batch_size": 32, "num_workers": 2}

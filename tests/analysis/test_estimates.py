@@ -34,20 +34,6 @@ def test_the_interval_is_students_t_on_logs(trials_of: Trials, rates: list[float
     assert (row["n"], row["failed"]) == (len(rates), 0)
 
 
-@settings(max_examples=20)
-@given(RATES, st.floats(1e-2, 1e2), st.randoms())
-def test_scale_and_order_do_not_matter(trials_of: Trials, rates: list[float], factor: float, random: object) -> None:
-    """Twice as fast everywhere is twice the estimate and twice its ends; the order of rows changes nothing."""
-    frame = trials_of([({}, rates)])
-    one = cells(frame).iloc[0]
-    scaled = cells(trials_of([({}, [rate * factor for rate in rates])])).iloc[0]
-    shuffled = cells(frame.sample(frac=1, random_state=random.randrange(2**31))).iloc[0]  # type: ignore[attr-defined]
-    for name in ("samples_per_s", "lo", "hi"):
-        assert scaled[name] == pytest.approx(one[name] * factor)
-        assert shuffled[name] == pytest.approx(one[name])
-    assert scaled["cv_pct"] == pytest.approx(one["cv_pct"], abs=1e-6)
-
-
 def test_the_interval_covers_the_truth_95_times_in_100(trials_of: Trials) -> None:
     """2,000 cells of 8 blocks with 5 % spread: the true throughput lies in 93.5 to 96.5 % of the intervals."""
     random = np.random.default_rng(1)
@@ -157,9 +143,3 @@ def test_what_is_not_known() -> None:
     (row,) = rows_of(pd.DataFrame({"real": [math.nan], "whole": pd.array([None], dtype="Int64")}))
     assert math.isnan(row["real"])
     assert row["whole"] is None
-
-
-def test_no_rows() -> None:
-    """A frame without rows has none, and one without columns has rows of nothing."""
-    assert rows_of(pd.DataFrame({"a": []})) == []
-    assert rows_of(pd.DataFrame(index=[0, 1])) == [{}, {}]

@@ -124,17 +124,3 @@ def test_each_estimator_is_held_against_its_own_stretch() -> None:
     found = estimators.summary(table(("a", "reset_at_epoch_end", 75.0), ("a", "wall_clock", 75.0)))
     errors = dict(zip(found["estimator"], found["median_pct"], strict=True))
     assert errors == pytest.approx({"reset_at_epoch_end": 50.0, "wall_clock": -25.0})
-
-
-def test_nothing_measured_is_an_empty_summary() -> None:
-    """Without trials there are no rows, and no error."""
-    assert len(estimators.summary(estimators.frame([]))) == 0
-
-
-def test_every_other_estimator_says_what_it_does_wrong() -> None:
-    """Names are unique, and all but ours name a fault and who has it."""
-    assert len({estimator.name for estimator in ESTIMATORS}) == len(ESTIMATORS)
-    for estimator in ESTIMATORS:
-        assert bool(estimator.fault) == (estimator.name != estimators.OURS)
-        assert estimator.used_by
-        assert len(estimator.label) <= 24

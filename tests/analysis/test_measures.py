@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import resource
 from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
-import psutil
 import pytest
-from beside import seconds, times
 from scipy import stats
 
 from feedrate.analysis.blocks import KEYS
@@ -104,35 +100,3 @@ def test_measures_read_recorded_columns() -> None:
     names = [measure.name for measure in MEASURES]
     assert len(set(names)) == len(names)
     assert {f"{phase}_us" for phase in PHASES} <= set(names)
-
-
-def _million(trials_of: Trials, told: object) -> None:
-    held = psutil.Process().memory_info().rss  # whatever the process that it is forked from has
-    one = trials_of(
-        [({"batch_size": batch}, [100.0] * 8) for batch in range(1, 126)], startup_ns=10**9, host_fetch_ns=5
-    )
-    frame = pd.concat([one[list(COLUMNS)].convert_dtypes()] * 1000, ignore_index=True)
-    frame["run_id"] = np.repeat([f"r{run}" for run in range(1000)], len(one))
-    tenth = frame.iloc[: len(frame) // 10]
-    found: list[pd.DataFrame] = []
-    times_as_long = times(
-        lambda: seconds(lambda: found.append(estimate_measures(frame))),
-        lambda: seconds(lambda: estimate_measures(tenth)),
-        MOST,
-    )
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - held
-    told.put((len(frame), len(found[0]), times_as_long, peak))  # type: ignore[attr-defined]
-
-
-@pytest.mark.slow
-def test_a_million_trials_take_as_long_as_ten_tenths(trials_of: Trials) -> None:
-    """1,000,000 rows of 1,000 runs are 125,000 cells; time grows as rows do, within 2 GB with the frame itself."""
-    context = multiprocessing.get_context("fork")
-    told = context.Queue()
-    child = context.Process(target=_million, args=(trials_of, told))
-    child.start()
-    rows, count, times_as_long, peak = told.get(timeout=280)
-    child.join()
-    assert (rows, count) == (1_000_000, 125_000)
-    assert times_as_long <= MOST
-    assert peak < 2e9

@@ -387,14 +387,6 @@ def test_planted_parts_are_found_again(trials_of: Trials, parts: dict[str, float
     assert found["cells"] == 12
 
 
-def test_the_parts_of_a_cell_are_its_total(trials_of: Trials) -> None:
-    """Where something is left between trials, the three variances add up to what was seen."""
-    found = split(planted(trials_of, within=0.02, between=0.04, slope=0.01))
-    squares = found[["within_sd", "between_sd", "drift_sd"]] ** 2
-    assert (squares > 0).all(axis=None)
-    assert squares.sum(axis=1).to_numpy() == pytest.approx((found["total_sd"] ** 2).to_numpy())
-
-
 def test_what_dominates_decides_the_advice(trials_of: Trials) -> None:
     """Longer windows, more blocks, a quieter machine, or nothing, each with its number."""
     said = {
@@ -443,16 +435,6 @@ def test_a_steady_machine_has_no_drift(trials_of: Trials) -> None:
     found = average_cell(split(runs))
     assert len(found) == 120
     assert (found["drift_sd"] ** 2).mean() < 0.03 * (found["total_sd"] ** 2).mean()
-
-
-def test_scale_and_order_do_not_matter(trials_of: Trials) -> None:
-    """A machine twice as fast varies the same; so do rows in any order."""
-    frame = planted(trials_of, within=0.02, between=0.03, slope=0.01, cells=3)
-    one = split(frame)
-    twice = split(frame.assign(samples_per_s=2 * frame["samples_per_s"]))
-    moved = split(frame.sample(frac=1, random_state=1)).set_index("cell_id").loc[one["cell_id"]].reset_index()
-    pd.testing.assert_frame_equal(one, twice)
-    pd.testing.assert_frame_equal(one, moved[one.columns])
 
 
 def test_what_is_not_known_is_not_said(trials_of: Trials) -> None:

@@ -217,15 +217,3 @@ def test_single_steps_are_no_must_and_where_they_are_they_count(trials_of: Trial
     slow = np.where(np.arange(len(steps)) % 3 == 0, 2.8, 0.1)
     tail = steps.assign(worker_read_ns=steps["worker_read_ns"] * slow)
     assert held_out(trials, tail, CORES)["predicted_samples_per_s"][0] < 0.9 * even
-
-
-def test_larger_batches_vary_less(trials_of: Trials) -> None:
-    """Of independent samples: a batch size taken from smaller ones that vary as much is held up less."""
-    trials, steps = run_of(trials_of, Truth(), (0, 1, 4), (8, 16, 32), mode="load")
-    tail = steps.assign(worker_read_ns=steps["worker_read_ns"] * np.where(np.arange(len(steps)) % 3 == 0, 2.8, 0.1))
-    found = of_cells(held_out(trials, tail, CORES), trials)
-    own, others = (
-        found[(found["held_out"] == axis) & (found["batch_size"] == 16) & (found["num_workers"] == 4)]
-        for axis in ("num_workers", "batch_size")
-    )
-    assert others["predicted_samples_per_s"].item() > 1.05 * own["predicted_samples_per_s"].item()

@@ -74,17 +74,6 @@ def test_overlap_hides_what_the_wall_clock_saves(trials_of: Trials) -> None:
     assert hidden_share(clocked(trials_of, shorter=1.1))["hidden"][0] == pytest.approx(-0.1)
 
 
-def test_cells_that_differ_in_more_and_runs_without_cuda_have_no_cross_check(trials_of: Trials) -> None:
-    """Another batch size or another run is another cell; on a CPU nothing is serialized."""
-    rates = [100.0] * BLOCKS
-    apart = trials_of([({}, rates), ({"timing": "serialized", "batch_size": 8}, rates)], device="cuda", steps=10)
-    both = clocked(trials_of)
-    runs = both.assign(run_id=np.where(both["timing"] == "events", "one", "two"))
-    for frame in (apart, runs, trials_of([({}, rates)]), trials_of([])):
-        assert len(cross_check(frame)) == len(hidden_share(frame)) == 0
-        assert {"ratio", "n"} <= set(cross_check(frame).columns)
-
-
 TRAIN: dict[str, Value] = {"mode": "train", "workload": "synthetic", "storage_format": "png"}
 SLEEP: dict[str, Value] = {**TRAIN, "step": "emulated"}
 LOAD: dict[str, Value] = {**TRAIN, "mode": "load"}

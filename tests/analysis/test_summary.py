@@ -124,17 +124,6 @@ def test_cells_that_serve_others_answer_no_question(trials_of: Trials) -> None:
     assert len(default_vs_best(frame)) == 1
 
 
-def test_best_cells_say_what_holds_them_back(trials_of: Trials) -> None:
-    """Efficiency, AU and bottleneck stand in every row, found from ceilings that are no candidates themselves."""
-    frame = trials_of([({}, times(1.0)), ({"mode": "load"}, times(8.0)), ({"mode": "compute"}, times(1.25, 0.01))])
-    found = best_cells(frame.assign(role=np.where(frame["mode"] == "train", "cell", "ceiling")))
-    (row,) = found.to_dict("records")
-    assert row["bottleneck"] == "compute-bound"
-    assert (row["efficiency"], row["au"]) == (pytest.approx(0.8, rel=0.01), pytest.approx(0.8, rel=0.01))
-    assert row["efficiency_lo"] < row["efficiency"] < row["efficiency_hi"]
-    assert best_cells(frame)["bottleneck"].tolist() == ["compute-bound", "loader alone", "compute alone"]
-
-
 def test_only_the_cells_that_are_asked_about_are_candidates(trials_of: Trials) -> None:
     """Of a part of the cells both summaries take the best of that part; of all of them what they take by default."""
     frame = trials_of([({}, STEADY), ({"num_workers": 2}, times(3.0)), ({"num_workers": 1}, times(2.0))])

@@ -40,10 +40,10 @@ def matrix(tmp_path: Path) -> Path:
         (["--suite", "loadr"], ["unknown suite 'loadr'", "did you mean 'loader'"]),
         (["--budget", "soon"], ["BUDGET", "'soon'", "such as 90s"]),
         (["--budget", "0"], ["BUDGET", "above zero"]),
-        (["--data", "/dev/null/x"], ["DATA=/dev/null/x", "not there"]),
+        (["--data", "/dev/null/x"], ["DATA=/dev/null/x", "no folder that can be read"]),
         (["--matrix", "nowhere.yaml"], ["nowhere.yaml", "cannot be read"]),
-        (["--data", "no/such/folder"], ["DATA=no/such/folder", "not there", "a folder of photographs"]),
-        (["--data", "README.md"], ["DATA=README.md", "a file", "a folder of photographs"]),
+        (["--data", "no/such/folder"], ["DATA=no/such/folder", "expected one of photographs"]),
+        (["--data", "README.md"], ["DATA=README.md", "expected one of photographs"]),
         (["--profil", "quick"], ["No such option"]),
     ],
 )

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 from feedrate.cli import app, gpu_reference
 from feedrate.machine import packages
-from feedrate.plan import report, request
+from feedrate.plan import request
 from feedrate.questions.summary import terminal as summary_terminal
 from feedrate.schema import words as schema_words
 from feedrate.schema.errors import InputError
@@ -219,7 +219,7 @@ def test_a_summary_that_fails_takes_nothing_away(
     folder = fake_run.write(tmp_path / "results", fake)
     run = runs.StoredRun(folder, fake_run.manifest(fake, fake_run.rows(fake)["trials"]))
     monkeypatch.setattr(request, "make", lambda _: planned())
-    for module, name in ((sweep, "require_a_block"), (report, "show"), (gpu_reference, "check_cuda")):
+    for module, name in ((sweep, "require_a_block"), (request, "show"), (gpu_reference, "check_cuda")):
         monkeypatch.setattr(module, name, lambda *_: None)
     monkeypatch.setattr(sweep, "run", lambda *_: run)
     monkeypatch.setattr(summary_terminal, "show", lambda *_: 1 / 0)

@@ -187,13 +187,6 @@ def test_ceilings_are_planned_once_for_all_cells_that_share_them(tmp_path: Path)
     assert sorted(str(cell.axes["mode"]) for cell in cuda.ceilings) == ["compute", *["copy"] * 4, *["load"] * 2]
 
 
-def test_a_ceiling_that_is_asked_for_is_not_added(tmp_path: Path) -> None:
-    """What the matrix names stays a cell of its own."""
-    found = expand(tmp_path, "{batch_size: 8}, {mode: load, batch_size: 8}, {mode: compute, batch_size: 8}")
-    assert (len(found.cells), found.ceilings) == (3, ())
-    assert len(found.ceilings_of) == 1
-
-
 def test_the_control_cell_feels_the_machine(tmp_path: Path) -> None:
     """It sleeps through no emulated step, has no workers, and is otherwise the plainest."""
     slices = "{step: emulated, batch_size: 32}, {batch_size: [8, 32], num_workers: [0, 2], storage_format: [png, lmdb]}"

@@ -65,9 +65,9 @@ def plan(
     yes: Yes = False,
 ) -> None:
     """Print what the matrix expands to on this machine, and run nothing."""
-    from feedrate.plan import report, request
+    from feedrate.plan import request
 
-    report.show(request.make(Options(matrix, profile, suite, budget, data, data_root, results, yes)), Console())
+    request.show(request.make(Options(matrix, profile, suite, budget, data, data_root, results, yes)), Console())
 
 
 @app.command()
@@ -85,14 +85,14 @@ def sweep(
     wait_quiet: WaitQuiet = "",
 ) -> None:
     """Measure what the matrix asks for; results go to results/MACHINE/RUN/."""
-    from feedrate.plan import report, request
+    from feedrate.plan import request
     from feedrate.sweep import screen
     from feedrate.sweep import sweep as sweeping
 
     console = Console()
     options = Options(matrix, profile, suite, budget, data, data_root, results, yes, fresh, seed, wait_quiet)
     local = request.make(options)
-    report.show(local, console)
+    request.show(local, console)
     _end_like_ctrl_c(signal.SIGTERM)
     with screen.TerminalScreen(console) as terminal:
         run = sweeping.run(local, terminal)
@@ -335,9 +335,9 @@ def bench(
 @app.command()
 def axes() -> None:
     """Print the table of axes: name, default, values, meaning."""
-    from feedrate.plan import report
+    from feedrate.plan import request
 
-    report.show_axes(Console())
+    request.show_axes(Console())
 
 
 def main() -> int:

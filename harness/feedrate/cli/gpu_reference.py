@@ -22,7 +22,7 @@ from rich.console import Console
 
 from feedrate import __version__
 from feedrate.machine import linux
-from feedrate.plan import report, request
+from feedrate.plan import request
 from feedrate.questions.summary import terminal as summary_terminal
 from feedrate.schema import words
 from feedrate.schema.plugins import ROOT
@@ -61,7 +61,7 @@ def make(options: request.Options, out: Path, console: Console) -> int:
     sweep.require_a_block(local)
     if local.plan.place.device != "cuda":
         console.print("No CUDA device here: this is a rehearsal on the CPU.")
-    report.show(local, console)
+    request.show(local, console)
     out.mkdir(parents=True, exist_ok=True)
     say = partial(console.print, markup=False, soft_wrap=True)
     tests = check_cuda(local, out / PRINTED, say)

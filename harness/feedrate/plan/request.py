@@ -1,4 +1,4 @@
-"""A plan for this machine: options, the matrix that they name, and what is known of the machine."""
+"""A plan for this machine: options, the matrix that they name, what is known of the machine; and the plan as text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ import json
 import os
 import shlex
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
 
 from feedrate import __version__
 from feedrate.machine.identity import Machine, Software, describe, software
@@ -15,6 +19,8 @@ from feedrate.machine.linux import NONE, images
 from feedrate.machine.probes import gpu
 from feedrate.plan import cells, matrix, schedule
 from feedrate.plan.stopping import ORDERING
+from feedrate.schema import words
+from feedrate.schema.axes import AXES
 from feedrate.schema.columns import PROTOCOL_VERSION
 from feedrate.schema.errors import InputError
 from feedrate.store import runs
@@ -104,7 +110,7 @@ def make(options: Options) -> LocalPlan:
     device = gpu.device()
     wanted = matrix.load(options.matrix, options.profile, options.suite, options.budget, device)
     # The nearest folder above one that is not there yet lies on the same disk.
-    nearest = (path for path in (options.data_root, *options.data_root.absolute().parents) if not _no_folder(path))
+    nearest = (path for path in (options.data_root, *options.data_root.absolute().parents) if _is_folder(path))
     machine = describe(gpu.installed(), next(nearest))
     seconds, spread = _earlier(options.results, machine.machine_id, device, wanted.protocol)
     place = schedule.Place(
@@ -121,18 +127,14 @@ def make(options: Options) -> LocalPlan:
     return LocalPlan(options, machine, software(), cells.expand(wanted, place, yes=options.yes))
 
 
-def _no_folder(path: Path) -> str | None:
-    """Why a path is no folder that can be read, or None."""
-    try:
-        return None if path.is_dir() else "a file" if path.exists() else "not there"
-    except OSError as error:
-        return error.strerror or str(error)
+def _is_folder(path: Path) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112 - pathlib raises where a folder above cannot be entered
 
 
 def _require_photographs(data: Path) -> None:
     """Refuse a folder without a photograph before anything takes its time."""
-    if problem := _no_folder(data):
-        raise InputError(f"DATA={data}: {problem}; expected a folder of photographs (PNG, JPEG)")
+    if not _is_folder(data):
+        raise InputError(f"DATA={data}: no folder that can be read; expected one of photographs (PNG, JPEG)")
     try:
         first = next(images(data), None)
     except OSError as error:
@@ -165,3 +167,80 @@ def _earlier(
         except (OSError, ValueError, KeyError, TypeError):
             continue
     return seconds, spread
+
+
+def show(local: LocalPlan, console: Console) -> None:
+    """Print a plan: cells, merged and excluded combinations with reasons, time for a block, blocks, what to cut."""
+    say = partial(console.print, highlight=False, markup=False)
+    plan, machine = local.plan, local.machine
+    device = machine.gpu_name if plan.place.device == "cuda" else f"{machine.cores_logical} cores, no GPU"
+    say(f"{machine.machine_id}: {machine.cpu_model}, {device}")
+    say(
+        f"{plan.matrix.path}, profile {plan.matrix.profile}: {plan.combinations:,} combinations → "
+        f"{len(plan.cells):,} cells on this machine",
+        style="bold",
+    )
+    for counted in plan.merged:
+        say(f"  − {counted.count:,} merged: {counted.reason}")
+    for counted in plan.excluded:
+        say(f"  − {counted.count:,} left out: {counted.reason}")
+    if plan.ceilings:
+        say(f"  + {len(plan.ceilings):,} added: stages of the training cells, each alone (their ceilings)")
+    table = Table(box=None, padding=(0, 2), show_header=False)
+    for axis in AXES:
+        values = [cell.axes[axis.name] for cell in plan.cells if axis.name in cell.axes]
+        if len(set(values)) > 1:
+            table.add_row(axis.name, ", ".join(f"{value} ({values.count(value)})" for value in dict.fromkeys(values)))
+    console.print(table)
+    for line in plan.substitutions:
+        say(f"  {line}")
+    say(_time(plan))
+    if outlook := _outlook(plan):
+        say(outlook)
+    if cuts := plan.cuts():
+        enough = words.show(plan.block_s * schedule.BLOCKS_WANTED)
+        say(
+            f"Fewer than {schedule.BLOCKS_WANTED} blocks decide little. Raise BUDGET to {enough}, or leave out:",
+            style="yellow",
+        )
+        for cut in cuts:
+            say(f"  {cut}", style="yellow")
+
+
+def _time(plan: schedule.Plan) -> str:
+    measured = sum(cell.cell_id in plan.place.seconds for cell in plan.all_cells) / len(plan.all_cells)
+    basis = "as measured here before" if measured > 0.9 else "estimated; the first run here will tell"
+    limit = "no budget" if plan.matrix.budget_s is None else f"budget {words.show(plan.matrix.budget_s)}"
+    return (
+        f"A block (every cell once, in random order) takes about {words.show(plan.block_s)} ({basis}); "
+        f"{limit}: about {words.plural(plan.blocks, 'block')}, {words.show(plan.blocks * plan.block_s)}."
+    )
+
+
+def _outlook(plan: schedule.Plan) -> str | None:
+    """How many blocks the contrasts will take, and whether longer windows would make them fewer."""
+    outlook = plan.outlook()
+    if outlook is None:
+        return None
+    # The prediction goes no further than the protocol's most blocks.
+    half, most = (f"{n} or more" if n == plan.rule.most else str(n) for n in (outlook.half, outlook.most))
+    longer = "longer windows (protocol.window_s) help"
+    advice = longer if outlook.within > 0.5 else "more blocks help, longer windows do not"
+    return (
+        f"At the spread seen here before, half of the contrasts reach ±{plan.matrix.protocol.ci_target_pct:g} % after "
+        f"{half} blocks, nine in ten after {most}; {outlook.within:.0%} of that spread arises within windows: {advice}."
+    )
+
+
+def show_axes(console: Console) -> None:
+    """Print the table of axes."""
+    table = Table(box=None, padding=(0, 2), header_style="bold")
+    for heading in ("axis", "default", "values", "what it is"):
+        table.add_column(heading, no_wrap=heading in ("axis", "default"))
+    for axis in AXES:
+        least = f"≥ {axis.least or 0:g}"
+        kind = {bool: "false, true", int: f"whole numbers {least}", float: f"numbers {least}"}
+        values = ", ".join(axis.choices()) if axis.choices else kind[axis.type]
+        default = str(axis.default).lower() if axis.type is bool else str(axis.default)
+        table.add_row(axis.name, default, values, axis.doc)
+    console.print(table)
