@@ -1,4 +1,5 @@
-// Elements made of names, properties and text. Text is never markup.
+// What the site's pages share: elements made of names, properties and text, which is never markup; numbers in words; and
+// the address of a page.
 
 export function make(tag, given = {}, ...inside) {
   const made = document.createElement(tag);
@@ -28,3 +29,51 @@ export function copyLink(copied) {
 
 // Deferred scripts have run by then: site/figures.js, which draws, is one.
 export const parsed = /* @__PURE__ */ new Promise((resolve) => { document.addEventListener("DOMContentLoaded", resolve, { once: true }); });
+
+const FORMAT = 1;
+
+// What the site wrote for a page, by its address.
+export async function read(address) {
+  const answer = await fetch(new URL(address, document.baseURI));
+  if (!answer.ok) throw new Error(`${address}: ${answer.status} ${answer.statusText}`);
+  const found = await answer.json();
+  if (found.format !== FORMAT) throw new Error(`${address}: its format is ${found.format}; expected ${FORMAT}`);
+  return found;
+}
+
+// Numbers and counts in words.
+
+const digits = (count) => new Intl.NumberFormat("en", { maximumSignificantDigits: count });
+const [three, five] = [digits(3), digits(5)];
+
+export const number = (value) => (Number.isFinite(value) ? three.format(value) : "–");
+export const fine = (value) => (Number.isFinite(value) ? five.format(value) : "–");
+export const many = (count) => count.toLocaleString("en");
+export const plural = (count, noun) => `${many(count)} ${noun}${count === 1 ? "" : "s"}`;
+
+// The address of a page holds the whole choice by names and values, never by places in a list: "#x=batch_size&…". Values
+// are parted by commas; what a name or a value holds of these signs is encoded.
+
+const encode = (text) => encodeURIComponent(text).replace(/[!'()*]/g, (sign) => `%${sign.charCodeAt(0).toString(16)}`);
+
+function decode(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+// A fragment as a map of names to lists of values; null where it is no choice but a place on the page, or nothing.
+export function parse(fragment) {
+  const text = fragment.replace(/^#/, "");
+  if (!text.includes("=")) return null;
+  return new Map(text.split("&").filter(Boolean).map((part) => {
+    const [, name, values] = /^([^=]*)=?(.*)$/.exec(part);
+    return [decode(name), values ? values.split(",").map(decode) : []];
+  }));
+}
+
+export function format(pairs) {
+  return `#${[...pairs].map(([name, values]) => `${encode(name)}=${values.map(encode).join(",")}`).join("&")}`;
+}

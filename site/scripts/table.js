@@ -1,7 +1,6 @@
 // The table of what is drawn: sorted by any column, in pages, each row tied to its mark.
 
-import { make } from "./dom.js";
-import { many } from "./words.js";
+import { make, many } from "./dom.js";
 
 export const PAGE = 25;
 

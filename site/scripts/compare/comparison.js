@@ -2,13 +2,14 @@
 // questions/compare/page.py, which also says which columns either part reads.
 
 import {
-  at, believable, byBlock, geometric, isNull, logsByBlock, median, moments, numbers, overall, plain, repeated, requireOneRun, rowsOf,
-  succeeded, values, verdict, welch,
+  at, believable, byBlock, geometric, isNull, logsByBlock, median, moments, numbers, overall, repeated, rowsOf, succeeded, values,
+  verdict, welch,
 } from "./statistics.js";
 
 // Which cells of two runs can be compared, and how many times as fast B is in those: analysis/machines.py.
 
 const SERVING = new Set(["ceiling", "control"]);
+const known = (value) => (isNull(value) ? null : value);
 
 // The cells of one run, by device and id: their axes, whether a trial ended well, whether the matrix asked for them, what
 // must agree; and the first device of each id.
@@ -21,7 +22,7 @@ function cellsOf(table, rules) {
     const [id, on] = [table.cell_id[row], device(row)];
     const key = `${on}\u0000${id}`;
     if (!cells.has(key)) {
-      const axes = Object.fromEntries(rules.axes.map(({ name }) => [name, plain(at(table[name], row))]));
+      const axes = Object.fromEntries(rules.axes.map(({ name }) => [name, known(at(table[name], row))]));
       cells.set(key, { cell_id: id, device: on, suite: suite(row), axes, ended: false, asked: false, same: {} });
       if (!devices.has(id)) devices.set(id, on);
     }
@@ -53,10 +54,7 @@ function reason(key, a, b, rules) {
 
 // Of every cell of two runs whether it can be compared, and if not, why: A's first. `reason` is null where it can.
 function matchCells(tableA, tableB, rules) {
-  const [a, b] = [tableA, tableB].map((table) => {
-    requireOneRun(table);
-    return cellsOf(table, rules);
-  });
+  const [a, b] = [tableA, tableB].map((table) => cellsOf(table, rules));
   const onlyB = [...b.cells].filter(([key]) => !a.cells.has(key));
   return [...a.cells, ...onlyB].map(([key, { cell_id, device, axes }]) => ({ cell_id, device, axes, reason: reason(key, a, b, rules) }));
 }
@@ -299,7 +297,7 @@ const COUNTED = { faster: "faster", slower: "slower", same: "no difference", ope
 const tally = (cells) => Object.fromEntries(Object.entries(COUNTED).map(([name, word]) =>
   [name, cells.filter(({ verdict }) => verdict === word).length]));
 
-// What can be compared and what cannot, and how many times as fast B is: reads rules.columns.first.
+// How many times as fast B is, and what cannot be compared: reads rules.columns.first.
 export function compare(tableA, tableB, rules) {
   const [a, b] = [tableA, tableB].map((table) => believable(table, rules));
   const matched = matchCells(a, b, rules);

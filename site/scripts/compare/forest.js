@@ -1,9 +1,8 @@
 // Every cell that both runs have measured: a forest plot of those that differ most, and a table of all.
 
-import { make } from "../dom.js";
+import { make, many, number } from "../dom.js";
 import { View, labelled, point, resized, rule, walk } from "../picture.js";
 import { Table } from "../table.js";
-import { many, number } from "../words.js";
 import { between, interval, times } from "./views.js";
 
 // The forest plot: a specification without data, so that another comparison need not draw it anew, and its rows.

@@ -1,13 +1,12 @@
 // The page Compare. Two runs are chosen, published ones or files of the reader's own; a Worker reads and compares them,
 // and this draws what it found.
 
-import { make, parsed } from "../dom.js";
+import { make, parsed, read } from "../dom.js";
 import { Cells } from "./forest.js";
 import { Reader } from "./reader.js";
 import { SIDES, Sides, asked, hashOf, link, write } from "./sides.js";
 import { claims, facts, leftOut, settings, whole, why } from "./views.js";
 
-const FORMAT = 1;
 const MOST_FILES = 12;
 const ELSEWHERE = "This link compares with a file that is on somebody’s disk. Drop the one whose sha256 begins with";
 
@@ -185,10 +184,7 @@ class Comparer {
 async function start() {
   const root = document.getElementById("fr-compare");
   try {
-    const answer = await fetch(new URL(root.dataset.index, document.baseURI));
-    if (!answer.ok) throw new Error(`${answer.url}: ${answer.status} ${answer.statusText}; expected the list of runs. Load the page again`);
-    const given = await answer.json();
-    if (given.format !== FORMAT) throw new Error(`its format is ${given.format}; expected ${FORMAT}`);
+    const given = await read(root.dataset.index);
     await parsed;
     const comparer = new Comparer(given, root);
     root.querySelector(".fr-compare-wait").remove();

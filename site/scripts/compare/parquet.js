@@ -3,15 +3,13 @@
 
 import { decompress } from "fzstd";
 import { parquetMetadata, parquetRead, snappyUncompress } from "hyparquet";
-import { many } from "../words.js";
+import { many } from "../dom.js";
 
-// A walk over Thrift's compact protocol that builds almost nothing: parquet's footer and page headers are written in it,
-// and a few bytes of it can declare lists of billions of elements. What does not stand in the bytes is refused here,
-// before a reader that believes declarations sees it.
+// A walk over Thrift's compact protocol that builds almost nothing: a few bytes of a footer can declare lists of billions of
+// elements. What does not stand in the bytes is refused here, before a reader that believes declarations sees it.
 // https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
 
 const [STOP, TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, , STRUCT] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
-const DEEPEST = 12;
 const LAST_FIELD = 0x7fff;
 
 // Why a file is not read, in words for whoever gave it.
@@ -54,11 +52,9 @@ export class Walker {
   }
 
   // A struct as a Map from field to value: numbers and truths as they are, structs as Maps, lists as { count }, which no
-  // number can be taken for. Text is passed over. `deep` says how far structs are kept; below it they are walked over only.
-  // Fields ascend, as every writer has them: one that came twice, or whose number a reader of 32 bits takes for another's,
-  // would put a value in the place of one that was looked at.
-  struct(deep = 0, depth = 0) {
-    if (depth > DEEPEST) throw new Refusal(`values lie within values more than ${DEEPEST} deep`);
+  // number can be taken for. Text is passed over. `deep` says how far structs are kept. Fields ascend, as every writer has
+  // them: one that came twice, or whose number a reader of 32 bits takes for another's, would hide one that was looked at.
+  struct(deep = 0) {
     const found = new Map();
     for (let field = 0; ;) {
       const head = this.byte();
@@ -67,12 +63,12 @@ export class Walker {
       const last = field;
       field = head >> 4 ? field + (head >> 4) : this.zigzag();
       if (!(field > last && field <= LAST_FIELD)) throw new Refusal(`a field of number ${field} after one of number ${last}`);
-      const value = this.value(type, deep - 1, depth + 1);
+      const value = this.value(type, deep - 1);
       if (deep >= 0) found.set(field, value);
     }
   }
 
-  value(type, deep, depth) {
+  value(type, deep) {
     if ((this.left -= 1) < 0) throw new Refusal("it holds too many values");
     switch (type) {
       case TRUE: return true;
@@ -81,28 +77,27 @@ export class Walker {
       case I16: case I32: case I64: return this.zigzag();
       case DOUBLE: this.skip(8); return null;
       case BINARY: { const count = this.varint(); this.skip(count); return null; }
-      case LIST: case SET: return this.list(depth);
-      case STRUCT: return this.struct(deep, depth);
+      case LIST: case SET: return this.list();
+      case STRUCT: return this.struct(deep);
       default: throw new Refusal(`there is no type ${type}`);
     }
   }
 
   // Each element takes a byte at least, so that no list is longer than what is left.
-  list(depth) {
-    if (depth > DEEPEST) throw new Refusal(`values lie within values more than ${DEEPEST} deep`);
+  list() {
     const head = this.byte();
     const [type, short] = [head & 0x0f, head >> 4];
     const count = short === 15 ? this.varint() : short;
     if (count > this.end - this.at) throw new Refusal(`a list of ${count} values goes beyond the end`);
     const each = type === TRUE || type === FALSE ? BYTE : type;
-    for (let place = 0; place < count; place += 1) this.value(each, -1, depth + 1);
+    for (let place = 0; place < count; place += 1) this.value(each, -1);
     return { count };
   }
 }
 
-// The pages of a column chunk, looked at before they are read: how large they say that they are, how many values they
-// say that they hold, and whether the runs in them hold no more. The reader takes each of these at its word, and a run of
-// four bytes can claim a billion values. Only what feedrate writes is taken: pages of version 1, plain or by dictionary.
+// The pages of a column chunk, looked at before they are read: their size, how many values they say that they hold, and
+// whether the runs in them hold no more. The reader takes each of these at its word, and a run of four bytes can claim a
+// billion values. Only what feedrate writes is taken: pages of version 1, plain or by dictionary.
 
 const [DATA, DICTIONARY] = [0, 2];
 const PLAIN = 0;
@@ -173,8 +168,6 @@ const UNPACK = {
   UNCOMPRESSED: (input) => input,
 };
 const COMPRESSORS = Object.fromEntries(Object.keys(UNPACK).map((codec) => [codec, (input, size) => unpacked(codec, input, size)]));
-// A whole number of the reader's as a number; NaN what is none, so that a list of one is not taken for it.
-const whole = (value) => (typeof value === "bigint" || Number.isInteger(value) ? Number(value) : NaN);
 
 function unpacked(codec, input, size) {
   const page = UNPACK[codec](input, size);
@@ -193,9 +186,7 @@ export class TrialsFile {
     this.pages = 0;
     const end = this.footer();
     this.metadata = parquetMetadata(buffer);
-    const { schema, row_groups: groups, num_rows: rows } = this.metadata;
-    this.rows = whole(rows);
-    this.within(schema?.length - 1, groups?.length, this.rows);
+    this.rows = Number(this.metadata.num_rows);
     this.columns = this.schema();
     this.groups = this.rowGroups(end);
   }
@@ -212,17 +203,12 @@ export class TrialsFile {
     if (start < 4) throw new Refusal(`its footer is said to have ${many(length)} bytes, more than the file`);
     atMost(length, caps.footer, "bytes of footer");
     const found = new Walker(bytes, start, bytes.length - 8, caps.values).struct();
-    this.within(found.get(2)?.count - 1, found.get(4)?.count, found.get(3));
-    return start;
-  }
-
-  // What the footer declares, by the walk and again by the reader, which need not understand the same bytes alike.
-  within(columns, groups, rows) {
-    const { caps } = this;
+    const [columns, groups, rows] = [found.get(2)?.count - 1, found.get(4)?.count, found.get(3)];
     for (const [count, cap, what] of [[columns, caps.columns, "columns"], [groups, caps.groups, "row groups"], [rows, caps.rows, "rows"]]) {
-      if (!Number.isInteger(count) || count < 0) throw new Refusal(`it does not say how many ${what} it has`);
+      if (!natural(count)) throw new Refusal(`it does not say how many ${what} it has`);
       atMost(count, cap, what);
     }
+    return start;
   }
 
   // A flat table whose columns have the types that feedrate writes; others than feedrate's are never read.
@@ -245,7 +231,7 @@ export class TrialsFile {
     let from = 0;
     const found = this.metadata.row_groups.map((source) => {
       const { num_rows, columns } = source;
-      const rows = whole(num_rows);
+      const rows = Number(num_rows);
       if (!(rows >= 0) || columns.length !== this.columns.size) throw new Refusal("a row group has other columns than the file");
       const chunks = columns.map(({ meta_data: about }) => {
         const start = Number(about?.dictionary_page_offset || about?.data_page_offset);
@@ -302,8 +288,8 @@ export class TrialsFile {
     if ([...left.values()].some(Boolean)) throw new Refusal("a column has more or fewer values than rows");
   }
 
-  // Whether every row group says of a column that it holds one value or none, which then need not be unpacked. Of floating
-  // numbers only that there are none is taken: what a group says of their least and most leaves out what is no number.
+  // Whether every row group says of a column that it holds one value or none, which then need not be unpacked. Of floats
+  // only that there are none is taken: their least and most leave out what is no number.
   constant(name, groups, column) {
     const { place } = this.columns.get(name);
     const said = groups.map(({ chunks, rows }) => {

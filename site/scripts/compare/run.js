@@ -1,7 +1,7 @@
 // One run as a comparison needs it: what it says of itself, and its table of trials in two helpings: what the first
 // picture is made of, then what explains it.
 
-import { many } from "../words.js";
+import { many } from "../dom.js";
 import { Refusal, TrialsFile, atMost } from "./parquet.js";
 import { PerCell, isNull } from "./statistics.js";
 
@@ -141,20 +141,15 @@ export class Run {
 const release = (value) => (typeof value === "string" && RELEASE.test(value) ? value : "");
 
 // Above 0 where the first of two versions is the later one.
-function later(one, other) {
-  const [mine, others] = [one, other].map((text) => text.split(".").filter(Boolean).map(Number));
-  const at = mine.findIndex((part, place) => part !== others[place]);
-  return at < 0 ? mine.length - others.length : mine[at] - (others[at] ?? -1);
-}
+const { compare: later } = new Intl.Collator("en", { numeric: true });
 
 function parsed(text) {
-  let found = null;
   try {
-    found = JSON.parse(text);
+    const found = JSON.parse(text);
+    if (found && typeof found === "object" && !Array.isArray(found)) return found;
   } catch {
     // Said below.
   }
-  if (found && typeof found === "object" && !Array.isArray(found)) return found;
   throw new Refusal("what it says of itself is no JSON object");
 }
 

@@ -1,9 +1,7 @@
 // Which two runs are compared: two lists of published runs and of files that were given, a place to drop files, and what
 // each side says of itself.
 
-import { format, parse } from "../address.js";
-import { copyLink, make, picked } from "../dom.js";
-import { plural } from "../words.js";
+import { copyLink, format, make, parse, picked, plural } from "../dom.js";
 import { machineName, size } from "./views.js";
 
 // The address of the page says which two runs it compares: published ones by their id, files by their hash alone. A file

@@ -126,9 +126,6 @@ export function verdict({ ratio, lo, hi }, rules) {
 
 export const isNull = (value) => value === null || value === undefined || Number.isNaN(value);
 
-// A value as others can hold and compare it: 64-bit integers come as BigInt.
-export const plain = (value) => (isNull(value) ? null : typeof value === "bigint" ? Number(value) : value);
-
 // A column that holds one value a cell: `own` those values, `of` for each row the place of its cell.
 export class PerCell {
   constructor(own, of) {
@@ -147,12 +144,6 @@ export const numbers = (table, name) => (row) => {
   const value = at(table[name], row);
   return isNull(value) ? NaN : Number(value);
 };
-
-// Blocks of several runs are no repetitions of each other.
-export function requireOneRun(table) {
-  const runs = new Set(table.run_id);
-  if (runs.size > 1) throw new Error(`${runs.size} runs on one side (${[...runs].sort().join(", ")}); expected one: compare them two at a time`);
-}
 
 const positive = (value) => value > 0 && Number.isFinite(value);
 

@@ -1,8 +1,7 @@
 // What a comparison found beside its cells: the whole in a sentence, what was left out and why, what each stage does alone,
 // the best settings, what differs between the two. All words of records come as text.
 
-import { make } from "../dom.js";
-import { many, number, plural } from "../words.js";
+import { make, many, number, plural } from "../dom.js";
 
 // Ratios, rates, intervals and sides in words.
 

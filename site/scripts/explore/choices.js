@@ -1,6 +1,6 @@
 // What is drawn: what a link says, and what is chosen where nothing was said.
 
-import { parse } from "../address.js";
+import { parse } from "../dom.js";
 import { NONE, filtered, proper, texts, valueCounts, varying } from "./data.js";
 
 const X = ["batch_size", "num_workers", "storage_format"];

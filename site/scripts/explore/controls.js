@@ -1,7 +1,6 @@
 // The control bar. Every control is native and labelled; one that could change nothing is not shown.
 
-import { make, picked } from "../dom.js";
-import { many, plural } from "../words.js";
+import { make, many, picked, plural } from "../dom.js";
 import { MOST_FACETS, runsOf } from "./choices.js";
 import { NONE, valueCounts } from "./data.js";
 

@@ -1,19 +1,9 @@
 // The numbers: an index, and shards of cells that are read when their machine is chosen and joined into typed arrays.
 // An axis is a column of codes into its sorted values (-1: it does not apply); a measure is mean, low, high and n.
 
-import { plural } from "../words.js";
+import { plural, read } from "../dom.js";
 
 export const NONE = "n/a";
-const FORMAT = 1;
-
-// A file of the page Explore, by its address.
-export async function read(address) {
-  const answer = await fetch(new URL(address, document.baseURI));
-  if (!answer.ok) throw new Error(`${address}: ${answer.status} ${answer.statusText}`);
-  const found = await answer.json();
-  if (found.format !== FORMAT) throw new Error(`${address}: its format is ${found.format}; expected ${FORMAT}`);
-  return found;
-}
 
 export class Library {
   constructor(index) {

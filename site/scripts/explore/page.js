@@ -1,15 +1,12 @@
 // The page Explore. A change goes one way: the state, the cells that it leaves, the pictures and the table, the address.
 
-import { format } from "../address.js";
-import { copyLink, make, parsed } from "../dom.js";
+import { copyLink, format, make, many, parsed, plural, read } from "../dom.js";
 import { View, resized, walk } from "../picture.js";
 import { PAGE, Table } from "../table.js";
-import { many, plural } from "../words.js";
 import { base, offered, ranIn, resolve, separate, settleAxes, settleFilters, settleMeasures, settleRuns } from "./choices.js";
 import { Controls } from "./controls.js";
-import { Library, explainEmpty, filtered, read, texts, warnings } from "./data.js";
-import { MOST_MARKS, columns, csv, distinguishing, readout, records, series, sorted } from "./rows.js";
-import { drawBeside, drawMain } from "./views.js";
+import { Library, explainEmpty, filtered, texts, warnings } from "./data.js";
+import { MOST_MARKS, columns, csv, distinguishing, drawBeside, drawMain, readout, records, series, sorted } from "./views.js";
 
 class Explorer {
   constructor(library, root) {

@@ -1,6 +1,5 @@
-// Citations: a page cannot know under which address it will be published, so its citations name the place below the
-// site's own. Here the address is made whole, and each form gets a button that copies it. Without this script the text
-// can be selected as it stands.
+// Citations name the place below the site's own address, under which nobody knows where it will be published. Here the
+// address is made whole, and each form gets a button that copies it.
 import { make } from "../dom.js";
 
 // The canonical address, where the site was built for one; else the one that is open. A file has none to cite.

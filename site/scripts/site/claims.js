@@ -1,6 +1,8 @@
 // The Claims page: check boxes leave some of the claims, in the list, in the pictures and in their table. What is chosen
 // stands in the address, so that it can be sent to somebody. A link to a claim shows it, and folded.js unfolds it. Without
 // this script every claim is there, folded.
+import { format, parse } from "../dom.js";
+
 const NAMES = ["verdict", "source", "device"];
 const form = document.getElementById("fr-filter");
 const claims = [...document.querySelectorAll(".fr-claim")];
@@ -73,25 +75,24 @@ async function redraw(each, kept, some) {
 }
 
 function choose(wanted) {
-  for (const box of boxes) box.checked = (wanted.get(box.name) ?? "").split(",").includes(box.value);
+  for (const box of boxes) box.checked = wanted.get(box.name)?.includes(box.value) ?? false;
   sift();
 }
 
 // An address is a choice, or a claim, or another place on the page, which leaves what was chosen.
 function read() {
-  const hash = location.hash.slice(1);
-  if (hash.includes("=")) choose(new URLSearchParams(hash));
+  const wanted = parse(location.hash);
+  if (wanted) choose(wanted);
   else sift();
-  const target = document.getElementById(hash);
+  const target = document.getElementById(location.hash.slice(1));
   if (!target?.classList.contains("fr-claim") || !target.hidden) return;
-  choose(new URLSearchParams());
+  choose(new Map());
   target.scrollIntoView();
 }
 
 function write() {
-  const parts = NAMES.map((name) => ({ name, values: [...chosen(name)].map(encodeURIComponent) })).filter(({ values }) => values.length);
-  const address = parts.map(({ name, values }) => `${name}=${values.join(",")}`).join("&");
-  history.replaceState(null, "", address ? `#${address}` : location.pathname + location.search);
+  const pairs = NAMES.map((name) => [name, [...chosen(name)]]).filter(([, values]) => values.length);
+  history.replaceState(null, "", pairs.length ? format(pairs) : location.pathname + location.search);
   sift();
 }
 

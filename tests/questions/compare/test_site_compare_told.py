@@ -46,7 +46,7 @@ TEXT = """async ([name, given]) => {
 def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """A page of a folder in which the scripts and what they import lie."""
     folder = tmp_path_factory.mktemp("scripts")
-    scripts.bundle(folder, ("compare/run.js", "compare/views.js", "compare/answers.js", "compare/sides.js"))
+    scripts.bundle(folder, ("compare/run.js", "compare/views.js", "compare/worker.js", "compare/sides.js"))
     with served(folder) as address:
         opened = browser.new_page()
         opened.goto(address)
@@ -82,7 +82,7 @@ def test_what_is_left_out_is_counted_as_a_whole(page: Page) -> None:
     """However many reasons there are, all cells are counted, and reasons that are not written out are too."""
     cells = [{"device": "cpu", "axes": {"mode": "load"}, "reason": f"different: {at}"} for at in range(REASONS)]
     unmatched = {"cells": [], "unmatched": [*cells, cells[0]], "overall": {}, "kinds": []}
-    found = call(page, "answers", "summarizeComparison", unmatched, compare_page.reader())
+    found = call(page, "worker", "summarizeComparison", unmatched, compare_page.reader())
     said = text(page, "leftOut", found)
     assert f"{REASONS + 1} cells of either run cannot be held" in said
     assert f"and {REASONS - compare_page.SHOWN['reasons']} more reasons" in said
@@ -98,7 +98,7 @@ def test_tasks_that_are_not_written_out_are_counted(page: Page) -> None:
     most = compare_page.SHOWN["listed"]
     best = [task | {"candidates_a": 12, "candidates_b": 9}] * (most + 3)
     explained = {"stages": [], "held": [], "best": best}
-    found = call(page, "answers", "summarizeExplanation", explained, compare_page.reader())
+    found = call(page, "worker", "summarizeExplanation", explained, compare_page.reader())
     said = text(page, "settings", found, {"kinds": {}})
     assert "and 3 more tasks" in said
     for wanted in ("100 (90 – 110)", "8 and 8", "(of 12 settings)", "A’s on B: 87 %"):
