@@ -8,7 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,28 +92,19 @@ def built(root: Path, name: str, fake_run: ModuleType) -> Site:
     return Site(results, folder, pages=sorted(str(path.relative_to(folder)) for path in folder.rglob("*.html")))
 
 
-class Sites(Mapping[str, Site]):
+class Sites(dict[str, Site]):
     """The sites of ``made_up`` by name, and ``COMMITTED``, each built and served when it is first asked for."""
 
     def __init__(self, root: Path, fake_run: ModuleType, stack: ExitStack) -> None:
+        super().__init__()
         self._root, self._fake_run, self._stack = root, fake_run, stack
-        self._names = tuple(made_up(fake_run))
-        self._found: dict[str, Site] = {}
 
-    def __getitem__(self, name: str) -> Site:
+    def __missing__(self, name: str) -> Site:
         from feedrate.site.serve import served
 
-        if name not in self._found:
-            shown = built(self._root, name, self._fake_run)
-            shown.address = self._stack.enter_context(served(shown.folder))
-            self._found[name] = shown
-        return self._found[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
+        shown = self[name] = built(self._root, name, self._fake_run)
+        shown.address = self._stack.enter_context(served(shown.folder))
+        return shown
 
 
 def common_root(base: Path) -> Path:

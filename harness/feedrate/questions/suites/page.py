@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -27,8 +26,8 @@ from feedrate.questions.storage.page import StorageSection
 from feedrate.questions.workers import page as workers_page
 from feedrate.schema import plugins
 
-_ROOM = 60_000
-"""Bytes of charts, compressed, that a page has room for; the run that was made last has its own in any case."""
+_CHARTED = 2
+"""Runs whose charts a page has room for, with some thirty kilobytes each, compressed."""
 
 
 def found(runs: Sequence[RunView]) -> list[tuple[str, str, Suite]]:
@@ -61,7 +60,7 @@ def page(name: str, path: str, content: Suite, runs: Sequence[RunView], verdicts
         before, after, more = _around_charts(name, path, view, verdicts)
         files |= more
         charts = None
-        if _fits(figures, sum(part["charts"] is not None for part in parts)):
+        if len(parts) < _CHARTED:
             charts = []
             for chart in content.charts:
                 figure = draw(chart, view, name)
@@ -110,11 +109,3 @@ def _around_charts(
 
 def _joined(parts: Iterable[str]) -> Markup:
     return Markup("\n".join(parts))  # noqa: S704 - sections of pages escape what comes from records
-
-
-def _fits(figures: Mapping[str, Placed], runs: int) -> bool:
-    """Whether a page stays light with the charts of one run more, as heavy as those of the runs before it."""
-    if not runs:
-        return True
-    weight = len(zlib.compress("".join(placed.html for placed in figures.values()).encode()))
-    return weight * (runs + 1) / runs <= _ROOM
