@@ -148,14 +148,3 @@ def test_a_run_is_not_compared_with_itself(page: Page, sites: dict[str, Any]) ->
     give(page, run.folder / "trials.parquet")
     expect(page.locator(".fr-compare-status")).to_contain_text(f"the same run, {run.manifest.run_id}")
     assert page.locator(".fr-compare-result").is_hidden()
-
-
-@pytest.mark.slow
-def test_a_published_file_that_is_not_there_is_named(sites: dict[str, Any], browser: Browser, other: Path) -> None:
-    """A published run whose file cannot be had: its address is said, and what to do."""
-    seen = visits.visit(browser, sites["main"])
-    page = ready(seen.open("compare.html"))
-    page.context.route("**/trials.parquet", lambda route: route.fulfill(status=404))
-    give(page, other)
-    expect(page.locator(".fr-compare-status")).to_contain_text("trials.parquet: 404")
-    expect(page.locator(".fr-compare-status")).to_contain_text("drop the file")

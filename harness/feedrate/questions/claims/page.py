@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -51,6 +52,9 @@ def page(verdicts: Verdicts) -> Page:
         figure = forest(verdicts.frame(), verdicts.claims, names)
         title = figure.title
         figures["claims"] = place(figure, "claims", PATH, together(each.view.origin for each in verdicts.places))
+    by_suite: dict[str, list[tuple[Claim, Sequence[ClaimResult]]]] = {}
+    for name, (suite, claim) in verdicts.claims.items():
+        by_suite.setdefault(suite, []).append((claim, verdicts.results[name]))
     key = Markup('<span id="source-{0}">{0}</span>')
     body = render(
         "claims/page.md",
@@ -73,7 +77,12 @@ def page(verdicts: Verdicts) -> Page:
         ],
         filters=_filters(verdicts),
         figure=title,
-        suites=list(_suites(verdicts)),
+        suites=by_suite,
+        question=lambda suite: suites.load(suite).question,
+        facts_of=partial(_facts, verdicts),
+        origin=_origin,
+        tables_of=_tables,
+        beside={workers_page.SUITE: Markup("\n".join(workers_page.beside(verdicts)))},  # noqa: S704 - the page escapes it
         untested=_untested(verdicts),
         sources=[(key.format(name), each.title, each.about, _count(verdicts, name)) for name, each in SOURCES.items()],
     )
@@ -124,22 +133,6 @@ def _untested(verdicts: Verdicts) -> list[tuple[Any, dict[str, list[str]]]]:
     return found if any(reasons for _, reasons in found) else []
 
 
-def _suites(verdicts: Verdicts) -> Iterator[tuple[str, str, list[tuple[Any, ...]], Markup]]:
-    """Suites with their question, their claims and what machines found of these, and what else stands below them."""
-    for suite in dict.fromkeys(owner for owner, _ in verdicts.claims.values()):
-        claims = []
-        for name, (owner, claim) in verdicts.claims.items():
-            if owner == suite:
-                results = verdicts.results[name]
-                places = [
-                    (each, where, _origin(each), Markup("").join(_tables(each)))
-                    for each, where in zip(results, verdicts.places, strict=True)
-                ]
-                claims.append((claim, results, _facts(claim, suite, verdicts), places))
-        beside = workers_page.beside(verdicts) if suite == workers_page.SUITE else ()
-        yield suite, suites.load(suite).question, claims, Markup("\n".join(beside))  # noqa: S704 - the page escapes it
-
-
 def badges(results: Sequence[ClaimResult]) -> Markup:
     """Write the verdicts of a claim in short: with the effect of one machine and device, else how many machines."""
     if not results:
@@ -160,7 +153,7 @@ def badge(verdict: str, more: str = "") -> Markup:
     return Markup('<span class="fr-badge">{}{}{}</span>').format(mark, verdict, rest)
 
 
-def _facts(claim: Claim, suite: str, verdicts: Verdicts) -> Iterator[tuple[str, Markup]]:
+def _facts(verdicts: Verdicts, suite: str, claim: Claim) -> Iterator[tuple[str, Markup]]:
     """Who says a claim, and how it is tested."""
     said_by = Markup('<a href="#source-{}">{}</a> <span class="fr-kind">({})</span>')
     sources = [(name, SOURCES[name]) for name in claim.sources]
