@@ -165,12 +165,7 @@ def opened(browser: Browser, path: str, width: int = WIDE) -> Iterator[Page]:
 
 
 def page_costs(site: Path, paths: Sequence[str], executable: str) -> list[PageCost]:
-    """Open pages of a built site.
-
-    Raises:
-        EnvironmentFault: Chromium does not start, or no port is free.
-        FeedrateError: a page does not load, paints nothing, or its chart is not drawn.
-    """
+    """Open pages of a built site; one that does not load, paints nothing or draws no chart is an error."""
     found = []
     with served(site) as origin, started(executable) as browser:
         for path in paths:
@@ -287,12 +282,7 @@ def with_explore(site: Path, everyone: Selection, folder: Path) -> Path:
 def filter_explore(site: Path, executable: str, count: int = CELLS) -> list[float]:
     """Show all cells of a crowd on Explore; take away those of one storage format and bring them back, in turns.
 
-    Returns:
-        Milliseconds from the click until everything was drawn anew and painted, of each of ``CHANGES`` changes.
-
-    Raises:
-        EnvironmentFault: Chromium does not start, or no port is free.
-        FeedrateError: the page does not load or draw, or has not as many cells as a crowd has.
+    The times are milliseconds from the click until everything was drawn anew and painted, of each change.
     """
     with served(site) as origin, started(executable) as browser, opened(browser, EXPLORE) as page:
         page.goto(origin + EXPLORE)

@@ -80,11 +80,7 @@ def measure(console: Console, only: str = "", results: Path = runs.RESULTS) -> B
 
 
 def chosen(only: str) -> tuple[str, ...]:
-    """Read a choice of sections.
-
-    Raises:
-        InputError: there is no such section.
-    """
+    """Read a choice of sections."""
     names = [name.strip() for name in only.split(",") if name.strip()]
     for name in names:
         if name not in SECTIONS:

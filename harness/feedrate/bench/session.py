@@ -41,16 +41,9 @@ def judge(
     counted: str = "",
     note: str = "",
 ) -> Figure:
-    """Hold the median of some values against a bound.
+    """Hold the median of some values, one a round, against a bound: ``≤ 50 ms``, ``≥ 0.9``, in the values' own unit.
 
-    Args:
-        what: was measured.
-        bound: ``≤ 50 ms``, ``≥ 0.9``: a sign, a number in the unit of the values, words.
-        values: one a round.
-        digits: behind the decimal point.
-        unit: behind the median.
-        counted: what a value is one of.
-        note: stands behind the measured values: ``52 ms (48–61, n = 25 loads)``.
+    Measured is then ``52 ms (48–61, n = 25 loads)`` and the note.
     """
     sign, number, *_ = bound.replace(",", "").replace("×", "").split()
     median = statistics.median(values)
@@ -94,11 +87,7 @@ class Session:
         watch: Watch = lambda *_: None,
         **more: Any,
     ) -> dict[str, Any]:
-        """Have a forked child do a job and return its result.
-
-        Raises:
-            TrialError: it failed.
-        """
+        """Have a forked child do a job and return its result."""
         job = {"kind": kind, "device": self.device, "cell": dict(cell), "data_root": str(self.folder / "data"), **more}
         answer = template.run(json.dumps(job), timeout_s=_TIMEOUT_S, watch=watch)
         if answer.outcome != "ok":

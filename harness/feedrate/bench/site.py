@@ -45,11 +45,7 @@ _CHANGE = f"Explore, from changing a filter to the new picture, {browser.CELLS:,
 
 
 def measure_files(session: Session) -> Iterator[Figure]:
-    """Validate files that others may send; about a minute and a half.
-
-    Raises:
-        FeedrateError: a file that keeps every rule is refused.
-    """
+    """Validate files that others may send; about a minute and a half."""
     of_cells = f"of {len(generated.cells('cpu'))} cells"
     with tempfile.TemporaryDirectory(dir=session.folder) as folder:
         results, file = Path(folder) / "results", Path(folder) / "trials.parquet"
@@ -68,11 +64,7 @@ def measure_files(session: Session) -> Iterator[Figure]:
 
 
 def validate(path: Path, rows: int, *, memory: bool = False) -> Ended:
-    """Validate a file that keeps every rule.
-
-    Raises:
-        FeedrateError: something is found in it, or not all of it is read.
-    """
+    """Validate a file that keeps every rule; one that is refused, or not read to its end, is an error."""
     ended = run_command("validate", str(path), "--json", memory=memory)
     files = json.loads(ended.stdout)["files"] if ended.stdout else []
     for finding in (finding for file in files for finding in file["findings"]):
@@ -210,11 +202,7 @@ def peak_bytes(running: subprocess.Popen[bytes]) -> int:
 
 
 def build_site(results: Path, out: Path) -> Ended:
-    """Build ``out/site`` by the command that people type, and watch it to its end.
-
-    Raises:
-        FeedrateError: it was not built.
-    """
+    """Build ``out/site`` by the command that people type, and watch it to its end."""
     ended = run_command("site", "--results", str(results.resolve()), "--out", str(out), memory=True)
     if ended.status:
         raise FeedrateError(f"bench: the site was not built: {ended.stderr or ended.status}")

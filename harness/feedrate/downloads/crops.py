@@ -91,12 +91,7 @@ def folder_of(name: str, target: Path) -> Path:
 def cut_all(source: Path, names: Sequence[str], target: Path) -> Generator[str | None, None, None]:
     """Cut photographs, members of a zip archive or files of a folder, by a process a core. Close it when done.
 
-    Yields:
-        None for each that is cut, what is wrong for each that is damaged; in any order.
-
-    Raises:
-        OSError: the disk does not take them.
-        EnvironmentFault: a process was killed.
+    What comes, in any order, is None for each that is cut, and what is wrong for each that is damaged.
     """
     cores = len(os.sched_getaffinity(0))
     pool = ProcessPoolExecutor(cores, get_context("spawn"), linux.die_with_parent, (os.getpid(),))

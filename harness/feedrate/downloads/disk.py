@@ -31,12 +31,7 @@ PLAIN_S = 15.0
 
 @contextmanager
 def workplace(data_root: Path, console: Console) -> Iterator[None]:
-    """Hold a data folder while something is fetched into it, and say on Ctrl-C that nothing is lost.
-
-    Raises:
-        InputError: another process fetches into the same folder.
-        EnvironmentFault: the folder cannot be made or written.
-    """
+    """Hold a data folder while something is fetched into it, and say on Ctrl-C that nothing is lost."""
     with writing(data_root, "making the data folder"):
         data_root.mkdir(parents=True, exist_ok=True)
         lock = (data_root / ".downloads.lock").open("a")
@@ -70,11 +65,7 @@ def writing(place: Path, task: str) -> Iterator[None]:
 
 
 def require(folder: Path, parts: Mapping[str, int]) -> None:
-    """Make sure, before anything begins, that all of it will fit.
-
-    Raises:
-        EnvironmentFault: there is not enough room; the message says how much is needed, for what, and where.
-    """
+    """Make sure, before anything begins, that all of it will fit."""
     with writing(folder, "asking for free space"):
         free = shutil.disk_usage(folder).free
     needed = sum(parts.values())

@@ -113,13 +113,7 @@ def rest(remote: Remote, destination: Path) -> int:
 
 
 def download(remote: Remote, destination: Path, console: Console, retry: Retry = RETRY) -> None:
-    """Bring a file to its place; a file that is there already is only checked.
-
-    Raises:
-        EnvironmentFault: the server cannot be reached or does not give the file, or the disk cannot take it.
-        DataError: all bytes came and are not those that were expected; they are removed.
-        InputError: another file is in its place.
-    """
+    """Bring a file to its place; a file that is there already is only checked."""
     if destination.exists():
         if problem := mismatch(destination, remote, console):
             raise InputError(f"{destination}: {problem}. Delete it or move it away; the same command then downloads it")
