@@ -5,6 +5,7 @@ __all__ = [
     "embed",
     "figure",
     "marks",
+    "raster",
     "render",
     "theme",
 ]

@@ -15,10 +15,12 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing import forkserver, get_context, parent_process
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from feedrate.machine.identity import usable_cores
-from feedrate.pages.runs import RunView
+
+if TYPE_CHECKING:  # a process that only draws pictures loads no runs
+    from feedrate.pages.runs import RunView
 
 WORTH = 2_000
 """Trials of the runs that are shown in full, from which on processes are started."""
@@ -55,8 +57,9 @@ def _begin() -> None:
     collect_seldom()
 
 
-def end_with_caller() -> None:
+def end_with_caller(nice: int = 0) -> None:
     """Let this process end with the one that started it, and at once on Ctrl-C: the caller alone answers that."""
+    os.nice(nice)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     threading.Thread(target=_wait_for_caller, daemon=True).start()
 

@@ -7,7 +7,6 @@ are written. Drawings are kept by what they were made from: a picture that has n
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -66,16 +65,11 @@ def drawing(kept: Path) -> Iterator[Drawing]:
     """Draw figures as PNG and PDF while the caller does something else."""
     kept.mkdir(parents=True, exist_ok=True)
     most = max(1, min(_MOST, len(usable_cores()) // _CORES_EACH))
-    with ProcessPoolExecutor(most, get_context("spawn"), initializer=_begin) as pool:
+    with ProcessPoolExecutor(most, get_context("spawn"), processes.end_with_caller, (_NICE,)) as pool:
         try:
             yield Drawing(kept, pool)
         finally:
             pool.shutdown(cancel_futures=True)
-
-
-def _begin() -> None:
-    processes.end_with_caller()
-    os.nice(_NICE)
 
 
 class Drawing:
