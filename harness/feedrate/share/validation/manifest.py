@@ -97,8 +97,6 @@ _TEXTS: dict[str, str] = {
 """Field to the pattern of its text."""
 
 _UNPRINTABLE = re.compile(f"[{INVISIBLE}]")
-_LARGEST = 2.0**63
-"""No number of a manifest is as large."""
 
 
 def read_manifest(text: bytes, where: str) -> tuple[dict[str, Any], RunManifest]:
@@ -123,7 +121,6 @@ def _read(text: bytes) -> tuple[dict[str, Any], RunManifest]:
         fields = from_json(text, allow_inf_nan=False)
     except ValueError as error:
         raise MANIFEST.refused(where, f"no JSON ({quote(str(error))})", "a manifest as JSON") from error
-    _check_plain(fields, 0, where)
     try:
         manifest = migration.manifest(text, where)
     except InputError as error:
@@ -137,23 +134,6 @@ def _read(text: bytes) -> tuple[dict[str, Any], RunManifest]:
     _compare(fields, manifest.model_dump(mode="json") | {"schema_version": version}, version > 1, where)
     check_fields(fields, where)
     return fields, manifest
-
-
-def _check_plain(value: Any, depth: int, where: str) -> None:
-    """Refuse a JSON value that nests too deeply, and texts and numbers that no manifest holds, names of fields too."""
-    caps.MANIFEST_DEPTH.check(depth, where)
-    if isinstance(value, str):
-        if len(value) > caps.TEXT_CHARACTERS.most or _UNPRINTABLE.search(value):
-            raise MANIFEST_TEXT.refused(where, quote(value), "a short line of plain text")
-    elif isinstance(value, list):
-        for each in value:
-            _check_plain(each, depth + 1, where)
-    elif isinstance(value, dict):
-        for name, each in value.items():
-            _check_plain(name, depth + 1, where)
-            _check_plain(each, depth + 1, f"{where}.{quote(name)[1:-1]}")
-    elif isinstance(value, int | float) and not abs(value) < _LARGEST:
-        raise MANIFEST_TEXT.refused(where, quote(value), f"a number below {_LARGEST:g}")
 
 
 def _compare(own: Any, read: Any, complete: bool, where: str) -> None:
@@ -174,9 +154,11 @@ def _compare(own: Any, read: Any, complete: bool, where: str) -> None:
 
 def check_fields(fields: dict[str, Any], where: str) -> None:
     """Hold the fields of a manifest against the tables."""
-    for path, value in _leaves(fields, ""):
+    for path, value in _leaves(fields, "", 0):
         place = f"{where}.{path}"
         if isinstance(value, str):
+            if len(value) > caps.TEXT_CHARACTERS.most or _UNPRINTABLE.search(value):
+                raise MANIFEST_TEXT.refused(place, quote(value), "a short line of plain text")
             if path == "command" and not re.fullmatch(_COMMAND, value):
                 expected = "make sweep and NAME=value, without what a shell or make expands"
                 raise COMMAND.refused(place, quote(value), expected)
@@ -190,17 +172,18 @@ def check_fields(fields: dict[str, Any], where: str) -> None:
         raise MANIFEST_RANGE.refused(f"{where}.protocol.blocks", got, "the fewest before the most")
 
 
-def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Every text and number with its path; names that no field has are refused on the way."""
+def _leaves(value: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
+    """Every text and number with its path; names that no field has, and too many levels, are refused on the way."""
+    caps.MANIFEST_DEPTH.check(depth, "manifest")
     if isinstance(value, dict):
         own = _NAMES.get(path)
         for name, each in value.items():
             if not re.fullmatch(own or NAME, name):
                 place = f"manifest.{path}".rstrip(".")
                 raise MANIFEST_NAME.refused(place, quote(name), f"a name such as {own or NAME}")
-            yield from _leaves(each, f"{path}.{'*' if own else name}".lstrip("."))
+            yield from _leaves(each, f"{path}.{'*' if own else name}".lstrip("."), depth + 1)
     elif isinstance(value, list):
         for each in value:
-            yield from _leaves(each, f"{path}.*")
+            yield from _leaves(each, f"{path}.*", depth + 1)
     elif value is not None:
         yield path, value

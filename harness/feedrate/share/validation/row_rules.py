@@ -32,7 +32,7 @@ from feedrate.share.validation.findings import (
     quote,
 )
 from feedrate.share.validation.manifest import CORES, EXACT
-from feedrate.share.validation.parquet import Codes, Floats, Mask, Rows
+from feedrate.share.validation.parquet import Codes, Mask, Rows
 
 _SHOWN = 3
 """Columns or reasons of one rule that are listed one by one."""
@@ -199,17 +199,9 @@ _PARTS = ("wall_ns", "warmup_ns", "startup_ns", "compile_ns")
 """What a trial does one after the other; a cache that it reads was filled by the first trial that read it."""
 
 
-def _ended_well(rows: Rows) -> Mask:
-    return rows.text("outcome").one_of("ok")
-
-
 def _timed(rows: Rows) -> Mask:
     """Trials that ended well and timed a window: all that did but checks of facts."""
-    return _ended_well(rows) & ~rows.text("mode").one_of("check")
-
-
-def _value(values: Floats) -> Callable[[int], str]:
-    return lambda row: f"{values[row]:.12g}"
+    return rows.text("outcome").one_of("ok") & ~rows.text("mode").one_of("check")
 
 
 def _of_run(rows: Rows) -> Iterator[Offence]:
@@ -232,7 +224,7 @@ def _trial_ids(rows: Rows) -> Iterator[Offence]:
 
 
 def _outcomes(rows: Rows) -> Iterator[Offence]:
-    timed, well = _timed(rows), _ended_well(rows)
+    timed, well = _timed(rows), rows.text("outcome").one_of("ok")
     yield Offence("error_kind", rows.valid("error_kind") == well, "a kind where a trial failed, and only there")
     for name in ("steps", "samples", "wall_ns", "samples_per_s"):
         yield Offence(name, rows.valid(name) != timed, "a value where a window was timed")
@@ -242,14 +234,14 @@ def _outcomes(rows: Rows) -> Iterator[Offence]:
 def _samples(rows: Rows) -> Iterator[Offence]:
     samples, world = rows.number("samples"), np.nan_to_num(rows.number("world_size"), nan=1.0)
     wrong = _timed(rows) & ~(samples == rows.number("steps") * rows.number("batch_size") * world)
-    yield Offence("samples", wrong, "steps × batch_size × world_size", _value(samples))
+    yield Offence("samples", wrong, "steps × batch_size × world_size")
 
 
 def _rate(rows: Rows) -> Iterator[Offence]:
     rate, samples = rows.number("samples_per_s"), rows.number("samples")
     meant = rate * rows.number("wall_ns") / 1e9
     wrong = _timed(rows) & ~(np.abs(meant - samples) <= RATE_WITHIN * samples)
-    yield Offence("samples_per_s", wrong, "samples ÷ wall_ns", _value(rate))
+    yield Offence("samples_per_s", wrong, "samples ÷ wall_ns")
 
 
 def _phases(rows: Rows) -> Iterator[Offence]:
@@ -257,7 +249,7 @@ def _phases(rows: Rows) -> Iterator[Offence]:
     total = np.sum([np.nan_to_num(rows.number(f"host_{phase}_ns")) for phase in PHASES], axis=0)
     closes = (total <= wall + OVER_NS) & (total >= wall - OPEN_SHARE * wall - OPEN_NS)
     expected = f"wall_ns, or less by {100 * OPEN_SHARE:g} % and {OPEN_NS / 1e6:g} ms at most"
-    yield Offence("host_*_ns", _timed(rows) & ~closes, expected, _value(total))
+    yield Offence("host_*_ns", _timed(rows) & ~closes, expected, lambda row: f"{total[row]:.12g}")
 
 
 def _on_a_cpu(rows: Rows) -> Iterator[Offence]:
@@ -278,10 +270,6 @@ def _whole(rows: Rows) -> Iterator[Offence]:
     yield Offence("trial_wall_ns", wrong, f"at least {' + '.join(_PARTS)}")
 
 
-Set = tuple[tuple[str, Value], ...]
-"""Axes that a row sets, by name, with their values."""
-
-
 def _cells(rows: Rows) -> Iterator[Offence]:
     """Find rows whose axes are not those of their cell, and cells whose id or axes are wrong."""
     ids, device = rows.text("cell_id"), rows.text("device")
@@ -293,32 +281,23 @@ def _cells(rows: Rows) -> Iterator[Offence]:
         values = rows.text(axis.name).codes if axis.type is str else rows.number(axis.name)
         alike = (values == values[like]) | (np.isnan(values) & np.isnan(values[like]))
         yield Offence(axis.name, ~alike, "the value of the first row of its cell")
-    wrong: dict[tuple[str, str], list[int]] = {}
-    got: dict[int, str] = {}
     for row in first.tolist():
-        if problem := _cell_problem(_set_axes(rows, there, row), device.text(row) or "", ids.text(row) or ""):
-            column, got[row], expected = problem
-            wrong.setdefault((column, expected), []).append(row)
-    for (column, expected), places in wrong.items():
-        mask = np.zeros(len(rows), dtype=np.bool_)
-        mask[places] = True
-        yield Offence(column, mask, expected, got.__getitem__)
+        cell = tuple((axis.name, value) for axis in there if (value := _axis_value(rows, axis, row)) is not None)
+        if problem := _cell_problem(cell, device.text(row) or "", ids.text(row) or ""):
+            column, got, expected = problem
+            yield Offence(column, np.arange(len(rows)) == row, expected, lambda _, got=got: got)
 
 
-def _set_axes(rows: Rows, there: list[Axis], row: int) -> Set:
-    axes: list[tuple[str, Value]] = []
-    for axis in there:
-        if axis.type is str:
-            if (text := rows.text(axis.name).text(row)) is not None:
-                axes.append((axis.name, text))
-        elif not np.isnan(number := rows.number(axis.name)[row]):
-            axes.append((axis.name, axis.type(number)))
-    return tuple(axes)
+def _axis_value(rows: Rows, axis: Axis, row: int) -> Value | None:
+    if axis.type is str:
+        return rows.text(axis.name).text(row)
+    number = rows.number(axis.name)[row]
+    return None if np.isnan(number) else axis.type(number)
 
 
 @lru_cache(maxsize=1 << 16)
-def _cell_problem(cell: Set, device: str, own_id: str) -> tuple[str, str, str] | None:
-    """Say what is wrong with a cell: the column, what it holds, what was expected."""
+def _cell_problem(cell: tuple[tuple[str, Value], ...], device: str, own_id: str) -> tuple[str, str, str] | None:
+    """Say what is wrong with a cell, by the axes that it sets: the column, what it holds, what was expected."""
     axes = dict(cell)
     for name, value in cell:
         try:
