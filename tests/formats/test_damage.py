@@ -16,7 +16,6 @@ from types import ModuleType
 import numpy as np
 import pytest
 from contract import (
-    NO_LIMIT,
     SHAPES,
     SYNTHETIC,
     again,
@@ -160,7 +159,7 @@ def test_no_room_for_a_file(storage: ModuleType, tmp_path: Path, allowed: int) -
 
     def limited() -> str:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (allowed, NO_LIMIT))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (allowed, resource.RLIM_INFINITY))
         storage.pack(endless(), tmp_path)
         return "packed"
 

@@ -64,11 +64,8 @@ class _Mapped:
 
     def pixels(self, batch: int) -> memoryview:
         """All pixels of a batch, inside the map."""
-        if batch not in self._batches:
-            self._batches[batch] = self._load(batch)
-        return self._batches[batch]
-
-    def _load(self, batch: int) -> memoryview:
+        if batch in self._batches:
+            return self._batches[batch]
         path, expected = self._root / _NAME, min(self._count - batch * _per_batch(self._size), _per_batch(self._size))
         try:
             found = self._file.get_batch(batch)
@@ -78,6 +75,7 @@ class _Mapped:
         pixels = memoryview(found.column(0).buffers()[1]).cast("B")
         if found.num_rows != expected or len(pixels) < expected * self._size:
             raise damaged(path, f"batch {batch}: {found.num_rows} rows, expected {expected}", self._root)
+        self._batches[batch] = pixels
         return pixels
 
 

@@ -72,11 +72,8 @@ class NpyReader(PixelReader):
                 os.close(descriptor)
         except OSError as error:
             raise damaged(self.root / _name(index), error, self.root) from error
-        if got != len(header) + self.size or len(buffer) != self.size:
-            problem = f"{got if got <= len(header) + self.size else 'more'} bytes, expected {len(header) + len(buffer)}"
-            raise damaged(self.root / _name(index), problem, self.root)
-        if header != self._header:
-            raise damaged(self.root / _name(index), f"not a .npy file of {self.size} bytes of pixels", self.root)
+        if got != len(header) + self.size or len(buffer) != self.size or header != self._header:
+            raise damaged(self.root / _name(index), f"not a .npy file of {len(buffer)} bytes of pixels", self.root)
 
 
 open = NpyReader

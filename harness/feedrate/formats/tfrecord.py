@@ -47,8 +47,7 @@ def _shard(path: Path) -> Iterator[Append]:
 
 
 def _masked(data: bytes) -> int:
-    """CRC-32C, rotated and shifted as TFRecord stores it (tensorflow/core/lib/hash/crc32c.h)."""
-    crc = crc32c(data)
+    crc = crc32c(data)  # rotated and shifted as in tensorflow/core/lib/hash/crc32c.h
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 

@@ -9,12 +9,10 @@ A decoder module has a docstring (what it is, what it does behind one's back), a
   grey, RGB, RGBA), writable and owning their memory. Grey pixels may lack their channel.
 
 No decoder may return pixels of a damaged PNG file, and none but OpenCV is safe on its own. Of all ways to flip one
-byte, Pillow, which skips the CRCs of the pixels, turns one in a hundred into other pixels without a word; libspng, as
-pyspng's wheels build it, one in five; torchvision 0.29 *kills the process* (SIGSEGV) at nearly all. So ``load`` puts
-the same checks around all decoders: a file's CRCs cost 2 to 4 % of decoding it.
-
-A JPEG file carries no checksum: its truncation shows in the missing end marker, damage in its headers mostly shows, but
-flipped bits among its pixels *cannot be noticed*.
+byte, Pillow turns one in a hundred into other pixels without a word; libspng, as pyspng's wheels build it, one in five;
+torchvision 0.29 *kills the process* (SIGSEGV) at nearly all. So ``load`` puts the same checks around all decoders: a
+file's CRCs cost 2 to 4 % of decoding it. A JPEG file carries no checksum: flipped bits among its pixels *cannot be
+noticed*.
 """
 
 from __future__ import annotations

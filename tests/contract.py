@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -22,10 +21,8 @@ SHAPES = ((16, 14, 3), (9, 11, 1), (5, 7, 3), (1, 2, 1))
 """Two images and two fields that are too small to be one; the last holds the sample's index."""
 FORMATS = names("feedrate.formats")
 SYNTHETIC = load("feedrate.workloads", "synthetic")
-QUICK = "memmap"
-"""The format that stays in the quick run where the others would take long."""
-ALL_BUT_ONE_SLOWLY = [name if name == QUICK else pytest.param(name, marks=pytest.mark.slow) for name in FORMATS]
-NO_LIMIT = resource.RLIM_INFINITY
+ALL_BUT_ONE_SLOWLY = [name if name == "memmap" else pytest.param(name, marks=pytest.mark.slow) for name in FORMATS]
+"""Where most would take long."""
 
 
 def format_(name: str) -> ModuleType:
@@ -166,11 +163,7 @@ def flipped(data: bytes, place: int, bits: int = 0xFF) -> bytes:
 
 
 def in_child(work: Callable[[], object]) -> tuple[int, str]:
-    """Do something in a process of its own that may die of it.
-
-    Returns:
-        Its exit code, negative for a signal, and what the work returned or raised, as text.
-    """
+    """Do something in a process that may die of it: its exit code, negative for a signal, and what came of it."""
     receiver, sender = os.pipe()
     child = os.fork()
     if child == 0:
