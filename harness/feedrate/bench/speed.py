@@ -1,11 +1,11 @@
 """How fast feedrate is itself, and what the storage formats promise.
 
-Speed: a trial's start, a plan, a site, what the parent of a sweep takes, whether phases close.
+Speed: a trial's start, a plan, what the parent of a sweep takes, whether phases close.
 
 Starts from a template and from fresh interpreters take turns, and the ratio is what counts: times on a shared machine
 vary by some per cent between minutes.
 
-Storage: reading at the pace of the kernel, packing on all cores, opening at once. Readers are held against
+Storage: reading at the pace of the kernel, packing on all cores. Readers are held against
 ``os.preadv`` of the same bytes in the same order into a reused buffer, in turns, in one process. Every byte lands in
 the caller's memory on both sides: a view into a map is no read.
 """
@@ -21,7 +21,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from itertools import cycle, islice
+from itertools import cycle, islice, product
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,6 @@ from feedrate.formats._images import encode_jpeg, encode_png
 from feedrate.plan import request
 from feedrate.schema import plugins
 from feedrate.schema.columns import PHASES
-from feedrate.site import build
 from feedrate.sweep import screen, sweep
 from feedrate.sweep.launcher import Template
 
@@ -56,9 +55,6 @@ _READ_BYTES = 1 << 28
 """Of samples that one round reads."""
 _ROUNDS = 11
 _PACKED, _PACK_ROUNDS, _PACK_SHARE = 100, 3, 0.8
-_SMALL, _OPEN_MS = 100_000, 50
-OPENED = ("png", "lmdb", "memmap", "hdf5", "arrow", "recordio")
-"""Formats whose opening does not depend on how many samples they hold."""
 
 
 def measure(session: Session) -> Iterator[Figure]:
@@ -84,9 +80,6 @@ def measure(session: Session) -> Iterator[Figure]:
     closure = 100 * (phases / ended["wall_ns"] - 1).abs()
     measured = f"{closure.max():.3f} % (median {closure.median():.4f} %, n = {len(ended)})"
     yield Figure("closure |Σ phases − wall| ÷ wall, worst trial", "≤ 1 %", measured, bool(closure.max() <= 1))
-    session.console.print("Building its site ...")
-    site_s = seconds(lambda: build.build(results, session.folder / "build"))
-    yield Figure("site build of a quick run", "≤ 20 s", f"{site_s:.1f} s (n = 1)", site_s <= 20)
 
 
 def _starts(data: Path) -> Iterator[Figure]:
@@ -126,7 +119,7 @@ def _fresh_start_ms(job: str) -> float:
 
 
 def measure_storage(session: Session) -> Iterator[Figure]:
-    """Take the figures of storage; about two minutes."""
+    """Take the figures of storage; about a minute and a half."""
     for size, least in READERS.items():
         session.console.print(f"Reading samples of {size} x {size} pixels beside preadv ...")
         yield from _readers(session.folder / f"readers-{size}", size, least)
@@ -136,24 +129,11 @@ def measure_storage(session: Session) -> Iterator[Figure]:
         shares = [_packing(session.folder / f"{name}-{turn}", name, encode) / cores for turn in range(_PACK_ROUNDS)]
         what = f"packing {name}, 480 × 480 pixels ÷ ({cores} cores × the encoder's own speed)"
         yield judge(what, f"≥ {_PACK_SHARE}", shares, digits=2)
-    session.console.print(f"Opening {_SMALL:,} small samples ...")
-    for name in OPENED:
-        yield _opening(session.folder / "small" / name, name)
 
 
 def _noise(count: int, size: int) -> Iterator[Sample]:
     generator = np.random.default_rng(0)
     return ((generator.integers(0, 256, (size, size, 3), np.uint8),) for _ in range(count))
-
-
-def _pack(root: Path, name: str, samples: Iterator[Sample], count: int, shape: tuple[int, int, int]) -> Any:
-    """Pack samples with a manifest, as a sweep does; return the format."""
-    storage = plugins.load("feedrate.formats", name)
-    root.mkdir(parents=True)
-    storage.pack(samples, root)
-    manifest = Manifest(count, (shape,), 0, "", 1, 1, 0.0)
-    (root / "manifest.json").write_text(json.dumps(asdict(manifest)), encoding="utf-8")
-    return storage
 
 
 def _readers(root: Path, size: int, least: dict[str, float]) -> Iterator[Figure]:
@@ -176,7 +156,11 @@ def _readers(root: Path, size: int, least: dict[str, float]) -> Iterator[Figure]
 
     try:
         for name, share in least.items():
-            storage = _pack(root / name, name, _noise(count, size), count, (size, size, 3))
+            storage = plugins.load("feedrate.formats", name)
+            (root / name).mkdir()
+            storage.pack(_noise(count, size), root / name)
+            manifest = Manifest(count, ((size, size, 3),), 0, "", 1, 1, 0.0)
+            (root / name / "manifest.json").write_text(json.dumps(asdict(manifest)), encoding="utf-8")
             reader = storage.open(root / name, ReadOptions())
 
             def read(read_into: Any = reader.read_into) -> None:
@@ -195,21 +179,14 @@ def _readers(root: Path, size: int, least: dict[str, float]) -> Iterator[Figure]
 def _packing(root: Path, name: str, encode: Callable[[Image], bytes]) -> float:
     """How many times as fast pictures of the stand-in are packed as one core encodes them into memory."""
     whole = plugins.load("feedrate.workloads", "div2k_standin").image(0)
-    pictures = [whole[top : top + 480, left : left + 480] for top in (0, 480) for left in range(0, 1920, 480)]
-    samples = ((pixels,) for pixels in islice(cycle(pictures), _PACKED))
-    encoded_s = seconds(lambda: [encode(pixels) for pixels in pictures]) / len(pictures)
+    corners = product((0, 480), range(0, 1920, 480))
+    pictures = [np.ascontiguousarray(whole[top : top + 480, left : left + 480]) for top, left in corners]
+    storage = plugins.load("feedrate.formats", name)
     root.mkdir()
-    return encoded_s / (seconds(lambda: plugins.load("feedrate.formats", name).pack(samples, root)) / _PACKED)
 
+    def encoded_s() -> float:
+        return seconds(lambda: [encode(pixels) for pixels in islice(cycle(pictures), _PACKED // 2)])
 
-def _opening(root: Path, name: str) -> Figure:
-    blank = np.zeros((8, 8, 1), np.uint8)
-    storage = _pack(root, name, ((blank,) for _ in range(_SMALL)), _SMALL, (8, 8, 1))
-
-    def read_last() -> None:
-        storage.open(root, ReadOptions())[_SMALL - 1]
-
-    read_last()  # what a first use imports
-    took_ms = [1000 * seconds(read_last) for _ in range(_ROUNDS)]
-    what = f"{name}: opening {_SMALL:,} small samples and reading the last"
-    return judge(what, f"≤ {_OPEN_MS} ms", took_ms, digits=1, unit=" ms")
+    before_s = encoded_s()
+    packed_s = seconds(lambda: storage.pack(((pixels,) for pixels in islice(cycle(pictures), _PACKED)), root))
+    return (before_s + encoded_s()) / packed_s
