@@ -1,25 +1,34 @@
-"""Files of others held against the rules in a process of its own: what kills it refuses a file, and nothing else."""
+"""Files of others held against the rules in a process of its own, within caps that have room for the longest run."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import random
 import shutil
 import signal
+from datetime import datetime
 from pathlib import Path
 from types import ModuleType
 
+import pyarrow.parquet as pq
 import pytest
+from beside import times
 from submitting import printed
 from typer.testing import CliRunner
 
+from feedrate.bench import generated
+from feedrate.bench import site as bench_site
 from feedrate.cli import app
 from feedrate.schema import redaction
+from feedrate.schema.columns import TABLES
+from feedrate.schema.plugins import ROOT
 from feedrate.share import terminal as share_terminal
-from feedrate.share.validation import admission, caps, guard
-from feedrate.share.validation.findings import Finding, Validated
+from feedrate.share.validation import admission, caps, guard, parquet
+from feedrate.share.validation.findings import Finding, Refused, Validated
 from feedrate.share.validation.guard import Gone, Guard
+from feedrate.store import runs as store_runs
 
 BOMBS = ("bombs/data_page/2032MB", "bombs/dictionary/1500MB")
 
@@ -149,3 +158,66 @@ def test_what_is_odd_is_held_against_what_is_usual(tmp_path: Path, monkeypatch: 
     said = printed(lambda console: share_terminal.validate([tmp_path], tmp_path, console))
     assert "of xeon-2, 1 trial, 1 flag for a reviewer" in said
     assert "samples_per_s: 9\n    usual: at most 4 (rule fast)" in said
+
+
+def test_the_longest_run_fits() -> None:
+    """A day of trials, one a second, with as many steps as our own runs have, is within each cap on what is written."""
+    assert inspect.signature(store_runs.journal_chunks).parameters["trials"].default == caps.GROUP_TRIALS
+    steps = caps.TRIALS * caps.STEPS
+    written = {
+        caps.ROWS_OF["trials"]: caps.TRIALS,
+        caps.ROWS_OF["steps"]: steps,
+        caps.FILE_BYTES: steps * caps.STEP_BYTES,
+        caps.DECODED_BYTES: steps * caps.STEP_DECODED,
+        caps.COLUMNS: caps.WIDEST,
+        caps.ROW_GROUPS: caps.GROUPS,
+        caps.FOOTER_BYTES: caps.GROUPS * caps.WIDEST * caps.CHUNK_FOOTER_BYTES + caps.MANIFEST_BYTES.most,
+        caps.PAGES: caps.GROUPS * caps.WIDEST * 2,
+    }
+    assert [cap.name for cap, most in written.items() if cap.exceeded(most)] == []
+
+
+def test_each_of_our_own_runs_could_last_a_day() -> None:
+    """Had any run under results gone on for a day, no cap would refuse it."""
+    runs = store_runs.runs(ROOT / "results")
+    assert runs
+    for run in runs:
+        begun, ended = map(datetime.fromisoformat, (run.manifest.started_at, run.manifest.ended_at))
+        times = 24 * 3600 / (ended - begun).total_seconds()
+        for name in TABLES:
+            path = run.folder / f"{name}.parquet"
+            metadata = pq.read_metadata(path)
+            groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
+            chunks = [group.column(at) for group in groups for at in range(metadata.num_columns)]
+            assert times * metadata.num_rows <= caps.ROWS_OF[name].most
+            assert times * path.stat().st_size <= caps.FILE_BYTES.most
+            assert times * sum(chunk.total_uncompressed_size for chunk in chunks) <= caps.DECODED_BYTES.most
+            assert times * metadata.num_row_groups <= caps.ROW_GROUPS.most
+
+
+def test_each_table_has_a_cap_of_its_own(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps are many more than trials: more of them than of trials are accepted, and no more than their own cap."""
+    few = caps.Cap("rows", 1, "rows", "a test")
+    monkeypatch.setitem(caps.ROWS_OF, "trials", few)
+    with pytest.raises(Refused, match="at most 1 rows"):
+        parquet.open_table((run / "trials.parquet").read_bytes(), "trials", "trials.parquet")
+    assert parquet.open_table((run / "steps.parquet").read_bytes(), "steps", "steps.parquet").count > 1
+
+
+@pytest.mark.slow
+def test_time_grows_as_rows_do_and_memory_has_an_end(tmp_path: Path) -> None:
+    """A million trials take at most ten times as long as a hundred thousand (2.8 to 3.6 was seen), and below 1 GB."""
+    generated.write(tmp_path / "one", 1)
+    (one,) = (tmp_path / "one").glob("*/*/trials.parquet")
+    small, large = tmp_path / "small.parquet", tmp_path / "large.parquet"
+    generated.write_repeated(one, 100_000, small)
+    generated.write_repeated(one, 1_000_000, large)
+    peaks: list[int] = []
+
+    def whole() -> float:
+        ended = bench_site.validate(large, 1_000_000, memory=True)
+        peaks.append(ended.peak_bytes or 0)
+        return ended.took_s
+
+    assert times(whole, lambda: bench_site.validate(small, 100_000).took_s, 10) <= 10
+    assert 1e8 < max(peaks) < 1e9

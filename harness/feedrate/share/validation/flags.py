@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -104,11 +105,10 @@ def _no_spread(table: pa.Table) -> Iterator[tuple[Rule, str, str]]:
 
 def _unlike_others(table: pa.Table, run: RunManifest, results: Path) -> Iterator[tuple[Rule, str, str]]:
     own = _rates(table)
-    for other, theirs in _alike(run, results):
+    for other, theirs in islice(_alike(run, results), MOST_ALIKE):
         ratios = {cell: own[cell] / theirs[cell] for cell in own.keys() & theirs.keys()}
-        odd = [(max(ratio, 1 / ratio), cell[0], ratio) for cell, ratio in ratios.items()]
-        odd = [each for each in odd if each[0] >= APART]
-        if odd:
+        apart = [(max(ratio, 1 / ratio), cell[0], ratio) for cell, ratio in ratios.items()]
+        if odd := [each for each in apart if each[0] >= APART]:
             _, worst, ratio = max(odd)
             got = f"{len(odd)} of {len(ratios)} cells far off; {worst} is {ratio:.3g} times as fast"
             usual = f"{1 / APART:g} to {APART:g} times as fast as in run {quote(other.run_id)} of the same make"
@@ -124,11 +124,7 @@ def _rates(table: pa.Table) -> Rates:
 
 
 def _alike(run: RunManifest, results: Path) -> Iterator[tuple[RunManifest, Rates]]:
-    """The newest runs of machines of the same make, each with the throughput of its cells.
-
-    This run is left out, and so is whatever was withdrawn or cannot be read.
-    """
-    count = 0
+    """Other runs of the same make that count and can be read, the newest first, with the throughput of their cells."""
     name = json.dumps(run.machine.gpu_name if run.device == "cuda" else run.machine.cpu_model, ensure_ascii=False)
     for path in sorted(results.glob("*/*/run.json"), key=lambda path: path.parent.name, reverse=True):
         if os.path.lexists(path.parent.with_name(f"{path.parent.name}.withdrawn.json")):
@@ -143,9 +139,6 @@ def _alike(run: RunManifest, results: Path) -> Iterator[tuple[RunManifest, Rates
         except (InputError, OSError, ValueError, KeyError):
             continue
         yield other, rates
-        count += 1
-        if count == MOST_ALIKE:
-            return
 
 
 def _make(run: RunManifest) -> tuple[object, ...]:
