@@ -1,4 +1,7 @@
-"""The row of a made-up trial, and those of its first steps."""
+"""The row of a made-up trial, and those of its first steps.
+
+Loading against computing, whichever is slower, plus overheads. The numbers stand for no machine.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ from typing import Any
 
 import fake_claims
 import fake_storage
-import fake_times
 from fake_kind import HOSTILE, Fake, machine
 
 from feedrate.machine.probes import noise
@@ -20,6 +22,8 @@ LASTED_S = 240
 STEPS = 40
 STEPS_KEPT = 12
 """Of a trial with a loader."""
+WORK = {"png": (0.2, 0.55, 0.15, 0.1), "lmdb": (0.1, 0.05, 0.55, 0.3)}
+"""Share of a worker's time in each of its stages, by format."""
 Row = dict[str, Any]
 
 
@@ -33,13 +37,13 @@ def trial(fake: Fake, cell: dict[str, Value], role: str, block: int, position: i
         return row | _failed(fake, random_)
     if cell["mode"] == "check":
         return row | fake_claims.checked(cell)
-    single = fake_storage.times(cell) if fake.formats else fake_times.phases(cell, fake.device)
+    single = fake_storage.times(cell) if fake.formats else _phases(cell, fake.device)
     times = {phase: seconds * weather * STEPS for phase, seconds in single.items()}
     row |= _timed(fake, cell, times)
     if fake.nulls:
         return row
     row |= _probed(fake, cell, times, weather)
-    row |= fake_times.stamps(cell, STEPS) | ({} if fake.asked_only else _disturbed(fake, random_))
+    row |= _stamps(cell, STEPS) | ({} if fake.asked_only else _disturbed(fake, random_))
     if fake.formats:
         row |= fake_storage.columns(cell, STEPS, doubtful=block == 1 and position < 4)
     row |= fake_claims.columns(cell, STEPS) if fake.claims else {}
@@ -106,11 +110,11 @@ def _probed(fake: Fake, cell: dict[str, Value], times: dict[str, float], weather
     busy = 1 - times.get("fetch", 0.0) / wall
     row: Row = {
         "cpu_util_pct": 100 * min(1, 0.3 + 0.6 * busy) * weather / 1.1,
-        "main_cpu_pct": fake_times.main_cpu_pct(cell, times, wall),
+        "main_cpu_pct": _main_cpu_pct(cell, times, wall),
     }
     if fake.device == "cuda":
         row |= {"gpu_util_pct": 100 * min(1.0, busy * weather), "gpu_power_w": 200.0}
-        row |= fake_times.spans(cell, times)
+        row |= _spans(cell, times)
     return row
 
 
@@ -152,3 +156,72 @@ def steps(fake: Fake, trial: Row) -> list[Row]:
         moments |= {"worker": step % workers} if moments and workers else {}
         found.append({"run_id": fake.run_id, "trial_id": trial["trial_id"], "step": step, **told, **moments})
     return found
+
+
+def _loading(cell: dict[str, Value]) -> float:
+    """Seconds for which one process prepares a batch."""
+    pixels = int(cell["patch_size"]) ** 2 / 64**2
+    sample = 220e-6 * pixels + (60e-6 if cell.get("storage_format") == "png" else 12e-6)
+    return int(cell["batch_size"]) * sample + 0.6e-3 + sum(_plants(cell)) / 1e9
+
+
+def _plants(cell: dict[str, Value]) -> tuple[float, float, float, float]:
+    """What is planted into each of a worker's stages, nanoseconds a batch."""
+    read, decode, collate = (float(cell.get(f"{name}_us", 0)) * 1000 for name in ("read", "decode", "collate"))
+    return int(cell["batch_size"]) * read, int(cell["batch_size"]) * decode, 0.0, collate
+
+
+def _phases(cell: dict[str, Value], device: str) -> dict[str, float]:
+    """Seconds a batch in each phase."""
+    batch, workers = int(cell["batch_size"]), int(cell.get("num_workers", 0))
+    pixels = int(cell["patch_size"]) ** 2 / 64**2
+    load = _loading(cell)
+    if workers:
+        load = load / min(workers, 2) + 0.3e-3
+    speed = 40.0 if device == "cuda" else 1.0
+    step = (
+        float(cell["step_ms"]) / 1000
+        if cell.get("step") == "emulated"
+        else (3e-3 + batch * 1.1e-3 * pixels * 16) / speed
+    )
+    if cell["mode"] in ("load", "copy"):
+        step = 0.0
+    hidden = step if workers else 0.0
+    times = {"fetch": max(load - hidden, 0.2e-3), "forward": step, "other": 0.05e-3}
+    if cell["mode"] in ("compute", "copy"):
+        times["fetch"] = 0.0
+    if cell.get("step") != "emulated" and cell["mode"] in ("train", "compute"):
+        times |= {"forward": step * 0.3, "backward": step * 0.62, "optimizer": step * 0.08}
+    if device == "cuda" and cell["mode"] in ("train", "copy"):
+        times["h2d"] = batch * 12e-6 * pixels * (0.6 if cell.get("pin_memory") else 1.0)
+    return times
+
+
+def _main_cpu_pct(cell: dict[str, Value], times: dict[str, float], wall: float) -> float:
+    """The training process computes in its own phases unless it sleeps, and loads where there are no workers."""
+    idle: tuple[str, ...] = () if cell.get("num_workers") == 0 else ("fetch",)
+    idle += ("forward",) if cell.get("step") == "emulated" else ()
+    return 100 * sum(seconds for phase, seconds in times.items() if phase not in idle) / wall
+
+
+def _spans(cell: dict[str, Value], times: dict[str, float]) -> dict[str, int]:
+    """What CUDA events say: the host's times, of copies that return early a quarter waited for."""
+    found: dict[str, float] = {
+        phase: times[phase] for phase in ("h2d", "forward", "backward", "optimizer") if phase in times
+    }
+    if "h2d" in found:
+        found["h2d_exposed"] = found["h2d"] * (0.25 if cell.get("non_blocking") else 1.0)
+    return {f"device_{span}_ns": int(seconds * 1e9) for span, seconds in found.items()}
+
+
+def _stamps(cell: dict[str, Value], steps: int) -> dict[str, int]:
+    """What the workers stamp."""
+    if cell["mode"] not in ("train", "load"):
+        return {}
+    planted = _plants(cell)
+    busy = (_loading(cell) * 1e9 - sum(planted)) * 0.95
+    shares = WORK.get(str(cell["storage_format"]), WORK["lmdb"])
+    return {
+        f"worker_{stage}_ns": int((share * busy + 1.004 * more) * steps)
+        for stage, share, more in zip(WORKER_STAGES, shares, planted, strict=True)
+    }

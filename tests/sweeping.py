@@ -26,6 +26,13 @@ profiles: {quick: {}, forever: {protocol: {blocks: [1, 1000]}}}
 """
 
 
+def printed_by(*command: str, status: int = 0) -> str:
+    """What a command says that ends with a status."""
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
 class Place:
     """A folder to sweep in."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from types import SimpleNamespace
 
 import pytest
@@ -22,19 +21,11 @@ def confirm(planned: str, found: str) -> SimpleNamespace:
     return running
 
 
-@pytest.mark.parametrize(
-    ("planned", "found", "advice"),
-    [
-        ("cuda", "cpu", r"Install a PyTorch built for this driver"),
-        ("cpu", "cuda", r"nvidia-ml-py .*libnvidia-ml\.so\.1"),
-    ],
-)
-def test_disagreement_is_an_error(planned: str, found: str, advice: str) -> None:
-    """A GPU that PyTorch cannot use, or that NVML does not name, stops the sweep, which says what to do about which."""
-    with pytest.raises(EnvironmentFault, match=rf"says {planned}, PyTorch says {found}") as told:
+@pytest.mark.parametrize(("planned", "found"), [("cuda", "cpu"), ("cpu", "cuda")])
+def test_disagreement_is_an_error(planned: str, found: str) -> None:
+    """A GPU that PyTorch cannot use, or that NVML does not name, stops the sweep, which says what to do."""
+    with pytest.raises(EnvironmentFault, match=rf"says {planned}, PyTorch says {found}.* CUDA_VISIBLE_DEVICES= to"):
         confirm(planned, found)
-    assert re.search(rf"{advice}.*, or set CUDA_VISIBLE_DEVICES= to measure the CPU", str(told.value))
-    assert ("PyTorch built" in str(told.value)) is (planned == "cuda")
 
 
 def test_agreement_goes_on_and_is_recorded() -> None:

@@ -6,8 +6,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +16,6 @@ from beside import tried
 from warm import ENDLESS_S, Runner
 
 from feedrate.machine.probes.procfs import semaphores
-from feedrate.schema.plugins import ROOT
 from feedrate.sweep.launcher import Template
 
 ENDS_OF_PIPES = ("EOFError", "ConnectionResetError", "ConnectionRefusedError", "BrokenPipeError")
@@ -198,20 +195,6 @@ def test_ticks_come_while_a_trial_runs(runner: Runner) -> None:
     runner.run(watch=lambda event, pid, _: ticks.append(pid) if event == "tick" else None, read_us=10_000)
     assert len(ticks) >= 2
     assert len(set(ticks)) == 1
-
-
-@pytest.mark.slow
-def test_workers_are_forked_whatever_python_prefers() -> None:
-    """Python 3.14 starts workers from a server; the loader asks for fork, so that they die with the trial."""
-    code = (
-        "import multiprocessing as m; m.set_start_method('forkserver')\n"
-        "from feedrate.trial.loader import build\n"
-        "loader = build([1, 2], list, batches=None, batch_size=1, num_workers=1, prefetch_factor=2, pin_memory=False)\n"
-        "assert loader.multiprocessing_context.get_start_method() == 'fork'\n"
-        "build([1, 2], list, batches=None, batch_size=1, num_workers=0, prefetch_factor=None, pin_memory=False)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow

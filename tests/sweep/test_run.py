@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,59 +12,41 @@ from typing import Any
 import pytest
 import yaml
 from rich.console import Console
+from sweeping import Place, printed_by
 
 from feedrate.plan import request, suite
 from feedrate.plan.claim_selection import LEAST_BLOCKS, claims_of
 from feedrate.plan.schedule import TEMPLATE_S
 from feedrate.questions.claims import terminal as claims_terminal
 from feedrate.schema.errors import InputError
-from feedrate.schema.plugins import ROOT
 from feedrate.store import runs
 from feedrate.sweep.run import ActiveRun
 
 CERTAIN = "persistent-workers"
 
 
-class Place:
+def asking(folder: Path, names: list[str], blocks: str = "[4, 6]") -> Place:
     """A folder with a matrix that asks about some claims of the suite of workers."""
-
-    def __init__(self, folder: Path, names: list[str], blocks: str = "[4, 6]") -> None:
-        self.folder = folder
-        slices = list(suite.slices_of(suite.claims()[name][1] for name in names))
-        protocol = yaml.safe_load(f"{{warmup_s: 0.1, window_s: 0.2, min_steps: 4, timeout_s: 30, blocks: {blocks}}}")
-        document = {"version": 1, "protocol": protocol, "suites": {"workers": slices}, "profiles": {"quick": {}}}
-        (folder / "matrix.yaml").write_text(yaml.safe_dump(document))
-
-    def options(self, **more: Any) -> request.Options:
-        folder = self.folder
-        return request.Options(folder / "matrix.yaml", data_root=folder / "data", results=folder / "results", **more)
-
-    def harness(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "feedrate", *words], cwd=ROOT, capture_output=True, text=True, check=False
-        )
+    place = Place(folder, folder / "data")
+    slices = list(suite.slices_of(suite.claims()[name][1] for name in names))
+    protocol = yaml.safe_load(f"{{warmup_s: 0.1, window_s: 0.2, min_steps: 4, timeout_s: 30, blocks: {blocks}}}")
+    document = {"version": 1, "protocol": protocol, "suites": {"workers": slices}, "profiles": {"quick": {}}}
+    place.matrix.write_text(yaml.safe_dump(document))
+    return place
 
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Place, str]:
     """A real sweep of one claim whose truth is plain: workers that start anew every eight steps, or live on."""
-    place = Place(tmp_path_factory.mktemp("claims"), [CERTAIN], "[4, 30]")
-    options = place.options()
-    done = place.harness(
-        "sweep",
-        *("--matrix", str(options.matrix)),
-        *("--results", str(options.results)),
-        *("--data-root", str(options.data_root)),
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return place, done.stdout
+    place = asking(tmp_path_factory.mktemp("claims"), [CERTAIN], "[4, 30]")
+    return place, printed_by(*place.command())
 
 
 @pytest.mark.slow
 def test_a_plain_claim_is_confirmed(swept: tuple[Place, str]) -> None:
     """It stops when it is certain, no ceilings are added, and the end of the sweep says the verdict."""
     place, output = swept
-    (run,) = runs.runs(place.folder / "results")
+    (run,) = runs.runs(place.results)
     trials = run.table("trials")
     assert (trials["outcome"] == "ok").all(), trials["error_message"].dropna().to_list()
     assert set(trials["role"]) <= {"cell", "control"}
@@ -80,17 +61,14 @@ def test_a_plain_claim_is_confirmed(swept: tuple[Place, str]) -> None:
 @pytest.mark.slow
 def test_verdicts_are_printed_again(swept: tuple[Place, str]) -> None:
     """From the results, with a sentence for each where wanted; an unknown machine is a mistake that is named."""
-    place, _ = swept
-    results = str(place.folder / "results")
-    done = place.harness("claims", "--results", results, "--whole")
-    assert done.returncode == 0, done.stderr
-    assert f"{CERTAIN}: " in done.stdout
-    assert "On this machine " in done.stdout
-    assert "Not testable here (needs a CUDA device): " in done.stdout
-    wrong = place.harness("claims", "--results", results, "--machine", "nobody")
-    assert wrong.returncode == 2
-    assert "claims: unknown machine 'nobody'; expected one of " in wrong.stderr
-    assert "Traceback" not in wrong.stderr
+    command = [sys.executable, "-m", "feedrate", "claims", "--results", str(swept[0].results)]
+    told = printed_by(*command, "--whole")
+    assert f"{CERTAIN}: " in told
+    assert "On this machine " in told
+    assert "Not testable here (needs a CUDA device): " in told
+    wrong = printed_by(*command, "--machine", "nobody", status=2)
+    assert "claims: unknown machine 'nobody'; expected one of " in wrong
+    assert "Traceback" not in wrong
 
 
 def test_without_a_run_it_says_what_to_do(tmp_path: Path) -> None:
@@ -108,10 +86,10 @@ class Silent:
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[ActiveRun]:
     """A run of two claims with a budget, before its first block."""
-    place = Place(tmp_path, [CERTAIN, "gil-threads"], "[8, 30]")
-    made = request.make(place.options(budget="60s"))
-    (tmp_path / "results" / "machine").mkdir(parents=True)
-    folder = runs.begin(tmp_path / "results" / "machine", "run", {"key": "", "seed": 1, "started_at": ""})
+    place = asking(tmp_path, [CERTAIN, "gil-threads"], "[8, 30]")
+    made = request.make(request.Options(place.matrix, data_root=place.data, results=place.results, budget="60s"))
+    (place.results / "machine").mkdir(parents=True)
+    folder = runs.begin(place.results / "machine", "run", {"key": "", "seed": 1, "started_at": ""})
     run = ActiveRun(made, folder, 1, "", Silent())
     yield run
     run.close()

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import time
 from pathlib import Path
 
 import psutil
 import pytest
 from PIL import Image
-from sweeping import MATRIX, Place
+from sweeping import MATRIX, Place, printed_by
 
-from feedrate.schema.plugins import ROOT
 from feedrate.store import runs as store_runs
 
 pytestmark = pytest.mark.slow
@@ -105,9 +103,7 @@ def test_a_killed_sweep_resumes(place: Place) -> None:
     assert not [p for p in family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
     before = place.journal()
     assert len(before) >= 5
-    done = subprocess.run(place.command("--seed", "3"), cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{len(before)} trials are there already" in done.stdout
+    assert f"{len(before)} trials are there already" in printed_by(*place.command("--seed", "3"))
     runs = store_runs.runs(place.results)
     assert len(runs) == 1
     found = runs[0].table("trials")
@@ -123,11 +119,7 @@ def test_fresh_does_not_resume(place: Place) -> None:
     place.wait_for_trials(2)
     process.kill()
     process.communicate()
-    done = subprocess.run(
-        place.command("--fresh", "--seed", "3"), cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0
-    assert "trials are there already" not in done.stdout
+    assert "trials are there already" not in printed_by(*place.command("--fresh", "--seed", "3"))
     old, new = store_runs.runs(place.results)
     assert (old.manifest.stop_reason, new.manifest.stop_reason) == ("interrupted", "blocks")
     assert len(old.table("trials")) >= 2
@@ -145,7 +137,5 @@ def test_a_run_goes_on_with_the_data_that_it_began_with(place: Place, tmp_path: 
     process.kill()
     process.communicate()
     Image.new("RGB", (64, 64), "blue").save(folder / "a.png")
-    done = subprocess.run(place.command(*words), cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 2, done.stdout
-    assert "the data changed since it began (folder)" in done.stderr
+    assert "the data changed since it began (folder)" in printed_by(*place.command(*words), status=2)
     assert len(place.journal()) >= 3

@@ -6,8 +6,7 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from feedrate.trial.bench import EPOCH_STEPS, EPOCHS, loop_costs, run_witness_tr
 from feedrate.trial.job import Job, Reporter
 from feedrate.trial.loader import Batch, Fields, StampedCollate
 from feedrate.trial.plants import LATE_NS
-from feedrate.trial.prepare import dataset_root, prepare
 from feedrate.trial.stages import Stage
 from feedrate.trial.witness import CLOSES, EPOCHS_BEGIN, EPOCHS_END, OPENS, Witness
 
@@ -47,11 +45,8 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 
 @pytest.fixture(scope="module")
-def packed(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("data")
-    spec = Job("prepare", cell=CELL).data_spec()
-    prepare(spec, "lmdb", folder, lambda *_: None)
-    return str(dataset_root(folder, spec, "lmdb"))
+def packed(pack: Callable[..., str]) -> str:
+    return pack("lmdb", 64)
 
 
 def events(reading: int) -> list[dict[str, Any]]:
@@ -175,16 +170,14 @@ def test_dear_stamps_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
-def test_training_is_compared_with_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_is_compared_with_itself(pack: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each pair gives one ratio of step times, over real samples; where time is up there are fewer pairs."""
     cell = {"mode": "train", "storage_format": "lmdb", "n_samples": 32, "patch_size": 16, "batch_size": 4}
-    job = Job("instrumentation", cell=cell, data_root=str(tmp_path))
-    prepare(job.data_spec(), "lmdb", tmp_path, lambda *_: None)
+    job = Job("instrumentation", cell=cell, packed=pack("lmdb", 32, 16))
     monkeypatch.setattr(bench, "PAIRS", 5)
-    packed = str(dataset_root(tmp_path, job.data_spec(), "lmdb"))
-    ratios = bench.training_ratios(Job("instrumentation", cell=cell, packed=packed))
+    ratios = bench.training_ratios(job)
     assert len(ratios) == 5
     assert 0.2 < statistics.median(ratios) < 5
     monkeypatch.setattr(bench, "LEAST_PAIRS", 2)
     monkeypatch.setattr(bench, "TRAINING_S", 0.0)
-    assert len(bench.training_ratios(Job("instrumentation", cell=cell, packed=packed))) == 2
+    assert len(bench.training_ratios(job)) == 2

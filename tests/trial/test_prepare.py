@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -190,22 +189,6 @@ def test_reads_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: in
     with pytest.raises(DataError, match=f"sample {changed} was packed but"):
         pack(tmp_path)
     assert everything(formats_of(tmp_path)) == []
-
-
-@pytest.mark.parametrize("storage_format", names("feedrate.formats"))
-def test_full_disk(tmp_path: Path, storage_format: str) -> None:
-    """A real limit on writing, met in the middle of packing, leaves nothing (RLIMIT_FSIZE stands for a full disk)."""
-    spec = DataSpec("synthetic", 50, 32, 1)
-    pack(tmp_path / "free", storage_format, spec)
-    largest = max(path.stat().st_size for path in (tmp_path / "free").rglob("*") if path.is_file())
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (largest // 2, hard))
-    try:
-        with pytest.raises(EnvironmentFault, match=rf"^{tmp_path}/full/synthetic.* 50 samples of .*DATA_ROOT="):
-            pack(tmp_path / "full", storage_format, spec)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert everything(tmp_path / "full") == ["synthetic-p32-n50"]
 
 
 def test_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -198,11 +198,6 @@ def test_a_window_has_whole_epochs(trial: Callable[..., Any], workers: int, kept
     assert row["half_ratio"] is not None
 
 
-def test_without_epochs_none_are_counted(trial: Callable[..., Any]) -> None:
-    """Null is not zero."""
-    assert trial()[0]["epochs"] is None
-
-
 def test_respawning_is_paid_in_the_wait_for_a_batch(trial: Callable[..., Any]) -> None:
     """The first step of an epoch waits for its workers to start, and the longest waits are those of the borders."""
     _, single = trial(num_workers=1, epoch_steps=10)

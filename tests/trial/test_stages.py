@@ -69,6 +69,7 @@ def test_spans_and_gaps() -> None:
         for stage in timed:
             stage.run(None)
         clock.ms += 7
+    assert timeline.exposed() == [2_000_000] * 3, "on one stream all of a copy is waited for"
     assert timeline.spans() == {
         "h2d": [2_000_000] * 3,
         "forward": [3_000_000] * 3,
@@ -147,16 +148,6 @@ def test_a_copy_of_its_own_stream_has_its_own_clock() -> None:
     assert spans["forward"] == [3_000_000, 3_000_000]
     timeline.reset(2)
     assert (timeline.spans()["h2d"], timeline.exposed()) == ([], [])
-
-
-def test_on_one_stream_all_of_a_copy_is_exposed() -> None:
-    """Without a stream of its own a copy is waited for; where nothing is copied, nothing is."""
-    clock = Clock()
-    timeline = Timeline(["h2d"], Events(lambda: clock))
-    (timed,) = timeline.instrument([clock.work(2)])
-    timed.run(None)
-    assert timeline.exposed() == timeline.spans()["h2d"] == [2_000_000]
-    assert Timeline(["forward"], Events(lambda: clock)).exposed() is None
 
 
 class Streams:

@@ -113,18 +113,9 @@ class Template:
         self._scratch.cleanup()
 
     def run(self, job: str, *, timeout_s: float, watch: Watch) -> Answer:
-        """Fork a child for a job and stay with it until nothing of it is left.
+        """Fork a child for a job, which is JSON, and stay with it until nothing of it is left.
 
-        Args:
-            job: as JSON.
-            timeout_s: the child is killed when it has not answered after so long.
-            watch: is called with every event, and with a tick between them.
-
-        Returns:
-            The answer; a job that fails is an answer too.
-
-        Raises:
-            TrialError: the template is gone.
+        A job that fails is an answer too; a TrialError says that the template is gone.
         """
         reading, writing = os.pipe()
         output = os.memfd_create("output")

@@ -81,12 +81,8 @@ class TerminalScreen:
 
     def preparing(self, name: str, done: int, total: int) -> None:
         """Show how far a set is packed."""
-        if done < total and not self._due():
-            return
-        samples = f"{done} of {total} samples"
-        grid = Table.grid(padding=(0, 2))
-        grid.add_row(_bar(done / max(1, total)), Text(f"packing {name}"), Text(samples))
-        self._draw(f"packing {name}: {samples}", grid)
+        if done >= total or self._due():
+            self._draw(done / max(1, total), [f"packing {name}", f"{done} of {total} samples"])
 
     def trial(self, cell: PlannedCell, progress: Progress) -> None:
         """Show which trial begins."""
@@ -110,30 +106,30 @@ class TerminalScreen:
     def _draw_progress(self, progress: Progress) -> None:
         if not self._due():
             return
-        block, left = f"block {progress.block + 1} of ~{progress.blocks}", f"{words.show(progress.eta_s)} left"
-        rest = f"{progress.done} cells rest" if progress.done else ""
-        trial, last = f"trial {progress.position + 1} of {progress.cells}", f"last {self._last or '–'}"
-        plain = " | ".join(filter(None, (block, trial, rest, left, last, self._gpu, self._label)))
-        grid = Table.grid(padding=(0, 2))
-        bar = _bar((progress.block + progress.position / progress.cells) / progress.blocks)
-        trial = f"trial {progress.position + 1}/{progress.cells}" + (f", {rest}" if rest else "")
-        grid.add_row(bar, Text(block), Text(trial), Text(left), Text(self._last, style="bold"), Text(self._gpu))
-        frame = Table.grid()
-        frame.add_row(grid)
-        frame.add_row(Text(self._label, style="dim", overflow="ellipsis", no_wrap=True))
-        self._draw(plain, frame)
+        parts = [
+            f"block {progress.block + 1} of ~{progress.blocks}",
+            f"trial {progress.position + 1} of {progress.cells}",
+            f"{progress.done} cells rest" if progress.done else "",
+            f"{words.show(progress.eta_s)} left",
+            f"last {self._last or '–'}",
+            self._gpu,
+        ]
+        share = (progress.block + progress.position / progress.cells) / progress.blocks
+        self._draw(share, parts, self._label)
 
     def _due(self) -> bool:
         return time.monotonic() - self._drawn >= (REDRAW_S if self._live else PLAIN_S)
 
-    def _draw(self, plain: str, table: Table) -> None:
+    def _draw(self, share: float, parts: list[str], label: str = "") -> None:
         if self._live:
-            self._live.update(table, refresh=True)
+            full = round(_BAR * min(1.0, share))
+            bar = Text("━" * full, style="cyan") + Text("━" * (_BAR - full), style="bright_black")
+            grid = Table.grid(padding=(0, 2))
+            grid.add_row(bar, *(Text(part) for part in parts if part))
+            frame = Table.grid()
+            frame.add_row(grid)
+            frame.add_row(Text(label, style="dim", overflow="ellipsis", no_wrap=True))
+            self._live.update(frame, refresh=True)
         else:
-            self._console.print(Text(plain), soft_wrap=True)
+            self._console.print(Text(" | ".join(filter(None, [*parts, label]))), soft_wrap=True)
         self._drawn = time.monotonic()
-
-
-def _bar(share: float) -> Text:
-    full = round(_BAR * min(1.0, share))
-    return Text("━" * full, style="cyan") + Text("━" * (_BAR - full), style="bright_black")

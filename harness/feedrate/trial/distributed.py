@@ -10,10 +10,9 @@ A step of one rank waits for all (gradients are averaged in the backward pass), 
 steps. They agree on it outside the window, from the slowest rank's pace before; inside, nobody asks. The window begins
 when all ranks are ready and ends when all are done. Rank 0 reports; phases and spans are its own, samples are all's.
 
-The ranks are started by torchrun's own agent, through its API, as forks of the trial's process and in its group: the
-trial's process has imported torch and computed nothing, so that a fork is as good as a fresh process, as it is for
-every trial, and a kill of the group leaves none of them. For the probes the agent is the main process, and ranks count
-among its workers.
+Torchrun's own agent starts the ranks, through its API, as forks of the trial's process and in its group: a fork is as
+good as a fresh process, as for every trial, and a kill of the group leaves none of them. For the probes the agent is
+the main process, and ranks count among its workers.
 """
 
 from __future__ import annotations

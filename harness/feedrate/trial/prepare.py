@@ -50,9 +50,6 @@ def dataset_root(data_root: Path, spec: DataSpec, storage_format: str) -> Path:
 
     Where photographs come from a folder, the name ends in a hash of its path and of the names, sizes and times of
     change of its images, so that a folder that changed is packed anew.
-
-    Raises:
-        InputError: the folder of photographs is missing or empty.
     """
     scale = f"-x{spec.scale}" if spec.scale != 1 else ""
     source = f"-{_fingerprint(spec.source)}" if spec.source is not None else ""
@@ -70,13 +67,7 @@ def _fingerprint(folder: Path) -> str:
 
 
 def prepare(spec: DataSpec, storage_format: str, data_root: Path, progress: Progress) -> Manifest:
-    """Make sure that the samples of a spec are packed in a format.
-
-    Raises:
-        InputError: an unknown or uninstalled workload or format, or photographs that cannot be used.
-        EnvironmentFault: the disk is full, or the folder cannot be written.
-        DataError: reading back did not give what was packed.
-    """
+    """Make sure that the samples of a spec are packed in a format, and that they come back as they were packed."""
     workload = plugins.load("feedrate.workloads", spec.workload)
     storage = plugins.load("feedrate.formats", storage_format)
     root = dataset_root(data_root, spec, storage_format)

@@ -6,17 +6,15 @@ plain step or the one with a loss scaler, autocast, layout of the images, their 
 check of gradients, the count of overflows, the output copied back, the reading of the loss, and the debugging aid
 around all of it.
 
-``debug`` leaves one of PyTorch's debugging aids on in every step. A new profiler is made for each: starting and
-stopping it is part of ``forward`` and ``optimizer``. ``emit_nvtx`` waits for the device at both ends. The two checks of
-gradients are part of ``backward``; they need double precision, and evaluate the loss twice for every number of the
-input: they take a batch of 1 and a patch of a few pixels. They look at a copy of the network with the weights that it
-began with, which costs what the trained weights would cost. A failed check does not end the trial: the question is its
-price.
+``debug`` leaves one of PyTorch's debugging aids on in every step. Each step has a profiler of its own: starting and
+stopping it is part of ``forward`` and ``optimizer``. ``emit_nvtx`` waits for the device at both ends. The checks of
+gradients are part of ``backward``; they evaluate the loss twice, in double precision, for every number of the input,
+and so take a batch of 1 and a few pixels. They look at a copy of the network with its first weights. A failed check
+does not end the trial: the question is its price.
 
-``fusion = compile`` hands the network to ``torch.compile`` with two settings. Shapes are static, so that with
-``vary_shapes`` each size has code of its own, made before the window. And it compiles in this process: a pool of
-compiling processes would outlive the compilation and burden the window. PyTorch keeps what it compiled among the
-temporary files of a block: the first trial of a block that compiles a network pays for those that follow.
+``fusion = compile`` uses ``torch.compile`` with static shapes, so that with ``vary_shapes`` each size has code of its
+own, made before the window. It compiles in this process: a pool of compiling processes would burden the window.
+PyTorch keeps what it compiled among the temporary files of a block, where later trials of the block find it.
 """
 
 from __future__ import annotations
@@ -147,12 +145,10 @@ def build(job: Job, device: torch.device, wrap: Wrap) -> Training:
 
 
 def _set_libraries(job: Job) -> None:
-    """Set how CUDA's libraries compute, in any case and before the network is made.
+    """Set how CUDA's libraries compute, before the network is made, whatever TORCH_ALLOW_TF32_CUBLAS_OVERRIDE says.
 
-    It must depend neither on PyTorch's defaults nor on TORCH_ALLOW_TF32_CUBLAS_OVERRIDE. TF32 is as PyTorch has it by
-    itself: for convolutions, not for products of matrices. The names are the old ones, which set the new ones
-    (``fp32_precision``) too. The new ones alone would leave the old ones as the variable put them, and PyTorch's
-    compiler, which reads both, stops where they disagree.
+    TF32 is as PyTorch has it by itself: for convolutions, not for products of matrices. The old names set the new ones
+    (``fp32_precision``) too; the new ones alone would not, and PyTorch's compiler stops where they disagree.
     """
     torch.backends.cudnn.benchmark = job.value("cudnn_benchmark")
     torch.backends.cudnn.allow_tf32 = True

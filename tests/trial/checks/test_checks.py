@@ -1,4 +1,4 @@
-"""A check is a plug-in whose finding becomes a trial's row."""
+"""A check is a plug-in whose finding becomes a trial's row; each check sees what it looks for, and its opposite."""
 
 from __future__ import annotations
 
@@ -7,14 +7,20 @@ import os
 from pathlib import Path
 from typing import Any
 
+import h5py
 import pytest
+import torch
 
 from feedrate.schema import plugins
 from feedrate.schema.axes import BY_NAME
 from feedrate.schema.columns import MEASURED
-from feedrate.schema.errors import InputError
+from feedrate.schema.errors import InputError, TrialError
 from feedrate.sweep.launcher import Template
-from feedrate.trial.checks import Finding, run_check
+from feedrate.trial import page_cache
+from feedrate.trial.checks import Finding, hdf5_memory, next_epoch, pin_custom, run_check
+from feedrate.trial.checks.hdf5_memory import measure, write
+from feedrate.trial.checks.next_epoch import SAMPLES, EpochSamples, stale_samples
+from feedrate.trial.checks.pin_custom import Custom, Pinnable
 from feedrate.trial.job import Job, Reporter
 
 NAMES = plugins.names("feedrate.trial.checks")
@@ -79,3 +85,141 @@ def test_checks_run_as_trials(tmp_path: Path) -> None:
             assert answer.outcome == ("error" if fact is None else "ok"), answer.message
             assert answer.result.get("row", {}).get("fact") is fact
             assert (answer.left_processes, answer.left_shm_segments) == (0, 0)
+
+
+class Shared(EpochSamples):
+    """The same samples, with the epoch in memory that all processes share."""
+
+    def __init__(self) -> None:
+        self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()
+
+    @property
+    def epoch(self) -> int:
+        return int(self._epoch)
+
+    def next_epoch(self) -> None:
+        self._epoch += 1
+
+
+class Late(EpochSamples):
+    """A dataset that is beyond its first epoch from the beginning."""
+
+    def __init__(self) -> None:
+        self.epoch = 1
+
+
+@pytest.mark.parametrize(
+    ("persistent", "stale", "words"),
+    [
+        (True, 1, f"{SAMPLES} of {SAMPLES} samples of the second still came from the old state"),
+        (False, 0, "started anew"),
+    ],
+)
+def test_persistent_workers_keep_the_old_state_and_fresh_ones_see_the_new(
+    persistent: bool, stale: int, words: str
+) -> None:
+    """Workers that live on deliver the whole second epoch from the state that they were started with."""
+    found = next_epoch.check(Job("trial", cell={"mode": "check", "persistent_workers": persistent}))
+    assert (found.fact, found.value) == (persistent, stale)
+    assert words in found.evidence
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_shared_state_reaches_all_workers(persistent: bool) -> None:
+    """State in shared memory reaches persistent workers too: what makes samples stale is that workers hold copies."""
+    assert stale_samples(Shared(), persistent=persistent) == 0
+
+
+def test_an_epoch_that_proves_nothing_is_refused() -> None:
+    """A first epoch that was not made from the first state shows nothing about a change of it."""
+    with pytest.raises(TrialError, match="the first from state 0"):
+        stale_samples(Late(), persistent=True)
+
+
+SMALL = 208
+"""Samples: 41 MB; up to 32 MB the C library may hand out memory that was resident already."""
+
+
+def test_hdf5_reads_what_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One sample of a file leaves nearly all of it on disk, and the file is removed afterwards."""
+    monkeypatch.setattr(hdf5_memory, "SAMPLES", SMALL)
+    found = hdf5_memory.check(Job("trial", cell={"mode": "check"}, data_root=str(tmp_path / "data")))
+    assert not found.fact
+    assert found.value < 0.25
+    assert "from the middle of an HDF5 file of 41 MB" in found.evidence
+    assert str(tmp_path) not in found.evidence
+    assert list((tmp_path / "data").iterdir()) == []
+
+
+def test_a_file_held_in_memory_is_seen(tmp_path: Path) -> None:
+    """HDF5's own driver that loads a file whole makes the claim true, even where the page cache forgets it again."""
+
+    def core(path: Path) -> h5py.File:
+        file = h5py.File(path, driver="core")
+        page_cache.settle(tmp_path, "cold")
+        return file
+
+    found = measure(tmp_path, write(tmp_path, SMALL, 0), core)
+    assert found.fact
+    assert 0.9 < found.value < 1.3
+    assert "brought 0.0 % of it" in found.evidence
+
+
+def test_a_file_in_the_page_cache_alone_is_seen(tmp_path: Path) -> None:
+    """A reader that goes through the whole file in small pieces fills the page cache: that is memory too."""
+
+    def through(path: Path) -> Any:
+        with path.open("rb", buffering=0) as file:
+            while file.read(1 << 16):
+                pass
+        return h5py.File(path)
+
+    found = measure(tmp_path, write(tmp_path, SMALL, 0), through)
+    assert found.fact
+    assert found.value == pytest.approx(1, abs=0.01)
+    assert "brought 100.0 % of it into the page cache" in found.evidence
+
+
+@pytest.fixture
+def pretended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tensors remember that they were pinned, and PyTorch believes in an accelerator; what it walks through is real."""
+
+    def pin(tensor: torch.Tensor, device: object = None) -> torch.Tensor:
+        copy = tensor.clone()
+        copy._pretended = True
+        return copy
+
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
+    monkeypatch.setattr(torch.Tensor, "is_pinned", lambda tensor: getattr(tensor, "_pretended", False))
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
+
+
+def finding() -> Finding:
+    return pin_custom.check(Job("trial", device="cuda", cell={"mode": "check", "check": "pin_custom"}))
+
+
+@pytest.mark.usefixtures("pretended")
+def test_a_custom_class_is_left_unpinned() -> None:
+    """Tensors, dictionaries, tuples and a class with pin_memory() come pinned; the class without it does not."""
+    evidence = (
+        "Pinned came: tensor, dictionary, tuple, a class with pin_memory(); left in pageable memory: a class without "
+        "pin_memory()."
+    )
+    assert finding() == Finding(True, 1.0, evidence)
+
+
+@pytest.mark.usefixtures("pretended")
+def test_a_class_with_the_method_flips_the_fact(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same class, given pin_memory(), is pinned like all others: the fact is gone."""
+    monkeypatch.setattr(Custom, "pin_memory", Pinnable.pin_memory, raising=False)
+    assert not finding().fact
+    assert finding().value == 0
+    assert "left in pageable memory: none" in finding().evidence
+
+
+def test_nothing_pinned_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where not even a tensor is pinned (no CUDA), the check could not be made: an error, not a finding."""
+    monkeypatch.setattr(pin_custom, "_is_pinned", lambda *_: False)
+    with pytest.raises(TrialError, match="expected a CUDA device"):
+        finding()

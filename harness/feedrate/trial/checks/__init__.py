@@ -1,11 +1,9 @@
 """Checks of facts: claims that are true or not, whatever the clock says.
 
-A check is a file of this package, found by its name, with one function: ``check(job) -> Finding``. It looks at one
-thing in one process, finds it so or otherwise, and says what it saw; it times nothing that could be compared. Like a
-storage format it declares what it needs as literals: ``REQUIRES`` for libraries, ``DEVICE`` where only CUDA can tell.
-
-A check that cannot be made raises, and its trial fails like any other; one that finds the opposite of its claim is
-a good trial.
+A check is a file of this package, found by its name, with one function: ``check(job) -> Finding``. It times nothing
+that could be compared. Like a storage format it declares what it needs as literals: ``REQUIRES`` for libraries,
+``DEVICE`` where only CUDA can tell. A check that cannot be made raises, and its trial fails like any other; one that
+finds the opposite of its claim is a good trial.
 """
 
 from __future__ import annotations
@@ -30,11 +28,7 @@ class Finding:
 
 
 def run_check(job: Job, reporter: Reporter) -> None:
-    """Make the check that the job's cell names and report ``result``: a row without anything timed.
-
-    Raises:
-        InputError: there is no such check, or a library that it needs is not installed.
-    """
+    """Make the check that the job's cell names and report ``result``: a row without anything timed."""
     finding: Finding = plugins.load("feedrate.trial.checks", job.value("check")).check(job)
     evidence = scrub(finding.evidence, EVIDENCE_MOST)  # a sentence may quote what a library said
     reporter.send("result", row={"fact": finding.fact, "fact_value": finding.value, "evidence": evidence})

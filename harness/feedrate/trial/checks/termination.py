@@ -139,12 +139,9 @@ def conclude(ending: Ending, ends_by: str, *, guarded: bool) -> Finding:
 
 
 def watch(script: Sequence[str], ends_by: str, limit_s: float = LIMIT_S) -> Ending:
-    """Start a script, have it end, and watch its workers until they are gone.
+    """Start a script, have it end, and watch its workers until they are gone, or for ``limit_s``.
 
-    Args:
-        script: command that prints ``ready`` when its workers work, and ends by itself on a line from stdin.
-        ends_by: ``return``, ``exception`` (by itself), or the name of a signal in small letters.
-        limit_s: longest wait for the training process, and for its workers after it.
+    The script prints ``ready`` when its workers work. A line on stdin has it return or raise; else it gets a signal.
     """
     adopt_orphans()
     before = shm_segments()
