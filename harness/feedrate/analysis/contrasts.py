@@ -20,22 +20,8 @@ from feedrate.schema.axes import AXES, BY_NAME, NO_KNOBS, Axis
 from feedrate.schema.metrics import CONFIRMED_OVER, REFUTED_UNDER, SAME
 
 COLUMNS = (
-    "run_id",
-    "machine_id",
-    "device",
-    "axis",
-    "a_value",
-    "b_value",
-    "cell_a",
-    "cell_b",
-    "ratio",
-    "lo",
-    "hi",
-    "n",
-    "dropped",
-    "sd_log",
-    "verdict",
-    "blocks_needed",
+    *("run_id", "machine_id", "device", "axis", "a_value", "b_value", "cell_a", "cell_b"),
+    *("ratio", "lo", "hi", "n", "dropped", "sd_log", "verdict", "blocks_needed"),
 )
 
 

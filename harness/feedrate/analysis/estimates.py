@@ -18,19 +18,9 @@ from feedrate.schema.columns import AXIS_COLUMNS, DEVICE_SPANS, PHASES
 IDENTITY = ("run_id", "cell_id", "machine_id", "suite", "device", "protocol_version", "workload_version")
 AXIS_NAMES = tuple(column.name for column in AXIS_COLUMNS)
 MEDIANS = (
-    "gpu_util_pct",
-    "gpu_power_w",
-    "gpu_sm_clock_mhz",
-    "gpu_mem_peak_bytes",
-    "cpu_util_pct",
-    "main_cpu_pct",
-    "workers_cpu_pct",
-    "uss_peak_bytes",
-    "pss_peak_bytes",
-    "shm_bytes",
-    "read_bytes",
-    "startup_ns",
-    "first_batch_ns",
+    *("gpu_util_pct", "gpu_power_w", "gpu_sm_clock_mhz", "gpu_mem_peak_bytes"),
+    *("cpu_util_pct", "main_cpu_pct", "workers_cpu_pct"),
+    *("uss_peak_bytes", "pss_peak_bytes", "shm_bytes", "read_bytes", "startup_ns", "first_batch_ns"),
 )
 """Columns of trials of which the median over blocks is kept, under the same name."""
 _SHARES = {

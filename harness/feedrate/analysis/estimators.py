@@ -206,7 +206,7 @@ def summary(witnessed: pd.DataFrame) -> pd.DataFrame:
     errors = witnessed.assign(error=100 * (witnessed["samples_per_s"] / truth - 1)).groupby("estimator", sort=False)
     found = errors.agg(
         median_pct=("error", "median"),
-        worst_pct=("error", lambda error: error.loc[error.abs().idxmax()]),
+        worst_pct=("error", lambda error: error.iloc[error.abs().argmax()]),
         low_pct=("error", "min"),
         high_pct=("error", "max"),
         n=("error", "size"),

@@ -2,17 +2,15 @@
 
 Each trial gives one value of a measure. Trials of one block are averaged, then blocks: rates, durations, energy and
 memory as geometric means, the phases of a sample and percentages as arithmetic ones, because parts must add up to their
-whole and may be 0. All intervals are Student's t over blocks. One pass over all runs at once, without a Python loop
-over rows, runs or cells.
+whole and may be 0. All intervals are Student's t over blocks. One pass over all runs at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from feedrate.analysis.blocks import KEYS, Floats, half_width, successful
@@ -22,7 +20,6 @@ from feedrate.schema.columns import PHASES
 
 _Columns = Mapping[str, Floats]
 """Column of trials to its values, NaN where it is null."""
-_Ints = npt.NDArray[np.intp]
 MIB = 2**20
 
 
@@ -86,6 +83,7 @@ MEASURES: tuple[Measure, ...] = (
     _column("uss_peak_mib", "Memory of one’s own (USS)", "MiB", "uss_peak_bytes", 1 / MIB),
     _column("pss_peak_mib", "Memory, shared pages in parts (PSS)", "MiB", "pss_peak_bytes", 1 / MIB),
 )
+_LOGS = [measure.name for measure in MEASURES if measure.logs]
 _NUMBERS = sorted({name for measure in MEASURES for name in measure.columns})
 _JUDGING = ("outcome", "samples_per_s", "storage_format", "page_cache", "cached_before_pct")
 """What decides whether a trial counts."""
@@ -105,63 +103,28 @@ def estimate_measures(trials: pd.DataFrame) -> pd.DataFrame:
         (blocks that count for throughput), ``failed`` (trials that did not end well), and for every measure its mean
         under its name, with its interval and ``<name>_n`` (blocks in which it is known).
     """
-    timed = trials[trials["mode"].ne("check").fillna(True).astype(bool)]
-    cell, cells = _numbered([timed[name] for name in KEYS])
-    first = np.zeros(cells, dtype=np.intp)
-    first[cell[::-1]] = np.arange(len(timed))[::-1]
-    result = timed[[*IDENTITY, *AXIS_NAMES]].iloc[first].reset_index(drop=True)
-    inputs = timed[list(_INPUTS)].reset_index(drop=True)
-    failed = np.bincount(cell[inputs["outcome"].ne("ok").to_numpy(dtype=bool)], minlength=cells)
-    doubtful = inputs["storage_format"].notna() & ~inputs.index.isin(credible(inputs).index)
-    counted = successful(inputs[~doubtful])
-    rows = counted.index.to_numpy()
-    block, blocks = _numbered([pd.Series(cell[rows]), timed["block"].iloc[rows]])
-    cell_of = np.zeros(blocks, dtype=np.intp)
-    cell_of[block] = cell[rows]
+    timed = trials[trials["mode"].ne("check").fillna(True).astype(bool)].reset_index(drop=True)
+    cell = timed.groupby(KEYS, sort=False).ngroup()
+    doubtful = timed["storage_format"].notna() & ~timed.index.isin(credible(timed).index)
+    counted = successful(timed[~doubtful])
     given = {name: counted[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in _NUMBERS}
-    columns: dict[str, npt.NDArray[np.float64] | npt.NDArray[np.int64]] = {}
-    for measure in MEASURES:
-        columns |= _estimate(measure, given, block, cell_of, cells)
-    found = pd.DataFrame(columns).assign(failed=failed.astype(np.int64))
-    return pd.concat([result, found.assign(n=found["samples_per_s_n"])], axis=1)
-
-
-def _numbered(keys: Sequence[pd.Series]) -> tuple[_Ints, int]:
-    """Number the combinations of some columns in order of appearance: each row's number, and how many there are."""
-    codes = np.zeros(len(keys[0]), dtype=np.int64)
-    count = 0
-    for key in keys:
-        part, names = pd.factorize(key)
-        codes, uniques = pd.factorize(codes * len(names) + part)
-        count = len(uniques)
-    return codes.astype(np.intp), count
-
-
-def _estimate(
-    measure: Measure, given: _Columns, block: _Ints, cell_of: _Ints, cells: int
-) -> dict[str, npt.NDArray[np.float64] | npt.NDArray[np.int64]]:
-    """One measure of all cells: trials are averaged by block, blocks by cell."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        values = measure.compute(given)
-        values = np.log(np.where(values > 0, values, np.nan)) if measure.logs else values
-    means, _, tried = _moments(values, block, len(cell_of))
-    mean, sd, n = _moments(np.where(tried > 0, means, np.nan), cell_of, cells)
-    half = half_width(sd, n)
+        values = {measure.name: measure.compute(given) for measure in MEASURES}
+        values |= {name: np.log(np.where(values[name] > 0, values[name], np.nan)) for name in _LOGS}
+    finite = pd.DataFrame(values, counted.index).replace([np.inf, -np.inf], np.nan)
+    groups = finite.groupby([cell[counted.index], counted["block"]]).mean().groupby(level=0)
+    mean, n = groups.mean(), groups.count()
+    half = half_width(groups.std(), n)
     low, high = mean - half, mean + half
-    if measure.logs:
-        mean, low, high = np.exp(mean), np.exp(low), np.exp(high)
-    else:
-        low, high = np.clip(low, 0.0, None), np.clip(high, None, measure.most)
-    name = measure.name
-    return {name: mean, f"{name}_lo": low, f"{name}_hi": high, f"{name}_n": n}
-
-
-def _moments(values: Floats, group: _Ints, count: int) -> tuple[Floats, Floats, npt.NDArray[np.int64]]:
-    """Mean, standard deviation (n - 1) and number of the finite values of each group; NaN where there are too few."""
-    known = np.isfinite(values)
-    values, group = values[known], group[known]
-    n = np.bincount(group, minlength=count).astype(np.int64)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = np.bincount(group, weights=values, minlength=count) / n
-        squares = np.bincount(group, weights=(values - mean[group]) ** 2, minlength=count)
-        return mean, np.sqrt(np.where(n > 1, squares / (n - 1), np.nan)), n
+    for ends in (mean, low, high):
+        ends[_LOGS] = np.exp(ends[_LOGS])
+    low = low.clip(lower=0.0)
+    high = high.clip(upper=pd.Series({measure.name: measure.most for measure in MEASURES}), axis=1)
+    found = pd.concat([mean, low.add_suffix("_lo"), high.add_suffix("_hi"), n.add_suffix("_n")], axis=1)
+    names = [f"{measure.name}{end}" for measure in MEASURES for end in ("", "_lo", "_hi", "_n")]
+    cells = timed.loc[~cell.duplicated(), [*IDENTITY, *AXIS_NAMES]].reset_index(drop=True)
+    found = found[names].reindex(cells.index)
+    counts = [name for name in names if name.endswith("_n")]
+    found[counts] = found[counts].fillna(0).astype(np.int64)
+    found["failed"] = timed["outcome"].ne("ok").groupby(cell).sum().astype(np.int64)
+    return pd.concat([cells, found.assign(n=found["samples_per_s_n"])], axis=1)

@@ -49,19 +49,9 @@ WAIT_WITHIN_MS = 1.5
 COLUMNS = (
     *KEYS,
     "held_out",
-    "predicted_samples_per_s",
-    "samples_per_s",
-    "lo",
-    "hi",
-    "error_pct",
-    "within",
-    "predicted_wait_ms",
-    "wait_ms",
-    "wait_error_ms",
-    "wait_within",
-    "predicted_bottleneck",
-    "bottleneck",
-    "ceilings_apart",
+    *("predicted_samples_per_s", "samples_per_s", "lo", "hi", "error_pct", "within"),
+    *("predicted_wait_ms", "wait_ms", "wait_error_ms", "wait_within"),
+    *("predicted_bottleneck", "bottleneck", "ceilings_apart"),
 )
 _SAME = ("run_id", "device", *(axis.name for axis in AXES if axis.name not in FREE))
 _STAGES = [f"worker_{stage}" for stage in WORKER_STAGES]
