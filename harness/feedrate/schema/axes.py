@@ -15,7 +15,12 @@ from dataclasses import replace
 
 from feedrate.schema.axis import (
     LOADS,
+    LOADS_ONE_BY_ONE,
+    LOADS_SYNTHETIC,
+    NEEDS_MODEL,
+    NEEDS_WORKERS,
     NO_CUDA,
+    STREAMS,
     Axis,
     Cell,
     Value,
@@ -23,15 +28,10 @@ from feedrate.schema.axis import (
     all_of,
     any_of,
     format_has,
-    loads_one_by_one,
-    loads_synthetic,
     model_has,
-    needs_model,
-    needs_workers,
     on_cuda,
     one_of,
     only,
-    streams,
 )
 from feedrate.schema.plugins import names
 
@@ -103,7 +103,7 @@ TASK = _named(
         "srcnn",
         "The network that is trained.",
         choices=lambda: names("feedrate.workloads.models"),
-        idle=needs_model,
+        idle=NEEDS_MODEL,
     ),
 )
 """What is trained on, and what a trial does."""
@@ -128,7 +128,7 @@ STORED = _named(
         "Where samples are streamed from shards: how many each worker holds to draw the next one from; 0 keeps the "
         "order of the shard. The order of the shards is shuffled every epoch.",
         unit="samples",
-        idle=streams,
+        idle=STREAMS,
     ),
     decoder=Axis(
         "pil",
@@ -158,13 +158,13 @@ PLANTED = _named(
         0,
         "Planted: how long reading one sample waits, on top of the real read.",
         unit="us",
-        idle=loads_synthetic,
+        idle=LOADS_SYNTHETIC,
     ),
     decode_us=Axis(
         0,
         "Planted: how long decoding one sample computes, on top of the real decode.",
         unit="us",
-        idle=loads_synthetic,
+        idle=LOADS_SYNTHETIC,
     ),
     read_shape=Axis(
         "constant",
@@ -177,7 +177,7 @@ PLANTED = _named(
         0,
         "Planted: how long collating one batch computes, on top of the real collation.",
         unit="us",
-        idle=loads_synthetic,
+        idle=LOADS_SYNTHETIC,
     ),
     payload_bytes=Axis(
         0,
@@ -192,31 +192,31 @@ PLANTED = _named(
 LOADING = _named(
     batch_size=Axis(32, "Samples in a batch.", unit="samples", least=1),
     num_workers=Axis(0, "DataLoader worker processes; 0 loads in the training process.", idle=LOADS),
-    prefetch_factor=Axis(2, "Batches that each worker prepares ahead.", unit="batches", least=1, idle=needs_workers),
+    prefetch_factor=Axis(2, "Batches that each worker prepares ahead.", unit="batches", least=1, idle=NEEDS_WORKERS),
     worker_kind=Axis(
         "process",
         "What a worker is: a process, as PyTorch makes them, or a thread of the training process.",
         choices=one_of("process", "thread"),
-        idle=all_of(needs_workers, loads_one_by_one),
+        idle=all_of(NEEDS_WORKERS, LOADS_ONE_BY_ONE),
     ),
     start_method=Axis(
         "fork",
         "How worker processes are started.",
         choices=one_of("fork", "spawn", "forkserver"),
-        idle=all_of(needs_workers, only("worker_kind", "process")),
+        idle=all_of(NEEDS_WORKERS, only("worker_kind", "process")),
     ),
     epoch_steps=Axis(
         0,
         "Steps of a real epoch, at whose end the iterator is made anew; 0 samples without end, so that no epoch's "
         "border falls inside the window.",
         unit="steps",
-        idle=all_of(loads_one_by_one, only("page_cache", "warm")),
+        idle=all_of(LOADS_ONE_BY_ONE, only("page_cache", "warm")),
     ),
     persistent_workers=Axis(
         False,
         "Whether workers live on from epoch to epoch.",
         idle=any_of(
-            only("check", "next_epoch"), all_of(needs_workers, above("epoch_steps"), only("worker_kind", "process"))
+            only("check", "next_epoch"), all_of(NEEDS_WORKERS, above("epoch_steps"), only("worker_kind", "process"))
         ),
     ),
     collate=Axis(
@@ -238,14 +238,14 @@ LOADING = _named(
         "What was prepared once and is read from disk afterwards: nothing, every transformed sample, or whole batches "
         "(the same ones every epoch, in a new order).",
         choices=one_of("none", "sample", "batch"),
-        idle=all_of(loads_one_by_one, only("page_cache", "warm")),
+        idle=all_of(LOADS_ONE_BY_ONE, only("page_cache", "warm")),
     ),
     index_kind=Axis(
         "none",
         "What the dataset keeps of every entry in memory: nothing, a list of dictionaries, numpy arrays, or one "
         "serialized buffer.",
         choices=one_of("none", "list", "numpy", "serialized"),
-        idle=all_of(loads_one_by_one, only("page_cache", "warm"), only("cache", "none")),
+        idle=all_of(LOADS_ONE_BY_ONE, only("page_cache", "warm"), only("cache", "none")),
     ),
     index_entries=Axis(
         1000000,
@@ -279,13 +279,13 @@ TRANSFER = _named(
         "Where a tensor of the batch's shape is made in every step: not at all, on the host and then moved, or on the "
         "device.",
         choices=one_of("none", "host", "device"),
-        idle=on_cuda(needs_model),
+        idle=on_cuda(NEEDS_MODEL),
     ),
     d2h=Axis(
         "none",
         "Whether the step's output is copied back to the host, into pageable or pinned memory.",
         choices=one_of("none", "pageable", "pinned"),
-        idle=on_cuda(needs_model),
+        idle=on_cuda(NEEDS_MODEL),
     ),
     d2h_every=Axis(
         1,
@@ -307,20 +307,20 @@ TRAINING = _named(
         "none",
         "Whether every convolution but the last is followed by a batch norm.",
         choices=one_of("none", "batch"),
-        idle=all_of(needs_model, model_has("norm")),
+        idle=all_of(NEEDS_MODEL, model_has("norm")),
     ),
     conv_bias=Axis(True, "Whether convolutions before a batch norm have a bias.", idle=only("norm", "batch")),
     memory_format=Axis(
         "contiguous",
         "Layout of images and of the model's weights.",
         choices=one_of("contiguous", "channels_last"),
-        idle=needs_model,
+        idle=NEEDS_MODEL,
     ),
     amp=Axis(
         "off",
         "Mixed precision (torch.amp.autocast): off, bfloat16, or float16.",
         choices=one_of("off", "bf16", "fp16"),
-        idle=needs_model,
+        idle=NEEDS_MODEL,
     ),
     grad_scaler=Axis(
         False,
@@ -332,37 +332,37 @@ TRAINING = _named(
         "How pointwise operations run: one by one, by PyTorch's own fused function, through torch.compile, or through "
         "TorchScript.",
         choices=one_of("eager", "functional", "compile", "script"),
-        idle=needs_model,
+        idle=NEEDS_MODEL,
     ),
     zero_grad=Axis(
         "none",
         "How gradients are cleared: set to None, or overwritten with zeros (memset).",
         choices=one_of("none", "memset"),
-        idle=needs_model,
+        idle=NEEDS_MODEL,
     ),
     sync_every_step=Axis(
         False,
         "Whether every step reads its loss (loss.item()), for which the host waits for the device.",
-        idle=needs_model,
+        idle=NEEDS_MODEL,
     ),
     debug=Axis(
         "off",
         "Which of PyTorch's debugging aids runs in every step.",
         choices=one_of("off", "anomaly", "profiler", "nvtx", "gradcheck", "gradgradcheck"),
-        idle=needs_model,
+        idle=NEEDS_MODEL,
     ),
     cudnn_benchmark=Axis(
         False,
         "Whether cuDNN times its algorithms for every new shape and keeps the fastest.",
-        idle=on_cuda(needs_model),
+        idle=on_cuda(NEEDS_MODEL),
     ),
-    vary_shapes=Axis(False, "Whether the size of the images changes from step to step.", idle=needs_model),
+    vary_shapes=Axis(False, "Whether the size of the images changes from step to step.", idle=NEEDS_MODEL),
     parallel=Axis(
         "none",
         "How the model is replicated: not, by DataParallel, or by DistributedDataParallel (torchrun; gloo on CPUs, "
         "NCCL on GPUs).",
         choices=one_of("none", "dp", "ddp"),
-        idle=all_of(only("mode", "train"), needs_model),
+        idle=all_of(only("mode", "train"), NEEDS_MODEL),
     ),
     world_size=Axis(
         1,

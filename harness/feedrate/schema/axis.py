@@ -73,24 +73,25 @@ def one_of(*options: str) -> Callable[[], tuple[str, ...]]:
     return lambda: options
 
 
+def unless(holds: Callable[[Cell, str], object], reason: str) -> Idle:
+    """The axis matters only where something holds of the axes so far and the device."""
+    return lambda cell, device: None if holds(cell, device) else reason
+
+
 def only(axis: str, *wanted: Value) -> Idle:
     """The axis matters only where another axis has one of the wanted values."""
+    options = " or ".join(map(str, wanted))
+    return unless(lambda cell, _: cell.get(axis) in wanted, f"matters only with {axis} = {options}")
 
-    def idle(cell: Cell, _device: str) -> str | None:
-        if cell.get(axis) in wanted:
-            return None
-        return f"matters only with {axis} = {' or '.join(str(value) for value in wanted)}"
 
-    return idle
+def above(axis: str, least: float = 0) -> Idle:
+    """The axis shapes what another axis, a number, switches on."""
+    return unless(lambda cell, _: float(cell.get(axis, 0)) > least, f"matters only with {axis} > {least:g}")
 
 
 def all_of(*conditions: Idle) -> Idle:
     """The axis matters only where every condition holds; the first that does not is the reason."""
-
-    def idle(cell: Cell, device: str) -> str | None:
-        return next((reason for condition in conditions if (reason := condition(cell, device))), None)
-
-    return idle
+    return lambda cell, device: next((reason for holds in conditions if (reason := holds(cell, device))), None)
 
 
 def any_of(*conditions: Idle) -> Idle:
@@ -105,19 +106,7 @@ def any_of(*conditions: Idle) -> Idle:
 
 def on_cuda(*conditions: Idle) -> Idle:
     """The axis matters only on CUDA, and where every further condition holds."""
-    return all_of(lambda _, device: None if device == "cuda" else NO_CUDA, *conditions)
-
-
-def needs_workers(cell: Cell, _device: str) -> str | None:
-    """The axis is about workers."""
-    return None if cell.get("num_workers", 0) else "matters only with num_workers > 0"
-
-
-def needs_model(cell: Cell, _device: str) -> str | None:
-    """The axis is about a model's step."""
-    if cell.get("mode") == "compute" or (cell.get("mode") == "train" and cell.get("step") == "real"):
-        return None
-    return "matters only where a model runs (mode = compute, or train with step = real)"
+    return all_of(unless(lambda _, device: device == "cuda", NO_CUDA), *conditions)
 
 
 def model_has(knob: str) -> Idle:
@@ -131,32 +120,6 @@ def model_has(knob: str) -> Idle:
     return idle
 
 
-def above(axis: str, least: float = 0) -> Idle:
-    """The axis shapes what another axis, a number, switches on."""
-
-    def idle(cell: Cell, _device: str) -> str | None:
-        return None if float(cell.get(axis, 0)) > least else f"matters only with {axis} > {least:g}"
-
-    return idle
-
-
-LOADS = only("mode", "train", "load")
-
-
-def loads_one_by_one(cell: Cell, device: str) -> str | None:
-    """The axis is about samples that are read one by one; a stream forms its own order and has no single reads."""
-    if reason := LOADS(cell, device):
-        return reason
-    return "matters only where samples are read one by one" if traits(str(cell["storage_format"])).streamed else None
-
-
-def loads_synthetic(cell: Cell, device: str) -> str | None:
-    """Costs are planted into what a loader does, and into synthetic samples only."""
-    if cell.get("workload") == "synthetic" and not loads_one_by_one(cell, device):
-        return None
-    return "planted only where synthetic samples are loaded one by one"
-
-
 def format_has(knob: str) -> Idle:
     """The axis is a knob of some storage formats only."""
 
@@ -167,7 +130,23 @@ def format_has(knob: str) -> Idle:
     return idle
 
 
-def streams(cell: Cell, _device: str) -> str | None:
-    """The axis is about samples that are streamed from shards."""
-    name = str(cell.get("storage_format", ""))
-    return None if name and traits(name).streamed else "matters only where samples are streamed from shards"
+def _streamed(cell: Cell) -> bool:
+    """Whether a cell's format forms its own order and has no single reads."""
+    return "storage_format" in cell and traits(str(cell["storage_format"])).streamed
+
+
+LOADS = only("mode", "train", "load")
+NEEDS_WORKERS = above("num_workers")
+NEEDS_MODEL = unless(
+    lambda cell, _: cell.get("mode") == "compute" or (cell.get("mode") == "train" and cell.get("step") == "real"),
+    "matters only where a model runs (mode = compute, or train with step = real)",
+)
+LOADS_ONE_BY_ONE = all_of(
+    LOADS, unless(lambda cell, _: not _streamed(cell), "matters only where samples are read one by one")
+)
+LOADS_SYNTHETIC = unless(
+    lambda cell, device: cell.get("workload") == "synthetic" and not LOADS_ONE_BY_ONE(cell, device),
+    "planted only where synthetic samples are loaded one by one",
+)
+"""Costs are planted into what a loader does, and into synthetic samples only."""
+STREAMS = unless(lambda cell, _: _streamed(cell), "matters only where samples are streamed from shards")

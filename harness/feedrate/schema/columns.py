@@ -29,15 +29,7 @@ DEVICE_SPANS = ("h2d", "h2d_exposed", "forward", "backward", "optimizer", "idle"
 WORKER_STAGES = ("read", "decode", "transform", "collate")
 ROLES = ("cell", "ceiling", "control")
 """Why a trial ran: the matrix asks for its cell, another cell's efficiency needs it, or drift is looked for."""
-FLAGS = (
-    "foreign_cpu",
-    "steal",
-    "throttled",
-    "pressure",
-    "gpu_throttled",
-    "gpu_shared",
-    "unsteady",
-)
+FLAGS = ("foreign_cpu", "steal", "throttled", "pressure", "gpu_throttled", "gpu_shared", "unsteady")
 """What can disturb a trial, in the order in which ``flags`` names it."""
 OUTCOMES = ("ok", "error", "oom", "timeout", "crash")
 
