@@ -16,7 +16,7 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from feedrate.schema.errors import EnvironmentFault, InputError, expected_one_of
+from feedrate.schema.errors import InputError, expected_one_of
 from feedrate.schema.redaction import one_line
 from feedrate.store.runs import StoredRun, write_whole
 
@@ -29,14 +29,11 @@ FILE_MOST = 8_192
 SELF_REPORTED, REFERENCE = TIERS = ("self-reported", "reference")
 """Who vouches for a run: whoever measured it, or the maintainers of feedrate."""
 KINDS = ("withdrawn", "label", "tier")
-_KEPT = "Nothing was changed: mend this and type the same command again"
 
 
 def _plain(text: str) -> str:
     if text != one_line(text):
-        raise ValueError(
-            "holds control characters, line breaks, outer or double spaces; expected one line of plain text"
-        )
+        raise ValueError("holds control characters, line breaks, outer or double spaces; expected plain text")
     return text
 
 
@@ -107,11 +104,7 @@ def about(run: Path) -> Beside:
 
 
 def not_withdrawn(runs: Iterable[StoredRun]) -> list[StoredRun]:
-    """Keep the runs that were not withdrawn, in their order.
-
-    Raises:
-        InputError: a file beside one is not as this module writes it.
-    """
+    """Keep the runs that were not withdrawn, in their order."""
     return [run for run in runs if about(run.folder).withdrawn is None]
 
 
@@ -158,57 +151,33 @@ def labelled(label: str, note: str) -> Labelled:
 
 
 def label(run: Path, label: str, note: str = "") -> Path:
-    """Write a label beside a run, in place of an earlier one, and return its file.
-
-    Raises:
-        InputError: a text is too long, or both are empty.
-        EnvironmentFault: the disk cannot be written.
-    """
+    """Write a label beside a run, in place of an earlier one, and return its file; errors as of :func:`labelled`."""
     return _write(place(run, "label"), labelled(label, note))
 
 
 def withdraw(run: Path, why: str, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Path:
     """Say that a run should no longer be shown, and return the file; only removing that takes it back.
 
-    Args:
-        run: its folder.
-        why: the reason, which its page will give.
-        now: the moment, in UTC.
-
     Raises:
         InputError: there is no reason, it is too long, or the run was withdrawn before.
-        EnvironmentFault: the disk cannot be written.
     """
     if before := about(run).withdrawn:
         raise InputError(f"{run.name}: was withdrawn on {before.on} already: {before.why}")
     reason = _typed("WHY= (--why)", why, NOTE_MOST)
     if not reason:
-        raise InputError(
-            "WHY= (--why): nothing was given; expected the reason, in a sentence: the run's page will give it"
-        )
+        raise InputError("WHY= (--why): nothing was given; expected the reason: the run's page will give it")
     return _write(place(run, "withdrawn"), Withdrawn(why=reason, on=now().date().isoformat()))
 
 
 def set_tier(run: Path, tier: str) -> Path:
-    """Say which of ``TIERS`` vouches for a run; for maintainers.
-
-    Returns:
-        The file, which is gone for a run that is self-reported, as all are without it.
+    """Say which of ``TIERS`` vouches for a run, and return the file; for maintainers.
 
     Raises:
         InputError: there is no such tier.
-        EnvironmentFault: the disk cannot be written.
     """
-    path = place(run, "tier")
-    if tier == REFERENCE:
-        return _write(path, Tier(tier="reference"))
-    if tier != SELF_REPORTED:
+    if tier not in TIERS:
         raise InputError(f"tier '{tier}': {expected_one_of(tier, TIERS)}")
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        raise EnvironmentFault(f"{path}: cannot be removed: {error.strerror or error}. {_KEPT}") from error
-    return path
+    return _write(place(run, "tier"), Tier.model_validate({"tier": tier}))
 
 
 def _typed(option: str, text: str, most: int) -> str:
@@ -219,5 +188,5 @@ def _typed(option: str, text: str, most: int) -> str:
 
 
 def _write(path: Path, mark: BaseModel) -> Path:
-    write_whole(path, encode(mark), _KEPT)
+    write_whole(path, encode(mark))
     return path

@@ -43,9 +43,7 @@ _RELEASE = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4}){1,3}")
 def manifest(text: bytes | str, where: object) -> RunManifest:
     """Read a manifest of this schema version or the one before, and make it one of this version.
 
-    Args:
-        text: JSON, as ``run.json`` or the metadata of a parquet file holds it.
-        where: names the file in messages.
+    It is JSON, as ``run.json`` or the metadata of a parquet file holds it; ``where`` names the file in messages.
 
     Raises:
         InputError: it is no manifest, of another version, or needs a newer feedrate.
@@ -119,15 +117,9 @@ def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
 
 
 def complete(table: pa.Table, schema: pa.Schema, where: object) -> pa.Table:
-    """Bring a table of this schema version or the one before into the columns of this one.
+    """Bring a table of this schema version or the one before into the columns of ``schema``, and no others.
 
-    Args:
-        table: as it was read, the manifest in its metadata.
-        schema: the columns that are wanted, in their order (``arrow_schema``).
-        where: names the file in messages.
-
-    Returns:
-        Those columns and no others; one that came after a file of version 1 was written is null throughout.
+    One that came after a file of version 1 was written is null throughout; ``where`` names the file in messages.
 
     Raises:
         InputError: a column is missing from a file that must have it, or of another type.

@@ -15,6 +15,7 @@ import fcntl
 import itertools
 import json
 import os
+import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -37,11 +38,11 @@ GROUP_ROWS = 2_000
 """Of trials, after which a row group ends: what a file says of each column of each group is most of a small one."""
 _NAMED = 8
 """Runs that a message lists at most, the newest."""
-_JOURNALLED = "Trials that ended before are kept in the journal: mend this and type the same command again, it resumes"
+_AGAIN = "What was written before is kept: mend this and type the same command again"
 
 
 @contextmanager
-def _writing(path: Path, kept: str = _JOURNALLED) -> Iterator[None]:
+def _writing(path: Path, kept: str = _AGAIN) -> Iterator[None]:
     """Turn a disk that is full or closed into a message that says what was kept."""
     try:
         yield
@@ -52,7 +53,7 @@ def _writing(path: Path, kept: str = _JOURNALLED) -> Iterator[None]:
         ) from error
 
 
-def write_whole(path: Path, data: bytes, kept: str = _JOURNALLED) -> None:
+def write_whole(path: Path, data: bytes, kept: str = _AGAIN) -> None:
     """Write a file so that a reader sees all of it or none.
 
     Raises:
@@ -67,8 +68,8 @@ def write_whole(path: Path, data: bytes, kept: str = _JOURNALLED) -> None:
         temporary.replace(path)
 
 
-def _make_folder(folder: Path, kept: str = _JOURNALLED, *, exist_ok: bool = True) -> Path:
-    with _writing(folder, kept):
+def _make_folder(folder: Path, *, exist_ok: bool = True) -> Path:
+    with _writing(folder):
         folder.mkdir(parents=True, exist_ok=exist_ok)
     return folder
 
@@ -181,10 +182,7 @@ def encoding(table: str) -> dict[str, Any]:
 
     Trials are what people hand around and what a site reads of every run: many short columns, which Snappy, known to
     every reader, opens four times as fast as Zstandard for 8 % more room. Times of single steps hardly repeat: split by
-    bytes they take 40 % less room.
-
-    Returns:
-        Options of ``pyarrow.parquet.ParquetWriter``.
+    bytes they take 40 % less room. These are options of ``pyarrow.parquet.ParquetWriter``.
     """
     numbers = [column.name for column in TABLES[table] if column.dtype in ("int64", "float64")]
     others = [column.name for column in TABLES[table] if column.name not in numbers]
@@ -197,11 +195,8 @@ def encoding(table: str) -> dict[str, Any]:
 def write_run(folder: Path, manifest: RunManifest, chunks: Iterable[Mapping[str, list[dict[str, Any]]]]) -> None:
     """Write a run that has ended: its parquet files, then ``run.json``; then drop plan and journal.
 
-    Args:
-        folder: the run's folder.
-        manifest: what the run says of itself; embedded in every file.
-        chunks: rows of ``trials``, ``steps`` and ``telemetry``; a column that a row lacks is null. Each chunk is a row
-            group of the last two; of trials, whose rows are few, ``GROUP_ROWS`` and more are one.
+    ``chunks`` are rows of ``trials``, ``steps`` and ``telemetry``; a column that a row lacks is null. Each chunk is a
+    row group of the last two; of trials, whose rows are few, ``GROUP_ROWS`` and more are one.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -241,11 +236,7 @@ class StoredRun:
     manifest: RunManifest
 
     def table(self, name: str, trials: Iterable[str] | None = None) -> pd.DataFrame:
-        """Read ``trials``, ``steps`` or ``telemetry`` with nullable types (``pd.NA`` is null).
-
-        Args:
-            name: of the table.
-            trials: the trials whose rows are read; all of them if not given.
+        """Read ``trials``, ``steps`` or ``telemetry`` with nullable types, of all trials or of those that are named.
 
         Raises:
             InputError: the file is not one that feedrate wrote (``migration.complete``).
@@ -261,10 +252,7 @@ class StoredRun:
 
     def suites(self) -> list[str]:
         """List the suites that trials of the run were made for, by name; nothing else of the table is read."""
-        import pyarrow.parquet as pq
-
-        column = pq.read_table(self.folder / "trials.parquet", columns=["suite"])["suite"]
-        return sorted(name for name in column.unique().to_pylist() if name is not None)
+        return sorted(rows([self.folder], ["suite"])["suite"].dropna().unique())
 
 
 def _frame(table: pa.Table) -> pd.DataFrame:
@@ -326,19 +314,20 @@ def find(run: str, results: Path = RESULTS) -> StoredRun:
 
 
 def store(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write the folder of a run that somebody else measured and that was validated.
+    """Write the folder of a run that somebody else measured and that was validated; it is not there yet.
 
-    Args:
-        folder: ``results/<machine_id>/<run_id>``, which is not there.
-        files: name to content; ``run.json``, with which it is whole, is written last.
+    ``files`` are name to content; ``run.json``, with which the run is whole, is written last.
 
     Raises:
         EnvironmentFault: the disk cannot be written.
     """
-    kept = "The run is not whole: remove its folder, mend this and type the same command again"
-    _make_folder(folder, kept, exist_ok=False)
-    for name, data in sorted(files.items(), key=lambda pair: pair[0] == "run.json"):
-        write_whole(folder / name, data, kept)
+    _make_folder(folder, exist_ok=False)
+    try:
+        for name, data in sorted(files.items(), key=lambda pair: pair[0] == "run.json"):
+            write_whole(folder / name, data)
+    except EnvironmentFault:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def write_bench(results: Path, record: BenchRecord) -> Path:
@@ -351,9 +340,8 @@ def write_bench(results: Path, record: BenchRecord) -> Path:
         EnvironmentFault: the disk cannot be written.
     """
     path = results / record.machine.machine_id / "bench" / f"{record.name}.json"
-    kept = "Nothing was kept: mend this and type the same command again"
-    _make_folder(path.parent, kept)
-    write_whole(path, record.model_dump_json(indent=1).encode() + b"\n", kept)
+    _make_folder(path.parent)
+    write_whole(path, record.model_dump_json(indent=1).encode() + b"\n")
     return path
 
 
@@ -373,15 +361,7 @@ def benches(results: Path = RESULTS) -> list[BenchRecord]:
 
 
 def rows(folders: Sequence[Path], columns: Sequence[str], name: str = "trials") -> pd.DataFrame:
-    """Read some columns of a table of many runs, in their order: whole tables of ten thousand fit into no memory.
-
-    Args:
-        folders: of runs that have ended; at least one.
-        columns: of ``columns.TABLES[name]``.
-        name: ``trials``, ``steps`` or ``telemetry``.
-
-    Returns:
-        Their rows, with nullable types (``pd.NA`` is null).
+    """Read some columns of a table of one run or many, with nullable types: whole tables of all fit into no memory.
 
     Raises:
         InputError: a file is not one that feedrate wrote (``migration.complete``).
