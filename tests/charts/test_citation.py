@@ -7,7 +7,6 @@ import re
 import tomllib
 
 import markdown
-import pytest
 
 import feedrate
 from feedrate.charts import citation
@@ -106,13 +105,3 @@ def test_the_project_can_be_cited() -> None:
     forms = citation.software()
     assert fields(forms["BibTeX"])["key"] == f"feedrate-{feedrate.__version__}"
     assert all(str(about["title"]).partition(":")[2] in text for text in forms.values())
-
-
-@pytest.mark.parametrize("content", ["a\n", "µ,×\n"])
-def test_a_hash_is_that_of_the_files_bytes(content: str) -> None:
-    """The hash of a text is what ``sha256sum`` says of it as a file in UTF-8."""
-    assert (
-        citation.data_hash(content)
-        == citation.data_hash(content.encode())
-        == hashlib.sha256(content.encode()).hexdigest()[:12]
-    )

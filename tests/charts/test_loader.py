@@ -14,7 +14,6 @@ from scipy import stats
 from feedrate.analysis.ceilings import cells_with_ceilings
 from feedrate.charts.figure import Figure
 from feedrate.charts.marks import estimated
-from feedrate.charts.render import picture
 from feedrate.pages.runs import RunView, draw
 from feedrate.questions.experiment.analysis import UTILIZATION
 from feedrate.questions.experiment.charts import KINDS
@@ -76,13 +75,6 @@ def test_one_colour_per_phase_everywhere(show: Show, specs: Specs) -> None:
     assert len(seen) == 7
     assert all(len(colours) == 1 for colours in seen.values())
     assert len(set.union(*seen.values())) == 7
-
-
-def test_the_readme_figure_stands_alone(cpu: RunView) -> None:
-    """The whole figure is one SVG on white with real colours, its legend and its origin in it."""
-    drawn = picture(draw("phases", cpu), "a machine; run x & y")
-    assert "var(" not in drawn
-    assert all(text in drawn for text in ("#ffffff", "run x &amp; y", "emulated step (sleep)"))
 
 
 @pytest.mark.parametrize(("device", "comparable"), [("cpu", False), ("cuda", True)])

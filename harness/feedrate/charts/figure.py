@@ -180,6 +180,15 @@ def listed(rows: Iterable[Row], given: Row, columns: Mapping[str, str] = COLUMNS
     return [{**given, **{heading: row[key] for heading, key in columns.items()}} for row in rows]
 
 
+def stacked(rows: Iterable[Row], bar: str, part: str, given: Row, columns: Mapping[str, str]) -> list[Row]:
+    """Tabulate segments of bars: a row a bar, ``columns`` as :func:`listed` takes them, then a column a part."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        line = found.setdefault(row[bar], {**given, **{heading: row[key] for heading, key in columns.items()}})
+        line[f"{row[part]} (us)"] = row["us"]
+    return list(found.values())
+
+
 def table(rows: Sequence[Row]) -> alt.InlineData:
     """Give rows to Altair as plain values; a tuple is handed on where a list would be copied for every layer."""
     return alt.InlineData(values=tuple(dict(row) for row in rows))

@@ -1,3 +1,3 @@
 """The question calibration."""
 
-__all__ = ["analysis", "page", "terminal"]
+__all__ = ["analysis", "page"]

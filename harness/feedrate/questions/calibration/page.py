@@ -1,4 +1,7 @@
-"""Calibration on a suite's page: planted, measured, error; small effects, equal pairs, planted bottlenecks."""
+"""Calibration on a suite's page: planted, measured, error; small effects, equal pairs, planted bottlenecks.
+
+A sweep that plants ends on the terminal with the same sentences below a table of its costs.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from typing import Any
 
 import pandas as pd
 from markupsafe import Markup
+from rich.console import Console
+from rich.table import Table
 
 from feedrate.analysis.blocks import KEYS
 from feedrate.analysis.estimates import rows_of
@@ -28,6 +33,8 @@ QUANTITIES = {
     "batch": "whole batch",
 }
 """What is planted, in words; the order is the analysis' own."""
+_PRINTED = ("quantity", "step", "workers", "batch", "planted", "measured", "error, %", "n")
+"""Columns on the terminal."""
 _MOST_OPEN = 12
 """Rows of a table that are shown without being asked for."""
 
@@ -57,6 +64,51 @@ def section(view: RunView, suite: str) -> Markup:
         margin=f"{100 * (CONFIRMED_OVER - 1):g}",
         clear=f"{100 * (SAME[1] - 1):g}",
     )
+
+
+def show(trials: pd.DataFrame, console: Console) -> None:
+    """Print what was planted and what was measured by the trials of one run; nothing where nothing was planted."""
+    costs = analysis.planted(trials)
+    if costs.empty:
+        return
+
+    def say(text: str, style: str = "") -> None:
+        console.print(text, style=style, markup=False, highlight=False)
+
+    say("\nPlanted costs, read back (means over blocks; what the rest costs is taken off)", "bold")
+    console.print(_printed(costs))
+    for row in rows_of(analysis.summary(costs)):
+        say(
+            f"  {row['quantity']}: median error {row['median_pct']:.2f} %, worst {row['worst_pct']:+.2f} % "
+            f"({words.plural(row['cells'], 'cell')}, n ≥ {row['n']})"
+        )
+    say(_answer(costs, analysis.effects(trials), analysis.same_pairs(trials), analysis.bottlenecks(trials)))
+
+
+def _printed(costs: pd.DataFrame) -> Table:
+    """One line a quantity and configuration; replicas count in the lines below the table alone."""
+    printed = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
+    for name in _PRINTED:
+        printed.add_column(name, justify="left" if name == "quantity" else "right", no_wrap=True)
+    order = {name: place for place, name in enumerate(dict.fromkeys(costs["quantity"]))}
+    first = costs[costs["replica"] == 0].sort_values(["num_workers", "batch_size", "planted"], kind="stable")
+    for row in rows_of(first.sort_values("quantity", key=lambda names: names.map(order), kind="stable")):
+        shape = f", {row['read_shape'].replace('_', '-')}" if row["quantity"] == "read" else ""
+        unit = row["unit"].partition(" ")[0].replace("bytes", "B")
+        error = f"{row['error_pct']:+.2f} (one block)"
+        if words.known(row["error_lo"]):
+            error = f"{row['error_pct']:+.2f} ± {(row['error_hi'] - row['error_lo']) / 2:.2f}"
+        printed.add_row(
+            f"{row['quantity']}{shape}",
+            "–" if row["mode"] == "load" else f"{row['step_ms']:g} ms",
+            str(row["num_workers"]),
+            str(row["batch_size"]),
+            f"{row['planted']:,.5g} {unit}",
+            f"{row['measured']:,.5g}",
+            error,
+            str(row["n"]),
+        )
+    return printed
 
 
 def _answer(costs: pd.DataFrame, effects: pd.DataFrame, pairs: pd.DataFrame, bound: pd.DataFrame) -> str:

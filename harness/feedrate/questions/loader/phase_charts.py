@@ -8,7 +8,7 @@ work. Nor does it show which knob gains how much: the suites do.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,7 @@ from feedrate.charts.figure import (
     numbers,
     plain,
     slices,
+    stacked,
     table,
 )
 from feedrate.charts.marks import BLOCKS, estimated, hover, names, tone
@@ -55,8 +56,7 @@ LABELS = {
 _WHISKER = "Bars are means over blocks; the thin line is the 95 % interval of the whole bar."
 _SLEEP = "An emulated step sleeps for a declared time, as an accelerator would keep the host waiting; no model runs."
 _MISSING = "No trial of a training loop ended well here, so there are no phases to show."
-
-
+_TIMES = {"total (us)": "total", "low (us)": "lo", "high (us)": "hi", "n": "n"}
 _DEFAULTS = f"PyTorch’s defaults on {BY_NAME['storage_format'].default} files"
 _OTHERS = tuple(name for name in KNOBS if name != "batch_size")
 """What the two cells of a pair may differ in."""
@@ -67,17 +67,20 @@ _COLUMNS = {
     "times the defaults": "ratio",
     "times, low": "ratio_lo",
     "times, high": "ratio_hi",
+    **_TIMES,
 }
 
 
 @chart("Where a sample’s time goes", _QUESTION, "cells")
 def phases(sheet: Sheet, cells: pd.DataFrame) -> Figure:
     """Draw PyTorch's default number of workers beside the fastest number."""
-    used, columns = set[str](), {"batch_size": "batch", "num_workers": "workers"}
+    used, columns = set[str](), {"batch_size": "batch", "num_workers": "workers", **_TIMES}
     for part in slices(cells, (TRAIN, EMULATED)):
         frame, kept = held(part.frame, ("batch_size", "num_workers"))
         if rows := _phase_rows(part, frame):
-            sheet.add(_panel(part, rows, _phases_message(rows)), _table(part, rows, columns), kept)
+            sheet.add(
+                _panel(part, rows, _phases_message(rows)), stacked(rows, "bar", "phase", part.row(), columns), kept
+            )
             used |= {row["phase"] for row in rows}
     if EMULATED in used:
         sheet.note(_SLEEP)
@@ -94,8 +97,6 @@ def _keys(used: Collection[str]) -> list[Key]:
 
 def _phase_rows(part: Slice, frame: pd.DataFrame) -> list[dict[str, Any]]:
     """A bar a batch size, for PyTorch's default (0, or the fewest workers) and the fastest at the largest batch."""
-    if not len(frame):
-        return []
     fastest = frame.sort_values(["batch_size", "samples_per_s"]).iloc[-1]
     counts = {numbers(frame, "num_workers")[0], int(fastest["num_workers"])}
     rows = []
@@ -164,30 +165,15 @@ def _panel(part: Slice, rows: Sequence[Row], message: str) -> Panel:
     return Panel.draw(part.title, part.subtitle, message, layers, 92 + 21 * len(bars))
 
 
-def _table(part: Slice, rows: Sequence[Row], columns: Mapping[str, str]) -> list[Row]:
-    """Tabulate segments: a row a bar, a column a phase; ``columns`` are those that come first, heading to key."""
-    found: dict[str, dict[str, Any]] = {}
-    given = dict(columns) | {"total (us)": "total", "low (us)": "lo", "high (us)": "hi", "n": "n"}
-    for row in rows:
-        line = found.setdefault(row["bar"], {**part.row(), **{heading: row[key] for heading, key in given.items()}})
-        line[f"{row['phase']} (us)"] = row["us"]
-    headings = list(dict.fromkeys(key for line in found.values() for key in line))
-    return [{key: line.get(key) for key in headings} for line in found.values()]
-
-
 def _phases_message(rows: Sequence[Row]) -> str:
     """Say how much of the time goes into waiting for data, and what is largest at the largest batch."""
     workers = max(row["workers"] for row in rows)
     own = [row for row in rows if row["workers"] == workers]
-    fetch = sorted((row for row in own if row["phase"] == "fetch"), key=lambda row: int(row["batch"]))
+    fetch = [(row["batch"], row["share"]) for row in own if row["phase"] == "fetch"]
     if not fetch:
         return words.sentence("waiting for data was not observed")
-    first, last = fetch[0], fetch[-1]
-    text = f"with {words.plural(workers, 'worker')}, waiting for data takes {words.percent(first['share'])}"
-    text += f" of the time at batch {first['batch']}"
-    if last is not first:
-        text += f" and {words.percent(last['share'])} at batch {last['batch']}"
-    largest = max((row for row in own if row["batch"] == last["batch"]), key=lambda row: row["us"])
+    text = _waits(words.plural(workers, "worker"), sorted(fetch))
+    largest = max((row for row in own if row["batch"] == max(fetch)[0]), key=lambda row: row["us"])
     if largest["phase"] == "fetch":
         return words.sentence(f"{text}, where it is the largest part")
     name, share = LABELS[largest["phase"]], words.percent(largest["share"])
@@ -220,7 +206,9 @@ def defaults(sheet: Sheet, trials: pd.DataFrame) -> Figure:
             tasks.append((part, kept, pairs, rows))
     tasks.sort(key=lambda task: -sum(bool(pair.ratio) for pair in task[2]))
     for part, kept, pairs, rows in tasks:
-        sheet.add(_panel(part, rows, _defaults_message(pairs)), _table(part, rows, _COLUMNS), kept)
+        sheet.add(
+            _panel(part, rows, _defaults_message(pairs)), stacked(rows, "bar", "phase", part.row(), _COLUMNS), kept
+        )
     used = {str(row["phase"]) for *_, rows in tasks for row in rows}
     if EMULATED in used:
         sheet.note(_SLEEP)
@@ -275,25 +263,28 @@ def _setting(cell: Row) -> str:
 def _defaults_message(pairs: Sequence[_Pair]) -> str:
     """Say how much of the time goes into waiting for data with either, and what the best gains at the largest batch."""
     both = [pair for pair in pairs if pair.ratio]
-    by_default = [(pair.batch, pair.defaults) for pair in both or pairs if pair.defaults]
-    at_best = [(pair.batch, pair.best) for pair in both or pairs if pair.best]
+    parts = []
+    shown = both or pairs
+    told = {_DEFAULTS: [(pair.batch, pair.defaults) for pair in shown]}
+    told["the best settings"] = [(pair.batch, pair.best) for pair in shown]
+    for who, cells in told.items():
+        known = [(batch, plain(cell["fetch_share"])) for batch, cell in cells if cell]
+        shares = [(batch, share) for batch, share in known if share is not None]
+        parts += [_waits(who, shares)] if shares else []
     if both:
-        parts = [*_waits(_DEFAULTS, by_default), *_waits("the best settings", at_best), _gain(both[-1])]
-    elif by_default:
-        parts = [*_waits(_DEFAULTS, by_default), "nothing else that was measured here is faster"]
+        parts.append(_gain(both[-1]))
+    elif any(pair.defaults for pair in pairs):
+        parts.append("nothing else that was measured here is faster")
     else:
-        parts = [*_waits("the best settings", at_best), "PyTorch’s defaults were not measured here"]
+        parts.append("PyTorch’s defaults were not measured here")
     return " ".join(map(words.sentence, parts))
 
 
-def _waits(who: str, cells: Sequence[tuple[int, Row]]) -> list[str]:
-    """Say the share of waiting at the smallest and at the largest batch; nothing where it was not observed."""
-    shares = [(batch, float(cell["fetch_share"])) for batch, cell in cells if words.known(plain(cell["fetch_share"]))]
-    if not shares:
-        return []
+def _waits(who: str, shares: Sequence[tuple[int, float]]) -> str:
+    """Say the share of waiting at the smallest and at the largest batch."""
     (batch, share), last = shares[0], shares[-1]
     text = f"with {who}, waiting for data takes {words.percent(share)} of the time at batch {batch}"
-    return [text if last == shares[0] else f"{text} and {words.percent(last[1])} at batch {last[0]}"]
+    return text if last == shares[0] else f"{text} and {words.percent(last[1])} at batch {last[0]}"
 
 
 def _gain(pair: _Pair) -> str:

@@ -27,6 +27,7 @@ from feedrate.charts.figure import (
     listed,
     plain,
     point,
+    stacked,
     table,
 )
 from feedrate.charts.marks import BLOCKS, Fields, dots, extent, height, hover, log_axis, names, rate, tiles, tone
@@ -228,12 +229,13 @@ def _scaling_message(rows: Sequence[Row]) -> str:
 @chart("Where a sample’s loading goes", "What does the loader spend its time on, and how much of it?")
 def storage_work(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw a bar a format, the time of a sample beside it."""
+    columns = {"format": "format", "page_cache": "state", "total (us)": "total", "n": "n"}
     for part in loads(trials):
         for state in part.states:
             if rows := _work_rows(part, state):
                 subtitle, size = f"{part.subtitle}, {state}", height(len(rows) // len(WORKER_STAGES), 17)
                 panel = Panel.draw(part.title, subtitle, _work_message(rows), _work_layers(rows), size)
-                sheet.add(panel, _work_table(part, state, rows), part.held)
+                sheet.add(panel, stacked(rows, "format", "stage", part.row(), columns), part.held)
     close(sheet, loads(trials))
     sheet.note("Medians over trials of the loader’s own wall clock, its queues left out.")
     legend = [Key(stage, STAGE_COLOURS[stage]) for stage in WORKER_STAGES]
@@ -250,6 +252,7 @@ def _work_rows(part: Part, state: str) -> list[dict[str, Any]]:
     return [
         {
             "format": name,
+            "state": state,
             "order": place,
             "stage": stage,
             "us": float(costs[place]),
@@ -285,15 +288,6 @@ def _work_layers(rows: Sequence[Row]) -> list[alt.Chart]:
         .encode(x=alt.XDatum(1.265, type="quantitative"), text=alt.Text("text:N"))
     )
     return [bars, totals]
-
-
-def _work_table(part: Part, state: str, rows: Sequence[Row]) -> list[Row]:
-    """A row a format, a column a stage."""
-    found: dict[str, dict[str, Any]] = {}
-    for row in rows:
-        given = {"format": row["format"], "page_cache": state, "total (us)": row["total"], "n": row["n"]}
-        found.setdefault(row["format"], {**part.row(), **given})[f"{row['stage']} (us)"] = row["us"]
-    return list(found.values())
 
 
 def _work_message(rows: Sequence[Row]) -> str:

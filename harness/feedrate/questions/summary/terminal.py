@@ -18,7 +18,7 @@ from feedrate.pages.headlines import gain_words
 from feedrate.pages.runs import RunView
 from feedrate.plan import suite
 from feedrate.plan.suite import CALIBRATION
-from feedrate.questions.calibration import terminal as calibration_terminal
+from feedrate.questions.calibration import page as calibration_page
 from feedrate.questions.claims import terminal as claims_terminal
 from feedrate.schema import words
 from feedrate.schema.axes import BY_NAME
@@ -40,7 +40,7 @@ def show(run: StoredRun, console: Console) -> None:
     _quality(run, trials, console)
     if (trials["outcome"] == "ok").any():
         _tasks(RunView(run), console)
-        calibration_terminal.show(trials[trials["suite"].eq(CALIBRATION)], console)
+        calibration_page.show(trials[trials["suite"].eq(CALIBRATION)], console)
         _contrasts(run, trials[~trials["suite"].map(suite.for_claims)], console)
         claims_terminal.show_run(run, console)
     _next(run, console)

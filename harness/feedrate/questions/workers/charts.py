@@ -6,6 +6,7 @@ the training process loads itself). It does not show what a machine with more co
 
 from __future__ import annotations
 
+import itertools
 import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -217,11 +218,8 @@ def _mark(cell: Row, line: str) -> dict[str, Any]:
 
 def _fewer(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Keep the lines that tell most, so that marks stay apart."""
-    rank: dict[str, tuple[int, float]] = {}
-    for row in rows:
-        count, best = rank.get(row["line"], (0, 0.0))
-        rank[row["line"]] = count + 1, max(best, row["value"])
-    kept = sorted(rank, key=lambda name: rank[name], reverse=True)[:LINES]
+    ranks = pd.DataFrame(rows).groupby("line")["value"].agg(["size", "max"])
+    kept = set(ranks.sort_values(["size", "max"], ascending=False).index[:LINES])
     return [row for row in rows if row["line"] in kept]
 
 
@@ -230,10 +228,8 @@ def _line_looks(found: Sequence[str]) -> Looks:
     batches = sorted((name for name in found if name.startswith("batch ")), key=lambda name: int(name.split()[1]))
     formats = sorted(name for name in found if name not in batches)
     tones = [*series(len(batches), has_zero=False), *(colour(f"name-{at % 7}") for at in range(len(formats)))]
-    return {
-        name: (tone, SHAPES[at % len(SHAPES)])
-        for at, (name, tone) in enumerate(zip([*batches, *formats], tones, strict=True))
-    }
+    shapes = itertools.cycle(SHAPES)
+    return dict(zip([*batches, *formats], zip(tones, shapes, strict=False), strict=True))
 
 
 def _throughput(part: Slice, rows: Sequence[Row], looks: Looks, cores: float | None) -> Panel:
