@@ -9,7 +9,7 @@ from html import unescape
 import pandas as pd
 import pytest
 
-from feedrate.analysis import worker_costs as costs
+from feedrate.analysis import loader as costs
 from feedrate.analysis.estimates import rows_of
 from feedrate.pages.runs import RunView
 from feedrate.pages.verdicts import load_verdicts
