@@ -35,6 +35,14 @@ def test_a_torn_line_costs_that_line_only(tmp_path: Path) -> None:
     again.close()
 
 
+def test_a_journal_that_is_only_torn_is_empty(tmp_path: Path) -> None:
+    """A crash within the very first line leaves a journal that can be used."""
+    (tmp_path / "journal.jsonl").write_bytes(b'{"n"')
+    journal = runs.Journal(tmp_path)
+    assert list(journal.entries()) == []
+    journal.close()
+
+
 def test_a_full_disk_is_a_message(tmp_path: Path) -> None:
     """ENOSPC while a trial is written names the file, the cause and what to do; nothing before it is lost."""
     (tmp_path / "journal.jsonl").symlink_to("/dev/full")

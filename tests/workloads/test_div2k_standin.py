@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import io
+import statistics
 import struct
+import time
 import zlib
 
 import numpy as np
 import pytest
+from beside import tried
+from PIL import Image as PILImage
 
 from feedrate.formats import Image
 from feedrate.formats._images import encode_png
@@ -44,6 +49,22 @@ def test_bits_and_filter_of_photographs(image: Image) -> None:
     png = encode_png(image)
     assert len(png) * 8 / image.shape[0] / image.shape[1] == pytest.approx(12.6, abs=0.4)
     assert row_filters(png)[4] > 0.9 * image.shape[0]
+
+
+@tried
+def test_decodes_like_a_photograph(image: Image) -> None:
+    """Decoding a crop takes 0.8 to 1.25 times what a photograph of the same size takes, decoded in turns with it."""
+    photo = pytest.importorskip("skimage.data").chelsea()  # 451 × 300, 13.7 bits a pixel, CC0
+    height, width = photo.shape[:2]
+    files = [encode_png(image[:height, :width]), encode_png(np.ascontiguousarray(photo))]
+    ratios = []
+    for _ in range(31):
+        marks = [time.perf_counter_ns()]
+        for file in files:
+            np.array(PILImage.open(io.BytesIO(file)))
+            marks.append(time.perf_counter_ns())
+        ratios.append((marks[1] - marks[0]) / (marks[2] - marks[1]))
+    assert 0.8 < statistics.median(ratios) < 1.25
 
 
 def test_samples(monkeypatch: pytest.MonkeyPatch, image: Image) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from playwright.sync_api import Browser, Page
+from scipy import special
 
 from feedrate.analysis.ceilings import cells_with_ceilings
 from feedrate.questions.compare.analysis import CEILINGS, Compared, believable, compared, repeated
@@ -48,6 +49,22 @@ def near(got: Any, want: Any) -> bool:
     if isinstance(want, float | int | np.number) and not isinstance(want, bool):
         return got is None if math.isnan(want) else got is not None and math.isclose(got, want, rel_tol=EXACT)
     return bool(got == (None if pd.isna(want) else want))
+
+
+def test_students_t(page: Page) -> None:
+    """The half-width of an interval in standard errors, from one degree of freedom on, agrees with SciPy's."""
+    freedom = [1.0, 1.0001, 1.37, 2.0, 2.5, 3.0, 4.99, 7.0, 19.9, 20.1, 29.4, 58.0, 118.0, 1e3, 1e5, 1e7]
+    levels = [0.02, 0.2, 0.5, 0.8, 0.9, 0.95, 0.99, 0.999, 0.99999]
+    asked = [[df, level] for df in freedom for level in levels]
+    found = page.evaluate(
+        """async (asked) => {
+          const { critical } = await import("/compare/statistics.js");
+          return asked.map(([df, level]) => critical(level, df));
+        }""",
+        asked,
+    )
+    wanted = [float(special.stdtrit(df, 0.5 + level / 2)) for df, level in asked]
+    assert [pair for pair, got, want in zip(asked, found, wanted, strict=True) if not near(got, want)] == []
 
 
 def table(trials: pd.DataFrame) -> str:
