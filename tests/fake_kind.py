@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from feedrate.machine.identity import Machine
-from feedrate.machine.identity import Storage
+from feedrate.machine.identity import Machine, Storage
 from feedrate.schema.columns import PROTOCOL_VERSION
 
 HOSTILE = '<script>document.title="owned"</script><img src=x onerror="document.title=1"> [a](javascript:alert(1)) `x` |'
