@@ -21,7 +21,7 @@ def test_charts_stand_on_a_page_as_long_as_it_stays_light(
     room: int, machines: int, show: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The machine that was measured last has its charts in any case; where another's are left out, that is said."""
-    monkeypatch.setattr(suites_page, "_CHARTED", room)
+    monkeypatch.setattr(suites_page, "CHARTED", room)
     few: dict[str, Any] = {"batches": (8, 32), "workers": (0,), "blocks": 2}
     runs = [show(cores=4, run_id="20260104T030405Z-four", **few), show(**few)]
     content = replace(suite.load("loader"), charts=suite.load("loader").charts[:2])
@@ -34,7 +34,7 @@ def test_charts_stand_on_a_page_as_long_as_it_stays_light(
 @pytest.mark.slow
 def test_devices_of_a_machine_stand_apart(show: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A newer run on the CPU hides none on the GPU: each has a heading that names it, and figures of its own."""
-    monkeypatch.setattr(suites_page, "_CHARTED", 3)
+    monkeypatch.setattr(suites_page, "CHARTED", 3)
     few: dict[str, Any] = {"batches": (8,), "workers": (0,), "blocks": 2}
     cpu, gpu = show(gpu_idle=True, run_id="cpu", **few), show(device="cuda", run_id="gpu", **few)
     other = show(cores=4, run_id="other", **few)

@@ -33,9 +33,13 @@ OVERLAPS = """() => {
     if (!parent.checkVisibility({ opacityProperty: true, visibilityProperty: true })) continue;
     const range = document.createRange();
     range.selectNodeContents(node);
+    let list = parent;  // that scrolls: what lies beyond its edges is not seen
+    while (list && !["auto", "scroll"].includes(getComputedStyle(list).overflowY)) list = list.parentElement;
+    const seen = list?.getBoundingClientRect() ?? { top: -Infinity, bottom: Infinity };
     for (const box of range.getClientRects()) {
-      if (box.width < 5 || box.height < 5) continue;
-      boxes.push([box.left + 1, box.top + 3, box.right - 1, box.bottom - 3, node.data.trim()]);
+      const [top, bottom] = [Math.max(box.top, seen.top), Math.min(box.bottom, seen.bottom)];
+      if (box.width < 5 || bottom - top < 5) continue;
+      boxes.push([box.left + 1, top + 3, box.right - 1, bottom - 3, node.data.trim()]);
     }
   }
   boxes.sort((a, b) => a[1] - b[1]);

@@ -26,7 +26,7 @@ from feedrate.questions.storage.page import StorageSection
 from feedrate.questions.workers import page as workers_page
 from feedrate.schema import plugins
 
-_CHARTED = 2
+CHARTED = 2
 """Runs whose charts a page has room for, with some thirty kilobytes each, compressed."""
 
 
@@ -60,7 +60,7 @@ def page(name: str, path: str, content: Suite, runs: Sequence[RunView], verdicts
         before, after, more = _around_charts(name, path, view, verdicts)
         files |= more
         charts = None
-        if len(parts) < _CHARTED:
+        if len(parts) < CHARTED:
             charts = []
             for chart in content.charts:
                 figure = draw(chart, view, name)
