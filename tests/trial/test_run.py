@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from array import array
 from collections import Counter
 from collections.abc import Callable
@@ -18,9 +19,10 @@ from feedrate.schema import plugins
 from feedrate.schema.columns import PHASES, STEPS, WORKER_STAGES
 from feedrate.schema.errors import InputError
 from feedrate.schema.window import WARM
+from feedrate.trial import distributed
 from feedrate.trial.job import Job
 from feedrate.trial.loop import Window
-from feedrate.trial.run import device_times, host_times, steadiness, throughput, warm_up_limits, window_limits
+from feedrate.trial.run import device_times, host_times, lead_in_steps, steadiness, throughput, warm_up_limits, window_limits
 
 COUNT = 48
 CELL = {"workload": "synthetic", "mode": "load", "patch_size": 8, "n_samples": COUNT, "batch_size": 4}
@@ -44,13 +46,19 @@ def window(steps: int, drained: int = 0) -> Window:
 
 
 @pytest.mark.parametrize(
-    ("cell", "least"),
-    [({}, 5), ({"num_workers": 2, "prefetch_factor": 2}, 6), ({"num_workers": 8, "prefetch_factor": 4}, 40)],
+    ("cell", "stock"),
+    [
+        ({}, 0),
+        ({"num_workers": 2, "prefetch_factor": 2}, 6),
+        ({"num_workers": 8, "prefetch_factor": 4}, 40),
+        ({"num_workers": 8, "prefetch_factor": 4, "epoch_steps": 10}, 0),
+    ],
 )
-def test_the_warm_up_outlasts_the_prefetched_stock(cell: dict, least: int) -> None:
-    """A warm-up consumes what all workers had prepared, at least five steps, and lasts at least warmup_s."""
+def test_the_prefetched_stock_is_consumed_between_warm_up_and_window(cell: dict, stock: int) -> None:
+    """After a warm-up of at least five steps and warmup_s, as many steps as there are prefetched batches."""
     limits = warm_up_limits(job(**cell))
-    assert (limits.window_ns, limits.min_steps) == (500_000_000, least)
+    assert (limits.window_ns, limits.min_steps) == (500_000_000, max(5, cell.get("epoch_steps", 0)))
+    assert lead_in_steps(job(**cell)) == stock
 
 
 def test_a_window_ends_with_whole_bursts() -> None:
@@ -78,7 +86,7 @@ def test_draining_the_device_is_part_of_other() -> None:
 
 def test_throughput_is_samples_over_wall_clock() -> None:
     """Not a mean of rates: all samples divided by the whole wall clock; an even window is steady."""
-    row = throughput(job(), window(5), window(10, drained=2_000_000))
+    row = throughput(job(), window(10, drained=2_000_000))
     assert row["samples"] == 40
     assert row["samples_per_s"] == 40 / 0.032
     assert steadiness(job(), window(10), None)["steady"]
@@ -192,7 +200,7 @@ def test_a_window_has_whole_epochs(trial: Callable[..., Any], workers: int, kept
     """It begins and ends at an epoch's border, has two epochs at least, and counts those that began in it."""
     row, _ = trial(num_workers=workers, persistent_workers=kept, epoch_steps=5)
     assert row["warmup_steps"] % 5 == 0
-    assert row["warmup_steps"] >= 5 + bool(workers)
+    assert row["warmup_steps"] >= 5
     assert row["steps"] % 5 == 0
     assert row["epochs"] == row["steps"] // 5 >= 2
     assert row["half_ratio"] is not None
@@ -263,3 +271,21 @@ def test_too_few_samples_to_be_cold(cold: Callable[..., Job], result: Result) ->
     """Better no number than one from samples that were cached by the trial itself."""
     with pytest.raises(InputError, match=r"128 samples are too few .* expected 144 or more"):
         result(cold("cold", batch_size=16))
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
+@pytest.mark.parametrize("pause_s", [0.0, 0.3])
+@tried
+def test_a_pause_before_the_window_adds_nothing(
+    pack: Callable[..., str], result: Result, monkeypatch: pytest.MonkeyPatch, pause_s: float
+) -> None:
+    """Batches that workers prepare while the trial makes its window ready are not counted: at most 0.5 % of them.
+
+    Eight workers wait 80 ms for a batch of four and do nothing else: no more than 400 samples a second.
+    """
+    agree = distributed.agree
+    monkeypatch.setattr(distributed, "agree", lambda *given: (time.sleep(pause_s), agree(*given))[1])
+    cell = CELL | {"storage_format": "memmap", "read_us": 20_000, "num_workers": 8, "prefetch_factor": 2}
+    packed = pack("memmap", COUNT)
+    row = result(Job("trial", cell=cell, packed=packed, warmup_s=0.0, window_s=0.6, min_steps=12))["row"]
+    assert 300 < row["samples_per_s"] < 400 * 1.005

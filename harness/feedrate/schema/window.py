@@ -16,8 +16,8 @@ def drained_after(num_workers: int, prefetch_factor: int) -> int:
 
 
 def warm_up_steps(num_workers: int, prefetch_factor: int) -> int:
-    """Least steps of a warm-up."""
-    return max(LEAST_WARM_UP, drained_after(num_workers, prefetch_factor))
+    """Least steps before a window: those of the warm-up, then the prefetched stock."""
+    return LEAST_WARM_UP + drained_after(num_workers, prefetch_factor)
 
 
 def whole(steps: int, num_workers: int) -> int:

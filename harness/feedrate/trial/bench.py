@@ -82,18 +82,25 @@ def _measure_window(
     if timeline:
         timeline.reset_for(job.window_s, warm.pace_ns())
     limits = run.window_limits(job)
-    window = loop.measure(source.batches, row, limits, synchronize, opens=lambda: witness.stamp(OPENS))
+
+    def open_window() -> None:
+        if timeline:
+            timeline.restart()
+        witness.stamp(OPENS)
+
+    window = loop.measure(source.batches, row, limits, synchronize, open_window, run.lead_in_steps(job))
     witness.stamp(CLOSES)
     synchronised = None
     if job.device == "cuda":
         waiting = [*plain, Stage("other", lambda _: synchronize())]
-        synchronised = run.throughput(job, warm, loop.measure(source.batches, waiting, limits, synchronize))
+        synchronised = run.throughput(job, loop.measure(source.batches, waiting, limits, synchronize))
     return {
-        **run.throughput(job, warm, window),
+        **run.throughput(job, window),
+        **run.warm_up(warm, window),
         "started": window.started,
         "ended": window.ended,
         "iterated": first_batch - (source.startup_ns or 0),
-        "warm": list(warm.borders()),
+        "warm": [*warm.borders(), *window.lead_in],
         "window": list(window.borders()),
         "synchronised": synchronised,
     }

@@ -12,6 +12,8 @@ import time
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 from feedrate.trial.loader import Batch
 from feedrate.trial.stages import Stage
@@ -58,6 +60,8 @@ class Window:
     """``steps`` × (fetch begins, fetch ends, each stage ends, other begins), then the end of the last ``other``."""
     tags: list[bytes]
     """The workers' stamps of each batch."""
+    lead_in: tuple[int, ...] = ()
+    """When each step ended that came right before the window and is no part of it."""
 
     @property
     def wall_ns(self) -> int:
@@ -101,14 +105,26 @@ def measure(
     limits: Limits,
     synchronize: Callable[[], None],
     opens: Callable[[], None] = lambda: None,
+    lead_in: int = 0,
 ) -> Window:
-    """Run steps until the limits allow an end; ``opens`` is called right before the clock starts."""
+    """Run steps until the limits allow an end, after ``lead_in`` steps that are not part of the window.
+
+    Whatever takes time before the clock starts, lets workers fill the stock of prefetched batches, and a window that
+    begins with a full stock is too fast. So all is allocated first, then the stock is consumed; ``opens``, which must
+    take no time, is called right before the clock starts.
+    """
     now = time.perf_counter_ns
     runs = [stage.run for stage in stages]
     stamps = array("q", bytes(8 * (limits.capacity * (len(runs) + 3) + 1)))
     tags = [b""] * limits.capacity
     least, multiple, capacity = limits.min_steps, limits.multiple, limits.capacity
     step = at = 0
+    before = []
+    for batch in islice(batches, lead_in):
+        state: Any = batch
+        for run in runs:
+            state = run(state)
+        before.append(now())
     synchronize()
     opens()
     started = now()
@@ -134,4 +150,4 @@ def measure(
     synchronize()
     ended = now()
     names = ("fetch", *(stage.phase for stage in stages), "other")
-    return Window(names, started, ended, ended - last, step, stamps, tags)
+    return Window(names, started, ended, ended - last, step, stamps, tags, tuple(before))

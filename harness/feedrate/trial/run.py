@@ -38,25 +38,30 @@ def run_trial(job: Job, reporter: Reporter) -> None:
     warm = distributed.warm_up(lambda limits: loop.measure(batches, row, limits, barrier), warm_up_limits(job))
     if timeline:
         timeline.reset_for(job.window_s, warm.pace_ns())
-    if job.device == "cuda":
-        torch.cuda.reset_peak_memory_stats()  # compiling and searching for algorithms take more than training
     overflows = training.overflows if training else None
-    if overflows:
-        overflows.reset()
     limits = distributed.agree(window_limits(job, feed.most_steps), warm.pace_ns())
     epochs_before = feed.epochs.begun if feed.epochs else 0
-    window = loop.measure(batches, row, limits, barrier, opens=lambda: reporter.send("window_opens"))
+    def open_window() -> None:
+        if timeline:
+            timeline.restart()
+        if job.device == "cuda":
+            torch.cuda.reset_peak_memory_stats()  # compiling and searching for algorithms take more than training
+        if overflows:
+            overflows.reset()
+        reporter.send("window_opens")
+
+    window = loop.measure(batches, row, limits, barrier, open_window, lead_in_steps(job))
     reporter.send("window_closes")
     host_columns, steps = host_times(window)
     worker_columns, who = _worker_stamps(feed, window)
     device_columns, spans = device_times(job, window, timeline)
-    columns = throughput(job, warm, window) | steadiness(job, window, timeline)
+    columns = throughput(job, window) | warm_up(warm, window) | steadiness(job, window, timeline)
     columns |= host_columns | worker_columns | device_columns | _data(job, feed)
     columns |= {
         "startup_ns": feed.startup_ns,
         "compile_ns": compile_ns,
         "batch_bytes": feed.batch_bytes,
-        "planted_read_ns": planted_read_ns(job, prefetched.held + warm.steps, window.steps),
+        "planted_read_ns": planted_read_ns(job, prefetched.held + columns["warmup_steps"], window.steps),
         "epochs": feed.epochs.begun - epochs_before if feed.epochs else None,
         "nonfinite_steps": overflows.count() if overflows else None,
     }
@@ -83,12 +88,19 @@ def rehearse(
 
 
 def warm_up_limits(job: Job) -> loop.Limits:
-    """Until the prefetched stock is gone, for five steps, and for ``warmup_s``; with epochs, until one of them ends.
+    """For five steps and for ``warmup_s``; with epochs, until one of them ends.
 
     Where samples may be read once only, none are spent on time.
     """
-    least = windows.warm_up_steps(job.value("num_workers"), job.value("prefetch_factor"))
-    return loop.Limits.rounded(0.0 if job.single_pass else job.warmup_s, least, max(1, job.value("epoch_steps")))
+    warmup_s = 0.0 if job.single_pass else job.warmup_s
+    return loop.Limits.rounded(warmup_s, windows.LEAST_WARM_UP, max(1, job.value("epoch_steps")))
+
+
+def lead_in_steps(job: Job) -> int:
+    """Steps between warm-up and window that consume the prefetched stock; an epoch begins without one."""
+    if job.value("epoch_steps"):
+        return 0
+    return windows.drained_after(job.value("num_workers"), job.value("prefetch_factor"))
 
 
 def window_limits(job: Job, most: int | None = None) -> loop.Limits:
@@ -103,17 +115,20 @@ def _round_steps(job: Job) -> int:
     return lcm(int(job.value("epoch_steps")) or max(1, job.value("num_workers")), count_shapes(job))
 
 
-def throughput(job: Job, warm: loop.Window, window: loop.Window) -> dict[str, Any]:
-    """Count the window: steps, samples of all replicas, wall clock, samples a second; and the warm-up before it."""
+def throughput(job: Job, window: loop.Window) -> dict[str, Any]:
+    """Count the window: steps, samples of all replicas, wall clock, samples a second."""
     samples = window.steps * job.value("batch_size") * job.value("world_size")
     return {
         "steps": window.steps,
         "samples": samples,
         "wall_ns": window.wall_ns,
         "samples_per_s": samples * 1e9 / window.wall_ns,
-        "warmup_steps": warm.steps,
-        "warmup_ns": warm.wall_ns,
     }
+
+
+def warm_up(warm: loop.Window, window: loop.Window) -> dict[str, int]:
+    """Count what came before the window: the warm-up, what had to be allocated, and the stock."""
+    return {"warmup_steps": warm.steps + len(window.lead_in), "warmup_ns": window.started - warm.started}
 
 
 def steadiness(job: Job, window: loop.Window, timeline: Timeline | None) -> dict[str, Any]:

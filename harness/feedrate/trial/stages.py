@@ -240,6 +240,10 @@ class Timeline:
         """
         while len(self._borders) < capacity:
             self._add_step()
+        self.restart()
+
+    def restart(self) -> None:
+        """Start over with the events that are there."""
         self._step = 0
 
     def reset_for(self, window_s: float, pace_ns: int) -> None:
