@@ -24,7 +24,7 @@ from feedrate.schema.metrics import METRICS
 
 Values = Mapping[str, Value]
 """Axis to its value; other axes stand at their defaults."""
-Says = Literal["more", "less"]
+Says = Literal["more", "less", "same"]
 Needs = Literal["cpu", "cuda", "gpus", "disks", "machines"]
 """What it takes to test a claim: any machine, a CUDA device, two of them, two storage devices, several machines."""
 NEEDS: Mapping[str, str] = {
@@ -79,6 +79,8 @@ class Effect:
     """A name of ``metrics.METRICS``."""
     says: Says = "more"
     """What the claim says of B's metric."""
+    figure: float | None = None
+    """The ratio that the source's own figure comes to: the effect is compared with it, not with 1."""
     along: str | None = None
     """The axis of a series; None for a pair."""
 
@@ -99,9 +101,10 @@ def pair(
     against: Sequence[Values] = (),
     metric: str = "throughput",
     says: Says = "more",
+    figure: float | None = None,
 ) -> Effect:
     """Compare two settings."""
-    return Effect(((-1.0, a), (1.0, b)), cases, tuple(against), metric, says)
+    return Effect(((-1.0, a), (1.0, b)), cases, tuple(against), metric, says, figure)
 
 
 def change(axis: str, a: Value, b: Value, *cases: Values, **more: Any) -> Effect:
@@ -116,13 +119,22 @@ def slope(
     against: Sequence[Values] = (),
     metric: str = "throughput",
     says: Says = "more",
+    figure: float | None = None,
 ) -> Effect:
     """Fit a line through the logs of a metric over the log of an axis; the effect is what one doubling does."""
     logs = [math.log(value) for value in values]
     mean = sum(logs) / len(logs)
     square = sum((log - mean) ** 2 for log in logs)
     steps = tuple((math.log(2) * (log - mean) / square, {axis: value}) for log, value in zip(logs, values, strict=True))
-    return Effect(steps, cases, tuple(against), metric, says, along=axis)
+    return Effect(steps, cases, tuple(against), metric, says, figure, along=axis)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Something that a claim says besides: it holds only if this does, too."""
+
+    label: str
+    effect: Effect
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +154,17 @@ class Claim:
 
     id: str
     says: str
-    """In our own words."""
+    """The source's sentence in our own words, with its scope: of what, where."""
     sources: tuple[str, ...]
     """Keys of ``SOURCES``."""
     design: str
-    """How it is tested: what A and B are, what is held fixed, and what the test does not show."""
+    """How it is tested: what A and B are, and what is held fixed."""
+    not_shown: str
+    """What the test does not show."""
     effect: Effect | None = None
     """What decides it; None for a fact."""
+    also: tuple[Part, ...] = ()
+    """What it says besides: it is confirmed only if all of this is, and refuted if any is (intersection-union test)."""
     facts: tuple[Values, ...] = ()
     """Checks, for a claim of a fact: values beside ``mode = check``. The first decides, the others say where else."""
     asides: tuple[Aside, ...] = ()
@@ -168,6 +184,7 @@ class Claim:
         """What decides it, on any device, and what stands beside it; each with what it takes."""
         own: list[tuple[Effect, Needs]] = [(self.effect, self.needs)] if self.effect else []
         own += [(self.on_cuda, "cuda")] if self.on_cuda else []
+        own += [(part.effect, self.needs) for part in self.also]
         return [*own, *((aside.effect, aside.needs or self.needs) for aside in self.asides)]
 
 
@@ -230,13 +247,13 @@ def untestable(claim: Claim, device: str) -> str | None:
     """
     if claim.needs != "cpu" and not (claim.needs in ("cuda", "gpus") and device == "cuda"):
         return NEEDS[claim.needs]
-    if claim.effect is None:
-        return None
-    for _, case in claim.effect.weighted_cases():
-        for _, values in claim.effect.sides(case):
-            for name, reason in cell_on(values, device)[1].items():
-                if values[name] != BY_NAME[name].default:
-                    return f"{name}: {reason}"
+    deciding = [claim.effect, *(part.effect for part in claim.also)] if claim.effect else []
+    for effect in deciding:
+        for _, case in effect.weighted_cases():
+            for _, values in effect.sides(case):
+                for name, reason in cell_on(values, device)[1].items():
+                    if values[name] != BY_NAME[name].default:
+                        return f"{name}: {reason}"
     return None
 
 

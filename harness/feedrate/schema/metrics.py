@@ -86,6 +86,13 @@ CONFIRMED_OVER = 1.01
 """An interval wholly above is a difference in the claimed direction: "above 1" confirms a true 1 % too often."""
 REFUTED_UNDER = 0.99
 """An interval wholly below is one in the other direction."""
+FIGURE_WITHIN = 0.8
+"""A source's figure, to which nobody gave a spread, is taken to be right within a fifth."""
+
+
+def least_of(figure: float) -> float:
+    """The ratio from which on, away from 1, an effect confirms a source's figure."""
+    return figure * FIGURE_WITHIN if figure > 1 else figure / FIGURE_WITHIN
 
 
 def room(log: float) -> float:

@@ -110,7 +110,8 @@ class ActiveRun:
         """
         gone = self.given_up(block)
         live = {cell.cell_id: cell for cell in self._affordable(block, self.live(block))}
-        effects = [claim.weights for claim in self.claims.open(block, gone) if claim.metric]
+        open_claims = self.claims.open(block, gone)
+        effects = [effect.weights for claim in open_claims for effect in claim.effects if effect.metric]
         arranged = side_by_side(list(live), effects, random.Random(f"{self.seed}:{block}:direction"))
         control = replace(self.local.plan.control, role="control")
         every = math.inf if control.cell_id in gone else self.local.plan.matrix.protocol.control_every
@@ -131,7 +132,7 @@ class ActiveRun:
     def answered(self, block: int) -> bool:
         """Whether every question whose cells ran was answered as well as the protocol wants, before a block."""
         gone = self.given_up(block)
-        claims = [claim for claim in self.claims.claims if gone.isdisjoint(claim.weights)]
+        claims = [claim for claim in self.claims.claims if gone.isdisjoint(claim.deciding)]
         certain = all(self.claims.certainty(claim, block) >= 1 for claim in claims)
         return certain and not any(self.contrasts.expected(block, gone).values())
 
@@ -243,7 +244,7 @@ class ActiveRun:
         """Every claim, and why it was not measured further."""
         for claim in self.claims.claims:
             why = "blocks" if self.claims.done(claim) else reason
-            if not failed.isdisjoint(claim.weights):
+            if not failed.isdisjoint(claim.deciding):
                 why = "failed"
             elif self.claims.certainty(claim) >= 1:
                 why = "done"
