@@ -33,8 +33,8 @@ from feedrate.schema.metrics import CONFIRMED_OVER, REFUTED_UNDER, SAME, least_o
 
 ALPHA = 0.05
 """Error of the family of differences, and of single intervals."""
-ALPHA_SAME = 0.04
-"""Error of the family of no difference: with 0.05, effects that all lie at 3 % were called so in 5.7 % of runs."""
+ALPHA_SAME = 0.025
+"""Error of the family of no difference; with half of ``ALPHA``, that of a direction, the chance of any wrong verdict."""
 CERTAIN = 0.005
 """Error at which an effect is certain of a difference."""
 HETEROGENEOUS = 0.01
