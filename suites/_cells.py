@@ -32,6 +32,9 @@ SMALL: Setting = {"mode": "load", "workload": "div2k", "patch_size": 96, "n_samp
 """The suite storage's small images: enough of them for a cold trial, which reads each of them once."""
 LARGE: Setting = {"mode": "load", "workload": "div2k", "patch_size": 480, "n_samples": 384, "batch_size": 8}
 """The suite storage's large images; of both no more than a cold trial needs, as all of them are packed."""
+COLD_LARGE: Setting = {**LARGE, "n_samples": 1536, "page_cache": "cold"}
+"""Large images from the disk, 2 GB of them: where the disk reads 8 MB ahead of every fault, a file that is mapped and
+smaller lies in memory after a few batches."""
 PAIRS: Setting = {"num_workers": 2}
 """Two workers: the most that a machine of two cores can use."""
 DEVICE: Setting = {

@@ -23,9 +23,9 @@ _CLAIMS = (
         sources=("TIPS", "BOT"),
         design=(
             "A drives two devices from one process (DataParallel), B from two (DistributedDataParallel, NCCL); every "
-            "device gets batches of 128 patches of 64 pixels. What two processes bring over one stands beside it. With "
-            "more devices A has more to lose."
+            "device gets batches of 128 patches of 64 pixels. What two processes bring over one stands beside it."
         ),
+        not_shown="More than two devices, where A has more to lose, and what of the gradients’ exchange is hidden.",
         needs="gpus",
         effect=pair({"parallel": "dp", "world_size": 2}, _TWO, DEVICE),
         asides=(Aside("from one process to two", pair(_ONE, _TWO, DEVICE)),),
@@ -37,9 +37,9 @@ _CLAIMS = (
         design=(
             "A trains in one process, B in two, each with batches of 32 of its own; gradients are averaged in every "
             "step. SRCNN on 16-pixel patches from PNG files. Without a CUDA device both share the same cores, so that "
-            "B can win only by using them better, and loses what the exchange costs; with fewer devices than processes "
-            "it cannot be tested on CUDA."
+            "B can win only by using them better, and loses what the exchange costs."
         ),
+        not_shown="A second device, unless the machine has one for each process.",
         effect=pair(_ONE, _TWO, REAL),
     ),
 )

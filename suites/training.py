@@ -44,6 +44,7 @@ _CLAIMS = (
             "patches of 64 pixels, batches of 128. The search happens during the warm-up. Images whose size changes "
             "from step to step stand beside it: every new size is searched for once."
         ),
+        not_shown="What the search itself costs a short training.",
         needs="cuda",
         effect=change("cudnn_benchmark", False, True, DEVICE_STEP),
         asides=(
@@ -52,24 +53,30 @@ _CLAIMS = (
     ),
     Claim(
         id="amp",
-        says="Mixed precision is faster, and frees memory for larger batches.",
-        sources=("TIPS", "BOT"),
+        says="Computing in bfloat16 where autocast allows it is faster.",
+        sources=("field",),
         design=(
             "A computes in float32, its convolutions in TF32 on GPUs that have it, as is PyTorch's default; B in "
             "bfloat16 where autocast allows it. SRCNN and a perceptron of large layers, alone on a resident batch of "
-            "16-pixel patches. A CPU gains only if its instructions know bfloat16. "
-            f"{_ON_CUDA} Float16 and peak memory stand beside it."
+            "16-pixel patches. "
+            f"{_ON_CUDA} Float16 stands beside it."
         ),
+        not_shown="CPUs whose instructions know bfloat16, unless this is one; what lower precision does to what is learnt.",
         effect=change("amp", "off", "bf16", STEP, _LINEAR),
         on_cuda=change("amp", "off", "bf16", DEVICE_STEP, _DEVICE_LINEAR),
-        asides=(
-            Aside(
-                "peak memory of the device",
-                change("amp", "off", "bf16", DEVICE_STEP, metric="gpu_mem_peak", says="less"),
-                needs="cuda",
-            ),
-            Aside("in float16", change("amp", "off", "fp16", DEVICE_STEP), needs="cuda"),
+        asides=(Aside("in float16", change("amp", "off", "fp16", DEVICE_STEP), needs="cuda"),),
+    ),
+    Claim(
+        id="amp-memory",
+        says="Mixed precision takes less memory of the device.",
+        sources=("TIPS",),
+        design=(
+            "A computes in float32, B in bfloat16 where autocast allows it; compared is the peak of memory in tensors. "
+            "SRCNN and a perceptron of large layers, alone on a resident batch of 128 patches of 64 pixels."
         ),
+        not_shown="The larger batch that fits then.",
+        needs="cuda",
+        effect=change("amp", "off", "bf16", DEVICE_STEP, _DEVICE_LINEAR, metric="gpu_mem_peak", says="less"),
     ),
     Claim(
         id="bias-before-norm",
@@ -78,8 +85,9 @@ _CLAIMS = (
         design=(
             "A keeps the bias of the convolutions before a batch norm, B drops it; the norm takes the mean off, so "
             "that both compute the same. SRCNN with batch norms, alone on a resident batch, batches of 8 and of 32 of "
-            f"16-pixel patches. {_ON_CUDA} A deeper network has more such pairs, and more to gain."
+            f"16-pixel patches. {_ON_CUDA}"
         ),
+        not_shown="Deeper networks, which have more such pairs, and more to gain.",
         effect=change("conv_bias", True, False, _NORMED, {**_NORMED, "batch_size": 8}),
         on_cuda=change("conv_bias", True, False, _DEVICE_NORMED),
     ),
@@ -92,6 +100,7 @@ _CLAIMS = (
             "by bit after any number of steps. A perceptron of large layers, whose gradients are 46 MB, with batches "
             f"of 8 and of 32, and SRCNN, whose gradients are small. The step alone, on a resident batch. {_ON_CUDA}"
         ),
+        not_shown="The memory that gradients take while they are None.",
         effect=change("zero_grad", "memset", "none", _LINEAR, {**_LINEAR, "batch_size": 8}, STEP),
         on_cuda=change("zero_grad", "memset", "none", _DEVICE_LINEAR, DEVICE_STEP),
     ),
@@ -101,12 +110,13 @@ _CLAIMS = (
         sources=("TIPS",),
         design=(
             "A trains without, B with anomaly detection, which also looks for NaN in every gradient; SRCNN alone on a "
-            "resident batch, of one 4-pixel patch and of eight 16-pixel patches. The other aids stand beside it; the "
-            "gradient checks run in every step, on the smallest batch only. The larger the "
-            "network's operations, the smaller is what an aid adds."
+            "resident batch of 32 patches of 16 pixels. The other aids stand beside it; the gradient checks run in "
+            "every step, on one 4-pixel patch."
         ),
-        effect=change("debug", "off", "anomaly", _TINY, _FEW, says="less"),
+        not_shown="Larger networks, of whose operations an aid’s cost is a smaller part.",
+        effect=change("debug", "off", "anomaly", STEP, says="less"),
         asides=(
+            Aside("anomaly detection on one 4-pixel patch", change("debug", "off", "anomaly", _TINY, says="less")),
             Aside("the profiler", change("debug", "off", "profiler", _FEW, says="less")),
             Aside("NVTX ranges", change("debug", "off", "nvtx", _FEW, says="less"), needs="cuda"),
             Aside("a gradient check in every step", change("debug", "off", "gradcheck", _TINY, says="less")),
@@ -121,10 +131,10 @@ _CLAIMS = (
         sources=("TIPS", "BOT"),
         design=(
             "A computes a chain of GELUs operation by operation, B compiles it (torch.compile); the same numbers "
-            "within rounding. PyTorch's own fused GELU stands beside it. Compiling happens before the warm-up and is a "
-            "column of its own: it must be earned back over the steps of a training. "
+            "within rounding. PyTorch's own fused GELU stands beside it. "
             f"{_ON_CUDA}"
         ),
+        not_shown="What compiling costs: it happens before the warm-up, and is a column of its own.",
         effect=change("fusion", "eager", "compile", _POINTWISE),
         on_cuda=change("fusion", "eager", "compile", _DEVICE_POINTWISE),
         asides=(
@@ -135,25 +145,25 @@ _CLAIMS = (
     Claim(
         id="jit-script",
         says="TorchScript speeds up training.",
-        sources=("BOT", "TIPS"),
+        sources=("TIPS",),
         design=(
             "A runs the network as written, B through torch.jit.script; a chain of GELUs, which it can fuse, and "
-            "SRCNN, where there is little to fuse; alone on a resident batch. TorchScript is deprecated in favour of "
-            "torch.compile; where this PyTorch or Python has it no more, the claim cannot be tested. "
+            "SRCNN, where there is little to fuse; alone on a resident batch. "
             f"{_ON_CUDA}"
         ),
+        not_shown="PyTorch and Python versions that have TorchScript no more: it is deprecated for torch.compile.",
         effect=change("fusion", "eager", "script", _POINTWISE, _FEW),
         on_cuda=change("fusion", "eager", "script", _DEVICE_POINTWISE, DEVICE_STEP),
     ),
     Claim(
         id="larger-batch-tuning",
         says="The gradient work for a sample falls as the batch grows to fill the device's memory.",
-        sources=("TIPS",),
+        sources=("field",),
         design=(
             "Batches of 32 to 512 patches of 64 pixels; the backward pass of a sample on the device is fitted over the "
-            "batch size, the step alone on a resident batch. Throughput and peak memory stand beside it. It does not "
-            "show what larger batches do to what is learnt."
+            "batch size, the step alone on a resident batch. Throughput and peak memory stand beside it."
         ),
+        not_shown="What larger batches do to what is learnt.",
         needs="cuda",
         effect=slope("batch_size", _GROWING, DEVICE_STEP, metric="device_backward", says="less"),
         asides=(
@@ -163,20 +173,22 @@ _CLAIMS = (
     ),
     Claim(
         id="loss-item",
-        says="Reading the loss in every step costs throughput.",
-        sources=("AIDA",),
+        says="Reading the loss in every step costs throughput, as the host waits for the device.",
+        sources=("field",),
         design=(
             "A never reads the loss, B reads it in every step, for which the host waits for the device. SRCNN, a "
-            "perceptron of large layers and a chain of pointwise operations, alone on a resident batch. On a CPU there "
-            "is nothing to wait for, so that the claim can only hold on a CUDA device; with a loader and copies see "
-            "nonblocking-sync-points."
+            "perceptron of large layers and a chain of pointwise operations, alone on a resident batch of 128 patches "
+            "of 64 pixels."
         ),
-        effect=change("sync_every_step", False, True, _FEW, STEP, _LINEAR, _POINTWISE, says="less"),
+        not_shown="A CPU, where there is nothing to wait for; copies that overlap (nonblocking-sync-points).",
+        needs="cuda",
+        effect=change(
+            "sync_every_step", False, True, DEVICE_STEP, _DEVICE_LINEAR, _DEVICE_POINTWISE, says="less"
+        ),
         asides=(
             Aside(
                 "training on 64-pixel patches from pinned memory",
                 change("sync_every_step", False, True, _PINNED, says="less"),
-                needs="cuda",
             ),
         ),
     ),
@@ -187,8 +199,9 @@ _CLAIMS = (
         design=(
             "A trains on batches of 8, B of 128; memory in use on the whole device after the window, as the source "
             "read it, with the context and whatever the libraries keep. What tensors need at their peak and what "
-            "PyTorch reserves stand beside it. In proportion would be 16 times; the verdict is of whether it grows."
+            "PyTorch reserves stand beside it."
         ),
+        not_shown="How much of it would grow in proportion, which would be 16 times: the verdict is of whether it grows.",
         figures=_MEMORY,
         needs="cuda",
         effect=change("batch_size", 8, 128, _SOURCE, metric="gpu_mem_used"),
@@ -203,16 +216,15 @@ _CLAIMS = (
     ),
     Claim(
         id="fp16-loss-scaling",
-        says="Training in float16 needs loss scaling, which costs a little throughput.",
+        says="Loss scaling, which training in float16 needs, costs little throughput.",
         sources=("BOT",),
         design=(
             "A trains in float16 without, B with a GradScaler; SRCNN alone on a resident batch, patches of 64 pixels, "
-            "batches of 128. Compared is the cost, of which the source says that it is small: no difference fits it as "
-            "well as a small loss. Steps whose loss or gradients are not finite are a column of the records; gradients "
-            "that vanish without scaling are not seen there."
+            "batches of 128. Little is less than 3 %."
         ),
+        not_shown="That it is needed: gradients that vanish without it leave no trace in a step’s time.",
         needs="cuda",
-        effect=change("grad_scaler", False, True, {**DEVICE_STEP, "amp": "fp16"}, says="less"),
+        effect=change("grad_scaler", False, True, {**DEVICE_STEP, "amp": "fp16"}, says="same"),
     ),
     Claim(
         id="batchnorm-sync",
@@ -225,8 +237,9 @@ _CLAIMS = (
             "is what the claim says, and a B that is far ahead refutes it. What norms do to that time and to "
             "throughput stands beside it; both change as well because norms are work, in short kernels."
         ),
+        not_shown="Norms that are synchronised over several devices.",
         needs="cuda",
-        effect=change("sync_every_step", True, False, _DEVICE_NORMED, metric="host_ahead", says="less"),
+        effect=change("sync_every_step", True, False, _DEVICE_NORMED, metric="host_ahead", says="same"),
         asides=(
             Aside(
                 "how far the host is ahead, without and with norms",
@@ -244,6 +257,7 @@ _CLAIMS = (
             "rounding. SRCNN alone on a resident batch, batches of 8 and of 32 of 16-pixel patches; with mixed "
             f"precision beside it, which accelerators want the layout for. {_ON_CUDA}"
         ),
+        not_shown="Networks of many channels, which the layout is made for.",
         effect=change("memory_format", "contiguous", "channels_last", STEP, _FEW),
         on_cuda=change("memory_format", "contiguous", "channels_last", DEVICE_STEP),
         asides=(

@@ -8,7 +8,7 @@ It does not show several devices that share a bus, nor storage that reads into t
 
 from __future__ import annotations
 
-from feedrate.plan.claim import Aside, Claim, change, pair
+from feedrate.plan.claim import Aside, Claim, Part, change, pair
 from feedrate.plan.suite import claims_suite
 from feedrate.suites._cells import DEVICE, DEVICE_STEP
 
@@ -43,6 +43,7 @@ _CLAIMS = (
             "128, eight workers. B is said to be slower. Pinning is done by a thread of the training process, whose "
             "cost does not shrink with the image. Its counterpart for larger images is pinned-large-input."
         ),
+        not_shown="Batches that are copied without being used.",
         figures=_SMALL_LARGE,
         needs="cuda",
         effect=pair(_PAGEABLE, _PINNED, _TINY, {**_TINY, **_FEW}, says="less"),
@@ -54,9 +55,9 @@ _CLAIMS = (
         design=(
             "A leaves batches in pageable memory, B pins them; training on patches of 64 pixels, batches of 128, eight "
             "workers. Beside it stand copies alone, from 6 kB to 101 MB, which show from which size on pinning speeds "
-            "up the copy itself: launch and wait are part of its time, and most of it at sizes under some MB. Its "
-            "counterpart for small images is pageable-small-input."
+            "up the copy itself. Its counterpart for small images is pageable-small-input."
         ),
+        not_shown="Which part of a small copy’s time is its launch: under some MB most of it is.",
         figures=_SMALL_LARGE,
         needs="cuda",
         effect=pair(_PAGEABLE, _PINNED, DEVICE),
@@ -72,9 +73,11 @@ _CLAIMS = (
         design=(
             "A leaves batches in pageable memory, B pins them, eight workers that prepare eight batches of 12.6 MB "
             "each ahead. Compared is the memory that the host has left after the window, which pinned pages cannot be "
-            "taken from; throughput stands beside it. At most 0.8 GB are pinned, which a host with more than 27 GB to "
-            "spare cannot tell from no difference, and batches that are not pinned take as much shared memory. It does "
-            "not show a host that is short of memory already."
+            "taken from; throughput stands beside it. Pinned blocks are rounded up to powers of two: at most 1.07 GB."
+        ),
+        not_shown=(
+            "A host that is short of memory; where more than 36 GB are to spare, 1.07 GB are no difference by the rule, "
+            "and batches that are not pinned take as much shared memory."
         ),
         figures=_CONTRADICTION,
         needs="cuda",
@@ -87,9 +90,10 @@ _CLAIMS = (
         sources=("TIPS",),
         design=(
             "A leaves batches in pageable memory, B pins them; patches of 16 and of 64 pixels, batches of 8 and of "
-            "128, with eight workers and without. The cases in which B is faster are counted: “almost always” is a "
-            "statement about them, and not about their mean, which decides the verdict."
+            "128, with eight workers and without. “Almost always” is a statement about these cases, and not about their "
+            "mean: where one of them contradicts it, it depends."
         ),
+        not_shown="Inputs that are larger than a batch of images.",
         figures=_CONTRADICTION,
         needs="cuda",
         effect=pair(
@@ -102,9 +106,9 @@ _CLAIMS = (
         sources=("TIPS",),
         design=(
             "In every step a tensor of the batch's shape is filled with random numbers: A makes it on the host and "
-            "moves it, B on the device. The step alone on a resident batch of 128 patches of 64 pixels. Beside random "
-            "numbers, which are dear on a host, a tensor of constants would show the copy alone."
+            "moves it, B on the device. The step alone on a resident batch of 128 patches of 64 pixels."
         ),
+        not_shown="The copy alone: random numbers are dear to make on a host.",
         needs="cuda",
         effect=change("create_on", "host", "device", DEVICE_STEP),
     ),
@@ -114,9 +118,9 @@ _CLAIMS = (
         sources=("API",),
         design=(
             "A copies from pageable memory, B from pinned memory, 12.6 and 101 MB and nothing else; compared is their "
-            "rate by CUDA events. Smaller copies stand beside it, whose time is mostly their launch. A copy that is "
-            "twice as fast has saved another of its length; the buffer itself cannot be seen from outside."
+            "rate by CUDA events. Smaller copies stand beside it, whose time is mostly their launch."
         ),
+        not_shown="The buffer itself, which cannot be seen from outside: a copy twice as fast has saved one of its length.",
         needs="cuda",
         effect=pair(_PAGEABLE, _PINNED, _copies("12.6 MB"), _copies("101 MB"), metric="copy_rate"),
         asides=tuple(
@@ -129,16 +133,13 @@ _CLAIMS = (
         says="Copying with non_blocking helps only from pinned memory.",
         sources=("API",),
         design=(
-            "An interaction: what non_blocking does for pinned batches, divided by what it does for pageable ones; "
-            "above 1 it does more for pinned ones. Training on patches of 64 pixels, batches of 128, eight workers. "
-            "Either half stands beside it."
+            "A waits for each copy, B does not. It must help from pinned memory, and from pageable memory make no "
+            "difference, neither help nor harm. Training on patches of 64 pixels, batches of 128, eight workers."
         ),
+        not_shown="Copies back to the host, where a value may be read before it has arrived.",
         needs="cuda",
-        effect=pair(_WAITS, _RETURNS, {**DEVICE, **_PINNED}, against=[{**DEVICE, **_PAGEABLE}]),
-        asides=(
-            Aside("from pinned memory", pair(_WAITS, _RETURNS, {**DEVICE, **_PINNED})),
-            Aside("from pageable memory", pair(_WAITS, _RETURNS, {**DEVICE, **_PAGEABLE})),
-        ),
+        effect=pair(_WAITS, _RETURNS, {**DEVICE, **_PINNED}),
+        also=(Part("from pageable memory it changes nothing", pair(_WAITS, _RETURNS, {**DEVICE, **_PAGEABLE}, says="same")),),
     ),
     Claim(
         id="nonblocking-sync-points",
@@ -149,6 +150,7 @@ _CLAIMS = (
             "reads its loss; above 1 the gain is smaller where the loss is read. Training from pinned memory on "
             "patches of 64 pixels, batches of 128, eight workers."
         ),
+        not_shown="That the whole gain is gone: the quotient tells that it is smaller.",
         needs="cuda",
         effect=pair(_WAITS, _RETURNS, {**DEVICE, **_PINNED}, against=[{**DEVICE, **_PINNED, "sync_every_step": True}]),
     ),
@@ -159,8 +161,9 @@ _CLAIMS = (
         design=(
             "A copies a batch when its step begins, B one step ahead on a second stream; pinned memory, non_blocking, "
             "patches of 64 pixels, batches of 128. Compared is the exposed copy, which the computation had to wait "
-            "for; throughput stands beside it. It does not show a copy that is longer than the step."
+            "for; throughput stands beside it."
         ),
+        not_shown="A copy that is longer than the step.",
         needs="cuda",
         effect=change("prefetcher", "none", "stream", _OVERLAP, metric="exposed_copy", says="less"),
         asides=(Aside("throughput", change("prefetcher", "none", "stream", _OVERLAP)),),
@@ -171,9 +174,9 @@ _CLAIMS = (
         sources=("AIDA",),
         design=(
             "A moves a batch when its step begins, B the next one while this one is computed, on the same stream; from "
-            "pageable memory and from pinned memory. A stream of its own stands beside it. On one stream a copy still "
-            "runs before or after the kernels: what can be hidden is the host's part."
+            "pageable memory and from pinned memory. A stream of its own stands beside it."
         ),
+        not_shown="Copies that run beside kernels: on one stream only the host’s part of a copy can be hidden.",
         needs="cuda",
         effect=change("prefetcher", "none", "next_batch", _OVERLAP, DEVICE),
         asides=(
@@ -186,11 +189,23 @@ _CLAIMS = (
         sources=("AIDA",),
         design=(
             "A trains as usual, B with the variable set before CUDA starts, so that every launch waits for its kernel; "
-            "pinned memory, non_blocking, patches of 64 pixels, batches of 128. Compared is throughput. Kernels that "
-            "are long beside their launch lose little."
+            "pinned memory, non_blocking, patches of 64 pixels, batches of 128. Compared is throughput."
         ),
+        not_shown="Kernels that are long beside their launch, which lose little.",
         needs="cuda",
         effect=change("launch_blocking", False, True, _OVERLAP, says="less"),
+    ),
+    Claim(
+        id="launch-blocking-prefetch",
+        says="Under CUDA_LAUNCH_BLOCKING=1 moving the next batch ahead gains nothing.",
+        sources=("AIDA",),
+        design=(
+            "A moves a batch when its step begins, B the next one on a stream of its own, both with the variable set; "
+            "pinned memory, non_blocking, patches of 64 pixels, batches of 128."
+        ),
+        not_shown="Why: every launch waits for its kernel, so that nothing runs beside a copy.",
+        needs="cuda",
+        effect=change("prefetcher", "none", "stream", {**_OVERLAP, "launch_blocking": True}, says="same"),
     ),
     Claim(
         id="pinned-is-gpu-memory",
@@ -201,6 +216,7 @@ _CLAIMS = (
             "the window. If pinned memory were part of it, B would use more. Training on patches of 64 pixels, batches "
             "of 128, eight workers."
         ),
+        not_shown="What the driver’s context takes on either side.",
         figures=_CONTRADICTION,
         needs="cuda",
         effect=pair(_PAGEABLE, _PINNED, DEVICE, metric="gpu_mem_used"),
@@ -214,6 +230,7 @@ _CLAIMS = (
             "the step alone on a resident batch of 128 patches of 64 pixels. Every tenth step, and pinned memory, "
             "which need not be waited for, stand beside it."
         ),
+        not_shown="A checkpoint that is written to a file.",
         needs="cuda",
         effect=change("d2h", "none", "pageable", DEVICE_STEP, says="less"),
         asides=(
@@ -233,6 +250,7 @@ _CLAIMS = (
             "method, through a DataLoader that pins; then every tensor is asked whether it is pinned. No time is "
             "measured."
         ),
+        not_shown="What the unpinned batch costs.",
         needs="cuda",
         facts=({"check": "pin_custom"},),
     ),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from feedrate.plan.claim import Aside, Claim, Values, change, pair, slope
+from feedrate.plan.claim import Aside, Claim, Part, Values, change, pair, slope
 from feedrate.plan.suite import claims_suite
 from feedrate.suites._cells import LMDB, PAIRS, PLANTED, PNG
 
@@ -36,43 +36,43 @@ def _ending(how: str, guarded: bool) -> Values:
 _CLAIMS = (
     Claim(
         id="excess-workers",
-        says="More workers than cores make loading slower.",
+        says="More workers than cores make loading slower, by too frequent context switches.",
         sources=("BOT",),
         design=(
             "A has two workers, B eight: as many as two cores have, and four times as many. The loader alone, PNG "
-            "files in batches of 32 and of 8, and raw pixels from LMDB. Involuntary context switches stand beside it. "
-            "On a machine of more than two cores two workers leave some idle, so that the claim is not tested there: "
-            "slow-dataset-workers goes from 8 to 32."
+            "files in batches of 32 and of 8, and raw pixels from LMDB. Besides, involuntary context switches must become "
+            "more frequent for a sample, if they are the reason."
         ),
+        not_shown="Machines of more than two cores, where two workers leave some idle; slow-dataset-workers has up to 32.",
         figures="No figure is given: the source warns of context switches and waits for storage.",
         most_cores=2,
         effect=pair(PAIRS, _MANY, PNG, {**PNG, "batch_size": 8}, LMDB, says="less"),
-        asides=(
-            Aside(
-                "involuntary context switches",
+        also=(
+            Part(
+                "involuntary context switches become more frequent",
                 pair(PAIRS, _MANY, PNG, {**PNG, "batch_size": 8}, LMDB, metric="switches"),
             ),
         ),
     ),
     Claim(
         id="gil-threads",
-        says="Threads cannot replace worker processes where decoding is Python code.",
+        says="Threads cannot replace worker processes for loading, as Python’s lock lets one of them run at a time.",
         sources=("BOT",),
         design=(
-            "A decodes in two processes, B in two threads of the training process; the same samples. Decoding is "
-            "planted: 2 ms a sample during which the interpreter's lock is held. Where the lock is free during most "
-            "of the work, as in waiting for a read or in a library's PNG decoder, threads stand beside processes too. "
-            "It says nothing of interpreters without that lock."
+            "A loads in two processes, B in two threads of the training process; the same samples, PNG files of 64 "
+            "pixels, which a library decodes without the lock, and raw pixels from LMDB, where most is Python. Work "
+            "that is planted stands beside it: 2 ms a sample during which the lock is held, and reads that wait."
         ),
-        effect=pair(_PROCESSES, _THREADS, {**_COMPUTES, **PAIRS}, says="less"),
+        not_shown="Interpreters without that lock.",
+        effect=pair(_PROCESSES, _THREADS, {**PNG, **PAIRS}, {**LMDB, **PAIRS}, says="less"),
         asides=(
-            Aside("reads that wait 2 ms", pair(_PROCESSES, _THREADS, {**_SLEEPS, **PAIRS}, says="less")),
-            Aside("PNG files", pair(_PROCESSES, _THREADS, {**PNG, **PAIRS}, says="less")),
+            Aside("planted Python work", pair(_PROCESSES, _THREADS, {**_COMPUTES, **PAIRS}, says="less")),
+            Aside("planted reads that wait 2 ms", pair(_PROCESSES, _THREADS, {**_SLEEPS, **PAIRS}, says="less")),
         ),
     ),
     Claim(
         id="clean-termination",
-        says="Workers are left behind when the training process dies.",
+        says="Workers are left behind, as defunct processes or running, when the training process dies.",
         sources=("BOT",),
         design=(
             "A check: a training process with two workers, written as anybody writes one, is killed (SIGKILL), and its "
@@ -80,19 +80,20 @@ _CLAIMS = (
             "plain return, and both signals that no script survives with what feedrate does against it: workers that "
             "die with their parent, and a handler that ends in order."
         ),
+        not_shown="Containers whose first process asks nobody’s status: there a worker that has ended stays defunct.",
         figures="No figure is given: the source saw defunct processes.",
         facts=(*(_ending(how, False) for how in _ENDS), *(_ending(how, True) for how in _GUARDED)),
     ),
     Claim(
         id="worker-memory",
-        says="Each worker comes to take the parent's size where the dataset holds a large list.",
+        says="Forked workers come to copy a large list of Python objects that they only read.",
         sources=("API",),
         design=(
             "A keeps an index of 200,000 entries as a list of dictionaries, B as numpy arrays; forked workers share "
             "its pages until they touch them, and reading a Python object does. Compared is how the workers' own "
-            "memory grew from the first batch to the end of the window: B's growth is said to be less. A window reads "
-            "a part of the index only, so that an epoch would show more."
+            "memory grew from the first batch to the end of the window: B's growth is said to be less."
         ),
+        not_shown="A whole epoch, in which more of the list is touched, nor whether a worker reaches its parent’s size.",
         effect=change("index_kind", "list", "numpy", _INDEXED, metric="workers_memory", says="less"),
         asides=(
             Aside(
@@ -127,8 +128,11 @@ _CLAIMS = (
         design=(
             "An interaction: what a doubling of the workers, from 2 to 32, does where reading a sample waits 2 ms, "
             "divided by what it does where decoding one computes for 2 ms. Both costs are planted, batches of 8, the "
-            "loader alone. With more than 32 cores both gain alike, and the claim is not reached. The first reads of a "
-            "real disk wait for each other; planted ones do not."
+            "loader alone."
+        ),
+        not_shown=(
+            "A disk: costs are planted, so that what is tested is how the DataLoader shares them out, and planted reads "
+            "do not wait for each other as those of a disk do."
         ),
         effect=slope("num_workers", _SERIES, _SLEEPS, against=[_COMPUTES]),
         asides=(
@@ -140,12 +144,13 @@ _CLAIMS = (
     Claim(
         id="next-epoch-copies",
         says="What the training process changes in its dataset between epochs does not reach persistent workers.",
-        sources=("AIDA",),
+        sources=("field",),
         design=(
             "A check: a dataset whose samples depend on a number, which the training process changes between two "
             "epochs; the workers live on. What is delivered afterwards tells which number they hold. Beside it the "
             "same with workers that are started anew every epoch. No time is measured."
         ),
+        not_shown="Values in shared memory, which reach workers at any time.",
         facts=(
             {"check": "next_epoch", "persistent_workers": True},
             {"check": "next_epoch", "persistent_workers": False},
@@ -157,9 +162,9 @@ _CLAIMS = (
         sources=("field",),
         design=(
             "A starts two workers anew for every epoch, B keeps them; epochs of 8 steps, and the respawn lies inside "
-            "the window. Epochs of 128 steps stand beside it. Samples cost next to nothing, batches of 8. The more a "
-            "dataset holds, the more a start costs: this one holds little (worker-memory has larger ones)."
+            "the window. Epochs of 128 steps stand beside it. Samples cost next to nothing, batches of 8."
         ),
+        not_shown="Datasets that hold much, whose workers take longer to start (worker-memory has larger ones).",
         effect=change("persistent_workers", False, True, {**_EPOCHS, "epoch_steps": 8}),
         asides=(
             Aside("epochs of 128 steps", change("persistent_workers", False, True, {**_EPOCHS, "epoch_steps": 128})),

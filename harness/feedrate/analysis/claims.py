@@ -34,7 +34,7 @@ VERDICTS = ("confirmed", "depends", "refuted", "no difference", "inconclusive", 
 """In the order in which they are listed."""
 FEW_BLOCKS = 8
 """A verdict from fewer is marked."""
-_UNTELLING = ("mode", "step", "step_ms", "n_samples")
+_UNTELLING = ("step_ms", "n_samples")
 """Axes that go without saying in the name of a case."""
 _ESTIMATE = ("ratio", "lo", "hi", "n", "dropped", "sd_log")
 _WHO = ("claim", "suite", "run_id", "machine_id", "device", "protocol")

@@ -61,6 +61,7 @@ SOURCES: Mapping[str, Source] = {
         "AIDA Technical Workshop – Profiling and improving pytorch experiments",
         "a workshop's material; ResNet-18 on Oxford-IIIT Pets",
     ),
+    "LMDB": Source("LMDB’s manual", "the documentation of mdb_env_open and its flags"),
     "field": Source("Common advice", "said in forums and manuals, by nobody in particular"),
 }
 
@@ -173,6 +174,8 @@ class Claim:
     """What decides it on a CUDA device instead, which the sizes of ``effect`` would leave idle."""
     most_cores: int | None = None
     """Cores beyond which its sides are not what it speaks of; None where that does not matter."""
+    least_cores: int = 1
+    """Cores below which they are not."""
     figures: str = ""
     """What the source measured, where it gives figures; with its contradictions."""
 

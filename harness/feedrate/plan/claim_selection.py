@@ -110,6 +110,8 @@ def plan_claims(
         missing = [term.cell for part in deciding for term in part if term.cell_id not in cells]
         if claim.most_cores and cores > claim.most_cores:
             reasons[claim.id] = f"its sides are for {claim.most_cores} cores at most; this machine has {cores}"
+        elif cores < claim.least_cores:
+            reasons[claim.id] = f"its sides are for {claim.least_cores} cores or more; this machine has {cores}"
         elif reason := untestable(claim, device) or next(filter(None, map(impossible, missing)), None):
             reasons[claim.id] = reason
         elif missing:

@@ -83,9 +83,9 @@ TASK = _named(
     ),
     guarded=Axis(
         True,
-        "Whether the check's processes guard against being left behind, as all of feedrate's do: workers die with "
-        "their parent, SIGTERM ends the training process in order.",
-        idle=only("check", "termination"),
+        "Whether a check's processes guard against what it looks for. `termination`: workers die with their parent, "
+        "SIGTERM ends the training process in order. `hdf5_fork`: each opens the file for itself.",
+        idle=only("check", "termination", "hdf5_fork"),
     ),
     step=Axis(
         "real",
@@ -137,6 +137,13 @@ STORED = _named(
         idle=format_has("decoder"),
     ),
     readahead=Axis(True, "LMDB: whether the kernel may read ahead of what is asked for.", idle=format_has("readahead")),
+    memory_limit_mib=Axis(
+        0,
+        "Memory that a trial may use, page cache included: it runs in a memory cgroup of that size; 0: no limit.",
+        unit="MiB",
+        least=0,
+        idle=only("page_cache", "cold"),
+    ),
     swmr=Axis(
         False,
         "HDF5: whether the file is opened for reading while another process may write it.",

@@ -26,19 +26,24 @@ class Metric:
     """Of the number, after columns of ns became seconds."""
     rate: bool = False
     """Whether more of it is faster; a ratio of B to A is then told as *as fast as*."""
+    least: float = 0.0
+    """What counts in a column's place where it holds less: of a time that may be nothing, one that cannot be told."""
 
     def of(self, trial: Mapping[str, Any]) -> float | None:
         """Compute it for a row of trials; None where a column is null or not positive."""
         value = 1.0
         for name in (*self.up, *self.down):
             column = trial.get(name)
-            if column is None or not math.isfinite(number := float(column)) or number <= 0:
+            least = self.least if name in self.up else 0.0
+            if column is None or not math.isfinite(number := max(float(column), least)) or number <= 0:
                 return None
             number = number / 1e9 if name.endswith("_ns") else number
             value = value * number if name in self.up else value / number
         return value
 
 
+_EVENT_NS = 500.0
+"""What CUDA events cannot tell from nothing."""
 THROUGHPUT = "throughput"
 """The one that every trial has that ended well."""
 METRICS: Mapping[str, Metric] = {
@@ -53,6 +58,7 @@ METRICS: Mapping[str, Metric] = {
     "device_backward": Metric(
         ("device_backward_ns",), ("samples",), "the backward span of a sample on the device", "s"
     ),
+    "cpu_busy": Metric(("cpu_util_pct",), (), "the busy share of all cores", "%"),
     "workers_uss": Metric(("workers_uss_end_bytes",), (), "the workers' own memory", "bytes"),
     "workers_memory": Metric(
         ("workers_uss_end_bytes",), ("workers_uss_start_bytes",), "the workers' memory after the window ÷ before it"
@@ -69,7 +75,9 @@ METRICS: Mapping[str, Metric] = {
     "gpu_mem_peak": Metric(("gpu_mem_peak_bytes",), (), "peak GPU memory in tensors", "bytes"),
     "gpu_mem_reserved": Metric(("gpu_mem_reserved_bytes",), (), "GPU memory that PyTorch reserved", "bytes"),
     "gpu_mem_used": Metric(("gpu_mem_used_bytes",), (), "GPU memory in use", "bytes"),
-    "exposed_copy": Metric(("device_h2d_exposed_ns",), ("samples",), "the exposed copy of a sample", "s"),
+    "exposed_copy": Metric(
+        ("device_h2d_exposed_ns",), ("samples",), "the exposed copy of a sample", "s", least=_EVENT_NS
+    ),
     "copy_rate": Metric(
         ("batch_bytes", "steps"), ("device_h2d_ns",), "the rate of calls that copy to the device", "bytes/s"
     ),
