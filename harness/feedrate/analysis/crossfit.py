@@ -32,17 +32,19 @@ class Gain(NamedTuple):
     """Blocks."""
 
 
-def cross_fitted(gains: Floats) -> Gain | None:
+def cross_fitted(gains: Floats, of: Floats | None = None) -> Gain | None:
     """Choose on one half of the blocks, measure on the other.
 
     Args:
         gains: log ratios of every setting to the fixed one, settings × blocks; blocks in which any is missing (NaN) are
             left out.
+        of: what is measured, of the same shape, where that is something else than what is chosen by.
 
     Returns:
         None with fewer than ``LEAST_BLOCKS`` blocks.
     """
-    whole = gains[:, np.isfinite(gains).all(axis=0)]
+    known = np.isfinite(gains).all(axis=0)
+    whole, target = gains[:, known], (gains if of is None else of)[:, known]
     n = whole.shape[1]
     if n < LEAST_BLOCKS:
         return None
@@ -51,6 +53,6 @@ def cross_fitted(gains: Floats) -> Gain | None:
     for row in measured:
         halves = np.array_split(random.permutation(n), 2)
         for chosen_on, measured_on in (halves, halves[::-1]):
-            row[measured_on] = whole[whole[:, chosen_on].mean(axis=1).argmax(), measured_on]
+            row[measured_on] = target[whole[:, chosen_on].mean(axis=1).argmax(), measured_on]
     sd = float(np.sqrt(measured.var(axis=1, ddof=1).mean()))
     return Gain(float(measured.mean()), float(half_width(sd, n)), n)

@@ -60,41 +60,36 @@ class Diagnosis:
 @memoized
 def diagnose(trials: pd.DataFrame) -> Diagnosis:
     """Look at the trials of one run."""
-    logs = _residuals(trials)
+    ended = successful(trials)
+    cells = list(ended[KEYS].drop_duplicates().itertuples(index=False, name=None))
+    return diagnose_logs(Blocks(ended).logs(*map(list, zip(*cells, strict=True)))) if cells else Diagnosis()
+
+
+def diagnose_logs(logs: Floats) -> Diagnosis:
+    """Look at log throughputs, cells × blocks; NaN where no trial ended well."""
+    logs = _residuals(logs)
     counts = np.isfinite(logs).sum(axis=1)
     logs, n = logs[counts >= LEAST_BLOCKS], counts[counts >= LEAST_BLOCKS]
-    if not len(logs):
+    series = [row[np.isfinite(row)] for row in logs]
+    square = np.array([(row**2).sum() for row in series])
+    if not square.any():
         return Diagnosis()
     medians = np.nanmedian(logs, axis=1, keepdims=True)
     scale = _MAD * np.nanmedian(np.abs(logs - medians), axis=1, keepdims=True)
     far = float((np.abs(logs - medians) > FAR * scale).sum() / n.sum())
-    series = [row[np.isfinite(row)] for row in logs]
-    square = np.array([(row**2).sum() for row in series])
     lagged = np.array([(row[1:] * row[:-1]).sum() for row in series])
-    shrinks = 1 - 3 / n[square > 0]
-    found = (lagged[square > 0] / square[square > 0] + 1 / n[square > 0]) / shrinks
-    weights = shrinks**2 * (n[square > 0] - 1)
-    if not len(found):
-        return Diagnosis(far_share=far)
+    moved = square > 0
+    shrinks = 1 - 3 / n[moved]
+    found = (lagged[moved] / square[moved] + 1 / n[moved]) / shrinks
+    weights = shrinks**2 * (n[moved] - 1)
     lag1 = float(np.average(found, weights=weights))
     return Diagnosis(lag1, lag1 - _ONE_SIDED / math.sqrt(weights.sum()), far)
 
 
-def _residuals(trials: pd.DataFrame) -> Floats:
-    """Log throughput without the means of cell and block, cells × blocks; NaN where no trial ended well."""
-    ended = successful(trials)
-    cells = list(ended[KEYS].drop_duplicates().itertuples(index=False, name=None))
-    if not cells:
-        return np.empty((0, 0))
-    logs = Blocks(ended).logs(*map(list, zip(*cells, strict=True)))
-    return residuals(logs)
-
-
-def residuals(logs: Floats) -> Floats:
-    """Take the means of rows and columns off, which may have gaps: three rounds leave nothing that matters."""
-    for _ in range(3):
-        for axis in (1, 0):
-            known = np.isfinite(logs)
-            total, count = np.where(known, logs, 0).sum(axis, keepdims=True), known.sum(axis, keepdims=True)
-            logs = logs - total / np.maximum(count, 1)
+def _residuals(logs: Floats) -> Floats:
+    """Take the means of cells and blocks off, which may have gaps: three rounds leave nothing that matters."""
+    for axis in (1, 0) * 3:
+        known = np.isfinite(logs)
+        total, count = np.where(known, logs, 0).sum(axis, keepdims=True), known.sum(axis, keepdims=True)
+        logs = logs - total / np.maximum(count, 1)
     return logs
