@@ -24,13 +24,11 @@ _CLAIMS = (
             "A converts sample by sample in the loader, B copies bytes into a batch (fast_collate) and converts the "
             "batch once it is on the device; without a GPU that is the training process, and counts as loading, with "
             "one it does not, and B's loader hands over bytes. Raw pixels from LMDB, without workers and with two, and "
-            "PNG files, whose decoding comes on top. Pixels are equal to 1e-6. What takes 80 % makes loading five times "
-            "as fast when it goes: the ratio is compared with 5, not with 1."
+            "PNG files, whose decoding comes on top. Pixels are equal to 1e-6. What takes 80 % makes loading five "
+            "times as fast when it goes: the ratio is compared with 5, not with 1."
         ),
         not_shown="Formats that are dearer to read, of whose loading the conversion is a smaller share still.",
-        figures=(
-            "About 80 % of the loading time; so loading without them would be five times as fast."
-        ),
+        figures=("About 80 % of the loading time; so loading without them would be five times as fast."),
         effect=pair(_TOTENSOR, _FAST, LMDB, {**LMDB, **PAIRS}, PNG, figure=5.0),
         asides=(
             Aside(

@@ -48,9 +48,9 @@ SUITE = Suite(
             sources=("IO",),
             design=(
                 "A trains on batches of 8, B of 128; the samples of an epoch are the same, so that its time falls as "
-                "throughput rises. SRCNN on 16-pixel patches from PNG files. On a CPU without workers and with two, and "
-                "only whether it takes less; on a CUDA device with 16 workers as the source had it, and compared with "
-                "its 16 and 3 minutes."
+                "throughput rises. SRCNN on 16-pixel patches from PNG files. On a CPU without workers and with two, "
+                "and only whether it takes less; on a CUDA device with 16 workers as the source had it, and compared "
+                "with its 16 and 3 minutes."
             ),
             not_shown="What larger batches do to the loss after an epoch.",
             figures=_EPOCHS,
@@ -67,7 +67,8 @@ SUITE = Suite(
             sources=("IO",),
             design=(
                 "A trains on batches of 8, B of 128; SRCNN, PNG files and 16 workers as in the source, patches of 16 "
-                "and of 64 pixels. Utilization is NVML's: the share of time in which any kernel ran. Power stands beside it."
+                "and of 64 pixels. Utilization is NVML's: the share of time in which any kernel ran. Power stands "
+                "beside it."
             ),
             not_shown="How much of the device a kernel used.",
             figures="Utilization 33, 31, 37, 52, 84 % and power from 69 to 201 W at batches of 8, 16, 32, 64, 128.",
@@ -134,9 +135,7 @@ SUITE = Suite(
             not_shown="The best number on machines with many cores.",
             figures=f"Measured with 16 workers. {_EPOCHS}",
             effect=pair(PAIRS, _EIGHT, {**PNG, **_LARGEST}, against=[{**PNG, **_SMALLEST}]),
-            also=(
-                Part("for batches of 8, eight are slower", pair(PAIRS, _EIGHT, {**PNG, **_SMALLEST}, says="less")),
-            ),
+            also=(Part("for batches of 8, eight are slower", pair(PAIRS, _EIGHT, {**PNG, **_SMALLEST}, says="less")),),
             asides=(
                 Aside(
                     "from none to two workers, batches of 128 against 8",
@@ -194,7 +193,9 @@ SUITE = Suite(
             ),
             asides=(
                 Aside("heavy-tailed reads", change("prefetch_factor", 1, 8, _HEAVY)),
-                Aside("planted reads of one length", change("prefetch_factor", 1, 8, {**_HEAVY, "read_shape": "constant"})),
+                Aside(
+                    "planted reads of one length", change("prefetch_factor", 1, 8, {**_HEAVY, "read_shape": "constant"})
+                ),
             ),
         ),
         Claim(

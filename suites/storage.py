@@ -44,9 +44,7 @@ _CLAIMS = (
         ),
         not_shown="How much is “not so much”: the source gives no figure, and the verdict is of whether it is faster.",
         figures="LMDB is better “but not so much”; no figure is given.",
-        effect=change(
-            "storage_format", "png", "lmdb", {**EMULATED, **PAIRS}, {**EMULATED, **PAIRS, "batch_size": 128}
-        ),
+        effect=change("storage_format", "png", "lmdb", {**EMULATED, **PAIRS}, {**EMULATED, **PAIRS, "batch_size": 128}),
         asides=(
             Aside("the loader alone, from memory", change("storage_format", "png", "lmdb", {**_TWO, **_WARM})),
             Aside("the loader alone, from the disk", change("storage_format", "png", "lmdb", _COLD_LARGE)),
@@ -69,8 +67,8 @@ _CLAIMS = (
         says="One contiguous binary file of all samples is read faster than a folder of PNG files.",
         sources=("IO",),
         design=(
-            "A is a folder of PNG files, B one file of decoded pixels that is mapped into memory. Two workers, 96-pixel "
-            "images from memory, 480-pixel ones from the disk."
+            "A is a folder of PNG files, B one file of decoded pixels that is mapped into memory. Two workers, "
+            "96-pixel images from memory, 480-pixel ones from the disk."
         ),
         not_shown="Which part is the container’s and which is decoding: B differs in both.",
         effect=change("storage_format", "png", "memmap", {**_TWO, **_WARM}, _COLD_LARGE),
@@ -80,8 +78,8 @@ _CLAIMS = (
         says="The size of an LMDB cannot be changed once it was made.",
         sources=("IO",),
         design=(
-            "A check: an LMDB of a small map is filled until it is full, its map is enlarged (set_mapsize), and as much "
-            "again is written; then every value is read. No time is measured."
+            "A check: an LMDB of a small map is filled until it is full, its map is enlarged (set_mapsize), and as "
+            "much again is written; then every value is read. No time is measured."
         ),
         not_shown="Several processes that hold the file open while it grows.",
         facts=({"check": "lmdb_resize"},),
@@ -159,10 +157,9 @@ _CLAIMS = (
         sources=("BOT",),
         design=(
             "An interaction: what a random order in place of the disk's does for HDF5 in compressed chunks of several "
-            "images, divided by what it does for a folder of PNG files, which has no chunks; two workers, from memory and "
-            "from the disk. "
-            "TFRecord and WebDataset have no random order at all: beside it stands what drawing from a buffer of 256 "
-            "samples costs the former."
+            "images, divided by what it does for a folder of PNG files, which has no chunks; two workers, from memory "
+            "and from the disk. TFRecord and WebDataset have no random order at all: beside it stands what drawing "
+            "from a buffer of 256 samples costs the former."
         ),
         not_shown="An order that is shuffled by chunks; chunks that are not compressed, as these are.",
         effect=change(
@@ -191,8 +188,8 @@ _CLAIMS = (
         sources=("BOT",),
         design=(
             "A reads samples of which next to no page lies in the system's cache, B samples that lie there whole or "
-            "nearly so; both shares are verified and recorded with every trial, and a cold trial must have read what it "
-            "delivered from the disk. PNG files and HDF5 of 96 pixels, LMDB of 480, two workers; a cold trial reads "
+            "nearly so; both shares are verified and recorded with every trial, and a cold trial must have read what "
+            "it delivered from the disk. PNG files and HDF5 of 96 pixels, LMDB of 480, two workers; a cold trial reads "
             "each sample once."
         ),
         not_shown="Caches below the kernel, because of which a cold disk may still look fast.",

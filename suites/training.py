@@ -61,7 +61,9 @@ _CLAIMS = (
             "16-pixel patches. "
             f"{_ON_CUDA} Float16 stands beside it."
         ),
-        not_shown="CPUs whose instructions know bfloat16, unless this is one; what lower precision does to what is learnt.",
+        not_shown=(
+            "CPUs whose instructions know bfloat16, unless this is one; what lower precision does to what is learnt."
+        ),
         effect=change("amp", "off", "bf16", STEP, _LINEAR),
         on_cuda=change("amp", "off", "bf16", DEVICE_STEP, _DEVICE_LINEAR),
         asides=(Aside("in float16", change("amp", "off", "fp16", DEVICE_STEP), needs="cuda"),),
@@ -182,9 +184,7 @@ _CLAIMS = (
         ),
         not_shown="A CPU, where there is nothing to wait for; copies that overlap (nonblocking-sync-points).",
         needs="cuda",
-        effect=change(
-            "sync_every_step", False, True, DEVICE_STEP, _DEVICE_LINEAR, _DEVICE_POINTWISE, says="less"
-        ),
+        effect=change("sync_every_step", False, True, DEVICE_STEP, _DEVICE_LINEAR, _DEVICE_POINTWISE, says="less"),
         asides=(
             Aside(
                 "training on 64-pixel patches from pinned memory",
@@ -201,7 +201,9 @@ _CLAIMS = (
             "read it, with the context and whatever the libraries keep. What tensors need at their peak and what "
             "PyTorch reserves stand beside it."
         ),
-        not_shown="How much of it would grow in proportion, which would be 16 times: the verdict is of whether it grows.",
+        not_shown=(
+            "How much of it would grow in proportion, which would be 16 times: the verdict is of whether it grows."
+        ),
         figures=_MEMORY,
         needs="cuda",
         effect=change("batch_size", 8, 128, _SOURCE, metric="gpu_mem_used"),

@@ -76,8 +76,8 @@ _CLAIMS = (
             "taken from; throughput stands beside it. Pinned blocks are rounded up to powers of two: at most 1.07 GB."
         ),
         not_shown=(
-            "A host that is short of memory; where more than 36 GB are to spare, 1.07 GB are no difference by the rule, "
-            "and batches that are not pinned take as much shared memory."
+            "A host that is short of memory; where more than 36 GB are to spare, 1.07 GB are no difference by the "
+            "rule, and batches that are not pinned take as much shared memory."
         ),
         figures=_CONTRADICTION,
         needs="cuda",
@@ -90,8 +90,8 @@ _CLAIMS = (
         sources=("TIPS",),
         design=(
             "A leaves batches in pageable memory, B pins them; patches of 16 and of 64 pixels, batches of 8 and of "
-            "128, with eight workers and without. “Almost always” is a statement about these cases, and not about their "
-            "mean: where one of them contradicts it, it depends."
+            "128, with eight workers and without. “Almost always” is a statement about these cases, and not about "
+            "their mean: where one of them contradicts it, it depends."
         ),
         not_shown="Inputs that are larger than a batch of images.",
         figures=_CONTRADICTION,
@@ -120,7 +120,9 @@ _CLAIMS = (
             "A copies from pageable memory, B from pinned memory, 12.6 and 101 MB and nothing else; compared is their "
             "rate by CUDA events. Smaller copies stand beside it, whose time is mostly their launch."
         ),
-        not_shown="The buffer itself, which cannot be seen from outside: a copy twice as fast has saved one of its length.",
+        not_shown=(
+            "The buffer itself, which cannot be seen from outside: a copy twice as fast has saved one of its length."
+        ),
         needs="cuda",
         effect=pair(_PAGEABLE, _PINNED, _copies("12.6 MB"), _copies("101 MB"), metric="copy_rate"),
         asides=tuple(
@@ -139,7 +141,11 @@ _CLAIMS = (
         not_shown="Copies back to the host, where a value may be read before it has arrived.",
         needs="cuda",
         effect=pair(_WAITS, _RETURNS, {**DEVICE, **_PINNED}),
-        also=(Part("from pageable memory it changes nothing", pair(_WAITS, _RETURNS, {**DEVICE, **_PAGEABLE}, says="same")),),
+        also=(
+            Part(
+                "from pageable memory it changes nothing", pair(_WAITS, _RETURNS, {**DEVICE, **_PAGEABLE}, says="same")
+            ),
+        ),
     ),
     Claim(
         id="nonblocking-sync-points",

@@ -40,10 +40,12 @@ _CLAIMS = (
         sources=("BOT",),
         design=(
             "A has two workers, B eight: as many as two cores have, and four times as many. The loader alone, PNG "
-            "files in batches of 32 and of 8, and raw pixels from LMDB. Besides, involuntary context switches must become "
-            "more frequent for a sample, if they are the reason."
+            "files in batches of 32 and of 8, and raw pixels from LMDB. Besides, involuntary context switches must "
+            "become more frequent for a sample, if they are the reason."
         ),
-        not_shown="Machines of more than two cores, where two workers leave some idle; slow-dataset-workers has up to 32.",
+        not_shown=(
+            "Machines of more than two cores, where two workers leave some idle; slow-dataset-workers has up to 32."
+        ),
         figures="No figure is given: the source warns of context switches and waits for storage.",
         most_cores=2,
         effect=pair(PAIRS, _MANY, PNG, {**PNG, "batch_size": 8}, LMDB, says="less"),
@@ -93,7 +95,9 @@ _CLAIMS = (
             "its pages until they touch them, and reading a Python object does. Compared is how the workers' own "
             "memory grew from the first batch to the end of the window: B's growth is said to be less."
         ),
-        not_shown="A whole epoch, in which more of the list is touched, nor whether a worker reaches its parent’s size.",
+        not_shown=(
+            "A whole epoch, in which more of the list is touched, nor whether a worker reaches its parent’s size."
+        ),
         effect=change("index_kind", "list", "numpy", _INDEXED, metric="workers_memory", says="less"),
         asides=(
             Aside(
@@ -131,8 +135,8 @@ _CLAIMS = (
             "loader alone."
         ),
         not_shown=(
-            "A disk: costs are planted, so that what is tested is how the DataLoader shares them out, and planted reads "
-            "do not wait for each other as those of a disk do."
+            "A disk: costs are planted, so that what is tested is how the DataLoader shares them out, and planted "
+            "reads do not wait for each other as those of a disk do."
         ),
         effect=slope("num_workers", _SERIES, _SLEEPS, against=[_COMPUTES]),
         asides=(

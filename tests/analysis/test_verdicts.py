@@ -70,7 +70,9 @@ def test_the_correction_only_takes_verdicts_away(effects: list[Any]) -> None:
         error, log = table["sd_log"] / np.sqrt(n), np.log(table["ratio"])
         turned = log.where(table["says"] == "more", -log)
         same = stats.t.cdf(-np.minimum(log - np.log(0.97), np.log(1.03) - log) / error, n - 1)
-        differ = np.minimum(1, 2 * stats.t.cdf(-np.maximum(turned - np.log(1.01), np.log(0.99) - turned) / error, n - 1))
+        differ = np.minimum(
+            1, 2 * stats.t.cdf(-np.maximum(turned - np.log(1.01), np.log(0.99) - turned) / error, n - 1)
+        )
     certain = rejected(differ, CERTAIN)
     left = [np.nan if place in certain else p for place, p in enumerate(same)]
     granted = {"no difference": rejected(left, ALPHA_SAME)} | dict.fromkeys(
@@ -124,7 +126,9 @@ def test_true_nulls_are_called_so() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("truth", [[np.log(1.03)] * 10, [0.0] * 5 + [np.log(1.03)] * 5 + [np.log(1.01)] * 5 + [0.3] * 16])
+@pytest.mark.parametrize(
+    "truth", [[np.log(1.03)] * 10, [0.0] * 5 + [np.log(1.03)] * 5 + [np.log(1.01)] * 5 + [0.3] * 16]
+)
 def test_any_verdict_is_seldom_wrong(truth: list[float]) -> None:
     """In at most 5 % of runs, also where effects lie at the margins, give or take what 1,000 runs can tell."""
     random, effects = np.random.default_rng(0), np.array(truth)[:, None]
@@ -132,7 +136,9 @@ def test_any_verdict_is_seldom_wrong(truth: list[float]) -> None:
     for _ in range(1000):
         verdict = judge(of(effects + 0.03 * random.standard_normal((len(truth), 30))))["verdict"].to_numpy()
         same, more = np.abs(truth) < np.log(1.03) - 1e-9, np.array(truth) > np.log(1.01) + 1e-9
-        wrong += bool(((verdict == "confirmed") & ~more | (verdict == "refuted") | (verdict == "no difference") & ~same).any())
+        wrong += bool(
+            ((verdict == "confirmed") & ~more | (verdict == "refuted") | (verdict == "no difference") & ~same).any()
+        )
     assert wrong / 1000 <= ALPHA + 0.015
 
 

@@ -22,7 +22,15 @@ from feedrate.schema.window import WARM
 from feedrate.trial import distributed
 from feedrate.trial.job import Job
 from feedrate.trial.loop import Window
-from feedrate.trial.run import device_times, host_times, lead_in_steps, steadiness, throughput, warm_up_limits, window_limits
+from feedrate.trial.run import (
+    device_times,
+    host_times,
+    lead_in_steps,
+    steadiness,
+    throughput,
+    warm_up_limits,
+    window_limits,
+)
 
 COUNT = 48
 CELL = {"workload": "synthetic", "mode": "load", "patch_size": 8, "n_samples": COUNT, "batch_size": 4}

@@ -4,6 +4,9 @@ Accuracy: planted cells beside an external clock. They cover what a loader can b
 from no workers to more than there are cores; a loader alone, and one before an emulated step. Costs are spread over
 workers and steps as in a Latin square, so that 24 cells stand for all combinations.
 
+Windows: short ones beside long ones, with a stock that a window must not begin with, and the beginning of a window
+beside the rest of it.
+
 Instrumentation: a step's stamps, a batch's stamps in a worker, and both together in real training.
 """
 
@@ -22,6 +25,7 @@ from feedrate.analysis.blocks import half_width
 from feedrate.analysis.estimates import rows_of
 from feedrate.bench.session import Figure, Session, cell, judge
 from feedrate.schema.axes import Value, cell_id
+from feedrate.schema.window import drained_after
 from feedrate.store.bench_record import WitnessedTrial
 from feedrate.sweep.launcher import Template
 from feedrate.trial.witness import CLOSES, EPOCHS_BEGIN, EPOCHS_END, OPENS
@@ -34,6 +38,15 @@ WORKERS = (0, 1, 2, 4)
 STEPS_MS: tuple[float | None, ...] = (None, 5.0, 20.0)
 """Emulated step; None drains the loader alone."""
 BATCHES = (8, 32)
+SHORT_S, LONG_S = 0.6, 6.0
+"""Windows that are held against each other."""
+WINDOW_PCT = 0.3
+STOCK = {"num_workers": 8, "prefetch_factor": 2}
+WAITS_US = (2000, 5000)
+"""Of a sample's read; eight workers only wait, so that two cores do."""
+PAIRS = 8
+BEGINNING_PCT = 2.0
+"""Most that the first steps of a window may be faster or slower than the rest."""
 STEP_US, EVENTS_US, BATCH_US = 10.0, 30.0, 100.0
 """What stamps may cost: of a step, of a step with CUDA events, of a batch in a worker."""
 RATIO = 1.02
@@ -59,20 +72,14 @@ def cells(device: str) -> list[dict[str, Value]]:
 
 
 def measure(session: Session) -> list[Figure]:
-    """Run every planted cell ``REPEATS`` times, in a fresh random order each time; about two minutes and a half."""
+    """Run every planted cell ``REPEATS`` times, in a fresh random order each time, then windows; about five minutes."""
     planted, orders = cells(session.device), random.Random(0)
     session.console.print(f"Accuracy: {len(planted)} planted cells beside an external clock, {REPEATS} times ...")
     order = [(repeat, each) for repeat in range(REPEATS) for each in orders.sample(planted, len(planted))]
-    stamps: dict[str, int] = {}
-
-    def watch(event: str, _: int, fields: Mapping[str, Any]) -> None:
-        if event == "witness":
-            stamps.update(fields["stamps"])
-
     with Template() as template:
         packed = session.ask(template, "prepare", planted[0])["packed"]
         for repeat, each in track(order, "", console=session.console, transient=True):
-            result = session.ask(template, "witness", each, watch, packed=packed, seed=repeat)
+            result, stamps = _witnessed(session, template, each, packed=packed, seed=repeat)
             batch_size, epoch_steps = int(each["batch_size"]), result["epoch_steps"]
             session.witnessed.append(
                 WitnessedTrial(
@@ -88,7 +95,20 @@ def measure(session: Session) -> list[Figure]:
                     estimates=estimators.estimates(estimators.Steps.of(batch_size, result)),
                 )
             )
-    return [judge_accuracy(session.witnessed)]
+    return [judge_accuracy(session.witnessed), *_measure_windows(session)]
+
+
+def _witnessed(
+    session: Session, template: Template, cell: Mapping[str, Value], **more: Any
+) -> tuple[dict[str, Any], dict[str, int]]:
+    """Run a trial beside an external clock; gives its result and the clock's stamps."""
+    stamps: dict[str, int] = {}
+
+    def watch(event: str, _: int, fields: Mapping[str, Any]) -> None:
+        if event == "witness":
+            stamps.update(fields["stamps"])
+
+    return session.ask(template, "witness", cell, watch, **more), stamps
 
 
 def judge_accuracy(witnessed: Sequence[WitnessedTrial]) -> Figure:
@@ -102,6 +122,50 @@ def judge_accuracy(witnessed: Sequence[WitnessedTrial]) -> Figure:
         f"{worst:+.3f} % (median {ours['median_pct']:+.3f} %, n = {ours['n']} trials of {ours['cells']} planted cells)",
         abs(worst) <= MOST_PCT,
     )
+
+
+def _measure_windows(session: Session) -> list[Figure]:
+    """Hold short windows against long ones by an external clock, in turns; about two minutes."""
+    session.console.print(f"Windows: {SHORT_S:g} s beside {LONG_S:g} s by an external clock, 8 workers ...")
+    cells = [
+        cell(session.device, mode="load", storage_format="lmdb", patch_size=16, batch_size=8, read_us=wait, **STOCK)
+        for wait in WAITS_US
+    ]
+    ratios, beginnings = [], []
+    order = [(pair, each) for pair in range(PAIRS) for each in cells]
+    with Template() as template:
+        packed = session.ask(template, "prepare", cells[0])["packed"]
+        for pair, each in track(order, "", console=session.console, transient=True):
+            rates = {}
+            for window_s in (SHORT_S, LONG_S) if pair % 2 else (LONG_S, SHORT_S):
+                found, stamps = _witnessed(session, template, each, packed=packed, seed=pair, window_s=window_s)
+                rates[window_s] = found["samples_per_s"]
+                if window_s == LONG_S:
+                    rates[window_s] = found["samples"] * 1e9 / (stamps[CLOSES] - stamps[OPENS])
+                    beginnings.append(beginning(found["window"]))
+            ratios.append(rates[SHORT_S] / rates[LONG_S])
+    return [
+        _within("a window of 0.6 s beside one of 6 s by an external clock, 8 workers", WINDOW_PCT, ratios, "pairs"),
+        _within("the first steps of a window beside the rest of it, 8 workers", BEGINNING_PCT, beginnings, "windows"),
+    ]
+
+
+def beginning(borders: Sequence[int]) -> float:
+    """Mean duration of a window's first steps, twice the stock, ÷ that of all others.
+
+    Args:
+        borders: when each step began, and when the last one ended, in nanoseconds.
+    """
+    first = 2 * drained_after(*STOCK.values())
+    return (borders[first] - borders[0]) / first / ((borders[-1] - borders[first]) / (len(borders) - 1 - first))
+
+
+def _within(what: str, most_pct: float, ratios: Sequence[float], counted: str) -> Figure:
+    """Judge by the mean of logs how far ratios are off 1."""
+    logs = np.log(ratios)
+    off, half = 100 * float(logs.mean()), 100 * float(half_width(logs.std(ddof=1), len(logs)))
+    measured = f"{off:+.2f} % ({off - half:+.2f} to {off + half:+.2f}, n = {len(logs)} {counted})"
+    return Figure(what, f"within {most_pct:g} %", measured, abs(off) <= most_pct)
 
 
 def measure_instrumentation(session: Session) -> list[Figure]:

@@ -32,7 +32,9 @@ def _home() -> tuple[Path, str] | None:
     for controllers, path in groups.items():
         if "memory" in controllers.split(","):
             own = _ROOT / "memory" / path.lstrip("/")
-            return (own if own.is_dir() else _ROOT / "memory"), "memory.limit_in_bytes"  # a container may not see its own
+            return (
+                own if own.is_dir() else _ROOT / "memory"
+            ), "memory.limit_in_bytes"  # a container may not see its own
     own = _ROOT / groups.get("", "/").lstrip("/")
     return (own, "memory.max") if (own / "cgroup.controllers").is_file() else None
 

@@ -93,7 +93,13 @@ class LocalPlan:
             "software": self.software.model_dump(),
             "source": [self.source("folder"), str(self.options.data_root)],
             "seed": self.options.seed,
-            "order": [ORDERING, *((claim.id, *(sorted(effect.weights.items()) for effect in claim.effects)) for claim in self.plan.claims)],
+            "order": [
+                ORDERING,
+                *(
+                    (claim.id, *(sorted(effect.weights.items()) for effect in claim.effects))
+                    for claim in self.plan.claims
+                ),
+            ],
             "environment": {name: os.environ.get(name) for name in _ENVIRONMENT},
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]

@@ -41,6 +41,7 @@ def run_trial(job: Job, reporter: Reporter) -> None:
     overflows = training.overflows if training else None
     limits = distributed.agree(window_limits(job, feed.most_steps), warm.pace_ns())
     epochs_before = feed.epochs.begun if feed.epochs else 0
+
     def open_window() -> None:
         if timeline:
             timeline.restart()

@@ -27,14 +27,16 @@ def check(job: Job) -> Finding:
     root.mkdir(parents=True, exist_ok=True)
     noise = np.random.default_rng(job.seed)
     values: list[bytes] = []
-    with tempfile.TemporaryDirectory(prefix="check-lmdb-", dir=root) as folder:
-        with lmdb.open(folder, map_size=MAP_BYTES) as database:
-            _fill(database, noise, values)
-            before = len(values)
-            database.set_mapsize(4 * MAP_BYTES)
-            _fill(database, noise, values, most=2 * before)
-            with database.begin() as transaction:
-                same = sum(transaction.get(_key(place)) == value for place, value in enumerate(values))
+    with (
+        tempfile.TemporaryDirectory(prefix="check-lmdb-", dir=root) as folder,
+        lmdb.open(folder, map_size=MAP_BYTES) as database,
+    ):
+        _fill(database, noise, values)
+        before = len(values)
+        database.set_mapsize(4 * MAP_BYTES)
+        _fill(database, noise, values, most=2 * before)
+        with database.begin() as transaction:
+            same = sum(transaction.get(_key(place)) == value for place, value in enumerate(values))
     grew = len(values) >= 2 * before and same == len(values)
     return Finding(
         not grew,
