@@ -17,7 +17,7 @@ SCHEMA_VERSION = 2
 """Of the files: columns, names, types, fields of the manifest. ``store/migration.py`` reads the version before."""
 NEEDS_FEEDRATE = "0.2.0"
 """The oldest feedrate that reads files of this schema version."""
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 """Of the semantics of a measurement: records of two versions are never compared."""
 STEPS_KEPT = 256
 """Steps of a window whose single times are stored; the sums in ``trials`` are over all of them."""
