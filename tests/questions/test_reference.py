@@ -15,7 +15,7 @@ from feedrate.plan import claim
 from feedrate.questions.reference import page as reference_page
 from feedrate.schema import plugins
 from feedrate.schema.axes import AXES
-from feedrate.schema.columns import AXIS_COLUMNS, TABLES
+from feedrate.schema.columns import AXIS_COLUMNS, PROTOCOL_VERSION, TABLES
 from feedrate.schema.plugins import ROOT
 from feedrate.store.runs import RESULTS, benches
 from feedrate.suites import _cells
@@ -66,7 +66,7 @@ def test_every_run_is_named_on_its_day(show: Show) -> None:
 def test_other_protocols_are_told_apart(show: Show) -> None:
     """A run of another protocol version is said not to be compared."""
     text = reference_page.page([show(protocol_version=99, run_id="99"), show()], [], "").body
-    assert "1 run of version 99 is shown on pages of their own alone." in " ".join(text.split())
+    assert f"only: 1 of version 99, 1 of version {PROTOCOL_VERSION}." in " ".join(text.split())
 
 
 def test_changes_of_feedrate_follow_a_level_lower() -> None:

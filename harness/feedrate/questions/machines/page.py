@@ -31,7 +31,6 @@ from feedrate.questions.claims import page as claims_page
 from feedrate.questions.runs import facts as runs_facts
 from feedrate.questions.runs.facts import runs_table
 from feedrate.schema import words
-from feedrate.schema.columns import PROTOCOL_VERSION
 
 INDEX = "machines/index.md"
 _NONE = "–"
@@ -115,14 +114,19 @@ Tasks = Mapping[tuple[str, Task], Best]
 """Device and task to its best, in the order of the headlines of the newest run that has it."""
 
 
-def tasks_of(own: Sequence[RunView]) -> Tasks:
-    """Find the best setting of every task on each device of one machine."""
+def tasks_of(own: Sequence[RunView], protocol: int | None = None) -> Tasks:
+    """Find the best setting of every task on each device of one machine, by one version of the protocol: its newest."""
     found: dict[tuple[str, Task], Best] = {}
+    wanted = _newest_protocol(own) if protocol is None else protocol
     for view in own:
-        if view.manifest.protocol_version == PROTOCOL_VERSION:
+        if view.manifest.protocol_version == wanted:
             for row in rows_of(view.headlines):
                 found.setdefault((view.manifest.device, task_key(row)), Best(view, row))
     return found
+
+
+def _newest_protocol(runs: Sequence[RunView]) -> int:
+    return max((view.manifest.protocol_version for view in runs), default=0)
 
 
 def shared_task(machines: Sequence[Tasks]) -> Task | None:
@@ -150,7 +154,8 @@ def index_page(runs: Sequence[RunView]) -> Page:
         runs: all runs, newest first; none is fine.
     """
     machines = by_machine(runs)
-    tasks = {name: tasks_of(own) for name, own in machines.items()}
+    protocol = _newest_protocol(runs)
+    tasks = {name: tasks_of(own, protocol) for name, own in machines.items()}
     task = shared_task(list(tasks.values()))
     best: dict[str, Best] = {}
     for name, found in tasks.items():
@@ -160,6 +165,8 @@ def index_page(runs: Sequence[RunView]) -> Page:
     body = render(
         "machines/index.md",
         task=task_words(next(iter(best.values())).row) if best else "",
+        protocol=protocol,
+        older=any(view.manifest.protocol_version < protocol for view in runs),
         several=any(len({view.manifest.device for view in own}) > 1 for own in machines.values()),
         rows=[_row(machines[name], best.get(name)) for name in ranked],
     )

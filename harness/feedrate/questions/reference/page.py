@@ -8,6 +8,7 @@ that they name against the Makefile, the command line and the folders.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -22,7 +23,7 @@ from feedrate.questions.accuracy import page as accuracy_page
 from feedrate.questions.methodology import page as methodology_page
 from feedrate.questions.runs.facts import runs_table
 from feedrate.schema.axes import AXES, Axis
-from feedrate.schema.columns import AXIS_COLUMNS, PROTOCOL_VERSION, SCHEMA_VERSION, STEPS_KEPT, TABLES
+from feedrate.schema.columns import AXIS_COLUMNS, SCHEMA_VERSION, STEPS_KEPT, TABLES
 from feedrate.share.validation.findings import Validated
 from feedrate.store.bench_record import BenchRecord
 
@@ -71,16 +72,14 @@ def _unit(name: str) -> str:
 
 def page(runs: Sequence[RunView], benches: Sequence[BenchRecord], changes: str) -> Page:
     """Write the changelog of the data, with the text of ``CHANGELOG.md``; of very many runs it lists the newest."""
-    versions = [view.manifest.protocol_version for view in runs]
+    versions = Counter(view.manifest.protocol_version for view in runs)
     entries = sorted([*map(_run, runs[:_MOST]), *map(_bench, benches)], key=itemgetter(0, 1), reverse=True)
     body = render(
         "reference/releases.md",
         title=TITLE,
         runs=len(runs),
         most=_MOST,
-        protocol=PROTOCOL_VERSION,
-        other_versions=sorted(set(versions) - {PROTOCOL_VERSION}),
-        other_runs=sum(version != PROTOCOL_VERSION for version in versions),
+        versions=sorted(versions.items(), reverse=True),
         days={day: [row for *_, row in own] for day, own in groupby(entries, itemgetter(0))},
         # Its headings stand a level lower here, and its title is left out.
         changes=Markup(re.sub(r"^#", "##", re.sub(r"^#+ .*\n+", "", changes, count=1), flags=re.MULTILINE)),  # noqa: S704
