@@ -3,7 +3,8 @@
 An effect has one value a block of a run: the weighted sum of the logs of its cells in it. All runs of a machine that
 were measured by one version of the protocol are pooled, whatever they found: over their blocks the values give an
 estimate with a Student-t interval. Whether runs differ among themselves is tested and said. Runs whose noise the
-intervals do not hold for (``analysis.noise.diagnose``) are left out, and counted aloud.
+intervals do not hold for (``analysis.diagnosis``) are left out, and counted aloud; where there are no others, nothing
+is decided. What a check saw of a fact needs no interval: all runs count.
 
 The cases that an effect is the mean of, and the numbers beside it, have single intervals: they say where, not whether.
 But where they contradict one another, no mean is a verdict: the claim *depends*.
@@ -11,9 +12,9 @@ But where they contradict one another, no mean is a verdict: the claim *depends*
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,8 @@ import pandas as pd
 from scipy.stats import f_oneway
 
 from feedrate.analysis.blocks import KEYS, Blocks, Floats, half_width, moments
+from feedrate.analysis.diagnosis import diagnose
 from feedrate.analysis.estimates import rows_of
-from feedrate.analysis.noise import diagnose
 from feedrate.analysis.verdicts import ALPHA, COLUMNS, HETEROGENEOUS, heterogeneity, judge, single_verdict
 from feedrate.plan.claim import PHOTOGRAPHS, Claim, Claims, Effect, Values, cell_on, terms, untestable
 from feedrate.schema.axes import BY_NAME, cell_id
@@ -34,6 +35,8 @@ VERDICTS = ("confirmed", "depends", "refuted", "no difference", "inconclusive", 
 """In the order in which they are listed."""
 FEW_BLOCKS = 8
 """A verdict from fewer is marked."""
+_FIRST = ("refuted", "no difference", "depends", "inconclusive", "confirmed")
+"""Of a claim that says several things the first of these is its verdict."""
 _UNTELLING = ("step_ms", "n_samples")
 """Axes that go without saying in the name of a case."""
 _ESTIMATE = ("ratio", "lo", "hi", "n", "dropped", "sd_log")
@@ -41,11 +44,13 @@ _WHO = ("claim", "suite", "run_id", "machine_id", "device", "protocol")
 CLAIM_COLUMNS = (
     *_WHO,
     *("verdict", *_ESTIMATE, "p_holm", "level", "blocks_needed"),
-    *("runs", "runs_differ", "worst", "worst_case", "depends_on"),
+    *("run_ids", "runs_differ", "withheld", "withdrawn", "worst", "worst_case", "depends_on"),
     *("fact", "fact_value", "reason"),
 )
-"""Of ``Findings.claims``: ``run_id`` is the newest of ``runs`` pooled runs; ``worst`` the least ratio of a case in the
-direction that is claimed; ``depends_on`` names the cases that contradict each other."""
+"""Of ``Findings.claims``: ``run_ids`` are the pooled runs, newest first, and ``run_id`` the first of them; ``withheld``
+and ``withdrawn`` count runs that tested the claim and are left out; ``worst`` is the ratio of the case that is least in
+the direction that is claimed; ``depends_on`` names the cases that contradict each other; ``reason`` says why a claim is
+not testable here, or why no run's intervals hold."""
 _CASE_COLUMNS = (*_WHO, "role", "case", *_ESTIMATE, "verdict", "a_value", "b_value", "fact", "fact_value", "evidence")
 _ASIDE_COLUMNS = (*_WHO, "label", "along", *_ESTIMATE, "verdict")
 Row = dict[str, Any]
@@ -94,8 +99,8 @@ class RunValues:
     """Claim to what the run's plan said speaks against testing it."""
     withheld: str
     """Why intervals do not hold for this run's noise; empty where they do."""
-    effects: Mapping[Part, _Seen] = field(default_factory=dict)
-    checks: Mapping[Part, Sequence[Row]] = field(default_factory=dict)
+    effects: Mapping[Part, _Seen]
+    checks: Mapping[Part, Sequence[Row]]
     """Trials of the checks of facts that ended well: ``fact``, ``fact_value``, ``evidence``."""
 
     @property
@@ -104,15 +109,20 @@ class RunValues:
         return self.machine_id, self.device, self.protocol
 
 
-def observe(manifest: RunManifest, trials: pd.DataFrame, claims: Claims) -> RunValues:
-    """Collect what a stored run has to say of claims."""
-    who = (manifest.run_id, manifest.machine.machine_id, manifest.device, manifest.protocol_version)
-    if not len(trials):
-        return RunValues(*who, manifest.untestable, "")
+def observe(trials: pd.DataFrame, claims: Claims, why_not: Mapping[str, str] | None = None) -> RunValues:
+    """Collect what a run has to say of claims.
+
+    Args:
+        trials: rows of ``columns.TRIALS`` of one run, at least one.
+        claims: id to suite and claim (``suite.claims()``).
+        why_not: claim to what the run's plan said speaks against testing it.
+    """
+    run_id, machine, device = (str(trials[name].iloc[0]) for name in ("run_id", "machine_id", "device"))
+    why_not = why_not or {}
     cells, effects, checks = _Cells(trials), dict[Part, _Seen](), dict[Part, Sequence[Row]]()
     for name, (_, general) in claims.items():
-        claim = general.on(manifest.device)
-        if untestable(claim, manifest.device) or name in manifest.untestable:
+        claim = general.on(device)
+        if untestable(claim, device) or name in why_not:
             continue
         for (role, place), effect, cases in _parts(claim):
             if seen := cells.observe(effect, cases):
@@ -120,7 +130,8 @@ def observe(manifest: RunManifest, trials: pd.DataFrame, claims: Claims) -> RunV
         for place, values in enumerate(claim.facts):
             if rows := cells.checks(values):
                 checks[name, "check", place] = rows
-    return RunValues(*who, manifest.untestable, diagnose(trials).reason, effects, checks)
+    protocol = int(trials["protocol_version"].iloc[0])
+    return RunValues(run_id, machine, device, protocol, why_not, diagnose(trials).reason, effects, checks)
 
 
 def _parts(claim: Claim) -> Iterator[tuple[tuple[str, int], Effect, Sequence[tuple[float, Values]] | None]]:
@@ -182,16 +193,24 @@ class _Cells:
 class _Pool:
     """The runs of one machine, device and protocol, newest first."""
 
-    def __init__(self, runs: Sequence[RunValues]) -> None:
-        self.usable = [run for run in runs if not run.withheld]
-        self.withheld = next((run.withheld for run in runs if run.withheld), "")
+    def __init__(self, runs: Sequence[RunValues], withdrawn: Iterable[RunManifest]) -> None:
+        self.runs = runs
         self.newest = runs[0]
+        gone = [run for run in withdrawn if (run.machine.machine_id, run.device) == self.newest.place[:2]]
+        self.withdrawn = Counter(
+            each.claim for run in gone if run.protocol_version == self.newest.protocol for each in run.claims
+        )
 
     def seen(self, part: Part) -> list[tuple[RunValues, _Seen]]:
-        """The runs that have the cells of an effect, all on the same photographs."""
-        found = [(run, run.effects[part]) for run in self.usable if part in run.effects]
+        """The runs that have an effect's cells, all on the same photographs; withheld ones if there are no others."""
+        found = [(run, run.effects[part]) for run in self.runs if part in run.effects]
+        found = [each for each in found if not each[0].withheld] or found
         best = min((PHOTOGRAPHS.index(seen.photographs) for _, seen in found), default=0)
         return [(run, seen) for run, seen in found if PHOTOGRAPHS.index(seen.photographs) == best]
+
+    def reason(self, part: Part) -> str:
+        """Why an estimate decides nothing: the intervals of no run hold; empty where those of one do."""
+        return next((run.withheld for run, _ in self.seen(part)), "")
 
     def estimate(self, part: Part) -> Row:
         """Exponential of the mean over all blocks of all runs, with its 95 % interval; empty where no run has it."""
@@ -208,13 +227,25 @@ class _Pool:
             "sd_log": float(sd),
         }
 
-    def runs(self, part: Part) -> Row:
-        """Which runs an effect comes from, and whether they differ by more than their blocks do."""
+    def basis(self, part: Part) -> Row:
+        """Which runs an effect comes from, whether they differ by more than their blocks do, and which are left out."""
         found = self.seen(part)
         groups = [seen.values[np.isfinite(seen.values)] for _, seen in found]
         groups = [values for values in groups if len(values) > 1]
         differ = len(groups) > 1 and bool(f_oneway(*groups).pvalue < HETEROGENEOUS)
-        return {"run_id": found[0][0].run_id, "runs": len(found), "runs_differ": differ}
+        ids = tuple(run.run_id for run, _ in found)
+        withheld = sum(bool(run.withheld) for run in self.runs if part in run.effects and run.run_id not in ids)
+        return {"run_id": ids[0], "run_ids": ids, "runs_differ": differ} | self.left_out(part[0], withheld)
+
+    def left_out(self, claim: str, withheld: int = 0) -> Row:
+        """How many runs of a claim do not count."""
+        return {"withheld": withheld, "withdrawn": self.withdrawn[claim]}
+
+    def alone(self, part: Part, effect: Effect, level: float = 1 - ALPHA) -> str:
+        """What the interval of an effect, or of a case, says by itself."""
+        if self.reason(part):
+            return "inconclusive"
+        return single_verdict(self.estimate(part) | question(effect), level)
 
     def case(self, part: Part) -> Row:
         """The estimate of a case, with the metric's geometric mean on either side."""
@@ -226,10 +257,9 @@ class _Pool:
 
     def case_values(self, claim: str, cases: int) -> Floats:
         """Log ratios of all cases, cases × blocks of all runs that have all of them."""
-        every = [self.seen((claim, "case", place)) for place in range(cases)]
-        shared = [run for run in self.usable if all(any(run is other for other, _ in seen) for seen in every)]
-        columns = [[run.effects[claim, "case", place].values for run in shared] for place in range(cases)]
-        return np.array([np.concatenate(values) for values in columns]) if shared else np.empty((cases, 0))
+        found = [{run.run_id: seen.values for run, seen in self.seen((claim, "case", place))} for place in range(cases)]
+        shared = [run_id for run_id in found[0] if all(run_id in each for each in found)]
+        return np.array([np.concatenate([each[run_id] for run_id in shared] or [np.empty(0)]) for each in found])
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,19 +267,22 @@ class Findings:
     """What records say of claims."""
 
     claims: pd.DataFrame
-    """A row a claim: ``CLAIM_COLUMNS``; ``reason`` says why one is not testable here."""
+    """A row a claim and place: ``CLAIM_COLUMNS``."""
     cases: pd.DataFrame
     """A row a case of an effect, or a check; ``role`` is case, against, also or check."""
     asides: pd.DataFrame
     """A row a number beside a claim; ``along`` is the axis of a fitted line."""
+    left_out: tuple[str, ...]
+    """Runs of an older version of the protocol than the newest of their machine and device."""
 
 
-def judge_claims(runs: Iterable[RunValues], claims: Claims) -> Findings:
+def judge_claims(runs: Iterable[RunValues], claims: Claims, withdrawn: Sequence[RunManifest] = ()) -> Findings:
     """Judge claims by all runs, those of each machine, device and newest protocol together.
 
     Args:
         runs: newest first, observed with the same claims.
         claims: id to suite and claim (``suite.claims()``).
+        withdrawn: of runs that do not count, to be counted where they tested a claim.
 
     Returns:
         A verdict for every claim and place. One whose cells no run has is ``not testable here``, with the reason that
@@ -261,48 +294,60 @@ def judge_claims(runs: Iterable[RunValues], claims: Claims) -> Findings:
     rows: list[Row] = []
     cases: list[Row] = []
     asides: list[Row] = []
+    left_out: list[str] = []
     for own in places.values():
         newest = max(run.protocol for run in own)
-        found = _judge_place([run for run in own if run.protocol == newest], claims)
-        for into, part in zip((rows, cases, asides), found, strict=True):
-            into += part
+        left_out += [run.run_id for run in own if run.protocol < newest]
+        pool = _Pool([run for run in own if run.protocol == newest], withdrawn)
+        for into, part in zip((rows, cases, asides), _judge_place(pool, claims), strict=True):
+            into.extend(part)
     return Findings(
         pd.DataFrame(rows, columns=list(CLAIM_COLUMNS)),
         pd.DataFrame(cases, columns=list(_CASE_COLUMNS)),
         pd.DataFrame(asides, columns=list(_ASIDE_COLUMNS)),
+        tuple(left_out),
     )
 
 
-def _judge_place(runs: Sequence[RunValues], claims: Claims) -> tuple[list[Row], list[Row], list[Row]]:
+def _judge_place(pool: _Pool, claims: Claims) -> tuple[list[Row], list[Row], list[Row]]:
     """Judge claims by runs that may be pooled."""
-    pool, device = _Pool(runs), runs[0].device
+    machine, device, protocol = pool.newest.place
     rows, cases, asides = [], [], []
     effects: dict[Part, Row] = {}
     for name, (suite, general) in claims.items():
         claim = general.on(device)
-        who = {"claim": name, "suite": suite, "run_id": pool.newest.run_id, "machine_id": pool.newest.machine_id}
+        who = {"claim": name, "suite": suite, "run_id": pool.newest.run_id, "machine_id": machine, "device": device}
         row, own = _row(pool, name, claim)
-        who |= {"device": device, "protocol": pool.newest.protocol}
-        rows.append(who | row)
-        who["run_id"] = row.get("run_id", who["run_id"])
+        rows.append(row := who | {"protocol": protocol, "run_ids": ()} | row)
+        who = {column: row[column] for column in _WHO}
         cases += [who | case for case in own]
         asides += [who | aside for aside in _asides(pool, name, claim)]
-        for part in (("effect", 0), *(("also", place) for place in range(len(claim.also)))):
-            if row["verdict"] != NOT_TESTABLE and claim.effect and (found := pool.estimate((name, *part))):
-                effect = claim.effect if part[0] == "effect" else claim.also[part[1]].effect
-                effects[name, *part] = found | _question(effect)
+        if row["verdict"] != NOT_TESTABLE and not row.get("reason"):
+            for part, effect in _deciding(name, claim):
+                effects[part] = pool.estimate(part) | question(effect)
     if effects:
         judged = judge(pd.DataFrame(list(effects.values())))
-        verdicts = dict(zip(effects, rows_of(judged[[*COLUMNS]]), strict=True))
+        verdicts = dict(
+            zip(effects, rows_of(judged[[*COLUMNS]].assign(n=[row["n"] for row in effects.values()])), strict=True)
+        )
         for row in rows:
-            _conclude(row, claims[row["claim"]][1].on(device), verdicts, pool)
+            if (row["claim"], "effect", 0) in verdicts:
+                _conclude(row, claims[row["claim"]][1].on(device), verdicts, pool)
         for case in cases:
-            if case["role"] == "also":
-                case["verdict"] = verdicts[case["claim"], "also", case.pop("place")]["verdict"]
+            if own_verdict := verdicts.get((case["claim"], case["role"], case.get("place", 0))):
+                case["verdict"] = own_verdict["verdict"]
     return rows, cases, asides
 
 
-def _question(effect: Effect) -> Row:
+def _deciding(name: str, claim: Claim) -> Iterator[tuple[Part, Effect]]:
+    """What must hold for a claim to hold."""
+    if claim.effect:
+        yield (name, "effect", 0), claim.effect
+        for place, also in enumerate(claim.also):
+            yield (name, "also", place), also.effect
+
+
+def question(effect: Effect) -> Row:
     """What ``verdicts.judge`` has to know of an effect beside its estimate."""
     return {"says": effect.says, "figure": np.nan if effect.figure is None else effect.figure}
 
@@ -311,25 +356,22 @@ def _row(pool: _Pool, name: str, claim: Claim) -> tuple[Row, list[Row]]:
     """A claim's row before anything is judged, and those of its cases, parts or checks."""
     if claim.facts:
         return _facts(pool, name, claim)
-    found = pool.estimate((name, "effect", 0))
-    parts = [pool.estimate((name, "also", place)) for place in range(len(claim.also))]
-    if claim.effect is None or not found or not all(parts):
+    deciding = dict(_deciding(name, claim))
+    found = [pool.estimate(part) for part in deciding]
+    if claim.effect is None or not all(found):
         return {"verdict": NOT_TESTABLE, "reason": _why_not(pool, name, claim)}, []
     cases = list(_cases(pool, name, claim.effect))
-    cases += [
-        {"role": "also", "case": also.label, "place": place, **part}
-        for place, (also, part) in enumerate(zip(claim.also, parts, strict=True))
-    ]
-    return {"verdict": "inconclusive", **found, **pool.runs((name, "effect", 0))}, cases
+    for place, (also, part) in enumerate(zip(claim.also, found[1:], strict=True)):
+        cases.append({"role": "also", "case": also.label, "place": place, **part, "verdict": "inconclusive"})
+    reason = next(filter(None, map(pool.reason, deciding)), None)
+    row = {"verdict": "inconclusive", "reason": reason, **found[0], **pool.basis((name, "effect", 0))}
+    return row | _worst(claim.effect, cases), cases
 
 
 def _why_not(pool: _Pool, name: str, claim: Claim) -> str:
     if reason := untestable(claim, pool.newest.device):
         return reason
-    if not pool.usable:
-        return pool.withheld
-    reasons = [run.untestable[name] for run in pool.usable if name in run.untestable]
-    return reasons[0] if reasons else "no run has cells of it"
+    return next((run.untestable[name] for run in pool.runs if name in run.untestable), "no run has cells of it")
 
 
 def _cases(pool: _Pool, name: str, effect: Effect) -> Iterator[Row]:
@@ -337,13 +379,28 @@ def _cases(pool: _Pool, name: str, effect: Effect) -> Iterator[Row]:
         for place, case in enumerate(cases):
             if found := pool.case((name, role, place)):
                 named = label(case, [*effect.cases, *effect.against])
-                yield {"role": role, "case": named, **found, "verdict": single_verdict(found | _question(effect))}
+                yield {"role": role, "case": named, **found, "verdict": pool.alone((name, role, place), effect)}
+
+
+def _worst(effect: Effect, cases: Sequence[Row]) -> Row:
+    """The case that is least in the direction that is claimed; of an interaction, or a single case, none."""
+    own = [case for case in cases if case["role"] == "case" and np.isfinite(case["ratio"])]
+    if len(own) < 2 or effect.against:
+        return {}
+    worst = min(own, key=lambda case: _towards(effect, case["ratio"]))
+    return {"worst": worst["ratio"], "worst_case": worst["case"]}
+
+
+def _towards(effect: Effect, ratio: float) -> float:
+    """How far a ratio lies in the direction that is claimed."""
+    log = float(np.log(ratio))
+    return {"more": log, "less": -log, "same": -abs(log)}[effect.says]
 
 
 def _asides(pool: _Pool, name: str, claim: Claim) -> Iterator[Row]:
     for place, aside in enumerate(claim.asides):
-        if found := pool.estimate((name, "aside", place)):
-            verdict = single_verdict(found | _question(aside.effect))
+        if found := pool.estimate(part := (name, "aside", place)):
+            verdict = pool.alone(part, aside.effect)
             yield {"label": aside.label, "along": aside.effect.along, **found, "verdict": verdict}
 
 
@@ -351,7 +408,7 @@ def _facts(pool: _Pool, name: str, claim: Claim) -> tuple[Row, list[Row]]:
     """The first check decides; the others say where else."""
     parts = []
     for place, values in enumerate(claim.facts):
-        rows = [row for run in pool.usable for row in run.checks.get((name, "check", place), ())]
+        rows = [row for run in pool.runs for row in reversed(run.checks.get((name, "check", place), ()))]
         if rows:
             facts = {bool(row["fact"]) for row in rows}
             fact = facts.pop() if len(facts) == 1 else None
@@ -362,45 +419,39 @@ def _facts(pool: _Pool, name: str, claim: Claim) -> tuple[Row, list[Row]]:
                 "evidence": str(rows[0]["evidence"]),
                 "verdict": {None: "inconclusive", True: "confirmed", False: "refuted"}[fact],
             }
-            parts.append({"role": "check", "case": label(values, claim.facts), "place": place, **seen})
-    if not parts or parts[0].pop("place"):
+            parts.append({"role": "check", "case": label(values, claim.facts), **seen})
+    ids = tuple(run.run_id for run in pool.runs if (name, "check", 0) in run.checks)
+    if not ids:
         return {"verdict": NOT_TESTABLE, "reason": _why_not(pool, name, claim)}, parts
-    runs = sum((name, "check", 0) in run.checks for run in pool.usable)
-    return {column: parts[0][column] for column in ("n", "fact", "fact_value", "verdict")} | {"runs": runs}, parts
+    found = {column: parts[0][column] for column in ("n", "fact", "fact_value", "verdict")}
+    return found | {"run_id": ids[0], "run_ids": ids} | pool.left_out(name), parts
 
 
 def _conclude(row: Row, claim: Claim, verdicts: Mapping[Part, Row], pool: _Pool) -> None:
     """Put a claim's verdict together: its effect's, what it says besides, and whether its cases contradict it."""
-    name = row["claim"]
-    if claim.effect is None or (name, "effect", 0) not in verdicts:
-        return
-    own = verdicts[name, "effect", 0]
-    row |= {column: own[column] for column in ("verdict", "p_holm", "level", "blocks_needed")}
-    words = [own["verdict"], *(verdicts[name, "also", place]["verdict"] for place in range(len(claim.also)))]
-    row["verdict"] = next(word for word in ("refuted", "no difference", "inconclusive", "confirmed") if word in words)
-    if len(claim.effect.cases) > 1 and not claim.effect.against:
-        row |= _contradiction(name, claim.effect, pool)
-        if row["depends_on"]:
-            row["verdict"] = "depends"
+    own, *others = (verdicts[part] for part, _ in _deciding(row["claim"], claim))
+    row |= {column: own[column] for column in ("p_holm", "level")}
+    if claim.effect and len(claim.effect.cases) > 1 and not claim.effect.against:
+        row["depends_on"] = _contradiction(row["claim"], claim.effect, pool)
+    words = ["depends" if row.get("depends_on") else own["verdict"], *(other["verdict"] for other in others)]
+    row["verdict"] = next(word for word in _FIRST if word in words)
+    if row["verdict"] == "inconclusive":
+        undecided = [each for each in (own, *others) if each["verdict"] == "inconclusive"]
+        row["blocks_needed"] = row["n"] + max(each["blocks_needed"] - each["n"] for each in undecided)
 
 
-def _contradiction(name: str, effect: Effect, pool: _Pool) -> Row:
-    """Find the worst case, and the cases that contradict each other, if there are any."""
-    count = len(effect.cases)
-    found = [pool.estimate((name, "case", place)) for place in range(count)]
-    if not all(found):
-        return {"depends_on": None}
-    ends = sorted(range(count), key=lambda place: found[place]["ratio"], reverse=effect.says == "less")
-    names = [label(case, effect.cases) for case in effect.cases]
-    strict = [single_verdict(each | _question(effect), 1 - ALPHA / count) for each in found]
-    alone = {single_verdict(each | _question(effect)) for each in found}
+def _contradiction(name: str, effect: Effect, pool: _Pool) -> str | None:
+    """Name the cases that contradict each other most, with their ratios; None where they do not."""
+    parts: list[Part] = [(name, "case", place) for place in range(len(effect.cases))]
+    ratios = [pool.estimate(part).get("ratio", np.nan) for part in parts]
+    if not np.isfinite(ratios).all():
+        return None
+    strict = {pool.alone(part, effect, 1 - ALPHA / len(parts)) for part in parts}
+    alone = {pool.alone(part, effect) for part in parts}
     contrary = "confirmed" in strict and not {"refuted", "no difference"}.isdisjoint(strict)
     split = len(alone) > 1 and not alone.isdisjoint({"confirmed", "refuted"})
-    differ = split and heterogeneity(pool.case_values(name, count)) < HETEROGENEOUS
-    worst, best = ends[0], ends[-1]
-    depends = f"{names[worst]} ({found[worst]['ratio']:.2f}×) against {names[best]} ({found[best]['ratio']:.2f}×)"
-    return {
-        "worst": found[worst]["ratio"],
-        "worst_case": names[worst],
-        "depends_on": depends if contrary or differ else None,
-    }
+    if not (contrary or (split and heterogeneity(pool.case_values(name, len(parts))) < HETEROGENEOUS)):
+        return None
+    order = sorted(range(len(parts)), key=lambda place: _towards(effect, ratios[place]))
+    ends = (f"{label(effect.cases[place], effect.cases)} ({ratios[place]:.2f}×)" for place in (order[0], order[-1]))
+    return " against ".join(ends)
