@@ -6,7 +6,8 @@ other, and the other way round; the mean over ten random halvings does not depen
 
 The interval is Student's t of the measured blocks. Simulated for 5 to 60 settings, equal ones and such that differ, and
 5 to 20 blocks it covers the true gain of what was chosen in 95 to 99 % of cases. Leaving single blocks out instead is
-unbiased, too, but its interval covers 75 to 95 %: nearly all blocks choose, so that what is measured is not independent.
+unbiased, too, but its interval covers 75 to 95 %: nearly all blocks choose, so what is measured is not independent.
+Half of the blocks choose less well than all of them: the named setting is at least as good as its number on average.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from feedrate.analysis.blocks import Floats, half_width
+from feedrate.analysis.blocks import Floats, half_width, moments
 
 HALVINGS = 10
 LEAST_BLOCKS = 4
@@ -25,34 +26,46 @@ LEAST_BLOCKS = 4
 class Gain(NamedTuple):
     """What the best of several settings gains over a fixed one."""
 
+    chosen: int
+    """The setting that is best on all blocks: the one that is named."""
     log: float
+    """NaN with fewer than ``LEAST_BLOCKS`` blocks, as is ``half``."""
     half: float
     """Half-width of its 95 % interval, in logs."""
     n: int
-    """Blocks."""
+    """Blocks; the fewest that were measured in a halving."""
+
+    def interval(self) -> dict[str, float]:
+        """Give ``ratio``, ``lo``, ``hi`` and ``n``, as ``Blocks.ratios`` names them."""
+        ends = {"ratio": self.log, "lo": self.log - self.half, "hi": self.log + self.half}
+        return {name: float(np.exp(end)) for name, end in ends.items()} | {"n": self.n}
 
 
-def cross_fitted(gains: Floats, of: Floats | None = None) -> Gain | None:
+def _best(gains: Floats) -> int:
+    """The row of the highest mean; a row without a value is never it, as long as there is another."""
+    mean = moments(gains).mean
+    return int(np.where(np.isnan(mean), -np.inf, mean).argmax())
+
+
+def cross_fitted(gains: Floats, of: Floats | None = None) -> Gain:
     """Choose on one half of the blocks, measure on the other.
 
     Args:
-        gains: log ratios of every setting to the fixed one, settings × blocks; blocks in which any is missing (NaN) are
-            left out.
+        gains: log ratios of every setting to the fixed one, settings × blocks; NaN where either failed. Settings with
+            fewer than ``LEAST_BLOCKS`` values are not chosen, as long as another has so many.
         of: what is measured, of the same shape, where that is something else than what is chosen by.
-
-    Returns:
-        None with fewer than ``LEAST_BLOCKS`` blocks.
     """
-    known = np.isfinite(gains).all(axis=0)
-    whole, target = gains[:, known], (gains if of is None else of)[:, known]
-    n = whole.shape[1]
-    if n < LEAST_BLOCKS:
-        return None
-    random = np.random.default_rng(0)
-    measured = np.empty((HALVINGS, n))
+    known = np.isfinite(gains)
+    target = np.where(known, gains if of is None else of, np.nan)
+    enough = known.sum(axis=1) >= LEAST_BLOCKS
+    blocks = known.any(axis=0)
+    whole, target = np.where(enough[:, None] | ~enough.any(), gains, np.nan)[:, blocks], target[:, blocks]
+    random, measured = np.random.default_rng(0), np.full((HALVINGS, whole.shape[1]), np.nan)
     for row in measured:
-        halves = np.array_split(random.permutation(n), 2)
+        halves = np.array_split(random.permutation(len(row)), 2)
         for chosen_on, measured_on in (halves, halves[::-1]):
-            row[measured_on] = target[whole[:, chosen_on].mean(axis=1).argmax(), measured_on]
-    sd = float(np.sqrt(measured.var(axis=1, ddof=1).mean()))
-    return Gain(float(measured.mean()), float(half_width(sd, n)), n)
+            row[measured_on] = target[_best(whole[:, chosen_on]), measured_on]
+    mean, sd, n = moments(measured)
+    if (least := int(n.min())) < LEAST_BLOCKS:
+        return Gain(_best(whole), np.nan, np.nan, least)
+    return Gain(_best(whole), float(mean.mean()), float(half_width(np.sqrt((sd**2).mean()), least)), least)

@@ -2,7 +2,8 @@
 
 A question is a set of given conditions (workload, what a step does, size of samples …); everything else is a knob.
 Cells of different conditions are never compared. The best of many cells is picked by its estimate, so its own estimate
-is a little too good; that is why the best is a set.
+is a little too good; that is why the best is a set, and why what it reaches and gains is cross-fitted
+(``analysis.crossfit``): chosen on one half of the blocks, measured on the other.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pandas as pd
 from feedrate.analysis.blocks import KEYS, Blocks, blocks_of
 from feedrate.analysis.ceilings import cells_with_ceilings
 from feedrate.analysis.contrasts import grouping_keys, off_default, verdicts
+from feedrate.analysis.crossfit import cross_fitted
 from feedrate.analysis.estimates import cells
 from feedrate.schema.axes import AXES, TRAINING
 
@@ -33,7 +35,8 @@ KNOBS = tuple(axis.name for axis in AXES if axis.name not in CONDITIONS)
 _STEP_KNOBS = tuple(axis.name for axis in TRAINING if axis.name in KNOBS)
 _LOADER_KNOBS = tuple(name for name in KNOBS if name not in ("storage_format", "batch_size", *_STEP_KNOBS))
 _CEILINGS = ("load_ceiling", "copy_ceiling", "compute_ceiling", "limit", "efficiency_n")
-_IN_SET = ("place", "is_best", "ratio_to_best", "ratio_lo", "ratio_hi", "pairs", "candidates")
+_FITTED = {"ratio": "fitted", "lo": "fitted_lo", "hi": "fitted_hi", "n": "fitted_n"}
+_IN_SET = ("place", "is_best", "ratio_to_best", "ratio_lo", "ratio_hi", "pairs", "members", "candidates")
 MEMORY_STEP = 16 * 2**20
 """Memory that differs by less than this is the same when cells are ordered by what they cost, in bytes."""
 
@@ -68,7 +71,11 @@ def _best_set(group: pd.DataFrame, blocks: Blocks) -> pd.DataFrame:
     ratios = blocks.ratios(list(group["run_id"]), [ids[best]] * len(ids), ids)
     named = ratios.rename(columns={"ratio": "ratio_to_best", "lo": "ratio_lo", "hi": "ratio_hi", "n": "pairs"})
     own = named[["ratio_to_best", "ratio_lo", "ratio_hi", "pairs"]]
-    compared = group.assign(is_best=np.arange(len(ids)) == best, **own, candidates=len(ids))
+    logs = blocks.logs(list(group["run_id"]), ids)
+    # Cells need not have all blocks in common: those are compared in which one that has most of them ended well, too.
+    fitted = cross_fitted(logs - logs[np.isfinite(logs).sum(axis=1).argmax()], of=logs).interval()
+    reached = {column: fitted[name] for name, column in _FITTED.items()}
+    compared = group.assign(is_best=np.arange(len(ids)) == best, **own, **reached, candidates=len(ids))
     cost = pd.DataFrame(
         {
             "workers": group["num_workers"].astype("float64").fillna(0),
@@ -79,7 +86,7 @@ def _best_set(group: pd.DataFrame, blocks: Blocks) -> pd.DataFrame:
     )
     members = compared["is_best"] | (compared["ratio_hi"] >= 1)
     order = cost[members].sort_values(list(cost.columns), kind="stable").index
-    return compared.loc[order].assign(place=range(len(order)))
+    return compared.loc[order].assign(place=range(len(order)), members=len(order))
 
 
 def best_cells(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -95,45 +102,51 @@ def best_cells(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> p
     Returns:
         A row a cell of a set, questions in order of appearance: all columns of ``cells``; ``au``, ``efficiency`` with
         its interval, and ``bottleneck`` as in ``cells_with_ceilings``; then ``place`` (0 is the cheapest), ``is_best``,
-        ``ratio_to_best``, ``ratio_lo``, ``ratio_hi``, ``pairs`` and ``candidates`` (cells of the question that have an
-        estimate).
+        ``ratio_to_best``, ``ratio_lo``, ``ratio_hi``, ``pairs``, ``members`` (cells of the set), ``candidates`` (cells
+        of the question that have an estimate), and of the whole set ``fitted`` (samples/s of the best, cross-fitted;
+        NaN with fewer than ``LEAST_BLOCKS`` blocks), ``fitted_lo``, ``fitted_hi`` and ``fitted_n``.
     """
     estimates, blocks = cells_with_ceilings(trials) if estimates is None else estimates, blocks_of(trials)
-    columns = [name for name in estimates if name not in _CEILINGS] + list(_IN_SET)
+    columns = [name for name in estimates if name not in _CEILINGS] + [*_IN_SET, *_FITTED.values()]
     groups = _questions(_candidates(trials, estimates))
     found = [_best_set(group.reset_index(drop=True), blocks) for group in groups]
     return pd.concat(found, ignore_index=True)[columns] if found else estimates.iloc[:0].reindex(columns=columns)
 
 
-def default_vs_best(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Compare a DataLoader with PyTorch's defaults with the best one of the same storage format and batch size.
+def most_gained(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Say by how much loader knobs alone speed each question up over a DataLoader with PyTorch's defaults.
 
-    The defaults are those of the axis table: ``num_workers=0``, ``pin_memory=False``, ``non_blocking=False`` and so on.
-    Knobs of the training step (``amp``, ``fusion`` …) stand at their default on both sides: what they gain is no merit
-    of the loader. ``estimates`` are the rows of ``cells(trials)`` that are asked about, by default all of them.
+    Every loader is compared with the default one of the same storage format and batch size, by block; of all formats,
+    batch sizes and settings that with the largest gain is chosen. The defaults are those of the axis table:
+    ``num_workers=0``, ``pin_memory=False``, ``non_blocking=False`` and so on. Knobs of the training step (``amp``,
+    ``fusion`` …) stand at their default on both sides: what they gain is no merit of the loader. ``estimates`` are the
+    rows of ``cells(trials)`` that are asked about, by default all of them.
 
     Returns:
-        A row per question, storage format and batch size that has a default cell with an estimate: ``run_id``,
-        ``device``, ``CONDITIONS``, ``storage_format``, ``batch_size``, ``default_cell``, ``best_cell``, the best cell's
-        loader knobs, what ``Blocks.ratios`` says of best ÷ default (1 where the default is the best), and ``verdict``.
+        A row a question that has a default cell with an estimate: ``run_id``, ``device``, ``CONDITIONS``, and of the
+        setting that is chosen on all blocks ``storage_format``, ``batch_size``, ``default_cell``, ``best_cell`` and its
+        loader knobs; its gain, cross-fitted: ``ratio`` (best ÷ default), ``lo``, ``hi``, ``n`` (blocks), NaN with fewer
+        than ``LEAST_BLOCKS`` of them; ``verdict``; ``candidates`` (loaders that were compared, defaults included).
     """
     estimates = _candidates(trials, cells(trials) if estimates is None else estimates)
-    same = ["run_id", "device", *CONDITIONS, "storage_format", "batch_size"]
     plain_steps = _off(estimates, _STEP_KNOBS) == 0
     loaders = estimates[estimates["num_workers"].notna() & plain_steps].reset_index(drop=True)
-    defaults = _off(loaders, _LOADER_KNOBS) == 0
-    best, default = [], []
+    plain = _off(loaders, _LOADER_KNOBS) == 0
+    against = np.full(len(loaders), -1)
     for group in _questions(loaders, "storage_format", "batch_size"):
-        if (plain := defaults[group.index]).any():
-            best.append(group.index[int(group["samples_per_s"].to_numpy().argmax())])
-            default.append(group.index[plain][0])
-    ids = loaders["cell_id"].to_numpy(dtype=object)
+        against[group.index] = next(iter(group.index[plain[group.index]]), -1)
+    ids, logs = loaders["cell_id"].to_numpy(dtype=object), blocks_of(trials).logs(loaders["run_id"], loaders["cell_id"])
+    gains, best, found = logs - logs[against], [], []
+    for group in _questions(loaders[against >= 0]):
+        gain = cross_fitted(gains[group.index])
+        best.append(group.index[gain.chosen])
+        found.append(gain.interval() | {"candidates": len(group)})
+    same = ["run_id", "device", *CONDITIONS, "storage_format", "batch_size"]
     result: pd.DataFrame = loaders.loc[best, [*same, *_LOADER_KNOBS]].reset_index(drop=True)
-    result.insert(len(same), "default_cell", ids[default])
+    result.insert(len(same), "default_cell", ids[against[best]])
     result.insert(len(same) + 1, "best_cell", ids[best])
-    ratios = blocks_of(trials).ratios(list(result["run_id"]), list(result["default_cell"]), list(result["best_cell"]))
-    ratios["verdict"] = verdicts(ratios["ratio"], ratios["lo"], ratios["hi"])
-    return pd.concat([result, ratios], axis=1)
+    numbers = pd.DataFrame(found, columns=["ratio", "lo", "hi", "n", "candidates"])
+    return pd.concat([result, numbers.assign(verdict=verdicts(numbers["ratio"], numbers["lo"], numbers["hi"]))], axis=1)
 
 
 def fastest_cells(cells: pd.DataFrame) -> pd.DataFrame:

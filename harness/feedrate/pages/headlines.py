@@ -8,14 +8,19 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
+from feedrate.analysis.crossfit import LEAST_BLOCKS
 from feedrate.analysis.estimates import rows_of
-from feedrate.analysis.summary import CONDITIONS, KNOBS, best_cells, default_vs_best
+from feedrate.analysis.summary import CONDITIONS, KNOBS, best_cells, most_gained
 from feedrate.charts.figure import EMULATED, LOAD, PHOTOGRAPHS, TRAIN
 from feedrate.pages import descriptions, markup
 from feedrate.pages.template import table
 from feedrate.schema import words
 from feedrate.schema.axes import BY_NAME
 
+RULE = "methodology.md#best"
+"""Where it is told what cross-fitted means."""
+FEW = f"needs {LEAST_BLOCKS} blocks"
+"""What is said of a gain that rests on fewer."""
 NUMBERS = ("Samples/s", "95 % interval", "n")
 """Columns of a table of best settings that are set flush right."""
 BEST = ("What ran", "Best setting", *NUMBERS)
@@ -31,20 +36,27 @@ _COMPARED_AT = ("storage_format", "batch_size", "num_workers")
 
 
 def headlines(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Take the best cell of each task, and where better loader settings gained most over PyTorch's defaults.
+    """Take the best cell of each task, and where loader settings gained most over PyTorch's defaults.
 
-    A gain compares two loaders at the same storage format and batch size, paired by block; of all formats and batch
-    sizes of a task that with the highest lower end is taken, clear ones before others. Cells that were timed by a host
-    that waits after every phase (``timing: serialized``) are there to check the others and are no task.
+    Samples/s, their interval and n are cross-fitted over all settings of the task (``fitted`` of ``best_cells``) where
+    there are blocks enough (``cross_fitted``); ``cheapest`` names the first of the set, empty where that is the best.
+    ``gain`` is the task's row of ``most_gained``, or None. Cells that were timed by a host that waits after every phase
+    (``timing: serialized``) are there to check the others and are no task.
     """
-    best = best_cells(trials, estimates)
-    tasks = best["mode"].isin(["train", "load"]) & best["timing"].ne("serialized").fillna(True)
-    best = best[best["is_best"].astype(bool) & tasks.astype(bool)].reset_index(drop=True)
+    sets = best_cells(trials, estimates)
+    tasks = sets["mode"].isin(["train", "load"]) & sets["timing"].ne("serialized").fillna(True)
+    sets = sets[tasks.astype(bool)]
+    best, first = (sets[sets[which].eq(value)] for which, value in (("is_best", True), ("place", 0)))
+    best = best.reset_index(drop=True)
     if not len(best):
-        return best.assign(gain=[], kind=[], bound=[])
-    gains, rows = _gains(trials, estimates), rows_of(best)
+        return best.assign(gain=[], kind=[], bound=[], cheapest=[], cross_fitted=[])
+    gains, rows = {_key(row): row for row in rows_of(most_gained(trials, estimates))}, rows_of(best)
     found = pd.Series([gains.get(_key(row)) for row in rows], dtype=object)
     best = best.assign(gain=found, kind=list(map(kind_of, rows)), bound=best["bottleneck"])
+    best["cheapest"] = ["" if row["is_best"] else descriptions.knobs(row) for row in rows_of(first)]
+    best["cross_fitted"] = best["fitted"].notna()
+    for name, fitted in (("samples_per_s", "fitted"), ("lo", "fitted_lo"), ("hi", "fitted_hi"), ("n", "fitted_n")):
+        best[name] = best[fitted].where(best["cross_fitted"], best[name]).astype(best[name].dtype)
     order = pd.DataFrame(
         {
             "kind": best["kind"].map(KINDS.index),
@@ -75,16 +87,6 @@ def _key(row: Mapping[Any, Any]) -> tuple[str, ...]:
     return row["run_id"], row["device"], *task_key(row)
 
 
-def _gains(trials: pd.DataFrame, estimates: pd.DataFrame | None) -> dict[tuple[str, ...], dict[Any, Any]]:
-    """Task to its row of ``default_vs_best``: a clear one if any, then by the lower end; without any by the ratio."""
-    rows = default_vs_best(trials, estimates)
-    ranked = rows.assign(clear=rows["verdict"].eq("faster")).sort_values(["clear", "lo", "ratio"], ascending=False)
-    found: dict[tuple[str, ...], dict[Any, Any]] = {}
-    for row in rows_of(ranked.drop(columns="clear")):
-        found.setdefault(_key(row), row)
-    return found
-
-
 def headline_table(rows: pd.DataFrame) -> Markup:
     """Write headlines as a table; nothing when there are none."""
     if not len(rows):
@@ -98,10 +100,24 @@ def headline_table(rows: pd.DataFrame) -> Markup:
 
 
 def setting_cells(row: Mapping[Any, Any]) -> tuple[object, ...]:
-    """Write a task and its best setting as the cells below ``BEST``."""
+    """Write a task and its best setting as the cells below ``BEST``; rows of ``fastest_cells`` know of no others."""
     rate = words.number(float(row["samples_per_s"]))
     spread = descriptions.spread(float(row["lo"]), float(row["hi"]))
-    return task_cell(row), descriptions.knobs(row), rate, spread, row["n"]
+    setting, others = descriptions.knobs(row), set_words(row) if "members" in row else ""
+    return task_cell(row), markup.two_lines(setting, others) if others else setting, rate, spread, row["n"]
+
+
+def set_words(row: Mapping[Any, Any]) -> str:
+    """Write how many settings cannot be told from the best, and the cheapest of them; nothing where one alone ran."""
+    members, every = row["members"], row["candidates"]
+    if every == 1:
+        return ""
+    if members > 1:
+        text = f"1 of {members} that cannot be told from the best of {every}"
+        text += f"; the cheapest is {row['cheapest']}" if row["cheapest"] else ", and the cheapest of them"
+    else:
+        text = f"the best of {every}" if words.known(row["lo"]) else f"the best of {every} in one block"
+    return text if row["cross_fitted"] else f"{text}; its samples/s are those that it was chosen by"
 
 
 def _held_back(row: Mapping[Any, Any]) -> str:
@@ -149,18 +165,13 @@ def gain_words(gain: Mapping[Any, Any] | None) -> tuple[str, str]:
     if gain is None:
         return "not measured", ""
     if not words.known(gain["lo"]):
-        return f"{_blocks(gain)}: not known", ""
+        return FEW, ""
     if gain["verdict"] != "faster":
         return "none that is clear", ""
     return (
         f"× {words.number(gain['ratio'])} ({words.interval(gain['lo'], gain['hi'], int(gain['n']))})",
         f"{gain['storage_format']}, batch {gain['batch_size']}: {gain_settings(gain)}",
     )
-
-
-def _blocks(gain: Mapping[Any, Any]) -> str:
-    """How many blocks a gain without an interval has, in which both sides ended well."""
-    return "one block" if gain["n"] else "no block"
 
 
 def over_blocks(row: Mapping[Any, Any]) -> str:
@@ -175,8 +186,8 @@ def gain_sentence(row: Mapping[Any, Any]) -> str:
     gain = row["gain"]
     return (
         f"for {task_words(row)}, with {gain_settings(gain)}, {words.number(gain['ratio'])} times as many samples come "
-        f"through as with PyTorch’s defaults ({over_blocks(gain)}; from {gain['storage_format']}, batches of "
-        f"{gain['batch_size']})"
+        f"through as with PyTorch’s defaults (cross-fitted, {over_blocks(gain)}; from {gain['storage_format']}, "
+        f"batches of {gain['batch_size']})"
     )
 
 
@@ -187,15 +198,12 @@ def answer(rows: pd.DataFrame) -> str:
     for row in rows_of(pd.DataFrame(measured, columns=rows.columns).drop_duplicates("kind")):
         gain = row["gain"]
         if not words.known(gain["lo"]):
-            said.append(
-                f"For {task_words(row)}, {_blocks(gain)} has both PyTorch’s defaults and the best setting, which says "
-                "nothing about the spread."
-            )
+            said.append(f"What loader settings gain for {task_words(row)} {FEW}.")
         elif gain["verdict"] == "faster":
             said.append(words.sentence(gain_sentence(row)))
         else:
             said.append(
-                f"For {task_words(row)}, the fastest loader setting is at no format and batch size clearly faster than "
-                "PyTorch’s default."
+                f"For {task_words(row)}, no loader setting is at any format and batch size clearly faster than "
+                "PyTorch’s defaults."
             )
     return " ".join(said)

@@ -8,7 +8,7 @@ from typing import Any
 
 from feedrate.charts.figure import Figure
 from feedrate.pages import descriptions
-from feedrate.pages.headlines import answer, headline_table
+from feedrate.pages.headlines import RULE, answer, headline_table
 from feedrate.pages.markup import Page
 from feedrate.pages.runs import RunView, draw, newest, place
 from feedrate.pages.template import render
@@ -69,6 +69,7 @@ def page(
         "home/page.md",
         page=PATH,
         explore=EXPLORE,
+        rule=RULE,
         title=TITLE,
         known=len({view.machine_id for view in runs}) if known is None else known,
         tested=_tested(verdicts),

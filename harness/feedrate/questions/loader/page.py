@@ -15,7 +15,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from feedrate.analysis.blocks import KEYS
-from feedrate.analysis.ceilings import BALANCED_WITHIN, STAGES
+from feedrate.analysis.ceilings import BALANCED_WITHIN, LAUNCH_BOUND, STAGES
 from feedrate.analysis.contrasts import grouping_keys
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.prediction import held_out
@@ -23,6 +23,7 @@ from feedrate.analysis.summary import CONDITIONS, KNOBS
 from feedrate.charts.embed import csv_field
 from feedrate.charts.figure import EMULATED, PHOTOGRAPHS, Row
 from feedrate.pages import descriptions, markup
+from feedrate.pages.headlines import RULE, over_blocks, set_words, task_key
 from feedrate.pages.runs import RunView
 from feedrate.pages.template import render
 from feedrate.schema import words
@@ -49,6 +50,7 @@ _MEANINGS = {
     "copy-bound": ("Copying to the device holds it back", "a faster loader or model would gain little"),
     "compute-bound": ("The model holds it back", "a faster loader would gain little"),
     "emulated-step-bound": ("The emulated step holds it back", "a faster loader would gain little"),
+    LAUNCH_BOUND: ("The host that launches the step’s kernels holds it back", "a faster device would gain little"),
     "balanced": (f"Two stages lie within {BALANCED_WITHIN:g} times of one another", "a faster one alone gains little"),
 }
 """What a bottleneck means, and what follows where stages work at the same time."""
@@ -79,6 +81,7 @@ def section(view: RunView, suite: str, path: str) -> Why:
     if not len(cells):
         return Why("")
     found = tasks(cells)[:TASKS]
+    best = {task_key(row): row for row in rows_of(view.headlines_of(suite))}
     predicted = _predicted(view, {str(cell["cell_id"]) for task in found for _, cell in task.view})
     rows = [row for task in found for row in _rows(task, predicted, alone=len(found) == 1)]
     columns = [name for name in rows[0] if any(row[name] for row in rows)]
@@ -89,9 +92,10 @@ def section(view: RunView, suite: str, path: str) -> Why:
         "loader/why.md",
         mark=view.mark,
         path=path,
+        rule=RULE,
         file=file,
         count=len(cells),
-        sentences=[_sentence(task) for task in found],
+        sentences=[_sentence(task, best.get(task_key(task.view[0][1]))) for task in found],
         columns=columns,
         rows=[[row[name] or "–" for name in columns] for row in rows],
         shares_cores=view.manifest.device == "cpu" and cells["num_workers"].gt(0).any(),
@@ -214,15 +218,19 @@ def _task(cell: Row) -> str:
     return ", ".join((kind, str(cell["workload"]), f"{cell['patch_size']} px", *reading))
 
 
-def _sentence(task: Task) -> str:
-    """Say in plain words what holds a task back, made from the numbers of its fastest cell."""
+def _sentence(task: Task, best: Row | None) -> str:
+    """Say in plain words what holds a task back, made from the numbers of its fastest cell and of its headline."""
     _, cell = task.view[0]
-    what, rate = _task(cell), words.number(float(cell["samples_per_s"]))
-    text = (
-        f"{what[:1].upper()}{what[1:]}: the fastest setting ({descriptions.knobs(cell)}) does {rate} samples a second"
-    )
+    what, setting, rate = _task(cell), descriptions.knobs(cell), words.number(float(cell["samples_per_s"]))
+    if best and best["cell_id"] == cell["cell_id"]:
+        setting = ": ".join(filter(None, (setting, set_words(best))))
+        if best["cross_fitted"]:
+            rate = f"{words.number(float(best['samples_per_s']))} (cross-fitted, {over_blocks(best)})"
+    text = f"{what[:1].upper()}{what[1:]}: the fastest setting ({setting}) does {rate} samples a second"
     if words.known(cell["efficiency"]) and isinstance(cell["limit"], str):
-        text += f", {words.percent(float(cell['efficiency']))} of what its {_STAGES[cell['limit']]} does alone"
+        turns = cell["limit"] != "load" and words.known(cell["device_ceiling"])
+        alone = "copies and step do in turns" if turns else f"{_STAGES[cell['limit']]} does alone"
+        text += f", {words.percent(float(cell['efficiency']))} of what its {alone}"
     text += f". {meaning(cell)}" if cell["bottleneck"] in _MEANINGS else ""
     if cell["bottleneck"] == "loader-bound" and isinstance(cell["dominant"], str):
         share = words.percent(float(cell["dominant_share"]))

@@ -20,7 +20,7 @@ from feedrate.analysis.sentences import estimate
 from feedrate.charts.figure import EMULATED
 from feedrate.machine.identity import Machine
 from feedrate.pages import descriptions, markup
-from feedrate.pages.headlines import answer, headline_table, task_key, task_words
+from feedrate.pages.headlines import RULE, answer, headline_table, task_key, task_words
 from feedrate.pages.markup import Page
 from feedrate.pages.runs import RunView
 from feedrate.pages.selection import by_machine
@@ -217,6 +217,7 @@ def page(own: Sequence[RunView], verdicts: Verdicts, questions: Mapping[str, str
         facts_of=facts(own),
         best=list(_best(own, found, by_device)),
         suites=suites,
+        rule=RULE,
         stage_columns=columns,
         stages=stages,
         verdicts=list(_verdicts(verdicts, own[0].machine_id, path, by_device)),

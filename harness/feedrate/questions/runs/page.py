@@ -19,7 +19,7 @@ from feedrate.analysis.steps import cross_check, hidden_share
 from feedrate.charts.figure import Figure
 from feedrate.machine.probes import noise as rules
 from feedrate.pages import descriptions, markup
-from feedrate.pages.headlines import headline_table
+from feedrate.pages.headlines import RULE, headline_table
 from feedrate.pages.markup import Page, Placed
 from feedrate.pages.runs import RunView, draw, place
 from feedrate.pages.template import render, table
@@ -75,6 +75,7 @@ def page(view: RunView) -> Page:
         target=f"{run.protocol.ci_target_pct:g}",
         summary=_summary(view),
         headlines=headline_table(view.headlines),
+        rule=RULE,
         notes=[*map(descriptions.note, run.substitutions), *_cautions(view)],
         pictures=pictures,
         disturbed=list(_disturbed(view)),

@@ -14,7 +14,7 @@ from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.noise import CRITERIA, grade
 from feedrate.analysis.summary import CONDITIONS
 from feedrate.pages import descriptions
-from feedrate.pages.headlines import gain_words
+from feedrate.pages.headlines import gain_words, set_words
 from feedrate.pages.runs import RunView
 from feedrate.plan import suite
 from feedrate.plan.suite import CALIBRATION
@@ -100,7 +100,9 @@ def _tasks(view: RunView, console: Console) -> None:
         _say(console, f"\n{task(row)}", "bold")
         best = rate(row["samples_per_s"], row["lo"], row["hi"], row["n"])
         _say(console, f"  best: {descriptions.knobs(row)}: {best}{bound}")
-        _say(console, f"  most gained over PyTorch's defaults, at one format and batch size: {gain}")
+        if others := set_words(row):
+            _say(console, f"  {others}")
+        _say(console, f"  most gained over PyTorch's defaults, at one format and batch size (cross-fitted): {gain}")
 
 
 def _contrasts(run: StoredRun, trials: pd.DataFrame, console: Console) -> None:
