@@ -46,7 +46,9 @@ def checked(cell: Mapping[str, Value]) -> dict[str, Any]:
 def columns(cell: Mapping[str, Value], steps: int) -> dict[str, Any]:
     """What claims about other things than throughput are told from."""
     samples = steps * int(cell.get("batch_size", 1))
+    cold = {"stored_bytes": 10**9, "read_bytes": 10**9 * samples // int(cell.get("n_samples", 1))}
     return {
+        **(cold if cell.get("page_cache") == "cold" else {}),
         "workers_uss_start_bytes": 10**8,
         "workers_uss_end_bytes": 10**8 + 40 * samples,
         "involuntary_switches": samples // 4 + 1,

@@ -117,6 +117,7 @@ def columns(cell: Mapping[str, Value], steps: int, doubtful: bool) -> dict[str, 
     stages = zip(names, _stages(cell), strict=True)
     return {
         "stored_bytes": size,
+        "read_bytes": int(size * steps * batch / int(cell["n_samples"])) if cold else 0,
         "batch_bytes": 4 * pixels * batch,
         "pack_ns": int(1e9 + 40 * pixels * DECODING_NS.get(name, 0.1) * int(cell["n_samples"]) / 5),
         "cached_before_pct": 40.0 if doubtful and cold else before,

@@ -40,7 +40,8 @@ def main() -> None:
     held = holding()
     folder = GOLDEN / f"v{held['schema_version']}"
     shutil.rmtree(folder, ignore_errors=True)
-    fake_run.write(folder, Fake(run_id="20260102T030405Z-0902", blocks=2, batches=(8, 32), workers=(0, 2)))
+    run_id = f"2026010{held['schema_version']}T030405Z-090{held['schema_version']}"
+    fake_run.write(folder, Fake(run_id=run_id, blocks=2, batches=(8, 32), workers=(0, 2)))
     (folder / "holds.json").write_text(json.dumps(held, indent=1) + "\n", encoding="utf-8")
 
 

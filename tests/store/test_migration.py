@@ -1,9 +1,10 @@
-"""Files of the schema version before this one are read as files of this one, and those of a newer one are refused."""
+"""Files of earlier schema versions are read as files of this one, and those of a newer one are refused."""
 
 from __future__ import annotations
 
 import json
 import runpy
+import shutil
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,7 +21,7 @@ from feedrate.store import migration
 from feedrate.store import runs as store_runs
 
 GOLDEN = ROOT / "tests" / "golden"
-VERSIONS = (1, 2)
+VERSIONS = (1, 2, 3)
 MOST_BYTES = 100_000
 
 
@@ -65,8 +66,8 @@ def test_a_table_has_every_column_whatever_version_wrote_it(version: int, name: 
     pd.testing.assert_frame_equal(several, pd.concat([frame, frame], ignore_index=True))
 
 
-def test_version_1_lacks_columns_and_version_2_none() -> None:
-    """The golden file of version 1 is one that needs its migration: a test of nothing would pass as well."""
+def test_earlier_versions_lack_columns_and_this_one_none() -> None:
+    """Golden files of earlier versions need their migration: a test of nothing would pass as well."""
     lacking = {
         version: {
             column.name
@@ -77,7 +78,8 @@ def test_version_1_lacks_columns_and_version_2_none() -> None:
         for version in VERSIONS
     }
     assert "evidence" in lacking[1]
-    assert not lacking[2]
+    assert lacking[2] == {"memory_limit_mib"} < lacking[1]
+    assert not lacking[3]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -116,10 +118,10 @@ def test_every_run_that_was_committed_is_read() -> None:
     ("fields", "words"),
     [
         (
-            {"schema_version": 3, "feedrate_version": "9.9.9", "needs_feedrate": "9.8"},
-            r"run\.json: written by feedrate 9\.9\.9 in schema version 3; .* versions 1 and 2: needs feedrate ≥ 9\.8",
+            {"schema_version": 4, "feedrate_version": "9.9.9", "needs_feedrate": "9.8"},
+            r"run\.json: written by feedrate 9\.9\.9 in schema version 4; .* versions 1 to 3: needs feedrate ≥ 9\.8",
         ),
-        ({"schema_version": 3, "feedrate_version": "9.9.9"}, "written by feedrate 9.9.9 .* needs a newer feedrate"),
+        ({"schema_version": 4, "feedrate_version": "9.9.9"}, "written by feedrate 9.9.9 .* needs a newer feedrate"),
         ({"schema_version": 2, "feedrate_version": "0.9", "needs_feedrate": "99.0"}, "needs feedrate ≥ 99.0"),
         (
             {"schema_version": 9_999, "feedrate_version": "<script>", "needs_feedrate": "\x1b[31m"},
@@ -182,15 +184,21 @@ def run(tmp_path: Path, fake_run: ModuleType) -> store_runs.StoredRun:
     return store_runs.runs(tmp_path)[0]
 
 
-def test_a_column_that_is_missing_from_a_file_of_this_version_is_refused(run: store_runs.StoredRun) -> None:
-    """Only version 1 may lack a column: what was taken out of a newer file is not made up as null."""
-    path = run.folder / "trials.parquet"
-    pq.write_table(pq.read_table(path).drop_columns(["evidence"]), path)
-    with pytest.raises(InputError, match=r"trials\.parquet: column 'evidence' is missing"):
+@pytest.mark.parametrize(("version", "column"), [(3, "evidence"), (3, "memory_limit_mib"), (2, "evidence")])
+def test_a_column_that_is_missing_from_a_file_that_must_have_it_is_refused(
+    tmp_path: Path, version: int, column: str
+) -> None:
+    """A file lacks what came after its version and nothing else: what was taken out is not made up as null."""
+    folder = tmp_path / "results" / "machine" / "run"
+    shutil.copytree(golden(version).folder, folder)
+    (run,) = store_runs.runs(tmp_path / "results")
+    path = folder / "trials.parquet"
+    pq.write_table(pq.read_table(path).drop_columns([column]), path)
+    with pytest.raises(InputError, match=rf"trials\.parquet: column '{column}' is missing"):
         run.table("trials")
-    with pytest.raises(InputError, match="column 'evidence' is missing"):
-        store_runs.rows([run.folder], ["trial_id", "evidence"])
-    assert len(store_runs.rows([run.folder], ["trial_id"]))
+    with pytest.raises(InputError, match=f"column '{column}' is missing"):
+        store_runs.rows([folder], ["trial_id", column])
+    assert len(store_runs.rows([folder], ["trial_id"]))
 
 
 def test_a_column_of_another_type_is_refused(run: store_runs.StoredRun) -> None:

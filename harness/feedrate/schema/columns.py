@@ -13,12 +13,17 @@ from typing import Literal
 
 from feedrate.schema.axes import AXES
 
-SCHEMA_VERSION = 2
-"""Of the files: columns, names, types, fields of the manifest. ``store/migration.py`` reads the version before."""
+SCHEMA_VERSION = 3
+"""Of the files: columns, names, types, fields of the manifest. ``store/migration.py`` reads the versions before."""
 NEEDS_FEEDRATE = "0.2.0"
 """The oldest feedrate that reads files of this schema version."""
 PROTOCOL_VERSION = 2
 """Of the semantics of a measurement: records of two versions are never compared."""
+OLDER_PROTOCOLS: Mapping[int, str] = {
+    1: "windows began with batches that had been prefetched, and some trials that were to read from the disk read from "
+    "memory"
+}
+"""Version to what was measured in another way, as part of a sentence."""
 STEPS_KEPT = 256
 """Steps of a window whose single times are stored; the sums in ``trials`` are over all of them."""
 
@@ -177,7 +182,8 @@ MEASURED = _columns(
         "voluntary_switches": "Voluntary context switches of main process and workers in the window.",
         "involuntary_switches": "Involuntary context switches of main process and workers in the window.",
         "major_faults": "Major page faults of main process and workers in the window.",
-        "read_bytes": "Bytes that main process and workers caused to be read from storage.",
+        "read_bytes": "Bytes that main process and workers caused to be read from storage in the window, what the "
+        "kernel read ahead for them included.",
         "uss_peak_bytes": "Memory unique to main process and workers, read once after the window. Pages that a fork "
         "shares with the template, PyTorch's code and data among them, do not count.",
         "pss_peak_bytes": "Proportional memory of main process and workers, after the window.",

@@ -85,6 +85,9 @@ class Traits:
     """Axes that this format has and others have not: decoder, readahead, swmr."""
     lossy: bool = False
     """Whether what is read differs from what was packed."""
+    mapped: bool = False
+    """Whether its file is read through a memory map: around every fault the kernel reads as much as the disk is set to
+    read ahead, unless ``readahead`` forbids it."""
 
     @property
     def streamed(self) -> bool:

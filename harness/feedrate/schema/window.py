@@ -8,6 +8,14 @@ STEADY = 0.9
 """A window is steady when the ratio of its halves' throughput lies between this and its inverse."""
 COLD, WARM = 0.01, 0.99
 """Cached shares of the packed samples up to which a trial counts as cold, and from which on as warm."""
+READ_LEAST = 0.8
+"""Share of the bytes of its samples that a cold trial must have read from storage in its window: pages that the kernel
+read ahead lie in memory, however cold the set was when the trial began."""
+
+
+def needed_bytes(set_bytes: float, samples: float, n_samples: float) -> float:
+    """Bytes that so many samples of a set take on disk, on average."""
+    return set_bytes * samples / n_samples
 
 
 def drained_after(num_workers: int, prefetch_factor: int) -> int:

@@ -1,10 +1,11 @@
-"""Files of the schema version before this one, read as files of this one: the only place that knows how they differ.
+"""Files of earlier schema versions, read as files of this one: the only place that knows how they differ.
 
 A file says its version in its manifest, which lies inside the file and beside it as ``run.json``.
 
 - Version 1 (feedrate 0.1): a table has the columns that ``columns.TABLES`` had on the day of the run. Columns came,
   none went and none changed its type, so that what is missing is a column of nulls.
 - Version 2: every column is there, and the manifest names the oldest feedrate that reads it.
+- Version 3: trials have the axis ``memory_limit_mib``.
 
 Whatever changes a column, a type or a field of the manifest makes a new version. ``tests/golden`` holds files of each
 version and the list of what the newest holds.
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
 
 MANIFEST_KEY = b"feedrate"
 """The key of the manifest in the metadata of every parquet file."""
-READ = (1, SCHEMA_VERSION)
+READ = tuple(range(1, SCHEMA_VERSION + 1))
 """Schema versions that this feedrate reads."""
+_CAME_WITH = {"memory_limit_mib": 3}
+"""Column to the version that it came with; all others are older than version 2."""
 _SHOWN = 80
 """Characters of a name that a stranger's file may give to a field."""
 _NEWEST = 9_999
@@ -41,7 +44,7 @@ _RELEASE = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4}){1,3}")
 
 
 def manifest(text: bytes | str, where: object) -> RunManifest:
-    """Read a manifest of this schema version or the one before, and make it one of this version.
+    """Read a manifest of this schema version or an earlier one, and make it one of this version.
 
     It is JSON, as ``run.json`` or the metadata of a parquet file holds it; ``where`` names the file in messages.
 
@@ -76,17 +79,15 @@ def _fields(text: bytes | str, where: object) -> dict[str, Any]:
 def _upgraded(fields: dict[str, Any], where: object) -> dict[str, Any]:
     """Bring the fields of a manifest into this version."""
     version = _version(fields, where)
-    if version == 1:
-        return {**fields, "schema_version": SCHEMA_VERSION, "needs_feedrate": NEEDS_FEEDRATE}
-    if not _release(fields.get("needs_feedrate")):
+    if version > 1 and not _release(fields.get("needs_feedrate")):
         got = "no version of feedrate" if "needs_feedrate" in fields else "missing"
         raise _no_manifest(where, f"needs_feedrate is {got}, which schema version {version} has")
-    return fields
+    return {**fields, "schema_version": SCHEMA_VERSION, "needs_feedrate": NEEDS_FEEDRATE}
 
 
 def _version(fields: dict[str, Any], where: object) -> int:
     """Tell the schema version of a manifest, and refuse one that this feedrate cannot read."""
-    version, versions = fields.get("schema_version"), " and ".join(map(str, READ))
+    version, versions = fields.get("schema_version"), f"{READ[0]} to {READ[-1]}"
     if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version <= _NEWEST:
         raise _no_manifest(where, f"no schema_version, expected {versions}")
     needs = _release(fields.get("needs_feedrate"))
@@ -117,9 +118,9 @@ def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
 
 
 def complete(table: pa.Table, schema: pa.Schema, where: object) -> pa.Table:
-    """Bring a table of this schema version or the one before into the columns of ``schema``, and no others.
+    """Bring a table of this schema version or an earlier one into the columns of ``schema``, and no others.
 
-    One that came after a file of version 1 was written is null throughout; ``where`` names the file in messages.
+    One that came after the file was written is null throughout; ``where`` names the file in messages.
 
     Raises:
         InputError: a column is missing from a file that must have it, or of another type.
@@ -128,9 +129,9 @@ def complete(table: pa.Table, schema: pa.Schema, where: object) -> pa.Table:
 
     there = set(table.column_names)
     lacking = [field.name for field in schema if field.name not in there]
-    if lacking and (version := _embedded(table, where)) > 1:
+    if lacking and (taken := missing(lacking, version := _embedded(table, where))):
         raise InputError(
-            f"{where}: column '{lacking[0]}' is missing; expected every column of schema version {version}. The file "
+            f"{where}: column '{taken[0]}' is missing; expected every column of schema version {version}. The file "
             "was changed after it was written: leave that run out"
         )
     columns = [
@@ -143,6 +144,11 @@ def complete(table: pa.Table, schema: pa.Schema, where: object) -> pa.Table:
                 "after it was written: leave that run out"
             )
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def missing(columns: Iterable[str], version: int) -> list[str]:
+    """Of columns that a file does not have, those that a file of its schema version must have."""
+    return [column for column in columns if 1 < version >= _CAME_WITH.get(column, 2)]
 
 
 def _embedded(table: pa.Table, where: object) -> int:

@@ -99,7 +99,7 @@ export class Run {
       throw new Refusal(`it does not say which feedrate reads it (needs_feedrate), as schema ${version} does`);
     }
     throw new Refusal(`it was written by feedrate ${by || "of an unknown version"} in schema ${version}; this site is of feedrate `
-      + `${feedrate} and reads ${reads.join(" and ")}: it needs ${needs ? `feedrate ≥ ${needs}` : "a newer feedrate"}`);
+      + `${feedrate} and reads ${reads[0]} to ${reads.at(-1)}: it needs ${needs ? `feedrate ≥ ${needs}` : "a newer feedrate"}`);
   }
 
   // The row in which each cell comes first, and for each row the place of its cell.

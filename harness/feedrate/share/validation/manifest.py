@@ -24,7 +24,7 @@ from feedrate.store import migration
 from feedrate.store.manifest import RunManifest
 
 MANIFEST = Rule("manifest", "The manifest is one that feedrate wrote: every field there, of its type, none besides.")
-VERSION = Rule("version", "Its schema version is this feedrate's or the one before.")
+VERSION = Rule("version", "Its schema version is this feedrate's or an earlier one.")
 MANIFEST_TEXT = Rule(
     "manifest_text", "Texts of the manifest are short and have no control characters; its numbers are finite."
 )

@@ -234,8 +234,8 @@ def open_table(data: bytes, table: str, where: str) -> Opened:
             raise
         raise PARQUET.refused(where, _first_line(error), "a parquet file as feedrate writes it") from error
     fields, manifest = read_manifest(text, where)
-    missing = [column.name for column in TABLES[table] if column.name not in there]
-    if missing and fields["schema_version"] > 1:
+    lacking = (column.name for column in TABLES[table] if column.name not in there)
+    if missing := migration.missing(lacking, fields["schema_version"]):
         raise COLUMN.refused(f"{where} column '{missing[0]}'", "no such column", "every column of its schema version")
     return Opened(where, table, manifest, fields, metadata.num_rows, file)
 

@@ -19,7 +19,7 @@ from feedrate.schema.axes import AXES, BY_NAME, Axis, Value, applicable, cell_id
 from feedrate.schema.columns import AXIS_COLUMNS, DEVICE_SPANS, FLAGS, OUTCOMES, PHASES, ROLES, TABLES
 from feedrate.schema.errors import InputError
 from feedrate.schema.redaction import EVIDENCE_MOST, INVISIBLE, KIND_MOST, MOST
-from feedrate.schema.window import STEADY
+from feedrate.schema.window import READ_LEAST, STEADY
 from feedrate.share.validation.findings import (
     CELL_ID,
     DATA_HASH,
@@ -197,6 +197,8 @@ OVER_NS = 1e3
 """What the phases may be more than the wall clock by: nothing, but for rounding."""
 _PARTS = ("wall_ns", "warmup_ns", "startup_ns", "compile_ns")
 """What a trial does one after the other; a cache that it reads was filled by the first trial that read it."""
+COLD_SINCE = 2
+"""Protocol version from which on a cold trial has to prove itself."""
 
 
 def _timed(rows: Rows) -> Mask:
@@ -270,6 +272,15 @@ def _whole(rows: Rows) -> Iterator[Offence]:
     yield Offence("trial_wall_ns", wrong, f"at least {' + '.join(_PARTS)}")
 
 
+def _cold(rows: Rows) -> Iterator[Offence]:
+    """Find cold trials that did not read their samples; a cache on disk stands in for the packed set."""
+    stored, cached = rows.number("stored_bytes"), rows.number("cache_bytes")
+    needed = np.where(np.isnan(cached), stored, cached) * rows.number("samples") / rows.number("n_samples")
+    cold = _timed(rows) & rows.text("page_cache").one_of("cold") & (rows.run.protocol_version >= COLD_SINCE)
+    wrong = cold & ~(rows.number("read_bytes") >= READ_LEAST * needed)
+    yield Offence("read_bytes", wrong, f"{READ_LEAST:.0%} of stored_bytes × samples ÷ n_samples, or more")
+
+
 def _cells(rows: Rows) -> Iterator[Offence]:
     """Find rows whose axes are not those of their cell, and cells whose id or axes are wrong."""
     ids, device = rows.text("cell_id"), rows.text("device")
@@ -337,5 +348,11 @@ IDENTITIES = (
     ),
     RowRule("device", "Where a trial ran on a CPU nothing was copied to a device and no device was timed.", _on_a_cpu),
     RowRule("steady", "Whether a window was steady is computed anew from the ratio of its halves.", _steady),
+    RowRule(
+        "cold",
+        "A trial that is called cold read from storage, in its window, at least "
+        f"{READ_LEAST:.0%} of the bytes that its samples take there (protocol {COLD_SINCE} and later).",
+        _cold,
+    ),
     RowRule("whole", "Start-up, compiling, warm-up and window together take no longer than the whole trial.", _whole),
 )
