@@ -39,7 +39,8 @@ class Runner:
         watch: Any = lambda *_: None,
         timeout_s: float = 240,
         window_s: float = LIMITS["window_s"],
+        memory_group: str | None = None,
         **cell: Any,
     ) -> Answer:
-        job = {**self._job, "kind": kind, "cell": self._cell | cell, "window_s": window_s}
+        job = {**self._job, "kind": kind, "cell": self._cell | cell, "window_s": window_s, "memory_group": memory_group}
         return self.template.run(json.dumps(job), timeout_s=timeout_s, watch=watch)

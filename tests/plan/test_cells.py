@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -90,6 +91,14 @@ def test_merging_is_said_with_its_reason(tmp_path: Path) -> None:
         ("{page_cache: [warm, cold]}", {"in_memory": True}, "lies in memory"),
         ("{page_cache: [warm, cold], prefetcher: stream}", {"device": "cuda"}, "with a prefetcher"),
         ("{page_cache: cold, n_samples: [1024, 543]}", {}, "n_samples of 544 or more"),
+        ("{page_cache: [warm, cold], storage_format: lmdb}", {"read_ahead_bytes": 8 << 20}, "reads 8,192 KiB around"),
+        ("{page_cache: cold, storage_format: [png, memmap]}", {"read_ahead_bytes": 8 << 20}, "reads 8,192 KiB around"),
+        (
+            "{page_cache: cold, storage_format: lmdb, readahead: [true, false]}",
+            {"read_ahead_bytes": 8 << 20},
+            "reads 8,192 KiB around",
+        ),
+        ("{page_cache: cold, memory_limit_mib: [0, 64]}", {"no_memory_limit": "not as this user"}, "mib: not as this"),
         ("{workload: synthetic}, {workload: pets, model: resnet18}", {}, "make pets"),
         ("{model: [srcnn, resnet18]}", {}, "model resnet18 is for classification, workload synthetic for super-res"),
     ],
@@ -100,6 +109,20 @@ def test_what_cannot_run_is_excluded_with_its_reason(tmp_path: Path, slices: str
     assert len(found.cells) == 1
     assert [c.count for c in found.excluded] == [1]
     assert reason in found.excluded[0].reason
+
+
+@pytest.mark.parametrize(("workload", "fields"), [("synthetic", 2), ("pets", 1)])
+def test_a_mapped_set_is_as_large_as_what_is_read_around_its_faults(tmp_path: Path, workload: str, fields: int) -> None:
+    """One sample fewer than warm-up, lead-in and the least window read around themselves is left out."""
+    (tmp_path / schedule.PETS_FOLDER / "annotations").mkdir(parents=True)
+    (tmp_path / schedule.PETS_FOLDER / "annotations" / "trainval.txt").touch()
+    steps, sample_bytes = 5 + 2 * 2 + 2 + 12, fields * 3 * 480**2
+    least = math.ceil(steps * 8 * (4 << 20) / sample_bytes)
+    axes = "mode: load, page_cache: cold, storage_format: lmdb, patch_size: 480, batch_size: 8, num_workers: 2"
+    slices = f"{{{axes}, workload: {workload}, n_samples: [{10 * least}, {least}, {least - 1}]}}"
+    found = expand(tmp_path, slices, read_ahead_bytes=4 << 20)
+    assert [cell.axes["n_samples"] for cell in found.cells] == [10 * least, least]
+    assert f"n_samples of {least:,} or more" in found.excluded[0].reason
 
 
 def test_a_missing_library_excludes_its_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from feedrate.formats import Buffer, PerProcess, PixelReader, ReadOptions, Sampl
 
 REQUIRES: dict[str, str] = {"pyarrow": "pyarrow", "numpy": "numpy"}
 VERSION: int = 1
-TRAITS: dict[str, object] = {"container": "arrow", "stores": "pixels"}
+TRAITS: dict[str, object] = {"container": "arrow", "stores": "pixels", "mapped": True}
 BATCH_BYTES = 1 << 22
 """Bytes of pixels in a record batch, about; a larger sample has one of its own."""
 _NAME = "pixels.arrow"

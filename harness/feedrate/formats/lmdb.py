@@ -33,7 +33,7 @@ from feedrate.schema.errors import DataError
 
 REQUIRES: dict[str, str] = {"lmdb": "lmdb", "numpy": "numpy"}
 VERSION: int = 1
-TRAITS: dict[str, object] = {"container": "lmdb", "stores": "pixels", "knobs": ("readahead",)}
+TRAITS: dict[str, object] = {"container": "lmdb", "stores": "pixels", "knobs": ("readahead",), "mapped": True}
 MAP_BYTES = 1 << 26
 """Size of the map when packing begins, in bytes; it doubles whenever it is full."""
 BATCH_BYTES = 1 << 24

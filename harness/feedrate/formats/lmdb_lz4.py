@@ -26,7 +26,7 @@ from feedrate.formats.lmdb import Values, pack_values
 
 REQUIRES: dict[str, str] = {"lmdb": "lmdb", "lz4": "lz4", "numpy": "numpy"}
 VERSION: int = 1
-TRAITS: dict[str, object] = {"container": "lmdb", "stores": "lz4", "knobs": ("readahead",)}
+TRAITS: dict[str, object] = {"container": "lmdb", "stores": "lz4", "knobs": ("readahead",), "mapped": True}
 
 
 def pack(samples: Iterable[Sample], root: Path) -> None:

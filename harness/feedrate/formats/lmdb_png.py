@@ -20,7 +20,7 @@ from feedrate.formats.lmdb import Values, pack_values
 
 REQUIRES: dict[str, str] = {"lmdb": "lmdb", "PIL": "pillow", "numpy": "numpy"}
 VERSION: int = 1
-TRAITS: dict[str, object] = {"container": "lmdb", "stores": "png", "knobs": ("decoder", "readahead")}
+TRAITS: dict[str, object] = {"container": "lmdb", "stores": "png", "knobs": ("decoder", "readahead"), "mapped": True}
 
 
 def pack(samples: Iterable[Sample], root: Path) -> None:

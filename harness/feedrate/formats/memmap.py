@@ -23,7 +23,7 @@ from feedrate.formats import Buffer, PerProcess, PixelReader, ReadOptions, Sampl
 
 REQUIRES: dict[str, str] = {"numpy": "numpy"}
 VERSION: int = 1
-TRAITS: dict[str, object] = {"container": "raw file", "stores": "pixels"}
+TRAITS: dict[str, object] = {"container": "raw file", "stores": "pixels", "mapped": True}
 _NAME = "pixels.bin"
 
 

@@ -3,6 +3,7 @@
 __all__ = [
     "identity",
     "linux",
+    "memory_limit",
     "packages",
     "probes.gpu",
     "probes.host",

@@ -7,10 +7,11 @@ known. Making a group takes root, or a tree that was delegated (``systemd-run --
 
 from __future__ import annotations
 
-import os
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from feedrate.schema.errors import EnvironmentFault
@@ -20,6 +21,26 @@ GONE_S = 5.0
 """How long a group may take to become empty after its processes were killed."""
 _ROOT = Path("/sys/fs/cgroup")
 _ADVICE = "run as root, or in a delegated tree: systemd-run --user --scope -p Delegate=yes make sweep"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A memory cgroup."""
+
+    folder: Path
+
+    @property
+    def entry(self) -> Path:
+        """The file through which a process enters, by writing 0; what it starts later is in the group too."""
+        return self.folder / "cgroup.procs"
+
+    def killed(self) -> bool:
+        """Whether the kernel killed one of its processes because it was full."""
+        for name in ("memory.events", "memory.oom_control"):  # version 2, version 1
+            with suppress(OSError):
+                lines = (self.folder / name).read_text(encoding="ascii").splitlines()
+                return any(int(count) > 0 for word, count in map(str.split, lines) if word == "oom_kill")
+        return False
 
 
 def _home() -> tuple[Path, str] | None:
@@ -49,19 +70,18 @@ def missing() -> str | None:
 
 
 @contextmanager
-def group(mib: int) -> Iterator[Path]:
-    """Make a group of so many MiB and remove it afterwards; a process enters by writing 0 to its ``cgroup.procs``.
+def group(mib: int) -> Iterator[Group]:
+    """Make a group of so many MiB and remove it afterwards, when nothing lives in it any more.
 
     Raises:
         EnvironmentFault: this process may not make one.
     """
     if not (home := _home()):
         raise EnvironmentFault("no memory cgroup is mounted here")
-    folder = home[0] / f"feedrate-{os.getpid()}"
     try:
         with suppress(OSError):  # already there, or not ours to change: the limit tells
             (home[0] / "cgroup.subtree_control").write_text("+memory", encoding="ascii")
-        folder.mkdir()
+        folder = Path(tempfile.mkdtemp(prefix="feedrate-", dir=home[0]))
         try:
             (folder / home[1]).write_text(str(mib * MIB), encoding="ascii")
         except OSError:
@@ -70,7 +90,7 @@ def group(mib: int) -> Iterator[Path]:
     except OSError as error:
         raise EnvironmentFault(f"no memory cgroup can be made ({error.strerror}); {_ADVICE}") from error
     try:
-        yield folder
+        yield Group(folder)
     finally:
         until = time.monotonic() + GONE_S
         while folder.is_dir():

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from feedrate import __version__
+from feedrate.machine import memory_limit
 from feedrate.machine.identity import Machine, Software, describe, software
 from feedrate.machine.linux import NONE, images
 from feedrate.machine.probes import gpu
@@ -118,12 +119,15 @@ def make(options: Options) -> LocalPlan:
     # The nearest folder above one that is not there yet lies on the same disk.
     nearest = (path for path in (options.data_root, *options.data_root.absolute().parents) if _is_folder(path))
     machine = describe(gpu.installed(), next(nearest))
+    limited = any("memory_limit_mib" in part.axes for part in wanted.slices)
     seconds, spread = _earlier(options.results, machine.machine_id, device, wanted.protocol)
     place = schedule.Place(
         device=device,
         data_root=options.data_root,
         data=options.data,
         in_memory=machine.storage is not None and machine.storage.device_class == "memory",
+        read_ahead_bytes=machine.storage.read_ahead_bytes if machine.storage else None,
+        no_memory_limit=memory_limit.missing() if limited else None,
         shm_bytes=_free_shared_memory(),
         seconds=seconds,
         spread=spread,

@@ -58,6 +58,10 @@ class Place:
     """Folder of photographs that replaces div2k."""
     in_memory: bool = False
     """Whether packed samples lie in a file system in memory, which cannot be cold."""
+    read_ahead_bytes: int | None = None
+    """How far the kernel reads around a fault in a mapped file of the data folder; None where it is not known."""
+    no_memory_limit: str | None = None
+    """Why no trial's memory can be limited; None where it can, or no cell asks for it."""
     shm_bytes: int | None = None
     """Free shared memory; None where it is not known."""
     seconds: Mapping[str, float] = field(default_factory=dict)

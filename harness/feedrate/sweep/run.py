@@ -20,7 +20,7 @@ from typing import Any
 from feedrate import __version__
 from feedrate.machine.probes.gpu import GpuProbe
 from feedrate.machine.probes.host import HostProbe
-from feedrate.plan.claim_selection import FACT_TRIALS, ClaimTracker
+from feedrate.plan.claim_selection import FACT_TRIALS, GROWN, ClaimTracker
 from feedrate.plan.request import LocalPlan
 from feedrate.plan.schedule import TEMPLATE_S, PlannedCell
 from feedrate.plan.stopping import ContrastTracker, side_by_side
@@ -54,6 +54,8 @@ class ActiveRun:
     """``before`` and ``after`` to the load of the machine then."""
     contrasts: ContrastTracker = field(init=False)
     claims: ClaimTracker = field(init=False)
+    _grown: dict[int, set[str]] = field(default_factory=dict)
+    """Block to the cells whose windows are longer in it."""
     origin_ns: int = 0
     """When its blocks began, monotonic clock; earlier by what a resumed run had used."""
     began: tuple[float, float] = (0.0, 0.0)
@@ -147,8 +149,8 @@ class ActiveRun:
             return live
         before = [trial for trial in self.trials if trial["block"] < block]
         left_s = budget - sum(trial["trial_wall_ns"] for trial in before) / 1e9 - TEMPLATE_S * (block + 1)
-        seconds = _seconds(before)
-        costs = {cell.cell_id: self._cell_s(cell, seconds) for cell in live}
+        seconds = self._seconds(before)
+        costs = {cell.cell_id: self._cell_s(cell, block, seconds) for cell in live}
         chosen = self.claims.in_reach(block, gone, costs, left_s) or claims
         if len(chosen) == len(claims) and sum(costs.values()) <= left_s:
             return live
@@ -176,17 +178,29 @@ class ActiveRun:
             expected[cell] = max(blocks, expected.get(cell, 0))
         return expected
 
-    def block_s(self, order: list[PlannedCell]) -> float:
-        """Predict how long a block takes: its trials as long as they took so far, and what comes between them."""
-        seconds = _seconds(self.trials)
+    def block_s(self, block: int, order: list[PlannedCell]) -> float:
+        """Predict how long trials of a block take: as long as they took so far, and what comes between them."""
+        seconds = self._seconds(self.trials)
         blocks = len({trial["block"] for trial in self.trials})
         known = sum(map(sum, seconds.values()))
         between = max(0.0, (self.elapsed_s() - known) / blocks) if blocks and self.origin_ns else TEMPLATE_S
-        return between + sum(self._cell_s(cell, seconds) for cell in order)
+        return between + sum(self._cell_s(cell, block, seconds) for cell in order)
 
-    def _cell_s(self, cell: PlannedCell, seconds: Mapping[str, list[float]]) -> float:
-        """Predict how long a trial takes: as it took so far, else as planned."""
-        return fmean(seconds[cell.cell_id]) if cell.cell_id in seconds else self.local.plan.cell_s(cell)
+    def _seconds(self, trials: Iterable[Mapping[str, Any]]) -> dict[tuple[str, bool], list[float]]:
+        """Wall clock of trials, by cell_id and whether their windows were longer."""
+        seconds: defaultdict[tuple[str, bool], list[float]] = defaultdict(list)
+        for trial in trials:
+            cell = trial["cell_id"]
+            seconds[cell, cell in self.grown(trial["block"])].append(trial["trial_wall_ns"] / 1e9)
+        return seconds
+
+    def _cell_s(self, cell: PlannedCell, block: int, seconds: Mapping[tuple[str, bool], list[float]]) -> float:
+        """Predict how long a trial takes in a block: as it took so far, and longer where its window has just grown."""
+        plan, key = self.local.plan, cell.cell_id
+        if took := seconds.get((key, key in self.grown(block))):
+            return fmean(took)
+        shorter = fmean(seconds[key, False]) if (key, False) in seconds else plan.cell_s(cell)
+        return shorter + self.window_s(cell, block) - plan.window_s(cell)
 
     def data_key(self, cell: PlannedCell) -> tuple[tuple[str, Value], ...]:
         """Key of the packed set that a cell reads."""
@@ -204,9 +218,27 @@ class ActiveRun:
             "packed": self.packed.get(self.data_key(cell)),
             "seed": random.Random(f"{self.seed}:{block}:samples").getrandbits(31),
             "warmup_s": plan.matrix.protocol.warmup_s,
-            "window_s": plan.window_s(cell),
+            "window_s": self.window_s(cell, block),
             "min_steps": plan.matrix.protocol.min_steps,
         }
+
+    def grown(self, block: int) -> set[str]:
+        """The cells whose windows are longer in a block; ask when all blocks before it have ended.
+
+        They stay longer, so that what is known of how long a trial takes holds for the blocks that follow.
+        """
+        for each in range(block + 1):
+            if each not in self._grown:
+                self._grown[each] = self._grown.get(each - 1, set()) | self.claims.grown(each)
+        return self._grown[block]
+
+    def window_s(self, cell: PlannedCell, block: int) -> float:
+        """Least wall clock of a cell's window in a block."""
+        return self.local.plan.window_s(cell) * (GROWN if cell.cell_id in self.grown(block) else 1)
+
+    def timeout_s(self, cell: PlannedCell, block: int) -> float:
+        """Most wall clock of a trial: the protocol's, and what its window is longer than the protocol's."""
+        return self.local.plan.matrix.protocol.timeout_s + self.window_s(cell, block) - self.local.plan.window_s(cell)
 
     def forecast(self, block: int, order: list[PlannedCell]) -> tuple[int, float]:
         """Predict the number of blocks, and the seconds that those after this one take.
@@ -216,9 +248,9 @@ class ActiveRun:
         plan, expected = self.local.plan, self._expected(block)
         blocks, later, left = block + 1, 0.0, math.inf
         if plan.matrix.budget_s is not None:
-            left = plan.matrix.budget_s - self.elapsed_s() - self.block_s(order)
+            left = plan.matrix.budget_s - self.elapsed_s() - self.block_s(block, order)
         while live := [cell for cell in plan.all_cells if expected.get(cell.cell_id, 0) > blocks]:
-            takes = self.block_s(live)
+            takes = self.block_s(block, live)
             if later + takes > left:
                 break
             blocks, later = blocks + 1, later + takes
@@ -227,7 +259,7 @@ class ActiveRun:
     def progress(self, block: int, place: int, order: list[PlannedCell], forecast: tuple[int, float]) -> Progress:
         """Where it stands when a trial begins; blocks and time left are estimates."""
         blocks, later = forecast
-        rest = later + self.block_s(order[place:])
+        rest = later + self.block_s(block, order[place:])
         done = len(self.local.plan.all_cells) - len({cell.cell_id for cell in order})
         return Progress(block, blocks, place, len(order), done, rest)
 
@@ -248,7 +280,8 @@ class ActiveRun:
                 why = "failed"
             elif self.claims.certainty(claim) >= 1:
                 why = "done"
-            yield AskedClaim(claim=claim.id, blocks=len(self.claims.values(claim)), reason=why)
+            blocks = min(len(self.claims.values(effect)) for effect in claim.effects)
+            yield AskedClaim(claim=claim.id, blocks=blocks, reason=why)
 
     def _spread(self) -> dict[str, Spread]:
         """How each cell's log throughput varied: between blocks, and within windows by their halves.
@@ -306,15 +339,15 @@ class ActiveRun:
             noise_before=self.noise.get("before", {}),
             noise_after=self.noise.get("after", {}),
             outcomes=dict(Counter(trial["outcome"] for trial in self.trials)),
-            cell_seconds={cell: round(fmean(times), 3) for cell, times in _seconds(self.trials).items()},
+            cell_seconds=_cell_seconds(self.trials),
             cell_spread=self._spread(),
             parent_cpu_pct=round(100 * (time.process_time() - cpu_s) / wall_s, 2) if clock_s else 0.0,
         )
 
 
-def _seconds(trials: Iterable[Mapping[str, Any]]) -> dict[str, list[float]]:
-    """cell_id to the wall clock of its trials."""
+def _cell_seconds(trials: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """cell_id to the mean wall clock of its trials, in seconds."""
     seconds: defaultdict[str, list[float]] = defaultdict(list)
     for trial in trials:
         seconds[trial["cell_id"]].append(trial["trial_wall_ns"] / 1e9)
-    return dict(seconds)
+    return {cell: round(fmean(times), 3) for cell, times in seconds.items()}

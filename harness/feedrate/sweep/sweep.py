@@ -14,11 +14,12 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from feedrate.machine import quiet
+from feedrate.machine import memory_limit, quiet
 from feedrate.machine.probes import gpu, noise
 from feedrate.machine.probes.host import HostProbe, TrialCounters, difference
 from feedrate.machine.probes.procfs import descendants, memory, workers_uss
@@ -29,6 +30,7 @@ from feedrate.schema.axes import Cell
 from feedrate.schema.columns import PROTOCOL_VERSION
 from feedrate.schema.errors import EnvironmentFault, FeedrateError, InputError
 from feedrate.schema.redaction import KIND_MOST, scrub
+from feedrate.schema.window import READ_LEAST, needed_bytes
 from feedrate.store import runs
 from feedrate.store.manifest import Dataset
 from feedrate.sweep.launcher import Answer, Template
@@ -139,7 +141,7 @@ def _measure(active: ActiveRun) -> str:
     budget = active.local.plan.matrix.budget_s
     block = first = max((trial["block"] for trial in active.trials), default=0)
     while order := active.order(block):
-        if block > first and budget and active.elapsed_s() + active.block_s(order) > budget:
+        if block > first and budget and active.elapsed_s() + active.block_s(block, order) > budget:
             return "budget"
         if block == first:
             active.screen.say("Starting: importing torch takes a few seconds.")
@@ -229,8 +231,7 @@ def _run_block(active: ActiveRun, block: int, order: list[PlannedCell], template
         active.screen.trial(cell, active.progress(block, place, order, forecast))
         growth = cell.axes.get("index_kind", "none") != "none"
         observer = Observer(active.host, active.gpu, active.origin_ns, active.screen.tick, growth=growth)
-        job = json.dumps(active.job("trial", cell, block))
-        answer = template.run(job, timeout_s=plan.matrix.protocol.timeout_s, watch=observer)
+        answer = _run_trial(active, cell, block, template, observer)
         identity = {
             "run_id": active.run_id,
             "trial_id": f"{active.run_id}-{block:03d}-{place:04d}",
@@ -247,6 +248,40 @@ def _run_block(active: ActiveRun, block: int, order: list[PlannedCell], template
         active.journal.append(entry)
         active.add(entry["trial"])
         active.screen.ended(entry["trial"])
+
+
+def _run_trial(active: ActiveRun, cell: PlannedCell, block: int, template: Template, observer: Observer) -> Answer:
+    """Run a trial, in a memory group of its own where its cell limits its memory."""
+    limit_mib = int(cell.axes.get("memory_limit_mib", 0))
+    with memory_limit.group(limit_mib) if limit_mib else contextlib.nullcontext() as group:
+        job = active.job("trial", cell, block) | {"memory_group": str(group.entry) if group else None}
+        answer = template.run(json.dumps(job), timeout_s=active.timeout_s(cell, block), watch=observer)
+        if group and answer.outcome != "ok" and group.killed():
+            full = f"the kernel killed a process of the trial, whose memory is limited to {limit_mib} MiB"
+            answer = replace(answer, outcome="oom", kind="MemoryLimit", message=full)
+    return answer
+
+
+def require_cold(answer: Answer, read_bytes: int | None, cell: Cell) -> Answer:
+    """Make a cold trial that did not read its samples from storage in its window one that failed.
+
+    Args:
+        answer: of a trial, however it ended.
+        read_bytes: what its processes caused to be read in its window; None where that cannot be observed.
+        cell: its axes.
+    """
+    if answer.outcome != "ok" or cell.get("page_cache") != "cold":
+        return answer
+    row = answer.result["row"]
+    needed = needed_bytes(row.get("cache_bytes") or row["stored_bytes"], row["samples"], int(cell["n_samples"]))
+    if read_bytes is not None and read_bytes >= READ_LEAST * needed:
+        return answer
+    seen = "it cannot be observed how many bytes" if read_bytes is None else f"{read_bytes:,} bytes"
+    message = (
+        f"page_cache cold: {seen} were read from storage in the window, whose samples take {needed:,.0f} bytes there; "
+        f"expected {READ_LEAST:.0%} of that or more. What the kernel read ahead lay in memory: raise n_samples"
+    )
+    return replace(answer, outcome="error", result={}, kind="NotCold", message=message)
 
 
 class Observer:
@@ -312,6 +347,7 @@ class Observer:
 
     def entry(self, answer: Answer, identity: dict[str, Any], cell: Cell) -> dict[str, Any]:
         """The trial for the journal: its row, ``steps`` (column to values) and ``telemetry`` (rows)."""
+        answer = require_cold(answer, self._columns.get("read_bytes"), cell)
         started, ended = answer.result.get("started_ns", 0), answer.result.get("ended_ns", 0)
         if started < self._read_ns:  # the warm-up was over before the memory was read: no number from inside a window
             self._columns["workers_uss_start_bytes"] = None

@@ -32,6 +32,8 @@ class Job:
     """Folder of the cell's packed samples, as ``prepare`` reported it (``trial``)."""
     seed: int = 0
     """Of sampler, weights and planted costs."""
+    memory_group: str | None = None
+    """The file through which the trial enters the group that limits its memory (``machine.memory_limit``)."""
     warmup_s: float = 0.3
     window_s: float = 0.6
     min_steps: int = 12

@@ -1,0 +1,74 @@
+"""A group that limits memory: what is in it has no more, page cache included, and nothing of it stays behind."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from feedrate.machine import memory_limit
+from feedrate.schema.errors import EnvironmentFault
+
+MIB = 1 << 20
+READS = """
+import os, sys
+group, path = sys.argv[1:]
+if group:
+    open(group, "w").write("0")
+def read():
+    before = int(open("/proc/self/io").read().split("\\nread_bytes: ")[1].split()[0])
+    with open(path, "rb", buffering=0) as file:
+        while file.read(1 << 20):
+            pass
+    return int(open("/proc/self/io").read().split("\\nread_bytes: ")[1].split()[0]) - before
+with open(path, "rb") as file:
+    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+print(read(), read())
+"""
+"""Reads a file of which nothing is cached twice, and says how much came from storage each time."""
+possible = pytest.mark.skipif((missing := memory_limit.missing()) is not None, reason=str(missing))
+
+
+@possible
+def test_what_does_not_fit_is_read_again(tmp_path: Path) -> None:
+    """A file twice as large as the limit comes from storage both times; without a limit the second time from memory."""
+    path = tmp_path / "file"
+    with path.open("wb") as file:
+        for _ in range(64):
+            file.write(bytes(MIB))
+        file.flush()
+        subprocess.run(["sync", str(path)], check=True)
+    with memory_limit.group(32) as group:
+        command = [sys.executable, "-c", READS]
+        free, limited = (
+            list(map(int, subprocess.check_output([*command, entry, str(path)], text=True).split()))
+            for entry in ("", str(group.entry))
+        )
+        assert not group.killed()
+    assert free[0] >= 0.9 * 64 * MIB > 16 * MIB > free[1]
+    assert min(limited) >= 0.9 * 64 * MIB
+
+
+@possible
+def test_who_needs_more_is_killed_and_the_group_is_gone() -> None:
+    """The kernel's kill is told from others; the group is removed with whatever was in it."""
+    with memory_limit.group(32) as group:
+        told = f"open({str(group.entry)!r}, 'w').write('0'); bytearray({64 * MIB})[::4096] = bytes({64 * MIB // 4096})"
+        assert subprocess.run([sys.executable, "-c", told], check=False).returncode == -9
+        assert group.killed()
+        assert group.folder.is_dir()
+    assert not group.folder.exists()
+
+
+def test_where_no_group_can_be_made_it_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No cgroup of memory, or a folder that is not ours to fill: a reason, and an error for who asks all the same."""
+    monkeypatch.setattr(memory_limit, "_home", lambda: None)
+    assert memory_limit.missing() == "no memory cgroup is mounted here"
+    monkeypatch.setattr(memory_limit, "_home", lambda: (Path("/proc/self"), "memory.max"))
+    with (
+        pytest.raises(EnvironmentFault, match=r"no memory cgroup can be made \(.*\); run as root"),
+        memory_limit.group(8),
+    ):
+        pass
