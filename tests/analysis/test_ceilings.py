@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from feedrate.analysis.ceilings import ROOFLINE_COLUMNS, bottleneck, cells_with_ceilings, roofline
+from feedrate.analysis.ceilings import ROOFLINE_COLUMNS, WAITS, bottleneck, cells_with_ceilings, roofline
 from feedrate.schema.axes import cell_id
 
 Trials = Callable[..., pd.DataFrame]
@@ -67,6 +67,12 @@ def row_of(**columns: Any) -> dict[str, Any]:
         ({"fetch_share": 0.9, "load_ceiling": 900.0, "compute_ceiling": 100.0}, "compute-bound"),
         ({"fetch_share": 0.9, "load_ceiling": 149.0, "compute_ceiling": 100.0}, "balanced"),
         ({"fetch_share": 0.1, "load_ceiling": 500.0, "compute_ceiling": 900.0, "copy_ceiling": 200.0}, "copy-bound"),
+        # In turns they come to 150, and the longer has the name; on two streams the smallest two are 1.1 times apart.
+        ({"load_ceiling": 500.0, "compute_ceiling": 310.0, "copy_ceiling": 290.0}, "copy-bound"),
+        ({"load_ceiling": 500.0, "compute_ceiling": 290.0, "copy_ceiling": 310.0}, "compute-bound"),
+        ({"load_ceiling": 500.0, "compute_ceiling": 290.0, "copy_ceiling": 310.0, "prefetcher": "stream"}, "balanced"),
+        ({"load_ceiling": 200.0, "compute_ceiling": 290.0, "copy_ceiling": 310.0}, "balanced"),
+        ({"load_ceiling": 90.0, "compute_ceiling": 290.0, "copy_ceiling": 310.0}, "loader-bound"),
         ({"fetch_share": 0.9, "load_ceiling": 900.0, "compute_ceiling": float("nan")}, "loader-bound"),
     ],
 )
@@ -74,6 +80,62 @@ def test_bottlenecks_in_words(columns: dict[str, Any], words: str) -> None:
     """Ceilings where loading and computing are known, else the phase with half of the wall clock."""
     assert bottleneck(row_of(**columns)) == words
     assert bottleneck(pd.Series(row_of(**columns))) == words
+
+
+LAUNCHING: dict[str, Any] = {
+    "device": "cuda",
+    "drained_steps": 0.4,
+    "fetch_share": 0.02,
+    "h2d_share": 0.03,
+    "forward_share": 0.45,
+    "backward_share": 0.3,
+    "optimizer_share": 0.15,
+    "other_share": 0.05,
+}
+"""A host that launches all the time, and a device that is done before the next step is launched."""
+STEP_NAMED = {"load_ceiling": 900.0, "compute_ceiling": 120.0}
+
+
+@pytest.mark.parametrize("ceilings", [{}, STEP_NAMED], ids=["no ceilings", "ceilings name the step"])
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({}, "launch-bound"),
+        ({"drained_steps": 1.5}, "compute-bound"),  # the device is behind
+        ({"drained_steps": float("nan")}, "compute-bound"),
+        ({"device": "cpu"}, "compute-bound"),
+        ({"step": "emulated"}, "emulated-step-bound"),
+        ({"fetch_share": 0.1, "forward_share": 0.35}, "compute-bound"),  # the host waits for data as well
+        # A host that waits for the device in a phase seems to launch.
+        *(({axis: value}, "compute-bound") for axis, value in WAITS.items()),
+        ({"debug": "profiler"}, "compute-bound"),
+        ({"forward_share": 0.05, "h2d_share": 0.43, "backward_share": 0.42}, "compute-bound"),
+        (
+            {"forward_share": 0.05, "h2d_share": 0.43, "backward_share": 0.42}
+            | {"pin_memory": True, "non_blocking": True},
+            "launch-bound",
+        ),
+    ],
+)
+def test_a_step_is_launch_bound_where_the_host_is_the_slower(
+    columns: dict[str, Any], words: str, ceilings: dict[str, float]
+) -> None:
+    """Only on CUDA, in real steps, where the host never waits and the device is done within a step."""
+    assert bottleneck(row_of(**{**LAUNCHING, **ceilings, **columns})) == words
+
+
+def test_ceilings_of_others_outrank_launches() -> None:
+    """Where the loader or a copy is the smallest ceiling, a busy host changes nothing."""
+    assert bottleneck(row_of(**LAUNCHING, load_ceiling=100.0, compute_ceiling=900.0)) == "loader-bound"
+    turns = {"load_ceiling": 900.0, "compute_ceiling": 400.0, "copy_ceiling": 150.0}
+    assert bottleneck(row_of(**LAUNCHING, **turns)) == "copy-bound"
+
+
+def test_what_the_device_has_left_is_told_in_steps(trials_of: Trials) -> None:
+    """10 ms behind a window of 100 steps in 2 s is half a step; a trial that failed has no say."""
+    frame = trials_of([(CELL, rates(100))], device="cuda")
+    frame = frame.assign(wall_ns=2_000_000_000, steps=100, host_drain_ns=10_000_000)
+    assert cells_with_ceilings(frame)["drained_steps"].tolist() == pytest.approx([0.5])
 
 
 def test_a_training_cell_finds_its_ceilings(trials_of: Trials, cell_of: CellOf) -> None:
@@ -192,16 +254,72 @@ def test_an_emulated_step_is_declared(trials_of: Trials) -> None:
     assert row["headroom_lo"] < row["headroom"] < row["headroom_hi"]
 
 
+STREAM = {"prefetcher": "stream"}
+
+
 def test_a_slow_copy_is_what_feeds(trials_of: Trials) -> None:
-    """On a device the slower of loader and copies feeds the step."""
+    """On a stream of its own, the slower of loader and copies feeds the step."""
     trials = trials_of(
-        [(CELL, rates(80)), (LOAD, rates(900)), (COPY, rates(100)), (COMPUTE, rates(200))], device="cuda"
+        [(CELL | STREAM, rates(80)), (LOAD, rates(900)), (COPY, rates(100)), (COMPUTE, rates(200))], device="cuda"
     )
     row = roofline(trials).iloc[0]
     assert row["feed"] == "copy"
     assert row["feed_ceiling"] == pytest.approx(row["copy_ceiling"])
     assert row["headroom"] == pytest.approx(0.5)
+    assert row["efficiency"] == pytest.approx(0.8)
     assert row["bottleneck"] == "copy-bound"
+    assert math.isnan(row["device_ceiling"])
+
+
+@pytest.mark.parametrize("prefetcher", ["none", "next_batch"])
+def test_copies_and_step_on_one_stream_take_turns(trials_of: Trials, prefetcher: str) -> None:
+    """Copying 100 and computing 300 come to 75: 60 of them are 0.8 of the roof, block by block."""
+    own = (1.02, 0.99, 1.0, 0.97)
+    copies = (1.0, 1.1, 0.9, 1.0)
+    trials = trials_of(
+        [
+            (CELL | {"prefetcher": prefetcher}, rates(60, own)),
+            *((LOAD, rates(900)), (COPY, rates(100, copies)), (COMPUTE, rates(300))),
+        ],
+        device="cuda",
+    )
+    row = roofline(trials).iloc[0]
+    turns = 1 / (1 / (100 * np.array(copies)) + 1 / 300)
+    logs = np.log(60 * np.array(own)) - np.log(turns)
+    half = stats.t.ppf(0.975, 3) * logs.std(ddof=1) / 2
+    wanted = [math.exp(logs.mean() + sign * half) for sign in (0, -1, 1)]
+    assert [row["efficiency"], row["efficiency_lo"], row["efficiency_hi"]] == pytest.approx(wanted)
+    assert [row["efficiency_n"], row["device_n"], row["headroom_n"]] == [4, 4, 4]
+    assert [row["limit"], row["feed"], row["bottleneck"]] == ["copy", "copy", "copy-bound"]
+    assert row["headroom"] == row["roof"] == pytest.approx(math.exp(np.log(turns / 300).mean()))
+    assert row["device_lo"] < row["device_ceiling"] < row["device_hi"] < row["copy_ceiling"]
+    assert row["au"] / row["roof"] == pytest.approx(row["efficiency"])
+
+
+def test_a_loader_slower_than_the_turns_is_what_feeds(trials_of: Trials) -> None:
+    """Loading 40 where the device reaches 75: the loader has the limit, and its own share of the step's rate."""
+    trials = trials_of([(CELL, rates(36)), (LOAD, rates(40)), (COPY, rates(100)), (COMPUTE, rates(300))], device="cuda")
+    row = roofline(trials).iloc[0]
+    assert [row["limit"], row["feed"], row["bottleneck"]] == ["load", "load", "loader-bound"]
+    assert [row["efficiency"], row["headroom"], row["roof"]] == pytest.approx([0.9, 40 / 300, 40 / 300])
+
+
+def test_a_sleep_hides_only_copies_that_the_host_does_not_wait_for(trials_of: Trials) -> None:
+    """An emulated step is no work of a stream: 10 ms for 32 samples, and copies as long: in turns where they block."""
+    free = {"pin_memory": True, "non_blocking": True}
+    turns, overlap = (
+        roofline(
+            trials_of(
+                [(EMULATED | how, rates(1500)), (LOAD | pinned, rates(9000)), (COPY | how, rates(3200))], device="cuda"
+            )
+        )
+        for how, pinned in (({}, {}), (free, {"pin_memory": True}))
+    )
+    assert turns["device_ceiling"].tolist() == pytest.approx([1600], rel=0.01)
+    assert turns["efficiency"].tolist() == pytest.approx([1500 / 1600], rel=0.02)
+    assert turns["headroom"].tolist() == pytest.approx([0.5], rel=0.02)
+    assert overlap["device_ceiling"].isna().all()
+    assert overlap["efficiency"].tolist() == pytest.approx([1500 / 3200], rel=0.02)
 
 
 def test_a_cell_without_both_ceilings_has_no_roof(trials_of: Trials) -> None:

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from feedrate.analysis.ceilings import cells_with_ceilings
+from feedrate.analysis.ceilings import BOUND, LAUNCH_BOUND, cells_with_ceilings
 from feedrate.charts.figure import Figure
 from feedrate.charts.marks import estimated
 from feedrate.pages.runs import RunView, draw
@@ -19,6 +19,7 @@ from feedrate.questions.experiment.analysis import UTILIZATION
 from feedrate.questions.experiment.charts import KINDS
 from feedrate.questions.loader.charts import CACHED, MOST_FORMATS, formats
 from feedrate.questions.loader.phase_charts import defaults
+from feedrate.questions.loader.roofline_charts import ACHIEVED, IN_TURNS, LOOKS
 from feedrate.schema.axes import BY_NAME
 from feedrate.schema.columns import PHASES
 
@@ -120,6 +121,22 @@ def test_the_roofline_shows_what_was_judged(cpu: RunView) -> None:
     count = sum(row["held back by"] == "compute-bound" for row in real)
     assert f"{count} are compute-bound" in figure.panels[0].message
     assert all(row["achieved ÷ step"] <= 1.25 * min(1.0, row["feed ÷ step"]) for row in real)
+
+
+def test_the_roofline_tells_copies_and_step_in_turns(show: Show, cpu: RunView) -> None:
+    """On one stream both have a line of their own, lower than either; every bottleneck has a look and a legend."""
+    figure = draw("roofline", show(device="cuda"))
+    lines = {
+        (row["panel"], row["batch_size"], row["line"]): row["samples per s"] for row in figure.rows if row.get("line")
+    }
+    turns = {place: value for place, value in lines.items() if place[2] == IN_TURNS}
+    assert turns
+    for (panel, batch, _), value in turns.items():
+        assert 1 / value == pytest.approx(sum(1 / lines[panel, batch, line] for line in ("copies alone", "step alone")))
+    assert any("take turns" in note for note in figure.notes)
+    assert not any("take turns" in note for note in draw("roofline", cpu).notes)
+    assert set(LOOKS) == {*BOUND.values(), LAUNCH_BOUND, "emulated-step-bound", "balanced", IN_TURNS, ACHIEVED}
+    assert len({shape for _, shape in LOOKS.values()}) == len(LOOKS) - 1, "an emulated step looks as a step does"
 
 
 def rates(frame: pd.DataFrame, batch: int) -> pd.DataFrame:

@@ -44,6 +44,9 @@ def test_the_fastest_cell_is_told_as_it_was_measured(cuda: RunView) -> None:
     assert f"does {rate:,.0f} samples a second" in said(section)
 
 
+LAUNCHES = "The host that launches the step’s kernels holds it back"
+
+
 @pytest.mark.parametrize(
     ("bottleneck", "limit", "workers", "text"),
     [
@@ -51,6 +54,8 @@ def test_the_fastest_cell_is_told_as_it_was_measured(cuda: RunView) -> None:
         ("compute-bound", "compute", 0, "The model holds it back: without workers loading and step take turns"),
         ("balanced", "load", 2, "Two stages lie within 1.5 times of one another: a faster one alone gains little"),
         ("balanced", None, 2, "No phase takes half of the time"),
+        ("launch-bound", "compute", 2, f"{LAUNCHES}: a faster device would gain little"),
+        ("launch-bound", None, 2, f"{LAUNCHES}, as far as its phases tell"),
         ("loader-bound", "load", 4, "The loader holds it back"),
         ("loader-bound", None, 4, "The loader holds it back, as far as its phases tell"),
     ],

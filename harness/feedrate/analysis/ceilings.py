@@ -4,6 +4,14 @@ A training cell's ceilings are the cells of the same run that ``mode: load``, ``
 that do not apply there dropped (differential analysis, as in DS-Analyzer, VLDB 2021). An emulated step's ceiling is
 declared, not measured: batch_size ÷ step_ms.
 
+Copies and step that share a CUDA stream take turns: what the device can reach is 1 ÷ (1/copy + 1/compute), the harmonic
+sum of both, and only copies on a stream of their own can be hidden behind a step.
+
+A step of small kernels keeps the host busy, which launches them one by one, while the device waits: then what the host
+launches is the bottleneck, and no faster device helps. It shows in a host that never waits and a device that has
+nothing left to do when the host is done. Where something in the step makes the host wait for the device, the two
+cannot be told apart, and nothing is called launch-bound.
+
 The roofline model bounds a kernel by the smaller of what memory delivers and what the processor computes (S. Williams,
 A. Waterman, D. Patterson, "Roofline", CACM 52(4), 2009). A training loop is bounded in the same way, by the smaller of
 what feeds it (its loader, and its copies to the device, each alone) and what its step does alone on a resident batch.
@@ -18,27 +26,41 @@ and model share the cores of a CPU, both ceilings cannot be had together, and an
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from feedrate.analysis.blocks import KEYS, blocks_of, memoized
+from feedrate.analysis.blocks import KEYS, Blocks, Floats, blocks_of, half_width, memoized, moments
 from feedrate.analysis.estimates import cells, rows_of
 from feedrate.schema import axes
 from feedrate.schema.axes import AXES, cell_id
 
 STAGES = axes.CEILINGS
 BOUND = {"load": "loader-bound", "copy": "copy-bound", "compute": "compute-bound"}
+LAUNCH_BOUND = "launch-bound"
 ALONE = {"load": "loader alone", "copy": "copy alone", "compute": "compute alone"}
 BALANCED_WITHIN = 1.5
 """Two smallest ceilings within this factor hold the cell back together."""
 MOST = 0.5
 """Share of the wall clock from which a phase names the bottleneck where ceilings were not measured."""
+COMPUTING = ("forward", "backward", "optimizer")
+LAUNCHING = 0.9
+"""Share of the wall clock from which a host that launches, and waits for nothing, is the bottleneck."""
+WAITS: dict[str, Any] = {
+    "sync_every_step": True,
+    "grad_scaler": True,
+    "launch_blocking": True,
+    "timing": "serialized",
+    "create_on": "host",
+    "d2h": "pageable",
+}
+"""Axis to the value with which a step makes the host wait for the device, in a phase that also launches."""
 ENDS = ("lo", "hi", "n")
 _EFFICIENCY = ("efficiency", "efficiency_lo", "efficiency_hi", "efficiency_n")
-_COLUMNS = (*(f"{stage}_ceiling" for stage in STAGES), "limit", "au", *_EFFICIENCY)
+_COLUMNS = (*(f"{stage}_ceiling" for stage in STAGES), "device_ceiling", "limit", "au", *_EFFICIENCY)
 _PAIRED = {
     "limit_id": dict(zip(_EFFICIENCY, ("ratio", *ENDS), strict=True)),
     "compute_id": {"au": "ratio"},
@@ -52,11 +74,31 @@ def ceiling_ids(cell: Mapping[str, Any]) -> dict[str, str]:
     return {stage: cell_id(alone) for stage, alone in axes.ceilings(own, str(cell["device"])).items()}
 
 
-def _smallest_first(rates: Mapping[str, float]) -> list[str]:
-    """Stages by rate where loading and computing are both known; copying is none on a CPU, and seldom the smallest."""
+def _hides_copies(cell: Mapping[str, Any]) -> bool:
+    """Whether a training cell can copy a batch to the device while it steps on another."""
+    if cell["step"] == "emulated":  # the host sleeps, once it need not wait for the copy
+        return bool(cell.get("pin_memory") and cell.get("non_blocking"))
+    return bool(cell.get("prefetcher") == "stream")
+
+
+def _in_turns(cell: Mapping[str, Any], rates: Mapping[str, float]) -> float:
+    """Rate of copies and step one after the other, in samples/s; NaN where they overlap or one is not known."""
+    known = rates["copy"] > 0 and rates["compute"] > 0 and not _hides_copies(cell)
+    return 1 / (1 / rates["copy"] + 1 / rates["compute"]) if known else math.nan
+
+
+def _smallest_first(cell: Mapping[str, Any], rates: Mapping[str, float]) -> list[tuple[float, str]]:
+    """What bounds a training cell where loading and computing are both known: rates in samples/s, and their stages.
+
+    Where copies and step take turns they are one bound, named by the longer of them. There is nothing to copy on a CPU.
+    """
     if not (rates["load"] > 0 and rates["compute"] > 0):
         return []
-    return sorted((stage for stage in STAGES if rates[stage] > 0), key=lambda stage: rates[stage])
+    bounds = {stage: rates[stage] for stage in STAGES if rates[stage] > 0}
+    if not math.isnan(turns := _in_turns(cell, rates)):
+        longer = min(("copy", "compute"), key=rates.__getitem__)
+        bounds = {"load": rates["load"], longer: turns}
+    return sorted(((rate, stage) for stage, rate in bounds.items()), key=itemgetter(0))
 
 
 def _ceilings(cell: Mapping[str, Any], rate_of: Mapping[tuple[str, str], float]) -> dict[str, Any]:
@@ -65,18 +107,41 @@ def _ceilings(cell: Mapping[str, Any], rate_of: Mapping[tuple[str, str], float])
     rates = {stage: rate_of.get((cell["run_id"], ids.get(stage, "")), math.nan) for stage in STAGES}
     if cell["step"] == "emulated" and cell["step_ms"] > 0:
         rates["compute"] = 1000 * cell["batch_size"] / cell["step_ms"]
-    limit = next(iter(_smallest_first(rates)), None)
-    achieved = (cell[name] / rates[limit] if limit else math.nan for name in ("samples_per_s", "lo", "hi"))
+    rate, limit = next(iter(_smallest_first(cell, rates)), (math.nan, None))
     return {
         "run_id": cell["run_id"],
         "cell_id": cell["cell_id"],
         **{f"{stage}_ceiling": rates[stage] for stage in STAGES},
+        "device_ceiling": _in_turns(cell, rates),
         "limit": limit,
         "au": cell["samples_per_s"] / rates["compute"],
-        **dict(zip(_EFFICIENCY, (*achieved, cell["n"]), strict=True)),
+        **dict(
+            zip(_EFFICIENCY, (*(cell[name] / rate for name in ("samples_per_s", "lo", "hi")), cell["n"]), strict=True)
+        ),
         "limit_id": ids.get(limit) if limit else None,
         "compute_id": ids.get("compute") if rates["compute"] > 0 else None,
+        "copy_id": ids.get("copy"),
     }
+
+
+def _turns_by_block(blocks: Blocks, cells: pd.DataFrame) -> tuple[Floats, Floats]:
+    """Log rates of copies and step in turns, and of the step alone (both float64, cells × blocks).
+
+    A step without a ``compute_id`` is declared.
+    """
+    copies = blocks.logs(list(cells["run_id"]), list(cells["copy_id"]))
+    steps = np.tile(np.log(cells["compute_ceiling"].to_numpy(dtype=np.float64))[:, None], copies.shape[1])
+    measured = cells["compute_id"].notna().to_numpy(dtype=bool)
+    part = cells[measured]
+    steps[measured] = blocks.logs(list(part["run_id"]), list(part["compute_id"]))
+    return -np.log(np.exp(-copies) + np.exp(-steps)), steps
+
+
+def _interval(logs: Floats, names: Sequence[str]) -> dict[str, Any]:
+    """Geometric mean over blocks, its interval's ends, and the blocks, each under its name."""
+    mean, sd, n = moments(logs)
+    half = half_width(sd, n)
+    return dict(zip(names, (np.exp(mean), np.exp(mean - half), np.exp(mean + half), n), strict=True))
 
 
 @memoized
@@ -85,21 +150,28 @@ def cells_with_ceilings(trials: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         A row a cell: all columns of ``cells``; for cells of mode train ``<stage>_ceiling`` (samples/s), ``limit`` (the
-        stage of the smallest), ``au``, ``efficiency`` (achieved ÷ smallest ceiling, paired by block where that was
-        measured) with ``_lo``, ``_hi`` and ``_n``; and ``bottleneck``.
+        stage of the smallest, of copies and step in turns the longer), ``device_ceiling`` (of both in turns; NaN where
+        they overlap), ``au``, ``efficiency`` (achieved ÷ smallest ceiling, paired by block where that was measured)
+        with ``_lo``, ``_hi`` and ``_n``; and ``bottleneck``.
     """
     estimates = cells(trials)
     rows = rows_of(estimates)
     rate_of = {(row["run_id"], row["cell_id"]): row["samples_per_s"] for row in rows}
     found = [_ceilings(row, rate_of) for row in rows if row["mode"] == "train"]
-    table = pd.DataFrame(found, columns=[*KEYS, *_COLUMNS, *_PAIRED])
+    table = pd.DataFrame(found, columns=[*KEYS, *_COLUMNS, *_PAIRED, "copy_id"])
     for ids, columns in _PAIRED.items():
         part = table[table[ids].notna()]
         if len(part):
             ratios = blocks_of(trials).ratios(list(part["run_id"]), list(part[ids]), list(part["cell_id"]))
             for column, source in columns.items():
                 table.loc[part.index, column] = ratios[source].to_numpy()
-    result = estimates.merge(table.drop(columns=list(_PAIRED)), on=KEYS, how="left")
+    part = table[table["device_ceiling"].notna() & table["limit"].isin(("copy", "compute"))]
+    if len(part):
+        blocks = blocks_of(trials)
+        achieved = blocks.logs(list(part["run_id"]), list(part["cell_id"]))
+        for column, values in _interval(achieved - _turns_by_block(blocks, part)[0], _EFFICIENCY).items():
+            table.loc[part.index, column] = values
+    result = estimates.merge(table.drop(columns=[*_PAIRED, "copy_id"]), on=KEYS, how="left")
     return result.assign(bottleneck=[bottleneck(row) for row in rows_of(result)])
 
 
@@ -108,37 +180,53 @@ def bottleneck(row: Mapping[str, Any] | pd.Series) -> str:
 
     Ceilings decide where loading and computing are both known: the smallest, or ``balanced`` when the two smallest lie
     within a factor of 1.5. Else a phase with half of the wall clock or more decides; when none has it: ``balanced``.
+    Where neither ceilings name another stage nor the host waits for anything: ``launch-bound``.
     """
     if row["mode"] != "train":
         return ALONE[row["mode"]]
     if pd.isna(row["samples_per_s"]):
         return "unknown"
     rates = {stage: float(row.get(f"{stage}_ceiling", math.nan)) for stage in STAGES}
-    if order := _smallest_first(rates):
-        first, second = order[:2]
-        word = "balanced" if rates[second] <= BALANCED_WITHIN * rates[first] else BOUND[first]
+    if bounds := _smallest_first(row, rates):
+        (first, stage), (second, _) = bounds[:2]
+        word = "balanced" if second <= BALANCED_WITHIN * first else BOUND[stage]
     else:
         word = _longest_phase(row)
+    if (not bounds or word == BOUND["compute"]) and _launches(row):
+        return LAUNCH_BOUND
     return "emulated-step-bound" if word == BOUND["compute"] and row["step"] == "emulated" else word
 
 
-def _longest_phase(row: Mapping[str, Any] | pd.Series) -> str:
-    def share(*names: str) -> float:
-        return sum(0.0 if pd.isna(value := row.get(f"{name}_share")) else float(value) for name in names)
+def _share(row: Mapping[str, Any] | pd.Series, *names: str) -> float:
+    return sum(0.0 if pd.isna(value := row.get(f"{name}_share")) else float(value) for name in names)
 
+
+def _launches(row: Mapping[str, Any] | pd.Series) -> bool:
+    """Whether the host launches all the time, and the device is done with a step before the host is with the next."""
+    drained = row.get("drained_steps")
+    if row["step"] != "real" or row.get("device") != "cuda" or pd.isna(drained) or drained >= 1:
+        return False
+    if any(row.get(axis) == value for axis, value in WAITS.items()) or row.get("debug") not in (None, "off"):
+        return False
+    # A copy that the host waits for waits for the step before it as well.
+    asynchronous = row.get("pin_memory") and row.get("non_blocking")
+    return _share(row, *COMPUTING, "other", *(("h2d",) if asynchronous else ())) >= LAUNCHING
+
+
+def _longest_phase(row: Mapping[str, Any] | pd.Series) -> str:
     if pd.isna(row.get("fetch_share")):
         return "unknown"
-    waits, copies, computes = share("fetch"), share("h2d"), share("forward", "backward", "optimizer")
+    waits, copies, computes = (_share(row, *names) for names in (("fetch",), ("h2d",), COMPUTING))
     if row.get("device") == "cuda" and not pd.isna(row.get("device_idle_share")):
         # The host runs ahead of the device: its waiting counts only while the device is idle too.
-        waits, copies = min(waits, share("device_idle")), share("device_h2d_exposed")
-        computes = share("device_forward", "device_backward", "device_optimizer")
+        waits, copies = min(waits, _share(row, "device_idle")), _share(row, "device_h2d_exposed")
+        computes = _share(row, *(f"device_{phase}" for phase in COMPUTING))
     most = max(((waits, "load"), (copies, "copy"), (computes, "compute")))
     return BOUND[most[1]] if most[0] >= MOST else "balanced"
 
 
 ROOFLINE_COLUMNS = (
-    *(f"{stage}_{end}" for stage in STAGES for end in ENDS),
+    *(f"{stage}_{end}" for stage in (*STAGES, "device") for end in ENDS),
     "feed",
     "feed_ceiling",
     *("headroom", "headroom_lo", "headroom_hi", "headroom_n"),
@@ -147,15 +235,27 @@ ROOFLINE_COLUMNS = (
 )
 
 
+def _alone(table: pd.DataFrame, run_ids: pd.Series, ids: pd.DataFrame) -> dict[str, Any]:
+    """Intervals of ceilings, by stage: the cells' own, found by their ids."""
+    intervals = table.set_index(KEYS)[list(ENDS)].astype("float64")
+    columns: dict[str, Any] = {}
+    for stage in STAGES:
+        own = intervals.reindex(pd.MultiIndex.from_arrays([run_ids, ids[stage]], names=KEYS))
+        columns |= {f"{stage}_lo": own["lo"].to_numpy(), f"{stage}_hi": own["hi"].to_numpy()}
+        columns[f"{stage}_n"] = own["n"].fillna(0).to_numpy().astype(np.int64)
+    return columns
+
+
 def roofline(trials: pd.DataFrame) -> pd.DataFrame:
     """Place every training cell under its roof.
 
     Returns:
         The rows of ``cells_with_ceilings`` of mode train whose loader and step are both known alone, and for them
         ``ROOFLINE_COLUMNS``: ``<stage>_lo``, ``<stage>_hi`` and ``<stage>_n`` (95 % interval of ``<stage>_ceiling`` and
-        its blocks; NaN and 0 where it is declared or not known), ``feed`` (``load`` or ``copy``, whichever is slower),
-        ``feed_ceiling`` (samples/s), ``headroom`` (feed ÷ compute ceiling) and ``au``, both paired by block where the
-        compute ceiling was measured, and ``roof``, the most that ``au`` could be.
+        its blocks; NaN and 0 where it is declared or not known; likewise ``device_*``), ``feed`` (``load`` or ``copy``,
+        whichever is slower), ``feed_ceiling`` (samples/s; that of copies in turns with the step is ``device_ceiling``),
+        ``headroom`` (feed ÷ compute ceiling) and ``au``, both paired by block where the compute ceiling was measured,
+        and ``roof``, the most that ``au`` could be.
     """
     table = cells_with_ceilings(trials)
     known = table["load_ceiling"].gt(0) & table["compute_ceiling"].gt(0) & table["samples_per_s"].gt(0)
@@ -164,17 +264,20 @@ def roofline(trials: pd.DataFrame) -> pd.DataFrame:
         return found.reindex(columns=list(dict.fromkeys([*table.columns, *ROOFLINE_COLUMNS])))
     ids_of = [ceiling_ids(row) for row in rows_of(found)]
     ids = pd.DataFrame({stage: [each.get(stage, "") for each in ids_of] for stage in STAGES})
-    intervals = table.set_index(KEYS)[list(ENDS)].astype("float64")
-    columns: dict[str, Any] = {}
-    for stage in STAGES:
-        own = intervals.reindex(pd.MultiIndex.from_arrays([found["run_id"], ids[stage]], names=KEYS))
-        columns |= {f"{stage}_lo": own["lo"].to_numpy(), f"{stage}_hi": own["hi"].to_numpy()}
-        columns[f"{stage}_n"] = own["n"].fillna(0).to_numpy().astype(np.int64)
-    copied = found["copy_ceiling"].lt(found["load_ceiling"]).fillna(False).to_numpy(dtype=bool)
+    columns = _alone(table, found["run_id"], ids)
+    turns = found["device_ceiling"].notna().to_numpy(dtype=bool)
+    in_turns = found.assign(copy_id=ids["copy"], compute_id=ids["compute"].replace("", None))[turns]
+    by_block, steps = _turns_by_block(blocks_of(trials), in_turns)
+    for end, values in zip(ENDS, list(_interval(by_block, _EFFICIENCY).values())[1:], strict=True):
+        columns[f"device_{end}"] = np.zeros(len(found), np.int64) if end == "n" else np.full(len(found), np.nan)
+        columns[f"device_{end}"][turns] = values
+    device = found["device_ceiling"].fillna(found["copy_ceiling"])
+    copied = device.lt(found["load_ceiling"]).fillna(False).to_numpy(dtype=bool)
     columns["feed"] = np.where(copied, "copy", "load")
 
     def of_feed(suffix: str, source: Mapping[str, Any] | pd.DataFrame) -> Any:
-        return np.where(copied, source[f"copy_{suffix}"], source[f"load_{suffix}"]).astype(np.float64)
+        copies = np.where(turns, source[f"device_{suffix}"], source[f"copy_{suffix}"])
+        return np.where(copied, copies, source[f"load_{suffix}"]).astype(np.float64)
 
     columns["feed_ceiling"] = of_feed("ceiling", found)
     # Where not both sides were measured, only the numerator has an interval.
@@ -197,6 +300,9 @@ def roofline(trials: pd.DataFrame) -> pd.DataFrame:
         paired = ratios["n"].to_numpy() > 0
         for column, source in ((name, "ratio"), *((f"{name}_{end}", end) for end in ENDS)):
             columns[column][at[paired]] = ratios[source].to_numpy()[paired]
+    fed_in_turns = _interval((by_block - steps)[copied[turns]], ("headroom", *(f"headroom_{end}" for end in ENDS)))
+    for column, values in fed_in_turns.items():
+        columns[column][turns & copied] = values
     columns["roof"] = np.minimum(1.0, columns["headroom"])
     added = pd.DataFrame(columns, index=found.index)[list(ROOFLINE_COLUMNS)]
     return pd.concat([found.drop(columns="au"), added], axis=1)

@@ -27,7 +27,18 @@ _SHARES = {
     **{f"{phase}_share": f"host_{phase}_ns" for phase in PHASES},
     **{f"device_{span}_share": f"device_{span}_ns" for span in DEVICE_SPANS},
 }
-_NUMBERS = ("n", "failed", "samples_per_s", "lo", "hi", "cv_pct", *_SHARES, "steady_share", "joules_per_sample")
+_NUMBERS = (
+    "n",
+    "failed",
+    "samples_per_s",
+    "lo",
+    "hi",
+    "cv_pct",
+    *_SHARES,
+    "steady_share",
+    "drained_steps",
+    "joules_per_sample",
+)
 
 
 def identities(trials: pd.DataFrame) -> pd.DataFrame:
@@ -43,12 +54,15 @@ def identities(trials: pd.DataFrame) -> pd.DataFrame:
 
 def _by_block(trials: pd.DataFrame) -> pd.DataFrame:
     """Float columns of each cell in each block, trials of one block averaged; index (run_id, cell_id, block)."""
-    wanted = sorted({*_SHARES.values(), *MEDIANS, "wall_ns", "steady", "gpu_energy_j", "samples"})
+    wanted = sorted(
+        {*_SHARES.values(), *MEDIANS, "wall_ns", "steps", "host_drain_ns", "steady", "gpu_energy_j", "samples"}
+    )
     ended = successful(trials.reindex(columns=[*KEYS, "block", "outcome", "samples_per_s", *wanted]))
     given = ended[wanted].astype("float64")
     columns = {share: given[column] / given["wall_ns"] for share, column in _SHARES.items()}
     columns |= {column: given[column] for column in MEDIANS}
     columns["steady_share"] = given["steady"]
+    columns["drained_steps"] = given["host_drain_ns"] * given["steps"] / given["wall_ns"]
     columns["joules_per_sample"] = given["gpu_energy_j"] / given["samples"]
     frame = pd.DataFrame(columns, index=ended.index).assign(log_rate=np.log(ended["samples_per_s"].astype("float64")))
     return frame.groupby([ended["run_id"], ended["cell_id"], ended["block"]]).mean()
@@ -63,6 +77,7 @@ def cells(trials: pd.DataFrame) -> pd.DataFrame:
         well), ``failed`` (trials that did not), ``samples_per_s`` (geometric mean over blocks) with its interval
         ``lo``, ``hi``, ``cv_pct`` (standard deviation ÷ mean between blocks), ``<phase>_share`` and
         ``device_<span>_share`` (mean share of the window's wall clock), ``steady_share`` (share of steady trials),
+        ``drained_steps`` (mean of what the device had left to do behind the window, in steps' time),
         ``joules_per_sample`` and ``MEDIANS`` (medians over blocks). A cell whose every trial failed has NaN throughout
         and n = 0.
     """
@@ -71,7 +86,7 @@ def cells(trials: pd.DataFrame) -> pd.DataFrame:
     logs, rates = groups["log_rate"], np.exp(blocks["log_rate"]).groupby(level=KEYS)
     mean, n = logs.mean(), logs.count()
     half = half_width(logs.std(), n)
-    shares, medians = [*_SHARES, "steady_share"], ["joules_per_sample", *MEDIANS]
+    shares, medians = [*_SHARES, "steady_share", "drained_steps"], ["joules_per_sample", *MEDIANS]
     numbers = pd.concat([groups[shares].mean(), groups[medians].median()], axis=1).assign(
         n=n,
         samples_per_s=np.exp(mean),

@@ -85,10 +85,18 @@ function shares(table, rules) {
   }));
 }
 
+// What the device had left to do behind the window, in steps' time, by cell: means over blocks.
+function drained(table) {
+  const [wall, steps, time, well] = [...["wall_ns", "steps", "host_drain_ns"].map((name) => numbers(table, name)), succeeded(table)];
+  const blocks = byBlock(table, (row) => (well(row) ? (time(row) * steps(row)) / wall(row) : NaN));
+  return new Map([...blocks].map(([id, each]) => [id, moments(each).mean]));
+}
+
 // One estimate a cell, with its ceilings (samples/s of each stage alone; NaN where the run has no such cell).
 function estimates(table, rules) {
   const [logs, parts, well] = [logsByBlock(table), shares(table, rules), succeeded(table)];
   const pss = numbers(table, "pss_peak_bytes");
+  const left = drained(table);
   const memory = byBlock(table, (row) => (well(row) ? pss(row) : NaN));
   const found = cellsOf(table, rules);
   // A check times nothing.
@@ -97,7 +105,7 @@ function estimates(table, rules) {
   const cells = timed.map(({ ended, same, ...cell }) => {
     const { ratio: samples_per_s, ...interval } = geometric(logs.get(cell.cell_id), rules);
     return {
-      ...cell, samples_per_s, ...interval, pss_peak_bytes: median(memory.get(cell.cell_id)),
+      ...cell, samples_per_s, ...interval, pss_peak_bytes: median(memory.get(cell.cell_id)), drained: left.get(cell.cell_id),
       shares: Object.fromEntries(Object.entries(parts).map(([name, means]) => [name, means.get(cell.cell_id)])),
     };
   });
@@ -146,21 +154,41 @@ function ceilingsOf(cell, alone, rules) {
 }
 
 // What holds a cell back, in words: its ceilings where loading and computing are both known, else the phase with half of
-// the wall clock.
+// the wall clock; and launching, where neither ceilings name another stage nor the host waits for anything.
 function bottleneck(cell, rules) {
   if (cell.axes.mode !== "train") return cell.axes.mode in STAGES ? `${STAGES[cell.axes.mode]} alone` : undefined;
-  const word = Number.isNaN(cell.samples_per_s) ? "unknown" : (byCeilings(cell, rules) ?? byShares(cell, rules));
+  if (Number.isNaN(cell.samples_per_s)) return "unknown";
+  const named = byCeilings(cell, rules);
+  const word = named ?? byShares(cell, rules);
+  if ((named === null || word === "compute-bound") && launches(cell, rules)) return "launch-bound";
   return word === "compute-bound" && cell.axes.step === "emulated" ? "emulated-step-bound" : word;
 }
 
-function byCeilings({ ceilings }, rules) {
-  if (!(ceilings.load > 0) || !(ceilings.compute > 0)) return null;
-  const [first, second] = rules.ceilings.filter((stage) => ceilings[stage] > 0).sort((a, b) => ceilings[a] - ceilings[b]);
-  return ceilings[second] <= rules.balanced_within * ceilings[first] ? "balanced" : `${STAGES[first]}-bound`;
+// Copies and step that take turns are one bound, named by the longer of them.
+function byCeilings({ axes, ceilings }, rules) {
+  const { load, copy, compute } = ceilings;
+  if (!(load > 0) || !(compute > 0)) return null;
+  const hides = axes.step === "emulated" ? axes.pin_memory && axes.non_blocking : axes.prefetcher === "stream";
+  const bounds = hides || !(copy > 0)
+    ? rules.ceilings.filter((stage) => ceilings[stage] > 0).map((stage) => [stage, ceilings[stage]])
+    : [["load", load], [compute < copy ? "compute" : "copy", 1 / (1 / copy + 1 / compute)]];
+  const [[stage, first], [, second]] = bounds.sort(([, a], [, b]) => a - b);
+  return second <= rules.balanced_within * first ? "balanced" : `${STAGES[stage]}-bound`;
+}
+
+const sharing = (parts) => (...names) => names.reduce((total, name) => total + (Number.isNaN(parts[name]) ? 0 : parts[name]), 0);
+
+// Whether the host launches all the time, and the device is done with a step before the host is with the next.
+function launches({ device, axes, drained: left, shares: parts }, rules) {
+  if (device !== "cuda" || axes.step !== "real" || !(left < 1)) return false;
+  if (Object.entries(rules.waits).some(([axis, value]) => axes[axis] === value) || (axes.debug ?? "off") !== "off") return false;
+  // A copy that the host waits for waits for the step before it as well.
+  const copies = axes.pin_memory && axes.non_blocking ? ["h2d"] : [];
+  return sharing(parts)("forward", "backward", "optimizer", "other", ...copies) >= rules.launching;
 }
 
 function byShares({ device, shares: parts }, rules) {
-  const share = (...names) => names.reduce((total, name) => total + (Number.isNaN(parts[name]) ? 0 : parts[name]), 0);
+  const share = sharing(parts);
   if (Number.isNaN(parts.fetch)) return "unknown";
   const spent = { load: share("fetch"), copy: share("h2d"), compute: share("forward", "backward", "optimizer") };
   if (device === "cuda" && !Number.isNaN(parts.device_idle)) {

@@ -165,6 +165,51 @@ def test_made_up_runs(page: Page, seed: int) -> None:
     assert {"only in A", "only in B", "different workload_version: 1 in A, 2 in B"} <= set(want.unmatched["reason"])
 
 
+def made_up_steps(random: np.random.Generator) -> pd.DataFrame:
+    """Training on CUDA with and without ceilings, however copies and launches are: a trial of each of many settings."""
+    rows: list[dict[str, Any]] = []
+    choices: dict[str, list[Any]] = {
+        "prefetcher": ["none", "next_batch", "stream"],
+        "pin_memory": [True, False],
+        "non_blocking": [True, False],
+        "step": ["real", "real", "emulated"],
+        "timing": ["events", "events", "serialized"],
+        "debug": ["off", "off", "nvtx"],
+        "sync_every_step": [False, False, True],
+    }
+    for place in range(120):
+        drawn = {name: options[random.integers(len(options))] for name, options in choices.items()}
+        axes = {**DEFAULTS, **drawn, "batch_size": 1 + place, "step_ms": float(random.uniform(1, 50))}
+        kept = random.random() < 0.7
+        for mode in ("train", *(("load", "copy", "compute") if kept else ())):
+            cell, _ = applicable({**axes, "mode": mode}, "cuda")
+            rate = float(np.exp(random.normal(6, 0.5)))
+            wall = round(640e9 / rate)
+            told = {"samples_per_s": rate, "samples": 640, "wall_ns": wall, "steps": 20}
+            told |= {"host_drain_ns": round(wall / 20 * random.uniform(0, 1.6))}
+            shares = random.dirichlet([0.2, 1, 2, 2, 2, 1])
+            phases = ("fetch", "h2d", "forward", "backward", "optimizer", "other")
+            told |= {f"host_{phase}_ns": round(wall * share) for phase, share in zip(phases, shares, strict=True)}
+            same = {
+                "cell_id": cell_id(cell),
+                "run_id": "a",
+                "suite": "loader",
+                "role": "cell",
+                "device": "cuda",
+                **cell,
+            }
+            rows.append({**same, "protocol_version": 1, "block": 0, "outcome": "ok", **told})
+    return pd.DataFrame(rows, columns=[column.name for column in TRIALS]).drop_duplicates("cell_id")
+
+
+def test_what_holds_a_step_back_is_the_same(page: Page) -> None:
+    """Copies that take turns with their step, and launches, are told apart by the scripts as by Python."""
+    frame = made_up_steps(np.random.default_rng(3))
+    got, want = both(page, frame, frame.assign(run_id="b"))
+    assert differ(got, want) == []
+    assert {"launch-bound", "copy-bound", "compute-bound", "balanced"} <= set(want.held["bottleneck_a"])
+
+
 KINDS: dict[str, dict[str, Any]] = {
     "loader": {"workers": (0, 1, 2)},
     "one block": {"blocks": 1, "batches": (8,), "nulls": True},

@@ -39,7 +39,7 @@ from feedrate.share.validation import caps
 from feedrate.store import migration
 
 _FIRST = ("run_id", "block", "outcome", "samples_per_s", "cached_before_pct")
-_MORE = ("suite", "role", "samples", "wall_ns", "pss_peak_bytes")
+_MORE = ("suite", "role", "samples", "steps", "wall_ns", "host_drain_ns", "pss_peak_bytes")
 
 
 def unranked_suites() -> list[str]:
@@ -70,6 +70,8 @@ def browser_rules() -> dict[str, Any]:
         "rounding": ROUNDING,
         "balanced_within": ceilings.BALANCED_WITHIN,
         "most": ceilings.MOST,
+        "launching": ceilings.LAUNCHING,
+        "waits": ceilings.WAITS,
         "memory_step": MEMORY_STEP,
         "cold": COLD,
         "warm": WARM,
@@ -223,12 +225,12 @@ def _tones() -> dict[str, dict[str, str]]:
 
 
 def _claims(verdicts: Verdicts) -> dict[str, Any]:
-    """What each claim says, and its verdicts by the run that was judged: the newest of a machine that tested it."""
+    """What each claim says, and its verdicts by run: those of all runs of its machine that are pooled."""
     by_run: dict[str, dict[str, str]] = {}
     for name, results in verdicts.results.items():
         for result in results:
-            if result.tested:
-                by_run.setdefault(result.view.manifest.run_id, {})[name] = result.verdict
+            for view in result.views if result.tested else ():
+                by_run.setdefault(view.manifest.run_id, {})[name] = result.verdict
     tested = {name for found in by_run.values() for name in found}
     says = {name: claim.says for name, (_, claim) in verdicts.claims.items() if name in tested}
     return {"says": says, "verdicts": by_run}

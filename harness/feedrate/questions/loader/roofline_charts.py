@@ -15,7 +15,7 @@ import altair as alt
 import pandas as pd
 
 from feedrate.analysis import ceilings
-from feedrate.analysis.ceilings import BALANCED_WITHIN, BOUND, STAGES
+from feedrate.analysis.ceilings import BALANCED_WITHIN, BOUND, LAUNCH_BOUND, LAUNCHING, STAGES
 from feedrate.analysis.estimates import rows_of
 from feedrate.charts.figure import (
     EMULATED,
@@ -46,12 +46,15 @@ from feedrate.questions.workers.charts import what
 from feedrate.schema import words
 
 ACHIEVED = "achieved"
+IN_TURNS = "copies and step in turns"
 LOOKS = {
     "loader-bound": (PHASE_COLOURS["fetch"], "circle"),
     "copy-bound": (PHASE_COLOURS["h2d"], "triangle-up"),
     "compute-bound": (PHASE_COLOURS["forward"], "square"),
     "emulated-step-bound": (colour("emulated-edge"), "square"),
+    LAUNCH_BOUND: (PHASE_COLOURS["backward"], "triangle-down"),
     "balanced": (colour("accent"), "diamond"),
+    IN_TURNS: (PHASE_COLOURS["optimizer"], "triangle-right"),
     ACHIEVED: (colour("ink"), "cross"),
 }
 """Bottlenecks of ``analysis.ceilings``, in the colour of the phase that each is about; and what was achieved."""
@@ -60,7 +63,9 @@ _LEGEND = {
     "copy-bound": "copy-bound; line: copies alone",
     "compute-bound": "compute-bound; line: the step alone",
     "emulated-step-bound": "bound by the emulated step; line: that step",
+    LAUNCH_BOUND: f"launch-bound: the host launches {100 * LAUNCHING:g} % of the time or more",
     "balanced": f"balanced: two ceilings within {BALANCED_WITHIN:g} times",
+    IN_TURNS: "line: copies and step, which take turns on one stream",
     ACHIEVED: "achieved, under the ceilings",
 }
 _KINDS = {TRAIN: "Real training", EMULATED: "Before an emulated step"}
@@ -117,6 +122,11 @@ def roofline(sheet: Sheet, trials: pd.DataFrame) -> Figure:
         sheet.note(
             "On a CPU, workers and model share the cores: no setting can have both ceilings at once, and one that "
             "stays below its roof wastes nothing by that alone."
+        )
+    if any(part.frame["device_ceiling"].notna().any() for part in parts):
+        sheet.note(
+            "Where copies and step share a stream they take turns: what copies can feed is then "
+            "1 ÷ (1/copies + 1/step), and of the two the longer is named."
         )
     return sheet.figure([Key(_LEGEND[name], *LOOKS[name]) for name in LOOKS if name in used], _MISSING)
 
@@ -220,15 +230,14 @@ def _ceiling_rows(frame: pd.DataFrame, kind: str) -> list[dict[str, Any]]:
     An emulated step's rate is declared, and has no blocks.
     """
     best = frame.sort_values(["batch_size", "samples_per_s"])["num_workers"].iloc[-1]
-    looks = {stage: (BOUND[stage], name) for stage, name in _ALONE.items()}
+    looks = {stage: (BOUND[stage], name) for stage, name in _ALONE.items()} | {"device": (IN_TURNS, IN_TURNS)}
     if kind == EMULATED:
         looks["compute"] = ("emulated-step-bound", "step, as declared")
     rows = []
     for cell in rows_of(frame[frame["num_workers"].eq(best).fillna(False)].sort_values("batch_size")):
         got = point(cell)
-        for stage in STAGES:
+        for stage, (bound, line) in looks.items():
             if (value := plain(cell[f"{stage}_ceiling"])) is not None:
-                bound, line = looks[stage]
                 ends = {end: plain(cell[f"{stage}_{end}"]) for end in ("lo", "hi")}
                 alone = {"value": float(value), **ends, "n": int(cell[f"{stage}_n"]) or None}
                 rows.append({**got, **alone, "bound": bound, "line": line})
