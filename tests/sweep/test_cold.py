@@ -106,13 +106,9 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
 @possible
 def test_a_trial_has_the_memory_of_its_cell(limited: pd.DataFrame) -> None:
     """Files and a map without readahead are cold, within a limit too; what needs more than that is out of memory."""
-    found = {(row.storage_format, row.memory_limit_mib): (row.outcome, row.error_kind) for row in limited.itertuples()}
-    assert found == {
-        ("png", 0): ("ok", None),
-        ("lmdb", 0): ("ok", None),
-        ("lmdb", 512): ("ok", None),
-        ("lmdb", 4): ("oom", "MemoryLimit"),
-    }
+    found = {(row.storage_format, row.memory_limit_mib): row.outcome for row in limited.itertuples()}
+    assert found == {("png", 0): "ok", ("lmdb", 0): "ok", ("lmdb", 512): "ok", ("lmdb", 4): "oom"}
+    assert limited["error_kind"].dropna().to_list() == ["MemoryLimit"]
 
 
 @pytest.mark.slow
