@@ -1,7 +1,7 @@
 """Which of the sources' claims hold on this machine?
 
-Five widely read documents, and common advice, say what makes training faster. Every sentence of theirs is a claim of
-the suite that it belongs to (loader, storage, transfer, collate, workers, caching, training, parallel): two settings
+Sentences of five widely read documents and of common advice say what makes training faster. Each is a claim of the
+suite that it belongs to (loader, storage, transfer, collate, workers, caching, training, parallel): two settings
 that differ in what the sentence is about, or a check of a fact. This suite measures the cells of all of them; claims
 that are certain make room for those that are not.
 

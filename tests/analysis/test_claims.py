@@ -1,4 +1,4 @@
-"""A run's records become verdicts: effects, cases and facts; Holm against its textbook definition."""
+"""Runs' records become verdicts: effects, cases, parts and facts, pooled over the runs of a machine."""
 
 from __future__ import annotations
 
@@ -10,221 +10,30 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy import stats
 
-from feedrate.analysis.blocks import half_width
-from feedrate.analysis.claims import (
-    ALPHA,
-    COLUMNS,
-    NOT_TESTABLE,
-    judge_claims,
-    judge_run,
-    judge_together,
-    latest_findings,
-    p_values,
-)
-from feedrate.analysis.contrasts import verdict
-from feedrate.plan.claim import Aside, Claim, Values, pair, slope
+from feedrate.analysis.claims import NOT_TESTABLE, Findings, judge_claims, observe
+from feedrate.plan.claim import Aside, Claim, Claims, Part, Values, pair, slope
 from feedrate.schema.axes import AXES, applicable, cell_id
-from feedrate.schema.errors import InputError
-
-CLAIM = st.tuples(st.floats(0.7, 1.4), st.floats(0.002, 0.2), st.integers(1, 30), st.sampled_from(["faster", "slower"]))
-CLAIMS = st.lists(CLAIM, min_size=1, max_size=12)
-
-
-def frame_of(claims: list[Any]) -> pd.DataFrame:
-    return pd.DataFrame(claims, columns=["ratio", "sd_log", "n", "direction"])
-
-
-def alone(ratio: float, sd: float, n: int, direction: Any, level: float = 0.95) -> str:
-    """What a single interval says."""
-    half = float(half_width(sd, n, level))
-    return verdict(ratio, ratio * np.exp(-half), ratio * np.exp(half), direction)
-
-
-def rejected(p: list[float], alpha: float) -> set[int]:
-    """Holm 1979: the smallest p against alpha / m, the next against alpha / (m - 1) ...; stop at the first failure."""
-    found: set[int] = set()
-    for step, place in enumerate(sorted(range(len(p)), key=p.__getitem__)):
-        if p[place] > alpha / (len(p) - step):
-            break
-        found.add(place)
-    return found
-
-
-@settings(max_examples=60)
-@given(st.lists(st.floats(-0.1, 0.1), min_size=2, max_size=15), st.sampled_from(["faster", "slower"]))
-def test_p_values_are_those_of_t_tests(logs: list[float], direction: str) -> None:
-    """SciPy's one-sided tests, doubled as intervals have two sides: TOST; over 1.01 or under 0.99 as claimed."""
-    if np.std(logs) < 1e-6:
-        return
-    claimed = np.array(logs) if direction == "faster" else -np.array(logs)
-
-    def over(values: Any, bound: float) -> float:
-        return float(stats.ttest_1samp(values, bound, alternative="greater").pvalue)
-
-    same = max(over(np.array(logs), np.log(0.97)), over(-np.array(logs), -np.log(1.03)))
-    differ = min(over(claimed, np.log(1.01)), over(-claimed, -np.log(0.99)))
-    found = p_values(np.exp(np.mean(logs)), np.std(logs, ddof=1), len(logs), direction)
-    assert [float(p) for p in found] == [pytest.approx(min(1, 2 * p)) for p in (same, differ)]
-
-
-@settings(max_examples=60)
-@given(CLAIM)
-def test_one_claim_is_judged_by_its_own_interval(claim: tuple[float, float, int, str]) -> None:
-    """A family of one needs no correction: p is under alpha where the 95 % interval decides."""
-    row = judge_together(frame_of([claim])).iloc[0]
-    assert row["verdict"] == alone(*claim)
-    if claim[2] > 1:
-        assert row["level"] == pytest.approx(0.95)
-        assert row["p_holm"] == row["p"]
-        assert (row["p"] < ALPHA) == (row["verdict"] != "inconclusive")
-        half = float(half_width(claim[1], claim[2]))
-        assert (np.log(row["lo"]), np.log(row["hi"])) == (
-            pytest.approx(np.log(claim[0]) - half),
-            pytest.approx(np.log(claim[0]) + half),
-        )
-
-
-@settings(max_examples=60)
-@given(CLAIMS)
-def test_the_correction_only_takes_verdicts_away(claims: list[Any]) -> None:
-    """A verdict among many is the verdict alone, granted by Holm among the claims; everything else is inconclusive."""
-    frame = frame_of(claims)
-    several = frame["n"] > 1
-    both = p_values(*(frame[name][several] for name in ("ratio", "sd_log", "n", "direction")))
-    granted = [rejected(list(p), ALPHA) for p in both]
-    found = judge_together(frame)
-    for place, at in enumerate(np.flatnonzero(several)):
-        row, single = found.iloc[at], alone(*claims[at])
-        family = 0 if single == "no difference" else 1
-        assert row["verdict"] == (single if place in granted[family] else "inconclusive")
-        assert (row["verdict"] != "inconclusive") == (row["p_holm"] <= ALPHA) == bool(np.isnan(row["blocks_needed"]))
-        assert (single != "inconclusive") == (row["p"] <= ALPHA)
-
-
-@settings(max_examples=40)
-@given(CLAIMS)
-def test_an_undecided_claim_is_told_what_would_decide_it(claims: list[Any]) -> None:
-    """It needs more blocks than it has, and with them its interval, of the level that it failed at, decides it."""
-    for claim, (_, row) in zip(claims, judge_together(frame_of(claims)).iterrows(), strict=True):
-        ratio, sd, n, direction = claim
-        if row["verdict"] == "inconclusive" and n > 1:
-            assert row["blocks_needed"] > n
-            assert alone(ratio, sd, int(row["blocks_needed"]), direction, row["level"]) != "inconclusive"
-
-
-@settings(max_examples=40)
-@given(CLAIMS, st.randoms())
-def test_order_does_not_matter(claims: list[Any], random: Any) -> None:
-    """Claims shuffled keep their verdicts, and their levels where no two are alike."""
-    frame = frame_of(claims)
-    one, moved = (
-        judge_together(frame),
-        judge_together(frame.sample(frac=1, random_state=random.randrange(2**31))).sort_index(),
-    )
-    alike = ["p", "p_holm", "lo", "hi", "verdict"] if one["p"].duplicated().any() else list(COLUMNS)
-    pd.testing.assert_frame_equal(one[alike], moved[alike])
-
-
-@settings(max_examples=40)
-@given(st.lists(st.tuples(st.floats(1.04, 1.5), st.floats(0.002, 0.2), st.integers(2, 30)), min_size=1, max_size=8))
-def test_a_claim_can_be_told_from_either_side(claims: list[tuple[float, float, int]]) -> None:
-    """B is faster than A says what A ÷ B is slower says; the contrary claim is refuted where it is confirmed."""
-    ratio, sd, n = (list(column) for column in zip(*claims, strict=True))
-    frame = pd.DataFrame({"ratio": ratio, "sd_log": sd, "n": n})
-    faster = judge_together(frame.assign(direction="faster"))
-    turned = judge_together(frame.assign(ratio=1 / frame["ratio"], direction="slower"))
-    contrary = judge_together(frame.assign(direction="slower"))
-    assert list(turned["verdict"]) == list(faster["verdict"])
-    assert turned["p"].to_numpy() == pytest.approx(faster["p"].to_numpy(), rel=1e-6)
-    assert (1 / turned["lo"]).to_numpy() == pytest.approx(faster["hi"].to_numpy())
-    assert (contrary["verdict"] == "refuted").tolist() == (contrary["p_holm"] <= ALPHA).tolist()
-
-
-def test_three_claims_by_hand() -> None:
-    """The clearest is judged at 1 - 0.05 / 3, the next at 1 - 0.05 / 2, the last at 1 - 0.05: all hold."""
-    claims = [(1.06, 0.03, 10, "faster"), (1.20, 0.03, 10, "faster"), (0.95, 0.03, 10, "slower")]
-    found = judge_together(frame_of(claims))
-    assert list(found.columns) == list(COLUMNS)
-    assert found["level"].tolist() == [pytest.approx(1 - 0.05 / left) for left in (2, 3, 1)]
-    assert found["verdict"].tolist() == ["confirmed"] * 3
-    assert found["p_holm"].tolist() == [
-        pytest.approx(2 * found["p"][0]),
-        pytest.approx(3 * found["p"][1]),
-        pytest.approx(found["p"][2]),
-    ]
-
-
-def test_a_claim_that_is_not_decided_ends_it_for_all_that_follow() -> None:
-    """Three would each be confirmed alone; the second fails at 1 - 0.05 / 2, and the third is judged as strictly."""
-    claims = [(1.3, 0.03, 10, "faster"), (1.036, 0.034, 10, "faster"), (1.036, 0.035, 10, "faster")]
-    found = judge_together(frame_of(claims))
-    assert [alone(*claim) for claim in claims] == ["confirmed"] * 3
-    assert found["verdict"].tolist() == ["confirmed", "inconclusive", "inconclusive"]
-    assert found["level"].tolist()[1:] == [pytest.approx(0.975)] * 2
-
-
-def test_differences_and_their_absence_are_corrected_apart() -> None:
-    """Ten clear differences make it no easier to say of one claim that there is none."""
-    same = (1.0, 0.03, 9, "faster")
-    assert alone(*same) == "no difference"
-    assert judge_together(frame_of([same]))["verdict"].tolist() == ["no difference"]
-    assert judge_together(frame_of([same, *[(1.5, 0.03, 9, "faster")] * 10]))["verdict"].tolist()[0] == "inconclusive"
-
-
-def test_a_claim_without_pairs_is_inconclusive_and_no_burden() -> None:
-    """One pair has no spread: no p-value, and the other claim is judged as if it were alone."""
-    found = judge_together(
-        frame_of([(1.05, np.nan, 1, "faster"), (1.2, 0.03, 10, "slower"), (np.nan, np.nan, 0, "faster")])
-    )
-    assert found["verdict"].tolist() == ["inconclusive", "refuted", "inconclusive"]
-    assert found["level"].tolist()[1] == pytest.approx(0.95)
-    assert found.loc[[0, 2], ["p", "p_holm", "level", "lo", "hi", "blocks_needed"]].isna().all(axis=None)
-    assert len(judge_together(frame_of([]))) == 0
-
-
-@pytest.mark.parametrize(
-    ("truths", "spread"),
-    [
-        ([1.01, 0.97] * 5, 0.02),
-        *(
-            pytest.param([truth] * 10, spread, marks=pytest.mark.slow)
-            for truth, spread in ((1.03, 0.015), (0.97, 0.015), (1.01, 0.02))
-        ),
-    ],
-)
-def test_a_run_seldom_has_any_wrong_verdict(truths: list[float], spread: float) -> None:
-    """Ten claims whose truth lies on a margin, 600 runs: at most 5 % of them tell anything wrong (and chance)."""
-    random = np.random.default_rng(7)
-    runs, blocks = 600, 12
-    logs = np.log(truths)[None, :, None] + random.normal(0, spread, (runs, len(truths), blocks))
-    truth = np.array(truths)
-    wrong = 0
-    for run in logs:
-        frame = pd.DataFrame({"ratio": np.exp(run.mean(axis=1)), "sd_log": run.std(axis=1, ddof=1), "n": blocks})
-        said = judge_together(frame.assign(direction="faster"))["verdict"].to_numpy()
-        wrong += bool(
-            ((said == "no difference") & ((truth <= 0.97) | (truth >= 1.03))).any()
-            or ((said == "confirmed") & (truth <= 1.01)).any()
-            or ((said == "refuted") & (truth >= 0.99)).any()
-        )
-    assert wrong / runs < 0.05 + 3 * (0.05 * 0.95 / runs) ** 0.5
-
 
 Trials = Callable[..., pd.DataFrame]
 BLOCKS = 10
 LOAD: Values = {"mode": "load"}
+SPREAD = 0.02
 
 
 def claim(effect: Any = None, **more: Any) -> dict[str, tuple[str, Claim]]:
-    return {"x": ("workers", Claim("x", "It helps.", ("BOT",), "Two cells.", effect, **more))}
+    return {"x": ("workers", Claim("x", "It helps.", ("BOT",), "Two cells.", "Others.", effect, **more))}
 
 
-def scattered(rate: float, seed: int, spread: float = 0.02) -> list[float]:
-    return list(rate * np.exp(np.random.default_rng(seed).normal(0, spread, BLOCKS)))
+def judged(*runs: pd.DataFrame, of: Claims, withdrawn: Any = ()) -> Findings:
+    """What runs say, the newest first."""
+    return judge_claims([observe(trials, of) for trials in runs], of, withdrawn)
+
+
+def scattered(rate: float, seed: int, spread: float = SPREAD, blocks: int = BLOCKS) -> list[float]:
+    """Rates whose logs have exactly this mean and standard deviation."""
+    noise = np.random.default_rng(seed).normal(size=blocks)
+    return [float(each) for each in rate * np.exp(spread * (noise - noise.mean()) / noise.std(ddof=1))]
 
 
 def first(frame: pd.DataFrame) -> dict[Any, Any]:
@@ -232,49 +41,258 @@ def first(frame: pd.DataFrame) -> dict[Any, Any]:
 
 
 WORKERS = pair({"num_workers": 0}, {"num_workers": 2}, {**LOAD, "batch_size": 8}, {**LOAD, "batch_size": 32})
+LESS, SAME = (pair(*(values for _, values in WORKERS.steps), *WORKERS.cases, says=says) for says in ("less", "same"))
 
 
-def workers(trials_of: Trials, small: float, large: float, **columns: Any) -> pd.DataFrame:
-    """Two workers are so many times as fast as none, with small batches and with large ones."""
+def workers(
+    trials_of: Trials,
+    small: float,
+    large: float,
+    spread: float = SPREAD,
+    seed: int = 0,
+    speed: float = 1000.0,
+    **more: Any,
+) -> pd.DataFrame:
+    """Two workers are so many times as fast as none, with small batches and with large ones; none does not scatter."""
     return trials_of(
         [
-            ({**LOAD, "batch_size": size, "num_workers": count}, scattered(1000 * gain, size + count))
+            (
+                {**LOAD, "batch_size": size, "num_workers": count},
+                scattered(speed * gain, seed + size, spread if count else 0.0),
+            )
             for size, gain in ((8, small), (32, large))
             for count, gain in ((0, 1.0), (2, gain))
         ],
-        **columns,
+        **more,
     )
 
 
 @pytest.mark.parametrize(
     ("small", "large", "verdict"),
-    [(2.0, 2.0, "confirmed"), (0.5, 0.5, "refuted"), (1.0, 1.0, "no difference"), (4.0, 1.0, "confirmed")],
+    [(2.0, 2.0, "confirmed"), (0.5, 0.5, "refuted"), (1.0, 1.0, "no difference"), (4.0, 1.5, "confirmed")],
 )
 def test_an_effect_is_the_mean_of_its_cases(trials_of: Trials, small: float, large: float, verdict: str) -> None:
     """Its ratio is the geometric mean; each case stands beside it with both sides' own rates."""
-    found = judge_claims(workers(trials_of, small, large), claim(WORKERS))
+    found = judged(workers(trials_of, small, large), of=claim(WORKERS))
     row = first(found.claims)
-    assert row["verdict"] == verdict
-    assert row["ratio"] == pytest.approx(math.sqrt(small * large), rel=0.03)
+    assert row["verdict"] == row["own"] == verdict
+    assert row["ratio"] == pytest.approx(math.sqrt(small * large))
     assert row["lo"] < row["ratio"] < row["hi"]
-    assert row["n"] == BLOCKS
+    assert (row["n"], row["run_ids"]) == (BLOCKS, ("run",))
     assert found.cases["case"].tolist() == ["batch_size=8", "batch_size=32"]
-    assert found.cases["ratio"].tolist() == pytest.approx([small, large], rel=0.03)
-    assert found.cases["a_value"].tolist() == pytest.approx([1000, 1000], rel=0.03)
-    assert found.cases["b_value"].tolist() == pytest.approx([1000 * small, 1000 * large], rel=0.03)
+    assert found.cases["ratio"].tolist() == pytest.approx([small, large])
+    assert found.cases["a_value"].tolist() == pytest.approx([1000, 1000])
+    assert found.cases["b_value"].tolist() == pytest.approx([1000 * small, 1000 * large])
 
 
-def test_what_is_said_to_be_less_is_confirmed_by_less(trials_of: Trials) -> None:
-    """The direction is the claim's."""
-    effect = pair({"num_workers": 0}, {"num_workers": 2}, *WORKERS.cases, says="less")
-    assert first(judge_claims(workers(trials_of, 0.5, 0.5), claim(effect)).claims)["verdict"] == "confirmed"
-    assert first(judge_claims(workers(trials_of, 2, 2), claim(effect)).claims)["verdict"] == "refuted"
+def test_what_is_said_decides_what_confirms(trials_of: Trials) -> None:
+    """Less is confirmed by less, no difference by none; a difference either way refutes it."""
+    for effect, gain, verdict in (
+        (LESS, 0.5, "confirmed"),
+        (LESS, 2.0, "refuted"),
+        (SAME, 1.0, "confirmed"),
+        (SAME, 2.0, "refuted"),
+        (SAME, 0.5, "refuted"),
+    ):
+        found = judged(workers(trials_of, gain, gain), of=claim(effect))
+        assert first(found.claims)["verdict"] == verdict
+        assert set(found.cases["verdict"]) == {verdict}
+
+
+def test_a_sources_figure_is_what_is_compared_with(trials_of: Trials) -> None:
+    """Twice as fast confirms that it is faster, and refutes that it is five times; 4.6 is within a fifth."""
+    five = pair({"num_workers": 0}, {"num_workers": 2}, *WORKERS.cases, figure=5.0)
+    for gain, verdict in ((2.0, "refuted"), (4.6, "confirmed")):
+        assert first(judged(workers(trials_of, gain, gain), of=claim(five)).claims)["verdict"] == verdict
+    assert first(judged(workers(trials_of, 2.0, 2.0), of=claim(WORKERS)).claims)["verdict"] == "confirmed"
+
+
+@pytest.mark.parametrize(
+    ("small", "large", "spread", "verdict"),
+    [
+        (2.0, 0.5, 0.02, "depends"),  # one confirmed, one refuted
+        (2.0, 1.0, 0.02, "depends"),  # one confirmed, one without a difference
+        (1.3, 1.0, 0.05, "depends"),  # one confirmed, one open, and they differ
+        (1.05, 1.02, 0.04, "confirmed"),  # one confirmed, one open, and nothing says that they differ
+        (9.0, 1.2, 0.02, "confirmed"),  # they differ, and it holds in either
+        (0.9, 0.2, 0.02, "refuted"),
+    ],
+)
+def test_cases_that_contradict_each_other_depend(
+    trials_of: Trials, small: float, large: float, spread: float, verdict: str
+) -> None:
+    """No mean speaks for cases that contradict each other; how much differs between them is no contradiction."""
+    row = first(judged(workers(trials_of, small, large, spread), of=claim(WORKERS)).claims)
+    assert row["verdict"] == verdict
+    named = f"batch_size=32 ({large:.2f}×) against batch_size=8 ({small:.2f}×)"
+    assert row["depends_on"] == (named if verdict == "depends" else "")
+
+
+def test_the_worst_case_is_the_least_in_the_direction_that_is_claimed(trials_of: Trials) -> None:
+    """The smallest of what is to be more, the largest of what is to be less, the farthest of what is to be the same."""
+    trials = workers(trials_of, 0.6, 1.4)
+    for effect, worst in (
+        (WORKERS, (0.6, "batch_size=8")),
+        (LESS, (1.4, "batch_size=32")),
+        (SAME, (0.6, "batch_size=8")),
+    ):
+        row = first(judged(trials, of=claim(effect)).claims)
+        assert (row["worst"], row["worst_case"]) == (pytest.approx(worst[0]), worst[1])
+    one = pair({"num_workers": 0}, {"num_workers": 2}, WORKERS.cases[0])
+    assert math.isnan(first(judged(trials, of=claim(one)).claims)["worst"])
+
+
+BESIDES = Part("four are slower than none", pair({"num_workers": 0}, {"num_workers": 4}, LOAD, says="less"))
+
+
+@pytest.mark.parametrize(
+    ("two", "four", "verdict", "part"),
+    [
+        (2.0, 0.5, "confirmed", "confirmed"),
+        (2.0, 1.5, "refuted", "refuted"),
+        (2.0, 0.98, "inconclusive", "inconclusive"),
+        (1.02, 1.5, "refuted", "refuted"),
+        (1.02, 0.5, "inconclusive", "confirmed"),
+        (0.5, 0.5, "refuted", "confirmed"),
+        (2.0, 1.0, "no difference", "no difference"),
+    ],
+)
+def test_a_claim_holds_only_if_all_holds_that_it_says(
+    trials_of: Trials, two: float, four: float, verdict: str, part: str
+) -> None:
+    """It is refuted where a part is, open where a part is, and the part stands among its cases with its own verdict."""
+    gains = {0: 1.0, 2: two, 4: four}
+    trials = trials_of(
+        [({**LOAD, "num_workers": n}, scattered(1000 * gain, n, 0.03 if n else 0.0)) for n, gain in gains.items()]
+    )
+    found = judged(trials, of=claim(pair({"num_workers": 0}, {"num_workers": 2}, LOAD), also=(BESIDES,)))
+    row, (besides,) = first(found.claims), found.cases[found.cases["role"].eq("also")].to_dict("records")
+    assert (row["verdict"], besides["verdict"], besides["case"]) == (verdict, part, BESIDES.label)
+    assert besides["ratio"] == pytest.approx(four)
+    assert (row["blocks_needed"] > BLOCKS) == (verdict == "inconclusive")
+
+
+def test_runs_of_a_machine_are_pooled(trials_of: Trials) -> None:
+    """Two runs have the blocks of both and a narrower interval; pairs lie within a run, however fast its day was."""
+    old = workers(trials_of, 1.5, 1.5, run_id="old")
+    new = workers(trials_of, 1.501, 1.501, seed=50, speed=3000, run_id="new")
+    (one, other), both = (
+        (first(judged(run, of=claim(WORKERS)).claims) for run in (old, new)),
+        judged(new, old, of=claim(WORKERS)),
+    )
+    row = first(both.claims)
+    assert (row["n"], row["run_ids"], row["run_id"]) == (2 * BLOCKS, ("new", "old"), "new")
+    assert row["ratio"] == pytest.approx(math.sqrt(1.5 * 1.501))
+    assert row["hi"] / row["lo"] < min(each["hi"] / each["lo"] for each in (one, other))
+    assert set(both.cases["n"]) == {2 * BLOCKS}
+    assert len(both.claims) == 1
+
+
+def test_runs_that_differ_are_pooled_all_the_same_and_said(trials_of: Trials) -> None:
+    """A run is never left out for what it found; that runs differ by more than their blocks do is told."""
+    usual, like, other = (
+        workers(trials_of, gain, gain, seed=100 * at, run_id=str(at)) for at, gain in enumerate((1.5, 1.502, 0.8))
+    )
+    assert first(judged(like, usual, of=claim(WORKERS)).claims)["runs_differ"] is False
+    row = first(judged(other, usual, of=claim(WORKERS)).claims)
+    assert row["runs_differ"] is True
+    assert row["n"] == 2 * BLOCKS
+    assert row["ratio"] == pytest.approx(math.sqrt(1.5 * 0.8))
+
+
+def test_a_run_without_the_cells_hides_nothing(trials_of: Trials) -> None:
+    """Newer runs of other cells take no verdict away; machines stand apart."""
+    old = workers(trials_of, 2, 2, run_id="old")
+    without = trials_of([(LOAD, [1.0, 1.0])], run_id="new")
+    other = workers(trials_of, 0.5, 0.5, run_id="other").assign(machine_id="else")
+    found = judged(without, old, other, of=claim(WORKERS))
+    assert dict(zip(found.claims["run_id"], found.claims["verdict"], strict=True)) == {
+        "old": "confirmed",
+        "other": "refuted",
+    }
+    assert set(found.cases["run_id"]) == {"old", "other"}
+    assert judge_claims([], claim(WORKERS)).claims.empty
+
+
+def test_versions_of_the_protocol_are_never_mixed(trials_of: Trials) -> None:
+    """Of each machine the newest version counts, whatever is newer by date; older runs are named as left out."""
+    ancient = workers(trials_of, 0.5, 0.5, run_id="ancient").assign(protocol_version=1)
+    present = workers(trials_of, 2, 2, run_id="present").assign(protocol_version=2)
+    elsewhere = workers(trials_of, 0.5, 0.5, run_id="elsewhere").assign(protocol_version=1, machine_id="else")
+    for order in ((ancient, present, elsewhere), (present, elsewhere, ancient)):
+        found = judged(*order, of=claim(WORKERS))
+        rows = {row["machine_id"]: row for row in found.claims.to_dict("records")}
+        assert (rows["machine"]["run_ids"], rows["machine"]["protocol"]) == (("present",), 2)
+        assert rows["machine"]["ratio"] == pytest.approx(2)
+        assert (rows["else"]["run_ids"], rows["else"]["protocol"]) == (("elsewhere",), 1)
+        assert found.left_out == ("ancient",)
+
+
+def wandering(trials_of: Trials, **more: Any) -> pd.DataFrame:
+    """Every cell goes its own way from block to block: each trial resembles that of the block before."""
+    random = np.random.default_rng(3)
+    steps = 0.05 * random.normal(size=(12, 40)).cumsum(axis=1)
+    rates = iter(1000 * np.exp(steps - steps.mean(axis=1, keepdims=True)))
+    return trials_of(
+        [
+            (
+                {**LOAD, "batch_size": size, "num_workers": count},
+                [(3 if count else 1) * float(rate) for rate in next(rates)],
+            )
+            for size in (8, 16, 32, 64, 128, 256)
+            for count in (0, 2)
+        ],
+        **more,
+    )
+
+
+def test_a_run_whose_intervals_do_not_hold_decides_nothing(trials_of: Trials) -> None:
+    """Alone it leaves a claim open, with the reason, however clear; beside another run it is left out and counted."""
+    noisy, quiet = wandering(trials_of, run_id="noisy"), workers(trials_of, 2, 2, run_id="quiet")
+    alone = judged(noisy, of=claim(WORKERS))
+    row = first(alone.claims)
+    assert row["lo"] > 1.5
+    assert row["verdict"] == "inconclusive"
+    assert "depend on one another" in row["reason"]
+    assert set(alone.cases["verdict"]) == {"inconclusive"}
+    row = first(judged(noisy, quiet, of=claim(WORKERS)).claims)
+    assert (row["verdict"], row["reason"], row["withheld"]) == ("confirmed", "", 1)
+    assert (row["run_ids"], row["n"]) == (("quiet",), BLOCKS)
+
+
+def test_withdrawn_runs_are_counted(trials_of: Trials) -> None:
+    """Those of the same machine, device and protocol that were made for the claim."""
+    trials = workers(trials_of, 2, 2)
+    same = {"device": "cpu", "protocol_version": int(trials["protocol_version"].iloc[0])}
+    machine, asked = SimpleNamespace(machine_id="machine"), [SimpleNamespace(claim="x")]
+    gone: list[Any] = [
+        SimpleNamespace(machine=machine, claims=asked, **same),
+        SimpleNamespace(machine=machine, claims=[SimpleNamespace(claim="y")], **same),
+        SimpleNamespace(machine=SimpleNamespace(machine_id="else"), claims=asked, **same),
+        SimpleNamespace(machine=machine, claims=asked, **same | {"protocol_version": 0}),
+    ]
+    row = first(judged(trials, of=claim(WORKERS), withdrawn=gone).claims)
+    assert (row["withdrawn"], row["n"]) == (1, BLOCKS)
+
+
+def test_blocks_without_all_sides_are_dropped(trials_of: Trials) -> None:
+    """A block in which a side failed has no value and is counted; of several runs all such blocks are."""
+    one = pair({"num_workers": 0}, {"num_workers": 2}, LOAD)
+    runs = []
+    for run_id, failures in (("a", (3,)), ("b", (0, 5))):
+        rates: list[float | None] = [*scattered(2000, len(failures))]
+        for block in failures:
+            rates[block] = None
+        cells = [({**LOAD, "num_workers": 0}, scattered(1000, 1)), ({**LOAD, "num_workers": 2}, rates)]
+        runs.append(trials_of(cells, run_id=run_id))
+    row = first(judged(*runs, of=claim(one)).claims)
+    assert (row["n"], row["dropped"]) == (2 * BLOCKS - 3, 3)
 
 
 def test_a_case_against_another_is_an_interaction(trials_of: Trials) -> None:
     """What workers gain with small batches, over what they gain with large ones."""
     effect = pair(*({"num_workers": n} for n in (0, 2)), WORKERS.cases[0], against=WORKERS.cases[1:])
-    found = judge_claims(workers(trials_of, 3.0, 1.5), claim(effect))
+    found = judged(workers(trials_of, 3.0, 1.5), of=claim(effect))
     assert first(found.claims)["ratio"] == pytest.approx(2, rel=0.05)
     assert found.cases["role"].tolist() == ["case", "against"]
 
@@ -283,9 +301,9 @@ def test_a_line_through_logs_gives_what_a_doubling_does(trials_of: Trials) -> No
     """Throughput that grows with the square root of the batch: 1.41 for every doubling, beside what decides."""
     trials = trials_of([({**LOAD, "batch_size": size}, scattered(100 * size**0.5, size)) for size in (8, 16, 64)])
     line = slope("batch_size", (8, 16, 64), LOAD)
-    assert first(judge_claims(trials, claim(line)).claims)["ratio"] == pytest.approx(math.sqrt(2), rel=0.02)
+    assert first(judged(trials, of=claim(line)).claims)["ratio"] == pytest.approx(math.sqrt(2), rel=0.02)
     pairs = pair({"batch_size": 8}, {"batch_size": 64}, LOAD)
-    beside = first(judge_claims(trials, claim(pairs, asides=(Aside("per doubling", line),))).asides)
+    beside = first(judged(trials, of=claim(pairs, asides=(Aside("per doubling", line),))).asides)
     assert (beside["label"], beside["along"]) == ("per doubling", "batch_size")
     assert beside["ratio"] == pytest.approx(math.sqrt(2), rel=0.02)
 
@@ -303,7 +321,7 @@ def test_another_metric_is_judged(trials_of: Trials) -> None:
         metric="workers_cpu",
         says="less",
     )
-    found = judge_claims(trials, claim(effect))
+    found = judged(trials, of=claim(effect))
     assert first(found.claims)["verdict"] == "confirmed"
     assert first(found.cases)["a_value"] == pytest.approx(0.8, rel=0.02)
 
@@ -312,9 +330,12 @@ def test_a_run_without_the_cells_says_why(trials_of: Trials) -> None:
     """What the claim needs, else the reason of the run's plan, else that the cells are not there."""
     trials = trials_of([(LOAD, [1.0, 1.0])])
     on_cuda = pair({"pin_memory": False}, {"pin_memory": True}, LOAD)
-    assert first(judge_claims(trials, claim(WORKERS)).claims)["reason"] == "the run has no cells of it"
-    assert first(judge_claims(trials, claim(WORKERS), {"x": "no room"}).claims)["reason"] == "no room"
-    row = first(judge_claims(trials, claim(on_cuda, needs="cuda")).claims)
+    assert first(judged(trials, of=claim(WORKERS)).claims)["reason"] == "no run has cells of it"
+    assert (
+        first(judge_claims([observe(trials, claim(WORKERS), {"x": "no room"})], claim(WORKERS)).claims)["reason"]
+        == "no room"
+    )
+    row = first(judged(trials, of=claim(on_cuda, needs="cuda")).claims)
     assert (row["verdict"], row["reason"]) == (NOT_TESTABLE, "needs a CUDA device")
 
 
@@ -325,8 +346,8 @@ def test_photographs_stand_in_for_each_other_within_a_run(trials_of: Trials) -> 
         trials = trials_of(
             [({**LOAD, "workload": name, "num_workers": n}, scattered(1000 + 1000 * n, n)) for n in (0, 2)]
         )
-        assert first(judge_claims(trials, claim(effect)).claims)["verdict"] == "confirmed"
-        assert first(judge_claims(trials, claim(effect)).cases)["a_value"] == pytest.approx(1000, rel=0.03)
+        assert first(judged(trials, of=claim(effect)).claims)["verdict"] == "confirmed"
+        assert first(judged(trials, of=claim(effect)).cases)["a_value"] == pytest.approx(1000, rel=0.03)
 
 
 def checks(facts: list[bool], **axes: Any) -> pd.DataFrame:
@@ -359,22 +380,11 @@ def test_a_fact_is_what_its_checks_agree_on(facts: list[bool], verdict: str) -> 
     """The first check decides; checks that disagree decide nothing; the others stand beside it."""
     fact = claim(None, facts=({"check": "next_epoch", "persistent_workers": True}, {"check": "next_epoch"}))
     trials = pd.concat([checks(facts, persistent_workers=True), checks([False] * 3)], ignore_index=True)
-    found = judge_claims(trials, fact)
+    found = judged(trials, of=fact)
     assert first(found.claims)["verdict"] == verdict
     assert found.cases["verdict"].tolist() == [verdict, "refuted"]
     assert found.cases["case"].tolist()[0] == "persistent_workers=true"
     assert first(found.cases)["evidence"] == f"Seen {facts[-1]}."
-
-
-def test_versions_of_the_protocol_are_never_mixed(trials_of: Trials) -> None:
-    """Nor are runs: blocks pair within one."""
-    trials = workers(trials_of, 2, 2)
-    trials.loc[0, "protocol_version"] = 2
-    with pytest.raises(InputError, match=r"versions 1 and 2 stand together; expected one"):
-        judge_claims(trials, claim(WORKERS))
-    two = pd.concat([workers(trials_of, 2, 2), workers(trials_of, 2, 2, run_id="other")])
-    with pytest.raises(InputError, match="trials of 2 runs; expected one"):
-        judge_claims(two, claim(WORKERS))
 
 
 def test_more_claims_need_more_evidence(trials_of: Trials) -> None:
@@ -385,30 +395,10 @@ def test_more_claims_need_more_evidence(trials_of: Trials) -> None:
     )
     one = pair({"num_workers": 0}, {"num_workers": 2}, LOAD)
     rest = [pair({"replica": n}, {"replica": n + 1}, LOAD) for n in range(1, 39, 2)]
-    alone = first(judge_claims(trials, claim(one)).claims)
+    alone = first(judged(trials, of=claim(one)).claims)
     assert alone["verdict"] == "confirmed"
     many = {str(k): claim(effect)["x"] for k, effect in enumerate([one, *rest])}
-    among = first(judge_claims(trials, many).claims)
+    among = first(judged(trials, of=many).claims)
     assert among["verdict"] == "inconclusive"
     assert among["level"] > alone["level"]
     assert among["blocks_needed"] > BLOCKS
-
-
-def test_the_newest_run_that_tested_a_claim_speaks_for_its_machine(trials_of: Trials) -> None:
-    """A newer run without its cells does not hide it; another machine stands beside; an older protocol is left out."""
-    old = workers(trials_of, 2, 2, run_id="old")
-    without = trials_of([(LOAD, [1.0, 1.0])], run_id="new")
-    other = workers(trials_of, 0.5, 0.5, run_id="other").assign(machine_id="else")
-    ancient = workers(trials_of, 0.5, 0.5, run_id="ancient").assign(protocol_version=0)
-    runs = [
-        judge_run(SimpleNamespace(run_id=str(frame["run_id"].iloc[0]), claims=(), untestable={}), frame, claim(WORKERS))
-        for frame in (ancient, without, old, other)
-    ]
-    found = latest_findings(runs, claim(WORKERS))
-    assert dict(zip(found.found.claims["run_id"], found.found.claims["verdict"], strict=True)) == {
-        "old": "confirmed",
-        "other": "refuted",
-    }
-    assert found.left_out == ("ancient",)
-    assert set(found.found.cases["run_id"]) == {"old", "other"}
-    assert latest_findings([], claim(WORKERS)).found.claims.empty

@@ -43,14 +43,16 @@ _ESTIMATE = ("ratio", "lo", "hi", "n", "dropped", "sd_log")
 _WHO = ("claim", "suite", "run_id", "machine_id", "device", "protocol")
 CLAIM_COLUMNS = (
     *_WHO,
-    *("verdict", *_ESTIMATE, "p_holm", "level", "blocks_needed"),
+    *("verdict", "own", *_ESTIMATE, "p_holm", "level", "blocks_needed"),
     *("run_ids", "runs_differ", "withheld", "withdrawn", "worst", "worst_case", "depends_on"),
     *("fact", "fact_value", "reason"),
 )
-"""Of ``Findings.claims``: ``run_ids`` are the pooled runs, newest first, and ``run_id`` the first of them; ``withheld``
-and ``withdrawn`` count runs that tested the claim and are left out; ``worst`` is the ratio of the case that is least in
-the direction that is claimed; ``depends_on`` names the cases that contradict each other; ``reason`` says why a claim is
-not testable here, or why no run's intervals hold."""
+"""Of ``Findings.claims``: ``own`` is the verdict on the effect alone, without what a claim says besides; ``run_ids``
+are the pooled runs, newest first, and ``run_id`` the first of them; ``withheld`` and ``withdrawn`` count runs that
+tested the claim and are left out; ``worst`` is the ratio of the case that is least in the direction that is claimed;
+``depends_on`` names the cases that contradict each other; ``reason`` says why a claim is not testable here, or why no
+run's intervals hold. Text that does not apply is empty."""
+_NOTHING = {"own": "", "run_ids": (), "worst_case": "", "depends_on": "", "reason": ""}
 _CASE_COLUMNS = (*_WHO, "role", "case", *_ESTIMATE, "verdict", "a_value", "b_value", "fact", "fact_value", "evidence")
 _ASIDE_COLUMNS = (*_WHO, "label", "along", *_ESTIMATE, "verdict")
 Row = dict[str, Any]
@@ -61,6 +63,8 @@ Part = tuple[str, str, int]
 def label(case: Values, cases: Sequence[Values]) -> str:
     """Name a case by what tells it from the others, which may be a default; a single one needs no name."""
     names = dict.fromkeys(name for each in cases for name in each if name not in _UNTELLING)
+    if case.get("mode", "train") != "train":
+        names.pop("step", None)  # a default that means nothing there
     values = {name: [each.get(name, BY_NAME[name].default) for each in cases] for name in names}
     own = {name: case.get(name, BY_NAME[name].default) for name in names if len(set(values[name])) > 1}
     return settings_text(own)
@@ -318,11 +322,11 @@ def _judge_place(pool: _Pool, claims: Claims) -> tuple[list[Row], list[Row], lis
         claim = general.on(device)
         who = {"claim": name, "suite": suite, "run_id": pool.newest.run_id, "machine_id": machine, "device": device}
         row, own = _row(pool, name, claim)
-        rows.append(row := who | {"protocol": protocol, "run_ids": ()} | row)
+        rows.append(row := who | {"protocol": protocol, **_NOTHING} | row)
         who = {column: row[column] for column in _WHO}
         cases += [who | case for case in own]
         asides += [who | aside for aside in _asides(pool, name, claim)]
-        if row["verdict"] != NOT_TESTABLE and not row.get("reason"):
+        if row["verdict"] != NOT_TESTABLE and not row["reason"]:
             for part, effect in _deciding(name, claim):
                 effects[part] = pool.estimate(part) | question(effect)
     if effects:
@@ -363,8 +367,14 @@ def _row(pool: _Pool, name: str, claim: Claim) -> tuple[Row, list[Row]]:
     cases = list(_cases(pool, name, claim.effect))
     for place, (also, part) in enumerate(zip(claim.also, found[1:], strict=True)):
         cases.append({"role": "also", "case": also.label, "place": place, **part, "verdict": "inconclusive"})
-    reason = next(filter(None, map(pool.reason, deciding)), None)
-    row = {"verdict": "inconclusive", "reason": reason, **found[0], **pool.basis((name, "effect", 0))}
+    reason = next(filter(None, map(pool.reason, deciding)), "")
+    row = {
+        "verdict": "inconclusive",
+        "own": "inconclusive",
+        "reason": reason,
+        **found[0],
+        **pool.basis((name, "effect", 0)),
+    }
     return row | _worst(claim.effect, cases), cases
 
 
@@ -433,25 +443,28 @@ def _conclude(row: Row, claim: Claim, verdicts: Mapping[Part, Row], pool: _Pool)
     row |= {column: own[column] for column in ("p_holm", "level")}
     if claim.effect and len(claim.effect.cases) > 1 and not claim.effect.against:
         row["depends_on"] = _contradiction(row["claim"], claim.effect, pool)
-    words = ["depends" if row.get("depends_on") else own["verdict"], *(other["verdict"] for other in others)]
+    row["own"] = "depends" if row["depends_on"] else own["verdict"]
+    words = [row["own"], *(other["verdict"] for other in others)]
     row["verdict"] = next(word for word in _FIRST if word in words)
     if row["verdict"] == "inconclusive":
         undecided = [each for each in (own, *others) if each["verdict"] == "inconclusive"]
         row["blocks_needed"] = row["n"] + max(each["blocks_needed"] - each["n"] for each in undecided)
 
 
-def _contradiction(name: str, effect: Effect, pool: _Pool) -> str | None:
-    """Name the cases that contradict each other most, with their ratios; None where they do not."""
+def _contradiction(name: str, effect: Effect, pool: _Pool) -> str:
+    """Name the cases that contradict each other most, with their ratios; empty where they do not."""
     parts: list[Part] = [(name, "case", place) for place in range(len(effect.cases))]
     ratios = [pool.estimate(part).get("ratio", np.nan) for part in parts]
     if not np.isfinite(ratios).all():
-        return None
+        return ""
     strict = {pool.alone(part, effect, 1 - ALPHA / len(parts)) for part in parts}
     alone = {pool.alone(part, effect) for part in parts}
     contrary = "confirmed" in strict and not {"refuted", "no difference"}.isdisjoint(strict)
     split = len(alone) > 1 and not alone.isdisjoint({"confirmed", "refuted"})
     if not (contrary or (split and heterogeneity(pool.case_values(name, len(parts))) < HETEROGENEOUS)):
-        return None
+        return ""
     order = sorted(range(len(parts)), key=lambda place: _towards(effect, ratios[place]))
-    ends = (f"{label(effect.cases[place], effect.cases)} ({ratios[place]:.2f}×)" for place in (order[0], order[-1]))
-    return " against ".join(ends)
+    ends = [effect.cases[place] for place in (order[0], order[-1])]
+    return " against ".join(
+        f"{label(case, ends)} ({ratios[place]:.2f}×)" for case, place in zip(ends, (order[0], order[-1]), strict=True)
+    )

@@ -1,8 +1,9 @@
 """A verdict as one plain sentence, made from the numbers: the same on the site's pages and in the terminal.
 
 Plain text without markup. The sentence says what was compared with what, the effect with its 95 % interval, and the
-verdict; where an effect is the mean of several settings, also in which of them it holds. A stand-in for photographs
-never passes for them: which workload was read is said by the run and not here.
+verdict; where an effect is the mean of several settings, also the worst of them and in which it holds; what a claim
+says besides; and the source's figure, where it has one. What rests on an older version of the protocol says so. A
+stand-in for photographs never passes for them: which workload was read is said by the run and not here.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from feedrate.analysis.claims import NOT_TESTABLE, label, settings_text, single_verdict
+from feedrate.analysis.claims import FEW_BLOCKS, NOT_TESTABLE, label, question, settings_text
+from feedrate.analysis.verdicts import single_verdict
 from feedrate.plan.claim import PHOTOGRAPHS, Claim, Effect, Values
+from feedrate.schema import words
 from feedrate.schema.axes import BY_NAME
 from feedrate.schema.metrics import METRICS, THROUGHPUT
 
@@ -29,11 +32,13 @@ _IN_EACH = {
     "no difference": "There is no difference in any of them",
     "inconclusive": "By itself none of them is conclusive",
 }
+_SAME = {"confirmed": "no difference, as it says: ", "refuted": "a difference, where it says that there is none: "}
+"""What verdicts mean on a claim that there is no difference."""
 Row = Mapping[Any, Any]
 
 
 def sentence(row: Row, cases: Sequence[Row], claim: Claim) -> str:
-    """Say what a run found of a claim.
+    """Say what runs found of a claim.
 
     Args:
         row: of ``Findings.claims``.
@@ -41,24 +46,54 @@ def sentence(row: Row, cases: Sequence[Row], claim: Claim) -> str:
         claim: what was judged.
 
     Returns:
-        One sentence, or two where it holds in some settings and not in others; or why it cannot be tested here.
+        One sentence, and others on where it holds and on what it says besides; or why it cannot be tested here.
     """
     if row["verdict"] == NOT_TESTABLE:
         return f"Not testable here: {row['reason']}."
     effect = claim.effect
+    here = f"on this machine{words.protocol(row['protocol'])}"
     if effect is None:
-        return _fact(row, cases)
+        return _fact(row, cases, here)
     if not _known(row["ratio"]):
         tells = f" and tells {METRICS[effect.metric].noun}" if effect.metric != THROUGHPUT else ""
-        return f"On this machine no block has a trial of every side that ended well{tells}: inconclusive."
-    found = f"On this machine {_change(row, effect)}{_conditions(effect)}: {_verdict(row, effect)}."
-    known = [case for case in cases if _known(case["ratio"])]
-    if effect.against:
+        return f"{here.capitalize()} no block has a trial of every side that ended well{tells}: inconclusive."
+    found = f"{_change(row, effect)}{_conditions(effect)}{_worst(row)}"
+    parts = [f"{here.capitalize()} {found}: {_verdict(row, effect)}."]
+    known = [case for case in cases if _known(case["ratio"]) and case["role"] != "also"]
+    if effect.against and known:
         sides = [f"{_number(side['ratio'])} with {side['case'] or 'the default'}" for side in known]
-        where = f"The factor by itself: {', '.join(sides)}." if sides else ""
-    else:
-        where = _where(known) if len(known) > 1 else ""
-    return f"{found} {where}".rstrip()
+        parts.append(f"The factor by itself: {', '.join(sides)}.")
+    elif len(known) > 1:
+        parts.append(_where(known))
+    if besides := [also(case) for case in cases if case["role"] == "also"]:
+        parts.append(f"It says besides: {'; '.join(besides)}. Together: {row['verdict']}.")
+    return " ".join(parts)
+
+
+def also(case: Row) -> str:
+    """Write what a claim says besides, with its number and verdict."""
+    return (
+        f"{case['case']}: {estimate(case)}, {case['verdict']}"
+        if _known(case["ratio"])
+        else f"{case['case']}: inconclusive"
+    )
+
+
+def remarks(row: Row) -> list[str]:
+    """Say what is to be known of the runs that a verdict rests on: how many they are, and which do not count."""
+    runs, few = len(row["run_ids"]), row["own"] and row["n"] < FEW_BLOCKS
+    said = [words.plural(runs, "run")] if runs > 1 else []
+    said += ["runs differ among themselves"] if row["runs_differ"] is True else []
+    said += [f"few blocks (under {FEW_BLOCKS})"] if few else []
+    for name, text in (("withheld", "left out for its noise"), ("withdrawn", "withdrawn")):
+        if _known(row[name]) and row[name]:
+            said.append(f"{words.plural(int(row[name]), 'run')} {text}")
+    return said
+
+
+def worst(row: Row) -> str:
+    """Write the ratio of the worst case: ``1.02×``; empty where there is but one case."""
+    return f"{_number(row['worst'])}×" if _known(row["worst"]) else ""
 
 
 def estimate(row: Row, sign: str = "×") -> str:
@@ -146,6 +181,11 @@ def _conditions(effect: Effect) -> str:
     return settings + kind + mean
 
 
+def _worst(row: Row) -> str:
+    """The case that is least in the direction that is claimed."""
+    return f", at worst {worst(row)} ({row['worst_case']})" if worst(row) else ""
+
+
 def _kind(values: Values) -> str:
     mode, step, step_ms = (values.get(name, BY_NAME[name].default) for name in ("mode", "step", "step_ms"))
     if mode in _KINDS:
@@ -154,21 +194,28 @@ def _kind(values: Values) -> str:
 
 
 def _verdict(row: Row, effect: Effect) -> str:
-    if row["verdict"] != "inconclusive":
-        return str(row["verdict"])
+    """The verdict on the effect with what it is held against, and what an undecided one lacks."""
+    verdict = row["own"]
+    figure = f"the source's figure is {_number(effect.figure)}×; " if effect.figure else ""
+    if verdict == "depends":
+        return f"{figure}it depends: {row['depends_on']}"
+    if verdict != "inconclusive":
+        return f"{figure}{_SAME.get(verdict, '') if effect.says == 'same' else ''}{verdict}"
+    if row["reason"]:
+        return f"{figure}inconclusive, as the run's intervals do not hold: {row['reason']}"
     if not _known(row["lo"]):
-        return "inconclusive, as one block gives no interval"
-    alone = single_verdict(row, effect)
+        return f"{figure}inconclusive, as one block gives no interval"
+    alone = single_verdict({**row, **question(effect)})
     among = f" among so many claims (by itself it would be called {alone})" if alone != "inconclusive" else ""
-    return f"inconclusive{among}; {blocks_needed(row)}"
+    return f"{figure}inconclusive{among}; {blocks_needed(row)}"
 
 
 def _where(cases: Sequence[Row]) -> str:
     """In which of several settings it holds, and in which not."""
-    words = {str(case["verdict"]) for case in cases}
-    if len(words) == 1:
+    verdicts = {str(case["verdict"]) for case in cases}
+    if len(verdicts) == 1:
         low, high = (_number(end([case["ratio"] for case in cases])) for end in (min, max))
-        return f"{_IN_EACH[words.pop()]} ({low}×{'' if low == high else f' to {high}×'})."
+        return f"{_IN_EACH[verdicts.pop()]} ({low}×{'' if low == high else f' to {high}×'})."
     holds, fails, unknown = [], [], []
     for case in cases:
         setting = f"{case['case']} ({_number(case['ratio'])}×)"
@@ -189,17 +236,17 @@ def _enumerate(settings: Sequence[str]) -> str:
     axes = {part.partition("=")[0] for part in settings}
     alone = len(axes) == 1 and all(part.count("=") == 1 for part in settings)
     rest = [part.partition("=")[2] if alone else part for part in settings[1:]]
-    return ", ".join([settings[0], *rest])
+    return (", " if alone else "; ").join([settings[0], *rest])
 
 
-def _fact(row: Row, cases: Sequence[Row]) -> str:
+def _fact(row: Row, cases: Sequence[Row], here: str) -> str:
     """What the checks of a fact saw; the first decides, the others say where else."""
     first, *others = cases
     evidence = str(first["evidence"]).rstrip(". ")
     setting = f" with {first['case']}" if first["case"] else ""
     end = "the checks do not agree: inconclusive" if row["verdict"] == "inconclusive" else str(row["verdict"])
     checks = "1 check" if row["n"] == 1 else f"{row['n']:.0f} checks"
-    parts = [f"Seen on this machine in {checks}{setting}: {evidence}: {end}."]
+    parts = [f"Seen {here} in {checks}{setting}: {evidence}: {end}."]
     for word, start in (("confirmed", "It holds with"), ("refuted", "It does not hold with")):
         if settings := [str(case["case"]) for case in others if case["verdict"] == word]:
             parts.append(f"{start} {'; '.join(settings)}.")

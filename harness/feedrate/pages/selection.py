@@ -93,8 +93,14 @@ class Selection:
         return self._of(lambda view: any(map(suite.for_machines, view.manifest.suites)))
 
     def of_claims(self) -> list[RunView]:
-        """Featured runs of the machines that the Claims page speaks of: first those on which claims were tested."""
-        return self._of(lambda view: bool(view.manifest.claims))
+        """Runs of the machines that the Claims page speaks of, first those on which claims were tested.
+
+        Featured ones, and all that were made for claims: verdicts pool them, and none is left out.
+        """
+        featured = self._of(lambda view: bool(view.manifest.claims))
+        machines, pages = {view.machine_id for view in featured}, {view.page for view in featured}
+        own = [view for view in self.every if view.machine_id in machines]
+        return [view for view in own if view.manifest.claims or view.page in pages]
 
     def _of(self, comes_first: Callable[[RunView], bool], most: int = 0) -> list[RunView]:
         machines = [view.machine_id for view in (*filter(comes_first, self.featured), *self.featured)]

@@ -1,7 +1,7 @@
-"""What the records say of claims: for each claim, machine and device, what the newest run that tested it found.
+"""What the records say of claims: for each claim, machine and device, what all runs of its newest protocol found.
 
-A run counts by its records, whatever it was made for. Runs of another version of the protocol were measured in another
-way and are left out.
+A run counts by its records, whatever it was made for and whatever it found. Runs of an older version of the protocol
+were measured in another way and are left out.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from typing import Any
 
 import pandas as pd
 
-from feedrate.analysis.claims import CLAIM_COLUMNS, NOT_TESTABLE, VERDICTS, RunFindings, judge_run, latest_findings
+from feedrate.analysis.claims import CLAIM_COLUMNS, NOT_TESTABLE, VERDICTS, RunValues, judge_claims, observe
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.sentences import sentence
 from feedrate.pages import descriptions
 from feedrate.pages.runs import RunView
 from feedrate.plan import suite
 from feedrate.plan.claim import Claim, Claims
+from feedrate.schema import words
 
 Row = Mapping[str, Any]
-Each = Callable[[Callable[[RunView], RunFindings], Iterable[RunView]], Iterable[RunFindings]]
+Each = Callable[[Callable[[RunView], RunValues], Iterable[RunView]], Iterable[RunValues]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +31,18 @@ class ClaimResult:
     """What is known of a claim on one machine and device."""
 
     claim: Claim
-    view: RunView
-    """The newest run that tested it; where none did, the newest of the machine."""
+    views: tuple[RunView, ...]
+    """The runs that tested it and count, newest first; where none did, the newest of the machine."""
     device: str
     row: Row
     """Of ``Findings.claims``."""
     cases: Sequence[Row] = ()
     asides: Sequence[Row] = ()
+
+    @property
+    def view(self) -> RunView:
+        """The newest of the runs."""
+        return self.views[0]
 
     @property
     def verdict(self) -> str:
@@ -59,18 +65,18 @@ class Place:
     """A machine and device on which claims were tested."""
 
     view: RunView
-    """Its newest run."""
+    """Its newest run of the newest protocol."""
     device: str
     several: bool
     """Whether runs of both devices were made on this machine."""
 
     @property
     def name(self) -> str:
-        """For people; with the device where that does not follow from the machine."""
+        """For people; with the device where that does not follow from the machine, and the protocol if it is old."""
         machine = self.view.manifest.machine
-        if self.several:
-            return f"{descriptions.name_of(machine)}, on {self.device.upper()}"
-        return descriptions.on(machine, self.device)
+        name = f"{descriptions.name_of(machine)}, on {self.device.upper()}"
+        name = name if self.several else descriptions.on(machine, self.device)
+        return name + words.protocol(self.view.manifest.protocol_version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,7 @@ class Verdicts:
     results: Mapping[str, tuple[ClaimResult, ...]]
     """Claim to what is known of it, in the order of the places."""
     left_out: tuple[RunView, ...]
-    """Runs of another version of the protocol."""
+    """Runs of an older version of the protocol than the newest of their machine and device."""
 
     def frame(self) -> pd.DataFrame:
         """Rows of ``Findings.claims`` of what was tested, a row a claim and place."""
@@ -95,33 +101,42 @@ class Verdicts:
         return {verdict: words.count(verdict) for verdict in VERDICTS if verdict in words}
 
 
-def load_verdicts(runs: Sequence[RunView], asked: Claims | None = None, each: Each = map) -> Verdicts:
-    """Judge the claims of all suites, or those that are asked, by every run, newest first.
+def load_verdicts(
+    runs: Sequence[RunView], asked: Claims | None = None, each: Each = map, withdrawn: Sequence[RunView] = ()
+) -> Verdicts:
+    """Judge the claims of all suites, or those that are asked, by all runs, newest first.
 
-    ``each`` judges by one run after another, as ``map`` does; processes may share them.
+    ``each`` observes one run after another, as ``map`` does; processes may share them. Runs that were withdrawn are
+    counted, not read.
     """
     asked = suite.claims() if asked is None else asked
-    by_id = {view.manifest.run_id: view for view in runs}
-    latest = latest_findings(each(partial(_judged, asked), by_id.values()), asked)
-    claims, cases, asides = (rows_of(getattr(latest.found, part)) for part in ("claims", "cases", "asides"))
-    rows = {(row["claim"], str(row["machine_id"]), str(row["device"])): row for row in claims}
-    keys = dict.fromkeys(key[1:] for key, row in rows.items() if row["verdict"] != NOT_TESTABLE)
-    newest = {view.where: view for view in reversed(runs)}
+    by_id = {view.manifest.run_id: view for view in runs if view.manifest.outcomes}
+    gone = [view.manifest for view in withdrawn]
+    found = judge_claims(each(partial(_observed, asked), by_id.values()), asked, gone)
+    rows, cases, asides = (_by_claim(getattr(found, part)) for part in ("claims", "cases", "asides"))
+    keys = dict.fromkeys(key[1:] for key, (row,) in rows.items() if row["verdict"] != NOT_TESTABLE)
+    counted = [view for view in by_id.values() if view.manifest.run_id not in found.left_out]
+    newest = {view.where: view for view in reversed(counted)}
     machines = [machine for machine, _ in keys]
     places = tuple(Place(newest[key], key[1], machines.count(key[0]) > 1) for key in keys)
     results = {}
     for name, (_, claim) in asked.items():
-        own_results = []
+        own = []
         for key, place in zip(keys, places, strict=True):
-            row = rows[name, *key]
-            own = (
-                [part for part in parts if (part["run_id"], part["claim"]) == (row["run_id"], row.get("claim"))]
-                for parts in (cases, asides)
-            )
-            own_results.append(ClaimResult(claim.on(key[1]), by_id.get(row["run_id"], place.view), key[1], row, *own))
-        results[name] = tuple(own_results)
-    return Verdicts(asked, places, results, tuple(by_id[name] for name in latest.left_out))
+            (row,), at = rows[name, *key], (name, *key)
+            views = tuple(by_id[run_id] for run_id in row["run_ids"]) or (place.view,)
+            own.append(ClaimResult(claim.on(key[1]), views, key[1], row, cases.get(at, ()), asides.get(at, ())))
+        results[name] = tuple(own)
+    return Verdicts(asked, places, results, tuple(by_id[name] for name in found.left_out))
 
 
-def _judged(asked: Claims, view: RunView) -> RunFindings:
-    return judge_run(view.manifest, view.trials, asked)
+def _by_claim(frame: pd.DataFrame) -> dict[tuple[str, str, str], list[Row]]:
+    """Rows by claim, machine and device."""
+    found: dict[tuple[str, str, str], list[Row]] = {}
+    for row in rows_of(frame):
+        found.setdefault((row["claim"], row["machine_id"], row["device"]), []).append(row)
+    return found
+
+
+def _observed(asked: Claims, view: RunView) -> RunValues:
+    return observe(view.trials, asked, view.manifest.untestable)

@@ -130,7 +130,7 @@ def _content(
     if everyone.brief:
         _ = everyone.cells  # read before there are processes for pages: reading many runs takes processes of its own
     with processes.started(everyone.detailed) as ahead:
-        verdicts = load_verdicts(everyone.of_claims(), each=ahead.each)
+        verdicts = load_verdicts(everyone.of_claims(), each=ahead.each, withdrawn=everyone.withdrawn)
         # What takes longest is begun first, so that none is waited for at the end.
         of_suites = {}
         for name, path, suite in sorted(questions, key=lambda each: -processes.trials(everyone.of_suite(each[0]))):

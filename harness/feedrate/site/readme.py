@@ -14,7 +14,7 @@ from feedrate.pages.headlines import gain_words, set_words, what_ran
 from feedrate.pages.runs import RunView
 from feedrate.pages.verdicts import load_verdicts
 from feedrate.plan.suite import MAIN
-from feedrate.questions.home.findings import Sentence, findings
+from feedrate.questions.home.findings import findings
 from feedrate.questions.home.page import leading, opening
 from feedrate.schema import words
 from feedrate.schema.errors import InputError
@@ -77,11 +77,7 @@ def block(run: StoredRun, every: Sequence[StoredRun], measured: Sequence[BenchRe
 def _found(every: Sequence[StoredRun], measured: Sequence[BenchRecord]) -> list[str]:
     view = [RunView(run) for run in reversed(every)]
     verdicts = load_verdicts(view)
-    return [f"- {each.text} ({_names(each)})" for each in findings(leading(view), verdicts, measured)]
-
-
-def _names(found: Sentence) -> str:
-    return words.listed(f"`{name}`" for name in found.made_from)
+    return [f"- {each.text} From {each.names('`{}`')}." for each in findings(leading(view), verdicts, measured)]
 
 
 def _sleep(rows: Sequence[Mapping[Any, Any]], gpus: int) -> str:

@@ -157,9 +157,9 @@ export function claims(a, b, known) {
   if (!both.length) return [title, said("There is no claim that both have tested.")];
   const ids = both.filter((id) => one[id] !== other[id]);
   const lines = ids.map((id) => [make("a", { href: `claims.html#claim-${id}` }, known.says[id]), one[id], other[id]]);
-  return [title, said(`Of ${plural(both.length, "claim")} that this site judges by these two runs, ${both.length - ids.length} have the same verdict.`),
+  return [title, said(`Of ${plural(both.length, "claim")} that this site judges by these runs and the others of their machines, ${both.length - ids.length} have the same verdict.`),
     ...(lines.length ? [grid("Claims whose verdict differs", ["Claim", "A", "B"], lines)] : [])];
 }
 
-const untold = (sides) => `A claim is judged here by the newest run of a machine that tested it, which ${sides.join(" and ")} ${
-  sides.length > 1 ? "are" : "is"} not: no verdict is held against another run’s. Type make compare A=… B=… , which judges both.`;
+const untold = (sides) => `A claim is judged here by all runs of a machine that tested it under its newest protocol, of which ${sides.join(" and ")} ${
+  sides.length > 1 ? "are" : "is"} none: no verdict is held against another run’s. Type make compare A=… B=… , which judges both.`;

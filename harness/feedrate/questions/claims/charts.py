@@ -2,8 +2,8 @@
 
 A panel a machine, so that verdicts can be told by colour and shape; the same order of claims in all of them. Effects of
 different quantities stand on one scale: right of 1 is what the claim says, left of it the contrary. Where a claim says
-that there is *less* of something (waiting, memory), its ratio is turned round for that. Facts have no effect and are
-not drawn.
+that there is *less* of something (waiting, memory), its ratio is turned round for that; where it says that there is no
+difference, 1 is what it says. A tick is the worst of an effect's cases. Facts have no effect and are not drawn.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from feedrate.analysis.claims import VERDICTS, judge_claims
+from feedrate.analysis.claims import VERDICTS, judge_claims, observe
 from feedrate.analysis.estimates import rows_of
 from feedrate.charts.figure import Figure, Key, Panel, Sheet, chart, data, plain, table
 from feedrate.charts.marks import BLOCKS, Fields, dots, height, hover, log_axis, look, names
@@ -30,17 +30,25 @@ QUESTION = "Which of the sources’ claims hold, and by how much?"
 MISSING = "No claim whose effect can be measured was tested here."
 TONES = {
     "confirmed": colour("name-2"),
+    "depends": colour("name-4"),
     "refuted": colour("name-1"),
     "no difference": colour("name-0"),
     "inconclusive": colour("name-6"),
 }
-MARKS = {"confirmed": "circle", "refuted": "diamond", "no difference": "square", "inconclusive": "triangle-up"}
+MARKS = {
+    "confirmed": "circle",
+    "depends": "cross",
+    "refuted": "diamond",
+    "no difference": "square",
+    "inconclusive": "triangle-up",
+}
 ROW = 15
 """Height of a claim, in CSS pixels."""
 _ROOM = 1.2
 """How far the axis goes beyond the outermost estimate; intervals that are longer are cut there."""
 _COLUMNS = {name: name for name in ("device", "machine", "run", "claim", "verdict", "suite", "metric")}
 _COLUMNS |= {"claimed": "says", "ratio": "ratio", "low": "low", "high": "high", "n": "n"}
+_COLUMNS |= {"worst case": "worst_case", "its ratio": "worst"}
 
 
 @chart(TITLE, QUESTION)
@@ -49,7 +57,7 @@ def claims(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     if not len(trials):
         return sheet.figure((), MISSING)
     asked = suite.claims()
-    found = judge_claims(trials, asked).claims
+    found = judge_claims([observe(trials, asked)], asked).claims
     suites = set(trials["suite"].dropna())
     return forest(found if suite.CLAIMS in suites else found[found["suite"].isin(suites)], asked)
 
@@ -77,9 +85,10 @@ def forest(found: pd.DataFrame, asked: Claims, machines: Mapping[str, str] | Non
         tuple({heading: row[key] for heading, key in _COLUMNS.items()} for rows in panels.values() for row in rows),
         (
             "Right of 1 is what the claim says. Where it says that there is less of something, the ratio is turned "
-            "round; the table has it as measured.",
+            "round; the table has it as measured. Where it says that there is no difference, 1 is what it says. A tick "
+            "is the worst of the settings that an effect is the mean of.",
             f"The band goes from {low:g} to {high:g}: an interval inside is no difference. Lines are 95 % intervals of "
-            "each claim by itself; verdicts are corrected for the number of claims of a run. A line that reaches the "
+            "each claim by itself; verdicts are corrected for the number of claims. A line that reaches the "
             "edge goes on beyond it.",
         ),
         row_key=("claim", "machine", "device"),
@@ -95,12 +104,15 @@ def _effects(found: pd.DataFrame, asked: Claims) -> list[dict[str, Any]]:
             continue
         what = METRICS[effect.metric].noun + (f", per doubling of {effect.along}" if effect.along else "")
         ratio, low, high = (plain(row[name]) for name in ("ratio", "lo", "hi"))
-        value, ends = ratio, (low, high) if low and high else (None, None)
+        worst = plain(row["worst"])
+        value, ends, tick = ratio, (low, high) if low and high else (None, None), worst
         if effect.says == "less":
-            value, ends = 1 / ratio, (1 / high, 1 / low) if low and high else (None, None)
+            value, ends, tick = 1 / ratio, (1 / high, 1 / low) if low and high else (None, None), worst and 1 / worst
         drawn.append(
             {name: str(row[name]) for name in ("claim", "suite", "device", "verdict")}
-            | {"machine": str(row["machine_id"]), "run": str(row["run_id"]), "says": effect.says, "n": int(row["n"])}
+            | {"machine": str(row["machine_id"]), "runs": row["run_ids"], "run": ", ".join(row["run_ids"])}
+            | {"n": int(row["n"]), "protocol": int(row["protocol"])}
+            | {"says": effect.says, "worst_case": row["worst_case"], "worst": worst, "tick": tick}
             | {"metric": what + (", factor here ÷ factor there" if effect.against else "")}
             | {"ratio": ratio, "low": low, "high": high, "value": value, "lo": ends[0], "hi": ends[1]}
         )
@@ -109,8 +121,9 @@ def _effects(found: pd.DataFrame, asked: Claims) -> list[dict[str, Any]]:
 
 def _panel(machine: str, device: str, rows: Sequence[dict[str, Any]], machines: Mapping[str, str]) -> Panel:
     title = machines.get(machine, machine)
-    runs = list(dict.fromkeys(row["run"] for row in rows))
+    runs = list(dict.fromkeys(run for row in rows for run in row["runs"]))
     subtitle = f"{device}, {f'run {runs[0]}' if len(runs) == 1 else words.plural(len(runs), 'run')}"
+    subtitle += words.protocol(rows[0]["protocol"])
     panel = Panel.draw(title, subtitle, _message(rows), _layers(rows), height(len(rows), ROW))
     panel.chart.title.limit = 310
     # For a page that shows some of the rows: how tall a row is, and whose they are.
@@ -119,14 +132,14 @@ def _panel(machine: str, device: str, rows: Sequence[dict[str, Any]], machines: 
 
 
 def _layers(rows: Sequence[dict[str, Any]]) -> list[alt.Chart]:
-    values = [row["value"] for row in rows]
+    values = [value for row in rows for value in (row["value"], row["tick"]) if value]
     lo, hi = min(0.8, min(values) / _ROOM), max(1.25, max(values) * _ROOM)
     x = log_axis(lo, hi, "times, in the claimed direction", "~r")
     cut = [
         {**row, "from": row["lo"] and max(lo, min(hi, row["lo"])), "to": row["hi"] and max(lo, min(hi, row["hi"]))}
         for row in rows
     ]
-    fields = ("claim", "verdict", "value", "from", "to", "metric", "ratio", "low", "high", "n")
+    fields = ("claim", "verdict", "value", "from", "to", "tick", "metric", "ratio", "low", "high", "worst", "n")
     tone, shape = look("verdict", {name: (TONES[name], MARKS[name]) for name in TONES}, TONES)
     y = names("claim", [row["claim"] for row in rows], grid=False, labelLimit=170)
     base = alt.Chart(data(cut, *fields)).encode(y=y, color=tone)
@@ -138,11 +151,15 @@ def _layers(rows: Sequence[dict[str, Any]]) -> list[alt.Chart]:
         "ratio:Q": ("B ÷ A", ",.3~g"),
         "low:Q": ("", ",.3~g"),
         "high:Q": ("", ",.3~g"),
+        "worst:Q": ("worst case", ",.3~g"),
         **BLOCKS,
     }
     return [
         band.mark_rect(color=colour("line"), opacity=0.7).encode(x=alt.X("same:Q", **x), x2=alt.X2("end:Q")),
         band.mark_rule(color=colour("muted"), strokeDash=[3, 3]).encode(x=alt.X("one:Q", **x)),
+        base.transform_filter("isValid(datum.tick)")
+        .mark_tick(thickness=2, size=ROW * 0.6)
+        .encode(x=alt.X("tick:Q", **x)),
         *dots(base, x, shape, hover(tooltip), fields=("value", "from", "to"), size=46, strokeWidth=1.75),
     ]
 

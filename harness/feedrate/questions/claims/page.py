@@ -15,7 +15,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from feedrate.analysis.claims import NOT_TESTABLE, VERDICTS, settings_text
-from feedrate.analysis.sentences import estimate, power
+from feedrate.analysis.sentences import estimate, power, remarks, worst
 from feedrate.charts.citation import together
 from feedrate.charts.embed import swatch
 from feedrate.charts.figure import Key
@@ -30,7 +30,7 @@ from feedrate.questions.claims.charts import MARKS, TONES, forest
 from feedrate.questions.runs import facts as runs_facts
 from feedrate.questions.workers import page as workers_page
 from feedrate.schema import words
-from feedrate.schema.columns import PROTOCOL_VERSION
+from feedrate.schema.columns import OLDER_PROTOCOLS
 from feedrate.schema.metrics import CONFIRMED_OVER, METRICS, REFUTED_UNDER, SAME, THROUGHPUT, Metric
 
 PATH = "claims.md"
@@ -65,7 +65,8 @@ def page(verdicts: Verdicts) -> Page:
         confirmed_over=CONFIRMED_OVER,
         refuted_under=REFUTED_UNDER,
         same=_margin(),
-        protocol=PROTOCOL_VERSION,
+        of_documents=sum(claim.sources != ("field",) for _, claim in verdicts.claims.values()),
+        older={version: OLDER_PROTOCOLS[version] for version in _older(verdicts)},
         tallies=[
             (each, [f"{count} {verdict}" for verdict, count in verdicts.tally(at).items()])
             for at, each in enumerate(verdicts.places)
@@ -87,6 +88,12 @@ def page(verdicts: Verdicts) -> Page:
         sources=[(key.format(name), each.title, each.about, _count(verdicts, name)) for name, each in SOURCES.items()],
     )
     return Page(PATH, "Claims", body, figures, hide=("navigation",))
+
+
+def _older(verdicts: Verdicts) -> list[int]:
+    """Older versions of the protocol on which verdicts rest."""
+    versions = {place.view.manifest.protocol_version for place in verdicts.places}
+    return sorted(versions & OLDER_PROTOCOLS.keys())
 
 
 def _margin() -> str:
@@ -134,12 +141,16 @@ def _untested(verdicts: Verdicts) -> list[tuple[Any, dict[str, list[str]]]]:
 
 
 def badges(results: Sequence[ClaimResult]) -> Markup:
-    """Write the verdicts of a claim in short: with the effect of one machine and device, else how many machines."""
+    """Write the verdicts of a claim in short: with the effect of one machine and device, else how many machines.
+
+    Beside the mean stands the worst case.
+    """
     if not results:
         return badge("not tested yet")
     if len(results) == 1:
         row = results[0].row
-        return badge(results[0].verdict, f"{words.number(row['ratio'])}×" if words.known(row.get("ratio")) else "")
+        mean = f"{words.number(row['ratio'])}×" if words.known(row.get("ratio")) else ""
+        return badge(results[0].verdict, f"{mean}, worst {worst(row)}" if mean and worst(row) else mean)
     found: dict[str, set[str]] = {}
     for each in results:
         found.setdefault(each.verdict, set()).add(each.view.machine_id)
@@ -161,6 +172,7 @@ def _facts(verdicts: Verdicts, suite: str, claim: Claim) -> Iterator[tuple[str, 
     if claim.figures:
         yield "with the figures", _linked(claim.figures, claim.id, verdicts.claims)
     yield "tested so", _linked(claim.design, claim.id, verdicts.claims)
+    yield "not shown", _linked(claim.not_shown, claim.id, verdicts.claims)
     # Suites that also ask other things leave their claims to the suite of all claims.
     yield "repeat it", markup.code(f"make sweep SUITE={suite if suites.for_claims(suite) else suites.CLAIMS}")
 
@@ -174,46 +186,56 @@ def _linked(text: str, here: str, ids: Iterable[str]) -> Markup:
 
 
 def _origin(result: ClaimResult) -> Markup:
-    """On how many blocks of which run a verdict rests."""
+    """On how many blocks of which runs a verdict rests, and what is left out of it."""
     if not result.tested:
         return Markup()
     effect = result.claim.effect
     noun = "block" if effect else "check"
-    parts = [words.plural(int(result.row["n"]), noun)]
+    parts = [words.plural(int(result.row["n"]), noun), *remarks(result.row)]
     if words.known(result.row["dropped"]) and int(result.row["dropped"]):
         # Every trial that ended well has a throughput; other numbers may be unknown.
         failed = effect is None or effect.metric == THROUGHPUT
         lacks = "failed" if failed else "failed or the number is not known"
         parts.append(f"{words.plural(int(result.row['dropped']), noun)} dropped, as a side {lacks}")
-    parts.append(descriptions.day(result.view.manifest.started_at))
-    run = markup.link(PATH, result.view.page, f"run {result.view.manifest.run_id}")
+    runs = Markup(", ").join(
+        Markup("{} {}, {}, {}").format(
+            "" if at else "runs" if len(result.views) > 1 else "run",
+            markup.link(PATH, view.page, view.manifest.run_id),
+            descriptions.day(view.manifest.started_at),
+            runs_facts.badge(PATH, view),
+        )
+        for at, view in enumerate(result.views)
+    )
     # What was read in place of photographs; the page's head says why.
     cases = (*effect.cases, *effect.against) if effect else ()
     photographs = any(case.get("workload") in PHOTOGRAPHS for case in cases)
-    notes = [note.partition(":")[0] for note in result.view.manifest.substitutions if photographs]
-    return Markup("{}, {}, {}{}").format(
-        ", ".join(parts), run, runs_facts.badge(PATH, result.view), "".join(f"; {note}" for note in notes)
-    )
+    notes = dict.fromkeys(note.partition(":")[0] for view in result.views for note in view.manifest.substitutions)
+    parts += list(notes) if photographs else []
+    return Markup("{}; {}").format("; ".join(parts), runs)
 
 
 def _tables(result: ClaimResult) -> Iterator[Markup]:
     """A line a setting, with its sides and its effect, or a line a check of a fact; then numbers beside the claim."""
     effect = result.claim.effect
-    if effect and result.cases:
+    cases = [row for row in result.cases if row["role"] != "also"]
+    if effect and cases:
         metric = METRICS[effect.metric]
-        name, size = _unit(metric, result.cases)
+        name, size = _unit(metric, cases)
         unit = f", {name}" if name else ""
         sides = [f"{settings_text(effect.steps[end][1])}{unit}" for end in (0, -1)]
         change = "A doubling" if effect.along else "B ÷ A"
         columns = ["Where", f"A: {sides[0]}", f"B: {sides[1]}", change, "n", "By itself"]
-        lines = [_case(row, size) for row in result.cases]
+        lines = [_case(row, size) for row in cases]
         if effect.against:
             # Neither side of an interaction is what the claim speaks of.
             columns, lines = columns[:-1], [line[:-1] for line in lines]
         caption = f"{metric.noun[:1].upper()}{metric.noun[1:]} in each setting"
         yield table(caption, columns, lines, columns[1:5], stack=True)
-    elif len(result.cases) > 1:
-        rows = [(str(row["case"]) or "–", row["evidence"], row["n"], row["verdict"]) for row in result.cases]
+        if besides := [row for row in result.cases if row["role"] == "also"]:
+            rows = [(row["case"], estimate(row), int(row["n"]), row["verdict"]) for row in besides if row["n"]]
+            yield table("What it says besides", ("Besides", "Ratio", "n", "So it is"), rows, ("Ratio", "n"), stack=True)
+    elif len(cases) > 1:
+        rows = [(str(row["case"]) or "–", row["evidence"], row["n"], row["verdict"]) for row in cases]
         yield table("What the checks saw", ("Where", "Seen", "Checks", "So it is"), rows, stack=True)
     effects = {aside.label: aside.effect for aside in result.claim.asides}
     beside = []
@@ -269,7 +291,7 @@ def suite_section(verdicts: Verdicts, suite: str, path: str) -> list[str]:
 def answer(verdicts: Verdicts, suite: str, view: RunView) -> str:
     """Answer a suite that asks by claims: how many of them hold on a run's machine; empty where it tested none.
 
-    The newest run of that machine and device that tested a claim speaks for it.
+    All runs of that machine and device count that its newest protocol measured.
     """
     mine = [verdicts.results[name] for name, (owner, _) in verdicts.claims.items() if owner == suite]
     places = [(place.view.machine_id, place.device) for place in verdicts.places]

@@ -12,17 +12,25 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from feedrate.analysis.claims import NOT_TESTABLE, VERDICTS, LatestFindings, judge_run, latest_findings
+from feedrate.analysis.claims import NOT_TESTABLE, VERDICTS, Findings, judge_claims, observe
 from feedrate.analysis.estimates import rows_of
-from feedrate.analysis.sentences import blocks_needed, estimate, sentence
+from feedrate.analysis.sentences import blocks_needed, estimate, remarks, sentence, worst
 from feedrate.plan import suite
 from feedrate.plan.claim import Claims
+from feedrate.schema import words
+from feedrate.schema.columns import OLDER_PROTOCOLS
 from feedrate.schema.errors import InputError, expected_one_of
 from feedrate.store import marks
 from feedrate.store import runs as store_runs
 from feedrate.store.runs import StoredRun
 
-COLOURS = {"confirmed": "green", "refuted": "red", "no difference": "blue", "inconclusive": "yellow"}
+COLOURS = {
+    "confirmed": "green",
+    "depends": "magenta",
+    "refuted": "red",
+    "no difference": "blue",
+    "inconclusive": "yellow",
+}
 BAR_WIDTH = 15
 BAR_REACH = 4.0
 """A bar ends at this ratio and at its inverse; what lies beyond gets an arrow."""
@@ -30,35 +38,39 @@ _BARS = f"  Bars: B ÷ A from {1 / BAR_REACH:g} to {BAR_REACH:g}, one in the mid
 Row = Mapping[Any, Any]
 
 
-def show(answers: LatestFindings, claims: Claims, console: Console, *, whole: bool = False) -> None:
+def show(found: Findings, claims: Claims, console: Console, *, whole: bool = False) -> None:
     """Print what runs say of claims, machine by machine; ``whole`` adds a sentence for every claim."""
-    for (machine, device), rows in answers.found.claims.groupby(["machine_id", "device"], sort=False):
+    for (machine, device, protocol), rows in found.claims.groupby(["machine_id", "device", "protocol"], sort=False):
         tested = rows_of(rows[rows["verdict"].ne(NOT_TESTABLE)])
         counts = rows["verdict"].value_counts()
         tally = ", ".join(f"{counts[word]} {word}" for word in VERDICTS if word in counts)
-        _say(console, f"\nClaims of the sources on {machine}, {str(device).upper()}: {tally}", "bold")
+        mark = words.protocol(protocol)
+        _say(console, f"\nClaims of the sources on {machine}, {str(device).upper()}{mark}: {tally}", "bold")
+        if protocol in OLDER_PROTOCOLS:
+            _say(console, f"  Protocol {protocol}: {OLDER_PROTOCOLS[protocol]}.")
         if tested:
             console.print(_table(tested))
             _say(console, _BARS)
         if whole:
-            _sentences(answers, tested, claims, console)
+            _sentences(found, tested, claims, console)
         for row in tested:
-            if row["verdict"] == "inconclusive" and not pd.isna(row["ratio"]):
-                _say(console, f"  {row['claim']}: {blocks_needed(row)} (had {row['n']:.0f}).", "dim")
+            if note := _note(row):
+                _say(console, f"  {row['claim']}{note}.", "dim")
+        for remark, names in _remarks(tested).items():
+            _say(console, f"  {words.sentence(remark)[:-1]}: {', '.join(names)}", "dim")
         untested = rows[rows["verdict"].eq(NOT_TESTABLE)].groupby("reason", sort=False)["claim"].agg(list)
         for reason, names in sorted(untested.items(), key=lambda pair: -len(pair[1])):
             _say(console, f"  Not testable here ({reason}): {', '.join(names)}", "dim")
-    for run_id in answers.left_out:
-        _say(console, f"Run {run_id} is left out: another version of the protocol measured it; repeat it to compare.")
+    for run_id in found.left_out:
+        _say(console, f"Run {run_id} is left out: an older version of the protocol measured it; repeat it to compare.")
 
 
 def show_run(run: StoredRun, console: Console) -> None:
     """Print what one run found of the claims that it asked about."""
     asked = {one.claim for one in run.manifest.claims} | set(run.manifest.untestable)
     claims = {name: found for name, found in suite.claims().items() if name in asked}
-    if claims:
-        own = judge_run(run.manifest, run.table("trials"), claims)
-        show(latest_findings([own], claims), claims, console)
+    if claims and len(trials := run.table("trials")):
+        show(judge_claims([observe(trials, claims, run.manifest.untestable)], claims), claims, console)
 
 
 def show_results(results: Path, console: Console, machines: Sequence[str] = (), *, whole: bool = False) -> None:
@@ -67,7 +79,9 @@ def show_results(results: Path, console: Console, machines: Sequence[str] = (), 
     Raises:
         InputError: there is no run, or no such machine.
     """
-    left = marks.not_withdrawn(store_runs.runs(results))
+    every = store_runs.runs(results)
+    left = marks.not_withdrawn(every)
+    gone = [run.manifest for run in every if run not in left]
     runs = sorted(left, key=lambda run: (run.manifest.started_at, run.manifest.run_id), reverse=True)
     known = {run.manifest.machine.machine_id for run in runs}
     if not runs:
@@ -77,25 +91,45 @@ def show_results(results: Path, console: Console, machines: Sequence[str] = (), 
             raise InputError(f"claims: unknown machine '{machine}'; {expected_one_of(machine, known)}")
     claims = suite.claims()
     wanted = [run for run in runs if not machines or run.manifest.machine.machine_id in machines]
-    found = latest_findings((judge_run(run.manifest, run.table("trials"), claims) for run in wanted), claims)
-    show(found, claims, console, whole=whole)
+    read = ((run, run.table("trials")) for run in wanted)
+    seen = (observe(trials, claims, run.manifest.untestable) for run, trials in read if len(trials))
+    show(judge_claims(seen, claims, gone), claims, console, whole=whole)
 
 
 def _say(console: Console, text: str, style: str = "") -> None:
     console.print(text, style=style, markup=False, highlight=False)
 
 
+def _remarks(rows: Sequence[Row]) -> dict[str, list[str]]:
+    """What is to be known of the runs behind verdicts, each with the claims that it is of."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        for remark in remarks(row):
+            found.setdefault(remark, []).append(row["claim"])
+    return found
+
+
+def _note(row: Row) -> str:
+    """What a claim depends on, or why it is open."""
+    if row["depends_on"]:
+        return f" depends: {row['depends_on']}"
+    if row["verdict"] != "inconclusive" or pd.isna(row["ratio"]):
+        return ""
+    return f": {row['reason']}" if row["reason"] else f": {blocks_needed(row)} (had {row['n']:.0f})"
+
+
 def _table(rows: Sequence[Row]) -> Table:
     """The claims that were tested, by verdict."""
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
-    for name in ("claim", "effect (95 %)", "B ÷ A", "verdict"):
+    for name in ("claim", "effect (95 %)", "worst", "B ÷ A", "verdict"):
         table.add_column(name, no_wrap=True, min_width=max(map(len, COLOURS)) if name == "verdict" else None)
     for row in sorted(rows, key=lambda row: VERDICTS.index(row["verdict"])):
         style = COLOURS[row["verdict"]]
         known = not pd.isna(row["ratio"])
         effect = estimate(row) if known else "a fact" if not pd.isna(row["fact_value"]) else "–"
         drawn = bar(row["ratio"], row["lo"], row["hi"]) if known else ""
-        table.add_row(Text(row["claim"]), Text(effect), Text(drawn, style), Text(row["verdict"], style))
+        plain = map(Text, (row["claim"], effect, worst(row)))
+        table.add_row(*plain, Text(drawn, style), Text(row["verdict"], style))
     return table
 
 
@@ -123,10 +157,12 @@ def bar(ratio: float, lo: float, hi: float, reach: float = BAR_REACH) -> str:
     return "".join(cells)
 
 
-def _sentences(answers: LatestFindings, rows: Sequence[Row], claims: Claims, console: Console) -> None:
-    cases = answers.found.cases
+def _sentences(found: Findings, rows: Sequence[Row], claims: Claims, console: Console) -> None:
     for row in rows:
-        mine = rows_of(cases[cases["claim"].eq(row["claim"]) & cases["run_id"].eq(row["run_id"])])
+        own = found.cases[["claim", "machine_id", "device"]].eq(
+            [row[name] for name in ("claim", "machine_id", "device")]
+        )
+        mine = rows_of(found.cases[own.all(axis=1)])
         claim = claims[row["claim"]][1].on(row["device"])
         _say(console, f"\n{claim.id}: {claim.says}", "bold")
         _say(console, f"  {sentence(row, mine, claim)}")

@@ -17,7 +17,7 @@ import pandas as pd
 from feedrate.analysis import noise
 from feedrate.analysis.blocks import successful
 from feedrate.analysis.ceilings import cells_with_ceilings
-from feedrate.analysis.claims import judge_run, latest_findings
+from feedrate.analysis.claims import judge_claims, observe
 from feedrate.analysis.machines import CELL, SAME_IN_BOTH
 from feedrate.plan import suite
 from feedrate.plan.claim import Claims
@@ -212,6 +212,5 @@ def _notes(letter: str, side: Side, of: int) -> Iterator[str]:
 
 
 def _verdicts(side: Side, asked: Claims) -> pd.DataFrame:
-    """The verdicts of a run; none where another version of the protocol measured it."""
-    rows = latest_findings([judge_run(side.manifest, side.trials, asked)], asked).found.claims
-    return rows if "verdict" in rows else pd.DataFrame(columns=["claim", "verdict"])
+    """The verdicts of a run by itself."""
+    return judge_claims([observe(side.trials, asked, side.manifest.untestable)], asked).claims

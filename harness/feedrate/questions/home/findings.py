@@ -1,7 +1,8 @@
 """What the stored runs found, in five sentences for whoever reads no more: for the front page and for the README.
 
 Every number is made from records: of the newest run in which better settings gain something, of the claims of the
-machine that has tested most of them, and of the newest record of ``make bench``. Each sentence names its machine.
+machine that has tested most of them, and of the newest record of ``make bench``. Each sentence names its machine, and
+the runs behind it with their grades.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from feedrate.analysis.claims import label, settings_text
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.estimators import frame, summary
+from feedrate.analysis.sentences import estimate, worst
 from feedrate.charts.figure import EMULATED, TRAIN
 from feedrate.pages import descriptions
 from feedrate.pages.headlines import gain_sentence, over_blocks
@@ -29,6 +31,7 @@ STORED = "lmdb-over-png"
 """The claim that tells what storing decoded pixels is worth."""
 _SPOKEN = {
     "confirmed": ("holds", "hold"),
+    "depends": ("depends on the setting", "depend on the setting"),
     "refuted": ("does not hold", "do not hold"),
     "no difference": ("makes no difference", "make no difference"),
     "inconclusive": ("is open", "are open"),
@@ -36,6 +39,7 @@ _SPOKEN = {
 """Verdicts as a count of sentences has them: one, several."""
 _SO = {
     "confirmed": "so how samples are stored, pixels and container together, matters",
+    "depends": "which depends on the setting",
     "refuted": "so storing decoded pixels does not pay",
     "no difference": "which makes no difference",
     "inconclusive": "which may be chance",
@@ -55,11 +59,24 @@ class Sentence:
     """Ids of the runs, newest first; or the name of the record."""
     kind: str = "run"
     """What these are: run or record."""
+    grades: tuple[str, ...] = ()
+    """Of the runs, A to D."""
 
     @property
     def source(self) -> str:
-        """What it was made from, in words."""
-        return f"{self.kind}{'s' if len(self.made_from) > 1 else ''} {words.listed(self.made_from)}"
+        """What it was made from, in words: ``runs X (grade B) and Y (grade C)``."""
+        return f"{self.kind}{'s' if len(self.made_from) > 1 else ''} {self.names()}"
+
+    def names(self, form: str = "{}") -> str:
+        """List what it was made from, each name in a form, and a run with its grade."""
+        grades = [f" (grade {grade})" for grade in self.grades] or [""] * len(self.made_from)
+        return words.listed(form.format(name) + grade for name, grade in zip(self.made_from, grades, strict=True))
+
+
+def _from(text: str, page: str, views: Sequence[RunView]) -> Sentence:
+    """A finding that is made from runs."""
+    ids, grades = tuple(view.manifest.run_id for view in views), tuple(view.grade.letter for view in views)
+    return Sentence(text, page, ids, grades=grades)
 
 
 def findings(runs: Sequence[RunView], verdicts: Verdicts, benches: Sequence[BenchRecord]) -> list[Sentence]:
@@ -79,7 +96,8 @@ def _gained(view: RunView) -> Sentence | None:
         return None
     row = max(clear, key=lambda row: float(row["gain"]["lo"]))
     where = descriptions.on(view.manifest.machine, view.manifest.device)
-    return Sentence(f"On {where}: {gain_sentence(row)}.", view.page, (view.manifest.run_id,))
+    mark = words.protocol(view.manifest.protocol_version)
+    return _from(f"On {where}{mark}: {gain_sentence(row)}.", view.page, [view])
 
 
 def _claimed(verdicts: Verdicts) -> Iterator[Sentence]:
@@ -88,35 +106,42 @@ def _claimed(verdicts: Verdicts) -> Iterator[Sentence]:
     tested = max(own, key=lambda mine: (len(mine), max(map(_started, mine), default="")), default=[])
     if not tested:
         return
-    where = f"On {descriptions.on(tested[0].view.manifest.machine, tested[0].device)}"
+    run = tested[0].view.manifest
+    where = f"On {descriptions.on(run.machine, tested[0].device)}{words.protocol(run.protocol_version)}"
     for stored in tested:
         if stored.claim.id == STORED and words.known(stored.row["ratio"]):
-            yield Sentence(f"{where}: {_stored(stored)}.", f"{claims_page.PATH}#claim-{STORED}", _runs([stored]))
+            yield _from(f"{where}: {_stored(stored)}.", f"{claims_page.PATH}#claim-{STORED}", _views([stored]))
     counts = Counter(each.verdict for each in tested)
     said = words.listed(
         f"{count} {verbs[count > 1]}" for verdict, verbs in _SPOKEN.items() if (count := counts[verdict])
     )
     asked = f"of {words.plural(len(tested), 'tested sentence')} on faster training{_samples(tested, ' (samples: {})')}"
-    yield Sentence(f"{where}: {asked}, {said}.", claims_page.PATH, _runs(tested))
+    yield _from(f"{where}: {asked}, {said}.", claims_page.PATH, _views(tested))
     if falls := [each for each in tested if each.verdict == "refuted"]:
         listed = words.listed(f"“{each.claim.says.rstrip('.')}” ({_refuting(each)})" for each in falls)
-        yield Sentence(f"{where}: what does not hold is {listed}.", claims_page.PATH, _runs(falls))
+        yield _from(f"{where}: what does not hold is {listed}.", claims_page.PATH, _views(falls))
 
 
 def _started(result: ClaimResult) -> str:
     return result.view.manifest.started_at
 
 
-def _runs(result: Sequence[ClaimResult]) -> tuple[str, ...]:
+def _views(results: Sequence[ClaimResult]) -> list[RunView]:
     """The runs that claims were tested by, newest first."""
-    return tuple(dict.fromkeys(each.view.manifest.run_id for each in sorted(result, key=_started, reverse=True)))
+    views = {view.manifest.run_id: view for each in results for view in each.views}
+    return sorted(views.values(), key=lambda view: (view.manifest.started_at, view.manifest.run_id), reverse=True)
 
 
 def _stored(result: ClaimResult) -> str:
-    mean = f"averaged over {words.plural(len(result.cases), 'setting')}, from memory and from the disk"
+    """What decoded pixels are worth before a step, at worst, and to the loader alone."""
+    cases = [case for case in result.cases if case.get("role") == "case"]
+    mean = f", averaged over {words.plural(len(cases), 'setting')}" if len(cases) > 1 else ""
+    least = f", at worst {worst(result.row)}" if worst(result.row) else ""
+    beside = [f"{aside['label']} {estimate(aside)}" for aside in result.asides if words.known(aside["ratio"])]
     return (
-        f"decoded pixels in LMDB are read {words.number(result.row['ratio'])} times as fast as PNG files "
-        f"({over_blocks(result.row)}; {_samples([result], '{}, ')}{mean}), {_SO[result.verdict]}"
+        f"before an emulated step of 10 ms, training on decoded pixels in LMDB is {words.number(result.row['ratio'])} "
+        f"times as fast as on PNG files ({over_blocks(result.row)}; {_samples([result], '{}')}{mean}{least}), "
+        f"{_SO[result.verdict]}{''.join(f'; {text}' for text in beside)}"
     )
 
 
@@ -141,7 +166,12 @@ def _refuting(result: ClaimResult) -> str:
     n = int(result.row["n"])
     if result.claim.effect is None:
         return f"{words.plural(n, 'check')} saw otherwise"
-    several = "" if len(result.cases) < 2 else f", averaged over {words.plural(len(result.cases), 'setting')}"
+    if fallen := [case for case in result.cases if case.get("role") == "also" and case["verdict"] == "refuted"]:
+        return f"{fallen[0]['case']}: {words.number(fallen[0]['ratio'])} times; {over_blocks(fallen[0])}"
+    count, figure = len(result.claim.effect.cases), result.claim.effect.figure
+    several = "" if count < 2 else f", averaged over {words.plural(count, 'setting')}"
+    several += f", at worst {worst(result.row)}" if worst(result.row) else ""
+    several += f", where the source’s figure comes to {words.number(figure)}" if figure else ""
     return f"{_compared(result.claim.effect, words.number(result.row['ratio']))}{several}; {over_blocks(result.row)}"
 
 

@@ -16,7 +16,7 @@ import pandas as pd
 from feedrate.analysis.ceilings import STAGES, ceiling_ids
 from feedrate.analysis.claims import NOT_TESTABLE, VERDICTS
 from feedrate.analysis.estimates import rows_of
-from feedrate.analysis.sentences import estimate
+from feedrate.analysis.sentences import estimate, worst
 from feedrate.charts.figure import EMULATED
 from feedrate.machine.identity import Machine
 from feedrate.pages import descriptions, markup
@@ -293,9 +293,12 @@ def _verdicts(verdicts: Verdicts, machine_id: str, path: str, by_device: bool) -
             for name, each in sorted(tested, key=lambda claim: VERDICTS.index(claim[1].verdict)):
                 link = markup.link(path, f"{claims_page.PATH}#claim-{name}", each.claim.says)
                 effect = _NONE if each.claim.effect else "a fact"  # a side of an effect may have failed in each block
-                effect = estimate(each.row) if words.known(each.row.get("ratio")) else effect
+                if words.known(each.row.get("ratio")):
+                    least = f"at worst {worst(each.row)}" if worst(each.row) else ""
+                    effect = markup.two_lines(estimate(each.row), least) if least else estimate(each.row)
                 n = f"{int(each.row['n'])}" if words.known(each.row.get("n")) else _NONE
                 rows.append((claims_page.badge(each.verdict), link, effect, n))
             counts = words.listed(f"{count} {verdict}" for verdict, count in verdicts.tally(at).items())
             device = f" {descriptions.on_device(place.device)}" if by_device else ""
+            device += words.protocol(place.view.manifest.protocol_version)
             yield {"device": device, "counts": counts, "rows": rows}
