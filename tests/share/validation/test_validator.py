@@ -109,7 +109,7 @@ BROKEN_FIELDS: list[tuple[str, str, Any]] = [
     ("cell_seconds", "cell_seconds", {"0123456789ab": 1.0}),
     ("clock", "ended_at", "2999-01-01T00:00:00Z"),
     ("named", "datasets", []),
-    ("version", "schema_version", 3),
+    ("version", "schema_version", 4),
 ]
 """Rule, field of the manifest, and its value."""
 BROKEN_TRACES: list[tuple[str, str, str, Any]] = [
@@ -248,6 +248,21 @@ def test_halves_are_computed_anew(
     assert rules(validator.judge(changed(halves, source=source))) == ["half_ratio"]
 
 
+@pytest.mark.parametrize("least", [0.79, None, 0.81])
+def test_cold_trials_have_read_their_samples(
+    fake_run: ModuleType, changed: Any, tmp_path: Path, least: float | None
+) -> None:
+    """One that read less in its window, or does not say, is refused; before protocol 2 nobody had to prove it."""
+    fake = fake_run.Fake(blocks=1, formats=("png", "lmdb"), states=("warm", "cold"))
+    source = fake_run.write(tmp_path / "source", fake)
+    read = {"read_bytes": every(lambda value: least and value and int(value * least))}
+    found = validator.judge(changed(read, source=source))
+    assert rules(found) == ([] if least == 0.81 else ["cold"])
+    shutil.rmtree(found.path)
+    read["protocol_version"] = every(lambda _: 1)
+    assert validator.judge(changed(read, source=source, protocol_version=1)).valid
+
+
 def test_a_time_before_the_first_day_is_no_time() -> None:
     """What Python's dates cannot hold in UTC is no moment, and no error of a reader."""
     assert run_rules.moment("0001-01-01T00:00:00+14:00") is None
@@ -255,7 +270,7 @@ def test_a_time_before_the_first_day_is_no_time() -> None:
 
 
 IN_OTHER_TESTS = {
-    *("plain_file", "folder", "same_manifest", "place", "once", "facts", "half_ratio", "manifest_text"),
+    *("plain_file", "folder", "same_manifest", "place", "once", "facts", "half_ratio", "cold", "manifest_text"),
     *("manifest", "manifest_range", "manifest_name", "command"),  # test_manifest
 }
 """Rules that tests of their own are about."""
