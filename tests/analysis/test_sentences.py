@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feedrate.analysis.claims import NOT_TESTABLE, Findings, judge_claims, settings_text
-from feedrate.analysis.sentences import estimate, power, sentence
-from feedrate.plan.claim import Claim, Effect, pair, slope
+from feedrate.analysis.claims import NOT_TESTABLE, Findings, judge_claims, observe, settings_text
+from feedrate.analysis.sentences import estimate, power, remarks, sentence
+from feedrate.plan.claim import Claim, Effect, Part, pair, slope
 from feedrate.schema.axes import Value
+from feedrate.schema.columns import PROTOCOL_VERSION
 
 Trials = Callable[..., pd.DataFrame]
 LOAD: dict[str, Value] = {"mode": "load"}
@@ -21,8 +22,8 @@ WORKERS = ({"num_workers": 0}, {"num_workers": 2})
 SD = 0.01
 
 
-def claim(effect: Effect | None, facts: Sequence[Mapping[str, Value]] = ()) -> Claim:
-    return Claim("x", "Says so.", ("BOT",), "Tested so.", effect, tuple(facts))
+def claim(effect: Effect | None, facts: Sequence[Mapping[str, Value]] = (), also: Sequence[Part] = ()) -> Claim:
+    return Claim("x", "Says so.", ("BOT",), "Tested so.", "Others.", effect, tuple(also), tuple(facts))
 
 
 def rates(mean: float, sd: float = SD, blocks: int = 12) -> list[float]:
@@ -32,9 +33,15 @@ def rates(mean: float, sd: float = SD, blocks: int = 12) -> list[float]:
 
 
 def told(frame: pd.DataFrame, asked: Claim, **change: Any) -> str:
-    found = judge_claims(frame, {"x": ("workers", asked)})
+    found = judged(frame, asked)
     row = {**found.claims.iloc[0].to_dict(), **change}
     return sentence(row, rows(found), asked)
+
+
+def judged(frame: pd.DataFrame, asked: Claim) -> Findings:
+    """What a run of the present protocol says of a claim, which is called x."""
+    present = frame.assign(protocol_version=PROTOCOL_VERSION)
+    return judge_claims([observe(present, {"x": ("workers", asked)})], {"x": ("workers", asked)})
 
 
 def rows(found: Findings) -> list[dict[Any, Any]]:
@@ -55,7 +62,7 @@ def test_a_pair_of_a_rate(trials_of: Trials) -> None:
     """A rate is told as *as fast as*, with its interval, what is held fixed, and the verdict."""
     asked = claim(pair(*WORKERS, {**LOAD, "batch_size": 32}))
     frame = loading(trials_of, {32: 1.62})
-    low, high = (judge_claims(frame, {"x": ("workers", asked)}).claims[end].iloc[0] for end in ("lo", "hi"))
+    low, high = (judged(frame, asked).claims[end].iloc[0] for end in ("lo", "hi"))
     said = told(frame, asked)
     ratio = f"1.62× ({low:.2f}–{high:.2f})"
     assert said == (
@@ -79,13 +86,14 @@ def test_a_stand_in_is_not_called_photographs(trials_of: Trials) -> None:
 
 
 def test_where_it_holds_and_where_not(trials_of: Trials) -> None:
-    """A mean of several settings says in which of them it holds, and in which there is no difference."""
+    """A mean of several settings says which is the worst, in which it holds, and in which there is no difference."""
     asked = claim(pair(*WORKERS, *({**LOAD, "batch_size": size} for size in (8, 32, 128))))
     said = told(loading(trials_of, {8: 4.1, 32: 2.0, 128: 1.0}), asked)
-    assert ", averaged over 3 settings: confirmed. " in said
+    assert ", averaged over 3 settings, at worst 1.00× (batch_size=128): " in said
+    assert ": it depends: batch_size=128 (1.00×) against batch_size=8 (4.10×). " in said
     assert said.endswith("It holds at batch_size=8 (4.10×), 32 (2.00×); not at batch_size=128 (1.00×, no difference).")
     said = told(loading(trials_of, {8: 4.1, 32: 2.0, 128: 1.5}), asked)
-    assert said.endswith("It holds in each of them (1.50× to 4.10×).")
+    assert said.endswith(", at worst 1.50× (batch_size=128): confirmed. It holds in each of them (1.50× to 4.10×).")
     said = told(loading(trials_of, {8: 0.5, 32: 0.5, 128: 0.5}), asked)
     assert said.endswith(": refuted. It is refuted in each of them (0.50×).")
     said = told(loading(trials_of, {8: 1.0, 32: 0.8, 128: 1.0}), asked)
@@ -140,11 +148,63 @@ def test_an_interaction_tells_both_sides(trials_of: Trials) -> None:
     assert said.endswith("The factor by itself: 3.00 with batch_size=8, 1.50 with batch_size=32.")
 
 
+def test_a_sources_figure_is_named(trials_of: Trials) -> None:
+    """What an effect is compared with stands beside the verdict, where that is not 1."""
+    asked = claim(pair(*WORKERS, {**LOAD, "batch_size": 32}, figure=5.0))
+    assert told(loading(trials_of, {32: 1.5}), asked).endswith(": the source's figure is 5.00×; refuted.")
+
+
+def test_a_claim_of_no_difference_says_what_its_verdict_means(trials_of: Trials) -> None:
+    """Confirmed is no difference there, and refuted is one."""
+    asked = claim(pair(*WORKERS, {**LOAD, "batch_size": 32}, says="same"))
+    assert told(loading(trials_of, {32: 1.0}), asked).endswith(": no difference, as it says: confirmed.")
+    said = told(loading(trials_of, {32: 1.5}), asked)
+    assert said.endswith(": a difference, where it says that there is none: refuted.")
+
+
+def test_what_is_said_besides_has_its_own_number(trials_of: Trials) -> None:
+    """The effect's verdict, each part with its own, and what follows for the claim."""
+    besides = Part("with small batches, too", pair(*WORKERS, {**LOAD, "batch_size": 8}))
+    asked = claim(pair(*WORKERS, {**LOAD, "batch_size": 32}), also=[besides])
+    said = told(loading(trials_of, {8: 0.5, 32: 1.5}), asked)
+    assert "(loading alone): confirmed. It says besides: with small batches, too: 0.50× (" in said
+    assert said.endswith("), refuted. Together: refuted.")
+
+
+def test_an_older_protocol_is_named(trials_of: Trials) -> None:
+    """Whatever rests on it says so, and nothing else does."""
+    asked = claim(pair(*WORKERS, {**LOAD, "batch_size": 32}))
+    frame = loading(trials_of, {32: 1.5})
+    assert told(frame, asked, protocol=1).startswith("On this machine (protocol 1) num_workers=2 was")
+    assert "protocol" not in told(frame, asked)
+
+
+def test_what_is_withheld_says_why(trials_of: Trials) -> None:
+    """The reason stands in the verdict's place, and no number of blocks would help."""
+    asked = claim(pair(*WORKERS, {**LOAD, "batch_size": 32}))
+    said = told(loading(trials_of, {32: 1.5}), asked, own="inconclusive", reason="its trials have two modes")
+    assert said.endswith(": inconclusive, as the run's intervals do not hold: its trials have two modes.")
+
+
+def test_remarks_say_what_a_verdict_rests_on(trials_of: Trials) -> None:
+    """Several runs, that they differ, few blocks, and how many runs do not count; one quiet run needs no remark."""
+    asked = claim(pair(*WORKERS, {**LOAD, "batch_size": 32}))
+    assert remarks(judged(loading(trials_of, {32: 1.5}), asked).claims.iloc[0].to_dict()) == []
+    row = judged(loading(trials_of, {32: 1.5}, blocks=7), asked).claims.iloc[0].to_dict()
+    assert remarks(row) == ["few blocks (under 8)"]
+    assert remarks({**row, "n": 9, "run_ids": ("a", "b"), "runs_differ": True, "withheld": 1, "withdrawn": 2}) == [
+        "2 runs",
+        "runs differ among themselves",
+        "1 run left out for noise",
+        "2 runs withdrawn",
+    ]
+
+
 def test_inconclusive_says_what_it_would_take(trials_of: Trials) -> None:
     """Few blocks more are counted; where a hundred would not do, what else might is named."""
     asked = claim(pair(*WORKERS, {**LOAD, "batch_size": 32}))
     frame = loading(trials_of, {32: 1.05}, sd=0.08)
-    row = judge_claims(frame, {"x": ("workers", asked)}).claims.iloc[0]
+    row = judged(frame, asked).claims.iloc[0]
     more = math.ceil(row["blocks_needed"] - row["n"])
     assert more > 1
     assert f"inconclusive; about {more} more blocks would decide it." in told(frame, asked)
@@ -156,7 +216,7 @@ def test_inconclusive_says_what_it_would_take(trials_of: Trials) -> None:
 def test_many_claims_together_are_said(trials_of: Trials) -> None:
     """A verdict that only the number of claims took away is explained."""
     asked = claim(pair(*WORKERS, {**LOAD, "batch_size": 32}))
-    said = told(loading(trials_of, {32: 1.5}), asked, verdict="inconclusive", blocks_needed=20.0)
+    said = told(loading(trials_of, {32: 1.5}), asked, own="inconclusive", blocks_needed=20.0)
     assert "inconclusive among so many claims (by itself it would be called confirmed); about 8 more blocks" in said
 
 
@@ -186,7 +246,7 @@ def test_what_cannot_be_tested_says_why() -> None:
 def test_a_fact_shows_its_evidence() -> None:
     """A check's own sentence and its verdict; the other checks say where else."""
     asked = claim(None, ({"check": "termination"},))
-    row = {"verdict": "confirmed", "n": 3.0, "ratio": math.nan}
+    row = {"verdict": "confirmed", "n": 3.0, "ratio": math.nan, "protocol": PROTOCOL_VERSION}
     checks = [
         {"case": "ends_by=sigkill", "evidence": "2 workers lived for 6.1 s.", "verdict": "confirmed"},
         {"case": "ends_by=sigterm", "evidence": "They lived.", "verdict": "confirmed"},

@@ -85,7 +85,7 @@ def remarks(row: Row) -> list[str]:
     said = [words.plural(runs, "run")] if runs > 1 else []
     said += ["runs differ among themselves"] if row["runs_differ"] is True else []
     said += [f"few blocks (under {FEW_BLOCKS})"] if few else []
-    for name, text in (("withheld", "left out for its noise"), ("withdrawn", "withdrawn")):
+    for name, text in (("withheld", "left out for noise"), ("withdrawn", "withdrawn")):
         if _known(row[name]) and row[name]:
             said.append(f"{words.plural(int(row[name]), 'run')} {text}")
     return said
