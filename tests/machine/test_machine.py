@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 from pydantic import ValidationError
 
-from feedrate.machine import identity
+from feedrate.machine import identity, linux
 from feedrate.machine.identity import Machine, describe, software, storage
 from feedrate.schema.errors import InputError
 
@@ -220,3 +220,12 @@ def test_looking_loads_no_heavy_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_last_level_cache_is_the_largest(tmp_path: Path) -> None:
+    """As Linux lists them, in KiB, in any order; where it lists none, more than most machines have."""
+    for index, size in enumerate(("48K", "32768K", "2048K")):
+        (tmp_path / f"index{index}").mkdir()
+        (tmp_path / f"index{index}" / "size").write_text(f"{size}\n")
+    assert linux.last_level_cache_bytes(tmp_path) == 32 * 2**20
+    assert linux.last_level_cache_bytes(tmp_path / "none") == linux.CACHE_UNKNOWN

@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import pickle
 from collections.abc import Callable, Iterator
-from itertools import chain, count, islice
+from itertools import chain, count, islice, pairwise, takewhile
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feedrate.formats import Reader
+from feedrate.machine.linux import last_level_cache_bytes
 from feedrate.machine.probes.procfs import workers_uss
 from feedrate.trial import feed
 from feedrate.trial.feed import EpochBatches, Epochs
@@ -251,3 +252,37 @@ def test_only_objects_are_copied_into_a_fork_that_looks_at_them(kind: str, least
         gc.enable()
     assert len(held) == 200_000
     assert least < grown / 2**20 < most
+
+
+def test_a_copy_alone_copies_what_training_copies(packed: str) -> None:
+    """Batches in turn, of memory that other processes can write to, together larger than the last-level cache."""
+    opened = feed.open_feed(job(packed, mode="copy", batch_size=COUNT), torch.device("cpu"))
+    first = next(opened.batches).fields
+    assert opened.batch_bytes == sum(field.nbytes for field in first)
+    round_ = list(takewhile(lambda fields: fields[0] is not first[0], (batch.fields for batch in opened.batches)))
+    every = [first, *round_]
+    places = sorted((field.data_ptr(), field.nbytes) for fields in every for field in fields)
+    assert all(begin + size <= after for (begin, size), (after, _) in pairwise(places)), "no two overlap"
+    assert sum(size for _, size in places) > last_level_cache_bytes()
+    assert all(torch.equal(field, same) for field, same in zip(first, every[-1], strict=True))
+    if not (child := os.fork()):
+        first[0].view(-1)[0] = 5.0
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert first[0].view(-1)[0] == 5.0, "shared with whoever was forked"
+
+
+def test_copies_keep_their_layout() -> None:
+    """Channels last stay last, or the device would get another tensor than training gives it."""
+    field = torch.arange(2 * 3 * 4 * 5, dtype=torch.uint8).view(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    copies = feed._copies(field, 3, pinned=False)
+    assert [copy.stride() for copy in copies] == [field.stride()] * 3
+    assert all(torch.equal(copy, field) for copy in copies)
+
+
+def test_a_large_batch_has_another_beside_it(packed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where one batch fills the cache two take turns; computing alone keeps to one."""
+    monkeypatch.setattr(feed.linux, "last_level_cache_bytes", lambda: 1)
+    for mode, distinct in (("copy", 2), ("compute", 1)):
+        opened = feed.open_feed(job(packed, mode=mode, step="real"), torch.device("cpu"))
+        assert len({next(opened.batches).fields[0].data_ptr() for _ in range(5)}) == distinct

@@ -38,6 +38,7 @@ from feedrate.analysis.estimates import cells, rows_of
 from feedrate.schema import axes
 from feedrate.schema.axes import AXES, cell_id
 
+Row = Mapping[str, Any] | pd.Series
 STAGES = axes.CEILINGS
 BOUND = {"load": "loader-bound", "copy": "copy-bound", "compute": "compute-bound"}
 LAUNCH_BOUND = "launch-bound"
@@ -74,20 +75,20 @@ def ceiling_ids(cell: Mapping[str, Any]) -> dict[str, str]:
     return {stage: cell_id(alone) for stage, alone in axes.ceilings(own, str(cell["device"])).items()}
 
 
-def _hides_copies(cell: Mapping[str, Any]) -> bool:
+def _hides_copies(cell: Row) -> bool:
     """Whether a training cell can copy a batch to the device while it steps on another."""
     if cell["step"] == "emulated":  # the host sleeps, once it need not wait for the copy
         return bool(cell.get("pin_memory") and cell.get("non_blocking"))
     return bool(cell.get("prefetcher") == "stream")
 
 
-def _in_turns(cell: Mapping[str, Any], rates: Mapping[str, float]) -> float:
+def _in_turns(cell: Row, rates: Mapping[str, float]) -> float:
     """Rate of copies and step one after the other, in samples/s; NaN where they overlap or one is not known."""
     known = rates["copy"] > 0 and rates["compute"] > 0 and not _hides_copies(cell)
     return 1 / (1 / rates["copy"] + 1 / rates["compute"]) if known else math.nan
 
 
-def _smallest_first(cell: Mapping[str, Any], rates: Mapping[str, float]) -> list[tuple[float, str]]:
+def _smallest_first(cell: Row, rates: Mapping[str, float]) -> list[tuple[float, str]]:
     """What bounds a training cell where loading and computing are both known: rates in samples/s, and their stages.
 
     Where copies and step take turns they are one bound, named by the longer of them. There is nothing to copy on a CPU.
@@ -175,7 +176,7 @@ def cells_with_ceilings(trials: pd.DataFrame) -> pd.DataFrame:
     return result.assign(bottleneck=[bottleneck(row) for row in rows_of(result)])
 
 
-def bottleneck(row: Mapping[str, Any] | pd.Series) -> str:
+def bottleneck(row: Row) -> str:
     """Say in words what holds a cell back.
 
     Ceilings decide where loading and computing are both known: the smallest, or ``balanced`` when the two smallest lie
@@ -197,11 +198,11 @@ def bottleneck(row: Mapping[str, Any] | pd.Series) -> str:
     return "emulated-step-bound" if word == BOUND["compute"] and row["step"] == "emulated" else word
 
 
-def _share(row: Mapping[str, Any] | pd.Series, *names: str) -> float:
+def _share(row: Row, *names: str) -> float:
     return sum(0.0 if pd.isna(value := row.get(f"{name}_share")) else float(value) for name in names)
 
 
-def _launches(row: Mapping[str, Any] | pd.Series) -> bool:
+def _launches(row: Row) -> bool:
     """Whether the host launches all the time, and the device is done with a step before the host is with the next."""
     drained = row.get("drained_steps")
     if row["step"] != "real" or row.get("device") != "cuda" or pd.isna(drained) or drained >= 1:
@@ -213,7 +214,7 @@ def _launches(row: Mapping[str, Any] | pd.Series) -> bool:
     return _share(row, *COMPUTING, "other", *(("h2d",) if asynchronous else ())) >= LAUNCHING
 
 
-def _longest_phase(row: Mapping[str, Any] | pd.Series) -> str:
+def _longest_phase(row: Row) -> str:
     if pd.isna(row.get("fetch_share")):
         return "unknown"
     waits, copies, computes = (_share(row, *names) for names in (("fetch",), ("h2d",), COMPUTING))

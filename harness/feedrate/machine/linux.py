@@ -1,4 +1,4 @@
-"""What feedrate needs of Linux beyond the standard library: children that die with their parent, exact timers, fsync.
+"""What feedrate needs of Linux beyond the standard library: children that die with their parent, exact timers, caches.
 
 Also which files of a folder are images, found without any library, as a plan needs that too.
 """
@@ -63,6 +63,17 @@ def sync_tree(root: Path) -> None:
         list(pool.map(sync, (Path(folder, name) for folder, _, names in walked for name in names)))
     for folder, _, _ in reversed(walked):
         sync(Path(folder))
+
+
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+CACHE_UNKNOWN = 64 * 2**20
+"""Bytes of a last-level cache that Linux does not tell of, as in some virtual machines: more than most have."""
+
+
+def last_level_cache_bytes(caches: Path = CACHES) -> int:
+    """Size of the largest cache of the first core, in bytes; source: Linux, ``sysfs-devices-system-cpu``."""
+    sizes = [int(path.read_text().strip().removesuffix("K")) * 1024 for path in caches.glob("index*/size")]
+    return max(sizes, default=CACHE_UNKNOWN)
 
 
 SUFFIXES = (".png", ".jpg", ".jpeg")

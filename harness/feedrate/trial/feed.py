@@ -1,4 +1,4 @@
-"""Where a trial's batches come from: the loader, or one resident batch.
+"""Where a trial's batches come from: the loader, or resident batches.
 
 Real epochs: a loader whose iterator is made anew every so many batches, as ``for batch in loader`` does. What an
 epoch's border costs, workers that end and workers that start, or that go on, is paid where a training script pays it:
@@ -18,12 +18,13 @@ larger than what a disk has to hold. What an index takes is read from outside (`
 
 from __future__ import annotations
 
+import mmap
 import pickle
 import time
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
-from itertools import chain, islice, repeat
+from itertools import chain, cycle, islice
 from pathlib import Path
 from typing import Any, Protocol, TypedDict
 
@@ -32,12 +33,15 @@ import torch
 from torch.utils.data import Dataset
 
 from feedrate.formats import Manifest, Reader, ReadOptions, Stream
+from feedrate.machine import linux
 from feedrate.schema import plugins, window
 from feedrate.schema.errors import InputError
 from feedrate.trial import cache, collate, distributed, loader, page_cache, plants
 from feedrate.trial.job import Job
 from feedrate.trial.loader import Batch, Batches, Fields, StampedDataset, StampedStream
 
+PINNED_BATCHES = 4
+"""Pinned batches that a copy alone takes in turn; a device reads memory past the host's cache."""
 LABELS = 1000
 """Classes among which the entries are dealt; their folders."""
 
@@ -187,7 +191,7 @@ def open_feed(job: Job, device: torch.device) -> Feed:
     if job.value("mode") in ("compute", "copy"):
         manifest, dataset, collation = samples(job)
         resident = _resident(job, device, dataset, collation)
-        return Feed(repeat(resident), None, manifest, _bytes(resident))
+        return Feed(cycle(resident), None, manifest, _bytes(resident[0]))
     settling = time.perf_counter_ns()
     cached = page_cache.settle(job.packed_root, job.value("page_cache"))
     manifest, dataset, collation = samples(job)
@@ -313,15 +317,31 @@ def _bytes(batch: Batch) -> int:
     return sum(field.nbytes for field in batch.fields)
 
 
-def _resident(job: Job, device: torch.device, dataset: Samples, collation: loader.StampedCollate) -> Batch:
-    """One batch for ever: on the device (compute), or on the host, pinned or not (copy)."""
+def _resident(job: Job, device: torch.device, dataset: Samples, collation: loader.StampedCollate) -> list[Batch]:
+    """What comes in turn for ever: one batch on the device (compute), or batches on the host (copy)."""
     size = job.value("batch_size")
     if isinstance(dataset, StampedStream):
         batch = collation(list(islice(dataset, size)))
     else:
         batch = collation([dataset[i % len(dataset)] for i in range(size)])
     if job.value("mode") == "compute":
-        fields = tuple(field.to(device) for field in batch.fields)
+        return [batch._replace(fields=tuple(field.to(device) for field in batch.fields))]
+    count = max(2, linux.last_level_cache_bytes() // _bytes(batch) + 1)
+    if pinned := job.value("pin_memory"):
+        count = min(count, PINNED_BATCHES)
+    fields = zip(*(_copies(field, count, pinned) for field in batch.fields), strict=True)
+    return [batch._replace(fields=each) for each in fields]
+
+
+def _copies(field: torch.Tensor, count: int, pinned: bool) -> tuple[torch.Tensor, ...]:
+    """Copies of a tensor, of its layout, in memory as a loader hands it over: pinned, or shared with other processes.
+
+    A copy to the device from one buffer again and again would read it from the host's cache, which training never does.
+    """
+    if pinned:
+        memory = torch.empty(count * field.numel(), dtype=field.dtype, pin_memory=True)
     else:
-        fields = tuple(field.pin_memory() if job.value("pin_memory") else field for field in batch.fields)
-    return batch._replace(fields=fields)
+        # Not share_memory_(): /dev/shm may be smaller than the cache.
+        memory = torch.frombuffer(mmap.mmap(-1, count * field.nbytes), dtype=field.dtype)
+    copies = memory.as_strided((count, *field.shape), (field.numel(), *field.stride()))
+    return copies.copy_(field).unbind()

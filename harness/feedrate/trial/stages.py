@@ -11,7 +11,7 @@ train      real      (h2d,) forward, backward, optimizer
 train      emulated  (h2d,) forward = sleep for ``step_ms``
 load                 none: the loader is drained
 compute              forward, backward, optimizer on one resident batch
-copy                 h2d of one resident batch
+copy                 h2d of resident batches in turn
 =========  ========  ==========================================
 
 On a CPU there is nothing to copy and no ``h2d``.
