@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from cross_fit import cross_fit
 from scipy import stats
 
 from feedrate.analysis.ceilings import BOUND, LAUNCH_BOUND, cells_with_ceilings
@@ -148,7 +149,7 @@ def rates(frame: pd.DataFrame, batch: int) -> pd.DataFrame:
 
 
 def test_best_and_default_are_what_the_records_say(show: Show) -> None:
-    """The best bar is the fastest cell of its batch, the ratio is paired by block; both recomputed from the rows."""
+    """The best bar is the fastest cell of its batch, the ratio is cross-fitted; both recomputed from the rows."""
     frame = show(fails="none").trials
     figure = defaults.draw(frame)
     rows = {(row["which"], row["batch_size"]): row for row in figure.rows if "emulated" in row["what ran"]}
@@ -160,8 +161,10 @@ def test_best_and_default_are_what_the_records_say(show: Show) -> None:
         mine, row = frame[frame["cell_id"].eq(best)].iloc[0], rows["best", batch]
         assert row["setting"].startswith(f"{mine['storage_format']}, {mine['num_workers']} worker")
         assert row["total (us)"] == pytest.approx(1e6 / np.exp(logs[best].mean()), rel=1e-6)
-        assert row["times the defaults"] == pytest.approx(np.exp((logs[best] - logs[default]).mean()), rel=1e-6)
-        assert row["times, low"] < row["times the defaults"] < row["times, high"]
+        gain, half, _ = cross_fit(logs.sub(logs[default], axis=0))
+        assert row["times the defaults"] == pytest.approx(np.exp(gain), rel=1e-6)
+        assert row["times, low"] == pytest.approx(np.exp(gain - half), rel=1e-6)
+        assert row["times, high"] == pytest.approx(np.exp(gain + half), rel=1e-6)
         assert rows["defaults", batch]["times the defaults"] is None
 
 
@@ -172,10 +175,10 @@ def test_the_message_names_both_and_the_gain(show: Show) -> None:
     assert panel is figure.panels[0] or "real" in figure.panels[0].subtitle
     assert "With PyTorch’s defaults on png files, waiting for data takes" in panel.message
     assert "With the best settings, waiting for data takes" in panel.message
-    assert "times as many samples (95\u00a0% interval" in panel.message
+    assert "times as many samples (cross-fitted, 95\u00a0% interval" in panel.message
     assert "n = 6" in panel.message
-    single = defaults.draw(show(blocks=1, fails="none").trials)
-    assert "n = 1: no interval" in single.panels[0].message
+    few = defaults.draw(show(blocks=3, fails="none").trials)
+    assert any("What the best settings gain at batch 128 needs 4 blocks" in panel.message for panel in few.panels)
 
 
 def test_nothing_faster_than_the_defaults_is_said(show: Show) -> None:

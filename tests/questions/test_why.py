@@ -11,6 +11,7 @@ from html import unescape
 import pytest
 
 from feedrate.analysis.prediction import held_out
+from feedrate.pages.headlines import set_words
 from feedrate.pages.runs import RunView
 from feedrate.plan.suite import Suite
 from feedrate.questions.loader import page as loader_cells
@@ -29,8 +30,8 @@ def said(section: loader_cells.Why) -> str:
     return unescape(re.sub(r"<[^>]+>", " ", section.html)).replace("\u00a0", " ")
 
 
-def test_the_fastest_cell_is_told_as_it_was_measured(cuda: RunView) -> None:
-    """Rate, ceilings, efficiency and bottleneck of the first row are those of the fastest training cell."""
+def test_the_fastest_cell_is_told_as_it_was_measured(cuda: RunView, show: Show) -> None:
+    """The first row is the fastest training cell's; the sentence has a cross-fitted rate, and how many are as good."""
     judged = cuda.judged[cuda.judged["mode"].eq("train")]
     fastest = judged.sort_values("samples_per_s").iloc[-1]
     section = loader_cells.section(cuda, "loader", PATH)
@@ -40,8 +41,13 @@ def test_the_fastest_cell_is_told_as_it_was_measured(cuda: RunView) -> None:
     assert f"{100 * fastest['au']:.0f}\u00a0%" in first
     assert str(fastest["bottleneck"]) in first
     assert all(f"{name}\u00a0" in first for name in ("loader", "copy", "step"))
-    rate = float(f"{fastest['samples_per_s']:.3g}")
-    assert f"does {rate:,.0f} samples a second" in said(section)
+    told = said(section)
+    (best,) = [row for row in cuda.headlines_of("loader").to_dict("records") if row["cell_id"] == fastest["cell_id"]]
+    rate = float(f"{best['samples_per_s']:.3g}")
+    assert f"does {rate:,.0f} (cross-fitted, 95 % interval" in told
+    assert f": {set_words(best)}) does" in told
+    few = loader_cells.section(show(device="cuda", blocks=3), "loader", PATH)
+    assert "; its samples/s are those that it was chosen by) does" in said(few)
 
 
 LAUNCHES = "The host that launches the step’s kernels holds it back"

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
+from cross_fit import cross_fit
 from scipy import stats
 
 from feedrate.analysis.claims import judge_claims
@@ -26,7 +27,7 @@ from feedrate.pages.verdicts import load_verdicts
 from feedrate.plan import suite
 from feedrate.plan.claim import PHOTOGRAPHS, Claim
 from feedrate.questions.home import page as home_page
-from feedrate.schema.axes import AXES, BY_NAME, Value
+from feedrate.schema.axes import AXES, BY_NAME, TRAINING, Value
 from feedrate.schema.metrics import METRICS
 from feedrate.schema.plugins import ROOT
 from feedrate.site import readme
@@ -36,6 +37,8 @@ from feedrate.store.bench_record import BenchRecord
 from feedrate.store.runs import StoredRun
 
 RESULTS = ROOT / "results"
+FEWEST = 4
+"""Blocks without which no gain is told."""
 NUMBER = r"([\d,]*\.?\d+)"
 SPREAD = rf"95\s% interval {NUMBER} to {NUMBER}, n = (\d+)"
 
@@ -105,6 +108,43 @@ def interval(values: pd.Series) -> list[float]:
     return [*(digits(np.exp(known.mean() + shift)) for shift in (0.0, -half, half)), len(known)]
 
 
+def fitted(gains: pd.DataFrame, measured: pd.DataFrame | None = None) -> list[float]:
+    """The same of the best of several settings (columns), cross-fitted."""
+    mean, half, n = cross_fit(gains, measured)
+    return [*(digits(np.exp(mean + shift)) for shift in (0.0, -half, half)), n]
+
+
+def settings(trials: pd.DataFrame, task: Mapping[str, Value]) -> pd.DataFrame:
+    """Log throughput of every setting of a task that was asked for, blocks × cells in the order of the trials."""
+    same = matching(trials, task, CONDITIONS)
+    asked = set(trials.loc[~trials["role"].isin(["ceiling", "control"]), "cell_id"])
+    rates = np.log(same["samples"].astype(float) / same["wall_ns"].astype(float) * 1e9)
+    means = rates.groupby([same["block"], same["cell_id"]]).mean().unstack()
+    return means[[name for name in trials["cell_id"].unique() if name in asked and name in means]]
+
+
+def gains(trials: pd.DataFrame, task: Mapping[str, Value]) -> pd.DataFrame:
+    """Log ratio of every loader of a task to the default one of its format and batch size, blocks × cells."""
+    rates, every = settings(trials, task), [axis.name for axis in AXES]
+    found = {}
+    for name, cell in trials.drop_duplicates("cell_id").set_index("cell_id").loc[rates.columns].iterrows():
+        same = task | {axis: cell[axis] for axis in ("storage_format", "batch_size")}
+        step = {axis.name: cell[axis.name] for axis in TRAINING if axis.name not in CONDITIONS}
+        usual = all(pd.isna(value) or value == BY_NAME[axis].default for axis, value in step.items())
+        plain = matching(trials, same, every)["cell_id"].unique()
+        if usual and len(plain):
+            found[name] = rates[name] - rates[plain[0]]
+    return pd.DataFrame(found)
+
+
+def most_gained(trials: pd.DataFrame, task: Mapping[str, Value], setting: Mapping[str, Value]) -> list[float]:
+    """What loader settings gain most in a task, of all formats and batch sizes; that of a setting, which is named."""
+    every = gains(trials, task)
+    named = matching(trials, task | setting, [axis.name for axis in AXES])["cell_id"].unique()
+    assert list(named) == [every.loc[:, every.count() >= FEWEST].mean().idxmax()]
+    return fitted(every)
+
+
 def committed() -> list[RunView]:
     """Runs that git knows, newest first: what somebody measured besides is not published. Without git, all of them."""
     asked = ["git", "ls-files", "results/*/*/run.json"]
@@ -117,7 +157,7 @@ STORED = "lmdb-over-png"
 FINDINGS = {
     "gain": rf"for (?P<task>real training|an emulated step of (?P<ms>\S+) ms) on (?P<workload>\S+) at (?P<px>\d+) px"
     rf"(?P<more>.*), with (?P<settings>.+), {NUMBER} times as many samples come through as with PyTorch’s defaults "
-    rf"\({SPREAD} blocks; from (?P<format>\w+), batches of (?P<batch>\d+)\)\.",
+    rf"\(cross-fitted, {SPREAD} blocks; from (?P<format>\w+), batches of (?P<batch>\d+)\)\.",
     "stored": rf"decoded pixels in LMDB are read {NUMBER} times as fast as PNG files \({SPREAD} blocks; "
     r"(?P<workload>\w+), averaged over (?P<settings>\d+) settings, from memory and from the disk\), .+\.",
     "counted": r"of (?P<tested>\d+) tested sentences on faster training \(samples: (?P<samples>.+)\), (?P<counts>.+)\.",
@@ -200,12 +240,10 @@ def test_the_gain_that_is_told(findings: dict[str, Finding]) -> None:
     said, (run,) = found.said, runs_of(found)
     data = axes(["emulated step", f"{said['ms']} ms a step"] if said["ms"] else ["real training"])
     data |= {"workload": said["workload"], "patch_size": int(said["px"])} | axes(said["more"].split(", "))
-    data |= axes([said["format"], f"batch {said['batch']}"])
-    trials = run.table("trials")
-    ratios = logs(trials, data | axes(said["settings"].split(", "))) - logs(trials, data)
+    setting = axes([said["format"], f"batch {said['batch']}", *said["settings"].split(", ")])
     stated = re.search(rf"{NUMBER} times as many .*{SPREAD}", found.text)
     assert stated
-    assert [number(text) for text in stated.groups()] == interval(ratios)
+    assert [number(text) for text in stated.groups()] == most_gained(run.table("trials"), data, setting)
 
 
 def test_what_storing_pixels_is_worth(findings: dict[str, Finding]) -> None:
@@ -293,6 +331,8 @@ class Line(NamedTuple):
 
     task: dict[str, Value]
     setting: dict[str, Value]
+    others: str
+    """How many other settings are as good."""
     rate: str
     n: int
     gain: str
@@ -304,7 +344,8 @@ def table() -> tuple[StoredRun, list[Line]]:
     assert named
     lines = []
     for row in readme.view().partition("|---|\n")[2].partition("\n\n")[0].splitlines():
-        task, setting, rate, n, _, gain = row.removeprefix("| ").removesuffix(" |").split(" | ")
+        cells = row.replace("<br>", ", ").removeprefix("| ").removesuffix(" |").split(" | ")
+        task, setting, rate, n, _, gain = cells
         ran, _, data = task.partition(": ")
         lines.append(line([*data.split(", "), *ran.split(", ")], setting, rate, n, gain))
     return store_runs.find(named[1], RESULTS), lines
@@ -314,7 +355,8 @@ def line(task: Sequence[str], setting: str, rate: str, n: str, gain: str) -> Lin
     """Take a row apart; its task is workload, pixels, what ran, and under which conditions."""
     workload, pixels, *ran = task
     what = axes(ran) | {"workload": workload, "patch_size": int(re.sub(r"\spx", "", pixels))}
-    return Line(what, axes(setting.split(", ")), rate, int(n), gain)
+    own, *others = re.split(r", (?=1 of \d+ that|the best of \d+)", setting)
+    return Line(what, axes(own.split(", ")), "".join(others), rate, int(n), gain)
 
 
 def on_home() -> list[tuple[StoredRun, list[Line]]]:
@@ -347,20 +389,42 @@ def tables() -> list[tuple[StoredRun, list[Line]]]:
 
 
 def test_tables_state_their_cells(tables: list[tuple[StoredRun, list[Line]]]) -> None:
-    """Each row's rate, interval and n are those of the cell that it describes, and no cell of its task is faster."""
+    """No cell of its task is faster than that which a row describes; rate, interval and n are cross-fitted over all."""
     for run, lines in tables:
         trials = run.table("trials")
-        served = trials["role"].isin(["ceiling", "control"])
         for row in lines:
-            found = logs(trials, row.task | row.setting) + np.log(1e9)
+            every = settings(trials, row.task)
+            named = matching(trials, row.task | row.setting, [axis.name for axis in AXES])["cell_id"].unique()
+            assert list(named) == [every.mean().idxmax()]
             stated = re.fullmatch(rf"{NUMBER} \({NUMBER}\s–\s{NUMBER}\)", row.rate)
             assert stated, row.rate
-            assert [*map(number, stated.groups()), row.n] == interval(found)
-            same = matching(trials, row.task, CONDITIONS)
-            rates = np.log(same["samples"].astype(float) / same["wall_ns"].astype(float) * 1e9)
-            means = rates.groupby([same["cell_id"], same["block"]]).mean().groupby("cell_id").mean()
-            asked = means.index.isin(set(trials.loc[~served, "cell_id"]))
-            assert means[asked].max() == pytest.approx(found.mean())
+            assert [*map(number, stated.groups()), row.n] == fitted(
+                every.sub(every[every.count().idxmax()], axis=0), every
+            )
+
+
+def test_tables_count_what_cannot_be_told_from_the_best(tables: list[tuple[StoredRun, list[Line]]]) -> None:
+    """How many settings there are, how many are as good as the best, and that the named one of them is."""
+    for run, lines in tables:
+        trials = run.table("trials")
+        for row in lines:
+            every = settings(trials, row.task)
+            ratios = every.sub(every[every.mean().idxmax()], axis=0)
+            reach = ratios.mean() + stats.t.ppf(0.975, ratios.count() - 1) * ratios.std() / np.sqrt(ratios.count())
+            as_good = every.columns[reach >= -1e-12]
+            if len(as_good) == 1:
+                assert row.others == (f"the best of {len(every.columns)}" if len(every.columns) > 1 else "")
+                continue
+            said = re.fullmatch(
+                r"1 of (\d+) that cannot be told from the best of (\d+)(?:; the cheapest is (.+))?.*", row.others
+            )
+            assert said, row.others
+            assert [int(said[1]), int(said[2])] == [len(as_good), len(every.columns)]
+            cheapest = axes(said[3].split(", ")) if said[3] else row.setting
+            (named,) = matching(trials, row.task | cheapest, [axis.name for axis in AXES])["cell_id"].unique()
+            workers = trials.drop_duplicates("cell_id").set_index("cell_id").loc[as_good, "num_workers"]
+            assert named in as_good
+            assert workers[named] == workers.min()
 
 
 def test_tables_have_every_task(tables: list[tuple[StoredRun, list[Line]]]) -> None:
@@ -377,15 +441,19 @@ def test_tables_have_every_task(tables: list[tuple[StoredRun, list[Line]]]) -> N
 
 
 def test_gains_in_tables_are_paired(tables: list[tuple[StoredRun, list[Line]]]) -> None:
-    """Each gain is the mean of paired log ratios against the defaults at the same format and batch size."""
+    """Each gain is over the defaults of one format and batch size, cross-fitted; where none is told none is clear."""
     for run, lines in tables:
         trials = run.table("trials")
-        for row in [row for row in lines if row.gain.startswith("×")]:
+        for row in lines:
             gain = re.fullmatch(rf"× {NUMBER} \({SPREAD}\), (\w+), (batch \d+): (.+)", row.gain)
-            assert gain, row.gain
-            data = row.task | axes([gain[5], gain[6]])
-            ratios = logs(trials, data | axes(gain[7].split(", "))) - logs(trials, data)
-            assert [number(gain[place]) for place in range(1, 5)] == interval(ratios)
+            if gain:
+                setting = axes([gain[5], gain[6], *gain[7].split(", ")])
+                assert [number(gain[place]) for place in range(1, 5)] == most_gained(trials, row.task, setting)
+                continue
+            every = gains(trials, row.task)
+            expected = "not measured" if every.empty else "none that is clear"
+            assert row.gain == (expected if every.empty or every.count().max() >= FEWEST else "needs 4 blocks")
+            assert row.gain != "none that is clear" or fitted(every)[1] <= 1.01
 
 
 def test_what_is_said_of_all_runs_holds() -> None:

@@ -1,0 +1,79 @@
+"""The gain of the best of many is told as what it is, not as what it looked like when it was chosen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from feedrate.analysis.crossfit import LEAST_BLOCKS, cross_fitted
+from feedrate.analysis.simulate_noise import gain_covered, naive_bias
+
+COVERED = 0.93
+"""Least share of gains whose interval holds the truth."""
+
+
+@pytest.mark.parametrize(
+    ("settings", "differ", "blocks"),
+    [
+        (20, 0.0, 8),
+        (2, 0.0, LEAST_BLOCKS),
+        *(
+            pytest.param(settings, differ, blocks, marks=pytest.mark.slow)
+            for settings in (5, 20, 60)
+            for differ in (0.0, 0.03, 0.1)
+            for blocks in (5, 8, 20)
+        ),
+    ],
+)
+def test_intervals_hold_the_true_gain(settings: int, differ: float, blocks: int) -> None:
+    """Equal settings and such that differ, few blocks and many: ``blocks`` of every run are drawn anew."""
+    assert gain_covered(settings, differ, blocks).value >= COVERED
+
+
+def test_equal_settings_gain_nothing() -> None:
+    """Where the best of 20 equal settings seems to gain 2 %, the mean over many runs is none."""
+    random = np.random.default_rng(1)
+    found = [cross_fitted(0.03 * random.standard_normal((20, 8))).log for _ in range(400)]
+    assert naive_bias(replays=400) > 0.015
+    assert abs(np.mean(found)) < 0.003
+
+
+def test_a_block_never_measures_what_it_chose() -> None:
+    """A setting that is named for a single lucky block gets nothing from that block."""
+    steady, lucky = [1.0] * 4, [10.0, 0.0, 0.0, 0.0]
+    found = cross_fitted(np.array([steady, lucky]))
+    assert found.chosen == 1
+    assert found.log == pytest.approx(0.5)  # half of the blocks choose the lucky one, and measure 0; the others 1
+
+
+def test_a_clear_best_keeps_its_own_interval() -> None:
+    """Where every half chooses the same, the gain and its interval are the plain ones; what is measured may differ."""
+    random = np.random.default_rng(2)
+    gains = np.array([[0.0], [1.0]]) + 0.01 * random.standard_normal((2, 9))
+    found, measured = cross_fitted(gains), cross_fitted(gains, of=gains + 5)
+    half = stats.t.ppf(0.975, 8) * gains[1].std(ddof=1) / 3
+    assert (found.chosen, found.n) == (1, 9)
+    assert (found.log, found.half) == (pytest.approx(gains[1].mean()), pytest.approx(half))
+    assert (measured.log, measured.half) == (pytest.approx(found.log + 5), pytest.approx(half))
+    ends = {"ratio": np.exp(found.log), "lo": np.exp(found.log - half), "hi": np.exp(found.log + half), "n": 9}
+    assert found.interval() == pytest.approx(ends)
+
+
+def test_few_blocks_tell_no_gain() -> None:
+    """Blocks in which nothing could be compared do not count; the best is named all the same."""
+    gains = np.full((2, 6), np.nan)
+    gains[:, : LEAST_BLOCKS - 1] = [[0.1] * 3, [0.2] * 3]
+    found = cross_fitted(gains)
+    assert np.isnan([found.log, found.half]).all()
+    assert (found.chosen, found.n) == (1, LEAST_BLOCKS - 1)
+    gains[:, LEAST_BLOCKS - 1] = 0.3
+    assert cross_fitted(gains).n == LEAST_BLOCKS
+
+
+def test_failed_blocks_cost_a_setting_no_more_than_themselves() -> None:
+    """One failure leaves all other blocks; a setting that seldom ended well is not chosen."""
+    gains = np.array([[0.0] * 8, [0.5] * 8, [9.0] * 3 + [np.nan] * 5])
+    gains[1, 2] = np.nan
+    found = cross_fitted(gains)
+    assert (found.chosen, found.log, found.n) == (1, pytest.approx(0.5), 7)

@@ -1,0 +1,33 @@
+"""Cross-fitting in plain words, for tests that recompute what pages say without ``feedrate.analysis``."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+
+def cross_fit(gains: pd.DataFrame, measured: pd.DataFrame | None = None) -> tuple[float, float, int]:
+    """Choose on one half of the blocks, measure on the other; ten random halvings.
+
+    Args:
+        gains: logs, blocks × settings; a setting with fewer than four values is not chosen.
+        measured: what is measured, where that is something else than what is chosen by.
+
+    Returns:
+        Mean and half-width of the 95 % interval, in logs, and the number of blocks.
+    """
+    what = (gains if measured is None else measured).where(gains.notna())
+    gains = gains.loc[:, gains.count() >= 4]
+    random, middle, halvings = np.random.default_rng(0), (len(gains) + 1) // 2, []
+    for _ in range(10):
+        order = random.permutation(len(gains))
+        first, second = order[:middle], order[middle:]
+        seen = {}
+        for choosing, measuring in ((first, second), (second, first)):
+            best = gains.iloc[choosing].mean().idxmax()
+            seen |= {block: what[best].iloc[block] for block in measuring}
+        halvings.append(pd.Series(seen))
+    mean, sd = np.mean([each.mean() for each in halvings]), np.sqrt(np.mean([each.var(ddof=1) for each in halvings]))
+    n = min(int(each.count()) for each in halvings)
+    return float(mean), float(stats.t.ppf(0.975, n - 1) * sd / np.sqrt(n)), n
