@@ -23,13 +23,13 @@ CELL = {
     "mode": "load",
     "storage_format": "lmdb",
     "page_cache": "cold",
-    "n_samples": 512,
+    "n_samples": 256,
     "patch_size": 64,
     "batch_size": 8,
     "num_workers": 2,
     "prefetch_factor": 2,
 }
-"""14 MB: around 88 faults, the least of a warm-up, a disk that reads 128 KiB around each has read most of it."""
+"""7 MB: a disk that reads 128 KiB around each of 88 faults, the least of a warm-up, has read most of it."""
 LIMITED = """
 version: 1
 protocol: {warmup_s: 0.1, window_s: 0.2, min_steps: 8, blocks: [1, 1], timeout_s: 60}
