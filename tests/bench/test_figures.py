@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
+from feedrate.analysis import simulate_noise
 from feedrate.bench import accuracy, generated, session, site, statistics
 from feedrate.bench.browser import PageCost
 from feedrate.bench.session import Session
@@ -95,7 +96,7 @@ def test_noise_comes_from_the_machines_own_newest_run(tmp_path: Path, fake_run: 
     assert statistics.noise(stored, mine).origin.endswith("run 20260102T030405Z-mine")
     assert statistics.noise(stored, "unknown").origin.endswith("run 20260103T030405Z-other")
     nothing = statistics.noise([], mine)
-    assert (list(nothing.spreads), nothing.run) == (list(statistics.SPREADS), None)
+    assert (list(nothing.spreads), nothing.run) == (list(simulate_noise.SPREADS), None)
 
 
 def test_without_a_calibration_run_its_command_is_said(tmp_path: Path, fake_run: ModuleType) -> None:

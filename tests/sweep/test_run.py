@@ -15,7 +15,7 @@ from rich.console import Console
 from sweeping import Place, printed_by
 
 from feedrate.plan import request, suite
-from feedrate.plan.claim_selection import LEAST_BLOCKS, claims_of
+from feedrate.plan.claim_selection import GROWN, GROWS_AFTER, LEAST_BLOCKS, claims_of
 from feedrate.plan.schedule import TEMPLATE_S
 from feedrate.questions.claims import terminal as claims_terminal
 from feedrate.schema.errors import InputError
@@ -101,7 +101,8 @@ def play(run: ActiveRun, blocks: range, seconds: float, clear: str, effect: floa
         factors = {
             cell: effect * (1 + wobble * (-1) ** block) if claim.id == clear else 1 + 0.4 * (-1) ** block
             for claim in run.claims.claims
-            for cell, weight in claim.weights.items()
+            for number in claim.effects
+            for cell, weight in number.weights.items()
             if weight > 0
         }
         for position, cell in enumerate(run.live(block)):
@@ -123,10 +124,10 @@ def give(run: ActiveRun, budget_s: float) -> None:
 
 
 def test_the_certain_make_room(running: ActiveRun) -> None:
-    """After four blocks only the cells of the claim that is open still run."""
+    """After six blocks only the cells of the claim that is open still run."""
     assert {claim.id for claim in running.claims.claims} == {CERTAIN, "gil-threads"}
-    play(running, range(4), 0.01, CERTAIN)
-    left = {cell.cell_id for cell in running.live(4)}
+    play(running, range(LEAST_BLOCKS), 0.01, CERTAIN)
+    left = {cell.cell_id for cell in running.live(LEAST_BLOCKS)}
     certain, open_ = (next(c for c in running.claims.claims if c.id == name) for name in (CERTAIN, "gil-threads"))
     assert left == set(open_.cells)
     assert not left & (certain.cells - open_.cells)
@@ -134,7 +135,7 @@ def test_the_certain_make_room(running: ActiveRun) -> None:
 
 def test_the_sides_of_a_claim_are_neighbours_and_a_resumed_block_keeps_its_order(running: ActiveRun) -> None:
     """Whatever the block, and also when some of its trials have ended."""
-    sides = next(set(claim.weights) for claim in running.claims.claims if claim.id == "gil-threads")
+    sides = next(set(claim.deciding) for claim in running.claims.claims if claim.id == "gil-threads")
     for block in range(5):
         own = [cell.cell_id for cell in running.order(block) if cell.role != "control"]
         first, second = (own.index(side) for side in sides)
@@ -162,7 +163,34 @@ def test_what_the_budget_cannot_decide_waits_for_what_it_can(running: ActiveRun)
     play(running, range(LEAST_BLOCKS), 1.0, CERTAIN, effect=1.05, wobble=0.02)
     near = next(claim for claim in running.claims.claims if claim.id == CERTAIN)
     spent = LEAST_BLOCKS * len(running.live(0)) + TEMPLATE_S * (LEAST_BLOCKS + 1)
-    give(running, spent + 10 * len(near.weights))
+    give(running, spent + 10 * len(near.deciding))
     assert len(running.claims.open(LEAST_BLOCKS)) == 2
     assert {cell.cell_id for cell in running.live(LEAST_BLOCKS)} > near.cells
-    assert {cell.cell_id for cell in running.order(LEAST_BLOCKS)} == set(near.weights) < near.cells
+    assert {cell.cell_id for cell in running.order(LEAST_BLOCKS)} == near.deciding < near.cells
+
+
+def test_windows_of_an_open_claim_near_no_difference_grow(running: ActiveRun) -> None:
+    """From its tenth block on its cells have longer windows, a later time-out and a longer forecast; others have not.
+
+    A resumed run has the same, and windows do not shrink when the estimate moves away.
+    """
+    near = next(claim.deciding for claim in running.claims.claims if claim.id == CERTAIN)
+    cells = running.local.plan.all_cells
+    assert len(near) < len(cells)
+    short, limit = running.local.plan.window_s(cells[0]), running.local.plan.matrix.protocol.timeout_s
+    play(running, range(GROWS_AFTER), 1.0, CERTAIN, effect=1.0, wobble=0.1)
+    assert {running.job("trial", cell, GROWS_AFTER - 1)["window_s"] for cell in cells} == {short}
+    resumed = ActiveRun(running.local, running.folder, 1, "", Silent())
+    for trial in running.trials:
+        resumed.add(trial)
+    more = (GROWN - 1) * short
+    for run in (running, resumed):
+        for cell in cells:
+            longer = more if cell.cell_id in near else 0
+            assert run.job("trial", cell, GROWS_AFTER)["window_s"] == pytest.approx(short + longer)
+            assert run.timeout_s(cell, GROWS_AFTER) == pytest.approx(limit + longer)
+        assert run.block_s(GROWS_AFTER, cells) == pytest.approx(TEMPLATE_S + len(cells) + more * len(near))
+    play(running, range(GROWS_AFTER, GROWS_AFTER + 2), 1.5, CERTAIN, effect=3.0)
+    found = running.block_s(GROWS_AFTER + 2, [cell for cell in cells if cell.cell_id in near])
+    assert found == pytest.approx(TEMPLATE_S + 1.5 * len(near))
+    resumed.close()

@@ -10,6 +10,8 @@ __all__ = [
     "ceilings",
     "claims",
     "contrasts",
+    "crossfit",
+    "diagnosis",
     "estimates",
     "estimators",
     "loader",
@@ -20,7 +22,9 @@ __all__ = [
     "prediction",
     "sentences",
     "simulate",
+    "simulate_noise",
     "steps",
     "storage",
     "summary",
+    "verdicts",
 ]

@@ -28,6 +28,7 @@ import numpy as np
 import pandas as pd
 
 from feedrate.analysis.blocks import KEYS, Floats, blocks_for, half_width, moments, successful, t_half_width
+from feedrate.analysis.diagnosis import FAR, LEAST_BLOCKS, LEAST_CELLS, MOST_FAR, MOST_LAG1, Diagnosis, diagnose
 from feedrate.analysis.estimates import cells, rows_of
 from feedrate.machine.probes import noise
 from feedrate.schema.columns import FLAGS
@@ -196,6 +197,22 @@ CRITERIA = (
         "unduly; with fewer than 2 there is no interval.",
         at_least=True,
     ),
+    Criterion(
+        "dependence",
+        (100 * MOST_LAG1, 100 * MOST_LAG1, 60.0),
+        "%",
+        "How much of a trial’s deviation from its cell is found again in the next block: the lag-1 autocorrelation, "
+        "where its 99 % interval leaves out none. Intervals take blocks for independent: at 15 % they are a seventh "
+        "too narrow, at 60 % half as wide as they should be. Beyond the limit of B verdicts on claims are withheld.",
+    ),
+    Criterion(
+        "tails",
+        (100 * MOST_FAR, 100 * MOST_FAR, 20.0),
+        "% of trials",
+        f"Trials farther than {FAR:g} median absolute deviations from their cell’s median, beyond those of normal "
+        "noise, where the 99 % interval leaves out none. They come of two modes or of a heavy tail, with which the "
+        "mean of few blocks is not normal. Beyond the limit of B verdicts on claims are withheld.",
+    ),
 )
 
 
@@ -279,6 +296,7 @@ def grade(trials: pd.DataFrame, control: str | None = None) -> Grade:
         "spread": _spread(measured, own),
         "drift": _drift(ended, own),
         "blocks": (float(blocks), f"Half of the cells were measured in {blocks} blocks or more"),
+        **_shape(diagnose(trials)),
     }
     letters = {each.name: None if (value := judged[each.name][0]) is None else each.letter(value) for each in CRITERIA}
     if not watched and (letters["flagged"] or UNKNOWN_AT_BEST) <= UNKNOWN_AT_BEST:
@@ -330,6 +348,30 @@ def _drift(ended: pd.DataFrame, own: pd.DataFrame) -> _Judged:
     if least <= _DRIFT_LIMITS[0] and most > _DRIFT_LIMITS[-1]:
         return None, f"{text}, which tells nothing of drift"
     return least, text
+
+
+def _shape(found: Diagnosis) -> dict[str, _Judged]:
+    """Whether blocks depend on one another, and how many trials lie far from their cell's others."""
+    if np.isnan(found.lag1):
+        unknown = f"not known (fewer than {LEAST_CELLS} cells have {LEAST_BLOCKS} blocks)"
+        return {
+            "dependence": (None, f"Whether trials resemble those of the block before is {unknown}"),
+            "tails": (None, f"How many trials lie far from the others of their setting is {unknown}"),
+        }
+    lag1, lo = (f"{each:.2f}".replace("-", "−") for each in (found.lag1, found.lag1_lo))
+    again = f"{100 * found.dependence:.0f} %" if found.dependence else "Nothing that is certain"
+    return {
+        "dependence": (
+            100 * found.dependence,
+            f"{again} of a trial’s deviation is found again in the next block (lag-1 autocorrelation {lag1}, "
+            f"99 %: {lo} or more)",
+        ),
+        "tails": (
+            100 * found.tails,
+            f"{100 * found.far_share:.1f} % of trials lie far from the others of their setting (normal noise: "
+            f"{100 * found.far_normal:.1f} %)",
+        ),
+    }
 
 
 PARTS = ("within", "between", "drift")

@@ -2,13 +2,14 @@
 
 An interval that stops as soon as it is narrow, a verdict with margins, an order that is random within blocks: whether
 they keep what they promise cannot be seen in one run. Here they are applied, by the same functions that judge records,
-to log throughputs drawn at random. Noise is normal on logs unless it is resampled from records; heavier tails, and
-spreads that change in the course of a run, are not simulated.
+to log throughputs drawn at random. Noise is normal on logs unless it is resampled from records; other kinds are in
+``analysis.simulate_noise``. Spreads that change in the course of a run are not simulated.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -19,7 +20,9 @@ from scipy.special import betaincinv
 
 from feedrate.analysis.blocks import CONFIDENCE, Blocks, Floats, half_width, moments, successful
 from feedrate.analysis.contrasts import contrasts, verdicts
+from feedrate.plan.claim_selection import ERROR, LEAST_BLOCKS
 from feedrate.plan.stopping import Rule
+from feedrate.schema.metrics import CONFIRMED_OVER, REFUTED_UNDER, SAME
 
 PROTOCOL = Rule(fewest=8, most=30, target=math.log1p(0.03))
 """The protocol's defaults."""
@@ -70,16 +73,39 @@ class Stopped(NamedTuple):
 
 def stopped(logs: Floats, rule: Rule = PROTOCOL) -> Stopped:
     """Look at paired log ratios (replays × blocks) after every block, and stop when the rule says so."""
-    n = np.arange(rule.fewest, rule.most + 1)
-    looks = slice(rule.fewest - 1, rule.most)
+    return _first(logs, rule.fewest, rule.most, lambda _, sd, n: half_width(sd, n) <= rule.target)
+
+
+def certain(logs: Floats, claims: int) -> Stopped:
+    """Look at effects (claims × blocks) after every block, and stop where they are certain (``plan.claim_selection``).
+
+    Args:
+        logs: an effect's log ratios, of one claim a row.
+        claims: how many the run tests.
+    """
+    level = 1 - ERROR / claims
+    return _first(logs, LEAST_BLOCKS, logs.shape[1], lambda mean, sd, n: _room(mean) >= half_width(sd, n, level))
+
+
+def _room(log: Floats) -> Floats:
+    """``metrics.room`` of many logs."""
+    same = np.minimum(log - math.log(SAME[0]), math.log(SAME[1]) - log)
+    return np.maximum(same, np.maximum(log - math.log(CONFIRMED_OVER), math.log(REFUTED_UNDER) - log))
+
+
+def _first(
+    logs: Floats, fewest: int, most: int, enough: Callable[[Floats, Floats, Floats], npt.NDArray[np.bool_]]
+) -> Stopped:
+    """Stop each row at the first look at which mean, spread and number of blocks are enough, or at the last."""
+    n = np.arange(fewest, most + 1)
+    looks = slice(fewest - 1, most)
     mean = logs.cumsum(axis=1)[:, looks] / n
     squares = (logs**2).cumsum(axis=1)[:, looks] - n * mean**2
-    half = half_width(np.sqrt(np.maximum(squares, 0.0) / (n - 1)), n)
-    done = half <= rule.target
+    sd = np.sqrt(np.maximum(squares, 0.0) / (n - 1))
+    done = enough(mean, sd, n)
     done[:, -1] = True
-    at = done.argmax(axis=1)
-    rows = np.arange(len(logs))
-    return Stopped(mean[rows, at], half[rows, at], n[at])
+    at = np.arange(len(logs)), done.argmax(axis=1)
+    return Stopped(mean[at], half_width(sd[at], n[at[1]]), n[at[1]])
 
 
 def _pairs(effect: float, spread: npt.ArrayLike, rule: Rule, replays: int, seed: int) -> Floats:

@@ -2,26 +2,31 @@
 
 Five kinds of noise of one standard deviation: normal; with a heavy tail on one side (a tenth of all trials are slowed
 down); with two modes (a fifth of all trials in a slow one); and autocorrelated from block to block (ρ = 0.5 and 0.8).
-The judged effects are the worst case: many lie exactly at a margin of a verdict. A run whose noise is diagnosed
-(``analysis.diagnosis``) gives no verdict, so that none of its verdicts is wrong.
+The judged effects are the worst case: most lie exactly at a margin of a verdict. Claims leave a run when they are
+certain, as in a sweep. A run whose noise is diagnosed (``analysis.diagnosis``) gives no verdict, so that none of its
+verdicts is wrong.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from feedrate.analysis.blocks import Floats, moments
 from feedrate.analysis.crossfit import cross_fitted
 from feedrate.analysis.diagnosis import diagnose_logs
-from feedrate.analysis.simulate import PROTOCOL, Share, stopped
+from feedrate.analysis.simulate import PROTOCOL, Share, certain, stopped
 from feedrate.analysis.verdicts import judge
 from feedrate.schema.metrics import CONFIRMED_OVER, SAME
 
-REPLAYS = 1000
+REPLAYS = 2000
+SPREADS = (0.03, 0.06, 0.085)
+"""Of paired log ratios, on a two-core machine."""
 _MARGINS = (0.0, math.log(SAME[1]), math.log(CONFIRMED_OVER), 0.05)
 TRUTH = np.array([*np.repeat(_MARGINS, 5), *[0.3] * 10])
 """Log ratios of the judged effects: none, at both margins, small, and obvious."""
@@ -61,52 +66,85 @@ NOISES: Mapping[str, Noise] = {
 }
 
 
-def coverage(noise: Noise, spread: float, replays: int = REPLAYS) -> Share:
-    """Say how often the 95 % interval of a contrast holds the truth, early stopping included."""
-    random = np.random.default_rng(0)
-    found = stopped(spread * noise(random, (replays, PROTOCOL.most)))
-    return Share(int((np.abs(found.log) <= found.half).sum()), replays)
+class Worth(NamedTuple):
+    """What numbers are worth under one kind of noise."""
+
+    covered: Share
+    """Contrasts whose 95 % interval holds the truth, early stopping included."""
+    wrong: Share
+    """Runs with any wrong verdict, had none been withheld."""
+    withheld: Share
+    """Runs whose verdicts are withheld."""
+    wrong_left: Share
+    """Runs with any wrong verdict that are not withheld."""
 
 
-def any_wrong(noise: Noise, spread: float, blocks: int, replays: int = REPLAYS) -> tuple[Share, Share]:
-    """Say in how many runs any verdict is wrong, and in how many they are withheld.
+SIMULATED: Mapping[str, tuple[float, float, float, float]] = {
+    "normal": (0.94, 0.017, 0.0, 0.017),
+    "heavy tail on one side": (0.922, 0.024, 0.0, 0.024),
+    "two modes": (0.86, 0.03, 0.45, 0.019),
+    "autocorrelated, ρ = 0.5": (0.734, 0.18, 0.997, 0.0),
+    "autocorrelated, ρ = 0.8": (0.45, 0.731, 1.0, 0.0),
+}
+"""What ``worth`` finds for each kind of noise, as shares: tests compute them again."""
+
+
+def worth(noise: Noise, spreads: npt.ArrayLike = SPREADS, blocks: int = PROTOCOL.most, replays: int = REPLAYS) -> Worth:
+    """Simulate contrasts and runs of claims.
 
     Args:
-        noise: of the log throughput of a cell's trials.
-        spread: standard deviation of paired log ratios.
-        blocks: of each run.
-        replays: runs to draw.
+        noise: of the ratio of a contrast, and of the log throughput of B's trials; A's are normal, which is worse than
+            noise that both sides have.
+        spreads: standard deviations of paired log ratios; each contrast and each effect takes one at random.
+        blocks: most blocks of a run.
+        replays: runs to draw, and a tenth of the contrasts.
     """
     random = np.random.default_rng(0)
-    wrong = withheld = 0
-    truth, effects = TRUTH[:, None], len(TRUTH)
-    for _ in range(replays):
-        logs = spread / math.sqrt(2) * noise(random, (2 * effects, blocks))
-        if diagnose_logs(logs).reason:
-            withheld += 1
-            continue
-        mean, sd, n = moments(truth + logs[effects:] - logs[:effects])
-        table = pd.DataFrame({"ratio": np.exp(mean), "sd_log": sd, "n": n, "says": "more", "figure": np.nan})
-        verdict = judge(table)["verdict"].to_numpy()
-        no_more, no_same = TRUTH <= math.log(CONFIRMED_OVER), TRUTH >= math.log(SAME[1])
-        mistakes = (verdict == "confirmed") & no_more | (verdict == "refuted") | (verdict == "no difference") & no_same
-        wrong += bool(mistakes.any())
-    return Share(wrong, replays), Share(withheld, replays)
+    spread = lambda count: random.choice(np.atleast_1d(np.asarray(spreads)), (count, 1))  # noqa: E731
+    many = 10 * replays
+    contrasts = stopped(spread(many) * noise(random, (many, PROTOCOL.most)))
+    covered = Share(int((np.abs(contrasts.log) <= contrasts.half).sum()), many)
+    wrong = np.zeros(replays, dtype=bool)
+    withheld = np.zeros(replays, dtype=bool)
+    no_more, no_same = math.log(CONFIRMED_OVER) >= TRUTH, math.log(SAME[1]) <= TRUTH
+    for replay in range(replays):
+        size, shape = spread(len(TRUTH)) / math.sqrt(2), (len(TRUTH), blocks)
+        verdict, reason = judged(TRUTH, size * _normal(random, shape), size * noise(random, shape))
+        mistaken = (verdict == "confirmed") & no_more | (verdict == "refuted") | (verdict == "no difference") & no_same
+        wrong[replay], withheld[replay] = mistaken.any(), bool(reason)
+    shares = (wrong, withheld, wrong & ~withheld)
+    return Worth(covered, *(Share(int(each.sum()), replays) for each in shares))
 
 
-def nulls_told(spread: float = 0.04, blocks: int = 30, replays: int = 200) -> Share:
+def judged(truth: Floats, a: Floats, b: Floats) -> tuple[npt.NDArray[np.str_], str]:
+    """Stop the claims of a run as a sweep does, and judge them together.
+
+    Args:
+        truth: log ratio of each claim's effect.
+        a: noise of the log throughput of A's trials, claims × blocks.
+        b: that of B's.
+
+    Returns:
+        The verdict on each claim that B has more, and why the run is withheld.
+    """
+    effects = truth[:, None] + b - a
+    ran = np.arange(effects.shape[1]) < certain(effects, len(truth)).n[:, None]
+    mean, sd, n = moments(np.where(ran, effects, np.nan))
+    table = pd.DataFrame({"ratio": np.exp(mean), "sd_log": sd, "n": n, "says": "more", "figure": np.nan})
+    reason = diagnose_logs(np.where(np.tile(ran, (2, 1)), np.concatenate((a, b)), np.nan)).reason
+    return np.asarray(judge(table)["verdict"], dtype=np.str_), reason
+
+
+def nulls_told(spread: float = 0.04, blocks: int = 30, replays: int = 400) -> Share:
     """Say how many of 5 true nulls among 26 obvious effects are called no difference."""
     random = np.random.default_rng(0)
-    truth = np.array([0.0] * 5 + [0.3] * 26)[:, None]
-    told = 0
-    for _ in range(replays):
-        mean, sd, n = moments(truth + spread * random.standard_normal((len(truth), blocks)))
-        table = pd.DataFrame({"ratio": np.exp(mean), "sd_log": sd, "n": n, "says": "more", "figure": np.nan})
-        told += int((judge(table)["verdict"][:5] == "no difference").sum())
+    truth = np.array([0.0] * 5 + [0.3] * 26)
+    draw = lambda: spread / math.sqrt(2) * random.standard_normal((len(truth), blocks))  # noqa: E731
+    told = sum(int((judged(truth, draw(), draw())[0][:5] == "no difference").sum()) for _ in range(replays))
     return Share(told, 5 * replays)
 
 
-def gain_covered(settings: int, differ: float, blocks: int, spread: float = 0.03, replays: int = 500) -> Share:
+def gain_covered(settings: int, differ: float, blocks: int, spread: float = 0.03, replays: int = REPLAYS) -> Share:
     """Say how often the cross-fitted gain's interval holds the mean gain of what was chosen.
 
     Args:
@@ -124,12 +162,13 @@ def gain_covered(settings: int, differ: float, blocks: int, spread: float = 0.03
         gains = truth + spread * random.standard_normal((settings, blocks)) - default
         # The truth of what is chosen: the same choice, applied to gains without noise.
         found, true = cross_fitted(gains), cross_fitted(gains, of=np.broadcast_to(truth, gains.shape))
-        covered += bool(found and true and abs(found.log - true.log) <= found.half)
+        covered += abs(found.log - true.log) <= found.half
     return Share(covered, replays)
 
 
-def naive_bias(settings: int = 20, blocks: int = 8, spread: float = 0.03, replays: int = 2000) -> float:
+def naive_bias(settings: int = 20, blocks: int = 8, spread: float = 0.03, replays: int = REPLAYS) -> float:
     """Say by how much the best of equal settings seems to gain, in logs, when it is measured where it was chosen."""
     random = np.random.default_rng(0)
-    return float(np.mean([(spread * random.standard_normal((settings, blocks))).mean(axis=1).max() for _ in range(replays)]))
-
+    return float(
+        np.mean([(spread * random.standard_normal((settings, blocks))).mean(axis=1).max() for _ in range(replays)])
+    )

@@ -13,7 +13,19 @@ from typing import Any
 
 from markupsafe import Markup
 
-from feedrate.analysis import blocks, ceilings, claims, loader, noise, pipeline, prediction
+from feedrate.analysis import (
+    blocks,
+    ceilings,
+    claims,
+    crossfit,
+    diagnosis,
+    loader,
+    noise,
+    pipeline,
+    prediction,
+    simulate_noise,
+    verdicts,
+)
 from feedrate.analysis.estimators import ESTIMATORS
 from feedrate.machine.probes import gpu
 from feedrate.machine.probes import noise as probed
@@ -24,7 +36,7 @@ from feedrate.plan import claim_selection, schedule
 from feedrate.plan.matrix import DEFAULT_PROTOCOL
 from feedrate.questions.runs import telemetry
 from feedrate.questions.runs.page import PARTS
-from feedrate.schema import metrics, plugins, window
+from feedrate.schema import metrics, plugins, window, words
 from feedrate.schema.axes import AXES
 from feedrate.schema.columns import PROTOCOL_VERSION
 from feedrate.schema.plugins import RESOURCES, traits
@@ -37,8 +49,8 @@ from feedrate.sweep import run
 
 PATH = "methodology.md"
 _MODULES = (
-    *(blocks, ceilings, claim_selection, claims, gpu, loader, metrics, noise, pipeline, plugins, prediction, run),
-    *(schedule, telemetry, window),
+    *(blocks, ceilings, claim_selection, claims, crossfit, diagnosis, gpu, loader, metrics, noise, pipeline, plugins),
+    *(prediction, run, schedule, simulate_noise, telemetry, verdicts, window),
 )
 """Those whose constants the prose names."""
 _CAUSES = {
@@ -76,6 +88,11 @@ def tables() -> dict[str, Any]:
         "letters": list(letters),
         "worst_letter": noise.LETTERS[len(letters)],
         "criteria": list(_criteria()),
+        "spreads": words.listed([f"{100 * spread:g}" for spread in simulate_noise.SPREADS]),
+        "worth": [
+            (_capital(name), *(f"{100 * share:.1f} %" for share in shares))
+            for name, shares in simulate_noise.SIMULATED.items()
+        ],
         "flag_rules": list(_flags()),
         "derived": [(_anchor(f"measure-{name}", name), doc) for name, (_, doc) in probed.DERIVED.items()],
         "planted": list(_planted()),
