@@ -1,10 +1,17 @@
 """Which claims a plan tests, and for which of them a sweep still measures: certain ones make room for the others.
 
-A claim is *certain* when an interval that is far stricter than its verdict needs leaves only one verdict: its level is
-that of the smallest p-value among all claims of the run by Holm, with a tenth of the error. Looking after every block
-and stopping what is certain then adds little to the chance of a wrong verdict, and large effects, of which there are
-many, cost six blocks and not thirty. Everything else goes on as long as the protocol and the budget allow: an interval
-that is as narrow as a contrast's has to be may still leave two verdicts.
+A claim is *certain* when an interval that is far stricter than its verdict needs leaves only one verdict, for all that
+it says: its level is that of the smallest p-value among all claims of the run by Holm, with a tenth of the error.
+Nothing is certain before six blocks. What is certain leaves, so that large effects, of which there are many, cost six
+blocks and not thirty. Everything else goes on as long as the protocol and the budget allow: an interval that is as
+narrow as a contrast's has to be may still leave two verdicts. Where a claim stays open near no difference, the windows
+of its cells grow.
+
+To stop for what is seen costs something. Simulated under normal noise at spreads of 3 to 8.5 %, of runs whose 30 claims
+all lie right at a margin 2 to 2.5 % become certain of a wrong verdict, of the 5 % that their verdicts may be wrong.
+Intervals of claims that left cover the truth in 92 to 95 % of cases, whatever the effect. Those that leave sooner than
+their effect would let expect look too large: of effects of 5 % at a spread of 3 %, 3.5 % leave before 8 blocks, and the
+intervals of half of these miss the truth.
 
 Where a budget cannot decide all that is open, time goes to the claims that it can decide, those that take least of it
 first; only when none is in reach, to the least certain. What is in reach is predicted anew before every block. A claim
@@ -30,7 +37,7 @@ from feedrate.schema.axes import Cell, cell_id
 from feedrate.schema.metrics import METRICS, SAME, least_of, room
 
 LEAST_BLOCKS = 6
-"""Before anything is certain: of runs that stopped with four, intervals were simulated to cover as few as 72 %."""
+"""Before anything is certain: of intervals of claims that left after four, as few as 72 % were simulated to cover."""
 GROWS_AFTER = 10
 """Blocks after which the windows of a claim grow that is open and lies near no difference."""
 GROWN = 4
@@ -120,7 +127,8 @@ def plan_claims(
             beside = [term for aside in claim.asides for term in terms(aside.effect, device, photographs)]
             everything = {term.cell_id for part in (*deciding, beside, facts) for term in part}
             weights = [{term.cell_id: term.weight for term in part} for part in deciding]
-            given = [(effect.metric, effect.figure) for effect in asked] or [(None, None)]
+            given: list[tuple[str | None, float | None]] = [(effect.metric, effect.figure) for effect in asked]
+            given = given or [(None, None)]
             effects = tuple(
                 PlannedEffect(metric, weight, figure) for (metric, figure), weight in zip(given, weights, strict=True)
             )
