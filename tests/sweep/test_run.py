@@ -135,11 +135,13 @@ def test_the_certain_make_room(running: ActiveRun) -> None:
 
 def test_the_sides_of_a_claim_are_neighbours_and_a_resumed_block_keeps_its_order(running: ActiveRun) -> None:
     """Whatever the block, and also when some of its trials have ended."""
-    sides = next(set(claim.deciding) for claim in running.claims.claims if claim.id == "gil-threads")
+    (effect,) = next(claim.effects for claim in running.claims.claims if claim.id == "gil-threads")
     for block in range(5):
         own = [cell.cell_id for cell in running.order(block) if cell.role != "control"]
-        first, second = (own.index(side) for side in sides)
-        assert abs(first - second) == 1
+        for side, weight in effect.weights.items():
+            place = own.index(side)
+            beside = own[max(0, place - 1) : place] + own[place + 1 : place + 2]
+            assert any(weight * effect.weights.get(other, 0.0) < 0 for other in beside)
     before = [cell.cell_id for cell in running.order(0)]
     for position, cell in enumerate(before[:3]):
         trial = {"cell_id": cell, "block": 0, "position": position, "outcome": "ok", "samples_per_s": 1.0}
