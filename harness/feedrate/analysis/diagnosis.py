@@ -122,7 +122,8 @@ def _lag1(left: Floats) -> tuple[float, float]:
     found = (product[known] / sd[known] ** 2 + 1 / n) / shrinks
     weights = (shrinks * n / (n - 2)) ** 2 * pairs
     lag1 = float(np.average(found, weights=weights))
-    return lag1, lag1 - _CERTAIN / math.sqrt(weights.sum())
+    cells = len(n) / max(1, len(n) - 1)  # the medians of blocks took away as much as one cell tells
+    return lag1, lag1 - _CERTAIN * math.sqrt(cells / weights.sum())
 
 
 def _far(left: Floats) -> tuple[float, float, float]:

@@ -94,10 +94,13 @@ def _room(log: Floats) -> Floats:
 
 
 def _first(
-    logs: Floats, fewest: int, most: int, enough: Callable[[Floats, Floats, Floats], npt.NDArray[np.bool_]]
+    logs: Floats,
+    fewest: int,
+    most: int,
+    enough: Callable[[Floats, Floats, npt.NDArray[np.int64]], npt.NDArray[np.bool_]],
 ) -> Stopped:
     """Stop each row at the first look at which mean, spread and number of blocks are enough, or at the last."""
-    n = np.arange(fewest, most + 1)
+    n: npt.NDArray[np.int64] = np.arange(fewest, most + 1)
     looks = slice(fewest - 1, most)
     mean = logs.cumsum(axis=1)[:, looks] / n
     squares = (logs**2).cumsum(axis=1)[:, looks] - n * mean**2

@@ -100,7 +100,10 @@ def worth(noise: Noise, spreads: npt.ArrayLike = SPREADS, blocks: int = PROTOCOL
         replays: runs to draw, and a tenth of the contrasts.
     """
     random = np.random.default_rng(0)
-    spread = lambda count: random.choice(np.atleast_1d(np.asarray(spreads)), (count, 1))  # noqa: E731
+
+    def spread(count: int) -> Floats:
+        return random.choice(np.atleast_1d(np.asarray(spreads, dtype=np.float64)), (count, 1))
+
     many = 10 * replays
     contrasts = stopped(spread(many) * noise(random, (many, PROTOCOL.most)))
     covered = Share(int((np.abs(contrasts.log) <= contrasts.half).sum()), many)
@@ -139,8 +142,10 @@ def nulls_told(spread: float = 0.04, blocks: int = 30, replays: int = 400) -> Sh
     """Say how many of 5 true nulls among 26 obvious effects are called no difference."""
     random = np.random.default_rng(0)
     truth = np.array([0.0] * 5 + [0.3] * 26)
-    draw = lambda: spread / math.sqrt(2) * random.standard_normal((len(truth), blocks))  # noqa: E731
-    told = sum(int((judged(truth, draw(), draw())[0][:5] == "no difference").sum()) for _ in range(replays))
+    told = 0
+    for _ in range(replays):
+        a, b = spread / math.sqrt(2) * random.standard_normal((2, len(truth), blocks))
+        told += int(np.count_nonzero(judged(truth, a, b)[0][:5] == "no difference"))
     return Share(told, 5 * replays)
 
 
