@@ -11,13 +11,14 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from feedrate.analysis.claims import CLAIM_COLUMNS, judge_claims
+from feedrate.analysis.claims import CLAIM_COLUMNS, NOT_TESTABLE, VERDICTS, judge_claims, observe
 from feedrate.charts import render
 from feedrate.charts.embed import figure_html, specifications
 from feedrate.charts.figure import Figure
 from feedrate.plan import suite
 from feedrate.plan.claim import Claim, Effect, pair, slope
 from feedrate.questions.claims import charts
+from feedrate.schema.columns import PROTOCOL_VERSION
 from feedrate.store import runs
 
 SIDES = ({"num_workers": 0}, {"num_workers": 2})
@@ -26,7 +27,7 @@ LOAD = {"mode": "load"}
 
 def claim(name: str, effect: Effect | None) -> Claim:
     facts = () if effect else ({"check": "termination"},)
-    return Claim(name, "Says so.", ("BOT",), "Tested so.", effect, facts)
+    return Claim(name, "Says so.", ("BOT",), "Tested so.", "Others.", effect, facts=facts)
 
 
 ASKED = {
@@ -44,6 +45,7 @@ def judgement(name: str, ratio: float, width: float = 1.02, **more: Any) -> dict
     row: dict[str, Any] = dict.fromkeys(CLAIM_COLUMNS)
     ends = {"lo": ratio / width, "hi": ratio * width}
     given = {"claim": name, "suite": "workers", "run_id": "r", "machine_id": "m", "device": "cpu", "n": 9}
+    given |= {"run_ids": (more.get("run_id", "r"),), "protocol": PROTOCOL_VERSION, "worst_case": ""}
     return row | given | ends | {"ratio": ratio, "verdict": "confirmed"} | more
 
 
@@ -73,6 +75,28 @@ def test_right_of_one_is_what_the_claim_says() -> None:
     assert "data wait" in listed["less"]["metric"]
 
 
+def test_the_worst_case_is_a_tick() -> None:
+    """It is turned round with its effect, and lies within the axis; an effect of one case has none."""
+    figure = forest(
+        judgement("more", 1.5, worst=0.2, worst_case="batch_size=8"),
+        judgement("less", 0.5, worst=1.25, worst_case="batch_size=8"),
+        judgement("along", 1.1),
+    )
+    drawn = values(figure)
+    assert (drawn["more"]["tick"], drawn["less"]["tick"], drawn["along"]["tick"]) == (0.2, pytest.approx(0.8), None)
+    (low, _) = render.specification(figure.panels[0])["layer"][-1]["encoding"]["x"]["scale"]["domain"]
+    assert low < 0.2
+    assert {row["claim"]: row["its ratio"] for row in figure.rows} == {"more": 0.2, "less": 1.25, "along": None}
+
+
+def test_an_older_protocol_is_named() -> None:
+    """The panel says what its verdicts rest on, and pooled runs are counted."""
+    (old,) = forest(judgement("more", 1.5, protocol=1, run_ids=("r", "s"))).panels
+    (new,) = forest(judgement("more", 1.5)).panels
+    assert render.specification(old)["title"]["subtitle"] == ["cpu, 2 runs (protocol 1)"]
+    assert render.specification(new)["title"]["subtitle"] == ["cpu, run r"]
+
+
 def test_what_has_no_effect_is_not_drawn() -> None:
     """Facts, claims that were not tested, and ids that this version lacks make no row; nothing at all is said."""
     rows = [
@@ -100,7 +124,7 @@ def test_machines_have_panels_in_one_order() -> None:
     )
     assert [panel.subtitle for panel in figure.panels] == ["cpu, run r", "cpu, run s", "cuda, run t"]
     specs = [render.specification(panel) for panel in figure.panels]
-    orders = [spec["layer"][3]["encoding"]["y"]["sort"] for spec in specs]
+    orders = [spec["layer"][-1]["encoding"]["y"]["sort"] for spec in specs]
     assert orders == [["more", "along"], ["more", "along"], ["along"]]
     assert [spec["usermeta"]["machine"] for spec in specs] == ["m", "n", "n"]
     assert specs[0]["height"] - specs[2]["height"] == specs[0]["usermeta"]["row"]
@@ -113,7 +137,7 @@ def test_long_intervals_end_at_the_edge_and_one_block_has_none() -> None:
     figure = forest(wide, single)
     drawn = values(figure)
     spec = render.specification(figure.panels[0])
-    domain = spec["layer"][3]["encoding"]["x"]["scale"]["domain"]
+    domain = spec["layer"][-1]["encoding"]["x"]["scale"]["domain"]
     assert (drawn["more"]["from"], drawn["more"]["to"]) == pytest.approx(tuple(domain), rel=1e-4)
     assert drawn["more"]["high"] == pytest.approx(1100.0)
     assert drawn["along"]["from"] is drawn["along"]["to"] is None
@@ -122,7 +146,7 @@ def test_long_intervals_end_at_the_edge_and_one_block_has_none() -> None:
 
 def test_colour_is_never_the_only_difference() -> None:
     """Every verdict has a colour and a shape of its own, in the picture and in the legend."""
-    words = ("confirmed", "refuted", "no difference", "inconclusive")
+    words = [word for word in VERDICTS if word != NOT_TESTABLE]
     assert len({charts.TONES[word] for word in words}) == len({charts.MARKS[word] for word in words}) == len(words)
     figure = forest(judgement("more", 1.2), judgement("along", 0.9, verdict="refuted"))
     assert [(key.label, key.shape) for key in figure.keys] == [("confirmed", "circle"), ("refuted", "diamond")]
@@ -139,7 +163,7 @@ def test_a_run_is_judged_and_drawn(trials: pd.DataFrame) -> None:
     """From trials: the claims of the suites that they were made for, or of all where the suite asks about all."""
     figure = charts.claims.draw(trials)
     asked = suite.claims()
-    found = judge_claims(trials, asked).claims
+    found = judge_claims([observe(trials, asked)], asked).claims
     effects = found[found["ratio"].notna()]
     asked_here = {row["claim"] for row in figure.rows}
     assert asked_here == set(effects["claim"][effects["suite"].eq("workers")])

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from feedrate.analysis.claims import NOT_TESTABLE
-from feedrate.analysis.sentences import estimate
+from feedrate.analysis.sentences import estimate, worst
+from feedrate.pages import descriptions
 from feedrate.pages.runs import RunView
 from feedrate.pages.verdicts import Verdicts, load_verdicts
 from feedrate.plan.claim import SOURCES
@@ -19,7 +20,9 @@ from feedrate.plan.suite import Suite
 from feedrate.plan.suite import claims as all_claims
 from feedrate.questions.claims import page as claims_page
 from feedrate.questions.suites import page as suites_page
+from feedrate.schema.columns import OLDER_PROTOCOLS
 from feedrate.schema.metrics import METRICS
+from feedrate.store.manifest import AskedClaim
 
 Show = Callable[..., RunView]
 TESTED = ("workers", "collate")
@@ -54,11 +57,17 @@ def section(body: str, name: str) -> str:
 
 
 def test_every_claim_has_a_section(body: str) -> None:
-    """Each claim stands there once, with its words, its sources by name, its design and its source's figures."""
+    """Each claim stands there once: words, sources by name, figures, design and what it does not show."""
     for name, (_, claim) in all_claims().items():
         assert body.count(f'id="claim-{name}"') == 1
         said = plain(section(body, name))
-        for text in (claim.says, claim.design, claim.figures, *(SOURCES[key].title for key in claim.sources)):
+        for text in (
+            claim.says,
+            claim.design,
+            claim.not_shown,
+            claim.figures,
+            *(SOURCES[key].title for key in claim.sources),
+        ):
             assert " ".join(text.split()) in said, name
 
 
@@ -101,7 +110,7 @@ def test_what_cannot_be_tested_has_its_reason(found: Verdicts, body: str) -> Non
     listed = body.partition("Not testable {")[2].partition("##")[0]
     assert '<a href="#claim-pin-danger">' in listed
     assert plain(listed).count("needs a CUDA device:") == 1
-    assert "run has no cells of it" in plain(listed)
+    assert "no run has cells of it" in plain(listed)
 
 
 def test_what_a_plan_could_not_test_keeps_its_reason(tested: RunView) -> None:
@@ -118,13 +127,41 @@ def test_contradicting_sources_lead_to_each_other(body: str) -> None:
     assert '<a href="#claim-pin-danger">' not in section(body, "pin-danger")
 
 
-def test_the_newest_run_that_tested_speaks(show: Show, tested: RunView) -> None:
-    """A newer run of other cells takes no verdict away; a newer one of the same cells does."""
-    other = run(show, run_id="20270101T000000Z-other", claims=("collate",))
-    found = load_verdicts([other, tested])
-    assert found.results["excess-workers"][0].view is tested
-    assert found.results["totensor-transpose"][0].view is other
+def test_runs_of_a_machine_are_pooled_and_named(show: Show, tested: RunView) -> None:
+    """A claim has the blocks of all runs that tested it, each linked with its grade; withdrawn ones are counted."""
+    again = run(show, run_id="20270101T000000Z-again", claims=("workers",))
+    gone = run(show, run_id="20270101T000000Z-gone", claims=("collate",))
+    gone.manifest = gone.manifest.model_copy(
+        update={"claims": (AskedClaim(claim="gil-threads", blocks=3, reason="done"),)}
+    )
+    found = load_verdicts([again, tested], withdrawn=[gone])
+    (told,), (single,) = found.results["gil-threads"], found.results["totensor-transpose"]
+    assert (told.views, told.row["n"]) == ((again, tested), 6)
+    assert (single.views, single.row["n"]) == ((tested,), 3)
     assert len(found.places) == 1
+    html = section(claims_page.page(found).body, "gil-threads")
+    said = plain(html)
+    assert "6 blocks; 2 runs; " in said
+    assert "few blocks (under 8); 1 run withdrawn; " in said
+    for view in (again, tested):
+        assert f'href="{view.page.replace(".md", ".html")}"' in html
+        assert (
+            f"{view.manifest.run_id}, {descriptions.day(view.manifest.started_at)}, grade {view.grade.letter}" in said
+        )
+    assert "withdrawn" not in plain(section(claims_page.page(found).body, "totensor-transpose"))
+
+
+def test_parts_and_worst_cases_are_shown(found: Verdicts, body: str) -> None:
+    """What a claim says besides has its verdict in a table; the worst case stands beside the mean."""
+    (told,) = found.results["excess-workers"]
+    (part,) = (case for case in told.cases if case["role"] == "also")
+    html = section(body, "excess-workers")
+    lines = [plain(line) for line in html.partition("What it says besides")[2].partition("</table>")[0].split("<tr")]
+    assert any(line.endswith(f"{part['case']} {estimate(part)} {part['n']} {part['verdict']}") for line in lines)
+    ends = [case["ratio"] for case in told.cases if case["role"] == "case"]
+    assert told.row["worst"] == max(ends)
+    assert f"×, worst {worst(told.row)}" in plain(html.partition("</summary>")[0])
+    assert f", at worst {worst(told.row)} (" in told.sentence
 
 
 def test_machines_and_devices_stand_apart(show: Show, tested: RunView) -> None:
@@ -142,15 +179,35 @@ def test_machines_and_devices_stand_apart(show: Show, tested: RunView) -> None:
     assert page.body.count('name="device"') == 2
 
 
-def test_other_versions_of_the_protocol_are_left_out(show: Show, tested: RunView) -> None:
-    """A run that was measured in another way is named as left out, with the reason, and judged nothing."""
-    old = run(show, run_id="20270101T000000Z-old", protocol_version=0, cores=4)
+def test_a_machines_newest_protocol_counts(show: Show, tested: RunView) -> None:
+    """An older run of the same machine is named as left out, and judged nothing."""
+    old = run(show, run_id="20270101T000000Z-old", protocol_version=1)
     found = load_verdicts([old, tested])
     assert found.left_out == (old,)
     assert [place.view for place in found.places] == [tested]
     said = plain(claims_page.page(found).body)
-    assert "Left out: 20270101T000000Z-old (version 0)" in said
+    assert "Left out: 20270101T000000Z-old (version 1)" in said
     assert "not compared" in said
+    assert "(protocol" not in said
+
+
+def test_what_rests_on_an_older_protocol_says_so(show: Show, tested: RunView) -> None:
+    """Its machine's name and every sentence of it carry the version, with a note on what was other; no others do."""
+    old = run(show, run_id="20270101T000000Z-old", protocol_version=1, cores=4)
+    found = load_verdicts([old, tested])
+    assert found.left_out == ()
+    assert [place.name.endswith(" (protocol 1)") for place in found.places] == [True, False]
+    for old_result, new_result in found.results.values():
+        assert old_result.tested == ("(protocol 1)" in old_result.sentence)
+        assert "(protocol" not in new_result.sentence
+    assert f"Protocol 1: {OLDER_PROTOCOLS[1]}." in plain(claims_page.page(found).body)
+
+
+def test_sentences_that_are_not_tested_are_listed(body: str) -> None:
+    """With the reason, for readers who miss them."""
+    listed = plain(body.partition('"not-tested"')[2].partition("</ul>")[0] or body.partition("not-tested }")[2])
+    for what in ("Native code", "no-op I/O scheduler", "all-reduce", "checkpoint"):
+        assert what in listed
 
 
 def test_without_any_run_claims_are_listed(show: Show) -> None:
@@ -192,7 +249,7 @@ def test_badges_count_several_machines(found: Verdicts) -> None:
     other = RunView(view.run)
     machine = view.manifest.machine.model_copy(update={"cores_logical": 8})
     other.manifest = view.manifest.model_copy(update={"machine": machine})
-    elsewhere, on_gpu = replace(told, view=other), replace(told, device="cuda")
+    elsewhere, on_gpu = replace(told, views=(other,)), replace(told, device="cuda")
     assert "×" in plain(claims_page.badges([told]))
     assert "2 machines" in plain(claims_page.badges([told, elsewhere]))
     assert plain(claims_page.badges([told, on_gpu])) == f"{told.verdict} 1 machine"
@@ -217,7 +274,7 @@ def test_a_stand_in_is_explained_once(body: str, tested: RunView) -> None:
     short = note.partition(":")[0]
     assert short in plain(section(body, "excess-workers"))
     assert short not in plain(section(body, "clean-termination"))
-    assert short not in plain(section(body, "gil-threads"))
+    assert short not in plain(section(body, "worker-memory"))
 
 
 def test_a_suite_that_asks_by_claims_is_answered_by_them(found: Verdicts, tested: RunView) -> None:

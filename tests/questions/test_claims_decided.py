@@ -12,12 +12,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from feedrate.analysis.claims import NOT_TESTABLE, judge_claims
+from feedrate.analysis.claims import NOT_TESTABLE, judge_claims, observe
 from feedrate.plan import suite
 from feedrate.plan.claim import Claim, Effect, cell_on
 from feedrate.schema.axes import BY_NAME, Value, cell_id
 from feedrate.schema.columns import TRIALS
-from feedrate.schema.metrics import METRICS
+from feedrate.schema.metrics import METRICS, least_of
 
 ALL = suite.claims()
 EFFECTS = {
@@ -32,30 +32,38 @@ SAID: dict[str, str] = {
     # A → B: what the claim says of B; or along which axis what rises or falls; or the check that decides
     "disk-cache": "cache=none → cache=sample: more throughput",
     "batch-cache": "cache=sample → cache=batch: more throughput",
-    "totensor-transpose": "collate=totensor → collate=fast, normalize_on=device: more throughput",
+    "totensor-transpose": "collate=totensor → collate=fast, normalize_on=device: more throughput by 5",
     "batch-size-epoch": "batch_size=8 → batch_size=128: more throughput",
     "batch-size-utilization": "batch_size=8 → batch_size=128: more gpu_util",
-    "fetch-nonlinear": "batch_size: data_wait falls",
-    "fewer-workers-small-batch": "num_workers=0 → num_workers=2: more throughput",
+    "fetch-nonlinear": "batch_size: throughput rises",
+    "forward-flat": "batch_size: forward falls by 0.5",
+    "backward-linear": "batch_size: backward stays",
+    "fewer-workers-small-batch": "num_workers=2 → num_workers=8: more throughput and "
+    "num_workers=2 → num_workers=8: less throughput",
     "workers-async": "num_workers=0 → num_workers=2: more throughput",
     "prefetch-factor": "prefetch_factor=1 → prefetch_factor=8: more throughput",
+    "twelve-workers": "num_workers=12 → num_workers=24: same throughput",
     "utilization-is-time": "num_workers: gpu_util rises",
     "ddp-over-dp": "parallel=dp, world_size=2 → parallel=ddp, world_size=2: more throughput",
     "ddp-scaling": "parallel=ddp, world_size=1 → parallel=ddp, world_size=2: more throughput",
     "lmdb-over-png": "storage_format=png → storage_format=lmdb: more throughput",
+    "lmdb-over-hdf5": "storage_format=hdf5 → storage_format=lmdb: more throughput",
+    "binary-over-png": "storage_format=png → storage_format=memmap: more throughput",
+    "lmdb-resize": "check=lmdb_resize",
     "lz4-in-lmdb": "storage_format=lmdb → storage_format=lmdb_lz4: more throughput",
-    "hdf5-parallel": "num_workers: throughput falls",
+    "hdf5-parallel": "check=hdf5_fork, guarded=False",
     "record-formats": "storage_format=png → storage_format=tfrecord: more throughput",
     "chunking-under-shuffle": "access=sequential → access=random: less throughput",
     "page-cache": "page_cache=cold → page_cache=warm: more throughput",
     "hdf5-in-memory": "check=hdf5_memory",
     "hdf5-swmr": "swmr=False → swmr=True: more throughput",
-    "png-burns-cpu": "storage_format=lmdb → storage_format=png: more workers_cpu",
+    "png-burns-cpu": "storage_format=lmdb → storage_format=png: more cpu_busy",
     "storage-device": "page_cache=warm → page_cache=cold: less throughput",
-    "io-scheduler": "page_cache=warm → page_cache=cold: less throughput",
+    "io-scheduler": "page_cache=warm → page_cache=cold: same throughput",
     "lmdb-readahead": "readahead=True → readahead=False: more throughput",
     "cudnn-benchmark": "cudnn_benchmark=False → cudnn_benchmark=True: more throughput",
     "amp": "amp=off → amp=bf16: more throughput",
+    "amp-memory": "amp=off → amp=bf16: less gpu_mem_peak",
     "bias-before-norm": "conv_bias=True → conv_bias=False: more throughput",
     "grad-none": "zero_grad=memset → zero_grad=none: more throughput",
     "debug-apis": "debug=off → debug=anomaly: less throughput",
@@ -64,8 +72,8 @@ SAID: dict[str, str] = {
     "larger-batch-tuning": "batch_size: device_backward falls",
     "loss-item": "sync_every_step=False → sync_every_step=True: less throughput",
     "memory-by-batch": "batch_size=8 → batch_size=128: more gpu_mem_used",
-    "fp16-loss-scaling": "grad_scaler=False → grad_scaler=True: less throughput",
-    "batchnorm-sync": "sync_every_step=True → sync_every_step=False: less host_ahead",
+    "fp16-loss-scaling": "grad_scaler=False → grad_scaler=True: same throughput",
+    "batchnorm-sync": "sync_every_step=True → sync_every_step=False: same host_ahead",
     "channels-last": "memory_format=contiguous → memory_format=channels_last: more throughput",
     "pageable-small-input": "pin_memory=False → pin_memory=True: less throughput",
     "pinned-large-input": "pin_memory=False → pin_memory=True: more throughput",
@@ -73,15 +81,17 @@ SAID: dict[str, str] = {
     "pin-always": "pin_memory=False → pin_memory=True: more throughput",
     "create-on-device": "create_on=host → create_on=device: more throughput",
     "pinned-staging": "pin_memory=False → pin_memory=True: more copy_rate",
-    "nonblocking-needs-pin": "non_blocking=False → non_blocking=True: more throughput",
+    "nonblocking-needs-pin": "non_blocking=False → non_blocking=True: more throughput and "
+    "non_blocking=False → non_blocking=True: same throughput",
     "nonblocking-sync-points": "non_blocking=False → non_blocking=True: more throughput",
     "overlap-chunks": "prefetcher=none → prefetcher=stream: less exposed_copy",
     "next-batch-transfer": "prefetcher=none → prefetcher=next_batch: more throughput",
     "launch-blocking": "launch_blocking=False → launch_blocking=True: less throughput",
+    "launch-blocking-prefetch": "prefetcher=none → prefetcher=stream: same throughput",
     "pinned-is-gpu-memory": "pin_memory=False → pin_memory=True: more gpu_mem_used",
     "d2h-sync": "d2h=none → d2h=pageable: less throughput",
     "pin-custom-batch": "check=pin_custom",
-    "excess-workers": "num_workers=2 → num_workers=8: less throughput",
+    "excess-workers": "num_workers=2 → num_workers=8: less throughput and num_workers=2 → num_workers=8: more switches",
     "gil-threads": "worker_kind=process → worker_kind=thread: less throughput",
     "clean-termination": "check=termination, ends_by=sigkill, guarded=False",
     "worker-memory": "index_kind=list → index_kind=numpy: less workers_memory",
@@ -92,10 +102,7 @@ SAID: dict[str, str] = {
 RATHER: dict[str, str] = {
     # Interactions: where B is said to do more (or less) than A rather than where
     "fewer-workers-small-batch": "batch_size=128 rather than batch_size=8",
-    "prefetch-factor": "read_shape=heavy_tailed rather than read_shape=constant",
-    "hdf5-parallel": "storage_format=hdf5 rather than storage_format=lmdb",
     "chunking-under-shuffle": "storage_format=hdf5_chunked rather than storage_format=png",
-    "nonblocking-needs-pin": "pin_memory=True rather than pin_memory=False",
     "nonblocking-sync-points": "sync_every_step=False rather than sync_every_step=True",
     "slow-dataset-workers": "read_us=2000, decode_us=0 rather than read_us=0, decode_us=2000",
 }
@@ -117,33 +124,46 @@ def columns(metric: str, value: float) -> dict[str, float]:
     return row
 
 
-def sides(effect: Effect, ratio: float) -> Iterator[tuple[Mapping[str, Value], float, int]]:
+def sides(effect: Effect, ratio: float, held_back: float = 1.0) -> Iterator[tuple[Mapping[str, Value], float, int]]:
     """Every cell of an effect with the factor that is planted into it, and where its scatter goes.
 
     Told from cases and sides alone, and from no weight: B, and every doubling of a series, is ``ratio`` times A where
-    the claim looks, and the same where it is held against.
+    the claim looks, and ``held_back`` times where it is held against.
     """
     for held, cases in ((False, effect.cases), (True, effect.against)):
         for case in cases:
             for place, (_, values) in enumerate(effect.sides(case)):
                 steps = math.log2(float(values[effect.along])) if effect.along else place
-                yield values, 1.0 if held else ratio**steps, (-1 if held else 1) * min(place, 1)
+                yield values, (held_back if held else ratio) ** steps, (-1 if held else 1) * min(place, 1)
+
+
+def as_said(effect: Effect) -> float:
+    """A ratio that an effect is confirmed by."""
+    return effect.figure or {"more": PLANTED, "less": 1 / PLANTED, "same": 1.0}[effect.says]
 
 
 def trials(
     claim: Claim, device: str, ratio: float, scatter: Sequence[float] = SCATTER, blocks: int = BLOCKS
 ) -> pd.DataFrame:
-    """Trials of a claim's cells, in which B is so many times A; every block is faster or slower than the one before."""
+    """Trials of a claim's cells, in which B is so many times A; every block is faster or slower than the one before.
+
+    What the claim says besides is as it says.
+    """
     effect = claim.on(device).effect
     assert effect is not None
-    rows = []
+    # A part may look at the cells that the effect is held against: there is its ratio, and the effect is beyond it.
+    besides = [(part.effect, list(sides(part.effect, as_said(part.effect)))) for part in claim.also]
+    beyond = math.prod(as_said(part) for part, _ in besides if part.cases == effect.against)
+    planted = [(effect, list(sides(effect, ratio * beyond, beyond))), *besides]
+    rows: dict[tuple[str, int], dict[str, Any]] = {}
     for block in range(blocks):
-        for values, factor, way in sides(effect, ratio):
-            cell, _ = cell_on(values, device)
-            value = 1000 * factor * math.exp(way * scatter[block % len(scatter)]) * (1 + 0.3 * block)
-            rows.append({**trial(cell, device, block), **columns(effect.metric, value)})
-    frame = pd.DataFrame(rows, columns=[column.name for column in TRIALS])
-    return frame.drop_duplicates(["cell_id", "block"])
+        for each, factors in planted:
+            for values, factor, way in factors:
+                cell, _ = cell_on(values, device)
+                value = 1000 * factor * math.exp(way * scatter[block % len(scatter)]) * (1 + 0.3 * block)
+                row = rows.setdefault((cell_id(cell), block), trial(cell, device, block))
+                rows[cell_id(cell), block] = {**columns(each.metric, value), **row}
+    return pd.DataFrame(list(rows.values()), columns=[column.name for column in TRIALS])
 
 
 def trial(cell: Mapping[str, Value], device: str, block: int) -> dict[str, Any]:
@@ -154,26 +174,34 @@ def trial(cell: Mapping[str, Value], device: str, block: int) -> dict[str, Any]:
 
 def verdict(name: str, frame: pd.DataFrame) -> str:
     """What the records say of one claim."""
-    found = judge_claims(frame, {name: ALL[name]}).claims
-    assert list(found["claim"]) == [name]
-    return str(found["verdict"].iloc[0])
+    return str(judged(name, frame)["verdict"])
+
+
+def judged(name: str, frame: pd.DataFrame) -> Mapping[str, Any]:
+    """The row of one claim."""
+    asked = {name: ALL[name]}
+    (row,) = judge_claims([observe(frame, asked)], asked).claims.to_dict("records")
+    assert row["claim"] == name
+    return {str(column): value for column, value in row.items()}
 
 
 @pytest.mark.parametrize("name", EFFECTS)
 def test_records_decide(name: str) -> None:
     """An effect as the claim has it confirms it, the contrary refutes it, none is no difference.
 
-    Half of a comparison says nothing.
+    What the claim says besides is as it says. Half of a comparison says nothing.
     """
     claim, device = EFFECTS[name]
     effect = claim.on(device).effect
     assert effect is not None
-    as_said = PLANTED if effect.says == "more" else 1 / PLANTED
-    assert verdict(claim.id, trials(claim, device, as_said)) == "confirmed"
-    assert verdict(claim.id, trials(claim, device, 1 / as_said)) == "refuted"
-    assert verdict(claim.id, trials(claim, device, 1.0)) == "no difference"
+    assert verdict(claim.id, trials(claim, device, as_said(effect))) == "confirmed"
+    for contrary in (PLANTED, 1 / PLANTED) if effect.says == "same" else (1 / as_said(effect),):
+        assert verdict(claim.id, trials(claim, device, contrary)) == "refuted"
+    none = "refuted" if effect.figure else "confirmed" if effect.says == "same" else "no difference"
+    assert verdict(claim.id, trials(claim, device, 1.0)) == none
     # Scatter that is larger than the effect leaves it open, and says how many blocks it would take.
-    scattered = judge_claims(trials(claim, device, 1.02, (0.5, -0.5)), {claim.id: ALL[claim.id]}).claims.iloc[0]
+    edge = least_of(effect.figure) if effect.figure else 1.0
+    scattered = judged(claim.id, trials(claim, device, 1.02 * edge, (0.5, -0.5)))
     assert scattered["verdict"] == "inconclusive"
     assert scattered["blocks_needed"] > BLOCKS
     half = trials(claim, device, PLANTED)
@@ -201,20 +229,26 @@ def test_checks_decide(name: str) -> None:
 def test_what_one_run_cannot_tell(name: str) -> None:
     """Where machines or disks must be compared, a run says so, and what it would take."""
     frame = trials(ALL["workers-async"][1], "cpu", PLANTED)
-    found = judge_claims(frame, {name: ALL[name]}).claims.iloc[0]
+    found = judged(name, frame)
     assert found["verdict"] == NOT_TESTABLE
     assert "needs" in found["reason"]
 
 
 def said(claim: Claim) -> str:
     """The sides of a claim, and what it says of them."""
-    effect = claim.effect
-    if effect is None:
+    if claim.effect is None:
         return shown(claim.facts[0])
+    return " and ".join(map(of, (claim.effect, *(part.effect for part in claim.also))))
+
+
+def of(effect: Effect) -> str:
+    """The sides of an effect, and what is said of them."""
+    figure = f" by {effect.figure:.3g}" if effect.figure else ""
     if effect.along:
-        return f"{effect.along}: {effect.metric} {'rises' if effect.says == 'more' else 'falls'}"
+        how = {"more": "rises", "less": "falls", "same": "stays"}[effect.says]
+        return f"{effect.along}: {effect.metric} {how}{figure}"
     (_, a), (_, b) = effect.steps
-    return f"{shown(a)} → {shown(b)}: {effect.says} {effect.metric}"
+    return f"{shown(a)} → {shown(b)}: {effect.says} {effect.metric}{figure}"
 
 
 def deciding() -> list[tuple[str, Effect]]:
