@@ -24,7 +24,8 @@ from feedrate.formats.hdf5 import Hdf5Reader, pack_chunks
 REQUIRES: dict[str, str] = {"h5py": "h5py", "numpy": "numpy"}
 VERSION: int = 1
 TRAITS: dict[str, object] = {"container": "hdf5", "stores": "gzip", "knobs": ("swmr",)}
-CHUNK_SAMPLES = 16
+CHUNK_SAMPLES: int = 16
+"""Samples that are read together; a plan reads this without importing the file."""
 COMPRESS_LEVEL = 4
 """zlib level (0 to 9): h5py's default for gzip."""
 CACHED_CHUNKS = 2

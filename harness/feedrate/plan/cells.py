@@ -153,7 +153,7 @@ def _obstacles(cell: Cell, place: Place, protocol: Protocol) -> Iterator[str]:
     yield from _sizes(cell, place)
     if cell.get("page_cache") == "cold":
         yield from _cold_limits(cell, place, protocol)
-        yield from _read_ahead_limits(cell, place, protocol)
+        yield from _neighbour_limits(cell, place, protocol)
         if cell.get("memory_limit_mib") and place.no_memory_limit:
             yield f"memory_limit_mib: {place.no_memory_limit}"
 
@@ -279,20 +279,23 @@ def _cold_limits(cell: Cell, place: Place, protocol: Protocol) -> Iterator[str]:
         yield f"page_cache cold: too few samples to read each once only ({wanted}, or smaller batches)"
 
 
-def _read_ahead_limits(cell: Cell, place: Place, protocol: Protocol) -> Iterator[str]:
-    """Why most of a mapped file lies in memory before a window has its least steps: the kernel reads around each fault.
+def _neighbour_limits(cell: Cell, place: Place, protocol: Protocol) -> Iterator[str]:
+    """Why most of a set lies in memory before a window has its least steps: what lies around a sample is read with it.
 
-    Compressed sets are smaller than their pixels, so that one of them may still fail (``window.READ_LEAST``).
+    That is its chunk, and in a mapped file what the kernel reads around a fault. Compressed sets are smaller than their
+    pixels, so that one of them may still fail (``window.READ_LEAST``).
     """
-    if not (place.read_ahead_bytes and traits(str(cell["storage_format"])).mapped and cell.get("readahead", True)):
-        return
+    storage_format = str(cell["storage_format"])
     fields = 2 if plugins.declared(_PLUGINS["workload"], str(cell["workload"]), "TASK") == "super-resolution" else 1
     sample_bytes = fields * 3 * int(cell["patch_size"]) ** 2
+    around = sample_bytes * (plugins.declared(_PLUGINS["storage_format"], storage_format, "CHUNK_SAMPLES") or 1)
+    if traits(storage_format).mapped and cell.get("readahead", True):
+        around = max(around, place.read_ahead_bytes or 0)
     workers, ahead = int(cell["num_workers"]), int(cell.get("prefetch_factor", 0))
     steps = window.warm_up_steps(workers, ahead) + window.whole(protocol.min_steps, workers)
-    least = -(-place.read_ahead_bytes * steps * int(cell["batch_size"]) // sample_bytes)
-    if int(cell["n_samples"]) < least:
+    least = -(-around * steps * int(cell["batch_size"]) // sample_bytes)
+    if cell["access"] == "random" and int(cell["n_samples"]) < least:
         yield (
-            f"page_cache cold: the disk reads {place.read_ahead_bytes >> 10:,} KiB around every fault in a mapped "
-            f"file, so that the set would soon lie in memory (n_samples of {least:,} or more, or smaller batches)"
+            f"page_cache cold: {around >> 10:,} KiB are read around every sample, so that the set would soon lie in "
+            f"memory (n_samples of {least:,} or more, or smaller batches)"
         )
