@@ -44,7 +44,7 @@ def test_the_fastest_cell_is_told_as_it_was_measured(cuda: RunView, show: Show) 
     told = said(section)
     (best,) = [row for row in cuda.headlines_of("loader").to_dict("records") if row["cell_id"] == fastest["cell_id"]]
     rate = float(f"{best['samples_per_s']:.3g}")
-    assert f"does {rate:,.0f} (cross-fitted, 95 % interval" in told
+    assert f"does {rate:,.0f} samples a second (cross-fitted, 95 % interval" in told
     assert f": {set_words(best)}) does" in told
     few = loader_cells.section(show(device="cuda", blocks=3), "loader", PATH)
     assert "; its samples/s are those that it was chosen by) does" in said(few)

@@ -116,7 +116,7 @@ def set_words(row: Mapping[Any, Any]) -> str:
         text = f"1 of {members} that cannot be told from the best of {every}"
         text += f"; the cheapest is {row['cheapest']}" if row["cheapest"] else ", and the cheapest of them"
     else:
-        text = f"the best of {every}" if words.known(row["lo"]) else f"the best of {every} in one block"
+        text = f"clearly the best of {every}" if words.known(row["lo"]) else f"the best of {every} in one block"
     return text if row["cross_fitted"] else f"{text}; its samples/s are those that it was chosen by"
 
 
@@ -203,7 +203,7 @@ def answer(rows: pd.DataFrame) -> str:
             said.append(words.sentence(gain_sentence(row)))
         else:
             said.append(
-                f"For {task_words(row)}, no loader setting is at any format and batch size clearly faster than "
-                "PyTorch’s defaults."
+                f"For {task_words(row)}, no loader setting is clearly faster than PyTorch’s defaults, at any format "
+                "and batch size."
             )
     return " ".join(said)

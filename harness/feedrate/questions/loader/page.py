@@ -221,12 +221,13 @@ def _task(cell: Row) -> str:
 def _sentence(task: Task, best: Row | None) -> str:
     """Say in plain words what holds a task back, made from the numbers of its fastest cell and of its headline."""
     _, cell = task.view[0]
-    what, setting, rate = _task(cell), descriptions.knobs(cell), words.number(float(cell["samples_per_s"]))
+    what, setting = _task(cell), descriptions.knobs(cell)
+    rate = f"{words.number(float(cell['samples_per_s']))} samples a second"
     if best and best["cell_id"] == cell["cell_id"]:
         setting = ": ".join(filter(None, (setting, set_words(best))))
         if best["cross_fitted"]:
-            rate = f"{words.number(float(best['samples_per_s']))} (cross-fitted, {over_blocks(best)})"
-    text = f"{what[:1].upper()}{what[1:]}: the fastest setting ({setting}) does {rate} samples a second"
+            rate = f"{words.number(float(best['samples_per_s']))} samples a second (cross-fitted, {over_blocks(best)})"
+    text = f"{what[:1].upper()}{what[1:]}: the fastest setting ({setting}) does {rate}"
     if words.known(cell["efficiency"]) and isinstance(cell["limit"], str):
         turns = cell["limit"] != "load" and words.known(cell["device_ceiling"])
         alone = "copies and step do in turns" if turns else f"{_STAGES[cell['limit']]} does alone"
