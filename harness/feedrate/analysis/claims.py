@@ -320,9 +320,9 @@ def _judge_place(pool: _Pool, claims: Claims) -> tuple[list[Row], list[Row], lis
     effects: dict[Part, Row] = {}
     for name, (suite, general) in claims.items():
         claim = general.on(device)
-        who = {"claim": name, "suite": suite, "run_id": pool.newest.run_id, "machine_id": machine, "device": device}
+        ids: Row = {"claim": name, "suite": suite, "run_id": pool.newest.run_id, "machine_id": machine}
         row, own = _row(pool, name, claim)
-        rows.append(row := who | {"protocol": protocol, **_NOTHING} | row)
+        rows.append(row := ids | {"device": device, "protocol": protocol, **_NOTHING} | row)
         who = {column: row[column] for column in _WHO}
         cases += [who | case for case in own]
         asides += [who | aside for aside in _asides(pool, name, claim)]
@@ -338,8 +338,8 @@ def _judge_place(pool: _Pool, claims: Claims) -> tuple[list[Row], list[Row], lis
             if (row["claim"], "effect", 0) in verdicts:
                 _conclude(row, claims[row["claim"]][1].on(device), verdicts, pool)
         for case in cases:
-            if own_verdict := verdicts.get((case["claim"], case["role"], case.get("place", 0))):
-                case["verdict"] = own_verdict["verdict"]
+            if found := verdicts.get((case["claim"], case["role"], int(case.get("place", 0)))):
+                case["verdict"] = found["verdict"]
     return rows, cases, asides
 
 

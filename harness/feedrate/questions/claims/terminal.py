@@ -40,7 +40,8 @@ Row = Mapping[Any, Any]
 
 def show(found: Findings, claims: Claims, console: Console, *, whole: bool = False) -> None:
     """Print what runs say of claims, machine by machine; ``whole`` adds a sentence for every claim."""
-    for (machine, device, protocol), rows in found.claims.groupby(["machine_id", "device", "protocol"], sort=False):
+    for (machine, device), rows in found.claims.groupby(["machine_id", "device"], sort=False):
+        protocol = int(rows["protocol"].iloc[0])
         tested = rows_of(rows[rows["verdict"].ne(NOT_TESTABLE)])
         counts = rows["verdict"].value_counts()
         tally = ", ".join(f"{counts[word]} {word}" for word in VERDICTS if word in counts)
@@ -113,7 +114,7 @@ def _note(row: Row) -> str:
     """What a claim depends on, or why it is open."""
     if row["depends_on"]:
         return f" depends: {row['depends_on']}"
-    if row["verdict"] != "inconclusive" or pd.isna(row["ratio"]):
+    if row["verdict"] != "inconclusive" or not words.known(row["ratio"]):
         return ""
     return f": {row['reason']}" if row["reason"] else f": {blocks_needed(row)} (had {row['n']:.0f})"
 
