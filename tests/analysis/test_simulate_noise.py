@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +22,9 @@ from feedrate.analysis.simulate_noise import (
 )
 from feedrate.plan.claim_selection import LEAST_BLOCKS, ClaimTracker, PlannedClaim, PlannedEffect
 from feedrate.plan.stopping import Rule
+from feedrate.questions.methodology import page as methodology_page
+
+FIGURES = (Path(methodology_page.__file__).parent / "simulated.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -76,6 +80,15 @@ def test_the_published_table_is_what_is_simulated(noise: str) -> None:
 def test_runs_that_end_early_are_seldom_wrong(noise: str, blocks: int) -> None:
     """A budget that lasts for few blocks leaves a diagnosis little to go by, and verdicts as well."""
     assert worth(NOISES[noise], SPREADS, blocks, 1000).wrong_left.value <= 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("noise", "wrong"), [("autocorrelated, ρ = 0.5", 0.08), ("autocorrelated, ρ = 0.8", 0.27)])
+def test_what_a_diagnosis_misses_is_published(noise: str, wrong: float) -> None:
+    """Where a third of the claims have it, most runs are not withheld, and the page says how many are wrong."""
+    found = worth(NOISES[noise], odd=1 / 3, replays=1000).wrong_left.value
+    assert found == pytest.approx(wrong, abs=0.04)
+    assert f"{100 * wrong:g} %" in FIGURES
 
 
 @pytest.mark.slow

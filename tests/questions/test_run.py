@@ -6,9 +6,11 @@ import re
 from collections.abc import Callable
 from html import unescape
 
+import numpy as np
 import pandas as pd
 import pytest
 
+from feedrate.analysis import noise
 from feedrate.analysis.blocks import successful
 from feedrate.pages.runs import RunView
 from feedrate.questions.runs import facts
@@ -49,6 +51,21 @@ def twice(view: RunView) -> RunView:
     return both
 
 
+def test_noise_that_intervals_do_not_hold_for_is_said(show: Show) -> None:
+    """Where trials resemble those of the block before, that comes first and with what follows; else nothing is said."""
+    usual = show(fails="none")
+    assert "are withheld" not in runs_page.page(usual).body
+    view = RunView(usual.run)
+    cells, blocks = (pd.factorize(usual.trials[name], sort=True) for name in ("cell_id", "block"))
+    walks = np.random.default_rng(0).normal(0, 0.2, (len(cells[1]), len(blocks[1]))).cumsum(axis=1)
+    rates = usual.trials["samples_per_s"].astype("float64") * np.exp(walks[cells[0], blocks[0]])
+    view.trials = usual.trials.assign(samples_per_s=rates)
+    body = runs_page.page(view).body
+    assert "verdicts on claims are withheld: its blocks depend on one another" in body
+    assert body.index("are withheld") < body.index("How far to trust it")
+    assert view.grade.letter in ("C", "D")
+
+
 def test_both_clocks_are_compared(show: Show) -> None:
     """The ratio is the device's span ÷ the waiting host's phase, and what overlap hides is told."""
     body = runs_page.page(twice(show(device="cuda", fails="none"))).body
@@ -87,7 +104,7 @@ def test_the_letter_comes_with_its_reasons(busy: RunView, show: Show) -> None:
     html = part(busy, "How far to trust it")
     text = plain(html)
     assert text.lstrip().startswith(f"Grade {busy.grade.letter} ")
-    assert len(busy.grade.reasons) == 4
+    assert len(busy.grade.reasons) == len(noise.CRITERIA)
     assert all(reason in text for reason in busy.grade.reasons)
     assert 'href="../methodology.html#grade"' in html
     assert facts.badge("index.md", busy) == (

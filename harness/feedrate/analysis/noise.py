@@ -359,12 +359,12 @@ def _shape(found: Diagnosis) -> dict[str, _Judged]:
             "tails": (None, f"How many trials lie far from the others of their setting is {unknown}"),
         }
     lag1, lo = (f"{each:.2f}".replace("-", "−") for each in (found.lag1, found.lag1_lo))
-    again = f"{100 * found.dependence:.0f} %" if found.dependence else "Nothing that is certain"
+    shown = f"{100 * found.dependence:.0f} % of a deviation is found again" if found.dependence else "not shown"
     return {
         "dependence": (
             100 * found.dependence,
-            f"{again} of a trial’s deviation is found again in the next block (lag-1 autocorrelation {lag1}, "
-            f"99 %: {lo} or more)",
+            f"That trials resemble those of the block before: {shown} (lag-1 autocorrelation {lag1}, 99 %: {lo} or "
+            "more)",
         ),
         "tails": (
             100 * found.tails,

@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from feedrate.analysis import noise
 from feedrate.analysis.blocks import successful
+from feedrate.analysis.diagnosis import diagnose
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.steps import cross_check, hidden_share
 from feedrate.charts.figure import Figure
@@ -215,6 +216,8 @@ def _cautions(view: RunView) -> Iterator[str]:
     trials = view.trials
     if view.manifest.blocks < 2:
         yield "One block only: no interval can be given for any number of this run."
+    if reason := diagnose(trials).reason:
+        yield f"Intervals are narrower than they should be, and verdicts on claims are withheld: {reason}."
     # The second half of a cold window is the faster one, as more has been read ahead: as the flag's rule has it.
     judged = successful(trials)
     judged = judged[judged["steady"].notna() & judged["page_cache"].ne("cold").fillna(True)]
