@@ -16,7 +16,7 @@ from rich.console import Console
 from feedrate.charts import render
 from feedrate.plan import cells as expanding
 from feedrate.plan import matrix, schedule
-from feedrate.questions.calibration import page
+from feedrate.questions.calibration import terminal
 from feedrate.questions.calibration.analysis import planted
 from feedrate.questions.calibration.charts import PANELS, calibration
 from feedrate.schema import plugins
@@ -78,7 +78,7 @@ def trials(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
 
 def printed(frame: pd.DataFrame) -> str:
     sink = io.StringIO()
-    page.show(frame, Console(file=sink, width=140))
+    terminal.show(frame, Console(file=sink, width=140))
     return " ".join(sink.getvalue().split())
 
 
@@ -134,7 +134,7 @@ def test_equal_cells_that_differ_are_counted(tmp_path: Path) -> None:
 def test_the_table_fits_a_terminal(trials: pd.DataFrame) -> None:
     """On 80 columns every configuration has one line, whole, with what was planted and measured."""
     sink = io.StringIO()
-    page.show(trials, Console(file=sink, width=80))
+    terminal.show(trials, Console(file=sink, width=80))
     lines = [line for line in sink.getvalue().splitlines() if "±" in line]
     assert len(lines) == (planted(trials)["replica"] == 0).sum()
     assert "…" not in sink.getvalue()

@@ -11,7 +11,8 @@ import pytest
 
 from feedrate.analysis.estimates import cells
 from feedrate.analysis.summary import most_gained
-from feedrate.pages.headlines import answer, gain_settings, gain_words, headline_table, headlines, set_words, task_cell
+from feedrate.pages.headlines import headline_table, task_cell
+from feedrate.pages.tasks import answer, gain_settings, gain_words, headlines, set_words
 from feedrate.schema import columns as schema_columns
 from feedrate.schema.axes import AXES, Value, applicable, cell_id
 

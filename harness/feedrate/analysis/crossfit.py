@@ -7,8 +7,8 @@ other, and the other way round; the mean over ten random halvings does not depen
 The interval is Student's t of the measured blocks. Simulated for 5 to 60 settings, equal ones and such that differ, and
 5 to 20 blocks it covers the true gain of what was chosen in 95 to 99 % of cases. Leaving single blocks out instead is
 unbiased, too, but its interval covers 75 to 95 %: nearly all blocks choose, so what is measured is not independent.
-Half of the blocks choose less well than all of them: the setting that all choose, which is named, gains up to 0.6 % more
-than its number on average (60 settings, of which the best differ by as much as trials scatter).
+Half of the blocks choose less well than all of them: the setting that all choose, which is named, gains up to 0.6 %
+more than its number on average (60 settings, of which the best differ by as much as trials scatter).
 """
 
 from __future__ import annotations

@@ -21,6 +21,9 @@ from feedrate.analysis.crossfit import cross_fitted
 from feedrate.analysis.estimates import cells
 from feedrate.schema.axes import AXES, TRAINING
 
+PHOTOGRAPHS = ("div2k", "div2k_standin", "folder")
+TRAIN, EMULATED, LOAD = "train", "emulated", "load"
+"""What a task runs."""
 CONDITIONS = (
     *("workload", "mode", "check", "ends_by", "guarded"),
     *("step", "step_ms", "model", "norm", "debug", "vary_shapes", "sync_every_step"),

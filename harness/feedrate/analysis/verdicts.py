@@ -34,7 +34,7 @@ from feedrate.schema.metrics import CONFIRMED_OVER, REFUTED_UNDER, SAME, least_o
 ALPHA = 0.05
 """Error of the family of differences, and of single intervals."""
 ALPHA_SAME = 0.025
-"""Error of the family of no difference; with half of ``ALPHA``, that of a direction, the chance of any wrong verdict."""
+"""Error of the family of no difference; with half of ``ALPHA``, that of one direction, it adds up to ``ALPHA``."""
 CERTAIN = 0.005
 """Error at which an effect is certain of a difference."""
 HETEROGENEOUS = 0.01
@@ -140,7 +140,8 @@ def judge(effects: pd.DataFrame) -> pd.DataFrame:
 
 def _said(effects: pd.DataFrame, verdict: npt.NDArray[np.str_]) -> list[str]:
     """What verdicts on effects mean for what is said of them."""
-    return [_NULL[word] if says == "same" else word for says, word in zip(effects["says"], map(str, verdict), strict=True)]
+    pairs = zip(effects["says"], map(str, verdict), strict=True)
+    return [_NULL[word] if says == "same" else word for says, word in pairs]
 
 
 def single_verdict(row: Mapping[str, Any], level: float = 1 - ALPHA) -> str:

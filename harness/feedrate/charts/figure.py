@@ -20,6 +20,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
+from feedrate.analysis.summary import EMULATED, PHOTOGRAPHS, TRAIN
 from feedrate.schema import words
 from feedrate.schema.axes import AXES
 from feedrate.schema.plugins import PACKAGE
@@ -204,8 +205,6 @@ def data(rows: Sequence[Row], *names: str) -> alt.InlineData:
 
 
 PANEL_AXES = ("workload", "patch_size", "mode", "step", "step_ms", "model")
-PHOTOGRAPHS = ("div2k", "div2k_standin", "folder")
-TRAIN, EMULATED, LOAD = "train", "emulated", "load"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The numbers that come first: the best setting of each task, what limits it, what better loader settings gain."""
+"""The numbers that come first, as a table: the best setting of each task, what limits it, what loader settings gain."""
 
 from __future__ import annotations
 
@@ -8,83 +8,19 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
-from feedrate.analysis.crossfit import LEAST_BLOCKS
 from feedrate.analysis.estimates import rows_of
-from feedrate.analysis.summary import CONDITIONS, KNOBS, best_cells, most_gained
-from feedrate.charts.figure import EMULATED, LOAD, PHOTOGRAPHS, TRAIN
+from feedrate.analysis.summary import LOAD
 from feedrate.pages import descriptions, markup
+from feedrate.pages.tasks import gain_words, set_words, what_ran
 from feedrate.pages.template import table
 from feedrate.schema import words
-from feedrate.schema.axes import BY_NAME
 
 RULE = "methodology.md#best"
 """Where it is told what cross-fitted means."""
-FEW = f"needs {LEAST_BLOCKS} blocks"
-"""What is said of a gain that rests on fewer."""
 NUMBERS = ("Samples/s", "95 % interval", "n")
 """Columns of a table of best settings that are set flush right."""
 BEST = ("What ran", "Best setting", *NUMBERS)
 """First columns of such a table."""
-KINDS = (TRAIN, EMULATED, LOAD)
-"""What a task runs, in the order of a table."""
-_SPOKEN = {TRAIN: "real training", EMULATED: "an emulated step", LOAD: "loading alone"}
-_RAN = {TRAIN: "real training", EMULATED: "emulated step", LOAD: "loading alone"}
-_WORDED = ("workload", "mode", "step", "step_ms", "patch_size", "page_cache", "access")
-"""Conditions of a task that its name has words for."""
-_COMPARED_AT = ("storage_format", "batch_size", "num_workers")
-"""Knobs that stand in words wherever a gain does: the first two are the same on both sides of it."""
-
-
-def headlines(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Take the best cell of each task, and where loader settings gained most over PyTorch's defaults.
-
-    Samples/s, their interval and n are cross-fitted over all settings of the task (``fitted`` of ``best_cells``) where
-    there are blocks enough (``cross_fitted``); ``cheapest`` names the first of the set, empty where that is the best.
-    ``gain`` is the task's row of ``most_gained``, or None. Cells that were timed by a host that waits after every phase
-    (``timing: serialized``) are there to check the others and are no task.
-    """
-    sets = best_cells(trials, estimates)
-    tasks = sets["mode"].isin(["train", "load"]) & sets["timing"].ne("serialized").fillna(True)
-    sets = sets[tasks.astype(bool)]
-    best, first = (sets[sets[which].eq(value)] for which, value in (("is_best", True), ("place", 0)))
-    best = best.reset_index(drop=True)
-    if not len(best):
-        return best.assign(gain=[], kind=[], bound=[], cheapest=[], cross_fitted=[])
-    gains, rows = {_key(row): row for row in rows_of(most_gained(trials, estimates))}, rows_of(best)
-    found = pd.Series([gains.get(_key(row)) for row in rows], dtype=object)
-    best = best.assign(gain=found, kind=list(map(kind_of, rows)), bound=best["bottleneck"])
-    best["cheapest"] = ["" if row["is_best"] else descriptions.knobs(row) for row in rows_of(first)]
-    best["cross_fitted"] = best["fitted"].notna()
-    for name, fitted in (("samples_per_s", "fitted"), ("lo", "fitted_lo"), ("hi", "fitted_hi"), ("n", "fitted_n")):
-        best[name] = best[fitted].where(best["cross_fitted"], best[name]).astype(best[name].dtype)
-    order = pd.DataFrame(
-        {
-            "kind": best["kind"].map(KINDS.index),
-            "planted": ~best["workload"].isin(PHOTOGRAPHS),
-            "patch_size": best["patch_size"],
-            "cold": best["page_cache"].eq("cold").fillna(False),
-            "sequential": best["access"].eq("sequential").fillna(False),
-        }
-    )
-    return best.loc[order.sort_values(order.columns.to_list(), kind="stable").index]
-
-
-def kind_of(row: Mapping[Any, Any]) -> str:
-    """Give what a task runs, of ``KINDS``."""
-    return LOAD if row["mode"] == "load" else EMULATED if row["step"] == "emulated" else TRAIN
-
-
-def task_key(row: Mapping[Any, Any]) -> tuple[str, ...]:
-    """Name a task by its ``CONDITIONS`` as text, for machines and runs to have it in common.
-
-    What does not apply stands at its default, so that a CPU and a GPU have tasks in common.
-    """
-    values = (BY_NAME[name].default if pd.isna(row[name]) else row[name] for name in CONDITIONS)
-    return tuple(value if isinstance(value, str) else f"{float(value):g}" for value in values)
-
-
-def _key(row: Mapping[Any, Any]) -> tuple[str, ...]:
-    return row["run_id"], row["device"], *task_key(row)
 
 
 def headline_table(rows: pd.DataFrame) -> Markup:
@@ -107,19 +43,6 @@ def setting_cells(row: Mapping[Any, Any]) -> tuple[object, ...]:
     return task_cell(row), markup.two_lines(setting, others) if others else setting, rate, spread, row["n"]
 
 
-def set_words(row: Mapping[Any, Any]) -> str:
-    """Write how many settings cannot be told from the best, and the cheapest of them; nothing where one alone ran."""
-    members, every = row["members"], row["candidates"]
-    if every == 1:
-        return ""
-    if members > 1:
-        text = f"1 of {members} that cannot be told from the best of {every}"
-        text += f"; the cheapest is {row['cheapest']}" if row["cheapest"] else ", and the cheapest of them"
-    else:
-        text = f"clearly the best of {every}" if words.known(row["lo"]) else f"the best of {every} in one block"
-    return text if row["cross_fitted"] else f"{text}; its samples/s are those that it was chosen by"
-
-
 def _held_back(row: Mapping[Any, Any]) -> str:
     """What holds it back, and how much of its slowest stage and of its compute stage it reaches."""
     if row["kind"] == LOAD:
@@ -133,77 +56,3 @@ def task_cell(row: Mapping[Any, Any]) -> Markup:
     """Write a task as the first cell of its row: workload, patch size, what ran."""
     task = Markup("<strong>{}</strong>, {}\u00a0px").format(row["workload"], row["patch_size"])
     return markup.two_lines(task, what_ran(row), f"fr-kind fr-kind-{row['kind']}")
-
-
-def what_ran(row: Mapping[Any, Any]) -> str:
-    """Write what ran, and under which conditions: ``emulated step, 10 ms a step, cold page cache``."""
-    step = [f"{row['step_ms']:g} ms a step"] if row["kind"] == EMULATED else []
-    return ", ".join([_RAN[row["kind"]], *step, *_conditions(row)])
-
-
-def task_words(row: Mapping[Any, Any]) -> str:
-    """Name a task within a sentence: ``an emulated step of 10 ms on div2k_standin at 64 px, cold page cache``."""
-    step = f" of {row['step_ms']:g} ms" if row["kind"] == EMULATED else ""
-    named = f"{_SPOKEN[row['kind']]}{step} on {row['workload']} at {row['patch_size']} px"
-    return ", ".join([named, *_conditions(row)])
-
-
-def _conditions(row: Mapping[Any, Any]) -> list[str]:
-    """What else a task was given, where that is not the default: how samples are read, then axes by name."""
-    others = descriptions.changed({name: row.get(name) for name in CONDITIONS if name not in _WORDED})
-    return [*descriptions.reading(row), *([others] if others else [])]
-
-
-def gain_settings(gain: Mapping[Any, Any]) -> str:
-    """Write the settings of a gain's better side: its workers, and all other knobs that are not at their default."""
-    knobs = descriptions.changed({name: gain.get(name) for name in KNOBS if name not in _COMPARED_AT})
-    return ", ".join(filter(None, (words.plural(int(gain["num_workers"]), "worker"), knobs)))
-
-
-def gain_words(gain: Mapping[Any, Any] | None) -> tuple[str, str]:
-    """Write a gain: the ratio with its interval and n, and where it was found; the latter is empty without a gain."""
-    if gain is None:
-        return "not measured", ""
-    if not words.known(gain["lo"]):
-        return FEW, ""
-    if gain["verdict"] != "faster":
-        return "none that is clear", ""
-    return (
-        f"× {words.number(gain['ratio'])} ({words.interval(gain['lo'], gain['hi'], int(gain['n']))})",
-        f"{gain['storage_format']}, batch {gain['batch_size']}: {gain_settings(gain)}",
-    )
-
-
-def over_blocks(row: Mapping[Any, Any]) -> str:
-    """Write the interval of a ratio and its n within a sentence: ``95 % interval 1.93 to 2.58, n = 3 blocks``."""
-    if not words.known(row["lo"]):
-        return "one block: no interval"
-    return f"{words.interval(row['lo'], row['hi'], int(row['n']))} blocks"
-
-
-def gain_sentence(row: Mapping[Any, Any]) -> str:
-    """Tell a headline's gain as a sentence that lacks its capital and its full stop; for a clear gain alone."""
-    gain = row["gain"]
-    return (
-        f"for {task_words(row)}, with {gain_settings(gain)}, {words.number(gain['ratio'])} times as many samples come "
-        f"through as with PyTorch’s defaults (cross-fitted, {over_blocks(gain)}; from {gain['storage_format']}, "
-        f"batches of {gain['batch_size']})"
-    )
-
-
-def answer(rows: pd.DataFrame) -> str:
-    """Answer in sentences made from the numbers: what better loader settings gain, per kind of run; else nothing."""
-    said = []
-    measured = [row for row in rows_of(rows) if row["gain"] is not None]
-    for row in rows_of(pd.DataFrame(measured, columns=rows.columns).drop_duplicates("kind")):
-        gain = row["gain"]
-        if not words.known(gain["lo"]):
-            said.append(f"What loader settings gain for {task_words(row)} {FEW}.")
-        elif gain["verdict"] == "faster":
-            said.append(words.sentence(gain_sentence(row)))
-        else:
-            said.append(
-                f"For {task_words(row)}, no loader setting is clearly faster than PyTorch’s defaults, at any format "
-                "and batch size."
-            )
-    return " ".join(said)

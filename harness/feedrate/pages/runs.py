@@ -20,8 +20,8 @@ from feedrate.charts.figure import Figure, charts_by_name
 from feedrate.charts.marks import estimated
 from feedrate.charts.render import picture, standalone
 from feedrate.pages import descriptions, markup
-from feedrate.pages.headlines import headlines
 from feedrate.pages.markup import FOLDER, Placed
+from feedrate.pages.tasks import headlines
 from feedrate.plan.suite import for_machines
 from feedrate.schema import words
 from feedrate.schema.errors import InputError, expected_one_of

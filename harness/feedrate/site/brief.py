@@ -17,10 +17,11 @@ from markupsafe import Markup
 from feedrate.analysis import summary
 from feedrate.analysis.estimates import AXIS_NAMES, rows_of
 from feedrate.pages import descriptions, markup, processes, selection
-from feedrate.pages.headlines import BEST, KINDS, NUMBERS, kind_of, setting_cells
+from feedrate.pages.headlines import BEST, NUMBERS, setting_cells
 from feedrate.pages.markup import Page
 from feedrate.pages.runs import RunView
 from feedrate.pages.selection import Selection
+from feedrate.pages.tasks import KINDS, kind_of
 from feedrate.pages.template import render, table
 from feedrate.questions.claims import page as claims_page
 from feedrate.questions.home import page as home_page

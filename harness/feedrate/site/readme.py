@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from feedrate.analysis.estimates import rows_of
+from feedrate.analysis.summary import EMULATED, LOAD
 from feedrate.charts import render
-from feedrate.charts.figure import EMULATED, LOAD
 from feedrate.pages import descriptions
-from feedrate.pages.headlines import gain_words, set_words, what_ran
 from feedrate.pages.runs import RunView
+from feedrate.pages.tasks import gain_words, set_words, what_ran
 from feedrate.pages.verdicts import load_verdicts
 from feedrate.plan.suite import MAIN
 from feedrate.questions.home.findings import findings

@@ -14,10 +14,9 @@ import altair as alt
 import pandas as pd
 
 from feedrate.analysis.estimates import rows_of
+from feedrate.analysis.summary import EMULATED, TRAIN
 from feedrate.charts.figure import (
     COLUMNS,
-    EMULATED,
-    TRAIN,
     Figure,
     Key,
     Panel,

@@ -25,7 +25,8 @@ import pandas as pd
 
 from feedrate.analysis.estimates import AXIS_NAMES
 from feedrate.analysis.measures import MEASURES, Measure
-from feedrate.charts.figure import EMULATED, plain
+from feedrate.analysis.summary import EMULATED
+from feedrate.charts.figure import plain
 from feedrate.charts.theme import PHASE_COLOURS, SHAPES, colour
 from feedrate.pages import descriptions, markup
 from feedrate.pages.markup import Page, Placed, addressed, slug

@@ -15,10 +15,10 @@ from feedrate.analysis.claims import label, settings_text
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.estimators import frame, summary
 from feedrate.analysis.sentences import estimate, worst
-from feedrate.charts.figure import EMULATED, TRAIN
+from feedrate.analysis.summary import EMULATED, TRAIN
 from feedrate.pages import descriptions
-from feedrate.pages.headlines import gain_sentence, over_blocks
 from feedrate.pages.runs import RunView
+from feedrate.pages.tasks import gain_sentence, over_blocks
 from feedrate.pages.verdicts import ClaimResult, Verdicts
 from feedrate.plan.claim import PHOTOGRAPHS, Effect, terms
 from feedrate.questions.accuracy import page as accuracy_page

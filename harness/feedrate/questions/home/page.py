@@ -8,9 +8,10 @@ from typing import Any
 
 from feedrate.charts.figure import Figure
 from feedrate.pages import descriptions
-from feedrate.pages.headlines import RULE, answer, headline_table
+from feedrate.pages.headlines import RULE, headline_table
 from feedrate.pages.markup import Page
 from feedrate.pages.runs import RunView, draw, newest, place
+from feedrate.pages.tasks import answer
 from feedrate.pages.template import render
 from feedrate.pages.verdicts import Verdicts
 from feedrate.plan.suite import MAIN, Suite

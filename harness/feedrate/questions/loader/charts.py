@@ -13,11 +13,9 @@ import altair as alt
 import pandas as pd
 
 from feedrate.analysis.estimates import rows_of
+from feedrate.analysis.summary import EMULATED, LOAD, TRAIN
 from feedrate.charts.figure import (
     COLUMNS,
-    EMULATED,
-    LOAD,
-    TRAIN,
     Figure,
     Key,
     Panel,

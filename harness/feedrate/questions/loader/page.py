@@ -19,12 +19,13 @@ from feedrate.analysis.ceilings import BALANCED_WITHIN, LAUNCH_BOUND, STAGES
 from feedrate.analysis.contrasts import grouping_keys
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.prediction import held_out
-from feedrate.analysis.summary import CONDITIONS, KNOBS
+from feedrate.analysis.summary import CONDITIONS, EMULATED, KNOBS, PHOTOGRAPHS
 from feedrate.charts.embed import csv_field
-from feedrate.charts.figure import EMULATED, PHOTOGRAPHS, Row
+from feedrate.charts.figure import Row
 from feedrate.pages import descriptions, markup
-from feedrate.pages.headlines import RULE, over_blocks, set_words, task_key
+from feedrate.pages.headlines import RULE
 from feedrate.pages.runs import RunView
+from feedrate.pages.tasks import over_blocks, set_words, task_key
 from feedrate.pages.template import render
 from feedrate.schema import words
 from feedrate.schema.axes import AXES, BY_NAME

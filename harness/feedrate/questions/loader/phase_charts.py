@@ -18,10 +18,8 @@ import pandas as pd
 from feedrate.analysis.blocks import Blocks, blocks_of
 from feedrate.analysis.crossfit import LEAST_BLOCKS, cross_fitted
 from feedrate.analysis.estimates import rows_of
-from feedrate.analysis.summary import KNOBS
+from feedrate.analysis.summary import EMULATED, KNOBS, TRAIN
 from feedrate.charts.figure import (
-    EMULATED,
-    TRAIN,
     Figure,
     Key,
     Panel,

@@ -17,11 +17,10 @@ import pandas as pd
 from feedrate.analysis import ceilings
 from feedrate.analysis.ceilings import BALANCED_WITHIN, BOUND, LAUNCH_BOUND, LAUNCHING, STAGES
 from feedrate.analysis.estimates import rows_of
+from feedrate.analysis.summary import EMULATED, TRAIN
 from feedrate.charts.figure import (
-    EMULATED,
     MOST_PANELS,
     RATE,
-    TRAIN,
     Figure,
     Key,
     Panel,

@@ -17,13 +17,14 @@ from feedrate.analysis.ceilings import STAGES, ceiling_ids
 from feedrate.analysis.claims import NOT_TESTABLE, VERDICTS
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.sentences import estimate, worst
-from feedrate.charts.figure import EMULATED
+from feedrate.analysis.summary import EMULATED
 from feedrate.machine.identity import Machine
 from feedrate.pages import descriptions, markup
-from feedrate.pages.headlines import RULE, answer, headline_table, task_key, task_words
+from feedrate.pages.headlines import RULE, headline_table
 from feedrate.pages.markup import Page
 from feedrate.pages.runs import RunView
 from feedrate.pages.selection import by_machine
+from feedrate.pages.tasks import answer, task_key, task_words
 from feedrate.pages.template import listed, render
 from feedrate.pages.verdicts import Verdicts
 from feedrate.plan.suite import MAIN
@@ -98,7 +99,7 @@ def _several_devices(own: Sequence[RunView]) -> bool:
 
 
 Task = tuple[str, ...]
-"""Of ``headlines.task_key``."""
+"""Of ``tasks.task_key``."""
 
 
 class Best(NamedTuple):

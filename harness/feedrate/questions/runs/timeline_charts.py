@@ -15,11 +15,9 @@ import altair as alt
 import pandas as pd
 
 from feedrate.analysis.steps import WORKER_AXES
+from feedrate.analysis.summary import EMULATED, LOAD, TRAIN
 from feedrate.charts.figure import (
-    EMULATED,
-    LOAD,
     PANEL_AXES,
-    TRAIN,
     WIDTH,
     Figure,
     Key,

@@ -19,13 +19,11 @@ import pandas as pd
 from feedrate.analysis.blocks import memoized
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.storage import OWN, count_doubtful, format_costs, plainest
+from feedrate.analysis.summary import EMULATED, LOAD, TRAIN
 from feedrate.charts.figure import (
-    EMULATED,
     ENDS,
-    LOAD,
     MOST_PANELS,
     RATE,
-    TRAIN,
     Figure,
     Key,
     Panel,

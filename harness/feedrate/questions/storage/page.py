@@ -15,7 +15,7 @@ from markupsafe import Markup
 from feedrate.analysis.contrasts import contrasts
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.storage import OWN, count_doubtful, credible, format_costs
-from feedrate.charts.figure import EMULATED, LOAD, PHOTOGRAPHS
+from feedrate.analysis.summary import EMULATED, LOAD, PHOTOGRAPHS
 from feedrate.machine.identity import Storage
 from feedrate.pages import descriptions
 from feedrate.pages.markup import code

@@ -10,9 +10,9 @@ from markupsafe import Markup
 
 from feedrate.charts.figure import charts_by_name
 from feedrate.pages import descriptions, markup
-from feedrate.pages.headlines import answer
 from feedrate.pages.markup import Page, Placed
 from feedrate.pages.runs import RunView, draw, newest, place
+from feedrate.pages.tasks import answer
 from feedrate.pages.template import render
 from feedrate.pages.verdicts import Verdicts
 from feedrate.plan import suite

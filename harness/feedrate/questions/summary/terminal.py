@@ -9,16 +9,16 @@ from typing import Any
 import pandas as pd
 from rich.console import Console
 
+from feedrate.analysis.ceilings import cells_with_ceilings
 from feedrate.analysis.contrasts import contrasts
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.noise import CRITERIA, grade
 from feedrate.analysis.summary import CONDITIONS
 from feedrate.pages import descriptions
-from feedrate.pages.headlines import gain_words, set_words
-from feedrate.pages.runs import RunView
+from feedrate.pages.tasks import gain_words, headlines, set_words
 from feedrate.plan import suite
 from feedrate.plan.suite import CALIBRATION
-from feedrate.questions.calibration import page as calibration_page
+from feedrate.questions.calibration import terminal as calibration_terminal
 from feedrate.questions.claims import terminal as claims_terminal
 from feedrate.schema import words
 from feedrate.schema.axes import BY_NAME
@@ -39,8 +39,8 @@ def show(run: StoredRun, console: Console) -> None:
     trials = run.table("trials")
     _quality(run, trials, console)
     if (trials["outcome"] == "ok").any():
-        _tasks(RunView(run), console)
-        calibration_page.show(trials[trials["suite"].eq(CALIBRATION)], console)
+        _tasks(trials, console)
+        calibration_terminal.show(trials[trials["suite"].eq(CALIBRATION)], console)
         _contrasts(run, trials[~trials["suite"].map(suite.for_claims)], console)
         claims_terminal.show_run(run, console)
     _next(run, console)
@@ -91,15 +91,17 @@ def rate(value: float, lo: float, hi: float, n: int) -> str:
     return f"{value:,.0f} samples/s ({spread}, {n} blocks)"
 
 
-def _tasks(view: RunView, console: Console) -> None:
-    """Per task: the best cell, what holds it back, and what the best loader knobs gain over PyTorch's defaults."""
-    for row in rows_of(view.headlines):
+def _tasks(trials: pd.DataFrame, console: Console) -> None:
+    """Per task: the best cell, what holds it back, how many are as good, what loader knobs gain over the defaults."""
+    asked = cells_with_ceilings(trials)
+    for row in rows_of(headlines(trials, asked[asked["suite"].astype(str).map(suite.for_machines)])):
         reached = f", reaches {row['efficiency']:.0%} of its smallest ceiling" if words.known(row["efficiency"]) else ""
         bound = f"; {row['bound']}{reached}" if row["mode"] == "train" else ""
         gain = ", ".join(filter(None, gain_words(row["gain"])))
         _say(console, f"\n{task(row)}", "bold")
         best = rate(row["samples_per_s"], row["lo"], row["hi"], row["n"])
-        _say(console, f"  best: {descriptions.knobs(row)}: {best}{bound}")
+        fitted = ", cross-fitted" if row["cross_fitted"] else ""
+        _say(console, f"  best: {descriptions.knobs(row)}: {best}{fitted}{bound}")
         if others := set_words(row):
             _say(console, f"  {others}")
         _say(console, f"  most gained over PyTorch's defaults, at one format and batch size (cross-fitted): {gain}")

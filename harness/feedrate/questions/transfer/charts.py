@@ -18,22 +18,8 @@ import pandas as pd
 
 from feedrate.analysis.blocks import KEYS, half_width, moments, successful
 from feedrate.analysis.estimates import AXIS_NAMES, IDENTITY, cells, rows_of
-from feedrate.charts.figure import (
-    EMULATED,
-    ENDS,
-    TRAIN,
-    Figure,
-    Key,
-    Panel,
-    Row,
-    Sheet,
-    chart,
-    data,
-    held,
-    interval,
-    listed,
-    plain,
-)
+from feedrate.analysis.summary import EMULATED, TRAIN
+from feedrate.charts.figure import ENDS, Figure, Key, Panel, Row, Sheet, chart, data, held, interval, listed, plain
 from feedrate.charts.marks import BLOCKS, hover, lines, logarithmic, look, rate
 from feedrate.charts.theme import colour
 from feedrate.schema import words

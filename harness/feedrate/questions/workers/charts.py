@@ -20,13 +20,11 @@ from feedrate.analysis.blocks import KEYS
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.loader import HOW, growth, startup
 from feedrate.analysis.storage import credible, scaling
+from feedrate.analysis.summary import EMULATED, LOAD, TRAIN
 from feedrate.charts.figure import (
-    EMULATED,
     ENDS,
-    LOAD,
     MOST_PANELS,
     RATE,
-    TRAIN,
     Figure,
     Key,
     Panel,
