@@ -9,6 +9,9 @@ from types import ModuleType
 from rich.console import Console
 
 from feedrate.analysis import noise
+from feedrate.analysis.estimates import rows_of
+from feedrate.pages.runs import RunView
+from feedrate.pages.tasks import set_words
 from feedrate.questions.summary import terminal as summary_terminal
 from feedrate.schema.metrics import SAME
 from feedrate.store import runs
@@ -39,6 +42,20 @@ def test_a_grade_is_explained_as_it_is_given(fake_run: ModuleType, tmp_path: Pat
     assert f"(A best, D worst; the worst of {len(noise.CRITERIA)} criteria decides)" in text
     assert f"do not (within {100 * (SAME[1] - 1):.0f} %)" in text
     assert " %, 6 blocks)" in text
+
+
+def test_the_best_is_one_of_those_that_are_as_good(fake_run: ModuleType, tmp_path: Path) -> None:
+    """Rates and gains are cross-fitted, and said to be; with few blocks neither is, and no gain is told."""
+    text = said(fake_run, tmp_path / "many", fails="none")
+    (view,) = (RunView(run) for run in runs.runs(tmp_path / "many"))
+    best = rows_of(view.headlines)
+    assert text.count(" blocks), cross-fitted") == len(best)
+    assert all(f"  {set_words(row)}\n" in text for row in best)
+    assert any("cannot be told from the best of" in set_words(row) for row in best)
+    few = said(fake_run, tmp_path / "few", blocks=3, fails="none")
+    assert "(cross-fitted): needs 4 blocks" in few
+    assert "×" not in few
+    assert "; its samples/s are those that it was chosen by" in few
 
 
 def test_a_rate_says_what_it_rests_on() -> None:
