@@ -243,3 +243,13 @@ def test_a_build_is_judged_by_time_and_memory() -> None:
     built = Ended(0, 19.9, 2_100_000_000, "", "")
     assert [figure.met for figure in site.judge_build("made up", built, 20)] == [True, False]
     assert [figure.met for figure in site.judge_build("made up", built, 19)] == [False, False]
+
+
+@pytest.mark.slow
+def test_verdicts_hold_under_every_kind_of_noise() -> None:
+    """A figure for each, one for true nulls, one for what the best gains; all met where no run tells of spreads."""
+    found = list(statistics.under_noise(statistics.noise([], "nobody")))
+    named = [figure.what.partition("noise: ")[2] for figure in found]
+    assert named == [*simulate_noise.NOISES, "", ""]
+    assert all(figure.met for figure in found)
+    assert all("n = 2,000 simulated" in figure.measured for figure in found)

@@ -91,12 +91,12 @@ def measure(session: Session) -> Iterator[Figure]:
             ("a claim whose true effect is 5 % is confirmed", MOSTLY, large, large.value >= MOSTLY),
         ):
             yield Figure(what, f"≥ {100 * least:g} %", f"{_share(share)}; {each.origin}", met)
-    yield from _judged(recorded)
+    yield from under_noise(recorded)
     if recorded.run and recorded.run.manifest.blocks > 1:
         yield _saved(recorded.run)
 
 
-def _judged(recorded: Noise) -> Iterator[Figure]:
+def under_noise(recorded: Noise) -> Iterator[Figure]:
     """How often verdicts are wrong under each kind of noise, nulls are told, and gains of the best are right."""
     for name, kind in simulate_noise.NOISES.items():
         found = simulate_noise.worth(kind, recorded.spreads)
