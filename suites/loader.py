@@ -101,27 +101,31 @@ SUITE = Suite(
         ),
         Claim(
             id="forward-flat",
-            says="The forward pass of a batch takes nearly the same time, however large the batch is.",
+            says="The forward pass of a batch takes nearly the same time on a GPU, however large the batch is.",
             sources=("IO",),
             design=(
-                "Batches of 8 to 128 of 16-pixel patches in real training: the time of the forward pass for a sample "
-                "is fitted over the batch size, and would halve with every doubling. The ratio is compared with a half."
+                "Batches of 8 to 128 of 16-pixel patches, SRCNN, PNG files and 16 workers as in the source: the span "
+                "of the forward pass on the device, for a sample, is fitted over the batch size, and would halve with "
+                "every doubling. The ratio is compared with a half."
             ),
-            not_shown="Which part of the pass is launching kernels, and which computing.",
+            not_shown="Which part of the span is launching kernels, and which computing.",
             figures="“Nearly flat”: a sample’s share halves with every doubling of the batch.",
-            effect=slope("batch_size", _BATCHES, _ALONE, metric="forward", says="less", figure=0.5),
+            needs="cuda",
+            effect=slope("batch_size", _BATCHES, _SOURCE, metric="device_forward", says="less", figure=0.5),
         ),
         Claim(
             id="backward-linear",
-            says="The time of the backward pass grows as the batch does.",
+            says="The time of the backward pass on a GPU grows as the batch does.",
             sources=("IO",),
             design=(
-                "Batches of 8 to 128 of 16-pixel patches in real training: the time of the backward pass for a sample "
-                "is fitted over the batch size, and would stay the same."
+                "Batches of 8 to 128 of 16-pixel patches, SRCNN, PNG files and 16 workers as in the source: the span "
+                "of the backward pass on the device, for a sample, is fitted over the batch size, and would stay the "
+                "same."
             ),
             not_shown="Batches so large that they fill the device’s memory.",
             figures="“Linear”: a sample’s share stays what it is.",
-            effect=slope("batch_size", _BATCHES, _ALONE, metric="backward", says="same"),
+            needs="cuda",
+            effect=slope("batch_size", _BATCHES, _SOURCE, metric="device_backward", says="same"),
         ),
         Claim(
             id="fewer-workers-small-batch",
