@@ -101,7 +101,9 @@ def make_faster(trials: Path) -> None:
     table = pq.read_table(trials)
     place = table.schema.get_field_index("samples_per_s")
     faster = pc.multiply(table.column("samples_per_s"), 1.5)
-    pq.write_table(table.set_column(place, "samples_per_s", faster), trials, compression="zstd")
+    pq.write_table(
+        table.set_column(place, "samples_per_s", faster), trials, compression="zstd", write_page_checksum=True
+    )
 
 
 def prepared(tmp_path: Path, fake_run: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:

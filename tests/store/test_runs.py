@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import shutil
@@ -16,6 +17,7 @@ import pytest
 from feedrate.schema import plugins
 from feedrate.schema.columns import TABLES
 from feedrate.schema.errors import EnvironmentFault, InputError
+from feedrate.schema.plugins import ROOT
 from feedrate.store import runs
 from feedrate.store.bench_record import BenchRecord
 
@@ -185,6 +187,38 @@ def test_single_steps_take_little_room(fake_run: ModuleType, tmp_path: Path) -> 
     assert {"step", "fetch_ns", "worker_begun_ns"} <= split["steps"]
     assert "trial_id" not in split["steps"]
     assert {"t_ns", "cpu_util_pct"} <= split["telemetry"]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_that_changed_since_is_refused(
+    name: str, fake_run: ModuleType, corpus: ModuleType, tmp_path: Path
+) -> None:
+    """One other byte in a page is seen by whoever reads the column, and said with what to do."""
+    folder = fake_run.write(tmp_path, fake_run.Fake(run_id=RUN, batches=(8,), blocks=1))
+    file = folder / f"{name}.parquet"
+    begin, _ = corpus.raw.body(file.read_bytes(), "run_id")
+    data = bytearray(file.read_bytes())
+    data[begin + 3] ^= 1
+    file.write_bytes(data)
+    (run,) = runs.runs(tmp_path)
+    for read in (lambda: run.table(name), lambda: runs.rows([folder], ["run_id"], name)):
+        with pytest.raises(InputError, match=rf"{name}\.parquet: .*checksum.*bring back a copy"):
+            read()
+
+
+def test_every_reader_verifies_checksums() -> None:
+    """Whatever opens a table says that its pages are to be checked."""
+    files = list((ROOT / "harness" / "feedrate").rglob("*.py"))
+    calls = [
+        ast.unparse(node)
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("pq.read_table", "pq.ParquetFile")
+    ]
+    assert len(calls) > 4
+    assert [
+        call for call in calls if "**CHECKED" not in call and "**_OPTIONS" not in call and ".CHECKED" not in call
+    ] == []
 
 
 def test_trials_of_many_chunks_share_a_row_group(

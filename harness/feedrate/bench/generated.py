@@ -26,7 +26,7 @@ from feedrate.schema.axes import AXES, Value, applicable, cell_id
 from feedrate.schema.columns import PROTOCOL_VERSION, TABLES
 from feedrate.store.manifest import Dataset, Protocol, RunManifest
 from feedrate.store.migration import MANIFEST_KEY
-from feedrate.store.runs import GROUP_ROWS, encoding, schema
+from feedrate.store.runs import CHECKED, GROUP_ROWS, encoding, schema
 
 BLOCKS = 8
 STEPS = 40
@@ -214,7 +214,7 @@ def _times(
 
 def write_repeated(small: Path, rows: int, target: Path) -> None:
     """Write a large file of trials: those of a small one again and again, with host times of their own."""
-    table = pq.read_table(small)
+    table = pq.read_table(small, **CHECKED)
     frame = table.to_pandas()
     blocks = int(frame["block"].max()) + 1
     manifest = json.loads(table.schema.metadata[MANIFEST_KEY])

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 
 RESULTS = Path("results")
+CHECKED: dict[str, Any] = {"page_checksum_verification": True}
+"""How every table is opened, as options of ``pyarrow.parquet.ParquetFile``: a page whose bytes changed since it was
+written is an error. Files before schema version 3 have no checksums."""
 GROUP_ROWS = 2_000
 """Of trials, after which a row group ends: what a file says of each column of each group is most of a small one."""
 _NAMED = 8
@@ -182,14 +185,16 @@ def encoding(table: str) -> dict[str, Any]:
 
     Trials are what people hand around and what a site reads of every run: many short columns, which Snappy, known to
     every reader, opens four times as fast as Zstandard for 8 % more room. Times of single steps hardly repeat: split by
-    bytes they take 40 % less room. These are options of ``pyarrow.parquet.ParquetWriter``.
+    bytes they take 40 % less room. Every page carries its checksum. These are options of
+    ``pyarrow.parquet.ParquetWriter``.
     """
+    checked = {"write_page_checksum": True}
     numbers = [column.name for column in TABLES[table] if column.dtype in ("int64", "float64")]
     others = [column.name for column in TABLES[table] if column.name not in numbers]
     if table == "trials":
-        return {"compression": "snappy", "use_dictionary": others}
+        return checked | {"compression": "snappy", "use_dictionary": others}
     split = dict.fromkeys(numbers, "BYTE_STREAM_SPLIT")
-    return {"compression": "zstd", "use_dictionary": others, "column_encoding": split}
+    return checked | {"compression": "zstd", "use_dictionary": others, "column_encoding": split}
 
 
 def write_run(folder: Path, manifest: RunManifest, chunks: Iterable[Mapping[str, list[dict[str, Any]]]]) -> None:
@@ -239,7 +244,7 @@ class StoredRun:
         """Read ``trials``, ``steps`` or ``telemetry`` with nullable types, of all trials or of those that are named.
 
         Raises:
-            InputError: the file is not one that feedrate wrote (``migration.complete``).
+            InputError: the file is not one that feedrate wrote (``migration.complete``), or changed since.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -247,12 +252,27 @@ class StoredRun:
 
         path = self.folder / f"{name}.parquet"
         wanted = None if trials is None else pc.field("trial_id").isin(pa.array(trials, pa.string()))
-        table = migration.complete(pq.read_table(path, filters=wanted), migration.arrow_schema(TABLES[name]), path)
-        return _frame(table)
+        with _reading(path):
+            table = pq.read_table(path, filters=wanted, **CHECKED)
+        return _frame(migration.complete(table, migration.arrow_schema(TABLES[name]), path))
 
     def suites(self) -> list[str]:
         """List the suites that trials of the run were made for, by name; nothing else of the table is read."""
         return sorted(rows([self.folder], ["suite"])["suite"].dropna().unique())
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn a table that cannot be decoded, or whose pages fail their checksums, into a message that says what to do."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(
+            f"{path}: {str(error).splitlines()[0]}; expected a table as it was written. The file was changed or "
+            "damaged since: bring back a copy of it, or move its folder away"
+        ) from error
 
 
 def _frame(table: pa.Table) -> pd.DataFrame:
@@ -364,7 +384,7 @@ def rows(folders: Sequence[Path], columns: Sequence[str], name: str = "trials") 
     """Read some columns of a table of one run or many, with nullable types: whole tables of all fit into no memory.
 
     Raises:
-        InputError: a file is not one that feedrate wrote (``migration.complete``).
+        InputError: a file is not one that feedrate wrote (``migration.complete``), or changed since.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -374,6 +394,7 @@ def rows(folders: Sequence[Path], columns: Sequence[str], name: str = "trials") 
     tables = []
     for folder in folders:
         path = folder / f"{name}.parquet"
-        with pq.ParquetFile(path) as file:
-            tables.append(migration.complete(file.read(list(columns), use_threads=False), schema, path))
+        with _reading(path), pq.ParquetFile(path, **CHECKED) as file:
+            table = file.read(list(columns), use_threads=False)
+        tables.append(migration.complete(table, schema, path))
     return _frame(pa.concat_tables(tables))

@@ -158,6 +158,21 @@ function runs(bytes, width, count) {
   return odd;
 }
 
+// A page's checksum is the CRC-32 of its bytes as they are stored, as gzip has it.
+// https://github.com/apache/parquet-format#checksumming
+
+const CRC = Uint32Array.from({ length: 256 }, (_, byte) => {
+  let value = byte;
+  for (let bit = 0; bit < 8; bit += 1) value = (value >>> 1) ^ (value & 1 ? 0xedb88320 : 0);
+  return value;
+});
+
+function crc32(bytes, from, to) {
+  let value = -1;
+  for (let at = from; at < to; at += 1) value = (value >>> 8) ^ CRC[(value ^ bytes[at]) & 0xff];
+  return ~value;
+}
+
 const MAGIC = 0x31524150;
 // Longer words that a row group says are its least and most may have been cut off.
 const WHOLE = 40;
@@ -176,7 +191,8 @@ function unpacked(codec, input, size) {
 }
 
 export class TrialsFile {
-  // `dtypes`: every column of the table of trials, name to type; `caps`: of share/validation/caps.py.
+  // `dtypes`: every column of the table of trials, name to type; `caps`: of share/validation/caps.py. `checksums` is set by
+  // whoever knows that the file's version has them: a page without one is then refused, one that fails its own always.
   constructor(buffer, dtypes, caps) {
     this.buffer = buffer;
     this.bytes = new Uint8Array(buffer);
@@ -184,6 +200,7 @@ export class TrialsFile {
     this.caps = caps;
     this.unpacked = 0;
     this.pages = 0;
+    this.checksums = false;
     const end = this.footer();
     this.metadata = parquetMetadata(buffer);
     this.rows = Number(this.metadata.num_rows);
@@ -338,6 +355,10 @@ export class TrialsFile {
       throw new Refusal(`a page of kind ${type}; expected a data page of version 1 or a dictionary`);
     }
     const next = walker.at + stored;
+    const crc = header.get(4);
+    if (crc === undefined ? this.checksums : crc !== crc32(bytes, walker.at, next)) {
+      throw new Refusal(`a page ${crc === undefined ? "has no checksum" : "fails its checksum"}: it was changed after it was written`);
+    }
     if (type === DICTIONARY) {
       if (count > size) throw new Refusal(`a dictionary says that it holds ${count} values in ${size} bytes`);
       return { next, count: 0 };

@@ -49,6 +49,7 @@ export class Run {
   async start(file, beside) {
     const { caps, first, axes, required } = this.given;
     this.about = this.said(file);
+    file.checksums = this.checksums;
     const missing = required.filter((name) => !file.columns.has(name));
     if (missing.length) throw new Refusal(`it has no column ${missing.join(", ")}; expected a trials.parquet of feedrate`);
     if (!file.rows) throw new Refusal("it has no rows");
@@ -74,6 +75,7 @@ export class Run {
     atMost(text.length, caps.manifest, "characters of manifest");
     const manifest = parsed(text);
     this.checkVersion(manifest);
+    this.checksums = manifest.schema_version >= this.given.checksums_since;
     const word = (...path) => worded(within(manifest, path), caps.shown);
     const notes = Array.isArray(manifest.substitutions) ? manifest.substitutions : [];
     return {
@@ -130,6 +132,7 @@ export class Run {
     if (this.whole) return;
     const { dtypes, caps, more } = this.given;
     const file = new TrialsFile(await this.blob.arrayBuffer(), dtypes, caps);
+    file.checksums = this.checksums;
     const lacking = more.filter((name) => !(name in this.table) && file.columns.has(name));
     const held = this.room(file.rows * lacking.length, beside);
     Object.assign(this.table, await file.read(lacking));

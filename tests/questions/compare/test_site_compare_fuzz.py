@@ -174,7 +174,9 @@ def repeated(valid: bytes) -> bytes:
     columns = [pa.repeat(pa.scalar(first[field.name], field.type), ROWS) for field in table.schema]
     columns[table.schema.get_field_index("cell_id")] = pa.array(["one"] * (ROWS - 1) + ["other"])
     sink = io.BytesIO()
-    pq.write_table(pa.table(columns, schema=table.schema), sink, compression="zstd", row_group_size=ROWS)
+    pq.write_table(
+        pa.table(columns, schema=table.schema), sink, compression="zstd", row_group_size=ROWS, write_page_checksum=True
+    )
     return sink.getvalue()
 
 

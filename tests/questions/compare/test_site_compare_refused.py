@@ -109,7 +109,7 @@ def test_bytes_that_cannot_be_read_are_refused_in_words(
 ) -> None:
     """Where a column's bytes are not what they declare the page says so and what to type, not what its parser said."""
     broken = tmp_path / "broken.parquet"
-    pq.write_table(pq.read_table(other), broken, compression=codec, use_dictionary=False)
+    pq.write_table(pq.read_table(other), broken, compression=codec, use_dictionary=False, write_page_checksum=True)
     group = pq.read_metadata(broken).row_group(0)
     chunk = next(one for one in map(group.column, range(group.num_columns)) if one.path_in_schema == "samples_per_s")
     data = bytearray(broken.read_bytes())

@@ -134,7 +134,10 @@ def test_claims_are_compared_between_the_runs_that_were_judged(page: Page) -> No
     known = {"says": {"one": "One is so", "two": "Two is so", "three": "Three is so"}, "verdicts": verdicts}
     v, x, y, z = ({"published": {"run": name}} for name in "vxyz")
     said = text(page, "claims", x, y, known)
-    assert "Of 2 claims that this site judges by these runs and the others of their machines, 1 have the same verdict" in said
+    assert (
+        "Of 2 claims that this site judges by these runs and the others of their machines, 1 have the same verdict"
+        in said
+    )
     assert "One is so" in said
     assert "Two is so" not in said
     said = text(page, "claims", x, z, known)

@@ -48,7 +48,7 @@ def changed(run: Path, tmp_path: Path) -> Change:
                 place = rows.schema.get_field_index(column)
                 field = rows.schema.field(place)
                 rows = rows.set_column(place, field, pa.array(new(rows[column].to_pylist()), field.type))
-            pq.write_table(rows, folder / f"{name}.parquet", compression="zstd")
+            pq.write_table(rows, folder / f"{name}.parquet", compression="zstd", write_page_checksum=True)
         return folder
 
     return change
@@ -67,5 +67,7 @@ def results(fake_run: ModuleType, tmp_path: Path) -> list[Path]:
     path = folders[1] / "trials.parquet"
     table = pq.read_table(path)
     walls = pa.array([-1, *table["wall_ns"].to_pylist()[1:]], pa.int64())
-    pq.write_table(table.set_column(table.schema.get_field_index("wall_ns"), "wall_ns", walls), path)
+    pq.write_table(
+        table.set_column(table.schema.get_field_index("wall_ns"), "wall_ns", walls), path, write_page_checksum=True
+    )
     return folders

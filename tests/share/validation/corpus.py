@@ -114,6 +114,34 @@ def _overwritten(valid: bytes, draw: random.Random) -> Named:
         yield f"overwritten/{how}/{at}", valid[:begin] + put + valid[kept:]
 
 
+def damaged(valid: bytes, name: str, draw: random.Random) -> bytes:
+    """The file with up to 64 other bytes in a page of a column, as a bad disk or a hex editor leaves them."""
+    begin, end = raw.body(valid, name)
+    size = min(64, end - begin)
+    at = draw.randrange(begin, end - size + 1)
+    return valid[:at] + bytes(byte ^ draw.randrange(1, 256) for byte in valid[at : at + size]) + valid[at + size :]
+
+
+def _damaged(valid: bytes, draw: random.Random) -> Named:
+    """Pages that are not those of which their checksums were made, or have none."""
+    names = [field.name for field in read(valid).schema]
+    chosen = ["samples_per_s", *["worker_collate_ns"] * 20, *draw.sample(names, 40)]
+    for at, name in enumerate(chosen):
+        yield f"damaged/{name}/{at}", damaged(valid, name, draw)
+    yield "damaged/unchecked/0", written(read(valid), write_page_checksum=False)
+
+
+def _stamps(valid: bytes, draw: random.Random) -> Named:
+    """Stages that took longer than the workers had, of one trial or of all, written anew with right checksums."""
+    table = read(valid)
+    for name in ("worker_read_ns", "worker_decode_ns", "worker_transform_ns", "worker_collate_ns"):
+        values = table[name].to_pylist()
+        longest = max(range(len(values)), key=lambda row: values[row] or 0)
+        for rows in ([longest], range(len(values))):
+            changed = [value and value * 140 if row in rows else value for row, value in enumerate(values)]
+            yield f"stamps/{name}/{len(rows)}", written(with_values(table, name, changed))
+
+
 def _magic(valid: bytes, draw: random.Random) -> Named:
     body = valid[4:-4]
     for begin, end in ((b"PARE", b"PARE"), (b"PAR2", raw.MAGIC), (raw.MAGIC, b"PAR0"), (b"par1", b"par1"), (b"", b"")):
@@ -372,7 +400,7 @@ def read(valid: bytes) -> pa.Table:
 
 def written(table: pa.Table, **options: Any) -> bytes:
     sink = io.BytesIO()
-    pq.write_table(table, sink, compression="zstd", **options)
+    pq.write_table(table, sink, **({"compression": "zstd", "write_page_checksum": True} | options))
     return sink.getvalue()
 
 
@@ -393,6 +421,8 @@ KINDS: dict[str, Kind] = {
     "truncated": _truncated,
     "flipped": _flipped,
     "overwritten": _overwritten,
+    "damaged": _damaged,
+    "stamps": _stamps,
     "magic": _magic,
     "footer_length": _footer_lengths,
     "declared": _declared,
@@ -406,5 +436,5 @@ KINDS: dict[str, Kind] = {
     "bombs": _bombs,
     "ambiguous": _ambiguous,
 }
-BROKEN = ("truncated", "magic", "footer_length", "schemas", "types", "bombs", "ambiguous")
+BROKEN = ("damaged", "stamps", "truncated", "magic", "footer_length", "schemas", "types", "bombs", "ambiguous")
 """Kinds of which every file must be refused. Of others some are sound: what is changed in a note is nobody's fault."""

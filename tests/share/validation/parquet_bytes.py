@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct as packing
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -120,6 +121,14 @@ def place(chunk: Struct) -> tuple[int, int]:
     return min(chunk[number][1] for number in (9, 11) if number in chunk), chunk[7][1]
 
 
+def body(valid: bytes, name: str, group: int = 0) -> tuple[int, int]:
+    """Say where the bytes of a column's first page lie in a row group: from, to."""
+    named = [chunk for chunk in chunks(footer_of(valid)) if chunk[3][1][1] == [name.encode()]]
+    reader = Reader(valid, place(named[group])[0])
+    header = reader.struct()
+    return reader.at, reader.at + header[3][1]
+
+
 def repointed(valid: bytes, footer: Struct, chunk: Struct, pages: bytes) -> bytes:
     """Give one of the footer's column chunks other pages, which are put behind the data."""
     begin = len(valid) - 8 - footer_size(valid)
@@ -130,9 +139,14 @@ def repointed(valid: bytes, footer: Struct, chunk: Struct, pages: bytes) -> byte
     return closed(valid, footer, pages)
 
 
+def checksum(body: bytes) -> int:
+    """The checksum of a page, as its header has it."""
+    return int(packing.unpack("<i", packing.pack("<I", zlib.crc32(body)))[0])
+
+
 def page(kind: int, counts: Struct, body: bytes, declared: int) -> bytes:
     """Write a page: 0 of data, 2 of a dictionary; its header declares so many bytes when it is decompressed."""
-    header = {1: (I32, kind), 2: (I32, declared), 3: (I32, len(body))}
+    header = {1: (I32, kind), 2: (I32, declared), 3: (I32, len(body)), 4: (I32, checksum(body))}
     return struct(header | {7 if kind else 5: (STRUCT, counts)}) + body
 
 

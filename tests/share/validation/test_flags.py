@@ -37,7 +37,7 @@ def slowed(run: Path, path: Path) -> Path:
     times = [name for name in table.column_names if name.startswith("host_")]
     for name in ("wall_ns", "trial_wall_ns", *times):
         table = changed_in(table, name, lambda value: value * 10)
-    pq.write_table(changed_in(table, "samples_per_s", lambda value: value / 10), path)
+    pq.write_table(changed_in(table, "samples_per_s", lambda value: value / 10), path, write_page_checksum=True)
     return path
 
 
@@ -105,7 +105,7 @@ def test_columns_that_came_later_may_be_missing(run: Path, results: Path, tmp_pa
         table = pq.read_table(path).drop_columns(["data_hash", "workload_version"])
         said = json.loads(table.schema.metadata[KEY]) | {"schema_version": 1}
         del said["needs_feedrate"]
-        pq.write_table(table.replace_schema_metadata({KEY: json.dumps(said).encode()}), path)
+        pq.write_table(table.replace_schema_metadata({KEY: json.dumps(said).encode()}), path, write_page_checksum=True)
     found = guard.check(paths[0], results)
     assert found.valid
     assert rules(found.flags) == [validation_flags.UNLIKE_OTHERS.name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 import shutil
 import sys
 from collections.abc import Callable
@@ -94,6 +95,7 @@ BROKEN_VALUES: list[tuple[str, str, Any]] = [
     ("rate", "samples_per_s", once(lambda value: value * 1.00001)),
     ("phases", "host_other_ns", once(lambda value: value + 10**7)),
     ("phases", "host_fetch_ns", every(lambda value: value // 10)),
+    ("worked", "worker_collate_ns", once(lambda value: value * 140)),
     ("steady", "steady", once(lambda value: not value)),
     ("whole", "trial_wall_ns", once(lambda _: 1000)),
     ("clock", "started_at", every(lambda _: "2030-01-02T03:04:05Z")),
@@ -118,6 +120,8 @@ BROKEN_TRACES: list[tuple[str, str, str, Any]] = [
     ("trace_order", "steps", "step", once(lambda value: value + 1)),
     ("sums", "steps", "fetch_ns", once(lambda _: 10**13)),
     ("worker", "steps", "worker", once(lambda value: value + 9)),
+    ("stages", "steps", "worker_begun_ns", once(lambda value: value + 2_000)),
+    ("stages", "steps", "worker_read_ns", once(lambda value: value + 2_000)),
     ("trace_of_run", "telemetry", "run_id", once(lambda _: "20260101T000000Z-ffff")),
     ("trace_order", "telemetry", "t_ns", once(lambda _: 10**14)),
     ("finite", "telemetry", "load_1m", once(lambda _: float("nan"))),
@@ -178,13 +182,13 @@ def test_a_folder_holds_a_run_and_nothing_else(run: Path, tmp_path: Path) -> Non
 
 def written(table: pa.Table, **options: Any) -> bytes:
     sink = io.BytesIO()
-    pq.write_table(table, sink, **({"compression": "zstd"} | options))
+    pq.write_table(table, sink, **({"compression": "zstd", "write_page_checksum": True} | options))
     return sink.getvalue()
 
 
 def without_rows(table: pa.Table) -> bytes:
     sink = io.BytesIO()
-    pq.ParquetWriter(sink, table.schema).close()
+    pq.ParquetWriter(sink, table.schema, write_page_checksum=True).close()
     return sink.getvalue()
 
 
@@ -201,15 +205,23 @@ def chunk_elsewhere(file: bytes, raw: ModuleType) -> bytes:
 
 
 def bytes_of_noise(file: bytes, raw: ModuleType) -> bytes:
-    reader = raw.Reader(file, raw.place(raw.chunks(raw.footer_of(file))[0])[0])
-    reader.struct()
-    return bytes(file[: reader.at] + b"\xff" * 4 + file[reader.at + 4 :])
+    """A page that cannot be decompressed, with the right checksum of what it holds."""
+    footer = raw.footer_of(file)
+    chunk = raw.chunks(footer)[0]
+    begin, size = raw.place(chunk)
+    reader = raw.Reader(file, begin)
+    header = reader.struct()
+    body = b"\xff" * 4 + file[reader.at + 4 : reader.at + header[3][1]]
+    header[4] = (raw.I32, raw.checksum(body))
+    rest = file[reader.at + len(body) : begin + size]
+    return bytes(raw.repointed(file, footer, chunk, raw.struct(header) + body + rest))
 
 
 BROKEN_FILES: dict[str, Callable[[bytes, pa.Table, ModuleType], bytes]] = {
     "parquet": lambda file, _, __: file[:-1],
     "column": lambda _, table, __: written(table.drop_columns(["wall_ns"])),
     "decodes": lambda file, _, raw: bytes_of_noise(file, raw),
+    "checksums": lambda _, table, __: written(table, write_page_checksum=False),
     "chunks": lambda file, _, raw: chunk_elsewhere(file, raw),
     "codec": lambda _, table, __: written(table, compression="gzip"),
     "machine_id": lambda _, table, __: written(on_other_machine(table)),
@@ -226,6 +238,46 @@ def test_a_file_that_is_not_as_it_was_written_is_refused(
     table = pq.read_table(io.BytesIO(valid))
     (tmp_path / "trials.parquet").write_bytes(BROKEN_FILES[rule](valid, table, corpus.raw))
     assert rules(validator.judge(tmp_path / "trials.parquet")) == [rule]
+
+
+@pytest.mark.parametrize("table", ["trials", "steps", "telemetry"])
+def test_bytes_that_changed_since_are_refused(run: Path, corpus: ModuleType, tmp_path: Path, table: str) -> None:
+    """64 other bytes in a page of any table fail its checksum, whatever they decode to, and the message says so."""
+    name = {"trials": "worker_collate_ns", "steps": "worker_collate_ns", "telemetry": "load_1m"}[table]
+    folder = tmp_path / run.parent.name / run.name
+    shutil.copytree(run, folder)
+    file = folder / f"{table}.parquet"
+    file.write_bytes(corpus.damaged(file.read_bytes(), name, random.Random(3)))
+    found = validator.judge(folder)
+    assert rules(found) == ["decodes"]
+    assert "checksum" in found.refusals[0].got
+
+
+def test_stages_may_miss_by_what_rounding_leaves(changed: Any) -> None:
+    """What stages take is held against a batch's beginning and end to the microsecond, and no closer."""
+    assert validator.judge(changed({"worker_begun_ns": every(lambda value: value + 900)}, "steps")).valid
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_workers_had_so_much_time_and_no_more(changed: Any, run: Path, workers: int) -> None:
+    """As much as all workers together had since the loader's start is believed, and a millisecond more is not."""
+    trials = pq.read_table(run / "trials.parquet").to_pandas()
+    parts = ["wall_ns", "warmup_ns", "startup_ns", "compile_ns"]
+    room = trials[parts].fillna(0).sum(axis=1) * trials["num_workers"].clip(lower=1)
+    stages = [f"worker_{stage}_ns" for stage in ("read", "decode", "transform")]
+    left = (room - trials[stages].fillna(0).sum(axis=1)).tolist()
+    whose = (trials["num_workers"].eq(workers) & trials["worker_collate_ns"].notna()).tolist()
+    assert any(whose)
+
+    def filled(more: int) -> Callable[[list[Any]], list[Any]]:
+        return lambda values: [
+            int(space) + more if own else value for value, space, own in zip(values, left, whose, strict=True)
+        ]
+
+    found = validator.judge(changed({"worker_collate_ns": filled(0)}) / "trials.parquet")
+    assert found.valid
+    shutil.rmtree(Path(found.path).parent)
+    assert rules(validator.judge(changed({"worker_collate_ns": filled(10**6)}) / "trials.parquet")) == ["worked"]
 
 
 def test_a_machine_has_what_it_can_have(fake_run: ModuleType, tmp_path: Path) -> None:

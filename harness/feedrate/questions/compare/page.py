@@ -36,6 +36,7 @@ from feedrate.schema.columns import DEVICE_SPANS, PHASES, TRIALS
 from feedrate.schema.metrics import CONFIRMED_OVER, REFUTED_UNDER, SAME
 from feedrate.schema.window import COLD, WARM
 from feedrate.share.validation import caps
+from feedrate.share.validation.parquet import CHECKSUMS_SINCE
 from feedrate.store import migration
 
 _FIRST = ("run_id", "block", "outcome", "samples_per_s", "cached_before_pct")
@@ -180,6 +181,7 @@ def reader() -> dict[str, Any]:
     return {
         "caps": {name: cap.most for name, cap in CAPS.items()} | SHOWN,
         "reads": migration.READ,
+        "checksums_since": CHECKSUMS_SINCE,
         "feedrate": __version__,
         "dtypes": {column.name: column.dtype for column in TRIALS},
         "required": REQUIRED,

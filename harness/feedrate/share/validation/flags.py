@@ -24,6 +24,7 @@ from feedrate.share.validation.findings import Finding, Rule, quote
 from feedrate.share.validation.parquet import Opened
 from feedrate.store import migration
 from feedrate.store.manifest import RunManifest
+from feedrate.store.runs import CHECKED
 
 APART = 4.0
 """A cell's throughput is odd when it is so many times that of a machine of the same make, or less than its inverse."""
@@ -135,7 +136,7 @@ def _alike(run: RunManifest, results: Path) -> Iterator[tuple[RunManifest, Rates
             other = migration.manifest(text, path)
             if other.run_id == run.run_id or _make(other) != _make(run):
                 continue
-            rates = _rates(_columns(pq.ParquetFile(path.with_name("trials.parquet")), _READ))
+            rates = _rates(_columns(pq.ParquetFile(path.with_name("trials.parquet"), **CHECKED), _READ))
         except (InputError, OSError, ValueError, KeyError):
             continue
         yield other, rates

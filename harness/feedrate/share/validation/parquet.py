@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from feedrate.share.validation.findings import Rule, quote
 from feedrate.share.validation.manifest import read_manifest
 from feedrate.store import migration
 from feedrate.store.manifest import RunManifest
+from feedrate.store.runs import CHECKED
 
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
@@ -42,7 +44,12 @@ NULL = -1
 """Code of a text that is null."""
 _TAIL = 8
 """Bytes behind the footer: its length and the magic number."""
+_CHECKED_PAGE = re.compile(rb"(?:\x15[\x80-\xff]{0,9}[\x00-\x7f]){4}")
+"""How the header of a page with a checksum begins: four numbers (0x15), each in as many bytes as it takes."""
+CHECKSUMS_SINCE = 3
+"""Schema version from which every page carries a checksum of its bytes (CRC-32)."""
 _OPTIONS: dict[str, Any] = {
+    **CHECKED,
     "pre_buffer": False,
     "arrow_extensions_enabled": False,
     "thrift_string_size_limit": caps.FOOTER_BYTES.most,
@@ -52,12 +59,13 @@ _OPTIONS: dict[str, Any] = {
 PLAIN_FILE = Rule("plain_file", "It is a plain file, neither a link nor a device, and can be read.")
 PARQUET = Rule("parquet", "It is a parquet file from its first byte to its last, and not encrypted.")
 COLUMN = Rule("column", "Its columns are those of the data dictionary, once each, flat and of the type stated there.")
-DECODES = Rule("decodes", "Every value of it can be decoded, and texts are UTF-8.")
+DECODES = Rule("decodes", "Every value of it can be decoded, no page fails its checksum, and texts are UTF-8.")
+CHECKSUMS = Rule("checksums", f"From schema version {CHECKSUMS_SINCE} on its pages carry checksums.")
 CHUNKS = Rule(
     "chunks", "Every column chunk lies within the file, apart from all others, and holds a value a row of its group."
 )
 CODEC = Rule("codec", f"Columns are compressed with {', '.join(CODECS[:-1])} or not at all.")
-RULES = (PLAIN_FILE, PARQUET, COLUMN, DECODES, CHUNKS, CODEC)
+RULES = (PLAIN_FILE, PARQUET, COLUMN, DECODES, CHUNKS, CODEC, CHECKSUMS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +242,8 @@ def open_table(data: bytes, table: str, where: str) -> Opened:
             raise
         raise PARQUET.refused(where, _first_line(error), "a parquet file as feedrate writes it") from error
     fields, manifest = read_manifest(text, where)
+    if fields["schema_version"] >= CHECKSUMS_SINCE:
+        _check_checksums(data, metadata, where)
     lacking = (column.name for column in TABLES[table] if column.name not in there)
     if missing := migration.missing(lacking, fields["schema_version"]):
         raise COLUMN.refused(f"{where} column '{missing[0]}'", "no such column", "every column of its schema version")
@@ -295,8 +305,7 @@ def _check_chunks(metadata: pq.FileMetaData, end: int, where: str) -> None:
             if column.num_values != group.num_rows or column.file_path or min(size, unpacked) < 0:
                 got = f"{column.num_values} values, {size} bytes, {unpacked} when decompressed"
                 raise CHUNKS.refused(place, got, f"{group.num_rows} values, as many as rows, here")
-            begin, dictionary = column.data_page_offset, column.dictionary_page_offset
-            begin = min(begin, dictionary or begin)
+            begin = _begin(column)
             places.append((begin, begin + size))
             decoded += unpacked
     caps.DECODED_BYTES.check(decoded, where)
@@ -304,6 +313,25 @@ def _check_chunks(metadata: pq.FileMetaData, end: int, where: str) -> None:
     if edges != sorted(edges):
         got = "columns that overlap or lie outside of it"
         raise CHUNKS.refused(where, got, f"places apart from each other, between {edges[0]} and {end}")
+
+
+def _begin(column: pq.ColumnChunkMetaData) -> int:
+    data, dictionary = column.data_page_offset, column.dictionary_page_offset
+    return int(min(data, dictionary or data))
+
+
+def _check_checksums(data: bytes, metadata: pq.FileMetaData, where: str) -> None:
+    """Look for a checksum in the first page of every column of every row group.
+
+    A page's header begins with its kind, its two sizes and, where there is one, its checksum, as fields 1 to 4 of a
+    Thrift struct in the compact protocol. Source: ``parquet.thrift``, PageHeader.
+    """
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for column in map(group.column, range(metadata.num_columns) if group.num_rows else ()):
+            header = _CHECKED_PAGE.match(data, _begin(column))
+            if not header:
+                place = f"{where} column {quote(column.path_in_schema)}"
+                raise CHECKSUMS.refused(place, "a page without a checksum", "pages as feedrate writes them")
 
 
 def _first_line(error: BaseException) -> str:

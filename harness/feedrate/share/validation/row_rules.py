@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from feedrate.schema.axes import AXES, BY_NAME, Axis, Value, applicable, cell_id
-from feedrate.schema.columns import AXIS_COLUMNS, DEVICE_SPANS, FLAGS, OUTCOMES, PHASES, ROLES, TABLES
+from feedrate.schema.columns import AXIS_COLUMNS, DEVICE_SPANS, FLAGS, OUTCOMES, PHASES, ROLES, TABLES, WORKER_STAGES
 from feedrate.schema.errors import InputError
 from feedrate.schema.redaction import EVIDENCE_MOST, INVISIBLE, KIND_MOST, MOST
 from feedrate.schema.window import READ_LEAST, STEADY
@@ -281,6 +281,17 @@ def _cold(rows: Rows) -> Iterator[Offence]:
     yield Offence("read_bytes", wrong, f"{READ_LEAST:.0%} of stored_bytes × samples ÷ n_samples, or more")
 
 
+def _worked(rows: Rows) -> Iterator[Offence]:
+    """Batches of a window were prepared since the loader was started, by so many workers, or by the trial itself."""
+    stamped = np.sum([np.nan_to_num(rows.number(f"worker_{stage}_ns")) for stage in WORKER_STAGES], axis=0)
+    since = np.sum([np.nan_to_num(rows.number(name)) for name in _PARTS], axis=0)
+    room = np.maximum(np.nan_to_num(rows.number("num_workers")), 1) * since
+    wrong = _timed(rows) & ~(stamped <= room + OVER_NS)
+    yield Offence(
+        "worker_*_ns", wrong, f"at most num_workers × ({' + '.join(_PARTS)})", lambda row: f"{stamped[row]:.12g}"
+    )
+
+
 def _cells(rows: Rows) -> Iterator[Offence]:
     """Find rows whose axes are not those of their cell, and cells whose id or axes are wrong."""
     ids, device = rows.text("cell_id"), rows.text("device")
@@ -353,6 +364,12 @@ IDENTITIES = (
         "A trial that is called cold read from storage, in its window, at least "
         f"{READ_LEAST:.0%} of the bytes that its samples take there (protocol {COLD_SINCE} and later).",
         _cold,
+    ),
+    RowRule(
+        "worked",
+        "The stages of a window’s batches take no longer than its workers had: each from the loader’s start to the "
+        "window’s end; without workers the trial itself.",
+        _worked,
     ),
     RowRule("whole", "Start-up, compiling, warm-up and window together take no longer than the whole trial.", _whole),
 )

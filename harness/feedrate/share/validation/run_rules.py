@@ -180,7 +180,11 @@ HALVES = Rule(
     f"Where all steps are there, on a CPU, the ratio of the halves is computed anew, within {100 * HALVES_WITHIN:g} %.",
 )
 WORKER = Rule("worker", "A batch has a worker that there is, and was begun before it was ended.")
-TRACE_RULES = (OF_RUN, IN_ORDER, SUMS, HALVES, WORKER)
+STAGES = Rule(
+    "stages",
+    "The stages of a batch, which come one after the other, take no longer than from its beginning to its end.",
+)
+TRACE_RULES = (OF_RUN, IN_ORDER, SUMS, HALVES, WORKER, STAGES)
 
 
 class Traces:
@@ -244,6 +248,12 @@ class Traces:
             row = int(np.argmax(wrong))
             got = f"worker {worker[row]:g} from {begun[row]:g} to {ended[row]:g} ns"
             yield WORKER, f"row {rows.first + row}", got, "one of num_workers, begun before it was ended"
+        stamped = np.sum([np.nan_to_num(rows.number(f"worker_{stage}_ns")) for stage in WORKER_STAGES], axis=0)
+        # Stages share one clock with both ends, and lie between them: nothing but rounding is left open.
+        if (longer := stamped > ended - begun + ROUNDED_NS).any():
+            row = int(np.argmax(longer))
+            place, got = f"columns worker_*_ns row {rows.first + row}", f"{stamped[row]:.0f} ns"
+            yield STAGES, place, got, f"at most {ended[row] - begun[row]:.0f} ns, from its beginning to its end"
 
     def _check_counts(self, keys: Codes, count: Floats, last: Floats) -> Iterator[tuple[Rule, str, str, str]]:
         """Find a step that is there twice, or a trial whose steps do not count from 0."""
