@@ -15,7 +15,7 @@ from feedrate.plan.suite import Suite, claims, slices_of
 SUITE = Suite(
     question="Which of the sources' claims hold on this machine?",
     charts=("claims",),
-    budget="10m",
+    budget="30m",
     slices=slices_of(claim for _, claim in claims().values()),
     claims_only=True,
 )

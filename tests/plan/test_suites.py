@@ -138,17 +138,17 @@ def test_every_claim_is_asked_or_its_reason_is_known(device: str) -> None:
     needs = ("cpu",) if device == "cpu" else ("cpu", "cuda")
     able = {name for name, (_, claim) in ALL.items() if claim.needs in needs}
     assert asked <= able | {"ddp-over-dp"}
-    assert able - asked <= {"jit-script", "fuse-pointwise", "ddp-scaling"}, (
-        "what may lack a library, or a second device"
+    assert able - asked <= {"jit-script", "fuse-pointwise", "ddp-scaling", "twelve-workers", "lmdb-readahead"}, (
+        "what may lack a library, a second device, cores or a memory cgroup"
     )
 
 
 def test_a_block_of_claims_is_short() -> None:
-    """Half an hour of two cores: few cells, shared between claims, nearly all of them done in 1.4 s."""
+    """Seven in half an hour of two cores: few cells, shared between claims, nearly all of them done in 1.4 s."""
     found = expanded("cpu", suite.CLAIMS)
-    assert len(found.cells) <= 145
+    assert len(found.cells) <= 165
     assert not found.ceilings
-    assert found.block_s <= 205
+    assert found.block_s <= 30 * 60 / 7
     slow = [cell for cell in found.cells if found.cell_s(cell) > 1.4]
     assert len(slow) <= 12
 

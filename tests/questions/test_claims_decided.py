@@ -36,8 +36,8 @@ SAID: dict[str, str] = {
     "batch-size-epoch": "batch_size=8 → batch_size=128: more throughput",
     "batch-size-utilization": "batch_size=8 → batch_size=128: more gpu_util",
     "fetch-nonlinear": "batch_size: throughput rises",
-    "forward-flat": "batch_size: forward falls by 0.5",
-    "backward-linear": "batch_size: backward stays",
+    "forward-flat": "batch_size: device_forward falls by 0.5",
+    "backward-linear": "batch_size: device_backward stays",
     "fewer-workers-small-batch": "num_workers=2 → num_workers=8: more throughput and "
     "num_workers=2 → num_workers=8: less throughput",
     "workers-async": "num_workers=0 → num_workers=2: more throughput",
