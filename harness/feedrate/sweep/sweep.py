@@ -276,11 +276,13 @@ def require_cold(answer: Answer, read_bytes: int | None, cell: Cell) -> Answer:
     needed = needed_bytes(row.get("cache_bytes") or row["stored_bytes"], row["samples"], int(cell["n_samples"]))
     if read_bytes is not None and read_bytes >= READ_LEAST * needed:
         return answer
-    seen = "it cannot be observed how many bytes" if read_bytes is None else f"{read_bytes:,} bytes"
-    message = (
-        f"page_cache cold: {seen} were read from storage in the window, whose samples take {needed:,.0f} bytes there; "
-        f"expected {READ_LEAST:.0%} of that or more. What the kernel read ahead lay in memory: raise n_samples"
-    )
+    message = "page_cache cold: what a process reads from storage cannot be observed here (/proc/PID/io): leave it out"
+    if read_bytes is not None:
+        message = (
+            f"page_cache cold: {read_bytes:,} bytes were read from storage in the window, whose samples take "
+            f"{needed:,.0f} bytes there; expected {READ_LEAST:.0%} of that or more. The rest had been read ahead: raise "
+            "n_samples, or protocol.window_s"
+        )
     return replace(answer, outcome="error", result={}, kind="NotCold", message=message)
 
 
