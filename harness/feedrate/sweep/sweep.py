@@ -280,8 +280,8 @@ def require_cold(answer: Answer, read_bytes: int | None, cell: Cell) -> Answer:
     if read_bytes is not None:
         message = (
             f"page_cache cold: {read_bytes:,} bytes were read from storage in the window, whose samples take "
-            f"{needed:,.0f} bytes there; expected {READ_LEAST:.0%} of that or more. The rest had been read ahead: raise "
-            "n_samples, or protocol.window_s"
+            f"{needed:,.0f} bytes there; expected {READ_LEAST:.0%} of that or more. The rest had been read ahead: "
+            "raise n_samples, or protocol.window_s"
         )
     return replace(answer, outcome="error", result={}, kind="NotCold", message=message)
 
