@@ -23,7 +23,14 @@ WORKERS = pair({"num_workers": 0}, {"num_workers": 2}, {"mode": "load"})
 
 def claim(effect: Effect | None = WORKERS, **fields: object) -> Claim:
     """A claim that can be asked, but for what a test changes."""
-    whole = {"id": "one", "says": "It is so.", "sources": ("IO",), "design": "It is tested.", **fields}
+    whole = {
+        "id": "one",
+        "says": "It is so.",
+        "sources": ("IO",),
+        "design": "It is tested.",
+        "not_shown": "The rest.",
+        **fields,
+    }
     return Claim(effect=effect, **whole)  # type: ignore[arg-type]
 
 
@@ -54,7 +61,7 @@ EITHER = ["expected either an effect or facts"]
         (claim(asides=(Aside("beside it", ODD_METRIC),)), ["unknown metric 'througput'"]),
         (
             claim(sources=("BOT", "TIP")),
-            ["unknown source 'TIP'; expected one of AIDA, API, BOT, IO, TIPS, field (did you mean 'TIPS'?)"],
+            ["unknown source 'TIP'; expected one of AIDA, API, BOT, IO, LMDB, TIPS, field (did you mean 'TIPS'?)"],
         ),
         (
             claim(pair(TWO, TWO, LOAD)),

@@ -79,6 +79,10 @@ def expand(matrix: Matrix, place: Place, *, yes: bool = False) -> Plan:
         lambda cell: impossible(cell, place, matrix.protocol),
         place.cores,
     )
+    tested = {cell for claim in claims for cell in claim.cells}
+    for key in [key for key, cell in cells.items() if suite.for_claims(cell.suite) and key not in tested]:
+        del cells[key]
+        excluded["of a claim that cannot be tested here"] += 1
     return Plan(
         matrix=matrix,
         place=place,
