@@ -2,11 +2,13 @@
 
 Page cache counts: pages that the trial reads are charged to its group and pushed out when the group is full, as on a
 machine that has no more memory. Version 2 (one tree, ``memory.max``) and version 1 (``memory.limit_in_bytes``) are
-known. Making a group takes root, or a tree that was delegated (``systemd-run --user --scope -p Delegate=yes make …``).
+known. In version 2 a group that holds processes has no limited children: the new one stands beside this process' own.
+Making one takes root, or a tree of the user's (``systemd-run --user --scope make …``).
 """
 
 from __future__ import annotations
 
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -20,7 +22,7 @@ MIB = 1 << 20
 GONE_S = 5.0
 """How long a group may take to become empty after its processes were killed."""
 _ROOT = Path("/sys/fs/cgroup")
-_ADVICE = "run as root, or in a delegated tree: systemd-run --user --scope -p Delegate=yes make sweep"
+_ADVICE = "run as root, or in a scope of your own: systemd-run --user --scope make sweep"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class Group:
 
 
 def _home() -> tuple[Path, str] | None:
-    """The folder of this process' own memory group, and the name of the file that limits one."""
+    """The folder in which a memory group can be made, and the name of the file that limits one."""
     try:
         lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -53,18 +55,20 @@ def _home() -> tuple[Path, str] | None:
     for controllers, path in groups.items():
         if "memory" in controllers.split(","):
             own = _ROOT / "memory" / path.lstrip("/")
-            return (
-                own if own.is_dir() else _ROOT / "memory"
-            ), "memory.limit_in_bytes"  # a container may not see its own
+            seen = own if own.is_dir() else _ROOT / "memory"  # a container may not see its own
+            return seen, "memory.limit_in_bytes"
     own = _ROOT / groups.get("", "/").lstrip("/")
-    return (own, "memory.max") if (own / "cgroup.controllers").is_file() else None
+    home = own if own == _ROOT else own.parent
+    return (home, "memory.max") if (home / "cgroup.controllers").is_file() else None
 
 
 def missing() -> str | None:
-    """Say why no group can be made here; None where one can."""
+    """Say why no process can be limited here; None where one can."""
     try:
-        with group(64):
-            return None
+        with group(64) as made:
+            command = ["sh", "-c", 'echo 0 > "$0"', str(made.entry)]
+            entered = subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode == 0
+            return None if entered else f"no process may enter a memory cgroup; {_ADVICE}"
     except EnvironmentFault as fault:
         return str(fault)
 
