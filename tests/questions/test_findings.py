@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from feedrate.pages import headlines
+from feedrate.pages import tasks
 from feedrate.pages.runs import RunView
 from feedrate.pages.verdicts import ClaimResult, Place, Verdicts, load_verdicts
 from feedrate.plan import suite
-from feedrate.questions.home.findings import STORED, Sentence, findings
+from feedrate.questions.home.findings import STORED, Sentence, findings, protocol_notes
+from feedrate.schema.columns import OLDER_PROTOCOLS
 from feedrate.schema.metrics import METRICS
 
 Show = Callable[..., RunView]
@@ -108,7 +109,7 @@ def test_a_run_without_a_clear_gain_is_passed_over(show: Show) -> None:
     assert only.page == older.page
     gain = only.text.removeprefix(f"On {MACHINE}: ")
     assert gain.startswith("for an emulated step of 10 ms on div2k_standin at 64 px, with 2 workers, ")
-    assert gain[1:] in headlines.answer(older.headlines)
+    assert gain[1:] in tasks.answer(older.headlines)
 
 
 @pytest.mark.parametrize(
@@ -263,6 +264,8 @@ def test_an_older_protocol_is_named(show: Show, tested: RunView) -> None:
     assert [each.text.startswith(f"On {MACHINE} (protocol 1): ") for each in said(place)] == [True] * 3
     (gain,) = findings([changed(show(fails="none"), protocol_version=1)], NOTHING, [])
     assert gain.text.startswith(f"On {MACHINE} (protocol 1): for ")
+    assert protocol_notes([gain]) == [f"Protocol 1: {OLDER_PROTOCOLS[1]}."]
+    assert protocol_notes(findings([show(fails="none")], NOTHING, [])) == []
 
 
 def test_of_equally_many_claims_the_newest_speak(tested: RunView) -> None:

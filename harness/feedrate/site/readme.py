@@ -14,7 +14,7 @@ from feedrate.pages.runs import RunView
 from feedrate.pages.tasks import gain_words, set_words, what_ran
 from feedrate.pages.verdicts import load_verdicts
 from feedrate.plan.suite import MAIN
-from feedrate.questions.home.findings import findings
+from feedrate.questions.home.findings import findings, protocol_notes
 from feedrate.questions.home.page import leading, opening
 from feedrate.schema import words
 from feedrate.schema.errors import InputError
@@ -77,7 +77,9 @@ def block(run: StoredRun, every: Sequence[StoredRun], measured: Sequence[BenchRe
 def _found(every: Sequence[StoredRun], measured: Sequence[BenchRecord]) -> list[str]:
     view = [RunView(run) for run in reversed(every)]
     verdicts = load_verdicts(view)
-    return [f"- {each.text} From {each.names('`{}`')}." for each in findings(leading(view), verdicts, measured)]
+    told = findings(leading(view), verdicts, measured)
+    notes = [f"\n{note}" for note in protocol_notes(told)]
+    return [*(f"- {each.text} From {each.names('`{}`')}." for each in told), *notes]
 
 
 def _sleep(rows: Sequence[Mapping[Any, Any]], gpus: int) -> str:

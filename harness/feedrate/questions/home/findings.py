@@ -24,6 +24,7 @@ from feedrate.plan.claim import PHOTOGRAPHS, Effect, terms
 from feedrate.questions.accuracy import page as accuracy_page
 from feedrate.questions.claims import page as claims_page
 from feedrate.schema import words
+from feedrate.schema.columns import OLDER_PROTOCOLS
 from feedrate.schema.metrics import METRICS
 from feedrate.store.bench_record import BenchRecord
 
@@ -86,6 +87,16 @@ def findings(runs: Sequence[RunView], verdicts: Verdicts, benches: Sequence[Benc
     """
     gain = next(filter(None, map(_gained, runs)), None)
     return [*([gain] if gain else []), *_claimed(verdicts), *_accurate(benches)]
+
+
+def protocol_notes(found: Sequence[Sentence]) -> list[str]:
+    """Say what older versions of the protocol did in another way, those that findings rest on."""
+    marks = {version: words.protocol(version) for version in OLDER_PROTOCOLS}
+    return [
+        f"Protocol {version}: {OLDER_PROTOCOLS[version]}."
+        for version, mark in marks.items()
+        if mark and any(mark in each.text for each in found)
+    ]
 
 
 def _gained(view: RunView) -> Sentence | None:

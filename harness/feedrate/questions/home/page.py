@@ -15,7 +15,7 @@ from feedrate.pages.tasks import answer
 from feedrate.pages.template import render
 from feedrate.pages.verdicts import Verdicts
 from feedrate.plan.suite import MAIN, Suite
-from feedrate.questions.home.findings import findings
+from feedrate.questions.home.findings import findings, protocol_notes
 from feedrate.questions.runs import facts as runs_facts
 from feedrate.schema import words
 from feedrate.store.bench_record import BenchRecord
@@ -66,6 +66,7 @@ def page(
     found = opening(speaking)
     placed = place(found[1], "opening", PATH, found[0].origin) if found else None
     machines = list(dict.fromkeys(view.machine_id for view in newest(speaking)))[:FEATURED]
+    told = findings(speaking, verdicts, benches)
     body = render(
         "home/page.md",
         page=PATH,
@@ -77,7 +78,8 @@ def page(
         opening=found and _numbers(found[0]),
         figure=found and found[1],
         placed=placed,
-        findings=findings(speaking, verdicts, benches),
+        findings=told,
+        protocol_notes=protocol_notes(told),
         numbers=[_numbers(view) for view in newest(speaking) if view.machine_id in machines],
         machines=machines,
         suites=suites,
