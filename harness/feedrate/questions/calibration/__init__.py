@@ -1,3 +1,3 @@
 """The question calibration."""
 
-__all__ = ["analysis", "page"]
+__all__ = ["analysis", "page", "terminal"]
