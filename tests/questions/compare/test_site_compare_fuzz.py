@@ -42,6 +42,8 @@ SAID = {
     "ambiguous/rows_list/0": "it does not say how many rows it has",
     "ambiguous/page_values/0": "a field of number 2147483649",
     "ambiguous/page_size/1": "a field of number 2147483650",
+    "damaged/samples_per_s/0": "a page fails its checksum",
+    "damaged/unchecked/0": "a page has no checksum",
     "bombs/rows/3000000": "rows; at most 2,000,000 are read",
     "schemas/row_groups/10000": "row groups; at most 1,000 are read",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -102,21 +103,34 @@ def test_a_file_of_something_else_is_refused(page: Page, other: Path, tmp_path: 
     assert "it needs feedrate ≥ 9.9.9" in refusal(page)
 
 
+def test_a_page_that_changed_since_is_refused(page: Page, other: Path, corpus: ModuleType, tmp_path: Path) -> None:
+    """64 other bytes in what the first picture is made of, or no checksum at all where the version has them."""
+    data = other.read_bytes()
+    broken, unchecked = tmp_path / "broken.parquet", tmp_path / "unchecked.parquet"
+    broken.write_bytes(corpus.damaged(data, "samples_per_s", random.Random(3)))
+    unchecked.write_bytes(corpus.written(corpus.read(data), write_page_checksum=False))
+    for path, said in ((broken, "a page fails its checksum"), (unchecked, "a page has no checksum")):
+        page.reload()
+        give(ready(page), path)
+        assert f"{path.name} is refused: {said}: it was changed after it was written" in refusal(page)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("codec", ["SNAPPY", "ZSTD"])
 def test_bytes_that_cannot_be_read_are_refused_in_words(
     codec: str, page: Page, other: Path, corpus: ModuleType, tmp_path: Path
 ) -> None:
     """Where a column's bytes are not what they declare the page says so and what to type, not what its parser said."""
+    raw = corpus.raw
+    valid = corpus.written(pq.read_table(other), compression=codec, use_dictionary=False)
+    footer = raw.footer_of(valid)
+    chunk = next(chunk for chunk in raw.chunks(footer) if chunk[3][1][1] == [b"samples_per_s"])
+    header = raw.Reader(valid, raw.place(chunk)[0]).struct()
+    begin, end = raw.body(valid, "samples_per_s")
+    body = b"\xff" * 4 + valid[begin + 4 : end]  # the length of what was compressed, or Zstandard's mark
+    header[4] = (raw.I32, raw.checksum(body))
     broken = tmp_path / "broken.parquet"
-    pq.write_table(pq.read_table(other), broken, compression=codec, use_dictionary=False, write_page_checksum=True)
-    group = pq.read_metadata(broken).row_group(0)
-    chunk = next(one for one in map(group.column, range(group.num_columns)) if one.path_in_schema == "samples_per_s")
-    data = bytearray(broken.read_bytes())
-    header = corpus.raw.Reader(bytes(data), chunk.data_page_offset)
-    header.struct()
-    data[header.at : header.at + 4] = b"\xff" * 4  # the length of what was compressed, or Zstandard's mark
-    broken.write_bytes(data)
+    broken.write_bytes(raw.repointed(valid, footer, chunk, raw.struct(header) + body))
     give(page, broken)
     assert "its bytes are not what they declare; make validate FILES=…" in refusal(page)
 
