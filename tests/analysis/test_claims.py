@@ -112,6 +112,8 @@ def test_a_sources_figure_is_what_is_compared_with(trials_of: Trials) -> None:
     [
         (2.0, 0.5, 0.02, "depends"),  # one confirmed, one refuted
         (2.0, 1.0, 0.02, "depends"),  # one confirmed, one without a difference
+        (1.036, 1.008, 0.02, "depends"),  # the same, closer than what tells cases apart
+        (1.0258, 1.008, 0.02, "no difference"),  # by intervals of 95 %, which several cases loosen
         (1.3, 1.0, 0.05, "depends"),  # one confirmed, one open, and they differ
         (1.05, 1.02, 0.04, "confirmed"),  # one confirmed, one open, and nothing says that they differ
         (9.0, 1.2, 0.02, "confirmed"),  # they differ, and it holds in either
