@@ -87,7 +87,8 @@ function shares(table, rules) {
 
 // What the device had left to do behind the window, in steps' time, by cell: means over blocks.
 function drained(table) {
-  const [wall, steps, time, well] = [...["wall_ns", "steps", "host_drain_ns"].map((name) => numbers(table, name)), succeeded(table)];
+  const [wall, steps, time] = ["wall_ns", "steps", "host_drain_ns"].map((name) => numbers(table, name));
+  const well = succeeded(table);
   const blocks = byBlock(table, (row) => (well(row) ? (time(row) * steps(row)) / wall(row) : NaN));
   return new Map([...blocks].map(([id, each]) => [id, moments(each).mean]));
 }
