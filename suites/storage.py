@@ -276,12 +276,12 @@ _CLAIMS = (
         says="Opening an LMDB without readahead helps random reads when it is larger than memory, and memory is full.",
         sources=("LMDB",),
         design=(
-            "A lets the kernel read ahead of what is asked for, LMDB's default, B does not. The trial may use 768 MiB "
+            "A lets the kernel read ahead of what is asked for, LMDB's default, B does not. The trial may use 512 MiB "
             "of memory, page cache included, and reads 480-pixel images of a set of 2 GB from the disk, in random "
             "order, two workers. The same without the limit, and 96-pixel images from memory, stand beside it."
         ),
         not_shown="Values of less than a page, and disks whose random reads are slow.",
-        effect=change("readahead", True, False, {**_COLD_LARGE, "storage_format": "lmdb", "memory_limit_mib": 768}),
+        effect=change("readahead", True, False, {**_COLD_LARGE, "storage_format": "lmdb", "memory_limit_mib": 512}),
         asides=(
             Aside("without the limit", change("readahead", True, False, {**_COLD_LARGE, "storage_format": "lmdb"})),
             Aside("from memory", change("readahead", True, False, {**_TWO, "storage_format": "lmdb", **_WARM})),

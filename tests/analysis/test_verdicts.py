@@ -73,7 +73,7 @@ def test_the_correction_only_takes_verdicts_away(effects: list[Any]) -> None:
         differ = np.minimum(
             1, 2 * stats.t.cdf(-np.maximum(turned - np.log(1.01), np.log(0.99) - turned) / error, n - 1)
         )
-    certain = rejected(differ, CERTAIN)
+    certain = {place for place in rejected(differ, CERTAIN) if alone[place] != "no difference"}
     left = [np.nan if place in certain else p for place, p in enumerate(same)]
     granted = {"no difference": rejected(left, ALPHA_SAME)} | dict.fromkeys(
         ("confirmed", "refuted"), rejected(differ, ALPHA)

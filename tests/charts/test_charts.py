@@ -119,7 +119,7 @@ def test_one_block_has_no_interval_and_says_so(name: str, kind: str, show: Show,
     assert figure.panels
     for row in figure.rows:
         assert all(row.get(low) is None for low in ("low", "low (us)", "times, low"))
-    assert ("no interval" in figure.message) == (name not in ("phases", "storage_work"))
+    assert ("no interval" in figure.message) == (name not in ("defaults", "phases", "storage_work"))
     assert "NaN" not in json.dumps(specs(figure))
 
 

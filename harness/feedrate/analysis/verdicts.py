@@ -113,7 +113,7 @@ def judge(effects: pd.DataFrame) -> pd.DataFrame:
     with np.errstate(divide="ignore", invalid="ignore"):
         tails = [stdtr(usable - 1, -each / (sd / np.sqrt(usable))) for each in (room.same, room.differ)]
     differ = np.minimum(1.0, 2 * tails[1])
-    certain = _holm(differ) <= CERTAIN
+    certain = (_holm(differ) <= CERTAIN) & (alone != "no difference")
     families = [np.where(certain, np.nan, tails[0]), differ]
     errors = (ALPHA_SAME, ALPHA)
     adjusted = [_holm(p) for p in families]
