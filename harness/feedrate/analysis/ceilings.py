@@ -176,7 +176,7 @@ def cells_with_ceilings(trials: pd.DataFrame) -> pd.DataFrame:
     return result.assign(bottleneck=[bottleneck(row) for row in rows_of(result)])
 
 
-def bottleneck(row: Row) -> str:
+def bottleneck(row: Mapping[str, Any] | pd.Series) -> str:
     """Say in words what holds a cell back.
 
     Ceilings decide where loading and computing are both known: the smallest, or ``balanced`` when the two smallest lie
