@@ -11,8 +11,8 @@ from html import unescape
 import pytest
 
 from feedrate.analysis.prediction import held_out
-from feedrate.pages.headlines import set_words
 from feedrate.pages.runs import RunView
+from feedrate.pages.tasks import set_words
 from feedrate.plan.suite import Suite
 from feedrate.questions.loader import page as loader_cells
 from feedrate.questions.suites import page as suites_page

@@ -17,7 +17,7 @@ from feedrate.schema.plugins import ROOT
 from feedrate.schema.redaction import one_line
 from feedrate.schema.words import plural
 from feedrate.share import submission
-from feedrate.share.submission import Submission, Unable
+from feedrate.share.submission import Route, Submission, Unable
 from feedrate.share.validation import guard
 from feedrate.share.validation.findings import Validated
 from feedrate.store import marks, runs
@@ -71,15 +71,7 @@ def submit(
     except Unable as unable:
         reason = str(unable)
     show(prepared, console)
-    if way:
-        head = way.base if way.writable else "a fork of it in your account, which is made if there is none"
-        announced = (
-            f"Your GitHub account {way.login} proposes it to {way.base} ({way.branch}) from {head}: the commit carries "
-            "that name and no e-mail address of yours. Your working tree is not touched."
-        )
-    else:
-        announced = f"No pull request can be opened from here: {reason}. One file to attach is made in {out} instead."
-    _print(console, f"\n{announced}")
+    _print(console, f"\n{_announced(way, reason, out)}")
     if not ask(console):
         _print(console, "Nothing was published.")
         return
@@ -96,6 +88,17 @@ def submit(
         console,
         f"No pull request was opened: {reason}.\nIt is all in {path} ({path.stat().st_size:,} bytes): attach it to an "
         "issue of the feedrate repository, or mend this and type the same command again.",
+    )
+
+
+def _announced(way: Route | None, reason: str, out: Path) -> str:
+    """Say what will happen with a run that is published."""
+    if not way:
+        return f"No pull request can be opened from here: {reason}. One file to attach is made in {out} instead."
+    head = way.base if way.writable else "a fork of it in your account, which is made if there is none"
+    return (
+        f"Your GitHub account {way.login} proposes it to {way.base} ({way.branch}) from {head}: the commit carries "
+        "that name and no e-mail address of yours. Your working tree is not touched."
     )
 
 

@@ -49,7 +49,6 @@ class Comparer {
     const taken = [];
     this.sides.refuse([]);
     for (const file of files.slice(0, MOST_FILES)) {
-      performance.mark("fr-compare-given");
       this.say(`Reading ${file.name} …`);
       try {
         taken.push(await this.hold(file));
@@ -161,7 +160,6 @@ class Comparer {
     this.cells.box.hidden = !found.count;
     if (found.count) await this.cells.show(found);
     this.result.removeAttribute("aria-busy");
-    performance.mark("fr-compare-drawn");
     this.say("");
     if (found.count) await this.explain(a, b, turn);
   }
@@ -173,7 +171,6 @@ class Comparer {
       (error) => [make("h2", {}, "Why"), make("p", { class: "fr-missing" }, `Why cannot be shown: ${error.message}.`)]);
     if (turn !== this.turn) return;
     this.parts.more.replaceChildren(...told);
-    performance.mark("fr-compare-explained");
   }
 
   say(text) {
@@ -191,7 +188,6 @@ async function start() {
     window.addEventListener("hashchange", () => comparer.moved());
     await comparer.open();
     await comparer.cells.warm();
-    performance.mark("fr-compare-ready");
   } catch (error) {
     root.prepend(make("p", { class: "fr-missing", role: "alert" }, `This page cannot compare: ${error.message}`));
     console.error("feedrate:", error);

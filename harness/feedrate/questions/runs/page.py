@@ -29,7 +29,7 @@ from feedrate.questions.runs import facts
 from feedrate.schema import words
 from feedrate.schema.axes import AXES
 from feedrate.schema.window import STEADY
-from feedrate.store.manifest import Protocol, Stopped
+from feedrate.store.manifest import Dataset, Protocol, Stopped
 
 PARTS = {"within": "within windows", "between": "between trials", "drift": "drift"}
 """Parts of the spread between trials, in words."""
@@ -64,7 +64,6 @@ def page(view: RunView) -> Page:
     """Write the page of a run; it copies the run's files beside it."""
     run, files = view.manifest, facts.files(view)
     pictures = list(_pictures(view))
-    settings = {row["cell_id"]: descriptions.setting(row) for row in rows_of(view.cells)}
     order = _order(view)
     failed = view.trials[view.trials["outcome"].ne("ok")]
     narrow, wide, without = _split(run.contrasts)
@@ -89,45 +88,12 @@ def page(view: RunView) -> Page:
         spread=view.spread if view.spread and words.known(view.spread["total_sd"]) else None,
         parts=PARTS,
         spread_rows=list(_spread(view.spread)) if view.spread else [],
-        clocks=[
-            (
-                settings[row["cell_events"]],
-                row["phase"],
-                f"{row['ratio']:.2f}",
-                descriptions.spread(row["lo"], row["hi"]),
-                row["n"],
-            )
-            for row in rows_of(cross_check(view.trials))
-        ],
-        hidden=[
-            f"{settings[row['cell_events']]}: {words.percent(row['hidden'])}"
-            for row in rows_of(hidden_share(view.trials))
-            if words.known(row["hidden"])
-        ],
-        failures=[
-            (
-                row["block"],
-                row["position"],
-                descriptions.setting(row),
-                row["outcome"],
-                Markup("{}<br>{}").format(_text(row["error_kind"]), _text(row["error_message"])),
-            )
-            for row in rows_of(failed.sort_values(["block", "position"]).head(_MOST_LISTED))
-        ],
+        **_clocks(view),
+        failures=[_failure(row) for row in rows_of(failed.sort_values(["block", "position"]).head(_MOST_LISTED))],
         failed=len(failed),
         most_open=_MOST_OPEN,
         details=_details(view),
-        datasets=[
-            (
-                Markup("<br>").join((data.name, *data.notes)),
-                data.storage_format,
-                f"{data.count:,}",
-                descriptions.size(data.bytes),
-                f"{data.pack_s:.1f} s",
-                markup.code(data.data_hash),
-            )
-            for data in run.datasets
-        ],
+        datasets=[_packed(data) for data in run.datasets],
         counted=[
             (f"{part.count:,}", became, part.reason)
             for became, parts in (("merged", run.merged), ("left out", run.excluded))
@@ -140,6 +106,43 @@ def page(view: RunView) -> Page:
     )
     figures = {placed.name: placed for _, placed in pictures}
     return Page(view.page, f"Run {run.run_id}", body, figures, files, listed=False, hide=("navigation",))
+
+
+def _clocks(view: RunView) -> dict[str, list[Any]]:
+    """Cells in which a host that waits after every phase is held against the device's clock, and what was hidden."""
+    settings = {row["cell_id"]: descriptions.setting(row) for row in rows_of(view.cells)}
+    clocks = [
+        (
+            settings[row["cell_events"]],
+            row["phase"],
+            f"{row['ratio']:.2f}",
+            descriptions.spread(row["lo"], row["hi"]),
+            row["n"],
+        )
+        for row in rows_of(cross_check(view.trials))
+    ]
+    hidden = [
+        f"{settings[row['cell_events']]}: {words.percent(row['hidden'])}"
+        for row in rows_of(hidden_share(view.trials))
+        if words.known(row["hidden"])
+    ]
+    return {"clocks": clocks, "hidden": hidden}
+
+
+def _failure(row: Mapping[Any, Any]) -> tuple[object, ...]:
+    what = Markup("{}<br>{}").format(_text(row["error_kind"]), _text(row["error_message"]))
+    return row["block"], row["position"], descriptions.setting(row), row["outcome"], what
+
+
+def _packed(data: Dataset) -> tuple[object, ...]:
+    return (
+        Markup("<br>").join((data.name, *data.notes)),
+        data.storage_format,
+        f"{data.count:,}",
+        descriptions.size(data.bytes),
+        f"{data.pack_s:.1f} s",
+        markup.code(data.data_hash),
+    )
 
 
 def withdrawn_page(view: RunView) -> Page:
