@@ -48,6 +48,13 @@ def test_parameters_and_shape(model: object, parameters: int, shape: tuple[int, 
     assert all(parameter.grad is not None and parameter.grad.any() for parameter in network.parameters())
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.* is deprecated:FutureWarning")
+def test_the_chain_can_be_scripted() -> None:
+    """TorchScript, which a claim puts to the test, compiles the chain to the same numbers."""
+    chain, x = pointwise.build(), torch.rand(2, 3, 8, 8)
+    torch.testing.assert_close(torch.jit.script(chain)(x), chain(x))
+
+
 def test_gelu_is_written_out() -> None:
     """One operation at a time gives PyTorch's GELU within 1e-6, on both tails too, in values and gradients."""
     x = torch.linspace(-8, 8, 1001, requires_grad=True)

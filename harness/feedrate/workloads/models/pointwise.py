@@ -36,11 +36,12 @@ class Chain(nn.Module):
     def __init__(self, activation: nn.Module) -> None:
         super().__init__()
         self.activation = activation
+        self.links = LINKS  # TorchScript knows no values of a module's file
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Go through all links; the shape stays."""
-        for _ in range(LINKS):
-            x = x + self.activation(x) / LINKS
+        for _ in range(self.links):
+            x = x + self.activation(x) / self.links
         return x
 
 
