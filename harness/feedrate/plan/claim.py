@@ -183,6 +183,10 @@ class Claim:
         """The claim as it is tested on a device, ``cpu`` or ``cuda``."""
         return replace(self, effect=self.on_cuda, on_cuda=None) if self.on_cuda and device == "cuda" else self
 
+    def deciding(self) -> list[Effect]:
+        """The effects that must all hold; none for a fact."""
+        return [self.effect, *(part.effect for part in self.also)] if self.effect else []
+
     def effects(self) -> list[tuple[Effect, Needs]]:
         """What decides it, on any device, and what stands beside it; each with what it takes."""
         own: list[tuple[Effect, Needs]] = [(self.effect, self.needs)] if self.effect else []
@@ -250,8 +254,7 @@ def untestable(claim: Claim, device: str) -> str | None:
     """
     if claim.needs != "cpu" and not (claim.needs in ("cuda", "gpus") and device == "cuda"):
         return NEEDS[claim.needs]
-    deciding = [claim.effect, *(part.effect for part in claim.also)] if claim.effect else []
-    for effect in deciding:
+    for effect in claim.deciding():
         for _, case in effect.weighted_cases():
             for _, values in effect.sides(case):
                 for name, reason in cell_on(values, device)[1].items():

@@ -112,7 +112,7 @@ def plan_claims(
     for claim in (each.on(device) for each in claims):
         checks = [cell_on({"mode": "check", **values}, device, photographs)[0] for values in claim.facts]
         facts = [Term(1.0, cell_id(cell), cell) for cell in checks]
-        asked = [claim.effect, *(part.effect for part in claim.also)] if claim.effect else []
+        asked = claim.deciding()
         deciding = [terms(effect, device, photographs) for effect in asked] or [facts[:1]]
         missing = [term.cell for part in deciding for term in part if term.cell_id not in cells]
         if claim.most_cores and cores > claim.most_cores:
