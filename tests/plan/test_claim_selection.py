@@ -48,7 +48,7 @@ def test_a_claim_is_planned_where_all_its_cells_run() -> None:
     """With the weights of its sides, and the cells of the numbers beside it."""
     (planned,), reasons = plan(IDS)
     (effect,) = planned.effects
-    assert (planned.id, effect.metric, effect.figure, reasons) == ("x", "throughput", None, {})
+    assert (planned.id, effect.metric, effect.least, reasons) == ("x", "throughput", None, {})
     assert sorted(effect.weights.values()) == [-1, 1]
     assert planned.cells == planned.deciding == effect.weights.keys() == IDS
 
@@ -58,7 +58,7 @@ def test_what_a_claim_says_besides_decides_it_too() -> None:
     five = pair({"batch_size": 1}, {"batch_size": 64}, {"mode": "load", "workload": "synthetic"}, figure=5.0)
     also, both = (Part("A large batch gives five times.", five),), IDS | {term.cell_id for term in terms(five, "cpu")}
     (planned,), _ = plan(both, also=also)
-    assert [effect.figure for effect in planned.effects] == [None, 5.0]
+    assert [effect.least for effect in planned.effects] == [None, 4.0]
     assert planned.deciding == both
     assert plan(IDS, also=also) == ((), {"x": "this run leaves out cells of it"})
 
@@ -103,10 +103,10 @@ def test_suites_test_their_own_claims_and_the_suite_of_all_everybodys() -> None:
     assert claims_of(["loader", "storage", "calibration", "gone"]) == []
 
 
-def claim(name: str, metric: str | None = "throughput", figure: float | None = None) -> PlannedClaim:
+def claim(name: str, metric: str | None = "throughput", least: float | None = None) -> PlannedClaim:
     """A pair of cells of its own."""
     cells = {f"{name}-a": -1.0, f"{name}-b": 1.0}
-    effect = PlannedEffect(metric, cells if metric else {f"{name}-a": 1.0}, figure)
+    effect = PlannedEffect(metric, cells if metric else {f"{name}-a": 1.0}, least)
     return PlannedClaim(name, (effect,), frozenset((*cells, f"{name}-beside")))
 
 
@@ -165,7 +165,7 @@ def test_a_clear_effect_is_certain_after_six_blocks() -> None:
 
 def test_a_sources_figure_is_what_certainty_is_about() -> None:
     """A clear factor of 4 is certain against 1 and against 3; near four fifths of 5 nothing is."""
-    tracker = ClaimTracker(RULE, [claim("plain"), claim("more", figure=3.0), claim("near", figure=5.0)])
+    tracker = ClaimTracker(RULE, [claim("plain"), claim("more", least=2.4), claim("near", least=4.0)])
     for one in tracker.claims:
         told(tracker, one.id, [math.log(4) + 0.02 * (-1) ** block for block in range(8)])
     assert {one.id for one in tracker.open(8)} == {"near"}

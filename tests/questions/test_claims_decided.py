@@ -200,7 +200,7 @@ def test_records_decide(name: str) -> None:
     none = "refuted" if effect.figure else "confirmed" if effect.says == "same" else "no difference"
     assert verdict(claim.id, trials(claim, device, 1.0)) == none
     # Scatter that is larger than the effect leaves it open, and says how many blocks it would take.
-    edge = least_of(effect.figure) if effect.figure else 1.0
+    edge = least_of(effect.figure, effect.says) if effect.figure else 1.0
     scattered = judged(claim.id, trials(claim, device, 1.02 * edge, (0.5, -0.5)))
     assert scattered["verdict"] == "inconclusive"
     assert scattered["blocks_needed"] > BLOCKS

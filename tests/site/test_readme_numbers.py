@@ -309,7 +309,7 @@ def test_refuted_claims_have_their_ratios(findings: dict[str, Finding]) -> None:
         assert declared
         expected = interval(effect(runs, declared, samples))
         assert [number(text) for text in stated.groups()] == expected
-        least = least_of(declared.figure) if declared.figure else 1
+        least = least_of(declared.figure, declared.says) if declared.figure else 1
         against = {"more": expected[2] < least, "less": expected[1] > least, "same": not expected[1] < 1 < expected[2]}
         assert against[declared.says]
 

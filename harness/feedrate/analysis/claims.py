@@ -183,7 +183,7 @@ class _Cells:
         """Logs of a metric, cells × blocks."""
         if metric not in self._blocks:
             number = METRICS[metric]
-            columns = [name for name in (*number.up, *number.down) if name in self._trials]
+            columns = [name for name in number.columns if name in self._trials]
             values = pd.Series([number.of(row) for row in rows_of(self._trials[columns])], self._trials.index)
             self._blocks[metric] = Blocks(self._trials[[*KEYS, "block", "outcome"]].assign(samples_per_s=values))
         return self._blocks[metric].logs([self._run_id] * len(ids), ids)

@@ -109,7 +109,7 @@ def power(row: Row, effect: Effect) -> str:
     its exponent is 1 + log2 r. One is linear; under one grows less.
     """
     metric = METRICS[effect.metric]
-    times = len(metric.up) == 1 and metric.up[0].endswith("_ns") and metric.down == ("samples",)
+    times = len(metric.up) == 1 and metric.columns[0].endswith("_ns") and metric.down == ("samples",)
     if effect.along != "batch_size" or effect.against or not times or not _known(row["ratio"]):
         return ""
     value, low, high = (1 + math.log2(row[name]) if _known(row[name]) else math.nan for name in ("ratio", "lo", "hi"))

@@ -58,11 +58,12 @@ class _Room(NamedTuple):
 def _room(effects: pd.DataFrame) -> _Room:
     log = np.log(effects["ratio"].to_numpy(dtype=np.float64))
     turn = np.where(effects["says"].eq("less"), -1.0, 1.0)
-    figure = turn * np.log([least_of(each) for each in effects["figure"].astype("float64")])
-    given = np.isfinite(figure)
-    same = np.where(given, -np.inf, np.minimum(log - np.log(SAME[0]), np.log(SAME[1]) - log))
-    above = turn * log - np.where(given, figure, np.log(CONFIRMED_OVER))
-    return _Room(same, above, np.where(given, figure, np.log(REFUTED_UNDER)) - turn * log)
+    given = zip(effects["figure"].astype("float64"), effects["says"], strict=True)
+    figure = turn * np.log([least_of(*each) for each in given])
+    known = np.isfinite(figure)
+    same = np.where(known, -np.inf, np.minimum(log - np.log(SAME[0]), np.log(SAME[1]) - log))
+    above = turn * log - np.where(known, figure, np.log(CONFIRMED_OVER))
+    return _Room(same, above, np.where(known, figure, np.log(REFUTED_UNDER)) - turn * log)
 
 
 def _alone(room: _Room, half: Floats) -> npt.NDArray[np.str_]:

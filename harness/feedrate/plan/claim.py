@@ -4,7 +4,8 @@ A claim's *effect* is made of cells: in every block, a weighted sum of the logs 
 what the claim is about have the weights -1 (A) and +1 (B), and the exponential of their mean over blocks is the ratio
 B ÷ A. Several cases (other batch sizes, formats …) are averaged; cases to be held *against* them are subtracted, which
 asks whether a change does more here than there (an interaction). A series of values has the weights of a
-least-squares line: then the ratio is what one doubling of the axis does.
+least-squares line: then the ratio is what one doubling of the axis does. A single cell of weight 1 is a *level*: the
+metric itself, held against a figure of the source.
 
 A claim of a fact has no effect: a check (``mode = check``) looks, and reports what it saw.
 
@@ -85,6 +86,11 @@ class Effect:
     along: str | None = None
     """The axis of a series; None for a pair."""
 
+    @property
+    def level(self) -> bool:
+        """Whether it is a metric itself, and no ratio of two."""
+        return len(self.steps) == 1
+
     def sides(self, case: Values) -> list[tuple[float, dict[str, Value]]]:
         """Weight and values of every side of a case."""
         return [(weight, {**case, **values}) for weight, values in self.steps]
@@ -106,6 +112,11 @@ def pair(
 ) -> Effect:
     """Compare two settings."""
     return Effect(((-1.0, a), (1.0, b)), cases, tuple(against), metric, says, figure)
+
+
+def level(metric: str, *cases: Values, figure: float, says: Says = "more") -> Effect:
+    """Hold a metric itself against the source's figure: 0.8 times as much or more; for ``less`` 1.25 times or less."""
+    return Effect(((1.0, {}),), cases, (), metric, says, figure)
 
 
 def change(axis: str, a: Value, b: Value, *cases: Values, **more: Any) -> Effect:
@@ -168,6 +179,8 @@ class Claim:
     """What it says besides: it is confirmed only if all of this is, and refuted if any is (intersection-union test)."""
     facts: tuple[Values, ...] = ()
     """Checks, for a claim of a fact: values beside ``mode = check``. The first decides, the others say where else."""
+    unseen: Literal["refuted", "inconclusive"] = "refuted"
+    """What it means that no check saw the fact: that it is none, or that it did not happen here."""
     asides: tuple[Aside, ...] = ()
     needs: Needs = "cpu"
     on_cuda: Effect | None = None
@@ -291,8 +304,11 @@ def _validate_values(values: Values, where: str) -> None:
 def _validate_effect(effect: Effect, device: str, where: str) -> None:
     if effect.metric not in METRICS:
         raise InputError(f"{where}: unknown metric '{effect.metric}'; {expected_one_of(effect.metric, METRICS)}")
-    if not effect.cases or len(effect.steps) < 2:
-        raise InputError(f"{where}: got {len(effect.cases)} cases of {len(effect.steps)} sides; expected one of two")
+    if not effect.cases or len(effect.steps) < (1 if effect.figure else 2):
+        raise InputError(
+            f"{where}: got {len(effect.cases)} cases of {len(effect.steps)} sides; expected one of two, or of one side "
+            "with a figure"
+        )
     for _, case in effect.weighted_cases():
         sides = [values for _, values in effect.sides(case)]
         for values in sides:

@@ -31,7 +31,7 @@ from statistics import fmean
 from typing import Any
 
 from feedrate.plan import suite
-from feedrate.plan.claim import Claim, Term, cell_on, terms, untestable
+from feedrate.plan.claim import Claim, Effect, Term, cell_on, terms, untestable
 from feedrate.plan.stopping import BlockLogs, Rule, blocks_to, deviation, half_width
 from feedrate.schema.axes import Cell, cell_id
 from feedrate.schema.metrics import METRICS, SAME, least_of, room
@@ -58,12 +58,12 @@ class PlannedEffect:
     """What is compared; None for a fact."""
     weights: Mapping[str, float]
     """cell_id to its weight in the effect; of a fact, the check that decides."""
-    figure: float | None = None
-    """The source's ratio that the effect is compared with; None for 1."""
+    least: float | None = None
+    """The ratio from which on the source's figure is confirmed; None where there is none, and 1 is what counts."""
 
     def room(self, log: float) -> float:
         """Say how wide the interval around a log may be, as a half-width, before it is inconclusive."""
-        return room(log) if self.figure is None else abs(log - math.log(least_of(self.figure)))
+        return room(log) if self.least is None else abs(log - math.log(self.least))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +127,14 @@ def plan_claims(
             beside = [term for aside in claim.asides for term in terms(aside.effect, device, photographs)]
             everything = {term.cell_id for part in (*deciding, beside, facts) for term in part}
             weights = [{term.cell_id: term.weight for term in part} for part in deciding]
-            given: list[tuple[str | None, float | None]] = [(effect.metric, effect.figure) for effect in asked]
-            given = given or [(None, None)]
-            effects = tuple(
-                PlannedEffect(metric, weight, figure) for (metric, figure), weight in zip(given, weights, strict=True)
-            )
+            effects = tuple(map(_planned, asked, weights)) or (PlannedEffect(None, weights[0]),)
             planned.append(PlannedClaim(claim.id, effects, frozenset(everything) & frozenset(cells)))
     return tuple(planned), reasons
+
+
+def _planned(effect: Effect, weights: Mapping[str, float]) -> PlannedEffect:
+    least = None if effect.figure is None else least_of(effect.figure, effect.says)
+    return PlannedEffect(effect.metric, weights, least)
 
 
 class ClaimTracker:

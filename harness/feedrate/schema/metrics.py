@@ -11,15 +11,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+Factor = str | tuple[str, ...]
+"""A column, or several of one unit that are added up."""
+
 
 @dataclass(frozen=True, slots=True)
 class Metric:
     """A positive number of a trial."""
 
-    up: tuple[str, ...]
-    """Columns that are multiplied."""
-    down: tuple[str, ...]
-    """Columns that they are divided by."""
+    up: tuple[Factor, ...]
+    """Columns that are multiplied; those of a tuple are added up before."""
+    down: tuple[Factor, ...]
+    """Columns that they are divided by, likewise."""
     noun: str
     """What it is, as the subject of a sentence."""
     unit: str = ""
@@ -29,17 +32,29 @@ class Metric:
     least: float = 0.0
     """What counts in a column's place where it holds less: of a time that may be nothing, one that cannot be told."""
 
+    @property
+    def columns(self) -> list[str]:
+        """Every column that it is computed from."""
+        return [name for factor in (*self.up, *self.down) for name in _summands(factor)]
+
     def of(self, trial: Mapping[str, Any]) -> float | None:
-        """Compute it for a row of trials; None where a column is null or not positive."""
+        """Compute it for a row of trials; None where a column is null, or a factor not positive."""
         value = 1.0
-        for name in (*self.up, *self.down):
-            column = trial.get(name)
-            least = self.least if name in self.up else 0.0
-            if column is None or not math.isfinite(number := max(float(column), least)) or number <= 0:
+        for place, factor in enumerate((*self.up, *self.down)):
+            multiplied = place < len(self.up)
+            parts = [trial.get(name) for name in _summands(factor)]
+            if any(part is None or not math.isfinite(part) for part in parts):
                 return None
-            number = number / 1e9 if name.endswith("_ns") else number
-            value = value * number if name in self.up else value / number
+            number = max(sum(map(float, parts)), self.least if multiplied else 0.0)
+            if number <= 0:
+                return None
+            number = number / 1e9 if _summands(factor)[0].endswith("_ns") else number
+            value = value * number if multiplied else value / number
         return value
+
+
+def _summands(factor: Factor) -> tuple[str, ...]:
+    return (factor,) if isinstance(factor, str) else factor
 
 
 _EVENT_NS = 500.0
@@ -64,7 +79,10 @@ METRICS: Mapping[str, Metric] = {
         ("workers_uss_end_bytes",), ("workers_uss_start_bytes",), "the workers' memory after the window ÷ before it"
     ),
     "switches": Metric(
-        ("involuntary_switches",), ("samples",), "involuntary context switches for a sample", "switches/sample"
+        (("voluntary_switches", "involuntary_switches"),),
+        ("samples",),
+        "context switches for a sample",
+        "switches/sample",
     ),
     "startup": Metric(("startup_ns",), (), "the time to the first batch", "s"),
     "gpu_util": Metric(("gpu_util_pct",), (), "GPU utilization", "%"),
@@ -98,9 +116,9 @@ FIGURE_WITHIN = 0.8
 """A source's figure, to which nobody gave a spread, is taken to be right within a fifth."""
 
 
-def least_of(figure: float) -> float:
-    """The ratio from which on, away from 1, an effect confirms a source's figure."""
-    return figure * FIGURE_WITHIN if figure > 1 else figure / FIGURE_WITHIN
+def least_of(figure: float, says: str) -> float:
+    """The ratio, or level, from which on an effect confirms a source's figure, in the direction of what is claimed."""
+    return figure / FIGURE_WITHIN if says == "less" else figure * FIGURE_WITHIN
 
 
 def room(log: float) -> float:
