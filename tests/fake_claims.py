@@ -51,6 +51,7 @@ def columns(cell: Mapping[str, Value], steps: int) -> dict[str, Any]:
         **(cold if cell.get("page_cache") == "cold" else {}),
         "workers_uss_start_bytes": 10**8,
         "workers_uss_end_bytes": 10**8 + 40 * samples,
+        "voluntary_switches": 0,
         "involuntary_switches": samples // 4 + 1,
         "mem_available_bytes": 10**10,
     }

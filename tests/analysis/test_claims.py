@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from feedrate.analysis.claims import NOT_TESTABLE, Findings, judge_claims, observe
-from feedrate.plan.claim import Aside, Claim, Claims, Part, Values, pair, slope
+from feedrate.plan.claim import Aside, Claim, Claims, Part, Values, level, pair, slope
 from feedrate.schema.axes import AXES, applicable, cell_id
 
 Trials = Callable[..., pd.DataFrame]
@@ -114,7 +114,8 @@ def test_a_sources_figure_is_what_is_compared_with(trials_of: Trials) -> None:
         (2.0, 1.0, 0.02, "depends"),  # one confirmed, one without a difference
         (1.036, 1.008, 0.02, "depends"),  # the same, closer than what tells cases apart
         (1.0258, 1.008, 0.02, "no difference"),  # by intervals of 95 %, which several cases loosen
-        (1.3, 1.0, 0.05, "depends"),  # one confirmed, one open, and they differ
+        (1.3, 1.0, 0.05, "inconclusive"),  # one confirmed, one open, and they differ: it may hold in both
+        (1.5, 1.03, 0.05, "inconclusive"),  # the same, and it does
         (1.05, 1.02, 0.04, "confirmed"),  # one confirmed, one open, and nothing says that they differ
         (9.0, 1.2, 0.02, "confirmed"),  # they differ, and it holds in either
         (0.9, 0.2, 0.02, "refuted"),
@@ -128,6 +129,65 @@ def test_cases_that_contradict_each_other_depend(
     assert row["verdict"] == verdict
     named = f"batch_size=32 ({large:.2f}×) against batch_size=8 ({small:.2f}×)"
     assert row["depends_on"] == (named if verdict == "depends" else "")
+    assert row["undecided"] == ("batch_size=32" if verdict == "inconclusive" else "")
+
+
+def test_chance_makes_few_claims_depend(trials_of: Trials) -> None:
+    """Of claims whose cases are all alike, and whose noise makes some case seem to differ, next to none depends."""
+    several = pair({"num_workers": 0}, {"num_workers": 2}, *({**LOAD, "batch_size": 1 << size} for size in range(8)))
+    random = np.random.default_rng(0)
+    found = []
+    for _ in range(60):
+        rates = {
+            (size, count): [float(rate) for rate in 1000 * 1.02 ** (count / 2) * np.exp(0.03 * random.normal(size=12))]
+            for size in range(8)
+            for count in (0, 2)
+        }
+        cells = [({**LOAD, "batch_size": 1 << size, "num_workers": n}, own) for (size, n), own in rates.items()]
+        found.append(first(judged(trials_of(cells), of=claim(several)).claims)["verdict"])
+    assert found.count("depends") <= 3
+
+
+def test_few_blocks_decide_nothing(trials_of: Trials) -> None:
+    """However clear an effect is: five blocks leave it open, six do not."""
+    for blocks, verdict in ((5, "inconclusive"), (6, "confirmed")):
+        cells = [
+            ({**LOAD, "batch_size": size, "num_workers": n}, scattered(1000 * (1 + n), size + n, blocks=blocks))
+            for size in (8, 32)
+            for n in (0, 2)
+        ]
+        found = judged(trials_of(cells), of=claim(WORKERS))
+        assert set(found.cases["verdict"]) == {first(found.claims)["verdict"]} == {verdict}
+
+
+def test_a_level_is_held_against_the_sources_figure(trials_of: Trials) -> None:
+    """Its ratio is one to the figure: four fifths of it confirm, less refutes; cases that disagree depend."""
+    for rates, verdict in (((900, 950), "confirmed"), ((300, 700), "refuted"), ((300, 950), "depends")):
+        cells = [
+            ({**LOAD, "batch_size": size}, scattered(rate, size)) for size, rate in zip((8, 32), rates, strict=True)
+        ]
+        effect = level("throughput", *({**LOAD, "batch_size": size} for size in (8, 32)), figure=1000.0)
+        found = judged(trials_of(cells), of=claim(effect))
+        assert first(found.claims)["verdict"] == verdict
+        assert found.cases["ratio"].tolist() == pytest.approx([rate / 1000 for rate in rates])
+
+
+def test_a_part_has_cases_too(trials_of: Trials) -> None:
+    """Where they contradict each other the claim depends, and each stands under the part's name."""
+    both = Part("four are slower", pair({"num_workers": 0}, {"num_workers": 4}, *WORKERS.cases, says="less"))
+    gains = {(8, 0): 1.0, (32, 0): 1.0, (8, 2): 2.0, (32, 2): 2.0, (8, 4): 0.5, (32, 4): 2.0}
+    cells = [
+        ({**LOAD, "batch_size": size, "num_workers": n}, scattered(1000 * gain, 10 * size + n))
+        for (size, n), gain in gains.items()
+    ]
+    found = judged(trials_of(cells), of=claim(WORKERS, also=(both,)))
+    assert first(found.claims)["verdict"] == "depends"
+    assert "batch_size=8 (0.50×)" in first(found.claims)["depends_on"]
+    rows = found.cases[found.cases["role"].eq("also 0")]
+    assert dict(zip(rows["case"], rows["verdict"], strict=True)) == {
+        "four are slower: batch_size=8": "confirmed",
+        "four are slower: batch_size=32": "refuted",
+    }
 
 
 def test_the_worst_case_is_the_least_in_the_direction_that_is_claimed(trials_of: Trials) -> None:
@@ -191,15 +251,17 @@ def test_runs_of_a_machine_are_pooled(trials_of: Trials) -> None:
 
 
 def test_runs_that_differ_are_pooled_all_the_same_and_said(trials_of: Trials) -> None:
-    """A run is never left out for what it found; that runs differ by more than their blocks do is told."""
+    """A run is never left out for what it found; where runs differ by more than their blocks do, runs count as one."""
     usual, like, other = (
         workers(trials_of, gain, gain, seed=100 * at, run_id=str(at)) for at, gain in enumerate((1.5, 1.502, 0.8))
     )
     assert first(judged(like, usual, of=claim(WORKERS)).claims)["runs_differ"] is False
     row = first(judged(other, usual, of=claim(WORKERS)).claims)
     assert row["runs_differ"] is True
-    assert row["n"] == 2 * BLOCKS
+    assert (row["n"], row["units"]) == (2 * BLOCKS, 2)
     assert row["ratio"] == pytest.approx(math.sqrt(1.5 * 0.8))
+    assert row["lo"] < 0.8 < 1.5 < row["hi"]
+    assert row["verdict"] == "inconclusive"
 
 
 def test_a_run_without_the_cells_hides_nothing(trials_of: Trials) -> None:
@@ -228,6 +290,16 @@ def test_versions_of_the_protocol_are_never_mixed(trials_of: Trials) -> None:
         assert rows["machine"]["ratio"] == pytest.approx(2)
         assert (rows["else"]["run_ids"], rows["else"]["protocol"]) == (("elsewhere",), 1)
         assert found.left_out == ("ancient",)
+
+
+def test_a_new_run_takes_no_verdict_away_that_it_did_not_test(trials_of: Trials) -> None:
+    """A claim rests on the newest version of the protocol that tested it, and says which."""
+    old = workers(trials_of, 2, 2, run_id="old").assign(protocol_version=1)
+    new = trials_of([({**LOAD, "batch_size": 4}, [1.0] * 8)], run_id="new").assign(protocol_version=2)
+    found = judged(new, old, of=claim(WORKERS))
+    row = first(found.claims)
+    assert (row["verdict"], row["protocol"], row["run_ids"]) == ("confirmed", 1, ("old",))
+    assert found.left_out == ()
 
 
 def wandering(trials_of: Trials, **more: Any) -> pd.DataFrame:

@@ -225,7 +225,7 @@ def test_one_block_and_none(trials_of: Trials) -> None:
     asked = claim(pair(*WORKERS, {**LOAD, "batch_size": 32}))
     said = told(loading(trials_of, {32: 1.5}, sd=0.0, blocks=1), asked)
     assert "1.50× (one block: no interval)" in said
-    assert "inconclusive, as one block gives no interval." in said
+    assert "inconclusive, as nothing is decided from fewer than 6 blocks." in said
     cells = [({**LOAD, "batch_size": 32, "num_workers": workers}, [None, None]) for workers in (0, 2)]
     assert "ended well: inconclusive." in told(trials_of(cells), asked)
 

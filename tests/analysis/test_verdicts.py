@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from feedrate.analysis.blocks import half_width
-from feedrate.analysis.verdicts import ALPHA, ALPHA_SAME, CERTAIN, heterogeneity, judge, single_verdict
+from feedrate.analysis.verdicts import (
+    ALPHA,
+    ALPHA_SAME,
+    CERTAIN,
+    contradiction,
+    heterogeneity,
+    holm,
+    judge,
+    single_verdict,
+)
 
 EFFECT = st.tuples(st.floats(0.7, 1.4), st.floats(0.002, 0.2), st.integers(1, 30), st.sampled_from(["more", "less"]))
 EFFECTS = st.lists(EFFECT, min_size=1, max_size=12)
@@ -149,3 +158,22 @@ def test_cases_that_differ_are_told_from_noise() -> None:
     assert np.mean(np.array(equal) < 0.01) < 0.02
     assert heterogeneity(np.array([[0.0], [0.1], [0.3]]) + 0.02 * random.normal(size=(3, 8))) < 1e-6
     assert heterogeneity(np.zeros((1, 8))) == heterogeneity(np.zeros((3, 1))) == 1.0
+
+
+@pytest.mark.parametrize("truth", [(1.03, 1.03, 1.5), (1.011, 1.011, 1.011), (1.0, 1.0, 1.0)])
+def test_cases_that_agree_are_seldom_said_to_contradict_each_other(truth: tuple[float, ...]) -> None:
+    """Of runs with 20 claims of three cases each, which differ in size or not at all, 5 % may have one that depends."""
+    random, wrong = np.random.default_rng(0), 0
+    for _ in range(60):
+        p = [contradiction(of(np.log(truth)[:, None] + 0.04 * random.normal(size=(3, 12)))) for _ in range(20)]
+        wrong += bool((holm(np.array(p)) <= ALPHA).any())
+    assert wrong <= 6
+
+
+def test_cases_that_contradict_each_other_are_said_to() -> None:
+    """Whatever is claimed: a half against a double, or a difference against none where none is claimed."""
+    random = np.random.default_rng(0)
+    for truth, says in (((0.5, 2.0), "more"), ((0.5, 2.0), "less"), ((1.0, 1.5), "same"), ((1.0, 1.5), "more")):
+        logs = np.log(truth)[:, None] + 0.01 * random.normal(size=(2, 8))
+        assert contradiction(of(logs, says)) < 0.001
+    assert contradiction(of(np.zeros((2, 8)) + 0.001 * random.normal(size=(2, 8)))) == 1

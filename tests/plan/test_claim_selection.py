@@ -186,6 +186,30 @@ def test_a_claim_is_as_certain_as_its_least_certain_part() -> None:
     assert clear.open(8) == []
 
 
+def test_a_claim_goes_on_until_each_of_its_cases_is_decided() -> None:
+    """A mean that is certain may hide a case that contradicts it; with all cases clear the claim is done."""
+    first, second = claim("x").effects[0], claim("y").effects[0]
+    weights = {cell: weight / 2 for case in (first.weights, second.weights) for cell, weight in case.items()}
+    mean = PlannedEffect("throughput", weights, cases=(first.weights, second.weights))
+    for other, is_open in ((0.02, True), (0.4, False)):
+        tracker = ClaimTracker(RULE, [PlannedClaim("mean", (mean,), frozenset(weights))])
+        told(tracker, "x", [0.5 + 0.01 * (-1) ** block for block in range(8)])
+        told(tracker, "y", [other + 0.02 * (-1) ** block for block in range(8)])
+        assert tracker.certainty(PlannedClaim("alone", (PlannedEffect("throughput", weights),), frozenset(weights))) > 1
+        assert bool(tracker.open(8)) == is_open
+
+
+def test_what_is_compared_with_a_longer_window_gets_one() -> None:
+    """A cell that two open claims share grows for both, and with it the other side of each."""
+    near, far = claim("near").effects[0], PlannedEffect("throughput", {"near-a": -1.0, "far-b": 1.0})
+    both = [PlannedClaim("near", (near,), frozenset(near.weights)), PlannedClaim("far", (far,), frozenset(far.weights))]
+    tracker = ClaimTracker(RULE, both)
+    for block in range(GROWS_AFTER):
+        for cell, log in (("near-a", 0.0), ("near-b", 0.01 + 0.05 * (-1) ** block), ("far-b", 0.3 * (-1) ** block)):
+            tracker.add({"cell_id": cell, "block": block, "outcome": "ok", "samples_per_s": math.exp(log)})
+    assert tracker.grown(GROWS_AFTER) == {"near-a", "near-b", "far-b"}
+
+
 def test_windows_grow_for_what_stays_open_near_no_difference() -> None:
     """After ten blocks, for estimates within 3 %: no larger effect, nothing that is certain, and nothing sooner."""
     tracker = ClaimTracker(RULE, [claim("near"), claim("far"), claim("same"), claim("soon")])

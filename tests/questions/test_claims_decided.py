@@ -116,11 +116,11 @@ SCATTER = (0.01, -0.01)
 def columns(metric: str, value: float) -> dict[str, float]:
     """Records from which a metric is computed to be so much."""
     found = METRICS[metric]
-    row = {name: 1e9 if name.endswith("_ns") else 50.0 for name in (*found.up, *found.down)}
-    first = found.up[0]
+    row = {name: 1e9 if name.endswith("_ns") else 50.0 for name in found.columns}
     rest = found.of(row)
     assert rest is not None
-    row[first] *= value / rest
+    for name in (found.up[0],) if isinstance(found.up[0], str) else found.up[0]:
+        row[name] *= value / rest
     return row
 
 

@@ -103,7 +103,7 @@ def test_findings_lead_to_what_they_were_made_from(show: Callable[..., RunView])
 
 def test_two_devices_of_one_machine_are_both_counted(show: Callable[..., RunView]) -> None:
     """A machine whose claims were tested on both of its devices tells the verdicts of both."""
-    view = show(suites=("claims",), claims=("storage",), blocks=3, fails="none")
+    view = show(suites=("claims",), claims=("storage",), blocks=6, fails="none")
     one = load_verdicts([view])
     places = (Place(view, "cpu", True), Place(view, "cuda", True))
     two = Verdicts(one.claims, places, {name: part * 2 for name, part in one.results.items()}, ())

@@ -1,13 +1,17 @@
 """The runs of a machine → a verdict for every claim, where it holds, and the numbers beside it.
 
-An effect has one value a block of a run: the weighted sum of the logs of its cells in it. All runs of a machine that
-were measured by one version of the protocol are pooled, whatever they found: over their blocks the values give an
-estimate with a Student-t interval. Whether runs differ among themselves is tested and said. Runs whose noise the
-intervals do not hold for (``analysis.diagnosis``) are left out, and counted aloud; where there are no others, nothing
-is decided. What a check saw of a fact needs no interval: all runs count.
+An effect has one value a block of a run: the weighted sum of the logs of its cells in it; of a level, less the log of
+the source's figure, so that its ratio is one to the figure. All runs of a machine that
+were measured by the newest version of the protocol that any of them tested the claim by are pooled, whatever they
+found: over their blocks the values give an estimate with a Student-t interval. Where runs differ among themselves by
+more than their blocks do (an F test), the interval is that of the means of runs. Runs whose noise the intervals do not
+hold for (``analysis.diagnosis``) are left out, and counted aloud; where there are no others, nothing is decided. Nor is
+anything from fewer than six blocks. What a check saw of a fact needs no interval: all runs count.
 
 The cases that an effect is the mean of, and the numbers beside it, have single intervals: they say where, not whether.
-But where they contradict one another, no mean is a verdict: the claim *depends*.
+Where one case confirms what is said and another contradicts it, no mean is a verdict: the claim *depends*; that is
+tested over all claims of a machine together (Holm). Where cases differ by an F test and one of them is undecided, the
+claim is: the mean may hide that it contradicts the others.
 """
 
 from __future__ import annotations
@@ -24,8 +28,18 @@ from scipy.stats import f_oneway
 from feedrate.analysis.blocks import KEYS, Blocks, Floats, half_width, moments
 from feedrate.analysis.diagnosis import diagnose
 from feedrate.analysis.estimates import rows_of
-from feedrate.analysis.verdicts import ALPHA, COLUMNS, HETEROGENEOUS, heterogeneity, judge, single_verdict
+from feedrate.analysis.verdicts import (
+    ALPHA,
+    COLUMNS,
+    HETEROGENEOUS,
+    contradiction,
+    heterogeneity,
+    holm,
+    judge,
+    single_verdict,
+)
 from feedrate.plan.claim import PHOTOGRAPHS, Claim, Claims, Effect, Values, cell_on, terms, untestable
+from feedrate.plan.claim_selection import LEAST_BLOCKS
 from feedrate.schema.axes import BY_NAME, cell_id
 from feedrate.schema.metrics import METRICS
 from feedrate.store.manifest import RunManifest
@@ -39,25 +53,28 @@ _FIRST = ("refuted", "no difference", "depends", "inconclusive", "confirmed")
 """Of a claim that says several things the first of these is its verdict."""
 _UNTELLING = ("step_ms", "n_samples")
 """Axes that go without saying in the name of a case."""
-_ESTIMATE = ("ratio", "lo", "hi", "n", "dropped", "sd_log")
+_ESTIMATE = ("ratio", "lo", "hi", "n", "dropped", "sd_log", "units")
 _WHO = ("claim", "suite", "run_id", "machine_id", "device", "protocol")
 CLAIM_COLUMNS = (
     *_WHO,
     *("verdict", "own", *_ESTIMATE, "p_holm", "level", "blocks_needed"),
-    *("run_ids", "runs_differ", "withheld", "withdrawn", "worst", "worst_case", "depends_on"),
+    *("run_ids", "runs_differ", "withheld", "withdrawn", "worst", "worst_case", "depends_on", "undecided"),
     *("fact", "fact_value", "reason"),
 )
-"""Of ``Findings.claims``: ``own`` is the verdict on the effect alone, without what a claim says besides; ``run_ids``
+"""Of ``Findings.claims``: ``own`` is the verdict on the effect alone, without what a claim says besides; ``n`` counts
+blocks and ``units`` the values that the interval is from, which are means of runs where these differ; ``run_ids``
 are the pooled runs, newest first, and ``run_id`` the first of them; ``withheld`` and ``withdrawn`` count runs that
 tested the claim and are left out; ``worst`` is the ratio of the case that is least in the direction that is claimed;
-``depends_on`` names the cases that contradict each other; ``reason`` says why a claim is not testable here, or why no
+``depends_on`` names the cases that contradict each other, ``undecided`` the first case that differs from the others and
+is undecided by itself; ``reason`` says why a claim is not testable here, or why no
 run's intervals hold. Text that does not apply is empty."""
-_NOTHING = {"own": "", "run_ids": (), "worst_case": "", "depends_on": "", "reason": ""}
+_NOTHING = {"own": "", "run_ids": (), "worst_case": "", "depends_on": "", "undecided": "", "reason": ""}
 _CASE_COLUMNS = (*_WHO, "role", "case", *_ESTIMATE, "verdict", "a_value", "b_value", "fact", "fact_value", "evidence")
 _ASIDE_COLUMNS = (*_WHO, "label", "along", *_ESTIMATE, "verdict")
 Row = dict[str, Any]
 Part = tuple[str, str, int]
-"""A claim's id, a role (effect, also, case, against, aside, check) and a place in it."""
+"""A claim's id, a role (effect, also, case, against, aside, check; for the cases of a part ``also 0`` and so on) and a
+place in it."""
 
 
 def label(case: Values, cases: Sequence[Values]) -> str:
@@ -147,6 +164,8 @@ def _parts(claim: Claim) -> Iterator[tuple[tuple[str, int], Effect, Sequence[tup
                 yield (role, place), claim.effect, [(1.0, case)]
     for place, part in enumerate(claim.also):
         yield ("also", place), part.effect, None
+        for case_place, case in enumerate(part.effect.cases):
+            yield (f"also {place}", case_place), part.effect, [(1.0, case)]
     for place, aside in enumerate(claim.asides):
         yield ("aside", place), aside.effect, None
 
@@ -175,6 +194,8 @@ class _Cells:
             return None
         ids = [term.cell_id for term in wanted]
         values: Floats = np.array([term.weight for term in wanted]) @ (logs := self._logs(effect.metric, ids))
+        if effect.level and effect.figure:
+            values -= np.log(effect.figure)
         attempts = self._tried.loc[self._tried["cell_id"].isin(ids), "block"].value_counts()
         dropped = int((attempts == len(ids)).sum()) - int(np.isfinite(values).sum())
         return _Seen(photographs, values, dropped, (logs[0], logs[-1]))
@@ -205,6 +226,12 @@ class _Pool:
             each.claim for run in gone if run.protocol_version == self.newest.protocol for each in run.claims
         )
 
+    def tests(self, name: str, claim: Claim) -> bool:
+        """Whether a run has all that decides a claim."""
+        if claim.facts:
+            return any((name, "check", 0) in run.checks for run in self.runs)
+        return all(any(part in run.effects for run in self.runs) for part, _ in _deciding(name, claim))
+
     def seen(self, part: Part) -> list[tuple[RunValues, _Seen]]:
         """The runs that have an effect's cells, all on the same photographs; withheld ones if there are no others."""
         found = [(run, run.effects[part]) for run in self.runs if part in run.effects]
@@ -220,23 +247,24 @@ class _Pool:
         """Exponential of the mean over all blocks of all runs, with its 95 % interval; empty where no run has it."""
         if not (found := self.seen(part)):
             return {}
-        mean, sd, n = moments(np.concatenate([seen.values for _, seen in found]))
-        half = half_width(sd, n)
+        own = [seen.values[np.isfinite(seen.values)] for _, seen in found]
+        means = [float(values.mean()) for values in own if len(values)]
+        mean, sd, units = moments(np.array(means) if _differ(own) else np.concatenate(own))
+        half = half_width(sd, units)
         return {
             "ratio": float(np.exp(mean)),
             "lo": float(np.exp(mean - half)),
             "hi": float(np.exp(mean + half)),
-            "n": int(n),
+            "n": sum(map(len, own)),
             "dropped": sum(seen.dropped for _, seen in found),
             "sd_log": float(sd),
+            "units": int(units),
         }
 
     def basis(self, part: Part) -> Row:
         """Which runs an effect comes from, whether they differ by more than their blocks do, and which are left out."""
         found = self.seen(part)
-        groups = [seen.values[np.isfinite(seen.values)] for _, seen in found]
-        groups = [values for values in groups if len(values) > 1]
-        differ = len(groups) > 1 and bool(f_oneway(*groups).pvalue < HETEROGENEOUS)
+        differ = _differ([seen.values[np.isfinite(seen.values)] for _, seen in found])
         ids = tuple(run.run_id for run, _ in found)
         withheld = sum(bool(run.withheld) for run in self.runs if part in run.effects and run.run_id not in ids)
         return {"run_id": ids[0], "run_ids": ids, "runs_differ": differ} | self.left_out(part[0], withheld)
@@ -247,9 +275,10 @@ class _Pool:
 
     def alone(self, part: Part, effect: Effect, level: float = 1 - ALPHA) -> str:
         """What the interval of an effect, or of a case, says by itself."""
-        if self.reason(part):
+        found = self.estimate(part)
+        if self.reason(part) or found["n"] < LEAST_BLOCKS:
             return "inconclusive"
-        return single_verdict(self.estimate(part) | question(effect), level)
+        return single_verdict(asked(found, effect), level)
 
     def case(self, part: Part) -> Row:
         """The estimate of a case, with the metric's geometric mean on either side."""
@@ -259,11 +288,17 @@ class _Pool:
         a_value, b_value = (float(np.exp(moments(logs).mean)) for logs in sides)
         return {**row, "a_value": a_value, "b_value": b_value}
 
-    def case_values(self, claim: str, cases: int) -> Floats:
-        """Log ratios of all cases, cases × blocks of all runs that have all of them."""
-        found = [{run.run_id: seen.values for run, seen in self.seen((claim, "case", place))} for place in range(cases)]
+    def case_values(self, parts: Sequence[Part]) -> Floats:
+        """Log ratios of cases, cases × blocks of all runs that have all of them."""
+        found = [{run.run_id: seen.values for run, seen in self.seen(part)} for part in parts]
         shared = [run_id for run_id in found[0] if all(run_id in each for each in found)]
         return np.array([np.concatenate([each[run_id] for run_id in shared] or [np.empty(0)]) for each in found])
+
+
+def _differ(runs: Sequence[Floats]) -> bool:
+    """Whether runs differ among themselves by more than their blocks do."""
+    groups = [values for values in runs if len(values) > 1]
+    return len(groups) > 1 and bool(f_oneway(*groups).pvalue < HETEROGENEOUS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +316,7 @@ class Findings:
 
 
 def judge_claims(runs: Iterable[RunValues], claims: Claims, withdrawn: Sequence[RunManifest] = ()) -> Findings:
-    """Judge claims by all runs, those of each machine, device and newest protocol together.
+    """Judge claims by all runs: each by those of a machine, device and the newest protocol that tested it, together.
 
     Args:
         runs: newest first, observed with the same claims.
@@ -298,28 +333,36 @@ def judge_claims(runs: Iterable[RunValues], claims: Claims, withdrawn: Sequence[
     rows: list[Row] = []
     cases: list[Row] = []
     asides: list[Row] = []
-    left_out: list[str] = []
     for own in places.values():
-        newest = max(run.protocol for run in own)
-        left_out += [run.run_id for run in own if run.protocol < newest]
-        pool = _Pool([run for run in own if run.protocol == newest], withdrawn)
-        for into, part in zip((rows, cases, asides), _judge_place(pool, claims), strict=True):
+        for into, part in zip((rows, cases, asides), _judge_place(own, claims, withdrawn), strict=True):
             into.extend(part)
+    used = {run_id for row in rows for run_id in row["run_ids"]}
     return Findings(
         pd.DataFrame(rows, columns=list(CLAIM_COLUMNS)),
         pd.DataFrame(cases, columns=list(_CASE_COLUMNS)),
         pd.DataFrame(asides, columns=list(_ASIDE_COLUMNS)),
-        tuple(left_out),
+        tuple(run.run_id for own in places.values() for run in own if run.run_id not in used and _older(run, own)),
     )
 
 
-def _judge_place(pool: _Pool, claims: Claims) -> tuple[list[Row], list[Row], list[Row]]:
-    """Judge claims by runs that may be pooled."""
-    machine, device, protocol = pool.newest.place
+def _older(run: RunValues, own: Sequence[RunValues]) -> bool:
+    return run.protocol < max(other.protocol for other in own)
+
+
+def _judge_place(
+    runs: Sequence[RunValues], claims: Claims, withdrawn: Sequence[RunManifest]
+) -> tuple[list[Row], list[Row], list[Row]]:
+    """Judge claims by the runs of one machine and device, of which those of one protocol are pooled."""
+    protocols = sorted({run.protocol for run in runs}, reverse=True)
+    pools = [_Pool([run for run in runs if run.protocol == protocol], withdrawn) for protocol in protocols]
     rows, cases, asides = [], [], []
     effects: dict[Part, Row] = {}
+    contradictions: dict[Part, float] = {}
+    pool_of: dict[str, _Pool] = {}
     for name, (suite, general) in claims.items():
-        claim = general.on(device)
+        claim = general.on(pools[0].newest.device)
+        pool = pool_of[name] = next((pool for pool in pools if pool.tests(name, claim)), pools[0])
+        machine, device, protocol = pool.newest.place
         ids: Row = {"claim": name, "suite": suite, "run_id": pool.newest.run_id, "machine_id": machine}
         row, own = _row(pool, name, claim)
         rows.append(row := ids | {"device": device, "protocol": protocol, **_NOTHING} | row)
@@ -328,18 +371,22 @@ def _judge_place(pool: _Pool, claims: Claims) -> tuple[list[Row], list[Row], lis
         asides += [who | aside for aside in _asides(pool, name, claim)]
         if row["verdict"] != NOT_TESTABLE and not row["reason"]:
             for part, effect in _deciding(name, claim):
-                effects[part] = pool.estimate(part) | question(effect)
+                if (found := pool.estimate(part))["n"] >= LEAST_BLOCKS:
+                    effects[part] = asked(found, effect)
+                    contradictions |= _contradiction(pool, part, effect)
+    verdicts: dict[Part, Row] = {}
     if effects:
-        judged = judge(pd.DataFrame(list(effects.values())))
-        verdicts = dict(
-            zip(effects, rows_of(judged[[*COLUMNS]].assign(n=[row["n"] for row in effects.values()])), strict=True)
-        )
-        for row in rows:
-            if (row["claim"], "effect", 0) in verdicts:
-                _conclude(row, claims[row["claim"]][1].on(device), verdicts, pool)
-        for case in cases:
-            if found := verdicts.get((case["claim"], case["role"], int(case.get("place", 0)))):
-                case["verdict"] = found["verdict"]
+        judged = judge(pd.DataFrame(list(effects.values())))[[*COLUMNS]]
+        judged = judged.assign(n=[row["n"] for row in effects.values()])
+        verdicts = dict(zip(effects, rows_of(judged), strict=True))
+    contrary = dict(zip(contradictions, holm(np.array(list(contradictions.values()))), strict=True))
+    for row in rows:
+        claim = claims[row["claim"]][1].on(row["device"])
+        if all(part in verdicts for part, _ in _deciding(row["claim"], claim)) and claim.effect:
+            _conclude(row, claim, verdicts, contrary, pool_of[row["claim"]])
+    for case in cases:
+        if found := verdicts.get((case["claim"], case["role"], int(case.get("place", 0)))):
+            case["verdict"] = found["verdict"]
     return rows, cases, asides
 
 
@@ -351,9 +398,17 @@ def _deciding(name: str, claim: Claim) -> Iterator[tuple[Part, Effect]]:
             yield (name, "also", place), also.effect
 
 
-def question(effect: Effect) -> Row:
-    """What ``verdicts.judge`` has to know of an effect beside its estimate."""
-    return {"says": effect.says, "figure": np.nan if effect.figure is None else effect.figure}
+def _case_parts(part: Part, effect: Effect) -> list[Part]:
+    """The cases of what decides a claim; none of an interaction, whose sides are no cases of what it says."""
+    name, role, place = part
+    cases = [] if effect.against or len(effect.cases) < 2 else effect.cases
+    return [(name, "case" if role == "effect" else f"also {place}", case) for case in range(len(cases))]
+
+
+def asked(estimate: Row, effect: Effect) -> Row:
+    """What ``verdicts.judge`` has to know of an effect: its estimate, and what is said of it."""
+    figure = np.nan if effect.figure is None else 1.0 if effect.level else effect.figure
+    return estimate | {"n": estimate["units"], "says": effect.says, "figure": figure}
 
 
 def _row(pool: _Pool, name: str, claim: Claim) -> tuple[Row, list[Row]]:
@@ -367,6 +422,7 @@ def _row(pool: _Pool, name: str, claim: Claim) -> tuple[Row, list[Row]]:
     cases = list(_cases(pool, name, claim.effect))
     for place, (also, part) in enumerate(zip(claim.also, found[1:], strict=True)):
         cases.append({"role": "also", "case": also.label, "place": place, **part, "verdict": "inconclusive"})
+        cases += _listed_cases(pool, f"{also.label}: ", _case_parts((name, "also", place), also.effect), also.effect)
     reason = next(filter(None, map(pool.reason, deciding)), "")
     row = {
         "verdict": "inconclusive",
@@ -386,10 +442,17 @@ def _why_not(pool: _Pool, name: str, claim: Claim) -> str:
 
 def _cases(pool: _Pool, name: str, effect: Effect) -> Iterator[Row]:
     for role, cases in (("case", effect.cases), ("against", effect.against)):
-        for place, case in enumerate(cases):
-            if found := pool.case((name, role, place)):
-                named = label(case, [*effect.cases, *effect.against])
-                yield {"role": role, "case": named, **found, "verdict": pool.alone((name, role, place), effect)}
+        yield from _listed_cases(pool, "", [(name, role, place) for place in range(len(cases))], effect)
+
+
+def _listed_cases(pool: _Pool, of: str, parts: Sequence[Part], effect: Effect) -> Iterator[Row]:
+    """The rows of cases, each with a single verdict."""
+    for part in parts:
+        _, role, place = part
+        if found := pool.case(part):
+            case = (effect.against if role == "against" else effect.cases)[place]
+            named = of + label(case, [*effect.cases, *effect.against])
+            yield {"role": role, "case": named, **found, "verdict": pool.alone(part, effect)}
 
 
 def _worst(effect: Effect, cases: Sequence[Row]) -> Row:
@@ -427,7 +490,7 @@ def _facts(pool: _Pool, name: str, claim: Claim) -> tuple[Row, list[Row]]:
                 "fact": fact,
                 "fact_value": float(np.median([float(row["fact_value"]) for row in rows])),
                 "evidence": str(rows[0]["evidence"]),
-                "verdict": {None: "inconclusive", True: "confirmed", False: "refuted"}[fact],
+                "verdict": {None: "inconclusive", True: "confirmed", False: claim.unseen}[fact],
             }
             parts.append({"role": "check", "case": label(values, claim.facts), **seen})
     ids = tuple(run.run_id for run in pool.runs if (name, "check", 0) in run.checks)
@@ -437,33 +500,56 @@ def _facts(pool: _Pool, name: str, claim: Claim) -> tuple[Row, list[Row]]:
     return found | {"run_id": ids[0], "run_ids": ids} | pool.left_out(name), parts
 
 
-def _conclude(row: Row, claim: Claim, verdicts: Mapping[Part, Row], pool: _Pool) -> None:
-    """Put a claim's verdict together: its effect's, what it says besides, and whether its cases contradict it."""
-    own, *others = (verdicts[part] for part, _ in _deciding(row["claim"], claim))
-    row |= {column: own[column] for column in ("p_holm", "level")}
-    if claim.effect and len(claim.effect.cases) > 1 and not claim.effect.against:
-        row["depends_on"] = _contradiction(row["claim"], claim.effect, pool)
-    row["own"] = "depends" if row["depends_on"] else own["verdict"]
-    words = [row["own"], *(other["verdict"] for other in others)]
+def _conclude(
+    row: Row, claim: Claim, verdicts: Mapping[Part, Row], contrary: Mapping[Part, float], pool: _Pool
+) -> None:
+    """Put a claim's verdict together: its effect's, what it says besides, and whether cases contradict it."""
+    words, undecided = [], []
+    for part, effect in _deciding(row["claim"], claim):
+        word, needed = verdicts[part]["verdict"], verdicts[part]["blocks_needed"] - verdicts[part]["n"]
+        if contrary.get(part, 1.0) <= ALPHA:
+            word = "depends"
+            row["depends_on"] = row["depends_on"] or _extremes(pool, part, effect)
+        elif word != "inconclusive" and (open_case := _undecided(pool, part, effect, word)):
+            word, needed = "inconclusive", np.nan
+            row["undecided"] = row["undecided"] or open_case
+        if word == "inconclusive":
+            undecided.append(needed)
+        words.append(word)
+    own = verdicts[row["claim"], "effect", 0]
+    row |= {"p_holm": own["p_holm"], "level": own["level"], "own": words[0]}
     row["verdict"] = next(word for word in _FIRST if word in words)
     if row["verdict"] == "inconclusive":
-        undecided = [each for each in (own, *others) if each["verdict"] == "inconclusive"]
-        row["blocks_needed"] = row["n"] + max(each["blocks_needed"] - each["n"] for each in undecided)
+        row["blocks_needed"] = row["n"] + max(undecided)
 
 
-def _contradiction(name: str, effect: Effect, pool: _Pool) -> str:
-    """Name the cases that contradict each other most, with their ratios; empty where they do not."""
-    parts: list[Part] = [(name, "case", place) for place in range(len(effect.cases))]
-    ratios = [pool.estimate(part).get("ratio", np.nan) for part in parts]
-    if not np.isfinite(ratios).all():
+def _contradiction(pool: _Pool, part: Part, effect: Effect) -> dict[Part, float]:
+    """How likely chance alone would have cases contradict each other; nothing where there are no cases."""
+    found = [pool.estimate(case) for case in _case_parts(part, effect)]
+    if not found or not all(found):
+        return {}
+    return {part: contradiction(pd.DataFrame([asked(each, effect) for each in found]))}
+
+
+def _undecided(pool: _Pool, part: Part, effect: Effect, verdict: str) -> str:
+    """Name the first case that has not the mean's verdict by itself, where cases differ; empty where they do not."""
+    parts = _case_parts(part, effect)
+    if not parts or heterogeneity(pool.case_values(parts)) >= HETEROGENEOUS:
         return ""
-    strict = {pool.alone(part, effect, 1 - ALPHA / len(parts)) for part in parts}
-    alone = {pool.alone(part, effect) for part in parts}
-    contrary = "confirmed" in strict and not {"refuted", "no difference"}.isdisjoint(strict)
-    split = len(alone) > 1 and not alone.isdisjoint({"confirmed", "refuted"})
-    if not (contrary or (split and heterogeneity(pool.case_values(name, len(parts))) < HETEROGENEOUS)):
-        return ""
-    order = sorted(range(len(parts)), key=lambda place: _towards(effect, ratios[place]))
+    return next(
+        (
+            label(effect.cases[place], effect.cases)
+            for place, each in enumerate(parts)
+            if pool.alone(each, effect) != verdict
+        ),
+        "",
+    )
+
+
+def _extremes(pool: _Pool, part: Part, effect: Effect) -> str:
+    """Name the cases that contradict each other most, with their ratios."""
+    ratios = [pool.estimate(case)["ratio"] for case in _case_parts(part, effect)]
+    order = sorted(range(len(ratios)), key=lambda place: _towards(effect, ratios[place]))
     ends = [effect.cases[place] for place in (order[0], order[-1])]
     return " against ".join(
         f"{label(case, ends)} ({ratios[place]:.2f}×)" for case, place in zip(ends, (order[0], order[-1]), strict=True)

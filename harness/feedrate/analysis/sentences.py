@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from feedrate.analysis.claims import FEW_BLOCKS, NOT_TESTABLE, label, question, settings_text
+from feedrate.analysis.claims import FEW_BLOCKS, NOT_TESTABLE, asked, label, settings_text
 from feedrate.analysis.verdicts import single_verdict
 from feedrate.plan.claim import PHOTOGRAPHS, Claim, Effect, Values
+from feedrate.plan.claim_selection import LEAST_BLOCKS
 from feedrate.schema import words
 from feedrate.schema.axes import BY_NAME
 from feedrate.schema.metrics import METRICS, THROUGHPUT
@@ -59,7 +60,7 @@ def sentence(row: Row, cases: Sequence[Row], claim: Claim) -> str:
         return f"{here.capitalize()} no block has a trial of every side that ended well{tells}: inconclusive."
     found = f"{_change(row, effect)}{_conditions(effect)}{_worst(row)}"
     parts = [f"{here.capitalize()} {found}: {_verdict(row, effect)}."]
-    known = [case for case in cases if _known(case["ratio"]) and case["role"] != "also"]
+    known = [case for case in cases if _known(case["ratio"]) and not case["role"].startswith("also")]
     if effect.against and known:
         sides = [f"{_number(side['ratio'])} with {side['case'] or 'the default'}" for side in known]
         parts.append(f"The factor by itself: {', '.join(sides)}.")
@@ -119,6 +120,10 @@ def power(row: Row, effect: Effect) -> str:
 
 def blocks_needed(row: Row) -> str:
     """Write what would decide an effect that is inconclusive, from its spread so far."""
+    if row["n"] < LEAST_BLOCKS:
+        return f"nothing is decided from fewer than {LEAST_BLOCKS} blocks"
+    if row["undecided"]:
+        return f"settings differ, and {row['undecided']} is undecided by itself"
     blocks = row["blocks_needed"]
     more = max(1, math.ceil(blocks - row["n"])) if _known(blocks) else math.inf
     if more > MOST_BLOCKS:
@@ -159,6 +164,8 @@ def _change(row: Row, effect: Effect) -> str:
             f"{metric.noun} changed by a factor of {estimate(row, '')} for every doubling of {effect.along} from "
             f"{ends[0]} to {ends[1]}{grown}"
         )
+    if effect.level:
+        return f"{metric.noun} was {estimate(row)} the source's figure of {_number(effect.figure or 1.0)}{metric.unit}"
     if metric.rate:
         return f"{last} was {estimate(row)} as fast as {first}"
     return f"with {last} {metric.noun} was {estimate(row)} what it was with {first}"
@@ -196,16 +203,18 @@ def _kind(values: Values) -> str:
 def _verdict(row: Row, effect: Effect) -> str:
     """The verdict on the effect with what it is held against, and what an undecided one lacks."""
     verdict = row["own"]
-    figure = f"the source's figure is {_number(effect.figure)}×; " if effect.figure else ""
+    figure = f"the source's figure is {_number(effect.figure)}×; " if effect.figure and not effect.level else ""
     if verdict == "depends":
         return f"{figure}it depends: {row['depends_on']}"
     if verdict != "inconclusive":
         return f"{figure}{_SAME.get(verdict, '') if effect.says == 'same' else ''}{verdict}"
     if row["reason"]:
         return f"{figure}inconclusive, as the run's intervals do not hold: {row['reason']}"
-    if not _known(row["lo"]):
-        return f"{figure}inconclusive, as one block gives no interval"
-    alone = single_verdict({**row, **question(effect)})
+    if row["n"] < LEAST_BLOCKS:
+        return f"{figure}inconclusive, as nothing is decided from fewer than {LEAST_BLOCKS} blocks"
+    if row["undecided"]:
+        return f"{figure}inconclusive: settings differ, and {row['undecided']} is undecided by itself"
+    alone = single_verdict(asked(dict(row), effect))
     among = f" among so many claims (by itself it would be called {alone})" if alone != "inconclusive" else ""
     return f"{figure}inconclusive{among}; {blocks_needed(row)}"
 

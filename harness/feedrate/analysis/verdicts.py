@@ -72,7 +72,7 @@ def _alone(room: _Room, half: Floats) -> npt.NDArray[np.str_]:
     return np.asarray(np.select(rules, ("no difference", "confirmed", "refuted"), "inconclusive"), dtype=np.str_)
 
 
-def _holm(p: Floats) -> Floats:
+def holm(p: Floats) -> Floats:
     """Adjust p-values for their number (Holm 1979): the family-wise error that rejecting each would mean."""
     family = int(np.isfinite(p).sum())
     members = np.argsort(p, kind="stable")[:family]
@@ -113,10 +113,10 @@ def judge(effects: pd.DataFrame) -> pd.DataFrame:
     with np.errstate(divide="ignore", invalid="ignore"):
         tails = [stdtr(usable - 1, -each / (sd / np.sqrt(usable))) for each in (room.same, room.differ)]
     differ = np.minimum(1.0, 2 * tails[1])
-    certain = (_holm(differ) <= CERTAIN) & (alone != "no difference")
+    certain = (holm(differ) <= CERTAIN) & (alone != "no difference")
     families = [np.where(certain, np.nan, tails[0]), differ]
     errors = (ALPHA_SAME, ALPHA)
-    adjusted = [_holm(p) for p in families]
+    adjusted = [holm(p) for p in families]
     levels = [_levels(*given) for given in zip(families, adjusted, errors, strict=True)]
     open_to_both = (alone == "inconclusive") & (families[0] <= families[1])
     family = np.where((alone == "no difference") | open_to_both, 0, 1)
@@ -154,6 +154,26 @@ def single_verdict(row: Mapping[str, Any], level: float = 1 - ALPHA) -> str:
     effect = pd.DataFrame([dict(row)])
     verdict = _alone(_room(effect), half_width(effect["sd_log"], effect["n"], level))
     return _said(effect, verdict)[0]
+
+
+def contradiction(cases: pd.DataFrame) -> float:
+    """Say how likely chance alone would have one case confirm what is said and another contradict it.
+
+    Args:
+        cases: the columns that ``judge`` takes, a row a case.
+
+    Returns:
+        The p-value: that of the clearest case for and the clearest against, the larger of the two, times the number of
+        cases (Bonferroni); to be corrected for the number of claims.
+    """
+    n, sd, room = cases["n"].to_numpy(dtype=np.float64), cases["sd_log"].to_numpy(dtype=np.float64), _room(cases)
+    usable = np.where(n >= 2, n, np.nan)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        same, above, below = (2 * stdtr(usable - 1, -each / (sd / np.sqrt(usable))) for each in room)
+    denies = cases["says"].eq("same").to_numpy()
+    confirms = np.where(denies, same, above)
+    contradicts = np.where(denies, np.fmin(above, below), np.fmin(same, below))
+    return float(min(1.0, len(cases) * max(np.nanmin(confirms, initial=1.0), np.nanmin(contradicts, initial=1.0))))
 
 
 def heterogeneity(values: Floats) -> float:

@@ -1,7 +1,7 @@
-"""What the records say of claims: for each claim, machine and device, what all runs of its newest protocol found.
+"""What the records say of claims: for each claim, machine and device, what all runs of the newest protocol found.
 
-A run counts by its records, whatever it was made for and whatever it found. Runs of an older version of the protocol
-were measured in another way and are left out.
+A run counts by its records, whatever it was made for and whatever it found. Where runs of a newer version of the
+protocol tested a claim, those of older ones were measured in another way and do not count for it.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Verdicts:
     results: Mapping[str, tuple[ClaimResult, ...]]
     """Claim to what is known of it, in the order of the places."""
     left_out: tuple[RunView, ...]
-    """Runs of an older version of the protocol than the newest of their machine and device."""
+    """Runs of an older version of the protocol, on which no verdict rests."""
 
     def frame(self) -> pd.DataFrame:
         """Rows of ``Findings.claims`` of what was tested, a row a claim and place."""

@@ -1,11 +1,12 @@
 """Which claims a plan tests, and for which of them a sweep still measures: certain ones make room for the others.
 
 A claim is *certain* when an interval that is far stricter than its verdict needs leaves only one verdict, for all that
-it says: its level is that of the smallest p-value among all claims of the run by Holm, with a tenth of the error.
-Nothing is certain before six blocks. What is certain leaves, so that large effects, of which there are many, cost six
-blocks and not thirty. Everything else goes on as long as the protocol and the budget allow: an interval that is as
-narrow as a contrast's has to be may still leave two verdicts. Where a claim stays open near no difference, the windows
-of its cells grow.
+it says: its level is that of the smallest p-value among all claims of the run by Holm, with a tenth of the error. Where
+an effect is the mean of several cases, each case must leave one verdict, too, by an interval that is as strict as the
+verdict *depends* needs. Nothing is certain before six blocks. What is certain leaves, so that large effects, of which
+there are many, cost six blocks and not thirty. Everything else goes on as long as the protocol and the budget allow: an
+interval that is as narrow as a contrast's has to be may still leave two verdicts. Where a claim stays open near no
+difference, the windows of its cells grow, and those of whatever is compared with one of them.
 
 To stop for what is seen costs something. Simulated under normal noise at spreads of 3 to 8.5 %, of runs whose 30 claims
 all lie right at a margin 2 to 2.5 % become certain of a wrong verdict, of the 5 % that their verdicts may be wrong.
@@ -31,7 +32,7 @@ from statistics import fmean
 from typing import Any
 
 from feedrate.plan import suite
-from feedrate.plan.claim import Claim, Effect, Term, cell_on, terms, untestable
+from feedrate.plan.claim import Claim, Effect, Term, Values, cell_on, terms, untestable
 from feedrate.plan.stopping import BlockLogs, Rule, blocks_to, deviation, half_width
 from feedrate.schema.axes import Cell, cell_id
 from feedrate.schema.metrics import METRICS, SAME, least_of, room
@@ -60,6 +61,8 @@ class PlannedEffect:
     """cell_id to its weight in the effect; of a fact, the check that decides."""
     least: float | None = None
     """The ratio from which on the source's figure is confirmed; None where there is none, and 1 is what counts."""
+    cases: tuple[Mapping[str, float], ...] = ()
+    """The cells of each case by themselves, where it is the mean of several."""
 
     def room(self, log: float) -> float:
         """Say how wide the interval around a log may be, as a half-width, before it is inconclusive."""
@@ -126,15 +129,21 @@ def plan_claims(
         else:
             beside = [term for aside in claim.asides for term in terms(aside.effect, device, photographs)]
             everything = {term.cell_id for part in (*deciding, beside, facts) for term in part}
-            weights = [{term.cell_id: term.weight for term in part} for part in deciding]
-            effects = tuple(map(_planned, asked, weights)) or (PlannedEffect(None, weights[0]),)
+            effects = tuple(_planned(effect, device, photographs) for effect in asked)
+            effects = effects or (PlannedEffect(None, {facts[0].cell_id: 1.0}),)
             planned.append(PlannedClaim(claim.id, effects, frozenset(everything) & frozenset(cells)))
     return tuple(planned), reasons
 
 
-def _planned(effect: Effect, weights: Mapping[str, float]) -> PlannedEffect:
+def _planned(effect: Effect, device: str, photographs: str) -> PlannedEffect:
+    """An effect with its cells; the sides of an interaction are no cases of what it says."""
+
+    def weights(cases: Sequence[tuple[float, Values]] | None = None) -> dict[str, float]:
+        return {term.cell_id: term.weight for term in terms(effect, device, photographs, cases)}
+
+    cases = [] if effect.against or len(effect.cases) < 2 else effect.cases
     least = None if effect.figure is None else least_of(effect.figure, effect.says)
-    return PlannedEffect(effect.metric, weights, least)
+    return PlannedEffect(effect.metric, weights(), least, tuple(weights([(1.0, case)]) for case in cases))
 
 
 class ClaimTracker:
@@ -145,6 +154,7 @@ class ClaimTracker:
         self.rule = rule
         self.claims = tuple(claims)
         self.level = 1 - ERROR / max(1, len(self.claims))
+        self.case_level = 1 - VERDICT_ERROR / max(1, sum(len(e.cases) for claim in self.claims for e in claim.effects))
         self._metrics: defaultdict[str, set[str | None]] = defaultdict(set)
         for claim in self.claims:
             for effect in claim.effects:
@@ -179,14 +189,22 @@ class ClaimTracker:
         0 where nothing can be said yet, and small where the estimate lies near a margin. Of several effects the least
         certain counts.
         """
-        return min(self._certainty(effect, self.values(effect, before)) for effect in claim.effects)
+        return min(self._certainty(effect, before) for effect in claim.effects)
 
-    def _certainty(self, effect: PlannedEffect, values: Sequence[float]) -> float:
+    def _certainty(self, effect: PlannedEffect, before: int | None) -> float:
+        values = self.values(effect, before)
         if effect.metric is None:
             return len(values) / FACT_TRIALS
         if len(values) < LEAST_BLOCKS:
             return 0.0
-        half = half_width(values, self.level)
+        found = [(values, self.level)]
+        found += [(self._logs[effect.metric].sums(case, before), self.case_level) for case in effect.cases]
+        return min(self._within(effect, *each) for each in found)
+
+    def _within(self, effect: PlannedEffect, values: Sequence[float], level: float) -> float:
+        if len(values) < LEAST_BLOCKS:
+            return 0.0
+        half = half_width(values, level)
         return effect.room(fmean(values)) / half if half else math.inf
 
     def done(self, claim: PlannedClaim, before: int | None = None) -> bool:
@@ -206,14 +224,17 @@ class ClaimTracker:
     def grown(self, before: int) -> set[str]:
         """The cells whose windows are longer from now on: of open claims that lie near no difference.
 
-        There an interval must be narrow on both sides, which more blocks alone seldom make it.
+        There an interval must be narrow on both sides, which more blocks alone seldom make it. Whatever an open claim
+        compares with such a cell grows with it: a longer window tells another share of a start or of a growth.
         """
         found: set[str] = set()
-        for claim in self.open(before):
-            for effect in claim.effects:
-                values = self.values(effect, before)
-                if effect.metric and len(values) >= GROWS_AFTER and abs(fmean(values)) < math.log(SAME[1]):
-                    found |= effect.weights.keys()
+        compared = [effect for claim in self.open(before) for effect in claim.effects if effect.metric]
+        for effect in compared:
+            values = self.values(effect, before)
+            if len(values) >= GROWS_AFTER and abs(fmean(values)) < math.log(SAME[1]):
+                found |= effect.weights.keys()
+        while more := {cell for effect in compared if found & effect.weights.keys() for cell in effect.weights} - found:
+            found |= more
         return found
 
     def in_reach(
@@ -249,7 +270,11 @@ class ClaimTracker:
 
     def _missing(self, claim: PlannedClaim, before: int, level: float) -> float:
         """Predict how many more blocks a verdict takes, at least one; infinitely many where the protocol ends first."""
-        return max(self._missing_of(effect, self.values(effect, before), level) for effect in claim.effects)
+        missing = [self._missing_of(effect, self.values(effect, before), level) for effect in claim.effects]
+        for effect in claim.effects:
+            logs = [self._logs[effect.metric].sums(case, before) for case in effect.cases]
+            missing += [self._missing_of(effect, values, self.case_level) for values in logs]
+        return max(missing)
 
     def _missing_of(self, effect: PlannedEffect, values: Sequence[float], level: float) -> float:
         if effect.metric is None or len(values) < LEAST_BLOCKS:

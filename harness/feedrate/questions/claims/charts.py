@@ -64,7 +64,8 @@ def claims(sheet: Sheet, trials: pd.DataFrame) -> Figure:
 
 def forest(found: pd.DataFrame, asked: Claims, machines: Mapping[str, str] | None = None) -> Figure:
     """Draw the effects of claims, a panel a machine and device."""
-    drawn = _effects(found, asked)
+    newest = found.groupby(["machine_id", "device"])["protocol"].transform("max")
+    drawn = _effects(found[found["protocol"].eq(newest)], asked)
     if not drawn:
         return Figure(TITLE, QUESTION, missing=MISSING)
     # The largest effect first, by its mean over machines, so that a claim stands in the same place in every panel.
@@ -103,6 +104,7 @@ def _effects(found: pd.DataFrame, asked: Claims) -> list[dict[str, Any]]:
         if effect is None or not words.known(row["ratio"]) or not row["ratio"]:
             continue
         what = METRICS[effect.metric].noun + (f", per doubling of {effect.along}" if effect.along else "")
+        what += ", as a share of the source’s figure" if effect.level else ""
         ratio, low, high = (plain(row[name]) for name in ("ratio", "lo", "hi"))
         worst = plain(row["worst"])
         value, ends, tick = ratio, (low, high) if low and high else (None, None), worst

@@ -92,7 +92,7 @@ def page(verdicts: Verdicts) -> Page:
 
 def _older(verdicts: Verdicts) -> list[int]:
     """Older versions of the protocol on which verdicts rest."""
-    versions = {place.view.manifest.protocol_version for place in verdicts.places}
+    versions = {int(each.row["protocol"]) for part in verdicts.results.values() for each in part if each.tested}
     return sorted(versions & OLDER_PROTOCOLS.keys())
 
 
@@ -217,7 +217,7 @@ def _origin(result: ClaimResult) -> Markup:
 def _tables(result: ClaimResult) -> Iterator[Markup]:
     """A line a setting, with its sides and its effect, or a line a check of a fact; then numbers beside the claim."""
     effect = result.claim.effect
-    cases = [row for row in result.cases if row["role"] != "also"]
+    cases = [row for row in result.cases if not row["role"].startswith("also")]
     if effect and cases:
         metric = METRICS[effect.metric]
         name, size = _unit(metric, cases)
@@ -226,12 +226,17 @@ def _tables(result: ClaimResult) -> Iterator[Markup]:
         change = "A doubling" if effect.along else "B ÷ A"
         columns = ["Where", f"A: {sides[0]}", f"B: {sides[1]}", change, "n", "By itself"]
         lines = [_case(row, size) for row in cases]
+        if effect.level:
+            columns, lines = (
+                ["Where", "Measured", "÷ the source’s", *columns[4:]],
+                [(*line[:2], *line[3:]) for line in lines],
+            )
         if effect.against:
             # Neither side of an interaction is what the claim speaks of.
             columns, lines = columns[:-1], [line[:-1] for line in lines]
         caption = f"{metric.noun[:1].upper()}{metric.noun[1:]} in each setting"
-        yield table(caption, columns, lines, columns[1:5], stack=True)
-        if besides := [row for row in result.cases if row["role"] == "also"]:
+        yield table(caption, columns, lines, columns[1 : columns.index("n") + 1], stack=True)
+        if besides := [row for row in result.cases if row["role"].startswith("also")]:
             rows = [(row["case"], estimate(row), int(row["n"]), row["verdict"]) for row in besides if row["n"]]
             yield table("What it says besides", ("Besides", "Ratio", "n", "So it is"), rows, ("Ratio", "n"), stack=True)
     elif len(cases) > 1:
@@ -291,7 +296,7 @@ def suite_section(verdicts: Verdicts, suite: str, path: str) -> list[str]:
 def answer(verdicts: Verdicts, suite: str, view: RunView) -> str:
     """Answer a suite that asks by claims: how many of them hold on a run's machine; empty where it tested none.
 
-    All runs of that machine and device count that its newest protocol measured.
+    All runs of that machine and device count, of each claim those of the newest protocol that tested it.
     """
     mine = [verdicts.results[name] for name, (owner, _) in verdicts.claims.items() if owner == suite]
     places = [(place.view.machine_id, place.device) for place in verdicts.places]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +41,12 @@ Row = Mapping[Any, Any]
 def show(found: Findings, claims: Claims, console: Console, *, whole: bool = False) -> None:
     """Print what runs say of claims, machine by machine; ``whole`` adds a sentence for every claim."""
     for (machine, device), rows in found.claims.groupby(["machine_id", "device"], sort=False):
-        protocol = int(rows["protocol"].iloc[0])
         tested = rows_of(rows[rows["verdict"].ne(NOT_TESTABLE)])
         counts = rows["verdict"].value_counts()
         tally = ", ".join(f"{counts[word]} {word}" for word in VERDICTS if word in counts)
-        mark = words.protocol(protocol)
-        _say(console, f"\nClaims of the sources on {machine}, {str(device).upper()}{mark}: {tally}", "bold")
-        if protocol in OLDER_PROTOCOLS:
-            _say(console, f"  Protocol {protocol}: {OLDER_PROTOCOLS[protocol]}.")
+        _say(console, f"\nClaims of the sources on {machine}, {str(device).upper()}: {tally}", "bold")
+        for text in _older(tested):
+            _say(console, f"  {text}")
         if tested:
             console.print(_table(tested))
             _say(console, _BARS)
@@ -64,6 +62,14 @@ def show(found: Findings, claims: Claims, console: Console, *, whole: bool = Fal
             _say(console, f"  Not testable here ({reason}): {', '.join(names)}", "dim")
     for run_id in found.left_out:
         _say(console, f"Run {run_id} is left out: an older version of the protocol measured it; repeat it to compare.")
+
+
+def _older(tested: Sequence[Row]) -> Iterator[str]:
+    """What older versions of the protocol did in another way, with the claims that rest on them."""
+    for protocol, what in OLDER_PROTOCOLS.items():
+        if old := [row["claim"] for row in tested if row["protocol"] == protocol]:
+            of = "" if len(old) == len(tested) else f" ({', '.join(old)})"
+            yield f"Protocol {protocol}{of}: {what}."
 
 
 def show_run(run: StoredRun, console: Console) -> None:

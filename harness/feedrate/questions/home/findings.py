@@ -117,6 +117,8 @@ def _claimed(verdicts: Verdicts) -> Iterator[Sentence]:
     tested = max(own, key=lambda mine: (len(mine), max(map(_started, mine), default="")), default=[])
     if not tested:
         return
+    newest = max(each.view.manifest.protocol_version for each in tested)
+    tested = [each for each in tested if each.view.manifest.protocol_version == newest]
     run = tested[0].view.manifest
     where = f"On {descriptions.on(run.machine, tested[0].device)}{words.protocol(run.protocol_version)}"
     for stored in tested:
@@ -197,6 +199,8 @@ def _compared(effect: Effect, ratio: str) -> str:
         return f"the effect on {metric.noun} with {sides[0]} is {ratio} times that with {sides[1]}"
     if effect.along:
         return f"{metric.noun} changes by a factor of {ratio} for every doubling of {effect.along}"
+    if effect.level:
+        return f"{metric.noun} is {ratio} times the source’s figure"
     if metric.rate:
         return f"{last} is {ratio} times as fast as {first}"
     return f"with {last} {metric.noun} is {ratio} times what it is with {first}"
