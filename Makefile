@@ -97,7 +97,7 @@ submit: .venv/ready ## Publish a run: shows what will be public, asks first (RUN
 label: .venv/ready ## Give a run a label and a note (RUN=, LABEL=, NOTE=)
 	@$(FEEDRATE) label "$(RUN)" --label "$$LABEL" --note "$$NOTE"
 
-withdraw: .venv/ready ## Say that a run should no longer be shown (RUN=, WHY="the reason")
+withdraw: .venv/ready ## Take back a run that has a defect, never for what it found (RUN=, WHY="the defect")
 	@$(FEEDRATE) withdraw "$(RUN)" --why "$$WHY"
 
 # What a pull request adds under results/, looked at as data: .github/workflows/submission.yml types this.

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from feedrate.schema.window import READ_AHEAD_KIB
+
 Setting = dict[str, Any]
 
 LOAD: Setting = {"mode": "load", "workload": "div2k"}
@@ -30,11 +32,21 @@ PLANTED: Setting = {
 """Samples that cost next to nothing, for planted costs; the suite calibration uses the same set."""
 SMALL: Setting = {"mode": "load", "workload": "div2k", "patch_size": 96, "n_samples": 4096, "batch_size": 32}
 """The suite storage's small images: enough of them for a cold trial, which reads each of them once."""
-LARGE: Setting = {"mode": "load", "workload": "div2k", "patch_size": 480, "n_samples": 384, "batch_size": 8}
+LARGE: Setting = {"mode": "load", "workload": "div2k", "patch_size": 480, "n_samples": 768, "batch_size": 8}
 """The suite storage's large images; of both no more than a cold trial needs, as all of them are packed."""
-COLD_LARGE: Setting = {**LARGE, "n_samples": 1536, "page_cache": "cold"}
-"""Large images from the disk, 2 GB of them: where the disk reads 8 MB ahead of every fault, a file that is mapped and
-smaller lies in memory after a few batches."""
+COLD: Setting = {"page_cache": "cold", "read_ahead_kib": READ_AHEAD_KIB}
+"""From the disk, which reads ahead as far as is Linux's own default: some machines have 8 MiB, more than a window reads
+of small images, and enough to bring most of a mapped set into memory with a few samples."""
+COLD_LARGE: Setting = {**LARGE, **COLD, "n_samples": 1536}
+"""Large images from the disk, 2 GB of them: a window reads a third at most."""
+FULL_LMDB: Setting = {
+    **LMDB,
+    "n_samples": 32768,
+    "num_workers": 2,
+    "page_cache": "full",
+    "memory_limit_mib": 256,
+}
+"""64-pixel patches, 0.94 GB of them, before a memory that holds a quarter and is full."""
 PAIRS: Setting = {"num_workers": 2}
 """Two workers: the most that a machine of two cores can use."""
 DEVICE: Setting = {

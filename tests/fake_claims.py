@@ -10,6 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import fake_storage
+
 from feedrate.plan import suite
 from feedrate.plan.claim import cell_on, terms, untestable
 from feedrate.schema.axes import Value
@@ -46,12 +48,14 @@ def checked(cell: Mapping[str, Value]) -> dict[str, Any]:
 def columns(cell: Mapping[str, Value], steps: int) -> dict[str, Any]:
     """What claims about other things than throughput are told from."""
     samples = steps * int(cell.get("batch_size", 1))
-    cold = {"stored_bytes": 10**9, "read_bytes": 10**9 * samples // int(cell.get("n_samples", 1))}
+    stored: dict[str, Any] = {"stored_bytes": 10**9, "read_bytes": 10**9 * samples // int(cell.get("n_samples", 1))}
+    stored["cached_after_pct"] = fake_storage.cached_after_pct(cell, steps) if "n_samples" in cell else 100.0
     return {
-        **(cold if cell.get("page_cache") == "cold" else {}),
+        **(stored if cell.get("page_cache") in ("cold", "full") else {}),
+        **({"cached_before_pct": 0.0} if cell.get("page_cache") == "cold" else {}),
         "workers_uss_start_bytes": 10**8,
         "workers_uss_end_bytes": 10**8 + 40 * samples,
-        "voluntary_switches": 0,
+        "voluntary_switches": samples // 2,
         "involuntary_switches": samples // 4 + 1,
         "mem_available_bytes": 10**10,
     }

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from feedrate.schema import window
 from feedrate.schema.axes import Value
 from feedrate.store.manifest import Counted
 
@@ -53,6 +54,7 @@ def slices(
         "mode": ("load",),
         "n_samples": (2048,),
         "page_cache": states,
+        "memory_limit_mib": (64,) if "full" in states else (0,),
     }
     whole = tuple(name for name in formats if name not in STREAMED)
     few: tuple[Value, ...] = (workers[0], workers[-1])
@@ -111,7 +113,7 @@ def columns(cell: Mapping[str, Value], steps: int, doubtful: bool) -> dict[str, 
     """What a trial records beside its throughput."""
     name, pixels, batch = str(cell["storage_format"]), _pixels(cell), int(cell["batch_size"])
     size = int(pixels * SHARES.get(name, 1.0) * int(cell["n_samples"]))
-    cold = cell["page_cache"] == "cold"
+    cold = cell["page_cache"] != "warm"
     before = 0.0 if cold else 100.0
     names = ("read", "decode", "transform", "collate")
     stages = zip(names, _stages(cell), strict=True)
@@ -121,11 +123,17 @@ def columns(cell: Mapping[str, Value], steps: int, doubtful: bool) -> dict[str, 
         "batch_bytes": 4 * pixels * batch,
         "pack_ns": int(1e9 + 40 * pixels * DECODING_NS.get(name, 0.1) * int(cell["n_samples"]) / 5),
         "cached_before_pct": 40.0 if doubtful and cold else before,
-        "cached_after_pct": 60.0 if cold else 100.0,
+        "cached_after_pct": cached_after_pct(cell, steps) if cold else 100.0,
         "startup_ns": int((2 + 0.3 * CONTAINERS_US[name] + (6 if cold else 0) + 12 * int(cell["num_workers"])) * 1e6),
         "format_version": 1,
         **{f"worker_{stage}_ns": int(seconds * batch * steps * 1e9) for stage, seconds in stages},
     }
+
+
+def cached_after_pct(cell: Mapping[str, Value], steps: int) -> float:
+    """What a cold trial leaves in the page cache: its samples, those of 8 steps before the window, and no other."""
+    axes = [int(cell.get(axis, 0)) for axis in ("batch_size", "num_workers", "prefetch_factor")]
+    return 100.0 * window.consumed_samples(steps + 8, *axes) / int(cell["n_samples"])
 
 
 def broken(cell: Mapping[str, Value]) -> bool:

@@ -58,6 +58,9 @@ def make_trials(
                     "samples_per_s": rate,
                     "wall_ns": round(1000 * SECOND / rate),
                 }
+                if cell.get("page_cache") == "cold":  # as it must be, all was read from storage
+                    ended |= {"read_bytes": 1_000_000, "stored_bytes": 1000 * int(cell["n_samples"] or 1)}
+                    ended["cached_before_pct"] = 0.0
                 rows.append({**common, "block": block, **ended, **columns})
     return pd.DataFrame(rows, columns=[column.name for column in TRIALS])
 

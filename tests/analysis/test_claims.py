@@ -14,6 +14,7 @@ import pytest
 from feedrate.analysis.claims import NOT_TESTABLE, Findings, judge_claims, observe
 from feedrate.plan.claim import Aside, Claim, Claims, Part, Values, level, pair, slope
 from feedrate.schema.axes import AXES, applicable, cell_id
+from feedrate.schema.columns import TRIALS
 
 Trials = Callable[..., pd.DataFrame]
 BLOCKS = 10
@@ -237,7 +238,7 @@ def test_a_claim_holds_only_if_all_holds_that_it_says(
 def test_runs_of_a_machine_are_pooled(trials_of: Trials) -> None:
     """Two runs have the blocks of both and a narrower interval; pairs lie within a run, however fast its day was."""
     old = workers(trials_of, 1.5, 1.5, run_id="old")
-    new = workers(trials_of, 1.501, 1.501, seed=50, speed=3000, run_id="new")
+    new = workers(trials_of, 1.501, 1.501, seed=60, speed=3000, run_id="new")
     (one, other), both = (
         (first(judged(run, of=claim(WORKERS)).claims) for run in (old, new)),
         judged(new, old, of=claim(WORKERS)),
@@ -318,6 +319,22 @@ def wandering(trials_of: Trials, **more: Any) -> pd.DataFrame:
         ],
         **more,
     )
+
+
+def test_an_effect_whose_own_cells_depend_on_their_blocks_decides_nothing(trials_of: Trials) -> None:
+    """Among many quiet cells a run does not show it: the claim's own cells are asked."""
+    random = np.random.default_rng(5)
+    steps = 0.05 * random.normal(size=(4, 40)).cumsum(axis=1)
+    drifting = iter(1000 * np.exp(steps - steps.mean(axis=1, keepdims=True)))
+    cells = [
+        ({**LOAD, "batch_size": size, "num_workers": n}, [(3 if n else 1) * float(rate) for rate in next(drifting)])
+        for size in (8, 32)
+        for n in (0, 2)
+    ]
+    cells += [({**LOAD, "batch_size": 33 + n}, scattered(1000, n, blocks=40)) for n in range(60)]
+    row = first(judged(trials_of(cells), of=claim(WORKERS)).claims)
+    assert row["lo"] > 1.5
+    assert (row["verdict"], "depend on one another" in row["reason"]) == ("inconclusive", True)
 
 
 def test_a_run_whose_intervals_do_not_hold_decides_nothing(trials_of: Trials) -> None:
@@ -424,6 +441,17 @@ def test_photographs_stand_in_for_each_other_within_a_run(trials_of: Trials) -> 
         assert first(judged(trials, of=claim(effect)).cases)["a_value"] == pytest.approx(1000, rel=0.03)
 
 
+def test_what_was_warm_is_not_taken_for_cold(trials_of: Trials) -> None:
+    """Cold trials that did not read their samples from storage say nothing of a claim."""
+    states = [
+        ({**LOAD, "page_cache": state}, scattered(1000 * gain, gain)) for state, gain in (("cold", 1), ("warm", 2))
+    ]
+    trials, asked = trials_of(states), claim(pair({"page_cache": "cold"}, {"page_cache": "warm"}, LOAD))
+    assert first(judged(trials, of=asked).claims)["verdict"] == "confirmed"
+    trials.loc[trials["page_cache"].eq("cold"), "read_bytes"] = 100
+    assert first(judged(trials, of=asked).claims)["verdict"] == "not testable here"
+
+
 def checks(facts: list[bool], **axes: Any) -> pd.DataFrame:
     cell = applicable({axis.name: axis.default for axis in AXES} | {"mode": "check", **axes}, "cpu")[0]
     rows = [
@@ -443,7 +471,7 @@ def checks(facts: list[bool], **axes: Any) -> pd.DataFrame:
         }
         for block, fact in enumerate(facts)
     ]
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=[column.name for column in TRIALS])
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ def test_the_worst_criterion_is_the_grade_and_comes_first(trials_of: Trials) -> 
         "62.5 % of 48 trials carry a flag (foreign_cpu 62.5 %); not told here: throttled, pressure: D.",
         "Half of the cells vary by 4.0 % or more between blocks; the control cell's trials by 3.9 %: B.",
     )
-    assert [reason[-2] for reason in found.reasons] == ["D", "B", "A", "A", "A", "A"]
+    assert [reason[-2] for reason in found.reasons] == ["D", "B", "A", "A", "A", "A", "A"]
 
 
 def test_without_a_control_cell_a_run_is_b_at_best(trials_of: Trials) -> None:

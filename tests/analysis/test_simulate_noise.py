@@ -8,12 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from feedrate.analysis.blocks import half_width, moments
 from feedrate.analysis.simulate import certain
 from feedrate.analysis.simulate_noise import (
+    FAULT_BLOCKS,
+    FAULT_SPREAD,
+    FAULTS,
+    FAULTS_SIMULATED,
     NOISES,
     SIMULATED,
     SPREADS,
     TRUTH,
+    fault_worth,
     gain_covered,
     judged,
     naive_bias,
@@ -60,9 +66,55 @@ def test_a_run_is_judged_by_what_it_measured() -> None:
     """Without noise every verdict is that of the truth, and nothing is withheld."""
     quiet = 1e-4 * np.random.default_rng(0).standard_normal((2, len(TRUTH), 12))
     clear = np.where(np.isclose(TRUTH, math.log(1.01)) | np.isclose(TRUTH, math.log(1.03)), 0.05, TRUTH)
-    verdicts, reason = judged(clear, *quiet)
-    assert list(verdicts) == ["confirmed" if effect else "no difference" for effect in clear]
-    assert reason == ""
+    run = judged(clear, *quiet)
+    assert list(run.verdict) == ["confirmed" if effect else "no difference" for effect in clear]
+    assert not run.withheld
+    assert not run.wrong.any()
+    assert not run.claims_withheld().any()
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults_have_their_own_size(name: str) -> None:
+    """Their mean is none, and noise without what was added spreads by 4 % between pairs."""
+    a, b = FAULTS[name].draw(np.random.default_rng(0), (20_000, 12))
+    assert (a.mean(), b.mean()) == pytest.approx((0, 0), abs=0.005)
+    added = 0.0
+    for share, times, text in ((0.05, 3, "3 times"), (0.2, 1.25, "1.25 times")):
+        added += (text in name) * share * (1 - share) * math.log(times) ** 2
+    sides = 2 if "both" in name else 1
+    assert (b - a).var() == pytest.approx(FAULT_SPREAD**2 + sides * added, rel=0.05)
+
+
+@pytest.mark.parametrize(("name", "blocks"), list(FAULTS_SIMULATED)[3::5])
+def test_a_part_of_the_published_faults_is_what_is_simulated(name: str, blocks: int) -> None:
+    """A fault each at some blocks, within what 60 runs tell."""
+    found = fault_worth(FAULTS[name], blocks, 60)
+    assert [share.value for share in found] == pytest.approx(FAULTS_SIMULATED[name, blocks], abs=0.17)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "blocks"), FAULTS_SIMULATED)
+def test_the_published_faults_are_what_is_simulated(name: str, blocks: int) -> None:
+    """All of them, within what 500 runs tell."""
+    found = fault_worth(FAULTS[name], blocks, 500)
+    assert [share.value for share in found] == pytest.approx(FAULTS_SIMULATED[name, blocks], abs=0.06)
+
+
+def test_intervals_that_have_seen_no_slow_trial_do_not_hold() -> None:
+    """How many there are and what they are worth is what the page says."""
+    fault = FAULTS["5 % of B’s trials 3 times as slow"]
+    unseen, held = [], []
+    for blocks in FAULT_BLOCKS:
+        a, b = fault.draw(np.random.default_rng(0), (20_000, blocks))
+        mean, sd, n = moments(b - a)
+        holds, seen = np.abs(mean) <= half_width(sd, n), (b < -0.5).any(axis=1)
+        unseen.append(1 - seen.mean())
+        held.append(holds[~seen].mean())
+        assert holds[seen].mean() > 0.99
+    assert unseen == pytest.approx([0.70, 0.54, 0.21], abs=0.01)
+    assert held == pytest.approx([0.14, 0.01, 0], abs=0.01)
+    assert "70 % of claims have seen none of these after 7 blocks, 54 % after 12 and 21 % after 30" in FIGURES
+    assert "of their intervals 14, 1 and 0 % hold the truth" in FIGURES
 
 
 @pytest.mark.slow

@@ -14,7 +14,10 @@ from feedrate.analysis.storage import count_doubtful, credible, format_costs, pl
 
 
 def test_only_what_was_verified_is_cold() -> None:
-    """A cold trial that found the set cached, or counted nothing, is left out and counted; so is a warm one."""
+    """A cold trial that found the set cached, or counted nothing, is left out and counted; so is a warm one.
+
+    So is a cold one that read too little of its samples from storage.
+    """
     frame = make_format_trials([*format_cells({"png": 100}, page_cache="cold"), *format_cells({"png": 200})])
     cold, warm = frame["page_cache"].eq("cold"), frame["page_cache"].eq("warm")
     frame.loc[cold & frame["block"].eq(0), "cached_before_pct"] = 40.0
@@ -22,6 +25,10 @@ def test_only_what_was_verified_is_cold() -> None:
     frame.loc[warm & frame["block"].eq(0), "cached_before_pct"] = 50.0
     frame.loc[warm & frame["block"].eq(1), "cached_before_pct"] = None
     assert count_doubtful(frame) == {"cold": 2, "warm": 1}
+    # A packed sample takes 600 bytes and a window has 1,000 samples, of which all but one block's read 80 %.
+    frame.loc[cold, "read_bytes"] = np.where(frame.loc[cold, "block"].eq(2), 479_000, 481_000)
+    assert count_doubtful(frame) == {"cold": 3, "warm": 1}
+    frame.loc[cold, "read_bytes"] = 481_000
     assert len(credible(frame)) == 5
     table = format_costs(frame).set_index("page_cache")
     assert table["n"].to_dict() == {"cold": 2, "warm": 3}

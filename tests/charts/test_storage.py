@@ -119,7 +119,7 @@ def test_one_format_is_drawn_where_one_is_enough(name: str, trials: Trials) -> N
 
 def test_missing_metrics_leave_the_rest(trials: Trials) -> None:
     """Where no probe ran, throughput is drawn as before; what was not recorded is said to be missing."""
-    frame = trials(nulls=True, blocks=2).assign(cached_before_pct=0.0)
+    frame = trials(nulls=True, blocks=2).assign(cached_before_pct=100.0)
     assert draw("storage_throughput", frame).panels
     assert all(draw(name, frame).missing for name in ("storage_cpu", "storage_size"))
 

@@ -21,7 +21,7 @@ from feedrate.schema.errors import DataError
 
 SHAPES = ((16, 14, 3), (5, 7, 1), (1, 2, 1))
 SIZE = 16 * 14 * 3 + 5 * 7 + 2
-STORED_AS_PIXELS = ("arrow", "hdf5", "hdf5_chunked", "lmdb", "memmap", "npy", "zarr")
+STORED_AS_PIXELS = ("arrow", "hdf5", "hdf5_chunked", "hdf5_chunks", "lmdb", "memmap", "npy", "zarr")
 
 
 @pytest.fixture(params=STORED_AS_PIXELS)
@@ -57,7 +57,7 @@ def test_libraries_read_the_files(tmp_path: Path) -> None:
     """What version 1 has always written: each container's own library, with its defaults, finds pixels in order."""
     samples = make(40, SHAPES)
     pixels = [bytes(flat(sample)) for sample in samples]
-    for name in ("arrow", "hdf5", "hdf5_chunked", "lmdb", "lmdb_lz4", "memmap", "zarr"):
+    for name in ("arrow", "hdf5", "hdf5_chunked", "hdf5_chunks", "lmdb", "lmdb_lz4", "memmap", "zarr"):
         pack(name, tmp_path / name, samples)
         assert format_(name).VERSION == 1
     assert (tmp_path / "memmap" / "pixels.bin").read_bytes() == b"".join(pixels)
@@ -65,7 +65,7 @@ def test_libraries_read_the_files(tmp_path: Path) -> None:
         with lmdb.open(str(tmp_path / name), readonly=True, lock=False) as env, env.begin() as txn:
             found = [(key, unpacked(value)) for key, value in txn.cursor()]
         assert found == [(place.to_bytes(8, "big"), value) for place, value in enumerate(pixels)]
-    for name, chunk, compression in (("hdf5", 1, None), ("hdf5_chunked", 16, "gzip")):
+    for name, chunk, compression in (("hdf5", 1, None), ("hdf5_chunked", 16, "gzip"), ("hdf5_chunks", 8, None)):
         with h5py.File(tmp_path / name / "pixels.h5") as file:
             held = file["pixels"]
             assert (held.chunks, held.compression) == ((chunk, SIZE), compression)

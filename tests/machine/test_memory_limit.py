@@ -41,12 +41,14 @@ def test_what_does_not_fit_is_read_again(tmp_path: Path) -> None:
         file.flush()
         subprocess.run(["sync", str(path)], check=True)
     with memory_limit.group(32) as group:
+        assert group.used() < 0.5
         command = [sys.executable, "-c", READS]
         free, limited = (
             list(map(int, subprocess.check_output([*command, entry, str(path)], text=True).split()))
             for entry in ("", str(group.entry))
         )
         assert not group.killed()
+        assert 0.9 <= group.used() <= 1
     assert free[0] >= 0.9 * 64 * MIB > 16 * MIB > free[1]
     assert min(limited) >= 0.9 * 64 * MIB
 

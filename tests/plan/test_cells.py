@@ -23,6 +23,9 @@ profiles: {{quick: {{{budget}}}}}
 """
 
 
+COLD = "page_cache: cold, n_samples: 2048"
+
+
 def expand(folder: Path, slices: str, *, device: str = "cpu", budget: str = "", **place: object) -> schedule.Plan:
     path = folder / "matrix.yaml"
     path.write_text(TEXT.format(slices=slices, budget=f"budget: {budget}" if budget else ""))
@@ -90,29 +93,47 @@ def test_merging_is_said_with_its_reason(tmp_path: Path) -> None:
         ("{storage_format: jpeg, decoder: [pil, pyspng]}", {}, "decoder pyspng cannot decode jpeg"),
         ("{page_cache: [warm, cold]}", {"in_memory": True}, "lies in memory"),
         ("{page_cache: [warm, cold], prefetcher: stream}", {"device": "cuda"}, "with a prefetcher"),
-        ("{page_cache: cold, n_samples: [1024, 543]}", {}, "n_samples of 544 or more"),
+        ("{page_cache: cold, n_samples: [2048, 1631]}", {}, "n_samples of 1,632 or more"),
+        ("{page_cache: cold, access: sequential, n_samples: [2048, 543]}", {}, "n_samples of 544 or more"),
         (
-            "{page_cache: [warm, cold], storage_format: lmdb}",
+            f"{{{COLD}, storage_format: [png, memmap]}}",
+            {"read_ahead_bytes": 8 << 20},
+            "8,192 KiB are read around each sample of 24 KiB",
+        ),
+        (
+            f"{{{COLD}, storage_format: lmdb, readahead: [true, false]}}",
+            {"read_ahead_bytes": 8 << 20},
+            "8,192 KiB are read around",
+        ),
+        (f"{{{COLD}, storage_format: [png, hdf5_chunked]}}", {}, "360 KiB are read around"),
+        (
+            f"{{{COLD}, storage_format: lmdb, access: [random, sequential]}}",
             {"read_ahead_bytes": 8 << 20},
             "8,192 KiB are read around",
         ),
         (
-            "{page_cache: cold, storage_format: [png, memmap]}",
+            f"{{{COLD}, storage_format: lmdb, read_ahead_kib: [8, 16]}}",
             {"read_ahead_bytes": 8 << 20},
-            "8,192 KiB are read around",
+            "16 KiB are read around each sample of 24 KiB, so that over 20% of those not read yet",
         ),
         (
-            "{page_cache: cold, storage_format: lmdb, readahead: [true, false]}",
-            {"read_ahead_bytes": 8 << 20},
-            "8,192 KiB are read around",
+            f"{{{COLD}, read_ahead_kib: [128, 64]}}",
+            {"read_ahead_bytes": 128 << 10, "no_read_ahead": "not as this user"},
+            "read_ahead_kib: not as this user",
         ),
-        ("{page_cache: cold, batch_size: 8, storage_format: [png, hdf5_chunked]}", {}, "384 KiB are read around"),
+        (f"{{{COLD}, memory_limit_mib: [0, 64]}}", {"no_memory_limit": "not as this user"}, "mib: not as this"),
+        ("{page_cache: full, n_samples: 9000, memory_limit_mib: [64, 0]}", {}, "full needs a memory_limit_mib"),
+        ("{page_cache: full, memory_limit_mib: 64, n_samples: [2731, 2730]}", {}, "n_samples of 2,731 or more"),
         (
-            "{page_cache: cold, storage_format: lmdb, access: [random, sequential]}",
-            {"read_ahead_bytes": 8 << 20},
-            "8,192 KiB are read around",
+            "{page_cache: [warm, full], memory_limit_mib: 4}",
+            {"in_memory": True},
+            "page_cache full: the data folder lies in memory",
         ),
-        ("{page_cache: cold, memory_limit_mib: [0, 64]}", {"no_memory_limit": "not as this user"}, "mib: not as this"),
+        (
+            "{page_cache: [warm, full], memory_limit_mib: 4}",
+            {"no_memory_limit": "not as this user"},
+            "memory_limit_mib: not as this user",
+        ),
         ("{workload: synthetic}, {workload: pets, model: resnet18}", {}, "make pets"),
         ("{model: [srcnn, resnet18]}", {}, "model resnet18 is for classification, workload synthetic for super-res"),
     ],
@@ -126,17 +147,16 @@ def test_what_cannot_run_is_excluded_with_its_reason(tmp_path: Path, slices: str
 
 
 @pytest.mark.parametrize(("workload", "fields"), [("synthetic", 2), ("pets", 1)])
-def test_a_mapped_set_is_as_large_as_what_is_read_around_its_faults(tmp_path: Path, workload: str, fields: int) -> None:
-    """One sample fewer than warm-up, lead-in and the least window read around themselves is left out."""
+def test_what_is_read_around_a_sample_is_weighed_against_its_size(tmp_path: Path, workload: str, fields: int) -> None:
+    """A third of a set is read at most: what comes with each sample may be 60 % of it, not a byte more."""
     (tmp_path / schedule.PETS_FOLDER / "annotations").mkdir(parents=True)
     (tmp_path / schedule.PETS_FOLDER / "annotations" / "trainval.txt").touch()
-    steps, sample_bytes = 5 + 2 * 2 + 2 + 12, fields * 3 * 480**2
-    least = math.ceil(steps * 8 * (4 << 20) / sample_bytes)
-    axes = "mode: load, page_cache: cold, storage_format: lmdb, patch_size: 480, batch_size: 8, num_workers: 2"
-    slices = f"{{{axes}, workload: {workload}, n_samples: [{10 * least}, {least}, {least - 1}]}}"
-    found = expand(tmp_path, slices, read_ahead_bytes=4 << 20)
-    assert [cell.axes["n_samples"] for cell in found.cells] == [10 * least, least]
-    assert f"n_samples of {least:,} or more" in found.excluded[0].reason
+    least = math.ceil(math.sqrt((128 << 10) / 0.6 / (3 * fields)))
+    axes = f"mode: load, {COLD}, storage_format: lmdb, batch_size: 8, num_workers: 2, read_ahead_kib: 128"
+    slices = f"{{{axes}, workload: {workload}, patch_size: [480, {least}, {least - 1}]}}"
+    found = expand(tmp_path, slices, read_ahead_bytes=8 << 20)
+    assert [cell.axes["patch_size"] for cell in found.cells] == [480, least]
+    assert "128 KiB are read around each sample of 211 KiB" in found.excluded[0].reason
 
 
 def test_a_missing_library_excludes_its_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,20 @@ from hypothesis import strategies as st
 
 from feedrate.plan import cells as expanding
 from feedrate.plan import matrix, schedule, suite
-from feedrate.plan.claim import Aside, Claim, Effect, Values, cell_on, change, pair, slope, terms, untestable, validate
+from feedrate.plan.claim import (
+    Aside,
+    Claim,
+    Effect,
+    Part,
+    Values,
+    cell_on,
+    change,
+    pair,
+    slope,
+    terms,
+    untestable,
+    validate,
+)
 from feedrate.plan.suite import slices_of
 from feedrate.schema import plugins
 from feedrate.schema.axes import cell_id
@@ -174,3 +187,13 @@ def test_a_cuda_device_may_have_an_effect_of_its_own() -> None:
     assert [part["num_workers"] for part in slices if part["device"] == "cpu"] == [0, 2]
     assert [part["num_workers"] for part in slices if part["device"] == "cuda"] == [0, 8]
     assert (both.on("cpu").effect, both.on("cuda").effect) == (WORKERS, large)
+
+
+def test_a_part_may_count_on_one_device_alone() -> None:
+    """What only CUDA can tell decides there and is swept there; what holds everywhere decides on either."""
+    slow, pinned = (Part(label, effect) for label, effect in (("it is slow", WORKERS), ("pinning, too", PINNING)))
+    both = claim(also=(slow, dataclasses.replace(pinned, device="cuda")))
+    assert [part.label for part in both.on("cpu").also] == ["it is slow"]
+    assert [part.label for part in both.on("cuda").also] == ["it is slow", "pinning, too"]
+    assert [part.get("device") for part in slices_of([both]) if "pin_memory" in part] == ["cuda", "cuda"]
+    validate(both, "suites/x.py")

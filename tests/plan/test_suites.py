@@ -125,6 +125,8 @@ def test_a_suite_of_claims_measures_their_cells_alone(name: str) -> None:
 
 
 ALL = suite.claims()
+LIMITED = {"lmdb-readahead", "chunking-under-shuffle"}
+"""They need a memory cgroup."""
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
@@ -138,7 +140,7 @@ def test_every_claim_is_asked_or_its_reason_is_known(device: str) -> None:
     needs = ("cpu",) if device == "cpu" else ("cpu", "cuda")
     able = {name for name, (_, claim) in ALL.items() if claim.needs in needs}
     assert asked <= able | {"ddp-over-dp"}
-    assert able - asked <= {"jit-script", "fuse-pointwise", "ddp-scaling", "twelve-workers", "lmdb-readahead"}, (
+    assert able - asked <= {"jit-script", "fuse-pointwise", "ddp-scaling", "twelve-workers", *LIMITED}, (
         "what may lack a library, a second device, cores or a memory cgroup"
     )
 
@@ -146,11 +148,11 @@ def test_every_claim_is_asked_or_its_reason_is_known(device: str) -> None:
 def test_a_block_of_claims_is_short() -> None:
     """Seven in half an hour of two cores: few cells, shared between claims, nearly all of them done in 1.4 s."""
     found = expanded("cpu", suite.CLAIMS)
-    assert len(found.cells) <= 165
+    assert len(found.cells) <= 172
     assert not found.ceilings
     assert found.block_s <= 30 * 60 / 7
     slow = [cell for cell in found.cells if found.cell_s(cell) > 1.4]
-    assert len(slow) <= 21
+    assert len(slow) <= 22
 
 
 @pytest.mark.parametrize("name", sorted({where for where, _ in ALL.values()} - {"loader", "storage"}))

@@ -32,48 +32,57 @@ SAID: dict[str, str] = {
     # A → B: what the claim says of B; or along which axis what rises or falls; or the check that decides
     "disk-cache": "cache=none → cache=sample: more throughput",
     "batch-cache": "cache=sample → cache=batch: more throughput",
-    "totensor-transpose": "collate=totensor → collate=fast, normalize_on=device: more throughput by 5",
+    "totensor-transpose": "transform_share: 0.8 or more",
     "batch-size-epoch": "batch_size=8 → batch_size=128: more throughput",
-    "batch-size-utilization": "batch_size=8 → batch_size=128: more gpu_util",
+    "batch-size-utilization": "batch_size=8 → batch_size=128: more gpu_util by 2.55",
     "fetch-nonlinear": "batch_size: throughput rises",
     "forward-flat": "batch_size: device_forward falls by 0.5",
     "backward-linear": "batch_size: device_backward stays",
     "fewer-workers-small-batch": "num_workers=2 → num_workers=8: more throughput and "
-    "num_workers=2 → num_workers=8: less throughput",
+    "num_workers=2 → num_workers=8: less throughput and num_workers=2 → num_workers=8: more throughput",
     "workers-async": "num_workers=0 → num_workers=2: more throughput",
     "prefetch-factor": "prefetch_factor=1 → prefetch_factor=8: more throughput",
     "twelve-workers": "num_workers=12 → num_workers=24: same throughput",
-    "utilization-is-time": "num_workers: gpu_util rises",
+    "utilization-is-time": "num_workers: gpu_util rises and num_workers: throughput rises",
     "ddp-over-dp": "parallel=dp, world_size=2 → parallel=ddp, world_size=2: more throughput",
     "ddp-scaling": "parallel=ddp, world_size=1 → parallel=ddp, world_size=2: more throughput",
+    "ddp-overlap": "ddp_buckets=one → ddp_buckets=many: more throughput",
     "lmdb-over-png": "storage_format=png → storage_format=lmdb: more throughput",
     "lmdb-over-hdf5": "storage_format=hdf5 → storage_format=lmdb: more throughput",
     "binary-over-png": "storage_format=png → storage_format=memmap: more throughput",
     "lmdb-resize": "check=lmdb_resize",
     "lz4-in-lmdb": "storage_format=lmdb → storage_format=lmdb_lz4: more throughput",
     "hdf5-parallel": "check=hdf5_fork, guarded=False",
-    "record-formats": "storage_format=png → storage_format=tfrecord: more throughput",
-    "chunking-under-shuffle": "access=sequential → access=random: less throughput",
-    "page-cache": "page_cache=cold → page_cache=warm: more throughput",
+    "record-formats": "storage_format=png → storage_format=tfrecord: more throughput and "
+    "storage_format=png → storage_format=recordio: more throughput and "
+    "storage_format=png → storage_format=lmdb_png: more throughput",
+    "chunking-under-shuffle": "storage_format=hdf5 → storage_format=hdf5_chunks: more throughput and "
+    "storage_format=hdf5 → storage_format=hdf5_chunks: more throughput and "
+    "storage_format=hdf5 → storage_format=hdf5_chunks: less throughput by 1",
+    "page-cache": "page_cache=cold, read_ahead_kib=128 → page_cache=warm: more throughput",
     "hdf5-in-memory": "check=hdf5_memory",
     "hdf5-swmr": "swmr=False → swmr=True: more throughput",
-    "png-burns-cpu": "storage_format=lmdb → storage_format=png: more cpu_busy",
-    "storage-device": "page_cache=warm → page_cache=cold: less throughput",
-    "io-scheduler": "page_cache=warm → page_cache=cold: same throughput",
+    "png-burns-cpu": "cpu_busy: 100 or more",
+    "storage-device": "page_cache=warm → page_cache=cold, read_ahead_kib=128: less throughput",
+    "io-scheduler": "page_cache=warm → page_cache=cold, read_ahead_kib=128: same throughput",
     "lmdb-readahead": "readahead=True → readahead=False: more throughput",
     "cudnn-benchmark": "cudnn_benchmark=False → cudnn_benchmark=True: more throughput",
     "amp": "amp=off → amp=bf16: more throughput",
     "amp-memory": "amp=off → amp=bf16: less gpu_mem_peak",
     "bias-before-norm": "conv_bias=True → conv_bias=False: more throughput",
     "grad-none": "zero_grad=memset → zero_grad=none: more throughput",
-    "debug-apis": "debug=off → debug=anomaly: less throughput",
+    "debug-apis": " and ".join(
+        f"debug=off → debug={aid}: less throughput"
+        for aid in ("anomaly", "profiler", "profiler", "nvtx", "gradcheck", "gradgradcheck")
+    ),
     "fuse-pointwise": "fusion=eager → fusion=compile: more throughput",
     "jit-script": "fusion=eager → fusion=script: more throughput",
     "larger-batch-tuning": "batch_size: device_backward falls",
     "loss-item": "sync_every_step=False → sync_every_step=True: less throughput",
-    "memory-by-batch": "batch_size=8 → batch_size=128: more gpu_mem_used",
+    "memory-by-batch": "batch_size=8 → batch_size=128: less gpu_mem_used by 1.42 and "
+    "batch_size=8 → batch_size=128: more gpu_mem_used",
     "fp16-loss-scaling": "grad_scaler=False → grad_scaler=True: same throughput",
-    "batchnorm-sync": "sync_every_step=True → sync_every_step=False: same host_ahead",
+    "batchnorm-sync": "forward_on_host: 1 or more",
     "channels-last": "memory_format=contiguous → memory_format=channels_last: more throughput",
     "pageable-small-input": "pin_memory=False → pin_memory=True: less throughput",
     "pinned-large-input": "pin_memory=False → pin_memory=True: more throughput",
@@ -95,14 +104,14 @@ SAID: dict[str, str] = {
     "gil-threads": "worker_kind=process → worker_kind=thread: less throughput",
     "clean-termination": "check=termination, ends_by=sigkill, guarded=False",
     "worker-memory": "index_kind=list → index_kind=numpy: less workers_memory",
-    "slow-dataset-workers": "num_workers: throughput rises",
+    "slow-dataset-workers": "num_workers: throughput rises and num_workers=8 → num_workers=32: less throughput by 1",
     "next-epoch-copies": "check=next_epoch, persistent_workers=True",
     "persistent-workers": "persistent_workers=False → persistent_workers=True: more throughput",
 }
 RATHER: dict[str, str] = {
     # Interactions: where B is said to do more (or less) than A rather than where
     "fewer-workers-small-batch": "batch_size=128 rather than batch_size=8",
-    "chunking-under-shuffle": "storage_format=hdf5_chunked rather than storage_format=png",
+    "chunking-under-shuffle": "access=sequential rather than access=random",
     "nonblocking-sync-points": "sync_every_step=False rather than sync_every_step=True",
     "slow-dataset-workers": "read_us=2000, decode_us=0 rather than read_us=0, decode_us=2000",
 }
@@ -116,30 +125,39 @@ SCATTER = (0.01, -0.01)
 def columns(metric: str, value: float) -> dict[str, float]:
     """Records from which a metric is computed to be so much."""
     found = METRICS[metric]
+    if len(found.columns) > len(set(found.columns)):  # a share: the first column of the whole is what is left
+        return dict.fromkeys(found.columns, 0.0) | {found.columns[0]: 1e9 * value, found.down[0][0]: 1e9 * (1 - value)}
     row = {name: 1e9 if name.endswith("_ns") else 50.0 for name in found.columns}
     rest = found.of(row)
     assert rest is not None
-    for name in (found.up[0],) if isinstance(found.up[0], str) else found.up[0]:
-        row[name] *= value / rest
-    return row
+    first = (found.up[0],) if isinstance(found.up[0], str) else found.up[0]
+    return row | {name: row[name] * value / rest for name in first}
 
 
 def sides(effect: Effect, ratio: float, held_back: float = 1.0) -> Iterator[tuple[Mapping[str, Value], float, int]]:
     """Every cell of an effect with the factor that is planted into it, and where its scatter goes.
 
     Told from cases and sides alone, and from no weight: B, and every doubling of a series, is ``ratio`` times A where
-    the claim looks, and ``held_back`` times where it is held against.
+    the claim looks, and ``held_back`` times where it is held against; a level is ``ratio`` itself.
     """
     for held, cases in ((False, effect.cases), (True, effect.against)):
         for case in cases:
-            for place, (_, values) in enumerate(effect.sides(case)):
+            for place, (_, values) in enumerate(effect.sides(case), start=int(effect.level)):
                 steps = math.log2(float(values[effect.along])) if effect.along else place
                 yield values, (held_back if held else ratio) ** steps, (-1 if held else 1) * min(place, 1)
 
 
 def as_said(effect: Effect) -> float:
-    """A ratio that an effect is confirmed by."""
-    return effect.figure or {"more": PLANTED, "less": 1 / PLANTED, "same": 1.0}[effect.says]
+    """A ratio, or level, that an effect is confirmed by; of an interaction one that leaves room for a part of it."""
+    clear = PLANTED**2 if effect.against else PLANTED
+    return effect.figure or {"more": clear, "less": 1 / clear, "same": 1.0}[effect.says]
+
+
+def contrary_to(effect: Effect) -> tuple[float, ...]:
+    """Ratios, or levels, that an effect is refuted by."""
+    if effect.figure:
+        return (2 * effect.figure if effect.says == "less" else effect.figure / 2,)
+    return (PLANTED, 1 / PLANTED) if effect.says == "same" else (1 / as_said(effect),)
 
 
 def trials(
@@ -149,7 +167,8 @@ def trials(
 
     What the claim says besides is as it says.
     """
-    effect = claim.on(device).effect
+    claim = claim.on(device)
+    effect = claim.effect
     assert effect is not None
     # A part may look at the cells that the effect is held against: there is its ratio, and the effect is beyond it.
     besides = [(part.effect, list(sides(part.effect, as_said(part.effect)))) for part in claim.also]
@@ -160,9 +179,13 @@ def trials(
         for each, factors in planted:
             for values, factor, way in factors:
                 cell, _ = cell_on(values, device)
-                value = 1000 * factor * math.exp(way * scatter[block % len(scatter)]) * (1 + 0.3 * block)
+                level = 1.0 if each.level else 1000 * (1 + 0.3 * block)
+                value = level * factor * math.exp(way * scatter[block % len(scatter)])
                 row = rows.setdefault((cell_id(cell), block), trial(cell, device, block))
                 rows[cell_id(cell), block] = {**columns(each.metric, value), **row}
+    for row in rows.values():
+        if row.get("page_cache") == "cold":  # more was read from storage than the samples take
+            row |= {"cached_before_pct": 0.0, "samples": row.get("samples", 1), "stored_bytes": 1, "read_bytes": 10**9}
     return pd.DataFrame(list(rows.values()), columns=[column.name for column in TRIALS])
 
 
@@ -195,10 +218,13 @@ def test_records_decide(name: str) -> None:
     effect = claim.on(device).effect
     assert effect is not None
     assert verdict(claim.id, trials(claim, device, as_said(effect))) == "confirmed"
-    for contrary in (PLANTED, 1 / PLANTED) if effect.says == "same" else (1 / as_said(effect),):
+    for contrary in contrary_to(effect):
         assert verdict(claim.id, trials(claim, device, contrary)) == "refuted"
-    none = "refuted" if effect.figure else "confirmed" if effect.says == "same" else "no difference"
-    assert verdict(claim.id, trials(claim, device, 1.0)) == none
+    if not effect.figure:
+        none = "confirmed" if effect.says == "same" else "no difference"
+        # Eight workers that do as much for large batches as for small ones, for which they must be slower.
+        none = "refuted" if claim.id == "fewer-workers-small-batch" else none
+        assert verdict(claim.id, trials(claim, device, 1.0)) == none
     # Scatter that is larger than the effect leaves it open, and says how many blocks it would take.
     edge = least_of(effect.figure, effect.says) if effect.figure else 1.0
     scattered = judged(claim.id, trials(claim, device, 1.02 * edge, (0.5, -0.5)))
@@ -206,15 +232,15 @@ def test_records_decide(name: str) -> None:
     assert scattered["blocks_needed"] > BLOCKS
     half = trials(claim, device, PLANTED)
     half = half[half["cell_id"] != half["cell_id"].iloc[-1]]
-    assert verdict(claim.id, half) == NOT_TESTABLE
+    assert half.empty or verdict(claim.id, half) == NOT_TESTABLE
 
 
 @pytest.mark.parametrize("name", FACTS)
 def test_checks_decide(name: str) -> None:
-    """A fact is confirmed where the checks saw it, refuted where they did not, open where they disagree."""
+    """A fact is confirmed where the checks saw it and open where they disagree; unseen it is what its claim says."""
     claim = ALL[name][1]
     device = "cpu" if claim.needs == "cpu" else "cuda"
-    for saw, wanted in (((True,) * 3, "confirmed"), ((False,) * 3, "refuted"), ((True, False), "inconclusive")):
+    for saw, wanted in (((True,) * 3, "confirmed"), ((False,) * 3, claim.unseen), ((True, False), "inconclusive")):
         rows = []
         for at, values in enumerate(claim.facts):
             cell, _ = cell_on({"mode": "check", **values}, device)
@@ -247,6 +273,8 @@ def of(effect: Effect) -> str:
     if effect.along:
         how = {"more": "rises", "less": "falls", "same": "stays"}[effect.says]
         return f"{effect.along}: {effect.metric} {how}{figure}"
+    if effect.level:
+        return f"{effect.metric}: {effect.figure:.3g} or {effect.says}"
     (_, a), (_, b) = effect.steps
     return f"{shown(a)} → {shown(b)}: {effect.says} {effect.metric}{figure}"
 

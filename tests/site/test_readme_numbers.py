@@ -159,8 +159,10 @@ def committed() -> list[RunView]:
 STORED = "lmdb-over-png"
 FINDINGS = {
     "gain": rf"for (?P<task>real training|an emulated step of (?P<ms>\S+) ms) on (?P<workload>\S+) at (?P<px>\d+) px"
-    rf"(?P<more>.*), with (?P<settings>.+), {NUMBER} times as many samples come through as with PyTorch’s defaults "
-    rf"\(cross-fitted, {SPREAD} blocks; from (?P<format>\w+), batches of (?P<batch>\d+)\)\.",
+    rf"(?P<more>.*), (?:with (?P<settings>.+), {NUMBER} times as many samples come through as with PyTorch’s defaults "
+    rf"\(cross-fitted, {SPREAD} blocks; from (?P<format>\w+), batches of (?P<batch>\d+)\)|no loader setting is clearly "
+    r"faster than PyTorch’s defaults, at any format and batch size)\. "
+    r"This task comes first in a fixed order, whatever it gains\.",
     "stored": rf"before an emulated step of 10 ms, training on decoded pixels in LMDB is {NUMBER} times as fast as on "
     rf"PNG files \({SPREAD} blocks; (?P<workload>\w+), averaged over (?P<settings>\d+) settings, at worst {NUMBER}×\), "
     r".+\.",
@@ -240,11 +242,14 @@ def runs_of(finding: Finding) -> list[StoredRun]:
 
 
 def test_the_gain_that_is_told(findings: dict[str, Finding]) -> None:
-    """Best against default settings, from the trials of the run that is named."""
+    """Best against default settings, or that none is clear, from the trials of the run that is named."""
     found = findings["gain"]
     said, (run,) = found.said, runs_of(found)
     data = axes(["emulated step", f"{said['ms']} ms a step"] if said["ms"] else ["real training"])
     data |= {"workload": said["workload"], "patch_size": int(said["px"])} | axes(said["more"].split(", "))
+    if not said["settings"]:
+        assert fitted(gains(run.table("trials"), data))[1] <= 1.01
+        return
     setting = axes([said["format"], f"batch {said['batch']}", *said["settings"].split(", ")])
     stated = re.search(rf"{NUMBER} times as many .*{SPREAD}", found.text)
     assert stated
@@ -472,17 +477,16 @@ def test_gains_in_tables_are_paired(tables: list[tuple[StoredRun, list[Line]]]) 
 
 
 def test_what_is_said_of_all_runs_holds() -> None:
-    """Of what is not generated: how many claims there are and can be tested, on what machines, and how many agree."""
+    """Of what is not generated: how many claims there are and can be tested, and on what machines."""
     text = " ".join(readme.README.read_text(encoding="utf-8").split())
     every = [view for view in committed() if view.beside.tier == "reference"]
-    told = load_verdicts(every).results
-    tested = [{each.verdict for each in part} for part in told.values() if all(each.tested for each in part)]
-    assert f"{len(told)} sentences of five widely read documents and common advice" in text
-    without = [name for name, (_, claim) in suite.claims().items() if untestable(claim.on("cpu"), "cpu") is None]
+    claims = [claim for _, claim in suite.claims().values()]
+    assert f"{len(claims)} sentences of five widely read documents and common advice" in text
+    without = [claim for claim in claims if untestable(claim.on("cpu"), "cpu") is None]
     assert f"{len(without)} of them can be tested without a GPU" in text
+    apart = [claim for claim in claims if claim.needs in ("disks", "machines")]
+    assert f"{len(apart)} on no single machine" in text
     machines = {view.machine_id: view.manifest.machine for view in every}.values()
     assert {(each.cores_logical, each.virtualised, each.gpu_count) for each in machines} == {(2, True, 0)}
     assert "two virtual machines with 2 cores and no GPU" in text
     assert len(machines) == 2
-    agree = sum(len(verdicts) == 1 for verdicts in tested)
-    assert f"Of the {len(tested)} claims that both machines tested they give {agree} the same verdict" in text

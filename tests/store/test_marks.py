@@ -81,7 +81,7 @@ def test_the_longest_texts_are_read_back(run: Path) -> None:
 
 def test_a_run_is_withdrawn_once_and_with_a_reason(run: Path) -> None:
     """No reason, no withdrawal; a second one is refused and the first stays."""
-    with pytest.raises(InputError, match=r"WHY= \(--why\): nothing was given; expected the reason"):
+    with pytest.raises(InputError, match=r"WHY= \(--why\): nothing was given; expected the defect"):
         marks.withdraw(run, "  ")
     assert marks.about(run).withdrawn is None
     marks.withdraw(run, "wrong disk", noon)

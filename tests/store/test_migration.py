@@ -78,7 +78,7 @@ def test_earlier_versions_lack_columns_and_this_one_none() -> None:
         for version in VERSIONS
     }
     assert "evidence" in lacking[1]
-    assert lacking[2] == {"memory_limit_mib"} < lacking[1]
+    assert lacking[2] == {"memory_limit_mib", "read_ahead_kib", "ddp_buckets"} < lacking[1]
     assert not lacking[3]
 
 
@@ -184,7 +184,9 @@ def run(tmp_path: Path, fake_run: ModuleType) -> store_runs.StoredRun:
     return store_runs.runs(tmp_path)[0]
 
 
-@pytest.mark.parametrize(("version", "column"), [(3, "evidence"), (3, "memory_limit_mib"), (2, "evidence")])
+@pytest.mark.parametrize(
+    ("version", "column"), [(3, "evidence"), (3, "memory_limit_mib"), (3, "read_ahead_kib"), (2, "evidence")]
+)
 def test_a_column_that_is_missing_from_a_file_that_must_have_it_is_refused(
     tmp_path: Path, version: int, column: str
 ) -> None:

@@ -28,6 +28,7 @@ from feedrate.trial.distributed import fixed_limits, join_windows
 from feedrate.trial.job import Job
 from feedrate.trial.loader import Batch, Batches
 from feedrate.trial.loop import Limits, Window
+from feedrate.workloads.models import mlp
 
 if TYPE_CHECKING:  # ranks load this file too, without the tests beside it
     from warm import Runner
@@ -175,6 +176,31 @@ def test_gradients_are_those_of_one_process(tmp_path: Path) -> None:
         assert len(found) == len(wanted)
         for ours, theirs in zip(found, wanted, strict=True):
             torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("buckets", "count"), [("many", 3), ("one", 1)])
+def test_gradients_are_exchanged_in_buckets(tmp_path: Path, buckets: str, count: int) -> None:
+    """From the second step on the perceptron's 46 MB go in several buckets, or in a single one."""
+    cell = {**CELL, "model": "mlp", "world_size": 1, "ddp_buckets": buckets}
+    exchanged: list[torch.Tensor] = []
+
+    def exchange(_: None, bucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[no-untyped-def]
+        exchanged.append(bucket.buffer())
+        done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        done.set_result(bucket.buffer())
+        return done
+
+    del exchange.__annotations__["return"]  # PyTorch takes no names for types
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
+    try:
+        model: Any = distributed.replicate(Job("trial", cell=cell), mlp.build())
+        model.register_comm_hook(None, exchange)
+        for _ in range(2):
+            exchanged.clear()
+            model(torch.rand(2, 3, 16, 16)).sum().backward()
+        assert len(exchanged) == count
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 DYING = """

@@ -92,6 +92,14 @@ def test_pages_that_got_lost_are_read_again(tmp_path: Path, monkeypatch: pytest.
     assert settle(root, "warm") == cached(root) == 1
 
 
+def test_a_full_memory_holds_the_beginning_of_a_set(tmp_path: Path) -> None:
+    """What lay in memory is evicted, as another process may have read it; then so many bytes are read, in order."""
+    root = files(tmp_path)
+    assert 0 < settle(root, "full", 1) < 1
+    assert settle(root, "full", 100 * PAGE) == 1
+    assert settle(root, "full", 0) == 0
+
+
 def test_a_missing_set_is_named(tmp_path: Path) -> None:
     """A folder that is gone gives a DataError with its path, never a traceback."""
     with pytest.raises(DataError, match=r"gone.*run again"):

@@ -1,12 +1,13 @@
 """The runs of a machine → a verdict for every claim, where it holds, and the numbers beside it.
 
 An effect has one value a block of a run: the weighted sum of the logs of its cells in it; of a level, less the log of
-the source's figure, so that its ratio is one to the figure. All runs of a machine that
-were measured by the newest version of the protocol that any of them tested the claim by are pooled, whatever they
-found: over their blocks the values give an estimate with a Student-t interval. Where runs differ among themselves by
-more than their blocks do (an F test), the interval is that of the means of runs. Runs whose noise the intervals do not
-hold for (``analysis.diagnosis``) are left out, and counted aloud; where there are no others, nothing is decided. Nor is
-anything from fewer than six blocks. What a check saw of a fact needs no interval: all runs count.
+the source's figure, so that its ratio is one to the figure. All runs of a machine that were measured by the newest
+version of the protocol that any of them tested the claim by are pooled, whatever they found: over their blocks the
+values give an estimate with a Student-t interval. Where runs differ among themselves by more than their blocks do (an F
+test), the interval is that of the means of runs. Runs whose noise the intervals do not hold for
+(``analysis.diagnosis``: of the whole run, or of the effect's own cells) are left out, and counted aloud; where there
+are no others, nothing is decided. Nor is anything from fewer than six blocks. What a check saw of a fact needs no
+interval: all runs count.
 
 The cases that an effect is the mean of, and the numbers beside it, have single intervals: they say where, not whether.
 Where one case confirms what is said and another contradicts it, no mean is a verdict: the claim *depends*; that is
@@ -26,8 +27,9 @@ import pandas as pd
 from scipy.stats import f_oneway
 
 from feedrate.analysis.blocks import KEYS, Blocks, Floats, half_width, moments
-from feedrate.analysis.diagnosis import diagnose
+from feedrate.analysis.diagnosis import diagnose, diagnose_effect
 from feedrate.analysis.estimates import rows_of
+from feedrate.analysis.storage import doubtful
 from feedrate.analysis.verdicts import (
     ALPHA,
     COLUMNS,
@@ -106,6 +108,8 @@ class _Seen:
     """Blocks in which all of its trials were made and one or more failed."""
     sides: tuple[Floats, Floats]
     """Logs of the metric of A and of B, of single cases."""
+    withheld: str
+    """Why its interval does not hold for the noise of its own cells; empty where it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +144,7 @@ def observe(trials: pd.DataFrame, claims: Claims, why_not: Mapping[str, str] | N
     """
     run_id, machine, device = (str(trials[name].iloc[0]) for name in ("run_id", "machine_id", "device"))
     why_not = why_not or {}
-    cells, effects, checks = _Cells(trials), dict[Part, _Seen](), dict[Part, Sequence[Row]]()
+    cells, effects, checks = _Cells(trials[~doubtful(trials)]), dict[Part, _Seen](), dict[Part, Sequence[Row]]()
     for name, (_, general) in claims.items():
         claim = general.on(device)
         if untestable(claim, device) or name in why_not:
@@ -198,7 +202,7 @@ class _Cells:
             values -= np.log(effect.figure)
         attempts = self._tried.loc[self._tried["cell_id"].isin(ids), "block"].value_counts()
         dropped = int((attempts == len(ids)).sum()) - int(np.isfinite(values).sum())
-        return _Seen(photographs, values, dropped, (logs[0], logs[-1]))
+        return _Seen(photographs, values, dropped, (logs[0], logs[-1]), diagnose_effect(logs).reason)
 
     def _logs(self, metric: str, ids: Sequence[str]) -> Floats:
         """Logs of a metric, cells × blocks."""
@@ -235,13 +239,13 @@ class _Pool:
     def seen(self, part: Part) -> list[tuple[RunValues, _Seen]]:
         """The runs that have an effect's cells, all on the same photographs; withheld ones if there are no others."""
         found = [(run, run.effects[part]) for run in self.runs if part in run.effects]
-        found = [each for each in found if not each[0].withheld] or found
+        found = [each for each in found if not _withheld(*each)] or found
         best = min((PHOTOGRAPHS.index(seen.photographs) for _, seen in found), default=0)
         return [(run, seen) for run, seen in found if PHOTOGRAPHS.index(seen.photographs) == best]
 
     def reason(self, part: Part) -> str:
         """Why an estimate decides nothing: the intervals of no run hold; empty where those of one do."""
-        return next((run.withheld for run, _ in self.seen(part)), "")
+        return next((_withheld(*each) for each in self.seen(part)), "")
 
     def estimate(self, part: Part) -> Row:
         """Exponential of the mean over all blocks of all runs, with its 95 % interval; empty where no run has it."""
@@ -266,7 +270,8 @@ class _Pool:
         found = self.seen(part)
         differ = _differ([seen.values[np.isfinite(seen.values)] for _, seen in found])
         ids = tuple(run.run_id for run, _ in found)
-        withheld = sum(bool(run.withheld) for run in self.runs if part in run.effects and run.run_id not in ids)
+        tested = [(run, run.effects[part]) for run in self.runs if part in run.effects and run.run_id not in ids]
+        withheld = sum(bool(_withheld(*each)) for each in tested)
         return {"run_id": ids[0], "run_ids": ids, "runs_differ": differ} | self.left_out(part[0], withheld)
 
     def left_out(self, claim: str, withheld: int = 0) -> Row:
@@ -293,6 +298,11 @@ class _Pool:
         found = [{run.run_id: seen.values for run, seen in self.seen(part)} for part in parts]
         shared = [run_id for run_id in found[0] if all(run_id in each for each in found)]
         return np.array([np.concatenate([each[run_id] for run_id in shared] or [np.empty(0)]) for each in found])
+
+
+def _withheld(run: RunValues, seen: _Seen) -> str:
+    """Why the interval of an effect of a run does not hold; empty where it does."""
+    return run.withheld or seen.withheld
 
 
 def _differ(runs: Sequence[Floats]) -> bool:
@@ -385,8 +395,8 @@ def _judge_place(
         if all(part in verdicts for part, _ in _deciding(row["claim"], claim)) and claim.effect:
             _conclude(row, claim, verdicts, contrary, pool_of[row["claim"]])
     for case in cases:
-        if found := verdicts.get((case["claim"], case["role"], int(case.get("place", 0)))):
-            case["verdict"] = found["verdict"]
+        if judged_case := verdicts.get((case["claim"], case["role"], int(case.get("place", 0)))):
+            case["verdict"] = judged_case["verdict"]
     return rows, cases, asides
 
 

@@ -15,7 +15,7 @@ import pandas as pd
 
 from feedrate.analysis.blocks import KEYS, Floats, half_width, successful
 from feedrate.analysis.estimates import AXIS_NAMES, IDENTITY
-from feedrate.analysis.storage import credible
+from feedrate.analysis.storage import PROVING, doubtful
 from feedrate.schema.columns import PHASES
 
 _Columns = Mapping[str, Floats]
@@ -85,7 +85,7 @@ MEASURES: tuple[Measure, ...] = (
 )
 _LOGS = [measure.name for measure in MEASURES if measure.logs]
 _NUMBERS = sorted({name for measure in MEASURES for name in measure.columns})
-_JUDGING = ("outcome", "samples_per_s", "storage_format", "page_cache", "cached_before_pct")
+_JUDGING = ("outcome", "samples_per_s", "storage_format", "page_cache", *PROVING)
 """What decides whether a trial counts."""
 _INPUTS = tuple(dict.fromkeys((*_JUDGING, *(name for measure in MEASURES for name in measure.columns))))
 COLUMNS = tuple(dict.fromkeys((*IDENTITY, "block", *AXIS_NAMES, *_INPUTS)))
@@ -95,7 +95,7 @@ COLUMNS = tuple(dict.fromkeys((*IDENTITY, "block", *AXIS_NAMES, *_INPUTS)))
 def estimate_measures(trials: pd.DataFrame) -> pd.DataFrame:
     """Estimate every measure of every cell, from the columns ``COLUMNS`` of trials.
 
-    Checks, which time nothing, and trials whose page cache was not as their cell says (``storage.credible``) do not
+    Checks, which time nothing, and trials whose page cache was not as their cell says (``storage.doubtful``) do not
     count.
 
     Returns:
@@ -105,8 +105,7 @@ def estimate_measures(trials: pd.DataFrame) -> pd.DataFrame:
     """
     timed = trials[trials["mode"].ne("check").fillna(True).astype(bool)].reset_index(drop=True)
     cell = timed.groupby(KEYS, sort=False).ngroup()
-    doubtful = timed["storage_format"].notna() & ~timed.index.isin(credible(timed).index)
-    counted = successful(timed[~doubtful])
+    counted = successful(timed[~doubtful(timed)])
     given = {name: counted[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in _NUMBERS}
     with np.errstate(invalid="ignore", divide="ignore"):
         values = {measure.name: measure.compute(given) for measure in MEASURES}

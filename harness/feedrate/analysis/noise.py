@@ -28,7 +28,16 @@ import numpy as np
 import pandas as pd
 
 from feedrate.analysis.blocks import KEYS, Floats, blocks_for, half_width, moments, successful, t_half_width
-from feedrate.analysis.diagnosis import FAR, LEAST_BLOCKS, LEAST_CELLS, MOST_FAR, MOST_LAG1, Diagnosis, diagnose
+from feedrate.analysis.diagnosis import (
+    FAR,
+    LEAST_BLOCKS,
+    LEAST_CELLS,
+    MOST_FAR,
+    MOST_LAG1,
+    MOST_SHIFT,
+    Diagnosis,
+    diagnose,
+)
 from feedrate.analysis.estimates import cells, rows_of
 from feedrate.machine.probes import noise
 from feedrate.schema.columns import FLAGS
@@ -213,6 +222,15 @@ CRITERIA = (
         "noise, where the 99 % interval leaves out none. They come of two modes or of a heavy tail, with which the "
         "mean of few blocks is not normal. Beyond the limit of B verdicts on claims are withheld.",
     ),
+    Criterion(
+        "shift",
+        (100 * MOST_SHIFT, 100 * MOST_SHIFT, 10.0),
+        "%",
+        "How far trials that lie far from their cell’s median move the mean of all, where the 95 % interval leaves "
+        "out none. A few that are several times as slow matter more than many that are a little slower: a cell that "
+        "had none of them by chance has a narrow interval in the wrong place. Beyond the limit of B, half the margin "
+        "of “no difference”, verdicts on claims are withheld.",
+    ),
 )
 
 
@@ -357,6 +375,7 @@ def _shape(found: Diagnosis) -> dict[str, _Judged]:
         return {
             "dependence": (None, f"Whether trials resemble those of the block before is {unknown}"),
             "tails": (None, f"How many trials lie far from the others of their setting is {unknown}"),
+            "shift": (None, f"How far such trials move the mean is {unknown}"),
         }
     lag1, lo = (f"{each:.2f}".replace("-", "−") for each in (found.lag1, found.lag1_lo))
     shown = f"{100 * found.dependence:.0f} % of a deviation is found again" if found.dependence else "not shown"
@@ -370,6 +389,11 @@ def _shape(found: Diagnosis) -> dict[str, _Judged]:
             100 * found.tails,
             f"{100 * found.far_share:.1f} % of trials lie far from the others of their setting (normal noise: "
             f"{100 * found.far_normal:.1f} %)",
+        ),
+        "shift": (
+            100 * found.shift,
+            f"Such trials move the mean of all by {100 * found.far_shift:+.1f} %".replace("-", "−")
+            + ("" if found.shift else " (not certain)"),
         ),
     }
 

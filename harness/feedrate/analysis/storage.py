@@ -1,8 +1,10 @@
 """What a storage format costs: a row a cell that loads, with bytes on disk, packing, start-up and CPU beside its rate.
 
 Cold and warm trials are credible only where the share of the packed set that was counted in the page cache, before
-anything was opened, agrees; all others are left out and counted. Random and sequential access, cold and warm, loading
-alone and an emulated step are different questions: :data:`QUESTION` tells them apart, and nothing is compared across.
+anything was opened, agrees, and cold ones only where they read their samples from storage (``window.READ_LEAST``, which
+trials of protocol 1 were not held against); all others are left out and counted. Random and sequential access, cold and
+warm, loading alone and an emulated step are different questions: :data:`QUESTION` tells them apart, and nothing is
+compared across.
 
 This does *not* show a disk alone: below the kernel its own cache, or that of a virtual machine's host, may hold data.
 """
@@ -19,7 +21,7 @@ from feedrate.analysis.loader import per_step
 from feedrate.schema.axes import AXES, BY_NAME, LOADING, TRANSFER
 from feedrate.schema.columns import WORKER_STAGES
 from feedrate.schema.plugins import traits
-from feedrate.schema.window import COLD, WARM
+from feedrate.schema.window import COLD, READ_LEAST, WARM, needed_bytes
 
 OWN = ("decoder", "readahead", "swmr", "shuffle_buffer")
 """Knobs that only some formats have."""
@@ -29,14 +31,20 @@ QUESTION = tuple(axis.name for axis in AXES if axis.name not in _CHOSEN)
 _TRAITS = ("container", "stores", "lossy", "streamed")
 _BYTES_OF_A_FLOAT = 4
 """A batch holds float32 where a packed sample has a byte of a pixel."""
+PROVING = ("cached_before_pct", "read_bytes", "stored_bytes", "cache_bytes", "samples", "n_samples")
+"""Columns that tell whether the page cache was as a trial's cell says; a cache on disk stands in for the packed set."""
 
 
-def _doubtful(loads: pd.DataFrame) -> pd.Series:
-    """Trials that ended well although their page cache was not as their cell says."""
-    cached = loads["cached_before_pct"].astype("float64")
-    cold = loads["page_cache"].eq("cold").fillna(False)
-    wrong = (cached < 100 * WARM).where(~cold, ~(cached <= 100 * COLD))
-    return (wrong & loads["outcome"].eq("ok").fillna(False)).astype(bool)
+def doubtful(trials: pd.DataFrame) -> pd.Series:
+    """Trials that load samples and ended well although their page cache was not as their cell says."""
+    cached, read, stored, stand_in, samples, n_samples = (
+        trials[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in PROVING
+    )
+    needed = needed_bytes(np.where(np.isnan(stand_in), stored, stand_in), samples, n_samples)
+    was_cold = (cached <= 100 * COLD) & (read >= READ_LEAST * needed)
+    cold, full = (trials["page_cache"].eq(state).fillna(False).astype(bool) for state in ("cold", "full"))
+    loads = trials["storage_format"].notna() & trials["outcome"].eq("ok").fillna(False)
+    return loads.astype(bool) & ~full & np.where(cold, ~was_cold, cached < 100 * WARM)
 
 
 @memoized
@@ -46,14 +54,18 @@ def credible(trials: pd.DataFrame) -> pd.DataFrame:
     A warm trial that recorded no share (an older run) is kept: a set that is read over and over is warm. A cold one is
     not. Trials that failed are kept, so that a format that always fails is not overlooked.
     """
-    loads = trials[trials["storage_format"].notna()]
-    return loads[~_doubtful(loads)]
+    return trials[trials["storage_format"].notna() & ~doubtful(trials)]
+
+
+@memoized
+def believable(trials: pd.DataFrame) -> pd.DataFrame:
+    """Take the throughput from loading trials whose page cache was not as their cell says."""
+    return trials.assign(samples_per_s=trials["samples_per_s"].mask(doubtful(trials)))
 
 
 def count_doubtful(trials: pd.DataFrame) -> dict[str, int]:
     """Count trials that ended well and were left out for their page cache: ``cold`` and ``warm`` to a number."""
-    loads = trials[trials["storage_format"].notna()]
-    counts = loads.loc[_doubtful(loads), "page_cache"].value_counts()
+    counts = trials.loc[doubtful(trials), "page_cache"].value_counts()
     return {str(state): int(count) for state, count in counts.items()}
 
 

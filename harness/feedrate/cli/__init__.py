@@ -199,10 +199,10 @@ def submit(
 @app.command()
 def withdraw(
     run: RunName,
-    why: Annotated[str, typer.Option(help="The reason, in a sentence: the run's page gives it.")] = "",
+    why: Annotated[str, typer.Option(help="The defect, in a sentence: the run's page gives it.")] = "",
     results: Results = RESULTS,
 ) -> None:
-    """Say that a run should no longer be shown; its page stays, with the reason."""
+    """Take back a run that has a defect, never for what it found; its page stays, with the reason."""
     from feedrate.share import terminal as share_terminal
 
     share_terminal.withdraw(run, why, Console(), results)

@@ -10,4 +10,5 @@ __all__ = [
     "probes.noise",
     "probes.procfs",
     "quiet",
+    "read_ahead",
 ]

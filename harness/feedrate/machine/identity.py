@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, computed_field
 from feedrate.schema.errors import InputError
 from feedrate.schema.redaction import scrub
 
-__all__ = ["Machine", "Software", "Storage", "describe", "scrub", "software", "storage"]
+__all__ = ["Machine", "Software", "Storage", "describe", "disk", "scrub", "software", "storage"]
 
 _UNLIMITED = 1 << 60
 """Control groups of version 1 write an absurd number of bytes where there is no limit."""
@@ -246,6 +246,15 @@ def _block_device(folder: Path, source: str) -> Path | None:
             if (device / "queue" / "rotational").exists():
                 return device
     return None
+
+
+def disk(folder: Path) -> Path | None:
+    """Find the block device that a folder lies on, below /sys; None where there is none.
+
+    Raises:
+        OSError: the folder cannot be looked at.
+    """
+    return _block_device(folder, _mount(folder.resolve(strict=True))[1])
 
 
 def _device_class(file_system: str, name: str, rotational: bool | None) -> str:

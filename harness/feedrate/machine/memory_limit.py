@@ -30,11 +30,19 @@ class Group:
     """A memory cgroup."""
 
     folder: Path
+    limit_bytes: int = 0
 
     @property
     def entry(self) -> Path:
         """The file through which a process enters, by writing 0; what it starts later is in the group too."""
         return self.folder / "cgroup.procs"
+
+    def used(self) -> float:
+        """Share of the limit that its processes and their page cache use; 0 where the kernel does not tell."""
+        for name in ("memory.current", "memory.usage_in_bytes"):  # version 2, version 1
+            with suppress(OSError):
+                return int((self.folder / name).read_text(encoding="ascii")) / self.limit_bytes
+        return 0.0
 
     def killed(self) -> bool:
         """Whether the kernel killed one of its processes because it was full."""
@@ -94,7 +102,7 @@ def group(mib: int) -> Iterator[Group]:
     except OSError as error:
         raise EnvironmentFault(f"no memory cgroup can be made ({error.strerror}); {_ADVICE}") from error
     try:
-        yield Group(folder)
+        yield Group(folder, mib * MIB)
     finally:
         until = time.monotonic() + GONE_S
         while folder.is_dir():

@@ -14,6 +14,7 @@ from altair.utils.schemapi import debug_mode
 
 from feedrate.analysis import ceilings, loader, noise, steps
 from feedrate.analysis.estimates import rows_of
+from feedrate.analysis.storage import believable
 from feedrate.charts.citation import Citation, Origin, data_hash, day
 from feedrate.charts.embed import FILES, citation_html, figure_csv, figure_html, specifications
 from feedrate.charts.figure import Figure, charts_by_name
@@ -100,7 +101,7 @@ class RunView:
     def origin(self) -> Origin:
         """Where a figure of this run comes from, as citations say it."""
         run = self.manifest
-        basis = f"up to {words.plural(run.blocks, 'block')}"
+        basis = f"up to {words.plural(run.blocks, 'block')}{words.protocol(run.protocol_version)}"
         return Origin((self.name,), (run.run_id,), day(run.started_at), (run.feedrate_version,), basis)
 
     @cached_property
@@ -116,12 +117,12 @@ class RunView:
     @property
     def cells(self) -> pd.DataFrame:
         """Estimates of every cell."""
-        return estimated(self.trials)
+        return estimated(believable(self.trials))
 
     @property
     def judged(self) -> pd.DataFrame:
         """Estimates of every cell with its ceilings and what holds it back."""
-        return ceilings.cells_with_ceilings(self.trials)
+        return ceilings.cells_with_ceilings(believable(self.trials))
 
     @property
     def telemetry(self) -> pd.DataFrame:
@@ -166,11 +167,11 @@ class RunView:
     @cached_property
     def headlines(self) -> pd.DataFrame:
         """The best cell of each task."""
-        return headlines(self.trials, self.judged[self.judged["suite"].astype(str).map(for_machines)])
+        return headlines(believable(self.trials), self.judged[self.judged["suite"].astype(str).map(for_machines)])
 
     def headlines_of(self, suite: str) -> pd.DataFrame:
         """The best cell of each task of one suite; its ceilings may be cells of another."""
-        return headlines(self.trials, self.judged[self.judged["suite"].eq(suite).fillna(False)])
+        return headlines(believable(self.trials), self.judged[self.judged["suite"].eq(suite).fillna(False)])
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Go to another process as a reference: frames are read and estimated where they are needed."""

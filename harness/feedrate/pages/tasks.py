@@ -147,8 +147,13 @@ def over_blocks(row: Mapping[Any, Any]) -> str:
 
 
 def gain_sentence(row: Mapping[Any, Any]) -> str:
-    """Tell a headline's gain as a sentence that lacks its capital and its full stop; for a clear gain alone."""
+    """Tell a headline's gain, which has an interval, as a sentence that lacks its capital and its full stop."""
     gain = row["gain"]
+    if gain["verdict"] != "faster":
+        return (
+            f"for {task_words(row)}, no loader setting is clearly faster than PyTorch’s defaults, at any format and "
+            "batch size"
+        )
     return (
         f"for {task_words(row)}, with {gain_settings(gain)}, {words.number(gain['ratio'])} times as many samples come "
         f"through as with PyTorch’s defaults (cross-fitted, {over_blocks(gain)}; from {gain['storage_format']}, "
@@ -164,11 +169,6 @@ def answer(rows: pd.DataFrame) -> str:
         gain = row["gain"]
         if not words.known(gain["lo"]):
             said.append(f"What loader settings gain for {task_words(row)} {FEW}.")
-        elif gain["verdict"] == "faster":
-            said.append(words.sentence(gain_sentence(row)))
         else:
-            said.append(
-                f"For {task_words(row)}, no loader setting is clearly faster than PyTorch’s defaults, at any format "
-                "and batch size."
-            )
+            said.append(words.sentence(gain_sentence(row)))
     return " ".join(said)

@@ -157,9 +157,14 @@ def _obstacles(cell: Cell, place: Place, protocol: Protocol) -> Iterator[str]:
     yield from _sizes(cell, place)
     if cell.get("page_cache") == "cold":
         yield from _cold_limits(cell, place, protocol)
-        yield from _neighbour_limits(cell, place, protocol)
-        if cell.get("memory_limit_mib") and place.no_memory_limit:
-            yield f"memory_limit_mib: {place.no_memory_limit}"
+        yield from _neighbour_limits(cell, place)
+    ahead_kib = int(cell.get("read_ahead_kib", 0))
+    if ahead_kib and ahead_kib << 10 != place.read_ahead_bytes and place.no_read_ahead:
+        yield f"read_ahead_kib: {place.no_read_ahead}"
+    if cell.get("memory_limit_mib") and place.no_memory_limit:
+        yield f"memory_limit_mib: {place.no_memory_limit}"
+    if cell.get("page_cache") == "full":
+        yield from _full_limits(cell, place)
 
 
 def _absent(cell: Cell, place: Place) -> Iterator[str]:
@@ -275,31 +280,46 @@ def _cold_limits(cell: Cell, place: Place, protocol: Protocol) -> Iterator[str]:
     if cell.get("prefetcher", "none") != "none":
         yield "page_cache cold with a prefetcher: it is one batch ahead of those that may be read once"
     samples, size, workers = int(cell["n_samples"]), int(cell["batch_size"]), int(cell["num_workers"])
-    ahead, shards = int(cell.get("prefetch_factor", 0)), _shards(cell)
-    batches = window.batches_once(samples, size, workers, shards)
+    ahead, access, shards = int(cell.get("prefetch_factor", 0)), str(cell["access"]), _shards(cell)
+    batches = window.batches_once(samples, size, workers, access, shards)
     if window.steps_once(batches, workers, ahead) < window.whole(protocol.min_steps, workers):
-        least = window.samples_once(size, workers, ahead, protocol.min_steps)
+        least = window.samples_once(size, workers, ahead, protocol.min_steps, access)
         wanted = "more samples" if shards else f"n_samples of {least:,} or more"
         yield f"page_cache cold: too few samples to read each once only ({wanted}, or smaller batches)"
 
 
-def _neighbour_limits(cell: Cell, place: Place, protocol: Protocol) -> Iterator[str]:
-    """Why most of a set lies in memory before a window has its least steps: what lies around a sample is read with it.
+def _neighbour_limits(cell: Cell, place: Place) -> Iterator[str]:
+    """Why samples that a trial did not read yet would lie in memory: what lies around a sample is read with it.
 
-    That is its chunk, and in a mapped file what the kernel reads around a fault. Compressed sets are smaller than their
-    pixels, so that one of them may still fail (``window.READ_LEAST``).
+    That is the rest of its chunk, and in a mapped file what the kernel reads around a fault. Compressed samples are
+    smaller than their pixels, so that one of their sets may still fail (``window.UNREAD_MOST``).
     """
-    storage_format = str(cell["storage_format"])
-    fields = 2 if plugins.declared(_PLUGINS["workload"], str(cell["workload"]), "TASK") == "super-resolution" else 1
-    sample_bytes = fields * 3 * int(cell["patch_size"]) ** 2
-    around = sample_bytes * (plugins.declared(_PLUGINS["storage_format"], storage_format, "CHUNK_SAMPLES") or 1)
+    storage_format, sample_bytes = str(cell["storage_format"]), _pixel_bytes(cell)
+    chunk = plugins.declared(_PLUGINS["storage_format"], storage_format, "CHUNK_SAMPLES") or 1
+    around = sample_bytes * (chunk - 1)
     if traits(storage_format).mapped and cell.get("readahead", True):
-        around = max(around, place.read_ahead_bytes or 0)
-    workers, ahead = int(cell["num_workers"]), int(cell.get("prefetch_factor", 0))
-    steps = window.warm_up_steps(workers, ahead) + window.whole(protocol.min_steps, workers)
-    least = -(-around * steps * int(cell["batch_size"]) // sample_bytes)
-    if cell["access"] == "random" and int(cell["n_samples"]) < least:
+        around = max(around, int(cell["read_ahead_kib"]) << 10 or place.read_ahead_bytes or 0)
+    most = int(sample_bytes * window.UNREAD_MOST * window.COLD_PART)
+    if cell["access"] == "random" and not cell.get("memory_limit_mib") and around > most:
         yield (
-            f"page_cache cold: {around >> 10:,} KiB are read around every sample, so that the set would soon lie in "
-            f"memory (n_samples of {least:,} or more, or smaller batches)"
+            f"page_cache cold: {around >> 10:,} KiB are read around each sample of {sample_bytes >> 10:,} KiB, so that "
+            f"over {window.UNREAD_MOST:.0%} of those not read yet would lie in memory (at most {most >> 10:,} KiB may "
+            "be: take larger samples, or where a file is mapped a smaller read_ahead_kib)"
         )
+
+
+def _full_limits(cell: Cell, place: Place) -> Iterator[str]:
+    """Why memory cannot be full of a set."""
+    if place.in_memory:
+        yield "page_cache full: the data folder lies in memory (choose a disk with DATA_ROOT=)"
+    limit = int(cell.get("memory_limit_mib", 0)) << 20
+    if not limit:
+        yield "page_cache full needs a memory_limit_mib: the memory that is full"
+    elif (least := -(-limit // _pixel_bytes(cell))) > int(cell["n_samples"]):
+        yield f"page_cache full: the set is smaller than memory_limit_mib (n_samples of {least:,} or more)"
+
+
+def _pixel_bytes(cell: Cell) -> int:
+    """Bytes of a sample's pixels."""
+    fields = 2 if plugins.declared(_PLUGINS["workload"], str(cell["workload"]), "TASK") == "super-resolution" else 1
+    return fields * 3 * int(cell["patch_size"]) ** 2

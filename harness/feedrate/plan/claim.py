@@ -147,6 +147,8 @@ class Part:
 
     label: str
     effect: Effect
+    device: Literal["cpu", "cuda"] | None = None
+    """Where alone it counts; None for everywhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +196,9 @@ class Claim:
 
     def on(self, device: str) -> Claim:
         """The claim as it is tested on a device, ``cpu`` or ``cuda``."""
-        return replace(self, effect=self.on_cuda, on_cuda=None) if self.on_cuda and device == "cuda" else self
+        also = tuple(part for part in self.also if part.device in (None, device))
+        effect = self.on_cuda if self.on_cuda and device == "cuda" else self.effect
+        return replace(self, effect=effect, on_cuda=None, also=also)
 
     def deciding(self) -> list[Effect]:
         """The effects that must all hold; none for a fact."""
@@ -204,7 +208,7 @@ class Claim:
         """What decides it, on any device, and what stands beside it; each with what it takes."""
         own: list[tuple[Effect, Needs]] = [(self.effect, self.needs)] if self.effect else []
         own += [(self.on_cuda, "cuda")] if self.on_cuda else []
-        own += [(part.effect, self.needs) for part in self.also]
+        own += [(part.effect, "cuda" if part.device == "cuda" else self.needs) for part in self.also]
         return [*own, *((aside.effect, aside.needs or self.needs) for aside in self.asides)]
 
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from feedrate import __version__
-from feedrate.machine import memory_limit
+from feedrate.machine import memory_limit, read_ahead
 from feedrate.machine.identity import Machine, Software, describe, software
 from feedrate.machine.linux import NONE, images
 from feedrate.machine.probes import gpu
@@ -117,9 +117,10 @@ def make(options: Options) -> LocalPlan:
     device = gpu.device()
     wanted = matrix.load(options.matrix, options.profile, options.suite, options.budget, device)
     # The nearest folder above one that is not there yet lies on the same disk.
-    nearest = (path for path in (options.data_root, *options.data_root.absolute().parents) if _is_folder(path))
-    machine = describe(gpu.installed(), next(nearest))
-    limited = any("memory_limit_mib" in part.axes for part in wanted.slices)
+    nearest = next(path for path in (options.data_root, *options.data_root.absolute().parents) if _is_folder(path))
+    read_ahead.restore(nearest)
+    machine = describe(gpu.installed(), nearest)
+    asked = {axis for part in wanted.slices for axis in part.axes}
     seconds, spread = _earlier(options.results, machine.machine_id, device, wanted.protocol)
     place = schedule.Place(
         device=device,
@@ -127,7 +128,8 @@ def make(options: Options) -> LocalPlan:
         data=options.data,
         in_memory=machine.storage is not None and machine.storage.device_class == "memory",
         read_ahead_bytes=machine.storage.read_ahead_bytes if machine.storage else None,
-        no_memory_limit=memory_limit.missing() if limited else None,
+        no_read_ahead=read_ahead.problem(nearest) if "read_ahead_kib" in asked else None,
+        no_memory_limit=memory_limit.missing() if "memory_limit_mib" in asked else None,
         shm_bytes=_free_shared_memory(),
         seconds=seconds,
         spread=spread,

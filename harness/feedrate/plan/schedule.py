@@ -60,6 +60,8 @@ class Place:
     """Whether packed samples lie in a file system in memory, which cannot be cold."""
     read_ahead_bytes: int | None = None
     """How far the kernel reads around a fault in a mapped file of the data folder; None where it is not known."""
+    no_read_ahead: str | None = None
+    """Why the disk's read-ahead cannot be set; None where it can, or no cell asks for it."""
     no_memory_limit: str | None = None
     """Why no trial's memory can be limited; None where it can, or no cell asks for it."""
     shm_bytes: int | None = None

@@ -112,9 +112,9 @@ STORED = _named(
     storage_format=Axis("png", "How samples lie on disk.", choices=lambda: names("feedrate.formats"), idle=LOADS),
     page_cache=Axis(
         "warm",
-        "Whether the packed samples lie in the system's page cache when a trial begins: all of them, or none. A cold "
-        "trial reads every sample once at most.",
-        choices=one_of("warm", "cold"),
+        "Whether the packed samples lie in the system's page cache when a trial begins: all of them, none, or as many "
+        "as fill the memory that the trial may use (full). A cold trial reads every sample once at most.",
+        choices=one_of("warm", "cold", "full"),
         idle=LOADS,
     ),
     access=Axis(
@@ -142,7 +142,15 @@ STORED = _named(
         "Memory that a trial may use, page cache included: it runs in a memory cgroup of that size; 0: no limit.",
         unit="MiB",
         least=0,
-        idle=only("page_cache", "cold"),
+        idle=only("page_cache", "cold", "full"),
+    ),
+    read_ahead_kib=Axis(
+        0,
+        "How far the kernel may read ahead in a file, and around a fault in one that is mapped: set for the disk while "
+        "the trial runs; 0: as the disk has it.",
+        unit="KiB",
+        least=0,
+        idle=only("page_cache", "cold", "full"),
     ),
     swmr=Axis(
         False,
@@ -376,6 +384,13 @@ TRAINING = _named(
         "Replicas of the model: processes (ddp) or GPUs (dp); batch_size is each one's own.",
         least=1,
         idle=only("parallel", "dp", "ddp"),
+    ),
+    ddp_buckets=Axis(
+        "many",
+        "How gradients are exchanged: in PyTorch's buckets of 25 MB, each when it is full, or in one as large as the "
+        "model, when the backward pass has ended.",
+        choices=one_of("many", "one"),
+        idle=only("parallel", "ddp"),
     ),
     timing=Axis(
         "events",

@@ -42,7 +42,7 @@ class Metric:
         value = 1.0
         for place, factor in enumerate((*self.up, *self.down)):
             multiplied = place < len(self.up)
-            parts = [trial.get(name) for name in _summands(factor)]
+            parts: list[Any] = [trial.get(name) for name in _summands(factor)]
             if any(part is None or not math.isfinite(part) for part in parts):
                 return None
             number = max(sum(map(float, parts)), self.least if multiplied else 0.0)
@@ -66,6 +66,14 @@ METRICS: Mapping[str, Metric] = {
     "data_wait": Metric(("host_fetch_ns",), ("samples",), "the data wait of a sample", "s"),
     "forward": Metric(("host_forward_ns",), ("samples",), "the forward pass of a sample", "s"),
     "backward": Metric(("host_backward_ns",), ("samples",), "the backward pass of a sample", "s"),
+    "transform_share": Metric(
+        (("worker_transform_ns", "worker_collate_ns"),),
+        (("worker_read_ns", "worker_decode_ns", "worker_transform_ns", "worker_collate_ns"),),
+        "the transform's share of loading",
+    ),
+    "forward_on_host": Metric(
+        ("host_forward_ns",), ("device_forward_ns",), "the forward pass on the host ÷ its span on the device"
+    ),
     "device_forward": Metric(("device_forward_ns",), ("samples",), "the forward span of a sample on the device", "s"),
     "workers_cpu": Metric(
         ("workers_cpu_pct", "wall_ns"), ("samples",), "the workers' CPU time for a sample", "hundredths of a CPU second"
@@ -99,7 +107,6 @@ METRICS: Mapping[str, Metric] = {
     "copy_rate": Metric(
         ("batch_bytes", "steps"), ("device_h2d_ns",), "the rate of calls that copy to the device", "bytes/s"
     ),
-    "host_ahead": Metric(("host_drain_ns",), (), "how far the host runs ahead of its device", "s"),
     "stored": Metric(("stored_bytes",), (), "the size on disk", "bytes"),
     "mem_available": Metric(("mem_available_bytes",), (), "memory that is available on the host", "bytes"),
 }

@@ -45,7 +45,8 @@ def figure(stored: StoredRun) -> bytes:
     view, manifest = RunView(stored), stored.manifest
     if not (found := opening([view])):
         raise InputError(f"{stored.folder}: no training trial ended well; expected a run with phases to draw")
-    caption = f"{view.name}; {manifest.blocks} blocks, 95 % intervals; run {manifest.run_id}"
+    mark = words.protocol(manifest.protocol_version)
+    caption = f"{view.name}; {manifest.blocks} blocks, 95 % intervals; run {manifest.run_id}{mark}"
     return render.picture(found[1], caption).encode()
 
 
@@ -60,25 +61,26 @@ def block(run: StoredRun, every: Sequence[StoredRun], measured: Sequence[BenchRe
         "|---|---|---:|---:|---|---|",
         *map(_line, rows),
         "",
-        f"{name}; {day}; run `{manifest.run_id}`, grade {RunView(run).grade.letter} (of A to D); `{manifest.command}` "
-        f"repeats it; n counts blocks.{_sleep(rows, manifest.machine.gpu_count)}",
+        f"{name}; {day}; run `{manifest.run_id}`{words.protocol(manifest.protocol_version)}, grade "
+        f"{RunView(run).grade.letter} (of A to D); `{manifest.command}` repeats it; n counts blocks."
+        f"{_sleep(rows, manifest.machine.gpu_count)}",
         "",
         _GAINED,
         *(f"\nNote: {line}." for line in manifest.substitutions),
         "",
         "### What was found",
         "",
-        *_found(every, measured),
+        *_found(run, every, measured),
         "",
     ]
     return "\n".join(lines)
 
 
-def _found(every: Sequence[StoredRun], measured: Sequence[BenchRecord]) -> list[str]:
+def _found(run: StoredRun, every: Sequence[StoredRun], measured: Sequence[BenchRecord]) -> list[str]:
     view = [RunView(run) for run in reversed(every)]
     verdicts = load_verdicts(view)
     told = findings(leading(view), verdicts, measured)
-    notes = [f"\n{note}" for note in protocol_notes(told)]
+    notes = [f"\n{note}" for note in protocol_notes(told, [RunView(run)])]
     return [*(f"- {each.text} From {each.names('`{}`')}." for each in told), *notes]
 
 

@@ -1,8 +1,9 @@
 """Marks of a run that come after it was written: files beside its folder, as nothing inside it is ever edited.
 
-``results/<machine_id>/<run_id>.withdrawn.json`` says that the run should no longer be shown, and why; ``.label.json``
-is the submitter's name for it and a note; ``.tier.json`` comes from the maintainers alone. Such files may come from
-others: they hold plain text of a length that is capped, and are read as data.
+``results/<machine_id>/<run_id>.withdrawn.json`` says that the run should no longer be shown, and for which defect: what
+it found is never a reason. ``.label.json`` is the submitter's name for it and a note; ``.tier.json`` comes from the
+maintainers alone. Such files may come from others: they hold plain text of a length that is capped, and are read as
+data.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from feedrate.store.runs import StoredRun, write_whole
 LABEL_MOST = 60
 """Characters of a label."""
 NOTE_MOST = 500
-"""Characters of a note, and of the reason for a withdrawal."""
+"""Characters of a note, and of the defect for which a run is withdrawn."""
 FILE_MOST = 8_192
 """Bytes of such a file: the longest texts with every character escaped."""
 SELF_REPORTED, REFERENCE = TIERS = ("self-reported", "reference")
@@ -52,7 +53,7 @@ class _Frozen(BaseModel):
 
 
 class Withdrawn(_Frozen):
-    """That a run should no longer be shown."""
+    """That a run has a defect and should no longer be shown."""
 
     why: _Reason
     on: Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"), AfterValidator(_day)]
@@ -156,7 +157,7 @@ def label(run: Path, label: str, note: str = "") -> Path:
 
 
 def withdraw(run: Path, why: str, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Path:
-    """Say that a run should no longer be shown, and return the file; only removing that takes it back.
+    """Say for which defect a run should no longer be shown, and return the file; only removing that takes it back.
 
     Raises:
         InputError: there is no reason, it is too long, or the run was withdrawn before.
@@ -165,7 +166,7 @@ def withdraw(run: Path, why: str, now: Callable[[], datetime] = lambda: datetime
         raise InputError(f"{run.name}: was withdrawn on {before.on} already: {before.why}")
     reason = _typed("WHY= (--why)", why, NOTE_MOST)
     if not reason:
-        raise InputError("WHY= (--why): nothing was given; expected the reason: the run's page will give it")
+        raise InputError("WHY= (--why): nothing was given; expected the defect: the run's page will give it")
     return _write(place(run, "withdrawn"), Withdrawn(why=reason, on=now().date().isoformat()))
 
 

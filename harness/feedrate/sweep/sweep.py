@@ -19,18 +19,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from feedrate.machine import memory_limit, quiet
+from feedrate.machine import memory_limit, quiet, read_ahead
 from feedrate.machine.probes import gpu, noise
 from feedrate.machine.probes.host import HostProbe, TrialCounters, difference
 from feedrate.machine.probes.procfs import descendants, memory, workers_uss
 from feedrate.plan.request import LocalPlan
 from feedrate.plan.schedule import PlannedCell
-from feedrate.schema import words
+from feedrate.schema import window, words
 from feedrate.schema.axes import Cell
 from feedrate.schema.columns import PROTOCOL_VERSION
 from feedrate.schema.errors import EnvironmentFault, FeedrateError, InputError
 from feedrate.schema.redaction import KIND_MOST, scrub
-from feedrate.schema.window import READ_LEAST, needed_bytes
 from feedrate.store import runs
 from feedrate.store.manifest import Dataset
 from feedrate.sweep.launcher import Answer, Template
@@ -251,9 +250,12 @@ def _run_block(active: ActiveRun, block: int, order: list[PlannedCell], template
 
 
 def _run_trial(active: ActiveRun, cell: PlannedCell, block: int, template: Template, observer: Observer) -> Answer:
-    """Run a trial, in a memory group of its own where its cell limits its memory."""
-    limit_mib = int(cell.axes.get("memory_limit_mib", 0))
-    with memory_limit.group(limit_mib) if limit_mib else contextlib.nullcontext() as group:
+    """Run a trial, in a memory group of its own and with another read-ahead of the disk where its cell says so."""
+    limit_mib, ahead_kib = (int(cell.axes.get(axis, 0)) for axis in ("memory_limit_mib", "read_ahead_kib"))
+    with contextlib.ExitStack() as stack:
+        group = observer.group = stack.enter_context(memory_limit.group(limit_mib)) if limit_mib else None
+        if ahead_kib:
+            stack.enter_context(read_ahead.limit(active.local.options.data_root, ahead_kib))
         job = active.job("trial", cell, block) | {"memory_group": str(group.entry) if group else None}
         answer = template.run(json.dumps(job), timeout_s=active.timeout_s(cell, block), watch=observer)
         if group and answer.outcome != "ok" and group.killed():
@@ -262,28 +264,66 @@ def _run_trial(active: ActiveRun, cell: PlannedCell, block: int, template: Templ
     return answer
 
 
-def require_cold(answer: Answer, read_bytes: int | None, cell: Cell) -> Answer:
-    """Make a cold trial that did not read its samples from storage in its window one that failed.
+def require_page_cache(answer: Answer, read_bytes: int | None, memory_used: float, cell: Cell) -> Answer:
+    """Make a trial one that failed whose page cache was not cold, or not full, although its cell says so.
 
     Args:
         answer: of a trial, however it ended.
         read_bytes: what its processes caused to be read in its window; None where that cannot be observed.
+        memory_used: share of its memory limit that was used when its window opened.
         cell: its axes.
     """
-    if answer.outcome != "ok" or cell.get("page_cache") != "cold":
+    state = cell.get("page_cache")
+    if answer.outcome != "ok" or state not in ("cold", "full"):
         return answer
-    row = answer.result["row"]
-    needed = needed_bytes(row.get("cache_bytes") or row["stored_bytes"], row["samples"], int(cell["n_samples"]))
-    if read_bytes is not None and read_bytes >= READ_LEAST * needed:
+    problem: str | None
+    if read_bytes is None:
+        problem = "what a process reads from storage cannot be observed here (/proc/PID/io): leave it out"
+    elif state == "cold":
+        problem = _not_cold(answer.result["row"], read_bytes, cell)
+    else:
+        problem = _not_full(answer.result["row"], read_bytes, memory_used)
+    if not problem:
         return answer
-    message = "page_cache cold: what a process reads from storage cannot be observed here (/proc/PID/io): leave it out"
-    if read_bytes is not None:
-        message = (
-            f"page_cache cold: {read_bytes:,} bytes were read from storage in the window, whose samples take "
-            f"{needed:,.0f} bytes there; expected {READ_LEAST:.0%} of that or more. The rest had been read ahead: "
-            "raise n_samples, or protocol.window_s"
+    kind, message = f"Not{state.capitalize()}", f"page_cache {state}: {problem}"
+    return replace(answer, outcome="error", result={}, kind=kind, message=message)
+
+
+def _not_cold(row: dict[str, Any], read_bytes: int, cell: Cell) -> str | None:
+    """Why a window was not cold: too few bytes were read in it, or what was not read lies in memory."""
+    count, batch, workers, ahead = (
+        int(cell.get(axis, 0)) for axis in ("n_samples", "batch_size", "num_workers", "prefetch_factor")
+    )
+    needed = window.needed_bytes(row["stored_bytes"], row["samples"], count)
+    if read_bytes < window.READ_LEAST * needed:
+        return (
+            f"{read_bytes:,} bytes were read from storage in the window, whose samples take {needed:,.0f} bytes there; "
+            f"expected {window.READ_LEAST:.0%} of that or more. The rest had been read ahead: raise n_samples, or "
+            "lower read_ahead_kib"
         )
-    return replace(answer, outcome="error", result={}, kind="NotCold", message=message)
+    if cell["access"] != "random" or cell.get("memory_limit_mib"):
+        return None
+    consumed = window.consumed_samples(row["warmup_steps"] + row["steps"], batch, workers, ahead)
+    unread = window.unread_in_memory(row["cached_after_pct"], consumed, count)
+    if unread <= window.UNREAD_MOST:
+        return None
+    return (
+        f"{read_bytes / needed:.2f} times the bytes of its samples were read from storage in the window, but "
+        f"{unread:.0%} of the {count - consumed:,} samples that were not read lies in memory; expected "
+        f"{window.UNREAD_MOST:.0%} at most. It was read with other samples: raise n_samples, or lower read_ahead_kib"
+    )
+
+
+def _not_full(row: dict[str, Any], read_bytes: int, memory_used: float) -> str | None:
+    """Why memory was not full: there was room when the window opened, or nothing had to be read in it."""
+    if memory_used < window.FULL:
+        return (
+            f"{memory_used:.0%} of memory_limit_mib was used when the window opened; expected {window.FULL:.0%} or "
+            "more: raise n_samples, or lower memory_limit_mib"
+        )
+    if not read_bytes or row["cached_after_pct"] >= 100:
+        return "nothing was read from storage in the window: raise n_samples, or lower memory_limit_mib"
+    return None
 
 
 class Observer:
@@ -314,6 +354,9 @@ class Observer:
         self._computing = device.computing() if device else None
         self._columns: dict[str, Any] = {}
         self._growth = growth
+        self._memory_used = 0.0
+        self.group: memory_limit.Group | None = None
+        """The group that limits the trial's memory."""
         self._read_ns = 0
         """When the workers' memory had been read at the first batch."""
 
@@ -323,6 +366,7 @@ class Observer:
             self._columns["workers_uss_start_bytes"] = workers_uss(pid)
             self._read_ns = time.perf_counter_ns()
         elif event == "window_opens":
+            self._memory_used = self.group.used() if self.group else 0.0
             self._before = self._host.counters(pid)
             self._energy_j = self._gpu.energy_j() if self._gpu else None
         elif event == "window_closes" and self._before is not None:
@@ -349,7 +393,7 @@ class Observer:
 
     def entry(self, answer: Answer, identity: dict[str, Any], cell: Cell) -> dict[str, Any]:
         """The trial for the journal: its row, ``steps`` (column to values) and ``telemetry`` (rows)."""
-        answer = require_cold(answer, self._columns.get("read_bytes"), cell)
+        answer = require_page_cache(answer, self._columns.get("read_bytes"), self._memory_used, cell)
         started, ended = answer.result.get("started_ns", 0), answer.result.get("ended_ns", 0)
         if started < self._read_ns:  # the warm-up was over before the memory was read: no number from inside a window
             self._columns["workers_uss_start_bytes"] = None

@@ -57,8 +57,15 @@ def replicate(job: Job, model: nn.Module) -> nn.Module:
         return nn.DataParallel(model, device_ids=list(range(job.value("world_size"))))
     if in_group():
         devices = [torch.cuda.current_device()] if job.device == "cuda" else None
-        return nn.parallel.DistributedDataParallel(model, device_ids=devices)
+        # None is PyTorch's own size. It counts from the second step on: the first is always one bucket.
+        size_mb = None if job.value("ddp_buckets") == "many" else megabytes(model)
+        return nn.parallel.DistributedDataParallel(model, device_ids=devices, bucket_cap_mb=size_mb)
     return model
+
+
+def megabytes(model: nn.Module) -> int:
+    """Size of a model's gradients in MiB, rounded up."""
+    return -(-sum(parameter.numel() * parameter.element_size() for parameter in model.parameters()) // 2**20)
 
 
 def barrier(synchronize: Callable[[], None]) -> Callable[[], None]:

@@ -193,7 +193,8 @@ def open_feed(job: Job, device: torch.device) -> Feed:
         resident = _resident(job, device, dataset, collation)
         return Feed(cycle(resident), None, manifest, _bytes(resident[0]))
     settling = time.perf_counter_ns()
-    cached = page_cache.settle(job.packed_root, job.value("page_cache"))
+    fill_bytes = job.value("memory_limit_mib") << 20
+    cached = page_cache.settle(job.packed_root, job.value("page_cache"), fill_bytes)
     manifest, dataset, collation = samples(job)
     if job.value("cache") != "none":
         cached = page_cache.settle(window_folder(job), job.value("page_cache"))
@@ -291,11 +292,13 @@ def _most_steps(job: Job, count: int, dataset: Samples) -> int:
     """Steps of a window in which no sample is read twice."""
     shards = dataset.shards if isinstance(dataset, StampedStream) else None
     size, workers, ahead = job.value("batch_size"), job.value("num_workers"), job.value("prefetch_factor")
-    steps = window.steps_once(window.batches_once(count, size, workers, shards), workers, ahead)
+    access = job.value("access")
+    steps = window.steps_once(window.batches_once(count, size, workers, access, shards), workers, ahead)
     if steps < window.whole(job.min_steps, workers):
         raise InputError(
             f"{job.packed_root}: {count} samples are too few to read each once only (page_cache = cold); expected "
-            f"{window.samples_once(size, workers, ahead, job.min_steps)} or more. Raise n_samples, or lower batch_size"
+            f"{window.samples_once(size, workers, ahead, job.min_steps, access)} or more. Raise n_samples, or lower "
+            "batch_size"
         )
     return steps
 

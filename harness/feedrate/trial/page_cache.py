@@ -1,4 +1,4 @@
-"""The system's page cache: whether packed samples lie in it, and seeing to it that all or none of them do.
+"""The system's page cache: whether packed samples lie in it, and seeing to it that all, none or as many as fit do.
 
 Evicting needs no root: what is on disk already (``fsync``) is dropped from memory by ``posix_fadvise(DONTNEED)``,
 unless it is mapped somewhere; so it is done before a trial opens anything. The result is not believed but counted, by
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import math
 import mmap
 import os
 from collections.abc import Iterator
@@ -39,11 +40,17 @@ class _Stat(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_uint64) for name in ("cached", "dirty", "writeback", "evicted", "recently"))
 
 
-def settle(root: Path, state: Literal["warm", "cold"]) -> float:
-    """Bring the packed files below a folder into the page cache, or out of it; gives the cached share, 0 to 1."""
+def settle(root: Path, state: Literal["warm", "cold", "full"], fill_bytes: int = 0) -> float:
+    """Bring the packed files below a folder into the page cache, or out of it; gives the cached share, 0 to 1.
+
+    Where memory is to be full of them (``full``) they are first evicted, as a page counts for the memory group that
+    reads it; then this process reads ``fill_bytes`` from the beginning.
+    """
     try:
-        if state == "cold":
+        if state != "warm":
             _evict(root)
+        if state == "full":
+            _read(root, fill_bytes)
         share = cached(root)
         for _ in range(_READS if state == "warm" else 0):
             if share < 1:
@@ -115,8 +122,9 @@ def _evict(root: Path) -> None:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def _read(root: Path) -> None:
+def _read(root: Path, most: float = math.inf) -> None:
+    """Read all files, or about so many bytes of them."""
     for path, _ in _files(root):
         with Path(path).open("rb", buffering=0) as file:
-            while file.read(_CHUNK):
-                pass
+            while most > 0 and (data := file.read(_CHUNK)):
+                most -= len(data)

@@ -278,7 +278,7 @@ export class TrialsFile {
     const there = names.filter((name) => this.columns.has(name));
     const found = Object.fromEntries(there.map((name) => [name, empty(this.dtypes[name], rows)]));
     const wanted = there.filter((name) => !this.constant(name, groups, found[name]));
-    for (const name of wanted) this.check(name, groups);
+    for (const name of there) this.check(name, groups);
     if (wanted.length) {
       const metadata = { ...this.metadata, row_groups: groups.map(({ source }) => source), num_rows: BigInt(rows) };
       await this.unpack(wanted, metadata, found);
@@ -305,7 +305,7 @@ export class TrialsFile {
     if ([...left.values()].some(Boolean)) throw new Refusal("a column has more or fewer values than rows");
   }
 
-  // Whether every row group says of a column that it holds one value or none, which then need not be unpacked. Of floats
+  // Whether every row group says of a column that it holds one value or none, whose pages are checked and not read. Of floats
   // only that there are none is taken: their least and most leave out what is no number.
   constant(name, groups, column) {
     const { place } = this.columns.get(name);

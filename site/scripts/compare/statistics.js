@@ -154,11 +154,16 @@ export function succeeded(table) {
 }
 
 // The same rows without the throughput of loading trials that ended well although the page cache was not as their cell
-// says: cold reads that were warm. A warm trial that recorded no share is taken at its word, a cold one is not.
+// says: cold reads that were warm, at first or by what was read ahead. A warm trial that recorded no share is taken at its
+// word, a cold one is not.
 export function believable(table, rules) {
   const [outcome, format, state] = ["outcome", "storage_format", "page_cache"].map((name) => values(table, name));
-  const [share, rate] = ["cached_before_pct", "samples_per_s"].map((name) => numbers(table, name));
-  const wrong = (row) => (state(row) === "cold" ? !(share(row) <= 100 * rules.cold) : share(row) < 100 * rules.warm);
+  const [share, rate, read, stored, cached, samples, size] = [
+    "cached_before_pct", "samples_per_s", "read_bytes", "stored_bytes", "cache_bytes", "samples", "n_samples",
+  ].map((name) => numbers(table, name));
+  const needed = (row) => ((Number.isNaN(cached(row)) ? stored(row) : cached(row)) * samples(row)) / size(row);
+  const cold = (row) => share(row) <= 100 * rules.cold && read(row) >= rules.read_least * needed(row);
+  const wrong = (row) => state(row) !== "full" && (state(row) === "cold" ? !cold(row) : share(row) < 100 * rules.warm);
   const doubted = (row) => !isNull(format(row)) && outcome(row) === "ok" && wrong(row);
   return { ...table, samples_per_s: Float64Array.from({ length: rowsOf(table) }, (_, row) => (doubted(row) ? NaN : rate(row))) };
 }

@@ -13,8 +13,8 @@ from scipy import stats
 
 from feedrate.analysis.ceilings import cells_with_ceilings
 from feedrate.analysis.machines import compare
+from feedrate.analysis.storage import believable
 from feedrate.questions.compare.analysis import (
-    believable,
     best_of_both,
     claims,
     compared,

@@ -104,12 +104,17 @@ def test_a_file_of_something_else_is_refused(page: Page, other: Path, tmp_path: 
 
 
 def test_a_page_that_changed_since_is_refused(page: Page, other: Path, corpus: ModuleType, tmp_path: Path) -> None:
-    """64 other bytes in what the first picture is made of, or no checksum at all where the version has them."""
+    """64 other bytes in what the first picture is made of, or no checksum at all where the version has them.
+
+    Nor does a column escape that has one value, which the file's footer tells.
+    """
     data = other.read_bytes()
-    broken, unchecked = tmp_path / "broken.parquet", tmp_path / "unchecked.parquet"
+    broken, constant, unchecked = (tmp_path / f"{name}.parquet" for name in ("broken", "constant", "unchecked"))
     broken.write_bytes(corpus.damaged(data, "samples_per_s", random.Random(3)))
+    constant.write_bytes(corpus.damaged(data, "run_id", random.Random(3)))
     unchecked.write_bytes(corpus.written(corpus.read(data), write_page_checksum=False))
-    for path, said in ((broken, "a page fails its checksum"), (unchecked, "a page has no checksum")):
+    fails = "a page fails its checksum"
+    for path, said in ((broken, fails), (constant, fails), (unchecked, "a page has no checksum")):
         page.reload()
         give(ready(page), path)
         assert f"{path.name} is refused: {said}: it was changed after it was written" in refusal(page)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -63,13 +64,30 @@ def test_the_larger_effect_is_named(pixels: float, container: float) -> None:
 
 
 def test_effects_that_cannot_be_told_apart_are_called_so() -> None:
-    """Two effects of one size, measured with noise, are not ranked; nor is anything from one block."""
+    """Two effects of one size, measured with noise, are not ranked; of three blocks nothing is said."""
     cells = format_cells({"png": 100, "lmdb_png": 200, "npy": 200, "lmdb": 400}, jitter=0.05)
     (row,) = larger(make_format_trials(cells)).to_dict("records")
     assert row["larger"] == "neither"
-    (row,) = larger(make_format_trials([(axes, rates[:1]) for axes, rates in cells])).to_dict("records")
-    assert row["larger"] == "neither"
-    assert math.isnan(row["times_lo"])
+    assert larger(make_format_trials([(axes, rates[:3]) for axes, rates in cells])).empty
+
+
+def test_what_is_most_of_many_is_measured_on_other_blocks() -> None:
+    """Among formats that are equally fast no container and no setting gains by having looked best."""
+    random_ = np.random.default_rng(1)
+    gains = []
+    for _ in range(20):
+        cells = [
+            ({"mode": "load", "storage_format": name}, list(100 * np.exp(random_.normal(0, 0.1, 8))))
+            for name in ("png", "lmdb_png", "recordio", "npy", "lmdb", "memmap", "arrow", "hdf5", "jpeg")
+        ]
+        frame = make_format_trials(cells)
+        (row,) = larger(frame).to_dict("records")
+        chosen = choices(frame).set_index("purpose")
+        best = chosen.loc[chosen["is_best"], "samples_per_s"].to_dict()
+        told = (row["container_ratio"], best["speed"] / 100, chosen.loc["lossy", "ratio_to_best"])
+        gains.append(tuple(map(math.log, told)))
+    # Chosen and measured on the same blocks these are 0.09, 0.04 and -0.04.
+    assert np.abs(np.mean(gains, axis=0)).max() < 0.03
 
 
 def test_the_cheapest_of_what_cannot_be_told_apart_comes_first() -> None:

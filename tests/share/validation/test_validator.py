@@ -315,6 +315,34 @@ def test_cold_trials_have_read_their_samples(
     assert validator.judge(changed(read, source=source, protocol_version=1)).valid
 
 
+@pytest.mark.parametrize(("cached_pct", "access", "valid"), [(80, "random", False), (99, "sequential", True)])
+def test_cold_trials_left_the_rest_on_the_disk(
+    fake_run: ModuleType, changed: Any, tmp_path: Path, cached_pct: float, access: str, valid: bool
+) -> None:
+    """What was not read lies in memory: refused in random order; in the disk's own it comes next."""
+    source = fake_run.write(tmp_path / "source", fake_run.Fake(blocks=1, formats=("png",), states=("cold",)))
+    orders = pq.read_table(source / "trials.parquet")["access"].to_pylist()
+    assert access in orders
+
+    def cached(values: list[float]) -> list[float]:
+        return [
+            max(value, cached_pct) if order == access else value for value, order in zip(values, orders, strict=True)
+        ]
+
+    found = validator.judge(changed({"cached_after_pct": cached}, source=source))
+    assert rules(found) == ([] if valid else ["cold"])
+
+
+@pytest.mark.parametrize(("column", "value"), [(None, 0), ("read_bytes", 0), ("cached_after_pct", 100.0)])
+def test_a_full_memory_did_not_hold_all(
+    fake_run: ModuleType, changed: Any, tmp_path: Path, column: str | None, value: float
+) -> None:
+    """A trial whose memory was full has read something, and did not end with all of its set in memory."""
+    source = fake_run.write(tmp_path / "source", fake_run.Fake(blocks=1, formats=("png",), states=("full",)))
+    found = validator.judge(changed({column: every(lambda _: value)} if column else {}, source=source))
+    assert rules(found) == (["full"] if column else [])
+
+
 def test_a_time_before_the_first_day_is_no_time() -> None:
     """What Python's dates cannot hold in UTC is no moment, and no error of a reader."""
     assert run_rules.moment("0001-01-01T00:00:00+14:00") is None
@@ -322,7 +350,7 @@ def test_a_time_before_the_first_day_is_no_time() -> None:
 
 
 IN_OTHER_TESTS = {
-    *("plain_file", "folder", "same_manifest", "place", "once", "facts", "half_ratio", "cold", "manifest_text"),
+    *("plain_file", "folder", "same_manifest", "place", "once", "facts", "half_ratio", "cold", "full", "manifest_text"),
     *("manifest", "manifest_range", "manifest_name", "command"),  # test_manifest
 }
 """Rules that tests of their own are about."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from feedrate.schema.columns import MEASURED
 from feedrate.schema.errors import InputError, TrialError
 from feedrate.sweep.launcher import Template
 from feedrate.trial import page_cache
-from feedrate.trial.checks import Finding, hdf5_memory, next_epoch, pin_custom, run_check
+from feedrate.trial.checks import Finding, hdf5_fork, hdf5_memory, next_epoch, pin_custom, run_check
 from feedrate.trial.checks.hdf5_memory import measure, write
 from feedrate.trial.checks.next_epoch import SAMPLES, EpochSamples, stale_samples
 from feedrate.trial.checks.pin_custom import Custom, Pinnable
@@ -76,6 +78,7 @@ def test_checks_run_as_trials(tmp_path: Path) -> None:
     cells = (
         ({"check": "next_epoch", "persistent_workers": True}, True),
         ({"check": "termination", "ends_by": "sigint", "guarded": False}, False),
+        ({"check": "hdf5_fork", "guarded": False}, False),
         ({"check": "pin_everything"}, None),
     )
     with Template() as template:
@@ -223,3 +226,54 @@ def test_nothing_pinned_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pin_custom, "_is_pinned", lambda *_: False)
     with pytest.raises(TrialError, match="expected a CUDA device"):
         finding()
+
+
+class Inherited:
+    """An open file whose reads go wrong in a process that did not open it; a read holds a lock."""
+
+    def __init__(self, stored: Any, wrong: str) -> None:
+        self._stored, self._wrong, self._lock, self._pid = stored, wrong, threading.Lock(), os.getpid()
+
+    def __getitem__(self, place: str | int) -> Any:
+        if isinstance(place, str):
+            return self
+        if os.getpid() == self._pid:
+            with self._lock:
+                time.sleep(0.01)  # a fork falls into it
+                return self._stored[place]
+        if self._wrong == "lost":
+            self._lock.acquire()
+        if self._wrong == "failed":
+            raise OSError("somebody else has moved the file's position")
+        return self._stored[place - (self._wrong == "wrong")]
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.mark.parametrize("wrong", ["right", "wrong", "failed", "lost"])
+def test_what_an_inherited_file_does_wrong_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: str
+) -> None:
+    """Other bytes, errors and reads that do not return, as a lock was held at the fork: all of the children's."""
+    monkeypatch.setattr(hdf5_fork, "SAMPLES", 8)
+    monkeypatch.setattr(hdf5_fork, "HANG_S", 0.5)
+    path = tmp_path / "noise.h5"
+    sums = hdf5_fork.write(path, 0)
+    with h5py.File(path) as file:
+        stored = file["samples"][:]
+    monkeypatch.setattr(hdf5_fork.h5py, "File", lambda *_: Inherited(stored, wrong))
+    seen = hdf5_fork.read_at_once(path, sums, 0, guarded=False)
+    assert seen[wrong] >= hdf5_fork.PROCESSES * (hdf5_fork.READS if wrong != "lost" else 1)
+    assert set(+seen) <= {"right", wrong}
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+def test_hdf5_through_a_fork(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
+    """Every read of every process counts; with this h5py none goes wrong, and the file is removed."""
+    monkeypatch.setattr(hdf5_fork, "ROUNDS", 1)
+    monkeypatch.setattr(hdf5_fork, "SAMPLES", 16)
+    found = hdf5_fork.check(Job("trial", cell={"mode": "check", "guarded": guarded}, data_root=str(tmp_path)))
+    assert (found.fact, found.value) == (False, 0.0)
+    assert int(found.evidence.split()[1]) > hdf5_fork.PROCESSES * hdf5_fork.READS
+    assert list(tmp_path.iterdir()) == []

@@ -66,7 +66,7 @@ def page(verdicts: Verdicts) -> Page:
         refuted_under=REFUTED_UNDER,
         same=_margin(),
         of_documents=sum(claim.sources != ("field",) for _, claim in verdicts.claims.values()),
-        older={version: OLDER_PROTOCOLS[version] for version in _older(verdicts)},
+        older=[words.protocol_note(version) for version in _older(verdicts)],
         tallies=[
             (each, [f"{count} {verdict}" for verdict, count in verdicts.tally(at).items()])
             for at, each in enumerate(verdicts.places)

@@ -66,10 +66,10 @@ def show(found: Findings, claims: Claims, console: Console, *, whole: bool = Fal
 
 def _older(tested: Sequence[Row]) -> Iterator[str]:
     """What older versions of the protocol did in another way, with the claims that rest on them."""
-    for protocol, what in OLDER_PROTOCOLS.items():
+    for protocol in OLDER_PROTOCOLS:
         if old := [row["claim"] for row in tested if row["protocol"] == protocol]:
             of = "" if len(old) == len(tested) else f" ({', '.join(old)})"
-            yield f"Protocol {protocol}{of}: {what}."
+            yield f"{words.protocol_note(protocol)[:-1]}{of}."
 
 
 def show_run(run: StoredRun, console: Console) -> None:

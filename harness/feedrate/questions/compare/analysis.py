@@ -24,7 +24,6 @@ from feedrate.analysis.claims import NOT_TESTABLE
 from feedrate.analysis.contrasts import filled, grouping_keys
 from feedrate.analysis.estimates import AXIS_NAMES
 from feedrate.analysis.machines import CELL, Overall, compare, matching, overall, ratios, welch
-from feedrate.analysis.storage import credible
 from feedrate.analysis.summary import CONDITIONS, best_cells
 from feedrate.schema import plugins
 from feedrate.schema.axes import BY_NAME
@@ -107,12 +106,6 @@ def compared(a: Run, b: Run, unranked: Collection[str] = ()) -> Compared:
         held_back(a[1], b[1], cells),
         best_of_both(a, b, cells, unranked),
     )
-
-
-def believable(trials: pd.DataFrame) -> pd.DataFrame:
-    """Take the throughput from loading trials whose page cache was not as their cell says."""
-    doubtful = trials["storage_format"].notna() & ~trials.index.isin(credible(trials).index)
-    return trials.assign(samples_per_s=trials["samples_per_s"].mask(doubtful))
 
 
 def kinds(cells: pd.DataFrame) -> pd.DataFrame:

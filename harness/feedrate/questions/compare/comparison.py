@@ -19,9 +19,10 @@ from feedrate.analysis.blocks import successful
 from feedrate.analysis.ceilings import cells_with_ceilings
 from feedrate.analysis.claims import judge_claims, observe
 from feedrate.analysis.machines import CELL, SAME_IN_BOTH
+from feedrate.analysis.storage import believable
 from feedrate.plan import suite
 from feedrate.plan.claim import Claims
-from feedrate.questions.compare.analysis import Compared, believable, claims, compared
+from feedrate.questions.compare.analysis import Compared, claims, compared
 from feedrate.questions.compare.page import unranked_suites
 from feedrate.schema.columns import TRIALS
 from feedrate.schema.errors import InputError, expected_one_of

@@ -16,6 +16,7 @@ from feedrate import __version__
 from feedrate.analysis import ceilings
 from feedrate.analysis.blocks import CONFIDENCE
 from feedrate.analysis.machines import CELL, ROUNDING, SAME_IN_BOTH
+from feedrate.analysis.storage import PROVING
 from feedrate.analysis.summary import CONDITIONS, MEMORY_STEP
 from feedrate.charts.theme import colour
 from feedrate.machine.identity import Software
@@ -34,13 +35,13 @@ from feedrate.schema import plugins
 from feedrate.schema.axes import AXES
 from feedrate.schema.columns import DEVICE_SPANS, PHASES, TRIALS
 from feedrate.schema.metrics import CONFIRMED_OVER, REFUTED_UNDER, SAME
-from feedrate.schema.window import COLD, WARM
+from feedrate.schema.window import COLD, READ_LEAST, WARM
 from feedrate.share.validation import caps
 from feedrate.share.validation.parquet import CHECKSUMS_SINCE
 from feedrate.store import migration
 
-_FIRST = ("run_id", "block", "outcome", "samples_per_s", "cached_before_pct")
-_MORE = ("suite", "role", "samples", "steps", "wall_ns", "host_drain_ns", "pss_peak_bytes")
+_FIRST = ("run_id", "block", "outcome", "samples_per_s", *PROVING)
+_MORE = ("suite", "role", "steps", "wall_ns", "host_drain_ns", "pss_peak_bytes")
 
 
 def unranked_suites() -> list[str]:
@@ -76,6 +77,7 @@ def browser_rules() -> dict[str, Any]:
         "memory_step": MEMORY_STEP,
         "cold": COLD,
         "warm": WARM,
+        "read_least": READ_LEAST,
         "columns": {"first": list(first), "more": list(dict.fromkeys((*_MORE, *shares.values(), *stamps)))},
     }
 

@@ -1,8 +1,8 @@
 """What the stored runs found, in five sentences for whoever reads no more: for the front page and for the README.
 
-Every number is made from records: of the newest run in which better settings gain something, of the claims of the
-machine that has tested most of them, and of the newest record of ``make bench``. Each sentence names its machine, and
-the runs behind it with their grades.
+Every number is made from records: of the newest run that asks what better settings gain, of the claims of the machine
+that has tested most of them, and of the newest record of ``make bench``. Which question a sentence is of is fixed, and
+does not depend on the answer. Each sentence names its machine, and the runs behind it with their grades.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from feedrate.store.bench_record import BenchRecord
 
 STORED = "lmdb-over-png"
 """The claim that tells what storing decoded pixels is worth."""
+_FIXED = "This task comes first in a fixed order, whatever it gains"
 _SPOKEN = {
     "confirmed": ("holds", "hold"),
     "depends": ("depends on the setting", "depend on the setting"),
@@ -89,26 +90,29 @@ def findings(runs: Sequence[RunView], verdicts: Verdicts, benches: Sequence[Benc
     return [*([gain] if gain else []), *_claimed(verdicts), *_accurate(benches)]
 
 
-def protocol_notes(found: Sequence[Sentence]) -> list[str]:
-    """Say what older versions of the protocol did in another way, those that findings rest on."""
-    marks = {version: words.protocol(version) for version in OLDER_PROTOCOLS}
+def protocol_notes(found: Sequence[Sentence], shown: Sequence[RunView]) -> list[str]:
+    """Say what older versions of the protocol did in another way: those that findings or the runs shown rest on."""
+    versions = {view.manifest.protocol_version for view in shown}
     return [
-        f"Protocol {version}: {OLDER_PROTOCOLS[version]}."
-        for version, mark in marks.items()
-        if mark and any(mark in each.text for each in found)
+        words.protocol_note(version)
+        for version in OLDER_PROTOCOLS
+        if version in versions or any(words.protocol(version) in each.text for each in found)
     ]
 
 
 def _gained(view: RunView) -> Sentence | None:
-    """What better settings of the loader gain, where that is most; None where nothing is clear."""
-    rows = [row for row in rows_of(view.headlines) if row["gain"] is not None]
-    clear = [row for row in rows if row["kind"] in (EMULATED, TRAIN) and row["gain"]["verdict"] == "faster"]
-    if not clear:
+    """What better settings of the loader gain before the first task of a run, in the order in which its page has them.
+
+    Tasks of a step alone: real training on an accelerator, where a CPU trains before an emulated one first. None where
+    the gain has no interval.
+    """
+    kinds = (TRAIN, EMULATED) if view.manifest.device != "cpu" else (EMULATED, TRAIN)
+    rows = [row for kind in kinds for row in rows_of(view.headlines) if row["kind"] == kind and row["gain"] is not None]
+    if not rows or not words.known(rows[0]["gain"]["lo"]):
         return None
-    row = max(clear, key=lambda row: float(row["gain"]["lo"]))
     where = descriptions.on(view.manifest.machine, view.manifest.device)
     mark = words.protocol(view.manifest.protocol_version)
-    return _from(f"On {where}{mark}: {gain_sentence(row)}.", view.page, [view])
+    return _from(f"On {where}{mark}: {gain_sentence(rows[0])}. {_FIXED}.", view.page, [view])
 
 
 def _claimed(verdicts: Verdicts) -> Iterator[Sentence]:

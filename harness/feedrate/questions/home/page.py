@@ -67,6 +67,7 @@ def page(
     placed = place(found[1], "opening", PATH, found[0].origin) if found else None
     machines = list(dict.fromkeys(view.machine_id for view in newest(speaking)))[:FEATURED]
     told = findings(speaking, verdicts, benches)
+    numbers = [view for view in newest(speaking) if view.machine_id in machines]
     body = render(
         "home/page.md",
         page=PATH,
@@ -79,8 +80,8 @@ def page(
         figure=found and found[1],
         placed=placed,
         findings=told,
-        protocol_notes=protocol_notes(told),
-        numbers=[_numbers(view) for view in newest(speaking) if view.machine_id in machines],
+        protocol_notes=protocol_notes(told, [*numbers, *([found[0]] if found else [])]),
+        numbers=[_numbers(view) for view in numbers],
         machines=machines,
         suites=suites,
         main=[(path, content.question) for name, path, content in suites if name == MAIN][:1],
@@ -93,7 +94,8 @@ def _numbers(view: RunView) -> dict[str, Any]:
     run = view.manifest
     return {
         "view": view,
-        "origin": ", ".join((descriptions.day(run.started_at), words.plural(run.blocks, "block"))),
+        "origin": ", ".join((descriptions.day(run.started_at), words.plural(run.blocks, "block")))
+        + words.protocol(run.protocol_version),
         "badge": runs_facts.badge(PATH, view),
         "table": headline_table(view.headlines),
         "answer": answer(view.headlines),

@@ -93,6 +93,10 @@ def tables() -> dict[str, Any]:
             (_capital(name), *(f"{100 * share:.1f} %" for share in shares))
             for name, shares in simulate_noise.SIMULATED.items()
         ],
+        "faults": [
+            (_capital(name), blocks, *(f"{100 * share:.1f} %" for share in shares))
+            for (name, blocks), shares in simulate_noise.FAULTS_SIMULATED.items()
+        ],
         "flag_rules": list(_flags()),
         "derived": [(_anchor(f"measure-{name}", name), doc) for name, (_, doc) in probed.DERIVED.items()],
         "planted": list(_planted()),

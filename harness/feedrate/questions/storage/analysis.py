@@ -7,14 +7,16 @@ format's own knobs the default. Ratios are paired by block. This does *not* show
 library, and chunks that hold many samples (``hdf5_chunked``) are part of what is stored.
 
 A reader's question is given by the images, their order and the state of the page cache; format, workers, batch size and
-a format's own knobs can be chosen. The answer is a set: the settings that cannot be told from the best, cheapest first,
-as the best of many is picked by its own estimate, which is therefore a little too good. Formats that lose information
-are never candidates, only named beside them.
+a format's own knobs can be chosen. The answer is a set: the settings that cannot be told from the best, cheapest first.
+What is the most of many, the fastest setting or the container that does most, is chosen on one half of the blocks and
+measured on the other (``analysis.crossfit``). Formats that lose information are never candidates, only named beside
+them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import permutations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +24,7 @@ import pandas as pd
 
 from feedrate.analysis.blocks import Blocks, Floats, blocks_of, half_width, moments
 from feedrate.analysis.contrasts import grouping_keys, verdicts
+from feedrate.analysis.crossfit import Gain, cross_fitted
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.storage import OWN, QUESTION, credible, format_costs, plainest
 from feedrate.schema.axes import AXES
@@ -31,6 +34,7 @@ REFERENCE = "files"
 """Other containers are compared with a folder of files, where the same is stored in one."""
 GIVEN = tuple(axis.name for axis in AXES if axis.name not in ("storage_format", *OWN))
 _RATIO = ("ratio", "lo", "hi", "n")
+_RATE = ("samples_per_s", "lo", "hi", "n")
 EFFECT_COLUMNS = ("run_id", *GIVEN, "effect", "a_format", "b_format", "same", "lossy", *_RATIO, "verdict")
 LARGER_COLUMNS = (
     *("run_id", *GIVEN, *(f"pixels_{name}" for name in _RATIO), "pixels_pairs"),
@@ -115,8 +119,8 @@ def larger(trials: pd.DataFrame) -> pd.DataFrame:
 
     The effect of pixels is the mean over the containers that hold both an image file without loss and pixels; where
     none does, over those that hold compressed pixels. The container's is the largest: the fastest against the slowest
-    that store the same, picked by their estimates, which makes it look a little larger than it is. Sizes are compared
-    as logs, so that 4 times faster and 4 times slower are as large.
+    that store the same, cross-fitted; nothing is said of fewer than ``LEAST_BLOCKS`` blocks. Sizes are compared as
+    logs, so that 4 times faster and 4 times slower are as large.
     """
     blocks = blocks_of(credible(trials))
     rows = [row for group in _groups(trials) if (row := _larger(group, blocks))]
@@ -129,24 +133,23 @@ def _larger(group: list[Row], blocks: Blocks) -> Row | None:
     exact = [pair for pair in _pairs(group) if pair.effect == PIXELS and not pair.a["lossy"]]
     exact = [pair for pair in exact if pair.a["stores"] == "png"] or exact
 
-    def rate(row: Row) -> float:
-        return float(row["samples_per_s"])
-
-    ends = [(min(part, key=rate), max(part, key=rate)) for part in _by(group, "stores")]
+    ends = [pair for part in _by(group, "stores") for pair in permutations(part, 2)]
     ends = [(slow, fast) for slow, fast in ends if slow["container"] != fast["container"]]
     if not exact or not ends:
         return None
-    slow, fast = max(ends, key=lambda pair: rate(pair[1]) / rate(pair[0]))
     pixels = np.mean([logs[pair.b["cell_id"]] - logs[pair.a["cell_id"]] for pair in exact], axis=0)
-    container = logs[fast["cell_id"]] - logs[slow["cell_id"]]
+    containers = np.stack([logs[fast["cell_id"]] - logs[slow["cell_id"]] for slow, fast in ends])
     sign = -1.0 if moments(pixels).mean < 0 else 1.0
-    times = _interval(sign * pixels - container)
+    container, times = cross_fitted(containers), cross_fitted(containers, of=sign * pixels - containers).interval()
+    if np.isnan(times["ratio"]):
+        return None
+    slow, fast = ends[container.chosen]
     values = (
         *(group[0][name] for name in ("run_id", *GIVEN)),
         *_interval(pixels),
         ", ".join(f"{pair.a['storage_format']} → {pair.b['storage_format']}" for pair in exact),
-        *(*_interval(container), slow["storage_format"], fast["storage_format"], slow["stores"]),
-        *(*times, PIXELS if times[1] > 1 else CONTAINER if times[2] < 1 else NEITHER),
+        *(*container.interval().values(), slow["storage_format"], fast["storage_format"], slow["stores"]),
+        *(*times.values(), PIXELS if times["lo"] > 1 else CONTAINER if times["hi"] < 1 else NEITHER),
     )
     return dict(zip(LARGER_COLUMNS, values, strict=True))
 
@@ -163,12 +166,14 @@ def choices(trials: pd.DataFrame) -> pd.DataFrame:
 
     For each purpose the best has the highest estimate; a cell belongs to its set if the 95 % interval of its throughput
     ÷ the best's, paired by block, does not lie wholly under 1. With fewer than two pairs nothing can be told: such a
-    cell is left out. Order within a set: fewest workers, then fewest bytes on disk, then the higher estimate.
+    cell is left out. Order within a set: fewest workers, then fewest bytes on disk, then the higher estimate. The
+    best's throughput is cross-fitted where there are blocks enough, and so is ``ratio_to_best``: each cell's throughput
+    ÷ that of the best without loss (NaN with fewer).
     """
     table = format_costs(trials)
     blocks = blocks_of(credible(trials))
     known = table[table["samples_per_s"].notna() & ~table["replica"].fillna(0).gt(0)]
-    columns = ["run_id", "cell_id", "storage_format", "stores", "lossy", "samples_per_s", "num_workers", "sample_bytes"]
+    columns = ["run_id", "cell_id", "storage_format", "stores", "lossy", *_RATE, "num_workers", "sample_bytes"]
     cells = known[columns].assign(at=known.index)
     found = []
     for _, group in cells.groupby(grouping_keys(known, ("run_id", "device", *QUESTION)), dropna=False, sort=False):
@@ -180,25 +185,48 @@ def choices(trials: pd.DataFrame) -> pd.DataFrame:
     if not found:
         return table.iloc[:0].reindex(columns=[*table.columns, *CHOICE_COLUMNS])
     every = pd.concat(found, ignore_index=True)
-    return pd.concat([table.loc[every["at"]].reset_index(drop=True), every[list(CHOICE_COLUMNS)]], axis=1)
+    chosen = table.loc[every["at"]].reset_index(drop=True).assign(**{name: every[name] for name in _RATE})
+    return pd.concat([chosen, every[list(CHOICE_COLUMNS)]], axis=1)
 
 
 def _best_set(part: pd.DataFrame, against: pd.DataFrame, blocks: Blocks) -> pd.DataFrame:
     """The cells that cannot be told from the best of a part, cheapest first, against that of another part."""
     runs, ids = list(part["run_id"]), list(part["cell_id"])
-    is_best = np.arange(len(ids)) == part["samples_per_s"].to_numpy().argmax()
-    reference = str(against["cell_id"].iloc[int(against["samples_per_s"].to_numpy().argmax())])
-    to_own = blocks.ratios(runs, [ids[int(is_best.argmax())]] * len(ids), ids)
-    to_reference = blocks.ratios(runs, [reference] * len(ids), ids)
+    best = int(part["samples_per_s"].to_numpy().argmax())
+    is_best = np.arange(len(ids)) == best
+    to_own = blocks.ratios(runs, [ids[best]] * len(ids), ids)
     part = part.assign(
         is_best=is_best,
-        **{name: to_reference[name.removeprefix("ratio_")] for name in ("ratio_lo", "ratio_hi")},
-        ratio_to_best=to_reference["ratio"],
-        pairs=to_reference["n"],
         candidates=len(ids),
         formats=part["storage_format"].nunique(),
         slowness=-part["samples_per_s"].astype("float64"),
     )
     members: pd.DataFrame = part[is_best | to_own["hi"].ge(1).to_numpy()]
     ordered: pd.DataFrame = members.sort_values(["num_workers", "sample_bytes", "slowness"], kind="stable")
-    return ordered.assign(place=range(len(ordered)))
+    own, others = (blocks.logs(list(cells["run_id"]), list(cells["cell_id"])) for cells in (part, against))
+    ratios = [_to_best(own if row == best else own[[row]], others) for row in ordered.index]
+    to_best = pd.DataFrame([ratio.interval() for ratio in ratios], ordered.index)
+    fitted = cross_fitted(own - _most_known(own), of=own).interval()
+    if np.isfinite(fitted["ratio"]):
+        rate = dict(zip(_RATE, fitted.values(), strict=True))
+        ordered = ordered.assign(**{name: ordered[name].mask(ordered["is_best"], rate[name]) for name in _RATE})
+    return ordered.assign(
+        place=range(len(ordered)),
+        ratio_to_best=to_best["ratio"],
+        ratio_lo=to_best["lo"],
+        ratio_hi=to_best["hi"],
+        pairs=to_best["n"],
+    )
+
+
+def _to_best(own: Floats, others: Floats) -> Gain:
+    """The best of some cells ÷ the best of others, both chosen on the blocks that do not measure them."""
+    pairs = np.indices((len(own), len(others))).reshape(2, -1)
+    a, b = own[pairs[0]], others[pairs[1]]
+    return cross_fitted(a + b - 2 * _most_known(others), of=a - b)
+
+
+def _most_known(logs: Floats) -> Floats:
+    """The cell that has most blocks: what others are compared with by block, so that none is chosen for its blocks."""
+    fixed: Floats = logs[np.isfinite(logs).sum(axis=1).argmax()]
+    return fixed

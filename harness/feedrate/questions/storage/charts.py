@@ -42,7 +42,13 @@ from feedrate.charts.figure import (
 from feedrate.charts.marks import BLOCKS, Fields, dots, height, hover, logarithmic, names, rate, shape, tone
 from feedrate.charts.theme import colour
 from feedrate.schema import words
+from feedrate.schema.window import READ_LEAST
 
+NOT_SO = (
+    "the kernel’s count of cached pages said otherwise, or a cold one had read less than "
+    f"{100 * READ_LEAST:g}\u00a0% of its samples from storage"
+)
+"""Why a trial counts neither as cold nor as warm."""
 STORES = {
     "pixels": "pixels",
     "lz4": "compressed pixels",
@@ -228,7 +234,7 @@ def _notes(frame: pd.DataFrame, trials: pd.DataFrame, failed: Iterable[str]) -> 
         yield f"Samples lie in the page cache {when}: this is the cost of reading and decoding, not of a disk."
     if doubtful := count_doubtful(trials):
         parts = [f"{words.plural(count, 'trial')} asked to be {state}" for state, count in sorted(doubtful.items())]
-        yield f"Left out, as the count of cached pages said otherwise: {words.listed(parts)}."
+        yield f"Left out, as {NOT_SO}: {words.listed(parts)}."
     sizes = {
         str(state): sorted({int(size) for size in part}) for state, part in frame.groupby("page_cache")["n_samples"]
     }

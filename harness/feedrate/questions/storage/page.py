@@ -18,11 +18,12 @@ from feedrate.analysis.storage import OWN, count_doubtful, credible, format_cost
 from feedrate.analysis.summary import EMULATED, LOAD, PHOTOGRAPHS
 from feedrate.machine.identity import Storage
 from feedrate.pages import descriptions
+from feedrate.pages.headlines import RULE
 from feedrate.pages.markup import code
 from feedrate.pages.runs import RunView
 from feedrate.pages.template import render
 from feedrate.questions.storage.analysis import CONTAINER, LOSSY, NEITHER, PIXELS, SPACE, SPEED, choices, larger
-from feedrate.questions.storage.charts import STORES
+from feedrate.questions.storage.charts import NOT_SO, STORES
 from feedrate.schema import words
 from feedrate.schema.axes import BY_NAME
 from feedrate.schema.plugins import names, traits
@@ -69,14 +70,16 @@ class StorageSection:
     def __bool__(self) -> bool:
         return self._costs["storage_format"].nunique() > 1
 
-    def answers(self) -> str:
-        """Write what comes before the charts: which effect is larger, and the table of what to use."""
+    def answers(self, path: str) -> str:
+        """Write what comes before the charts of the page at ``path``: the larger effect, and what to use."""
         if not self:
             return ""
         effects = _first_of_each_setting(larger(self._trials))
         uses = list(_uses(choices(self._trials), self._run.manifest.machine.storage))
         return render(
             "storage/answers.md",
+            path=path,
+            rule=RULE,
             mark=self._run.mark,
             answer=compare_effects(effects) if effects else "",
             effects=[_effect(row) for row in effects],
@@ -349,6 +352,6 @@ def _missing(view: RunView, trials: pd.DataFrame, costs: pd.DataFrame) -> Iterat
         yield f"{name}, {state}, {sizes}: every trial of {words.plural(len(rows), 'setting')} failed"
     for state, count in sorted(count_doubtful(trials).items()):
         trials_asked = f"{words.plural(count, 'trial')} asked to be {state}"
-        yield f"{trials_asked}: left out, as the count of cached pages said otherwise"
+        yield f"{trials_asked}: left out, as {NOT_SO}"
     if absent := sorted(set(names("feedrate.formats")) - set(costs["storage_format"])):
         yield f"not in this run: {words.listed(absent)}"

@@ -24,7 +24,7 @@ from feedrate.questions.loader import page as loader_page
 from feedrate.questions.runs import facts as runs_facts
 from feedrate.questions.storage.page import StorageSection
 from feedrate.questions.workers import page as workers_page
-from feedrate.schema import plugins
+from feedrate.schema import plugins, words
 
 CHARTED = 2
 """Runs whose charts a page has room for, with some thirty kilobytes each, compressed."""
@@ -67,7 +67,8 @@ def page(name: str, path: str, content: Suite, runs: Sequence[RunView], verdicts
                 placed = place(figure, f"{markup.slug(name)}-{chart}-{view.mark}", path, view.origin)
                 figures[placed.name] = placed
                 charts.append((figure.title, f"{chart}-{view.mark}", placed.name))
-        notes = [descriptions.note(note) for note in view.manifest.substitutions]
+        version = view.manifest.protocol_version
+        notes = [*map(descriptions.note, view.manifest.substitutions), *filter(None, [words.protocol_note(version)])]
         part = {"view": view, "badge": runs_facts.badge(path, view), "notes": notes, "charts": charts}
         parts.append({**part, "before": before, "after": after})
     body = render(
@@ -97,7 +98,7 @@ def _around_charts(
 ) -> tuple[Markup, Markup, Mapping[str, str]]:
     """What stands before the charts of a run (the answer), what after them, and the files of that."""
     planted, compared = calibration_page.section(view, name), StorageSection(view, name)
-    before: list[str] = [planted or compared.answers()]
+    before: list[str] = [planted or compared.answers(path)]
     if not planted and not compared:
         text = answer(view.headlines_of(name)) or (claims_page.answer(verdicts, name, view) if verdicts else "")
         before = [markup.paragraph(text, "fr-answer")] if text else []

@@ -19,7 +19,7 @@ from feedrate.schema.axes import AXES, BY_NAME, Axis, Value, applicable, cell_id
 from feedrate.schema.columns import AXIS_COLUMNS, DEVICE_SPANS, FLAGS, OUTCOMES, PHASES, ROLES, TABLES, WORKER_STAGES
 from feedrate.schema.errors import InputError
 from feedrate.schema.redaction import EVIDENCE_MOST, INVISIBLE, KIND_MOST, MOST
-from feedrate.schema.window import READ_LEAST, STEADY
+from feedrate.schema.window import READ_LEAST, STEADY, UNREAD_MOST, consumed_samples, needed_bytes, unread_in_memory
 from feedrate.share.validation.findings import (
     CELL_ID,
     DATA_HASH,
@@ -273,12 +273,29 @@ def _whole(rows: Rows) -> Iterator[Offence]:
 
 
 def _cold(rows: Rows) -> Iterator[Offence]:
-    """Find cold trials that did not read their samples; a cache on disk stands in for the packed set."""
-    stored, cached = rows.number("stored_bytes"), rows.number("cache_bytes")
-    needed = np.where(np.isnan(cached), stored, cached) * rows.number("samples") / rows.number("n_samples")
+    """Find cold trials that did not read their samples, or whose unread samples lay in memory."""
+    count = rows.number("n_samples")
+    needed = needed_bytes(rows.number("stored_bytes"), rows.number("samples"), count)
     cold = _timed(rows) & rows.text("page_cache").one_of("cold") & (rows.run.protocol_version >= COLD_SINCE)
     wrong = cold & ~(rows.number("read_bytes") >= READ_LEAST * needed)
     yield Offence("read_bytes", wrong, f"{READ_LEAST:.0%} of stored_bytes × samples ÷ n_samples, or more")
+    steps, batch = rows.number("warmup_steps") + rows.number("steps"), rows.number("batch_size")
+    workers, ahead = (np.nan_to_num(rows.number(name)) for name in ("num_workers", "prefetch_factor"))
+    consumed = consumed_samples(steps, batch, workers, ahead)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        unread = unread_in_memory(rows.number("cached_after_pct"), consumed, count)
+    asked = cold & rows.text("access").one_of("random") & ~(np.nan_to_num(rows.number("memory_limit_mib")) > 0)
+    wrong = asked & ~((unread <= UNREAD_MOST) & (consumed < count))
+    expected = f"{UNREAD_MOST:.0%} of the samples in memory that were not read, at most"
+    yield Offence("cached_after_pct", wrong, expected, lambda row: f"{100 * unread[row]:.0f} %")
+
+
+def _full(rows: Rows) -> Iterator[Offence]:
+    """Find trials whose memory was to be full, and had no limit or room for all they read."""
+    full = _timed(rows) & rows.text("page_cache").one_of("full")
+    for name in ("memory_limit_mib", "read_bytes"):
+        yield Offence(name, full & ~(rows.number(name) > 0), "more than 0")
+    yield Offence("cached_after_pct", full & ~(rows.number("cached_after_pct") < 100), "less than 100")
 
 
 def _worked(rows: Rows) -> Iterator[Offence]:
@@ -362,8 +379,16 @@ IDENTITIES = (
     RowRule(
         "cold",
         "A trial that is called cold read from storage, in its window, at least "
-        f"{READ_LEAST:.0%} of the bytes that its samples take there (protocol {COLD_SINCE} and later).",
+        f"{READ_LEAST:.0%} of the bytes that its samples take there; in random order, and without a memory limit, at "
+        f"most {UNREAD_MOST:.0%} of the samples that it did not read lay in memory afterwards (protocol {COLD_SINCE} "
+        "and later).",
         _cold,
+    ),
+    RowRule(
+        "full",
+        "A trial whose memory was full of its set had a memory limit, read from storage in its window, and had not all "
+        "of the set in memory afterwards.",
+        _full,
     ),
     RowRule(
         "worked",

@@ -4,10 +4,13 @@ A training script runs in a fresh interpreter with two workers and is ended in t
 raises, or gets a signal, which goes to the training process alone (as from ``kill``, a scheduler or the kernel's
 out-of-memory killer; Ctrl-C in a terminal reaches the workers too).
 
-The value is seconds from the end of the training process until the last worker was gone; the fact, that this took, or
-a worker lay defunct for, more than ``GRACE_S``. A worker is defunct once it has ended, until its parent asks for its
-status. Orphans are adopted and asked at once here, as a good init does: it does *not* show what they would become in a
-container whose first process does not care for them, where they stay defunct for good.
+The value is seconds from the end of the training process until the last worker was gone; the fact, that one still ran,
+or lay defunct, after ``LIMIT_S``. PyTorch's workers look for their parent every 5 s (``MP_STATUS_CHECK_INTERVAL``), so
+that they outlive it by that much: the evidence says so, and it is no leaving behind.
+
+A worker is defunct once it has ended, until its parent asks for its status. Orphans are adopted here, as by init: each
+is looked at, and then asked at once. How many there were is said: in a container whose first process asks nobody they
+would stay defunct for good.
 
 Run as ``python -m feedrate.trial.checks.termination ENDS_BY plain|guarded`` this file is that script, as its user might
 have written it. It prints ``ready`` when its workers deliver. Then it trains until a signal ends it, or waits for a
@@ -37,10 +40,11 @@ from feedrate.schema.errors import TrialError
 from feedrate.trial.checks import Finding
 from feedrate.trial.job import Job
 
-GRACE_S = 0.5
-"""A worker that is gone so soon was not left behind."""
-LIMIT_S = 12.0
-"""How long to wait for each: the training process after the order to end, and its workers after its end."""
+LIMIT_S = 10.0
+"""How long to wait for each: the training process after the order to end, and its workers after its end; twice the
+interval at which workers look for their parent."""
+SEEN_S = 0.1
+"""A worker that is gone so soon went with its parent."""
 START_S = 90.0
 """Most time until the script trains; importing torch takes 2.5 to 5 s of it from a warm page cache."""
 _LOOK_S = 0.01
@@ -69,6 +73,8 @@ class Worker:
     """When it had ended, on the monotonic clock in seconds."""
     gone: float | None = None
     """When nothing of it was left."""
+    orphan: bool = False
+    """Whether it was seen defunct after its parent's end, and asked here."""
 
     def look(self) -> None:
         """Note what has become of it, and ask for its status where that has become our duty."""
@@ -80,7 +86,7 @@ class Worker:
                 return
             self.ended = self.ended or now
             with contextlib.suppress(ChildProcessError):  # still the training process' own, or asked already
-                os.waitpid(self.process.pid, os.WNOHANG)
+                self.orphan = os.waitpid(self.process.pid, os.WNOHANG)[0] != 0
         except psutil.NoSuchProcess:
             self.ended = self.ended or now
         if not self.process.is_running():
@@ -98,6 +104,8 @@ class Ending:
     after ``limit_s``. Negative where it went first."""
     defunct_s: tuple[float, ...]
     """For each, how long it lay defunct."""
+    orphans: int
+    """How many ended after the training process: defunct until whoever adopts them asks for their status."""
     segments: int
     """Files in shared memory that their dead makers left; removed."""
     limit_s: float = LIMIT_S
@@ -117,22 +125,21 @@ def check(job: Job) -> Finding:
 
 def conclude(ending: Ending, ends_by: str, *, guarded: bool) -> Finding:
     """Put what was seen into a finding."""
-    left = [outlived is None or outlived > GRACE_S for outlived in ending.outlived_s]
-    lay = [defunct > GRACE_S for defunct in ending.defunct_s]
-    stayed, count = sum(outlived is None for outlived in ending.outlived_s), len(left)
+    stayed, count = sum(outlived is None for outlived in ending.outlived_s), len(ending.outlived_s)
+    lay = sum(defunct > SEEN_S for defunct in ending.defunct_s)
     ended = f"{_HOW[ends_by]} ({_GUARDS[guarded]}), it ended within {ending.main_s:.2f} s"
     if stayed:
         fate = f"{stayed} of its {count} workers were still there {ending.limit_s:g} s later"
-    elif any(left):
-        fate = f"{sum(left)} of its {count} workers outlived it, the last by {ending.last_s:.1f} s"
-    elif ending.last_s <= _LOOK_S:
+    elif ending.last_s <= SEEN_S:
         fate = f"its {count} workers were gone by then"
     else:
-        fate = f"its {count} workers were gone {ending.last_s:.2f} s later"
-    defunct = f"{sum(lay)} lay defunct for up to {max(ending.defunct_s):.1f} s" if any(lay) else "none lay defunct"
+        fate = f"the last of its {count} workers was gone {ending.last_s:.1f} s later"
+    defunct = f"{lay} lay defunct for up to {max(ending.defunct_s):.1f} s" if lay else "none lay defunct"
+    if ending.orphans:
+        defunct += f" ({ending.orphans} ended as orphans, whose status was asked for at once)"
     files = {0: "nothing was", 1: "1 file was"}.get(ending.segments, f"{ending.segments} files were")
     return Finding(
-        any(left) or any(lay),
+        stayed > 0,
         max(0.0, ending.last_s),
         f"{ended}; {fate}, {defunct}, and {files} left in shared memory.",
     )
@@ -164,7 +171,7 @@ def watch(script: Sequence[str], ends_by: str, limit_s: float = LIMIT_S) -> Endi
             main.wait()
             _clear(workers)
     removed = remove_segments(shm_segments() - before, {main.pid, *(worker.process.pid for worker in workers)})
-    return Ending(main_s, outlived, defunct, removed, limit_s)
+    return Ending(main_s, outlived, defunct, sum(worker.orphan for worker in workers), removed, limit_s)
 
 
 def _await_ready(main: subprocess.Popen[str]) -> None:
