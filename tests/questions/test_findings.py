@@ -212,7 +212,7 @@ def test_counted_claims_name_what_they_read(tested: RunView) -> None:
             "fewer-workers-small-batch",
             "with batch_size=128 is 0.800 times that with batch_size=8, at worst 0.50×; 95\u00a0%",
         ),
-        ("totensor-transpose", "3 settings, at worst 0.50×, where the source’s figure comes to 0.800; 95\u00a0%"),
+        ("totensor-transpose", "the source’s figure of 0.800, averaged over 3 settings, at worst 0.50×; 95\u00a0%"),
     ],
 )
 def test_a_refuted_claim_says_what_its_ratio_is_of(tested: RunView, name: str, text: str) -> None:

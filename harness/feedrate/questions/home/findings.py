@@ -185,11 +185,12 @@ def _refuting(result: ClaimResult) -> str:
         return f"{words.plural(n, 'check')} saw otherwise"
     if fallen := [case for case in result.cases if case.get("role") == "also" and case["verdict"] == "refuted"]:
         return f"{fallen[0]['case']}: {words.number(fallen[0]['ratio'])} times; {over_blocks(fallen[0])}"
-    count, figure = len(result.claim.effect.cases), result.claim.effect.figure
+    effect = result.claim.effect
+    count, figure = len(effect.cases), None if effect.level else effect.figure
     several = "" if count < 2 else f", averaged over {words.plural(count, 'setting')}"
     several += f", at worst {worst(result.row)}" if worst(result.row) else ""
     several += f", where the source’s figure comes to {words.number(figure)}" if figure else ""
-    return f"{_compared(result.claim.effect, words.number(result.row['ratio']))}{several}; {over_blocks(result.row)}"
+    return f"{_compared(effect, words.number(result.row['ratio']))}{several}; {over_blocks(result.row)}"
 
 
 def _compared(effect: Effect, ratio: str) -> str:
@@ -204,7 +205,7 @@ def _compared(effect: Effect, ratio: str) -> str:
     if effect.along:
         return f"{metric.noun} changes by a factor of {ratio} for every doubling of {effect.along}"
     if effect.level:
-        return f"{metric.noun} is {ratio} times the source’s figure"
+        return f"{metric.noun} is {ratio} times the source’s figure of {words.number(effect.figure or 1)}"
     if metric.rate:
         return f"{last} is {ratio} times as fast as {first}"
     return f"with {last} {metric.noun} is {ratio} times what it is with {first}"
