@@ -111,6 +111,11 @@ class _Seen:
     withheld: str
     """Why its interval does not hold for the noise of its own cells; empty where it does."""
 
+    @property
+    def known(self) -> Floats:
+        """The values of the blocks in which no trial is missing."""
+        return self.values[np.isfinite(self.values)]
+
 
 @dataclass(frozen=True, slots=True)
 class RunValues:
@@ -251,7 +256,7 @@ class _Pool:
         """Exponential of the mean over all blocks of all runs, with its 95 % interval; empty where no run has it."""
         if not (found := self.seen(part)):
             return {}
-        own = [seen.values[np.isfinite(seen.values)] for _, seen in found]
+        own = [seen.known for _, seen in found]
         means = [float(values.mean()) for values in own if len(values)]
         mean, sd, units = moments(np.array(means) if _differ(own) else np.concatenate(own))
         half = half_width(sd, units)
@@ -268,7 +273,7 @@ class _Pool:
     def basis(self, part: Part) -> Row:
         """Which runs an effect comes from, whether they differ by more than their blocks do, and which are left out."""
         found = self.seen(part)
-        differ = _differ([seen.values[np.isfinite(seen.values)] for _, seen in found])
+        differ = _differ([seen.known for _, seen in found])
         ids = tuple(run.run_id for run, _ in found)
         tested = [(run, run.effects[part]) for run in self.runs if part in run.effects and run.run_id not in ids]
         withheld = sum(bool(_withheld(*each)) for each in tested)
@@ -409,10 +414,9 @@ def _deciding(name: str, claim: Claim) -> Iterator[tuple[Part, Effect]]:
 
 
 def _case_parts(part: Part, effect: Effect) -> list[Part]:
-    """The cases of what decides a claim; none of an interaction, whose sides are no cases of what it says."""
+    """The several cases of what decides a claim."""
     name, role, place = part
-    cases = [] if effect.against or len(effect.cases) < 2 else effect.cases
-    return [(name, "case" if role == "effect" else f"also {place}", case) for case in range(len(cases))]
+    return [(name, "case" if role == "effect" else f"also {place}", case) for case in range(len(effect.several))]
 
 
 def asked(estimate: Row, effect: Effect) -> Row:

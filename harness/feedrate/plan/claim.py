@@ -91,6 +91,11 @@ class Effect:
         """Whether it is a metric itself, and no ratio of two."""
         return len(self.steps) == 1
 
+    @property
+    def several(self) -> tuple[Values, ...]:
+        """The cases that it is the mean of, where they are several; the sides of an interaction are no cases of it."""
+        return () if self.against or len(self.cases) < 2 else self.cases
+
     def sides(self, case: Values) -> list[tuple[float, dict[str, Value]]]:
         """Weight and values of every side of a case."""
         return [(weight, {**case, **values}) for weight, values in self.steps]

@@ -136,14 +136,13 @@ def plan_claims(
 
 
 def _planned(effect: Effect, device: str, photographs: str) -> PlannedEffect:
-    """An effect with its cells; the sides of an interaction are no cases of what it says."""
+    """An effect with its cells, and those of each of its cases."""
 
     def weights(cases: Sequence[tuple[float, Values]] | None = None) -> dict[str, float]:
         return {term.cell_id: term.weight for term in terms(effect, device, photographs, cases)}
 
-    cases = [] if effect.against or len(effect.cases) < 2 else effect.cases
     least = None if effect.figure is None else least_of(effect.figure, effect.says)
-    return PlannedEffect(effect.metric, weights(), least, tuple(weights([(1.0, case)]) for case in cases))
+    return PlannedEffect(effect.metric, weights(), least, tuple(weights([(1.0, case)]) for case in effect.several))
 
 
 class ClaimTracker:

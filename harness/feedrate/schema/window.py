@@ -77,7 +77,7 @@ def steps_once(batches: int, num_workers: int, prefetch_factor: int) -> int:
 def samples_once(batch_size: int, num_workers: int, prefetch_factor: int, min_steps: int, access: str) -> int:
     """Least samples in a set that a cold trial with a window of ``min_steps`` steps reads once at most."""
     steps = warm_up_steps(num_workers, prefetch_factor) + whole(min_steps, num_workers)
-    return batch_size * (steps + num_workers * prefetch_factor) * _part(access)
+    return int(consumed_samples(steps, batch_size, num_workers, prefetch_factor)) * _part(access)
 
 
 def _part(access: str) -> int:
