@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feedrate.analysis.claims import NOT_TESTABLE, Findings, judge_claims, observe
+from feedrate.analysis.claim_values import observe
+from feedrate.analysis.claims import NOT_TESTABLE, Findings, judge_claims
 from feedrate.plan.claim import Aside, Claim, Claims, Part, Values, level, pair, slope
 from feedrate.schema.axes import AXES, applicable, cell_id
 from feedrate.schema.columns import TRIALS

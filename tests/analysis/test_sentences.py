@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feedrate.analysis.claims import NOT_TESTABLE, Findings, judge_claims, observe, settings_text
+from feedrate.analysis.claim_values import observe, settings_text
+from feedrate.analysis.claims import NOT_TESTABLE, Findings, judge_claims
 from feedrate.analysis.sentences import estimate, power, remarks, sentence
 from feedrate.plan.claim import Claim, Effect, Part, pair, slope
 from feedrate.schema.axes import Value

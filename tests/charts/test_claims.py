@@ -11,7 +11,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from feedrate.analysis.claims import CLAIM_COLUMNS, NOT_TESTABLE, VERDICTS, judge_claims, observe
+from feedrate.analysis.claim_values import observe
+from feedrate.analysis.claims import CLAIM_COLUMNS, NOT_TESTABLE, VERDICTS, judge_claims
 from feedrate.charts import render
 from feedrate.charts.embed import figure_html, specifications
 from feedrate.charts.figure import Figure

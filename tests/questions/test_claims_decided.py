@@ -12,7 +12,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from feedrate.analysis.claims import NOT_TESTABLE, judge_claims, observe
+from feedrate.analysis.claim_values import observe
+from feedrate.analysis.claims import NOT_TESTABLE, judge_claims
 from feedrate.plan import suite
 from feedrate.plan.claim import Claim, Effect, cell_on
 from feedrate.schema.axes import BY_NAME, Value, cell_id

@@ -21,7 +21,8 @@ import pytest
 from cross_fit import cross_fit
 from scipy import stats
 
-from feedrate.analysis.claims import judge_claims, observe
+from feedrate.analysis.claim_values import observe
+from feedrate.analysis.claims import judge_claims
 from feedrate.analysis.summary import CONDITIONS
 from feedrate.pages.runs import RunView
 from feedrate.pages.verdicts import load_verdicts

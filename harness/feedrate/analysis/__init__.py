@@ -8,6 +8,7 @@ n < 2. Tables have the columns ``run_id`` and ``cell_id`` (``blocks.KEYS``) wher
 __all__ = [
     "blocks",
     "ceilings",
+    "claim_values",
     "claims",
     "contrasts",
     "crossfit",

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from feedrate.analysis.claims import FEW_BLOCKS, NOT_TESTABLE, asked, label, settings_text
+from feedrate.analysis.claim_values import label, settings_text
+from feedrate.analysis.claims import FEW_BLOCKS, NOT_TESTABLE, asked
 from feedrate.analysis.verdicts import single_verdict
 from feedrate.plan.claim import PHOTOGRAPHS, Claim, Effect, Values
 from feedrate.plan.claim_selection import LEAST_BLOCKS

@@ -13,7 +13,8 @@ from typing import Any
 
 import pandas as pd
 
-from feedrate.analysis.claims import CLAIM_COLUMNS, NOT_TESTABLE, VERDICTS, RunValues, judge_claims, observe
+from feedrate.analysis.claim_values import RunValues, observe
+from feedrate.analysis.claims import CLAIM_COLUMNS, NOT_TESTABLE, VERDICTS, judge_claims
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.sentences import sentence
 from feedrate.pages import descriptions

@@ -15,7 +15,8 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from feedrate.analysis.claims import VERDICTS, judge_claims, observe
+from feedrate.analysis.claim_values import observe
+from feedrate.analysis.claims import VERDICTS, judge_claims
 from feedrate.analysis.estimates import rows_of
 from feedrate.charts.figure import Figure, Key, Panel, Sheet, chart, data, plain, table
 from feedrate.charts.marks import BLOCKS, Fields, dots, height, hover, log_axis, look, names

@@ -14,7 +14,8 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from feedrate.analysis.claims import NOT_TESTABLE, VERDICTS, settings_text
+from feedrate.analysis.claim_values import settings_text
+from feedrate.analysis.claims import NOT_TESTABLE, VERDICTS
 from feedrate.analysis.sentences import estimate, power, remarks, worst
 from feedrate.charts.citation import together
 from feedrate.charts.embed import swatch

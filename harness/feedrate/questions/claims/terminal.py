@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from feedrate.analysis.claims import NOT_TESTABLE, VERDICTS, Findings, judge_claims, observe
+from feedrate.analysis.claim_values import observe
+from feedrate.analysis.claims import NOT_TESTABLE, VERDICTS, Findings, judge_claims
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.sentences import blocks_needed, estimate, remarks, sentence, worst
 from feedrate.plan import suite

@@ -17,7 +17,8 @@ import pandas as pd
 from feedrate.analysis import noise
 from feedrate.analysis.blocks import successful
 from feedrate.analysis.ceilings import cells_with_ceilings
-from feedrate.analysis.claims import judge_claims, observe
+from feedrate.analysis.claim_values import observe
+from feedrate.analysis.claims import judge_claims
 from feedrate.analysis.machines import CELL, SAME_IN_BOTH
 from feedrate.analysis.storage import believable
 from feedrate.plan import suite

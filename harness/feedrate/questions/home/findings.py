@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from feedrate.analysis.claims import label, settings_text
+from feedrate.analysis.claim_values import label, settings_text
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.estimators import frame, summary
 from feedrate.analysis.sentences import estimate, worst

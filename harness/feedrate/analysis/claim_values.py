@@ -1,0 +1,174 @@
+"""What a run has to say of claims, before anything is judged: effects block by block, and what checks saw.
+
+An effect has one value a block of a run: the weighted sum of the logs of its cells in it; of a level, less the log of
+the source's figure, so that its ratio is one to the figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from feedrate.analysis.blocks import KEYS, Blocks, Floats
+from feedrate.analysis.diagnosis import diagnose, diagnose_effect
+from feedrate.analysis.estimates import rows_of
+from feedrate.analysis.storage import doubtful
+from feedrate.plan.claim import PHOTOGRAPHS, Claim, Claims, Effect, Values, cell_on, terms, untestable
+from feedrate.schema.axes import BY_NAME, cell_id
+from feedrate.schema.metrics import METRICS
+
+_UNTELLING = ("step_ms", "n_samples")
+"""Axes that go without saying in the name of a case."""
+Row = dict[str, Any]
+Part = tuple[str, str, int]
+"""A claim's id, a role (effect, also, case, against, aside, check; for the cases of a part ``also 0`` and so on) and a
+place in it."""
+
+
+def label(case: Values, cases: Sequence[Values]) -> str:
+    """Name a case by what tells it from the others, which may be a default; a single one needs no name."""
+    names = dict.fromkeys(name for each in cases for name in each if name not in _UNTELLING)
+    if case.get("mode", "train") != "train":
+        names.pop("step", None)  # a default that means nothing there
+    values = {name: [each.get(name, BY_NAME[name].default) for each in cases] for name in names}
+    own = {name: case.get(name, BY_NAME[name].default) for name in names if len(set(values[name])) > 1}
+    return settings_text(own)
+
+
+def settings_text(values: Values) -> str:
+    """Write settings as they are typed: ``num_workers=2, pin_memory=true``."""
+    return ", ".join(
+        f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in values.items()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An effect, or a case of it, block by block in one run."""
+
+    photographs: str
+    """The workload that was read where the claim names photographs."""
+    values: Floats
+    """Weighted sums of logs, a value a block of the run; NaN where a trial is missing."""
+    dropped: int
+    """Blocks in which all of its trials were made and one or more failed."""
+    sides: tuple[Floats, Floats]
+    """Logs of the metric of A and of B, of single cases."""
+    withheld: str
+    """Why its interval does not hold for the noise of its own cells; empty where it does."""
+
+    @property
+    def known(self) -> Floats:
+        """The values of the blocks in which no trial is missing."""
+        return self.values[np.isfinite(self.values)]
+
+
+@dataclass(frozen=True, slots=True)
+class RunValues:
+    """What one run has to say of claims, before anything is judged."""
+
+    run_id: str
+    machine_id: str
+    device: str
+    protocol: int
+    untestable: Mapping[str, str]
+    """Claim to what the run's plan said speaks against testing it."""
+    withheld: str
+    """Why intervals do not hold for this run's noise; empty where they do."""
+    effects: Mapping[Part, Seen]
+    checks: Mapping[Part, Sequence[Row]]
+    """Trials of the checks of facts that ended well: ``fact``, ``fact_value``, ``evidence``."""
+
+    @property
+    def place(self) -> tuple[str, str, int]:
+        """What is pooled: machine, device and version of the protocol."""
+        return self.machine_id, self.device, self.protocol
+
+
+def observe(trials: pd.DataFrame, claims: Claims, why_not: Mapping[str, str] | None = None) -> RunValues:
+    """Collect what a run has to say of claims.
+
+    Args:
+        trials: rows of ``columns.TRIALS`` of one run, at least one.
+        claims: id to suite and claim (``suite.claims()``).
+        why_not: claim to what the run's plan said speaks against testing it.
+    """
+    run_id, machine, device = (str(trials[name].iloc[0]) for name in ("run_id", "machine_id", "device"))
+    why_not = why_not or {}
+    cells, effects, checks = _Cells(trials[~doubtful(trials)]), dict[Part, Seen](), dict[Part, Sequence[Row]]()
+    for name, (_, general) in claims.items():
+        claim = general.on(device)
+        if untestable(claim, device) or name in why_not:
+            continue
+        for (role, place), effect, cases in _parts(claim):
+            if seen := cells.observe(effect, cases):
+                effects[name, role, place] = seen
+        for place, values in enumerate(claim.facts):
+            if rows := cells.checks(values):
+                checks[name, "check", place] = rows
+    protocol = int(trials["protocol_version"].iloc[0])
+    return RunValues(run_id, machine, device, protocol, why_not, diagnose(trials).reason, effects, checks)
+
+
+def _parts(claim: Claim) -> Iterator[tuple[tuple[str, int], Effect, Sequence[tuple[float, Values]] | None]]:
+    """All effects of a claim with their role and place, and the weighted cases where not all of them count."""
+    if claim.effect:
+        yield ("effect", 0), claim.effect, None
+        for role, cases in (("case", claim.effect.cases), ("against", claim.effect.against)):
+            for place, case in enumerate(cases):
+                yield (role, place), claim.effect, [(1.0, case)]
+    for place, part in enumerate(claim.also):
+        yield ("also", place), part.effect, None
+        for case_place, case in enumerate(part.effect.cases):
+            yield (f"also {place}", case_place), part.effect, [(1.0, case)]
+    for place, aside in enumerate(claim.asides):
+        yield ("aside", place), aside.effect, None
+
+
+class _Cells:
+    """The blocks of a run by metric, and which cells it has."""
+
+    def __init__(self, trials: pd.DataFrame) -> None:
+        self._trials = trials
+        self._run_id, self._device = (str(trials[name].iloc[0]) for name in ("run_id", "device"))
+        self._ids = set(trials["cell_id"])
+        self._tried = trials[["cell_id", "block"]].drop_duplicates()
+        ended = trials["outcome"].eq("ok") & (trials["fact"].notna() if "fact" in trials else False)
+        self._checks = trials[ended]
+        self._blocks: dict[str, Blocks] = {}
+        present = set(trials["workload"].dropna())
+        self._photographs = [name for name in PHOTOGRAPHS if name in present] or [PHOTOGRAPHS[0]]
+
+    def observe(self, effect: Effect, cases: Sequence[tuple[float, Values]] | None) -> Seen | None:
+        """The values of an effect, or of some of its cases; None where the run lacks a cell."""
+        for photographs in self._photographs:
+            wanted = terms(effect, self._device, photographs, cases)
+            if all(term.cell_id in self._ids for term in wanted):
+                break
+        else:
+            return None
+        ids = [term.cell_id for term in wanted]
+        values: Floats = np.array([term.weight for term in wanted]) @ (logs := self._logs(effect.metric, ids))
+        if effect.level and effect.figure:
+            values -= np.log(effect.figure)
+        attempts = self._tried.loc[self._tried["cell_id"].isin(ids), "block"].value_counts()
+        dropped = int((attempts == len(ids)).sum()) - int(np.isfinite(values).sum())
+        return Seen(photographs, values, dropped, (logs[0], logs[-1]), diagnose_effect(logs).reason)
+
+    def _logs(self, metric: str, ids: Sequence[str]) -> Floats:
+        """Logs of a metric, cells × blocks."""
+        if metric not in self._blocks:
+            number = METRICS[metric]
+            columns = [name for name in number.columns if name in self._trials]
+            values = pd.Series([number.of(row) for row in rows_of(self._trials[columns])], self._trials.index)
+            self._blocks[metric] = Blocks(self._trials[[*KEYS, "block", "outcome"]].assign(samples_per_s=values))
+        return self._blocks[metric].logs([self._run_id] * len(ids), ids)
+
+    def checks(self, values: Values) -> list[Row]:
+        """What the checks of a fact saw."""
+        cell, _ = cell_on({"mode": "check", **values}, self._device)
+        return rows_of(self._checks[self._checks["cell_id"].eq(cell_id(cell))][["fact", "fact_value", "evidence"]])
