@@ -455,21 +455,10 @@ def test_what_was_warm_is_not_taken_for_cold(trials_of: Trials) -> None:
 
 def checks(facts: list[bool], **axes: Any) -> pd.DataFrame:
     cell = applicable({axis.name: axis.default for axis in AXES} | {"mode": "check", **axes}, "cpu")[0]
+    same = {"run_id": "run", "machine_id": "machine", "device": "cpu", "protocol_version": 1, "outcome": "ok"}
     rows = [
-        {
-            **cell,
-            "cell_id": cell_id(cell),
-            "run_id": "run",
-            "machine_id": "machine",
-            "device": "cpu",
-            "protocol_version": 1,
-            "block": block,
-            "outcome": "ok",
-            "samples_per_s": None,
-            "fact": fact,
-            "fact_value": float(block),
-            "evidence": f"Seen {fact}.",
-        }
+        {**cell, **same, "cell_id": cell_id(cell), "block": block}
+        | {"fact": fact, "fact_value": float(block), "evidence": f"Seen {fact}."}
         for block, fact in enumerate(facts)
     ]
     return pd.DataFrame(rows, columns=[column.name for column in TRIALS])

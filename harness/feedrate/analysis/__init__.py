@@ -27,5 +27,6 @@ __all__ = [
     "steps",
     "storage",
     "summary",
+    "variance",
     "verdicts",
 ]

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 from altair.utils.schemapi import debug_mode
 
-from feedrate.analysis import ceilings, loader, noise, steps
+from feedrate.analysis import ceilings, loader, noise, steps, variance
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.storage import believable
 from feedrate.charts.citation import Citation, Origin, data_hash, day
@@ -159,10 +159,10 @@ class RunView:
 
     @cached_property
     def spread(self) -> dict[Any, Any] | None:
-        """Where the spread between the run's trials comes from (``noise.average_cell``); None where too few ran."""
+        """Where the spread between the run's trials comes from (``variance.average_cell``); None where too few ran."""
         target = self.manifest.protocol.ci_target_pct
-        parts = noise.split(self.trials, target)
-        return next(iter(rows_of(noise.average_cell(parts[parts["n"] > 1], target))), None)
+        parts = variance.split(self.trials, target)
+        return next(iter(rows_of(variance.average_cell(parts[parts["n"] > 1], target))), None)
 
     @cached_property
     def headlines(self) -> pd.DataFrame:

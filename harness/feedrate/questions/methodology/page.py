@@ -24,6 +24,7 @@ from feedrate.analysis import (
     pipeline,
     prediction,
     simulate_noise,
+    variance,
     verdicts,
 )
 from feedrate.analysis.estimators import ESTIMATORS
@@ -84,7 +85,7 @@ def tables() -> dict[str, Any]:
             (each.label, each.fault or "Nothing that the external clock shows.", each.used_by) for each in ESTIMATORS
         ],
         "formats": list(_formats()),
-        "parts": [(PARTS[part].capitalize(), _CAUSES[part], noise.ADVICE[part]) for part in noise.PARTS],
+        "parts": [(PARTS[part].capitalize(), _CAUSES[part], variance.ADVICE[part]) for part in variance.PARTS],
         "letters": list(letters),
         "worst_letter": noise.LETTERS[len(letters)],
         "criteria": list(_criteria()),

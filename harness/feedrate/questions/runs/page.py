@@ -12,7 +12,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from feedrate.analysis import noise
+from feedrate.analysis import noise, variance
 from feedrate.analysis.blocks import successful
 from feedrate.analysis.diagnosis import diagnose
 from feedrate.analysis.estimates import rows_of
@@ -281,8 +281,8 @@ def _by_axis(contrasts: Sequence[Stopped]) -> Iterator[tuple[str, ...]]:
 
 def _spread(found: Mapping[str, float]) -> Iterator[tuple[str, ...]]:
     """Each part of the spread between trials, and its share of the variance."""
-    whole = sum(found[f"{part}_sd"] ** 2 for part in noise.PARTS)
-    for part in noise.PARTS:
+    whole = sum(found[f"{part}_sd"] ** 2 for part in variance.PARTS)
+    for part in variance.PARTS:
         share = words.percent(found[f"{part}_sd"] ** 2 / whole) if whole else "–"
         yield PARTS[part].capitalize(), f"{100 * found[f'{part}_sd']:.1f} %", share
     yield Markup("<strong>All</strong>"), f"{100 * found['total_sd']:.1f} %", ""
