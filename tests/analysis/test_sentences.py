@@ -210,6 +210,7 @@ def test_inconclusive_says_what_it_would_take(trials_of: Trials) -> None:
     assert more > 1
     assert f"inconclusive; about {more} more blocks would decide it." in told(frame, asked)
     assert "about 1 more block would decide it" in told(frame, asked, blocks_needed=row["n"] + 1)
+    assert "inconclusive; runs differ by more than their blocks do" in told(frame, asked, runs_differ=True)
     for needed in (math.inf, row["n"] + 101, math.nan):
         assert "inconclusive; more than 100 more blocks would be needed: " in told(frame, asked, blocks_needed=needed)
 

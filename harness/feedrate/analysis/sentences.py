@@ -123,6 +123,8 @@ def blocks_needed(row: Row) -> str:
     """Write what would decide an effect that is inconclusive, from its spread so far."""
     if row["n"] < LEAST_BLOCKS:
         return f"nothing is decided from fewer than {LEAST_BLOCKS} blocks"
+    if row["runs_differ"] is True:
+        return "runs differ by more than their blocks do, so that each counts as one value: another run would tell more"
     if row["undecided"]:
         return f"settings differ, and {row['undecided']} is undecided by itself"
     blocks = row["blocks_needed"]
