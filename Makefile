@@ -22,6 +22,13 @@ A ?=
 B ?=
 MARKDOWN ?=
 ALL ?=
+CMD ?=
+DIR ?= .
+STEPS ?=
+LIVE ?=
+HEADSPACE ?=
+NAME ?=
+PID ?=
 PROPOSED ?= proposed
 FILES ?= results
 REST ?=
@@ -35,8 +42,8 @@ export LABEL NOTE WHY
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup plan sweep gpu-reference site figures serve test test-all lint bench div2k pets readme lock clean chromium submit withdraw label check-submission compare validate
-FEEDRATE := .venv/bin/feedrate
+.PHONY: help setup plan sweep gpu-reference site figures serve test test-all lint bench div2k pets readme lock clean chromium submit withdraw label check-submission compare validate run top
+FEEDRATE := $(CURDIR)/.venv/bin/feedrate
 # Three files of tests at a time where there are four cores, else two: more would disturb those that measure, and on four
 # cores four of them are hardly done sooner.
 PYTEST := .venv/bin/python -m pytest -n $(shell [ $$(nproc) -ge 4 ] && echo 3 || echo 2) --dist loadfile
@@ -75,6 +82,13 @@ gpu-reference: ## On a GPU machine, with the Python there (PYTHON=): CUDA tests,
 	@$(NEW_ENOUGH)
 	@PYTHONPATH="$(CURDIR)/harness" $(PYTHON) -m feedrate gpu-reference $(if $(BUDGET),--budget $(BUDGET)) $(if $(OUT),--out "$(OUT)") \
 		--data-root "$(DATA_ROOT)" --matrix "$(MATRIX)" $(if $(FRESH),--fresh)
+
+run: .venv/ready ## Say what holds back a training script of yours (CMD="python train.py", DIR=where, STEPS= LIVE=1 HEADSPACE=1 NAME=)
+	@cd "$(DIR)" && $(FEEDRATE) run $(if $(STEPS),--steps $(STEPS)) $(if $(LIVE),--live) $(if $(HEADSPACE),--headspace) \
+		$(if $(NAME),--name "$(NAME)") -- $(CMD)
+
+top: .venv/ready ## The same of a training that already runs (PID=)
+	@$(FEEDRATE) top $(PID)
 
 site: .venv/ready ## Build the website from all results into build/site
 	@$(FEEDRATE) site

@@ -16,6 +16,7 @@ from feedrate.analysis import steps as analysis_steps
 from feedrate.charts import render, theme
 from feedrate.charts.embed import figure_csv, figure_html
 from feedrate.charts.figure import Figure
+from feedrate.charts.theme import STAGE_COLOURS
 from feedrate.pages import runs as pages_runs
 from feedrate.questions.runs.timeline_charts import PARTS
 from feedrate.questions.runs.timeline_charts import timeline as chart
@@ -116,7 +117,7 @@ def test_a_panel_a_kind_of_step_each_with_picture_message_and_keys(figure: Figur
             assert word in said
     labels = {key.label for key in figure.keys}
     assert {"decode (loading)", "fetch: wait for data", "emulated step (sleep)"} <= labels
-    assert all(label in labels for label in PARTS.values() if label.endswith("(loading)"))
+    assert all(PARTS[stage] in labels for stage in STAGE_COLOURS)
 
 
 def test_the_message_is_made_of_the_numbers(figure: Figure) -> None:

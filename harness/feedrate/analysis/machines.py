@@ -16,6 +16,7 @@ import pandas as pd
 from feedrate.analysis.blocks import Blocks, Floats, Moments, half_width, moments, successful, t_half_width
 from feedrate.analysis.contrasts import verdicts
 from feedrate.analysis.estimates import AXIS_NAMES, rows_of
+from feedrate.schema.axes import SCRIPT
 
 CELL = ["cell_id", "device"]
 """Columns that identify one cell of either run."""
@@ -24,6 +25,20 @@ SAME_IN_BOTH = ("protocol_version", "workload_version", "data_hash")
 COLUMNS = (*CELL, "samples_per_s_a", "samples_per_s_b", "ratio", "lo", "hi", "n_a", "n_b", "df", "verdict")
 ROUNDING = 1e-12
 """A spread of logs up to this is none: it is what rounding leaves of equal numbers."""
+
+
+def one_setting(trials: pd.DataFrame) -> pd.DataFrame:
+    """Let runs of a script be compared whatever their loader's settings are, which is what was changed between them.
+
+    A cell of a script that is the only one of its mode gets the same id in every run.
+    """
+    own = trials["workload"].eq(SCRIPT).fillna(False).to_numpy(dtype=bool)
+    if not own.any():
+        return trials
+    held = trials.loc[own, ["cell_id", "script", "mode"]].drop_duplicates()
+    single = held[~held.duplicated(["script", "mode"], keep=False)]
+    ids = {str(cell): f"{script}, {mode}" for cell, script, mode in single.itertuples(index=False)}
+    return trials.assign(cell_id=trials["cell_id"].replace(ids))
 
 
 class _Side:

@@ -22,7 +22,7 @@ import pandas as pd
 
 from feedrate.analysis.summary import EMULATED, PHOTOGRAPHS, TRAIN
 from feedrate.schema import words
-from feedrate.schema.axes import AXES
+from feedrate.schema.axes import AXES, SCRIPT
 from feedrate.schema.plugins import PACKAGE
 
 WIDTH = 320
@@ -204,7 +204,7 @@ def data(rows: Sequence[Row], *names: str) -> alt.InlineData:
     return table([{name: short(row[name]) for name in names} for row in rows])
 
 
-PANEL_AXES = ("workload", "patch_size", "mode", "step", "step_ms", "model")
+PANEL_AXES = ("workload", "script", "patch_size", "mode", "step", "step_ms", "model")
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +212,9 @@ class Slice:
     """The cells of one panel."""
 
     workload: str
+    """Or the name of a script."""
     patch_size: int
+    """0 for a script, of which it is not known."""
     kind: str
     """``train``, ``emulated`` or ``load``."""
     subtitle: str
@@ -221,7 +223,7 @@ class Slice:
     @property
     def title(self) -> str:
         """Workload and patch size, as the panel's first line says them."""
-        return f"{self.workload}, {self.patch_size} px"
+        return f"{self.workload}, {self.patch_size} px" if self.patch_size else self.workload
 
     def row(self) -> dict[str, Any]:
         """Give the columns that tell this panel's rows from those of others."""
@@ -243,9 +245,12 @@ def slices(cells: pd.DataFrame, kinds: Sequence[str]) -> list[Slice]:
             kind, subtitle = EMULATED, f"emulated step: a sleep of {float(cell['step_ms']):g} ms, no model"
         else:
             device = "GPU" if part["device"].iloc[0] == "cuda" else "CPU"
-            kind, subtitle = TRAIN, f"real training of {cell['model']} on the {device}"
+            of = "" if cell["workload"] == SCRIPT else f" of {cell['model']}"
+            kind, subtitle = TRAIN, f"real training{of} on the {device}"
+        name = cell["script"] if cell["workload"] == SCRIPT else cell["workload"]
+        size = int(cell["patch_size"]) if words.known(cell["patch_size"]) else 0
         if kind in kinds:
-            found.append(Slice(str(cell["workload"]), int(cell["patch_size"]), kind, subtitle, part))
+            found.append(Slice(str(name), size, kind, subtitle, part))
     return sorted(
         found, key=lambda s: (s.workload not in PHOTOGRAPHS, s.workload, s.patch_size, kinds.index(s.kind), s.subtitle)
     )

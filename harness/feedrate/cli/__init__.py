@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -124,6 +124,42 @@ def reference_of_gpu(
     options = Options(matrix, profile, "", budget, None, data_root, out / "results", fresh=fresh)
     _end_like_ctrl_c(signal.SIGTERM, signal.SIGHUP)
     raise typer.Exit(gpu_reference.make(options, out, Console()))
+
+
+@app.command("run")
+def run_script(
+    command: Annotated[list[str], typer.Argument(metavar="-- PROGRAM ARG...", help="The script as you start it.")],
+    steps: Annotated[int, typer.Option(min=0, help="End it after so many batches; 0 leaves it its own end.")] = 0,
+    live: Annotated[bool, typer.Option("--live", help="Show pace, waits and workers while it runs.")] = False,
+    headspace: Annotated[
+        bool,
+        typer.Option("--headspace", help="After --steps batches time step and loader alone; spoils the weights."),
+    ] = False,
+    name: Annotated[str, typer.Option(help="What records call it: runs of one name are compared.")] = "",
+    as_json: Annotated[
+        str, typer.Option("--json", metavar="FILE", help="Write the report there, too; - is stdout.")
+    ] = "",
+    results: Annotated[
+        Path | None, typer.Option(parser=path, help="Where the run is written; by default with feedrate's other runs.")
+    ] = None,
+) -> None:
+    """Run a training script as it is, and say how long it waits for data, in which line, and what would help."""
+    from feedrate.attach import terminal
+    from feedrate.store import runs
+
+    options: dict[str, Any] = {"name": name, "steps": steps, "live": live, "headspace": headspace, "as_json": as_json}
+    terminal.run(command, Console(stderr=True), results or runs.home(), **options)
+
+
+@app.command()
+def top(
+    pid: Annotated[int, typer.Argument(metavar="PID", help="The training process.")],
+    seconds: Annotated[float, typer.Option(min=1, help="How long to look.")] = 30.0,
+) -> None:
+    """Say what holds back a training that already runs, from the stacks of its processes."""
+    from feedrate.attach import terminal
+
+    terminal.top(pid, seconds, Console())
 
 
 @app.command()

@@ -16,7 +16,7 @@ import yaml
 
 from feedrate.plan import suite
 from feedrate.schema import plugins, words
-from feedrate.schema.axes import BY_NAME, Value
+from feedrate.schema.axes import BY_NAME, SCRIPT, Value
 from feedrate.schema.errors import InputError, expected_one_of
 from feedrate.store.manifest import Protocol
 
@@ -120,13 +120,19 @@ def _axis(name: str, values: Any, where: str) -> tuple[Value, ...]:
     if not listed:
         raise InputError(f"{where}: got no values; expected at least one, or leave the axis out for its default")
     checked = [BY_NAME[name].checked(value, where) for value in listed]
+    if SCRIPT in checked and name == "workload":
+        expected = expected_one_of(SCRIPT, plugins.names("feedrate.workloads"))
+        raise InputError(
+            f"{where}: got '{SCRIPT}'; {expected}. A script of your own is "
+            "measured as it runs: feedrate run -- python train.py"
+        )
     if len({(type(v), v) for v in checked}) < len(checked):
         raise InputError(f"{where}: got {values!r}; expected each value once")
     return tuple(checked)
 
 
 def _slice(name: str, raw: Any, where: str) -> SuiteSlice:
-    given = dict(_section(raw, where, [*BY_NAME, CONDITION]))
+    given = dict(_section(raw, where, [*(axis for axis in BY_NAME if axis != "script"), CONDITION]))
     device = given.pop(CONDITION, None)
     if device is not None and device not in DEVICES:
         raise InputError(f"{where}.{CONDITION}: got {device!r}; {expected_one_of(device, DEVICES)}")

@@ -251,7 +251,7 @@ def show_axes(console: Console) -> None:
         table.add_column(heading, no_wrap=heading in ("axis", "default"))
     for axis in AXES:
         least = f"≥ {axis.least or 0:g}"
-        kind = {bool: "false, true", int: f"whole numbers {least}", float: f"numbers {least}"}
+        kind = {bool: "false, true", int: f"whole numbers {least}", float: f"numbers {least}", str: "a name"}
         values = ", ".join(axis.choices()) if axis.choices else kind[axis.type]
         default = str(axis.default).lower() if axis.type is bool else str(axis.default)
         table.add_row(axis.name, default, values, axis.doc)

@@ -20,6 +20,8 @@ from feedrate.schema.axis import (
     NEEDS_MODEL,
     NEEDS_WORKERS,
     NO_CUDA,
+    OF_A_SCRIPT,
+    SCRIPT,
     STREAMS,
     Axis,
     Cell,
@@ -42,6 +44,7 @@ __all__ = [
     "LOADING",
     "NO_CUDA",
     "NO_KNOBS",
+    "SCRIPT",
     "TRAINING",
     "TRANSFER",
     "Axis",
@@ -60,14 +63,17 @@ def _named(**axes: Axis) -> tuple[Axis, ...]:
 TASK = _named(
     workload=Axis(
         "synthetic",
-        "What is trained on: dataset, transform and model step.",
-        choices=lambda: names("feedrate.workloads"),
+        "What is trained on: dataset, transform and model step; script is a training script of somebody's own.",
+        choices=lambda: (*names("feedrate.workloads"), SCRIPT),
+        of_scripts=True,
     ),
+    script=Axis("", "What that script is called.", idle=OF_A_SCRIPT, of_scripts=True),
     mode=Axis(
         "train",
         "What a trial does: the whole training step, one stage alone (its ceiling), or a check of a fact, which times "
         "nothing.",
         choices=one_of("train", "load", "compute", "copy", "check"),
+        of_scripts=True,
     ),
     check=Axis(
         "next_epoch",
@@ -205,9 +211,11 @@ PLANTED = _named(
 """Planted costs, whose truth is known, and what changes nothing."""
 
 LOADING = _named(
-    batch_size=Axis(32, "Samples in a batch.", unit="samples", least=1),
-    num_workers=Axis(0, "DataLoader worker processes; 0 loads in the training process.", idle=LOADS),
-    prefetch_factor=Axis(2, "Batches that each worker prepares ahead.", unit="batches", least=1, idle=NEEDS_WORKERS),
+    batch_size=Axis(32, "Samples in a batch.", unit="samples", least=1, of_scripts=True),
+    num_workers=Axis(0, "DataLoader worker processes; 0 loads in the training process.", idle=LOADS, of_scripts=True),
+    prefetch_factor=Axis(
+        2, "Batches that each worker prepares ahead.", unit="batches", least=1, idle=NEEDS_WORKERS, of_scripts=True
+    ),
     worker_kind=Axis(
         "process",
         "What a worker is: a process, as PyTorch makes them, or a thread of the training process.",
@@ -218,7 +226,8 @@ LOADING = _named(
         "fork",
         "How worker processes are started.",
         choices=one_of("fork", "spawn", "forkserver"),
-        idle=all_of(NEEDS_WORKERS, only("worker_kind", "process")),
+        idle=all_of(NEEDS_WORKERS, any_of(only("worker_kind", "process"), OF_A_SCRIPT)),
+        of_scripts=True,
     ),
     epoch_steps=Axis(
         0,
@@ -231,8 +240,11 @@ LOADING = _named(
         False,
         "Whether workers live on from epoch to epoch.",
         idle=any_of(
-            only("check", "next_epoch"), all_of(NEEDS_WORKERS, above("epoch_steps"), only("worker_kind", "process"))
+            only("check", "next_epoch"),
+            all_of(NEEDS_WORKERS, above("epoch_steps"), only("worker_kind", "process")),
+            all_of(NEEDS_WORKERS, OF_A_SCRIPT),
         ),
+        of_scripts=True,
     ),
     collate=Axis(
         "totensor",
@@ -276,6 +288,7 @@ TRANSFER = _named(
         False,
         "Whether batches are copied into page-locked host memory.",
         idle=on_cuda(only("mode", "train", "load", "copy")),
+        of_scripts=True,
     ),
     non_blocking=Axis(
         False,
@@ -377,13 +390,15 @@ TRAINING = _named(
         "How the model is replicated: not, by DataParallel, or by DistributedDataParallel (torchrun; gloo on CPUs, "
         "NCCL on GPUs).",
         choices=one_of("none", "dp", "ddp"),
-        idle=all_of(only("mode", "train"), NEEDS_MODEL),
+        idle=all_of(only("mode", "train"), any_of(NEEDS_MODEL, OF_A_SCRIPT)),
+        of_scripts=True,
     ),
     world_size=Axis(
         1,
         "Replicas of the model: processes (ddp) or GPUs (dp); batch_size is each one's own.",
         least=1,
         idle=only("parallel", "dp", "ddp"),
+        of_scripts=True,
     ),
     ddp_buckets=Axis(
         "many",
@@ -418,7 +433,8 @@ def applicable(combination: Cell, device: str) -> tuple[dict[str, Value], dict[s
     cell: dict[str, Value] = {}
     reasons: dict[str, str] = {}
     for axis in AXES:
-        if reason := axis.idle(cell, device):
+        foreign = cell.get("workload") == SCRIPT and not axis.of_scripts
+        if reason := "a script's own" if foreign else axis.idle(cell, device):
             reasons[axis.name] = reason
         else:
             cell[axis.name] = combination[axis.name]
@@ -428,14 +444,15 @@ def applicable(combination: Cell, device: str) -> tuple[dict[str, Value], dict[s
 def ceilings(cell: Cell, device: str) -> dict[str, dict[str, Value]]:
     """Map the stages of a training cell to the cells that they are alone; unrelated axes do not apply there.
 
-    On a CPU there is nothing to copy; an emulated step's ceiling is declared, not measured. Several replicas have no
+    On a CPU there is nothing to copy, and how a script copies is not known; an emulated step's ceiling is declared, not
+    measured. Several replicas have no
     ceilings: a stage alone is one replica's.
     """
     if cell.get("parallel", "none") != "none":
         return {}
     whole = {axis.name: axis.default for axis in AXES} | dict(cell)
-    left_out = {"copy"} if device == "cpu" else set()
-    left_out |= {"compute"} if cell["step"] == "emulated" else set()
+    left_out = {"copy"} if device == "cpu" or cell["workload"] == SCRIPT else set()
+    left_out |= {"compute"} if cell.get("step") == "emulated" else set()
     return {stage: applicable({**whole, "mode": stage}, device)[0] for stage in CEILINGS if stage not in left_out}
 
 

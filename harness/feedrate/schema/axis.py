@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,10 @@ Cell = Mapping[str, Value]
 """The axes of a cell that apply, by name."""
 Idle = Callable[[Cell, str], str | None]
 """(axes so far, device) → why an axis cannot matter there, or None when it applies."""
+SCRIPT = "script"
+"""The workload that is a training script of others (``feedrate run``): what it does is its own."""
+NAME = re.compile(r"[\w.+-]{1,60}", re.ASCII)
+"""A free name: none can be a path or markup."""
 
 
 def always(_cell: Cell, _device: str) -> str | None:
@@ -37,6 +42,8 @@ class Axis:
     """Smallest valid number."""
     idle: Idle = always
     """Where it cannot matter, and why."""
+    of_scripts: bool = False
+    """Whether it is told of a training script of others, too; what else a script does is not known."""
     name: str = ""
     """As PyTorch spells it, where PyTorch has it; the table gives it."""
 
@@ -56,6 +63,8 @@ class Axis:
         if type(value) is not self.type:
             kind = {int: "a whole number", float: "a number", bool: "true or false", str: "a name"}[self.type]
             raise InputError(f"{where}: got {value!r}; expected {kind}")
+        if not self.choices and isinstance(value, str) and value and not NAME.fullmatch(value):
+            raise InputError(f"{where}: got {value!r}; expected up to 60 letters, digits, dots, dashes and underscores")
         if self.choices and value not in self.choices():
             noun = self.name.removeprefix("storage_")
             raise InputError(f"{where}: unknown {noun} '{value}'; {expected_one_of(value, self.choices())}")
@@ -137,6 +146,7 @@ def _streamed(cell: Cell) -> bool:
 
 LOADS = only("mode", "train", "load")
 NEEDS_WORKERS = above("num_workers")
+OF_A_SCRIPT = only("workload", SCRIPT)
 NEEDS_MODEL = unless(
     lambda cell, _: cell.get("mode") == "compute" or (cell.get("mode") == "train" and cell.get("step") == "real"),
     "matters only where a model runs (mode = compute, or train with step = real)",

@@ -13,7 +13,7 @@ from typing import Literal
 
 from feedrate.schema.axes import AXES
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Of the files: columns, names, types, fields of the manifest. ``store/migration.py`` reads the versions before."""
 NEEDS_FEEDRATE = "0.2.0"
 """The oldest feedrate that reads files of this schema version."""
@@ -129,7 +129,8 @@ MEASURED = _columns(
     {
         # the window
         "steps": "Steps in the window.",
-        "samples": "Samples in the window: steps times batch_size times world_size.",
+        "samples": "Samples in the window: steps times batch_size times world_size; of a script fewer where batches "
+        "are not full, and one a batch where their size is not known.",
         "batch_bytes": "Bytes of a batch as it is fetched, all of its tensors: what is copied to a device.",
         "wall_ns": "Wall clock of the window.",
         "samples_per_s": "samples divided by wall clock; stored for convenience.",
@@ -162,6 +163,8 @@ MEASURED = _columns(
             f"worker_{stage}_ns": f"Sum over the window's batches, all workers: {_STAGE_DOC[stage]}."
             for stage in WORKER_STAGES
         },
+        "worker_getitem_ns": "Sum over the window's batches, all workers: the data set's own code (`__getitem__`), "
+        "where its stages cannot be told apart.",
         "planted_read_ns": "What the reads of the window's batches were planted to wait; null where no wait "
         "is planted.",
         # the GPU
@@ -223,6 +226,9 @@ STEPS = _columns(
         **{f"{phase}_ns": f"In this step, {_PHASE_DOC[phase]}." for phase in PHASES},
         **{f"device_{span}_ns": f"In this step, by CUDA events: {_SPAN_DOC[span]}." for span in DEVICE_SPANS},
         **{f"worker_{stage}_ns": f"For this batch, in its worker: {_STAGE_DOC[stage]}." for stage in WORKER_STAGES},
+        "worker_getitem_ns": "For this batch, in its worker: the data set's own code, where its stages cannot be told "
+        "apart.",
+        "batches_ready": "Batches that lay ready when this one was asked for; null where that is not known.",
         "worker": "Which worker prepared the batch, from 0; null where the training process did.",
         "worker_begun_ns": "When the batch's first sample was asked for, from the beginning of the window's first "
         "step; negative: before.",

@@ -6,6 +6,7 @@ A file says its version in its manifest, which lies inside the file and beside i
   none went and none changed its type, so that what is missing is a column of nulls.
 - Version 2: every column is there, and the manifest names the oldest feedrate that reads it.
 - Version 3: trials have the axes ``memory_limit_mib``, ``read_ahead_kib`` and ``ddp_buckets``.
+- Version 4: a training script can be a workload: axis ``script``; ``worker_getitem_ns`` and ``batches_ready``.
 
 Whatever changes a column, a type or a field of the manifest makes a new version. ``tests/golden`` holds files of each
 version and the list of what the newest holds.
@@ -33,7 +34,10 @@ MANIFEST_KEY = b"feedrate"
 """The key of the manifest in the metadata of every parquet file."""
 READ = tuple(range(1, SCHEMA_VERSION + 1))
 """Schema versions that this feedrate reads."""
-_CAME_WITH = {"memory_limit_mib": 3, "read_ahead_kib": 3, "ddp_buckets": 3}
+_CAME_WITH = {
+    **dict.fromkeys(("memory_limit_mib", "read_ahead_kib", "ddp_buckets"), 3),
+    **dict.fromkeys(("script", "worker_getitem_ns", "batches_ready"), 4),
+}
 """Column to the version that it came with; all others are older than version 2."""
 _SHOWN = 80
 """Characters of a name that a stranger's file may give to a field."""

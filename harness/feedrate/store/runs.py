@@ -15,13 +15,16 @@ import fcntl
 import itertools
 import json
 import os
+import secrets
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from feedrate.schema import plugins
 from feedrate.schema.columns import TABLES, Column
 from feedrate.schema.errors import EnvironmentFault, InputError, expected_one_of
 from feedrate.store import migration
@@ -42,6 +45,11 @@ GROUP_ROWS = 2_000
 _NAMED = 8
 """Runs that a message lists at most, the newest."""
 _AGAIN = "What was written before is kept: mend this and type the same command again"
+
+
+def home() -> Path:
+    """Where runs lie, wherever the command is typed: in the checkout that feedrate runs from, else in this folder."""
+    return plugins.ROOT / RESULTS if (plugins.ROOT / "matrix.yaml").is_file() else RESULTS
 
 
 @contextmanager
@@ -198,17 +206,34 @@ def encoding(table: str) -> dict[str, Any]:
     return checked | hard | {"use_dictionary": others, "column_encoding": split}
 
 
-def write_run(folder: Path, manifest: RunManifest, chunks: Iterable[Mapping[str, list[dict[str, Any]]]]) -> None:
+def report_of(folder: Path) -> Path:
+    """Where what was said of a script lies: beside its run, as it names code of the user's and is never published."""
+    return folder.with_name(f"{folder.name}.report.json")
+
+
+def new_id(moment: datetime) -> str:
+    """Name a run that begins at a moment (UTC): no other of its machine has the name."""
+    return f"{moment:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
+
+
+def write_run(
+    folder: Path,
+    manifest: RunManifest,
+    chunks: Iterable[Mapping[str, list[dict[str, Any]]]],
+    report: bytes = b"",
+) -> None:
     """Write a run that has ended: its parquet files, then ``run.json``; then drop plan and journal.
 
     ``chunks`` are rows of ``trials``, ``steps`` and ``telemetry``; a column that a row lacks is null. Each chunk is a
-    row group of the last two; of trials, whose rows are few, ``GROUP_ROWS`` and more are one.
+    row group of the last two; of trials, whose rows are few, ``GROUP_ROWS`` and more are one. ``report`` is what was
+    said of a script (``report_of``).
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     schemas = {name: schema(columns, manifest) for name, columns in TABLES.items()}
     temporary = {name: folder / f"{name}.parquet.tmp" for name in TABLES}
+    _make_folder(folder)
     with _writing(folder):
         with ExitStack() as stack:
             writers = {
@@ -230,6 +255,8 @@ def write_run(folder: Path, manifest: RunManifest, chunks: Iterable[Mapping[str,
             with path.open("rb") as file:
                 os.fsync(file.fileno())
             path.replace(folder / f"{name}.parquet")
+    if report:
+        write_whole(report_of(folder), report)
     write_whole(folder / "run.json", manifest.model_dump_json(indent=1).encode() + b"\n")
     _drop_journal(folder)
 

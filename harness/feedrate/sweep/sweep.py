@@ -100,8 +100,7 @@ def _open(local: LocalPlan, folder: Path, screen: TerminalScreen) -> ActiveRun:
     now = datetime.now(UTC)
     seed = local.options.seed if local.options.seed is not None else secrets.randbits(32)
     started_at = now.isoformat(timespec="seconds")
-    run_id = f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
-    path = runs.begin(folder, run_id, {"key": key, "seed": seed, "started_at": started_at})
+    path = runs.begin(folder, runs.new_id(now), {"key": key, "seed": seed, "started_at": started_at})
     return ActiveRun(local, path, seed, started_at, screen)
 
 

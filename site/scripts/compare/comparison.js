@@ -11,6 +11,20 @@ import {
 const SERVING = new Set(["ceiling", "control"]);
 const known = (value) => (isNull(value) ? null : value);
 
+// Lets runs of a script be compared whatever their loader's settings are: a cell of a script that is the only one of its mode
+// gets the same id in every run.
+function oneSetting(table) {
+  const [workload, script, mode] = ["workload", "script", "mode"].map((name) => values(table, name));
+  const own = new Map();
+  for (let row = 0; row < rowsOf(table); row += 1) {
+    if (workload(row) === "script") own.set(table.cell_id[row], `${script(row)}, ${mode(row)}`);
+  }
+  if (!own.size) return table;
+  const counts = Map.groupBy(own.values(), (name) => name);
+  const named = new Map([...own].filter(([, name]) => counts.get(name).length === 1));
+  return { ...table, cell_id: Array.from(table.cell_id, (id) => named.get(id) ?? id) };
+}
+
 // The cells of one run, by device and id: their axes, whether a trial ended well, whether the matrix asked for them, what
 // must agree; and the first device of each id.
 function cellsOf(table, rules) {
@@ -328,7 +342,7 @@ const tally = (cells) => Object.fromEntries(Object.entries(COUNTED).map(([name, 
 
 // How many times as fast B is, and what cannot be compared: reads rules.columns.first.
 export function compare(tableA, tableB, rules) {
-  const [a, b] = [tableA, tableB].map((table) => believable(table, rules));
+  const [a, b] = [tableA, tableB].map((table) => oneSetting(believable(table, rules)));
   const matched = matchCells(a, b, rules);
   const cells = ratios(a, b, matched.filter(({ reason }) => reason === null), rules)
     .map(({ a: samples_per_s_a, b: samples_per_s_b, ...cell }) =>
@@ -345,7 +359,7 @@ export function compare(tableA, tableB, rules) {
 
 // Why, and which settings are best: reads rules.columns.more too. `cells` are those of compare().
 export function explain(tableA, tableB, cells, rules) {
-  const [a, b] = [tableA, tableB].map((table) => believable(table, rules));
+  const [a, b] = [tableA, tableB].map((table) => oneSetting(believable(table, rules)));
   const [cellsA, cellsB] = [a, b].map((table) => estimates(table, rules));
   return {
     stages: stages(a, b, cells, rules), held: bottlenecks(cellsA, cellsB, cells),

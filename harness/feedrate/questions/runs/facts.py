@@ -18,6 +18,7 @@ STOPPED = {
     "blocks": "the most blocks that the protocol allows had run",
     "budget": "the time that it was given was used up",
     "interrupted": "somebody stopped it",
+    "ended": "the script ended",
 }
 FILES = {
     "run.json": "the manifest",

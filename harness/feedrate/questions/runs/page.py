@@ -25,9 +25,9 @@ from feedrate.pages.markup import Page, Placed
 from feedrate.pages.runs import RunView, draw, place
 from feedrate.pages.template import render, table
 from feedrate.questions.cite import page as cite_page
-from feedrate.questions.runs import facts
+from feedrate.questions.runs import facts, script
 from feedrate.schema import words
-from feedrate.schema.axes import AXES
+from feedrate.schema.axes import AXES, SCRIPT
 from feedrate.schema.window import STEADY
 from feedrate.store.manifest import Dataset, Protocol, Stopped
 
@@ -41,6 +41,8 @@ _ORDERED = ["block", "position", "role", "outcome", "samples_per_s", "flags", *(
 """What the list of all trials tells of each."""
 _PICTURES = {"drift": "trials.parquet", "telemetry": "telemetry.parquet"}
 """Charts of a run as a whole, and the file that each needs."""
+_OF_SCRIPTS = {"phases": "trials.parquet", "timeline": "steps.parquet"}
+"""The same of the run of a script."""
 _IDLE = {"main_cpu_pct": 0.0, "workers_cpu_pct": 0.0, "read_bytes": 0}
 """A look at the machine is judged as a trial in which nothing of ours ran."""
 _LOOKS = {
@@ -74,6 +76,7 @@ def page(view: RunView) -> Page:
         grade=view.grade,
         target=f"{run.protocol.ci_target_pct:g}",
         summary=_summary(view),
+        script=script.section(view),
         headlines=headline_table(view.headlines),
         rule=RULE,
         notes=[*map(descriptions.note, run.substitutions), *_cautions(view)],
@@ -173,7 +176,8 @@ def withdrawn_list(page_path: str, runs: Sequence[RunView]) -> str:
 
 def _pictures(view: RunView) -> Iterator[tuple[Figure, Placed]]:
     """Every chart of the whole run that it has anything for."""
-    for chart, file in _PICTURES.items():
+    charts = _PICTURES | (_OF_SCRIPTS if SCRIPT in view.manifest.suites else {})
+    for chart, file in charts.items():
         if (view.run.folder / file).is_file() and (figure := draw(chart, view)).panels:
             yield figure, place(figure, f"{chart}-{view.slug}", view.page, view.origin)
 

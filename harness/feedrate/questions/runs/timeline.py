@@ -36,6 +36,8 @@ MOST_STEPS = 14
 LEAST_STEPS = 2
 MAIN, OWN, WORKER, DEVICE, COPIES = "main process", "its loading", "worker", "device", "copy stream"
 """Lanes; a worker's has its number behind the word."""
+GETITEM = "getitem"
+"""The data set's own code, where its stages cannot be told apart."""
 IDLE = "idle"
 """The part of a device's lane in which nothing was asked of it."""
 _COMPUTE = ("h2d", "forward", "backward", "optimizer")
@@ -49,7 +51,7 @@ class Bar(NamedTuple):
     lane: str
     """``MAIN``, ``OWN``, ``WORKER`` and a number, ``DEVICE`` or ``COPIES``."""
     part: str
-    """A phase, a stage of ``columns.WORKER_STAGES``, or ``IDLE``."""
+    """A phase, a stage of ``columns.WORKER_STAGES``, ``GETITEM``, or ``IDLE``."""
     batch: int
     """Place in the window of the step that fetched it, for the lanes of loading; else of the step."""
     begin: float
@@ -100,6 +102,7 @@ def recorded(frame: pd.DataFrame) -> Recorded:
     host = {phase: _floats(frame, f"{phase}_ns") for phase in order}
     phases = {phase: times for phase, times in host.items() if np.isfinite(times).all()}
 
+    stages = (GETITEM, "collate") if frame["worker_getitem_ns"].notna().any() else WORKER_STAGES
     device = {name: _floats(frame, f"device_{name}_ns") for name in (IDLE, *_COMPUTE, "h2d_exposed")}
     exposed, copies = device.pop("h2d_exposed"), None
     if prefetcher == "stream":
@@ -111,7 +114,7 @@ def recorded(frame: pd.DataFrame) -> Recorded:
         places=[int(place) for place in frame["place"]],
         phases=phases,
         borders=np.concatenate([[0.0], np.cumsum(np.sum(list(phases.values()), axis=0))]),
-        stages={stage: _floats(frame, f"worker_{stage}_ns") for stage in WORKER_STAGES},
+        stages={stage: _floats(frame, f"worker_{stage}_ns") for stage in stages},
         worker=_floats(frame, "worker"),
         begun=_floats(frame, "worker_begun_ns"),
         ended=_floats(frame, "worker_ended_ns"),

@@ -38,6 +38,7 @@ from feedrate.questions.loader.phase_charts import LABELS
 from feedrate.questions.runs.timeline import (
     COPIES,
     DEVICE,
+    GETITEM,
     IDLE,
     MAIN,
     OWN,
@@ -57,8 +58,13 @@ from feedrate.schema.axes import BY_NAME
 
 MOST_WORKERS = 8
 """Lanes of workers; the others of a trial are left out, and it is said."""
-PARTS = {**LABELS, **{stage: f"{stage} (loading)" for stage in STAGE_COLOURS}, IDLE: "device idle"}
-_TONES = {**PHASE_COLOURS, **STAGE_COLOURS, IDLE: colour("line")}
+PARTS = {
+    **LABELS,
+    **{stage: f"{stage} (loading)" for stage in STAGE_COLOURS},
+    GETITEM: "__getitem__ (loading)",
+    IDLE: "device idle",
+}
+_TONES = {**PHASE_COLOURS, **STAGE_COLOURS, GETITEM: STAGE_COLOURS["transform"], IDLE: colour("line")}
 _PLOT = WIDTH - 90
 """About so many pixels are left for time on the narrowest screen."""
 _DIGIT = 6

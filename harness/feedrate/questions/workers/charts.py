@@ -118,7 +118,9 @@ def what(cell: Mapping[Any, Any], leave_out: Sequence[str] = ()) -> str:
 
     ``cell`` has a value for every axis, null where it does not apply; ``leave_out`` are axes that are named elsewhere.
     """
-    parts = [cell["workload"], cell["storage_format"], f"{cell['patch_size']} px", f"batch {cell['batch_size']}"]
+    parts = [cell[name] for name in ("workload", "storage_format") if not pd.isna(cell[name])]
+    parts += [] if pd.isna(cell["patch_size"]) else [f"{cell['patch_size']} px"]
+    parts.append(f"batch {cell['batch_size']}")
     parts += [
         f"{axis.name} {axis.type(cell[axis.name])}".lower()
         for axis in AXES

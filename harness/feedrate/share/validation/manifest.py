@@ -37,7 +37,9 @@ MANIFEST_NAME = Rule(
     "Ids, hashes, times, words and the names of fields in the manifest match the pattern that feedrate writes.",
 )
 COMMAND = Rule(
-    "command", "The command that repeats the run is make sweep with plain values, as it is shown to be typed."
+    "command",
+    "The command that repeats the run is make sweep with plain values, as it is shown to be typed, or feedrate "
+    "run with the script's name.",
 )
 RULES = (MANIFEST, VERSION, MANIFEST_TEXT, MACHINE_ID, MANIFEST_RANGE, MANIFEST_NAME, COMMAND)
 
@@ -63,10 +65,10 @@ _MOST: dict[str, float] = {
 """Field to the most that it can be; all others: ``EXACT``."""
 
 _CLAIM = "[a-z0-9][a-z0-9_-]{0,63}"
-_ENDED = ("target", "blocks", "budget", "interrupted")
+_ENDED = ("target", "blocks", "budget", "interrupted", "ended")
 _VALUE = r"(?:[\w.+,-]{1,100}|'[\w.+,@ -]{1,100}')"
 """What a shell and make take as it stands: no expansion, no second command."""
-_COMMAND = rf"make sweep(?: (?:PROFILE|SUITE|BUDGET|MATRIX|DATA|DATA_ROOT)={_VALUE})*"
+_COMMAND = rf"make sweep(?: (?:PROFILE|SUITE|BUDGET|MATRIX|DATA|DATA_ROOT)={_VALUE})*|feedrate run -- {_VALUE}"
 _NAMES: dict[str, str] = {
     "suites": NAME,
     "outcomes": "|".join(OUTCOMES),

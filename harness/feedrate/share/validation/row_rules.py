@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from feedrate.schema.axes import AXES, BY_NAME, Axis, Value, applicable, cell_id
+from feedrate.schema.axes import AXES, BY_NAME, SCRIPT, Axis, Value, applicable, cell_id
 from feedrate.schema.columns import AXIS_COLUMNS, DEVICE_SPANS, FLAGS, OUTCOMES, PHASES, ROLES, TABLES, WORKER_STAGES
 from feedrate.schema.errors import InputError
 from feedrate.schema.redaction import EVIDENCE_MOST, INVISIBLE, KIND_MOST, MOST
@@ -234,9 +234,12 @@ def _outcomes(rows: Rows) -> Iterator[Offence]:
 
 
 def _samples(rows: Rows) -> Iterator[Offence]:
-    samples, world = rows.number("samples"), np.nan_to_num(rows.number("world_size"), nan=1.0)
-    wrong = _timed(rows) & ~(samples == rows.number("steps") * rows.number("batch_size") * world)
-    yield Offence("samples", wrong, "steps × batch_size × world_size")
+    samples, batch, world = (
+        np.nan_to_num(rows.number(name), nan=1.0) for name in ("samples", "batch_size", "world_size")
+    )
+    most, script = rows.number("steps") * batch * world, rows.text("workload").one_of(SCRIPT)
+    wrong = _timed(rows) & ~((samples == most) | (script & (samples < most)))
+    yield Offence("samples", wrong, "steps × batch_size × world_size; no more, of a script")
 
 
 def _rate(rows: Rows) -> Iterator[Offence]:
@@ -366,7 +369,11 @@ IDENTITIES = (
         "and no window.",
         _outcomes,
     ),
-    RowRule("samples", "Samples are steps × batch size × replicas.", _samples),
+    RowRule(
+        "samples",
+        "Samples are steps × batch size × replicas; of a script, whose batches may not be full, no more.",
+        _samples,
+    ),
     RowRule("rate", "Throughput × wall clock is the number of samples, to one part in a million.", _rate),
     RowRule(
         "phases",

@@ -1,0 +1,287 @@
+"""What a training loop's records say: its pace, how long it waited for data, what held it back, what would help.
+
+Pace is steps ÷ wall clock of the loops, from the making of each iterator to the end of its last whole step, once what
+was prefetched at the beginning is consumed. Steps of one process depend on one another, so that the interval is that of
+batch means (Law and Kelton, Simulation Modeling and Analysis, chapter 9): the steps are cut into equal stretches, fewer
+and longer ones until neighbours no longer resemble each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from feedrate.analysis.blocks import Floats, half_width
+from feedrate.analysis.pipeline import SLICES, Pace, Pipeline, simulate
+from feedrate.attach.records import DRAINED, NEXT, REUSED, Loader, Process, Records
+
+MOST_STRETCHES, LEAST_STRETCHES = 32, 6
+WARM_STEPS = 5
+"""Least steps that are left out at the beginning."""
+FED = 0.05
+"""A loop that waits for less of its time is not held back by its data."""
+CROWDED = 0.25
+"""Workers that spend so much of their time on a run queue lack cores."""
+BUSY = 0.7
+"""Workers that prepare for so much of the time have none left."""
+HAND_OVER_NS = 500_000.0
+"""What taking a batch from a worker costs where none was seen to: queue and unpickling, on a usual core."""
+CALIBRATED = 0.10
+"""What a prediction may be off beside what the model is off here: by held-out settings of other runs."""
+
+
+class Estimate(NamedTuple):
+    """A number with its 95 % interval; NaN where there are too few stretches."""
+
+    value: float
+    lo: float
+    hi: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pacing:
+    """A loop's pace and its waits."""
+
+    steps: int
+    stretches: int
+    steps_per_s: Estimate
+    wait_share: Estimate
+    """Of the wall clock, waiting for the next batch; the start of iterators is part of it."""
+    startup_share: float
+    """Of the wall clock, from making an iterator to its first batch."""
+    starved_share: Estimate | None
+    """Of the wall clock, the device had nothing to do when a batch came; None without CUDA."""
+
+
+def pacing(loader: Loader) -> Pacing | None:
+    """Measure a loop; None where there are not two whole steps after the warm-up."""
+    steps = whole_steps(loader)
+    if len(steps) < 2:
+        return None
+    walls, waits = steps["wall_ns"].to_numpy(np.float64), steps["wait_ns"].to_numpy(np.float64)
+    parts = stretches(steps)
+
+    def over(values: Floats, by: Floats) -> Estimate:
+        ratio = values.sum() / by.sum()
+        of_parts = np.array([values[part].sum() / by[part].sum() for part in parts])
+        half = float(half_width(of_parts.std(ddof=1), len(parts))) if len(parts) >= LEAST_STRETCHES else np.nan
+        return Estimate(float(ratio), float(ratio) - half, float(ratio) + half)
+
+    starved = steps["starved_ns"].to_numpy(np.float64) if steps["cuda"].any() else None
+    return Pacing(
+        steps=len(steps),
+        stretches=len(parts),
+        steps_per_s=over(np.full(len(steps), 1e9), walls),
+        wait_share=over(waits, walls),
+        startup_share=float(steps.loc[steps["first"], "wait_ns"].sum() / walls.sum()),
+        starved_share=None if starved is None else over(np.minimum(starved, walls), walls),
+    )
+
+
+def whole_steps(loader: Loader) -> pd.DataFrame:
+    """The steps that count: ended, and after the warm-up.
+
+    Returns:
+        Rows of ``loader.steps`` with ``wall_ns``, ``wait_ns`` and ``step_ns``, and of how their batch was prepared
+        ``worker``, ``samples``, ``prepared_begun_ns``, ``prepared_ended_ns`` and ``collate_ns``, NaN where that was not
+        seen.
+    """
+    settings = loader.settings
+    stock = int(settings.get("num_workers") or 0) * (int(settings.get("prefetch_factor") or 0) + 1)
+    every, warm = _with_batches(loader), max(WARM_STEPS, stock)
+    steps = every.iloc[warm:] if len(every) > 4 * warm else every.iloc[1:]
+    steps = steps[steps["ended_ns"] > 0]
+    began = steps["made_ns"].where(steps["first"], steps["begun_ns"])
+    return steps.assign(
+        wall_ns=steps["ended_ns"] - began,
+        wait_ns=steps["got_ns"] - began,
+        step_ns=steps["ended_ns"] - steps["got_ns"],
+    )
+
+
+def _with_batches(loader: Loader) -> pd.DataFrame:
+    """Steps beside how their batches were prepared; a number comes once an epoch, the last batch of it counts."""
+    columns = ["iterator", "batch", "worker", "samples", "begun_ns", "ended_ns", "collate_ns"]
+    prepared = loader.batches[columns].rename(columns={f"{end}_ns": f"prepared_{end}_ns" for end in ("begun", "ended")})
+    return pd.merge_asof(
+        loader.steps.sort_values("got_ns"),
+        prepared.sort_values("prepared_ended_ns"),
+        left_on="got_ns",
+        right_on="prepared_ended_ns",
+        by=["iterator", "batch"],
+    )
+
+
+def stretches(steps: pd.DataFrame) -> list[npt.NDArray[np.intp]]:
+    """Cut the steps that count into as many stretches as there can be without their means depending on one another.
+
+    Returns:
+        The places of each one's steps; at least two.
+    """
+    walls = steps["wall_ns"].to_numpy(np.float64)
+    count = min(MOST_STRETCHES, len(walls) // 2)
+    while count > LEAST_STRETCHES:
+        means = np.array([part.mean() for part in np.array_split(walls, count)])
+        left = means - means.mean()
+        if not left.any() or (left[1:] @ left[:-1]) / (left @ left) < 2 / np.sqrt(count):
+            break
+        count //= 2
+    return np.array_split(np.arange(len(walls)), max(2, count))
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What holds a loop back."""
+
+    name: str
+    """``step``, ``loader`` (an iterator that is no DataLoader), ``no workers``, ``handing over``, ``cores``,
+    ``collating``, ``reading``, ``preparing`` or ``slow batches``: the first that holds."""
+    numbers: Mapping[str, float]
+    """Shares of the time of those who prepare batches: preparing, computing, waiting, queued, collating."""
+
+
+def cause(loader: Loader, pace: Pacing) -> Cause:
+    """Name what holds a loop back: by the share of the wait, and by what the workers did meanwhile."""
+    steps, settings = whole_steps(loader), loader.settings
+    lost = pace.starved_share or pace.wait_share
+    numbers, ready = _workers(loader, steps), _ready(steps)
+    busy = numbers["preparing"] > BUSY
+    names = {
+        "step": lost.value < FED,
+        "loader": bool(settings.get("watched")) or not len(loader.batches),
+        "no workers": not settings.get("num_workers"),
+        "handing over": ready["wait_ns"].sum() > 0.5 * steps["wait_ns"].sum(),
+        "cores": numbers["queued"] > CROWDED,
+        "collating": busy and numbers["collating"] > 0.5 * numbers["preparing"],
+        "reading": busy and numbers["waiting"] > numbers["computing"],
+        "preparing": busy,
+        "slow batches": True,
+    }
+    return Cause(next(name for name, holds in names.items() if holds), numbers)
+
+
+def _ready(steps: pd.DataFrame) -> pd.DataFrame:
+    """The steps whose own batch had been prepared when it was asked for."""
+    return steps[steps["prepared_ended_ns"] < steps["begun_ns"]]
+
+
+def _workers(loader: Loader, steps: pd.DataFrame) -> dict[str, float]:
+    """Shares of the time of those who prepare batches."""
+    batches = loader.batches
+    batches = batches[batches["ended_ns"].between(steps["begun_ns"].min(), steps["ended_ns"].max())]
+    span = float(steps["wall_ns"].sum()) * max(1, int(loader.settings.get("num_workers") or 0))
+    took = (batches["ended_ns"] - batches["begun_ns"]).astype(float)
+    computing = np.minimum(batches["cpu_ns"], took)
+    queued = np.minimum(batches["queued_ns"], took - computing)
+    sums = {
+        "preparing": took.sum(),
+        "computing": computing.sum(),
+        "queued": queued.sum(),
+        "waiting": (took - computing - queued).sum(),
+        "collating": batches["collate_ns"].sum(),
+    }
+    return {name: float(value / span) if span else 0.0 for name, value in sums.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What another number of workers would give."""
+
+    num_workers: int
+    prefetch_factor: int | None
+    steps_per_s: Estimate
+    """The range: what the model says by itself, and corrected by what it is off at the present setting; each ± 10 %
+    where the two do not differ by more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Predictions:
+    """What other settings would give, and what that rests on."""
+
+    num_workers: int
+    """The present number."""
+    present: float
+    """Steps a second that the model gives for it; the loop's own pace says how far off that is."""
+    others: tuple[Prediction, ...]
+
+
+def predict(loader: Loader, pace: Pacing, cores: float) -> Predictions | None:
+    """Run the pipeline model with other numbers of workers; None where there is nothing to fit it to."""
+    if loader.settings.get("watched") or not len(loader.batches):
+        return None
+    steps = whole_steps(loader)
+    fit = _fit(loader, steps, cores)
+    workers, prefetch = int(loader.settings["num_workers"]), int(loader.settings.get("prefetch_factor") or 2)
+    # Iterators are made anew each epoch: that costs what it costs now, where there are workers.
+    overhead = float(steps.loc[steps["first"], "wait_ns"].sum()) / len(steps) if workers else 0.0
+    present = _rate(simulate(fit, workers, prefetch), overhead)
+    own = pace.steps_per_s.value
+    found = []
+    for other in _candidates(workers, cores):
+        rate = _rate(simulate(fit, other, prefetch), overhead if other else 0.0)
+        both = rate, rate * own / present
+        found.append(
+            Prediction(
+                other,
+                prefetch if other else None,
+                Estimate(both[1], min(*both, both[1] * (1 - CALIBRATED)), max(*both, both[1] * (1 + CALIBRATED))),
+            )
+        )
+    return Predictions(workers, present, tuple(found))
+
+
+def _rate(pace: Pace, overhead_ns: float) -> float:
+    return 1e9 / (pace.step_ns + overhead_ns)
+
+
+def _candidates(present: int, cores: float) -> list[int]:
+    """Numbers of workers worth asking about, the present one left out."""
+    most = max(4 * int(np.ceil(cores)), 2 * present, 8)
+    return [count for count in (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64) if count <= most and count != present]
+
+
+def _fit(loader: Loader, steps: pd.DataFrame, cores: float) -> Pipeline:
+    """The model's parameters, from the one setting that ran."""
+    batches = loader.batches
+    took = (batches["ended_ns"] - batches["begun_ns"]).to_numpy(np.float64)
+    compute = np.minimum(batches["cpu_ns"].to_numpy(np.float64), took)
+    wait = np.clip(took - compute - batches["queued_ns"].to_numpy(np.float64), 0, None)
+    if loader.settings["num_workers"]:
+        ready = _ready(steps[~steps["first"]])
+        taken = ready if len(ready) >= 3 else steps[~steps["first"]]
+        receive_compute = float(taken["wait_cpu_ns"].median())
+        receive_wait = max(0.0, float(ready["wait_ns"].median()) - receive_compute) if len(ready) >= 3 else 0.0
+    else:  # what a worker would cost to hand a batch over was not seen: its usual cost without the batch's bytes
+        receive_compute, receive_wait = HAND_OVER_NS, 0.0
+    step = float(steps["step_ns"].mean())
+    return Pipeline(
+        wait_ns=wait,
+        compute_ns=compute,
+        receive_wait_ns=receive_wait,
+        receive_compute_ns=receive_compute,
+        step_ns=step,
+        step_cores=float(np.clip(steps["step_cpu_ns"].mean() / step, 0, cores)) if step else 0.0,
+        cores=cores,
+        slices=int(min(SLICES, max(1, batches["samples"].median()))),
+    )
+
+
+def alone(loader: Loader, processes: Sequence[Process]) -> dict[str, Records]:
+    """When each step without its loader began (``compute``), and each batch without a step came (``load``), in ns.
+
+    Empty where the hook was not asked for it. What was prefetched before the loader ran by itself is left out.
+    """
+    process = next(each for each in processes if each.pid == loader.pid and each.of(NEXT).size)
+    stock = int(loader.settings.get("num_workers") or 0) * (int(loader.settings.get("prefetch_factor") or 0) + 1)
+    found = {"compute": process.of(REUSED)[WARM_STEPS:, 1], "load": process.of(DRAINED)[stock:, 2]}
+    return {mode: times for mode, times in found.items() if len(times) > 2}
+
+
+def rate(times: Records) -> float:
+    """How often something happened, a second."""
+    return 1e9 * (len(times) - 1) / float(times[-1] - times[0])

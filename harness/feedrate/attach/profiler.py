@@ -1,0 +1,194 @@
+"""Which lines of the user's code cost the time: py-spy, sampled from outside.
+
+py-spy reads the stacks of a process and its descendants without stopping them (``--nonblocking``); a sample that was
+torn is dropped. Asleep or not, a thread counts (``--idle``), as a wait for storage is what is looked for; what does not
+lie below a loader's ``fetch`` or in the training loop is left out by the frames of its stack.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sysconfig
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+RATE_HZ = 50
+"""Samples a second; more costs a machine with few cores more than it tells."""
+_FETCH = re.compile(r"torch/utils/data/_utils/fetch\.py$")
+_LOADER = re.compile(r"torch/utils/data/dataloader\.py$|torchdata/")
+_LIBRARY = re.compile(r"/(site|dist)-packages/|/lib(64)?/python3\.\d+/|^<")
+_HOOK = re.compile(r"_feedrate_hook\.py$")
+_FRAME = re.compile(r"^(?P<name>.*) \((?P<file>.*?)(?::(?P<line>\d+))?\)$")
+
+
+class Frame(NamedTuple):
+    """A line that was running."""
+
+    name: str
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """One stack of one process, outermost frame first, and how often it was seen."""
+
+    process: int | None
+    frames: tuple[Frame, ...]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class HotLine:
+    """A line of code and its share of what was looked at."""
+
+    file: str
+    line: int
+    name: str
+    """The function that it is in."""
+    code: str
+    """Its text; empty where the file cannot be read."""
+    share: float
+
+
+class Profiler:
+    """py-spy beside the processes of a run: one a training process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.program = program()
+        self.problems: list[str] = [] if self.program else [MISSING]
+        self._folder = folder
+        self._running: dict[int, subprocess.Popen[bytes]] = {}
+
+    def watch(self, pid: int) -> None:
+        """Begin to sample a process and its descendants, unless it is sampled already."""
+        if self.program and pid not in self._running:
+            options = (
+                "--subprocesses",
+                "--idle",
+                "--nonblocking",
+                "--full-filenames",
+                "--rate",
+                str(RATE_HZ),
+                "--format",
+                "raw",
+            )
+            command = (
+                self.program,
+                "record",
+                *options,
+                "--output",
+                str(self._folder / f"{pid}.stacks"),
+                "--pid",
+                str(pid),
+            )
+            with (self._folder / f"{pid}.py-spy").open("wb") as log:
+                self._running[pid] = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                )
+
+    def close(self) -> list[Stack]:
+        """End all and give what was seen; ``problems`` says what could not be."""
+        for process in self._running.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+        stacks: list[Stack] = []
+        for pid, process in self._running.items():
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            path = self._folder / f"{pid}.stacks"
+            if path.is_file():
+                stacks += read(path)
+            else:
+                self.problems.append(problem((self._folder / f"{pid}.py-spy").read_text(errors="replace")))
+        return stacks
+
+
+MISSING = "py-spy is not there (pip install py-spy): no lines of code"
+
+
+def program() -> str | None:
+    """Where py-spy is: beside this Python, or on the PATH."""
+    beside = Path(sysconfig.get_path("scripts")) / "py-spy"
+    return str(beside) if os.access(beside, os.X_OK) else shutil.which("py-spy")
+
+
+def problem(text: str) -> str:
+    """Why py-spy saw nothing, and what allows it."""
+    if "ermission" in text or "Operation not permitted" in text:
+        scope = Path("/proc/sys/kernel/yama/ptrace_scope")
+        level = scope.read_text().strip() if scope.is_file() else ""
+        how = f"kernel.yama.ptrace_scope is {level}; " if level and level != "0" else ""
+        return (
+            f"py-spy may not read the processes ({how}in a container give it --cap-add SYS_PTRACE; on a machine of "
+            "your own: sudo sysctl kernel.yama.ptrace_scope=0): no lines of code"
+        )
+    last = [line for line in text.splitlines() if line.strip()]
+    return f"py-spy saw nothing ({last[-1].strip() if last else 'it said nothing'}): no lines of code"
+
+
+def read(path: Path) -> list[Stack]:
+    """Read py-spy's raw format: frames by semicolons, outermost first, then the count."""
+    stacks = []
+    for text in path.read_text(errors="replace").splitlines():
+        body, _, count = text.rpartition(" ")
+        frames, process = [], None
+        for part in body.split(";"):
+            if match := re.match(r"process (\d+)", part):
+                process = int(match[1])
+            elif (match := _FRAME.match(part)) and not _HOOK.search(match["file"]):
+                frames.append(Frame(match["name"], match["file"], int(match["line"] or 0)))
+        if count.isdigit() and frames:
+            stacks.append(Stack(process, tuple(frames), int(count)))
+    return stacks
+
+
+def of_library(file: str) -> bool:
+    """Whether a file belongs to a package or to Python, rather than to the user."""
+    return bool(_LIBRARY.search(file))
+
+
+def preparing(stacks: Iterable[Stack]) -> list[Stack]:
+    """Those in which a batch was being prepared: what lies below the fetcher."""
+    found = []
+    for stack in stacks:
+        places = [place for place, frame in enumerate(stack.frames) if _FETCH.search(frame.file)]
+        if places:
+            below = stack.frames[places[-1] + 1 :]
+            found.append(Stack(stack.process, below or stack.frames[places[-1] :], stack.count))
+    return found
+
+
+def waiting(stacks: Iterable[Stack]) -> float:
+    """Share of the training threads' samples in which they waited for a loader; those that never did do not count."""
+    loops: Counter[bool] = Counter()
+    for stack in stacks:
+        loops[any(_LOADER.search(frame.file) and "next" in frame.name for frame in stack.frames)] += stack.count
+    return loops[True] / max(1, loops.total())
+
+
+def hottest(stacks: Sequence[Stack], most: int = 5) -> list[HotLine]:
+    """The lines of the user's code that were running most often, the innermost of each stack.
+
+    Code of packages counts for the line that called it; where no line of a stack is the user's, for its own outermost.
+    """
+    lines: Counter[Frame] = Counter()
+    for stack in stacks:
+        own = [frame for frame in stack.frames if not of_library(frame.file)]
+        lines[own[-1] if own else stack.frames[0]] += stack.count
+    total = lines.total()
+    return [
+        HotLine(frame.file, frame.line, frame.name, linecache.getline(frame.file, frame.line).strip(), count / total)
+        for frame, count in lines.most_common(most)
+    ]

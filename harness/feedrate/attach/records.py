@@ -1,0 +1,186 @@
+"""What the hook wrote, as tables: a row a step of a training loop, a row a batch of a worker, and what loaders were.
+
+``_feedrate_hook`` says what a record holds. A file may end in the middle of a run (the process was killed): what was
+written until then counts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+NEXT, BATCH, BACKWARD, OPTIMIZER, STARVED, END, REUSED, DRAINED = range(1, 9)
+"""Kinds of records, as the hook writes them."""
+_WIDTH = 10
+_BYTES = 8 * _WIDTH
+Records: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process that the hook was in."""
+
+    pid: int
+    began_ns: int
+    """When the hook began to write for it."""
+    records: Records
+    """n × 10: kind, begin, end, and what the kind holds."""
+    said: tuple[Mapping[str, Any], ...]
+    """Its lines of JSON, in their order."""
+
+    def of(self, kind: int) -> Records:
+        """Its records of a kind."""
+        rows: Records = self.records[self.records[:, 0] == kind]
+        return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """A place in the code where a loader is made, with its settings: all iterators over it, in one process."""
+
+    pid: int
+    settings: Mapping[str, Any]
+    """As the hook said them of the first iterator."""
+    steps: pd.DataFrame
+    """A row a batch that was taken, in their order: when it was asked for (``begun_ns``), came (``got_ns``), was done
+    with (``ended_ns``, 0 where the script ended before); ``lying`` batches were ready; whether it is an iterator's
+    ``first``, and when that was made (``made_ns``); parts of the step on the host, and ``starved_ns`` of the device."""
+    batches: pd.DataFrame
+    """A row a batch that was prepared, by ``worker`` (-1: the training process)."""
+
+    @property
+    def took_ns(self) -> int:
+        """Wall clock of its loops."""
+        ended = self.steps[self.steps["ended_ns"] > 0]
+        return int((ended["ended_ns"] - ended["begun_ns"]).sum())
+
+    @property
+    def trains(self) -> bool:
+        """Whether gradients were computed in its steps."""
+        return bool(self.steps["backward_ns"].gt(0).any())
+
+
+def read(folder: Path) -> list[Process]:
+    """Read what every process below a run wrote, oldest first."""
+    found = []
+    for name in {path.stem for path in folder.iterdir() if path.suffix in (".jsonl", ".records")}:
+        pid, began = map(int, name.split("-"))
+        found.append(Process(pid, began, read_from(folder / f"{name}.records"), _lines(folder / f"{name}.jsonl")))
+    return sorted(found, key=lambda process: process.began_ns)
+
+
+def _lines(path: Path) -> tuple[Mapping[str, Any], ...]:
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return ()
+    return tuple(json.loads(line) for line in data.splitlines() if line.endswith(b"}"))
+
+
+def read_from(path: Path, first: int = 0) -> Records:
+    """Read the records of a file from the ``first`` on, those that are written so far."""
+    try:
+        with path.open("rb") as file:
+            file.seek(first * _BYTES)
+            data = file.read()
+    except OSError:
+        data = b""
+    rows = np.frombuffer(data[: len(data) // _BYTES * _BYTES], np.int64).reshape(-1, _WIDTH)
+    return rows[: int(np.argmin(rows[:, 0] > 0)) if len(rows) and not rows[-1, 0] else len(rows)]
+
+
+def loaders(processes: Sequence[Process]) -> list[Loader]:
+    """List the loaders of a run: those that took most time first."""
+    found: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    by_began = {process.began_ns: process for process in processes}
+    for process in processes:
+        for line in process.said:
+            if line["what"] == "iterator":
+                made = str(line["made"][:1]), line.get("dataset"), line.get("num_workers"), line.get("batch_size")
+                found.setdefault((process.began_ns, *made), []).append(line)
+    made_of = [_loader(by_began[key[0]], lines, processes) for key, lines in found.items()]
+    return sorted(made_of, key=lambda loader: -loader.took_ns)
+
+
+def _loader(process: Process, lines: list[Mapping[str, Any]], processes: Sequence[Process]) -> Loader:
+    steps = _steps(process, [line["iterator"] for line in lines])
+    batches = pd.concat([_batches(process, line, processes) for line in lines], ignore_index=True)
+    return Loader(process.pid, lines[0], steps, batches)
+
+
+def _steps(process: Process, iterators: Sequence[int]) -> pd.DataFrame:
+    """A row a batch that a loop took of these iterators."""
+    asks = process.records[
+        np.isin(process.records[:, 0], (NEXT, END, REUSED)) & np.isin(process.records[:, 3], iterators)
+    ]
+    asks = asks[np.lexsort((asks[:, 1], asks[:, 3]))]
+    ended = np.append(asks[1:, 1], 0)
+    ended[np.append(asks[1:, 3] != asks[:-1, 3], True)] = 0  # the script ended within this step
+    cpu = np.append(asks[1:, 6], 0) - asks[:, 7]  # until the next batch is asked for, where that is of a NEXT
+    cpu[np.append(asks[1:, 0] != NEXT, True)] = 0
+    rows, ended, cpu = (values[asks[:, 0] == NEXT] for values in (asks, ended, cpu))
+    steps = pd.DataFrame(
+        {
+            "iterator": rows[:, 3],
+            "batch": rows[:, 4],
+            "begun_ns": rows[:, 1],
+            "got_ns": rows[:, 2],
+            "ended_ns": ended,
+            "lying": rows[:, 5],
+            "wait_cpu_ns": rows[:, 7] - rows[:, 6],
+            "step_cpu_ns": cpu,
+            "cuda": rows[:, 8] > 0,
+            "first": rows[:, 9] > 0,
+            "made_ns": rows[:, 9],
+        }
+    )
+    starved = process.of(STARVED)
+    steps["starved_ns"] = (
+        steps["begun_ns"].map(dict(zip(starved[:, 1], starved[:, 2] - starved[:, 1], strict=True))).fillna(0)
+    )
+    steps = steps.sort_values("begun_ns", ignore_index=True)
+    backward, optimizer = process.of(BACKWARD), process.of(OPTIMIZER)
+    steps["backward_ns"] = _within(steps, backward[:, 1], backward[:, 2] - backward[:, 1])
+    own = (
+        optimizer[:, 2] - optimizer[:, 1] - _nested(optimizer, backward)
+    )  # a closure computes gradients in a step of the optimizer
+    steps["optimizer_ns"] = _within(steps, optimizer[:, 1], own)
+    before = backward[:, 1]
+    place = np.searchsorted(before, steps["got_ns"])
+    first = np.where(place < len(before), before[np.minimum(place, len(before) - 1)] if len(before) else 0, 0)
+    steps["forward_ns"] = np.where((first > 0) & (first < steps["ended_ns"]), first - steps["got_ns"], 0)
+    return steps
+
+
+def _within(steps: pd.DataFrame, begun: Records, took: Records) -> Records:
+    """Sum of durations by the step in which they began."""
+    sums = np.zeros(len(steps), np.int64)
+    place = np.searchsorted(steps["got_ns"], begun, side="right") - 1
+    inside = (place >= 0) & (begun < steps["ended_ns"].to_numpy()[place]) if len(steps) else np.zeros(len(begun), bool)
+    np.add.at(sums, place[inside], took[inside])
+    return sums
+
+
+def _nested(outer: Records, inner: Records) -> Records:
+    """How much of each outer record inner ones fill; neither kind overlaps itself."""
+    total = np.append(0, np.cumsum(inner[:, 2] - inner[:, 1]))
+    last, first = (np.searchsorted(inner[:, 1], outer[:, end]) for end in (2, 1))
+    return np.asarray(total[last] - total[first], np.int64)
+
+
+def _batches(process: Process, line: Mapping[str, Any], processes: Sequence[Process]) -> pd.DataFrame:
+    """A row a batch that was prepared for an iterator, by its workers or by the training process."""
+    rows = process.of(BATCH)
+    rows = rows[rows[:, 9] == line["iterator"]]
+    for pid in line["workers"]:
+        own = [each for each in processes if each.pid == pid and each.began_ns >= line["begun_ns"]]
+        rows = np.concatenate([rows, *(each.of(BATCH) for each in own[:1])])
+    names = ("begun_ns", "ended_ns", "worker", "batch", "samples", "collate_ns", "cpu_ns", "queued_ns")
+    return pd.DataFrame(rows[:, 1:9], columns=names).assign(iterator=line["iterator"])

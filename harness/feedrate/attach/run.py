@@ -1,0 +1,205 @@
+"""``feedrate run``: starts a training script as it is, watches it, and says what holds it back.
+
+The script is a child with the terminal's own input, output and process group: what it prints, how it ends and what
+signals do to it are its own. feedrate's hook comes in through ``PYTHONPATH`` (``hook/sitecustomize.py``), writes into a
+folder of its own, and is read when the script has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import shlex
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from feedrate.attach import loop, records, report
+from feedrate.attach.profiler import Profiler
+from feedrate.attach.records import Records
+from feedrate.machine import identity
+from feedrate.machine.probes import procfs
+from feedrate.machine.probes.gpu import GpuProbe
+from feedrate.machine.probes.host import HostProbe, TrialCounters, difference
+from feedrate.schema.errors import InputError
+
+HOOK = Path(__file__).with_name("hook")
+EVERY_S, COUNT_EVERY_S, MEMORY_EVERY_S = 0.1, 0.5, 10.0
+"""How often samples, counters and memory are taken."""
+NEAR = 0.25
+"""Counters that were read within this share of a stretch from its ends are taken for those at its ends."""
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
+
+@dataclass(slots=True)
+class Watched:
+    """A script that runs, and what was seen of it from outside."""
+
+    command: Sequence[str]
+    folder: Path
+    """Where the hook writes."""
+    process: subprocess.Popen[bytes]
+    began_ns: int
+    """Monotonic clock."""
+    samples: list[dict[str, Any]] = field(default_factory=list)
+    """Telemetry, ten a second."""
+    counters: list[TrialCounters] = field(default_factory=list)
+    """Counters of the machine and of the script's processes, two a second."""
+    memory: list[tuple[int, dict[str, int | None]]] = field(default_factory=list)
+    """(clock, columns of memory), now and then, as it takes milliseconds a process."""
+
+    def between(self, begun: int, ended: int) -> dict[str, Any]:
+        """What host and processes did in a stretch, as columns of trials; nothing where it was too short to be seen."""
+        known = [each for each in self.counters if each.main_cpu_ns is not None]
+        if len(known) < 2:
+            return {}
+        times = np.array([each.machine.t_ns for each in known])
+        first, last = (int(np.abs(times - moment).argmin()) for moment in (begun, ended))
+        near = max(abs(int(times[first]) - begun), abs(int(times[last]) - ended)) <= NEAR * (ended - begun)
+        held = [columns for moment, columns in self.memory if begun <= moment <= ended]
+        return (difference(known[first], known[last]) if near and first < last else {}) | (held[-1] if held else {})
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A script that has ended, and what was seen of it."""
+
+    watched: Watched
+    report: report.Report
+    returncode: int
+    started_at: datetime
+    versions: Mapping[str, str]
+    """Package to its version, of the script's own Python."""
+    alone: Mapping[str, Records]
+    """``loop.alone`` of the loader that was reported."""
+    parent_cpu_pct: float
+    """CPU of this process while the script ran; 100 is one core."""
+
+
+def run(
+    command: Sequence[str], *, steps: int = 0, headspace: int = 0, look: Callable[[Watched], None] = lambda _: None
+) -> Ended:
+    """Run a script to its end.
+
+    Args:
+        command: the program and its arguments.
+        steps: end the script after so many batches; 0 leaves it its own end.
+        headspace: after ``steps`` measure so many steps without the loader, and so many batches without the step.
+        look: is called ten times a second.
+
+    Raises:
+        InputError: the program cannot be started.
+    """
+    with tempfile.TemporaryDirectory(prefix="feedrate-run-") as name, _forwarding() as forward:
+        folder = Path(name)
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(HOOK), os.environ.get("PYTHONPATH")))),
+            "FEEDRATE_RUN": name,
+            "FEEDRATE_PID": str(os.getpid()),
+            "FEEDRATE_STEPS": str(steps),
+            "FEEDRATE_HEADSPACE": str(headspace),
+        }
+        try:
+            process = subprocess.Popen(command, env=environment)
+        except OSError as error:
+            raise InputError(
+                f"feedrate run: {command[0]} cannot be started: {error.strerror}; expected a program and its arguments "
+                "behind --, such as: feedrate run -- python train.py"
+            ) from error
+        forward.append(process)
+        watched, profiler = Watched(command, folder, process, time.perf_counter_ns()), Profiler(folder)
+        started_at, cpu_ns = datetime.now(UTC), time.process_time_ns()
+        _watch(watched, profiler, look)
+        took_ns = time.perf_counter_ns() - watched.began_ns
+        cpu_pct = 100 * (time.process_time_ns() - cpu_ns) / took_ns
+        stacks = profiler.close()
+        processes = records.read(folder)
+        notes = [*profiler.problems, *_notes(folder, processes)]
+    cores = identity.cpu_quota() or len(identity.usable_cores())
+    found = report.make(
+        shlex.join(command), _status(process.returncode), took_ns / 1e9, processes, stacks, cores, notes
+    )
+    return Ended(
+        watched=watched,
+        report=found,
+        returncode=process.returncode,
+        started_at=started_at,
+        versions=_versions(processes),
+        alone=loop.alone(found.loader, processes) if found.loader else {},
+        parent_cpu_pct=round(cpu_pct, 2),
+    )
+
+
+def _watch(watched: Watched, profiler: Profiler, look: Callable[[Watched], None]) -> None:
+    """Look at machine and processes until the script has ended; profile every process that makes an iterator."""
+    pid, device = watched.process.pid, GpuProbe.open()
+    count_at = remember_at = time.monotonic()
+    with HostProbe() as host, contextlib.closing(device) if device else contextlib.nullcontext():
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                watched.process.wait(EVERY_S)
+                return
+            sample = {"t_ns": time.perf_counter_ns(), **host.sample(pid)}
+            watched.samples.append(sample | (device.sample() if device else {}))
+            if (now := time.monotonic()) >= count_at:
+                watched.counters.append(host.counters(pid))
+                count_at = now + COUNT_EVERY_S
+            if now >= remember_at and any(watched.folder.glob("*.records")):
+                watched.memory.append((time.perf_counter_ns(), procfs.memory(pid)))
+                remember_at = now + MEMORY_EVERY_S
+            for path in watched.folder.glob("*.jsonl"):
+                profiler.watch(int(path.stem.split("-")[0]))
+            look(watched)
+
+
+@contextlib.contextmanager
+def _forwarding() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Hand signals on to the script; Ctrl-C reaches it from the terminal, as it is in the same process group."""
+    to: list[subprocess.Popen[bytes]] = []
+
+    def hand_on(number: int, _: object) -> None:
+        for process in to:
+            process.send_signal(number)
+
+    before = {number: signal.signal(number, hand_on) for number in _FORWARDED}
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # a signal that is ignored would be so in the script, too
+        before[signal.SIGINT] = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        yield to
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _notes(folder: Path, processes: Sequence[records.Process]) -> Iterator[str]:
+    """What the hook could not do."""
+    if not any(folder.glob("*.seen")):
+        yield "no Python loaded feedrate's hook: python -I, -E and -S leave PYTHONPATH or sitecustomize out"
+    for process in processes:
+        for line in process.said:
+            if line["what"] == "not hooked":
+                yield f"{line['module']} of this PyTorch is not as expected, and was left alone: {line['error']}"
+
+
+def _versions(processes: Sequence[records.Process]) -> dict[str, str]:
+    """What the first process that made an iterator had imported."""
+    said = (line for process in processes for line in process.said if line["what"] == "versions")
+    return {name: text for name, text in next(said, {}).items() if isinstance(text, str) and name != "what"} or {
+        "python": platform.python_version()
+    }
+
+
+def _status(returncode: int) -> str:
+    """How a script ended, in words."""
+    if returncode >= 0:
+        return f"ended with status {returncode}"
+    return f"killed by {signal.Signals(-returncode).name}"

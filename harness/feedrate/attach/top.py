@@ -1,0 +1,114 @@
+"""``feedrate top PID``: what holds back a training that already runs, without having started it.
+
+py-spy samples its process tree for half a minute: the share of the training process' samples in which it waits for a
+loader is the share of time that it waits, and the workers' lines are what they do meanwhile.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import psutil
+
+from feedrate.attach import profiler
+from feedrate.attach.profiler import HotLine, Profiler
+from feedrate.machine.probes import procfs
+from feedrate.machine.probes.gpu import GpuProbe
+from feedrate.machine.probes.host import HostProbe
+from feedrate.schema.errors import EnvironmentFault, InputError
+from feedrate.schema.words import percent, plural
+
+EVERY_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What half a minute showed."""
+
+    pid: int
+    seconds: float
+    samples: int
+    wait_share: float
+    """Of the training process' samples, those in which it waited for a loader."""
+    workers: int
+    preparing_share: float
+    """Of the workers' samples, those in which they prepared a batch."""
+    lines: tuple[HotLine, ...]
+    machine: Mapping[str, float]
+    """Means of what the probes saw."""
+
+
+def look(pid: int, seconds: float = 30.0) -> Seen:
+    """Sample a process and its descendants.
+
+    Raises:
+        InputError: there is no such process.
+        EnvironmentFault: py-spy is missing, or may not read it.
+    """
+    if not psutil.pid_exists(pid):
+        raise InputError(f"feedrate top: no process {pid}; expected the id of a training that runs: pgrep -af python")
+    with tempfile.TemporaryDirectory(prefix="feedrate-top-") as name:
+        spy = Profiler(Path(name))
+        spy.watch(pid)
+        samples = list(_watch(pid, seconds))
+        workers = procfs.descendants(pid)
+        stacks = spy.close()
+    if spy.problems and not stacks:
+        raise EnvironmentFault(f"feedrate top: {spy.problems[0]}")
+    own = [stack for stack in stacks if stack.process in (None, pid)]
+    theirs = [stack for stack in stacks if stack.process not in (None, pid)]
+    hot = profiler.preparing(stacks)
+    return Seen(
+        pid=pid,
+        seconds=seconds,
+        samples=sum(stack.count for stack in own),
+        wait_share=profiler.waiting(own),
+        workers=len(workers),
+        preparing_share=sum(stack.count for stack in profiler.preparing(theirs)) / max(1, sum(s.count for s in theirs)),
+        lines=tuple(profiler.hottest(hot)) if hot else (),
+        machine=_means(samples),
+    )
+
+
+def _watch(pid: int, seconds: float) -> Iterator[dict[str, Any]]:
+    device, until = GpuProbe.open(), time.monotonic() + seconds
+    with HostProbe() as host, closing(device) if device else nullcontext():
+        while time.monotonic() < until and psutil.pid_exists(pid):
+            yield host.sample(pid) | (device.sample() if device else {})
+            time.sleep(EVERY_S)
+
+
+def _means(samples: list[dict[str, Any]]) -> dict[str, float]:
+    names = ("cpu_util_pct", "main_cpu_pct", "workers_cpu_pct", "gpu_util_pct", "gpu_mem_bytes", "mem_available_bytes")
+    found = {name: [sample[name] for sample in samples if sample.get(name) is not None] for name in names}
+    return {name: fmean(values) for name, values in found.items() if values}
+
+
+def text(seen: Seen) -> Iterator[tuple[str, str]]:
+    """Say it in lines: what each is about, and the line."""
+    yield "", f"process {seen.pid}, {seen.seconds:.0f} s, {plural(seen.samples, 'sample')}"
+    yield "data", f"waits for data {percent(seen.wait_share)} of the time"
+    if seen.workers:
+        yield (
+            "workers",
+            f"{seen.workers} processes below it; they prepare batches {percent(seen.preparing_share)} of the time",
+        )
+    for line in seen.lines:
+        yield "line", f"{percent(line.share)} of preparing  {line.file}:{line.line}  {line.code}"
+    names = {
+        "main_cpu_pct": "training process",
+        "workers_cpu_pct": "workers",
+        "cpu_util_pct": "all cores",
+        "gpu_util_pct": "GPU",
+    }
+    yield (
+        "machine",
+        ", ".join(f"{said} {seen.machine[name]:.0f} %" for name, said in names.items() if name in seen.machine),
+    )
