@@ -19,10 +19,9 @@ import pandas as pd
 from feedrate.analysis.blocks import Floats, half_width
 from feedrate.analysis.pipeline import SLICES, Pace, Pipeline, simulate
 from feedrate.attach.records import DRAINED, NEXT, REUSED, Loader, Process, Records
+from feedrate.schema.window import LEAST_WARM_UP, drained_after, warm_up_steps
 
 MOST_STRETCHES, LEAST_STRETCHES = 32, 6
-WARM_STEPS = 5
-"""Least steps that are left out at the beginning."""
 FED = 0.05
 """A loop that waits for less of its time is not held back by its data."""
 CROWDED = 0.25
@@ -64,7 +63,7 @@ def pacing(loader: Loader) -> Pacing | None:
     if len(steps) < 2:
         return None
     walls, waits = steps["wall_ns"].to_numpy(np.float64), steps["wait_ns"].to_numpy(np.float64)
-    parts = stretches(steps)
+    parts = stretches(steps, workers_of(loader))
 
     def over(values: Floats, by: Floats) -> Estimate:
         ratio = values.sum() / by.sum()
@@ -91,9 +90,7 @@ def whole_steps(loader: Loader) -> pd.DataFrame:
         ``worker``, ``samples``, ``prepared_begun_ns``, ``prepared_ended_ns`` and ``collate_ns``, NaN where that was not
         seen.
     """
-    settings = loader.settings
-    stock = int(settings.get("num_workers") or 0) * (int(settings.get("prefetch_factor") or 0) + 1)
-    every, warm = _with_batches(loader), max(WARM_STEPS, stock)
+    every, warm = _with_batches(loader), warm_up_steps(*_workers_and_stock(loader))
     steps = every.iloc[warm:] if len(every) > 4 * warm else every.iloc[1:]
     steps = steps[steps["ended_ns"] > 0]
     began = steps["made_ns"].where(steps["first"], steps["begun_ns"])
@@ -102,6 +99,15 @@ def whole_steps(loader: Loader) -> pd.DataFrame:
         wait_ns=steps["got_ns"] - began,
         step_ns=steps["ended_ns"] - steps["got_ns"],
     )
+
+
+def workers_of(loader: Loader) -> int:
+    """Number of its worker processes; 0 where that is not known."""
+    return int(loader.settings.get("num_workers") or 0)
+
+
+def _workers_and_stock(loader: Loader) -> tuple[int, int]:
+    return workers_of(loader), int(loader.settings.get("prefetch_factor") or 0)
 
 
 def _with_batches(loader: Loader) -> pd.DataFrame:
@@ -117,21 +123,27 @@ def _with_batches(loader: Loader) -> pd.DataFrame:
     )
 
 
-def stretches(steps: pd.DataFrame) -> list[npt.NDArray[np.intp]]:
+def stretches(steps: pd.DataFrame, num_workers: int) -> list[npt.NDArray[np.intp]]:
     """Cut the steps that count into as many stretches as there can be without their means depending on one another.
 
     Returns:
-        The places of each one's steps; at least two.
+        The places of each one's steps: rounds of the workers, as batches come in bursts. Two at least.
     """
-    walls = steps["wall_ns"].to_numpy(np.float64)
-    count = min(MOST_STRETCHES, len(walls) // 2)
+    walls, places = steps["wall_ns"].to_numpy(np.float64), np.arange(len(steps))
+    turn = num_workers if len(walls) >= 2 * LEAST_STRETCHES * num_workers > 0 else 1
+    count = min(MOST_STRETCHES, len(walls) // turn // 2)
+
+    def cut(count: int) -> list[npt.NDArray[np.intp]]:
+        ends = [turn * part[-1] + turn for part in np.array_split(np.arange(len(walls) // turn), count)]
+        return np.split(places, ends[:-1])
+
     while count > LEAST_STRETCHES:
-        means = np.array([part.mean() for part in np.array_split(walls, count)])
+        means = np.array([walls[part].mean() for part in cut(count)])
         left = means - means.mean()
         if not left.any() or (left[1:] @ left[:-1]) / (left @ left) < 2 / np.sqrt(count):
             break
         count //= 2
-    return np.array_split(np.arange(len(walls)), max(2, count))
+    return cut(max(2, count))
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +166,7 @@ def cause(loader: Loader, pace: Pacing) -> Cause:
     names = {
         "step": lost.value < FED,
         "loader": bool(settings.get("watched")) or not len(loader.batches),
-        "no workers": not settings.get("num_workers"),
+        "no workers": not workers_of(loader),
         "handing over": ready["wait_ns"].sum() > 0.5 * steps["wait_ns"].sum(),
         "cores": numbers["queued"] > CROWDED,
         "collating": busy and numbers["collating"] > 0.5 * numbers["preparing"],
@@ -174,7 +186,7 @@ def _workers(loader: Loader, steps: pd.DataFrame) -> dict[str, float]:
     """Shares of the time of those who prepare batches."""
     batches = loader.batches
     batches = batches[batches["ended_ns"].between(steps["begun_ns"].min(), steps["ended_ns"].max())]
-    span = float(steps["wall_ns"].sum()) * max(1, int(loader.settings.get("num_workers") or 0))
+    span = float(steps["wall_ns"].sum()) * max(1, workers_of(loader))
     took = (batches["ended_ns"] - batches["begun_ns"]).astype(float)
     computing = np.minimum(batches["cpu_ns"], took)
     queued = np.minimum(batches["queued_ns"], took - computing)
@@ -216,7 +228,7 @@ def predict(loader: Loader, pace: Pacing, cores: float) -> Predictions | None:
         return None
     steps = whole_steps(loader)
     fit = _fit(loader, steps, cores)
-    workers, prefetch = int(loader.settings["num_workers"]), int(loader.settings.get("prefetch_factor") or 2)
+    workers, prefetch = workers_of(loader), int(loader.settings.get("prefetch_factor") or 2)
     # Iterators are made anew each epoch: that costs what it costs now, where there are workers.
     overhead = float(steps.loc[steps["first"], "wait_ns"].sum()) / len(steps) if workers else 0.0
     present = _rate(simulate(fit, workers, prefetch), overhead)
@@ -277,8 +289,8 @@ def alone(loader: Loader, processes: Sequence[Process]) -> dict[str, Records]:
     Empty where the hook was not asked for it. What was prefetched before the loader ran by itself is left out.
     """
     process = next(each for each in processes if each.pid == loader.pid and each.of(NEXT).size)
-    stock = int(loader.settings.get("num_workers") or 0) * (int(loader.settings.get("prefetch_factor") or 0) + 1)
-    found = {"compute": process.of(REUSED)[WARM_STEPS:, 1], "load": process.of(DRAINED)[stock:, 2]}
+    stock = drained_after(*_workers_and_stock(loader))
+    found = {"compute": process.of(REUSED)[LEAST_WARM_UP:, 1], "load": process.of(DRAINED)[stock:, 2]}
     return {mode: times for mode, times in found.items() if len(times) > 2}
 
 

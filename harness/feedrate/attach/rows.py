@@ -106,7 +106,7 @@ class _Rows:
         self._windows: list[tuple[int, int, str]] = []
         """Begin, end and trial of each, on the monotonic clock."""
         every = _with_phases(loop.whole_steps(self._loader))
-        for block, places in enumerate(loop.stretches(every)):
+        for block, places in enumerate(loop.stretches(every, loop.workers_of(self._loader))):
             self._add_stretch(every.iloc[places], block)
         for position, (mode, phase) in enumerate((("compute", "other"), ("load", "fetch")), start=1):
             if len(times := ended.alone.get(mode, ())) > CEILING_BLOCKS:
@@ -151,7 +151,7 @@ class _Rows:
 
     def _add_stretch(self, part: pd.DataFrame, block: int) -> None:
         """Add a stretch of the loop, and its first steps."""
-        wall, half = int(part["wall_ns"].sum()), _half_ratio(part)
+        wall, half = int(part["wall_ns"].sum()), _half_ratio(part, loop.workers_of(self._loader))
         begun, ended = _begin(part), int(part["ended_ns"].iloc[-1])
         row = {
             "steps": len(part),
@@ -230,10 +230,9 @@ def _with_phases(steps: pd.DataFrame) -> pd.DataFrame:
     return found.assign(other_ns=(found["wall_ns"] - known).clip(lower=0), getitem_ns=prepared - found["collate_ns"])
 
 
-def _half_ratio(part: pd.DataFrame) -> float | None:
-    """Pace of the second half of some steps over that of the first; None for a single one."""
-    middle = len(part) // 2
-    if not middle:
-        return None
-    first, second = part["wall_ns"].iloc[:middle].mean(), part["wall_ns"].iloc[middle:].mean()
-    return float(first / second)
+def _half_ratio(part: pd.DataFrame, num_workers: int) -> float | None:
+    """Throughput of the second half of some steps over that of the first; halves end on a multiple of the workers."""
+    turn = max(1, num_workers)
+    middle = len(part) // 2 // turn * turn
+    first, second = part["wall_ns"].iloc[:middle], part["wall_ns"].iloc[middle:]
+    return float(first.mean() / second.mean()) if middle else None

@@ -159,7 +159,7 @@ ROUNDED_NS = 1e3
 _SUMMED = {
     **{f"{phase}_ns": f"host_{phase}_ns" for phase in PHASES},
     **{f"device_{span}_ns": f"device_{span}_ns" for span in DEVICE_SPANS},
-    **{f"worker_{stage}_ns": f"worker_{stage}_ns" for stage in WORKER_STAGES},
+    **{f"worker_{stage}_ns": f"worker_{stage}_ns" for stage in (*WORKER_STAGES, "getitem")},
 }
 """Column of a step to the column of its trial that it is summed in."""
 _EXACT = tuple(
@@ -248,7 +248,9 @@ class Traces:
             row = int(np.argmax(wrong))
             got = f"worker {worker[row]:g} from {begun[row]:g} to {ended[row]:g} ns"
             yield WORKER, f"row {rows.first + row}", got, "one of num_workers, begun before it was ended"
-        stamped = np.sum([np.nan_to_num(rows.number(f"worker_{stage}_ns")) for stage in WORKER_STAGES], axis=0)
+        stamped = np.sum(
+            [np.nan_to_num(rows.number(f"worker_{stage}_ns")) for stage in (*WORKER_STAGES, "getitem")], axis=0
+        )
         # Stages share one clock with both ends, and lie between them: nothing but rounding is left open.
         if (longer := stamped > ended - begun + ROUNDED_NS).any():
             row = int(np.argmax(longer))
