@@ -28,6 +28,7 @@ from feedrate.analysis import (
     verdicts,
 )
 from feedrate.analysis.estimators import ESTIMATORS
+from feedrate.attach import loop, profiler
 from feedrate.machine.probes import gpu
 from feedrate.machine.probes import noise as probed
 from feedrate.pages import markup
@@ -50,8 +51,8 @@ from feedrate.sweep import run
 
 PATH = "methodology.md"
 _MODULES = (
-    *(blocks, ceilings, claim_selection, claims, crossfit, diagnosis, gpu, loader, metrics, noise, pipeline, plugins),
-    *(prediction, run, schedule, simulate_noise, telemetry, verdicts, window),
+    *(blocks, ceilings, claim_selection, claims, crossfit, diagnosis, gpu, loader, metrics, noise, pipeline),
+    *(loop, plugins, prediction, profiler, run, schedule, simulate_noise, telemetry, verdicts, window),
 )
 """Those whose constants the prose names."""
 _CAUSES = {
