@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from feedrate.machine import identity
 from feedrate.machine.probes import procfs
 from feedrate.machine.probes.gpu import GpuProbe
 from feedrate.machine.probes.host import HostProbe, TrialCounters, difference
-from feedrate.schema.errors import InputError
+from feedrate.schema.errors import FeedrateError, InputError
 
 HOOK = Path(__file__).with_name("hook")
 EVERY_S, COUNT_EVERY_S, MEMORY_EVERY_S = 0.1, 0.5, 10.0
@@ -77,18 +77,18 @@ class Ended:
     report: report.Report
     returncode: int
     started_at: datetime
-    versions: Mapping[str, str]
-    """Package to its version, of the script's own Python."""
-    alone: Mapping[str, Records]
-    """``loop.alone`` of the loader that was reported."""
     parent_cpu_pct: float
     """CPU of this process while the script ran; 100 is one core."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Package to its version, of the script's own Python."""
+    alone: Mapping[str, Records] = field(default_factory=dict)
+    """``loop.alone`` of the loader that was reported."""
 
 
 def run(
     command: Sequence[str], *, steps: int = 0, headspace: int = 0, look: Callable[[Watched], None] = lambda _: None
 ) -> Ended:
-    """Run a script to its end.
+    """Run a script to its end, whatever befalls those who look at it: their errors are notes.
 
     Args:
         command: the program and its arguments.
@@ -99,44 +99,64 @@ def run(
     Raises:
         InputError: the program cannot be started.
     """
-    with tempfile.TemporaryDirectory(prefix="feedrate-run-") as name, _forwarding() as forward:
-        folder = Path(name)
-        environment = os.environ | {
-            "PYTHONPATH": os.pathsep.join(filter(None, (str(HOOK), os.environ.get("PYTHONPATH")))),
-            "FEEDRATE_RUN": name,
-            "FEEDRATE_PID": str(os.getpid()),
-            "FEEDRATE_STEPS": str(steps),
-            "FEEDRATE_HEADSPACE": str(headspace),
-        }
-        try:
-            process = subprocess.Popen(command, env=environment)
-        except OSError as error:
-            raise InputError(
-                f"feedrate run: {command[0]} cannot be started: {error.strerror}; expected a program and its arguments "
-                "behind --, such as: feedrate run -- python train.py"
-            ) from error
+    with (
+        tempfile.TemporaryDirectory(prefix="feedrate-run-", ignore_cleanup_errors=True) as name,
+        _forwarding() as forward,
+    ):
+        process = _start(command, name, steps, headspace)
         forward.append(process)
-        watched, profiler = Watched(command, folder, process, time.perf_counter_ns()), Profiler(folder)
+        watched, profiler = Watched(command, Path(name), process, time.perf_counter_ns()), Profiler(Path(name))
         started_at, cpu_ns = datetime.now(UTC), time.process_time_ns()
-        _watch(watched, profiler, look)
+        notes = profiler.problems
+        with noted(notes, "not watched to its end"):
+            _watch(watched, profiler, look)
+        returncode = process.wait()
         took_ns = time.perf_counter_ns() - watched.began_ns
         cpu_pct = 100 * (time.process_time_ns() - cpu_ns) / took_ns
-        stacks = profiler.close()
-        processes = records.read(folder)
-        notes = [*profiler.problems, *_notes(folder, processes)]
-    cores = identity.cpu_quota() or len(identity.usable_cores())
-    found = report.make(
-        shlex.join(command), _status(process.returncode), took_ns / 1e9, processes, stacks, cores, notes
-    )
-    return Ended(
-        watched=watched,
-        report=found,
-        returncode=process.returncode,
-        started_at=started_at,
-        versions=_versions(processes),
-        alone=loop.alone(found.loader, processes) if found.loader else {},
-        parent_cpu_pct=round(cpu_pct, 2),
-    )
+        ended = Ended(
+            watched=watched,
+            report=report.Report(shlex.join(command), _status(returncode), took_ns / 1e9, notes=notes),
+            returncode=returncode,
+            started_at=started_at,
+            parent_cpu_pct=round(cpu_pct, 2),
+        )
+        with noted(notes, "no report"):
+            stacks, processes = profiler.close(), records.read(Path(name))
+            notes += _notes(Path(name), processes)
+            cores = identity.cpu_quota() or len(identity.usable_cores())
+            found = report.make(ended.report, processes, stacks, cores)
+            alone = loop.alone(found.loader, processes) if found.loader else {}
+            ended = replace(ended, report=found, versions=_versions(processes), alone=alone)
+    return ended
+
+
+@contextlib.contextmanager
+def noted(notes: list[str], lost: str) -> Iterator[None]:
+    """Turn an error of feedrate's own into a note on what is lost by it: the script's end is what counts."""
+    try:
+        yield
+    except FeedrateError as error:
+        notes.append(f"{lost}: {error}")
+    except Exception as error:  # noqa: BLE001
+        notes.append(f"{lost}: {type(error).__name__}: {error}")
+
+
+def _start(command: Sequence[str], folder: str, steps: int, headspace: int) -> subprocess.Popen[bytes]:
+    """Start a script with the hook on its path, and with every file that is open to it here."""
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(HOOK), os.environ.get("PYTHONPATH")))),
+        "FEEDRATE_RUN": folder,
+        "FEEDRATE_PID": str(os.getpid()),
+        "FEEDRATE_STEPS": str(steps),
+        "FEEDRATE_HEADSPACE": str(headspace),
+    }
+    try:
+        return subprocess.Popen(command, env=environment, close_fds=False)
+    except OSError as error:
+        raise InputError(
+            f"feedrate run: {command[0]} cannot be started: {error.strerror}; expected a program and its arguments "
+            "behind --, such as: feedrate run -- python train.py"
+        ) from error
 
 
 def _watch(watched: Watched, profiler: Profiler, look: Callable[[Watched], None]) -> None:
