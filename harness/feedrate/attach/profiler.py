@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sysconfig
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -141,8 +141,9 @@ def problem(text: str) -> str:
             f"py-spy may not read the processes ({how}in a container give it --cap-add SYS_PTRACE; on a machine of "
             "your own: sudo sysctl kernel.yama.ptrace_scope=0): no lines of code"
         )
-    last = [line for line in text.splitlines() if line.strip()]
-    return f"py-spy saw nothing ({last[-1].strip() if last else 'it said nothing'}): no lines of code"
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or ["it said nothing"]
+    error = next((line for line in lines if line.startswith("Error")), lines[-1])
+    return f"py-spy saw nothing ({error}): no lines of code"
 
 
 def read(path: Path) -> list[Stack]:
@@ -179,16 +180,21 @@ def preparing(stacks: Iterable[Stack]) -> list[Stack]:
     return found
 
 
-def waiting(stacks: Iterable[Stack]) -> float:
-    """Share of the training threads' samples in which they waited for a loader; those that never did do not count."""
-    waits: Counter[tuple[int | None, str]] = Counter()
-    every = waits.copy()
-    for stack in stacks:
-        key = stack.process, stack.thread
-        every[key] += stack.count
-        if any(_LOADER.search(frame.file) and "next" in frame.name for frame in stack.frames):
-            waits[key] += stack.count
-    return waits.total() / max(1, sum(every[key] for key in waits))
+def waits(stack: Stack) -> bool:
+    """Whether a loader's next batch is waited for."""
+    return any(_LOADER.search(frame.file) and "next" in frame.name for frame in stack.frames)
+
+
+def prepares(stack: Stack) -> bool:
+    """Whether a batch is being prepared."""
+    return any(_FETCH.search(frame.file) for frame in stack.frames)
+
+
+def share(stacks: Sequence[Stack], does: Callable[[Stack], bool]) -> float:
+    """Share of samples in which a thread does something; threads that never do it do not count, as those of queues."""
+    threads = {(stack.process, stack.thread) for stack in stacks if does(stack)}
+    every = [stack for stack in stacks if (stack.process, stack.thread) in threads]
+    return sum(stack.count for stack in every if does(stack)) / max(1, sum(stack.count for stack in every))
 
 
 def hottest(stacks: Sequence[Stack], most: int = 5) -> list[HotLine]:
