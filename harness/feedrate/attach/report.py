@@ -114,7 +114,7 @@ def text(report: Report) -> Iterator[tuple[str, str]]:
     if loader is None:
         yield "loader", "no DataLoader gave a batch; feedrate.watch(iterable) times other iterables"
     elif pace is None:
-        yield "loader", f"{_made(loader)}: {len(loader.steps):,} batches came; expected 10 or more to measure them"
+        yield "loader", f"{_made(loader)}: {plural(len(loader.steps), 'step')}; expected 10 or more to measure them"
     else:
         yield from _measured(report, loader, pace)
     for note in report.notes:

@@ -30,7 +30,7 @@ from feedrate.machine import identity
 from feedrate.machine.probes import procfs
 from feedrate.machine.probes.gpu import GpuProbe
 from feedrate.machine.probes.host import HostProbe, TrialCounters, difference
-from feedrate.schema.errors import FeedrateError, InputError
+from feedrate.schema.errors import EnvironmentFault, FeedrateError, InputError
 
 HOOK = Path(__file__).with_name("hook")
 EVERY_S, COUNT_EVERY_S, MEMORY_EVERY_S = 0.1, 0.5, 10.0
@@ -98,11 +98,15 @@ def run(
 
     Raises:
         InputError: the program cannot be started.
+        EnvironmentFault: there is no place for temporary files.
     """
-    with (
-        tempfile.TemporaryDirectory(prefix="feedrate-run-", ignore_cleanup_errors=True) as name,
-        _forwarding() as forward,
-    ):
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="feedrate-run-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise EnvironmentFault(
+            f"feedrate run: {error}; nothing was started; expected a folder for temporary files: TMPDIR=FOLDER"
+        ) from error
+    with folder as name, _forwarding() as forward:
         process = _start(command, name, steps, headspace)
         forward.append(process)
         watched, profiler = Watched(command, Path(name), process, time.perf_counter_ns()), Profiler(Path(name))
