@@ -88,10 +88,10 @@ def _lines(path: Path) -> tuple[Mapping[str, Any], ...]:
 def read_from(path: Path, first: int = 0) -> Records:
     """Read the records of a file from the ``first`` on, those that are written so far."""
     try:
-        numbers = np.memmap(path, np.int64, "r")
+        data = np.memmap(path, np.uint8, "r")
     except (OSError, ValueError):  # not there, or nothing in it
         return np.empty((0, _WIDTH), np.int64)
-    rows = numbers[: len(numbers) // _WIDTH * _WIDTH].reshape(-1, _WIDTH)
+    rows = data[: len(data) // _BYTES * _BYTES].view(np.int64).reshape(-1, _WIDTH)
     written = bisect.bisect_left(range(len(rows)), True, lo=min(first, len(rows)), key=lambda place: not rows[place, 0])
     return np.array(rows[first:written])
 
