@@ -168,7 +168,7 @@ def _workers(tail: Tail) -> Table:
         last = tail.workers[pid]
         rows = tail.recent[tail.recent[:, _PID] == pid]
         own = rows[rows[:, 0] == records.BATCH]
-        span = now - min(last[2], *own[:, 1])
+        span = now - min([last[2], *own[:, 1].tolist()])
         took = int((own[:, 2] - own[:, 1]).sum()) + (now - last[2] if last[0] == records.TAKEN else 0)
         shares = (percent(part / span) for part in (took, int(own[:, 7].sum())))
         table.add_row(str(last[3]), _state(last, now), *shares, number(1e9 * len(own) / span))

@@ -6,6 +6,7 @@ loader is the share of time that it waits, and the workers' lines are what they 
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -52,15 +53,19 @@ def look(pid: int, seconds: float = 30.0) -> Seen:
         InputError: there is no such process.
         EnvironmentFault: py-spy is missing, or may not read it.
     """
-    if not psutil.pid_exists(pid):
-        raise InputError(f"feedrate top: no process {pid}; expected the id of a training that runs: pgrep -af python")
+    try:
+        owner = psutil.Process(pid).uids().effective
+    except psutil.NoSuchProcess as error:
+        message = f"feedrate top: no process {pid}; expected the id of a training that runs: pgrep -af python"
+        raise InputError(message) from error
     with tempfile.TemporaryDirectory(prefix="feedrate-top-") as name:
         spy = Profiler(Path(name))
         spy.watch(pid)
         samples = list(_watch(pid, seconds))
         stacks = spy.close()
     if spy.problems and not stacks:
-        raise EnvironmentFault(f"feedrate top: {spy.problems[0]}")
+        other = f"process {pid} is another user's: sudo feedrate top {pid}; " if os.geteuid() not in (0, owner) else ""
+        raise EnvironmentFault(f"feedrate top: {other}{spy.problems[0]}")
     own = [stack for stack in stacks if stack.process in (None, pid)]
     theirs = [stack for stack in stacks if stack.process not in (None, pid)]
     return Seen(
