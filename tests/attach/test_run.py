@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from attaching import Place
 
+from feedrate.attach.terminal import script_name
 from feedrate.questions.compare import comparison
 from feedrate.share import submission
 from feedrate.share.validation import guard
@@ -168,6 +169,21 @@ def test_json_goes_to_stdout_behind_the_scripts_own(place: Place) -> None:
     report = json.loads(rest)
     assert report["status"] == "killed by SIGTERM"
     assert report["loader"]["steps"] == 20
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("python train.py --epochs 3", "train.py"),
+        ("python -u src/my train.py", "train.py"),
+        ("torchrun --nproc-per-node 2 /home/me/fit.py", "fit.py"),
+        ("python -m kit.train", "kit.train"),
+        ("fit-a-model --fast", "fit-a-model"),
+    ],
+)
+def test_a_script_is_called_by_its_file(command: str, name: str) -> None:
+    """Runs of one script have one name, whatever starts it; folders of the user's are no part of it."""
+    assert script_name(command.split()) == name
 
 
 @pytest.mark.slow

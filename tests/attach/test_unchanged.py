@@ -281,6 +281,18 @@ def test_without_a_profiler_the_rest_is_said(place: Place, monkeypatch: pytest.M
     assert {"pace", "data", "held back by", "loader", "note"} <= set(lines)
 
 
+def test_what_is_kept_of_a_long_script_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Telemetry of a script that runs for days takes no more memory than that of an hour, and still spans all of it."""
+    monkeypatch.setattr(running, "EVERY_S", 0.01)
+    monkeypatch.setattr(running, "MOST_SAMPLES", 16)
+    watched = running.run(["sleep", "1.5"]).watched
+    times = [sample["t_ns"] - watched.began_ns for sample in watched.samples]
+    assert 7 <= len(times) < 16
+    assert times == sorted(times)
+    assert times[0] < 0.3e9
+    assert times[-1] > 0.9e9
+
+
 WATCH = """
 import sys
 sys.path[:] = [entry for entry in sys.path if not __import__("os").path.isdir(entry + "/feedrate")]

@@ -35,6 +35,8 @@ from feedrate.schema.errors import EnvironmentFault, FeedrateError, InputError
 HOOK = Path(__file__).with_name("hook")
 EVERY_S, COUNT_EVERY_S, MEMORY_EVERY_S = 0.1, 0.5, 10.0
 """How often samples, counters and memory are taken."""
+MOST_SAMPLES = 20_000
+"""When so many samples are there, every other one, and of counters and memory, is dropped, and half as many follow."""
 NEAR = 0.25
 """Counters that were read within this share of a stretch from its ends are taken for those at its ends."""
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -51,9 +53,9 @@ class Watched:
     began_ns: int
     """Monotonic clock."""
     samples: list[dict[str, Any]] = field(default_factory=list)
-    """Telemetry, ten a second."""
+    """Telemetry, ten a second at first."""
     counters: list[TrialCounters] = field(default_factory=list)
-    """Counters of the machine and of the script's processes, two a second."""
+    """Counters of the machine and of the script's processes, two a second at first."""
     memory: list[tuple[int, dict[str, int | None]]] = field(default_factory=list)
     """(clock, columns of memory), now and then, as it takes milliseconds a process."""
 
@@ -166,20 +168,27 @@ def _start(command: Sequence[str], folder: str, steps: int, headspace: int) -> s
 def _watch(watched: Watched, profiler: Profiler, look: Callable[[Watched], None]) -> None:
     """Look at machine and processes until the script has ended; profile every process that makes an iterator."""
     pid, device = watched.process.pid, GpuProbe.open()
-    count_at = remember_at = time.monotonic()
+    sample_at = count_at = remember_at = 0.0
+    slower = 1
     with HostProbe() as host, contextlib.closing(device) if device else contextlib.nullcontext():
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 watched.process.wait(EVERY_S)
                 return
-            sample = {"t_ns": time.perf_counter_ns(), **host.sample(pid)}
-            watched.samples.append(sample | (device.sample() if device else {}))
-            if (now := time.monotonic()) >= count_at:
+            if (now := time.monotonic()) >= sample_at:
+                sample = {"t_ns": time.perf_counter_ns(), **host.sample(pid)}
+                watched.samples.append(sample | (device.sample() if device else {}))
+                sample_at = now + slower * EVERY_S
+            if now >= count_at:
                 watched.counters.append(host.counters(pid))
-                count_at = now + COUNT_EVERY_S
+                count_at = now + slower * COUNT_EVERY_S
             if now >= remember_at and any(watched.folder.glob("*.records")):
                 watched.memory.append((time.perf_counter_ns(), procfs.memory(pid)))
-                remember_at = now + MEMORY_EVERY_S
+                remember_at = now + slower * MEMORY_EVERY_S
+            if len(watched.samples) >= MOST_SAMPLES:
+                slower *= 2
+                for kept in (watched.samples, watched.counters, watched.memory):
+                    del kept[1::2]
             for path in watched.folder.glob("*.jsonl"):
                 profiler.watch(int(path.stem.split("-")[0]))
             look(watched)
