@@ -19,7 +19,7 @@ RAW = f"""\
 {MAIN};<module> (/home/a b/train.py:9);{NEXT};get (/x/queues.py:1) 30
 {MAIN};<module> (/home/a b/train.py:12) 70
 process 7:"python train.py --a=b;c";thread (8): Thread-1 (_feed);run (/usr/lib/python3.11/threading.py:3) 100
-{WORKER};{FETCH};get (/home/a b/data.py:3) 45
+{WORKER};{FETCH};get (/home/a b/data.py:9);decode (/home/a b/data.py:3) 45
 {WORKER};{FETCH};get (/home/a b/data.py:4);\
 open (/venv/lib/python3.11/site-packages/PIL/Image.py:1) 15
 {WORKER};{FETCH} 20
