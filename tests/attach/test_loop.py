@@ -139,7 +139,7 @@ def test_every_cause_has_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rho", "loops"), [(0.6, 200), *(pytest.param(rho, 500, marks=pytest.mark.slow) for rho in (0.0, 0.9))]
+    ("rho", "loops"), [(0.6, 100), *(pytest.param(rho, 500, marks=pytest.mark.slow) for rho in (0.0, 0.9))]
 )
 def test_the_interval_holds_the_truth(rho: float, loops: int) -> None:
     """Of loops whose steps resemble their neighbours (AR(1)) the 95 % interval nearly always holds the true pace."""

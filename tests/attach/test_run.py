@@ -18,11 +18,10 @@ from feedrate.store import runs
 
 PLANTED = {
     "no workers": ["--workers", "0", "--sample-ms", "2", "--steps", "90"],
-    "fork": ["--workers", "2", "--sample-ms", "3", "--steps", "170"],
-    "iterable": ["--workers", "2", "--sample-ms", "3", "--steps", "120", "--kind", "iterable"],
+    "fork": ["--workers", "2", "--sample-ms", "3", "--steps", "110"],
+    "iterable": ["--workers", "2", "--sample-ms", "3", "--steps", "120", "--kind", "iterable", "--shape", "heavy"],
     "spawn": ["--workers", "2", "--sample-ms", "3", "--steps", "120", "--method", "spawn"],
     "forkserver": ["--workers", "1", "--sample-ms", "2", "--steps", "120", "--method", "forkserver"],
-    "heavy": ["--workers", "2", "--sample-ms", "3", "--steps", "120", "--shape", "heavy"],
 }
 """Trainings whose costs are planted; the first two are of one data set, so that their pace differs by the workers."""
 slow = pytest.mark.slow
@@ -143,6 +142,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     return Place(tmp_path_factory.mktemp("runs"))
 
 
+@slow
 def test_headspace_measures_the_step_and_the_loader_alone(place: Place) -> None:
     """After --steps real batches it gives the step without loader and the loader without step, and says the cost."""
     words = ["--workers", "2", "--sample-ms", "4", "--batch", "4", "--step-ms", "16", "--steps", "400"]
@@ -186,7 +186,7 @@ def test_a_script_is_called_by_its_file(command: str, name: str) -> None:
     assert script_name(command.split()) == name
 
 
-@pytest.mark.slow
+@slow
 def test_ranks_are_told_apart(place: Place) -> None:
     """Below torchrun every rank is measured, and the report is of the one that waits most."""
     words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", place.planted()]

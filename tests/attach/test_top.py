@@ -36,10 +36,10 @@ def test_a_training_that_runs_is_seen(tmp_path: Path) -> None:
         "def begun(loader):\n    for batch in loader:\n        open('begun', 'w').close()\n        yield batch\n\n\n"
     )
     script.write_text(script.read_text().replace("def main()", begun + "def main()"))
-    words = ["--workers", "2", "--sample-ms", "4", "--step-ms", "8", "--steps", "350"]
+    words = ["--workers", "2", "--sample-ms", "4", "--step-ms", "8", "--steps", "280"]
     process = place.start(sys.executable, str(script), *words)
     wait_for(place.folder / "begun")
-    seen = top.look(process.pid, 3)
+    seen = top.look(process.pid, 2)
     assert process.poll() is None
     done = ended(process)
     clock = json.loads(done.out)
@@ -64,7 +64,7 @@ def test_a_python_without_a_loader_is_said(sleeping: int) -> None:
 def test_what_is_no_python_is_one_line(sleeping: int) -> None:
     """Of a process that is no Python, and of one that is none, one line says so, with its exit status."""
     with pytest.raises(EnvironmentFault, match="py-spy saw nothing"):
-        top.look(sleeping, 2)
+        top.look(sleeping, 1)
     with pytest.raises(InputError, match=f"no process {2**22 + 1}; expected the id of a training that runs"):
         top.look(2**22 + 1, 1)
 
@@ -81,7 +81,7 @@ def test_a_process_of_another_user_is_said_with_what_allows_it(tmp_path: Path, m
     ):
         monkeypatch.setattr(os, "geteuid", lambda user=user: user)
         with pytest.raises(EnvironmentFault, match=rf"feedrate {words}.* SYS_PTRACE; .* sudo sysctl"):
-            top.look(1, 1)
+            top.look(1, 0.3)
 
 
 def test_the_command_prints_what_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
