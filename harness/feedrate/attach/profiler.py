@@ -15,8 +15,8 @@ import signal
 import subprocess
 import sysconfig
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,9 +39,11 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """One stack of one process, outermost frame first, and how often it was seen."""
+    """One stack of one thread, outermost frame first, and how often it was seen."""
 
     process: int | None
+    thread: str
+    """Its id, as py-spy writes it."""
     frames: tuple[Frame, ...]
     count: int
 
@@ -73,6 +75,7 @@ class Profiler:
         if self.program and pid not in self._running:
             options = (
                 "--subprocesses",
+                "--threads",
                 "--idle",
                 "--nonblocking",
                 "--full-filenames",
@@ -90,10 +93,14 @@ class Profiler:
                 "--pid",
                 str(pid),
             )
-            with (self._folder / f"{pid}.py-spy").open("wb") as log:
-                self._running[pid] = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-                )
+            try:
+                with (self._folder / f"{pid}.py-spy").open("wb") as log:
+                    self._running[pid] = subprocess.Popen(
+                        command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                    )
+            except OSError as error:
+                self.program = None
+                self.problems.append(f"py-spy cannot be started ({error}): no lines of code")
 
     def close(self) -> list[Stack]:
         """End all and give what was seen; ``problems`` says what could not be."""
@@ -134,8 +141,9 @@ def problem(text: str) -> str:
             f"py-spy may not read the processes ({how}in a container give it --cap-add SYS_PTRACE; on a machine of "
             "your own: sudo sysctl kernel.yama.ptrace_scope=0): no lines of code"
         )
-    last = [line for line in text.splitlines() if line.strip()]
-    return f"py-spy saw nothing ({last[-1].strip() if last else 'it said nothing'}): no lines of code"
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or ["it said nothing"]
+    error = next((line for line in lines if line.startswith("Error")), lines[-1])
+    return f"py-spy saw nothing ({error}): no lines of code"
 
 
 def read(path: Path) -> list[Stack]:
@@ -143,14 +151,16 @@ def read(path: Path) -> list[Stack]:
     stacks = []
     for text in path.read_text(errors="replace").splitlines():
         body, _, count = text.rpartition(" ")
-        frames, process = [], None
+        frames, process, thread = [], None, ""
         for part in body.split(";"):
-            if match := re.match(r"process (\d+)", part):
+            if match := re.match(r"process (\d+):", part):
                 process = int(match[1])
+            elif match := re.match(r"thread \((\w+)\)", part):
+                thread = match[1]
             elif (match := _FRAME.match(part)) and not _HOOK.search(match["file"]):
                 frames.append(Frame(match["name"], match["file"], int(match["line"] or 0)))
         if count.isdigit() and frames:
-            stacks.append(Stack(process, tuple(frames), int(count)))
+            stacks.append(Stack(process, thread, tuple(frames), int(count)))
     return stacks
 
 
@@ -166,16 +176,25 @@ def preparing(stacks: Iterable[Stack]) -> list[Stack]:
         places = [place for place, frame in enumerate(stack.frames) if _FETCH.search(frame.file)]
         if places:
             below = stack.frames[places[-1] + 1 :]
-            found.append(Stack(stack.process, below or stack.frames[places[-1] :], stack.count))
+            found.append(replace(stack, frames=below or stack.frames[places[-1] :]))
     return found
 
 
-def waiting(stacks: Iterable[Stack]) -> float:
-    """Share of the training threads' samples in which they waited for a loader; those that never did do not count."""
-    loops: Counter[bool] = Counter()
-    for stack in stacks:
-        loops[any(_LOADER.search(frame.file) and "next" in frame.name for frame in stack.frames)] += stack.count
-    return loops[True] / max(1, loops.total())
+def waits(stack: Stack) -> bool:
+    """Whether a loader's next batch is waited for."""
+    return any(_LOADER.search(frame.file) and "next" in frame.name for frame in stack.frames)
+
+
+def prepares(stack: Stack) -> bool:
+    """Whether a batch is being prepared."""
+    return any(_FETCH.search(frame.file) for frame in stack.frames)
+
+
+def share(stacks: Sequence[Stack], does: Callable[[Stack], bool]) -> float:
+    """Share of samples in which a thread does something; threads that never do it do not count, as those of queues."""
+    threads = {(stack.process, stack.thread) for stack in stacks if does(stack)}
+    every = [stack for stack in stacks if (stack.process, stack.thread) in threads]
+    return sum(stack.count for stack in every if does(stack)) / max(1, sum(stack.count for stack in every))
 
 
 def hottest(stacks: Sequence[Stack], most: int = 5) -> list[HotLine]:

@@ -6,6 +6,7 @@ written until then counts.
 
 from __future__ import annotations
 
+import bisect
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-NEXT, BATCH, BACKWARD, OPTIMIZER, STARVED, END, REUSED, DRAINED = range(1, 9)
+NEXT, BATCH, BACKWARD, OPTIMIZER, STARVED, END, REUSED, DRAINED, TAKEN = range(1, 10)
 """Kinds of records, as the hook writes them."""
 _WIDTH = 10
 _BYTES = 8 * _WIDTH
@@ -87,13 +88,12 @@ def _lines(path: Path) -> tuple[Mapping[str, Any], ...]:
 def read_from(path: Path, first: int = 0) -> Records:
     """Read the records of a file from the ``first`` on, those that are written so far."""
     try:
-        with path.open("rb") as file:
-            file.seek(first * _BYTES)
-            data = file.read()
-    except OSError:
-        data = b""
-    rows = np.frombuffer(data[: len(data) // _BYTES * _BYTES], np.int64).reshape(-1, _WIDTH)
-    return rows[: int(np.argmin(rows[:, 0] > 0)) if len(rows) and not rows[-1, 0] else len(rows)]
+        data = np.memmap(path, np.uint8, "r")
+    except (OSError, ValueError):  # not there, or nothing in it
+        return np.empty((0, _WIDTH), np.int64)
+    rows = data[: len(data) // _BYTES * _BYTES].view(np.int64).reshape(-1, _WIDTH)
+    written = bisect.bisect_left(range(len(rows)), True, lo=min(first, len(rows)), key=lambda place: not rows[place, 0])
+    return np.array(rows[first:written])
 
 
 def loaders(processes: Sequence[Process]) -> list[Loader]:

@@ -6,7 +6,7 @@ import dataclasses
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from feedrate.attach import loop, profiler
@@ -29,37 +29,27 @@ class Report:
     status: str
     """How it ended, in words."""
     took_s: float
-    loader: Loader | None
+    loader: Loader | None = None
     """The loader of the training loop, of replicas the one that is waited for most; None where there was none."""
-    ranks: tuple[tuple[int, Pacing], ...]
+    ranks: tuple[tuple[int, Pacing], ...] = ()
     """Of each process that trains on such a loader: its rank, and its pace; one where nothing is replicated."""
-    pacing: Pacing | None
-    cause: Cause | None
-    lines: tuple[HotLine, ...]
+    pacing: Pacing | None = None
+    cause: Cause | None = None
+    lines: tuple[HotLine, ...] = ()
     """The user's lines that cost most, shares of the time in which batches were prepared."""
-    predictions: Predictions | None
-    headspace: Mapping[str, float]
+    predictions: Predictions | None = None
+    headspace: Mapping[str, float] = field(default_factory=dict)
     """Steps a second of the step without its loader (``compute``) and of the loader without its step (``load``)."""
-    notes: tuple[str, ...]
+    notes: Sequence[str] = ()
 
 
-def make(
-    command: str,
-    status: str,
-    took_s: float,
-    processes: Sequence[Process],
-    stacks: Sequence[Stack],
-    cores: float,
-    notes: Sequence[str] = (),
-) -> Report:
-    """Put together what hook and profiler saw."""
+def make(ended: Report, processes: Sequence[Process], stacks: Sequence[Stack], cores: float) -> Report:
+    """Add what hook and profiler saw to a report on how a script ended."""
     found = loaders(processes)
     loader, pace, ranks = _training(found)
     hot = profiler.preparing(stacks)
-    return Report(
-        command=command,
-        status=status,
-        took_s=took_s,
+    return dataclasses.replace(
+        ended,
         loader=loader,
         ranks=ranks,
         pacing=pace,
@@ -67,7 +57,6 @@ def make(
         lines=tuple(profiler.hottest(hot)),
         predictions=loop.predict(loader, pace, cores) if loader and pace else None,
         headspace={name: loop.rate(times) for name, times in loop.alone(loader, processes).items()} if loader else {},
-        notes=tuple(notes),
     )
 
 
@@ -125,7 +114,7 @@ def text(report: Report) -> Iterator[tuple[str, str]]:
     if loader is None:
         yield "loader", "no DataLoader gave a batch; feedrate.watch(iterable) times other iterables"
     elif pace is None:
-        yield "loader", f"{_made(loader)}: {len(loader.steps):,} batches came; expected 10 or more to measure them"
+        yield "loader", f"{_made(loader)}: {plural(len(loader.steps), 'step')}; expected 10 or more to measure them"
     else:
         yield from _measured(report, loader, pace)
     for note in report.notes:

@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,13 @@ from feedrate.machine import identity
 from feedrate.machine.probes import procfs
 from feedrate.machine.probes.gpu import GpuProbe
 from feedrate.machine.probes.host import HostProbe, TrialCounters, difference
-from feedrate.schema.errors import InputError
+from feedrate.schema.errors import EnvironmentFault, FeedrateError, InputError
 
 HOOK = Path(__file__).with_name("hook")
 EVERY_S, COUNT_EVERY_S, MEMORY_EVERY_S = 0.1, 0.5, 10.0
 """How often samples, counters and memory are taken."""
+MOST_SAMPLES = 20_000
+"""When so many samples are there, every other one, and of counters and memory, is dropped, and half as many follow."""
 NEAR = 0.25
 """Counters that were read within this share of a stretch from its ends are taken for those at its ends."""
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -51,9 +53,9 @@ class Watched:
     began_ns: int
     """Monotonic clock."""
     samples: list[dict[str, Any]] = field(default_factory=list)
-    """Telemetry, ten a second."""
+    """Telemetry, ten a second at first."""
     counters: list[TrialCounters] = field(default_factory=list)
-    """Counters of the machine and of the script's processes, two a second."""
+    """Counters of the machine and of the script's processes, two a second at first."""
     memory: list[tuple[int, dict[str, int | None]]] = field(default_factory=list)
     """(clock, columns of memory), now and then, as it takes milliseconds a process."""
 
@@ -77,18 +79,18 @@ class Ended:
     report: report.Report
     returncode: int
     started_at: datetime
-    versions: Mapping[str, str]
-    """Package to its version, of the script's own Python."""
-    alone: Mapping[str, Records]
-    """``loop.alone`` of the loader that was reported."""
     parent_cpu_pct: float
     """CPU of this process while the script ran; 100 is one core."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Package to its version, of the script's own Python."""
+    alone: Mapping[str, Records] = field(default_factory=dict)
+    """``loop.alone`` of the loader that was reported."""
 
 
 def run(
     command: Sequence[str], *, steps: int = 0, headspace: int = 0, look: Callable[[Watched], None] = lambda _: None
 ) -> Ended:
-    """Run a script to its end.
+    """Run a script to its end, whatever befalls those who look at it: their errors are notes.
 
     Args:
         command: the program and its arguments.
@@ -98,64 +100,95 @@ def run(
 
     Raises:
         InputError: the program cannot be started.
+        EnvironmentFault: there is no place for temporary files.
     """
-    with tempfile.TemporaryDirectory(prefix="feedrate-run-") as name, _forwarding() as forward:
-        folder = Path(name)
-        environment = os.environ | {
-            "PYTHONPATH": os.pathsep.join(filter(None, (str(HOOK), os.environ.get("PYTHONPATH")))),
-            "FEEDRATE_RUN": name,
-            "FEEDRATE_PID": str(os.getpid()),
-            "FEEDRATE_STEPS": str(steps),
-            "FEEDRATE_HEADSPACE": str(headspace),
-        }
-        try:
-            process = subprocess.Popen(command, env=environment)
-        except OSError as error:
-            raise InputError(
-                f"feedrate run: {command[0]} cannot be started: {error.strerror}; expected a program and its arguments "
-                "behind --, such as: feedrate run -- python train.py"
-            ) from error
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="feedrate-run-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise EnvironmentFault(
+            f"feedrate run: {error}; nothing was started; expected a folder for temporary files: TMPDIR=FOLDER"
+        ) from error
+    with folder as name, _forwarding() as forward:
+        process = _start(command, name, steps, headspace)
         forward.append(process)
-        watched, profiler = Watched(command, folder, process, time.perf_counter_ns()), Profiler(folder)
+        watched, profiler = Watched(command, Path(name), process, time.perf_counter_ns()), Profiler(Path(name))
         started_at, cpu_ns = datetime.now(UTC), time.process_time_ns()
-        _watch(watched, profiler, look)
+        notes = profiler.problems
+        with noted(notes, "not watched to its end"):
+            _watch(watched, profiler, look)
+        returncode = process.wait()
         took_ns = time.perf_counter_ns() - watched.began_ns
         cpu_pct = 100 * (time.process_time_ns() - cpu_ns) / took_ns
-        stacks = profiler.close()
-        processes = records.read(folder)
-        notes = [*profiler.problems, *_notes(folder, processes)]
-    cores = identity.cpu_quota() or len(identity.usable_cores())
-    found = report.make(
-        shlex.join(command), _status(process.returncode), took_ns / 1e9, processes, stacks, cores, notes
-    )
-    return Ended(
-        watched=watched,
-        report=found,
-        returncode=process.returncode,
-        started_at=started_at,
-        versions=_versions(processes),
-        alone=loop.alone(found.loader, processes) if found.loader else {},
-        parent_cpu_pct=round(cpu_pct, 2),
-    )
+        ended = Ended(
+            watched=watched,
+            report=report.Report(shlex.join(command), _status(returncode), took_ns / 1e9, notes=notes),
+            returncode=returncode,
+            started_at=started_at,
+            parent_cpu_pct=round(cpu_pct, 2),
+        )
+        with noted(notes, "no report"):
+            stacks, processes = profiler.close(), records.read(Path(name))
+            notes += _notes(Path(name), processes)
+            cores = identity.cpu_quota() or len(identity.usable_cores())
+            found = report.make(ended.report, processes, stacks, cores)
+            alone = loop.alone(found.loader, processes) if found.loader else {}
+            ended = replace(ended, report=found, versions=_versions(processes), alone=alone)
+    return ended
+
+
+@contextlib.contextmanager
+def noted(notes: list[str], lost: str) -> Iterator[None]:
+    """Turn an error of feedrate's own into a note on what is lost by it: the script's end is what counts."""
+    try:
+        yield
+    except FeedrateError as error:
+        notes.append(f"{lost}: {error}")
+    except Exception as error:  # noqa: BLE001
+        notes.append(f"{lost}: {type(error).__name__}: {error}")
+
+
+def _start(command: Sequence[str], folder: str, steps: int, headspace: int) -> subprocess.Popen[bytes]:
+    """Start a script with the hook on its path, and with every file that is open to it here."""
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(HOOK), os.environ.get("PYTHONPATH")))),
+        "FEEDRATE_RUN": folder,
+        "FEEDRATE_PID": str(os.getpid()),
+        "FEEDRATE_STEPS": str(steps),
+        "FEEDRATE_HEADSPACE": str(headspace),
+    }
+    try:
+        return subprocess.Popen(command, env=environment, close_fds=False)
+    except OSError as error:
+        raise InputError(
+            f"feedrate run: {command[0]} cannot be started: {error.strerror}; expected a program and its arguments "
+            "behind --, such as: feedrate run -- python train.py"
+        ) from error
 
 
 def _watch(watched: Watched, profiler: Profiler, look: Callable[[Watched], None]) -> None:
     """Look at machine and processes until the script has ended; profile every process that makes an iterator."""
     pid, device = watched.process.pid, GpuProbe.open()
-    count_at = remember_at = time.monotonic()
+    sample_at = count_at = remember_at = 0.0
+    slower = 1
     with HostProbe() as host, contextlib.closing(device) if device else contextlib.nullcontext():
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 watched.process.wait(EVERY_S)
                 return
-            sample = {"t_ns": time.perf_counter_ns(), **host.sample(pid)}
-            watched.samples.append(sample | (device.sample() if device else {}))
-            if (now := time.monotonic()) >= count_at:
+            if (now := time.monotonic()) >= sample_at:
+                sample = {"t_ns": time.perf_counter_ns(), **host.sample(pid)}
+                watched.samples.append(sample | (device.sample() if device else {}))
+                sample_at = now + slower * EVERY_S
+            if now >= count_at:
                 watched.counters.append(host.counters(pid))
-                count_at = now + COUNT_EVERY_S
+                count_at = now + slower * COUNT_EVERY_S
             if now >= remember_at and any(watched.folder.glob("*.records")):
                 watched.memory.append((time.perf_counter_ns(), procfs.memory(pid)))
-                remember_at = now + MEMORY_EVERY_S
+                remember_at = now + slower * MEMORY_EVERY_S
+            if len(watched.samples) >= MOST_SAMPLES:
+                slower *= 2
+                for kept in (watched.samples, watched.counters, watched.memory):
+                    del kept[1::2]
             for path in watched.folder.glob("*.jsonl"):
                 profiler.watch(int(path.stem.split("-")[0]))
             look(watched)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import signal
 import sys
 from collections.abc import Iterable, Sequence
@@ -18,8 +19,8 @@ from rich.text import Text
 
 from feedrate.attach import report, rows
 from feedrate.attach.live import View
+from feedrate.attach.run import noted
 from feedrate.attach.run import run as run_script
-from feedrate.schema.errors import FeedrateError
 
 HEADSPACE_STEPS, HEADSPACE_AFTER = 50, 100
 """Steps of each ceiling, and real steps before, where ``--steps`` does not say."""
@@ -57,19 +58,22 @@ def run(
     with view or nullcontext():
         look = {"look": view.look} if view else {}
         ended = run_script(command, steps=steps, headspace=HEADSPACE_STEPS if headspace else 0, **look)
-    show(report.text(ended.report), console)
+    notes: list[str] = []
+    with noted(notes, "no report"):
+        show(report.text(ended.report), console)
     if as_json:
-        text = json.dumps(report.as_object(ended.report), indent=1) + "\n"
-        sys.stdout.write(text) if as_json == "-" else Path(as_json).write_text(text, encoding="utf-8")
-    try:
+        with noted(notes, f"no --json {as_json}"):
+            text = json.dumps(report.as_object(ended.report), indent=1) + "\n"
+            with open(sys.stdout.fileno() if as_json == "-" else as_json, "w", closefd=as_json != "-") as file:
+                file.write(text)
+    with noted(notes, "no record"):
         if stored := rows.save(ended, results, name or script_name(command)):
-            show(
-                [("record", f"{stored.folder}: make site shows it, make compare A= B= holds it against another")],
-                console,
-            )
-    except FeedrateError as error:
-        show([("note", f"no record: {error}")], console)
+            said = f"{stored.folder}: make site shows it, make compare A= B= holds it against another"
+            show([("record", said)], console)
+    with suppress(OSError):  # nobody reads stderr any more
+        show([("note", note) for note in notes], console)
     if ended.returncode < 0:  # killed by a signal: so are we, and the shell says so
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
         with suppress(OSError):  # of SIGKILL there is no handler
             signal.signal(-ended.returncode, signal.SIG_DFL)
         os.kill(os.getpid(), -ended.returncode)

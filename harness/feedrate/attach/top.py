@@ -6,6 +6,7 @@ loader is the share of time that it waits, and the workers' lines are what they 
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -19,7 +20,6 @@ import psutil
 
 from feedrate.attach import profiler
 from feedrate.attach.profiler import HotLine, Profiler
-from feedrate.machine.probes import procfs
 from feedrate.machine.probes.gpu import GpuProbe
 from feedrate.machine.probes.host import HostProbe
 from feedrate.schema.errors import EnvironmentFault, InputError
@@ -36,10 +36,11 @@ class Seen:
     seconds: float
     samples: int
     wait_share: float
-    """Of the training process' samples, those in which it waited for a loader."""
+    """Of the samples of its training threads, those in which they waited for a loader."""
     workers: int
+    """Processes below it that prepared batches."""
     preparing_share: float
-    """Of the workers' samples, those in which they prepared a batch."""
+    """Of their samples, those in which they did."""
     lines: tuple[HotLine, ...]
     machine: Mapping[str, float]
     """Means of what the probes saw."""
@@ -52,27 +53,29 @@ def look(pid: int, seconds: float = 30.0) -> Seen:
         InputError: there is no such process.
         EnvironmentFault: py-spy is missing, or may not read it.
     """
-    if not psutil.pid_exists(pid):
-        raise InputError(f"feedrate top: no process {pid}; expected the id of a training that runs: pgrep -af python")
+    try:
+        owner = psutil.Process(pid).uids().effective
+    except psutil.NoSuchProcess as error:
+        message = f"feedrate top: no process {pid}; expected the id of a training that runs: pgrep -af python"
+        raise InputError(message) from error
     with tempfile.TemporaryDirectory(prefix="feedrate-top-") as name:
         spy = Profiler(Path(name))
         spy.watch(pid)
         samples = list(_watch(pid, seconds))
-        workers = procfs.descendants(pid)
         stacks = spy.close()
     if spy.problems and not stacks:
-        raise EnvironmentFault(f"feedrate top: {spy.problems[0]}")
+        other = f"process {pid} is another user's: sudo feedrate top {pid}; " if os.geteuid() not in (0, owner) else ""
+        raise EnvironmentFault(f"feedrate top: {other}{spy.problems[0]}")
     own = [stack for stack in stacks if stack.process in (None, pid)]
     theirs = [stack for stack in stacks if stack.process not in (None, pid)]
-    hot = profiler.preparing(stacks)
     return Seen(
         pid=pid,
         seconds=seconds,
         samples=sum(stack.count for stack in own),
-        wait_share=profiler.waiting(own),
-        workers=len(workers),
-        preparing_share=sum(stack.count for stack in profiler.preparing(theirs)) / max(1, sum(s.count for s in theirs)),
-        lines=tuple(profiler.hottest(hot)) if hot else (),
+        wait_share=profiler.share(own, profiler.waits),
+        workers=len({stack.process for stack in theirs if profiler.prepares(stack)}),
+        preparing_share=profiler.share(theirs, profiler.prepares),
+        lines=tuple(profiler.hottest(profiler.preparing(stacks))),
         machine=_means(samples),
     )
 
@@ -94,11 +97,14 @@ def _means(samples: list[dict[str, Any]]) -> dict[str, float]:
 def text(seen: Seen) -> Iterator[tuple[str, str]]:
     """Say it in lines: what each is about, and the line."""
     yield "", f"process {seen.pid}, {seen.seconds:.0f} s, {plural(seen.samples, 'sample')}"
-    yield "data", f"waits for data {percent(seen.wait_share)} of the time"
+    if seen.wait_share or seen.lines:
+        yield "data", f"waits for data {percent(seen.wait_share)} of the time"
+    else:
+        yield "data", "no DataLoader was at work"
     if seen.workers:
         yield (
             "workers",
-            f"{seen.workers} processes below it; they prepare batches {percent(seen.preparing_share)} of the time",
+            f"{plural(seen.workers, 'worker')}, preparing batches {percent(seen.preparing_share)} of the time",
         )
     for line in seen.lines:
         yield "line", f"{percent(line.share)} of preparing  {line.file}:{line.line}  {line.code}"

@@ -15,6 +15,7 @@ BACKWARD    -
 OPTIMIZER   -
 STARVED     -: begins when a batch was asked for, and lasts as long as the device had nothing to do
 END         iterator
+TAKEN       worker, batch: a worker asked for work, and got it
 ==========  ====================================================================================================
 
 Nothing is synchronised. Whether the device starved: an event is recorded behind a step's launches, when the next batch
@@ -43,7 +44,7 @@ now = time.perf_counter_ns
 FOLDER = os.environ.get("FEEDRATE_RUN", "")
 STEPS = int(os.environ.get("FEEDRATE_STEPS") or 0)
 HEADSPACE = int(os.environ.get("FEEDRATE_HEADSPACE") or 0)
-NEXT, BATCH, BACKWARD, OPTIMIZER, STARVED, END, REUSED, DRAINED = range(1, 9)
+NEXT, BATCH, BACKWARD, OPTIMIZER, STARVED, END, REUSED, DRAINED, TAKEN = range(1, 10)
 RECORD = struct.Struct("<10q")
 FIRST_BYTES = 1 << 18
 TORCH = os.sep + "torch" + os.sep
@@ -196,9 +197,11 @@ class Indices:
         self._feedrate_queue = queue
 
     def get(self, *args: Any, **kwargs: Any) -> Any:
+        begun = now()
         task = self._feedrate_queue.get(*args, **kwargs)
         if isinstance(task, tuple) and len(task) == 2 and isinstance(task[0], int):
             LOG.batch = task[0]
+            LOG.write(TAKEN, begun, now(), LOG.worker, LOG.batch)
         return task
 
     def __getattr__(self, name: str) -> Any:
@@ -537,7 +540,11 @@ def hide() -> None:
     before = sys.excepthook
 
     def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        before(kind, error.with_traceback(without_own(trace)), without_own(trace))
+        chain = [error]
+        for each in chain:  # what it came from is printed, too
+            each.with_traceback(without_own(each.__traceback__))
+            chain += [cause for cause in (each.__cause__, each.__context__) if cause is not None and cause not in chain]
+        before(kind, error, without_own(trace))
 
     sys.excepthook = excepthook
 

@@ -1,0 +1,187 @@
+"""What a loop's records say, on timelines whose answer is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy.signal import lfilter
+
+from feedrate.analysis.pipeline import Pipeline, simulate
+from feedrate.attach import loop, records, report
+from feedrate.attach.records import BATCH, END, NEXT, Loader, Process
+from feedrate.schema.window import warm_up_steps
+
+MS = 1_000_000
+Times = npt.NDArray[np.int64]
+
+
+def loader_of(waits: Times, steps: Times, *, batches: list[tuple[int, ...]] | None = None, **settings: Any) -> Loader:
+    """A loop that waits and steps for so many ns, one after the other.
+
+    Args:
+        waits: ns of each wait.
+        steps: ns of each step.
+        batches: of each step's batch: how long before it came it was prepared, took, computed, was queued, collated.
+        settings: of the loader.
+    """
+    came = np.cumsum(waits) + np.append(0, np.cumsum(steps)[:-1])
+    asked = came - waits
+    rows = [[NEXT, *pair, 0, place, -1, 0, 0, 0, 0] for place, pair in enumerate(zip(asked, came, strict=True))]
+    rows[0][9] = 1  # the clock begins with the making of the iterator, at 1
+    rows.append([END, came[-1] + steps[-1], came[-1] + steps[-1], 0, *[0] * 6])
+    workers = settings.get("num_workers", 0)
+    for place, (before, took, cpu, queued, collate) in enumerate(batches or []):
+        ended = came[place] - before
+        rows.append([BATCH, ended - took, ended, place % max(1, workers), place, 8, collate, cpu, queued, 0])
+    known = {"prefetch_factor": 2 if workers else None, "rank": 0, "made": [], "begun_ns": 0, "workers": []}
+    said = {"what": "iterator", "iterator": 0, "num_workers": workers, "batch_size": 8, **known, **settings}
+    array = np.array(rows, np.int64)
+    array[:, 1:3] += 1
+    (loader,) = records.loaders([Process(1, 0, array, (said,))])
+    return loader
+
+
+def constant(count: int, value: int) -> Times:
+    return np.full(count, value, np.int64)
+
+
+def test_pace_and_waits_of_a_known_timeline() -> None:
+    """Steps after the warm-up count, the last as it has ended; waits and pace are sums over them."""
+    loader = loader_of(constant(100, 3 * MS), constant(100, 7 * MS), num_workers=2)
+    pace = loop.pacing(loader)
+    assert pace is not None
+    assert pace.steps == 100 - warm_up_steps(2, 2)
+    assert tuple(pace.steps_per_s) == pytest.approx((100, 100, 100))
+    assert tuple(pace.wait_share) == pytest.approx((0.3, 0.3, 0.3))
+    assert (pace.startup_share, pace.starved_share) == (0, None)
+
+
+def test_the_start_of_an_iterator_is_a_wait() -> None:
+    """From the making of an iterator on its first batch is waited for; the warm-up has the first."""
+    loader = loader_of(constant(100, 3 * MS), constant(100, 7 * MS))
+    loader.steps.loc[50, "first"] = True
+    loader.steps.loc[50, "made_ns"] = loader.steps["begun_ns"][50] - 50 * MS
+    pace = loop.pacing(loader)
+    assert pace is not None
+    assert pace.wait_share.value == pytest.approx((95 * 3 + 50) / (95 * 10 + 50))
+    assert pace.startup_share == pytest.approx(53 / (95 * 10 + 50))
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_too_few_steps_are_not_measured(count: int) -> None:
+    """Two whole steps after the first are the least; fewer have no pace."""
+    loader = loader_of(constant(count + 1, MS), constant(count + 1, MS))
+    assert (loop.pacing(loader) is None) == (count < 2)
+
+
+def test_a_step_that_did_not_end_does_not_count() -> None:
+    """The script ended in a step: its wall clock is not known."""
+    loader = loader_of(constant(30, MS), constant(30, MS))
+    loader.steps.loc[29, "ended_ns"] = 0
+    assert len(loop.whole_steps(loader)) == 30 - warm_up_steps(0, 0) - 1
+
+
+@pytest.mark.parametrize(
+    ("steps", "workers", "count"), [(640, 0, 32), (640, 4, 32), (60, 4, 7), (12, 0, 6), (3, 0, 2), (50, 8, 25)]
+)
+def test_stretches_are_rounds_of_the_workers(steps: int, workers: int, count: int) -> None:
+    """Stretches hold every step once, in its order; each but the last is whole rounds of the workers."""
+    rng = np.random.default_rng(0)
+    frame = loop.whole_steps(loader_of(rng.integers(MS, 2 * MS, steps + 100), constant(steps + 100, MS)))[:steps]
+    parts = loop.stretches(frame, workers)
+    assert np.concatenate(parts).tolist() == list(range(steps))
+    assert len(parts) <= count
+    assert len(parts) >= min(count, 6)
+    if steps >= 12 * workers:
+        assert [len(part) % max(1, workers) for part in parts[:-1]] == [0] * (len(parts) - 1)
+
+
+CAUSES: dict[str, tuple[int, tuple[int, ...] | None, dict[str, Any]]] = {
+    "step": (2, (1, 80, 80, 0, 0), {"num_workers": 1}),
+    "loader": (30, None, {"watched": True}),
+    "no workers": (80, (0, 79, 79, 0, 0), {}),
+    "handing over": (30, (40, 50, 50, 0, 0), {"num_workers": 1}),
+    "cores": (30, (1, 90, 40, 40, 0), {"num_workers": 1}),
+    "collating": (30, (1, 90, 90, 0, 60), {"num_workers": 1}),
+    "reading": (30, (1, 90, 20, 5, 0), {"num_workers": 1}),
+    "preparing": (30, (1, 90, 80, 5, 10), {"num_workers": 1}),
+    "slow batches": (30, (1, 50, 50, 0, 0), {"num_workers": 1}),
+}
+"""By cause: the wait of each step of 100 ms; how long before it came its batch was ready, took,
+computed, was queued, collated."""
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_each_cause_is_told(name: str) -> None:
+    """A loop that is held back by one thing is said to be; shares are of the time of those who prepare."""
+    wait, batch, settings = CAUSES[name]
+    scaled = [tuple(MS * part for part in batch)] * 100 if batch else None
+    loader = loader_of(constant(100, wait * MS), constant(100, (100 - wait) * MS), batches=scaled, **settings)
+    pace = loop.pacing(loader)
+    assert pace is not None
+    found = loop.cause(loader, pace)
+    assert found.name == name
+    if batch:
+        _, took, cpu, queued, collate = (part / 100 for part in batch)
+        expected = (took, cpu, queued, took - cpu - queued, collate)
+        names = ("preparing", "computing", "queued", "waiting", "collating")
+        assert [found.numbers[each] for each in names] == pytest.approx(expected, rel=0.03)
+
+
+def test_every_cause_has_words() -> None:
+    """Each cause has a sentence that its numbers fill, and advice."""
+    numbers = dict.fromkeys(("preparing", "computing", "queued", "waiting", "collating"), "1")
+    assert set(CAUSES) == set(report.CAUSES) == set(report.ADVICE)
+    assert all(sentence.format(**numbers) for sentence in report.CAUSES.values())
+
+
+@pytest.mark.parametrize(
+    ("rho", "loops"), [(0.6, 100), *(pytest.param(rho, 500, marks=pytest.mark.slow) for rho in (0.0, 0.9))]
+)
+def test_the_interval_holds_the_truth(rho: float, loops: int) -> None:
+    """Of loops whose steps resemble their neighbours (AR(1)) the 95 % interval nearly always holds the true pace."""
+    rng, held = np.random.default_rng(1), 0
+    for _ in range(loops):
+        noise = lfilter([np.sqrt(1 - rho**2)], [1, -rho], rng.standard_normal(1200))[200:]
+        steps = (10 * MS * np.clip(1 + 0.1 * noise, 0.1, None)).astype(np.int64)
+        pace = loop.pacing(loader_of(constant(1000, MS), steps))
+        assert pace is not None
+        held += pace.steps_per_s.lo <= 1000 / 11 <= pace.steps_per_s.hi
+    print(f"rho {rho}: {held / loops:.3f}")
+    assert held / loops >= 0.88
+
+
+def test_predictions_are_the_pipeline_models() -> None:
+    """Other numbers of workers are simulated with what was measured; where the model agrees with the loop, ± 10 %."""
+    took = [(0, 80 * MS, 0, 0, 0)] * 100
+    loader = loader_of(constant(100, 60 * MS), constant(100, 20 * MS), batches=took, num_workers=1)
+    pace = loop.pacing(loader)
+    assert pace is not None
+    found = loop.predict(loader, pace, cores=4)
+    assert found is not None
+    fitted = Pipeline(constant(100, 80 * MS).astype(float), np.zeros(100), 0, 0, 20 * MS, 0, 4, 8)
+    assert found.num_workers == 1
+    assert found.present == pytest.approx(1e9 / simulate(fitted, 1, 2).step_ns)
+    assert found.present == pytest.approx(pace.steps_per_s.value, rel=0.01)
+    assert [other.num_workers for other in found.others] == [0, 2, 3, 4, 6, 8, 12, 16]
+    for other in found.others:
+        rate = 1e9 / simulate(fitted, other.num_workers, 2).step_ns
+        assert other.steps_per_s.value == pytest.approx(rate, rel=0.01)
+        assert other.steps_per_s.lo == pytest.approx(0.9 * rate, rel=0.01)
+        assert other.steps_per_s.hi == pytest.approx(1.1 * rate, rel=0.01)
+    assert loop.predict(loader_of(constant(20, MS), constant(20, MS), watched=True), pace, 4) is None
+
+
+def test_a_model_that_is_off_has_a_wide_range() -> None:
+    """What the model says by itself and corrected by its error here are both within the range."""
+    took = [(0, 80 * MS, 0, 0, 0)] * 100
+    loader = loader_of(constant(100, 180 * MS), constant(100, 20 * MS), batches=took, num_workers=1)
+    pace = loop.pacing(loader)
+    assert pace is not None
+    found = loop.predict(loader, pace, cores=4)
+    assert found is not None
+    two = next(other for other in found.others if other.num_workers == 2)
+    assert tuple(two.steps_per_s) == pytest.approx((10, 10 * (1 - loop.CALIBRATED), 25), rel=0.02)

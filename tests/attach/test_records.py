@@ -1,0 +1,175 @@
+"""What the hook writes of loops of every shape: as many steps, and as long waits, as the script's own clock has."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from attaching import HARNESS, Place, ended
+
+from feedrate.attach import loop, records
+from feedrate.attach.run import HOOK
+
+LOOPS = """
+import json
+class Slow(Samples):
+    def __getitem__(self, index):
+        time.sleep(0.001)
+        return super().__getitem__(index)
+
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        yield from (Slow(48)[index] for index in range(48))
+
+clocks = {}
+def loop(name, loader, epochs=1, stop=None, each=step):
+    clock = clocks.setdefault(name, {"steps": 0, "waits": 0.0, "walls": 0.0})
+    for _ in range(epochs):
+        asked = time.perf_counter()
+        for place, batch in enumerate(loader):
+            clock["steps"] += 1
+            clock["waits"] += time.perf_counter() - asked
+            each(batch)
+            time.sleep(0.001)
+            if place == stop:
+                break
+            clock["walls"] += time.perf_counter() - asked
+            asked = time.perf_counter()
+
+def nothing(batch):
+    pass
+
+loop("plain", DataLoader(Slow(48), 4))  # plain
+loop("persistent", DataLoader(Slow(48), 4, num_workers=2, persistent_workers=True), epochs=3)  # persistent
+loop("early break", DataLoader(Slow(48), 4, num_workers=2), epochs=2, stop=5)  # early break
+loop("no batches", DataLoader(Slow(48), None), stop=20)  # no batches
+loop("iterable", DataLoader(Stream(), 4), epochs=2)  # iterable
+loop("without gradients", DataLoader(Slow(48), 4), each=nothing)  # without gradients
+by_two = torch.utils.data.BatchSampler(range(48), 2, False)
+loop("batch sampler", DataLoader(Slow(48), batch_sampler=by_two))  # batch sampler
+loop("out of order", DataLoader(Slow(48), 4, num_workers=2, in_order=False))  # out of order
+training = DataLoader(Slow(48), 4)  # training
+validation = DataLoader(Slow(24), 8)  # validation
+for _ in range(2):
+    loop("training", training)
+    loop("validation", validation, each=nothing)
+inner = DataLoader(Slow(8), 4)  # inner
+loop("outer", DataLoader(Slow(16), 4), each=lambda batch: loop("inner", inner))  # outer
+print(json.dumps(clocks))
+"""
+NAMES = [line.rpartition("  # ")[2] for line in LOOPS.splitlines() if "  # " in line]
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> tuple[Mapping[str, Mapping[str, float]], list[records.Loader]]:
+    """The script's own clocks, and the loaders that the hook saw."""
+    place = Place(tmp_path_factory.mktemp("loops"))
+    folder = place.folder / "records"
+    folder.mkdir()
+    script, hooked = place.script(LOOPS), {"FEEDRATE_RUN": str(folder), "PYTHONPATH": f"{HOOK}{os.pathsep}{HARNESS}"}
+    done = ended(place.start(sys.executable, script, **hooked))
+    assert done.status == 0, done.err
+    return json.loads(done.out), records.loaders(records.read(folder))
+
+
+def loader_of(seen: tuple[Mapping[str, Mapping[str, float]], list[records.Loader]], name: str) -> records.Loader:
+    """The loader that is made in the line which ends with a name."""
+
+    def line(loader: records.Loader) -> str:
+        file, number, _ = loader.settings["made"][0]
+        return Path(file).read_text().splitlines()[number - 1].rpartition("  # ")[2]
+
+    (found,) = (loader for loader in seen[1] if line(loader) == name)
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_shape_of_a_loop_is_seen(
+    seen: tuple[Mapping[str, Mapping[str, float]], list[records.Loader]], name: str
+) -> None:
+    """Steps, waits and wall clock are those of a clock in the script, epochs and what they begin with included."""
+    clock, loader = seen[0][name], loader_of(seen, name)
+    steps = loader.steps
+    began = steps["made_ns"].where(steps["first"], steps["begun_ns"])
+    near = 0.0003 * clock["steps"]
+    assert len(steps) == clock["steps"]
+    assert (steps["got_ns"] - began).sum() / 1e9 == pytest.approx(clock["waits"], abs=near)
+    whole = steps["ended_ns"] > 0
+    assert (steps["ended_ns"] - began)[whole].sum() / 1e9 == pytest.approx(clock["walls"], abs=near)
+    assert (~whole).sum() == (name == "early break") * 2 + (name == "no batches")
+    assert loader.trains == (name not in {"without gradients", "validation"})
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "out of order"])
+def test_every_step_knows_how_its_batch_was_prepared(
+    seen: tuple[Mapping[str, Mapping[str, float]], list[records.Loader]], name: str
+) -> None:
+    """Each step has its worker, and the time that preparing its batch took: its samples' at least."""
+    steps = loop.whole_steps(loader := loader_of(seen, name))
+    assert len(steps) > 0
+    workers = loop.workers_of(loader)
+    assert set(steps["worker"]) == (set(range(workers)) if workers else {-1.0})
+    took = steps["prepared_ended_ns"] - steps["prepared_begun_ns"]
+    assert (took >= 1_000_000 * steps["samples"]).all()
+    assert (steps["prepared_ended_ns"] <= steps["got_ns"]).all()
+
+
+def rows_of(*rows: tuple[int, ...]) -> records.Records:
+    return np.array([row + (0,) * (10 - len(row)) for row in rows], np.int64)
+
+
+def test_parts_of_a_step_are_told_apart() -> None:
+    """Forward ends with the first gradient; a closure's gradients are no part of its optimizer; END ends a step."""
+    said = {"what": "iterator", "iterator": 0, "made": [], "workers": [], "begun_ns": 0}
+    rows = rows_of(
+        (records.NEXT, 10, 20, 0, 0, 3, 100, 104, 1, 5),
+        (records.BACKWARD, 30, 40),
+        (records.OPTIMIZER, 45, 50),
+        (records.STARVED, 60, 67),
+        (records.NEXT, 60, 70, 0, 1, 2, 120, 121, 1),
+        (records.OPTIMIZER, 72, 92),
+        (records.BACKWARD, 75, 85),
+        (records.END, 95, 96, 0),
+    )
+    (loader,) = records.loaders([records.Process(1, 0, rows, (said,))])
+    expected = {
+        "begun_ns": [10, 60],
+        "got_ns": [20, 70],
+        "ended_ns": [60, 95],
+        "made_ns": [5, 0],
+        "forward_ns": [10, 5],
+        "backward_ns": [10, 10],
+        "optimizer_ns": [5, 10],
+        "starved_ns": [0, 7],
+        "lying": [3, 2],
+        "wait_cpu_ns": [4, 1],
+        "step_cpu_ns": [16, 0],
+    }
+    assert {name: loader.steps[name].tolist() for name in expected} == expected
+
+
+def test_records_are_read_while_they_are_written(tmp_path: Path) -> None:
+    """What is preallocated and not yet written does not count; a reader goes on where it stopped; no file is none."""
+    path = tmp_path / "1-2.records"
+    assert len(records.read_from(path)) == 0
+    path.write_bytes(b"")
+    assert len(records.read_from(path)) == 0
+    rows = rows_of(*((records.NEXT, place + 1) for place in range(7)))
+    for written in range(8):
+        path.write_bytes(rows[:written].tobytes() + bytes(80 * (8 - written)))
+        assert records.read_from(path)[:, 1].tolist() == list(range(1, written + 1))
+        assert records.read_from(path, 3)[:, 1].tolist() == list(range(4, written + 1))
+    path.write_bytes(rows.tobytes() + b"cut")
+    assert len(records.read_from(path)) == 7
+
+
+def test_a_line_that_was_cut_off_is_lost(tmp_path: Path) -> None:
+    """A process that is killed while it writes loses that line and no other."""
+    (tmp_path / "1-2.jsonl").write_bytes(b'{"what": "versions"}\n{"what": "iterator", "ma')
+    (process,) = records.read(tmp_path)
+    assert [line["what"] for line in process.said] == ["versions"]

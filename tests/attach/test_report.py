@@ -1,0 +1,111 @@
+"""What is said of a script: about ten lines that a person reads, one object that a machine reads."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from feedrate.attach import report
+from feedrate.attach.loop import Cause, Estimate, Pacing, Prediction, Predictions
+from feedrate.attach.profiler import HotLine
+from feedrate.attach.records import Loader
+from feedrate.attach.report import Report
+
+NAN = float("nan")
+SETTINGS: dict[str, Any] = {
+    "what": "iterator",
+    "t_ns": 1,
+    "rank": 0,
+    "batch_size": 32,
+    "num_workers": 2,
+    "prefetch_factor": 2,
+    "pin_memory": False,
+    "start_method": "fork",
+    "dataset": "Photos",
+    "made": [["/venv/lib/python3.11/site-packages/kit/data.py", 3, "make"], ["/home/me/train.py", 40, "main"]],
+}
+LOADER = Loader(1, SETTINGS, pd.DataFrame({"begun_ns": [0] * 9, "ended_ns": 0}), pd.DataFrame())
+PACE = Pacing(200, 20, Estimate(50, 48, 52), Estimate(0.4, 0.38, 0.42), 0.02, None)
+OTHERS = tuple(Prediction(n, 2, Estimate(rate, 0.9 * rate, 1.1 * rate)) for n, rate in ((0, 20), (4, 80), (6, 81)))
+WHOLE = Report(
+    command="python train.py",
+    status="ended with status 0",
+    took_s=12.3,
+    loader=LOADER,
+    ranks=((0, PACE),),
+    pacing=PACE,
+    cause=Cause("preparing", {"preparing": 0.9, "computing": 0.8, "waiting": 0.1, "queued": 0.0, "collating": 0.1}),
+    lines=(HotLine("/home/me/data.py", 7, "get", "image = decode(data)", 0.6), HotLine("/a.py", 1, "f", "", 0.001)),
+    predictions=Predictions(2, 51, OTHERS),
+    headspace={"compute": 90.0, "load": 55.0},
+    notes=["a note"],
+)
+
+
+def said(**changes: Any) -> dict[str, str]:
+    """The lines of a report by what each is about."""
+    return {about: line.replace("\u00a0", " ") for about, line in report.text(replace(WHOLE, **changes))}
+
+
+def test_a_report_is_about_ten_lines() -> None:
+    """A whole report says pace, waits, cause, hot lines, loader, predictions and what to do next, a line each."""
+    lines = list(report.text(WHOLE))
+    assert len(lines) <= 12
+    assert said() == {
+        "": "python train.py ended with status 0 after 12 s",
+        "pace": "50.0 (95 % 48.0–52.0) steps/s over 200 steps; 1,600 samples/s",
+        "data": "waits for data 40 % (38 %–42 %) of the time, 2 % while iterators start; without that at most "
+        "1.7 times as fast",
+        "alone": "the step 90.0 steps/s, the loader 55.0 steps/s; the script's weights are spoiled",
+        "held back by": "preparing samples: workers compute 80 % of their time",
+        "line": "24 % of the time, 60 % of preparing:  /home/me/data.py:7  image = decode(data)",
+        "loader": "/home/me/train.py:40  batch_size=32 num_workers=2 prefetch_factor=2 pin_memory=False "
+        "start_method=fork",
+        "by the model": "num_workers=0 20.0 (18.0–22.0), num_workers=4 80.0 (72.0–88.0), num_workers=6 81.0 "
+        "(72.9–89.1) steps/s; it is fitted to this run, and gives 51.0 for the present setting, which ran at 50.0",
+        "next": "num_workers=4 (1.6 times); then make the first of the lines above cheaper, or store what it gives",
+        "note": "a note",
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "about", "words"),
+    [
+        ({"loader": None}, "loader", "no DataLoader gave a batch; feedrate.watch(iterable) times other iterables"),
+        ({"pacing": None}, "loader", "/home/me/train.py:40: 9 steps; expected 10 or more"),
+        ({"ranks": ((0, PACE), (1, replace(PACE, wait_share=Estimate(0.1, 0, 0.2))))}, "ranks", "10 % to 40 %"),
+        ({"pacing": replace(PACE, starved_share=Estimate(0.2, 0.1, 0.3))}, "data", "nothing to do 20 % (10 %–30 %)"),
+        ({"pacing": replace(PACE, wait_share=Estimate(0.01, NAN, NAN))}, "data", "waits for data 1 % of the time, 2 %"),
+        ({"pacing": replace(PACE, steps_per_s=Estimate(65, 64, 66))}, "next", "num_workers=4 (1.2 times)"),
+        ({"pacing": replace(PACE, steps_per_s=Estimate(79, 78, 80))}, "next", "make the first of the lines above"),
+        ({"cause": Cause("step", {})}, "held back by", "the step itself"),
+        ({"loader": replace(LOADER, settings={"dataset": "Ten", "made": []})}, "loader", "?:0  Ten"),
+    ],
+)
+def test_what_is_otherwise_is_said(changes: dict[str, Any], about: str, words: str) -> None:
+    """No loader, few steps, ranks, a device, no interval, and advice that is not worth it have their own words."""
+    assert words in said(**changes)[about]
+
+
+def test_a_gain_is_promised_only_where_there_is_one() -> None:
+    """A loop that hardly waits is not told how much faster it might be."""
+    assert "at most" not in said(pacing=replace(PACE, wait_share=Estimate(0.01, NAN, NAN)))["data"]
+
+
+def test_the_object_is_json() -> None:
+    """A machine gets every number, NaN as null, the loader's settings and the lines; JSON has no other numbers."""
+    nan = replace(PACE, steps_per_s=Estimate(50, NAN, NAN))
+    read = json.loads(json.dumps(report.as_object(replace(WHOLE, pacing=nan)), allow_nan=False))
+    assert read["pacing"]["steps_per_s"] == {"value": 50, "lo": None, "hi": None}
+    assert read["loader"]["num_workers"] == 2
+    assert read["loader"]["steps"] == 9
+    assert read["lines"][0]["code"] == "image = decode(data)"
+    assert read["predictions"]["others"][1]["steps_per_s"]["value"] == 80
+    assert read["said"][0] == ["", "python train.py ended with status 0 after 12 s"]
+    assert read["notes"] == ["a note"]
+    empty = report.as_object(Report("true", "ended with status 0", 0.1))
+    assert json.loads(json.dumps(empty, allow_nan=False))["loader"] is None

@@ -1,0 +1,203 @@
+"""``feedrate run`` on real scripts: what it says is what the script's own clock says, and its record is a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attaching import Place
+
+from feedrate.attach.terminal import script_name
+from feedrate.questions.compare import comparison
+from feedrate.share import submission
+from feedrate.share.validation import guard
+from feedrate.store import runs
+
+PLANTED = {
+    "no workers": ["--workers", "0", "--sample-ms", "2", "--steps", "90"],
+    "fork": ["--workers", "2", "--sample-ms", "3", "--steps", "110"],
+    "iterable": ["--workers", "2", "--sample-ms", "3", "--steps", "120", "--kind", "iterable", "--shape", "heavy"],
+    "spawn": ["--workers", "2", "--sample-ms", "3", "--steps", "120", "--method", "spawn"],
+    "forkserver": ["--workers", "1", "--sample-ms", "2", "--steps", "120", "--method", "forkserver"],
+}
+"""Trainings whose costs are planted; the first two are of one data set, so that their pace differs by the workers."""
+slow = pytest.mark.slow
+KINDS = ["no workers", "fork", *(pytest.param(kind, marks=slow) for kind in list(PLANTED)[2:])]
+
+
+class Planted:
+    """Runs of the planted script, each once, in one store."""
+
+    def __init__(self, folder: Path) -> None:
+        self.place = Place(folder)
+        self.script = self.place.planted()
+        self._seen: dict[str, tuple[dict[str, Any], Any, runs.StoredRun]] = {}
+
+    def __getitem__(self, kind: str) -> tuple[dict[str, Any], Any, runs.StoredRun]:
+        """The script's own clock, the report, and the stored run."""
+        if kind not in self._seen:
+            done = self.place.python(self.script, *PLANTED[kind], options=("--name", "planted"))
+            assert done.status == 0, done.err
+            self._seen[kind] = json.loads(done.out), self.place.report, runs.runs(self.place.results)[-1]
+        return self._seen[kind]
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Planted]:
+    place = Planted(tmp_path_factory.mktemp("planted"))
+    yield place
+    assert place.place.left() == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_said_is_what_the_scripts_own_clock_says(planted: Planted, kind: str) -> None:
+    """Pace and waits agree with a clock inside the script, over the same steps."""
+    clock, report, _ = planted[kind]
+    steps = report["pacing"]["steps"]
+    waits, walls = (sum(clock[name][-steps:]) for name in ("waits", "walls"))
+    assert len(clock["walls"]) / 2 < steps < len(clock["walls"])
+    assert report["pacing"]["steps_per_s"]["value"] == pytest.approx(steps / walls, rel=0.02)
+    assert report["pacing"]["wait_share"]["value"] == pytest.approx(waits / walls, abs=0.02)
+    assert report["loader"]["steps"] == len(clock["walls"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_planted_line_is_found(planted: Planted, kind: str) -> None:
+    """The line that takes three quarters of the preparing comes first, with its file, its number and its text."""
+    _, report, _ = planted[kind]
+    first = report["lines"][0]
+    source = Path(planted.script).read_text().splitlines()
+    assert (first["file"], first["code"]) == (planted.script, source[first["line"] - 1].strip())
+    assert first["code"].endswith("# the hot line")
+    assert 0.5 < first["share"] < 0.95
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("no workers", {"num_workers": 0, "prefetch_factor": None, "iterable": False}),
+        ("fork", {"num_workers": 2, "prefetch_factor": 2, "iterable": False, "start_method": "fork"}),
+        pytest.param("iterable", {"num_workers": 2, "iterable": True}, marks=slow),
+        pytest.param("spawn", {"num_workers": 2, "start_method": "spawn"}, marks=slow),
+        pytest.param("forkserver", {"num_workers": 1, "start_method": "forkserver"}, marks=slow),
+    ],
+)
+def test_the_loader_is_named(planted: Planted, kind: str, settings: dict[str, Any]) -> None:
+    """A loader is the line that makes it, and what it was made with."""
+    _, report, _ = planted[kind]
+    lines = Path(planted.script).read_text().splitlines()
+    file, line, function = report["loader"]["made"][0]
+    assert (file, lines[line - 1].strip(), function) == (planted.script, "loader = DataLoader(", "main")
+    expected = {"batch_size": 8, "pin_memory": False, "persistent_workers": False, **settings}
+    assert {name: report["loader"][name] for name in expected} == expected
+
+
+def test_a_script_is_a_run(planted: Planted) -> None:
+    """The record is a run as any other: valid, a cell of the script's name and settings, a block a stretch."""
+    for kind, workers in (("no workers", 0), ("fork", 2)):
+        _, report, run = planted[kind]
+        checked = guard.check(run.folder, planted.place.results)
+        assert checked.valid, checked.refusals
+        trials = run.table("trials")
+        assert set(trials["workload"]) == {"script"}
+        assert set(trials["script"]) == {"planted"}
+        assert set(trials["mode"]) == {"train"}
+        assert set(trials["num_workers"]) == {workers}
+        assert set(trials["batch_size"]) == {8}
+        assert len(set(trials["cell_id"])) == 1
+        assert list(trials["block"]) == list(range(report["pacing"]["stretches"]))
+        assert trials["steps"].sum() == report["pacing"]["steps"]
+
+
+def test_the_report_stays_at_home(planted: Planted) -> None:
+    """What was said lies beside the run and is in no submission: it names files of the user's."""
+    _, report, run = planted["fork"]
+    kept = run.folder.with_name(f"{run.folder.name}.report.json")
+    assert json.loads(kept.read_text())["lines"] == report["lines"]
+    prepared = submission.prepare(run)
+    assert {Path(name).name for name in prepared.files} == {
+        "run.json",
+        "trials.parquet",
+        "steps.parquet",
+        "telemetry.parquet",
+    }
+    assert not [name for name, data in prepared.files.items() if str(planted.place.folder).encode() in data]
+
+
+def test_two_runs_of_a_script_are_compared(planted: Planted) -> None:
+    """Runs of one script with other settings are one cell; the ratio is that of the script's own clocks."""
+    (before, _, a), (after, _, b) = planted["no workers"], planted["fork"]
+    found = comparison.compare(a.manifest.run_id, b.manifest.run_id, planted.place.results)
+    assert len(found.found.cells) == 1
+    pace = [len(clock["walls"]) / sum(clock["walls"]) for clock in (before, after)]
+    assert found.found.cells["ratio"].iloc[0] == pytest.approx(pace[1] / pace[0], rel=0.1)
+    assert any("num_workers 0 → 2" in note for note in found.notes)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    return Place(tmp_path_factory.mktemp("runs"))
+
+
+@slow
+def test_headspace_measures_the_step_and_the_loader_alone(place: Place) -> None:
+    """After --steps real batches it gives the step without loader and the loader without step, and says the cost."""
+    words = ["--workers", "2", "--sample-ms", "4", "--batch", "4", "--step-ms", "16", "--steps", "400"]
+    done = place.python(place.planted(), *words, options=("--headspace", "--steps", "30"))
+    assert (done.status, done.out) == (0, b"")
+    alone = place.report["headspace"]
+    assert 0.7 < alone["compute"] * 0.016 < 1.02  # a sleep is never too short, and longer where the machine is busy
+    assert 0.7 < alone["load"] * 0.008 < 1.1
+    assert "the script's weights are spoiled" in done.err
+    run = runs.runs(place.results)[-1]
+    assert set(run.table("trials")["mode"]) == {"train", "compute", "load"}
+    assert guard.check(run.folder, place.results).valid
+
+
+def test_json_goes_to_stdout_behind_the_scripts_own(place: Place) -> None:
+    """With --json - what the script printed comes first, then one JSON object, and a signal does not lose it."""
+    script = place.script(
+        "print('of the script', flush=True)\ntrain(DataLoader(Samples(), 4))\nos.kill(os.getpid(), signal.SIGTERM)\n"
+    )
+    done = place.python(script, options=("--json", "-"))
+    assert done.status == 143, done.err
+    first, _, rest = done.out.partition(b"\n")
+    assert first == b"of the script"
+    report = json.loads(rest)
+    assert report["status"] == "killed by SIGTERM"
+    assert report["loader"]["steps"] == 20
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("python train.py --epochs 3", "train.py"),
+        ("python -u src/my train.py", "train.py"),
+        ("torchrun --nproc-per-node 2 /home/me/fit.py", "fit.py"),
+        ("python -m kit.train", "kit.train"),
+        ("fit-a-model --fast", "fit-a-model"),
+    ],
+)
+def test_a_script_is_called_by_its_file(command: str, name: str) -> None:
+    """Runs of one script have one name, whatever starts it; folders of the user's are no part of it."""
+    assert script_name(command.split()) == name
+
+
+@slow
+def test_ranks_are_told_apart(place: Place) -> None:
+    """Below torchrun every rank is measured, and the report is of the one that waits most."""
+    words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", place.planted()]
+    done = place.python(*words, "--sample-ms", "2", "--steps", "60")
+    assert done.status == 0, done.err
+    assert [rank for rank, _ in place.report["ranks"]] == [0, 1]
+    assert "2 processes, which wait for data" in done.err
+    shares = [pace["wait_share"]["value"] for _, pace in place.report["ranks"]]
+    assert place.report["pacing"]["wait_share"]["value"] == max(shares)
+    clocks = [json.loads(line) for line in done.out.splitlines()]
+    steps = place.report["pacing"]["steps"]
+    own = sorted(sum(clock["waits"][-steps:]) / sum(clock["walls"][-steps:]) for clock in clocks)
+    assert sorted(shares) == pytest.approx(own, abs=0.02)
+    assert set(runs.runs(place.results)[-1].table("trials")["world_size"]) == {2}

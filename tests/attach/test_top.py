@@ -1,0 +1,99 @@
+"""``feedrate top``: a training that runs is looked at from outside, and what cannot be seen is said."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from attaching import Place, ended, wait_for
+from typer.testing import CliRunner
+
+from feedrate.attach import profiler, top
+from feedrate.attach.profiler import HotLine
+from feedrate.cli import app
+from feedrate.schema.errors import EnvironmentFault, InputError
+
+
+@pytest.fixture
+def sleeping(request: pytest.FixtureRequest) -> Iterator[int]:
+    """A process that sleeps, by its words."""
+    with subprocess.Popen(request.param) as process:
+        yield process.pid
+        process.kill()
+
+
+def test_a_training_that_runs_is_seen(tmp_path: Path) -> None:
+    """Waits are near the script's own clock, workers and their hot line are named, and the training goes on."""
+    place = Place(tmp_path)
+    script = Path(place.planted())
+    script.write_text(script.read_text().replace("    for batch in loader:\n", "    for batch in begun(loader):\n", 1))
+    begun = (
+        "def begun(loader):\n    for batch in loader:\n        open('begun', 'w').close()\n        yield batch\n\n\n"
+    )
+    script.write_text(script.read_text().replace("def main()", begun + "def main()"))
+    words = ["--workers", "2", "--sample-ms", "4", "--step-ms", "8", "--steps", "280"]
+    process = place.start(sys.executable, str(script), *words)
+    wait_for(place.folder / "begun")
+    seen = top.look(process.pid, 2)
+    assert process.poll() is None
+    done = ended(process)
+    clock = json.loads(done.out)
+    assert done.status == 0
+    assert seen.wait_share == pytest.approx(sum(clock["waits"]) / sum(clock["walls"]), abs=0.15)
+    assert seen.workers == 2
+    assert seen.preparing_share > 0.7
+    assert seen.lines[0].code.endswith("# the hot line")
+    assert seen.machine["cpu_util_pct"] > 0
+    assert place.left() == []
+
+
+@pytest.mark.parametrize("sleeping", [[sys.executable, "-c", "import time; time.sleep(60)"]], indirect=True)
+def test_a_python_without_a_loader_is_said(sleeping: int) -> None:
+    """Where no DataLoader is at work that is said, and no waits are."""
+    lines = dict(top.text(top.look(sleeping, 1)))
+    assert lines["data"] == "no DataLoader was at work"
+    assert "line" not in lines
+
+
+@pytest.mark.parametrize("sleeping", [["sleep", "60"]], indirect=True)
+def test_what_is_no_python_is_one_line(sleeping: int) -> None:
+    """Of a process that is no Python, and of one that is none, one line says so, with its exit status."""
+    with pytest.raises(EnvironmentFault, match="py-spy saw nothing"):
+        top.look(sleeping, 1)
+    with pytest.raises(InputError, match=f"no process {2**22 + 1}; expected the id of a training that runs"):
+        top.look(2**22 + 1, 1)
+
+
+def test_a_process_of_another_user_is_said_with_what_allows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where py-spy may not read a process, the line says how to allow it."""
+    refused = tmp_path / "py-spy"
+    refused.write_text("#!/bin/sh\necho 'Error: Permission Denied: Try running again with elevated permissions' >&2\n")
+    refused.chmod(0o700)
+    monkeypatch.setattr(profiler, "program", lambda: str(refused))
+    for user, words in (
+        (0, "top: py-spy may not read"),
+        (12345, "top: process 1 is another user's: sudo feedrate top 1"),
+    ):
+        monkeypatch.setattr(os, "geteuid", lambda user=user: user)
+        with pytest.raises(EnvironmentFault, match=rf"feedrate {words}.* SYS_PTRACE; .* sudo sysctl"):
+            top.look(1, 0.3)
+
+
+def test_the_command_prints_what_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits, workers, lines and machine are a line each."""
+    lines = (HotLine("/home/me/data.py", 7, "get", "image = decode(data)", 0.6),)
+    found = top.Seen(12, 30, 1500, 0.4, 2, 0.9, lines, {"workers_cpu_pct": 150.0, "gpu_util_pct": 30.0})
+    monkeypatch.setattr(top, "look", lambda *_: found)
+    done = CliRunner().invoke(app, ["top", "12"])
+    assert [" ".join(line.split()) for line in done.output.splitlines()] == [
+        "feedrate: process 12, 30 s, 1,500 samples",
+        "data waits for data 40 % of the time",
+        "workers 2 workers, preparing batches 90 % of the time",
+        "line 60 % of preparing /home/me/data.py:7 image = decode(data)",
+        "machine workers 150 %, GPU 30 %",
+    ]

@@ -1,0 +1,349 @@
+"""``feedrate run`` changes nothing: output, weights, status and signals are the script's own, and nothing is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from attaching import HARNESS, Place, ended, wait_for
+
+from feedrate.attach import profiler, report, terminal
+from feedrate.attach import run as running
+from feedrate.schema.errors import EnvironmentFault
+from feedrate.store import runs
+
+slow = pytest.mark.slow
+SEEDED = """
+import random
+torch.manual_seed(3)
+random.seed(3)
+class Drawn(Samples):
+    def __getitem__(self, index):
+        return super().__getitem__(index) + random.random() + torch.rand(1)
+for workers in (0, 2):
+    loader = DataLoader(Drawn(), 4, shuffle=True, num_workers=workers)
+    for _ in range(2):
+        train(loader)
+    print(weight.detach().numpy().tobytes().hex(), torch.rand(1), sys.argv, len(sys.path), threading.active_count())
+sys.stderr.write("said on stderr\\n")
+sys.stdout.buffer.write(bytes(range(256)))
+sys.exit(3)
+"""
+IN_A_LOOP = """
+for place, batch in enumerate(DataLoader(Samples(), 4)):
+    step(batch)
+    if place == 5:
+        """
+ENDINGS = {
+    "text": (IN_A_LOOP + "sys.exit('a text')", 1),
+    "os._exit": (IN_A_LOOP + "os._exit(5)", 5),
+    "SIGKILL": (IN_A_LOOP.replace(", 4)", ", 4, num_workers=2)") + "os.kill(os.getpid(), signal.SIGKILL)", 137),
+    "KeyboardInterrupt": (IN_A_LOOP + "raise KeyboardInterrupt", 130),
+    "re-executes itself": (
+        IN_A_LOOP + "os.execv(sys.executable, [sys.executable, *sys.argv, 'x']) if len(sys.argv) < 2 else sys.exit(7)",
+        7,
+    ),
+    "forks": (
+        IN_A_LOOP + "break\nif child := os.fork():\n    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+        "train(DataLoader(Samples(), 4))\nsys.exit(9)",
+        9,
+    ),
+    "daemon thread": (
+        "def take():\n    for batch in DataLoader(range(100_000), None):\n        time.sleep(0.01)\n"
+        "threading.Thread(target=take, daemon=True).start()\ntime.sleep(1)\nsys.exit(4)",
+        4,
+    ),
+}
+"""How a script ends in the middle of an epoch, and the status that a shell sees then."""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_output_weights_and_status_are_the_scripts_own(place: Place) -> None:
+    """A seeded training prints the same bytes, ends with the same weights, random numbers and status."""
+    script = place.script(SEEDED)
+    alone = place.start(sys.executable, script)
+    watched, plain = place.python(script), ended(alone)
+    assert plain.status == 3
+    assert (watched.status, watched.out) == (plain.status, plain.out)
+    assert watched.err.startswith(plain.err)
+    assert "ended with status 3" in watched.err
+    assert place.report["loader"]["num_workers"] in {0, 2}
+    assert place.left() == []
+
+
+@slow
+@pytest.mark.parametrize("name", ENDINGS)
+def test_it_ends_as_the_script_does(place: Place, name: str) -> None:
+    """Status or signal are the script's; its traceback names no line of the hook; what was seen is said."""
+    text, status = ENDINGS[name]
+    done = place.python(place.script(text))
+    assert (done.status, done.out) == (status, b""), done.err
+    assert "_feedrate_hook" not in done.err
+    assert ("Traceback" in done.err) == (name == "KeyboardInterrupt")
+    assert ("a text\n" in done.err) == (name == "text")
+    assert "feedrate: " in done.err
+    assert place.report["loader"]["steps"] > 4
+    assert place.left() == []
+
+
+@slow
+def test_the_traceback_of_a_worker_is_pytorchs_own(place: Place) -> None:
+    """An error in a worker, raised again in the training process and again from there, holds no line of the hook."""
+    script = place.script(
+        "try:\n    train(DataLoader(Samples(broken=50), 4, num_workers=2))\n"
+        "except OSError as error:\n    raise ValueError('planted') from error\n"
+    )
+    done = place.python(script)
+    assert done.status == 1
+    for line in ("Caught OSError in DataLoader worker process", "a planted error", "ValueError: planted"):
+        assert line in done.err
+    assert done.err.count("Traceback") == 3
+    assert "_feedrate_hook" not in done.err
+
+
+HANDLING = """
+own = os.getpid()
+def handle(number, frame):
+    if os.getpid() == own:  # workers have the handler, too
+        print("handled", number, flush=True)
+    sys.exit(11)
+signal.signal(signal.SIGTERM, handle)
+signal.signal(signal.SIGINT, handle)
+for place, batch in enumerate(DataLoader(Samples(4000), 4, num_workers=2)):
+    step(batch)
+    time.sleep(0.01)
+    if place == 3:
+        open("begun", "w").close()
+print("whole")
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=slow)])
+def test_signals_reach_the_scripts_own_handler(place: Place, number: signal.Signals) -> None:
+    """SIGTERM to feedrate, and Ctrl-C on the terminal, are handled by the script, once."""
+    process = place.start(*place.command(sys.executable, place.script(HANDLING)))
+    wait_for(place.folder / "begun")
+    (os.kill if number == signal.SIGTERM else os.killpg)(process.pid, number)
+    done = ended(process)
+    assert (done.status, done.out) == (11, f"handled {number}\n".encode()), done.err
+    assert "ended with status 11" in done.err
+    assert place.left() == []
+
+
+@slow
+def test_the_script_goes_on_when_feedrate_is_killed(place: Place) -> None:
+    """After a SIGKILL of feedrate the script ends as it would, and the profiler goes with it."""
+    process = place.start(*place.command(sys.executable, place.script(HANDLING.replace("4000", "800"))))
+    wait_for(place.folder / "begun")
+    scripts = [child for child in psutil.Process(process.pid).children() if "train.py" in " ".join(child.cmdline())]
+    process.kill()
+    assert len(scripts) == 1
+    out, _ = process.communicate(timeout=60)
+    assert out == b"whole\n"
+    assert [word for word in place.left() if not word.startswith(str(place.temporary))] == []
+
+
+ODD = {
+    "true": (["true"], 0, "no Python loaded feedrate's hook"),
+    "python -I": ([sys.executable, "-I", "-c", "import sys; sys.exit(6)"], 6, "no Python loaded feedrate's hook"),
+    "no DataLoader": ([sys.executable, "-c", "import sys; sys.exit(6)"], 6, "no DataLoader gave a batch"),
+    "no such program": (["no-such-program", "train.py"], 2, "no-such-program cannot be started: No such file"),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_programs(place: Place, name: str) -> None:
+    """What is no training is run, too, and it is said why nothing was seen; what cannot be started is one line."""
+    words, status, said = ODD[name]
+    done = place.run(*words)
+    assert (done.status, done.out) == (status, b"")
+    assert said in done.err
+    assert ("loaded feedrate's hook" in done.err) == ("hook" in said)
+    assert "Traceback" not in done.err
+    assert status != 2 or done.err.count("\n") == 1
+    assert not place.results.exists()
+    assert place.left() == []
+
+
+def test_the_environment_is_the_scripts_own(place: Place) -> None:
+    """The user's PYTHONPATH, a sitecustomize of their own and files that the shell opened reach the script."""
+    own = place.folder / "own"
+    own.mkdir()
+    (own / "sitecustomize.py").write_text("import sys\nsys.planted = getattr(sys, 'planted', 0) + 1\n")
+    (own / "theirs.py").write_text("")
+    script = place.folder / "train.py"
+    script.write_text(
+        "import os, sys, theirs, sitecustomize\nprint(sys.planted, sitecustomize.__file__, os.read(9, 6), sys.path)"
+    )
+    (place.folder / "open").write_text("opened")
+    path = {"PYTHONPATH": f"{HARNESS}:{own}", "TMPDIR": str(place.temporary)}
+    outs = []
+    for words in ([sys.executable, str(script)], place.command(sys.executable, str(script))):
+        shell = ["bash", "-c", 'exec "$@" 9< open', "bash", *words]
+        outs.append(subprocess.run(shell, cwd=place.folder, env=os.environ | path, capture_output=True, check=True))
+    assert outs[0].stdout.startswith(f"1 {own}/sitecustomize.py b'opened'".encode())
+    assert outs[1].stdout == outs[0].stdout
+
+
+@slow
+def test_a_script_that_takes_few_batches_is_not_measured(place: Place) -> None:
+    """Where one batch came the report says so, nothing is recorded, and the status is the script's."""
+    done = place.python(place.script("train(DataLoader(Samples(4), 4))\nsys.exit(8)"))
+    assert done.status == 8
+    assert "1 step; expected 10 or more to measure them" in done.err
+    assert not place.results.exists()
+
+
+@slow
+def test_a_disk_that_fills_up_does_not_end_the_script(place: Place) -> None:
+    """Where no file can be written any more, neither hook nor report nor record are in the script's way: it goes on."""
+    full = "import resource\nfor pid in (0, os.getppid()):\n    resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, 0))\n"
+    script = place.script(full + "train(DataLoader(Samples(), 4))\nprint('whole')\nsys.exit(3)")
+    done = place.python(script)
+    assert (done.status, done.out) == (3, b"whole\n"), done.err
+    assert "Traceback" not in done.err
+    assert "ended with status 3" in done.err
+    assert "no --json" in done.err
+    assert place.left() == []
+
+
+def test_without_a_place_for_files_nothing_is_started(place: Place) -> None:
+    """Where no temporary folder can be written, one line says so before the script begins."""
+    done = ended(place.start("bash", "-c", f"ulimit -f 0; exec {' '.join(place.command('echo', 'began'))}"))
+    assert (done.status, done.out, done.err.count("\n")) == (2, b"", 1), done.err
+    assert "nothing was started" in done.err
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "lost"),
+    [
+        (running.records, "read", "no report: ZeroDivisionError: planted"),
+        (report, "make", "no report: ZeroDivisionError: planted"),
+        (report, "text", "no report: ZeroDivisionError: planted"),
+        (running, "HostProbe", "not watched to its end: ZeroDivisionError: planted"),
+        (runs, "new_id", "no record: ZeroDivisionError: planted"),
+        (runs, "write_run", "no record: planted: cannot write"),
+    ],
+)
+def test_an_error_of_feedrates_own_is_a_note(
+    place: Place,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    module: object,
+    name: str,
+    lost: str,
+) -> None:
+    """Whatever fails in watching, reporting or recording, the status is the script's, and the failure is said."""
+    from rich.console import Console
+    from typer import Exit
+
+    def fail(*_: object, **__: object) -> None:
+        raise EnvironmentFault("planted: cannot write") if name == "write_run" else ZeroDivisionError("planted")
+
+    monkeypatch.setattr(module, name, fail)
+    monkeypatch.setenv("PYTHONPATH", str(HARNESS))
+    script = place.folder / "train.py"
+    script.write_text(SMALL)
+    with pytest.raises(Exit) as exit_:
+        terminal.run([sys.executable, str(script)], Console(stderr=True, width=200), place.results)
+    assert exit_.value.exit_code == 5
+    said = capfd.readouterr().err
+    assert f"note          {lost}" in said
+    assert "Traceback" not in said
+
+
+SMALL = """
+import feedrate, sys
+for _ in feedrate.watch(range(40)):
+    pass
+sys.exit(5)
+"""
+
+
+@pytest.mark.parametrize("number", ["missing", "fails"])
+def test_without_a_profiler_the_rest_is_said(place: Place, monkeypatch: pytest.MonkeyPatch, number: str) -> None:
+    """Where py-spy is missing, or cannot be started, that is a note beside pace and waits."""
+    path = None if number == "missing" else str(place.folder / "train.py")
+    monkeypatch.setattr(profiler, "program", lambda: path)
+    monkeypatch.setenv("PYTHONPATH", str(HARNESS))
+    (place.folder / "train.py").write_text(SMALL.replace("pass", "import time; time.sleep(0.02)"))
+    done = running.run([sys.executable, str(place.folder / "train.py")])
+    assert done.returncode == 5
+    assert done.report.pacing is not None
+    assert done.report.lines == ()
+    assert ["py-spy" in note for note in done.report.notes] == [True]
+    lines = dict(report.text(done.report))
+    assert {"pace", "data", "held back by", "loader", "note"} <= set(lines)
+
+
+def test_what_is_kept_of_a_long_script_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Telemetry of a script that runs for days takes no more memory than that of an hour, and still spans all of it."""
+    monkeypatch.setattr(running, "EVERY_S", 0.01)
+    monkeypatch.setattr(running, "MOST_SAMPLES", 16)
+    watched = running.run(["sleep", "1.5"]).watched
+    times = [sample["t_ns"] - watched.began_ns for sample in watched.samples]
+    assert 7 <= len(times) < 16
+    assert times == sorted(times)
+    assert times[0] < 0.3e9
+    assert times[-1] > 0.9e9
+
+
+WATCH = """
+import sys
+sys.path[:] = [entry for entry in sys.path if not __import__("os").path.isdir(entry + "/feedrate")]
+sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in repr(finder).lower()]
+try:
+    import feedrate
+except ImportError:
+    sys.exit(1)
+class Ten:
+    length = 10
+    def __len__(self): return self.length
+    def __iter__(self): return iter(range(self.length))
+own = Ten()
+watched = feedrate.watch(own)
+assert list(watched) == list(range(10)) == list(watched)
+print(len(watched), watched.length, watched is own, "torch" in sys.modules)
+"""
+
+
+def test_watch_needs_no_feedrate_in_the_scripts_python(place: Place) -> None:
+    """The hook serves ``import feedrate`` where it is not installed; a watched iterable is used as itself."""
+    (place.folder / "train.py").write_text(WATCH)
+    assert ended(place.start(sys.executable, "train.py")).status == 1
+    done = place.python("train.py")
+    assert (done.status, done.out) == (0, b"10 10 False False\n"), done.err
+    assert place.report["loader"]["dataset"] == "Ten"
+    assert place.report["loader"]["steps"] == 20
+    assert place.report["cause"]["name"] in {"step", "loader"}
+
+
+def test_watch_alone_is_the_iterable_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without ``feedrate run`` nothing is put around an iterable."""
+    import feedrate
+
+    monkeypatch.delenv("FEEDRATE_RUN", raising=False)
+    own = iter([1, 2])
+    assert feedrate.watch(own) is own
+
+
+@slow
+def test_steps_ends_a_training_early(place: Place) -> None:
+    """--steps N ends the script after N batches with status 0, although it would go on and end otherwise."""
+    begun = time.monotonic()
+    script = place.script("train(DataLoader(Samples(10**9), 4, num_workers=2))\nsys.exit(5)")
+    done = place.python(script, options=("--steps", "25"))
+    assert (done.status, done.out) == (0, b""), done.err
+    assert place.report["loader"]["steps"] == 25
+    assert time.monotonic() - begun < 100
+    assert place.left() == []

@@ -1,0 +1,134 @@
+"""Real scripts below ``feedrate run``, and what they leave behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from feedrate.schema.plugins import PACKAGE, ROOT
+
+HARNESS = ROOT / "harness"
+TRAINING = """
+import os, signal, sys, threading, time
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Samples(Dataset):
+    def __init__(self, length=80, broken=-1):
+        self.length, self.broken = length, broken
+    def __len__(self):
+        return self.length
+    def __getitem__(self, index):
+        if index == self.broken:
+            raise OSError("a planted error")
+        return torch.full((4,), float(index)) + torch.rand(4)
+
+weight = torch.nn.Parameter(torch.zeros(4))
+optimizer = torch.optim.SGD([weight], lr=1e-6)
+
+def step(batch):
+    optimizer.zero_grad()
+    (batch @ weight).sum().backward()
+    optimizer.step()
+
+def train(loader, stop=None):
+    for place, batch in enumerate(loader):
+        if place == stop:
+            return
+        step(batch)
+"""
+"""How the small scripts of tests begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a command did."""
+
+    status: int
+    """As a shell would say it."""
+    out: bytes
+    err: str
+
+
+class Place:
+    """A folder for scripts, what is recorded of them, and their temporary files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.results, self.temporary = folder, folder / "results", folder / "temporary"
+        self.temporary.mkdir()
+
+    def planted(self) -> str:
+        """A copy of the planted script: modules beside it hide those of Python."""
+        return str(shutil.copy(PACKAGE / "bench" / "planted_training.py", self.folder / "train.py"))
+
+    def script(self, text: str, name: str = "train.py") -> str:
+        """A script that begins as all do."""
+        path = self.folder / name
+        path.write_text(TRAINING + text)
+        return str(path)
+
+    def start(self, *words: str, **environment: str) -> subprocess.Popen[bytes]:
+        """Start a command in a process group of its own."""
+        known = {**os.environ, "PYTHONPATH": str(HARNESS), "TMPDIR": str(self.temporary), "COLUMNS": "120"}
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            words, cwd=self.folder, env=known | environment, stdout=pipe, stderr=pipe, start_new_session=True
+        )
+
+    def command(self, *words: str, options: tuple[str, ...] = ()) -> list[str]:
+        """How a script is run below ``feedrate run``."""
+        own = ("--results", str(self.results), "--json", str(self.folder / "report.json"), *options)
+        return [sys.executable, "-m", "feedrate", "run", *own, "--", *words]
+
+    def run(self, *words: str, options: tuple[str, ...] = (), **environment: str) -> Done:
+        """Run a program below ``feedrate run``."""
+        return ended(self.start(*self.command(*words, options=options), **environment))
+
+    def python(self, *words: str, options: tuple[str, ...] = (), **environment: str) -> Done:
+        """Run a script below ``feedrate run``, with this Python."""
+        return self.run(sys.executable, *words, options=options, **environment)
+
+    @property
+    def report(self) -> Mapping[str, Any]:
+        """The newest report."""
+        return json.loads((self.folder / "report.json").read_text())
+
+    def left(self) -> list[str]:
+        """What is left behind once processes had a moment to go: folders of feedrate's, processes of this place."""
+        until = time.monotonic() + 10
+        while (found := self._processes()) and time.monotonic() < until:
+            time.sleep(0.1)
+        return [*found, *map(str, self.temporary.glob("feedrate-*"))]
+
+    def _processes(self) -> list[str]:
+        found = []
+        for process in psutil.process_iter(["cmdline", "status"]):
+            words = " ".join(process.info["cmdline"] or ())
+            if str(self.folder) in words and process.info["status"] != psutil.STATUS_ZOMBIE:
+                found.append(words)
+        return found
+
+
+def ended(process: subprocess.Popen[bytes]) -> Done:
+    """Wait for the end of a command."""
+    out, err = process.communicate(timeout=120)
+    code = process.returncode
+    return Done(code if code >= 0 else 128 - code, out, err.decode())
+
+
+def wait_for(path: Path) -> None:
+    """Wait until a script has made a file."""
+    until = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < until, f"no {path.name}"
+        time.sleep(0.02)
