@@ -155,10 +155,8 @@ def _steps(process: Process, iterators: Sequence[int]) -> pd.DataFrame:
     place = np.searchsorted(taken[:, 2], backward[:, 1])  # gradients are of the batch that came last
     backward = backward[np.append(False, own)[place]]
     steps["backward_ns"] = _within(steps, backward[:, 1], backward[:, 2] - backward[:, 1])
-    alone = (
-        optimizer[:, 2] - optimizer[:, 1] - _nested(optimizer, backward)
-    )  # a closure computes gradients in a step of the optimizer
-    steps["optimizer_ns"] = _within(steps, optimizer[:, 1], alone)
+    update = optimizer[:, 2] - optimizer[:, 1] - _gradients(optimizer, backward)
+    steps["optimizer_ns"] = _within(steps, optimizer[:, 1], update)
     before = backward[:, 1]
     place = np.searchsorted(before, steps["got_ns"])
     first = np.where(place < len(before), before[np.minimum(place, len(before) - 1)] if len(before) else 0, 0)
@@ -184,11 +182,15 @@ def _within(steps: pd.DataFrame, begun: Records, took: Records) -> Records:
     return sums
 
 
-def _nested(outer: Records, inner: Records) -> Records:
-    """How much of each outer record inner ones fill; neither kind overlaps itself."""
-    total = np.append(0, np.cumsum(inner[:, 2] - inner[:, 1]))
-    last, first = (np.searchsorted(inner[:, 1], outer[:, end]) for end in (2, 1))
-    return np.asarray(total[last] - total[first], np.int64)
+def _gradients(optimizer: Records, backward: Records) -> Records:
+    """How much of each step of an optimizer its closure took: forward to its first backward pass, and all of these.
+
+    LBFGS and Lightning compute gradients there.
+    """
+    total = np.append(0, np.cumsum(backward[:, 2] - backward[:, 1]))
+    last, first = (np.searchsorted(backward[:, 1], optimizer[:, end]) for end in (2, 1))
+    forward = np.where(first < last, np.append(backward[:, 1], 0)[first] - optimizer[:, 1], 0)
+    return np.asarray(forward + total[last] - total[first], np.int64)
 
 
 def _batches(process: Process, line: Mapping[str, Any], processes: Sequence[Process]) -> pd.DataFrame:

@@ -40,16 +40,15 @@ class Classifier(lightning.LightningModule):
 
 
 class Data(lightning.LightningDataModule):
-    def __init__(self, folder: Path, persistent: bool) -> None:
+    def __init__(self, folder: Path) -> None:
         super().__init__()
-        self.folder, self.persistent = folder, persistent
+        self.folder = folder
 
     def train_dataloader(self):
-        options = {"num_workers": 1, "prefetch_factor": 4, "persistent_workers": self.persistent}
-        return DataLoader(Slow(self.folder), batch_size=8, shuffle=True, **options)  # training
+        return DataLoader(Slow(self.folder), batch_size=8, shuffle=True, num_workers=1, prefetch_factor=4)  # training
 
     def val_dataloader(self):
-        return DataLoader(Images(self.folder), batch_size=32, num_workers=1, persistent_workers=self.persistent)
+        return DataLoader(Images(self.folder), batch_size=32, num_workers=1)
 
 
 class Clock(lightning.Callback):
@@ -59,22 +58,29 @@ class Clock(lightning.Callback):
     def on_train_epoch_start(self, *_):
         self.epochs.append([time.perf_counter()])
 
-    def on_train_batch_end(self, *_):
+    def on_train_batch_start(self, *_):
         self.epochs[-1].append(time.perf_counter())
 
+    on_train_batch_end = on_train_batch_start
 
-def main(folder: Path, persistent: bool) -> None:
+
+def main(folder: Path) -> None:
     lightning.seed_everything(0, verbose=False)
     torch.set_num_threads(1)
-    make(folder, 480)
+    make(folder, 320)
     clock = Clock()
     trainer = lightning.Trainer(
-        max_epochs=2, accelerator="cpu", default_root_dir=folder, logger=False, callbacks=[clock], enable_progress_bar=False
+        max_epochs=2,
+        accelerator="cpu",
+        default_root_dir=folder,
+        logger=False,
+        callbacks=[clock],
+        enable_progress_bar=False,
     )
-    trainer.fit(Classifier(), datamodule=Data(folder, persistent))
+    trainer.fit(Classifier(), datamodule=Data(folder))
     print(", ".join(f"{name} {float(trainer.callback_metrics[name]):.6f}" for name in ("loss", "valid")))
-    (folder / "clock.json").write_text(json.dumps(clock.epochs))
+    (folder / "clock-0.json").write_text(json.dumps(clock.epochs))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), "persistent" in sys.argv)
+    main(Path(sys.argv[1]))

@@ -18,15 +18,18 @@ class Slow(ImageDataset):
         return super().__getitem__(index)
 
 
-def main(folder: Path, several_epochs: bool) -> None:
+def main(folder: Path) -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    make(folder, 480, "train")
+    make(folder, 320, "train")
     make(folder, 96, "valid")
-    device = torch.device("cpu")
-    options = {"input_size": (3, 64, 64), "num_workers": 2, "device": device, "use_multi_epochs_loader": several_epochs}
-    train = create_loader(Slow(str(folder / "train")), batch_size=8, is_training=True, **options)  # training
-    valid = create_loader(ImageDataset(str(folder / "valid")), batch_size=16, is_training=False, **options)
+    options = {"input_size": (3, 64, 64), "device": torch.device("cpu")}
+    train = create_loader(
+        Slow(str(folder / "train")), batch_size=8, is_training=True, num_workers=2, **options
+    )  # training
+    valid = create_loader(
+        ImageDataset(str(folder / "valid")), batch_size=16, num_workers=1, use_multi_epochs_loader=True, **options
+    )
     model = timm.create_model("test_resnet", num_classes=4)
     optimizer = create_optimizer_v2(model, opt="adamw", lr=1e-3)
     clock = []
@@ -34,6 +37,7 @@ def main(folder: Path, several_epochs: bool) -> None:
         model.train()
         clock.append([time.perf_counter()])
         for images, labels in train:
+            clock[-1].append(time.perf_counter())
             loss = torch.nn.functional.cross_entropy(model(images), labels)
             optimizer.zero_grad()
             loss.backward()
@@ -43,8 +47,8 @@ def main(folder: Path, several_epochs: bool) -> None:
         with torch.inference_mode():
             right = sum(int((model(images).argmax(1) == labels).sum()) for images, labels in valid)
         print(f"loss {loss.item():.4f}, {right} right")
-    (folder / "clock.json").write_text(json.dumps(clock))
+    (folder / "clock-0.json").write_text(json.dumps(clock))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), "several" in sys.argv)
+    main(Path(sys.argv[1]))
