@@ -1,8 +1,8 @@
 """Trainings by libraries that nobody here wrote, under ``feedrate run`` as they are.
 
 Each library lies in an environment of its own under ``build/proofs``, which is made once and has no feedrate. The
-scripts in ``proofs`` are held against clocks of their own, kept by their libraries' callbacks: of each epoch when it
-began, and when each step began and ended.
+scripts in ``proofs`` are held against clocks of their own, kept by their libraries' callbacks: of each stretch of
+training without a validation when it began, and when each step began and ended.
 """
 
 from __future__ import annotations
@@ -59,20 +59,26 @@ PROOFS = [
 
 @dataclass(frozen=True)
 class Seen:
-    """What a training printed by itself, and what there is of it under ``feedrate run``."""
+    """What there is of a training."""
 
     proof: Proof
     bare: str
-    run: subprocess.CompletedProcess[str]
+    """What it printed by itself."""
+    printed: str
+    """The same under ``feedrate run``."""
     report: Mapping[str, Any]
     clocks: Mapping[int, Sequence[Sequence[float]]]
-    """Rank to epochs."""
+    """Rank to stretches."""
     results: Path
 
     def line(self, planted: str) -> str:
         """``FILE:LINE`` of the line of the script with this comment."""
         lines = (SCRIPTS / self.proof.script).read_text().splitlines()
         return f"{SCRIPTS / self.proof.script}:{1 + next(at for at, line in enumerate(lines) if planted in line)}"
+
+
+def run(command: Sequence[str | Path], **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=600, **options)
 
 
 def python_with(packages: Sequence[str]) -> Path:
@@ -87,9 +93,7 @@ def python_with(packages: Sequence[str]) -> Path:
         here = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
         (next(new.glob("lib/python*/site-packages")) / "tests.pth").write_text("\n".join(sorted(here)))
         pip = [new / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "-q"]
-        done = subprocess.run(
-            [*pip, "install", "--no-compile", "--retries", "1", *packages], capture_output=True, text=True
-        )
+        done = run([*pip, "install", "--no-compile", "--retries", "1", *packages])
         if done.returncode and "connection broken" in done.stderr:
             shutil.rmtree(new)
             pytest.skip(f"no package registry can be reached for {' '.join(packages)}")
@@ -113,21 +117,20 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     ):
         (folder / name).mkdir()
         script = [python, *proof.options, SCRIPTS / proof.script, folder / name]
-        printed.append(subprocess.run([*before, *script], cwd=folder, capture_output=True, text=True, timeout=300))
-    bare, run = printed
-    assert bare.returncode == 0, bare.stderr
-    assert run.returncode == 0, run.stderr
+        printed.append(run([*before, *script], cwd=folder))
+    for done in printed:
+        assert done.returncode == 0, done.stderr
     clocks = {
         int(path.stem.removeprefix("clock-")): json.loads(path.read_text())
         for path in (folder / "run").glob("clock-*.json")
     }
     report = json.loads((folder / "report.json").read_text())
-    return Seen(proof, bare.stdout, run, report, clocks, folder / "results")
+    return Seen(proof, *(done.stdout for done in printed), report, clocks, folder / "results")
 
 
 def test_what_a_training_prints_at_its_end_is_what_it_prints_by_itself(seen: Seen) -> None:
     """The same loss to the last digit, by the same seeds."""
-    assert seen.run.stdout.splitlines()[-1] == seen.bare.splitlines()[-1]
+    assert seen.printed.splitlines()[-1] == seen.bare.splitlines()[-1]
     assert "loss" in seen.bare.splitlines()[-1]
 
 
@@ -137,15 +140,15 @@ def test_the_loader_of_training_is_found_where_the_script_made_it(seen: Seen) ->
     assert settings == {name: getattr(seen.proof, name) for name in settings}
     assert dict(seen.report["said"])["loader"].startswith(f"{seen.line('# training')}  batch_size=")
     clock = seen.clocks[seen.report["loader"]["rank"]]
-    assert seen.report["loader"]["steps"] == sum(len(epoch) // 2 for epoch in clock)
+    assert seen.report["loader"]["steps"] == sum(len(stretch) // 2 for stretch in clock)
 
 
 def test_pace_and_wait_agree_with_the_clock_of_the_training(seen: Seen) -> None:
     """Steps a second within 5 %; the wait is within what lies between two steps, and most of it."""
     pace, clock = seen.report["pacing"], seen.clocks[seen.report["loader"]["rank"]]
-    walls = np.concatenate([np.diff(epoch[::2]) for epoch in clock])[-pace["steps"] :]
-    steps = np.concatenate([np.subtract(epoch[2::2], epoch[1::2]) for epoch in clock])[-pace["steps"] :]
-    assert pace["steps"] > 0.7 * sum(len(epoch) // 2 for epoch in clock)
+    walls = np.concatenate([np.diff(stretch[::2]) for stretch in clock])[-pace["steps"] :]
+    steps = np.concatenate([np.subtract(stretch[2::2], stretch[1::2]) for stretch in clock])[-pace["steps"] :]
+    assert pace["steps"] > 0.7 * sum(len(stretch) // 2 for stretch in clock)
     assert pace["steps_per_s"]["value"] == pytest.approx(1 / walls.mean(), rel=0.05)
     between = 1 - steps.sum() / walls.sum()
     assert between - 0.15 < pace["wait_share"]["value"] < between + 0.03
@@ -167,6 +170,5 @@ def test_every_rank_is_seen(seen: Seen) -> None:
 
 def test_the_record_is_a_valid_run(seen: Seen) -> None:
     """What is stored passes the checks that files of strangers pass."""
-    command = [sys.executable, "-m", "feedrate", "validate", seen.results]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = run([sys.executable, "-m", "feedrate", "validate", seen.results])
     assert done.returncode == 0, done.stdout + done.stderr

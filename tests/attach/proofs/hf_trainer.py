@@ -47,13 +47,15 @@ class Texts(Dataset):
 
 class Clock(TrainerCallback):
     def __init__(self) -> None:
-        self.epochs = []
+        self.stretches = []
 
     def on_epoch_begin(self, *_, **__):
-        self.epochs.append([time.perf_counter()])
+        self.stretches.append([time.perf_counter()])
+
+    on_evaluate = on_epoch_begin
 
     def on_step_begin(self, *_, **__):
-        self.epochs[-1].append(time.perf_counter())
+        self.stretches[-1].append(time.perf_counter())
 
     on_step_end = on_step_begin
 
@@ -88,7 +90,7 @@ def main(folder: Path) -> None:
     )
     result = trainer.train()  # training
     print(f"loss {result.training_loss:.6f} over {result.global_step} steps")
-    (folder / "clock-0.json").write_text(json.dumps(clock.epochs))
+    (folder / "clock-0.json").write_text(json.dumps(clock.stretches))
 
 
 if __name__ == "__main__":

@@ -24,12 +24,10 @@ def main(folder: Path) -> None:
     make(folder, 320, "train")
     make(folder, 96, "valid")
     options = {"input_size": (3, 64, 64), "device": torch.device("cpu")}
-    train = create_loader(
-        Slow(str(folder / "train")), batch_size=8, is_training=True, num_workers=2, **options
-    )  # training
-    valid = create_loader(
-        ImageDataset(str(folder / "valid")), batch_size=16, num_workers=1, use_multi_epochs_loader=True, **options
-    )
+    images = Slow(str(folder / "train"))
+    train = create_loader(images, batch_size=8, is_training=True, num_workers=2, **options)  # training
+    images = ImageDataset(str(folder / "valid"))
+    valid = create_loader(images, batch_size=16, num_workers=1, use_multi_epochs_loader=True, **options)
     model = timm.create_model("test_resnet", num_classes=4)
     optimizer = create_optimizer_v2(model, opt="adamw", lr=1e-3)
     clock = []
