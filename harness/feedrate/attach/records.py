@@ -51,8 +51,9 @@ class Loader:
     """As the hook said them of the first iterator."""
     steps: pd.DataFrame
     """A row a batch that was taken, in their order: when it was asked for (``begun_ns``), came (``got_ns``), was done
-    with (``ended_ns``, 0 where the script ended before); ``lying`` batches were ready; whether it is an iterator's
-    ``first``, and when that was made (``made_ns``); parts of the step on the host, and ``starved_ns`` of the device."""
+    with (``ended_ns``, 0 where the script ended before, or another loop ran within it); ``lying`` batches were ready;
+    whether it is an iterator's ``first``, and when that was made (``made_ns``); parts of the step on the host, and
+    ``starved_ns`` of the device."""
     batches: pd.DataFrame
     """A row a batch that was prepared, by ``worker`` (-1: the training process)."""
 
@@ -146,17 +147,30 @@ def _steps(process: Process, iterators: Sequence[int]) -> pd.DataFrame:
         steps["begun_ns"].map(dict(zip(starved[:, 1], starved[:, 2] - starved[:, 1], strict=True))).fillna(0)
     )
     steps = steps.sort_values("begun_ns", ignore_index=True)
+    taken = process.of(NEXT)
+    taken = taken[np.argsort(taken[:, 2])]
+    own = np.isin(taken[:, 3], iterators)
+    steps.loc[_interrupted(steps, taken[~own, 1]), "ended_ns"] = 0
     backward, optimizer = process.of(BACKWARD), process.of(OPTIMIZER)
+    place = np.searchsorted(taken[:, 2], backward[:, 1])  # gradients are of the batch that came last
+    backward = backward[np.append(False, own)[place]]
     steps["backward_ns"] = _within(steps, backward[:, 1], backward[:, 2] - backward[:, 1])
-    own = (
-        optimizer[:, 2] - optimizer[:, 1] - _nested(optimizer, backward)
-    )  # a closure computes gradients in a step of the optimizer
-    steps["optimizer_ns"] = _within(steps, optimizer[:, 1], own)
+    update = optimizer[:, 2] - optimizer[:, 1] - _gradients(optimizer, backward)
+    steps["optimizer_ns"] = _within(steps, optimizer[:, 1], update)
     before = backward[:, 1]
     place = np.searchsorted(before, steps["got_ns"])
     first = np.where(place < len(before), before[np.minimum(place, len(before) - 1)] if len(before) else 0, 0)
     steps["forward_ns"] = np.where((first > 0) & (first < steps["ended_ns"]), first - steps["got_ns"], 0)
     return steps
+
+
+def _interrupted(steps: pd.DataFrame, foreign: Records) -> npt.NDArray[np.bool_]:
+    """Which steps hold another loop, such as a validation: more batches of other loaders than is usual here.
+
+    The last step of an epoch is one where a loader's iterator never ends, as ultralytics' and timm's do not.
+    """
+    held = pd.Series(_within(steps, foreign, np.ones_like(foreign)))
+    return (held > 1 + 2 * held.median()).to_numpy()
 
 
 def _within(steps: pd.DataFrame, begun: Records, took: Records) -> Records:
@@ -168,11 +182,15 @@ def _within(steps: pd.DataFrame, begun: Records, took: Records) -> Records:
     return sums
 
 
-def _nested(outer: Records, inner: Records) -> Records:
-    """How much of each outer record inner ones fill; neither kind overlaps itself."""
-    total = np.append(0, np.cumsum(inner[:, 2] - inner[:, 1]))
-    last, first = (np.searchsorted(inner[:, 1], outer[:, end]) for end in (2, 1))
-    return np.asarray(total[last] - total[first], np.int64)
+def _gradients(optimizer: Records, backward: Records) -> Records:
+    """How much of each step of an optimizer its closure took: forward to its first backward pass, and all of these.
+
+    LBFGS and Lightning compute gradients there.
+    """
+    total = np.append(0, np.cumsum(backward[:, 2] - backward[:, 1]))
+    last, first = (np.searchsorted(backward[:, 1], optimizer[:, end]) for end in (2, 1))
+    forward = np.where(first < last, np.append(backward[:, 1], 0)[first] - optimizer[:, 1], 0)
+    return np.asarray(forward + total[last] - total[first], np.int64)
 
 
 def _batches(process: Process, line: Mapping[str, Any], processes: Sequence[Process]) -> pd.DataFrame:

@@ -214,7 +214,7 @@ def _short(file: str) -> str:
 def _interval(estimate: Estimate) -> str:
     if math.isnan(estimate.lo):
         return number(estimate.value)
-    return f"{number(estimate.value)} (95 % {number(estimate.lo)}–{number(estimate.hi)})"
+    return f"{number(estimate.value)} (95 % {number(max(0.0, estimate.lo))}–{number(estimate.hi)})"
 
 
 def _range(estimate: Estimate) -> str:

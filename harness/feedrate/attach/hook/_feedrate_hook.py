@@ -283,13 +283,14 @@ class Loop:
     """The batch of the last real step, where it is used again."""
     reused = 0
 
-    def __init__(self, **said: Any) -> None:
+    def __init__(self, begun_ns: int, **said: Any) -> None:
         self.iterator, self.device = next(self.ids), Device()
-        self.made = 0
+        self.made = begun_ns
         """When its next first batch was asked for by making it, or by starting it over; 0 once that came."""
         if not self.iterator:
             LOG.say("versions", python=sys.version.split()[0], **versions())
-        LOG.say("iterator", iterator=self.iterator, rank=number_of("RANK", 0), ranks=number_of("WORLD_SIZE", 1), **said)
+        ranks = {"rank": number_of("RANK", 0), "ranks": number_of("WORLD_SIZE", 1)}
+        LOG.say("iterator", iterator=self.iterator, begun_ns=begun_ns, **ranks, **said)
 
     def take(self, original: Callable[[], Any], lying: int, place: Callable[[], int]) -> Any:
         """Take one batch and time it.
@@ -370,45 +371,58 @@ def again(batch: Any) -> Any:
 
 
 def patch_loader(module: Any) -> None:
-    """Time every batch that a loop takes of a DataLoader, and note where loaders are made and how they are set."""
-    base = module._BaseDataLoaderIter
-    make, begin, take = module.DataLoader.__init__, module.DataLoader.__iter__, base.__next__
+    """Time every batch that a loop takes of a DataLoader.
 
-    @functools.wraps(make)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        self.__dict__.setdefault("_feedrate_made", callers())  # a subclass may call it in turn
-        make(self, *args, **kwargs)
+    Iterators are patched in their base class: ultralytics' and timm's loaders keep one for all epochs, and torchdata's
+    have classes of their own, so that ``DataLoader.__iter__`` is not always called.
+    """
+    base = module._BaseDataLoaderIter
+    begin, reset, take = base.__init__, base._reset, base.__next__
 
     @functools.wraps(begin)
-    def __iter__(self: Any) -> Any:
-        begun = now()
-        iterator = begin(self)
-        if isinstance(iterator, base):
-            loop = iterator.__dict__.get("_feedrate_loop")
-            if loop is None:
-                loop = iterator._feedrate_loop = loop_of(self, iterator, begun)
-            if loop:
-                loop.made = begun
-        return iterator
+    def __init__(self: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
+        self._feedrate_loop = described(loader)
+        begin(self, loader, *args, **kwargs)
+
+    @functools.wraps(reset)
+    def _reset(self: Any, *args: Any, **kwargs: Any) -> None:
+        if isinstance(loop := self.__dict__.get("_feedrate_loop"), Loop):
+            loop.made = now()
+        reset(self, *args, **kwargs)
 
     @functools.wraps(take)
     def __next__(self: Any) -> Any:
         loop = self.__dict__.get("_feedrate_loop")
+        if isinstance(loop, dict):  # now its workers are known, too
+            workers = [worker.pid for worker in getattr(self, "_workers", ())]
+            loop = self._feedrate_loop = Loop(workers=workers, **loop)
         if not loop:
             return take(self)
         LOG.iterator, LOG.batch = loop.iterator, self._num_yielded
         return loop.take(functools.partial(take, self), lying(self), functools.partial(number, self))
 
     allow_profiler()
-    module.DataLoader.__init__, module.DataLoader.__iter__, base.__next__ = __init__, __iter__, __next__
+    base.__init__, base._reset, base.__next__ = __init__, _reset, __next__
+    patch_places(module.DataLoader)
 
 
-def loop_of(loader: Any, iterator: Any, begun: int) -> Loop | None:
-    """The loop over an iterator of a loader; None where that is not as expected, and stays unobserved."""
+def patch_places(loader: Any) -> None:
+    """Note where loaders of a class are made."""
+    make = loader.__init__
+
+    @functools.wraps(make)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        self.__dict__.setdefault("_feedrate_made", callers())  # a subclass may call it in turn
+        make(self, *args, **kwargs)
+
+    loader.__init__ = __init__
+
+
+def described(loader: Any) -> dict[str, Any] | None:
+    """What is said of an iterator over a loader; None where that is not as expected, and stays unobserved."""
+    begun = now()
     try:
-        workers = [worker.pid for worker in getattr(iterator, "_workers", ())]
-        made = loader.__dict__.get("_feedrate_made", [])
-        return Loop(begun_ns=begun, workers=workers, made=made, used=callers(), **settings(loader))
+        return {"begun_ns": begun, "made": loader.__dict__.get("_feedrate_made", []), **settings(loader)}
     except Exception as error:  # noqa: BLE001 - the script goes on, whatever its loader is
         LOG.say("not hooked", module=type(loader).__qualname__, error=repr(error))
         return None
@@ -499,11 +513,13 @@ PATCHES = {
     "torch.utils.data.dataloader": patch_loader,
     "torch.utils.data._utils.fetch": patch_fetch,
     "torch.utils.data._utils.worker": patch_worker,
+    "torchdata.stateful_dataloader.stateful_dataloader": lambda module: patch_places(module.StatefulDataLoader),
+    "torchdata.stateful_dataloader.worker": patch_worker,
 }
 
 
 def patch(module: Any) -> None:
-    """Patch a module of PyTorch that was just imported; one that is not as expected stays as it is."""
+    """Patch a module that was just imported; one that is not as expected stays as it is."""
     try:
         PATCHES[module.__name__](module)
     except Exception as error:  # noqa: BLE001 - the script goes on, whatever its PyTorch is
@@ -519,8 +535,7 @@ class Watched:
     def __iter__(self) -> Iterator[Any]:
         begun, inner = now(), iter(self._feedrate_iterable)
         kind = type(self._feedrate_iterable).__qualname__
-        loop = Loop(begun_ns=begun, workers=[], made=self._feedrate_made, used=callers(), watched=True, dataset=kind)
-        loop.made = begun
+        loop = Loop(begun_ns=begun, workers=[], made=self._feedrate_made, watched=True, dataset=kind)
         for count in itertools.count():
             try:
                 batch = loop.take(inner.__next__, -1, count.__int__)

@@ -24,6 +24,8 @@ _PATCHED = frozenset(
         "torch.utils.data.dataloader",
         "torch.utils.data._utils.fetch",
         "torch.utils.data._utils.worker",
+        "torchdata.stateful_dataloader.stateful_dataloader",
+        "torchdata.stateful_dataloader.worker",
     )
 )
 _OWN = {"_feedrate_hook": "_feedrate_hook.py", "feedrate": "feedrate_watch.py"}

@@ -1,0 +1,174 @@
+"""Trainings by libraries that nobody here wrote, under ``feedrate run`` as they are.
+
+Each library lies in an environment of its own under ``build/proofs``, which is made once and has no feedrate. The
+scripts in ``proofs`` are held against clocks of their own, kept by their libraries' callbacks: of each stretch of
+training without a validation when it began, and when each step began and ended.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from feedrate.schema.plugins import ROOT
+
+pytestmark = pytest.mark.slow
+
+SCRIPTS = Path(__file__).with_name("proofs")
+ENVIRONMENTS = ROOT / "build" / "proofs"
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A training, and the settings that its loader has."""
+
+    script: str
+    batch_size: int
+    num_workers: int
+    prefetch_factor: int | None = 2
+    packages: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    """Of the script's Python."""
+    ranks: int = 1
+
+
+PROOFS = [
+    Proof("plain.py", 8, 2, prefetch_factor=3),
+    Proof("lightning_trainer.py", 8, 1, prefetch_factor=4, packages=("lightning==2.6.6",)),
+    Proof("hf_trainer.py", 8, 0, prefetch_factor=None, packages=("transformers==5.24.0", "accelerate==1.15.0")),
+    Proof("timm_loader.py", 8, 2, packages=("timm==1.0.31",)),
+    # On a CPU ultralytics sets workers to 0, whatever the script says.
+    Proof("yolo.py", 4, 0, prefetch_factor=None, packages=("ultralytics==8.4.190",)),
+    Proof("stateful_loader.py", 8, 2, packages=("torchdata==0.11.0",)),
+    Proof("ddp.py", 8, 1, options=TORCHRUN, ranks=2),
+]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What there is of a training."""
+
+    proof: Proof
+    bare: str
+    """What it printed by itself."""
+    printed: str
+    """The same under ``feedrate run``."""
+    report: Mapping[str, Any]
+    clocks: Mapping[int, Sequence[Sequence[float]]]
+    """Rank to stretches."""
+    results: Path
+
+    def line(self, planted: str) -> str:
+        """``FILE:LINE`` of the line of the script with this comment."""
+        lines = (SCRIPTS / self.proof.script).read_text().splitlines()
+        return f"{SCRIPTS / self.proof.script}:{1 + next(at for at, line in enumerate(lines) if planted in line)}"
+
+
+def run(command: Sequence[str | Path], **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=600, **options)
+
+
+def python_with(packages: Sequence[str]) -> Path:
+    """A Python that has packages beside those of the tests; skip where no registry can be reached."""
+    if not packages:
+        return Path(sys.executable)
+    folder = ENVIRONMENTS / "+".join((sys.implementation.cache_tag, *packages))
+    if not folder.exists():
+        ENVIRONMENTS.mkdir(parents=True, exist_ok=True)
+        new = Path(tempfile.mkdtemp(dir=ENVIRONMENTS, suffix=".tmp"))
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", new], check=True)
+        here = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
+        (next(new.glob("lib/python*/site-packages")) / "tests.pth").write_text("\n".join(sorted(here)))
+        pip = [new / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "-q"]
+        done = run([*pip, "install", "--no-compile", "--retries", "1", *packages])
+        if done.returncode and "connection broken" in done.stderr:
+            shutil.rmtree(new)
+            pytest.skip(f"no package registry can be reached for {' '.join(packages)}")
+        assert done.returncode == 0, done.stderr
+        # It needs a desktop's libraries; the tests' Python has the headless one.
+        subprocess.run([*pip, "uninstall", "-y", "opencv-python"], capture_output=True, check=True)
+        with suppress(OSError):  # another process was faster
+            new.rename(folder)
+    return folder / "bin" / "python"
+
+
+@pytest.fixture(scope="module", params=PROOFS, ids=[proof.script for proof in PROOFS])
+def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    """Run a training by itself, then under ``feedrate run``."""
+    proof: Proof = request.param
+    python, folder = python_with(proof.packages), tmp_path_factory.mktemp(Path(proof.script).stem)
+    printed = []
+    for name, before in (
+        ("bare", ()),
+        ("run", (sys.executable, "-m", "feedrate", "run", "--results", "results", "--json", "report.json", "--")),
+    ):
+        (folder / name).mkdir()
+        script = [python, *proof.options, SCRIPTS / proof.script, folder / name]
+        printed.append(run([*before, *script], cwd=folder))
+    for done in printed:
+        assert done.returncode == 0, done.stderr
+    clocks = {
+        int(path.stem.removeprefix("clock-")): json.loads(path.read_text())
+        for path in (folder / "run").glob("clock-*.json")
+    }
+    report = json.loads((folder / "report.json").read_text())
+    return Seen(proof, *(done.stdout for done in printed), report, clocks, folder / "results")
+
+
+def test_what_a_training_prints_at_its_end_is_what_it_prints_by_itself(seen: Seen) -> None:
+    """The same loss to the last digit, by the same seeds."""
+    assert seen.printed.splitlines()[-1] == seen.bare.splitlines()[-1]
+    assert "loss" in seen.bare.splitlines()[-1]
+
+
+def test_the_loader_of_training_is_found_where_the_script_made_it(seen: Seen) -> None:
+    """Not the one of validation; with the settings that it has, and every step that was trained."""
+    settings = {name: seen.report["loader"][name] for name in ("batch_size", "num_workers", "prefetch_factor")}
+    assert settings == {name: getattr(seen.proof, name) for name in settings}
+    assert dict(seen.report["said"])["loader"].startswith(f"{seen.line('# training')}  batch_size=")
+    clock = seen.clocks[seen.report["loader"]["rank"]]
+    assert seen.report["loader"]["steps"] == sum(len(stretch) // 2 for stretch in clock)
+
+
+def test_pace_and_wait_agree_with_the_clock_of_the_training(seen: Seen) -> None:
+    """Steps a second within 5 %; the wait is within what lies between two steps, and most of it."""
+    pace, clock = seen.report["pacing"], seen.clocks[seen.report["loader"]["rank"]]
+    walls = np.concatenate([np.diff(stretch[::2]) for stretch in clock])[-pace["steps"] :]
+    steps = np.concatenate([np.subtract(stretch[2::2], stretch[1::2]) for stretch in clock])[-pace["steps"] :]
+    assert pace["steps"] > 0.7 * sum(len(stretch) // 2 for stretch in clock)
+    assert pace["steps_per_s"]["value"] == pytest.approx(1 / walls.mean(), rel=0.05)
+    between = 1 - steps.sum() / walls.sum()
+    assert between - 0.15 < pace["wait_share"]["value"] < between + 0.03
+
+
+def test_the_hottest_line_is_the_planted_one(seen: Seen) -> None:
+    """A sleep in the script's own data set."""
+    hottest = seen.report["lines"][0]
+    assert f"{hottest['file']}:{hottest['line']}" == seen.line("# planted")
+    assert hottest["share"] > 0.5
+
+
+def test_every_rank_is_seen(seen: Seen) -> None:
+    """Of two replicas each has its pace, and the report says so; one process is no rank."""
+    assert [rank for rank, _ in seen.report["ranks"]] == list(range(seen.proof.ranks)) == sorted(seen.clocks)
+    said = dict(seen.report["said"]).get("ranks", "")
+    assert said.startswith("2 processes") if seen.proof.ranks == 2 else not said
+
+
+def test_the_record_is_a_valid_run(seen: Seen) -> None:
+    """What is stored passes the checks that files of strangers pass."""
+    done = run([sys.executable, "-m", "feedrate", "validate", seen.results])
+    assert done.returncode == 0, done.stdout + done.stderr
