@@ -60,11 +60,11 @@ class HotLine:
 
 
 class Profiler:
-    """py-spy beside the processes of a run: one a training process."""
+    """py-spy beside the processes of a run: one a training process; none where it is not wanted."""
 
-    def __init__(self, folder: Path) -> None:
-        self.program = program()
-        self.problems: list[str] = [] if self.program else [MISSING]
+    def __init__(self, folder: Path, wanted: bool = True) -> None:
+        self.program = program() if wanted else None
+        self.problems: list[str] = [MISSING] if wanted and not self.program else []
         self._folder = folder
         self._running: dict[int, subprocess.Popen[bytes]] = {}
 

@@ -86,7 +86,12 @@ class Ended:
 
 
 def run(
-    command: Sequence[str], *, steps: int = 0, headspace: int = 0, look: Callable[[Watched], None] = lambda _: None
+    command: Sequence[str],
+    *,
+    steps: int = 0,
+    headspace: int = 0,
+    lines: bool = True,
+    look: Callable[[Watched], None] = lambda _: None,
 ) -> Ended:
     """Run a script to its end.
 
@@ -94,6 +99,7 @@ def run(
         command: the program and its arguments.
         steps: end the script after so many batches; 0 leaves it its own end.
         headspace: after ``steps`` measure so many steps without the loader, and so many batches without the step.
+        lines: whether to sample lines of code; that takes CPU of its own.
         look: is called ten times a second.
 
     Raises:
@@ -116,7 +122,7 @@ def run(
                 "behind --, such as: feedrate run -- python train.py"
             ) from error
         forward.append(process)
-        watched, profiler = Watched(command, folder, process, time.perf_counter_ns()), Profiler(folder)
+        watched, profiler = Watched(command, folder, process, time.perf_counter_ns()), Profiler(folder, lines)
         started_at, cpu_ns = datetime.now(UTC), time.process_time_ns()
         _watch(watched, profiler, look)
         took_ns = time.perf_counter_ns() - watched.began_ns
