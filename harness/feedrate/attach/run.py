@@ -163,7 +163,7 @@ def _watch(watched: Watched, profiler: Profiler, look: Callable[[Watched], None]
                 watched.memory.append((time.perf_counter_ns(), procfs.memory(pid)))
                 remember_at = now + MEMORY_EVERY_S
             for path in watched.folder.glob("*.jsonl"):
-                profiler.watch(int(path.stem.split("-")[0]))
+                profiler.watch(int(path.stem.split("-")[0]), sparing=True)
             look(watched)
 
 
