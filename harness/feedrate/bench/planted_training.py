@@ -83,7 +83,7 @@ def main() -> None:
     parser.add_argument("--step-computes", action="store_true")
     parser.add_argument("--per-ms", type=int, default=4000, help="hashes a millisecond")
     parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--steps", type=int, default=250)
     parser.add_argument("--out", type=Path, default="/dev/stdout")
     options = parser.parse_args()
     samples = Samples(options)

@@ -1,10 +1,10 @@
 """How accurate is what ``feedrate run`` says of a training script, and what does it cost the script?
 
-Accuracy: planted scripts (``planted_training``) with a clock of their own. They cover what a loader can be: samples that
-sleep, compute or do both; of constant or heavy-tailed costs; map-style and iterable; from no workers to more than there
-are cores, forked or spawned; a step that sleeps or computes. Pace and wait are held against the script's clock over the
-same steps (the script's last ones, as feedrate leaves a warm-up out), the hot line against its share of preparing, and
-the pace that is predicted for each other number of workers against the script that runs with it.
+Accuracy: planted scripts (``planted_training``) with a clock of their own. They cover what a loader can be: samples
+that sleep, compute or do both; of constant or heavy-tailed costs; map-style and iterable; from no workers to more than
+there are cores, forked or spawned; a step that sleeps or computes. Pace and wait are held against the script's clock
+over the same steps (the script's last ones, as feedrate leaves a warm-up out), the hot line against its share of
+preparing, and the pace that is predicted for each other number of workers against the script that runs with it.
 
 Cost: a script alone, below ``feedrate run --no-lines``, and below ``feedrate run``, in a random order each round, by
 the script's clock. Steps and samples compute, so that what feedrate takes of a core is missed.
@@ -42,7 +42,7 @@ WORKERS, SPAWNED = (0, 1, 2, 4, 8), (1, 2, 8)
 PACE_PCT, WAIT_POINTS, LINE_POINTS, LINES_FIRST = 1.0, 2.0, 5.0, 0.95
 PREDICTED_PCT, PREDICTED = 10.0, 0.8
 """How far off a prediction may be, and the least share of them that are not farther."""
-ROUNDS = 8
+ROUNDS = 6
 """Of each script whose cost is measured."""
 RATIOS = {"with feedrate run --no-lines": 1.01, "with feedrate run": 1.03}
 """Most that a step may take of one without feedrate."""
