@@ -15,7 +15,7 @@ from feedrate.charts import render
 from feedrate.charts.figure import Figure
 from feedrate.questions.accuracy import chart as accuracy_chart
 from feedrate.questions.accuracy import page as accuracy_page
-from feedrate.store.bench_record import SECTIONS, BenchRecord, Promise, WitnessedTrial
+from feedrate.store.bench_record import SECTIONS, BenchRecord, Promise, WatchedScript, WitnessedTrial
 
 OTHERS = {"mean_of_rates": 2500.0, "from_iterator": 600.0, "reset_at_epoch_end": 90.0}
 HOSTILE = "<script>alert(1)</script> [a](javascript:x) `x` |"
@@ -86,12 +86,46 @@ def test_every_section_has_its_words() -> None:
     assert list(accuracy_page._SPOKEN) == list(SECTIONS)
 
 
-@pytest.mark.parametrize(("section", "told"), [("files", "keep every rule"), ("site", "a narrow screen")])
+@pytest.mark.parametrize(
+    ("section", "told"),
+    [("scripts", "leaves a warm-up out"), ("files", "keep every rule"), ("site", "a narrow screen")],
+)
 def test_how_a_section_is_measured_is_told_where_there_is_one(make: Any, section: str, told: str) -> None:
     """Figures that need a browser or made-up files say how they came about; where there are none nothing is said."""
     promise = Promise(section=section, what="what", target="target", measured="measured", met=True)
     assert told in accuracy_page.page([make(sections=(section,), promises=(promise,), witnessed=())]).body
     assert told not in accuracy_page.page([make()]).body
+
+
+def test_every_script_and_every_prediction_is_shown(make: Any) -> None:
+    """What feedrate said of a script stands beside the script's own clock; a prediction beside what came true."""
+    alike = {"start_method": "fork", "steps": 50, "wait_share": 0.5, "script_wait_share": 0.51}
+    hot = {"hot_first": False, "hot_share": 0.7, "script_hot_share": 0.75}
+    scripts = [
+        WatchedScript(
+            costs=HOSTILE,
+            num_workers=workers,
+            steps_per_s=1.01 * rate,
+            script_steps_per_s=rate,
+            predicted={2: 110.0, 3: 1.0},
+            **alike,
+            **hot,
+        )
+        for workers, rate in ((1, 50.0), (2, 100.0))
+    ]
+    page = accuracy_page.page([make(sections=("scripts",), promises=(), witnessed=(), scripts=scripts)])
+    said = page.body.replace("&#160;", "\u00a0")
+    for text in (
+        "101.0 (100.0)",
+        "50.0\u00a0% (51.0\u00a0%)",
+        "70.0\u00a0% (75.0\u00a0%)",
+        "110.0 (100.0, +10\u00a0%)",
+    ):
+        assert text in said
+    assert said.count("<strong>no</strong>") == 2
+    assert "<script>alert" not in said
+    (record,) = (json.loads(str(text)) for name, text in page.files.items() if name.endswith(".json"))
+    assert BenchRecord.model_validate(record).scripts == tuple(scripts)
 
 
 def test_the_newest_record_with_a_section_counts(make: Any) -> None:

@@ -88,7 +88,12 @@ class Ended:
 
 
 def run(
-    command: Sequence[str], *, steps: int = 0, headspace: int = 0, look: Callable[[Watched], None] = lambda _: None
+    command: Sequence[str],
+    *,
+    steps: int = 0,
+    headspace: int = 0,
+    lines: bool = True,
+    look: Callable[[Watched], None] = lambda _: None,
 ) -> Ended:
     """Run a script to its end, whatever befalls those who look at it: their errors are notes.
 
@@ -96,6 +101,7 @@ def run(
         command: the program and its arguments.
         steps: end the script after so many batches; 0 leaves it its own end.
         headspace: after ``steps`` measure so many steps without the loader, and so many batches without the step.
+        lines: whether to sample lines of code; that takes CPU of its own.
         look: is called ten times a second.
 
     Raises:
@@ -111,7 +117,7 @@ def run(
     with folder as name, _forwarding() as forward:
         process = _start(command, name, steps, headspace)
         forward.append(process)
-        watched, profiler = Watched(command, Path(name), process, time.perf_counter_ns()), Profiler(Path(name))
+        watched, profiler = Watched(command, Path(name), process, time.perf_counter_ns()), Profiler(Path(name), lines)
         started_at, cpu_ns = datetime.now(UTC), time.process_time_ns()
         notes = profiler.problems
         with noted(notes, "not watched to its end"):
@@ -190,7 +196,7 @@ def _watch(watched: Watched, profiler: Profiler, look: Callable[[Watched], None]
                 for kept in (watched.samples, watched.counters, watched.memory):
                     del kept[1::2]
             for path in watched.folder.glob("*.jsonl"):
-                profiler.watch(int(path.stem.split("-")[0]))
+                profiler.watch(int(path.stem.split("-")[0]), sparing=True)
             look(watched)
 
 

@@ -35,6 +35,7 @@ def run(
     steps: int = 0,
     live: bool = False,
     headspace: bool = False,
+    lines: bool = True,
     as_json: str = "",
 ) -> None:
     """Run a script, print what was seen, record it, and end as the script did.
@@ -47,6 +48,7 @@ def run(
         steps: end it after so many batches; 0 leaves it its own end.
         live: whether to show it while it runs.
         headspace: whether to measure step and loader alone, too.
+        lines: whether to sample lines of code.
         as_json: a file for the report, - for stdout.
 
     Raises:
@@ -57,7 +59,7 @@ def run(
     view = View(console) if live else None
     with view or nullcontext():
         look = {"look": view.look} if view else {}
-        ended = run_script(command, steps=steps, headspace=HEADSPACE_STEPS if headspace else 0, **look)
+        ended = run_script(command, steps=steps, headspace=HEADSPACE_STEPS if headspace else 0, lines=lines, **look)
     notes: list[str] = []
     with noted(notes, "no report"):
         show(report.text(ended.report), console)

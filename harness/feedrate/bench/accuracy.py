@@ -23,7 +23,7 @@ from rich.progress import track
 from feedrate.analysis import estimators
 from feedrate.analysis.blocks import half_width
 from feedrate.analysis.estimates import rows_of
-from feedrate.bench.session import Figure, Session, cell, judge
+from feedrate.bench.session import Figure, Session, cell, judge, judge_ratio
 from feedrate.schema.axes import Value, cell_id
 from feedrate.schema.window import drained_after
 from feedrate.store.bench_record import WitnessedTrial
@@ -197,13 +197,6 @@ def stamp_cost(what: str, most_us: float, costs_ns: Sequence[float] | None, of: 
 
 
 def step_ratio(pairs: Sequence[float], steps: int) -> Figure:
-    """Judge paired step-time ratios, instrumented ÷ bare, by the Student-t interval of the mean of their logs."""
-    logs = np.log(pairs)
-    middle, half = float(logs.mean()), float(half_width(logs.std(ddof=1), len(logs)))
-    lo, hi = np.exp(middle - half), np.exp(middle + half)
-    return Figure(
-        "step time of SRCNN on the CPU, instrumented ÷ bare (batch 16, patch 16)",
-        f"95 % interval below {RATIO:g}",
-        f"{np.exp(middle):.4f} ({lo:.4f}–{hi:.4f}, n = {len(pairs)} pairs of {steps} steps)",
-        bool(hi < RATIO),
-    )
+    """Judge paired step-time ratios, instrumented ÷ bare."""
+    what = "step time of SRCNN on the CPU, instrumented ÷ bare (batch 16, patch 16)"
+    return judge_ratio(what, RATIO, pairs, f"pairs of {steps} steps")

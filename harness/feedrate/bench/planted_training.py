@@ -1,7 +1,8 @@
 """A training script whose costs are planted and that keeps a clock of its own; ``feedrate run`` knows nothing of it.
 
-What it prints at its end (one line of JSON) is what feedrate's report is held against: the seconds of each step and
-those of them that it waited for its batch. The hot line takes ``HOT_SHARE`` of a sample's preparation.
+What it writes at its end (one object of JSON) is what feedrate's report is held against: the seconds of each step and
+those of them that it waited for its batch; the seconds that preparing each batch took, collation included, and those of
+them in the hot line. To compute is to hash so many times as ``--per-ms`` says take a millisecond.
 """
 
 from __future__ import annotations
@@ -9,21 +10,20 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from hashlib import pbkdf2_hmac
+from pathlib import Path
+from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate, get_worker_info
 
 HOT_SHARE = 0.75
-
-
-def spin(seconds: float) -> None:
-    """Compute for so long."""
-    until = time.thread_time() + seconds
-    while time.thread_time() < until:
-        pass
+"""Of a sample's planted cost, the part that its hot line takes."""
+sleep: Callable[[float], object] = time.sleep
+compute = partial(pbkdf2_hmac, "sha256", b"", b"")
 
 
 class Samples(Dataset[torch.Tensor]):
@@ -31,21 +31,29 @@ class Samples(Dataset[torch.Tensor]):
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
+        self.begun, self.hot = 0.0, 0.0
+        """Of the batch that is being prepared: when that began, and the seconds in its hot line."""
 
     def __len__(self) -> int:
         return int(self.options.steps * self.options.batch)
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        seconds = self.options.sample_ms / 1000
+        self.begun = self.begun or time.perf_counter()
+        ms = self.options.sample_ms
         if self.options.shape == "heavy":
-            seconds *= random.Random(index).lognormvariate(-0.5, 1.0)
-        if self.options.computes:
-            spin((1 - HOT_SHARE) * seconds)
-            spin(HOT_SHARE * seconds)  # the hot line
-        else:
-            time.sleep((1 - HOT_SHARE) * seconds)
-            time.sleep(HOT_SHARE * seconds)  # the hot line
+            ms *= random.Random(index).lognormvariate(-0.5, 1.0)
+        hashes, seconds = self.options.computes * ms * self.options.per_ms, (1 - self.options.computes) * ms / 1000
+        _ = sleep((1 - HOT_SHARE) * seconds), compute(1 + int((1 - HOT_SHARE) * hashes))
+        begun = time.perf_counter()
+        _ = sleep(HOT_SHARE * seconds), compute(1 + int(HOT_SHARE * hashes))  # the hot line
+        self.hot += time.perf_counter() - begun
         return torch.full((16,), float(index))
+
+    def collate(self, samples: list[torch.Tensor]) -> tuple[Any, float, float]:
+        """Put samples together to a batch; beside it the seconds that it took, and those of them in the hot line."""
+        batch, begun, hot = default_collate(samples), self.begun, self.hot
+        self.begun, self.hot = 0.0, 0.0
+        return batch, time.perf_counter() - begun, hot
 
 
 class Stream(IterableDataset[torch.Tensor]):
@@ -62,18 +70,21 @@ class Stream(IterableDataset[torch.Tensor]):
 
 
 def main() -> None:
-    """Train, and print what the script's own clock says."""
+    """Train, and write what the script's own clock says."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--prefetch", type=int, default=2)
     parser.add_argument("--method", default=None)
     parser.add_argument("--kind", choices=("map", "iterable"), default="map")
     parser.add_argument("--shape", choices=("constant", "heavy"), default="constant")
-    parser.add_argument("--computes", action="store_true")
+    parser.add_argument("--computes", type=float, default=0.0, help="share of a sample's cost that is no sleep")
     parser.add_argument("--sample-ms", type=float, default=1.0)
     parser.add_argument("--step-ms", type=float, default=5.0)
+    parser.add_argument("--step-computes", action="store_true")
+    parser.add_argument("--per-ms", type=int, default=4000, help="hashes a millisecond")
     parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--steps", type=int, default=250)
+    parser.add_argument("--out", type=Path, default="/dev/stdout")
     options = parser.parse_args()
     samples = Samples(options)
     loader = DataLoader(
@@ -82,21 +93,28 @@ def main() -> None:
         num_workers=options.workers,
         prefetch_factor=options.prefetch if options.workers else None,
         multiprocessing_context=options.method if options.workers else None,
+        collate_fn=samples.collate,
     )
     weight = torch.nn.Parameter(torch.zeros(16))
     optimizer = torch.optim.SGD([weight], lr=1e-6)
-    asked, waits, walls = time.perf_counter(), [], []
-    for batch in loader:
+    step = (
+        partial(compute, int(options.step_ms * options.per_ms))
+        if options.step_computes
+        else partial(sleep, options.step_ms / 1000)
+    )
+    told: dict[str, list[float]] = {"walls": [], "waits": [], "prepared": [], "hot": []}
+    asked = time.perf_counter()
+    for batch, prepared, hot in loader:
         got = time.perf_counter()
         optimizer.zero_grad()
         (batch @ weight).sum().backward()
         optimizer.step()
-        time.sleep(max(0.0, options.step_ms / 1000 - (time.perf_counter() - got)))
+        step()
         done = time.perf_counter()
-        waits.append(got - asked)
-        walls.append(done - asked)
+        for seconds, name in zip((done - asked, got - asked, prepared, hot), told, strict=True):
+            told[name].append(seconds)
         asked = done
-    sys.stdout.write(json.dumps({"waits": waits, "walls": walls, "weight": float(weight.detach().sum())}) + "\n")
+    options.out.write_text(json.dumps(told), encoding="utf-8")
 
 
 if __name__ == "__main__":

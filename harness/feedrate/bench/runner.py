@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from feedrate import __version__
-from feedrate.bench import accuracy, site, speed, statistics
+from feedrate.bench import accuracy, scripts, site, speed, statistics
 from feedrate.bench.session import Figure, Session
 from feedrate.machine.identity import describe, software
 from feedrate.machine.probes import gpu
@@ -29,6 +29,7 @@ MEASURES: dict[str, Callable[[Session], Iterable[Figure]]] = {
     "storage": speed.measure_storage,
     "accuracy": accuracy.measure,
     "instrumentation": accuracy.measure_instrumentation,
+    "scripts": scripts.measure,
     "statistics": statistics.measure,
     "calibration": statistics.measure_calibration,
     "files": site.measure_files,
@@ -39,7 +40,7 @@ _VERDICT = {True: "met", False: "MISSED", None: "not here"}
 
 
 def measure(console: Console, only: str = "", results: Path = runs.RESULTS) -> BenchRecord:
-    """Take the figures of some or all sections and write them down; all take about twenty minutes.
+    """Take the figures of some or all sections and write them down; all take about half an hour.
 
     Args:
         console: where progress goes.
@@ -74,6 +75,7 @@ def measure(console: Console, only: str = "", results: Path = runs.RESULTS) -> B
         sections=sections,
         promises=tuple(promises),
         witnessed=tuple(session.witnessed),
+        scripts=tuple(session.scripts),
     )
     console.print(f"Written: {runs.write_bench(results, record)}")
     return record

@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from rich.console import Console
 
+from feedrate.analysis.blocks import half_width
 from feedrate.schema.axes import AXES, Value, applicable
 from feedrate.schema.errors import TrialError
 from feedrate.schema.words import plural
-from feedrate.store.bench_record import WitnessedTrial
+from feedrate.store.bench_record import WatchedScript, WitnessedTrial
 from feedrate.sweep.launcher import Template, Watch
 
 _TIMEOUT_S = 120.0
@@ -52,6 +54,15 @@ def judge(
     return Figure(what, bound, measured, median <= float(number) if sign == "≤" else median >= float(number))
 
 
+def judge_ratio(what: str, most: float, ratios: Sequence[float], counted: str) -> Figure:
+    """Hold paired ratios below a limit, by the Student-t interval of the mean of their logs."""
+    logs = np.log(ratios)
+    middle, half = float(logs.mean()), float(half_width(logs.std(ddof=1), len(logs)))
+    lo, hi = np.exp(middle - half), np.exp(middle + half)
+    measured = f"{np.exp(middle):.4f} ({lo:.4f}–{hi:.4f}, n = {len(logs)} {counted})"
+    return Figure(what, f"95 % interval below {most:g}", measured, bool(hi < most))
+
+
 def seconds(action: Callable[[], object]) -> float:
     """Take the time of an action."""
     begun = time.perf_counter()
@@ -78,6 +89,8 @@ class Session:
     machine_id: str
     witnessed: list[WitnessedTrial] = field(default_factory=list)
     """Trials beside an external clock; the section accuracy adds them."""
+    scripts: list[WatchedScript] = field(default_factory=list)
+    """Scripts that keep a clock of their own; the section scripts adds them."""
 
     def ask(
         self,

@@ -135,6 +135,9 @@ def run_script(
         bool,
         typer.Option("--headspace", help="After --steps batches time step and loader alone; spoils the weights."),
     ] = False,
+    lines: Annotated[
+        bool, typer.Option("--lines/--no-lines", help="Sample which lines of code cost the time; takes some CPU.")
+    ] = True,
     name: Annotated[str, typer.Option(help="What records call it: runs of one name are compared.")] = "",
     as_json: Annotated[
         str, typer.Option("--json", metavar="FILE", help="Write the report there, too; - is stdout.")
@@ -147,8 +150,8 @@ def run_script(
     from feedrate.attach import terminal
     from feedrate.store import runs
 
-    options: dict[str, Any] = {"name": name, "steps": steps, "live": live, "headspace": headspace, "as_json": as_json}
-    terminal.run(command, Console(stderr=True), results or runs.home(), **options)
+    options: dict[str, Any] = {"name": name, "steps": steps, "live": live, "headspace": headspace, "lines": lines}
+    terminal.run(command, Console(stderr=True), results or runs.home(), as_json=as_json, **options)
 
 
 @app.command()
@@ -355,7 +358,8 @@ def bench(
     only: Annotated[
         str,
         typer.Option(
-            help="Sections, by commas: speed, storage, accuracy, instrumentation, statistics, calibration, files, site."
+            help="Sections, by commas: speed, storage, accuracy, instrumentation, scripts, statistics, calibration, "
+            "files, site."
         ),
     ] = "",
     results: Results = RESULTS,

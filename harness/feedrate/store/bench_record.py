@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from feedrate.machine.identity import Machine, Software
 from feedrate.schema.axes import Value
 
-SECTIONS = ("speed", "storage", "accuracy", "instrumentation", "statistics", "calibration", "files", "site")
+SECTIONS = ("speed", "storage", "accuracy", "instrumentation", "scripts", "statistics", "calibration", "files", "site")
 """What can be measured alone, in the order in which it is."""
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -64,6 +65,61 @@ class WitnessedTrial(_Frozen):
         return self
 
 
+class WatchedScript(_Frozen):
+    """A planted training script below ``feedrate run``, beside what its own clock says of the same steps."""
+
+    costs: str
+    """What its samples and its step do; scripts that differ in their workers alone have the same."""
+    num_workers: int
+    start_method: str | None
+    """None without workers."""
+    steps: Count
+    steps_per_s: Positive
+    script_steps_per_s: Positive
+    wait_share: float
+    script_wait_share: float
+    hot_first: bool
+    """Whether the hot line is the first of the lines that are shown."""
+    hot_share: float
+    """Of preparing, as sampled; 0 where the line was not seen."""
+    script_hot_share: float
+    predicted: dict[int, Positive]
+    """Other number of workers to the steps a second that are predicted for it."""
+
+    @property
+    def pace_error_pct(self) -> float:
+        """How far feedrate's pace is off."""
+        return 100 * (self.steps_per_s / self.script_steps_per_s - 1)
+
+
+class PredictedPace(NamedTuple):
+    """A script's pace with other workers: predicted from one run, and measured by the script in another."""
+
+    costs: str
+    seen: int
+    """Workers of the run that the prediction rests on."""
+    num_workers: int
+    predicted: float
+    measured: float
+
+    @property
+    def error_pct(self) -> float:
+        """How far the prediction is off."""
+        return 100 * (self.predicted / self.measured - 1)
+
+
+def predictions(scripts: Sequence[WatchedScript]) -> list[PredictedPace]:
+    """Pair each prediction with the forked script that ran with that number of workers."""
+    usual = [script for script in scripts if script.start_method != "spawn"]
+    measured = {(script.costs, script.num_workers): script.script_steps_per_s for script in usual}
+    return [
+        PredictedPace(script.costs, script.num_workers, other, rate, measured[script.costs, other])
+        for script in usual
+        for other, rate in sorted(script.predicted.items())
+        if (script.costs, other) in measured
+    ]
+
+
 class BenchRecord(_Frozen):
     """One ``make bench``."""
 
@@ -81,6 +137,8 @@ class BenchRecord(_Frozen):
     promises: tuple[Promise, ...]
     witnessed: tuple[WitnessedTrial, ...] = ()
     """Behind the figure of accuracy."""
+    scripts: tuple[WatchedScript, ...] = ()
+    """Behind the figures of scripts."""
 
     @property
     def name(self) -> str:

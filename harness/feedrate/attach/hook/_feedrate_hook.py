@@ -112,24 +112,29 @@ os.register_at_fork(after_in_child=LOG.begin)
 class Scheduled:
     """How long this thread has waited for a core: ``/proc``'s second number of its schedstat."""
 
+    fd = -1
+
     def __init__(self) -> None:
-        self.key, self.fd = (0, 0), -1
+        self.begin()
+
+    def begin(self) -> None:
+        if self.fd >= 0:  # another thread's, or the parent's
+            os.close(self.fd)
+        self.thread, self.fd = 0, -1
 
     def wait_ns(self) -> int:
         """Nanoseconds since the thread began; 0 where the kernel does not say."""
-        key = os.getpid(), threading.get_ident()
-        if key != self.key:
-            if self.fd >= 0 and self.key[0] == key[0]:
-                os.close(self.fd)
-            self.key = key
-            try:
+        thread = threading.get_ident()
+        if thread != self.thread:
+            self.begin()
+            self.thread = thread
+            with contextlib.suppress(OSError):
                 self.fd = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-            except OSError:
-                self.fd = -1
         return int(os.pread(self.fd, 64, 0).split()[1]) if self.fd >= 0 else 0
 
 
 SCHEDULED = Scheduled()
+os.register_at_fork(after_in_child=SCHEDULED.begin)
 
 
 class Collate:
@@ -284,7 +289,7 @@ class Loop:
     reused = 0
 
     def __init__(self, begun_ns: int, **said: Any) -> None:
-        self.iterator, self.device = next(self.ids), Device()
+        self.iterator, self.device, self.parallel = next(self.ids), Device(), bool(said.get("num_workers"))
         self.made = begun_ns
         """When its next first batch was asked for by making it, or by starting it over; 0 once that came."""
         if not self.iterator:
@@ -292,26 +297,27 @@ class Loop:
         ranks = {"rank": number_of("RANK", 0), "ranks": number_of("WORLD_SIZE", 1)}
         LOG.say("iterator", iterator=self.iterator, begun_ns=begun_ns, **ranks, **said)
 
-    def take(self, original: Callable[[], Any], lying: int, place: Callable[[], int]) -> Any:
+    def take(self, original: Callable[..., Any], place: Callable[..., int], lying: int, *of: Any) -> Any:
         """Take one batch and time it.
 
         Args:
             original: gives the next batch, or raises StopIteration.
-            lying: how many batches lie ready; -1 where that is not known.
             place: gives the number of the batch that came last; -1 where it is not known.
+            lying: how many batches lie ready; -1 where that is not known.
+            of: what both functions are given.
         """
         if STEPS and Loop.steps >= STEPS:
             if HEADSPACE and Loop.reused < HEADSPACE:
                 return self.reuse()
-            self.stop(original)
+            self.stop(original, *of)
         cpu, event, begun = time.process_time_ns(), self.device.asked(), now()
         try:
-            data = original()
+            data = original(*of)
         except StopIteration:
             LOG.write(END, begun, now(), self.iterator)
             raise
         ended, cpu_ended, made = now(), time.process_time_ns(), self.made
-        LOG.write(NEXT, begun, ended, self.iterator, place(), lying, cpu, cpu_ended, event is not None, made)
+        LOG.write(NEXT, begun, ended, self.iterator, place(*of), lying, cpu, cpu_ended, event is not None, made)
         if event is not None:
             self.device.came(event, begun)
         self.made = 0
@@ -327,14 +333,14 @@ class Loop:
         LOG.write(REUSED, begun, begun, self.iterator, Loop.reused)
         return again(Loop.kept)
 
-    def stop(self, original: Callable[[], Any]) -> None:
+    def stop(self, original: Callable[..., Any], *of: Any) -> None:
         """End the script after the steps that were asked for; before, run the loader without the step."""
         begun = now()
         LOG.write(END, begun, begun, self.iterator)
         for _ in range(HEADSPACE):
             begun = now()
             try:
-                original()
+                original(*of)
             except StopIteration:
                 break
             LOG.write(DRAINED, begun, now(), self.iterator)
@@ -399,7 +405,7 @@ def patch_loader(module: Any) -> None:
         if not loop:
             return take(self)
         LOG.iterator, LOG.batch = loop.iterator, self._num_yielded
-        return loop.take(functools.partial(take, self), lying(self), functools.partial(number, self))
+        return loop.take(take, number, lying(self) if loop.parallel else -1, self)
 
     allow_profiler()
     base.__init__, base._reset, base.__next__ = __init__, _reset, __next__
@@ -538,7 +544,7 @@ class Watched:
         loop = Loop(begun_ns=begun, workers=[], made=self._feedrate_made, watched=True, dataset=kind)
         for count in itertools.count():
             try:
-                batch = loop.take(inner.__next__, -1, count.__int__)
+                batch = loop.take(inner.__next__, count.__int__, -1)
             except StopIteration:
                 return
             yield batch

@@ -17,7 +17,7 @@ from feedrate.pages.runs import place
 from feedrate.pages.template import render
 from feedrate.questions.accuracy import chart
 from feedrate.schema import words
-from feedrate.store.bench_record import SECTIONS, BenchRecord
+from feedrate.store.bench_record import SECTIONS, BenchRecord, PredictedPace, WatchedScript, predictions
 
 PATH = "accuracy.md"
 TITLE = "How accurate is feedrate?"
@@ -28,6 +28,7 @@ _SPOKEN = {
     "storage": "Storage formats",
     "accuracy": "Accuracy",
     "instrumentation": "Cost of timing",
+    "scripts": "Training scripts",
     "statistics": "Statistics, simulated",
     "calibration": "Calibration",
     "files": "Files of others",
@@ -43,15 +44,22 @@ def page(benches: Sequence[BenchRecord]) -> Page:
     for machine_id, newest in _machines(benches).items():
         mark = markup.slug(machine_id)
         errors: dict[str, Any] | None = None
+        scripts: dict[str, Any] | None = None
         if (bench := newest.get("accuracy")) and bench.witnessed:
             found = summary(frame(bench.witnessed))
             placed = place(chart.draw(found), f"accuracy-{mark}", PATH, _from(bench))
-            record = f"data/bench-{mark}.json"
+            record = f"data/bench-{mark}-{bench.name}.json"
             figures[placed.name], files[record] = placed, bench.model_dump_json(indent=1)
             rows, text = list(_estimators(found)), answer(found)
             errors = {"bench": bench, "record": record, "figure": placed.name, "rows": rows, "answer": text}
+        if (bench := newest.get("scripts")) and bench.scripts:
+            record = f"data/bench-{mark}-{bench.name}.json"
+            files[record] = bench.model_dump_json(indent=1)
+            paces, predicted = list(_paces(bench.scripts)), _predicted(bench.scripts)
+            scripts = {"bench": bench, "record": record, "paces": paces, "predicted": predicted}
         name = descriptions.name_of(next(iter(newest.values())).machine)
-        machines.append({"name": name, "mark": mark, "errors": errors, "promises": _promises(newest)})
+        told = {"errors": errors, "scripts": scripts, "promises": _promises(newest)}
+        machines.append({"name": name, "mark": mark, **told})
     body = render(
         "accuracy/page.md",
         page=PATH,
@@ -121,6 +129,34 @@ def _estimators(found: pd.DataFrame) -> Iterator[tuple[object, ...]]:
             yield label, median, worst, error["n"], each.fault, each.used_by
         else:
             yield label, "–", "–", 0, f"{each.fault} {_ABSENT.get(each.name, 'Not in this record.')}", each.used_by
+
+
+def _paces(scripts: Sequence[WatchedScript]) -> Iterator[tuple[object, ...]]:
+    """A row a planted script: what feedrate said of it, and what its own clock did."""
+    for each in sorted(scripts, key=lambda each: (each.costs, each.num_workers, each.start_method)):
+        shares = (each.wait_share, each.script_wait_share), (each.hot_share, each.script_hot_share)
+        yield (
+            each.costs,
+            f"{each.num_workers} {each.start_method or ''}",
+            f"{each.steps_per_s:.1f} ({each.script_steps_per_s:.1f})",
+            *(f"{100 * ours:.1f}\u00a0% ({100 * own:.1f}\u00a0%)" for ours, own in shares),
+            "yes" if each.hot_first else Markup("<strong>no</strong>"),
+        )
+
+
+def _predicted(scripts: Sequence[WatchedScript]) -> dict[str, Any]:
+    """A row a script and number of workers that it ran with, a column a number that was predicted from that."""
+    found = {(each.costs, each.seen, each.num_workers): each for each in predictions(scripts)}
+    numbers = sorted({workers for _, _, workers in found})
+
+    def said(each: PredictedPace | None) -> str:
+        return f"{each.predicted:.1f} ({each.measured:.1f}, {each.error_pct:+.0f}\u00a0%)" if each else "–"
+
+    rows = [
+        (costs, seen, *(said(found.get((costs, seen, workers))) for workers in numbers))
+        for costs, seen in sorted({(costs, seen) for costs, seen, _ in found})
+    ]
+    return {"rows": rows, "columns": ["Script", "Ran with", *(words.plural(number, "worker") for number in numbers)]}
 
 
 def _promises(newest: Mapping[str, BenchRecord]) -> dict[str, Any]:

@@ -1,0 +1,226 @@
+"""How accurate is what ``feedrate run`` says of a training script, and what does it cost the script?
+
+Accuracy: planted scripts (``planted_training``) with a clock of their own. They cover what a loader can be: samples
+that sleep, compute or do both; of constant or heavy-tailed costs; map-style and iterable; from no workers to more than
+there are cores, forked or spawned; a step that sleeps or computes. Pace and wait are held against the script's clock
+over the same steps (the script's last ones, as feedrate leaves a warm-up out), the hot line against its share of
+preparing, and the pace that is predicted for each other number of workers against the script that runs with it.
+
+Cost: a script alone, below ``feedrate run --no-lines``, and below ``feedrate run``, in a random order each round, by
+the script's clock. Steps and samples compute, so that what feedrate takes of a core is missed.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from hashlib import pbkdf2_hmac
+from itertools import chain, product
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from rich.progress import track
+
+from feedrate.analysis.blocks import Floats
+from feedrate.attach.run import run
+from feedrate.bench.session import Figure, Session, judge_ratio
+from feedrate.schema.errors import TrialError
+from feedrate.schema.words import percent
+from feedrate.store.bench_record import WatchedScript, predictions
+
+SOURCE = Path(__file__).with_name("planted_training.py")
+HOT_LINE = "# the hot line"
+WORKERS, SPAWNED = (0, 1, 2, 4, 8), (1, 2, 8)
+PACE_PCT, WAIT_POINTS, LINE_POINTS, LINES_FIRST = 1.0, 2.0, 5.0, 0.95
+PREDICTED_PCT, PREDICTED = 10.0, 0.8
+"""How far off a prediction may be, and the least share of them that are not farther."""
+ROUNDS = 6
+"""Of each script whose cost is measured."""
+RATIOS = {"with feedrate run --no-lines": 1.01, "with feedrate run": 1.03}
+"""Most that a step may take of one without feedrate."""
+
+
+class Costs(NamedTuple):
+    """A script but for its workers."""
+
+    said: str
+    options: Mapping[str, object]
+
+
+COSTS = (
+    Costs("samples sleep, step sleeps; map", {"computes": 0}),
+    Costs("samples compute, step sleeps; iterable", {"computes": 1, "kind": "iterable"}),
+    Costs("samples do both, step computes; map", {"computes": 0.5, "step-computes": True}),
+    Costs("heavy-tailed samples sleep, step computes; map", {"computes": 0, "shape": "heavy", "step-computes": True}),
+    Costs("heavy-tailed samples compute, step sleeps; map", {"computes": 1, "shape": "heavy"}),
+    Costs(
+        "heavy-tailed samples do both, step sleeps; iterable", {"computes": 0.5, "shape": "heavy", "kind": "iterable"}
+    ),
+)
+COSTLY = (
+    Costs("steps of 1 ms, cheap samples, no workers", {"steps": 1500, "step-ms": 1, "sample-ms": 0}),
+    Costs("steps of 5 ms, 2 workers", {"steps": 300, "step-ms": 5, "computes": 1, "sample-ms": 0.5, "workers": 2}),
+)
+
+
+def planned() -> list[tuple[Costs, int, str]]:
+    """The scripts to run in a random order: costs, workers, and how those start."""
+    scripts = [(costs, workers, "fork") for costs, workers in product(COSTS, WORKERS)]
+    scripts += [(costs, workers, "spawn") for costs, workers in product(COSTS[:2] + COSTS[4:], SPAWNED)]
+    return random.Random(0).sample(scripts, len(scripts))
+
+
+class Planted:
+    """The planted script, copied to where nothing shadows the standard library."""
+
+    def __init__(self, folder: Path) -> None:
+        self._script = Path(shutil.copy(SOURCE, folder))
+        self._out = folder / "planted.json"
+        lines = self._script.read_text(encoding="utf-8").splitlines()
+        self.hot_line = next(number for number, line in enumerate(lines, 1) if line.endswith(HOT_LINE))
+
+    @cached_property
+    def _per_ms(self) -> int:
+        """Hashes that this machine computes in a millisecond: the best of some tries."""
+        taken = []
+        for _ in range(20):
+            begun = time.thread_time_ns()
+            pbkdf2_hmac("sha256", b"", b"", 10_000)
+            taken.append(time.thread_time_ns() - begun)
+        return round(10_000 * 1e6 / min(taken))
+
+    def command(self, **options: object) -> list[str]:
+        """How the script is started; what is True is a flag."""
+        given = {"per-ms": self._per_ms, "out": self._out, **options}
+        words = [[f"--{name}", *([] if value is True else [str(value)])] for name, value in given.items()]
+        return [sys.executable, "-W", "ignore", str(self._script), *chain.from_iterable(words)]
+
+    def told(self, returncode: int) -> dict[str, Floats]:
+        """What the script's clock said: seconds of each step."""
+        if returncode in (-signal.SIGINT, -signal.SIGTERM):
+            raise KeyboardInterrupt
+        if returncode:
+            raise TrialError(f"bench: a planted script ended with status {returncode}")
+        return {name: np.array(values) for name, values in json.loads(self._out.read_text(encoding="utf-8")).items()}
+
+
+def measure(session: Session) -> Iterator[Figure]:
+    """Run every planted script once, then those whose cost is measured; about eight minutes."""
+    planted, scripts = Planted(session.folder), planned()
+    session.console.print(f"Scripts: {len(scripts)} planted ones beside a clock of their own ...")
+    for costs, workers, method in track(scripts, "", console=session.console, transient=True):
+        session.scripts.append(watch(planted, costs, workers, method))
+    yield from judge_paces(session.scripts)
+    yield from judge_lines(session.scripts)
+    yield judge_predictions(session.scripts)
+    session.console.print("Scripts: with feedrate and without, in turns ...")
+    for costs in COSTLY:
+        yield from judge_cost(costs.said, *_cost(session, planted, costs))
+
+
+def watch(planted: Planted, costs: Costs, workers: int, method: str, **options: object) -> WatchedScript:
+    """Run a planted script below feedrate, and put what both say side by side."""
+    started = {"method": method} if workers else {}
+    ended = run(planted.command(**costs.options, workers=workers, **started, **options))
+    told, pacing = planted.told(ended.returncode), ended.report.pacing
+    if pacing is None or ended.report.predictions is None:
+        raise TrialError(f"bench: feedrate run measured nothing of {costs.said}: {'; '.join(ended.report.notes)}")
+    last = {name: float(seconds[-pacing.steps :].sum()) for name, seconds in told.items()}
+    lines = ended.report.lines
+    return WatchedScript(
+        costs=costs.said,
+        num_workers=workers,
+        start_method=method if workers else None,
+        steps=pacing.steps,
+        steps_per_s=pacing.steps_per_s.value,
+        script_steps_per_s=pacing.steps / last["walls"],
+        wait_share=pacing.wait_share.value,
+        script_wait_share=last["waits"] / last["walls"],
+        hot_first=bool(lines) and lines[0].line == planted.hot_line,
+        hot_share=sum(line.share for line in lines if line.line == planted.hot_line),
+        script_hot_share=float(told["hot"].sum() / told["prepared"].sum()),
+        predicted={each.num_workers: each.steps_per_s.value for each in ended.report.predictions.others},
+    )
+
+
+def judge_paces(scripts: Sequence[WatchedScript]) -> Iterator[Figure]:
+    """Judge paces and waits by the worst script."""
+    paces = [script.pace_error_pct for script in scripts]
+    waits = [100 * (script.wait_share - script.script_wait_share) for script in scripts]
+    for what, errors, most, unit in (
+        ("pace of a script against its own clock, worst script", paces, PACE_PCT, "%"),
+        ("share of its time that it waits for data, worst script", waits, WAIT_POINTS, "points"),
+    ):
+        worst, met = max(errors, key=abs), [abs(error) <= most for error in errors]
+        measured = f"{worst:+.2f} {unit} (median {np.median(errors):+.2f} {unit}, {sum(met)} of {len(met)} are within)"
+        yield Figure(what, f"within {most:g} {unit}", measured, all(met))
+
+
+def judge_lines(scripts: Sequence[WatchedScript]) -> Iterator[Figure]:
+    """Judge how often the planted hot line comes first, and by the median how far off its share is."""
+    first = np.array([script.hot_first for script in scripts])
+    what, target = "the planted hot line is the first that is named", f"in {100 * LINES_FIRST:g} % of the scripts"
+    yield Figure(what, target, f"in {first.sum()} of {len(first)}", bool(first.mean() >= LINES_FIRST))
+    errors = np.array([100 * (script.hot_share - script.script_hot_share) for script in scripts])
+    within = np.abs(errors) <= LINE_POINTS
+    measured = (
+        f"{np.median(np.abs(errors)):.1f} points (mean {errors.mean():+.1f}, worst {max(errors, key=abs):+.1f}; "
+        f"{within.sum()} of {len(errors)} are within)"
+    )
+    yield Figure(
+        "its share of preparing against the script's own clock, median size of the error",
+        f"within {LINE_POINTS:g} points",
+        measured,
+        bool(np.median(np.abs(errors)) <= LINE_POINTS),
+    )
+
+
+def judge_predictions(scripts: Sequence[WatchedScript]) -> Figure:
+    """Judge how many predictions for other numbers of workers hold."""
+    errors = np.array([each.error_pct for each in predictions(scripts)])
+    within = float((np.abs(errors) <= PREDICTED_PCT).mean())
+    measured = (
+        f"{percent(within)} (median size of the error {np.median(np.abs(errors)):.1f} %, "
+        f"worst {max(errors, key=abs):+.0f} %, n = {len(errors)})"
+    )
+    return Figure(
+        f"pace with another number of workers, predicted within {PREDICTED_PCT:g} % from one run",
+        f"{100 * PREDICTED:g} % of them",
+        measured,
+        within >= PREDICTED,
+    )
+
+
+def _cost(session: Session, planted: Planted, costs: Costs) -> tuple[list[tuple[float, ...]], int]:
+    """Mean seconds of a step of each round, without feedrate and in the ways of ``RATIOS``; and how many steps."""
+    command = planted.command(**{**costs.options, "step-computes": True})
+    ways = (
+        lambda: subprocess.run(command, check=False).returncode,
+        lambda: run(command, lines=False).returncode,
+        lambda: run(command).returncode,
+    )
+    rounds, orders, steps = [], random.Random(0), 0
+    for _ in track(range(ROUNDS), "", console=session.console, transient=True):
+        took = [0.0] * len(ways)
+        for way in orders.sample(range(len(ways)), len(ways)):
+            walls = planted.told(ways[way]())["walls"]
+            walls = walls[len(walls) // 10 :]
+            took[way], steps = float(walls.mean()), len(walls)
+        rounds.append(tuple(took))
+    return rounds, steps
+
+
+def judge_cost(said: str, rounds: Sequence[Sequence[float]], steps: int) -> Iterator[Figure]:
+    """Judge paired ratios of step times of each round to those without feedrate."""
+    for column, (how, most) in enumerate(RATIOS.items(), 1):
+        ratios = [took[column] / took[0] for took in rounds]
+        what = f"step time of a script {how} ÷ without; {said}"
+        yield judge_ratio(what, most, ratios, f"pairs of {steps:,} steps")

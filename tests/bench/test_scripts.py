@@ -1,0 +1,119 @@
+"""What feedrate run says of scripts is held against their own clocks, and what it costs them is measured."""
+
+from __future__ import annotations
+
+import signal
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from feedrate.bench import scripts
+from feedrate.schema.errors import TrialError
+from feedrate.schema.window import warm_up_steps
+from feedrate.store.bench_record import WatchedScript, predictions
+
+
+def watched(**changes: Any) -> WatchedScript:
+    """A script of which feedrate says what its own clock does."""
+    alike: dict[str, Any] = {
+        "costs": "some",
+        "num_workers": 2,
+        "start_method": "fork",
+        "steps": 100,
+        "steps_per_s": 100.0,
+        "script_steps_per_s": 100.0,
+        "wait_share": 0.5,
+        "script_wait_share": 0.5,
+        "hot_first": True,
+        "hot_share": 0.7,
+        "script_hot_share": 0.7,
+        "predicted": {},
+    }
+    return WatchedScript(**alike | changes)
+
+
+def test_the_planted_scripts_cover_what_a_loader_can_be() -> None:
+    """Constant and heavy-tailed samples, map-style and iterable, with every number of workers and either start."""
+    planned = scripts.planned()
+    seen = {
+        (costs.options.get("shape"), costs.options.get("kind"), workers, method)
+        for costs, workers, method in planned
+        if workers or method == "fork"
+    }
+    ways = [(0, "fork"), *product((1, 2, 8), ("fork", "spawn"))]
+    assert {(*loader, *way) for loader in product((None, "heavy"), (None, "iterable")) for way in ways} <= seen
+    assert len({costs.options["computes"] for costs, _, _ in planned}) == 3
+    assert len({costs.said for costs in scripts.COSTS}) == len(scripts.COSTS)
+
+
+@pytest.mark.parametrize(
+    ("off", "met", "said"),
+    [
+        ({"steps_per_s": 100.9}, [True, True], "+0.90 %"),
+        ({"steps_per_s": 98.9}, [False, True], "-1.10 %"),
+        ({"wait_share": 0.519}, [True, True], "+1.90 points"),
+        ({"wait_share": 0.479}, [True, False], "-2.10 points"),
+    ],
+)
+def test_the_worst_script_decides_on_pace_and_wait(off: dict[str, float], met: list[bool], said: str) -> None:
+    """One script that is off by more misses the target, however many others are exact; how many are within is said."""
+    found = list(scripts.judge_paces([*[watched()] * 9, watched(**off)]))
+    assert [figure.met for figure in found] == met
+    assert any(said in figure.measured for figure in found)
+    assert [f"{10 if kept else 9} of 10 are within" in figure.measured for figure, kept in zip(found, met, strict=True)]
+
+
+def test_hot_lines_are_counted_and_their_shares_compared() -> None:
+    """One of ten that is not named first is one too many; a share is judged by the median size of its error."""
+    lost = watched(hot_first=False, hot_share=0.2)
+    first, share = scripts.judge_lines([*[watched(hot_share=0.74)] * 9, lost])
+    assert (first.met, share.met) == (False, True)
+    assert "9 of 10" in first.measured
+    assert "worst -50.0; 9 of 10" in share.measured
+    first, share = scripts.judge_lines([*[watched(hot_share=0.64)] * 6, *[watched(hot_share=0.76)] * 5])
+    assert (first.met, share.met) == (True, False)
+
+
+def test_a_prediction_is_held_against_the_script_that_ran_so() -> None:
+    """Each number of workers that was predicted and also ran is a pair; spawned scripts and other costs are none."""
+    ran = [
+        watched(predicted={0: 40.0, 3: 1.0, 4: 150.0}),
+        watched(num_workers=0, start_method=None, script_steps_per_s=50.0, predicted={2: 105.0}),
+        watched(costs="other", num_workers=4, predicted={2: 1.0}),
+        watched(num_workers=4, start_method="spawn", script_steps_per_s=150.0, predicted={0: 1.0}),
+    ]
+    assert [(each.costs, each.seen, each.num_workers) for each in predictions(ran)] == [("some", 2, 0), ("some", 0, 2)]
+    assert [each.error_pct for each in predictions(ran)] == pytest.approx([-20, 5])
+    found = scripts.judge_predictions(ran)
+    assert (found.met, found.measured[:4]) == (False, "50\u00a0%")
+    assert "worst -20 %, n = 2" in found.measured
+
+
+def test_what_feedrate_costs_needs_its_whole_interval_below_the_limit() -> None:
+    """Each round's step with feedrate is divided by that without; lines of code have a limit of their own."""
+    rounds = [(1.0, 1.004, 1.021), (2.0, 2.012, 2.046), (1.0, 1.005, 1.022), (1.0, 1.004, 1.024)]
+    assert [figure.met for figure in scripts.judge_cost("some", rounds, 9)] == [True, True]
+    bare, lines = scripts.judge_cost("some", [*rounds, (1.0, 1.02, 1.06)], 9)
+    assert (bare.met, lines.met) == (False, False)
+    assert "n = 5 pairs of 9 steps" in bare.measured
+
+
+@pytest.mark.parametrize(("status", "error"), [(1, TrialError), (-signal.SIGINT, KeyboardInterrupt)])
+def test_a_script_that_fails_gives_no_figure(tmp_path: Path, status: int, error: type[BaseException]) -> None:
+    """What an earlier script wrote is not taken for its own; Ctrl-C ends the bench."""
+    planted = scripts.Planted(tmp_path)
+    (tmp_path / "planted.json").write_text('{"walls": [1.0]}', encoding="utf-8")
+    with pytest.raises(error):
+        planted.told(status)
+
+
+def test_a_script_is_watched_beside_its_own_clock(tmp_path: Path) -> None:
+    """Both speak of the same steps, whose sum they agree on; the planted line is that which feedrate names."""
+    found = scripts.watch(scripts.Planted(tmp_path), scripts.COSTS[0], 1, "fork", steps=60)
+    assert found.steps == 60 - warm_up_steps(1, 2)
+    assert abs(found.pace_error_pct) < 1
+    assert 0 < found.wait_share < 1
+    assert found.hot_first
+    assert {0, 2, 4, 8} <= set(found.predicted)
