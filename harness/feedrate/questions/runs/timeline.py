@@ -240,6 +240,8 @@ class Account(NamedTuple):
     """Share of it that the training process spent in fetching."""
     lead_ns: float | None
     """Median over its batches, from being ready to being asked for; negative: asked for first. None: not known."""
+    taking: bool
+    """Whether most of the fetching was of batches that were ready: taking them over, and no wait for them."""
     hidden: float | None
     """Share of the workers' work in the stretch while the training process did not fetch; None: not known."""
     idle: float | None
@@ -250,7 +252,7 @@ def account(trial: Recorded, stretch: Stretch) -> Account:
     """Add up a stretch."""
     rows = slice(stretch.first, stretch.first + stretch.count)
     wall = float(trial.borders[stretch.first + stretch.count] - trial.borders[stretch.first])
-    leads = (trial.borders[:-1] - trial.ended)[rows]
+    leads, fetching = (trial.borders[:-1] - trial.ended)[rows], trial.phases["fetch"][rows]
     shown, span = bars(trial, stretch), stretch.span_ns
     work = [bar for bar in shown if bar.lane.startswith(WORKER)]
     waits = [bar for bar in shown if bar.lane == MAIN and bar.part == "fetch"]
@@ -259,8 +261,9 @@ def account(trial: Recorded, stretch: Stretch) -> Account:
     seen = sum(max(0.0, min(a.end, b.end, span) - max(a.begin, b.begin, 0.0)) for a in work for b in waits)
     return Account(
         step_ns=wall / stretch.count,
-        waiting=float(trial.phases["fetch"][rows].sum()) / wall,
+        waiting=float(fetching.sum()) / wall,
         lead_ns=float(np.nanmedian(leads)) if trial.workers and np.isfinite(leads).any() else None,
+        taking=bool(trial.workers and fetching[leads > 0].sum() > fetching.sum() / 2),
         hidden=1 - seen / total if total else None,
         idle=_within(idle, span) / span if trial.compute else None,
     )

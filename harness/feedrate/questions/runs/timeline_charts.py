@@ -54,7 +54,7 @@ from feedrate.questions.runs.timeline import (
 )
 from feedrate.questions.workers.charts import what, who
 from feedrate.schema import words
-from feedrate.schema.axes import BY_NAME
+from feedrate.schema.axes import BY_NAME, SCRIPT
 
 MOST_WORKERS = 8
 """Lanes of workers; the others of a trial are left out, and it is said."""
@@ -84,6 +84,10 @@ _PAIR = (
 _SINGLE = (
     "Single times of one trial each, so they have no interval: the trial of median throughput, and the steps most like "
     "its mean. The numbers above the bars count batches in the order in which they are fetched."
+)
+_STRETCH = (
+    "Single times of one stretch of the loop, so they have no interval: the stretch of median throughput, and the "
+    "steps most like its mean. The numbers above the bars count its batches."
 )
 _STAGES = (
     "Stages of loading are summed over a batch and drawn in order, in proportion; in truth they alternate sample by "
@@ -253,14 +257,14 @@ def _message(part: Slice, one: Trial) -> str:
     """Say what one trial's steps add up to."""
     sums, training = one.sums, part.kind != LOAD
     text = f"{one.name}: {words.plural(one.stretch.count, 'step')} of {words.number(sums.step_ns / 1e6)} ms"
-    ready = (sums.lead_ns or 0) > 0
     if training:
-        does = "loading its batches itself" if not one.recorded.workers else "fetching" if ready else "waiting for data"
+        waits = "fetching" if sums.taking else "waiting for data"
+        does = waits if one.recorded.workers else "loading its batches itself"
         text += f", of which the main process spends {words.percent(sums.waiting)} {does}"
     if sums.lead_ns is not None:
-        side = "before" if ready else "after"
+        side = "before" if sums.lead_ns > 0 else "after"
         text += f"; a batch is ready {words.number(abs(sums.lead_ns) / 1e6)} ms {side} it is asked for (median)"
-        text += ", so that fetching is taking it over" if ready and training else ""
+        text += ", so that fetching is taking it over" if sums.taking and training else ""
     if sums.hidden is not None and training:
         text += f", and {words.percent(sums.hidden)} of the workers’ work is done while nothing waits for it"
     if sums.idle is not None:
@@ -272,14 +276,15 @@ def _notes(part: Slice, trials: Sequence[Trial]) -> Iterator[str]:
     """What a reader must know: how the steps were chosen, what is laid out, what is left out or not known."""
     if len(trials) > 1:
         yield _PAIR
-    yield _SINGLE
+    script = trials[0].cell["workload"] == SCRIPT
+    yield _STRETCH if script else _SINGLE
     estimates = []
     for one in trials:
         spread = words.interval(plain(one.cell["lo"]), plain(one.cell["hi"]), int(one.cell["n"]))
         estimates.append(f"{one.name}, {words.number(float(one.cell['samples_per_s']))} samples/s ({spread})")
-    yield f"All trials of {part.title}, {part.subtitle}: {'; '.join(estimates)}."
+    yield f"All {'stretches' if script else 'trials'} of {part.title}, {part.subtitle}: {'; '.join(estimates)}."
     drawn = [bar for one in trials for bar in one.bars]
-    if any(bar.part in STAGE_COLOURS for bar in drawn):
+    if any(bar.part in (*STAGE_COLOURS, GETITEM) for bar in drawn):
         yield _STAGES
     for one in trials:
         if one.recorded.workers and not one.recorded.stamped:
