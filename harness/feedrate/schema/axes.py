@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from feedrate.schema.axis import (
+    FREE_NAME,
     LOADS,
     LOADS_ONE_BY_ONE,
     LOADS_SYNTHETIC,
@@ -41,6 +42,7 @@ __all__ = [
     "AXES",
     "BY_NAME",
     "CEILINGS",
+    "FREE_NAME",
     "LOADING",
     "NO_CUDA",
     "NO_KNOBS",
