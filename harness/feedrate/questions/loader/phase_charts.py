@@ -85,7 +85,9 @@ def phases(sheet: Sheet, cells: pd.DataFrame) -> Figure:
         sheet.note(_SLEEP)
     if len({row["num_workers"] for row in sheet.rows}) > 1:
         sheet.note("Shown are PyTorch’s default, no workers, and the count that is fastest at the largest batch.")
-    sheet.note(_WHISKER.format("stretches of the loop" if cells["workload"].eq(SCRIPT).all() else "blocks"))
+    if script := bool(cells["workload"].eq(SCRIPT).all()):
+        sheet.question = "How long does each phase of a training step take per sample?"
+    sheet.note(_WHISKER.format("stretches of the loop" if script else "blocks"))
     return sheet.figure(_keys(used), _MISSING)
 
 

@@ -144,11 +144,13 @@ def _message(rows: Sequence[Mapping[str, Any]]) -> str:
     others = [row for row in rows if row is not now]
     most = max(row["value"] for row in others)
     best = next(row for row in others if row["value"] >= _NEAR * most)
+    measured = f"the {words.number(now['value'])} steps/s that were measured with {now['num_workers']}"
+    if best["lo"] <= now["value"]:
+        return f"By the model no other number of workers is clearly faster than {measured}."
     interval = f"{words.number(best['lo'])} to {words.number(best['hi'])}"
     return (
-        f"By the model {words.plural(best['num_workers'], 'worker')} give {words.number(best['value'])} steps/s "
-        f"({interval}), {words.times(best['times'])} the {words.number(now['value'])} that were measured with "
-        f"{now['num_workers']}; more give no more."
+        f"By the model the loop does {words.number(best['value'])} steps/s with num_workers={best['num_workers']} "
+        f"({interval}), {words.times(best['times'])} {measured}; more workers give no more."
     )
 
 
