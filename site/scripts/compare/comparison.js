@@ -341,12 +341,14 @@ const COUNTED = { faster: "faster", slower: "slower", same: "no difference", ope
 const tally = (cells) => Object.fromEntries(Object.entries(COUNTED).map(([name, word]) =>
   [name, cells.filter(({ verdict }) => verdict === word).length]));
 
-// How the settings of a script differ, as [axis, A's value, B's]; null where no training loop of a script is compared.
+// How the settings of a script differ, as [axis, A's value, B's]; null where no training loop of a script is compared. What does
+// not apply is at its default.
 function changed(cells, rules) {
   const loop = cells.find(({ axes }) => axes.workload === "script" && axes.mode === "train");
   if (!loop) return null;
-  const both = rules.axes.map(({ name }) => [name, loop.axes[name], loop.axes_b[name]]);
-  return both.filter(([, a, b]) => a !== b);
+  const [a, b] = [loop.axes, loop.axes_b];
+  return rules.axes.filter(({ name, default: standard }) => (a[name] ?? standard) !== (b[name] ?? standard))
+    .map(({ name }) => [name, a[name], b[name]]);
 }
 
 // How many times as fast B is, and what cannot be compared: reads rules.columns.first.

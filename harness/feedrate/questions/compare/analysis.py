@@ -27,7 +27,7 @@ from feedrate.analysis.machines import CELL, Overall, compare, matching, one_set
 from feedrate.analysis.summary import CONDITIONS, best_cells
 from feedrate.charts.figure import plain
 from feedrate.schema import plugins
-from feedrate.schema.axes import BY_NAME, SCRIPT
+from feedrate.schema.axes import AXES, BY_NAME, SCRIPT
 from feedrate.schema.plugins import traits
 
 ENDS = ("ratio", "lo", "hi")
@@ -93,8 +93,8 @@ class Compared:
     best: pd.DataFrame
     """A row a task of which both have a cell in common: the cheapest of either's best settings."""
     changed: tuple[tuple[str, Any, Any], ...] | None
-    """How the settings of a script differ, whose runs are compared whatever they are: axis, A's value, B's; null is
-    None. None where no training loop of a script is compared."""
+    """How the settings of a script differ, whose runs are compared whatever they are: axis, A's value and B's, None
+    where it does not apply. None where no training loop of a script is compared."""
 
 
 def compared(a: Run, b: Run, unranked: Collection[str] = ()) -> Compared:
@@ -117,13 +117,18 @@ def compared(a: Run, b: Run, unranked: Collection[str] = ()) -> Compared:
 def changed(
     trials_a: pd.DataFrame, trials_b: pd.DataFrame, cells: pd.DataFrame
 ) -> tuple[tuple[str, Any, Any], ...] | None:
-    """Tell how the settings of a script's loop differ (``Compared.changed``)."""
+    """Tell how the settings of a script's loop differ (``Compared.changed``); what does not apply is at its default."""
     loops = cells.loc[_equal(cells["workload"], SCRIPT) & _equal(cells["mode"], "train"), "cell_id"]
     if not len(loops):
         return None
     a, b = (trials[trials["cell_id"].eq(loops.iloc[0])].iloc[0] for trials in (trials_a, trials_b))
-    both = [(name, plain(a[name]), plain(b[name])) for name in AXIS_NAMES]
-    return tuple(each for each in both if each[1] != each[2])
+    found = []
+    for axis in AXES:
+        values = plain(a[axis.name]), plain(b[axis.name])
+        one, other = (axis.default if value is None else value for value in values)
+        if one != other:
+            found.append((axis.name, *values))
+    return tuple(found)
 
 
 def kinds(cells: pd.DataFrame) -> pd.DataFrame:

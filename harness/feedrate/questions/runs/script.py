@@ -46,13 +46,9 @@ def section(view: RunView) -> dict[str, Any] | None:
     cells = {str(row["mode"]): row for row in rows_of(view.judged)}
     found = {"name": name, "alone": list(_alone(cells)), "bound": cells["train"]["bottleneck"], "facts": _facts(cells)}
     if not report:
-        waits = f"waits for data {words.percent(float(cells['train']['fetch_share']))} of its time"
-        return found | {
-            "answer": f"{name} {waits}. It is {found['bound']}.",
-            "lines": (),
-            "predictions": (),
-            "basis": "",
-        }
+        waits = words.percent(float(cells["train"]["fetch_share"]))
+        answer = f"{name} waits for data {waits} of its time: {found['bound']}."
+        return found | {"answer": answer, "lines": (), "predictions": (), "basis": ""}
     said = dict(report["said"])
     answer = f"{name} {said['data']}. It is held back by {said['held back by']}."
     return found | {
