@@ -69,7 +69,7 @@ TASK = _named(
         choices=lambda: (*names("feedrate.workloads"), SCRIPT),
         of_scripts=True,
     ),
-    script=Axis("", "What that script is called.", idle=OF_A_SCRIPT, of_scripts=True),
+    script=Axis("", "What that script is called; runs of one name are compared.", idle=OF_A_SCRIPT, of_scripts=True),
     mode=Axis(
         "train",
         "What a trial does: the whole training step, one stage alone (its ceiling), or a check of a fact, which times "

@@ -40,6 +40,12 @@ def script_name(view: RunView) -> str:
     return run.command.rpartition(" ")[2] if SCRIPT in run.suites else ""
 
 
+def suites(view: RunView) -> list[str]:
+    """What a run asked; of a script with its name."""
+    name = script_name(view)
+    return [f"{SCRIPT} {name}"] if name else list(view.manifest.suites)
+
+
 def badge(page: str, view: RunView) -> Markup:
     """Write a run's grade as a link to the rules."""
     return markup.link(page, "methodology.md#grade", f"grade {view.grade.letter}", "fr-grade")
@@ -111,7 +117,7 @@ _CELLS: Mapping[str, Cell] = {
     "Machine": lambda view, path: markup.link(path, view.machine_page, view.name),
     "Device": lambda view, _: descriptions.device_name(view.manifest.device),
     "Date": lambda view, _: descriptions.day(view.manifest.started_at),
-    "Suites": lambda view, _: " ".join(filter(None, (words.listed(view.manifest.suites), script_name(view)))),
+    "Suites": lambda view, _: words.listed(suites(view)),
     "Blocks": lambda view, _: str(view.manifest.blocks),
     "Cells": lambda view, _: str(view.manifest.cells),
     "Failed": lambda view, _: str(view.failed),

@@ -51,8 +51,9 @@ def section(view: RunView) -> dict[str, Any] | None:
         return found | {"answer": answer, "lines": (), "predictions": (), "basis": ""}
     said = dict(report["said"])
     answer = f"{name} {said['data']}. It is held back by {said['held back by']}."
+    helps = said.get("next", "").replace("lines above", "lines below")  # which stand above it on a terminal
     return found | {
-        "answer": answer + (f" What would help: {said['next']}." if "next" in said else ""),
+        "answer": f"{answer} What would help: {helps}." if helps else answer,
         "facts": [(about.capitalize() or "Script", text) for about, text in report["said"] if about not in _ELSEWHERE],
         "lines": list(_lines(report)),
         "predictions": [_prediction(row) for row in _settings(report)],
