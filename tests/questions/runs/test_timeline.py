@@ -142,6 +142,18 @@ def test_no_device_works_before_it_is_asked_to(trial: Callable[..., Recorded]) -
     assert account(found, within).idle == pytest.approx(7 / 20)
 
 
+def test_of_a_device_that_is_only_known_to_starve(trial: Callable[..., Recorded]) -> None:
+    """Each idle time ends when the batch came that the device had nothing to do without; no work is made up."""
+    idle = [0, 3 * MS, 1 * MS]
+    found = trial(3, {"step": "real"}, device="cuda", **HOST, device_idle_ns=idle)
+    drawn = lane(whole(found), DEVICE)
+    assert {bar.part for bar in drawn} == {IDLE}
+    came = (found.borders[:-1] + found.phases["fetch"]).tolist()
+    assert [(bar.begin, bar.end) for bar in drawn] == [
+        (end - took, end) for end, took in zip(came, idle, strict=True) if took
+    ]
+
+
 def test_copies_of_a_stream_of_their_own_have_a_lane(trial: Callable[..., Recorded]) -> None:
     """The compute stream shows what it waited for them; without that, in an older run, there is no device lane."""
     axes: dict[str, Value] = {"step": "real", "prefetcher": "stream"}

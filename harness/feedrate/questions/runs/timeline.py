@@ -13,6 +13,7 @@ What is a stamp and what is laid out:
   beginning before the host had its batch, and had issued the copy of the next where copies have a stream of their own.
   Where the device waits for the host at least once, that is exact.
 - Copies on a stream of their own have a length; they are put where the host ordered them.
+- Of a script's device only idle times are known, each of which ends when a batch came.
 """
 
 from __future__ import annotations
@@ -215,8 +216,12 @@ def _on_device(trial: Recorded) -> Iterator[Bar]:
     if not trial.compute:
         return
     work = {name: times for name, times in trial.compute.items() if name != IDLE}
-    begins = np.cumsum(np.sum(list(trial.compute.values()), axis=0)) - np.sum(list(work.values()), axis=0)
     fetched = trial.borders[:-1] + trial.phases["fetch"]
+    if not work:
+        for place, idle, end in zip(trial.places, trial.compute[IDLE], fetched, strict=True):
+            yield Bar(DEVICE, IDLE, place, end - idle, end)
+        return
+    begins = np.cumsum(np.sum(list(trial.compute.values()), axis=0)) - np.sum(list(work.values()), axis=0)
     # On a stream of its own the next copy is issued before the step's first event.
     issued = fetched if trial.copies is None else fetched + trial.phases.get("h2d", 0.0)
     offset = float(np.max(issued - begins))

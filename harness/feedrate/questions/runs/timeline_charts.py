@@ -97,6 +97,9 @@ _CLOCKS = (
     "The device’s spans are laid end to end by its own clock; against the host’s clock they are put as early as no "
     "step’s first span begins before the host had its batch. A span contains launch gaps."
 )
+_STARVED = (
+    "The device’s lane shows, by CUDA events, when it had nothing to do until a batch came; its work is not recorded."
+)
 _AHEAD = (
     "With a prefetcher a step fetches and moves the batch of the next one. Copies on a stream of their own stand where "
     "the host ordered them; the device’s lane shows how long it waited for them."
@@ -292,7 +295,7 @@ def _notes(part: Slice, trials: Sequence[Trial]) -> Iterator[str]:
         if (more := one.recorded.workers - MOST_WORKERS) > 0 and one.recorded.stamped:
             yield f"{one.name}: the lanes of {words.plural(more, 'more worker')} are left out."
     if any(bar.lane == DEVICE for bar in drawn):
-        yield _CLOCKS
+        yield _STARVED if script else _CLOCKS
     if any(plain(one.cell["prefetcher"]) not in (None, "none") for one in trials):
         yield _AHEAD
     if part.kind == EMULATED:
