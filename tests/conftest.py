@@ -63,6 +63,12 @@ def fake_run() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def fake_script() -> ModuleType:
+    """The module ``tests/fake_script.py``."""
+    return import_module("fake_script")
+
+
+@pytest.fixture(scope="session")
 def trials_of() -> Callable[..., Any]:
     """The builder of trials that were never measured (``tests/made_trials.py``)."""
     return import_module("made_trials").make_trials  # type: ignore[no-any-return]

@@ -145,7 +145,7 @@ def test_without_a_control_cell_a_run_is_b_at_best(trials_of: Trials) -> None:
     found = grade(trials)
     assert found.letter == "B"
     assert found.letters["drift"] is None
-    assert "Drift is not known (the control cell did not run often enough): B at best." in found.reasons
+    assert "Drift is not known (the control cell was not measured often enough): B at best." in found.reasons
     assert grade(trials, control=trials["cell_id"][0]).letter == "A"
     assert grade(trials, control="no such cell").letter == "B"
 

@@ -63,6 +63,17 @@ def test_a_run_is_proposed_with_its_folder_and_nothing_else(place: Place) -> Non
     assert "real.name" not in told + (place.root / "body.md").read_text()
 
 
+def test_of_a_script_its_name_is_published(place: Place, fake_script: ModuleType) -> None:
+    """The preview says that neither code nor paths nor the report go with it, and none does."""
+    place.run = fake_script.write(place.checkout / "results", fake_script.Script())
+    printed = " ".join(place.submit().split())
+    assert "its name alone is published: no code, no path, no argument, and not its report" in printed
+    assert "This looks like a name" not in printed
+    folder = f"results/{place.run.parent.name}/{place.run.name}"
+    added = place.git("diff-tree", "-r", "--name-only", "main", place.branch, of=place.remote).splitlines()
+    assert added == [f"{folder}/{name}" for name in sorted(submission.FILES)]
+
+
 def test_a_label_and_a_note_go_with_it(place: Place) -> None:
     """They lie beside the run, here and in the pull request, and stand in its text."""
     printed = place.submit(label="Workstation", note="two fans")

@@ -23,6 +23,8 @@ CELL = ["cell_id", "device"]
 SAME_IN_BOTH = ("protocol_version", "workload_version", "data_hash")
 """What must agree before two equal cells are compared."""
 COLUMNS = (*CELL, "samples_per_s_a", "samples_per_s_b", "ratio", "lo", "hi", "n_a", "n_b", "df", "verdict")
+OF_SCRIPT = ("workload", "script", "mode")
+"""What tells cells of scripts apart where their settings do not count."""
 ROUNDING = 1e-12
 """A spread of logs up to this is none: it is what rounding leaves of equal numbers."""
 

@@ -8,7 +8,8 @@ for a sleep feels nothing of a slow disk.
 
 The grade says how quiet the machine was and how often it was asked, not how good its numbers are: intervals carry the
 noise that is there. A run is as good as its worst criterion. One that cannot be judged (a machine that tells nothing of
-its load, a run without a control cell) is no proof of quiet: with it a run is B at best.
+its load, a run without a control cell) is no proof of quiet: with it a run is B at best. Of somebody's own script
+``OF_SCRIPTS`` alone are judged: its loop is one cell, and stretches of it differ as what the script does differs.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from feedrate.analysis.diagnosis import (
 )
 from feedrate.analysis.estimates import cells, rows_of
 from feedrate.machine.probes import noise
+from feedrate.schema.axes import SCRIPT
 from feedrate.schema.columns import FLAGS
 
 
@@ -225,6 +227,9 @@ CRITERIA = (
     ),
 )
 
+OF_SCRIPTS = ("flagged", "drift", "blocks")
+"""Criteria that the loop of a script is judged by."""
+
 
 def flagged(trials: pd.DataFrame) -> pd.DataFrame:
     """Sum up what disturbed trials.
@@ -291,6 +296,7 @@ def grade(trials: pd.DataFrame, control: str | None = None) -> Grade:
         raise ValueError(f"trials of {trials['run_id'].nunique()} runs; expected those of one: a grade is a run's")
     ended = successful(trials).reset_index(drop=True)
     own = control_trials(ended, control)
+    script = len(ended) > 0 and ended["workload"].eq(SCRIPT).all()
     summary = flagged(ended)
     # Whether a trial is steady is known without a look at the machine.
     of_others = summary[summary["flag"] != "unsteady"]
@@ -299,16 +305,27 @@ def grade(trials: pd.DataFrame, control: str | None = None) -> Grade:
     unwatched = tuple(
         flag for flag in of_others.loc[of_others["watched"] == 0, "flag"] if gpu or not flag.startswith("gpu_")
     )
-    measured = cells(trials).query("n > 0")
+    measured = cells(trials).query("n > 0 and mode == 'train'" if script else "n > 0")
     blocks = int(measured["n"].median()) if len(measured) else 0
     judged = {
-        "flagged": _flags(ended, summary, unwatched if watched else None),
+        "flagged": _flags(ended, summary, unwatched if watched else None, "stretches" if script else "trials"),
         "spread": _spread(measured, own),
-        "drift": _drift(ended, own),
-        "blocks": (float(blocks), f"Half of the cells were measured in {blocks} blocks or more"),
+        "drift": _drift(ended, own, "loop’s pace" if script else "control cell"),
+        "blocks": (
+            float(blocks),
+            f"The loop was measured in {blocks} stretches"
+            if script
+            else f"Half of the cells were measured in {blocks} blocks or more",
+        ),
         **_shape(diagnose(trials)),
     }
-    letters = {each.name: None if (value := judged[each.name][0]) is None else each.letter(value) for each in CRITERIA}
+    if script:
+        judged = {name: judged[name] for name in OF_SCRIPTS}
+    letters = {
+        each.name: None if (value := judged[each.name][0]) is None else each.letter(value)
+        for each in CRITERIA
+        if each.name in judged
+    }
     if not watched and (letters["flagged"] or UNKNOWN_AT_BEST) <= UNKNOWN_AT_BEST:
         letters["flagged"] = None
     counts = {name: letter or UNKNOWN_AT_BEST for name, letter in letters.items()}
@@ -317,7 +334,7 @@ def grade(trials: pd.DataFrame, control: str | None = None) -> Grade:
     return Grade(max(counts.values()), letters, reasons, unwatched, blocks)
 
 
-def _flags(ended: pd.DataFrame, summary: pd.DataFrame, unwatched: tuple[str, ...] | None) -> _Judged:
+def _flags(ended: pd.DataFrame, summary: pd.DataFrame, unwatched: tuple[str, ...] | None, noun: str) -> _Judged:
     """Share of the trials that carry a flag; ``unwatched`` is None where the machine told nothing at all."""
     blind = "; the machine told nothing of other work" if unwatched is None else ""
     if not len(ended):
@@ -327,7 +344,7 @@ def _flags(ended: pd.DataFrame, summary: pd.DataFrame, unwatched: tuple[str, ...
     shares = [f"{row['flag']} {100 * row['trials'] / len(ended):.1f} %" for row in rows_of(raised)]
     names = f" ({', '.join(shares)})" if shares else ""
     unknown = f"; not told here: {', '.join(unwatched)}" if unwatched else ""
-    return pct, f"{pct:.1f} % of {len(ended):,} trials carry a flag{names}{unknown}{blind}"
+    return pct, f"{pct:.1f} % of {len(ended):,} {noun} carry a flag{names}{unknown}{blind}"
 
 
 def _spread(measured: pd.DataFrame, own: pd.DataFrame) -> _Judged:
@@ -340,7 +357,7 @@ def _spread(measured: pd.DataFrame, own: pd.DataFrame) -> _Judged:
     return spread, f"Half of the cells vary by {spread:.1f} % or more between blocks{control}"
 
 
-def _drift(ended: pd.DataFrame, own: pd.DataFrame) -> _Judged:
+def _drift(ended: pd.DataFrame, own: pd.DataFrame, what: str) -> _Judged:
     """The least change over the run that the control cell's interval holds; None when it holds none and the worst."""
     began = seconds_since_first(ended)
     at, rates = (
@@ -348,11 +365,11 @@ def _drift(ended: pd.DataFrame, own: pd.DataFrame) -> _Judged:
         for column in (began.loc[own.index], own["samples_per_s"].astype("float64"))
     )
     if (trend := drift_trend(at, rates)) is None:
-        return None, "Drift is not known (the control cell did not run often enough)"
+        return None, f"Drift is not known (the {what} was not measured often enough)"
     change = trend.over(float(began.max()))
     pct, lo, hi = (100 * (end - 1) for end in (change.value, change.lo, change.hi))
     shown = [f"{end:+.1f}".replace("-", "−") for end in (pct, lo, hi)]
-    text = f"The control cell changed by {shown[0]} % over the run (95 %: {shown[1]} to {shown[2]} %)"
+    text = f"The {what} changed by {shown[0]} % over the run (95 %: {shown[1]} to {shown[2]} %)"
     least, most = sorted((abs(lo), abs(hi)))
     least = 0.0 if lo <= 0 <= hi else least
     if least <= _DRIFT_LIMITS[0] and most > _DRIFT_LIMITS[-1]:

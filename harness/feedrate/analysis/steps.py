@@ -48,7 +48,7 @@ def select_trials(trials: pd.DataFrame) -> pd.DataFrame:
         table = cells(trials)
         measured = table[table["n"].gt(0) & table["replica"].fillna(0).eq(0)]
         training = measured[measured["mode"].eq("train").fillna(False)]
-        kinds = [training[training["step"].eq(step).fillna(False)] for step in ("real", "emulated")]
+        kinds = [training[training["step"].fillna("real").eq(step)] for step in ("real", "emulated")]
         parts = kinds if len(training) else [measured[measured["mode"].eq("load").fillna(False)]]
         chosen = [_median_trial(ended, cell) for part in parts for cell in _pair(part)]
     return pd.DataFrame(chosen, columns=list(TRIAL_COLUMNS))

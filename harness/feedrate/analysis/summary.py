@@ -25,7 +25,7 @@ PHOTOGRAPHS = ("div2k", "div2k_standin", "folder")
 TRAIN, EMULATED, LOAD = "train", "emulated", "load"
 """What a task runs."""
 CONDITIONS = (
-    *("workload", "mode", "check", "ends_by", "guarded"),
+    *("workload", "script", "mode", "check", "ends_by", "guarded"),
     *("step", "step_ms", "model", "norm", "debug", "vary_shapes", "sync_every_step"),
     *("create_on", "d2h", "d2h_every", "world_size"),
     *("patch_size", "scale", "n_samples", "page_cache", "access"),

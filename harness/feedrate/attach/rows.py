@@ -3,7 +3,8 @@
 The cell is ``workload = script`` with the script's name and its loader's settings; what else a script does is not
 known. A step's wait is its phase ``fetch``; what lies between is ``forward`` up to the first gradient, ``backward``,
 ``optimizer`` and ``other``. On CUDA ``device_idle_ns`` is the time for which the device had nothing to do when a batch
-came. What ``--headspace`` measured are cells of the modes ``compute`` and ``load``: ceilings of the training cell.
+came. Whether a stretch is steady is not said, as the work of a script differs from step to step. What ``--headspace``
+measured are cells of the modes ``compute`` and ``load``: ceilings of the training cell.
 """
 
 from __future__ import annotations
@@ -24,9 +25,8 @@ from feedrate.attach.report import as_object
 from feedrate.attach.run import Ended
 from feedrate.machine.identity import Software, describe
 from feedrate.machine.probes import gpu, noise
-from feedrate.schema.axes import AXES, SCRIPT, Cell, applicable, cell_id
+from feedrate.schema.axes import AXES, BY_NAME, SCRIPT, Cell, applicable, cell_id
 from feedrate.schema.columns import PHASES, PROTOCOL_VERSION, STEPS_KEPT
-from feedrate.schema.window import STEADY
 from feedrate.store import runs
 from feedrate.store.manifest import Protocol, RunManifest
 
@@ -35,6 +35,7 @@ CEILING_BLOCKS = 6
 _SETTINGS = ("num_workers", "prefetch_factor", "start_method", "persistent_workers", "pin_memory")
 _TIMED = tuple(phase for phase in PHASES if phase != "h2d")
 """Phases of a script's step; a copy to the device is not told from what follows."""
+_STAGES = ("getitem", "collate")
 
 
 def save(ended: Ended, results: Path, name: str) -> runs.StoredRun | None:
@@ -46,8 +47,10 @@ def save(ended: Ended, results: Path, name: str) -> runs.StoredRun | None:
         name: what the script is called in records (``axis.NAME``).
 
     Raises:
+        InputError: the name is none.
         EnvironmentFault: it cannot be written.
     """
+    BY_NAME["script"].checked(name, "--name")
     loader, pacing = ended.report.loader, ended.report.pacing
     if loader is None or pacing is None:
         return None
@@ -97,7 +100,10 @@ class _Rows:
     def __init__(self, ended: Ended, loader: Loader, name: str) -> None:
         self._ended, self._loader, self._name = ended, loader, name
         self._settings = self._loader.settings
-        self._size = int(self._settings.get("batch_size") or 1)
+        # A sampler of batches may not say their size, or exceed it.
+        self._size = max(
+            int(self._settings.get("batch_size") or 1), int(loader.batches["samples"].to_numpy().max(initial=1))
+        )
         self.machine = describe(gpu.installed())
         self.device = "cuda" if self._loader.steps["cuda"].any() else "cpu"
         self.run_id = runs.new_id(ended.started_at)
@@ -106,11 +112,11 @@ class _Rows:
         self._windows: list[tuple[int, int, str]] = []
         """Begin, end and trial of each, on the monotonic clock."""
         every = _with_phases(loop.whole_steps(self._loader))
-        for block, places in enumerate(loop.stretches(every, loop.workers_of(self._loader))):
-            self._add_stretch(every.iloc[places], block)
-        for position, (mode, phase) in enumerate((("compute", "other"), ("load", "fetch")), start=1):
+        for places in loop.stretches(every, loop.workers_of(self._loader)):
+            self._add_stretch(every.iloc[places])
+        for mode, phase in (("compute", "other"), ("load", "fetch")):
             if len(times := ended.alone.get(mode, ())) > CEILING_BLOCKS:
-                self._add_ceiling(mode, phase, position, np.asarray(times))
+                self._add_ceiling(mode, phase, np.asarray(times))
 
     def _cell(self, mode: str) -> Cell:
         """The axes of the script, or of one of its stages alone."""
@@ -120,10 +126,10 @@ class _Rows:
         own = {"workload": SCRIPT, "script": self._name, "mode": mode, "batch_size": self._size}
         return applicable({axis.name: axis.default for axis in AXES} | told | own, self.device)[0]
 
-    def _add(self, mode: str, block: int, position: int, window: tuple[int, int], row: Mapping[str, Any]) -> str:
-        """Add a trial that ended well."""
-        begun, ended = window
-        cell, trial_id = self._cell(mode), f"{self.run_id}-{block:03d}-{position:04d}"
+    def _add(self, mode: str, begun: int, ended: int, row: Mapping[str, Any]) -> str:
+        """Add a trial that ended well: a block of its own, as nothing else ran at its time."""
+        block = len(self.trials)
+        cell, trial_id = self._cell(mode), f"{self.run_id}-{block:03d}-0000"
         began = self._ended.started_at + timedelta(microseconds=(begun - self._ended.watched.began_ns) / 1e3)
         whole = {
             "run_id": self.run_id,
@@ -136,7 +142,7 @@ class _Rows:
             "cell_id": cell_id(cell),
             "role": "cell" if mode == "train" else "ceiling",
             "block": block,
-            "position": position,
+            "position": 0,
             "started_at": began.astimezone(UTC).isoformat(timespec="milliseconds"),
             "outcome": "ok",
             "samples_per_s": 1e9 * row["samples"] / row["wall_ns"],
@@ -149,24 +155,25 @@ class _Rows:
         self._windows.append((begun, ended, trial_id))
         return trial_id
 
-    def _add_stretch(self, part: pd.DataFrame, block: int) -> None:
+    def _add_stretch(self, part: pd.DataFrame) -> None:
         """Add a stretch of the loop, and its first steps."""
-        wall, half = int(part["wall_ns"].sum()), _half_ratio(part, loop.workers_of(self._loader))
+        wall = int(part["wall_ns"].sum())
         begun, ended = _begin(part), int(part["ended_ns"].iloc[-1])
         row = {
             "steps": len(part),
             "samples": int(part["samples"].fillna(self._size).sum()) * int(self._settings["ranks"]),
             "wall_ns": wall,
             "epochs": int(part["first"].sum()),
-            "half_ratio": half,
-            "steady": None if half is None else STEADY < half < 1 / STEADY,
+            "half_ratio": _half_ratio(part, loop.workers_of(self._loader)),
             **{f"host_{phase}_ns": int(part[f"{phase}_ns"].sum()) for phase in _TIMED},
         }
         if part["getitem_ns"].notna().all():
-            row |= {f"worker_{stage}_ns": int(part[f"{stage}_ns"].sum()) for stage in ("getitem", "collate")}
+            row |= {f"worker_{stage}_ns": int(part[f"{stage}_ns"].sum()) for stage in _STAGES}
+        else:  # a sum of some would not be that of all
+            part = part.assign(**dict.fromkeys((f"{stage}_ns" for stage in _STAGES), np.nan))
         if self.device == "cuda":
             row["device_idle_ns"] = int(part["starved_ns"].sum())
-        if block == 0:
+        if not self.trials:
             first = self._loader.steps.iloc[0]
             before = {
                 "startup_ns": int(first["got_ns"] - first["made_ns"]),
@@ -174,14 +181,14 @@ class _Rows:
             }
             steps = int((self._loader.steps["begun_ns"] < part["begun_ns"].iloc[0]).sum())
             row |= before | {"warmup_steps": steps, "trial_wall_ns": wall + sum(before.values())}
-        trial_id = self._add("train", block, 0, (begun, ended), row)
+        trial_id = self._add("train", begun, ended, row)
         self._add_steps(part.head(STEPS_KEPT), begun, trial_id)
 
     def _add_steps(self, part: pd.DataFrame, zero_ns: int, trial_id: str) -> None:
         names = {
             **{f"{phase}_ns": f"{phase}_ns" for phase in _TIMED},
             **({"device_idle_ns": "starved_ns"} if self.device == "cuda" else {}),
-            **{f"worker_{stage}_ns": f"{stage}_ns" for stage in ("getitem", "collate")},
+            **{f"worker_{stage}_ns": f"{stage}_ns" for stage in _STAGES},
             **{f"worker_{end}_ns": f"prepared_{end}_ns" for end in ("begun", "ended")},
             "batches_ready": "lying",
             "worker": "worker",
@@ -197,13 +204,13 @@ class _Rows:
             key | {"step": step, **{str(name): value for name, value in row.items()}} for step, row in enumerate(rows)
         ]
 
-    def _add_ceiling(self, mode: str, phase: str, position: int, times: Records) -> None:
+    def _add_ceiling(self, mode: str, phase: str, times: Records) -> None:
         """Add what the step, or the loader, did alone: when each step or batch began."""
-        for block, part in enumerate(np.array_split(np.arange(len(times) - 1), CEILING_BLOCKS)):
+        for part in np.array_split(np.arange(len(times) - 1), CEILING_BLOCKS):
             begun, ended = int(times[part[0]]), int(times[part[-1] + 1])
             wall = {"wall_ns": ended - begun, f"host_{phase}_ns": ended - begun}
             row = {"steps": len(part), "samples": len(part) * self._size, **wall}
-            self._add(mode, block, position, (begun, ended), row)
+            self._add(mode, begun, ended, row)
 
     def telemetry(self) -> list[dict[str, Any]]:
         """Samples of the probes, each of the trial that was running or had run last."""
@@ -223,11 +230,14 @@ def _begin(part: pd.DataFrame) -> int:
 
 
 def _with_phases(steps: pd.DataFrame) -> pd.DataFrame:
-    """Steps with the phases that the tables have; what is no other phase is ``other_ns``."""
-    found = steps.assign(fetch_ns=steps["wait_ns"])
-    known = found[[f"{phase}_ns" for phase in _TIMED if phase != "other"]].sum(axis=1)
-    prepared = found["prepared_ended_ns"] - found["prepared_begun_ns"]
-    return found.assign(other_ns=(found["wall_ns"] - known).clip(lower=0), getitem_ns=prepared - found["collate_ns"])
+    """Steps with the phases that the tables have, which fill each step; what is no other phase is ``other_ns``."""
+    prepared = steps["prepared_ended_ns"] - steps["prepared_begun_ns"]
+    found, left = steps.assign(fetch_ns=steps["wait_ns"], getitem_ns=prepared - steps["collate_ns"]), steps["wall_ns"]
+    # An optimizer that steps before the first gradient does so within ``forward``.
+    for name in ("fetch_ns", "backward_ns", "optimizer_ns", "forward_ns"):
+        found[name] = np.minimum(found[name], left)
+        left = left - found[name]
+    return found.assign(other_ns=left)
 
 
 def _half_ratio(part: pd.DataFrame, num_workers: int) -> float | None:

@@ -227,7 +227,7 @@ class Slice:
 
     def row(self) -> dict[str, Any]:
         """Give the columns that tell this panel's rows from those of others."""
-        return {"workload": self.workload, "patch_size": self.patch_size, "what ran": self.subtitle}
+        return {"workload": self.workload, "patch_size": self.patch_size or None, "what ran": self.subtitle}
 
 
 def slices(cells: pd.DataFrame, kinds: Sequence[str]) -> list[Slice]:

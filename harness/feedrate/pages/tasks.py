@@ -29,7 +29,7 @@ KINDS = (TRAIN, EMULATED, LOAD)
 """What a task runs, in the order of a table."""
 _SPOKEN = {TRAIN: "real training", EMULATED: "an emulated step", LOAD: "loading alone"}
 _RAN = {TRAIN: "real training", EMULATED: "emulated step", LOAD: "loading alone"}
-_WORDED = ("workload", "mode", "step", "step_ms", "patch_size", "page_cache", "access")
+_WORDED = ("workload", "script", "mode", "step", "step_ms", "patch_size", "page_cache", "access")
 """Conditions of a task that its name has words for."""
 _COMPARED_AT = ("storage_format", "batch_size", "num_workers")
 """Knobs that stand in words wherever a gain does: the first two are the same on both sides of it."""

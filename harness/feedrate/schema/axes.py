@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from feedrate.schema.axis import (
+    FREE_NAME,
     LOADS,
     LOADS_ONE_BY_ONE,
     LOADS_SYNTHETIC,
@@ -41,6 +42,7 @@ __all__ = [
     "AXES",
     "BY_NAME",
     "CEILINGS",
+    "FREE_NAME",
     "LOADING",
     "NO_CUDA",
     "NO_KNOBS",
@@ -67,7 +69,7 @@ TASK = _named(
         choices=lambda: (*names("feedrate.workloads"), SCRIPT),
         of_scripts=True,
     ),
-    script=Axis("", "What that script is called.", idle=OF_A_SCRIPT, of_scripts=True),
+    script=Axis("", "What that script is called; runs of one name are compared.", idle=OF_A_SCRIPT, of_scripts=True),
     mode=Axis(
         "train",
         "What a trial does: the whole training step, one stage alone (its ceiling), or a check of a fact, which times "

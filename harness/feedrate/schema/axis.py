@@ -17,7 +17,7 @@ Idle = Callable[[Cell, str], str | None]
 """(axes so far, device) → why an axis cannot matter there, or None when it applies."""
 SCRIPT = "script"
 """The workload that is a training script of others (``feedrate run``): what it does is its own."""
-NAME = re.compile(r"[\w.+-]{1,60}", re.ASCII)
+FREE_NAME = re.compile(r"[\w.+-]{1,60}", re.ASCII)
 """A free name: none can be a path or markup."""
 
 
@@ -63,7 +63,7 @@ class Axis:
         if type(value) is not self.type:
             kind = {int: "a whole number", float: "a number", bool: "true or false", str: "a name"}[self.type]
             raise InputError(f"{where}: got {value!r}; expected {kind}")
-        if not self.choices and isinstance(value, str) and value and not NAME.fullmatch(value):
+        if not self.choices and isinstance(value, str) and value and not FREE_NAME.fullmatch(value):
             raise InputError(f"{where}: got {value!r}; expected up to 60 letters, digits, dots, dashes and underscores")
         if self.choices and value not in self.choices():
             noun = self.name.removeprefix("storage_")

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from feedrate.schema.axes import SCRIPT
 from feedrate.schema.errors import EnvironmentFault, InputError
 from feedrate.schema.redaction import names_someone, one_line
 from feedrate.share.validation import guard
@@ -77,14 +78,27 @@ class Submission:
         return f"Run {self.run.manifest.run_id} of {self.run.manifest.machine.machine_id}"
 
     @property
+    def of_script(self) -> bool:
+        """Whether it is a run of a script."""
+        return SCRIPT in self.run.manifest.suites
+
+    @property
+    def _measured(self) -> str:
+        run = self.run.manifest
+        if self.of_script:
+            return f"the loop of a training script (`{run.command}`) in {run.blocks:,} stretches"
+        suites = ", ".join(sorted(run.suites)) or "no suite"
+        trials = sum(run.outcomes.values())
+        return f"{run.cells:,} cells of {suites} in up to {run.blocks:,} blocks, {trials:,} trials"
+
+    @property
     def body(self) -> str:
         """The text of its pull request."""
         run = self.run.manifest
         paragraphs = [
             *filter(None, (self.label.label, self.label.note)),
-            f"`{self.folder}`: {run.cells:,} cells of {', '.join(sorted(run.suites)) or 'no suite'} in up to "
-            f"{run.blocks:,} blocks, {sum(run.outcomes.values()):,} trials, measured on {run.started_at[:10]} by "
-            f"feedrate {run.feedrate_version} (protocol {run.protocol_version}).",
+            f"`{self.folder}`: {self._measured}, measured on {run.started_at[:10]} by feedrate {run.feedrate_version} "
+            f"(protocol {run.protocol_version}).",
             "Made with `make submit`, which checked it.",
         ]
         return "\n\n".join(paragraphs) + "\n"

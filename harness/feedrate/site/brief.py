@@ -30,6 +30,7 @@ from feedrate.questions.reference import page as reference_page
 from feedrate.questions.runs import facts as runs_facts
 from feedrate.questions.runs import page as runs_page
 from feedrate.questions.runs.facts import runs_table
+from feedrate.schema.axes import SCRIPT
 from feedrate.site.publish import Published
 
 HIDE = ("navigation", "toc")
@@ -57,7 +58,8 @@ def write(made: Published, everyone: Selection) -> None:
         _put(made, page)
     best = defaultdict(list)
     columns = ["run_id", *AXIS_NAMES, *_RATE, "n"]
-    for row in rows_of(summary.fastest_cells(everyone.cells)[columns].rename(columns=_RATE)):
+    asked = everyone.cells[everyone.cells["workload"].ne(SCRIPT)]
+    for row in rows_of(summary.fastest_cells(asked)[columns].rename(columns=_RATE)):
         best[str(row["run_id"])].append({**row, "kind": kind_of(row)})
     short = {view.page for view in everyone.brief}
     owned = everyone.machines.values()

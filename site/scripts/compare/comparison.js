@@ -70,7 +70,8 @@ function reason(key, a, b, rules) {
 function matchCells(tableA, tableB, rules) {
   const [a, b] = [tableA, tableB].map((table) => cellsOf(table, rules));
   const onlyB = [...b.cells].filter(([key]) => !a.cells.has(key));
-  return [...a.cells, ...onlyB].map(([key, { cell_id, device, axes }]) => ({ cell_id, device, axes, reason: reason(key, a, b, rules) }));
+  return [...a.cells, ...onlyB].map(([key, { cell_id, device, axes }]) =>
+    ({ cell_id, device, axes, axes_b: b.cells.get(key)?.axes, reason: reason(key, a, b, rules) }));
 }
 
 // Some cells by any rate of both sides' rows, B ÷ A with its interval; a cell in which either side has none is left out.
@@ -340,6 +341,16 @@ const COUNTED = { faster: "faster", slower: "slower", same: "no difference", ope
 const tally = (cells) => Object.fromEntries(Object.entries(COUNTED).map(([name, word]) =>
   [name, cells.filter(({ verdict }) => verdict === word).length]));
 
+// How the settings of a script differ, as [axis, A's value, B's]; null where no training loop of a script is compared. What does
+// not apply is at its default.
+function changed(cells, rules) {
+  const loop = cells.find(({ axes }) => axes.workload === "script" && axes.mode === "train");
+  if (!loop) return null;
+  const [a, b] = [loop.axes, loop.axes_b];
+  return rules.axes.filter(({ name, default: standard }) => (a[name] ?? standard) !== (b[name] ?? standard))
+    .map(({ name }) => [name, a[name], b[name]]);
+}
+
 // How many times as fast B is, and what cannot be compared: reads rules.columns.first.
 export function compare(tableA, tableB, rules) {
   const [a, b] = [tableA, tableB].map((table) => oneSetting(believable(table, rules)));
@@ -352,7 +363,7 @@ export function compare(tableA, tableB, rules) {
     return own.length ? [{ kind, ...overall(own.map(({ ratio }) => ratio), rules), ...tally(own) }] : [];
   });
   return {
-    cells, unmatched: matched.filter(({ reason }) => reason !== null), kinds, repeated: repeated(cells),
+    cells, unmatched: matched.filter(({ reason }) => reason !== null), kinds, repeated: repeated(cells), changed: changed(cells, rules),
     overall: { ...overall(cells.map(({ ratio }) => ratio), rules), ...tally(cells) },
   };
 }

@@ -78,14 +78,18 @@ export function whole(found, { words, tones }, oneMachine) {
   const name = ({ kind, cells }) => `${stageName(words.kinds[kind] ?? kind)}, ${plural(cells, "cell")}`;
   const over = (each) => `${times(each.ratio)}${each.cells > 1 ? ` (${interval(each)})` : ""}; ${tally(each, tones)}`;
   const kinds = found.kinds.map((each) => make("li", {}, `${name(each)}: ${over(each)}`));
-  const again = oneMachine ? [said([ONE_MACHINE, found.count ? repeatability(found.repeated) : ""].join(" "))] : [];
+  const again = oneMachine && !found.changed?.length ? [said([ONE_MACHINE, found.count ? repeatability(found.repeated) : ""].join(" "))] : [];
   return [
-    said(summary(found, tones), "fr-answer"), ...again,
+    said(summary(found, tones), "fr-answer"), ...(found.changed ? [said(settingsChanged(found.changed))] : []), ...again,
     ...(kinds.length > 1 ? [make("ul", {}, kinds)] : []),
     ...(found.kinds.some(({ kind }) => kind === "emulated") ? [said(EMULATED, "fr-note")] : []),
     ...(found.count ? [said((found.count > 1 ? CHOICE : "") + UNPAIRED, "fr-note")] : []),
   ];
 }
+
+const settingsChanged = (changed) => (changed.length
+  ? `A → B: ${changed.map(([name, a, b]) => `${name} ${a} → ${b}`).join(", ")}.`
+  : "The script’s loader has the same settings in both.");
 
 const repeatability = ({ half_within_pct, hold, cells }) => `Half of the cells agree within ${half_within_pct.toFixed(1)} %; ${hold} of ${
   cells} intervals hold one (95 % of them would, were nothing different between the runs).`;

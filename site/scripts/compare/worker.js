@@ -112,17 +112,19 @@ function labels(cells, given, kinds, different) {
 
 const SPREADS = ["ratio", "lo", "hi", "samples_per_s_a", "samples_per_s_b", "n_a", "n_b"];
 
-export function summarizeComparison({ cells, unmatched, ...whole }, given) {
+export function summarizeComparison({ cells, unmatched, changed, ...whole }, given) {
   const far = (cell) => Math.abs(Math.log(cell.ratio));
   const order = [...cells].sort((one, other) => far(other) - far(one));
   const different = telling(cells, given);
-  const common = given.axes.filter((name) => !different.includes(name));
+  const told = changed?.map(([name, ...both]) => [name, ...both.map((each) => worded(isNull(each) ? "none" : value(each), given.caps.shown))]);
+  const apart = [...different, ...(told ?? []).map(([name]) => name)];
+  const common = given.axes.filter((name) => !apart.includes(name));
   const columns = Object.fromEntries(SPREADS.map((name) => [name, Float64Array.from(order, (cell) => cell[name])]));
   return {
     count: order.length, ...columns, verdict: order.map(({ verdict }) => verdict),
     label: labels(order, given, whole.kinds.length > 1, different),
     common: cells.length ? setting(cells[0].axes, common.filter((name) => name !== "mode"), given, ["workload"]) : "",
-    ...whole, left: byReason(unmatched, given),
+    ...whole, changed: told ?? null, left: byReason(unmatched, given),
   };
 }
 

@@ -7,7 +7,7 @@ import { PAGE } from "../table.js";
 import { NONE, proper, text, texts, valueCounts } from "./data.js";
 
 // What is said of all marks even where no cell of the runs differs in it.
-const ALWAYS = ["workload", "patch_size", "model", "step_ms"];
+const ALWAYS = ["workload", "script", "patch_size", "model", "step_ms"];
 const [WIDE, NARROW] = [900, 560];
 // Width of a letter of a tick's label, in pixels.
 const LETTER = 7;

@@ -6,6 +6,8 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from feedrate.schema.axes import AXES, applicable, cell_id
 from feedrate.schema.columns import TRIALS
 from feedrate.schema.plugins import ROOT
 from feedrate.site.serve import served
+from feedrate.store import runs
 
 EXACT = 1e-9
 TALLY = ("faster", "slower", "same", "open")
@@ -118,6 +121,8 @@ def differ(got: dict[str, Any], want: Compared) -> list[Any]:
     ]
     wanted = ["cell_a", "cell_b", "samples_per_s_a", "samples_per_s_b", "bottleneck_a", "bottleneck_b", "ratio", "lo"]
     wanted += ["hi", "n_a", "n_b", "in_both", "a_on_b", "b_on_a", "candidates_a", "candidates_b"]
+    changed = None if want.changed is None else [list(each) for each in want.changed]
+    found += [] if got["changed"] == changed else [("changed", got["changed"], changed)]
     return found + rows_differ(best, want.best, wanted)
 
 
@@ -209,6 +214,31 @@ def test_what_holds_a_step_back_is_the_same(page: Page) -> None:
     got, want = both(page, frame, frame.assign(run_id="b"))
     assert differ(got, want) == []
     assert {"launch-bound", "copy-bound", "compute-bound", "balanced"} <= set(want.held["bottleneck_a"])
+
+
+SCRIPTS: dict[str, tuple[dict[str, Any], dict[str, Any], list[tuple[str, Any, Any]] | None]] = {
+    "more workers": ({}, {"workers": 4}, [("num_workers", 2, 4)]),
+    "no workers, with ceilings": (
+        {"headspace": True},
+        {"workers": 0, "headspace": True},
+        [("num_workers", 2, 0)],
+    ),
+    "the same again": ({"headspace": True}, {"hour": 5, "step_ms": 9.0}, []),
+    "another script": ({}, {"name": "other.py"}, None),
+}
+"""Two runs of scripts, and how their settings differ."""
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_runs_of_a_script_are_compared_alike(page: Page, fake_script: ModuleType, tmp_path: Path, name: str) -> None:
+    """Runs of one script are compared whatever its settings are, here as there; of two scripts never."""
+    *sides, changed = SCRIPTS[name]
+    folders = [fake_script.write(tmp_path, fake_script.Script(**side)) for side in sides]
+    got, want = both(page, *(runs.find(str(folder)).table("trials") for folder in folders))
+    assert differ(got, want) == []
+    assert (None if want.changed is None else list(want.changed)) == changed
+    assert len(want.cells) == (0 if changed is None else 3 if name == "no workers, with ceilings" else 1)
+    assert len(want.held) == min(1, len(want.cells))
 
 
 KINDS: dict[str, dict[str, Any]] = {

@@ -188,6 +188,43 @@ def test_runs_of_one_machine(results: Path) -> None:
     assert re.search(r"A ratio of one lies in (\d+) of \1 intervals", text)
 
 
+SCRIPTS = [
+    ({"workers": 4}, ("A → B: num_workers 2 → 4.", "training · train.py  "), ("can be repeated", "A ratio of one")),
+    (
+        {"hour": 5},
+        ("The script's loader has the same settings in both.", "can be repeated", "A ratio of one"),
+        ("→ B:",),
+    ),
+]
+"""What B is, what is said of it beside the script's usual run, and what is not."""
+
+
+@pytest.mark.parametrize(("b", "told", "never"), SCRIPTS)
+def test_two_runs_of_a_script(
+    fake_script: ModuleType, tmp_path: Path, b: dict[str, Any], told: tuple[str, ...], never: tuple[str, ...]
+) -> None:
+    """How settings differ is said, and the waits; how well a run can be repeated only where nothing was changed."""
+    one, other = (fake_script.write(tmp_path, fake_script.Script(**what)) for what in ({}, b))
+    text = said(comparison.compare(str(one), other.name, tmp_path))
+    for words in (
+        *told,
+        "It waits for data ",
+        "feedrate run -- train.py",
+        "those of the same script, device and protocol",
+    ):
+        assert words in text, words
+    for words in (*never, "None", "nan", " px", "<NA>"):
+        assert words not in text, words
+    assert re.search(r"This one cell: [\d.]+× \([\d.]+–[\d.]+, 32 and \d+ blocks\)\.", text)
+
+
+def test_two_scripts_have_nothing_in_common(fake_script: ModuleType, tmp_path: Path) -> None:
+    """Scripts are told apart by their names; the message says what is expected."""
+    one, other = (fake_script.write(tmp_path, fake_script.Script(name=name)) for name in ("a.py", "b.py"))
+    with pytest.raises(InputError, match="two runs of one suite, or of one script by its name"):
+        comparison.compare(one.name, other.name, tmp_path)
+
+
 @pytest.mark.slow
 def test_a_machine_is_its_run_that_has_most_in_common(results: Path) -> None:
     """Of several runs with as many cells in common the newest is taken, and that is said."""

@@ -142,6 +142,18 @@ def test_no_device_works_before_it_is_asked_to(trial: Callable[..., Recorded]) -
     assert account(found, within).idle == pytest.approx(7 / 20)
 
 
+def test_of_a_device_that_is_only_known_to_starve(trial: Callable[..., Recorded]) -> None:
+    """Each idle time ends when the batch came that the device had nothing to do without; no work is made up."""
+    idle = [0, 3 * MS, 1 * MS]
+    found = trial(3, {"step": "real"}, device="cuda", **HOST, device_idle_ns=idle)
+    drawn = lane(whole(found), DEVICE)
+    assert {bar.part for bar in drawn} == {IDLE}
+    came = (found.borders[:-1] + found.phases["fetch"]).tolist()
+    assert [(bar.begin, bar.end) for bar in drawn] == [
+        (end - took, end) for end, took in zip(came, idle, strict=True) if took
+    ]
+
+
 def test_copies_of_a_stream_of_their_own_have_a_lane(trial: Callable[..., Recorded]) -> None:
     """The compute stream shows what it waited for them; without that, in an older run, there is no device lane."""
     axes: dict[str, Value] = {"step": "real", "prefetcher": "stream"}
@@ -193,6 +205,18 @@ def test_a_stretch_ends_before_the_workers_records_do(trial: Callable[..., Recor
     assert stretches([trial(20, {"num_workers": 1}, **columns)])[0].first == 14
 
 
+@pytest.mark.parametrize(("waits", "taking"), [((1, 9), False), ((4, 3), True)])
+def test_batches_in_bursts_are_waited_for(trial: Callable[..., Recorded], waits: tuple[int, int], taking: bool) -> None:
+    """Where every other batch lies ready, most of the time decides whether the fetching is a wait or a taking over."""
+    fetch = [waits[step % 2] * MS for step in range(8)]
+    asked = [sum(fetch[:step]) + step * 2 * MS for step in range(8)]
+    ended = [at + (fetch[step] - MS if step % 2 else -MS) for step, at in enumerate(asked)]
+    moments = {"worker_begun_ns": [end - 2 * MS for end in ended], "worker_ended_ns": ended}
+    host = {"fetch_ns": fetch, "forward_ns": 2 * MS, "other_ns": 0}
+    found = trial(8, {"num_workers": 2}, **host, **STAGES, worker=0, **moments)
+    assert account(found, Stretch(0, 8, float(found.borders[-1]))).taking is taking
+
+
 def test_sums_say_what_the_bars_show(trial: Callable[..., Recorded]) -> None:
     """The share of waiting, how long batches lay ready, and how much of the workers' work nobody waited for."""
     begun = [(10 * step - 2) * MS for step in range(8)]
@@ -211,5 +235,6 @@ def test_sums_say_what_the_bars_show(trial: Callable[..., Recorded]) -> None:
     assert sums.lead_ns == pytest.approx(-6 * MS)
     assert sums.hidden == pytest.approx(0.5)
     assert sums.idle is None
+    assert not sums.taking
     alone = account(trial(8, {"num_workers": 0}, **HOST, **STAGES), Stretch(1, 6, 60.0 * MS))
     assert (alone.lead_ns, alone.hidden) == (None, None)

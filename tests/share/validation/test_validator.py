@@ -352,6 +352,7 @@ def test_a_time_before_the_first_day_is_no_time() -> None:
 IN_OTHER_TESTS = {
     *("plain_file", "folder", "same_manifest", "place", "once", "facts", "half_ratio", "cold", "full", "manifest_text"),
     *("manifest", "manifest_range", "manifest_name", "command"),  # test_manifest
+    *("script", "ready"),  # test_scripts
 }
 """Rules that tests of their own are about."""
 

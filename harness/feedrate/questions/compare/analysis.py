@@ -23,10 +23,11 @@ from feedrate.analysis.blocks import Blocks, moments, successful
 from feedrate.analysis.claims import NOT_TESTABLE
 from feedrate.analysis.contrasts import filled, grouping_keys
 from feedrate.analysis.estimates import AXIS_NAMES
-from feedrate.analysis.machines import CELL, Overall, compare, matching, overall, ratios, welch
+from feedrate.analysis.machines import CELL, Overall, compare, matching, one_setting, overall, ratios, welch
 from feedrate.analysis.summary import CONDITIONS, best_cells
+from feedrate.charts.figure import plain
 from feedrate.schema import plugins
-from feedrate.schema.axes import BY_NAME
+from feedrate.schema.axes import AXES, BY_NAME, SCRIPT
 from feedrate.schema.plugins import traits
 
 ENDS = ("ratio", "lo", "hi")
@@ -91,10 +92,14 @@ class Compared:
     """A row a compared training cell: bottleneck and ceilings of either side."""
     best: pd.DataFrame
     """A row a task of which both have a cell in common: the cheapest of either's best settings."""
+    changed: tuple[tuple[str, Any, Any], ...] | None
+    """How the settings of a script differ, whose runs are compared whatever they are: axis, A's value and B's, None
+    where it does not apply. None where no training loop of a script is compared."""
 
 
 def compared(a: Run, b: Run, unranked: Collection[str] = ()) -> Compared:
     """Compare two runs; ``unranked`` as of :func:`best_of_both`."""
+    a, b = ((one_setting(trials), one_setting(judged)) for trials, judged in (a, b))
     matched = matching(a[0], b[0])
     cells = compare(a[0], b[0], matched)
     return Compared(
@@ -105,7 +110,25 @@ def compared(a: Run, b: Run, unranked: Collection[str] = ()) -> Compared:
         stages(a[0], b[0], cells),
         held_back(a[1], b[1], cells),
         best_of_both(a, b, cells, unranked),
+        changed(a[0], b[0], cells),
     )
+
+
+def changed(
+    trials_a: pd.DataFrame, trials_b: pd.DataFrame, cells: pd.DataFrame
+) -> tuple[tuple[str, Any, Any], ...] | None:
+    """Tell how the settings of a script's loop differ (``Compared.changed``); what does not apply is at its default."""
+    loops = cells.loc[_equal(cells["workload"], SCRIPT) & _equal(cells["mode"], "train"), "cell_id"]
+    if not len(loops):
+        return None
+    a, b = (trials[trials["cell_id"].eq(loops.iloc[0])].iloc[0] for trials in (trials_a, trials_b))
+    found = []
+    for axis in AXES:
+        values = plain(a[axis.name]), plain(b[axis.name])
+        one, other = (axis.default if value is None else value for value in values)
+        if one != other:
+            found.append((axis.name, *values))
+    return tuple(found)
 
 
 def kinds(cells: pd.DataFrame) -> pd.DataFrame:

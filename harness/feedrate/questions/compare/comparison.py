@@ -19,13 +19,12 @@ from feedrate.analysis.blocks import successful
 from feedrate.analysis.ceilings import cells_with_ceilings
 from feedrate.analysis.claim_values import observe
 from feedrate.analysis.claims import judge_claims
-from feedrate.analysis.machines import CELL, SAME_IN_BOTH, one_setting
+from feedrate.analysis.machines import CELL, OF_SCRIPT, SAME_IN_BOTH, one_setting
 from feedrate.analysis.storage import believable
 from feedrate.plan import suite
 from feedrate.plan.claim import Claims
 from feedrate.questions.compare.analysis import Compared, claims, compared
 from feedrate.questions.compare.page import unranked_suites
-from feedrate.schema.axes import AXES, SCRIPT
 from feedrate.schema.columns import TRIALS
 from feedrate.schema.errors import InputError, expected_one_of
 from feedrate.schema.redaction import one_line
@@ -72,7 +71,8 @@ class Side:
     def cells(self) -> frozenset[tuple[object, ...]]:
         """Each cell with an estimate: its id, device, and what must agree before it is compared."""
         names = [*CELL, *SAME_IN_BOTH]
-        known = successful(self.read([*names, "outcome", "samples_per_s"]))[names].drop_duplicates().astype(object)
+        ended = successful(self.read([*names, *OF_SCRIPT, "outcome", "samples_per_s"]))
+        known = one_setting(ended)[names].drop_duplicates().astype(object)
         return frozenset(known.where(known.notna(), None).itertuples(index=False, name=None))
 
 
@@ -109,37 +109,18 @@ def compare(a: str, b: str, results: Path) -> Comparison:
             f"A (run {one.run_id}) was measured by version {versions[0]} of the protocol, B (run {other.run_id}) by "
             f"version {versions[1]}; expected one version. Repeat run {older.run_id} with a newer feedrate"
         )
-    notes = [*_notes("A", one, len(of_a)), *_notes("B", other, len(of_b)), *_settings(one, other)]
-    first, second = (
-        (one_setting(trials), one_setting(cells_with_ceilings(trials)))
-        for trials in map(believable, (one.trials, other.trials))
-    )
+    notes = [*_notes("A", one, len(of_a)), *_notes("B", other, len(of_b))]
+    first, second = ((trials, cells_with_ceilings(trials)) for trials in map(believable, (one.trials, other.trials)))
     found = compared(first, second, unranked_suites())
     if not len(found.cells):
         reasons = "; ".join(f"{n} {reason}" for reason, n in found.unmatched["reason"].value_counts().items())
         raise InputError(
             f"A (run {one.run_id}) and B (run {other.run_id}) have no cell in common that can be compared: "
-            f"{one_line(reasons)}. Expected two runs of one suite on one kind of device and the same data"
+            f"{one_line(reasons)}. Expected two runs of one suite, or of one script by its name, on one kind of device "
+            "and the same data"
         )
     asked = suite.claims()
     return Comparison(one, other, found, claims(_verdicts(one, asked), _verdicts(other, asked)), asked, notes)
-
-
-def _settings(a: Side, b: Side) -> Iterator[str]:
-    """How the settings of a script differ, whose runs are compared whatever they are."""
-    if not all(SCRIPT in side.manifest.suites for side in (a, b)):
-        return
-    cells = [side.trials[side.trials["mode"].eq("train")].iloc[0] for side in (a, b)]
-    differ = [
-        f"{axis.name} {' → '.join('none' if pd.isna(cell[axis.name]) else str(cell[axis.name]) for cell in cells)}"
-        for axis in AXES
-        if str(cells[0][axis.name]) != str(cells[1][axis.name])
-    ]
-    yield (
-        f"Settings of the script's loader, A → B: {', '.join(differ)}."
-        if differ
-        else "The loader's settings are the same."
-    )
 
 
 def candidates(text: str, letter: str, results: Path) -> list[Side]:

@@ -23,7 +23,8 @@ from feedrate.questions.compare.comparison import Comparison, Side
 from feedrate.questions.explore.page import RAN
 from feedrate.questions.machines import page as machines_page
 from feedrate.questions.summary.terminal import rate, task
-from feedrate.schema.words import known, number, plural
+from feedrate.schema.axes import SCRIPT
+from feedrate.schema.words import known, number, percent, plural
 
 MOST_CELLS = 8
 """Cells that a list shows unless all are asked for."""
@@ -78,6 +79,14 @@ def _facts(side: Side) -> dict[str, str]:
     """A machine and its run, by what a reader calls each fact."""
     run = side.manifest
     trials = sum(run.outcomes.values())
+    if SCRIPT in run.suites:
+        asked = {"Asked for": run.command, "Trials": f"its loop, in {run.blocks:,} stretches"}
+    else:
+        failed = f"{trials - run.outcomes.get('ok', 0):,} failed"
+        asked = {
+            "Asked for": f"{', '.join(sorted(run.suites))} ({run.profile})",
+            "Trials": f"{trials:,} in {plural(run.blocks, 'whole block')}, {failed}",
+        }
     return {
         "Machine": run.machine.machine_id,
         **machines_page.hardware([run.machine]),
@@ -86,8 +95,7 @@ def _facts(side: Side) -> dict[str, str]:
         "feedrate": run.feedrate_version,
         "Run": run.run_id,
         "Measured": descriptions.day(run.started_at),
-        "Asked for": f"{', '.join(sorted(run.suites))} ({run.profile})",
-        "Trials": f"{trials:,} in {plural(run.blocks, 'whole block')}, {trials - run.outcomes.get('ok', 0):,} failed",
+        **asked,
         "Grade (A to D)": side.grade,
         "Tier": side.beside.tier,
     }
@@ -97,8 +105,8 @@ def facts(found: Comparison) -> Section:
     """Write both machines beside each other, and where they differ."""
     b = _facts(found.b)
     rows = [cells(name, one, b[name], "" if one == b[name] else "differs") for name, one in _facts(found.a).items()]
-    lines = [*found.notes]
-    if _one_machine(found):
+    lines = [*found.notes, *_settings(found)]
+    if _repeats(found):
         lines.append("These are two runs of one machine: how far they differ shows how well a run can be repeated.")
     versions = [{**side.manifest.software.model_dump(), **side.manifest.runtime} for side in (found.a, found.b)]
     differ = []
@@ -111,16 +119,35 @@ def facts(found: Comparison) -> Section:
     return Section("A and B", lines, ("", "A", "B", ""), rows)
 
 
-def _one_machine(found: Comparison) -> bool:
-    return found.a.manifest.machine.machine_id == found.b.manifest.machine.machine_id
+def _repeats(found: Comparison) -> bool:
+    """Whether the same was measured twice: on one machine, and of a script with the same settings."""
+    a, b = (side.manifest.machine.machine_id for side in (found.a, found.b))
+    return a == b and not found.found.changed
+
+
+def _settings(found: Comparison) -> Iterator[str]:
+    """How the settings of a script differ, and how long it waits with either."""
+    if found.found.changed is None:
+        return
+    differ = [f"{name} {said(a)} → {said(b)}" for name, a, b in found.found.changed]
+    yield f"A → B: {', '.join(differ)}." if differ else "The script's loader has the same settings in both."
+    loops = (side.trials[side.trials["mode"].eq("train")] for side in (found.a, found.b))
+    a, b = (percent(loop["host_fetch_ns"].sum() / loop["wall_ns"].sum()) for loop in loops)
+    yield f"It waits for data {a} of the time in A and {b} in B."
+
+
+def said(value: object) -> str:
+    """Write the value of an axis; none where it does not apply."""
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _matched(found: Comparison, most: int | None) -> Section:
     """Which cells are compared, and why the others are not."""
     counts = [len(side.trials[CELL].drop_duplicates()) for side in (found.a, found.b)]
+    same = "script, device and protocol, whatever its loader's settings"
     line = (
         f"{plural(len(found.found.cells), 'cell')} of {counts[0]:,} in A and {counts[1]:,} in B: those of the same "
-        "settings, device, data, workload and protocol."
+        f"{'settings, device, data, workload and protocol' if found.found.changed is None else same}."
     )
     rows = []
     for reason, group in found.found.unmatched.groupby("reason", sort=False):
@@ -171,7 +198,7 @@ def _cautions(found: Comparison) -> Iterator[str]:
         yield f"This one cell: {_estimate(row, 'no interval', blocks)}."
     if found.found.kinds["kind"].eq("emulated").any():
         yield "An emulated step sleeps as long on either machine: where it is the bottleneck the ratio is one."
-    if _one_machine(found):
+    if _repeats(found):
         again = repeated(found.found.cells)
         if several:
             yield f"Half of the cells agree within {again.half_within_pct:.1f} %."
@@ -193,7 +220,7 @@ def _wins_and_losses(found: Comparison, reach: float, most: int | None) -> Itera
             continue
         rows = [
             (
-                Cell(f"{task(row)}: {descriptions.knobs(row)}"),
+                Cell(task(row) if found.found.changed else f"{task(row)}: {descriptions.knobs(row)}"),
                 Cell(f"{row['samples_per_s_a']:,.0f} → {row['samples_per_s_b']:,.0f}"),
                 *_drawn(row, "one block", reach, colour),
                 Cell(f"{row['n_a']:.0f}, {row['n_b']:.0f}"),

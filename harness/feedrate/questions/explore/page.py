@@ -35,6 +35,7 @@ from feedrate.pages.selection import Selection
 from feedrate.pages.template import render
 from feedrate.questions.home.page import leading
 from feedrate.questions.loader.phase_charts import LABELS
+from feedrate.questions.runs.facts import suites
 from feedrate.schema.axes import AXES
 from feedrate.schema.columns import PHASES
 
@@ -95,7 +96,7 @@ def _about(view: RunView) -> dict[str, Any]:
         "tier": view.beside.tier,
         "started": run.started_at,
         "day": descriptions.day(run.started_at),
-        "suites": sorted(run.suites),
+        "suites": sorted(suites(view)),
         "blocks": run.blocks,
         "page": view.page.replace(".md", ".html"),
     }

@@ -38,7 +38,7 @@ from feedrate.charts.figure import (
 from feedrate.charts.marks import BLOCKS, estimated, hover, names, tone
 from feedrate.charts.theme import PHASE_COLOURS, colour
 from feedrate.schema import words
-from feedrate.schema.axes import BY_NAME
+from feedrate.schema.axes import BY_NAME, SCRIPT
 from feedrate.schema.columns import PHASES
 from feedrate.schema.metrics import CONFIRMED_OVER
 
@@ -52,7 +52,7 @@ LABELS = {
     "other": "other",
     "emulated": "emulated step (sleep)",
 }
-_WHISKER = "Bars are means over blocks; the thin line is the 95 % interval of the whole bar."
+_WHISKER = "Bars are means over {}; the thin line is the 95 % interval of the whole bar."
 _SLEEP = "An emulated step sleeps for a declared time, as an accelerator would keep the host waiting; no model runs."
 _MISSING = "No trial of a training loop ended well here, so there are no phases to show."
 _TIMES = {"total (us)": "total", "low (us)": "lo", "high (us)": "hi", "n": "n"}
@@ -85,7 +85,9 @@ def phases(sheet: Sheet, cells: pd.DataFrame) -> Figure:
         sheet.note(_SLEEP)
     if len({row["num_workers"] for row in sheet.rows}) > 1:
         sheet.note("Shown are PyTorch’s default, no workers, and the count that is fastest at the largest batch.")
-    sheet.note(_WHISKER)
+    if script := bool(cells["workload"].eq(SCRIPT).all()):
+        sheet.question = "How long does each phase of a training step take per sample?"
+    sheet.note(_WHISKER.format("stretches of the loop" if script else "blocks"))
     return sheet.figure(_keys(used), _MISSING)
 
 
@@ -220,7 +222,7 @@ def defaults(sheet: Sheet, trials: pd.DataFrame) -> Figure:
         sheet.note(
             "Where one bar stands alone, nothing measured is faster than the defaults, or they were not measured."
         )
-    sheet.note(_WHISKER)
+    sheet.note(_WHISKER.format("blocks"))
     return sheet.figure(_keys(used), _MISSING)
 
 

@@ -127,7 +127,8 @@ def tasks_of(own: Sequence[RunView], protocol: int | None = None) -> Tasks:
 
 
 def _newest_protocol(runs: Sequence[RunView]) -> int:
-    return max((view.manifest.protocol_version for view in runs), default=0)
+    """Of the runs that say which settings suit a machine."""
+    return max((view.manifest.protocol_version for view in runs if view.for_machines), default=0)
 
 
 def shared_task(machines: Sequence[Tasks]) -> Task | None:

@@ -63,7 +63,7 @@ def _axis_kind(axis: Axis) -> str:
     default = str(axis.default).lower() if axis.type is bool else axis.default
     unit = f", {_unit(axis.unit)}" if axis.unit else ""
     choices = f": {', '.join(axis.choices())}" if axis.choices and axis.choices() else ""
-    return f"{_KINDS[axis.type.__name__]}{unit}{choices}; default {default}"
+    return f"{_KINDS[axis.type.__name__]}{unit}{choices}; default {default}".removesuffix("; default ")
 
 
 def _unit(name: str) -> str:

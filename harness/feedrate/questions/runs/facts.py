@@ -11,6 +11,7 @@ from feedrate.pages import descriptions, markup
 from feedrate.pages.runs import RunView
 from feedrate.pages.template import table
 from feedrate.schema import words
+from feedrate.schema.axes import SCRIPT
 from feedrate.store.marks import TIERS
 
 STOPPED = {
@@ -31,6 +32,18 @@ NUMBERS = ("Blocks", "Cells", "Failed")
 """How much was measured: the last columns of every table of runs."""
 Cell = Callable[[RunView, str], str]
 """What a run has in a column, as text or ``Markup`` on the page of a path."""
+
+
+def script_name(view: RunView) -> str:
+    """What the script of a run is called; empty where it is the run of none."""
+    run = view.manifest
+    return run.command.rpartition(" ")[2] if SCRIPT in run.suites else ""
+
+
+def suites(view: RunView) -> list[str]:
+    """What a run asked; of a script with its name."""
+    name = script_name(view)
+    return [f"{SCRIPT} {name}"] if name else list(view.manifest.suites)
 
 
 def badge(page: str, view: RunView) -> Markup:
@@ -58,17 +71,25 @@ def beside(view: RunView) -> dict[str, str]:
 def short(view: RunView) -> dict[str, str]:
     """Name what was measured, when and with what, from the manifest alone."""
     run = view.manifest
-    return {
+    began = {
         "Device": run.device,
         "Repeat it": markup.code(run.command),
         "Began": f"{descriptions.day(run.started_at)} ({run.started_at})",
         "Took": descriptions.minutes(run.started_at, run.ended_at),
+    }
+    stopped = {"Stopped": STOPPED.get(run.stop_reason, run.stop_reason)}
+    version = f"feedrate {run.feedrate_version}, protocol {run.protocol_version}"
+    if SCRIPT in run.suites:
+        measured = {"Measured": f"its loop, in {run.blocks:,} stretches"}
+        return {**began, **measured, **stopped, "PyTorch": run.software.torch or "unknown", "Version": version}
+    return {
+        **began,
         "Measured": f"{words.plural(run.cells, 'cell')}, in up to {words.plural(run.blocks, 'block')}",
         "Trials": ", ".join(f"{count:,} {name}" for name, count in run.outcomes.items()),
-        "Stopped": STOPPED.get(run.stop_reason, run.stop_reason),
+        **stopped,
         "Suites": words.listed(run.suites) or "none",
         "PyTorch": run.software.torch or "unknown",
-        "Version": f"feedrate {run.feedrate_version}, protocol {run.protocol_version}, seed {run.seed}",
+        "Version": f"{version}, seed {run.seed}",
     }
 
 
@@ -96,7 +117,7 @@ _CELLS: Mapping[str, Cell] = {
     "Machine": lambda view, path: markup.link(path, view.machine_page, view.name),
     "Device": lambda view, _: descriptions.device_name(view.manifest.device),
     "Date": lambda view, _: descriptions.day(view.manifest.started_at),
-    "Suites": lambda view, _: words.listed(view.manifest.suites),
+    "Suites": lambda view, _: words.listed(suites(view)),
     "Blocks": lambda view, _: str(view.manifest.blocks),
     "Cells": lambda view, _: str(view.manifest.cells),
     "Failed": lambda view, _: str(view.failed),

@@ -24,6 +24,7 @@ from feedrate.pages.headlines import RULE, headline_table
 from feedrate.pages.markup import Page, Placed
 from feedrate.pages.runs import RunView, draw, place
 from feedrate.pages.template import render, table
+from feedrate.plan import suite
 from feedrate.questions.cite import page as cite_page
 from feedrate.questions.runs import facts, script
 from feedrate.schema import words
@@ -41,8 +42,6 @@ _ORDERED = ["block", "position", "role", "outcome", "samples_per_s", "flags", *(
 """What the list of all trials tells of each."""
 _PICTURES = {"drift": "trials.parquet", "telemetry": "telemetry.parquet"}
 """Charts of a run as a whole, and the file that each needs."""
-_OF_SCRIPTS = {"phases": "trials.parquet", "timeline": "steps.parquet"}
-"""The same of the run of a script."""
 _IDLE = {"main_cpu_pct": 0.0, "workers_cpu_pct": 0.0, "read_bytes": 0}
 """A look at the machine is judged as a trial in which nothing of ours ran."""
 _LOOKS = {
@@ -65,7 +64,8 @@ _LABELS = {"ci_target_pct": "interval wanted", "control_every": "control cell"}
 def page(view: RunView) -> Page:
     """Write the page of a run; it copies the run's files beside it."""
     run, files = view.manifest, facts.files(view)
-    pictures = list(_pictures(view))
+    pictures, of_script = list(_pictures(view)), list(_of_script(view))
+    predicted = _placed(script.predicted(view), "predictions", view)
     order = _order(view)
     failed = view.trials[view.trials["outcome"].ne("ok")]
     narrow, wide, without = _split(run.contrasts)
@@ -77,6 +77,9 @@ def page(view: RunView) -> Page:
         target=f"{run.protocol.ci_target_pct:g}",
         summary=_summary(view),
         script=script.section(view),
+        of_script=of_script,
+        predicted=predicted,
+        stretches=script.stretches(view) if of_script else (),
         headlines=headline_table(view.headlines),
         rule=RULE,
         notes=[*map(descriptions.note, run.substitutions), *_cautions(view)],
@@ -107,7 +110,7 @@ def page(view: RunView) -> Page:
         downloads=facts.downloads(view),
         citation=cite_page.run_forms(view) if f"runs/{view.slug}/trials.parquet" in files else "",
     )
-    figures = {placed.name: placed for _, placed in pictures}
+    figures = {placed.name: placed for placed in (predicted, *(each for _, each in (*of_script, *pictures))) if placed}
     return Page(view.page, f"Run {run.run_id}", body, figures, files, listed=False, hide=("navigation",))
 
 
@@ -176,10 +179,20 @@ def withdrawn_list(page_path: str, runs: Sequence[RunView]) -> str:
 
 def _pictures(view: RunView) -> Iterator[tuple[Figure, Placed]]:
     """Every chart of the whole run that it has anything for."""
-    charts = _PICTURES | (_OF_SCRIPTS if SCRIPT in view.manifest.suites else {})
-    for chart, file in charts.items():
-        if (view.run.folder / file).is_file() and (figure := draw(chart, view)).panels:
-            yield figure, place(figure, f"{chart}-{view.slug}", view.page, view.origin)
+    for chart, file in _PICTURES.items():
+        if (view.run.folder / file).is_file() and (placed := _placed(figure := draw(chart, view), chart, view)):
+            yield figure, placed
+
+
+def _of_script(view: RunView) -> Iterator[tuple[Figure, Placed]]:
+    """The charts of a script's loop."""
+    for chart in suite.load(SCRIPT).charts if SCRIPT in view.manifest.suites else ():
+        if placed := _placed(figure := draw(chart, view), chart, view):
+            yield figure, placed
+
+
+def _placed(figure: Figure | None, chart: str, view: RunView) -> Placed | None:
+    return place(figure, f"{chart}-{view.slug}", view.page, view.origin) if figure and figure.panels else None
 
 
 def _summary(view: RunView) -> dict[str, str]:
@@ -189,6 +202,9 @@ def _summary(view: RunView) -> dict[str, str]:
     most = f", half of the cells in {usual:,} or more" if 0 < usual < run.blocks else ""
     cells = f"{words.plural(run.cells, 'cell')}, from {words.plural(run.combinations, 'combination')}"
     grade = Markup('<a href="#how-far-to-trust-it"><strong>{}</strong>, and why</a>').format(view.grade.letter)
+    if SCRIPT in run.suites:
+        machine = {"Machine": markup.link(view.page, view.machine_page, view.name)}
+        return {"Grade": grade, **facts.beside(view), **machine, **short}
     return {
         "Grade": grade,
         **facts.beside(view),
@@ -319,7 +335,7 @@ def _details(view: RunView) -> dict[str, dict[str, str]]:
     if run.machine.storage:
         found["Storage"] = _named(run.machine.storage.model_dump())
     found["Software"] = _named(run.software.model_dump(exclude_none=True) | run.runtime)
-    found["Protocol"] = _protocol(run.protocol)
+    found["Protocol"] = {} if SCRIPT in run.suites else _protocol(run.protocol)
     return {title: values for title, values in found.items() if values}
 
 

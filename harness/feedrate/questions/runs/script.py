@@ -1,56 +1,174 @@
-"""What a script was found to wait for, as ``feedrate run`` said it: never published."""
+"""The run of a script: whether it is the data, in which lines, what would help, and the loop moment by moment.
+
+Most of it is the report of ``feedrate run``, which lies beside the run and is never published. A run that came from
+elsewhere has none: then its records alone speak, of how long it waits and of what each stage does alone.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import altair as alt
 from markupsafe import Markup
 
+from feedrate.analysis.estimates import rows_of
+from feedrate.charts.figure import Figure, Key, Panel, Sheet, listed, table
+from feedrate.charts.marks import dots, height, hover, look, names, rate
+from feedrate.charts.theme import colour
 from feedrate.pages import descriptions, markup
 from feedrate.pages.runs import RunView
+from feedrate.questions.runs.facts import script_name
 from feedrate.schema import words
+from feedrate.schema.axes import AXES
 from feedrate.store.runs import report_of
+
+ALONE = {"train": "The training loop", "compute": "The step alone, without its loader", "load": "The loader alone"}
+"""What a cell of a script ran."""
+_ELSEWHERE = ("data", "held back by", "next", "line", "by the model", "alone")
+"""What the answer says, or a table of its own."""
+_SMALLEST = 0.01
+"""A line of code with less of the preparing is not worth a row."""
+_LONGEST = 90
+"""Characters of a line of code."""
+_NEAR = 0.97
+"""Predictions of at least this share of the best are as good."""
+_LOOKS = {"measured": (colour("accent"), "diamond"), "by the model": (colour("name-0"), "circle")}
 
 
 def section(view: RunView) -> dict[str, Any] | None:
-    """The report of a run, fit for its page; None of runs without one."""
-    path = report_of(view.run.folder)
-    if not path.is_file():
+    """What the page of a script's run begins with; None of other runs."""
+    name, report = script_name(view), _report(view)
+    if not name:
         return None
-    report = json.loads(path.read_text(encoding="utf-8"))
-    waits = report["pacing"]["wait_share"]["value"] if report["pacing"] else 0.0
-    predictions = report["predictions"] or {"others": [], "present": None}
-    return {
-        "said": [(about.capitalize() or "Script", text) for about, text in report["said"] if about not in _ELSEWHERE],
-        "lines": [
-            (
-                markup.code(f"{line['file']}:{line['line']}"),
-                markup.code(line["code"]) if line["code"] else Markup(""),
-                words.percent(line["share"]),
-                words.percent(line["share"] * waits),
-            )
-            for line in report["lines"]
-        ],
-        "predictions": [
-            (
-                str(each["num_workers"]),
-                words.number(each["steps_per_s"]["value"]),
-                descriptions.spread(each["steps_per_s"]["lo"], each["steps_per_s"]["hi"]),
-            )
-            for each in predictions["others"]
-        ],
-        "basis": _basis(predictions["present"], report["pacing"]) if predictions["others"] else "",
+    cells = {str(row["mode"]): row for row in rows_of(view.judged)}
+    found = {"name": name, "alone": list(_alone(cells)), "bound": cells["train"]["bottleneck"], "facts": _facts(cells)}
+    if not report:
+        waits = words.percent(float(cells["train"]["fetch_share"]))
+        answer = f"{name} waits for data {waits} of its time: {found['bound']}."
+        return found | {"answer": answer, "lines": (), "predictions": (), "basis": ""}
+    said = dict(report["said"])
+    answer = f"{name} {said['data']}. It is held back by {said['held back by']}."
+    helps = said.get("next", "").replace("lines above", "lines below")  # which stand above it on a terminal
+    return found | {
+        "answer": f"{answer} What would help: {helps}." if helps else answer,
+        "facts": [(about.capitalize() or "Script", text) for about, text in report["said"] if about not in _ELSEWHERE],
+        "lines": list(_lines(report)),
+        "predictions": [_prediction(row) for row in _settings(report)],
+        "basis": _basis(report),
     }
 
 
-_ELSEWHERE = ("line", "prediction")
-"""What stands in tables of its own."""
+def _report(view: RunView) -> dict[str, Any] | None:
+    """What ``feedrate run`` said; None of runs that came from elsewhere."""
+    path = report_of(view.run.folder)
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
-def _basis(present: float, pacing: dict[str, Any]) -> str:
-    measured = pacing["steps_per_s"]["value"]
+def _facts(cells: Mapping[str, Mapping[Any, Any]]) -> list[tuple[str, str]]:
+    """What the records alone say of a loop."""
+    cell = cells["train"]
+    pace = f"{words.number(cell['samples_per_s'])} samples/s ({words.interval(cell['lo'], cell['hi'], cell['n'])})"
+    told = {axis.name: cell[axis.name] for axis in AXES if axis.of_scripts}
+    loader = descriptions.changed({name: value for name, value in told.items() if name not in ("workload", "script")})
+    return [("Pace", pace), ("Loader", loader or "all at their defaults")]
+
+
+def _lines(report: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
+    """The lines of code that cost most: what each is and where it stands, its shares of preparing and of the time."""
+    for line in report["lines"]:
+        if line["share"] >= _SMALLEST:
+            place = f"{Path(line['file']).name}:{line['line']}, {line['name']}"
+            code = line["code"] if len(line["code"]) <= _LONGEST else f"{line['code'][:_LONGEST]}…"
+            share = line["share"] * report["pacing"]["wait_share"]["value"]
+            shown = markup.two_lines(markup.code(code), place) if code else Markup("{}").format(place)
+            yield shown, words.percent(share), words.percent(line["share"])
+
+
+def _settings(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Numbers of workers in their order, the present one among them, with the steps a second of each."""
+    if not report["predictions"]:
+        return []
+    now = report["pacing"]["steps_per_s"]
+    found = [
+        {"num_workers": each["num_workers"], "kind": "by the model", **each["steps_per_s"]}
+        for each in report["predictions"]["others"]
+    ]
+    found.append({"num_workers": report["predictions"]["num_workers"], "kind": "measured", **now})
+    return [row | {"times": row["value"] / now["value"]} for row in sorted(found, key=lambda row: row["num_workers"])]
+
+
+def _prediction(row: Mapping[str, Any]) -> tuple[object, ...]:
+    measured = row["kind"] == "measured"
+    count = f"{row['num_workers']} (now)" if measured else str(row["num_workers"])
+    spread = descriptions.spread(row["lo"], row["hi"])
+    return count, words.number(row["value"]), spread, "–" if measured else words.number(row["times"], 2)
+
+
+def _basis(report: Mapping[str, Any]) -> str:
+    if not report["predictions"]:
+        return ""
+    present, measured = report["predictions"]["present"], report["pacing"]["steps_per_s"]["value"]
     return (
         f"The model is fitted to this one run. It gives {words.number(present)} steps/s for the present setting, which "
         f"ran at {words.number(measured)}: the range holds that difference, and 10 % at least."
     )
+
+
+def predicted(view: RunView) -> Figure | None:
+    """Draw what other numbers of workers would give; None where nothing could be predicted."""
+    rows = _settings(report) if script_name(view) and (report := _report(view)) else []
+    if not rows:
+        return None
+    sheet = Sheet("What other numbers of workers would give", "How many steps a second would the same loop do?")
+    drawn = [{**row, "label": f"num_workers={row['num_workers']}"} for row in rows]
+    colours, shapes = look("kind", _LOOKS, _LOOKS)
+    base = alt.Chart(table(drawn)).encode(y=names("label", [row["label"] for row in drawn]), color=colours)
+    x = {"title": "steps per second", "scale": alt.Scale(zero=True, nice=5), "axis": alt.Axis(tickCount=5)}
+    layers = dots(base, x, shapes, hover({"label:N": "setting", "kind:N": "known", **rate("steps per second")}))
+    columns = {"num_workers": "num_workers", "known": "kind", "steps per s": "value", "low": "lo", "high": "hi"}
+    panel = Panel.draw(
+        script_name(view), "the same loop with other numbers of workers", _message(rows), layers, height(len(rows))
+    )
+    sheet.add(panel, listed(rows, {}, columns))
+    return sheet.figure([Key(kind, *marks) for kind, marks in _LOOKS.items()], "")
+
+
+def _message(rows: Sequence[Mapping[str, Any]]) -> str:
+    now = next(row for row in rows if row["kind"] == "measured")
+    others = [row for row in rows if row is not now]
+    most = max(row["value"] for row in others)
+    best = next(row for row in others if row["value"] >= _NEAR * most)
+    measured = f"the {words.number(now['value'])} steps/s that were measured with {now['num_workers']}"
+    if best["lo"] <= now["value"]:
+        return f"By the model no other number of workers is clearly faster than {measured}."
+    interval = f"{words.number(best['lo'])} to {words.number(best['hi'])}"
+    return (
+        f"By the model the loop does {words.number(best['value'])} steps/s with num_workers={best['num_workers']} "
+        f"({interval}), {words.times(best['times'])} {measured}; more workers give no more."
+    )
+
+
+def _alone(cells: Mapping[str, Mapping[Any, Any]]) -> Iterator[tuple[object, ...]]:
+    """What loop, step and loader do; nothing where the stages were not measured alone."""
+    for mode, what in ALONE.items():
+        if mode in cells and len(cells) > 1:
+            cell = cells[mode]
+            yield what, words.number(cell["samples_per_s"]), descriptions.spread(cell["lo"], cell["hi"]), cell["n"]
+
+
+def stretches(view: RunView) -> list[tuple[object, ...]]:
+    """Every stretch of the loop, and of its stages alone, in the order of time."""
+    return [
+        (
+            ALONE[str(row["mode"])],
+            row["block"],
+            f"{row['steps']:,}",
+            words.number(float(row["samples_per_s"])),
+            words.percent(row["host_fetch_ns"] / row["wall_ns"]) if words.known(row["host_fetch_ns"]) else "–",
+            str(row["flags"]).replace(",", ", ") if isinstance(row["flags"], str) else "",
+        )
+        for row in rows_of(view.trials.sort_values("block"))
+    ]

@@ -26,6 +26,7 @@ from feedrate.charts.marks import unit_of
 from feedrate.charts.theme import colour
 from feedrate.questions.runs import telemetry as probes
 from feedrate.schema import words
+from feedrate.schema.axes import SCRIPT
 
 _TITLE = "The machine over the run"
 CPU = {"main": colour("name-0"), "workers": colour("name-2"), "others": colour("name-6")}
@@ -134,7 +135,8 @@ def telemetry(
     message = _message(probes.means(samples, cores_logical), bins, ran, cores)
     panel = Panel.draw(_TITLE, subtitle, message, layers, 100 + round(UNIT * whole))
     sheet.add(panel, _listed(rows, unit))
-    for note in (*_notes(step, bins), *_undrawn(ran)):
+    script = bool(samples["suite"].eq(SCRIPT).all())
+    for note in (*_notes(step, bins, script), *_undrawn(ran)):
         sheet.note(note)
     return sheet.figure([*_keys(bins, ran), *_trial_keys(ran)], _MISSING)
 
@@ -268,10 +270,15 @@ def _message(mean: Mapping[str, float], bins: pd.DataFrame, ran: pd.DataFrame, c
     return " ".join(words.sentence(text) for text in (*said, _count_marked(ran)))
 
 
-def _notes(step: str, bins: pd.DataFrame) -> Iterator[str]:
+def _notes(step: str, bins: pd.DataFrame, script: bool) -> Iterator[str]:
     yield (
-        f"Probes look ten times a second while a trial runs. A point is the mean of {step} s of samples, the band "
-        "around it their least and most; CPU shows means only. Gaps: a fresh process got ready, and nobody looked."
+        f"Probes look ten times a second while a {'script' if script else 'trial'} runs. A point is the mean of {step} "
+        "s of samples, the band around it their least and most; CPU shows means only. "
+        + (
+            "Trials and blocks are stretches of the script’s loop."
+            if script
+            else "Gaps: a fresh process got ready, and nobody looked."
+        )
     )
     yield "It describes what was seen and estimates nothing: there is no interval. Every second block is shaded."
     if _seen(bins, "main") and not _seen(bins, "others"):

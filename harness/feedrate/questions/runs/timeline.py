@@ -13,6 +13,7 @@ What is a stamp and what is laid out:
   beginning before the host had its batch, and had issued the copy of the next where copies have a stream of their own.
   Where the device waits for the host at least once, that is exact.
 - Copies on a stream of their own have a length; they are put where the host ordered them.
+- Of a script's device only idle times are known, each of which ends when a batch came.
 """
 
 from __future__ import annotations
@@ -215,8 +216,12 @@ def _on_device(trial: Recorded) -> Iterator[Bar]:
     if not trial.compute:
         return
     work = {name: times for name, times in trial.compute.items() if name != IDLE}
-    begins = np.cumsum(np.sum(list(trial.compute.values()), axis=0)) - np.sum(list(work.values()), axis=0)
     fetched = trial.borders[:-1] + trial.phases["fetch"]
+    if not work:
+        for place, idle, end in zip(trial.places, trial.compute[IDLE], fetched, strict=True):
+            yield Bar(DEVICE, IDLE, place, end - idle, end)
+        return
+    begins = np.cumsum(np.sum(list(trial.compute.values()), axis=0)) - np.sum(list(work.values()), axis=0)
     # On a stream of its own the next copy is issued before the step's first event.
     issued = fetched if trial.copies is None else fetched + trial.phases.get("h2d", 0.0)
     offset = float(np.max(issued - begins))
@@ -240,6 +245,8 @@ class Account(NamedTuple):
     """Share of it that the training process spent in fetching."""
     lead_ns: float | None
     """Median over its batches, from being ready to being asked for; negative: asked for first. None: not known."""
+    taking: bool
+    """Whether most of the fetching was of batches that were ready: taking them over, and no wait for them."""
     hidden: float | None
     """Share of the workers' work in the stretch while the training process did not fetch; None: not known."""
     idle: float | None
@@ -250,7 +257,7 @@ def account(trial: Recorded, stretch: Stretch) -> Account:
     """Add up a stretch."""
     rows = slice(stretch.first, stretch.first + stretch.count)
     wall = float(trial.borders[stretch.first + stretch.count] - trial.borders[stretch.first])
-    leads = (trial.borders[:-1] - trial.ended)[rows]
+    leads, fetching = (trial.borders[:-1] - trial.ended)[rows], trial.phases["fetch"][rows]
     shown, span = bars(trial, stretch), stretch.span_ns
     work = [bar for bar in shown if bar.lane.startswith(WORKER)]
     waits = [bar for bar in shown if bar.lane == MAIN and bar.part == "fetch"]
@@ -259,8 +266,9 @@ def account(trial: Recorded, stretch: Stretch) -> Account:
     seen = sum(max(0.0, min(a.end, b.end, span) - max(a.begin, b.begin, 0.0)) for a in work for b in waits)
     return Account(
         step_ns=wall / stretch.count,
-        waiting=float(trial.phases["fetch"][rows].sum()) / wall,
+        waiting=float(fetching.sum()) / wall,
         lead_ns=float(np.nanmedian(leads)) if trial.workers and np.isfinite(leads).any() else None,
+        taking=bool(trial.workers and fetching[leads > 0].sum() > fetching.sum() / 2),
         hidden=1 - seen / total if total else None,
         idle=_within(idle, span) / span if trial.compute else None,
     )

@@ -54,7 +54,7 @@ from feedrate.questions.runs.timeline import (
 )
 from feedrate.questions.workers.charts import what, who
 from feedrate.schema import words
-from feedrate.schema.axes import BY_NAME
+from feedrate.schema.axes import BY_NAME, SCRIPT
 
 MOST_WORKERS = 8
 """Lanes of workers; the others of a trial are left out, and it is said."""
@@ -85,6 +85,10 @@ _SINGLE = (
     "Single times of one trial each, so they have no interval: the trial of median throughput, and the steps most like "
     "its mean. The numbers above the bars count batches in the order in which they are fetched."
 )
+_STRETCH = (
+    "Single times of one stretch of the loop, so they have no interval: the stretch of median throughput, and the "
+    "steps most like its mean. The numbers above the bars count its batches."
+)
 _STAGES = (
     "Stages of loading are summed over a batch and drawn in order, in proportion; in truth they alternate sample by "
     "sample."
@@ -92,6 +96,9 @@ _STAGES = (
 _CLOCKS = (
     "The device’s spans are laid end to end by its own clock; against the host’s clock they are put as early as no "
     "step’s first span begins before the host had its batch. A span contains launch gaps."
+)
+_STARVED = (
+    "The device’s lane shows, by CUDA events, when it had nothing to do until a batch came; its work is not recorded."
 )
 _AHEAD = (
     "With a prefetcher a step fetches and moves the batch of the next one. Copies on a stream of their own stand where "
@@ -253,14 +260,14 @@ def _message(part: Slice, one: Trial) -> str:
     """Say what one trial's steps add up to."""
     sums, training = one.sums, part.kind != LOAD
     text = f"{one.name}: {words.plural(one.stretch.count, 'step')} of {words.number(sums.step_ns / 1e6)} ms"
-    ready = (sums.lead_ns or 0) > 0
     if training:
-        does = "loading its batches itself" if not one.recorded.workers else "fetching" if ready else "waiting for data"
+        waits = "fetching" if sums.taking else "waiting for data"
+        does = waits if one.recorded.workers else "loading its batches itself"
         text += f", of which the main process spends {words.percent(sums.waiting)} {does}"
     if sums.lead_ns is not None:
-        side = "before" if ready else "after"
+        side = "before" if sums.lead_ns > 0 else "after"
         text += f"; a batch is ready {words.number(abs(sums.lead_ns) / 1e6)} ms {side} it is asked for (median)"
-        text += ", so that fetching is taking it over" if ready and training else ""
+        text += ", so that fetching is taking it over" if sums.taking and training else ""
     if sums.hidden is not None and training:
         text += f", and {words.percent(sums.hidden)} of the workers’ work is done while nothing waits for it"
     if sums.idle is not None:
@@ -272,14 +279,15 @@ def _notes(part: Slice, trials: Sequence[Trial]) -> Iterator[str]:
     """What a reader must know: how the steps were chosen, what is laid out, what is left out or not known."""
     if len(trials) > 1:
         yield _PAIR
-    yield _SINGLE
+    script = trials[0].cell["workload"] == SCRIPT
+    yield _STRETCH if script else _SINGLE
     estimates = []
     for one in trials:
         spread = words.interval(plain(one.cell["lo"]), plain(one.cell["hi"]), int(one.cell["n"]))
         estimates.append(f"{one.name}, {words.number(float(one.cell['samples_per_s']))} samples/s ({spread})")
-    yield f"All trials of {part.title}, {part.subtitle}: {'; '.join(estimates)}."
+    yield f"All {'stretches' if script else 'trials'} of {part.title}, {part.subtitle}: {'; '.join(estimates)}."
     drawn = [bar for one in trials for bar in one.bars]
-    if any(bar.part in STAGE_COLOURS for bar in drawn):
+    if any(bar.part in (*STAGE_COLOURS, GETITEM) for bar in drawn):
         yield _STAGES
     for one in trials:
         if one.recorded.workers and not one.recorded.stamped:
@@ -287,7 +295,7 @@ def _notes(part: Slice, trials: Sequence[Trial]) -> Iterator[str]:
         if (more := one.recorded.workers - MOST_WORKERS) > 0 and one.recorded.stamped:
             yield f"{one.name}: the lanes of {words.plural(more, 'more worker')} are left out."
     if any(bar.lane == DEVICE for bar in drawn):
-        yield _CLOCKS
+        yield _STARVED if script else _CLOCKS
     if any(plain(one.cell["prefetcher"]) not in (None, "none") for one in trials):
         yield _AHEAD
     if part.kind == EMULATED:

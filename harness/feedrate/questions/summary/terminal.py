@@ -21,7 +21,7 @@ from feedrate.plan.suite import CALIBRATION
 from feedrate.questions.calibration import terminal as calibration_terminal
 from feedrate.questions.claims import terminal as claims_terminal
 from feedrate.schema import words
-from feedrate.schema.axes import BY_NAME
+from feedrate.schema.axes import BY_NAME, SCRIPT
 from feedrate.schema.metrics import SAME
 from feedrate.store.runs import StoredRun
 
@@ -76,7 +76,9 @@ def task(row: Row) -> str:
     mode = {"load": "loading alone", "compute": "step alone", "copy": "copy alone", "train": "training"}[row["mode"]]
     if row["mode"] == "train" and row["step"] == "emulated":
         mode = f"emulated {row['step_ms']:g} ms step"
-    shown = {"workload", "mode", "step", "step_ms", "patch_size"}
+    if row["workload"] == SCRIPT:
+        return f"{mode} · {row['script']}"
+    shown = {"workload", "script", "mode", "step", "step_ms", "patch_size"}
     rest = {axis: row[axis] for axis in CONDITIONS if axis not in shown and not bool(pd.isna(row[axis]))}
     more = [f", {axis}={value}" for axis, value in rest.items() if value != BY_NAME[axis].default]
     return f"{mode} · {row['workload']} {row['patch_size']} px{''.join(more)}"

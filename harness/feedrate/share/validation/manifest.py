@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from feedrate.schema.axes import FREE_NAME
 from feedrate.schema.columns import OUTCOMES
 from feedrate.schema.errors import InputError
 from feedrate.schema.redaction import INVISIBLE
@@ -68,7 +69,11 @@ _CLAIM = "[a-z0-9][a-z0-9_-]{0,63}"
 _ENDED = ("target", "blocks", "budget", "interrupted", "ended")
 _VALUE = r"(?:[\w.+,-]{1,100}|'[\w.+,@ -]{1,100}')"
 """What a shell and make take as it stands: no expansion, no second command."""
-_COMMAND = rf"make sweep(?: (?:PROFILE|SUITE|BUDGET|MATRIX|DATA|DATA_ROOT)={_VALUE})*|feedrate run -- {_VALUE}"
+RUN_COMMAND = "feedrate run -- "
+"""What the command of a script's run begins with; the script's name follows."""
+_COMMAND = (
+    rf"make sweep(?: (?:PROFILE|SUITE|BUDGET|MATRIX|DATA|DATA_ROOT)={_VALUE})*|{RUN_COMMAND}(?a:{FREE_NAME.pattern})"
+)
 _NAMES: dict[str, str] = {
     "suites": NAME,
     "outcomes": "|".join(OUTCOMES),
@@ -162,7 +167,7 @@ def check_fields(fields: dict[str, Any], where: str) -> None:
             if len(value) > caps.TEXT_CHARACTERS.most or _UNPRINTABLE.search(value):
                 raise MANIFEST_TEXT.refused(place, quote(value), "a short line of plain text")
             if path == "command" and not re.fullmatch(_COMMAND, value):
-                expected = "make sweep and NAME=value, without what a shell or make expands"
+                expected = "make sweep and NAME=value, without what a shell or make expands, or feedrate run -- NAME"
                 raise COMMAND.refused(place, quote(value), expected)
             if path in _TEXTS and not re.fullmatch(_TEXTS[path], value):
                 raise MANIFEST_NAME.refused(place, quote(value), f"a text such as {_TEXTS[path]}")

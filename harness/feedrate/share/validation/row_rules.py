@@ -302,9 +302,15 @@ def _full(rows: Rows) -> Iterator[Offence]:
 
 
 def _worked(rows: Rows) -> Iterator[Offence]:
-    """Batches of a window were prepared since the loader was started, by so many workers, or by the trial itself."""
-    stamped = np.sum([np.nan_to_num(rows.number(f"worker_{stage}_ns")) for stage in WORKER_STAGES], axis=0)
+    """Batches of a window were prepared since the loader was started, by so many workers, or by the trial itself.
+
+    Those of a stretch of a script may have been prepared in the ones before.
+    """
+    stages = (*WORKER_STAGES, "getitem")
+    stamped = np.sum([np.nan_to_num(rows.number(f"worker_{stage}_ns")) for stage in stages], axis=0)
     since = np.sum([np.nan_to_num(rows.number(name)) for name in _PARTS], axis=0)
+    script = rows.text("workload").one_of(SCRIPT)
+    since = np.where(script, np.cumsum(np.where(script, since, 0.0)), since)
     room = np.maximum(np.nan_to_num(rows.number("num_workers")), 1) * since
     wrong = _timed(rows) & ~(stamped <= room + OVER_NS)
     yield Offence(
@@ -400,7 +406,7 @@ IDENTITIES = (
     RowRule(
         "worked",
         "The stages of a window’s batches take no longer than its workers had: each from the loader’s start to the "
-        "window’s end; without workers the trial itself.",
+        "window’s end; without workers the trial itself. Of a script all stretches until then count.",
         _worked,
     ),
     RowRule("whole", "Start-up, compiling, warm-up and window together take no longer than the whole trial.", _whole),

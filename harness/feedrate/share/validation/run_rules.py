@@ -14,8 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from feedrate.schema.axes import SCRIPT
 from feedrate.schema.columns import DEVICE_SPANS, OUTCOMES, PHASES, STEPS_KEPT, WORKER_STAGES
 from feedrate.share.validation.findings import Finding, Rule, quote
+from feedrate.share.validation.manifest import RUN_COMMAND
 from feedrate.share.validation.parquet import Codes, Floats, Rows
 
 CLOCK_MAY_STEP_S = 60.0
@@ -26,7 +28,7 @@ SECONDS_WITHIN = 2e-3
 """Mean times of cells are kept in whole milliseconds."""
 RUN_COLUMNS = (
     *("block", "position", "trial_wall_ns", "started_at"),
-    *("cell_id", "outcome", "role", "suite", "data_hash"),
+    *("cell_id", "outcome", "role", "suite", "data_hash", "workload", "script"),
 )
 """Columns of the trials that ``RUN_RULES`` read."""
 Wrong = tuple[str, str, str]
@@ -137,6 +139,25 @@ def _facts(trials: Rows) -> Iterator[Wrong]:
         yield "manifest.device", quote(run.device), "a GPU among the machine's facts"
 
 
+def _script(trials: Rows) -> Iterator[Wrong]:
+    """Find what makes a run both one of a script and one of a sweep."""
+    run, own = trials.run, trials.text("workload").one_of(SCRIPT)
+    name = run.command.removeprefix(RUN_COMMAND)
+    if name == run.command:
+        if own.any():
+            yield "column workload", quote(SCRIPT), f"no script, as the command is {quote(run.command)}"
+        if run.stop_reason == "ended":
+            yield "manifest.stop_reason", quote(run.stop_reason), "why a sweep stopped"
+        return
+    own &= trials.text("script").one_of(name) & trials.text("suite").one_of(SCRIPT)
+    if not own.all():
+        got = f"{int((~own).sum())} trials that are not of the script {quote(name)}"
+        yield "columns workload, script and suite", got, "all of them, as the command says"
+    if set(run.suites) != {SCRIPT} or run.profile != SCRIPT or run.stop_reason not in ("ended", "interrupted"):
+        got = f"{quote(', '.join(run.suites))}, {quote(run.profile)}, {quote(run.stop_reason)}"
+        yield "manifest.suites, profile and stop_reason", got, "script, script, ended or interrupted"
+
+
 RUN_RULES = (
     RunRule("once", "No two trials have the same place in a block.", _once),
     RunRule("outcomes", "The manifest counts its trials by outcome as the rows do.", _outcomes),
@@ -150,6 +171,12 @@ RUN_RULES = (
         _clock,
     ),
     RunRule("named", "Data sets and suites of the rows are those of the manifest.", _named),
+    RunRule(
+        "script",
+        "A run of a script is of that one alone: its command, its suite, its rows and why it stopped say so; no sweep "
+        "has a script among its rows.",
+        _script,
+    ),
     RunRule("facts", "A run on a GPU says which, and a machine has cores and memory.", _facts),
 )
 
@@ -167,7 +194,8 @@ _EXACT = tuple(
 )  # the trial's ``other`` has the last synchronisation too, and a span lies between two steps
 """Columns whose sum over all steps is the trial's."""
 TRACE_COLUMNS = (
-    *("trial_id", "device", "world_size", "steps", "num_workers", "epoch_steps", "vary_shapes", "half_ratio"),
+    *("trial_id", "device", "world_size", "steps", "num_workers", "prefetch_factor"),
+    *("epoch_steps", "vary_shapes", "half_ratio"),
     *_SUMMED.values(),
 )
 """Columns of the trials that their steps and samples are held against."""
@@ -180,11 +208,12 @@ HALVES = Rule(
     f"Where all steps are there, on a CPU, the ratio of the halves is computed anew, within {100 * HALVES_WITHIN:g} %.",
 )
 WORKER = Rule("worker", "A batch has a worker that there is, and was begun before it was ended.")
+READY = Rule("ready", "No more batches lie ready than workers may prepare ahead: prefetch_factor of each.")
 STAGES = Rule(
     "stages",
     "The stages of a batch, which come one after the other, take no longer than from its beginning to its end.",
 )
-TRACE_RULES = (OF_RUN, IN_ORDER, SUMS, HALVES, WORKER, STAGES)
+TRACE_RULES = (OF_RUN, IN_ORDER, SUMS, HALVES, WORKER, READY, STAGES)
 
 
 class Traces:
@@ -203,7 +232,7 @@ class Traces:
 
     def _check_steps(self, parts: Iterable[Rows]) -> Iterator[tuple[Rule, str, str, str]]:
         size, middle = len(self._ids), self._middle()
-        workers = np.nan_to_num(self._trials.number("num_workers"))
+        workers, ahead = (np.nan_to_num(self._trials.number(name)) for name in ("num_workers", "prefetch_factor"))
         sums = {name: np.zeros(size) for name in _SUMMED}
         count, first_half, last = np.zeros(size), np.zeros(size), np.full(size, -1.0)
         keys: list[Codes] = []
@@ -221,6 +250,11 @@ class Traces:
             early = np.sum([np.nan_to_num(rows.number(f"{phase}_ns")) for phase in PHASES], axis=0)
             first_half += np.bincount(at, np.nan_to_num(early) * (step < middle[at]), size)
             yield from self._check_workers(rows, workers[at])
+            ready, most = rows.number("batches_ready"), (workers * ahead)[at]
+            if (over := ready > most).any():
+                row = int(np.argmax(over))
+                place = f"column batches_ready row {rows.first + row}"
+                yield READY, place, f"{ready[row]:g}", f"at most {most[row]:g}, num_workers × prefetch_factor"
         if keys:
             yield from self._check_counts(np.concatenate(keys), count, last)
         yield from self._check_sums(sums, count)

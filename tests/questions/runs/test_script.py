@@ -1,0 +1,131 @@
+"""The page of a script's run answers first, says nothing that only sweeps have, and shows text of others as text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html import unescape
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from feedrate.analysis.noise import OF_SCRIPTS
+from feedrate.pages.markup import Page
+from feedrate.pages.runs import RunView
+from feedrate.questions.machines import page as machines_page
+from feedrate.questions.runs import page as runs_page
+from feedrate.questions.runs.facts import runs_table
+from feedrate.questions.suites import page as suites_page
+from feedrate.store import runs
+
+Show = Callable[..., RunView]
+NOTHING = re.compile(r"\bNone\b|\bnan\b|<NA>|NaN")
+"""What a value that is not there must not be shown as."""
+
+
+@pytest.fixture
+def show_script(fake_script: ModuleType, tmp_path: Path) -> Show:
+    """Make up a run of a script and read it back as pages see it."""
+
+    def make(**what: object) -> RunView:
+        return RunView(runs.find(str(fake_script.write(tmp_path, fake_script.Script(**what)))))
+
+    return make
+
+
+def text(page: Page) -> str:
+    """What a page says, its figures included."""
+    html = page.body + "".join(placed.html for placed in page.figures.values())
+    return unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))).replace("\u00a0", " ")
+
+
+def test_what_holds_the_script_back_comes_first(show_script: Show) -> None:
+    """The answer, the lines, what would help, the timeline, the phases: in this order, and then the run's facts."""
+    view = show_script()
+    page = runs_page.page(view)
+    parts = [
+        *('class="fr-answer">train.py waits for data ', "image = Image.open(self.paths[index])"),
+        *("## What would help", f'id="slot-predictions-{view.slug}"'),
+        *(f'id="slot-timeline-{view.slug}"', f'id="slot-phases-{view.slug}"', "## The run", "feedrate run -- train.py"),
+    ]
+    places = [page.body.index(part) for part in parts]
+    assert places == sorted(places)
+    assert {f"{name}-{view.slug}" for name in ("predictions", "timeline", "phases", "telemetry")} == set(page.figures)
+    assert "2 (now)" in page.body
+    assert "__getitem__ (loading)" in page.figures[f"timeline-{view.slug}"].html
+    assert "worker 1" in page.figures[f"timeline-{view.slug}"].html
+
+
+def test_it_has_no_words_of_a_sweep(show_script: Show) -> None:
+    """No control cell, protocol, seed, order or px; rows of its loop are stretches; nothing is shown as None."""
+    for what in ({}, {"workers": 0}, {"headspace": True}):
+        said = text(runs_page.page(show_script(**what)))
+        for word in (
+            " px",
+            "ontrol cell",
+            "Ceilings added",
+            "Order of trials",
+            "Why it stopped",
+            "seed",
+            "Window",
+            "cells",
+        ):
+            assert word not in said, word
+        assert not NOTHING.search(said), NOTHING.findall(said)
+        assert "its loop, in " in said
+
+
+def test_only_what_says_something_of_the_machine_grades_it(show_script: Show) -> None:
+    """Stretches that differ are the script's own: its grade knows flags, drift and their number alone."""
+    grade = show_script().grade
+    assert set(grade.letters) == set(OF_SCRIPTS)
+    assert "cell" not in " ".join(grade.reasons)
+
+
+def test_step_and_loader_alone_are_its_ceilings(show_script: Show) -> None:
+    """With --headspace the page says what each does alone, what is the bottleneck, and that weights were spoiled."""
+    said = text(runs_page.page(show_script(headspace=True, prepare_ms=40.0)))
+    assert re.search(r"The step alone, without its loader [\d,.]+ [\d,.]+ – [\d,.]+ 6 ", said)
+    assert re.search(r"By the rule of all runs the loop is loader-bound ?:", said)
+    assert "weights were spoiled" in said
+    assert "weights" not in text(runs_page.page(show_script(hour=5)))
+
+
+def test_a_run_from_elsewhere_speaks_through_its_records(show_script: Show) -> None:
+    """Without the report, which is never published, the page says how long the script waits and what holds it back."""
+    view = show_script(prepare_ms=60.0)
+    report = runs.report_of(view.run.folder)
+    assert "/home/somebody" in report.read_text()
+    report.unlink()
+    page = runs_page.page(RunView(view.run))
+    assert re.search(r'class="fr-answer">train.py waits for data \d\d\s% of its time: loader-bound\.', page.body)
+    assert f"slot-timeline-{view.slug}" in page.body
+    assert "What would help" not in page.body
+    assert not NOTHING.search(text(page))
+
+
+def test_code_of_the_user_is_text(show_script: Show) -> None:
+    """A line of code is never markup, whatever it holds, and a long one is cut."""
+    body = runs_page.page(show_script(code="<script>alert(1)</script> `x` {{ 7*7 }} **b**")).body
+    assert "<script>alert" not in body
+    assert "<code>&lt;script&gt;alert(1)&lt;/script&gt; `x` {{ 7*7 }} **b**</code>" in body
+    assert f"<code>{'x' * 90}…</code>" in runs_page.page(show_script(code="x" * 300, hour=5)).body
+
+
+def test_lists_name_the_script(show_script: Show) -> None:
+    """A list says which script a run is of; no suite has a page for scripts, as their runs have."""
+    view = show_script()
+    assert "<td>script train.py</td>" in runs_table("Runs", [view], "runs/index.md", ("Run", "Suites")).replace(
+        ' role="cell" data-label="Suites"', ""
+    )
+    assert suites_page.found([view]) == []
+
+
+def test_a_script_takes_no_best_setting_away(show: Show, show_script: Show) -> None:
+    """Best settings of a machine are those of its sweeps, of an older protocol too; a script is no task."""
+    sweep, script = show(protocol_version=1), show_script()
+    tasks = machines_page.tasks_of([script, sweep])
+    assert len(tasks)
+    assert {best.view for best in tasks.values()} == {sweep}
+    assert not len(script.headlines)
