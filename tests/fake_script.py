@@ -58,7 +58,8 @@ def ended(script: Script) -> Ended:
     processes = list(_processes(script))
     last = max(int(process.records[:, 2].max()) for process in processes)
     took_ns = last - BEGAN
-    found = report.make("python train.py --secret=1", "ended with status 0", took_ns / 1e9, processes, [], 4.0)
+    seen = report.Report("python train.py --secret=1", "ended with status 0", took_ns / 1e9)
+    found = report.make(seen, processes, [], 4.0)
     line = HotLine("/home/somebody/private/train.py", 42, "Pictures.__getitem__", script.code, 0.8)
     loader = cast("Any", found.loader)
     samples = [

@@ -122,7 +122,7 @@ def test_each_cause_is_told(name: str) -> None:
     loader = loader_of(constant(100, wait * MS), constant(100, (100 - wait) * MS), batches=scaled, **settings)
     pace = loop.pacing(loader)
     assert pace is not None
-    found = loop.cause(loader, pace)
+    found = loop.cause(loader, pace, 2)
     assert found.name == name
     if batch:
         _, took, cpu, queued, collate = (part / 100 for part in batch)
@@ -133,7 +133,7 @@ def test_each_cause_is_told(name: str) -> None:
 
 def test_every_cause_has_words() -> None:
     """Each cause has a sentence that its numbers fill, and advice."""
-    numbers = dict.fromkeys(("preparing", "computing", "queued", "waiting", "collating"), "1")
+    numbers = dict.fromkeys(("preparing", "computing", "queued", "waiting", "collating", "used"), "1")
     assert set(CAUSES) == set(report.CAUSES) == set(report.ADVICE)
     assert all(sentence.format(**numbers) for sentence in report.CAUSES.values())
 

@@ -102,7 +102,9 @@ def test_every_shape_of_a_loop_is_seen(
     whole = steps["ended_ns"] > 0
     assert (steps["ended_ns"] - began)[whole].sum() / 1e9 == pytest.approx(clock["walls"], abs=near)
     assert (~whole).sum() == (name == "early break") * 2 + (name == "no batches")
-    assert loader.trains == (name not in {"without gradients", "validation"})
+    assert loader.trains == (
+        name not in {"without gradients", "validation", "outer"}
+    )  # gradients are of the last batch
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "out of order"])
@@ -124,7 +126,7 @@ def rows_of(*rows: tuple[int, ...]) -> records.Records:
 
 
 def test_parts_of_a_step_are_told_apart() -> None:
-    """Forward ends with the first gradient; a closure's gradients are no part of its optimizer; END ends a step."""
+    """Forward ends with the first gradient; a closure's forward and gradients are no part of its optimizer; END ends a step."""
     said = {"what": "iterator", "iterator": 0, "made": [], "workers": [], "begun_ns": 0}
     rows = rows_of(
         (records.NEXT, 10, 20, 0, 0, 3, 100, 104, 1, 5),
@@ -144,7 +146,7 @@ def test_parts_of_a_step_are_told_apart() -> None:
         "made_ns": [5, 0],
         "forward_ns": [10, 5],
         "backward_ns": [10, 10],
-        "optimizer_ns": [5, 10],
+        "optimizer_ns": [5, 7],
         "starved_ns": [0, 7],
         "lying": [3, 2],
         "wait_cpu_ns": [4, 1],

@@ -26,6 +26,8 @@ FED = 0.05
 """A loop that waits for less of its time is not held back by its data."""
 CROWDED = 0.25
 """Workers that spend so much of their time on a run queue lack cores."""
+FULL = 0.85
+"""Processes that use so much of the cores' time stand in each other's way."""
 BUSY = 0.7
 """Workers that prepare for so much of the time have none left."""
 HAND_OVER_NS = 500_000.0
@@ -151,24 +153,26 @@ class Cause:
     """What holds a loop back."""
 
     name: str
-    """``step``, ``loader`` (an iterator that is no DataLoader), ``no workers``, ``handing over``, ``cores``,
+    """``step``, ``loader`` (an iterator that is no DataLoader), ``no workers``, ``cores``, ``handing over``,
     ``collating``, ``reading``, ``preparing`` or ``slow batches``: the first that holds."""
     numbers: Mapping[str, float]
-    """Shares of the time of those who prepare batches: preparing, computing, waiting, queued, collating."""
+    """Shares of the time of those who prepare batches: preparing, computing, waiting, queued, collating; and ``used``,
+    of the cores' time, what this process and its workers computed."""
 
 
-def cause(loader: Loader, pace: Pacing) -> Cause:
-    """Name what holds a loop back: by the share of the wait, and by what the workers did meanwhile."""
+def cause(loader: Loader, pace: Pacing, cores: float) -> Cause:
+    """Name what holds a loop back: by the share of the wait, and by what the workers did meanwhile on so many cores."""
     steps, settings = whole_steps(loader), loader.settings
     lost = pace.starved_share or pace.wait_share
-    numbers, ready = _workers(loader, steps), _ready(steps)
+    numbers = _workers(loader, steps, cores)
+    handing = _ready(steps)["wait_ns"].sum() > 0.5 * steps["wait_ns"].sum()
     busy = numbers["preparing"] > BUSY
     names = {
         "step": lost.value < FED,
         "loader": bool(settings.get("watched")) or not len(loader.batches),
         "no workers": not workers_of(loader),
-        "handing over": ready["wait_ns"].sum() > 0.5 * steps["wait_ns"].sum(),
-        "cores": numbers["queued"] > CROWDED,
+        "cores": numbers["queued"] > CROWDED or (handing and numbers["used"] > FULL),
+        "handing over": handing,
         "collating": busy and numbers["collating"] > 0.5 * numbers["preparing"],
         "reading": busy and numbers["waiting"] > numbers["computing"],
         "preparing": busy,
@@ -182,8 +186,8 @@ def _ready(steps: pd.DataFrame) -> pd.DataFrame:
     return steps[steps["prepared_ended_ns"] < steps["begun_ns"]]
 
 
-def _workers(loader: Loader, steps: pd.DataFrame) -> dict[str, float]:
-    """Shares of the time of those who prepare batches."""
+def _workers(loader: Loader, steps: pd.DataFrame, cores: float) -> dict[str, float]:
+    """Shares of the time of those who prepare batches, and of the cores' time."""
     batches = loader.batches
     batches = batches[batches["ended_ns"].between(steps["begun_ns"].min(), steps["ended_ns"].max())]
     span = float(steps["wall_ns"].sum()) * max(1, workers_of(loader))
@@ -197,7 +201,9 @@ def _workers(loader: Loader, steps: pd.DataFrame) -> dict[str, float]:
         "waiting": (took - computing - queued).sum(),
         "collating": batches["collate_ns"].sum(),
     }
-    return {name: float(value / span) if span else 0.0 for name, value in sums.items()}
+    main = (steps["wait_cpu_ns"] + steps["step_cpu_ns"]).sum()
+    used = (main + computing.sum() * bool(workers_of(loader))) / (steps["wall_ns"].sum() * cores)
+    return {name: float(value / span) if span else 0.0 for name, value in sums.items()} | {"used": float(used)}
 
 
 @dataclass(frozen=True, slots=True)

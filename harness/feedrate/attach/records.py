@@ -1,6 +1,6 @@
 """What the hook wrote, as tables: a row a step of a training loop, a row a batch of a worker, and what loaders were.
 
-``_feedrate_hook`` says what a record holds. A file may end in the middle of a run (the process was killed): what was
+``_feedrate_log`` says what a record holds. A file may end in the middle of a run (the process was killed): what was
 written until then counts.
 """
 

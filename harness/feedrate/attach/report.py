@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -53,7 +54,7 @@ def make(ended: Report, processes: Sequence[Process], stacks: Sequence[Stack], c
         loader=loader,
         ranks=ranks,
         pacing=pace,
-        cause=loop.cause(loader, pace) if loader and pace else None,
+        cause=loop.cause(loader, pace, cores) if loader and pace else None,
         lines=tuple(profiler.hottest(hot)),
         predictions=loop.predict(loader, pace, cores) if loader and pace else None,
         headspace={name: loop.rate(times) for name, times in loop.alone(loader, processes).items()} if loader else {},
@@ -83,7 +84,7 @@ CAUSES = {
     "step": "the step itself: data lies ready when it is asked for",
     "no workers": "loading in the training process, as num_workers is 0: preparing a batch (computing "
     "{computing} of the time, waiting {waiting}) and the step take turns",
-    "cores": "too few cores: workers stand in line for one {queued} of their time",
+    "cores": "too few cores: the script uses {used} of their time, and workers stand in line {queued} of theirs",
     "reading": "reading: workers wait for storage or network {waiting} of their time, and compute {computing}",
     "preparing": "preparing samples: workers compute {computing} of their time",
     "collating": "collating: workers put samples together to batches {collating} of their time",
@@ -208,7 +209,7 @@ def _made(loader: Loader) -> str:
 def _short(file: str) -> str:
     """A path as a person types it here."""
     near = os.path.relpath(file)
-    return file if near.startswith("..") else near
+    return re.sub(r".*/(site|dist)-packages/", "", file) if near.startswith("..") else near
 
 
 def _interval(estimate: Estimate) -> str:

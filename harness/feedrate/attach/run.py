@@ -227,6 +227,8 @@ def _notes(folder: Path, processes: Sequence[records.Process]) -> Iterator[str]:
         for line in process.said:
             if line["what"] == "not hooked":
                 yield f"{line['module']} of this PyTorch is not as expected, and was left alone: {line['error']}"
+            if line["what"] == "full":
+                yield f"the first {len(process.records):,} records of process {process.pid} count, and none after them"
 
 
 def _versions(processes: Sequence[records.Process]) -> dict[str, str]:

@@ -1,26 +1,8 @@
-"""What runs inside people's training processes: it takes times, writes them to a file of its own, and nothing else.
+"""What runs inside people's training processes: it takes times, writes them (``_feedrate_log``), and nothing else.
 
-The standard library alone, on Python 3.11 to 3.14 and PyTorch 2.4 and newer. Times are ``perf_counter_ns``, which is
-one clock for all processes of a machine. Every record is ten 64-bit integers, written into a file that is mapped into
-memory: it costs a microsecond, survives a process that is killed, and the parent reads it while it grows. What a loader
-is, is a line of JSON.
-
-==========  ====================================================================================================
-record      its fields after kind, begin and end
-==========  ====================================================================================================
-NEXT        iterator, batch, batches that lay ready, CPU time of the process at begin and end, whether CUDA is in use,
-            when the iterator was asked for (of its first batch; else 0)
-BATCH       worker (-1: the training process), batch, samples, collation, CPU time, time on a run queue, iterator
-BACKWARD    -
-OPTIMIZER   -
-STARVED     -: begins when a batch was asked for, and lasts as long as the device had nothing to do
-END         iterator
-TAKEN       worker, batch: a worker asked for work, and got it
-==========  ====================================================================================================
-
-Nothing is synchronised. Whether the device starved: an event is recorded behind a step's launches, when the next batch
-is asked for. If it has happened when the batch comes, the device has run dry; a second event, recorded then, tells
-since when.
+The standard library alone, on Python 3.11 to 3.14 and PyTorch 2.4 and newer. Nothing is synchronised. Whether the
+device starved: an event is recorded behind a step's launches, when the next batch is asked for. If it has happened when
+the batch comes, the device has run dry; a second event, recorded then, tells since when.
 """
 
 from __future__ import annotations
@@ -28,11 +10,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import json
-import mmap
 import os
 import signal
-import struct
 import sys
 import threading
 import time
@@ -40,101 +19,24 @@ from collections.abc import Callable, Iterable, Iterator
 from types import FrameType, TracebackType
 from typing import Any
 
-now = time.perf_counter_ns
-FOLDER = os.environ.get("FEEDRATE_RUN", "")
+from _feedrate_log import (
+    BACKWARD,
+    BATCH,
+    DRAINED,
+    END,
+    LOG,
+    NEXT,
+    OPTIMIZER,
+    REUSED,
+    SCHEDULED,
+    STARVED,
+    TAKEN,
+    now,
+)
+
 STEPS = int(os.environ.get("FEEDRATE_STEPS") or 0)
 HEADSPACE = int(os.environ.get("FEEDRATE_HEADSPACE") or 0)
-NEXT, BATCH, BACKWARD, OPTIMIZER, STARVED, END, REUSED, DRAINED, TAKEN = range(1, 10)
-RECORD = struct.Struct("<10q")
-FIRST_BYTES = 1 << 18
 TORCH = os.sep + "torch" + os.sep
-
-
-class Log:
-    """The records of this process. After a fork the child begins a file of its own."""
-
-    map: mmap.mmap
-    fd = -1
-
-    def __init__(self) -> None:
-        self.begin()
-
-    def begin(self) -> None:
-        if self.fd >= 0:  # the parent's
-            os.close(self.fd)
-        self.lock = threading.Lock()
-        self.pid, self.count, self.size, self.fd = os.getpid(), itertools.count(), 0, -1
-        self.path = os.path.join(FOLDER, f"{self.pid}-{now()}")
-        self.iterator, self.worker, self.batch = -1, -1, -1
-
-    def write(self, kind: int, begun: int = 0, ended: int = 0, *fields: int) -> None:
-        """Write a record; where no file can be written any more, nothing is."""
-        offset = next(self.count) * RECORD.size
-        if offset + RECORD.size > self.size and not self.grow(offset + RECORD.size):
-            return
-        RECORD.pack_into(self.map, offset, kind, begun, ended, *fields, *(0,) * (7 - len(fields)))
-
-    def grow(self, least: int) -> bool:
-        with self.lock:
-            if least <= self.size:
-                return True
-            if self.size < 0:
-                return False
-            try:
-                if self.fd < 0:
-                    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-                    self.fd = os.open(self.path + ".records", flags, 0o600)
-                size = max(FIRST_BYTES, 2 * self.size)
-                os.posix_fallocate(self.fd, 0, size)  # a write into a hole of a full disk would be a SIGBUS
-                self.map, self.size = mmap.mmap(self.fd, size), size
-            except (OSError, ValueError):
-                self.size = -1
-                return False
-            return True
-
-    def say(self, what: str, **fields: Any) -> None:
-        """Append a line of JSON on what this process saw."""
-        line = json.dumps({"what": what, "pid": self.pid, "t_ns": now(), **fields}, default=str) + "\n"
-        try:
-            fd = os.open(self.path + ".jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            try:
-                os.write(fd, line.encode())
-            finally:
-                os.close(fd)
-        except OSError:
-            pass
-
-
-LOG = Log()
-os.register_at_fork(after_in_child=LOG.begin)
-
-
-class Scheduled:
-    """How long this thread has waited for a core: ``/proc``'s second number of its schedstat."""
-
-    fd = -1
-
-    def __init__(self) -> None:
-        self.begin()
-
-    def begin(self) -> None:
-        if self.fd >= 0:  # another thread's, or the parent's
-            os.close(self.fd)
-        self.thread, self.fd = 0, -1
-
-    def wait_ns(self) -> int:
-        """Nanoseconds since the thread began; 0 where the kernel does not say."""
-        thread = threading.get_ident()
-        if thread != self.thread:
-            self.begin()
-            self.thread = thread
-            with contextlib.suppress(OSError):
-                self.fd = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-        return int(os.pread(self.fd, 64, 0).split()[1]) if self.fd >= 0 else 0
-
-
-SCHEDULED = Scheduled()
-os.register_at_fork(after_in_child=SCHEDULED.begin)
 
 
 class Collate:
@@ -572,11 +474,14 @@ def hide() -> None:
 
 def without_own(trace: TracebackType | None) -> TracebackType | None:
     """A traceback without the frames of this file."""
-    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+    frames = []
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename != __file__:
+            frames.append(trace)
         trace = trace.tb_next
-    if trace is not None:
-        trace.tb_next = without_own(trace.tb_next)
-    return trace
+    for frame, following in itertools.zip_longest(frames, frames[1:]):
+        frame.tb_next = following
+    return frames[0] if frames else None
 
 
 hide()

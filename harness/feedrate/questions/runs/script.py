@@ -15,6 +15,7 @@ import altair as alt
 from markupsafe import Markup
 
 from feedrate.analysis.estimates import rows_of
+from feedrate.attach.report import ABOUT, SMALLEST
 from feedrate.charts.figure import Figure, Key, Panel, Sheet, listed, table
 from feedrate.charts.marks import dots, height, hover, look, names, rate
 from feedrate.charts.theme import colour
@@ -29,12 +30,8 @@ ALONE = {"train": "The training loop", "compute": "The step alone, without its l
 """What a cell of a script ran."""
 _ELSEWHERE = ("data", "held back by", "next", "line", "by the model", "alone")
 """What the answer says, or a table of its own."""
-_SMALLEST = 0.01
-"""A line of code with less of the preparing is not worth a row."""
 _LONGEST = 90
 """Characters of a line of code."""
-_NEAR = 0.97
-"""Predictions of at least this share of the best are as good."""
 _LOOKS = {"measured": (colour("accent"), "diamond"), "by the model": (colour("name-0"), "circle")}
 
 
@@ -79,7 +76,7 @@ def _facts(cells: Mapping[str, Mapping[Any, Any]]) -> list[tuple[str, str]]:
 def _lines(report: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
     """The lines of code that cost most: what each is and where it stands, its shares of preparing and of the time."""
     for line in report["lines"]:
-        if line["share"] >= _SMALLEST:
+        if line["share"] >= SMALLEST:
             place = f"{Path(line['file']).name}:{line['line']}, {line['name']}"
             code = line["code"] if len(line["code"]) <= _LONGEST else f"{line['code'][:_LONGEST]}…"
             share = line["share"] * report["pacing"]["wait_share"]["value"]
@@ -140,7 +137,7 @@ def _message(rows: Sequence[Mapping[str, Any]]) -> str:
     now = next(row for row in rows if row["kind"] == "measured")
     others = [row for row in rows if row is not now]
     most = max(row["value"] for row in others)
-    best = next(row for row in others if row["value"] >= _NEAR * most)
+    best = next(row for row in others if row["value"] >= ABOUT * most)
     measured = f"the {words.number(now['value'])} steps/s that were measured with {now['num_workers']}"
     if best["lo"] <= now["value"]:
         return f"By the model no other number of workers is clearly faster than {measured}."
