@@ -102,9 +102,8 @@ def test_every_shape_of_a_loop_is_seen(
     whole = steps["ended_ns"] > 0
     assert (steps["ended_ns"] - began)[whole].sum() / 1e9 == pytest.approx(clock["walls"], abs=near)
     assert (~whole).sum() == (name == "early break") * 2 + (name == "no batches")
-    assert loader.trains == (
-        name not in {"without gradients", "validation", "outer"}
-    )  # gradients are of the last batch
+    # gradients are of the batch that came last
+    assert loader.trains == (name not in {"without gradients", "validation", "outer"})
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "out of order"])
@@ -126,7 +125,7 @@ def rows_of(*rows: tuple[int, ...]) -> records.Records:
 
 
 def test_parts_of_a_step_are_told_apart() -> None:
-    """Forward ends with the first gradient; a closure's forward and gradients are no part of its optimizer; END ends a step."""
+    """Forward ends with the first gradient; what a closure computes is no part of its optimizer; END ends a step."""
     said = {"what": "iterator", "iterator": 0, "made": [], "workers": [], "begun_ns": 0}
     rows = rows_of(
         (records.NEXT, 10, 20, 0, 0, 3, 100, 104, 1, 5),
