@@ -7,7 +7,9 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,8 +66,9 @@ class Place:
     """A folder for scripts, what is recorded of them, and their temporary files."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.results, self.temporary = folder, folder / "results", folder / "temporary"
-        self.temporary.mkdir()
+        self.folder, self.results = folder, folder / "results"
+        self.temporary = Path(tempfile.mkdtemp(prefix="f-"))  # workers make sockets there, whose paths must be short
+        weakref.finalize(self, shutil.rmtree, self.temporary, ignore_errors=True)
 
     def planted(self) -> str:
         """A copy of the planted script: modules beside it hide those of Python."""

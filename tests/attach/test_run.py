@@ -134,7 +134,7 @@ def test_two_runs_of_a_script_are_compared(planted: Planted) -> None:
     assert len(found.found.cells) == 1
     pace = [len(clock["walls"]) / sum(clock["walls"]) for clock in (before, after)]
     assert found.found.cells["ratio"].iloc[0] == pytest.approx(pace[1] / pace[0], rel=0.1)
-    assert any("num_workers 0 → 2" in note for note in found.notes)
+    assert ("num_workers", 0, 2) in [tuple(change) for change in found.found.changed]
 
 
 @pytest.fixture(scope="module")

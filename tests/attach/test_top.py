@@ -31,7 +31,7 @@ def test_a_training_that_runs_is_seen(tmp_path: Path) -> None:
     """Waits are near the script's own clock, workers and their hot line are named, and the training goes on."""
     place = Place(tmp_path)
     script = Path(place.planted())
-    script.write_text(script.read_text().replace("    for batch in loader:\n", "    for batch in begun(loader):\n", 1))
+    script.write_text(script.read_text().replace(" in loader:\n", " in begun(loader):\n", 1))
     begun = (
         "def begun(loader):\n    for batch in loader:\n        open('begun', 'w').close()\n        yield batch\n\n\n"
     )
@@ -95,5 +95,5 @@ def test_the_command_prints_what_was_seen(monkeypatch: pytest.MonkeyPatch) -> No
         "data waits for data 40 % of the time",
         "workers 2 workers, preparing batches 90 % of the time",
         "line 60 % of preparing /home/me/data.py:7 image = decode(data)",
-        "machine workers 150 %, GPU 30 %",
+        "machine CPU: workers 150 %; GPU: 30 %",
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
 
 import pytest
@@ -94,7 +95,7 @@ def test_every_command_exists() -> None:
     targets = set(re.findall(r"^([a-z0-9-]+):", makefile, re.MULTILINE))
     variables = set(re.findall(r"^([A-Z_]+) \?=", makefile, re.MULTILINE))
     for line in re.findall(r"(?:^|`|<code>)make ([^`\n<]+)", PROSE + CONTRIBUTING + README, re.MULTILINE):
-        words = line.partition("#")[0].split()
+        words = shlex.split(line.partition("#")[0])
         assert {word for word in words if "=" not in word} <= targets, line
         assert {word.partition("=")[0] for word in words if "=" in word} <= variables, line
     commands = set(getattr(get_command(app), "commands", {}))

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
 from feedrate.attach import loop, profiler
@@ -41,6 +42,8 @@ class Report:
     predictions: Predictions | None = None
     headspace: Mapping[str, float] = field(default_factory=dict)
     """Steps a second of the step without its loader (``compute``) and of the loader without its step (``load``)."""
+    machine: Mapping[str, float] = field(default_factory=dict)
+    """What the machine was used, as ``usage`` says it."""
     notes: Sequence[str] = ()
 
 
@@ -48,15 +51,15 @@ def make(ended: Report, processes: Sequence[Process], stacks: Sequence[Stack], c
     """Add what hook and profiler saw to a report on how a script ended."""
     found = loaders(processes)
     loader, pace, ranks = _training(found)
-    hot = profiler.preparing(stacks)
+    hot, own = profiler.preparing(stacks), cores / max(1, len(ranks))  # replicas share the cores
     return dataclasses.replace(
         ended,
         loader=loader,
         ranks=ranks,
         pacing=pace,
-        cause=loop.cause(loader, pace, cores) if loader and pace else None,
+        cause=loop.cause(loader, pace, own) if loader and pace else None,
         lines=tuple(profiler.hottest(hot)),
-        predictions=loop.predict(loader, pace, cores) if loader and pace else None,
+        predictions=loop.predict(loader, pace, own) if loader and pace else None,
         headspace={name: loop.rate(times) for name, times in loop.alone(loader, processes).items()} if loader else {},
     )
 
@@ -77,6 +80,28 @@ def _training(found: Sequence[Loader]) -> tuple[Loader | None, Pacing | None, tu
         return first, None, ()
     slowest = max(paced, key=lambda rank: paced[rank].wait_share.value)
     return by_rank[slowest], paced[slowest], tuple(paced.items())
+
+
+USED = {"main_cpu_pct": "training process", "workers_cpu_pct": "workers", "cpu_util_pct": "all cores"}
+"""Columns of telemetry and their words; of a process 100 % is one core."""
+
+
+def usage(samples: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Mean of what the probes saw of processor and GPU, by column of telemetry; without what they cannot see."""
+    found = {
+        name: [s[name] for s in samples if s.get(name) is not None] for name in (*USED, "gpu_util_pct", "gpu_mem_bytes")
+    }
+    return {name: fmean(values) for name, values in found.items() if values}
+
+
+def usage_line(means: Mapping[str, float]) -> str:
+    """Say what the machine was used."""
+    said = ["CPU: " + ", ".join(f"{words} {means[name]:.0f} %" for name, words in USED.items() if name in means)]
+    if "gpu_util_pct" in means:
+        said.append(f"GPU: {means['gpu_util_pct']:.0f} %")
+    if "gpu_mem_bytes" in means:
+        said.append(f"{means['gpu_mem_bytes'] / 2**30:.1f} GiB of its memory")
+    return "; ".join(said)
 
 
 ALONE = {"compute": "the step", "load": "the loader"}
@@ -147,6 +172,8 @@ def _measured(report: Report, loader: Loader, pace: Pacing) -> Iterator[tuple[st
         if line.share >= SMALLEST:
             share = f"{percent(line.share * pace.wait_share.value)} of the time, {percent(line.share)} of preparing"
             yield "line", f"{share}:  {_short(line.file)}:{line.line}  {line.code}"
+    if report.machine:
+        yield "machine", usage_line(report.machine)
     yield "loader", f"{_made(loader)}  {_settings(loader)}"
     best = _best(report, pace)
     if report.predictions:

@@ -127,7 +127,13 @@ def run(
         cpu_pct = 100 * (time.process_time_ns() - cpu_ns) / took_ns
         ended = Ended(
             watched=watched,
-            report=report.Report(shlex.join(command), _status(returncode), took_ns / 1e9, notes=notes),
+            report=report.Report(
+                shlex.join(command),
+                _status(returncode),
+                took_ns / 1e9,
+                machine=report.usage(watched.samples),
+                notes=notes,
+            ),
             returncode=returncode,
             started_at=started_at,
             parent_cpu_pct=round(cpu_pct, 2),

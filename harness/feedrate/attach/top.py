@@ -13,13 +13,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import psutil
 
 from feedrate.attach import profiler
 from feedrate.attach.profiler import HotLine, Profiler
+from feedrate.attach.report import usage, usage_line
 from feedrate.machine.probes.gpu import GpuProbe
 from feedrate.machine.probes.host import HostProbe
 from feedrate.schema.errors import EnvironmentFault, InputError
@@ -76,7 +76,7 @@ def look(pid: int, seconds: float = 30.0) -> Seen:
         workers=len({stack.process for stack in theirs if profiler.prepares(stack)}),
         preparing_share=profiler.share(theirs, profiler.prepares),
         lines=tuple(profiler.hottest(profiler.preparing(stacks))),
-        machine=_means(samples),
+        machine=usage(samples),
     )
 
 
@@ -86,12 +86,6 @@ def _watch(pid: int, seconds: float) -> Iterator[dict[str, Any]]:
         while time.monotonic() < until and psutil.pid_exists(pid):
             yield host.sample(pid) | (device.sample() if device else {})
             time.sleep(EVERY_S)
-
-
-def _means(samples: list[dict[str, Any]]) -> dict[str, float]:
-    names = ("cpu_util_pct", "main_cpu_pct", "workers_cpu_pct", "gpu_util_pct", "gpu_mem_bytes", "mem_available_bytes")
-    found = {name: [sample[name] for sample in samples if sample.get(name) is not None] for name in names}
-    return {name: fmean(values) for name, values in found.items() if values}
 
 
 def text(seen: Seen) -> Iterator[tuple[str, str]]:
@@ -108,13 +102,4 @@ def text(seen: Seen) -> Iterator[tuple[str, str]]:
         )
     for line in seen.lines:
         yield "line", f"{percent(line.share)} of preparing  {line.file}:{line.line}  {line.code}"
-    names = {
-        "main_cpu_pct": "training process",
-        "workers_cpu_pct": "workers",
-        "cpu_util_pct": "all cores",
-        "gpu_util_pct": "GPU",
-    }
-    yield (
-        "machine",
-        ", ".join(f"{said} {seen.machine[name]:.0f} %" for name, said in names.items() if name in seen.machine),
-    )
+    yield "machine", usage_line(seen.machine)

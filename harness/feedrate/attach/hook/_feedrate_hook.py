@@ -368,7 +368,8 @@ def settings(loader: Any) -> dict[str, Any]:
     """What a loader is, as its attributes say; nothing of it is called."""
     context = getattr(loader, "multiprocessing_context", None)
     torch = sys.modules["torch"]
-    method = (context or torch.multiprocessing).get_start_method(*(() if context else (True,)))
+    starts = context or torch.multiprocessing  # whose default is fixed as soon as workers are started
+    method = starts.get_start_method() if loader.num_workers else None
     return {
         "batch_size": getattr(loader, "batch_size", None) or getattr(loader.batch_sampler, "batch_size", None),
         "num_workers": loader.num_workers,
