@@ -88,6 +88,7 @@ def loader_of(seen: tuple[Mapping[str, Mapping[str, float]], list[records.Loader
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_every_shape_of_a_loop_is_seen(
     seen: tuple[Mapping[str, Mapping[str, float]], list[records.Loader]], name: str
@@ -106,6 +107,7 @@ def test_every_shape_of_a_loop_is_seen(
     assert loader.trains == (name not in {"without gradients", "validation", "outer"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "out of order"])
 def test_every_step_knows_how_its_batch_was_prepared(
     seen: tuple[Mapping[str, Mapping[str, float]], list[records.Loader]], name: str

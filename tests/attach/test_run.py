@@ -157,6 +157,7 @@ def test_headspace_measures_the_step_and_the_loader_alone(place: Place) -> None:
     assert guard.check(run.folder, place.results).valid
 
 
+@slow
 def test_json_goes_to_stdout_behind_the_scripts_own(place: Place) -> None:
     """With --json - what the script printed comes first, then one JSON object, and a signal does not lose it."""
     script = place.script(

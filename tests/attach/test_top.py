@@ -27,6 +27,7 @@ def sleeping(request: pytest.FixtureRequest) -> Iterator[int]:
         process.kill()
 
 
+@pytest.mark.slow
 def test_a_training_that_runs_is_seen(tmp_path: Path) -> None:
     """Waits are near the script's own clock, workers and their hot line are named, and the training goes on."""
     place = Place(tmp_path)

@@ -110,6 +110,7 @@ def test_a_script_that_fails_gives_no_figure(tmp_path: Path, status: int, error:
         planted.told(status)
 
 
+@pytest.mark.slow
 def test_a_script_is_watched_beside_its_own_clock(tmp_path: Path) -> None:
     """Both speak of the same steps, whose sum they agree on; the planted line is that which feedrate names."""
     found = scripts.watch(scripts.Planted(tmp_path), scripts.COSTS[0], 1, "fork", steps=60)

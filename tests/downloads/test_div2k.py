@@ -95,7 +95,8 @@ def end_of(process: subprocess.Popen[str], status: int) -> str:
 
 def workers() -> list[psutil.Process]:
     """Children of this process that cut."""
-    return [each for each in psutil.Process().children() if "spawn_main" in " ".join(each.cmdline())]
+    children = [each for each in psutil.Process().children() if each.status() != psutil.STATUS_ZOMBIE]
+    return [each for each in children if "spawn_main" in " ".join(each.cmdline())]
 
 
 def until(done: Callable[[], bool], process: subprocess.Popen[str]) -> None:
