@@ -175,6 +175,13 @@ def test_odd_programs(place: Place, name: str) -> None:
     assert place.left() == []
 
 
+def test_a_name_that_is_none_is_refused_before_the_script_runs(place: Place) -> None:
+    """What a record cannot be called is one line, and nothing was started."""
+    done = place.python("-c", "print('ran')", options=("--name", "a/b"))
+    assert (done.status, done.out) == (2, b"")
+    assert "--name: got 'a/b'" in " ".join(done.err.split())
+
+
 def test_the_environment_is_the_scripts_own(place: Place) -> None:
     """The user's PYTHONPATH, a sitecustomize of their own and files that the shell opened reach the script."""
     own = place.folder / "own"

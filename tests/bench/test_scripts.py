@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from itertools import product
 from pathlib import Path
@@ -93,12 +94,25 @@ def test_a_prediction_is_held_against_the_script_that_ran_so() -> None:
 
 
 def test_what_feedrate_costs_needs_its_whole_interval_below_the_limit() -> None:
-    """Each round's step with feedrate is divided by that without; lines of code have a limit of their own."""
-    rounds = [(1.0, 1.004, 1.021), (2.0, 2.012, 2.046), (1.0, 1.005, 1.022), (1.0, 1.004, 1.024)]
-    assert [figure.met for figure in scripts.judge_cost("some", rounds, 9)] == [True, True]
-    bare, lines = scripts.judge_cost("some", [*rounds, (1.0, 1.02, 1.06)], 9)
-    assert (bare.met, lines.met) == (False, False)
-    assert "n = 5 pairs of 9 steps" in bare.measured
+    """Each epoch with feedrate is divided by one without; a tenth of the steps and the first pairs are left out."""
+    pairs = [
+        {"without": [9.0] + [1.0] * 9, "with": [1.0] + [ratio] * 9} for ratio in (5, 5, 1.004, 1.006, 1.005, 1.004)
+    ]
+    found = scripts.judge_cost("some", 1.01, pairs)
+    assert found.met
+    assert "n = 4 pairs of 10 steps" in found.measured
+    assert not scripts.judge_cost("some", 1.01, [*pairs, {"without": [1.0] * 10, "with": [1.03] * 10}]).met
+
+
+@pytest.mark.slow
+def test_feedrate_is_away_in_every_other_epoch(tmp_path: Path) -> None:
+    """A script has both ways of every pair, and feedrate counts the steps of one of them."""
+    costs = scripts.Costs("some", {"turns": 8, "steps": 30, "step-ms": 1, "sample-ms": 0})
+    turns = scripts.Planted(tmp_path).turns(costs, no_lines=True)
+    assert [sorted(turn) for turn in turns] == [["with", "without"]] * 4
+    assert {len(walls) for turn in turns for walls in turn.values()} == {30}
+    (report,) = tmp_path.glob("*/*.report.json")
+    assert json.loads(report.read_text())["loader"]["steps"] == 4 * 30
 
 
 @pytest.mark.parametrize(("status", "error"), [(1, TrialError), (-signal.SIGINT, KeyboardInterrupt)])

@@ -44,7 +44,7 @@ def save(ended: Ended, results: Path, name: str) -> runs.StoredRun | None:
     Args:
         ended: the script.
         results: where runs are written.
-        name: what the script is called in records (``axis.NAME``).
+        name: what the script is called in records (``axis.FREE_NAME``).
 
     Raises:
         InputError: the name is none.

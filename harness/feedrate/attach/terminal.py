@@ -21,6 +21,7 @@ from feedrate.attach import report, rows
 from feedrate.attach.live import View
 from feedrate.attach.run import noted
 from feedrate.attach.run import run as run_script
+from feedrate.schema.axes import BY_NAME
 
 HEADSPACE_STEPS, HEADSPACE_AFTER = 50, 100
 """Steps of each ceiling, and real steps before, where ``--steps`` does not say."""
@@ -52,9 +53,10 @@ def run(
         as_json: a file for the report, - for stdout.
 
     Raises:
-        InputError: the program cannot be started.
+        InputError: the program cannot be started, or the name is none.
         Exit: with the script's status.
     """
+    called = str(BY_NAME["script"].checked(name or script_name(command), "feedrate run: --name"))
     steps = steps or (HEADSPACE_AFTER if headspace else 0)
     view = View(console) if live else None
     with view or nullcontext():
@@ -69,7 +71,7 @@ def run(
             with open(sys.stdout.fileno() if as_json == "-" else as_json, "w", closefd=as_json != "-") as file:
                 file.write(text)
     with noted(notes, "no record"):
-        if stored := rows.save(ended, results, name or script_name(command)):
+        if stored := rows.save(ended, results, called):
             said = f"{stored.folder}: make site shows it, make compare A= B= holds it against another"
             show([("record", said)], console)
     with suppress(OSError):  # nobody reads stderr any more

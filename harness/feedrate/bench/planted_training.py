@@ -3,22 +3,31 @@
 What it writes at its end (one object of JSON) is what feedrate's report is held against: the seconds of each step and
 those of them that it waited for its batch; the seconds that preparing each batch took, collation included, and those of
 them in the hot line. To compute is to hash so many times as ``--per-ms`` says take a millisecond.
+
+With ``--turns`` it trains for so many epochs. In every other one feedrate is away: its hook is taken out of PyTorch,
+and the processes that watch this one are stopped. The order within each two is random.
 """
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
+import os
 import random
+import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from hashlib import pbkdf2_hmac
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate, get_worker_info
+from torch.optim import optimizer as optimizers
+from torch.utils.data import DataLoader, Dataset, IterableDataset, _utils, dataloader, default_collate, get_worker_info
 
 HOT_SHARE = 0.75
 """Of a sample's planted cost, the part that its hot line takes."""
@@ -69,6 +78,43 @@ class Stream(IterableDataset[torch.Tensor]):
             yield self.samples[index]
 
 
+HOOKED: tuple[tuple[Any, tuple[str, ...]], ...] = (
+    (dataloader.DataLoader, ("__init__",)),
+    (dataloader._BaseDataLoaderIter, ("__init__", "_reset", "__next__")),
+    (_utils.fetch._BaseDatasetFetcher, ("__init__",)),
+    (_utils.fetch._MapDatasetFetcher, ("fetch",)),
+    (_utils.fetch._IterableDatasetFetcher, ("fetch",)),
+    (_utils.worker, ("_worker_loop",)),
+    (torch.autograd, ("backward",)),
+)
+"""What feedrate's hook wraps."""
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Keep feedrate away for a while."""
+    wrapped = [(owner, name, getattr(owner, name)) for owner, names in HOOKED for name in names]
+    hooks: Any = optimizers._global_optimizer_pre_hooks, optimizers._global_optimizer_post_hooks
+    kept = [dict(each) for each in hooks]
+    parent = psutil.Process(os.getppid())
+    watching = [parent.pid, *(each.pid for each in parent.children() if each.name() == "py-spy")]
+    for owner, name, function in wrapped:
+        setattr(owner, name, inspect.unwrap(function))
+    for each in hooks:
+        each.clear()
+    for pid in watching:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in watching:
+            os.kill(pid, signal.SIGCONT)
+        for each, before in zip(hooks, kept, strict=True):
+            each.update(before)
+        for owner, name, function in wrapped:
+            setattr(owner, name, function)
+
+
 def main() -> None:
     """Train, and write what the script's own clock says."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -84,17 +130,10 @@ def main() -> None:
     parser.add_argument("--per-ms", type=int, default=4000, help="hashes a millisecond")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--steps", type=int, default=250)
+    parser.add_argument("--turns", type=int, default=0)
     parser.add_argument("--out", type=Path, default="/dev/stdout")
     options = parser.parse_args()
     samples = Samples(options)
-    loader = DataLoader(
-        samples if options.kind == "map" else Stream(samples),
-        batch_size=options.batch,
-        num_workers=options.workers,
-        prefetch_factor=options.prefetch if options.workers else None,
-        multiprocessing_context=options.method if options.workers else None,
-        collate_fn=samples.collate,
-    )
     weight = torch.nn.Parameter(torch.zeros(16))
     optimizer = torch.optim.SGD([weight], lr=1e-6)
     step = (
@@ -102,18 +141,38 @@ def main() -> None:
         if options.step_computes
         else partial(sleep, options.step_ms / 1000)
     )
-    told: dict[str, list[float]] = {"walls": [], "waits": [], "prepared": [], "hot": []}
-    asked = time.perf_counter()
-    for batch, prepared, hot in loader:
-        got = time.perf_counter()
-        optimizer.zero_grad()
-        (batch @ weight).sum().backward()
-        optimizer.step()
-        step()
-        done = time.perf_counter()
-        for seconds, name in zip((done - asked, got - asked, prepared, hot), told, strict=True):
-            told[name].append(seconds)
-        asked = done
+
+    def epoch() -> dict[str, list[float]]:
+        told: dict[str, list[float]] = {"walls": [], "waits": [], "prepared": [], "hot": []}
+        loader = DataLoader(
+            samples if options.kind == "map" else Stream(samples),
+            batch_size=options.batch,
+            num_workers=options.workers,
+            prefetch_factor=options.prefetch if options.workers else None,
+            multiprocessing_context=options.method if options.workers else None,
+            collate_fn=samples.collate,
+        )
+        asked = time.perf_counter()
+        for batch, prepared, hot in loader:
+            got = time.perf_counter()
+            optimizer.zero_grad()
+            (batch @ weight).sum().backward()
+            optimizer.step()
+            step()
+            done = time.perf_counter()
+            for seconds, name in zip((done - asked, got - asked, prepared, hot), told, strict=True):
+                told[name].append(seconds)
+            asked = done
+        return told
+
+    def turn() -> dict[str, list[float]]:
+        walls = {}
+        for way in random.sample(("with", "without"), 2):
+            with nullcontext() if way == "with" else alone():
+                walls[way] = epoch()["walls"]
+        return walls
+
+    told = [turn() for _ in range(options.turns // 2)] if options.turns else epoch()
     options.out.write_text(json.dumps(told), encoding="utf-8")
 
 

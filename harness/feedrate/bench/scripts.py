@@ -6,8 +6,9 @@ there are cores, forked or spawned; a step that sleeps or computes. Pace and wai
 over the same steps (the script's last ones, as feedrate leaves a warm-up out), the hot line against its share of
 preparing, and the pace that is predicted for each other number of workers against the script that runs with it.
 
-Cost: a script alone, below ``feedrate run --no-lines``, and below ``feedrate run``, in a random order each round, by
-the script's clock. Steps and samples compute, so that what feedrate takes of a core is missed.
+Cost: a script below ``feedrate run``, and below ``feedrate run --no-lines``, whose every other epoch runs with feedrate
+away, by the script's clock: starts of a process differ by several per cent, epochs of one do not. Steps and samples
+compute, so that what feedrate takes of a core is missed.
 """
 
 from __future__ import annotations
@@ -44,9 +45,11 @@ LINES = 0.95
 """Least share of the scripts whose hot line must be named first, and whose share of preparing must be right."""
 PREDICTED_PCT, PREDICTED = 10.0, 0.8
 """How far off a prediction may be, and the least share of them that are not farther."""
-ROUNDS = 6
-"""Of each script whose cost is measured."""
-RATIOS = {"with feedrate run --no-lines": 1.01, "with feedrate run": 1.03}
+STEPS = {0: 500, 1: 900, 2: 1200, 4: 1500, 8: 2000}
+"""Of a script, by its workers: long enough for some hundred samples of the lines that prepare its batches."""
+WARM = 2
+"""Of the pairs of epochs of a script whose cost is measured, those that are left out at the beginning."""
+RATIOS = {"feedrate run --no-lines": 1.01, "feedrate run": 1.03}
 """Most that a step may take of one without feedrate."""
 
 
@@ -68,8 +71,11 @@ COSTS = (
     ),
 )
 COSTLY = (
-    Costs("steps of 1 ms, cheap samples, no workers", {"steps": 1500, "step-ms": 1, "sample-ms": 0}),
-    Costs("steps of 5 ms, 2 workers", {"steps": 300, "step-ms": 5, "computes": 1, "sample-ms": 0.5, "workers": 2}),
+    Costs("steps of 1 ms, cheap samples, no workers", {"turns": 240, "steps": 100, "step-ms": 1, "sample-ms": 0}),
+    Costs(
+        "steps of 5 ms, 2 workers",
+        {"turns": 60, "steps": 150, "step-ms": 5, "computes": 1, "sample-ms": 0.5, "workers": 2},
+    ),
 )
 
 
@@ -105,17 +111,29 @@ class Planted:
         words = [[f"--{name}", *([] if value is True else [str(value)])] for name, value in given.items()]
         return [sys.executable, "-W", "ignore", str(self._script), *chain.from_iterable(words)]
 
+    def turns(self, costs: Costs, no_lines: bool) -> list[dict[str, list[float]]]:
+        """Run a script below ``feedrate run``, which it keeps away in every other epoch: seconds of their steps."""
+        script = self.command(**{**costs.options, "step-computes": True})
+        words = ("run", *(("--no-lines",) if no_lines else ()), "--results", str(self._out.parent), "--", *script)
+        done = subprocess.run([sys.executable, "-m", "feedrate", *words], stderr=subprocess.DEVNULL, check=False)
+        self._check(done.returncode)
+        found: list[dict[str, list[float]]] = json.loads(self._out.read_text(encoding="utf-8"))
+        return found
+
     def told(self, returncode: int) -> dict[str, Floats]:
         """What the script's clock said: seconds of each step."""
+        self._check(returncode)
+        return {name: np.array(values) for name, values in json.loads(self._out.read_text(encoding="utf-8")).items()}
+
+    def _check(self, returncode: int) -> None:
         if returncode in (-signal.SIGINT, -signal.SIGTERM):
             raise KeyboardInterrupt
         if returncode:
             raise TrialError(f"bench: a planted script ended with status {returncode}")
-        return {name: np.array(values) for name, values in json.loads(self._out.read_text(encoding="utf-8")).items()}
 
 
 def measure(session: Session) -> Iterator[Figure]:
-    """Run every planted script once, then those whose cost is measured; about eight minutes."""
+    """Run every planted script once, then those whose cost is measured; about eleven minutes."""
     planted, scripts = Planted(session.folder), planned()
     session.console.print(f"Scripts: {len(scripts)} planted ones beside a clock of their own ...")
     for costs, workers, method in track(scripts, "", console=session.console, transient=True):
@@ -124,14 +142,15 @@ def measure(session: Session) -> Iterator[Figure]:
     yield from judge_lines(session.scripts)
     yield judge_predictions(session.scripts)
     session.console.print("Scripts: with feedrate and without, in turns ...")
-    for costs in COSTLY:
-        yield from judge_cost(costs.said, *_cost(session, planted, costs))
+    ways = list(product(COSTLY, RATIOS.items()))
+    for costs, (how, most) in track(ways, "", console=session.console, transient=True):
+        yield judge_cost(f"{how}; {costs.said}", most, planted.turns(costs, "--no-lines" in how))
 
 
 def watch(planted: Planted, costs: Costs, workers: int, method: str, **options: object) -> WatchedScript:
     """Run a planted script below feedrate, and put what both say side by side."""
     started = {"method": method} if workers else {}
-    ended = run(planted.command(**costs.options, workers=workers, **started, **options))
+    ended = run(planted.command(**{**costs.options, "workers": workers, "steps": STEPS[workers], **started, **options}))
     told, pacing = planted.told(ended.returncode), ended.report.pacing
     if pacing is None or ended.report.predictions is None:
         raise TrialError(f"bench: feedrate run measured nothing of {costs.said}: {'; '.join(ended.report.notes)}")
@@ -196,28 +215,10 @@ def judge_predictions(scripts: Sequence[WatchedScript]) -> Figure:
     )
 
 
-def _cost(session: Session, planted: Planted, costs: Costs) -> tuple[list[tuple[float, ...]], int]:
-    """Mean seconds of a step of each round, without feedrate and in the ways of ``RATIOS``; and how many steps."""
-    command = planted.command(**{**costs.options, "step-computes": True})
-    ways = (
-        lambda: subprocess.run(command, check=False).returncode,
-        lambda: run(command, lines=False).returncode,
-        lambda: run(command).returncode,
+def judge_cost(said: str, most: float, turns: Sequence[Mapping[str, Sequence[float]]]) -> Figure:
+    """Judge paired ratios of step times with feedrate to those without, each over nine tenths of an epoch."""
+    means = [{way: float(np.mean(walls[len(walls) // 10 :])) for way, walls in turn.items()} for turn in turns[WARM:]]
+    ratios = [turn["with"] / turn["without"] for turn in means]
+    return judge_ratio(
+        f"step time of a script with {said} ÷ without", most, ratios, f"pairs of {len(turns[0]['with']):,} steps"
     )
-    rounds, orders, steps = [], random.Random(0), 0
-    for _ in track(range(ROUNDS), "", console=session.console, transient=True):
-        took = [0.0] * len(ways)
-        for way in orders.sample(range(len(ways)), len(ways)):
-            walls = planted.told(ways[way]())["walls"]
-            walls = walls[len(walls) // 10 :]
-            took[way], steps = float(walls.mean()), len(walls)
-        rounds.append(tuple(took))
-    return rounds, steps
-
-
-def judge_cost(said: str, rounds: Sequence[Sequence[float]], steps: int) -> Iterator[Figure]:
-    """Judge paired ratios of step times of each round to those without feedrate."""
-    for column, (how, most) in enumerate(RATIOS.items(), 1):
-        ratios = [took[column] / took[0] for took in rounds]
-        what = f"step time of a script {how} ÷ without; {said}"
-        yield judge_ratio(what, most, ratios, f"pairs of {steps:,} steps")

@@ -73,7 +73,8 @@ def patch_fetch(module: Any) -> None:
         @functools.wraps(original)
         def fetch(self: Any, index: Any) -> Any:
             collate = self.collate_fn if isinstance(self.collate_fn, Collate) else None
-            queued, cpu, begun = SCHEDULED.wait_ns(), time.thread_time_ns(), now()
+            works = LOG.worker >= 0  # in the training process nobody asks how long it stood in line
+            queued, cpu, begun = SCHEDULED.wait_ns() if works else 0, time.thread_time_ns(), now()
             data = original(self, index)
             ended = now()
             LOG.write(
@@ -85,7 +86,7 @@ def patch_fetch(module: Any) -> None:
                 len(index) if isinstance(index, (list, tuple)) else 1,
                 collate.took if collate else 0,
                 time.thread_time_ns() - cpu,
-                SCHEDULED.wait_ns() - queued,
+                SCHEDULED.wait_ns() - queued if works else 0,
                 LOG.iterator,
             )
             return data
@@ -199,10 +200,11 @@ class Loop:
         ranks = {"rank": number_of("RANK", 0), "ranks": number_of("WORLD_SIZE", 1)}
         LOG.say("iterator", iterator=self.iterator, begun_ns=begun_ns, **ranks, **said)
 
-    def take(self, original: Callable[..., Any], place: Callable[..., int], lying: int, *of: Any) -> Any:
+    def take(self, begun: int, original: Callable[..., Any], place: Callable[..., int], lying: int, *of: Any) -> Any:
         """Take one batch and time it.
 
         Args:
+            begun: when it was asked for. What is done here before belongs to the wait: a worker goes on meanwhile.
             original: gives the next batch, or raises StopIteration.
             place: gives the number of the batch that came last; -1 where it is not known.
             lying: how many batches lie ready; -1 where that is not known.
@@ -212,7 +214,7 @@ class Loop:
             if HEADSPACE and Loop.reused < HEADSPACE:
                 return self.reuse()
             self.stop(original, *of)
-        cpu, event, begun = time.process_time_ns(), self.device.asked(), now()
+        cpu, event = time.process_time_ns(), self.device.asked()
         try:
             data = original(*of)
         except StopIteration:
@@ -300,14 +302,14 @@ def patch_loader(module: Any) -> None:
 
     @functools.wraps(take)
     def __next__(self: Any) -> Any:
-        loop = self.__dict__.get("_feedrate_loop")
+        begun, loop = now(), self.__dict__.get("_feedrate_loop")
         if isinstance(loop, dict):  # now its workers are known, too
             workers = [worker.pid for worker in getattr(self, "_workers", ())]
             loop = self._feedrate_loop = Loop(workers=workers, **loop)
         if not loop:
             return take(self)
         LOG.iterator, LOG.batch = loop.iterator, self._num_yielded
-        return loop.take(take, number, lying(self) if loop.parallel else -1, self)
+        return loop.take(begun, take, number, lying(self) if loop.parallel else -1, self)
 
     allow_profiler()
     base.__init__, base._reset, base.__next__ = __init__, _reset, __next__
@@ -339,7 +341,7 @@ def described(loader: Any) -> dict[str, Any] | None:
 def lying(iterator: Any) -> int:
     """Batches that workers have prepared and no step has taken."""
     try:
-        early = sum(len(info) == 2 for info in iterator._task_info.values())
+        early = len(iterator._task_info) - int(iterator._tasks_outstanding)  # those that came before their turn
         return int(iterator._data_queue.qsize()) + early
     except (AttributeError, NotImplementedError, RuntimeError):
         return -1
@@ -447,7 +449,7 @@ class Watched:
         loop = Loop(begun_ns=begun, workers=[], made=self._feedrate_made, watched=True, dataset=kind)
         for count in itertools.count():
             try:
-                batch = loop.take(inner.__next__, count.__int__, -1)
+                batch = loop.take(now(), inner.__next__, count.__int__, -1)
             except StopIteration:
                 return
             yield batch

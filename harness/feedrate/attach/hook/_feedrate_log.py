@@ -34,6 +34,8 @@ now = time.perf_counter_ns
 FOLDER = os.environ.get("FEEDRATE_RUN", "")
 NEXT, BATCH, BACKWARD, OPTIMIZER, STARVED, END, REUSED, DRAINED, TAKEN = range(1, 10)
 RECORD = struct.Struct("<10q")
+PARTS = tuple(struct.Struct(f"<{3 + count}q") for count in range(8))
+"""A record by how many fields it has; the others are 0 in the file already."""
 FIRST_BYTES, MOST_BYTES = 1 << 18, 1 << 26
 """Of a process' file: it doubles as it fills, up to 800,000 records; what comes later is not recorded."""
 
@@ -60,7 +62,7 @@ class Log:
         offset = next(self.count) * RECORD.size
         if offset + RECORD.size > self.size and not self.grow(offset + RECORD.size):
             return
-        RECORD.pack_into(self.map, offset, kind, begun, ended, *fields, *(0,) * (7 - len(fields)))
+        PARTS[len(fields)].pack_into(self.map, offset, kind, begun, ended, *fields)
 
     def grow(self, least: int) -> bool:
         with self.lock:
