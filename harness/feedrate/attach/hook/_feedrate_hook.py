@@ -293,10 +293,11 @@ class Loop:
             LOG.say("versions", python=sys.version.split()[0], **versions())
         LOG.say("iterator", iterator=self.iterator, rank=number_of("RANK", 0), ranks=number_of("WORLD_SIZE", 1), **said)
 
-    def take(self, original: Callable[..., Any], place: Callable[..., int], lying: int, *of: Any) -> Any:
+    def take(self, begun: int, original: Callable[..., Any], place: Callable[..., int], lying: int, *of: Any) -> Any:
         """Take one batch and time it.
 
         Args:
+            begun: when the loop asked for it: what this file takes then is a wait to the loop, too.
             original: gives the next batch, or raises StopIteration.
             place: gives the number of the batch that came last; -1 where it is not known.
             lying: how many batches lie ready; -1 where that is not known.
@@ -306,7 +307,7 @@ class Loop:
             if HEADSPACE and Loop.reused < HEADSPACE:
                 return self.reuse()
             self.stop(original, *of)
-        cpu, event, begun = time.process_time_ns(), self.device.asked(), now()
+        cpu, event = time.process_time_ns(), self.device.asked()
         try:
             data = original(*of)
         except StopIteration:
@@ -396,11 +397,11 @@ def patch_loader(module: Any) -> None:
 
     @functools.wraps(take)
     def __next__(self: Any) -> Any:
-        loop = self.__dict__.get("_feedrate_loop")
+        begun, loop = now(), self.__dict__.get("_feedrate_loop")
         if not loop:
             return take(self)
         LOG.iterator, LOG.batch = loop.iterator, self._num_yielded
-        return loop.take(take, number, lying(self) if loop.parallel else -1, self)
+        return loop.take(begun, take, number, lying(self) if loop.parallel else -1, self)
 
     allow_profiler()
     module.DataLoader.__init__, module.DataLoader.__iter__, base.__next__ = __init__, __iter__, __next__
@@ -526,7 +527,7 @@ class Watched:
         loop.made = begun
         for count in itertools.count():
             try:
-                batch = loop.take(inner.__next__, count.__int__, -1)
+                batch = loop.take(now(), inner.__next__, count.__int__, -1)
             except StopIteration:
                 return
             yield batch
