@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import signal
+import sys
+import time
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from feedrate.bench import scripts
@@ -99,6 +102,31 @@ def test_what_feedrate_costs_needs_its_whole_interval_below_the_limit() -> None:
     bare, lines = scripts.judge_cost("some", [*rounds, (1.0, 1.02, 1.06)], 9)
     assert (bare.met, lines.met) == (False, False)
     assert "n = 5 pairs of 9 steps" in bare.measured
+
+
+def test_a_script_stands_still_but_in_its_turns(tmp_path: Path) -> None:
+    """It makes no step while others have theirs, and goes on from there; SIGTERM ends it well."""
+    code = (
+        "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
+        "file = open(sys.argv[1], 'w')\n"
+        "while True: print(time.perf_counter(), file=file, flush=True); time.sleep(0.001)"
+    )
+    written = tmp_path / "times"
+    script = scripts.Turns([sys.executable, "-c", code, str(written)])
+    for _ in range(2):
+        script.take(1.0)
+        time.sleep(0.3)
+    assert script.end() == 0
+    (_, stopped), (began, ended) = script.taken
+    times = [float(line) for line in written.read_text().splitlines()]
+    assert not [moment for moment in times if stopped + 0.1 < moment < began - 0.1]
+    assert [moment for moment in times if began < moment < ended]
+
+
+def test_steps_count_that_lie_within_a_turn() -> None:
+    """What began before a turn had settled, or ended after it, was stopped in between."""
+    told = {"walls": np.array([0.1, 0.2, 0.3, 0.4]), "done": np.array([10.04, 10.3, 10.6, 11.01])}
+    assert scripts._within(told, 10.0, 11.0).tolist() == [0.2, 0.3]
 
 
 @pytest.mark.parametrize(("status", "error"), [(1, TrialError), (-signal.SIGINT, KeyboardInterrupt)])

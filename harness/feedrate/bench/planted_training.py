@@ -1,8 +1,9 @@
 """A training script whose costs are planted and that keeps a clock of its own; ``feedrate run`` knows nothing of it.
 
-What it writes at its end (one object of JSON) is what feedrate's report is held against: the seconds of each step and
-those of them that it waited for its batch; the seconds that preparing each batch took, collation included, and those of
-them in the hot line. To compute is to hash so many times as ``--per-ms`` says take a millisecond.
+What it writes at its end, or when SIGTERM ends it, is what feedrate's report is held against, one object of JSON: the
+seconds of each step, those of them that it waited for its batch, and when it was done; the seconds that preparing each
+batch took, collation included, and those of them in the hot line. To compute is to hash so many times as ``--per-ms``
+says take a millisecond.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -43,9 +46,9 @@ class Samples(Dataset[torch.Tensor]):
         if self.options.shape == "heavy":
             ms *= random.Random(index).lognormvariate(-0.5, 1.0)
         hashes, seconds = self.options.computes * ms * self.options.per_ms, (1 - self.options.computes) * ms / 1000
-        _ = sleep((1 - HOT_SHARE) * seconds), compute(1 + int((1 - HOT_SHARE) * hashes))
+        _ = seconds and sleep((1 - HOT_SHARE) * seconds), compute(1 + int((1 - HOT_SHARE) * hashes))
         begun = time.perf_counter()
-        _ = sleep(HOT_SHARE * seconds), compute(1 + int(HOT_SHARE * hashes))  # the hot line
+        _ = seconds and sleep(HOT_SHARE * seconds), compute(1 + int(HOT_SHARE * hashes))  # the hot line
         self.hot += time.perf_counter() - begun
         return torch.full((16,), float(index))
 
@@ -102,19 +105,22 @@ def main() -> None:
         if options.step_computes
         else partial(sleep, options.step_ms / 1000)
     )
-    told: dict[str, list[float]] = {"walls": [], "waits": [], "prepared": [], "hot": []}
+    rows: list[tuple[float, ...]] = []
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     asked = time.perf_counter()
-    for batch, prepared, hot in loader:
-        got = time.perf_counter()
-        optimizer.zero_grad()
-        (batch @ weight).sum().backward()
-        optimizer.step()
-        step()
-        done = time.perf_counter()
-        for seconds, name in zip((done - asked, got - asked, prepared, hot), told, strict=True):
-            told[name].append(seconds)
-        asked = done
-    options.out.write_text(json.dumps(told), encoding="utf-8")
+    try:
+        for batch, prepared, hot in loader:
+            got = time.perf_counter()
+            optimizer.zero_grad()
+            (batch @ weight).sum().backward()
+            optimizer.step()
+            step()
+            done = time.perf_counter()
+            rows.append((done - asked, got - asked, done, prepared, hot))
+            asked = done
+    finally:
+        names = ("walls", "waits", "done", "prepared", "hot")
+        options.out.write_text(json.dumps(dict(zip(names, zip(*rows, strict=True), strict=True))), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -6,13 +6,15 @@ there are cores, forked or spawned; a step that sleeps or computes. Pace and wai
 over the same steps (the script's last ones, as feedrate leaves a warm-up out), the hot line against its share of
 preparing, and the pace that is predicted for each other number of workers against the script that runs with it.
 
-Cost: a script alone, below ``feedrate run --no-lines``, and below ``feedrate run``, in a random order each round, by
-the script's clock. Steps and samples compute, so that what feedrate takes of a core is missed.
+Cost: a script alone, below ``feedrate run --no-lines``, and below ``feedrate run``, which take turns in a random order,
+by the script's clock. Steps and samples compute, so that what feedrate takes of a core is missed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import random
 import shutil
 import signal
@@ -32,6 +34,7 @@ from rich.progress import track
 from feedrate.analysis.blocks import Floats
 from feedrate.attach.run import run
 from feedrate.bench.session import Figure, Session, judge_ratio
+from feedrate.machine.probes import procfs
 from feedrate.schema.errors import TrialError
 from feedrate.schema.words import percent
 from feedrate.store.bench_record import WatchedScript, predictions
@@ -44,8 +47,9 @@ LINES = 0.95
 """Least share of the scripts whose hot line must be named first, and whose share of preparing must be right."""
 PREDICTED_PCT, PREDICTED = 10.0, 0.8
 """How far off a prediction may be, and the least share of them that are not farther."""
-ROUNDS = 6
-"""Of each script whose cost is measured."""
+ROUNDS, TURN_S, SETTLE_S, START_S = 60, 0.4, 0.05, 6.0
+"""Of each script whose cost is measured: rounds, how long a turn takes, what of its beginning does not count, and how
+long the script may take to start."""
 RATIOS = {"with feedrate run --no-lines": 1.01, "with feedrate run": 1.03}
 """Most that a step may take of one without feedrate."""
 
@@ -68,8 +72,21 @@ COSTS = (
     ),
 )
 COSTLY = (
-    Costs("steps of 1 ms, cheap samples, no workers", {"steps": 1500, "step-ms": 1, "sample-ms": 0}),
-    Costs("steps of 5 ms, 2 workers", {"steps": 300, "step-ms": 5, "computes": 1, "sample-ms": 0.5, "workers": 2}),
+    Costs(
+        "steps compute 1 ms, cheap samples, no workers",
+        {"step-ms": 1, "step-computes": True, "sample-ms": 0, "steps": 1_000_000},
+    ),
+    Costs(
+        "steps compute 5 ms, 2 workers that compute",
+        {
+            "step-ms": 5,
+            "step-computes": True,
+            "computes": 1,
+            "sample-ms": 0.5,
+            "workers": 2,
+            "steps": 1_000_000,
+        },
+    ),
 )
 
 
@@ -84,8 +101,7 @@ class Planted:
     """The planted script, copied to where nothing shadows the standard library."""
 
     def __init__(self, folder: Path) -> None:
-        self._script = Path(shutil.copy(SOURCE, folder))
-        self._out = folder / "planted.json"
+        self._script, self._out = Path(shutil.copy(SOURCE, folder)), folder / "planted.json"
         lines = self._script.read_text(encoding="utf-8").splitlines()
         self.hot_line = next(number for number, line in enumerate(lines, 1) if line.endswith(HOT_LINE))
 
@@ -105,13 +121,14 @@ class Planted:
         words = [[f"--{name}", *([] if value is True else [str(value)])] for name, value in given.items()]
         return [sys.executable, "-W", "ignore", str(self._script), *chain.from_iterable(words)]
 
-    def told(self, returncode: int) -> dict[str, Floats]:
-        """What the script's clock said: seconds of each step."""
+    def told(self, returncode: int, out: Path | None = None) -> dict[str, Floats]:
+        """What the script's clock said, a number a step."""
         if returncode in (-signal.SIGINT, -signal.SIGTERM):
             raise KeyboardInterrupt
         if returncode:
             raise TrialError(f"bench: a planted script ended with status {returncode}")
-        return {name: np.array(values) for name, values in json.loads(self._out.read_text(encoding="utf-8")).items()}
+        told = json.loads((out or self._out).read_text(encoding="utf-8"))
+        return {name: np.array(values) for name, values in told.items()}
 
 
 def measure(session: Session) -> Iterator[Figure]:
@@ -196,23 +213,64 @@ def judge_predictions(scripts: Sequence[WatchedScript]) -> Figure:
     )
 
 
+class Turns:
+    """A script of which all processes are stopped but in its turns."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        self.taken: list[tuple[float, float]] = []
+        """When each turn began, and when it ended."""
+
+    def _signal(self, number: int) -> None:
+        for pid in (self._process.pid, *procfs.descendants(self._process.pid)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def take(self, length_s: float) -> None:
+        """Let it run for so long."""
+        self._signal(signal.SIGCONT)
+        begun = time.perf_counter()
+        time.sleep(length_s)
+        self.taken.append((begun, time.perf_counter()))
+        self._signal(signal.SIGSTOP)
+
+    def end(self) -> int:
+        """End the script, which then writes what its clock said; gives its status."""
+        self._signal(signal.SIGCONT)
+        self._process.terminate()
+        return self._process.wait(30)
+
+
 def _cost(session: Session, planted: Planted, costs: Costs) -> tuple[list[tuple[float, ...]], int]:
-    """Mean seconds of a step of each round, without feedrate and in the ways of ``RATIOS``; and how many steps."""
-    command = planted.command(**{**costs.options, "step-computes": True})
-    ways = (
-        lambda: subprocess.run(command, check=False).returncode,
-        lambda: run(command, lines=False).returncode,
-        lambda: run(command).returncode,
-    )
-    rounds, orders, steps = [], random.Random(0), 0
-    for _ in track(range(ROUNDS), "", console=session.console, transient=True):
-        took = [0.0] * len(ways)
-        for way in orders.sample(range(len(ways)), len(ways)):
-            walls = planted.told(ways[way]())["walls"]
-            walls = walls[len(walls) // 10 :]
-            took[way], steps = float(walls.mean()), len(walls)
-        rounds.append(tuple(took))
-    return rounds, steps
+    """Mean seconds of a step of each round, without feedrate and in the ways of ``RATIOS``; and steps of a turn.
+
+    The scripts take turns of a fraction of a second, so that both sides of a pair see the same machine. What counts are
+    steps that lie within a turn.
+    """
+    feedrate = [sys.executable, "-P", "-m", "feedrate", "run", "--results", str(session.folder / "results")]
+    before: tuple[list[str], ...] = [], [*feedrate, "--no-lines", "--"], [*feedrate, "--"]
+    outs = [session.folder / f"cost-{way}.json" for way in range(len(before))]
+    scripts: list[Turns] = []
+    orders = random.Random(0)
+    try:
+        for words, out in zip(before, outs, strict=True):
+            scripts.append(Turns([*words, *planted.command(**costs.options, out=out)]))
+            scripts[-1].take(START_S)
+        for _ in track(range(ROUNDS), "", console=session.console, transient=True):
+            for script in orders.sample(scripts, len(scripts)):
+                script.take(TURN_S)
+    finally:
+        ended = [script.end() for script in scripts]
+    clocks = [planted.told(status, out) for status, out in zip(ended, outs, strict=True)]
+    ways = [[_within(told, *turn) for turn in script.taken[1:]] for told, script in zip(clocks, scripts, strict=True)]
+    rounds = [tuple(float(walls.mean()) for walls in each) for each in zip(*ways, strict=True)]
+    return rounds, len(ways[0][0])
+
+
+def _within(told: Mapping[str, Floats], begun: float, ended: float) -> Floats:
+    """Seconds of the steps that lie within a turn, its beginning left out."""
+    steps: Floats = told["walls"][(told["done"] - told["walls"] > begun + SETTLE_S) & (told["done"] < ended)]
+    return steps
 
 
 def judge_cost(said: str, rounds: Sequence[Sequence[float]], steps: int) -> Iterator[Figure]:
