@@ -272,8 +272,8 @@ def _fit(loader: Loader, steps: pd.DataFrame, cores: float) -> Pipeline:
     if loader.settings["num_workers"]:
         ready = _ready(steps[~steps["first"]])
         taken = ready if len(ready) >= 3 else steps[~steps["first"]]
-        receive_compute = float(taken["wait_cpu_ns"].median())
-        receive_wait = max(0.0, float(ready["wait_ns"].median()) - receive_compute) if len(ready) >= 3 else 0.0
+        receive_compute = float(taken["wait_cpu_ns"].mean())  # a pace is one of means, however rare a slow hand-over is
+        receive_wait = max(0.0, float(ready["wait_ns"].mean()) - receive_compute) if len(ready) >= 3 else 0.0
     else:  # what a worker would cost to hand a batch over was not seen: its usual cost without the batch's bytes
         receive_compute, receive_wait = HAND_OVER_NS, 0.0
     step = float(steps["step_ns"].mean())

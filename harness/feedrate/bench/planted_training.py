@@ -52,9 +52,9 @@ class Samples(Dataset[torch.Tensor]):
         if self.options.shape == "heavy":
             ms *= random.Random(index).lognormvariate(-0.5, 1.0)
         hashes, seconds = self.options.computes * ms * self.options.per_ms, (1 - self.options.computes) * ms / 1000
-        _ = sleep((1 - HOT_SHARE) * seconds), compute(1 + int((1 - HOT_SHARE) * hashes))
+        _ = seconds and sleep((1 - HOT_SHARE) * seconds), compute(1 + int((1 - HOT_SHARE) * hashes))
         begun = time.perf_counter()
-        _ = sleep(HOT_SHARE * seconds), compute(1 + int(HOT_SHARE * hashes))  # the hot line
+        _ = seconds and sleep(HOT_SHARE * seconds), compute(1 + int(HOT_SHARE * hashes))  # the hot line
         self.hot += time.perf_counter() - begun
         return torch.full((16,), float(index))
 
