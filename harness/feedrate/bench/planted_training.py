@@ -173,7 +173,7 @@ def main() -> None:
         return walls
 
     told = [turn() for _ in range(options.turns // 2)] if options.turns else epoch()
-    options.out.write_text(json.dumps(told), encoding="utf-8")
+    options.out.write_text(json.dumps(told) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
