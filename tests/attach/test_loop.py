@@ -29,7 +29,7 @@ def loader_of(waits: Times, steps: Times, *, batches: list[tuple[int, ...]] | No
     """
     came = np.cumsum(waits) + np.append(0, np.cumsum(steps)[:-1])
     asked = came - waits
-    rows = [[NEXT, *pair, 0, place, -1, 0, 0, 0, 0] for place, pair in enumerate(zip(asked, came, strict=True))]
+    rows = [[NEXT, *pair, 0, place, -1, 1, 1, 0, 0] for place, pair in enumerate(zip(asked, came, strict=True))]
     rows[0][9] = 1  # the clock begins with the making of the iterator, at 1
     rows.append([END, came[-1] + steps[-1], came[-1] + steps[-1], 0, *[0] * 6])
     workers = settings.get("num_workers", 0)

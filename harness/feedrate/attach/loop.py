@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from feedrate.analysis.blocks import Floats, half_width
+from feedrate.analysis.blocks import half_width
 from feedrate.analysis.pipeline import SLICES, Pace, Pipeline, simulate
 from feedrate.attach.records import DRAINED, NEXT, REUSED, Loader, Process, Records
 from feedrate.schema.window import LEAST_WARM_UP, drained_after, warm_up_steps
@@ -64,23 +64,23 @@ def pacing(loader: Loader) -> Pacing | None:
     steps = whole_steps(loader)
     if len(steps) < 2:
         return None
-    walls, waits = steps["wall_ns"].to_numpy(np.float64), steps["wait_ns"].to_numpy(np.float64)
-    parts = stretches(steps, workers_of(loader))
+    walls, parts = steps["wall_ns"].astype(float), stretches(steps, workers_of(loader))
 
-    def over(values: Floats, by: Floats) -> Estimate:
-        ratio = values.sum() / by.sum()
-        of_parts = np.array([values[part].sum() / by[part].sum() for part in parts])
-        half = float(half_width(of_parts.std(ddof=1), len(parts))) if len(parts) >= LEAST_STRETCHES else np.nan
-        return Estimate(float(ratio), float(ratio) - half, float(ratio) + half)
+    def over(values: pd.Series[float], by: pd.Series[float]) -> Estimate:
+        ratio = float(values.sum() / by.sum())
+        sums = [(values.iloc[part].sum(), by.iloc[part].sum()) for part in parts]
+        of_parts = np.array([value / base for value, base in sums if base])
+        half = float(half_width(of_parts.std(ddof=1), len(of_parts))) if len(of_parts) >= LEAST_STRETCHES else np.nan
+        return Estimate(ratio, ratio - half, ratio + half)
 
-    starved = steps["starved_ns"].to_numpy(np.float64) if steps["cuda"].any() else None
+    seen = walls.where(steps["cuda"])
     return Pacing(
         steps=len(steps),
         stretches=len(parts),
-        steps_per_s=over(np.full(len(steps), 1e9), walls),
-        wait_share=over(waits, walls),
+        steps_per_s=over(walls * 0 + 1e9, walls),
+        wait_share=over(steps["wait_ns"].astype(float), walls),
         startup_share=float(steps.loc[steps["first"], "wait_ns"].sum() / walls.sum()),
-        starved_share=None if starved is None else over(np.minimum(starved, walls), walls),
+        starved_share=over(steps["starved_ns"].clip(upper=seen), seen) if steps["cuda"].any() else None,
     )
 
 
@@ -201,7 +201,9 @@ def _workers(loader: Loader, steps: pd.DataFrame, cores: float) -> dict[str, flo
         "waiting": (took - computing - queued).sum(),
         "collating": batches["collate_ns"].sum(),
     }
-    main = (steps["wait_cpu_ns"] + steps["step_cpu_ns"]).sum()
+    if not workers_of(loader) and len(batches):  # of short steps only some were recorded
+        sums = {name: value * len(steps) / len(batches) for name, value in sums.items()}
+    main = np.nan_to_num((steps["wait_cpu_ns"] + steps["step_cpu_ns"]).mean()) * len(steps)
     used = (main + computing.sum() * bool(workers_of(loader))) / (steps["wall_ns"].sum() * cores)
     return {name: float(value / span) if span else 0.0 for name, value in sums.items()} | {"used": float(used)}
 
@@ -271,8 +273,9 @@ def _fit(loader: Loader, steps: pd.DataFrame, cores: float) -> Pipeline:
     wait = np.clip(took - compute - batches["queued_ns"].to_numpy(np.float64), 0, None)
     if loader.settings["num_workers"]:
         ready = _ready(steps[~steps["first"]])
-        taken = ready if len(ready) >= 3 else steps[~steps["first"]]
-        receive_compute = float(taken["wait_cpu_ns"].mean())  # a pace is one of means, however rare a slow hand-over is
+        taken = ready if ready["wait_cpu_ns"].count() >= 3 else steps[~steps["first"]]
+        # A pace is one of means, however rare a slow hand-over is.
+        receive_compute = float(np.nan_to_num(taken["wait_cpu_ns"].mean(), nan=HAND_OVER_NS))
         receive_wait = max(0.0, float(ready["wait_ns"].mean()) - receive_compute) if len(ready) >= 3 else 0.0
     else:  # what a worker would cost to hand a batch over was not seen: its usual cost without the batch's bytes
         receive_compute, receive_wait = HAND_OVER_NS, 0.0
@@ -283,7 +286,7 @@ def _fit(loader: Loader, steps: pd.DataFrame, cores: float) -> Pipeline:
         receive_wait_ns=receive_wait,
         receive_compute_ns=receive_compute,
         step_ns=step,
-        step_cores=float(np.clip(steps["step_cpu_ns"].mean() / step, 0, cores)) if step else 0.0,
+        step_cores=float(np.clip(np.nan_to_num(steps["step_cpu_ns"].mean()) / step, 0, cores)) if step else 0.0,
         cores=cores,
         slices=int(min(SLICES, max(1, batches["samples"].median()))),
     )

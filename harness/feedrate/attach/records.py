@@ -52,8 +52,8 @@ class Loader:
     steps: pd.DataFrame
     """A row a batch that was taken, in their order: when it was asked for (``begun_ns``), came (``got_ns``), was done
     with (``ended_ns``, 0 where the script ended before, or another loop ran within it); ``lying`` batches were ready;
-    whether it is an iterator's ``first``, and when that was made (``made_ns``); parts of the step on the host, and
-    ``starved_ns`` of the device."""
+    whether it is an iterator's ``first``, and when that was made (``made_ns``); parts of the step on the host, NaN of
+    one that is not ``detailed``; ``starved_ns`` of the device."""
     batches: pd.DataFrame
     """A row a batch that was prepared, by ``worker`` (-1: the training process)."""
 
@@ -124,8 +124,8 @@ def _steps(process: Process, iterators: Sequence[int]) -> pd.DataFrame:
     asks = asks[np.lexsort((asks[:, 1], asks[:, 3]))]
     ended = np.append(asks[1:, 1], 0)
     ended[np.append(asks[1:, 3] != asks[:-1, 3], True)] = 0  # the script ended within this step
-    cpu = np.append(asks[1:, 6], 0) - asks[:, 7]  # until the next batch is asked for, where that is of a NEXT
-    cpu[np.append(asks[1:, 0] != NEXT, True)] = 0
+    following = np.append(np.where(asks[1:, 0] == NEXT, asks[1:, 6], 0), 0)  # when the next batch is asked for
+    cpu = np.where((asks[:, 7] > 0) & (following > 0), following - asks[:, 7], np.nan)
     rows, ended, cpu = (values[asks[:, 0] == NEXT] for values in (asks, ended, cpu))
     steps = pd.DataFrame(
         {
@@ -135,7 +135,8 @@ def _steps(process: Process, iterators: Sequence[int]) -> pd.DataFrame:
             "got_ns": rows[:, 2],
             "ended_ns": ended,
             "lying": rows[:, 5],
-            "wait_cpu_ns": rows[:, 7] - rows[:, 6],
+            "detailed": rows[:, 7] > 0,
+            "wait_cpu_ns": np.where(rows[:, 7] > 0, rows[:, 7] - rows[:, 6], np.nan),
             "step_cpu_ns": cpu,
             "cuda": rows[:, 8] > 0,
             "first": rows[:, 9] > 0,
@@ -145,7 +146,7 @@ def _steps(process: Process, iterators: Sequence[int]) -> pd.DataFrame:
     starved = process.of(STARVED)
     steps["starved_ns"] = (
         steps["begun_ns"].map(dict(zip(starved[:, 1], starved[:, 2] - starved[:, 1], strict=True))).fillna(0)
-    )
+    ).where(steps["cuda"])
     steps = steps.sort_values("begun_ns", ignore_index=True)
     taken = process.of(NEXT)
     taken = taken[np.argsort(taken[:, 2])]
@@ -161,6 +162,8 @@ def _steps(process: Process, iterators: Sequence[int]) -> pd.DataFrame:
     place = np.searchsorted(before, steps["got_ns"])
     first = np.where(place < len(before), before[np.minimum(place, len(before) - 1)] if len(before) else 0, 0)
     steps["forward_ns"] = np.where((first > 0) & (first < steps["ended_ns"]), first - steps["got_ns"], 0)
+    phases = ["forward_ns", "backward_ns", "optimizer_ns"]
+    steps[phases] = steps[phases].where(steps["detailed"])
     return steps
 
 

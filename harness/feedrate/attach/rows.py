@@ -35,6 +35,8 @@ CEILING_BLOCKS = 6
 _SETTINGS = ("num_workers", "prefetch_factor", "start_method", "persistent_workers", "pin_memory")
 _TIMED = tuple(phase for phase in PHASES if phase != "h2d")
 """Phases of a script's step; a copy to the device is not told from what follows."""
+_WITHIN = ("backward_ns", "optimizer_ns", "forward_ns")
+"""Parts of a step that are known of detailed ones alone."""
 _STAGES = ("getitem", "collate")
 
 
@@ -158,6 +160,8 @@ class _Rows:
     def _add_stretch(self, part: pd.DataFrame) -> None:
         """Add a stretch of the loop, and its first steps."""
         wall = int(part["wall_ns"].sum())
+        if not part["detailed"].all():  # a sum of some would not be that of all
+            part = part.assign(**dict.fromkeys(_WITHIN, np.nan), other_ns=part["wall_ns"] - part["fetch_ns"])
         begun, ended = _begin(part), int(part["ended_ns"].iloc[-1])
         row = {
             "steps": len(part),
@@ -165,13 +169,15 @@ class _Rows:
             "wall_ns": wall,
             "epochs": int(part["first"].sum()),
             "half_ratio": _half_ratio(part, loop.workers_of(self._loader)),
-            **{f"host_{phase}_ns": int(part[f"{phase}_ns"].sum()) for phase in _TIMED},
+        }
+        row |= {
+            f"host_{phase}_ns": int(part[f"{phase}_ns"].sum()) for phase in _TIMED if part[f"{phase}_ns"].notna().all()
         }
         if part["getitem_ns"].notna().all():
             row |= {f"worker_{stage}_ns": int(part[f"{stage}_ns"].sum()) for stage in _STAGES}
-        else:  # a sum of some would not be that of all
+        else:
             part = part.assign(**dict.fromkeys((f"{stage}_ns" for stage in _STAGES), np.nan))
-        if self.device == "cuda":
+        if part["cuda"].all():
             row["device_idle_ns"] = int(part["starved_ns"].sum())
         if not self.trials:
             first = self._loader.steps.iloc[0]
@@ -234,9 +240,9 @@ def _with_phases(steps: pd.DataFrame) -> pd.DataFrame:
     prepared = steps["prepared_ended_ns"] - steps["prepared_begun_ns"]
     found, left = steps.assign(fetch_ns=steps["wait_ns"], getitem_ns=prepared - steps["collate_ns"]), steps["wall_ns"]
     # An optimizer that steps before the first gradient does so within ``forward``.
-    for name in ("fetch_ns", "backward_ns", "optimizer_ns", "forward_ns"):
+    for name in ("fetch_ns", *_WITHIN):
         found[name] = np.minimum(found[name], left)
-        left = left - found[name]
+        left = left - found[name].fillna(0)
     return found.assign(other_ns=left)
 
 

@@ -37,6 +37,9 @@ from _feedrate_log import (
 STEPS = int(os.environ.get("FEEDRATE_STEPS") or 0)
 HEADSPACE = int(os.environ.get("FEEDRATE_HEADSPACE") or 0)
 TORCH = os.sep + "torch" + os.sep
+SHORT_NS, EVERY = 10_000_000, 16
+"""Of a loop whose steps are shorter on average, one step in so many is recorded in detail: its phases, CPU times,
+whether the device starved, and without workers how its batch was prepared. Of all others only the wait is."""
 
 
 class Collate:
@@ -72,6 +75,8 @@ def patch_fetch(module: Any) -> None:
     def wrap_fetch(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def fetch(self: Any, index: Any) -> Any:
+            if not LOG.detail:
+                return original(self, index)
             collate = self.collate_fn if isinstance(self.collate_fn, Collate) else None
             works = LOG.worker >= 0  # in the training process nobody asks how long it stood in line
             queued, cpu, begun = SCHEDULED.wait_ns() if works else 0, time.thread_time_ns(), now()
@@ -181,18 +186,29 @@ class Device:
             self.works = False
 
 
+class Shared:
+    """What all loops of this process share; not in ``Loop``, as Python forgets what it knew of a class that changes."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        """Batches that were taken."""
+        self.kept: Any = None
+        """The batch of the last real step, where it is used again."""
+        self.reused = 0
+
+
+SHARED = Shared()
+
+
 class Loop:
     """One iterator over one loader, as the loop that takes its batches sees it."""
 
     ids = itertools.count()
-    steps = 0
-    """Batches that all loops of this process took."""
-    kept: Any = None
-    """The batch of the last real step, where it is used again."""
-    reused = 0
 
     def __init__(self, begun_ns: int, **said: Any) -> None:
         self.iterator, self.device, self.parallel = next(self.ids), Device(), bool(said.get("num_workers"))
+        self.left, self.every, self.asked, self.mean_ns = 1, 1, begun_ns, 2.0 * SHORT_NS
+        """Steps until one is recorded in detail, from one to the next; when the last one began; mean duration."""
         self.made = begun_ns
         """When its next first batch was asked for by making it, or by starting it over; 0 once that came."""
         if not self.iterator:
@@ -201,7 +217,7 @@ class Loop:
         LOG.say("iterator", iterator=self.iterator, begun_ns=begun_ns, **ranks, **said)
 
     def take(self, begun: int, original: Callable[..., Any], place: Callable[..., int], lying: int, *of: Any) -> Any:
-        """Take one batch and time it.
+        """Take one batch, and record its step in detail.
 
         Args:
             begun: when it was asked for. What is done here before belongs to the wait: a worker goes on meanwhile.
@@ -210,37 +226,47 @@ class Loop:
             lying: how many batches lie ready; -1 where that is not known.
             of: what both functions are given.
         """
-        if STEPS and Loop.steps >= STEPS:
-            if HEADSPACE and Loop.reused < HEADSPACE:
+        if STEPS and SHARED.steps >= STEPS:
+            if HEADSPACE and SHARED.reused < HEADSPACE:
                 return self.reuse()
             self.stop(original, *of)
+        LOG.detail = True
+        self.mean_ns += ((begun - self.asked) / self.every - self.mean_ns) / EVERY
+        self.asked = begun
+        self.left = self.every = 1 if self.mean_ns > SHORT_NS or STEPS else EVERY
         cpu, event = time.process_time_ns(), self.device.asked()
         try:
             data = original(*of)
         except StopIteration:
-            LOG.write(END, begun, now(), self.iterator)
+            self.end(begun)
             raise
         ended, cpu_ended, made = now(), time.process_time_ns(), self.made
+        LOG.flush()
         LOG.write(NEXT, begun, ended, self.iterator, place(*of), lying, cpu, cpu_ended, event is not None, made)
+        self.made = 0
         if event is not None:
             self.device.came(event, begun)
-        self.made = 0
-        Loop.steps += 1
-        if HEADSPACE and Loop.steps == STEPS:
-            Loop.kept = data
+        SHARED.steps += 1
+        if HEADSPACE and SHARED.steps == STEPS:
+            SHARED.kept = data
         return data
+
+    def end(self, begun: int) -> None:
+        """Note that there was no other batch."""
+        LOG.flush()
+        LOG.write(END, begun, now(), self.iterator)
 
     def reuse(self) -> Any:
         """Give the last real batch again: what remains is the step without its loader."""
         begun = now()
-        Loop.reused += 1
-        LOG.write(REUSED, begun, begun, self.iterator, Loop.reused)
-        return again(Loop.kept)
+        SHARED.reused += 1
+        LOG.write(REUSED, begun, begun, self.iterator, SHARED.reused)
+        return again(SHARED.kept)
 
     def stop(self, original: Callable[..., Any], *of: Any) -> None:
         """End the script after the steps that were asked for; before, run the loader without the step."""
         begun = now()
-        LOG.write(END, begun, begun, self.iterator)
+        self.end(begun)
         for _ in range(HEADSPACE):
             begun = now()
             try:
@@ -248,7 +274,7 @@ class Loop:
             except StopIteration:
                 break
             LOG.write(DRAINED, begun, now(), self.iterator)
-        LOG.say("stopped", steps=Loop.steps)
+        LOG.say("stopped", steps=SHARED.steps)
         if threading.current_thread() is not threading.main_thread():
             os.kill(os.getpid(), signal.SIGINT)
         raise SystemExit(0)
@@ -297,7 +323,7 @@ def patch_loader(module: Any) -> None:
     @functools.wraps(reset)
     def _reset(self: Any, *args: Any, **kwargs: Any) -> None:
         if isinstance(loop := self.__dict__.get("_feedrate_loop"), Loop):
-            loop.made = now()
+            loop.made, loop.left = now(), 1
         reset(self, *args, **kwargs)
 
     @functools.wraps(take)
@@ -308,8 +334,23 @@ def patch_loader(module: Any) -> None:
             loop = self._feedrate_loop = Loop(workers=workers, **loop)
         if not loop:
             return take(self)
+        if loop.left > 1:  # no more than is needed, in as few words as Python runs fast
+            loop.left -= 1
+            LOG.detail = False
+            cpu = time.process_time_ns() if loop.left == EVERY - 1 else 0  # when the detailed step ended
+            ready = lying(self) if loop.parallel else -1
+            try:
+                data = take(self)
+            except StopIteration:
+                loop.end(begun)
+                raise
+            batch = received(self) if loop.parallel else self._num_yielded - 1
+            LOG.pending.append((begun, now(), loop.iterator, batch, ready, cpu, 0, 0, 0))
+            return data
         LOG.iterator, LOG.batch = loop.iterator, self._num_yielded
-        return loop.take(begun, take, number, lying(self) if loop.parallel else -1, self)
+        if not loop.parallel:
+            return loop.take(begun, take, yielded, -1, self)
+        return loop.take(begun, take, received, lying(self), self)
 
     allow_profiler()
     base.__init__, base._reset, base.__next__ = __init__, _reset, __next__
@@ -347,10 +388,13 @@ def lying(iterator: Any) -> int:
         return -1
 
 
-def number(iterator: Any) -> int:
-    """Number of the batch that came last, in its epoch."""
-    if not hasattr(iterator, "_rcvd_idx"):
-        return int(iterator._num_yielded) - 1
+def yielded(iterator: Any) -> int:
+    """Number of the batch that came last, in its epoch, of an iterator without workers."""
+    return int(iterator._num_yielded) - 1
+
+
+def received(iterator: Any) -> int:
+    """The same of one with workers; -1 where batches come out of order."""
     return int(iterator._rcvd_idx) - 1 if getattr(iterator, "_in_order", True) else -1
 
 
@@ -392,6 +436,8 @@ def patch_autograd(module: Any) -> None:
 
     @functools.wraps(original)
     def backward(*args: Any, **kwargs: Any) -> Any:
+        if not LOG.detail:
+            return original(*args, **kwargs)
         begun = now()
         try:
             return original(*args, **kwargs)
@@ -407,11 +453,11 @@ def patch_optimizer(module: Any) -> None:
     begun: list[int] = []
 
     def before(*_: Any) -> None:
-        if not torch.compiler.is_compiling():
+        if LOG.detail and not torch.compiler.is_compiling():
             begun.append(now())
 
     def after(*_: Any) -> None:
-        if not torch.compiler.is_compiling() and begun:
+        if begun and not torch.compiler.is_compiling():
             LOG.write(OPTIMIZER, begun.pop(), now())
 
     module.register_optimizer_step_pre_hook(before)

@@ -6,8 +6,8 @@ reads it while the file grows. The standard library alone, on Python 3.11 to 3.1
 ==========  ====================================================================================================
 record      its fields after kind, begin and end
 ==========  ====================================================================================================
-NEXT        iterator, batch, batches that lay ready, CPU time of the process at begin and end, whether CUDA is in use,
-            when the iterator was asked for (of its first batch; else 0)
+NEXT        iterator, batch, batches that lay ready, CPU time of the process at begin and end (0: not read), whether
+            CUDA is in use, when the iterator was asked for (of its first batch; else 0)
 BATCH       worker (-1: the training process), batch, samples, collation, CPU time, time on a run queue, iterator
 BACKWARD    -
 OPTIMIZER   -
@@ -19,6 +19,7 @@ TAKEN       worker, batch: a worker asked for work, and got it
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import itertools
 import json
@@ -56,6 +57,10 @@ class Log:
         self.pid, self.count, self.size, self.fd = os.getpid(), itertools.count(), 0, -1
         self.path = os.path.join(FOLDER, f"{self.pid}-{now()}")
         self.iterator, self.worker, self.batch = -1, -1, -1
+        self.pending: list[tuple[int, ...]] = []
+        """NEXT records that are written with the next detailed one: of short steps, eight at a time."""
+        self.detail = True
+        """Whether more is recorded of this step than its wait."""
 
     def write(self, kind: int, begun: int = 0, ended: int = 0, *fields: int) -> None:
         """Write a record; where no file can be written any more, nothing is."""
@@ -63,6 +68,12 @@ class Log:
         if offset + RECORD.size > self.size and not self.grow(offset + RECORD.size):
             return
         PARTS[len(fields)].pack_into(self.map, offset, kind, begun, ended, *fields)
+
+    def flush(self) -> None:
+        """Write what is pending."""
+        pending, self.pending = self.pending, []
+        for record in pending:
+            self.write(NEXT, *record)
 
     def grow(self, least: int) -> bool:
         with self.lock:
@@ -100,6 +111,7 @@ class Log:
 
 LOG = Log()
 os.register_at_fork(after_in_child=LOG.begin)
+atexit.register(LOG.flush)
 
 
 class Scheduled:
