@@ -37,9 +37,9 @@ from _feedrate_log import (
 STEPS = int(os.environ.get("FEEDRATE_STEPS") or 0)
 HEADSPACE = int(os.environ.get("FEEDRATE_HEADSPACE") or 0)
 TORCH = os.sep + "torch" + os.sep
-SHORT_NS, EVERY = 10_000_000, 16
-"""Of a loop whose steps are shorter on average, one step in so many is recorded in detail: its phases, CPU times,
-whether the device starved, and without workers how its batch was prepared. Of all others only the wait is."""
+DETAIL_NS, SELDOM = 16_000_000, 32
+"""How often a step is recorded in detail (phases, CPU times, whether the device starved, and without workers how its
+batch was prepared): so many ns apart on average, one in so many at least. Of all others only the wait is recorded."""
 
 
 class Collate:
@@ -49,6 +49,8 @@ class Collate:
         self.original, self.took = original, 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not LOG.detail:
+            return self.original(*args, **kwargs)
         begun = now()
         try:
             return self.original(*args, **kwargs)
@@ -207,7 +209,7 @@ class Loop:
 
     def __init__(self, begun_ns: int, **said: Any) -> None:
         self.iterator, self.device, self.parallel = next(self.ids), Device(), bool(said.get("num_workers"))
-        self.left, self.every, self.asked, self.mean_ns = 1, 1, begun_ns, 2.0 * SHORT_NS
+        self.left, self.every, self.asked, self.mean_ns = 1, 1, begun_ns, 2.0 * DETAIL_NS
         """Steps until one is recorded in detail, from one to the next; when the last one began; mean duration."""
         self.made = begun_ns
         """When its next first batch was asked for by making it, or by starting it over; 0 once that came."""
@@ -231,9 +233,9 @@ class Loop:
                 return self.reuse()
             self.stop(original, *of)
         LOG.detail = True
-        self.mean_ns += ((begun - self.asked) / self.every - self.mean_ns) / EVERY
+        self.mean_ns += ((begun - self.asked) / self.every - self.mean_ns) / 2
         self.asked = begun
-        self.left = self.every = 1 if self.mean_ns > SHORT_NS or STEPS else EVERY
+        self.left = self.every = 1 if STEPS else min(SELDOM, max(1, int(DETAIL_NS / self.mean_ns)))
         cpu, event = time.process_time_ns(), self.device.asked()
         try:
             data = original(*of)
@@ -337,7 +339,7 @@ def patch_loader(module: Any) -> None:
         if loop.left > 1:  # no more than is needed, in as few words as Python runs fast
             loop.left -= 1
             LOG.detail = False
-            cpu = time.process_time_ns() if loop.left == EVERY - 1 else 0  # when the detailed step ended
+            cpu = time.process_time_ns() if loop.left == loop.every - 1 else 0  # when the detailed step ended
             ready = lying(self) if loop.parallel else -1
             try:
                 data = take(self)
