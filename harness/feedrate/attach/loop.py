@@ -84,8 +84,8 @@ def pacing(loader: Loader) -> Pacing | None:
     )
 
 
-def whole_steps(loader: Loader) -> pd.DataFrame:
-    """The steps that count: ended, and after the warm-up.
+def whole_steps(loader: Loader, window: tuple[int, int] | None = None) -> pd.DataFrame:
+    """The steps that count: ended, and after the warm-up; or those that lie in a window.
 
     Returns:
         Rows of ``loader.steps`` with ``wall_ns``, ``wait_ns`` and ``step_ns``, and of how their batch was prepared
@@ -94,6 +94,8 @@ def whole_steps(loader: Loader) -> pd.DataFrame:
     """
     every, warm = _with_batches(loader), warm_up_steps(*_workers_and_stock(loader))
     steps = every.iloc[warm:] if len(every) > 4 * warm else every.iloc[1:]
+    if window is not None:
+        steps = every[(every["begun_ns"] >= window[0]) & (every["ended_ns"] <= window[1])]
     steps = steps[steps["ended_ns"] > 0]
     began = steps["made_ns"].where(steps["first"], steps["begun_ns"])
     return steps.assign(
@@ -235,15 +237,15 @@ def predict(loader: Loader, pace: Pacing, cores: float) -> Predictions | None:
     if loader.settings.get("watched") or not len(loader.batches):
         return None
     steps = whole_steps(loader)
-    fit = _fit(loader, steps, cores)
+    model = fit(loader, steps, cores)
     workers, prefetch = workers_of(loader), int(loader.settings.get("prefetch_factor") or 2)
     # Iterators are made anew each epoch: that costs what it costs now, where there are workers.
     overhead = float(steps.loc[steps["first"], "wait_ns"].sum()) / len(steps) if workers else 0.0
-    present = _rate(simulate(fit, workers, prefetch), overhead)
+    present = _rate(simulate(model, workers, prefetch), overhead)
     own = pace.steps_per_s.value
     found = []
     for other in _candidates(workers, cores):
-        rate = _rate(simulate(fit, other, prefetch), overhead if other else 0.0)
+        rate = _rate(simulate(model, other, prefetch), overhead if other else 0.0)
         both = rate, rate * own / present
         found.append(
             Prediction(
@@ -265,8 +267,8 @@ def _candidates(present: int, cores: float) -> list[int]:
     return [count for count in (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64) if count <= most and count != present]
 
 
-def _fit(loader: Loader, steps: pd.DataFrame, cores: float) -> Pipeline:
-    """The model's parameters, from the one setting that ran."""
+def fit(loader: Loader, steps: pd.DataFrame, cores: float) -> Pipeline:
+    """Fit the pipeline model to the one setting that ran, by some of its steps (``whole_steps``)."""
     batches = loader.batches
     took = (batches["ended_ns"] - batches["begun_ns"]).to_numpy(np.float64)
     compute = np.minimum(batches["cpu_ns"].to_numpy(np.float64), took)

@@ -71,8 +71,12 @@ class Loader:
 
 def read(folder: Path) -> list[Process]:
     """Read what every process below a run wrote, oldest first."""
+    return _read(folder, "*")
+
+
+def _read(folder: Path, names: str) -> list[Process]:
     found = []
-    for name in {path.stem for path in folder.iterdir() if path.suffix in (".jsonl", ".records")}:
+    for name in {path.stem for path in folder.glob(names) if path.suffix in (".jsonl", ".records")}:
         pid, began = map(int, name.split("-"))
         found.append(Process(pid, began, read_from(folder / f"{name}.records"), _lines(folder / f"{name}.jsonl")))
     return sorted(found, key=lambda process: process.began_ns)
@@ -108,6 +112,14 @@ def loaders(processes: Sequence[Process]) -> list[Loader]:
                 found.setdefault((process.began_ns, *made), []).append(line)
     made_of = [_loader(by_began[key[0]], lines, processes) for key, lines in found.items()]
     return sorted(made_of, key=lambda loader: -loader.took_ns)
+
+
+def of_iterators(folder: Path, pid: int, iterators: Sequence[int]) -> Loader:
+    """Read what was recorded of some iterators of a process that goes on, its own files and its workers' alone."""
+    process = _read(folder, f"{pid}-*")[-1]
+    lines = [line for line in process.said if line["what"] == "iterator" and line["iterator"] in iterators]
+    workers = [each for line in lines for worker in line["workers"] for each in _read(folder, f"{worker}-*")]
+    return _loader(process, lines, [process, *workers])
 
 
 def _loader(process: Process, lines: list[Mapping[str, Any]], processes: Sequence[Process]) -> Loader:

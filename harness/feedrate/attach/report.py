@@ -227,8 +227,13 @@ def _settings(loader: Loader) -> str:
 
 def _made(loader: Loader) -> str:
     """Where the user's own code made it: the innermost line outside packages, else the innermost."""
-    places = loader.settings.get("made") or [["?", 0, ""]]
-    own = [place for place in places if not profiler.of_library(place[0])]
+    return place(loader.settings.get("made"))
+
+
+def place(callers: Sequence[Sequence[Any]] | None) -> str:
+    """Name the innermost of some callers that is the user's own code, else the innermost, as file:line."""
+    places = callers or [["?", 0, ""]]
+    own = [each for each in places if not profiler.of_library(each[0])]
     file, line, _ = (own or places)[0]
     return f"{_short(file)}:{line}"
 

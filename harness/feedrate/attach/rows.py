@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from feedrate import __version__
 from feedrate.attach import loop
 from feedrate.attach.records import Loader, Records
 from feedrate.attach.report import as_object
-from feedrate.attach.run import Ended
+from feedrate.attach.run import Ended, Watched
 from feedrate.machine.identity import Software, describe
 from feedrate.machine.probes import gpu, noise
 from feedrate.schema.axes import AXES, BY_NAME, SCRIPT, Cell, applicable, cell_id
@@ -56,7 +56,7 @@ def save(ended: Ended, results: Path, name: str) -> runs.StoredRun | None:
     loader, pacing = ended.report.loader, ended.report.pacing
     if loader is None or pacing is None:
         return None
-    rows = _Rows(ended, loader, name)
+    rows = _whole(ended, loader, name)
     trials = rows.trials
     manifest = RunManifest(
         feedrate_version=__version__,
@@ -96,79 +96,112 @@ def save(ended: Ended, results: Path, name: str) -> runs.StoredRun | None:
     return runs.StoredRun(folder, manifest)
 
 
-class _Rows:
-    """Rows of the three tables."""
+def _whole(ended: Ended, loader: Loader, name: str) -> Rows:
+    """Rows of a script that ran as it is: stretches of its loop, and of its stages alone."""
+    device = "cuda" if loader.steps["cuda"].any() else "cpu"
+    rows = Rows(name, ended.watched, ended.started_at, device)
+    # A sampler of batches may not say their size, or exceed it.
+    size = max(int(loader.settings.get("batch_size") or 1), int(loader.batches["samples"].to_numpy().max(initial=1)))
+    every = with_phases(loop.whole_steps(loader))
+    for places in loop.stretches(every, loop.workers_of(loader)):
+        rows.add_stretch(rows.cell(loader.settings, size), every.iloc[places], loader)
+    for mode, phase in (("compute", "other"), ("load", "fetch")):
+        if len(times := ended.alone.get(mode, ())) > CEILING_BLOCKS:
+            rows.add_ceiling(rows.cell(loader.settings, size, mode), phase, np.asarray(times))
+    return rows
 
-    def __init__(self, ended: Ended, loader: Loader, name: str) -> None:
-        self._ended, self._loader, self._name = ended, loader, name
-        self._settings = self._loader.settings
-        # A sampler of batches may not say their size, or exceed it.
-        self._size = max(
-            int(self._settings.get("batch_size") or 1), int(loader.batches["samples"].to_numpy().max(initial=1))
-        )
+
+def script_cell(name: str, settings: Mapping[str, Any], batch_size: int, mode: str, device: str) -> Cell:
+    """Give the axes of a script with a loader's settings, or of one of its stages alone."""
+    told = {axis: settings[axis] for axis in _SETTINGS if settings.get(axis) is not None}
+    if (ranks := settings["ranks"]) > 1:
+        told |= {"parallel": "ddp", "world_size": ranks}
+    own = {"workload": SCRIPT, "script": name, "mode": mode, "batch_size": batch_size}
+    return applicable({axis.name: axis.default for axis in AXES} | told | own, device)[0]
+
+
+class Rows:
+    """Rows of the three tables of a script's run."""
+
+    def __init__(self, name: str, watched: Watched, started_at: datetime, device: str, suite: str = SCRIPT) -> None:
+        """Begin a run.
+
+        Args:
+            name: what the script is called.
+            watched: what was seen of it from outside.
+            started_at: when it was started.
+            device: cpu or cuda.
+            suite: what its trials are measured for.
+        """
+        self.name, self.watched, self.started_at, self.device, self.suite = name, watched, started_at, device, suite
+        self._began_ns = watched.began_ns
         self.machine = describe(gpu.installed())
-        self.device = "cuda" if self._loader.steps["cuda"].any() else "cpu"
-        self.run_id = runs.new_id(ended.started_at)
+        self.run_id = runs.new_id(started_at)
         self.trials: list[dict[str, Any]] = []
         self.steps: list[dict[str, Any]] = []
         self._windows: list[tuple[int, int, str]] = []
         """Begin, end and trial of each, on the monotonic clock."""
-        every = _with_phases(loop.whole_steps(self._loader))
-        for places in loop.stretches(every, loop.workers_of(self._loader)):
-            self._add_stretch(every.iloc[places])
-        for mode, phase in (("compute", "other"), ("load", "fetch")):
-            if len(times := ended.alone.get(mode, ())) > CEILING_BLOCKS:
-                self._add_ceiling(mode, phase, np.asarray(times))
 
-    def _cell(self, mode: str) -> Cell:
-        """The axes of the script, or of one of its stages alone."""
-        told = {name: self._settings[name] for name in _SETTINGS if self._settings.get(name) is not None}
-        if (ranks := self._settings["ranks"]) > 1:
-            told |= {"parallel": "ddp", "world_size": ranks}
-        own = {"workload": SCRIPT, "script": self._name, "mode": mode, "batch_size": self._size}
-        return applicable({axis.name: axis.default for axis in AXES} | told | own, self.device)[0]
+    def cell(self, settings: Mapping[str, Any], batch_size: int, mode: str = "train") -> Cell:
+        """Give the axes of the script with a loader's settings, or of one of its stages alone."""
+        return script_cell(self.name, settings, batch_size, mode, self.device)
 
-    def _add(self, mode: str, begun: int, ended: int, row: Mapping[str, Any]) -> str:
-        """Add a trial that ended well: a block of its own, as nothing else ran at its time."""
-        block = len(self.trials)
-        cell, trial_id = self._cell(mode), f"{self.run_id}-{block:03d}-0000"
-        began = self._ended.started_at + timedelta(microseconds=(begun - self._ended.watched.began_ns) / 1e3)
+    def add(
+        self, cell: Cell, begun: int, row: Mapping[str, Any], block: int | None = None, position: int = 0
+    ) -> dict[str, Any]:
+        """Add a trial; by default it is a block of its own, as nothing else ran at its time."""
+        block = len(self.trials) if block is None else block
+        began = self.started_at + timedelta(microseconds=(begun - self._began_ns) / 1e3)
         whole = {
             "run_id": self.run_id,
             "machine_id": self.machine.machine_id,
-            "suite": SCRIPT,
+            "suite": self.suite,
             "device": self.device,
             "protocol_version": PROTOCOL_VERSION,
             **cell,
-            "trial_id": trial_id,
+            "trial_id": f"{self.run_id}-{block:03d}-{position:04d}",
             "cell_id": cell_id(cell),
-            "role": "cell" if mode == "train" else "ceiling",
+            "role": "cell" if cell["mode"] == "train" else "ceiling",
             "block": block,
-            "position": 0,
+            "position": position,
             "started_at": began.astimezone(UTC).isoformat(timespec="milliseconds"),
             "outcome": "ok",
-            "samples_per_s": 1e9 * row["samples"] / row["wall_ns"],
-            "trial_wall_ns": row["wall_ns"],
-            **self._ended.watched.between(begun, ended),
-            **(gpu.window(self._ended.watched.samples, begun, ended) if self.device == "cuda" else {}),
             **row,
         }
         self.trials.append(whole | {"flags": noise.flags(whole)})
+        return self.trials[-1]
+
+    def _add_timed(self, cell: Cell, begun: int, ended: int, row: Mapping[str, Any], **place: int) -> str:
+        """Add a trial that ended well, and what the probes saw meanwhile."""
+        seen = {
+            "samples_per_s": 1e9 * row["samples"] / row["wall_ns"],
+            "trial_wall_ns": row["wall_ns"],
+            **self.watched.between(begun, ended),
+            **(gpu.window(self.watched.samples, begun, ended) if self.device == "cuda" else {}),
+        }
+        trial_id = str(self.add(cell, begun, {**seen, **row}, **place)["trial_id"])
         self._windows.append((begun, ended, trial_id))
         return trial_id
 
-    def _add_stretch(self, part: pd.DataFrame) -> None:
-        """Add a stretch of the loop, and its first steps."""
+    def add_stretch(self, cell: Cell, part: pd.DataFrame, loader: Loader, **place: int) -> None:
+        """Add a stretch of the loop, and its first steps.
+
+        Args:
+            cell: what ran.
+            part: its steps (``with_phases``).
+            loader: where they come from.
+            place: ``block`` and ``position``, where it is no block of its own.
+        """
         wall = int(part["wall_ns"].sum())
         if not part["detailed"].all():  # a sum of some would not be that of all
             part = part.assign(**dict.fromkeys(_WITHIN, np.nan), other_ns=part["wall_ns"] - part["fetch_ns"])
         begun, ended = _begin(part), int(part["ended_ns"].iloc[-1])
         row = {
             "steps": len(part),
-            "samples": int(part["samples"].fillna(self._size).sum()) * int(self._settings["ranks"]),
+            "samples": int(part["samples"].fillna(cell["batch_size"]).sum()) * int(loader.settings["ranks"]),
             "wall_ns": wall,
             "epochs": int(part["first"].sum()),
-            "half_ratio": _half_ratio(part, loop.workers_of(self._loader)),
+            "half_ratio": _half_ratio(part, loop.workers_of(loader)),
         }
         row |= {
             f"host_{phase}_ns": int(part[f"{phase}_ns"].sum()) for phase in _TIMED if part[f"{phase}_ns"].notna().all()
@@ -179,15 +212,15 @@ class _Rows:
             part = part.assign(**dict.fromkeys((f"{stage}_ns" for stage in _STAGES), np.nan))
         if part["cuda"].all():
             row["device_idle_ns"] = int(part["starved_ns"].sum())
-        if not self.trials:
-            first = self._loader.steps.iloc[0]
+        if place or not self.trials:
+            first = loader.steps.iloc[0]
             before = {
                 "startup_ns": int(first["got_ns"] - first["made_ns"]),
                 "warmup_ns": max(0, begun - int(first["got_ns"])),
             }
-            steps = int((self._loader.steps["begun_ns"] < part["begun_ns"].iloc[0]).sum())
+            steps = int((loader.steps["begun_ns"] < part["begun_ns"].iloc[0]).sum())
             row |= before | {"warmup_steps": steps, "trial_wall_ns": wall + sum(before.values())}
-        trial_id = self._add("train", begun, ended, row)
+        trial_id = self._add_timed(cell, begun, ended, row, **place)
         self._add_steps(part.head(STEPS_KEPT), begun, trial_id)
 
     def _add_steps(self, part: pd.DataFrame, zero_ns: int, trial_id: str) -> None:
@@ -210,21 +243,21 @@ class _Rows:
             key | {"step": step, **{str(name): value for name, value in row.items()}} for step, row in enumerate(rows)
         ]
 
-    def _add_ceiling(self, mode: str, phase: str, times: Records) -> None:
+    def add_ceiling(self, cell: Cell, phase: str, times: Records) -> None:
         """Add what the step, or the loader, did alone: when each step or batch began."""
         for part in np.array_split(np.arange(len(times) - 1), CEILING_BLOCKS):
             begun, ended = int(times[part[0]]), int(times[part[-1] + 1])
             wall = {"wall_ns": ended - begun, f"host_{phase}_ns": ended - begun}
-            row = {"steps": len(part), "samples": len(part) * self._size, **wall}
-            self._add(mode, begun, ended, row)
+            row = {"steps": len(part), "samples": len(part) * int(str(cell["batch_size"])), **wall}
+            self._add_timed(cell, begun, ended, row)
 
     def telemetry(self) -> list[dict[str, Any]]:
         """Samples of the probes, each of the trial that was running or had run last."""
         windows, rows = sorted(self._windows), []
         starts = [begun for begun, _, _ in windows]
-        for sample in self._ended.watched.samples:
+        for sample in self.watched.samples:
             begun, ended, trial_id = windows[max(0, int(np.searchsorted(starts, sample["t_ns"], side="right")) - 1)]
-            own = {"t_ns": sample["t_ns"] - self._ended.watched.began_ns, "in_window": begun <= sample["t_ns"] <= ended}
+            own = {"t_ns": sample["t_ns"] - self._began_ns, "in_window": begun <= sample["t_ns"] <= ended}
             rows.append({"run_id": self.run_id, "trial_id": trial_id, **sample, **own})
         return rows
 
@@ -235,7 +268,7 @@ def _begin(part: pd.DataFrame) -> int:
     return int(first["made_ns"] if first["first"] else first["begun_ns"])
 
 
-def _with_phases(steps: pd.DataFrame) -> pd.DataFrame:
+def with_phases(steps: pd.DataFrame) -> pd.DataFrame:
     """Steps with the phases that the tables have, which fill each step; what is no other phase is ``other_ns``."""
     prepared = steps["prepared_ended_ns"] - steps["prepared_begun_ns"]
     found, left = steps.assign(fetch_ns=steps["wait_ns"], getitem_ns=prepared - steps["collate_ns"]), steps["wall_ns"]

@@ -87,6 +87,11 @@ class Ended:
     """``loop.alone`` of the loader that was reported."""
 
 
+def _wait(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(EVERY_S)
+
+
 def run(
     command: Sequence[str],
     *,
@@ -94,6 +99,8 @@ def run(
     headspace: int = 0,
     lines: bool = True,
     look: Callable[[Watched], None] = lambda _: None,
+    prepare: Callable[[Path], Mapping[str, str]] = lambda _: {},
+    wait: Callable[[subprocess.Popen[bytes]], None] = _wait,
 ) -> Ended:
     """Run a script to its end, whatever befalls those who look at it: their errors are notes.
 
@@ -103,6 +110,8 @@ def run(
         headspace: after ``steps`` measure so many steps without the loader, and so many batches without the step.
         lines: whether to sample lines of code; that takes CPU of its own.
         look: is called ten times a second.
+        prepare: is given the folder that the hook writes into, and gives what else the script's environment holds.
+        wait: waits for a tenth of a second, or until the script has ended.
 
     Raises:
         InputError: the program cannot be started.
@@ -115,13 +124,14 @@ def run(
             f"feedrate run: {error}; nothing was started; expected a folder for temporary files: TMPDIR=FOLDER"
         ) from error
     with folder as name, _forwarding() as forward:
-        process = _start(command, name, steps, headspace)
+        more = {"FEEDRATE_STEPS": str(steps), "FEEDRATE_HEADSPACE": str(headspace), **prepare(Path(name))}
+        process = _start(command, name, more)
         forward.append(process)
         watched, profiler = Watched(command, Path(name), process, time.perf_counter_ns()), Profiler(Path(name), lines)
         started_at, cpu_ns = datetime.now(UTC), time.process_time_ns()
         notes = profiler.problems
         with noted(notes, "not watched to its end"):
-            _watch(watched, profiler, look)
+            _watch(watched, profiler, look, wait)
         returncode = process.wait()
         took_ns = time.perf_counter_ns() - watched.began_ns
         cpu_pct = 100 * (time.process_time_ns() - cpu_ns) / took_ns
@@ -159,14 +169,13 @@ def noted(notes: list[str], lost: str) -> Iterator[None]:
         notes.append(f"{lost}: {type(error).__name__}: {error}")
 
 
-def _start(command: Sequence[str], folder: str, steps: int, headspace: int) -> subprocess.Popen[bytes]:
+def _start(command: Sequence[str], folder: str, more: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Start a script with the hook on its path, and with every file that is open to it here."""
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(filter(None, (str(HOOK), os.environ.get("PYTHONPATH")))),
         "FEEDRATE_RUN": folder,
         "FEEDRATE_PID": str(os.getpid()),
-        "FEEDRATE_STEPS": str(steps),
-        "FEEDRATE_HEADSPACE": str(headspace),
+        **more,
     }
     try:
         return subprocess.Popen(command, env=environment, close_fds=False)
@@ -177,15 +186,20 @@ def _start(command: Sequence[str], folder: str, steps: int, headspace: int) -> s
         ) from error
 
 
-def _watch(watched: Watched, profiler: Profiler, look: Callable[[Watched], None]) -> None:
+def _watch(
+    watched: Watched,
+    profiler: Profiler,
+    look: Callable[[Watched], None],
+    wait: Callable[[subprocess.Popen[bytes]], None],
+) -> None:
     """Look at machine and processes until the script has ended; profile every process that makes an iterator."""
     pid, device = watched.process.pid, GpuProbe.open()
     sample_at = count_at = remember_at = 0.0
     slower = 1
     with HostProbe() as host, contextlib.closing(device) if device else contextlib.nullcontext():
         while True:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                watched.process.wait(EVERY_S)
+            wait(watched.process)
+            if watched.process.poll() is not None:
                 return
             if (now := time.monotonic()) >= sample_at:
                 sample = {"t_ns": time.perf_counter_ns(), **host.sample(pid)}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import resource
+import shlex
 import signal
 import sys
 from collections.abc import Iterable, Sequence
@@ -17,12 +19,24 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from feedrate.attach import report, rows
+from feedrate.attach import report, rows, space, tuned
+from feedrate.attach.journal import Journal
 from feedrate.attach.live import View
-from feedrate.attach.run import noted
+from feedrate.attach.records import Loader
+from feedrate.attach.run import HOOK, noted
 from feedrate.attach.run import run as run_script
+from feedrate.attach.tune import Tried, Tuning
+from feedrate.attach.tune import tune as tune_script
+from feedrate.machine import identity
+from feedrate.machine.identity import describe
+from feedrate.machine.probes import gpu
 from feedrate.schema.axes import BY_NAME
+from feedrate.schema.errors import InputError
+from feedrate.schema.words import parse, plural
+from feedrate.store import runs
 
+MADE_BATCH = 32
+"""Samples of a batch where a function gives a data set and no ``--batch-size`` is asked for."""
 HEADSPACE_STEPS, HEADSPACE_AFTER = 50, 100
 """Steps of each ceiling, and real steps before, where ``--steps`` does not say."""
 
@@ -60,8 +74,8 @@ def run(
     steps = steps or (HEADSPACE_AFTER if headspace else 0)
     view = View(console) if live else None
     with view or nullcontext():
-        look = {"look": view.look} if view else {}
-        ended = run_script(command, steps=steps, headspace=HEADSPACE_STEPS if headspace else 0, lines=lines, **look)
+        look = view.look if view else lambda _: None
+        ended = run_script(command, steps=steps, headspace=HEADSPACE_STEPS if headspace else 0, lines=lines, look=look)
     notes: list[str] = []
     with noted(notes, "no report"):
         show(report.text(ended.report), console)
@@ -82,6 +96,83 @@ def run(
             signal.signal(-ended.returncode, signal.SIG_DFL)
         os.kill(os.getpid(), -ended.returncode)
     raise typer.Exit(ended.returncode)
+
+
+def tune(
+    command: Sequence[str],
+    console: Console,
+    results: Path,
+    *,
+    batch_sizes: str,
+    start_methods: str,
+    most_workers: int,
+    within_pct: float,
+    budget: str,
+    python: str = sys.executable,
+    name: str = "",
+    fresh: bool = False,
+    as_json: str = "",
+) -> None:
+    """Find the best settings for a script's loader, and print them.
+
+    Args:
+        command: the program and its arguments, or a FILE.py:FUNCTION alone.
+        console: gets what is said.
+        results: where the run is written.
+        batch_sizes: those to try, too, by commas.
+        start_methods: how workers may be started, too, by commas.
+        most_workers: 0 for as many as there are cores, 16 at least.
+        within_pct: how much faster the best setting may be.
+        budget: after how long no other trial begins, as people write it.
+        python: the program that runs a FILE.py:FUNCTION.
+        name: what the script is called in records; by default as its file.
+        fresh: begin anew where an earlier search was interrupted.
+        as_json: a file for the result, - for stdout.
+
+    Raises:
+        InputError: the program cannot be started, or the budget is none.
+        Exit: 1 where nothing was tuned, or with the script's own status.
+    """
+    asked = space.asked(batch_sizes, start_methods, most_workers)
+    function = re.fullmatch(r"(.+\.py):(\w+)", command[0]) if len(command) == 1 else None
+    called = shlex.join(command)
+    if function:
+        if not Path(function[1]).is_file():
+            raise InputError(f"feedrate tune: {function[1]}: no such file; expected FILE.py:FUNCTION")
+        size = str((asked.batch_sizes or (MADE_BATCH,))[0])
+        command = [python, str(HOOK / "feedrate_make.py"), function[1], function[2], size]
+    name = str(BY_NAME["script"].checked(name or script_name(function.groups() if function else command), "--name"))
+    cores = identity.cpu_quota() or len(identity.usable_cores())
+    budget_s = parse(budget, "--budget") if budget else math.inf
+    key = (str(Path.cwd()), *command, repr(asked), str(within_pct), name)
+    with runs.machine_lock(results, describe(gpu.installed()).machine_id) as folder:
+        journal = Journal(folder, name, key, fresh=fresh)
+
+        def keep(tuning: Tuning, tried: Tried, loader: Loader | None) -> None:
+            show([("trial", tuned.line(tried))], console)
+            if tuning.watched is not None:
+                journal.keep(tuning, tuning.watched, tried, loader)
+
+        tuning = Tuning(asked, within=math.log1p(within_pct / 100), seed=journal.seed, cores=cores, keep=keep)
+        if journal.resumed:
+            tuning.earlier = journal.resumed
+            show([("", f"the search goes on: {plural(len(journal.resumed), 'trial')} are there already")], console)
+        session = tune_script(command, tuning, budget_s=budget_s, any_loader=function is not None)
+        found = tuned.result(session)
+        show(tuned.text(session, found, called), console)
+        told = tuned.as_object(session, found)
+        if as_json:
+            with open(sys.stdout.fileno() if as_json == "-" else as_json, "w", closefd=as_json != "-") as file:
+                file.write(json.dumps(told, indent=1) + "\n")
+        if found is None:
+            journal.discard()
+            raise typer.Exit(session.ended.returncode or 1)
+        if not tuning.ended:
+            journal.close()
+            show([("note", "interrupted: the same command goes on from here")], console)
+            raise typer.Exit(130)
+        stored = journal.write(session, found, budget_s, told | {"said": list(tuned.text(session, found, called))})
+        show([("record", f"{stored.folder}: make site shows it")], console)
 
 
 def top(pid: int, seconds: float, console: Console) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -152,6 +153,34 @@ def run_script(
 
     options: dict[str, Any] = {"name": name, "steps": steps, "live": live, "headspace": headspace, "lines": lines}
     terminal.run(command, Console(stderr=True), results or runs.home(), as_json=as_json, **options)
+
+
+@app.command()
+def tune(
+    command: Annotated[
+        list[str], typer.Argument(metavar="-- PROGRAM ARG...", help="The script as you start it, or FILE.py:FUNCTION.")
+    ],
+    batch_size: Annotated[str, typer.Option(metavar="N,N...", help="Batch sizes to try, too.")] = "",
+    start_method: Annotated[str, typer.Option(metavar="NAME,...", help="How workers may be started, too.")] = "",
+    max_workers: Annotated[int, typer.Option(min=0, help="0: as many as there are cores, 16 at least.")] = 0,
+    within: Annotated[float, typer.Option(min=0.1, help="By how many per cent the best setting may be faster.")] = 3.0,
+    budget: Annotated[str, typer.Option(help="No other trial begins after so long, such as 90s, 4m.")] = "",
+    python: Annotated[str, typer.Option(help="The Python that runs FILE.py:FUNCTION.")] = sys.executable,
+    name: Annotated[str, typer.Option(help="What records call it; by default as its file.")] = "",
+    fresh: Annotated[bool, typer.Option("--fresh", help="Do not resume an interrupted search.")] = False,
+    as_json: Annotated[str, typer.Option("--json", metavar="FILE", help="Write the result there; - is stdout.")] = "",
+    results: Annotated[
+        Path | None, typer.Option(parser=path, help="Where the run is written; by default with feedrate's other runs.")
+    ] = None,
+) -> None:
+    """Find the settings of a script's DataLoader that feed it best, and how far from the best they can be."""
+    from feedrate.attach import terminal
+    from feedrate.store import runs
+
+    options: dict[str, Any] = {"batch_sizes": batch_size, "start_methods": start_method, "most_workers": max_workers}
+    options |= {"within_pct": within, "budget": budget, "as_json": as_json}
+    options |= {"python": python, "name": name, "fresh": fresh}
+    terminal.tune(command, Console(stderr=True), results or runs.home(), **options)
 
 
 @app.command()

@@ -71,6 +71,38 @@ class Counted(_Frozen):
     reason: str
 
 
+class Audited(_Frozen):
+    """A setting that a search set aside and measured all the same: how many times as fast as the leading one it is."""
+
+    cell_id: str
+    predicted: float
+    """By the pipeline model."""
+    measured: float
+
+
+class Tuned(_Frozen):
+    """What a search found among settings of one task (``plan.search``)."""
+
+    recommended: str
+    """cell_id of the cheapest setting that is known to be near enough to the best."""
+    present: str | None = None
+    """cell_id of the setting that a script had."""
+    settings: int
+    """Settings to choose from, those that do not fit included."""
+    trials: int
+    within_pct: float
+    """By how much the best setting may be faster than the recommended one."""
+    bound_pct: float | None
+    """By how much it can be at most, with 95 % confidence; None where that is not known."""
+    known: bool
+    """Whether the bound is within the tolerance; a budget may end a search before."""
+    gain: tuple[float, float, float] | None = None
+    """How many times as fast as the present one, cross-fitted, and the ends of its 95 % interval."""
+    aside: tuple[Counted, ...] = ()
+    """Settings that were not measured, and why."""
+    audits: tuple[Audited, ...] = ()
+
+
 class Dataset(_Frozen):
     """One packed set that the run read."""
 
@@ -130,6 +162,8 @@ class RunManifest(_Frozen):
     """Every contrast of the cells that were asked for."""
     claims: tuple[AskedClaim, ...] = ()
     """Every claim that its cells were to judge."""
+    tuned: tuple[Tuned, ...] = ()
+    """What searches found, where trials were chosen by them."""
     untestable: dict[str, str] = {}
     """Claim to why the run could not test it."""
     noise_before: dict[str, float | int | None] = {}

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 from _feedrate_log import (
     BACKWARD,
@@ -277,9 +277,14 @@ class Loop:
                 break
             LOG.write(DRAINED, begun, now(), self.iterator)
         LOG.say("stopped", steps=SHARED.steps)
-        if threading.current_thread() is not threading.main_thread():
-            os.kill(os.getpid(), signal.SIGINT)
-        raise SystemExit(0)
+        end_script()
+
+
+def end_script() -> NoReturn:
+    """End the script in order, from a loop in any thread of it."""
+    if threading.current_thread() is not threading.main_thread():
+        os.kill(os.getpid(), signal.SIGINT)
+    raise SystemExit(0)
 
 
 def number_of(name: str, default: int) -> int:
@@ -481,6 +486,10 @@ def patch(module: Any) -> None:
     """Patch a module that was just imported; one that is not as expected stays as it is."""
     try:
         PATCHES[module.__name__](module)
+        if module.__name__ == "torch.utils.data.dataloader" and os.environ.get("FEEDRATE_TUNE"):
+            import _feedrate_tune
+
+            _feedrate_tune.patch_iter(module)
     except Exception as error:  # noqa: BLE001 - the script goes on, whatever its PyTorch is
         LOG.say("not hooked", module=module.__name__, error=repr(error))
 

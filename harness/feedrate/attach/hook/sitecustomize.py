@@ -28,7 +28,12 @@ _PATCHED = frozenset(
         "torchdata.stateful_dataloader.worker",
     )
 )
-_OWN = {"_feedrate_log": "_feedrate_log.py", "_feedrate_hook": "_feedrate_hook.py", "feedrate": "feedrate_watch.py"}
+_OWN = {
+    "_feedrate_log": "_feedrate_log.py",
+    "_feedrate_hook": "_feedrate_hook.py",
+    "_feedrate_tune": "_feedrate_tune.py",
+    "feedrate": "feedrate_watch.py",
+}
 """Modules that lie here, to their files: a script finds ``feedrate.watch`` where feedrate is not installed, too."""
 
 

@@ -1,0 +1,335 @@
+"""What ``feedrate tune`` does inside a training process: it trains on, and its loader's settings change below it.
+
+Every iterator over a DataLoader is wrapped. Once ``feedrate tune``, at the other end of a socket, has named the loader
+to tune, that one's batches come from loaders like it with other settings. Each is a trial: its workers start, what was
+prefetched before is consumed, and a window is timed that ends on a round of the workers. Then the next settings are
+asked for. What the script sees is one long epoch. A trial whose loader fails is told so, and the script goes on.
+
+An iterator may end within a trial, as a set of samples ends, or the script begins another. The window then goes on
+behind the new one's warm-up, or, where an epoch is shorter than that, with whole epochs, starts included.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from _feedrate_hook import end_script, number_of, settings
+from _feedrate_log import LOG, now
+
+SOCKET = os.environ.get("FEEDRATE_TUNE", "")
+EVERY_LOADER = os.environ.get("FEEDRATE_TUNE_ANY") == "1"
+ASKED_EVERY_NS, ASKED_STEPS = 1_500_000_000, 12
+"""How often, and after how many steps, it is asked whether a loader is the one to tune."""
+
+
+class Trial:
+    """One setting and what it took, summed over the iterators that it needs."""
+
+    def __init__(
+        self,
+        number: int,
+        settings: dict[str, Any],
+        warm_steps: int,
+        warmup_ns: int,
+        window_ns: int,
+        least_steps: int,
+    ) -> None:
+        self.number, self.settings = number, settings
+        self.warm_steps, self.warmup_ns, self.window_ns, self.least_steps = (
+            warm_steps,
+            warmup_ns,
+            window_ns,
+            least_steps,
+        )
+        self.turn = max(1, int(settings.get("num_workers") or 0))
+        self.wall, self.steps, self.bytes, self.foreign = 0, 0, 0, 0
+        self.starts: list[int] = []
+        """How long each iterator took to its first batch."""
+        self.iterators: list[int] = []
+        self.first, self.last, self.whole = 0, 0, False
+        """Begin and end of the window; whether it holds whole epochs, starts included."""
+        self.made, self.taken, self.begun, self.base, self.asked = 0, 0, 0, 0, 0
+        """Of the iterator at hand: when it was made, batches that came; when the window goes on, and after how many of
+        them; when the last one was asked for."""
+
+    def start(self, made: int) -> None:
+        """Begin an iterator."""
+        self.made, self.taken, self.begun, self.base = made, 0, 0, 0
+
+    def over(self, asked: int) -> bool:
+        """Note that a batch is asked for; whether the window is full."""
+        self.asked = asked
+        if self.begun:
+            wall, steps = self.wall + asked - self.begun, self.taken - self.base
+            full = wall >= self.window_ns and self.steps + steps >= self.least_steps
+            return full and (steps % self.turn == 0 or wall >= 3 * self.window_ns)
+        if self.taken >= self.warm_steps and (asked - self.made >= self.warmup_ns or self.starts[1:]):
+            self.begun, self.base = asked, self.taken
+            self.first, self.foreign = self.first or asked, 0 if not self.steps else self.foreign
+        return False
+
+    def came(self, got: int, data: Any, iterator: Any) -> None:
+        """Note that a batch came."""
+        self.taken += 1
+        if self.taken == 1:
+            loop = getattr(iterator, "_feedrate_loop", None)
+            self.iterators.append(getattr(loop, "iterator", -1))
+            self.starts.append(got - self.made)
+            self.bytes = self.bytes or size_of(data)
+            if self.whole:
+                self.begun, self.base = self.made, 0
+                self.first = self.first or self.made
+
+    def pause(self, ended: int, steps: int) -> None:
+        """End an iterator: its last whole step ended then, after so many batches."""
+        if self.begun:
+            self.wall += ended - self.begun
+            self.steps += steps - self.base
+            self.last = ended
+        elif steps:
+            self.whole = True
+        self.begun = 0
+
+    def told(self) -> dict[str, Any]:
+        """What is sent when the window is full, or an iterator failed."""
+        return {
+            "wall_ns": self.wall,
+            "steps": self.steps,
+            "starts_ns": self.starts,
+            "bytes": self.bytes,
+            "begun_ns": self.first,
+            "ended_ns": self.last,
+            "whole": self.whole,
+            "foreign": self.foreign,
+            "iterators": self.iterators,
+        }
+
+
+class Tuner:
+    """This process' end of the search."""
+
+    def __init__(self) -> None:
+        self.pid = 0
+        self.stream: Any = None
+        self.target: Any = None
+        """Where the loader that is tuned was made."""
+        self.trial: Trial | None = None
+        self.loader: Any = None
+        """What gives the batches of the running trial."""
+
+    def ask(self, what: str, **fields: Any) -> dict[str, Any]:
+        """Ask what to do next; where nobody answers any more, the script ends."""
+        LOG.flush()
+        try:
+            if self.pid != os.getpid():
+                link = socket.socket(socket.AF_UNIX)
+                link.connect(SOCKET)
+                self.pid, self.stream = os.getpid(), link.makefile("rw", encoding="utf-8")
+            line = json.dumps({"what": what, "pid": self.pid, "rank": number_of("RANK", 0), **fields}, default=str)
+            self.stream.write(line + "\n")
+            self.stream.flush()
+            answer = json.loads(self.stream.readline())
+        except (OSError, ValueError):
+            answer = {"do": "stop"}
+        if answer["do"] == "stop":
+            end_script()
+        return dict(answer)
+
+    def look(self, loader: Any) -> bool:
+        """Ask whether a loader is the one to tune."""
+        made = loader.__dict__.get("_feedrate_made", [])
+        answer = self.ask("loader", made=made, settings=settings(loader), any=EVERY_LOADER, **facts(loader))
+        if answer["do"] != "trial":
+            return False
+        self.target, self.trial = made[:1], trial_of(answer)
+        return True
+
+    def following(self, error: str = "") -> None:
+        """Tell of the trial that has ended, and take the next."""
+        if (trial := self.trial) is not None:
+            self.trial = trial_of(self.ask("trial", number=trial.number, error=error, **trial.told()))
+            self.loader = None
+
+
+TUNER = Tuner()
+
+
+def trial_of(answer: dict[str, Any]) -> Trial:
+    """The trial that an answer asks for."""
+    return Trial(**{name: value for name, value in answer.items() if name != "do"})
+
+
+class Tuned:
+    """An iterator over a loader whose settings may change."""
+
+    def __init__(self, loader: Any, make: Callable[[Any], Any]) -> None:
+        self._feedrate_loader, self._feedrate_make = loader, make
+        self._feedrate_inner: Any = None
+        self._feedrate_trial: Trial | None = None
+        self._feedrate_seen = [0, now()]
+        if self._feedrate_tuned():
+            trial = TUNER.trial
+            if trial is not None and trial.taken:  # the script begins another iterator within a trial
+                trial.pause(trial.asked, trial.taken - 1)
+        if EVERY_LOADER and TUNER.target is None:
+            TUNER.look(loader)
+        self._feedrate_begin()
+
+    def _feedrate_tuned(self) -> bool:
+        return TUNER.target is not None and self._feedrate_loader.__dict__.get("_feedrate_made", [])[:1] == TUNER.target
+
+    def _feedrate_begin(self) -> None:
+        """Make an iterator: of the script's own loader, or of one with the trial's settings."""
+        made = now()
+        self._feedrate_trial = TUNER.trial if self._feedrate_tuned() else None
+        if self._feedrate_trial is None:
+            self._feedrate_inner = self._feedrate_make(self._feedrate_loader)
+            return
+        try:
+            if TUNER.loader is None:
+                TUNER.loader = like(self._feedrate_loader, self._feedrate_trial.settings)
+            self._feedrate_trial.start(made)
+            self._feedrate_inner = self._feedrate_make(TUNER.loader)
+        except Exception as error:  # noqa: BLE001 - workers that cannot be started
+            self._feedrate_failed(self._feedrate_trial, error)
+
+    def _feedrate_failed(self, trial: Trial, error: Exception) -> None:
+        """Tell that the loader of a trial failed, and begin the next; the present settings' are the script's."""
+        if trial.settings.get("present"):
+            raise error
+        self._feedrate_close()
+        said = str(error).strip().splitlines() or [""]
+        TUNER.following(f"{type(error).__name__}: {said[0]}")
+        self._feedrate_begin()
+
+    def _feedrate_close(self) -> None:
+        """Stop the workers of the iterator at hand."""
+        inner, self._feedrate_inner = self._feedrate_inner, None
+        close = getattr(inner, "_shutdown_workers", None)
+        if close is not None:
+            close()
+
+    def __iter__(self) -> Tuned:
+        return self
+
+    def __next__(self) -> Any:
+        asked, trial = now(), self._feedrate_trial
+        if trial is None:
+            return self._feedrate_untuned(asked)
+        if trial is not TUNER.trial:  # another iterator over the same loader has gone on
+            self._feedrate_close()
+            self._feedrate_begin()
+        elif trial.over(asked):
+            trial.pause(asked, trial.taken)
+            TUNER.following()  # workers still live: what memory they have is looked at meanwhile
+            self._feedrate_close()
+            self._feedrate_begin()
+        return self._feedrate_take(asked)
+
+    def _feedrate_take(self, asked: int) -> Any:
+        """Give a batch of the trial's loader, and begin that again where it ends."""
+        trial = self._feedrate_trial
+        if trial is None:
+            return next(self._feedrate_inner)
+        try:
+            data = next(self._feedrate_inner)
+        except StopIteration:
+            if not trial.taken:  # there is nothing to train on
+                raise
+            trial.pause(asked, trial.taken)
+            self._feedrate_begin()
+            return self._feedrate_take(asked)
+        except Exception as error:  # noqa: BLE001 - whatever befalls workers
+            self._feedrate_failed(trial, error)
+            return self._feedrate_take(asked)
+        trial.came(now(), data, self._feedrate_inner)
+        return data
+
+    def _feedrate_untuned(self, asked: int) -> Any:
+        """Give a batch of a loader that is not tuned, or not yet."""
+        seen = self._feedrate_seen
+        if TUNER.target is None:
+            seen[0] += 1
+            if seen[0] > ASKED_STEPS and asked - seen[1] > ASKED_EVERY_NS:
+                seen[1] = asked
+                if TUNER.look(self._feedrate_loader):
+                    self._feedrate_close()
+                    self._feedrate_begin()
+                    return next(self)
+        elif TUNER.trial is not None:
+            TUNER.trial.foreign += 1
+        return next(self._feedrate_inner)
+
+    def __len__(self) -> int:
+        return len(self._feedrate_inner)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_feedrate_inner"], name)
+
+
+def like(loader: Any, given: dict[str, Any]) -> Any:
+    """A loader that differs from another one in its settings alone."""
+    torch = __import__("torch")
+    base = torch.utils.data.DataLoader
+    made = base.__new__(base)
+    own = dict(loader.__dict__)
+    workers = int(given.get("num_workers", loader.num_workers))
+    own |= {
+        "num_workers": workers,
+        "prefetch_factor": given.get("prefetch_factor") or 2 if workers else None,
+        "persistent_workers": bool(workers and given.get("persistent_workers")),
+        "pin_memory": bool(given.get("pin_memory", loader.pin_memory)),
+        "timeout": loader.timeout if workers else 0,
+        "_iterator": None,
+        "_feedrate_arm": True,
+        "check_worker_number_rationality": lambda: None,
+    }
+    context = loader.multiprocessing_context
+    if workers and (method := given.get("start_method")):
+        context = torch.multiprocessing.get_context(method)
+    own["_DataLoader__multiprocessing_context"] = context if workers else None
+    if (size := given.get("batch_size")) and size != loader.batch_size:
+        sampler = loader.batch_sampler
+        own |= {"batch_size": size, "batch_sampler": type(sampler)(sampler.sampler, size, sampler.drop_last)}
+    made.__dict__.update(own)
+    return made
+
+
+def facts(loader: Any) -> dict[str, Any]:
+    """What a search has to know of a loader beside its settings."""
+    torch = __import__("torch")
+    try:
+        steps = len(loader)
+    except (TypeError, NotImplementedError):
+        steps = 0
+    sampler = getattr(loader, "batch_sampler", None)
+    return {
+        "epoch_steps": steps if steps < 1 << 40 else 0,
+        "resizable": type(sampler) is torch.utils.data.BatchSampler,
+        "cuda": bool(torch.cuda.is_initialized()),
+    }
+
+
+def size_of(batch: Any) -> int:
+    """Bytes of the tensors of a batch."""
+    if isinstance(batch, dict):
+        return sum(map(size_of, batch.values()))
+    if isinstance(batch, (list, tuple)):
+        return sum(map(size_of, batch))
+    return int(getattr(batch, "nbytes", 0) or 0)
+
+
+def patch_iter(module: Any) -> None:
+    """Wrap every iterator over a DataLoader."""
+    original = module.DataLoader.__iter__
+
+    @functools.wraps(original)
+    def __iter__(self: Any) -> Any:
+        return original(self) if self.__dict__.get("_feedrate_arm") else Tuned(self, original)
+
+    module.DataLoader.__iter__ = __iter__

@@ -1,0 +1,459 @@
+"""``feedrate tune``: finds the settings of a script's DataLoader that feed it best, while it trains.
+
+The script runs once, as below ``feedrate run``. Its hook (``hook/_feedrate_tune.py``) asks over a socket which loader
+to tune and what to try next; ``plan.search`` decides. So a trial takes a second or two instead of a start of the
+script, and trials of one process differ less than starts of it. A script that ends, or is killed by what was tried, is
+started again, and the search goes on.
+
+A trial's value is the time that a sample takes: that of its window, and the start of an epoch divided among its steps.
+Workers that live on (``persistent_workers``) leave of that start what preparing the first batch takes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from feedrate.analysis.pipeline import Pipeline, simulate
+from feedrate.attach import loop, records
+from feedrate.attach.records import Loader
+from feedrate.attach.run import EVERY_S, Ended, Watched, run
+from feedrate.attach.space import Asked, Machine, Setting, fitting, settings
+from feedrate.machine.probes import procfs
+from feedrate.plan.search import Outcome, Search
+from feedrate.schema.window import warm_up_steps
+
+PILOT_S, WINDOW_S = 1.5, (1.0, 3.0)
+"""Window of the present settings, which says how long those of all others last; least and longest of these."""
+PRECISE = 0.01
+"""Standard error of a pace that a window should have."""
+VARIED, SEEN = 0.015, 4
+"""Windows become longer where the paces of trials vary by more (log), by so many degrees of freedom at least."""
+WARMUP_S, LEAST_STEPS = 0.1, 12
+SLOW_S, SLOWER = 60.0, 20
+"""A trial that lasts longer than this, and so many times what was expected, is ended with its script."""
+RESTARTS = 3
+"""Starts of the script, one after the other, in which no trial ends."""
+ASKED = 4
+"""So many times a loader is asked for that computes no gradients before it is taken for the one to tune."""
+TOLD = ("wall_ns", "steps", "starts_ns", "bytes", "begun_ns", "ended_ns", "whole", "foreign")
+"""What is kept of what the hook says of a trial."""
+FLOOR_ERROR = 0.005
+"""What a floor may be off: both it and the time that it is compared with are measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A trial that has ended."""
+
+    block: int
+    setting: Setting
+    told: Mapping[str, Any] = field(default_factory=dict)
+    """What the hook said of it; nothing of one that died with its script."""
+    error: str = ""
+    fit: Pipeline | None = None
+    """What the pipeline model takes from its window; None where that showed too little."""
+    preparing_ns: float | None = None
+    """Mean time that a batch took to prepare; None where that was not seen."""
+
+    def step_ns(self, setting: Setting, epoch_steps: int) -> float:
+        """Give the time that a step takes with its setting, or with one that has the same window.
+
+        Args:
+            setting: the setting.
+            epoch_steps: steps of an epoch; 0 where it has no end.
+        """
+        told, starts = self.told, self.told["starts_ns"]
+        start = float(np.mean(starts))
+        first = start if self.preparing_ns is None else min(start, self.preparing_ns)
+        pace = float(told["wall_ns"] / told["steps"])
+        if told["whole"]:  # starts lie in the window
+            return pace - setting.persistent_workers * (start - first) * len(starts) / float(told["steps"])
+        return pace + (first if setting.persistent_workers else start) / epoch_steps if epoch_steps else pace
+
+
+class Tuning:
+    """A search while its script runs: what answers the hook."""
+
+    def __init__(
+        self,
+        asked: Asked,
+        *,
+        within: float,
+        seed: int,
+        cores: float,
+        keep: Callable[[Tuning, Tried, Loader | None], None] = lambda *_: None,
+    ) -> None:
+        """Begin.
+
+        Args:
+            asked: what may be changed.
+            within: tolerance, the log of how many times as fast the best setting may be.
+            seed: of the search.
+            cores: cores that the script may use.
+            keep: is given every trial that has ended, and what was recorded of it.
+        """
+        self.folder = Path()
+        """Where the hook of the running script writes."""
+        self._asked, self._within, self._seed = asked, within, seed
+        self.earlier: Sequence[Tried] = ()
+        """Trials of an earlier session of the same search."""
+        self._keep = keep
+        self.watched: Watched | None = None
+        """The script that runs."""
+        self.cuda = False
+        self.machine = Machine(cores, psutil.virtual_memory().available, _free_shm())
+        self.present: Setting | None = None
+        self.made: list[Any] = []
+        """Where the loader was made, innermost caller first."""
+        self.loader: Mapping[str, Any] = {}
+        """Its settings, as the hook says them."""
+        self.search: Search[Setting] | None = None
+        self.excluded: dict[Setting, str] = {}
+        """Settings that do not fit, and why."""
+        self.tried: list[Tried] = []
+        self.window_s = PILOT_S
+        self.ended = ""
+        """Why the search ended: ``known`` or ``budget``; empty while it goes on."""
+        self.deadline = math.inf
+        """When the search must end, on the monotonic clock."""
+        self._block, self._order = 0, list[Setting]()
+        self._answers: list[dict[str, Any]] = []
+        self._until = math.inf
+        self._pid = 0
+        self._refused: dict[str, int] = {}
+
+    @property
+    def running(self) -> Setting | None:
+        """The setting of the trial that runs."""
+        return self._order[0] if self._order and not self.ended else None
+
+    # ------------------------------------------------------------------------------------------- what the hook asks
+
+    def answer(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Say what a process is to do next."""
+        if message["what"] == "loader":
+            return self._named(message)
+        following = int(message["number"]) + 1
+        if message["pid"] != self._pid and following < len(self._answers):  # another rank, later than the first
+            return self._answers[following]
+        self._ended_trial(message)
+        return self._following()
+
+    def _named(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Decide whether a loader is the one to tune; one that trains is."""
+        if self.made:
+            same = message["made"][:1] == self.made[:1]
+            if same and (not self._alive() or self._pid == message["pid"]):
+                self._pid = message["pid"]
+                return self._following()
+            return self._answers[-1] if same else {"do": "no"}
+        place = json.dumps(message["made"][:1])
+        self._refused[place] = self._refused.get(place, 0) + 1
+        if not message["any"]:
+            known = records.loaders(records.read(self.folder))
+            own = [each for each in known if each.settings["made"][:1] == message["made"][:1]]
+            others = any(each.trains for each in known)
+            if not any(each.trains for each in own) and (others or self._refused[place] < ASKED):
+                return {"do": "no"}
+        self._pid, self.made, self.loader = message["pid"], message["made"], message["settings"]
+        told = message["settings"]
+        workers = int(told["num_workers"])
+        self.present = Setting(
+            workers,
+            told["prefetch_factor"] if workers else None,
+            bool(told["persistent_workers"]),
+            bool(told["pin_memory"]),
+            batch_size=told["batch_size"] if self._asked.batch_sizes else None,
+        )
+        self.machine.epoch_steps = int(message["epoch_steps"])
+        self.cuda, self._resizable = bool(message["cuda"]), bool(message["resizable"])
+        self._order = [self.present]
+        if self.earlier:
+            self._resume()
+        return self._following()
+
+    def _alive(self) -> bool:
+        return psutil.pid_exists(self._pid)
+
+    def _following(self) -> dict[str, Any]:
+        """The trial to run next, or the end."""
+        if not self._order:
+            if self.search is None:
+                return {"do": "stop"}
+            self._block += 1
+            spread, freedom = self.search.spread()
+            if freedom >= SEEN and spread > VARIED:
+                self.window_s = min(2 * self.window_s, WINDOW_S[1])
+            self._order = self.search.next_block(self._block)
+            if not self._order:
+                self.ended = "known"
+        if time.monotonic() > self.deadline and not self.ended:
+            self.ended = "budget"
+        if self.ended:
+            return {"do": "stop"}
+        setting = self._order[0]
+        warm = warm_up_steps(setting.num_workers, setting.prefetch_factor or 0)
+        given = {name: value for name, value in setting._asdict().items() if value is not None}
+        answer = {
+            "do": "trial",
+            "number": len(self._answers),
+            "settings": given | {"present": self.present is not None and setting.window == self.present.window},
+            "warm_steps": warm,
+            "warmup_ns": int(WARMUP_S * 1e9),
+            "window_ns": int(self.window_s * 1e9),
+            "least_steps": LEAST_STEPS,
+        }
+        self._answers.append(answer)
+        self._until = time.monotonic() + max(SLOW_S, SLOWER * self._expected_s(warm))
+        return answer
+
+    def _expected_s(self, warm_steps: int) -> float:
+        """Seconds that a trial takes if its steps last as long as those of the slowest that was measured."""
+        slowest = max((each.told["wall_ns"] / each.told["steps"] for each in self.tried if each.told), default=0.0)
+        return self.window_s + (warm_steps + LEAST_STEPS) * float(slowest) / 1e9
+
+    @property
+    def stuck(self) -> bool:
+        """Whether the running trial lasts far too long."""
+        return self.running is not None and time.monotonic() > self._until
+
+    # ------------------------------------------------------------------------------------------- what a trial said
+
+    def _ended_trial(self, message: Mapping[str, Any]) -> None:
+        """Take over a trial that has ended."""
+        setting, error = self._order.pop(0), str(message["error"])
+        if error:
+            self._take(Tried(self._block, setting, error=error), None)
+            return
+        loader = records.of_iterators(self.folder, int(message["pid"]), message["iterators"])
+        steps = loop.whole_steps(loader, (message["begun_ns"], message["ended_ns"]))
+        fit = loop.fit(loader, steps, self.machine.cores) if len(steps) > 1 and len(loader.batches) else None
+        self.machine.batch_bytes = max(self.machine.batch_bytes, int(message["bytes"]))
+        if setting.num_workers and (own := procfs.workers_uss(int(message["pid"]))):
+            self.machine.worker_bytes = max(self.machine.worker_bytes, own // setting.num_workers)
+        preparing = float((fit.wait_ns + fit.compute_ns).mean()) if fit else None
+        told = {name: message[name] for name in TOLD}
+        self._take(Tried(self._block, setting, told, fit=fit, preparing_ns=preparing), loader)
+
+    def died(self, how: str) -> None:
+        """Take over that the script ended while a trial ran: that failed, unless the script just came to its end."""
+        if how and self._order:
+            self._take(Tried(self._block, self._order.pop(0), error=how), None)
+
+    def _take(self, tried: Tried, loader: Loader | None) -> None:
+        self.tried.append(tried)
+        self._keep(self, tried, loader)
+        self._learn(tried)
+
+    def _resume(self) -> None:
+        """Take over the trials of an earlier session; the present setting runs again, as what the model rests on."""
+        for each in self.earlier:
+            self.tried.append(each)
+            self._learn(each)
+        self._block = 1 + max(each.block for each in self.earlier)
+
+    def _learn(self, tried: Tried) -> None:
+        """Have the search know of a trial, and lay it out by the first one."""
+        if self.present is None:
+            return
+        if self.search is None:
+            self.search = self._laid_out(tried, self.present)
+        for setting in self.search.settings:
+            if setting.window == tried.setting.window:
+                took = tried.step_ns(setting, self.machine.epoch_steps) if tried.told else None
+                self.search.add(tried.block, setting, took and math.log(took / (setting.batch_size or 1)))
+        if not self._order and self.search.measured:
+            # What does not fit is known better once a worker was seen.
+            for setting, reason in fitting(self.search.settings, self.machine, self.present):
+                if setting not in self.search.logs and setting not in self.excluded:
+                    self.excluded[setting] = reason
+                    self.search.failed.add(setting)
+            self.search.expect(*_expected(self.tried, self.search.settings, self.machine))
+
+    def _laid_out(self, pilot: Tried, present: Setting) -> Search[Setting]:
+        """Begin a search among all settings that fit, from what the present ones showed."""
+        every = settings(present, self._asked, self.machine, cuda=self.cuda)
+        self.excluded = dict(fitting(every, self.machine, present))
+        if pilot.told:
+            self.window_s = float(np.clip(_needed_s(pilot), *WINDOW_S))
+        able = [each for each in every if each not in self.excluded]
+        return Search(able, within=self._within, seed=self._seed, present=present, trial_of=lambda each: each.window)
+
+    @property
+    def outcome(self) -> Outcome[Setting] | None:
+        """Where the search stands; None before a trial has ended well."""
+        return self.search.outcome() if self.search is not None and self.search.measured else None
+
+
+def _needed_s(pilot: Tried) -> float:
+    """How long a window must be for a pace as precise as wanted, by how batches differ: by their means' errors."""
+    if pilot.fit is None:
+        return PILOT_S
+    took = pilot.fit.wait_ns + pilot.fit.compute_ns
+    varied = float(took.std() / took.mean()) if took.mean() > 0 else 0.0
+    steps = (varied / PRECISE) ** 2
+    return steps * float(pilot.told["wall_ns"] / pilot.told["steps"]) / 1e9
+
+
+def _expected(
+    tried: Sequence[Tried], every: Sequence[Setting], machine: Machine
+) -> tuple[dict[Setting, float], dict[Setting, float]]:
+    """Give logs of the time that a sample takes, by the pipeline model, and of the least that it can take.
+
+    Settings of a batch size that has not run are left out.
+    """
+    predicted, floors = {}, {}
+    fitted: dict[int | None, list[tuple[Tried, Pipeline]]] = {}
+    for each in tried:
+        if each.fit is not None:
+            fitted.setdefault(each.setting.batch_size, []).append((each, each.fit))
+    for size, own in fitted.items():
+        fits = [fit for _, fit in own]
+        with_workers = [pair for pair in own if pair[0].setting.num_workers] or own
+        basis, fit = min(with_workers, key=lambda pair: pair[0].told["wall_ns"] / pair[0].told["steps"])
+        for setting in every:
+            if setting.batch_size == size:
+                lost, samples = 0.0, setting.batch_size or 1
+                if machine.epoch_steps and setting.num_workers and not setting.persistent_workers:
+                    lost = float(np.mean(basis.told["starts_ns"])) / machine.epoch_steps
+                pace = simulate(fit, setting.num_workers, setting.prefetch_factor or 2).step_ns
+                predicted[setting] = math.log((pace + lost) / samples)
+                floors[setting] = math.log(_floor(fits, setting, machine.cores) / samples) - FLOOR_ERROR
+    return predicted, floors
+
+
+def _floor(fits: Sequence[Pipeline], setting: Setting, cores: float) -> float:
+    """The least time that a step can take with a setting, by the least that each part took in any trial, in ns."""
+    step = min(fit.step_ns for fit in fits)
+    prepare = min(float((fit.wait_ns + fit.compute_ns).mean()) for fit in fits)
+    if not setting.num_workers:
+        return step + prepare
+    receive = min(fit.receive_compute_ns for fit in fits)
+    compute = min(float(fit.compute_ns.mean()) + fit.step_cores * fit.step_ns for fit in fits)
+    return max(step + receive, prepare / setting.num_workers, (compute + receive) / cores)
+
+
+def _free_shm() -> int | None:
+    """Bytes free under /dev/shm; None where it is not mounted."""
+    try:
+        found = os.statvfs("/dev/shm")  # noqa: S108 - asked, not written
+    except OSError:
+        return None
+    return found.f_bavail * found.f_frsize
+
+
+class Server:
+    """The end of the sockets at which hooks ask."""
+
+    def __init__(self, path: Path, answer: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
+        self._answer, self._selector = answer, selectors.DefaultSelector()
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen()
+        self._selector.register(self._listener, selectors.EVENT_READ)
+
+    def serve(self, seconds: float) -> None:
+        """Answer what is asked within so many seconds."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            for key, _ in self._selector.select(left):
+                if key.fileobj is self._listener:
+                    link, _ = self._listener.accept()
+                    self._selector.register(link, selectors.EVENT_READ, link.makefile("rw", encoding="utf-8"))
+                    continue
+                line = key.data.readline()
+                if not line:  # the process has ended
+                    self._selector.unregister(key.fileobj)
+                    key.data.close()
+                    return
+                key.data.write(json.dumps(self._answer(json.loads(line))) + "\n")
+                key.data.flush()
+
+    def close(self) -> None:
+        """Have everyone who asks end."""
+        for key in list(self._selector.get_map().values()):
+            self._selector.unregister(key.fileobj)
+            key.fileobj.close()  # type: ignore[union-attr]
+        self._selector.close()
+
+
+def kill(pid: int) -> None:
+    """End a script that does not go on, and all that it started."""
+    for each in (*procfs.descendants(pid), pid):
+        try:
+            os.kill(each, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A tuned script: the search, and the last of its starts."""
+
+    tuning: Tuning
+    ended: Ended
+    took_s: float
+
+
+def tune(
+    command: Sequence[str],
+    tuning: Tuning,
+    *,
+    budget_s: float = math.inf,
+    any_loader: bool = False,
+) -> Session:
+    """Start a script, and start it again where it ends before the search.
+
+    Args:
+        command: the program and its arguments.
+        tuning: the search.
+        budget_s: seconds after which no other trial begins.
+        any_loader: whether the first loader that gives a batch is the one to tune.
+
+    Raises:
+        InputError: the program cannot be started.
+        EnvironmentFault: there is no place for temporary files.
+    """
+    began, idle = time.monotonic(), 0
+    tuning.deadline = began + budget_s
+    while True:
+        known = len(tuning.tried)
+        server: list[Server] = []
+
+        def prepare(folder: Path, server: list[Server] = server) -> Mapping[str, str]:
+            tuning.folder = folder
+            server.append(Server(folder / "tune", tuning.answer))
+            return {"FEEDRATE_TUNE": str(folder / "tune"), "FEEDRATE_TUNE_ANY": str(int(any_loader))}
+
+        def wait(process: subprocess.Popen[bytes], server: list[Server] = server) -> None:
+            server[0].serve(EVERY_S)
+            if tuning.stuck:
+                kill(process.pid)
+
+        def look(watched: Watched) -> None:
+            tuning.watched = watched
+
+        ended = run(command, lines=False, prepare=prepare, wait=wait, look=look)
+        server[0].close()
+        if tuning.ended or not tuning.made or ended.returncode in (-signal.SIGINT, 128 + signal.SIGINT):
+            break
+        if ended.returncode:
+            tuning.died("took far too long" if tuning.stuck else ended.report.status)
+        idle = idle + 1 if len(tuning.tried) == known else 0
+        if idle == RESTARTS or tuning.present in (tuning.search.failed if tuning.search else ()):
+            break
+    return Session(tuning, ended, time.monotonic() - began)

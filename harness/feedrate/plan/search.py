@@ -1,0 +1,342 @@
+"""Search for the best of many settings: which to measure next, and how far from the best the recommended one can be.
+
+Settings are measured in blocks, each setting once a block, so that what a machine does meanwhile cancels in the
+differences of two (logs of the time that a sample takes). In every block take part the leader, whose mean is the
+lowest, and all those that might still be better by more than ``within``:
+
+- **Floors.** No pipeline is faster than its step, than its workers' preparing divided among them, than its computing
+  divided among the cores: a setting whose floor is too near to the leader's time is set aside unmeasured.
+- **The model.** The pipeline model says how settings compare. Its error is that of the settings that were measured
+  (root mean square, at first ``MODEL_ERROR``; more, the farther from the leader it predicts). A setting that beats the
+  leader by less than ``within``, should the model err by ``MODEL_SIGMAS`` times that in its favour, is set aside.
+  ``AUDITS`` of those set aside are measured all the same, and count towards the error.
+- **Confidence sequences.** Of two settings that were both measured, the mean difference is bounded by a mixture of
+  t-tests that may be looked at after every block (Robbins 1970; Lai 1976; here with a normal prior of ``PRIOR`` times
+  the spread on the true difference). The spread between trials is estimated from all settings, and for each two
+  weighted with what they show themselves (Smyth 2004). Chances to err are shared among the settings that are measured.
+
+The search ends when the bound is within the tolerance. The recommended setting is the cheapest for which it is.
+
+Pure Python: the parent of a sweep loads neither pandas nor SciPy.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Generic, NamedTuple, TypeVar
+
+Setting = TypeVar("Setting", bound=Hashable)
+
+CHANCE = 0.05
+"""Of stating a bound that does not hold."""
+PRIOR = 2.0
+BELIEF = 6
+"""Degrees of freedom, at most, with which the spread of all settings counts for any two."""
+MODEL_ERROR, MODEL_BELIEF, LEAST_ERROR = 0.03, 2, 0.005
+"""What the model is off before settings tell, for how many of them that counts, and what it is off at least."""
+TIED = 1 / 3
+"""Of the tolerance: settings that differ by less are equal, and the cheaper one leads."""
+SIGMAS = 2.5
+"""So many standard deviations are what model and trials together may be off."""
+SPREAD, SPREAD_BELIEF = 0.02, 2
+"""Standard deviation of a log time between trials that is assumed before they tell, and for how many of them it counts.
+"""
+FAR = 0.1
+"""A prediction that differs so much from the leader's (log) may err twice as much as one that does not."""
+AUDITS = 2
+FIRST, WIDTH = 5, 4
+"""Settings of the first block where none is the present one, and those that enter a later one."""
+FEWEST = 2
+"""Blocks of the recommended setting."""
+BY_FLOOR = "their step, their workers' preparing or the cores leave too little to gain"
+BY_MODEL = "by the pipeline model they gain too little, its own error allowed for"
+OPEN = "not measured yet"
+CONFIRMED = 4
+"""Blocks in which the present and the recommended setting ran, for an interval of the gain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[Setting]):
+    """Where a search stands."""
+
+    recommended: Setting
+    bound: float
+    """The log of how many times the best setting's pace can be the recommended one's; 0 where it is the best."""
+    known: bool
+    """Whether that is within the tolerance."""
+
+
+class _Belief(NamedTuple):
+    """A log time, and its standard deviation."""
+
+    mean: float
+    sd: float
+
+
+class Search(Generic[Setting]):
+    """A search among settings."""
+
+    def __init__(
+        self,
+        settings: Sequence[Setting],
+        *,
+        within: float,
+        seed: int,
+        present: Setting | None = None,
+        trial_of: Callable[[Setting], Setting] = lambda setting: setting,
+    ) -> None:
+        """Begin.
+
+        Args:
+            settings: cheapest first: of those within reach of the best the first is recommended.
+            within: tolerance, the log of how many times as fast the best one may be.
+            seed: orders blocks and draws audits.
+            present: the setting that the gain is measured against.
+            trial_of: the setting whose trial shows another one's time, too.
+        """
+        self.settings, self.within, self.present, self.trial_of = tuple(settings), within, present, trial_of
+        self.logs: dict[Setting, dict[int, float]] = {}
+        """Setting to block to the log of the time that a sample took."""
+        self.failed: set[Setting] = set()
+        self.audited: list[Setting] = []
+        self._chance = random.Random(seed)
+        self._predicted: Mapping[Setting, float] = {}
+        self._floors: Mapping[Setting, float] = {}
+        self._fitted: tuple[dict[Setting, float], dict[int, float]] | None = None
+        self._beliefs: dict[Setting, _Belief] = {}
+        self._levelled: list[tuple[float, float] | None] = []
+
+    def expect(self, predicted: Mapping[Setting, float], floors: Mapping[Setting, float]) -> None:
+        """Take over what the model says now: logs of times, and of the least times; settings may lack."""
+        self._predicted, self._floors = dict(predicted), dict(floors)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._fitted, self._beliefs, self._levelled = None, {}, []
+
+    def add(self, block: int, setting: Setting, log_time: float | None) -> None:
+        """Take over a trial; None where it failed, and the setting is not tried again."""
+        self._forget()
+        if log_time is None:
+            self.failed.add(setting)
+        else:
+            self.logs.setdefault(setting, {})[block] = log_time
+
+    @property
+    def measured(self) -> list[Setting]:
+        """The settings that have run and never failed, cheapest first."""
+        return [each for each in self.settings if each in self.logs and each not in self.failed]
+
+    def next_block(self, block: int) -> list[Setting]:
+        """Name the trials to run next in their order; none where the search has ended."""
+        wanted = self._first() if not self.measured else self._following(block)
+        order = [each for each in dict.fromkeys(map(self.trial_of, wanted)) if each not in self.failed]
+        self._chance.shuffle(order)
+        return order
+
+    def _first(self) -> list[Setting]:
+        """The present setting; where there is none, some that lie far apart."""
+        able = self._able()
+        if self.present is not None and self.present not in self.failed:
+            return [self.present]
+        return [able[place * len(able) // FIRST] for place in range(FIRST)]
+
+    def _following(self, block: int) -> list[Setting]:
+        outcome, leader = self.outcome(), self.leader
+        if not outcome.known or len(self.logs[outcome.recommended]) < FEWEST:
+            open_ones = [each for each in self._able() if each != leader and self.bound(leader, each) > self.within]
+            wanted = [leader, *(each for each in open_ones if each in self.logs), *self._entering(open_ones)]
+            aside = [each for each in self._able() if each not in self.logs and each not in open_ones]
+            if len(self.audited) < AUDITS and block > 1 and aside:
+                self.audited.append(self._chance.choice(aside))
+                wanted.append(self.audited[-1])
+        elif self._confirmed(outcome.recommended) < CONFIRMED:
+            wanted = [outcome.recommended]
+        else:
+            return []
+        if self.present is not None and self._confirmed(outcome.recommended) < CONFIRMED:
+            wanted.append(self.present)
+        return wanted
+
+    def _entering(self, open_ones: Sequence[Setting]) -> list[Setting]:
+        """Choose trials of settings that were not measured: the cheapest of those that may be best, then by promise."""
+        promising = sorted((each for each in open_ones if each not in self.logs), key=self._least)
+        if not promising:
+            return []
+        near = [each for each in promising if self._gap(each, promising[0]) < self.within / 2]
+        trials = map(self.trial_of, (min(near, key=self.settings.index), *promising))
+        return list(dict.fromkeys(trials))[:WIDTH]
+
+    def aside(self) -> Iterator[tuple[str, int]]:
+        """Count the settings that were not measured, by what spoke against them."""
+        if not self.measured:
+            return
+        leader = self.leader
+        left = [each for each in self._able() if each not in self.logs]
+        by_floor = [
+            each for each in left if self._believed(leader).mean - self._floors.get(each, -math.inf) <= self.within
+        ]
+        by_model = [each for each in left if each not in by_floor and self.bound(leader, each) <= self.within]
+        for reason, settings in (
+            (BY_FLOOR, by_floor),
+            (BY_MODEL, by_model),
+            (OPEN, set(left) - {*by_floor, *by_model}),
+        ):
+            if settings:
+                yield reason, len(settings)
+
+    def audits(self) -> Iterator[tuple[Setting, float, float]]:
+        """Settings that were set aside and measured all the same: predicted and measured log of time ÷ the leader's."""
+        means, leader = self._means(), self.leader
+        for each in self.audited:
+            if each in means:
+                yield each, self._gap(each, leader), means[each] - means[leader]
+
+    def _least(self, setting: Setting) -> float:
+        """The least log time that a setting may take."""
+        belief = self._believed(setting)
+        return max(self._floors.get(setting, -math.inf), belief.mean - SIGMAS * belief.sd)
+
+    def _able(self) -> list[Setting]:
+        return [each for each in self.settings if each not in self.failed]
+
+    def _confirmed(self, setting: Setting) -> int:
+        """Blocks in which the present setting and another one ran; enough where the gain is not asked for."""
+        if self.present is None or self.present in self.failed or self.present == setting:
+            return CONFIRMED
+        return len(self._differences(setting, self.present))
+
+    def _gap(self, setting: Setting, other: Setting) -> float:
+        return self._predicted.get(setting, 0.0) - self._predicted.get(other, 0.0)
+
+    # ------------------------------------------------------------------------------------------- what is known
+
+    @property
+    def leader(self) -> Setting:
+        """The cheapest setting that is as good as the one with the lowest believed time, as far as that matters."""
+        times = {each: self._believed(each).mean for each in self.measured} if self._predicted else self._means()
+        return next(each for each in self.measured if times[each] <= min(times.values()) + TIED * self.within)
+
+    def outcome(self) -> Outcome[Setting]:
+        """Recommend the leader, or the cheapest setting before it that is known to be within the tolerance."""
+        cheaper = self.measured[: self.measured.index(self.leader) + 1]
+        bounds = {each: self._regret(each) for each in cheaper if len(self.logs[each]) >= FEWEST or each == self.leader}
+        best = next((each for each in bounds if bounds[each] <= self.within), self.leader)
+        return Outcome(best, max(0.0, bounds[best]), bounds[best] <= self.within)
+
+    def _regret(self, setting: Setting) -> float:
+        return max((self.bound(setting, other) for other in self._able() if other != setting), default=0.0)
+
+    def bound(self, setting: Setting, other: Setting) -> float:
+        """Bound the log of how many times as fast as a measured setting another one is: the least of what is known."""
+        mine, theirs = self._believed(setting), self._believed(other)
+        found = [
+            mine.mean - theirs.mean + SIGMAS * math.hypot(mine.sd, theirs.sd),
+            mine.mean + SIGMAS * mine.sd - self._floors.get(other, -math.inf),
+        ]
+        if pairs := self._differences(setting, other):
+            found.append(fmean(pairs) + self._half(pairs))
+        return min(found)
+
+    def _believed(self, setting: Setting) -> _Belief:
+        """Combine what the model says of a setting with its trials, each as far as it can be trusted."""
+        if setting in self._beliefs:
+            return self._beliefs[setting]
+        means, known = self._means(), []
+        if setting in means:
+            known.append(_Belief(means[setting], self.spread()[0] / math.sqrt(len(self.logs[setting]))))
+        if setting in self._predicted and self._level() is not None:
+            level, error = self._level() or (0.0, 0.0)
+            known.append(_Belief(level + self._predicted[setting], error * self._scale(setting)))
+        belief = _Belief(0.0, math.inf)
+        if known:
+            weight = sum(each.sd**-2 for each in known)
+            belief = _Belief(sum(each.mean * each.sd**-2 for each in known) / weight, weight**-0.5)
+        self._beliefs[setting] = belief
+        return belief
+
+    def _scale(self, setting: Setting) -> float:
+        """How many times as much the model may be off here as near the leader."""
+        return 1 + abs(self._predicted[setting] - self._fastest()) / FAR
+
+    def _fastest(self) -> float:
+        """What the model says of the measured setting that it finds fastest."""
+        return min(self._predicted[each] for each in self.measured if each in self._predicted)
+
+    def _level(self) -> tuple[float, float] | None:
+        """What settings take over what the model says, and by how much that differs between them; None: no model."""
+        if not self._levelled:
+            self._levelled.append(self._levels())
+        return self._levelled[0]
+
+    def _levels(self) -> tuple[float, float] | None:
+        means, spread = self._means(), self.spread()[0]
+        known = [each for each in means if each in self._predicted]
+        if not known:
+            return None
+        weights = [self._scale(each) ** -2 for each in known]
+        left = [means[each] - self._predicted[each] for each in known]
+        level = sum(weight * value for weight, value in zip(weights, left, strict=True)) / sum(weights)
+        squares = MODEL_BELIEF * MODEL_ERROR**2
+        for each, weight, value in zip(known, weights, left, strict=True):
+            squares += weight * max(0.0, (value - level) ** 2 - spread**2 / len(self.logs[each]))
+        return level, max(LEAST_ERROR, math.sqrt(squares / (MODEL_BELIEF + len(known) - 1)))
+
+    def model_error(self) -> float:
+        """What the model is off between settings near the leader (log)."""
+        level = self._level()
+        return level[1] if level else MODEL_ERROR
+
+    def _differences(self, setting: Setting, other: Setting) -> list[float]:
+        """Log times of a setting less those of another one in the same blocks."""
+        mine, theirs = self.logs.get(setting, {}), self.logs.get(other, {})
+        return [mine[block] - theirs[block] for block in mine.keys() & theirs.keys()]
+
+    def _fit(self) -> tuple[dict[Setting, float], dict[int, float]]:
+        """Fit a mean to every setting and an offset to every block (least squares, by turns)."""
+        if self._fitted is not None:
+            return self._fitted
+        offsets = dict.fromkeys((block for logs in self.logs.values() for block in logs), 0.0)
+        means: dict[Setting, float] = {}
+        for _ in range(50):
+            means = {each: fmean(y - offsets[b] for b, y in self.logs[each].items()) for each in self.measured}
+            for block in offsets:
+                left = [self.logs[each][block] - means[each] for each in means if block in self.logs[each]]
+                offsets[block] = fmean(left) if left else 0.0
+            middle = fmean(offsets.values())
+            offsets = {block: offset - middle for block, offset in offsets.items()}
+        self._fitted = means, offsets
+        return self._fitted
+
+    def _means(self) -> dict[Setting, float]:
+        return self._fit()[0]
+
+    def spread(self) -> tuple[float, int]:
+        """Standard deviation between trials of a setting within blocks, and its degrees of freedom."""
+        means, offsets = self._fit()
+        own = {self.trial_of(each): each for each in means}.values()  # what shares trials shows nothing of its own
+        left = [y - means[each] - offsets[block] for each in own for block, y in self.logs[each].items()]
+        freedom = max(0, len(left) - len(own) - len(offsets) + 1)
+        squares = SPREAD_BELIEF * SPREAD**2 + sum(value * value for value in left)
+        return math.sqrt(squares / (SPREAD_BELIEF + freedom)), freedom
+
+    def _half(self, pairs: Sequence[float]) -> float:
+        """How far above the mean difference of pairs the true one may lie."""
+        spread, freedom = self.spread()
+        belief, n = min(freedom, BELIEF), len(pairs)
+        if not belief:
+            return math.inf
+        middle = fmean(pairs)
+        own = sum((value - middle) ** 2 for value in pairs)
+        freedom = belief + n - 1
+        variance = (2 * belief * spread**2 + own) / freedom
+        grown = 1 + n * PRIOR**2
+        level = max(1, len({self.trial_of(each) for each in self.measured}) - 1) / (2 * CHANCE) * math.sqrt(grown)
+        factor = level ** (2 / (freedom + 1))
+        if factor >= grown:
+            return math.inf
+        return math.sqrt(freedom * (factor - 1) / (1 - factor / grown) * variance / n)
