@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
 
 from feedrate.schema.axes import BY_NAME
 from feedrate.schema.errors import InputError
+from feedrate.schema.window import warm_up_steps
 
 WORKERS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 PREFETCH = (2, 4, 8)
 MOST_WORKERS = 16
 """More are tried only where there are so many cores: workers that wait for storage share a core."""
+SHORT = 4
+"""Epochs of fewer steps than this, times those of a warm-up, are measured whole."""
 ROOM = 0.8
 """Of free memory, and of free shared memory, what a setting may take."""
 
@@ -28,11 +31,6 @@ class Setting(NamedTuple):
     pin_memory: bool = False
     start_method: str | None = None
     batch_size: int | None = None
-
-    @property
-    def window(self) -> Setting:
-        """The setting whose window shows this one's, too: workers that live on save the start of an epoch alone."""
-        return self._replace(persistent_workers=False)
 
     def arguments(self) -> dict[str, Any]:
         """As arguments of a DataLoader, those that differ from PyTorch's defaults, and ``num_workers``."""
@@ -93,7 +91,14 @@ class Machine:
     batch_bytes: int = 0
     epoch_steps: int = 0
     """0: not known, or without end."""
-    known: Mapping[int, int] = field(default_factory=dict)
+
+    def short(self, setting: Setting) -> bool:
+        """Whether epochs are so short that they are measured whole, their starts included."""
+        return 0 < self.epoch_steps < SHORT * warm_up_steps(setting.num_workers, setting.prefetch_factor or 0)
+
+    def trial_of(self, setting: Setting) -> Setting:
+        """Give the setting whose trial shows another one's, too: workers that live on save an epoch's start alone."""
+        return setting if self.short(setting) else setting._replace(persistent_workers=False)
 
     def too_large(self, setting: Setting, size: int) -> str | None:
         """Say why a setting does not fit, if it does not.

@@ -81,7 +81,7 @@ class Tried:
         first = start if self.preparing_ns is None else min(start, self.preparing_ns)
         pace = float(told["wall_ns"] / told["steps"])
         if told["whole"]:  # starts lie in the window
-            return pace - setting.persistent_workers * (start - first) * len(starts) / float(told["steps"])
+            return pace
         return pace + (first if setting.persistent_workers else start) / epoch_steps if epoch_steps else pace
 
 
@@ -127,7 +127,9 @@ class Tuning:
         self.tried: list[Tried] = []
         self.window_s = PILOT_S
         self.ended = ""
-        """Why the search ended: ``known`` or ``budget``; empty while it goes on."""
+        """Why the search ended: ``known``, ``budget``, ``short`` (the script ends too soon); empty while it goes on."""
+        self.ranks = 1
+        """Processes of a start that train on such a loader."""
         self.deadline = math.inf
         """When the search must end, on the monotonic clock."""
         self._block, self._order = 0, list[Setting]()
@@ -147,20 +149,22 @@ class Tuning:
         """Say what a process is to do next."""
         if message["what"] == "loader":
             return self._named(message)
-        following = int(message["number"]) + 1
-        if message["pid"] != self._pid and following < len(self._answers):  # another rank, later than the first
-            return self._answers[following]
-        self._ended_trial(message)
-        return self._following()
+        if int(message["number"]) == len(self._answers) - 1:
+            self._ended_trial(message)
+            answer = self._following()
+        else:  # it failed in another rank meanwhile
+            answer = self._answers[-1]
+        return answer | ({} if message["pid"] == self._pid or self.ended else {"follows": True})
 
     def _named(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Decide whether a loader is the one to tune; one that trains is."""
         if self.made:
             same = message["made"][:1] == self.made[:1]
-            if same and (not self._alive() or self._pid == message["pid"]):
+            if same and self._pid in (0, message["pid"]):
                 self._pid = message["pid"]
                 return self._following()
-            return self._answers[-1] if same else {"do": "no"}
+            self.ranks += same
+            return self._answers[-1] | {"follows": True} if same else {"do": "no"}
         place = json.dumps(message["made"][:1])
         self._refused[place] = self._refused.get(place, 0) + 1
         if not message["any"]:
@@ -181,13 +185,10 @@ class Tuning:
         )
         self.machine.epoch_steps = int(message["epoch_steps"])
         self.cuda, self._resizable = bool(message["cuda"]), bool(message["resizable"])
-        self._order = [self.present]
+        self._order = [self._trial_of(self.present)]
         if self.earlier:
             self._resume()
         return self._following()
-
-    def _alive(self) -> bool:
-        return psutil.pid_exists(self._pid)
 
     def _following(self) -> dict[str, Any]:
         """The trial to run next, or the end."""
@@ -211,13 +212,17 @@ class Tuning:
         answer = {
             "do": "trial",
             "number": len(self._answers),
-            "settings": given | {"present": self.present is not None and setting.window == self.present.window},
+            "settings": given | {"present": self.present is not None and setting == self._trial_of(self.present)},
             "warm_steps": warm,
             "warmup_ns": int(WARMUP_S * 1e9),
             "window_ns": int(self.window_s * 1e9),
             "least_steps": LEAST_STEPS,
+            "whole": self.machine.short(setting),
         }
         self._answers.append(answer)
+        told = self.folder / "tune.json.new"
+        told.write_text(json.dumps(answer), encoding="utf-8")
+        told.rename(self.folder / "tune.json")  # what other ranks look at in every step
         self._until = time.monotonic() + max(SLOW_S, SLOWER * self._expected_s(warm))
         return answer
 
@@ -249,6 +254,14 @@ class Tuning:
         told = {name: message[name] for name in TOLD}
         self._take(Tried(self._block, setting, told, fit=fit, preparing_ns=preparing), loader)
 
+    def _trial_of(self, setting: Setting) -> Setting:
+        return self.machine.trial_of(setting)
+
+    def script_ended(self) -> bool:
+        """Note that the script has ended; whether it was because a trial lasted far too long."""
+        stuck, self._until, self._pid, self.ranks = self.stuck, math.inf, 0, 1
+        return stuck
+
     def died(self, how: str) -> None:
         """Take over that the script ended while a trial ran: that failed, unless the script just came to its end."""
         if how and self._order:
@@ -273,7 +286,7 @@ class Tuning:
         if self.search is None:
             self.search = self._laid_out(tried, self.present)
         for setting in self.search.settings:
-            if setting.window == tried.setting.window:
+            if self._trial_of(setting) == tried.setting:
                 took = tried.step_ns(setting, self.machine.epoch_steps) if tried.told else None
                 self.search.add(tried.block, setting, took and math.log(took / (setting.batch_size or 1)))
         if not self._order and self.search.measured:
@@ -291,7 +304,7 @@ class Tuning:
         if pilot.told:
             self.window_s = float(np.clip(_needed_s(pilot), *WINDOW_S))
         able = [each for each in every if each not in self.excluded]
-        return Search(able, within=self._within, seed=self._seed, present=present, trial_of=lambda each: each.window)
+        return Search(able, within=self._within, seed=self._seed, present=present, trial_of=self._trial_of)
 
     @property
     def outcome(self) -> Outcome[Setting] | None:
@@ -393,7 +406,7 @@ class Server:
 
 def kill(pid: int) -> None:
     """End a script that does not go on, and all that it started."""
-    for each in (*procfs.descendants(pid), pid):
+    for each in (pid, *procfs.descendants(pid)):
         try:
             os.kill(each, signal.SIGKILL)
         except ProcessLookupError:
@@ -437,11 +450,12 @@ def tune(
         def prepare(folder: Path, server: list[Server] = server) -> Mapping[str, str]:
             tuning.folder = folder
             server.append(Server(folder / "tune", tuning.answer))
-            return {"FEEDRATE_TUNE": str(folder / "tune"), "FEEDRATE_TUNE_ANY": str(int(any_loader))}
+            known = {"FEEDRATE_TUNE_PLACE": json.dumps(tuning.made[:1])} if tuning.made else {}
+            return {"FEEDRATE_TUNE": str(folder / "tune"), "FEEDRATE_TUNE_ANY": str(int(any_loader)), **known}
 
         def wait(process: subprocess.Popen[bytes], server: list[Server] = server) -> None:
             server[0].serve(EVERY_S)
-            if tuning.stuck:
+            if tuning.stuck or (tuning.ended and tuning.ranks > 1):  # ranks that wait for others end in no order
                 kill(process.pid)
 
         def look(watched: Watched) -> None:
@@ -449,11 +463,14 @@ def tune(
 
         ended = run(command, lines=False, prepare=prepare, wait=wait, look=look)
         server[0].close()
+        stuck = tuning.script_ended()
         if tuning.ended or not tuning.made or ended.returncode in (-signal.SIGINT, 128 + signal.SIGINT):
             break
         if ended.returncode:
-            tuning.died("took far too long" if tuning.stuck else ended.report.status)
+            tuning.died("took far too long" if stuck else ended.report.status)
         idle = idle + 1 if len(tuning.tried) == known else 0
-        if idle == RESTARTS or tuning.present in (tuning.search.failed if tuning.search else ()):
+        if idle == RESTARTS:
+            tuning.ended = "short"
+        if tuning.ended or tuning.present in (tuning.search.failed if tuning.search else ()):
             break
     return Session(tuning, ended, time.monotonic() - began)

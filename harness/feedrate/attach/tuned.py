@@ -108,7 +108,10 @@ def text(session: Session, found: Result | None, command: str) -> Iterator[tuple
     tuning = session.tuning
     if found is None:
         yield "", f"{command} {session.ended.report.status}: nothing was tuned"
-        yield "note", "no DataLoader gave batches for two seconds" if not tuning.made else "no trial ended well"
+        yield (
+            "note",
+            "no trial ended well" if tuning.made else "no DataLoader gave batches for two seconds while it ran",
+        )
         yield from (("note", note) for note in session.ended.report.notes)
         return
     grid = f"a grid of {found.settings} settings × {GRID_BLOCKS} blocks takes {found.settings * GRID_BLOCKS}"
@@ -124,11 +127,13 @@ def text(session: Session, found: Result | None, command: str) -> Iterator[tuple
             for each in found.audits
         )
         yield "checked", f"set aside, but measured all the same, against the leader: {said}"
-    for setting, error in found.failed.items():
-        yield "failed", f"{setting}: {error}"
+    for error in dict.fromkeys(found.failed.values()):
+        yield "failed", f"{', '.join(str(each) for each, why in found.failed.items() if why == error)}: {error}"
     workers, memory = plural(found.recommended.num_workers, "worker"), gib(found.memory_bytes)
     yield "takes", f"{workers}, about {memory} of memory, {gib(found.shm_bytes)} of it in /dev/shm"
     yield "paste", snippet(found.recommended)
+    if tuning.ended == "short":
+        yield "note", "the script ends before a trial has ended: give it more epochs, or a larger set of samples"
     yield "note", "batches were repeated and their order changed: do not keep what this run trained"
 
 

@@ -23,6 +23,12 @@ from _feedrate_log import LOG, now
 
 SOCKET = os.environ.get("FEEDRATE_TUNE", "")
 EVERY_LOADER = os.environ.get("FEEDRATE_TUNE_ANY") == "1"
+PLACE = os.environ.get("FEEDRATE_TUNE_PLACE")
+"""Where the loader is made, known from an earlier start of the script."""
+LATE = 3
+"""A window that is so many times as long as asked for ends at any step."""
+LONG = 1_000_000
+"""Steps that its epochs then seem to have: loops that count them would end before the search does."""
 ASKED_EVERY_NS, ASKED_STEPS = 1_500_000_000, 12
 """How often, and after how many steps, it is asked whether a loader is the one to tune."""
 
@@ -38,8 +44,10 @@ class Trial:
         warmup_ns: int,
         window_ns: int,
         least_steps: int,
+        whole: bool,
+        follows: bool = False,
     ) -> None:
-        self.number, self.settings = number, settings
+        self.number, self.settings, self.follows = number, settings, follows
         self.warm_steps, self.warmup_ns, self.window_ns, self.least_steps = (
             warm_steps,
             warmup_ns,
@@ -51,7 +59,7 @@ class Trial:
         self.starts: list[int] = []
         """How long each iterator took to its first batch."""
         self.iterators: list[int] = []
-        self.first, self.last, self.whole = 0, 0, False
+        self.first, self.last, self.whole = 0, 0, whole
         """Begin and end of the window; whether it holds whole epochs, starts included."""
         self.made, self.taken, self.begun, self.base, self.asked = 0, 0, 0, 0, 0
         """Of the iterator at hand: when it was made, batches that came; when the window goes on, and after how many of
@@ -64,14 +72,20 @@ class Trial:
     def over(self, asked: int) -> bool:
         """Note that a batch is asked for; whether the window is full."""
         self.asked = asked
+        if self.follows:
+            return TUNER.moved_on()
         if self.begun:
             wall, steps = self.wall + asked - self.begun, self.taken - self.base
-            full = wall >= self.window_ns and self.steps + steps >= self.least_steps
-            return full and (steps % self.turn == 0 or wall >= 3 * self.window_ns)
+            late = wall >= LATE * self.window_ns
+            return self.full(wall, self.steps + steps) and (late or (steps % self.turn == 0 and not self.whole))
         if self.taken >= self.warm_steps and (asked - self.made >= self.warmup_ns or self.starts[1:]):
             self.begun, self.base = asked, self.taken
             self.first, self.foreign = self.first or asked, 0 if not self.steps else self.foreign
         return False
+
+    def full(self, wall: int, steps: int) -> bool:
+        """Whether so much is enough for a window."""
+        return wall >= self.window_ns and steps >= self.least_steps
 
     def came(self, got: int, data: Any, iterator: Any) -> None:
         """Note that a batch came."""
@@ -116,11 +130,13 @@ class Tuner:
     def __init__(self) -> None:
         self.pid = 0
         self.stream: Any = None
-        self.target: Any = None
+        self.target: Any = json.loads(PLACE) if PLACE else None
         """Where the loader that is tuned was made."""
         self.trial: Trial | None = None
         self.loader: Any = None
         """What gives the batches of the running trial."""
+        self.seen = 0
+        """Which trial another rank was told, by its file's number."""
 
     def ask(self, what: str, **fields: Any) -> dict[str, Any]:
         """Ask what to do next; where nobody answers any more, the script ends."""
@@ -146,17 +162,32 @@ class Tuner:
         answer = self.ask("loader", made=made, settings=settings(loader), any=EVERY_LOADER, **facts(loader))
         if answer["do"] != "trial":
             return False
-        self.target, self.trial = made[:1], trial_of(answer)
+        self.target, self.trial = place(loader), trial_of(answer)
+        self.moved_on()
         return True
+
+    def moved_on(self) -> bool:
+        """Whether the rank that is asked what to do has begun another trial."""
+        before, self.seen = self.seen, os.stat(f"{SOCKET}.json").st_ino
+        return self.seen != before
 
     def following(self, error: str = "") -> None:
         """Tell of the trial that has ended, and take the next."""
-        if (trial := self.trial) is not None:
+        if (trial := self.trial) is not None and trial.follows and not error:
+            with open(f"{SOCKET}.json", encoding="utf-8") as file:
+                self.trial = trial_of(json.load(file) | {"follows": True})
+        elif trial is not None:
             self.trial = trial_of(self.ask("trial", number=trial.number, error=error, **trial.told()))
-            self.loader = None
+            self.moved_on()
+        self.loader = None
 
 
 TUNER = Tuner()
+
+
+def place(loader: Any) -> list[list[Any]]:
+    """Where a loader was made."""
+    return [list(each) for each in loader.__dict__.get("_feedrate_made", [])[:1]]
 
 
 def trial_of(answer: dict[str, Any]) -> Trial:
@@ -172,16 +203,26 @@ class Tuned:
         self._feedrate_inner: Any = None
         self._feedrate_trial: Trial | None = None
         self._feedrate_seen = [0, now()]
-        if self._feedrate_tuned():
-            trial = TUNER.trial
-            if trial is not None and trial.taken:  # the script begins another iterator within a trial
-                trial.pause(trial.asked, trial.taken - 1)
-        if EVERY_LOADER and TUNER.target is None:
+        self._feedrate_pause()
+        if (EVERY_LOADER and TUNER.target is None) or (self._feedrate_tuned() and TUNER.trial is None):
             TUNER.look(loader)
         self._feedrate_begin()
 
+    def _reset(self, loader: Any, *args: Any, **kwargs: Any) -> None:
+        """Start over, as PyTorch has loaders do whose workers live on."""
+        if self._feedrate_tuned():
+            self._feedrate_pause()
+            self._feedrate_begin()
+        else:
+            self._feedrate_inner._reset(loader, *args, **kwargs)
+
+    def _feedrate_pause(self) -> None:
+        """Note that the script begins another iterator within a trial."""
+        if self._feedrate_tuned() and (trial := TUNER.trial) is not None and trial.taken:
+            trial.pause(trial.asked, trial.taken - 1)
+
     def _feedrate_tuned(self) -> bool:
-        return TUNER.target is not None and self._feedrate_loader.__dict__.get("_feedrate_made", [])[:1] == TUNER.target
+        return TUNER.target is not None and place(self._feedrate_loader) == TUNER.target
 
     def _feedrate_begin(self) -> None:
         """Make an iterator: of the script's own loader, or of one with the trial's settings."""
@@ -194,7 +235,7 @@ class Tuned:
             if TUNER.loader is None:
                 TUNER.loader = like(self._feedrate_loader, self._feedrate_trial.settings)
             self._feedrate_trial.start(made)
-            self._feedrate_inner = self._feedrate_make(TUNER.loader)
+            self._feedrate_inner = iter(TUNER.loader)
         except Exception as error:  # noqa: BLE001 - workers that cannot be started
             self._feedrate_failed(self._feedrate_trial, error)
 
@@ -204,7 +245,8 @@ class Tuned:
             raise error
         self._feedrate_close()
         said = str(error).strip().splitlines() or [""]
-        TUNER.following(f"{type(error).__name__}: {said[0]}")
+        of_worker = str(error).startswith("Caught ")  # its traceback ends with the error itself
+        TUNER.following(said[-1] if of_worker else f"{type(error).__name__}: {said[0]}")
         self._feedrate_begin()
 
     def _feedrate_close(self) -> None:
@@ -242,6 +284,9 @@ class Tuned:
             if not trial.taken:  # there is nothing to train on
                 raise
             trial.pause(asked, trial.taken)
+            if trial.whole and not trial.follows and trial.full(trial.wall, trial.steps):
+                TUNER.following()
+                self._feedrate_close()
             self._feedrate_begin()
             return self._feedrate_take(asked)
         except Exception as error:  # noqa: BLE001 - whatever befalls workers
@@ -266,7 +311,7 @@ class Tuned:
         return next(self._feedrate_inner)
 
     def __len__(self) -> int:
-        return len(self._feedrate_inner)
+        return len(self._feedrate_loader)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["_feedrate_inner"], name)
@@ -300,16 +345,21 @@ def like(loader: Any, given: dict[str, Any]) -> Any:
     return made
 
 
+def steps_of(loader: Any) -> int:
+    """Steps of an epoch; 0 where they are not known, or without end."""
+    try:
+        steps = int(getattr(type(loader).__len__, "__wrapped__", type(loader).__len__)(loader))
+    except (TypeError, NotImplementedError):
+        return 0
+    return steps if steps < 1 << 40 else 0
+
+
 def facts(loader: Any) -> dict[str, Any]:
     """What a search has to know of a loader beside its settings."""
     torch = __import__("torch")
-    try:
-        steps = len(loader)
-    except (TypeError, NotImplementedError):
-        steps = 0
     sampler = getattr(loader, "batch_sampler", None)
     return {
-        "epoch_steps": steps if steps < 1 << 40 else 0,
+        "epoch_steps": steps_of(loader),
         "resizable": type(sampler) is torch.utils.data.BatchSampler,
         "cuda": bool(torch.cuda.is_initialized()),
     }
@@ -325,11 +375,16 @@ def size_of(batch: Any) -> int:
 
 
 def patch_iter(module: Any) -> None:
-    """Wrap every iterator over a DataLoader."""
-    original = module.DataLoader.__iter__
+    """Wrap every iterator over a DataLoader, and have the one that is tuned look endless."""
+    get, length = module.DataLoader._get_iterator, module.DataLoader.__len__
 
-    @functools.wraps(original)
-    def __iter__(self: Any) -> Any:
-        return original(self) if self.__dict__.get("_feedrate_arm") else Tuned(self, original)
+    @functools.wraps(get)
+    def _get_iterator(self: Any) -> Any:
+        return get(self) if self.__dict__.get("_feedrate_arm") else Tuned(self, get)
 
-    module.DataLoader.__iter__ = __iter__
+    @functools.wraps(length)
+    def __len__(self: Any) -> int:
+        tuned = PLACE and TUNER.target == place(self) and not self.__dict__.get("_feedrate_arm")
+        return LONG if tuned else int(length(self))
+
+    module.DataLoader._get_iterator, module.DataLoader.__len__ = _get_iterator, __len__
