@@ -157,7 +157,12 @@ def tune(
         if journal.resumed:
             tuning.earlier = journal.resumed
             show([("", f"the search goes on: {plural(len(journal.resumed), 'trial')} are there already")], console)
-        session = tune_script(command, tuning, budget_s=budget_s, any_loader=function is not None)
+        try:
+            session = tune_script(command, tuning, budget_s=budget_s, any_loader=function is not None)
+        except BaseException:
+            if not tuning.tried:
+                journal.discard()
+            raise
         found = tuned.result(session)
         show(tuned.text(session, found, called), console)
         told = tuned.as_object(session, found)

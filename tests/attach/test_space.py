@@ -1,0 +1,62 @@
+"""The settings that a search chooses among."""
+
+from __future__ import annotations
+
+import pytest
+
+from feedrate.attach.space import Asked, Machine, Setting, asked, fitting, settings
+from feedrate.schema.errors import InputError
+
+PRESENT = Setting(0)
+TWO_CORES = Machine(2, memory_bytes=8 << 30, shm_bytes=1 << 30, worker_bytes=100 << 20, epoch_steps=1000)
+
+
+def test_the_space_is_a_grid_from_cheap_to_dear() -> None:
+    """Workers, what they prepare ahead and whether they live on: 49 settings on two cores, fewest workers first."""
+    found = settings(PRESENT, Asked(), TWO_CORES, cuda=False)
+    assert len(found) == len(set(found)) == 49
+    assert [each.num_workers for each in found] == sorted(each.num_workers for each in found)
+    assert found[0] == PRESENT
+
+
+def test_the_present_setting_is_among_them() -> None:
+    """However odd it is."""
+    odd = Setting(5, 7, persistent_workers=True)
+    assert odd in settings(odd, Asked(), TWO_CORES, cuda=False)
+
+
+def test_batch_sizes_change_only_when_asked_for() -> None:
+    """They change what is trained."""
+    assert {each.batch_size for each in settings(PRESENT, Asked(), TWO_CORES, cuda=False)} == {None}
+    own = settings(Setting(0, batch_size=32), Asked(batch_sizes=(32, 64)), TWO_CORES, cuda=False)
+    assert {each.batch_size for each in own} == {32, 64}
+
+
+def test_pinning_is_a_question_of_cuda_alone() -> None:
+    """Without a device there is nothing to pin for."""
+    assert {each.pin_memory for each in settings(PRESENT, Asked(), TWO_CORES, cuda=True)} == {False, True}
+    assert {each.pin_memory for each in settings(PRESENT, Asked(), TWO_CORES, cuda=False)} == {False}
+
+
+def test_what_does_not_fit_is_left_out_with_the_reason() -> None:
+    """Eight workers that hold four batches of 200 MB each would take 6 GB of shared memory."""
+    machine = Machine(2, memory_bytes=32 << 30, shm_bytes=4 << 30, batch_bytes=200 << 20)
+    reasons = dict(fitting(settings(PRESENT, Asked(), machine, cuda=False), machine, PRESENT))
+    assert "8 workers × 4 batches of 200 MiB do not fit in /dev/shm" in reasons[Setting(8, 4)]
+    assert Setting(1, 4) not in reasons
+    assert PRESENT not in reasons
+
+
+def test_memory_of_workers_counts() -> None:
+    """Workers of 3 GB each do not fit into 8 GB by the dozen."""
+    machine = Machine(2, memory_bytes=8 << 30, shm_bytes=None, worker_bytes=3 << 30)
+    reasons = dict(fitting(settings(PRESENT, Asked(), machine, cuda=False), machine, PRESENT))
+    assert "of their own do not fit in memory" in reasons[Setting(12, 2)]
+    assert Setting(2, 2) not in reasons
+
+
+@pytest.mark.parametrize(("sizes", "methods"), [("32,many", ""), ("0", ""), ("", "clone")])
+def test_what_cannot_be_asked_for_is_refused(sizes: str, methods: str) -> None:
+    """The message names the option and what was expected."""
+    with pytest.raises(InputError, match="expected"):
+        asked(sizes, methods, 0)

@@ -1,0 +1,156 @@
+"""``feedrate tune``: a real script is tuned while it trains, and nothing that befalls a trial ends the search."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attaching import Done, Place, ended
+
+from feedrate.store import runs
+
+SLOW = """
+class Slow(Samples):
+    def __getitem__(self, index):
+        time.sleep(0.004)
+        return super().__getitem__(index)
+
+if __name__ == "__main__":
+    for epoch in range(1000):
+        for batch in DataLoader(Slow(4000), batch_size=4):
+            step(batch)
+"""
+"""A step waits 16 ms for its batch and computes for less than one."""
+
+
+def tune(place: Place, *words: str, options: tuple[str, ...] = (), **environment: str) -> Done:
+    """Tune a script."""
+    return ended(place.start(*command(place, *words, options=options), **environment))
+
+
+def command(place: Place, *words: str, options: tuple[str, ...] = ()) -> list[str]:
+    own = ("--results", str(place.results), "--json", str(place.folder / "tuned.json"), *options)
+    return [sys.executable, "-m", "feedrate", "tune", *own, "--", *words]
+
+
+def told(place: Place) -> Mapping[str, Any]:
+    """What was written for machines."""
+    return json.loads((place.folder / "tuned.json").read_text())
+
+
+def test_a_script_that_waits_for_reads_gets_workers(tmp_path: Path) -> None:
+    """Four workers feed it four times as fast; it is ended, nothing stays behind, and the search is a run."""
+    place = Place(tmp_path)
+    done = tune(place, sys.executable, place.script(SLOW), options=("--max-workers", "4", "--budget", "14s"))
+    assert done.status == 0, done.err
+    found = told(place)
+    assert found["recommended"]["num_workers"] >= 3, done.err
+    assert found["present"] == {"num_workers": 0}
+    assert "DataLoader(..., num_workers=" in done.err
+    assert f"train.py:{line_of(place, 'Slow(4000)')}" in done.err
+    (run,) = runs.runs(place.results)
+    (tuned,) = run.manifest.tuned
+    trials = run.table("trials")
+    assert len(trials) == tuned.trials == found["trials"]
+    assert set(trials["suite"]) == {"tune"}
+    assert trials.groupby("num_workers")["samples_per_s"].mean().idxmax() >= 3
+    assert not place.left()
+
+
+def line_of(place: Place, text: str) -> int:
+    lines = (place.folder / "train.py").read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if text in line)
+
+
+@pytest.mark.slow
+def test_a_trial_that_dies_is_a_row(tmp_path: Path) -> None:
+    """Workers that raise, and workers that kill the training, are rows with their reasons; the rest is tuned."""
+    place = Place(tmp_path)
+    text = SLOW.replace(
+        "        time.sleep(0.004)\n",
+        """        time.sleep(0.004)
+        workers = torch.utils.data.get_worker_info()
+        if workers and workers.num_workers == 4:
+            raise OSError("four are too many")
+        if workers and workers.num_workers == 3:
+            os.kill(os.getppid(), signal.SIGKILL)
+""",
+    )
+    done = tune(place, sys.executable, place.script(text), options=("--max-workers", "4", "--budget", "40s"))
+    assert done.status == 0, done.err
+    assert told(place)["recommended"]["num_workers"] == 2
+    assert "four are too many" in done.err
+    assert "killed by SIGKILL" in done.err
+    trials = runs.runs(place.results)[0].table("trials")
+    assert {3, 4} <= set(trials.loc[trials["outcome"] == "error", "num_workers"])
+    assert not place.left()
+
+
+@pytest.mark.slow
+def test_ctrl_c_keeps_what_is_known_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    """The second session begins with the trials of the first, and the run holds both."""
+    place = Place(tmp_path)
+    words = command(place, sys.executable, place.script(SLOW), options=("--max-workers", "4", "--budget", "20s"))
+    first = place.start(*words)
+    until = time.monotonic() + 60
+    while not any(path.stat().st_size for path in place.results.glob("*/*/journal.jsonl")):
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    time.sleep(4)
+    os.killpg(first.pid, signal.SIGINT)
+    stopped = ended(first)
+    assert stopped.status == 130, stopped.err
+    assert "the same command goes on" in stopped.err
+    done = ended(place.start(*words))
+    assert done.status == 0, done.err
+    assert "are there already" in done.err
+    (run,) = runs.runs(place.results)
+    assert len(run.table("trials")) == run.manifest.tuned[0].trials
+    assert not place.left()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gives", ["DataLoader(Slow(4000), batch_size=4), step", "Slow(4000)"])
+def test_a_function_is_tuned(tmp_path: Path, gives: str) -> None:
+    """It gives a loader and a step, or a data set alone."""
+    place = Place(tmp_path)
+    place.script(SLOW.partition("if __name__")[0] + f"\ndef make():\n    return {gives}\n")
+    done = tune(place, "train.py:make", options=("--max-workers", "4", "--budget", "12s", "--batch-size", "4"))
+    assert done.status == 0, done.err
+    assert told(place)["recommended"]["num_workers"] >= 3
+    assert not place.left()
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("nothing.py:make",), "no such file"),
+        (("no-such-program", "train.py"), "cannot be started"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path: Path, words: tuple[str, ...], problem: str) -> None:
+    """What cannot be started is said with what was expected, without a traceback, and leaves no run."""
+    place = Place(tmp_path)
+    done = tune(place, *words)
+    assert done.status == 2
+    assert problem in done.err
+    assert "expected" in done.err
+    assert "Traceback" not in done.err
+    assert not list(place.results.glob("*/2*"))
+
+
+@pytest.mark.slow
+def test_a_script_without_a_loader_ends_as_it_would(tmp_path: Path) -> None:
+    """Its status is the command's, or 1 where it was 0, and nothing is recorded."""
+    place = Place(tmp_path)
+    done = tune(place, sys.executable, "-c", "import torch, sys; sys.exit(7)")
+    assert done.status == 7
+    assert "nothing was tuned" in done.err
+    assert not list(place.results.glob("*/2*"))
