@@ -295,7 +295,7 @@ class Tuning:
                 if setting not in self.search.logs and setting not in self.excluded:
                     self.excluded[setting] = reason
                     self.search.failed.add(setting)
-            self.search.expect(*_expected(self.tried, self.search.settings, self.machine))
+            self.search.expect(*expected(self.tried, self.search.settings, self.machine))
 
     def _laid_out(self, pilot: Tried, present: Setting) -> Search[Setting]:
         """Begin a search among all settings that fit, from what the present ones showed."""
@@ -322,12 +322,17 @@ def _needed_s(pilot: Tried) -> float:
     return steps * float(pilot.told["wall_ns"] / pilot.told["steps"]) / 1e9
 
 
-def _expected(
+def expected(
     tried: Sequence[Tried], every: Sequence[Setting], machine: Machine
 ) -> tuple[dict[Setting, float], dict[Setting, float]]:
     """Give logs of the time that a sample takes, by the pipeline model, and of the least that it can take.
 
     Settings of a batch size that has not run are left out.
+
+    Args:
+        tried: trials, of which some show what the model is fitted to.
+        every: the settings that are asked about.
+        machine: its cores, and the steps of an epoch.
     """
     predicted, floors = {}, {}
     fitted: dict[int | None, list[tuple[Tried, Pipeline]]] = {}
