@@ -196,9 +196,7 @@ class Tuning:
             if self.search is None:
                 return {"do": "stop"}
             self._block += 1
-            spread, freedom = self.search.spread()
-            if freedom >= SEEN and spread > VARIED:
-                self.window_s = min(2 * self.window_s, WINDOW_S[1])
+            self.window_s = lengthened(self.window_s, self.search)
             self._order = self.search.next_block(self._block)
             if not self._order:
                 self.ended = "known"
@@ -320,6 +318,17 @@ def _needed_s(pilot: Tried) -> float:
     varied = float(took.std() / took.mean()) if took.mean() > 0 else 0.0
     steps = (varied / PRECISE) ** 2
     return steps * float(pilot.told["wall_ns"] / pilot.told["steps"]) / 1e9
+
+
+def lengthened(window_s: float, search: Search[Setting]) -> float:
+    """Make windows longer where trials vary.
+
+    Args:
+        window_s: how long they last, in seconds.
+        search: knows the trials.
+    """
+    spread, freedom = search.spread()
+    return min(2 * window_s, WINDOW_S[1]) if freedom >= SEEN and spread > VARIED else window_s
 
 
 def expected(

@@ -3,8 +3,9 @@
 The truth of a workload is the pipeline model's, but for what the search's own model does not know: cores that are
 slower when both are busy, a cost for every worker, an effect of each setting's own, and parameters that are a few per
 cent off. Trials vary as recorded ones do: each setting draws the residuals of one cell of a run (log throughput less
-the means of the cell and of the block), in a session that drifts from block to block. Real searches lengthen their
-windows where trials vary; these do not, and recorded windows are shorter.
+the means of the cell and of the block), in a session that drifts from block to block. Recorded windows are shorter than
+those of a search, which become longer where trials vary: a trial's noise is the mean of as many residuals as recorded
+windows fit into its own.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
+from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +26,7 @@ from feedrate.analysis.blocks import Blocks
 from feedrate.analysis.pipeline import Pipeline, simulate
 from feedrate.analysis.simulate import Share
 from feedrate.attach.space import Asked, Machine, Setting, settings
-from feedrate.attach.tune import Tried, expected
+from feedrate.attach.tune import WINDOW_S, Tried, expected, lengthened
 from feedrate.attach.tuned import GRID_BLOCKS
 from feedrate.bench.session import Figure
 from feedrate.bench.statistics import LEAST_BLOCKS, Noise, simulated
@@ -50,6 +52,8 @@ DRIFT = 0.01
 """From block to block (log sd)."""
 MOST_BLOCKS = 24
 """A search that has not ended by then is taken as it stands."""
+RECORDED_S = 0.6
+"""Window of recorded trials."""
 Residuals = Sequence[float]
 
 
@@ -145,15 +149,15 @@ def search(case: Case, pools: Sequence[Residuals], seed: int) -> Searched:
     own = {window: chance.choice(pools) for window in case.shown}
     every = [setting for shown in case.shown.values() for setting in shown]
     finding = Search(every, within=WITHIN, seed=seed, present=case.present, trial_of=lambda each: each.window)
-    trials, block, drift = 0, 0, 0.0
+    trials, block, drift, window_s = 0, 0, 0.0, WINDOW_S[0]
     while block < MOST_BLOCKS and (order := finding.next_block(block)):
-        drift += chance.gauss(0, DRIFT)
+        drift, recorded = drift + chance.gauss(0, DRIFT), int(window_s / RECORDED_S)
         for window in order:
-            noise = drift + chance.choice(own[window])
+            noise = drift + fmean(chance.choices(own[window], k=recorded))
             for setting in case.shown[window]:
                 finding.add(block, setting, case.truth[setting] + noise)
         finding.expect(*case.model)
-        trials, block = trials + len(order), block + 1
+        trials, block, window_s = trials + len(order), block + 1, lengthened(window_s, finding)
     outcome = finding.outcome()
     regret = case.truth[outcome.recommended] - min(case.truth.values())
     return Searched(len(every), trials, regret, outcome.bound)

@@ -314,11 +314,14 @@ class Search(Generic[Setting]):
         means: dict[Setting, float] = {}
         for _ in range(50):
             means = {each: fmean(y - offsets[b] for b, y in self.logs[each].items()) for each in self.measured}
-            for block in offsets:
+            before, offsets = offsets, {}
+            for block in before:
                 left = [self.logs[each][block] - means[each] for each in means if block in self.logs[each]]
                 offsets[block] = fmean(left) if left else 0.0
             middle = fmean(offsets.values())
             offsets = {block: offset - middle for block, offset in offsets.items()}
+            if offsets == before:
+                break
         self._fitted = means, offsets
         return self._fitted
 
