@@ -2,10 +2,10 @@
 
 Simulated searches (``simulated_searches``) say how often. Here it tunes planted workloads (``planted_tuning``), and so
 does loadtune (Marija Efremova, MIT, https://pypi.org/project/loadtune) from the same present setting, with its
-defaults: the first of its settings that is within 2 % of the best it tried. Then the truth is measured by a process
-without either: every setting once, and those that may be the best, that were recommended or were present in many
-blocks. Regret is how much faster than the recommended setting the best one is. The best of several measured means is
-too good by chance, so regret is rather over- than understated.
+defaults. feedrate is given a minute, after which it recommends what it then knows to be best. Then the truth is
+measured by a process without either: every setting once, and those that may be the best, that were recommended or were
+present in many blocks. Regret is how much faster than the recommended setting the best one is. The best of several
+measured means is too good by chance, so regret is rather over- than understated.
 """
 
 from __future__ import annotations
@@ -40,9 +40,11 @@ from feedrate.store.bench_record import Advice, TunedWorkload
 
 SOURCE = Path(__file__).with_name("planted_tuning.py")
 LOADTUNE = "loadtune==0.3.0"
-SCREEN_S, BEST = 1.0, 5
+BUDGET = "60s"
+"""After so long feedrate begins no other trial."""
+SCREEN_S, BEST = 0.5, 5
 """Window of the block in which every setting runs, and how many of its fastest may be the best."""
-WINDOW_S, BLOCKS = 1.5, 8
+WINDOW_S, BLOCKS = 1.2, 8
 """Those of the settings that may be the best."""
 REGRET_PCT, OFTEN = 3.0, 0.95
 EQUAL_PCT, MOSTLY = 1.0, 0.5
@@ -94,8 +96,8 @@ class Tuners:
     def feedrate(self, costs: Costs) -> tuple[dict[str, Any], Advice]:
         """Have feedrate tune a workload: what it says, and what it recommends."""
         out = self._folder / "tuned.json"
-        words = ("tune", "--fresh", "--results", str(self._folder), "--json", str(out), f"{self._script}:make")
-        took_s = self._run(costs, "feedrate", *words)[1]
+        words = ("--budget", BUDGET, "--results", str(self._folder), "--json", str(out), f"{self._script}:make")
+        took_s = self._run(costs, "feedrate", "tune", "--fresh", *words)[1]
         told: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
         given = told["recommended"]
         return told, Advice(setting=str(_window(given["num_workers"], given.get("prefetch_factor"))), took_s=took_s)
