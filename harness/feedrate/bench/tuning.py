@@ -151,7 +151,8 @@ def measure(session: Session) -> Iterator[Figure]:
     """Simulate searches, then tune every planted workload; about twenty minutes."""
     session.console.print("Tuning: simulating searches whose truth is known ...")
     recorded = noise(runs.runs(session.results), session.machine_id)
-    yield from simulated_searches.judge(simulated_searches.measure(recorded), recorded.origin)
+    origin = f"trials vary as in run {recorded.run.manifest.run_id}" if recorded.run else recorded.origin
+    yield from simulated_searches.judge(simulated_searches.measure(recorded), origin)
     tuners = Tuners(session.folder)
     other = tuners.loadtune if tuners.installed() else None
     session.console.print(f"Tuning: {len(COSTS)} planted workloads, and what their settings truly take ...")
