@@ -40,7 +40,8 @@ WITHIN = math.log(1.03)
 """Tolerance of every search."""
 OFTEN, TRIALS = 0.95, 0.12
 """Least share of the searches that must keep a promise, and most of the grid's trials that half of them may take."""
-CORES, EPOCH_STEPS = 2.0, 1000
+CORES = 2.0
+MACHINE = Machine(CORES, None, None, epoch_steps=1000)
 PRESENT = (Setting(0), Setting(2, 2))
 TRUTHS, MODELS = 2, 3
 """Variants of a workload: what its settings take, and what the model says of them."""
@@ -148,7 +149,7 @@ def search(case: Case, pools: Sequence[Residuals], seed: int) -> Searched:
     chance = random.Random(seed)
     own = {window: chance.choice(pools) for window in case.shown}
     every = [setting for shown in case.shown.values() for setting in shown]
-    finding = Search(every, within=WITHIN, seed=seed, present=case.present, trial_of=lambda each: each.window)
+    finding = Search(every, within=WITHIN, seed=seed, present=case.present, trial_of=MACHINE.trial_of)
     trials, block, drift, window_s = 0, 0, 0.0, WINDOW_S[0]
     while block < MOST_BLOCKS and (order := finding.next_block(block)):
         drift, recorded = drift + chance.gauss(0, DRIFT), int(window_s / RECORDED_S)
@@ -165,15 +166,14 @@ def search(case: Case, pools: Sequence[Residuals], seed: int) -> Searched:
 
 def _cases(pipeline: Pipeline) -> Iterator[Case]:
     """Every variant of a workload."""
-    machine = Machine(CORES, None, None, epoch_steps=EPOCH_STEPS)
-    every = settings(PRESENT[-1], Asked(), machine, cuda=False)
+    every = settings(PRESENT[-1], Asked(), MACHINE, cuda=False)
     shown: dict[Setting, list[Setting]] = {}
     for setting in every:
-        shown.setdefault(setting.window, []).append(setting)
-    models = [expected([_trial(Setting(2, 2), _off(pipeline, seed))], every, machine) for seed in range(MODELS)]
+        shown.setdefault(MACHINE.trial_of(setting), []).append(setting)
+    models = [expected([_trial(Setting(2, 2), _off(pipeline, seed))], every, MACHINE) for seed in range(MODELS)]
     for seed in range(TRUTHS):
         windows = {window: _trial(window, _true(pipeline, window), seed) for window in shown}
-        truth = {each: math.log(windows[each.window].step_ns(each, EPOCH_STEPS)) for each in every}
+        truth = {each: math.log(windows[MACHINE.trial_of(each)].step_ns(each, MACHINE.epoch_steps)) for each in every}
         yield from (Case(present, shown, truth, model) for present in PRESENT for model in models)
 
 

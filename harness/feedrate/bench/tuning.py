@@ -42,9 +42,9 @@ SOURCE = Path(__file__).with_name("planted_tuning.py")
 LOADTUNE = "loadtune==0.3.0"
 BUDGET = "60s"
 """After so long feedrate begins no other trial."""
-SCREEN_S, BEST = 0.5, 5
+SCREEN_S, BEST = 0.4, 4
 """Window of the block in which every setting runs, and how many of its fastest may be the best."""
-WINDOW_S, BLOCKS = 1.2, 8
+WINDOW_S, BLOCKS = 1.0, 8
 """Those of the settings that may be the best."""
 REGRET_PCT, OFTEN = 3.0, 0.95
 EQUAL_PCT, MOSTLY = 1.0, 0.5
@@ -186,7 +186,7 @@ def tune(
     theirs = other(costs) if other else None
     present = _window(told["present"]["num_workers"], told["present"].get("prefetch_factor"))
     machine = Machine(len(usable_cores()), None, None)
-    every = sorted({setting.window for setting in settings(present, Asked(), machine, cuda=False)})
+    every = settings(present, Asked(), machine, cuda=False)
     screened = tuners.truth(costs, every, 1, seconds[0])[:, 0]
     named = {str(present), ours.setting, *([theirs.setting] if theirs else [])}
     fastest = {str(every[place]) for place in np.argsort(screened)[:BEST]}
