@@ -15,7 +15,7 @@ from feedrate.charts import render
 from feedrate.charts.figure import Figure
 from feedrate.questions.accuracy import chart as accuracy_chart
 from feedrate.questions.accuracy import page as accuracy_page
-from feedrate.store.bench_record import SECTIONS, BenchRecord, Promise, WatchedScript, WitnessedTrial
+from feedrate.store.bench_record import SECTIONS, BenchRecord, Promise, TunedWorkload, WatchedScript, WitnessedTrial
 
 OTHERS = {"mean_of_rates": 2500.0, "from_iterator": 600.0, "reset_at_epoch_end": 90.0}
 HOSTILE = "<script>alert(1)</script> [a](javascript:x) `x` |"
@@ -88,7 +88,12 @@ def test_every_section_has_its_words() -> None:
 
 @pytest.mark.parametrize(
     ("section", "told"),
-    [("scripts", "leaves a warm-up out"), ("files", "keep every rule"), ("site", "a narrow screen")],
+    [
+        ("scripts", "leaves a warm-up out"),
+        ("tuning", "without either"),
+        ("files", "keep every rule"),
+        ("site", "a narrow screen"),
+    ],
 )
 def test_how_a_section_is_measured_is_told_where_there_is_one(make: Any, section: str, told: str) -> None:
     """Figures that need a browser or made-up files say how they came about; where there are none nothing is said."""
@@ -126,6 +131,24 @@ def test_every_script_and_every_prediction_is_shown(make: Any) -> None:
     assert "<script>alert" not in said
     (record,) = (json.loads(str(text)) for name, text in page.files.items() if name.endswith(".json"))
     assert BenchRecord.model_validate(record).scripts == tuple(scripts)
+
+
+def test_every_tuned_workload_is_shown(make: Any) -> None:
+    """Each tuner's setting stands beside what the best is faster; one that was not to be had leaves its cells empty."""
+    alike = {"settings": 49, "trials": 21, "bound_pct": 2.0, "present": "num_workers=0", "blocks": 8}
+    paces = {"num_workers=0": 50.0, "num_workers=2": 100.0, "num_workers=4": 102.0}
+    ours, theirs = ({"setting": f"num_workers={workers}", "took_s": took} for workers, took in ((2, 31.4), (0, 47.0)))
+    tuned = [
+        TunedWorkload(costs=costs, steps_per_s=paces, feedrate=ours, loadtune=other, **alike)
+        for costs, other in ((HOSTILE, theirs), ("alone", None))
+    ]
+    page = accuracy_page.page([make(sections=("tuning",), promises=(), witnessed=(), tuned=tuned)])
+    said = page.body.replace("&#160;", "\u00a0")
+    for text in ("num_workers=4: 102.0", "2.0\u00a0%", "31\u00a0s", "104.0\u00a0%", "47\u00a0s", ">–<"):
+        assert text in said
+    assert "<script>alert" not in said
+    (record,) = (json.loads(str(text)) for name, text in page.files.items() if name.endswith(".json"))
+    assert BenchRecord.model_validate(record).tuned == tuple(tuned)
 
 
 def test_the_newest_record_with_a_section_counts(make: Any) -> None:

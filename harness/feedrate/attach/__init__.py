@@ -1,3 +1,3 @@
 """Training scripts of others: run, watched and spoken of, with nothing in them changed (``feedrate run``, ``top``)."""
 
-__all__ = ["loop", "profiler", "report", "rows", "run", "terminal"]
+__all__ = ["loop", "profiler", "report", "rows", "run", "space", "terminal", "tune", "tuned"]

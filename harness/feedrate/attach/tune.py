@@ -196,9 +196,7 @@ class Tuning:
             if self.search is None:
                 return {"do": "stop"}
             self._block += 1
-            spread, freedom = self.search.spread()
-            if freedom >= SEEN and spread > VARIED:
-                self.window_s = min(2 * self.window_s, WINDOW_S[1])
+            self.window_s = lengthened(self.window_s, self.search)
             self._order = self.search.next_block(self._block)
             if not self._order:
                 self.ended = "known"
@@ -295,7 +293,7 @@ class Tuning:
                 if setting not in self.search.logs and setting not in self.excluded:
                     self.excluded[setting] = reason
                     self.search.failed.add(setting)
-            self.search.expect(*_expected(self.tried, self.search.settings, self.machine))
+            self.search.expect(*expected(self.tried, self.search.settings, self.machine))
 
     def _laid_out(self, pilot: Tried, present: Setting) -> Search[Setting]:
         """Begin a search among all settings that fit, from what the present ones showed."""
@@ -322,12 +320,28 @@ def _needed_s(pilot: Tried) -> float:
     return steps * float(pilot.told["wall_ns"] / pilot.told["steps"]) / 1e9
 
 
-def _expected(
+def lengthened(window_s: float, search: Search[Setting]) -> float:
+    """Make windows longer where trials vary.
+
+    Args:
+        window_s: how long they last, in seconds.
+        search: knows the trials.
+    """
+    spread, freedom = search.spread()
+    return min(2 * window_s, WINDOW_S[1]) if freedom >= SEEN and spread > VARIED else window_s
+
+
+def expected(
     tried: Sequence[Tried], every: Sequence[Setting], machine: Machine
 ) -> tuple[dict[Setting, float], dict[Setting, float]]:
     """Give logs of the time that a sample takes, by the pipeline model, and of the least that it can take.
 
     Settings of a batch size that has not run are left out.
+
+    Args:
+        tried: trials, of which some show what the model is fitted to.
+        every: the settings that are asked about.
+        machine: its cores, and the steps of an epoch.
     """
     predicted, floors = {}, {}
     fitted: dict[int | None, list[tuple[Tried, Pipeline]]] = {}

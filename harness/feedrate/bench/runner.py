@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from feedrate import __version__
-from feedrate.bench import accuracy, scripts, site, speed, statistics
+from feedrate.bench import accuracy, scripts, site, speed, statistics, tuning
 from feedrate.bench.session import Figure, Session
 from feedrate.machine.identity import describe, software
 from feedrate.machine.probes import gpu
@@ -30,6 +30,7 @@ MEASURES: dict[str, Callable[[Session], Iterable[Figure]]] = {
     "accuracy": accuracy.measure,
     "instrumentation": accuracy.measure_instrumentation,
     "scripts": scripts.measure,
+    "tuning": tuning.measure,
     "statistics": statistics.measure,
     "calibration": statistics.measure_calibration,
     "files": site.measure_files,
@@ -40,7 +41,7 @@ _VERDICT = {True: "met", False: "MISSED", None: "not here"}
 
 
 def measure(console: Console, only: str = "", results: Path = runs.RESULTS) -> BenchRecord:
-    """Take the figures of some or all sections and write them down; all take about half an hour.
+    """Take the figures of some or all sections and write them down; all take less than an hour.
 
     Args:
         console: where progress goes.
@@ -76,6 +77,7 @@ def measure(console: Console, only: str = "", results: Path = runs.RESULTS) -> B
         promises=tuple(promises),
         witnessed=tuple(session.witnessed),
         scripts=tuple(session.scripts),
+        tuned=tuple(session.tuned),
     )
     console.print(f"Written: {runs.write_bench(results, record)}")
     return record

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cache
 from hashlib import pbkdf2_hmac
 from itertools import chain, product
 from pathlib import Path
@@ -86,6 +86,17 @@ def planned() -> list[tuple[Costs, int, str]]:
     return random.Random(0).sample(scripts, len(scripts))
 
 
+@cache
+def hashes_per_ms() -> int:
+    """Hashes that this machine computes in a millisecond: the best of some tries."""
+    taken = []
+    for _ in range(20):
+        begun = time.thread_time_ns()
+        pbkdf2_hmac("sha256", b"", b"", 10_000)
+        taken.append(time.thread_time_ns() - begun)
+    return round(10_000 * 1e6 / min(taken))
+
+
 class Planted:
     """The planted script, copied to where nothing shadows the standard library."""
 
@@ -95,19 +106,9 @@ class Planted:
         lines = self._script.read_text(encoding="utf-8").splitlines()
         self.hot_line = next(number for number, line in enumerate(lines, 1) if line.endswith(HOT_LINE))
 
-    @cached_property
-    def _per_ms(self) -> int:
-        """Hashes that this machine computes in a millisecond: the best of some tries."""
-        taken = []
-        for _ in range(20):
-            begun = time.thread_time_ns()
-            pbkdf2_hmac("sha256", b"", b"", 10_000)
-            taken.append(time.thread_time_ns() - begun)
-        return round(10_000 * 1e6 / min(taken))
-
     def command(self, **options: object) -> list[str]:
         """How the script is started; what is True is a flag."""
-        given = {"per-ms": self._per_ms, "out": self._out, **options}
+        given = {"per-ms": hashes_per_ms(), "out": self._out, **options}
         words = [[f"--{name}", *([] if value is True else [str(value)])] for name, value in given.items()]
         return [sys.executable, "-W", "ignore", str(self._script), *chain.from_iterable(words)]
 

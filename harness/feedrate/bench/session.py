@@ -17,7 +17,7 @@ from feedrate.analysis.blocks import half_width
 from feedrate.schema.axes import AXES, Value, applicable
 from feedrate.schema.errors import TrialError
 from feedrate.schema.words import plural
-from feedrate.store.bench_record import WatchedScript, WitnessedTrial
+from feedrate.store.bench_record import TunedWorkload, WatchedScript, WitnessedTrial
 from feedrate.sweep.launcher import Template, Watch
 
 _TIMEOUT_S = 120.0
@@ -91,6 +91,8 @@ class Session:
     """Trials beside an external clock; the section accuracy adds them."""
     scripts: list[WatchedScript] = field(default_factory=list)
     """Scripts that keep a clock of their own; the section scripts adds them."""
+    tuned: list[TunedWorkload] = field(default_factory=list)
+    """Workloads that tuners searched; the section tuning adds them."""
 
     def ask(
         self,

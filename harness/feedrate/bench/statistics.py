@@ -71,7 +71,7 @@ def measure(session: Session) -> Iterator[Figure]:
     yield Figure(
         "95 % interval of a contrast holds the true ratio, early stopping included",
         f"{100 * COVERAGE[0]:g} to {100 * COVERAGE[1]:g} %",
-        f"{_share(covered)}; {recorded.origin}",
+        f"{simulated(covered)}; {recorded.origin}",
         COVERAGE[0] <= covered.value <= COVERAGE[1],
     )
     blocks, sequential = simulate.called_different(), simulate.called_different("sequential")
@@ -79,7 +79,7 @@ def measure(session: Session) -> Iterator[Figure]:
         ("their interval does not hold 1", blocks.by_interval, sequential.by_interval, FALSE_ALARMS),
         ("the verdict says that they differ", blocks.by_verdict, sequential.by_verdict, MISTAKEN),
     ):
-        measured = f"{_share(share)}; run one after the other {100 * other.value:.0f} %"
+        measured = f"{simulated(share)}; run one after the other {100 * other.value:.0f} %"
         drifting = f"two equal cells on a machine that drifts by 5 %: {what}"
         yield Figure(drifting, f"≤ {100 * most:g} %", measured, share.value <= most)
     # Planted effects are those of quiet cells, so small effects are judged at the spread of all contrasts, too.
@@ -90,7 +90,7 @@ def measure(session: Session) -> Iterator[Figure]:
             ("a claim whose true effect is 1 % is not confirmed", 1 - SELDOM, unconfirmed, small.value <= SELDOM),
             ("a claim whose true effect is 5 % is confirmed", MOSTLY, large, large.value >= MOSTLY),
         ):
-            yield Figure(what, f"≥ {100 * least:g} %", f"{_share(share)}; {each.origin}", met)
+            yield Figure(what, f"≥ {100 * least:g} %", f"{simulated(share)}; {each.origin}", met)
     yield from under_noise(recorded)
     if recorded.run and recorded.run.manifest.blocks > 1:
         yield _saved(recorded.run)
@@ -103,18 +103,18 @@ def under_noise(recorded: Noise) -> Iterator[Figure]:
         yield Figure(
             f"a run of {len(simulate_noise.TRUTH)} claims has any wrong verdict, or is withheld; noise: {name}",
             f"≤ {100 * MISTAKEN:g} %",
-            f"{_share(found.wrong_left)}; {100 * found.withheld.value:.1f} % are withheld; 95 % intervals of contrasts "
-            f"hold the truth in {100 * found.covered.value:.1f} %; {recorded.origin}",
+            f"{simulated(found.wrong_left)}; {100 * found.withheld.value:.1f} % are withheld; 95 % intervals of "
+            f"contrasts hold the truth in {100 * found.covered.value:.1f} %; {recorded.origin}",
             found.wrong_left.value <= MISTAKEN,
         )
     told = simulate_noise.nulls_told()
     what = "two equal settings among 26 that differ are told to be no different, after 30 blocks at a spread of 4 %"
-    yield Figure(what, f"≥ {100 * NULLS:g} %", _share(told), told.value >= NULLS)
+    yield Figure(what, f"≥ {100 * NULLS:g} %", simulated(told), told.value >= NULLS)
     worst = min((simulate_noise.gain_covered(*choice) for choice in _CHOICES), key=lambda share: share.value)
     bias = f"{100 * simulate_noise.naive_bias():.1f} %"
     naive = f"measured where it was chosen, the best of 20 equal ones seems to gain {bias}"
     what = "the interval of what the best setting gains holds the truth, settings equal or not"
-    yield Figure(what, f"≥ {100 * GAINS:g} %", f"{_share(worst)}; {naive}", worst.value >= GAINS)
+    yield Figure(what, f"≥ {100 * GAINS:g} %", f"{simulated(worst)}; {naive}", worst.value >= GAINS)
 
 
 def noise(results: Sequence[runs.StoredRun], machine_id: str) -> Noise:
@@ -143,7 +143,8 @@ def planted_noise(results: Sequence[runs.StoredRun], machine_id: str) -> Noise |
     return Noise(spreads, origin, run) if len(spreads) else None
 
 
-def _share(share: simulate.Share) -> str:
+def simulated(share: simulate.Share) -> str:
+    """Say a share of simulated cases, with its interval."""
     low, high = share.interval
     return f"{100 * share.value:.1f} % ({100 * low:.1f}–{100 * high:.1f}, n = {share.n:,} simulated)"
 

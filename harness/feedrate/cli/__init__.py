@@ -387,8 +387,8 @@ def bench(
     only: Annotated[
         str,
         typer.Option(
-            help="Sections, by commas: speed, storage, accuracy, instrumentation, scripts, statistics, calibration, "
-            "files, site."
+            help="Sections, by commas: speed, storage, accuracy, instrumentation, scripts, tuning, statistics, "
+            "calibration, files, site."
         ),
     ] = "",
     results: Results = RESULTS,

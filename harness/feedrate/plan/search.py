@@ -77,6 +77,14 @@ class _Belief(NamedTuple):
     sd: float
 
 
+class _Spread(NamedTuple):
+    """Standard deviation between trials of a setting within blocks, its degrees of freedom, and trials of a block."""
+
+    sd: float
+    freedom: int
+    trials: int
+
+
 class Search(Generic[Setting]):
     """A search among settings."""
 
@@ -98,7 +106,8 @@ class Search(Generic[Setting]):
             present: the setting that the gain is measured against.
             trial_of: the setting whose trial shows another one's time, too.
         """
-        self.settings, self.within, self.present, self.trial_of = tuple(settings), within, present, trial_of
+        self.settings, self.within, self.present = tuple(settings), within, present
+        self.trial_of = {each: trial_of(each) for each in self.settings}.__getitem__
         self.logs: dict[Setting, dict[int, float]] = {}
         """Setting to block to the log of the time that a sample took."""
         self.failed: set[Setting] = set()
@@ -109,6 +118,7 @@ class Search(Generic[Setting]):
         self._fitted: tuple[dict[Setting, float], dict[int, float]] | None = None
         self._beliefs: dict[Setting, _Belief] = {}
         self._levelled: list[tuple[float, float] | None] = []
+        self._spread: _Spread | None = None
 
     def expect(self, predicted: Mapping[Setting, float], floors: Mapping[Setting, float]) -> None:
         """Take over what the model says now: logs of times, and of the least times; settings may lack."""
@@ -116,7 +126,7 @@ class Search(Generic[Setting]):
         self._forget()
 
     def _forget(self) -> None:
-        self._fitted, self._beliefs, self._levelled = None, {}, []
+        self._fitted, self._beliefs, self._levelled, self._spread = None, {}, [], None
 
     def add(self, block: int, setting: Setting, log_time: float | None) -> None:
         """Take over a trial; None where it failed, and the setting is not tried again."""
@@ -304,11 +314,14 @@ class Search(Generic[Setting]):
         means: dict[Setting, float] = {}
         for _ in range(50):
             means = {each: fmean(y - offsets[b] for b, y in self.logs[each].items()) for each in self.measured}
-            for block in offsets:
+            before, offsets = offsets, {}
+            for block in before:
                 left = [self.logs[each][block] - means[each] for each in means if block in self.logs[each]]
                 offsets[block] = fmean(left) if left else 0.0
             middle = fmean(offsets.values())
             offsets = {block: offset - middle for block, offset in offsets.items()}
+            if offsets == before:
+                break
         self._fitted = means, offsets
         return self._fitted
 
@@ -317,16 +330,23 @@ class Search(Generic[Setting]):
 
     def spread(self) -> tuple[float, int]:
         """Standard deviation between trials of a setting within blocks, and its degrees of freedom."""
+        known = self._spreading()
+        return known.sd, known.freedom
+
+    def _spreading(self) -> _Spread:
+        if self._spread is not None:
+            return self._spread
         means, offsets = self._fit()
         own = {self.trial_of(each): each for each in means}.values()  # what shares trials shows nothing of its own
         left = [y - means[each] - offsets[block] for each in own for block, y in self.logs[each].items()]
         freedom = max(0, len(left) - len(own) - len(offsets) + 1)
         squares = SPREAD_BELIEF * SPREAD**2 + sum(value * value for value in left)
-        return math.sqrt(squares / (SPREAD_BELIEF + freedom)), freedom
+        self._spread = _Spread(math.sqrt(squares / (SPREAD_BELIEF + freedom)), freedom, len(own))
+        return self._spread
 
     def _half(self, pairs: Sequence[float]) -> float:
         """How far above the mean difference of pairs the true one may lie."""
-        spread, freedom = self.spread()
+        spread, freedom, trials = self._spreading()
         belief, n = min(freedom, BELIEF), len(pairs)
         if not belief:
             return math.inf
@@ -335,7 +355,7 @@ class Search(Generic[Setting]):
         freedom = belief + n - 1
         variance = (2 * belief * spread**2 + own) / freedom
         grown = 1 + n * PRIOR**2
-        level = max(1, len({self.trial_of(each) for each in self.measured}) - 1) / (2 * CHANCE) * math.sqrt(grown)
+        level = max(1, trials - 1) / (2 * CHANCE) * math.sqrt(grown)
         factor = level ** (2 / (freedom + 1))
         if factor >= grown:
             return math.inf

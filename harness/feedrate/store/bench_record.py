@@ -12,7 +12,18 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from feedrate.machine.identity import Machine, Software
 from feedrate.schema.axes import Value
 
-SECTIONS = ("speed", "storage", "accuracy", "instrumentation", "scripts", "statistics", "calibration", "files", "site")
+SECTIONS = (
+    "speed",
+    "storage",
+    "accuracy",
+    "instrumentation",
+    "scripts",
+    "tuning",
+    "statistics",
+    "calibration",
+    "files",
+    "site",
+)
 """What can be measured alone, in the order in which it is."""
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -120,6 +131,52 @@ def predictions(scripts: Sequence[WatchedScript]) -> list[PredictedPace]:
     ]
 
 
+class Advice(_Frozen):
+    """What a tuner recommends."""
+
+    setting: str
+    took_s: Positive
+
+
+class TunedWorkload(_Frozen):
+    """A planted workload that tuners searched, beside what its settings truly take."""
+
+    costs: str
+    """What its samples and its step do."""
+    present: str
+    """The settings that it began with."""
+    settings: Count
+    """That feedrate chose among."""
+    trials: Count
+    """That feedrate took."""
+    bound_pct: float | None
+    """How much faster the best setting is at most, as feedrate stated it; None where it stated nothing."""
+    feedrate: Advice
+    loadtune: Advice | None
+    """None where it was not to be had."""
+    blocks: Count
+    """In which the truth was measured."""
+    steps_per_s: dict[str, Positive]
+    """Setting to its true pace, the geometric mean over blocks, of all that may be the best, those that are
+    recommended, and the present one."""
+
+    @model_validator(mode="after")
+    def _measured(self) -> TunedWorkload:
+        named = {self.present, self.feedrate.setting, *([self.loadtune.setting] if self.loadtune else [])}
+        if missing := named - self.steps_per_s.keys():
+            raise ValueError(f"steps_per_s lacks {', '.join(sorted(missing))}")
+        return self
+
+    @property
+    def best(self) -> str:
+        """The fastest setting."""
+        return max(self.steps_per_s, key=self.steps_per_s.__getitem__)
+
+    def regret_pct(self, setting: str) -> float:
+        """How much faster than a setting the best one is."""
+        return 100 * (self.steps_per_s[self.best] / self.steps_per_s[setting] - 1)
+
+
 class BenchRecord(_Frozen):
     """One ``make bench``."""
 
@@ -139,6 +196,8 @@ class BenchRecord(_Frozen):
     """Behind the figure of accuracy."""
     scripts: tuple[WatchedScript, ...] = ()
     """Behind the figures of scripts."""
+    tuned: tuple[TunedWorkload, ...] = ()
+    """Behind the figures of tuning."""
 
     @property
     def name(self) -> str:

@@ -17,7 +17,15 @@ from feedrate.pages.runs import place
 from feedrate.pages.template import render
 from feedrate.questions.accuracy import chart
 from feedrate.schema import words
-from feedrate.store.bench_record import SECTIONS, BenchRecord, PredictedPace, WatchedScript, predictions
+from feedrate.store.bench_record import (
+    SECTIONS,
+    Advice,
+    BenchRecord,
+    PredictedPace,
+    TunedWorkload,
+    WatchedScript,
+    predictions,
+)
 
 PATH = "accuracy.md"
 TITLE = "How accurate is feedrate?"
@@ -29,6 +37,7 @@ _SPOKEN = {
     "accuracy": "Accuracy",
     "instrumentation": "Cost of timing",
     "scripts": "Training scripts",
+    "tuning": "Search for settings",
     "statistics": "Statistics, simulated",
     "calibration": "Calibration",
     "files": "Files of others",
@@ -43,22 +52,19 @@ def page(benches: Sequence[BenchRecord]) -> Page:
     machines = []
     for machine_id, newest in _machines(benches).items():
         mark = markup.slug(machine_id)
-        errors: dict[str, Any] | None = None
-        scripts: dict[str, Any] | None = None
+        told: dict[str, Any] = {"errors": None, "scripts": None, "tuned": None, "promises": _promises(newest)}
         if (bench := newest.get("accuracy")) and bench.witnessed:
             found = summary(frame(bench.witnessed))
             placed = place(chart.draw(found), f"accuracy-{mark}", PATH, _from(bench))
-            record = f"data/bench-{mark}-{bench.name}.json"
-            figures[placed.name], files[record] = placed, bench.model_dump_json(indent=1)
+            figures[placed.name] = placed
             rows, text = list(_estimators(found)), answer(found)
-            errors = {"bench": bench, "record": record, "figure": placed.name, "rows": rows, "answer": text}
+            told["errors"] = _kept(bench, mark, files) | {"figure": placed.name, "rows": rows, "answer": text}
         if (bench := newest.get("scripts")) and bench.scripts:
-            record = f"data/bench-{mark}-{bench.name}.json"
-            files[record] = bench.model_dump_json(indent=1)
             paces, predicted = list(_paces(bench.scripts)), _predicted(bench.scripts)
-            scripts = {"bench": bench, "record": record, "paces": paces, "predicted": predicted}
+            told["scripts"] = _kept(bench, mark, files) | {"paces": paces, "predicted": predicted}
+        if (bench := newest.get("tuning")) and bench.tuned:
+            told["tuned"] = _kept(bench, mark, files) | {"rows": list(_tuned(bench.tuned))}
         name = descriptions.name_of(next(iter(newest.values())).machine)
-        told = {"errors": errors, "scripts": scripts, "promises": _promises(newest)}
         machines.append({"name": name, "mark": mark, **told})
     body = render(
         "accuracy/page.md",
@@ -69,6 +75,13 @@ def page(benches: Sequence[BenchRecord]) -> Page:
         measured={name for name in SECTIONS if any(bench.section(name) for bench in benches)},
     )
     return Page(PATH, TITLE, body, figures, files)
+
+
+def _kept(bench: BenchRecord, mark: str, files: dict[str, str]) -> dict[str, Any]:
+    """Offer a record for download, and name both."""
+    record = f"data/bench-{mark}-{bench.name}.json"
+    files[record] = bench.model_dump_json(indent=1)
+    return {"bench": bench, "record": record}
 
 
 def _from(bench: BenchRecord) -> Origin:
@@ -157,6 +170,23 @@ def _predicted(scripts: Sequence[WatchedScript]) -> dict[str, Any]:
         for costs, seen in sorted({(costs, seen) for costs, seen, _ in found})
     ]
     return {"rows": rows, "columns": ["Script", "Ran with", *(words.plural(number, "worker") for number in numbers)]}
+
+
+def _tuned(workloads: Sequence[TunedWorkload]) -> Iterator[tuple[object, ...]]:
+    """A row a planted workload: what each tuner recommends, how much faster the best is, and how long it took."""
+    for each in workloads:
+        yield (
+            each.costs,
+            *(f"{setting}: {each.steps_per_s[setting]:.1f}" for setting in (each.present, each.best)),
+            each.trials,
+            *(cell for advice in (each.feedrate, each.loadtune) for cell in _advised(each, advice)),
+        )
+
+
+def _advised(workload: TunedWorkload, advice: Advice | None) -> tuple[str, str, str]:
+    if advice is None:
+        return "–", "–", "–"
+    return advice.setting, f"{workload.regret_pct(advice.setting):.1f}\u00a0%", f"{advice.took_s:.0f}\u00a0s"
 
 
 def _promises(newest: Mapping[str, BenchRecord]) -> dict[str, Any]:
