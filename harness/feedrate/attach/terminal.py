@@ -10,10 +10,11 @@ import resource
 import shlex
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -25,7 +26,7 @@ from feedrate.attach.live import View
 from feedrate.attach.records import Loader
 from feedrate.attach.run import HOOK, noted
 from feedrate.attach.run import run as run_script
-from feedrate.attach.tune import Tried, Tuning
+from feedrate.attach.tune import Session, Tried, Tuning
 from feedrate.attach.tune import tune as tune_script
 from feedrate.machine import identity
 from feedrate.machine.identity import describe
@@ -81,9 +82,7 @@ def run(
         show(report.text(ended.report), console)
     if as_json:
         with noted(notes, f"no --json {as_json}"):
-            text = json.dumps(report.as_object(ended.report), indent=1) + "\n"
-            with open(sys.stdout.fileno() if as_json == "-" else as_json, "w", closefd=as_json != "-") as file:
-                file.write(text)
+            _write_json(report.as_object(ended.report), as_json)
     with noted(notes, "no record"):
         if stored := rows.save(ended, results, called):
             said = f"{stored.folder}: make site shows it, make compare A= B= holds it against another"
@@ -96,6 +95,13 @@ def run(
             signal.signal(-ended.returncode, signal.SIG_DFL)
         os.kill(os.getpid(), -ended.returncode)
     raise typer.Exit(ended.returncode)
+
+
+def _write_json(told: Mapping[str, Any], where: str) -> None:
+    """Write what was said to a file, or to stdout where that is a dash."""
+    text = json.dumps(told, indent=1) + "\n"
+    with open(sys.stdout.fileno() if where == "-" else where, "w", closefd=where != "-") as file:
+        file.write(text)
 
 
 def tune(
@@ -134,14 +140,11 @@ def tune(
         Exit: 1 where nothing was tuned, or with the script's own status.
     """
     asked = space.asked(batch_sizes, start_methods, most_workers)
-    function = re.fullmatch(r"(.+\.py):(\w+)", command[0]) if len(command) == 1 else None
-    called = shlex.join(command)
+    called, function = shlex.join(command), _function(command)
     if function:
-        if not Path(function[1]).is_file():
-            raise InputError(f"feedrate tune: {function[1]}: no such file; expected FILE.py:FUNCTION")
         size = str((asked.batch_sizes or (MADE_BATCH,))[0])
-        command = [python, str(HOOK / "feedrate_make.py"), function[1], function[2], size]
-    name = str(BY_NAME["script"].checked(name or script_name(function.groups() if function else command), "--name"))
+        command = [python, str(HOOK / "feedrate_make.py"), *function, size]
+    name = str(BY_NAME["script"].checked(name or script_name(function or command), "--name"))
     cores = identity.cpu_quota() or len(identity.usable_cores())
     budget_s = parse(budget, "--budget") if budget else math.inf
     key = (str(Path.cwd()), *command, repr(asked), str(within_pct), name)
@@ -158,26 +161,47 @@ def tune(
             tuning.earlier = journal.resumed
             show([("", f"the search goes on: {plural(len(journal.resumed), 'trial')} are there already")], console)
         try:
-            session = tune_script(command, tuning, budget_s=budget_s, any_loader=function is not None)
+            session = tune_script(command, tuning, budget_s=budget_s, any_loader=bool(function))
         except BaseException:
             if not tuning.tried:
                 journal.discard()
             raise
-        found = tuned.result(session)
-        show(tuned.text(session, found, called), console)
-        told = tuned.as_object(session, found)
-        if as_json:
-            with open(sys.stdout.fileno() if as_json == "-" else as_json, "w", closefd=as_json != "-") as file:
-                file.write(json.dumps(told, indent=1) + "\n")
-        if found is None:
-            journal.discard()
-            raise typer.Exit(session.ended.returncode or 1)
-        if not tuning.ended:
-            journal.close()
-            show([("note", "interrupted: the same command goes on from here")], console)
-            raise typer.Exit(130)
-        stored = journal.write(session, found, budget_s, told | {"said": list(tuned.text(session, found, called))})
-        show([("record", f"{stored.folder}: make site shows it")], console)
+        _tuned(session, journal, called, budget_s, console, as_json)
+
+
+def _function(command: Sequence[str]) -> tuple[str, ...]:
+    """File and name of the function to tune; nothing where a program is started.
+
+    Raises:
+        InputError: there is no such file.
+    """
+    found = re.fullmatch(r"(.+\.py):(\w+)", command[0]) if len(command) == 1 else None
+    if found and not Path(found[1]).is_file():
+        raise InputError(f"feedrate tune: {found[1]}: no such file; expected FILE.py:FUNCTION")
+    return found.groups() if found else ()
+
+
+def _tuned(session: Session, journal: Journal, called: str, budget_s: float, console: Console, as_json: str) -> None:
+    """Say and record what a search found.
+
+    Raises:
+        Exit: it found nothing, or was interrupted.
+    """
+    found = tuned.result(session)
+    said = list(tuned.text(session, found, called))
+    show(said, console)
+    told = tuned.as_object(session, found)
+    if as_json:
+        _write_json(told, as_json)
+    if found is None:
+        journal.discard()
+        raise typer.Exit(session.ended.returncode or 1)
+    if not session.tuning.ended:
+        journal.close()
+        show([("note", "interrupted: the same command goes on from here")], console)
+        raise typer.Exit(130)
+    stored = journal.write(session, found, budget_s, told | {"said": said})
+    show([("record", f"{stored.folder}: make site shows it")], console)
 
 
 def top(pid: int, seconds: float, console: Console) -> None:
