@@ -8,6 +8,7 @@ DATA ?=
 DATA_ROOT ?= data
 FRESH ?=
 YES ?=
+TUNE ?=
 SEED ?=
 WAIT_QUIET ?=
 ONLY ?=
@@ -48,14 +49,14 @@ FEEDRATE := $(CURDIR)/.venv/bin/feedrate
 # cores four of them are hardly done sooner.
 PYTEST := .venv/bin/python -m pytest -n $(shell [ $$(nproc) -ge 4 ] && echo 3 || echo 2) --dist loadfile
 WHAT := --matrix "$(MATRIX)" --profile "$(PROFILE)" --suite "$(SUITE)" --budget "$(BUDGET)" --data "$(DATA)" \
-	--data-root "$(DATA_ROOT)" $(if $(YES),--yes)
+	--data-root "$(DATA_ROOT)" $(if $(YES),--yes) $(if $(TUNE),--tune)
 NEW_ENOUGH = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	{ echo "feedrate needs Python 3.11 or newer, $(PYTHON) is $$($(PYTHON) -V 2>&1): make PYTHON=python3.12 ..."; exit 2; }
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "; print "feedrate: how fast can a machine feed its accelerator?\n"} \
 		/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
-	@echo; echo "  For plan and sweep: PROFILE=quick|gpu|reference|full SUITE=NAME BUDGET=30m DATA=photographs/ DATA_ROOT=data MATRIX=matrix.yaml"; \
+	@echo; echo "  For plan and sweep: PROFILE=quick|gpu|reference|tune|full SUITE=NAME BUDGET=30m DATA=photographs/ DATA_ROOT=data MATRIX=matrix.yaml TUNE=1 (search for the best settings)"; \
 	echo "  For sweep: FRESH=1 (do not resume) WAIT_QUIET=10m SEED=1 YES=1 (run a very large matrix)"
 
 setup: .venv/ready ## Make .venv from requirements.lock (every target does this by itself)

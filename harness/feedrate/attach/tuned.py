@@ -14,10 +14,8 @@ from feedrate.analysis.crossfit import Gain, cross_fitted
 from feedrate.attach.report import place
 from feedrate.attach.space import Setting, gib
 from feedrate.attach.tune import Session, Tried
+from feedrate.plan.search import GRID_BLOCKS
 from feedrate.schema.words import number, percent, plural, times
-
-GRID_BLOCKS = 8
-"""Blocks of the grid that a search is held against."""
 
 
 @dataclass(frozen=True, slots=True)

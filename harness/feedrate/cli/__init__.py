@@ -36,6 +36,9 @@ Results = Annotated[Path, typer.Option(parser=path, help="Where runs are written
 Yes = Annotated[
     bool, typer.Option("--yes", help="Run a very large matrix, or one block although the budget is shorter.")
 ]
+Tune = Annotated[
+    bool, typer.Option("--tune", help="Search for the best settings of loader and storage; do not measure all of them.")
+]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Do not resume an unfinished run.")]
 WaitQuiet = Annotated[str, typer.Option(help="Wait at most so long (10m) until nothing else uses the machine.")]
 Seed = Annotated[int | None, typer.Option(help="Repeat the order of an earlier run.")]
@@ -64,11 +67,13 @@ def plan(
     data_root: DataRoot = DATA_ROOT,
     results: Results = RESULTS,
     yes: Yes = False,
+    tune: Tune = False,
 ) -> None:
     """Print what the matrix expands to on this machine, and run nothing."""
     from feedrate.plan import request
 
-    request.show(request.make(Options(matrix, profile, suite, budget, data, data_root, results, yes)), Console())
+    options = Options(matrix, profile, suite, budget, data, data_root, results, yes, tune=tune)
+    request.show(request.make(options), Console())
 
 
 @app.command()
@@ -84,6 +89,7 @@ def sweep(
     fresh: Fresh = False,
     seed: Seed = None,
     wait_quiet: WaitQuiet = "",
+    tune: Tune = False,
 ) -> None:
     """Measure what the matrix asks for; results go to results/MACHINE/RUN/."""
     from feedrate.plan import request
@@ -91,7 +97,7 @@ def sweep(
     from feedrate.sweep import sweep as sweeping
 
     console = Console()
-    options = Options(matrix, profile, suite, budget, data, data_root, results, yes, fresh, seed, wait_quiet)
+    options = Options(matrix, profile, suite, budget, data, data_root, results, yes, fresh, seed, wait_quiet, tune)
     local = request.make(options)
     request.show(local, console)
     _end_like_ctrl_c(signal.SIGTERM)

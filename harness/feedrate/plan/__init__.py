@@ -1,3 +1,3 @@
 """From ``matrix.yaml`` to cells, blocks and the moment to stop."""
 
-__all__ = ["claim", "claim_selection", "matrix", "request", "schedule", "search", "stopping", "suite"]
+__all__ = ["claim", "claim_selection", "matrix", "request", "schedule", "search", "stopping", "suite", "tuning"]

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,8 @@ from feedrate.machine import memory_limit, read_ahead
 from feedrate.machine.identity import Machine, Software, describe, software
 from feedrate.machine.linux import NONE, images
 from feedrate.machine.probes import gpu
-from feedrate.plan import cells, matrix, schedule
+from feedrate.plan import cells, matrix, schedule, tuning
+from feedrate.plan.search import GRID_BLOCKS
 from feedrate.plan.stopping import ORDERING
 from feedrate.schema import words
 from feedrate.schema.axes import AXES
@@ -51,6 +53,8 @@ class Options:
     seed: int | None = None
     wait_quiet: str = ""
     """How long to wait at most until the machine is quiet; empty does not wait."""
+    tune: bool = False
+    """Whether the best settings are searched for (``plan.tuning``) in place of measuring every cell."""
 
     def command(self) -> str:
         """The command that repeats the run; folders of the user's are named by their variable alone."""
@@ -60,6 +64,7 @@ class Options:
             f"BUDGET={self.budget}": self.budget,
             f"MATRIX={shlex.quote(self.matrix.name)}": self.matrix != Path("matrix.yaml"),
             "DATA=DIR": self.data,
+            "TUNE=1": self.tune,
             "DATA_ROOT=DIR": self.data_root != Path("data"),
         }
         return " ".join(["make sweep", *(word for word, wanted in given.items() if wanted)])
@@ -94,6 +99,7 @@ class LocalPlan:
             "software": self.software.model_dump(),
             "source": [self.source("folder"), str(self.options.data_root)],
             "seed": self.options.seed,
+            "tune": self.options.tune,
             "order": [
                 ORDERING,
                 *(
@@ -136,7 +142,8 @@ def make(options: Options) -> LocalPlan:
         gpus=gpu.count(),
         cores=machine.cores_logical,
     )
-    return LocalPlan(options, machine, software(), cells.expand(wanted, place, yes=options.yes))
+    plan = cells.expand(wanted, place, yes=options.yes)
+    return LocalPlan(options, machine, software(), tuning.narrowed(plan) if options.tune else plan)
 
 
 def _is_folder(path: Path) -> bool:
@@ -206,6 +213,14 @@ def show(local: LocalPlan, console: Console) -> None:
     console.print(table)
     for line in plan.substitutions:
         say(f"  {line}")
+    if local.options.tune:
+        say(_search(plan))
+    else:
+        _show_blocks(plan, say)
+
+
+def _show_blocks(plan: schedule.Plan, say: Callable[..., None]) -> None:
+    """Print how long a block takes, how many blocks answer the questions, and what to cut where too few fit."""
     say(_time(plan))
     if outlook := _outlook(plan):
         say(outlook)
@@ -217,6 +232,17 @@ def show(local: LocalPlan, console: Console) -> None:
         )
         for cut in cuts:
             say(f"  {cut}", style="yellow")
+
+
+def _search(plan: schedule.Plan) -> str:
+    """How many settings a tuned sweep chooses among, and what measuring all of them would take."""
+    found = tuning.tasks(plan.cells)
+    grid = words.show(plan.block_s * GRID_BLOCKS)
+    limit = "no budget" if plan.matrix.budget_s is None else f"budget {words.show(plan.matrix.budget_s)}"
+    return (
+        f"{words.plural(len(found), 'task')} to tune, {words.plural(len(plan.cells), 'setting')} to choose from: those "
+        f"are measured that may be the best; {limit}. All of them in {GRID_BLOCKS} blocks would take about {grid}."
+    )
 
 
 def _time(plan: schedule.Plan) -> str:

@@ -57,6 +57,8 @@ FEWEST = 2
 BY_FLOOR = "their step, their workers' preparing or the cores leave too little to gain"
 BY_MODEL = "by the pipeline model they gain too little, its own error allowed for"
 OPEN = "not measured yet"
+GRID_BLOCKS = 8
+"""Blocks of the grid that a search is held against."""
 CONFIRMED = 4
 """Blocks in which the present and the recommended setting ran, for an interval of the gain."""
 

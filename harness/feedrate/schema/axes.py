@@ -43,6 +43,7 @@ __all__ = [
     "BY_NAME",
     "CEILINGS",
     "FREE_NAME",
+    "KNOBS",
     "LOADING",
     "NO_CUDA",
     "NO_KNOBS",
@@ -421,6 +422,15 @@ TRAINING = _named(
 AXES: tuple[Axis, ...] = (*TASK, *STORED, *PLANTED, *LOADING, *TRANSFER, *TRAINING)
 NO_KNOBS = frozenset(("mode", "step", "check"))
 """Axes that say what a trial does rather than how: a loader alone against a training step is no contrast."""
+KNOBS = frozenset(
+    (
+        *("storage_format", "decoder", "readahead", "swmr"),
+        *("worker_kind", "num_workers", "prefetch_factor", "start_method", "persistent_workers"),
+        *("collate", "normalize_on", "cache"),
+        *("pin_memory", "non_blocking", "prefetcher"),
+    )
+)
+"""What a user sets on loader and storage without changing what is trained: a tuned sweep chooses among their values."""
 CEILINGS = ("load", "copy", "compute")
 """Values of ``mode`` that run one stage of a training cell alone."""
 BY_NAME: Mapping[str, Axis] = {axis.name: axis for axis in AXES}

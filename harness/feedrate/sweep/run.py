@@ -24,6 +24,7 @@ from feedrate.plan.claim_selection import FACT_TRIALS, GROWN, ClaimTracker
 from feedrate.plan.request import LocalPlan
 from feedrate.plan.schedule import TEMPLATE_S, PlannedCell
 from feedrate.plan.stopping import ContrastTracker, side_by_side
+from feedrate.plan.tuning import Searches
 from feedrate.schema.axes import Value
 from feedrate.store import runs
 from feedrate.store.manifest import AskedClaim, Dataset, RunManifest, Spread, Stopped
@@ -54,6 +55,8 @@ class ActiveRun:
     """``before`` and ``after`` to the load of the machine then."""
     contrasts: ContrastTracker = field(init=False)
     claims: ClaimTracker = field(init=False)
+    searches: Searches | None = field(init=False)
+    """What chooses the trials of a tuned sweep."""
     _grown: dict[int, set[str]] = field(default_factory=dict)
     """Block to the cells whose windows are longer in it."""
     origin_ns: int = 0
@@ -65,8 +68,10 @@ class ActiveRun:
 
     def __post_init__(self) -> None:
         plan = self.local.plan
-        ceilings = {cell: stages for cell, stages in plan.ceilings_of.items() if cell in plan.compared}
-        self.contrasts = ContrastTracker(plan.rule, plan.compared, ceilings)
+        self.searches = Searches(plan, self.seed) if self.local.options.tune else None
+        compared = {} if self.searches else plan.compared
+        ceilings = {cell: stages for cell, stages in plan.ceilings_of.items() if cell in compared}
+        self.contrasts = ContrastTracker(plan.rule, compared, ceilings)
         self.claims = ClaimTracker(plan.rule, plan.claims)
         self.journal = runs.Journal(self.folder)
 
@@ -110,6 +115,8 @@ class ActiveRun:
 
         Random, with the sides of a claim's effect close to each other (``plan.stopping``).
         """
+        if self.searches:
+            return self.searches.order(block, self.trials)
         gone = self.given_up(block)
         live = {cell.cell_id: cell for cell in self._affordable(block, self.live(block))}
         open_claims = self.claims.open(block, gone)
@@ -126,6 +133,8 @@ class ActiveRun:
 
     def live(self, block: int) -> list[PlannedCell]:
         """The cells that a question still wants in a block, in its random order."""
+        if self.searches:
+            return self.searches.order(block, self.trials)
         cells = sorted(self.local.plan.all_cells, key=lambda cell: cell.cell_id)
         random.Random(f"{self.seed}:{block}").shuffle(cells)
         expected = self._expected(block)
@@ -133,6 +142,8 @@ class ActiveRun:
 
     def answered(self, block: int) -> bool:
         """Whether every question whose cells ran was answered as well as the protocol wants, before a block."""
+        if self.searches:
+            return self.searches.known
         gone = self.given_up(block)
         claims = [claim for claim in self.claims.claims if gone.isdisjoint(claim.deciding)]
         certain = all(self.claims.certainty(claim, block) >= 1 for claim in claims)
@@ -249,6 +260,9 @@ class ActiveRun:
         blocks, later, left = block + 1, 0.0, math.inf
         if plan.matrix.budget_s is not None:
             left = plan.matrix.budget_s - self.elapsed_s() - self.block_s(block, order)
+        if self.searches:  # how many blocks a search takes is not known: as many as the budget has room for, at most
+            more = int(max(0.0, left) / self.block_s(block, order)) if math.isfinite(left) else 0
+            return blocks + more, more * self.block_s(block, order)
         while live := [cell for cell in plan.all_cells if expected.get(cell.cell_id, 0) > blocks]:
             takes = self.block_s(block, live)
             if later + takes > left:
@@ -335,6 +349,7 @@ class ActiveRun:
             ceilings=len(plan.ceilings),
             contrasts=tuple(self._stopped_contrasts(reason, failed)),
             claims=tuple(self._stopped_claims(reason, failed)),
+            tuned=self.searches.found(self.trials) if self.searches else (),
             untestable=dict(plan.untestable),
             noise_before=self.noise.get("before", {}),
             noise_after=self.noise.get("after", {}),

@@ -74,7 +74,7 @@ def require_a_block(local: LocalPlan) -> None:
     Raises:
         InputError: not one block fits, and ``--yes`` was not given.
     """
-    if local.plan.blocks == 0 and not local.options.yes:
+    if local.plan.blocks == 0 and not (local.options.yes or local.options.tune):
         raise InputError(
             f"BUDGET: {words.show(local.plan.matrix.budget_s or 0)} is less than one block, which takes about "
             f"{words.show(local.plan.block_s)}; expected room for one at least. Raise BUDGET, leave values out "

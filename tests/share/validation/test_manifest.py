@@ -151,6 +151,7 @@ def test_every_command_that_is_written_is_accepted(run: Path, tmp_path: Path) ->
         budget="1.5h",
         data=tmp_path,
         data_root=tmp_path,
+        tune=True,
     )
     for options in (plan_local.Options(), every):
         manifest.check_fields(whole | {"command": options.command(), "profile": options.profile}, "manifest")

@@ -11,12 +11,13 @@ from rich.console import Console
 
 from feedrate.analysis.ceilings import cells_with_ceilings
 from feedrate.analysis.contrasts import contrasts
-from feedrate.analysis.estimates import rows_of
+from feedrate.analysis.estimates import cells, rows_of
 from feedrate.analysis.noise import CRITERIA, grade
 from feedrate.analysis.summary import CONDITIONS
 from feedrate.pages import descriptions
 from feedrate.pages.tasks import gain_words, headlines, set_words
 from feedrate.plan import suite
+from feedrate.plan.search import GRID_BLOCKS
 from feedrate.plan.suite import CALIBRATION
 from feedrate.questions.calibration import terminal as calibration_terminal
 from feedrate.questions.claims import terminal as claims_terminal
@@ -39,6 +40,10 @@ def show(run: StoredRun, console: Console) -> None:
     trials = run.table("trials")
     _quality(run, trials, console)
     if (trials["outcome"] == "ok").any():
+        if run.manifest.tuned:
+            _tuned(run, trials, console)
+            _next(run, console)
+            return
         _tasks(trials, console)
         calibration_terminal.show(trials[trials["suite"].eq(CALIBRATION)], console)
         _contrasts(run, trials[~trials["suite"].map(suite.for_claims)], console)
@@ -107,6 +112,25 @@ def _tasks(trials: pd.DataFrame, console: Console) -> None:
         if others := set_words(row):
             _say(console, f"  {others}")
         _say(console, f"  most gained over PyTorch's defaults, at one format and batch size (cross-fitted): {gain}")
+
+
+def _tuned(run: StoredRun, trials: pd.DataFrame, console: Console) -> None:
+    """Per task of a tuned sweep: the recommended setting, how far from the best it can be, trials against the grid."""
+    rows = {row["cell_id"]: row for row in rows_of(cells(trials))}
+    for found in run.manifest.tuned:
+        row = rows[found.recommended]
+        reached = rate(row["samples_per_s"], row["lo"], row["hi"], row["n"])
+        bound = f"at most {found.bound_pct:.1f} % faster, with 95 % confidence"
+        if found.bound_pct is None:
+            bound = "faster by an unknown factor"
+        more = "" if found.known else f"; a larger BUDGET narrows that to {found.within_pct:g} %"
+        _say(console, f"\n{task(row)}", "bold")
+        _say(console, f"  recommended: {descriptions.knobs(row)}: {reached}")
+        _say(console, f"  the best of {found.settings} settings is {bound}{more}")
+        grid = f"a grid of {found.settings} settings × {GRID_BLOCKS} blocks takes {found.settings * GRID_BLOCKS}"
+        _say(console, f"  {words.plural(found.trials, 'trial')}; {grid}")
+        for counted in found.aside:
+            _say(console, f"  not measured: {words.plural(counted.count, 'setting')}: {counted.reason}")
 
 
 def _contrasts(run: StoredRun, trials: pd.DataFrame, console: Console) -> None:

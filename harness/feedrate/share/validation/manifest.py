@@ -72,7 +72,8 @@ _VALUE = r"(?:[\w.+,-]{1,100}|'[\w.+,@ -]{1,100}')"
 RUN_COMMAND = "feedrate run -- "
 """What the command of a script's run begins with; the script's name follows."""
 _COMMAND = (
-    rf"make sweep(?: (?:PROFILE|SUITE|BUDGET|MATRIX|DATA|DATA_ROOT)={_VALUE})*|{RUN_COMMAND}(?a:{FREE_NAME.pattern})"
+    rf"make sweep(?: (?:PROFILE|SUITE|BUDGET|MATRIX|TUNE|DATA|DATA_ROOT)={_VALUE})*|"
+    rf"{RUN_COMMAND}(?a:{FREE_NAME.pattern})"
 )
 _NAMES: dict[str, str] = {
     "suites": NAME,

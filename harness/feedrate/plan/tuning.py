@@ -1,0 +1,235 @@
+"""A tuned sweep: cells that differ in knobs alone are searched for the best (``plan.search``), not all measured.
+
+Such cells form a task. Knobs are what a user sets on loader and storage without changing what is trained
+(``schema.axes.KNOBS``). What a search knows before it measures a setting comes from trials of others:
+
+- **Step**: the least (wall clock - fetch) ÷ steps of any trial of the task.
+- **Preparing** and **CPU** of a batch: the least sum of the workers' stages, and of the CPU time of all processes, over
+  trials that share every knob but ``UNPREPARED``. A setting of which neither is known has no floor and no prediction.
+
+With workers a step takes max(step, preparing ÷ num_workers, CPU ÷ cores), without them step + preparing. The floor is
+that of the least values. The prediction takes them from trials with workers for settings with workers, from those
+without for those without: the same batch costs a worker more, as it is handed over through shared memory.
+
+Pure Python: the parent of a sweep loads neither pandas nor SciPy.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from feedrate.plan.schedule import Plan, PlannedCell
+from feedrate.plan.search import Search
+from feedrate.schema.axes import BY_NAME, KNOBS
+from feedrate.schema.columns import WORKER_STAGES
+from feedrate.schema.errors import InputError
+from feedrate.store.manifest import Audited, Counted, Tuned
+
+UNPREPARED = frozenset(
+    (
+        *("num_workers", "prefetch_factor", "start_method", "persistent_workers"),
+        *("pin_memory", "non_blocking", "prefetcher"),
+    )
+)
+"""Knobs that leave the preparing of a batch as it is."""
+FLOOR_ERROR = 0.02
+"""What a floor may be off (log): a trial's time, which it comes from, varies by that."""
+Trial = Mapping[str, Any]
+"""A row of the trials table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Settings to choose among."""
+
+    cells: tuple[PlannedCell, ...]
+    """Cheapest first: fewest workers, then fewest batches ahead, then as the matrix lists them."""
+
+    @property
+    def present(self) -> str | None:
+        """cell_id of the setting whose knobs all stand at their defaults, if it is one of them."""
+        return next((cell.cell_id for cell in self.cells if not _off_default(cell, KNOBS)), None)
+
+
+def _off_default(cell: PlannedCell, names: Iterable[str]) -> dict[str, Any]:
+    """Those of some axes that do not stand at their default; one that does not apply counts as if it did."""
+    return {
+        name: cell.axes[name]
+        for name in sorted(names)
+        if cell.axes.get(name, default := BY_NAME[name].default) != default
+    }
+
+
+def _key(cell: PlannedCell, names: Iterable[str]) -> str:
+    return json.dumps(_off_default(cell, names))
+
+
+def tasks(cells: Iterable[PlannedCell]) -> tuple[Task, ...]:
+    """Form tasks of the training and loading cells; one without another setting is none."""
+    found: defaultdict[str, list[PlannedCell]] = defaultdict(list)
+    for cell in cells:
+        if _tunable(cell):
+            found[_key(cell, BY_NAME.keys() - KNOBS)].append(cell)
+    return tuple(Task(tuple(sorted(group, key=_cost))) for group in found.values() if len(group) > 1)
+
+
+def _tunable(cell: PlannedCell) -> bool:
+    return cell.role == "cell" and cell.axes["mode"] in ("train", "load")
+
+
+def _cost(cell: PlannedCell) -> tuple[int, int]:
+    return int(cell.axes["num_workers"]), int(cell.axes.get("prefetch_factor", 0))
+
+
+def narrowed(plan: Plan) -> Plan:
+    """Leave the cells of tasks in a plan: neither ceilings nor claims are measured.
+
+    Raises:
+        InputError: there is no task.
+    """
+    kept = tuple(cell for task in tasks(plan.cells) for cell in task.cells)
+    if not kept:
+        raise InputError(
+            f"TUNE: {plan.matrix.path}, profile {plan.matrix.profile}: no two cells of mode train or load differ in "
+            "settings of loader and storage alone; expected several values of num_workers, storage_format, …"
+        )
+    left = Counter(
+        "TUNE: no other setting of the same task" if _tunable(cell) else "TUNE: neither training nor loading"
+        for cell in plan.cells
+        if cell not in kept
+    )
+    more = tuple(Counted(count=count, reason=reason) for reason, count in left.items())
+    excluded = (*plan.excluded, *more)
+    return replace(plan, cells=kept, ceilings=(), claims=(), untestable={}, excluded=excluded)
+
+
+class Searches:
+    """The searches of a run, one a task; what a block measures comes from the seed and the blocks before it alone."""
+
+    def __init__(self, plan: Plan, seed: int) -> None:
+        """Begin with no trial."""
+        self._tasks, self._cores, self._seed = tasks(plan.cells), plan.place.cores, seed
+        self._most = plan.rule.most
+        self._cells = {cell.cell_id: cell for task in self._tasks for cell in task.cells}
+        self._searches = [
+            Search(
+                [cell.cell_id for cell in task.cells],
+                within=plan.rule.target,
+                seed=random.Random(f"{seed}:{place}:search").getrandbits(32),
+                present=task.present,
+            )
+            for place, task in enumerate(self._tasks)
+        ]
+        self._of_cell = {cell: search for search in self._searches for cell in search.settings}
+        self._trials: dict[tuple[str, int], Trial] = {}
+        """(cell_id, block) to the trials that the searches know of."""
+        self._orders: list[list[PlannedCell]] = []
+
+    def order(self, block: int, trials: Sequence[Trial]) -> list[PlannedCell]:
+        """Name the trials of a block in their order; none where all searches have ended.
+
+        Args:
+            block: the block.
+            trials: of the blocks before it at least.
+        """
+        while len(self._orders) <= block:
+            self._learn(trial for trial in trials if trial["block"] == len(self._orders) - 1)
+            self._orders.append(self._following(len(self._orders)))
+        return self._orders[block]
+
+    def _following(self, block: int) -> list[PlannedCell]:
+        able = (search for search in self._searches if block < self._most and set(search.settings) - search.failed)
+        order = [self._cells[cell] for search in able for cell in search.next_block(block)]
+        random.Random(f"{self._seed}:{block}").shuffle(order)
+        return order
+
+    def _learn(self, trials: Iterable[Trial]) -> None:
+        for trial in trials:
+            cell, rate = trial["cell_id"], trial.get("samples_per_s")
+            self._trials[cell, trial["block"]] = trial
+            took = -math.log(rate) if trial["outcome"] == "ok" and rate else None
+            self._of_cell[cell].add(trial["block"], cell, took)
+        for task, search in zip(self._tasks, self._searches, strict=True):
+            own = [trial for (cell, _), trial in self._trials.items() if self._of_cell[cell] is search]
+            search.expect(*expected(task, own, self._cores))
+
+    @property
+    def known(self) -> bool:
+        """Whether every task's recommended setting is known to be near enough to its best."""
+        return all(search.measured and search.outcome().known for search in self._searches)
+
+    def found(self, trials: Iterable[Trial]) -> tuple[Tuned, ...]:
+        """What the searches found by all trials, in the order of the tasks; nothing of one in which none ended well."""
+        self._learn(trial for trial in trials if trial["block"] >= len(self._orders) - 1)
+        return tuple(self._tuned(search) for search in self._searches if search.measured)
+
+    def _tuned(self, search: Search[str]) -> Tuned:
+        outcome = search.outcome()
+        return Tuned(
+            recommended=outcome.recommended,
+            settings=len(search.settings),
+            trials=sum(self._of_cell[cell] is search for cell, _ in self._trials),
+            within_pct=round(100 * math.expm1(search.within), 3),
+            bound_pct=round(100 * math.expm1(outcome.bound), 3) if math.isfinite(outcome.bound) else None,
+            known=outcome.known,
+            aside=tuple(Counted(count=count, reason=reason) for reason, count in search.aside()),
+            audits=tuple(
+                Audited(cell_id=cell, predicted=round(math.exp(-log), 4), measured=round(math.exp(-seen), 4))
+                for cell, log, seen in search.audits()
+            ),
+        )
+
+
+class _Batch(NamedTuple):
+    """What a batch took in a trial, in ns."""
+
+    preparing: float
+    cpu: float
+    workers: bool
+    """Whether workers prepared it."""
+
+
+def expected(task: Task, trials: Sequence[Trial], cores: int) -> tuple[dict[str, float], dict[str, float]]:
+    """Give logs of the seconds that a sample takes by setting, and of the least that it can take.
+
+    Args:
+        task: the settings.
+        trials: of the task.
+        cores: cores of the machine.
+    """
+    ended = [trial for trial in trials if trial["outcome"] == "ok" and trial.get("samples_per_s")]
+    keys = {cell.cell_id: _key(cell, KNOBS - UNPREPARED) for cell in task.cells}
+    seen: defaultdict[str, list[_Batch]] = defaultdict(list)
+    for trial in ended:
+        seen[keys[trial["cell_id"]]] += _batches(trial)
+    predicted, floors = {}, {}
+    for cell in task.cells:
+        if batches := seen[keys[cell.cell_id]]:
+            workers = int(cell.axes["num_workers"])
+            step = min((trial["wall_ns"] - trial["host_fetch_ns"]) / trial["steps"] for trial in ended)
+            scale = 1e9 * ended[0]["samples"] / ended[0]["steps"]
+            alike = [batch for batch in batches if batch.workers == bool(workers)] or batches
+            predicted[cell.cell_id] = math.log(_step_ns(step, alike, workers, cores) / scale)
+            floors[cell.cell_id] = math.log(_step_ns(step, batches, workers, cores) / scale) - FLOOR_ERROR
+    return predicted, floors
+
+
+def _batches(trial: Trial) -> Iterator[_Batch]:
+    """What a batch took in a trial; nothing where its stages were not stamped."""
+    stages = [trial.get(f"worker_{stage}_ns") for stage in WORKER_STAGES]
+    if known := [stage for stage in stages if stage is not None]:
+        cpu_pct = (trial.get("main_cpu_pct") or 0.0) + (trial.get("workers_cpu_pct") or 0.0)
+        steps, workers = trial["steps"], bool(trial["num_workers"])
+        yield _Batch(sum(known) / steps, cpu_pct / 100 * trial["wall_ns"] / steps, workers)
+
+
+def _step_ns(step: float, batches: Sequence[_Batch], workers: int, cores: int) -> float:
+    """What a step takes by the closed form, in ns."""
+    preparing, cpu = min(batch.preparing for batch in batches), min(batch.cpu for batch in batches)
+    return max(step, preparing / workers, cpu / cores) if workers else step + preparing
