@@ -9,7 +9,8 @@ lowest, and all those that might still be better by more than ``within``:
 - **The model.** The pipeline model says how settings compare. Its error is that of the settings that were measured
   (root mean square, at first ``MODEL_ERROR``; more, the farther from the leader it predicts). A setting that beats the
   leader by less than ``within``, should the model err by ``MODEL_SIGMAS`` times that in its favour, is set aside.
-  ``AUDITS`` of those set aside are measured all the same, and count towards the error.
+  ``AUDITS`` of those set aside are measured all the same, and count towards the error. Where what is said of some
+  settings rests on trials of their own, what trials vary by is allowed for, in the floors too.
 - **Confidence sequences.** Of two settings that were both measured, the mean difference is bounded by a mixture of
   t-tests that may be looked at after every block (Robbins 1970; Lai 1976; here with a normal prior of ``PRIOR`` times
   the spread on the true difference). The spread between trials is estimated from all settings, and for each two
@@ -26,7 +27,7 @@ import math
 import random
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, pstdev
 from typing import Generic, NamedTuple, TypeVar
 
 Setting = TypeVar("Setting", bound=Hashable)
@@ -119,14 +120,27 @@ class Search(Generic[Setting]):
         self._chance = random.Random(seed)
         self._predicted: Mapping[Setting, float] = {}
         self._floors: Mapping[Setting, float] = {}
+        self._bases: Mapping[Setting, int] = {}
         self._fitted: tuple[dict[Setting, float], dict[int, float]] | None = None
         self._beliefs: dict[Setting, _Belief] = {}
         self._levelled: list[tuple[float, float] | None] = []
         self._spread: _Spread | None = None
 
-    def expect(self, predicted: Mapping[Setting, float], floors: Mapping[Setting, float]) -> None:
-        """Take over what the model says now: logs of times, and of the least times; settings may lack."""
-        self._predicted, self._floors = dict(predicted), dict(floors)
+    def expect(
+        self,
+        predicted: Mapping[Setting, float],
+        floors: Mapping[Setting, float],
+        bases: Mapping[Setting, int] | None = None,
+    ) -> None:
+        """Take over what the model says now; settings may lack.
+
+        Args:
+            predicted: logs of times.
+            floors: logs of the least times.
+            bases: on how many trials that rests, where it rests on other trials for other settings: then what trials
+                vary by does not cancel in the difference of two.
+        """
+        self._predicted, self._floors, self._bases = dict(predicted), dict(floors), dict(bases or {})
         self._forget()
 
     def _forget(self) -> None:
@@ -191,9 +205,7 @@ class Search(Generic[Setting]):
             return
         leader = self.leader
         left = [each for each in self._able() if each not in self.logs]
-        by_floor = [
-            each for each in left if self._believed(leader).mean - self._floors.get(each, -math.inf) <= self.within
-        ]
+        by_floor = [each for each in left if self._believed(leader).mean - self._floor(each) <= self.within]
         by_model = [each for each in left if each not in by_floor and self.bound(leader, each) <= self.within]
         for reason, settings in (
             (BY_FLOOR, by_floor),
@@ -213,7 +225,16 @@ class Search(Generic[Setting]):
     def _least(self, setting: Setting) -> float:
         """The least log time that a setting may take."""
         belief = self._believed(setting)
-        return max(self._floors.get(setting, -math.inf), belief.mean - SIGMAS * belief.sd)
+        return max(self._floor(setting), belief.mean - SIGMAS * belief.sd)
+
+    def _floor(self, setting: Setting) -> float:
+        return self._floors.get(setting, -math.inf) - SIGMAS * self._basis_error(setting)
+
+    def _basis_error(self, setting: Setting) -> float:
+        """What the trials vary by on which prediction and floor rest, what all of a block share included."""
+        if not self._bases.get(setting):
+            return 0.0
+        return math.hypot(self.spread()[0], pstdev(self._fit()[1].values())) / math.sqrt(self._bases[setting])
 
     def _able(self) -> list[Setting]:
         return [each for each in self.settings if each not in self.failed]
@@ -250,7 +271,7 @@ class Search(Generic[Setting]):
         mine, theirs = self._believed(setting), self._believed(other)
         found = [
             mine.mean - theirs.mean + SIGMAS * math.hypot(mine.sd, theirs.sd),
-            mine.mean + SIGMAS * mine.sd - self._floors.get(other, -math.inf),
+            mine.mean + SIGMAS * mine.sd - self._floor(other),
         ]
         if pairs := self._differences(setting, other):
             found.append(fmean(pairs) + self._half(pairs))
@@ -265,7 +286,9 @@ class Search(Generic[Setting]):
             known.append(_Belief(means[setting], self.spread()[0] / math.sqrt(len(self.logs[setting]))))
         if setting in self._predicted and self._level() is not None:
             level, error = self._level() or (0.0, 0.0)
-            known.append(_Belief(level + self._predicted[setting], error * self._scale(setting)))
+            # Twice: the trials that a prediction rests on may be those of the setting itself.
+            sd = math.hypot(error * self._scale(setting), 2 * self._basis_error(setting))
+            known.append(_Belief(level + self._predicted[setting], sd))
         belief = _Belief(0.0, math.inf)
         if known:
             weight = sum(each.sd**-2 for each in known)

@@ -38,8 +38,6 @@ UNPREPARED = frozenset(
     )
 )
 """Knobs that leave the preparing of a batch as it is."""
-FLOOR_ERROR = 0.02
-"""What a floor may be off (log): a trial's time, which it comes from, varies by that."""
 Trial = Mapping[str, Any]
 """A row of the trials table."""
 
@@ -195,8 +193,19 @@ class _Batch(NamedTuple):
     """Whether workers prepared it."""
 
 
-def expected(task: Task, trials: Sequence[Trial], cores: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Give logs of the seconds that a sample takes by setting, and of the least that it can take.
+class Expected(NamedTuple):
+    """What trials tell of settings, by cell_id."""
+
+    predicted: dict[str, float]
+    """Log of the seconds that a sample takes."""
+    floors: dict[str, float]
+    """Log of the seconds that it takes at least."""
+    bases: dict[str, int]
+    """Trials of which preparing and CPU were taken."""
+
+
+def expected(task: Task, trials: Sequence[Trial], cores: int) -> Expected:
+    """Tell of settings what trials of others show.
 
     Args:
         task: the settings.
@@ -208,16 +217,17 @@ def expected(task: Task, trials: Sequence[Trial], cores: int) -> tuple[dict[str,
     seen: defaultdict[str, list[_Batch]] = defaultdict(list)
     for trial in ended:
         seen[keys[trial["cell_id"]]] += _batches(trial)
-    predicted, floors = {}, {}
+    found = Expected({}, {}, {})
     for cell in task.cells:
         if batches := seen[keys[cell.cell_id]]:
             workers = int(cell.axes["num_workers"])
             step = min((trial["wall_ns"] - trial["host_fetch_ns"]) / trial["steps"] for trial in ended)
             scale = 1e9 * ended[0]["samples"] / ended[0]["steps"]
             alike = [batch for batch in batches if batch.workers == bool(workers)] or batches
-            predicted[cell.cell_id] = math.log(_step_ns(step, alike, workers, cores) / scale)
-            floors[cell.cell_id] = math.log(_step_ns(step, batches, workers, cores) / scale) - FLOOR_ERROR
-    return predicted, floors
+            found.predicted[cell.cell_id] = math.log(_step_ns(step, alike, workers, cores) / scale)
+            found.floors[cell.cell_id] = math.log(_step_ns(step, batches, workers, cores) / scale)
+            found.bases[cell.cell_id] = len(alike)
+    return found
 
 
 def _batches(trial: Trial) -> Iterator[_Batch]:

@@ -1,0 +1,65 @@
+"""A real tuned sweep, small: what it runs, writes and says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sweeping import Place, printed_by
+
+from feedrate.plan.search import GRID_BLOCKS
+from feedrate.share.terminal import validate
+from feedrate.store import runs
+
+BLOCKS = 3
+MATRIX = f"""
+version: 1
+protocol: {{warmup_s: 0.05, window_s: 0.1, min_steps: 4, blocks: [1, {BLOCKS}], timeout_s: 30}}
+suites:
+  loader:
+    - {{mode: load, patch_size: 16, n_samples: 96, storage_format: [png, memmap], batch_size: 8, num_workers: [0, 1]}}
+    - {{mode: compute, patch_size: 16, batch_size: 8}}
+profiles: {{quick: {{}}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Place, str]:
+    folder = tmp_path_factory.mktemp("tuned")
+    place = Place(folder, folder / "data")
+    place.matrix.write_text(MATRIX)
+    return place, printed_by(*place.command("--tune", "--seed", "5"))
+
+
+def test_a_tuned_sweep_says_what_it_found(swept: tuple[Place, str]) -> None:
+    """The manifest has an entry for the task, by its own trials; the terminal says the same."""
+    place, printed = swept
+    (run,) = runs.runs(place.results)
+    trials, (found,) = run.table("trials"), run.manifest.tuned
+    ended = trials[trials["outcome"].eq("ok")]
+    assert (found.settings, found.present, found.trials) == (4, None, len(trials))
+    assert found.recommended in set(ended["cell_id"])
+    assert run.manifest.stop_reason in ("target", "blocks")
+    assert (run.manifest.stop_reason == "target") == found.known
+    assert len(set(trials["block"])) <= BLOCKS
+    assert set(trials["mode"]) == {"load"}
+    assert not trials.duplicated(["block", "cell_id"]).any()
+    assert "TUNE=1" in run.manifest.command
+    assert "1 task to tune, 4 settings to choose from" in printed
+    assert "1 left out: TUNE: neither training nor loading" in printed
+    assert "recommended: " in printed
+    assert f"{len(trials)} trials; a grid of 4 settings × {GRID_BLOCKS} blocks takes {4 * GRID_BLOCKS}" in printed
+
+
+def test_its_first_trial_is_that_of_the_defaults(swept: tuple[Place, str]) -> None:
+    """Where the task holds the setting whose knobs are at their defaults, all others are held against it."""
+    (run,) = runs.runs(swept[0].results)
+    first = run.table("trials").iloc[0]
+    assert (first["storage_format"], first["num_workers"]) == ("png", 0)
+
+
+def test_its_files_pass_validation(swept: tuple[Place, str], tmp_path: Path) -> None:
+    """A tuned run can be published as any other."""
+    (run,) = runs.runs(swept[0].results)
+    (validated,) = validate([run.folder], tmp_path, None)
+    assert validated.valid
