@@ -11,7 +11,7 @@ from feedrate.plan.search import GRID_BLOCKS
 from feedrate.share.terminal import validate
 from feedrate.store import runs
 
-BLOCKS = 3
+BLOCKS = 2
 MATRIX = f"""
 version: 1
 protocol: {{warmup_s: 0.05, window_s: 0.1, min_steps: 4, blocks: [1, {BLOCKS}], timeout_s: 30}}

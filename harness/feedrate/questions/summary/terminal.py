@@ -123,7 +123,7 @@ def _tuned(run: StoredRun, trials: pd.DataFrame, console: Console) -> None:
         bound = f"at most {found.bound_pct:.1f} % faster, with 95 % confidence"
         if found.bound_pct is None:
             bound = "faster by an unknown factor"
-        more = "" if found.known else f"; a larger BUDGET narrows that to {found.within_pct:g} %"
+        more = "" if found.known else f"; more blocks narrow that to {found.within_pct:g} %"
         _say(console, f"\n{task(row)}", "bold")
         _say(console, f"  recommended: {descriptions.knobs(row)}: {reached}")
         _say(console, f"  the best of {found.settings} settings is {bound}{more}")
