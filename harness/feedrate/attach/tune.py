@@ -51,7 +51,7 @@ ASKED = 4
 """So many times a loader is asked for that computes no gradients before it is taken for the one to tune."""
 TOLD = ("wall_ns", "steps", "starts_ns", "bytes", "begun_ns", "ended_ns", "whole", "foreign")
 """What is kept of what the hook says of a trial."""
-FLOOR_ERROR = 0.005
+FLOOR_ERROR = 0.01
 """What a floor may be off: both it and the time that it is compared with are measured."""
 
 

@@ -39,11 +39,9 @@ BELIEF = 6
 """Degrees of freedom, at most, with which the spread of all settings counts for any two."""
 MODEL_ERROR, MODEL_BELIEF, LEAST_ERROR = 0.03, 2, 0.005
 """What the model is off before settings tell, for how many of them that counts, and what it is off at least."""
-LEAST_BOUND = 0.01
-"""No bound below it is stated: what settings differ by on their own account is not seen so well."""
 TIED = 1 / 3
 """Of the tolerance: settings that differ by less are equal, and the cheaper one leads."""
-SIGMAS = 2.5
+SIGMAS = 2.2
 """So many standard deviations are what model and trials together may be off."""
 SPREAD, SPREAD_BELIEF = 0.02, 2
 """Standard deviation of a log time between trials that is assumed before they tell, and for how many of them it counts.
@@ -70,7 +68,8 @@ class Outcome(Generic[Setting]):
 
     recommended: Setting
     bound: float
-    """The log of how many times the best setting's pace can be the recommended one's; ``LEAST_BOUND`` at least."""
+    """The log of how many times the best setting's pace can be the recommended one's; the tolerance at least,
+    as that is what a search stops by."""
     known: bool
     """Whether that is within the tolerance."""
 
@@ -261,7 +260,7 @@ class Search(Generic[Setting]):
         cheaper = self.measured[: self.measured.index(self.leader) + 1]
         bounds = {each: self._regret(each) for each in cheaper if len(self.logs[each]) >= FEWEST or each == self.leader}
         best = next((each for each in bounds if bounds[each] <= self.within), self.leader)
-        return Outcome(best, max(LEAST_BOUND, bounds[best]), bounds[best] <= self.within)
+        return Outcome(best, max(self.within, bounds[best]), bounds[best] <= self.within)
 
     def _regret(self, setting: Setting) -> float:
         return max((self.bound(setting, other) for other in self._able() if other != setting), default=0.0)
