@@ -1,4 +1,4 @@
-"""Runs of searches that never ran: trials of made-up scripts, chosen by the real search and kept by the real journal."""
+"""Runs of searches that never ran: trials of made-up scripts, chosen by the real search, kept by the real journal."""
 
 from __future__ import annotations
 
@@ -73,7 +73,9 @@ def _searched(search: Search, kept: journal.Journal) -> tuple[Tuning, Ended]:
 def _tried(search: Search, kept: journal.Journal, tuning: Tuning, block: int, setting: Setting) -> Ended:
     """Make up a trial, and have search and journal take it over."""
     workers, now = setting.num_workers, fake_script.BEGAN + len(tuning.tried) * TRIAL_S * 10**9
-    script = fake_script.Script(workers=workers, prepare_ms=search.prepare_ms, steps=search.steps, hour=len(tuning.tried) % 24)
+    script = fake_script.Script(
+        workers=workers, prepare_ms=search.prepare_ms, steps=search.steps, hour=len(tuning.tried) % 24
+    )
     with patch.object(fake_script, "BEGAN", now), patch.object(fake_script, "PREFETCH", setting.prefetch_factor or 2):
         ended = fake_script.ended(script)
     loader = ended.report.loader
@@ -81,7 +83,9 @@ def _tried(search: Search, kept: journal.Journal, tuning: Tuning, block: int, se
         raise ValueError(f"{script}: no loader")
     # The first one of a session says when that began.
     with patch.object(journal.time, "perf_counter_ns", lambda: now):
-        tried = Tried(block, setting, error="OSError: too many open files at /home/somebody" * (workers == search.fails))
+        tried = Tried(
+            block, setting, error="OSError: too many open files at /home/somebody" * (workers == search.fails)
+        )
         if not tried.error:
             steps = loader.steps
             begun, end = int(steps["begun_ns"].iloc[5]), int(steps["ended_ns"].iloc[-1])
@@ -93,5 +97,5 @@ def _tried(search: Search, kept: journal.Journal, tuning: Tuning, block: int, se
             tried = replace(tried, told=told, fit=fit, preparing_ns=float((fit.wait_ns + fit.compute_ns).mean()))
         tuning.tried.append(tried)
         kept.keep(tuning, ended.watched, tried, None if tried.error else loader)
-        tuning._learn(tried)  # noqa: SLF001 - what takes a trial over when the hook says that it has ended
+        tuning._learn(tried)
     return ended

@@ -36,8 +36,9 @@ def main() -> None:
     sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
     import fake_run
     import fake_tuned
-    from feedrate.store.runs import report_of
     from fake_kind import Fake
+
+    from feedrate.store.runs import report_of
 
     held = holding()
     folder = GOLDEN / f"v{held['schema_version']}"

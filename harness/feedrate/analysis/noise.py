@@ -312,7 +312,9 @@ def grade(trials: pd.DataFrame, control: str | None = None) -> Grade:
     measured = cells(trials).query("n > 0 and mode == 'train'" if script else "n > 0")
     blocks = int(measured["n"].median()) if len(measured) else 0
     judged = {
-        "flagged": _flags(ended, summary, unwatched if watched else None, "stretches" if script and not searched else "trials"),
+        "flagged": _flags(
+            ended, summary, unwatched if watched else None, "stretches" if script and not searched else "trials"
+        ),
         "spread": _spread(measured, own),
         "drift": _drift(ended, own, "present setting" if searched else "loop’s pace" if script else "control cell"),
         "blocks": (

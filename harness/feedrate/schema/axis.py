@@ -18,7 +18,7 @@ Idle = Callable[[Cell, str], str | None]
 SCRIPT = "script"
 """The workload that is a training script of others (``feedrate run``): what it does is its own."""
 TUNE = "tune"
-"""The suite of trials that a search chose (``feedrate tune``); those of a script as it is are of the suite ``SCRIPT``."""
+"""The suite of trials that a search chose (``feedrate tune``); those of a script as it is have the suite ``SCRIPT``."""
 FREE_NAME = re.compile(r"[\w.+-]{1,60}", re.ASCII)
 """A free name: none can be a path or markup."""
 

@@ -159,7 +159,7 @@ def missing(columns: Iterable[str], version: int) -> list[str]:
 
 
 def fields_of(run: RunManifest, version: int) -> dict[str, Any]:
-    """Give the fields of a manifest that a file of its schema version has, as they stand there; version 1 may lack some."""
+    """Give the fields of a manifest as a file of its schema version has them; one of version 1 may lack some."""
     later = {name for name, came in _FIELDS_CAME_WITH.items() if 1 < version < came}
     return run.model_dump(mode="json", exclude=later) | {"schema_version": version}
 

@@ -77,13 +77,14 @@ def short(view: RunView) -> dict[str, str]:
         "Took": descriptions.minutes(run.started_at, run.ended_at),
     }
     stopped = {"Stopped": (SEARCH_STOPPED if run.tuned else STOPPED).get(run.stop_reason, run.stop_reason)}
+    cells = words.plural(run.cells, "setting" if run.tuned else "cell")
     version = f"feedrate {run.feedrate_version}, protocol {run.protocol_version}"
     if script_name(view):
         measured = {"Measured": f"its loop, in {run.blocks:,} stretches"}
         return {**began, **measured, **stopped, "PyTorch": run.software.torch or "unknown", "Version": version}
     return {
         **began,
-        "Measured": f"{words.plural(run.cells, 'setting' if run.tuned else 'cell')}, in up to {words.plural(run.blocks, 'block')}",
+        "Measured": f"{cells}, in up to {words.plural(run.blocks, 'block')}",
         "Trials": ", ".join(f"{count:,} {name}" for name, count in run.outcomes.items()),
         **stopped,
         "Suites": words.listed(run.suites) or "none",

@@ -239,7 +239,7 @@ def _added(view: RunView) -> dict[str, str]:
 def _cautions(view: RunView) -> Iterator[str]:
     trials = view.trials
     if view.manifest.tuned:
-        yield "Batches were repeated and their order changed while the script trained: what it trained was not to be kept."
+        yield "Batches were repeated and their order changed meanwhile: what the script trained was not to be kept."
         return
     if view.manifest.blocks < 2:
         yield "One block only: no interval can be given for any number of this run."

@@ -1,8 +1,8 @@
 """The run of a search: the settings to paste, what they gain, how far from the best they can be, and what spoke for it.
 
-All of it comes from the manifest and the trials, so that runs from elsewhere say as much as one's own. A trial shows the
-window of a setting, whether its workers live on or not; what that changes at the start of an epoch is in the gain and in
-the bound, and not in the samples a second that are listed here.
+All of it comes from the manifest and the trials, so that runs from elsewhere say as much as one's own. A trial shows
+the window of a setting, whether its workers live on or not; what that changes at the start of an epoch is in the gain
+and in the bound, and not in the samples a second that are listed here.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def settings_of(trials: pd.DataFrame) -> dict[str, Setting]:
     for row in rows_of(known[list(AXIS_NAMES)]):
         cell = {axis.name: axis.type(row[axis.name]) for axis in AXES if not pd.isna(row[axis.name])}
         for each in lives(cell):
-            named = {name: each.get(name, BY_NAME[name].default) for name in Setting._fields}
+            named: dict[str, Any] = {name: each.get(name, BY_NAME[name].default) for name in Setting._fields}
             found[cell_id(each)] = Setting(**named | dict.fromkeys(fixed))
     return found
 
@@ -43,7 +43,7 @@ def marks(cell: str, settings: Mapping[str, Setting], found: Tuned) -> list[str]
     """Say what a cell of a search's trials is beside others: recommended, present."""
     window = settings[cell].window
     pairs = {"recommended": found.recommended, "present": found.present}
-    return [name for name, own in pairs.items() if own in settings and settings[own].window == window]
+    return [name for name, own in pairs.items() if own is not None and settings[own].window == window]
 
 
 def section(view: RunView) -> dict[str, Any] | None:
@@ -76,25 +76,28 @@ def _answer(best: Setting, name: str) -> Markup:
 
 def _gain(found: Tuned, settings: Mapping[str, Setting]) -> Markup:
     """What the recommended settings gain over the present ones, in a sentence."""
-    if found.present is None or found.present == found.recommended:
-        return Markup("The script has it already." if found.present else "")
+    if found.present is None:
+        return Markup()
+    if found.present == found.recommended:
+        return Markup("The script has it already.")
     present = markup.code(str(settings[found.present]))
     if found.gain is None:
         return Markup("What it gains over {} is not known: too few blocks ran with both.").format(present)
     ratio, lo, hi = found.gain
     interval = f"95\u00a0% interval {lo:.2f} to {hi:.2f}"
     if lo <= 1 <= hi:
-        said = "It is not told from {}, which the script has: {} as fast ({})."
-    else:
-        said = "Against {}, which the script has, it is {} as fast ({})."
-    return Markup(said).format(present, words.times(ratio), interval)
+        return Markup("It cannot be told from {}, which the script has: {} as fast ({}).").format(
+            present, words.times(ratio), interval
+        )
+    return Markup("It is {} as fast as {}, which the script has ({}).").format(words.times(ratio), present, interval)
 
 
 def _bound(found: Tuned) -> str:
     """How far the best setting can be from the recommended one."""
     if found.bound_pct is None:
         return "Not known: the search ended before the settings were told apart."
-    said = f"The best of all {found.settings:,} settings is at most {found.bound_pct:.1f}\u00a0% faster, with 95\u00a0% confidence"
+    most = f"{found.bound_pct:.1f}\u00a0% faster, with 95\u00a0% confidence"
+    said = f"The best of all {found.settings:,} settings is at most {most}"
     asked = f"the {found.within_pct:g}\u00a0% that the search was asked for"
     return f"{said}: within {asked}." if found.known else f"{said}. The time was used up before it was within {asked}."
 
@@ -104,8 +107,8 @@ def _rows(view: RunView, settings: Mapping[str, Setting], found: Tuned) -> Itera
     ran = view.trials["cell_id"].value_counts()
     for row in rows_of(view.cells.sort_values("samples_per_s", ascending=False)):
         cell = str(row["cell_id"])
-        said = [f"<strong>{name}</strong>" for name in marks(cell, settings, found)]
-        said += ["failed"] if row["failed"] else []
+        said = [Markup("<strong>{}</strong>").format(name) for name in marks(cell, settings, found)]
+        said += [Markup("failed")] if row["failed"] else []
         rate = words.number(row["samples_per_s"]) if words.known(row["samples_per_s"]) else "–"
         spread = descriptions.spread(row["lo"], row["hi"]) if row["n"] > 1 else "–"
-        yield str(settings[cell].window), rate, spread, f"{ran[cell]}", Markup(", ".join(said) or "–")  # noqa: S704 - our words
+        yield str(settings[cell].window), rate, spread, f"{ran[cell]}", Markup(", ").join(said) or "–"

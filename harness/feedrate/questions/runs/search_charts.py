@@ -35,14 +35,14 @@ def search(sheet: Sheet, trials: pd.DataFrame, tuned: Sequence[Tuned] = ()) -> F
     ordered = trials.sort_values(["block", "position"]).assign(trial=range(1, len(trials) + 1))
     ended = successful(ordered)
     used = Series(sorted(int(count) for count in ended["num_workers"].unique()))
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "trial": int(row["trial"]),
             "block": int(row["block"]),
             "workers": words.plural(int(row["num_workers"]), "worker"),
             "setting": str(settings[row["cell_id"]].window),
             "value": float(row["samples_per_s"]),
-            "mark": ", ".join(marks(row["cell_id"], settings, found)) or "none",
+            "mark": ", ".join(marks(str(row["cell_id"]), settings, found)) or "none",
         }
         for row in rows_of(ended[["trial", "block", "num_workers", "cell_id", "samples_per_s"]])
     ]
@@ -75,7 +75,9 @@ def _layers(rows: Sequence[Row], used: Series) -> list[alt.Chart]:
         "color": tone("workers", dict(zip(used.labels, used.colours, strict=True))),
         "shape": shape("workers", dict(zip(used.labels, used.shapes, strict=True))),
     }
-    told = hover({"trial:Q": "", "block:Q": "", "setting:N": "", "value:Q": ("samples per second", ",.4~g"), "mark:N": ""})
+    told = hover(
+        {"trial:Q": "", "block:Q": "", "setting:N": "", "value:Q": ("samples per second", ",.4~g"), "mark:N": ""}
+    )
     points = alt.Chart(table(rows)).mark_point(filled=True, size=50, opacity=1)
     return [*rings, points.encode(x=x, y=y, tooltip=told, **shown)]
 
@@ -87,5 +89,7 @@ def _message(rows: Sequence[Row]) -> str:
         if own := [row for row in rows if name in row["mark"]]:
             least, most = (words.number(end(row["value"] for row in own)) for end in (min, max))
             ends = least if least == most else f"{least} to {most}"
-            said.append(f"the {name} one, {own[0]['setting']}, gave {ends} samples/s in {words.plural(len(own), 'trial')}")
+            said.append(
+                f"the {name} one, {own[0]['setting']}, gave {ends} samples/s in {words.plural(len(own), 'trial')}"
+            )
     return words.sentence("; ".join(said))

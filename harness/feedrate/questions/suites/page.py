@@ -38,7 +38,9 @@ def found(runs: Sequence[RunView]) -> list[tuple[str, str, Suite]]:
     and of scripts there are the pages of their runs.
     """
     elsewhere = {CLAIMS, SCRIPT, TUNE}
-    names = sorted({name for view in runs for name in view.suites} - elsewhere, key=lambda name: (name == CALIBRATION, name))
+    names = sorted(
+        {name for view in runs for name in view.suites} - elsewhere, key=lambda name: (name == CALIBRATION, name)
+    )
     known = plugins.names("feedrate.suites")
     every = tuple(charts_by_name())
     return [
