@@ -472,7 +472,7 @@ def ceilings(cell: Cell, device: str) -> dict[str, dict[str, Value]]:
 
 
 def lives(cell: Cell) -> list[Cell]:
-    """Give the cells of which one trial of a script shows the window: whether workers live on is no part of it."""
+    """Give the cells that one trial of a script may stand for: lasting workers change starts of epochs alone."""
     return [{**cell, "persistent_workers": lasting} for lasting in (False, True)] if cell["num_workers"] else [cell]
 
 

@@ -1,8 +1,8 @@
 """The run of a search: the settings to paste, what they gain, how far from the best they can be, and what spoke for it.
 
 All of it comes from the manifest and the trials, so that runs from elsewhere say as much as one's own. A trial shows
-the window of a setting, whether its workers live on or not; what that changes at the start of an epoch is in the gain
-and in the bound, and not in the samples a second that are listed here.
+the window of a setting, where epochs are long whether its workers live on or not; what that changes at the start of an
+epoch is in the gain and in the bound, and not in the samples a second that are listed here.
 """
 
 from __future__ import annotations
@@ -39,11 +39,19 @@ def settings_of(trials: pd.DataFrame) -> dict[str, Setting]:
     return found
 
 
-def marks(cell: str, settings: Mapping[str, Setting], found: Tuned) -> list[str]:
-    """Say what a cell of a search's trials is beside others: recommended, present."""
-    window = settings[cell].window
-    pairs = {"recommended": found.recommended, "present": found.present}
-    return [name for name, own in pairs.items() if own is not None and settings[own].window == window]
+def marked(trials: pd.DataFrame, settings: Mapping[str, Setting], found: Tuned) -> dict[str, str]:
+    """Name the cells whose trials show the recommended and the present settings; one can be both."""
+    marks: dict[str, str] = {}
+    for name, own in (("recommended", found.recommended), ("present", found.present)):
+        if own is not None:
+            alike = [own, *(each for each in settings if _alike(settings[each], settings[own]))]
+            cell = next(each for each in alike if each in set(trials["cell_id"]))
+            marks[cell] = f"{marks[cell]}, {name}" if cell in marks else name
+    return marks
+
+
+def _alike(setting: Setting, other: Setting) -> bool:
+    return setting._replace(persistent_workers=other.persistent_workers) == other
 
 
 def section(view: RunView) -> dict[str, Any] | None:
@@ -54,7 +62,6 @@ def section(view: RunView) -> dict[str, Any] | None:
     best = settings[found.recommended]
     grid = f"A grid of {found.settings:,} settings × {GRID_BLOCKS} blocks takes {found.settings * GRID_BLOCKS:,}"
     return {
-        "name": view.manifest.script,
         "answer": Markup(" ").join((_answer(best, view.manifest.script), _gain(found, settings))),
         "snippet": snippet(best),
         "facts": [
@@ -104,11 +111,11 @@ def _bound(found: Tuned) -> str:
 
 def _rows(view: RunView, settings: Mapping[str, Setting], found: Tuned) -> Iterator[tuple[object, ...]]:
     """Every setting that ran: the fastest first, those that only failed last."""
-    ran = view.trials["cell_id"].value_counts()
+    ran, marks = view.trials["cell_id"].value_counts(), marked(view.trials, settings, found)
     for row in rows_of(view.cells.sort_values("samples_per_s", ascending=False)):
         cell = str(row["cell_id"])
-        said = [Markup("<strong>{}</strong>").format(name) for name in marks(cell, settings, found)]
+        said = [Markup("<strong>{}</strong>").format(marks[cell])] if cell in marks else []
         said += [Markup("failed")] if row["failed"] else []
         rate = words.number(row["samples_per_s"]) if words.known(row["samples_per_s"]) else "–"
         spread = descriptions.spread(row["lo"], row["hi"]) if row["n"] > 1 else "–"
-        yield str(settings[cell].window), rate, spread, f"{ran[cell]}", Markup(", ").join(said) or "–"
+        yield str(settings[cell]), rate, spread, f"{ran[cell]}", Markup(", ").join(said) or "–"

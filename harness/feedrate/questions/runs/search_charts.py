@@ -17,7 +17,7 @@ from feedrate.analysis.estimates import rows_of
 from feedrate.charts.figure import Figure, Key, Panel, Row, Sheet, chart, listed, table
 from feedrate.charts.marks import HEIGHT, Series, hover, shape, tone
 from feedrate.charts.theme import colour
-from feedrate.questions.runs.search import marks, settings_of
+from feedrate.questions.runs.search import marked, settings_of
 from feedrate.schema import words
 from feedrate.store.manifest import Tuned
 
@@ -32,6 +32,7 @@ def search(sheet: Sheet, trials: pd.DataFrame, tuned: Sequence[Tuned] = ()) -> F
     if not tuned:
         return sheet.figure((), _MISSING)
     (found,), settings = tuned, settings_of(trials)
+    marks = marked(trials, settings, found)
     ordered = trials.sort_values(["block", "position"]).assign(trial=range(1, len(trials) + 1))
     ended = successful(ordered)
     used = Series(sorted(int(count) for count in ended["num_workers"].unique()))
@@ -40,9 +41,9 @@ def search(sheet: Sheet, trials: pd.DataFrame, tuned: Sequence[Tuned] = ()) -> F
             "trial": int(row["trial"]),
             "block": int(row["block"]),
             "workers": words.plural(int(row["num_workers"]), "worker"),
-            "setting": str(settings[row["cell_id"]].window),
+            "setting": str(settings[row["cell_id"]]),
             "value": float(row["samples_per_s"]),
-            "mark": ", ".join(marks(str(row["cell_id"]), settings, found)) or "none",
+            "mark": marks.get(row["cell_id"], "none"),
         }
         for row in rows_of(ended[["trial", "block", "num_workers", "cell_id", "samples_per_s"]])
     ]
@@ -50,7 +51,7 @@ def search(sheet: Sheet, trials: pd.DataFrame, tuned: Sequence[Tuned] = ()) -> F
         return sheet.figure((), "No trial of this search ended well.")
     if failed := len(ordered) - len(ended):
         sheet.note(f"{words.plural(failed, 'trial')} failed and {'has' if failed == 1 else 'have'} no mark.")
-    sheet.note("Marks are windows of single trials: what an epoch's start takes is not in them.")
+    sheet.note("Marks are windows of single trials; where epochs are long, their starts are not in them.")
     script = str(trials["script"].iloc[0])
     panel = Panel.draw(script, f"{len(rows)} trials in their order", _message(rows), _layers(rows, used), HEIGHT)
     columns = {"trial": "trial", "block": "block", "setting": "setting", "samples per s": "value", "marked": "mark"}

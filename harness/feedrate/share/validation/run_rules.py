@@ -183,7 +183,7 @@ def _tuned(trials: Rows) -> Iterator[Wrong]:
 
 
 def _measured(trials: Rows) -> Iterator[str]:
-    """Ids of the cells whose window a trial showed."""
+    """Ids of the cells that a trial may stand for."""
     codes = trials.text("cell_id").codes
     for row in np.unique(codes, return_index=True)[1].tolist():
         values = {axis.name: trials.axis(axis, row) for axis in AXES if axis.of_scripts}
