@@ -6,6 +6,7 @@ what the trial says; else they can only be a part of it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -14,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from feedrate.plan.search import LEAST_BOUND
 from feedrate.schema.axes import AXES, SCRIPT, TUNE, cell_id, lives
 from feedrate.schema.columns import DEVICE_SPANS, OUTCOMES, PHASES, STEPS_KEPT, WORKER_STAGES
 from feedrate.share.validation.findings import Finding, Rule, quote
@@ -33,6 +35,8 @@ RUN_COLUMNS = (
 """Columns of the trials that ``RUN_RULES`` read."""
 SEARCHED_COLUMNS = tuple(axis.name for axis in AXES if axis.of_scripts)
 """Those of a search's trials that they read, too."""
+_LEAST_PCT = round(100 * math.expm1(LEAST_BOUND), 3)
+"""No search states a bound below it, whatever it was asked for."""
 _SCRIPT_ENDS = {SCRIPT: ("ended", "interrupted"), TUNE: ("target", "budget", "interrupted")}
 """Suite of a script's run to why it may have stopped."""
 Wrong = tuple[str, str, str]
@@ -174,7 +178,8 @@ def _tuned(trials: Rows) -> Iterator[Wrong]:
             yield "manifest.tuned", quote(min(other)), "a cell of its trials, whether its workers live on or not"
         if found.trials != len(trials):
             yield "manifest.tuned.trials", str(found.trials), f"{len(trials)} by the rows"
-        if found.known != (found.bound_pct is not None and found.bound_pct <= found.within_pct):
+        bound = math.inf if found.bound_pct is None else found.bound_pct
+        if bound > max(found.within_pct, _LEAST_PCT) if found.known else bound < found.within_pct:
             yield "manifest.tuned.known", str(found.known), "whether bound_pct is within_pct at most"
         if found.gain and not 0 < found.gain[1] <= found.gain[0] <= found.gain[2]:
             yield "manifest.tuned.gain", quote(found.gain), "a ratio between the ends of its interval"
