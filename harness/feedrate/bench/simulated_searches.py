@@ -27,12 +27,11 @@ from feedrate.analysis.pipeline import Pipeline, simulate
 from feedrate.analysis.simulate import Share
 from feedrate.attach.space import Asked, Machine, Setting, settings
 from feedrate.attach.tune import WINDOW_S, Tried, expected, lengthened
-from feedrate.attach.tuned import GRID_BLOCKS
 from feedrate.bench.session import Figure
 from feedrate.bench.statistics import LEAST_BLOCKS, Noise, simulated
 from feedrate.machine import linux
 from feedrate.machine.identity import usable_cores
-from feedrate.plan.search import Search
+from feedrate.plan.search import GRID_BLOCKS, Search
 from feedrate.schema.words import percent
 
 SEARCHES = 2000

@@ -27,13 +27,13 @@ from rich.progress import track
 
 from feedrate.analysis.blocks import Floats
 from feedrate.attach.space import Asked, Machine, Setting, settings
-from feedrate.attach.tuned import GRID_BLOCKS
 from feedrate.bench import simulated_searches
 from feedrate.bench.scripts import hashes_per_ms
 from feedrate.bench.session import Figure, Session
 from feedrate.bench.simulated_searches import judge_trials
 from feedrate.bench.statistics import noise
 from feedrate.machine.identity import usable_cores
+from feedrate.plan.search import GRID_BLOCKS
 from feedrate.schema.errors import TrialError
 from feedrate.store import runs
 from feedrate.store.bench_record import Advice, TunedWorkload

@@ -106,9 +106,9 @@ class RunView:
         return Origin((self.name,), (run.run_id,), day(run.started_at), (run.feedrate_version,), basis)
 
     @property
-    def tuned(self) -> tuple[Tuned, ...]:
-        """What a search found, if one chose the run's trials."""
-        return self.manifest.tuned
+    def tuned(self) -> Tuned | None:
+        """What a search among the settings of a script's loader found; None of other runs."""
+        return self.manifest.search
 
     @cached_property
     def suites(self) -> list[str]:

@@ -79,10 +79,10 @@ class Submission:
     @property
     def _measured(self) -> str:
         run = self.run.manifest
-        if run.tuned:
+        if found := run.search:
             return (
-                f"a search among {run.tuned[0].settings:,} settings of a training script's loader (`{run.command}`), "
-                f"{run.tuned[0].trials:,} trials"
+                f"a search among {found.settings:,} settings of a training script's loader (`{run.command}`), "
+                f"{found.trials:,} trials"
             )
         if run.script:
             return f"the loop of a training script (`{run.command}`) in {run.blocks:,} stretches"

@@ -184,3 +184,8 @@ class RunManifest(_Frozen):
     def script(self) -> str:
         """What the script of the run is called; empty where the run is of none."""
         return self.command.partition(" -- ")[2] if {SCRIPT, TUNE} & self.suites.keys() else ""
+
+    @property
+    def search(self) -> Tuned | None:
+        """What a search among the settings of a script's loader found; None of other runs, tuned sweeps among them."""
+        return self.tuned[0] if TUNE in self.suites and self.tuned else None

@@ -86,7 +86,7 @@ def test_a_search_says_that_it_is_one(changed: Any, source: Path, rule: str, fie
 
 
 def test_no_sweep_has_found_what_a_search_finds(changed: Any, source: Path) -> None:
-    """A sweep that says that it searched is refused."""
+    """A sweep that found settings which it does not have is refused."""
     found = json.loads((source / "run.json").read_text())["tuned"]
     assert refusals(changed(tuned=found)) == ["tuned"]
 

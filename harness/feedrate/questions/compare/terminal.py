@@ -78,7 +78,7 @@ def _facts(side: Side) -> dict[str, str]:
     """A machine and its run, by what a reader calls each fact."""
     run = side.manifest
     trials = sum(run.outcomes.values())
-    if run.tuned:
+    if run.search:
         asked = {"Asked for": run.command, "Trials": f"{trials:,} of {plural(run.cells, 'setting')} in a search"}
     elif run.script:
         asked = {"Asked for": run.command, "Trials": f"its loop, in {run.blocks:,} stretches"}

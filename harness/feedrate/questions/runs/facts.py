@@ -36,7 +36,7 @@ Cell = Callable[[RunView, str], str]
 
 def script_name(view: RunView) -> str:
     """What the script is called that a run watched as it is; empty of other runs."""
-    return "" if view.manifest.tuned else view.manifest.script
+    return "" if view.manifest.search else view.manifest.script
 
 
 def suites(view: RunView) -> list[str]:
@@ -76,8 +76,8 @@ def short(view: RunView) -> dict[str, str]:
         "Began": f"{descriptions.day(run.started_at)} ({run.started_at})",
         "Took": descriptions.minutes(run.started_at, run.ended_at),
     }
-    stopped = {"Stopped": (SEARCH_STOPPED if run.tuned else STOPPED).get(run.stop_reason, run.stop_reason)}
-    cells = words.plural(run.cells, "setting" if run.tuned else "cell")
+    stopped = {"Stopped": (SEARCH_STOPPED if run.search else STOPPED).get(run.stop_reason, run.stop_reason)}
+    cells = words.plural(run.cells, "setting" if run.search else "cell")
     version = f"feedrate {run.feedrate_version}, protocol {run.protocol_version}"
     if script_name(view):
         measured = {"Measured": f"its loop, in {run.blocks:,} stretches"}

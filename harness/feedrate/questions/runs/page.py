@@ -103,7 +103,7 @@ def page(view: RunView) -> Page:
         datasets=[_packed(data) for data in run.datasets],
         counted=[
             (f"{part.count:,}", became, part.reason)
-            for became, parts in (("merged", run.merged), ("left out", () if run.tuned else run.excluded))
+            for became, parts in (("merged", run.merged), ("left out", () if run.search else run.excluded))
             for part in parts
         ],
         order=order,
@@ -238,7 +238,7 @@ def _added(view: RunView) -> dict[str, str]:
 
 def _cautions(view: RunView) -> Iterator[str]:
     trials = view.trials
-    if view.manifest.tuned:
+    if view.manifest.search:
         yield "Batches were repeated and their order changed meanwhile: what the script trained was not to be kept."
         return
     if view.manifest.blocks < 2:

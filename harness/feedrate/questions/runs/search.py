@@ -15,9 +15,10 @@ from markupsafe import Markup
 
 from feedrate.analysis.estimates import AXIS_NAMES, rows_of
 from feedrate.attach.space import Setting
-from feedrate.attach.tuned import GRID_BLOCKS, snippet
+from feedrate.attach.tuned import snippet
 from feedrate.pages import descriptions, markup
 from feedrate.pages.runs import RunView
+from feedrate.plan.search import GRID_BLOCKS
 from feedrate.schema import words
 from feedrate.schema.axes import AXES, BY_NAME, cell_id, lives
 from feedrate.store.manifest import Tuned
@@ -56,9 +57,9 @@ def _alike(setting: Setting, other: Setting) -> bool:
 
 def section(view: RunView) -> dict[str, Any] | None:
     """What the page of a search's run begins with; None of other runs."""
-    if not view.manifest.tuned:
+    if (found := view.manifest.search) is None:
         return None
-    (found,), settings = view.manifest.tuned, settings_of(view.trials)
+    settings = settings_of(view.trials)
     best = settings[found.recommended]
     grid = f"A grid of {found.settings:,} settings × {GRID_BLOCKS} blocks takes {found.settings * GRID_BLOCKS:,}"
     return {

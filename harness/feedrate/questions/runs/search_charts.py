@@ -27,12 +27,12 @@ _RINGS = {"recommended": (colour("accent"), "circle"), "present": (colour("sourc
 
 
 @chart("The path of the search", "Which settings did the search try, in which order, and what did each give?")
-def search(sheet: Sheet, trials: pd.DataFrame, tuned: Sequence[Tuned] = ()) -> Figure:
+def search(sheet: Sheet, trials: pd.DataFrame, tuned: Tuned | None = None) -> Figure:
     """Draw the samples a second of every trial in its order."""
-    if not tuned:
+    if tuned is None:
         return sheet.figure((), _MISSING)
-    (found,), settings = tuned, settings_of(trials)
-    marks = marked(trials, settings, found)
+    settings = settings_of(trials)
+    marks = marked(trials, settings, tuned)
     ordered = trials.sort_values(["block", "position"]).assign(trial=range(1, len(trials) + 1))
     ended = successful(ordered)
     used = Series(sorted(int(count) for count in ended["num_workers"].unique()))

@@ -170,13 +170,15 @@ def _script(trials: Rows) -> Iterator[Wrong]:
 def _tuned(trials: Rows) -> Iterator[Wrong]:
     """Find what a search cannot have found among its trials."""
     run = trials.run
-    if len(run.tuned) != (TUNE in run.suites):
-        yield "manifest.tuned", f"{len(run.tuned)} entries", "one of a search, none of another run"
-    for found in run.tuned if TUNE in run.suites else ():
+    if run.script and len(run.tuned) != (TUNE in run.suites):
+        yield "manifest.tuned", f"{len(run.tuned)} entries", "one of a search, none of a script as it is"
+        return
+    own = set(_measured(trials)) if run.search else trials.text("cell_id").used().keys()
+    for found in run.tuned:
         named = {found.recommended, found.present or found.recommended, *(each.cell_id for each in found.audits)}
-        if other := named - set(_measured(trials)):
+        if other := named - own:
             yield "manifest.tuned", quote(min(other)), "a cell of its trials, whether its workers live on or not"
-        if found.trials != len(trials):
+        if found.trials > len(trials) or (run.search and found.trials != len(trials)):
             yield "manifest.tuned.trials", str(found.trials), f"{len(trials)} by the rows"
         bound = math.inf if found.bound_pct is None else found.bound_pct
         if bound > max(found.within_pct, _LEAST_PCT) if found.known else bound < found.within_pct:

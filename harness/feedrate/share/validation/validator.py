@@ -49,7 +49,7 @@ def judge(path: Path, *, in_place: bool = False) -> Validated:
         result = replace(result, sha256=hashlib.sha256(data).hexdigest())
         trials = open_table(data, "trials", TRIALS)
         columns = {*RUN_COLUMNS, *(TRACE_COLUMNS if RUN in files else ())}
-        columns |= {*SEARCHED_COLUMNS} if trials.manifest.tuned else set()
+        columns |= {*SEARCHED_COLUMNS} if trials.manifest.search else set()
         findings, kept = _check_trials(trials, columns)
         if kept and RUN in files:
             findings = [*_check_folder(path, files, trials, in_place), *_check_traces(files, trials, kept)]
