@@ -88,6 +88,10 @@ run: .venv/ready ## Say what holds back a training script of yours (CMD="python 
 	@cd "$(DIR)" && $(FEEDRATE) run $(if $(STEPS),--steps $(STEPS)) $(if $(LIVE),--live) $(if $(HEADSPACE),--headspace) \
 		$(if $(NAME),--name "$(NAME)") -- $(CMD)
 
+tune: .venv/ready ## Find the loader settings that feed a script of yours best (CMD= or FILE=file.py:make, DIR=, WITHIN=3 BUDGET= BATCH_SIZES= FRESH=1)
+	@cd "$(DIR)" && $(FEEDRATE) tune $(if $(WITHIN),--within $(WITHIN)) $(if $(BUDGET),--budget $(BUDGET)) \
+		$(if $(BATCH_SIZES),--batch-size $(BATCH_SIZES)) $(if $(FRESH),--fresh) $(if $(NAME),--name "$(NAME)") -- $(if $(FILE),"$(FILE)",$(CMD))
+
 top: .venv/ready ## The same of a training that already runs (PID=)
 	@$(FEEDRATE) top $(PID)
 

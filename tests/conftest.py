@@ -63,6 +63,12 @@ def fake_run() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def fake_tuned() -> ModuleType:
+    """The module ``tests/fake_tuned.py``."""
+    return import_module("fake_tuned")
+
+
+@pytest.fixture(scope="session")
 def fake_script() -> ModuleType:
     """The module ``tests/fake_script.py``."""
     return import_module("fake_script")

@@ -21,7 +21,7 @@ from feedrate.store import migration
 from feedrate.store import runs as store_runs
 
 GOLDEN = ROOT / "tests" / "golden"
-VERSIONS = (1, 2, 3, 4)
+VERSIONS = (1, 2, 3, 4, 5)
 MOST_BYTES = 100_000
 
 
@@ -81,6 +81,8 @@ def test_earlier_versions_lack_columns_and_this_one_none() -> None:
     assert lacking[3] == {"script", "worker_getitem_ns", "batches_ready"}
     assert lacking[2] == lacking[3] | {"memory_limit_mib", "read_ahead_kib", "ddp_buckets"} < lacking[1]
     assert not lacking[4]
+    assert not lacking[5]
+    assert "tuned" not in written(4)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -98,6 +100,16 @@ def _within(part: Any, whole: Any) -> bool:
     if isinstance(part, list):
         return len(part) == len(whole) and all(map(_within, part, whole))
     return bool(part == whole)
+
+
+def test_what_a_search_found_is_read() -> None:
+    """The first version that knows searches has the run of one, with what it found and trials of its settings."""
+    (run,) = store_runs.runs(GOLDEN / "v5_tune")
+    (found,) = run.manifest.tuned
+    assert found.trials == len(run.table("trials")) > 0
+    assert found.known
+    assert found.gain
+    assert all(path.stat().st_size < MOST_BYTES for path in run.folder.iterdir())
 
 
 def test_what_a_version_holds_is_frozen() -> None:
@@ -119,10 +131,10 @@ def test_every_run_that_was_committed_is_read() -> None:
     ("fields", "words"),
     [
         (
-            {"schema_version": 5, "feedrate_version": "9.9.9", "needs_feedrate": "9.8"},
-            r"run\.json: written by feedrate 9\.9\.9 in schema version 5; .* versions 1 to 4: needs feedrate ≥ 9\.8",
+            {"schema_version": 6, "feedrate_version": "9.9.9", "needs_feedrate": "9.8"},
+            r"run\.json: written by feedrate 9\.9\.9 in schema version 6; .* versions 1 to 5: needs feedrate ≥ 9\.8",
         ),
-        ({"schema_version": 5, "feedrate_version": "9.9.9"}, "written by feedrate 9.9.9 .* needs a newer feedrate"),
+        ({"schema_version": 6, "feedrate_version": "9.9.9"}, "written by feedrate 9.9.9 .* needs a newer feedrate"),
         ({"schema_version": 2, "feedrate_version": "0.9", "needs_feedrate": "99.0"}, "needs feedrate ≥ 99.0"),
         (
             {"schema_version": 9_999, "feedrate_version": "<script>", "needs_feedrate": "\x1b[31m"},

@@ -25,20 +25,26 @@ SAME_IN_BOTH = ("protocol_version", "workload_version", "data_hash")
 COLUMNS = (*CELL, "samples_per_s_a", "samples_per_s_b", "ratio", "lo", "hi", "n_a", "n_b", "df", "verdict")
 OF_SCRIPT = ("workload", "script", "mode")
 """What tells cells of scripts apart where their settings do not count."""
+_NAMED = ["script", "mode"]
 ROUNDING = 1e-12
 """A spread of logs up to this is none: it is what rounding leaves of equal numbers."""
 
 
-def one_setting(trials: pd.DataFrame) -> pd.DataFrame:
+def one_setting(trials: pd.DataFrame, other: pd.DataFrame | None = None) -> pd.DataFrame:
     """Let runs of a script be compared whatever their loader's settings are, which is what was changed between them.
 
-    A cell of a script that is the only one of its mode gets the same id in every run.
+    A cell of a script that is the only one of its mode gets the same id in every run. Not where the ``other`` run has
+    several of them, as that of a search has: then the same settings are compared.
     """
     own = trials["workload"].eq(SCRIPT).fillna(False).to_numpy(dtype=bool)
     if not own.any():
         return trials
-    held = trials.loc[own, ["cell_id", "script", "mode"]].drop_duplicates()
-    single = held[~held.duplicated(["script", "mode"], keep=False)]
+    held = trials.loc[own, ["cell_id", *_NAMED]].drop_duplicates()
+    single = held[~held.duplicated(_NAMED, keep=False)]
+    if other is not None:
+        theirs = other[["cell_id", *_NAMED]].drop_duplicates()
+        several = theirs[theirs.duplicated(_NAMED)]
+        single = single[~pd.MultiIndex.from_frame(single[_NAMED]).isin(pd.MultiIndex.from_frame(several[_NAMED]))]
     ids = {str(cell): f"{script}, {mode}" for cell, script, mode in single.itertuples(index=False)}
     return trials.assign(cell_id=trials["cell_id"].replace(ids))
 

@@ -9,7 +9,8 @@ for a sleep feels nothing of a slow disk.
 The grade says how quiet the machine was and how often it was asked, not how good its numbers are: intervals carry the
 noise that is there. A run is as good as its worst criterion. One that cannot be judged (a machine that tells nothing of
 its load, a run without a control cell) is no proof of quiet: with it a run is B at best. Of somebody's own script
-``OF_SCRIPTS`` alone are judged: its loop is one cell, and stretches of it differ as what the script does differs.
+``OF_SCRIPTS`` alone are judged: its loop is one cell, and stretches of it differ as what the script does differs; of a
+search among its settings ``OF_SEARCHES``.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from feedrate.analysis.diagnosis import (
 )
 from feedrate.analysis.estimates import cells, rows_of
 from feedrate.machine.probes import noise
-from feedrate.schema.axes import SCRIPT
+from feedrate.schema.axes import SCRIPT, TUNE
 from feedrate.schema.columns import FLAGS
 
 
@@ -229,6 +230,8 @@ CRITERIA = (
 
 OF_SCRIPTS = ("flagged", "drift", "blocks")
 """Criteria that the loop of a script is judged by."""
+OF_SEARCHES = ("flagged", "drift")
+"""Those of a search among its settings: how often each of them runs is what the search chooses."""
 
 
 def flagged(trials: pd.DataFrame) -> pd.DataFrame:
@@ -297,6 +300,7 @@ def grade(trials: pd.DataFrame, control: str | None = None) -> Grade:
     ended = successful(trials).reset_index(drop=True)
     own = control_trials(ended, control)
     script = len(ended) > 0 and ended["workload"].eq(SCRIPT).all()
+    searched = script and ended["suite"].eq(TUNE).all()
     summary = flagged(ended)
     # Whether a trial is steady is known without a look at the machine.
     of_others = summary[summary["flag"] != "unsteady"]
@@ -308,9 +312,11 @@ def grade(trials: pd.DataFrame, control: str | None = None) -> Grade:
     measured = cells(trials).query("n > 0 and mode == 'train'" if script else "n > 0")
     blocks = int(measured["n"].median()) if len(measured) else 0
     judged = {
-        "flagged": _flags(ended, summary, unwatched if watched else None, "stretches" if script else "trials"),
+        "flagged": _flags(
+            ended, summary, unwatched if watched else None, "stretches" if script and not searched else "trials"
+        ),
         "spread": _spread(measured, own),
-        "drift": _drift(ended, own, "loop’s pace" if script else "control cell"),
+        "drift": _drift(ended, own, "present setting" if searched else "loop’s pace" if script else "control cell"),
         "blocks": (
             float(blocks),
             f"The loop was measured in {blocks} stretches"
@@ -320,7 +326,7 @@ def grade(trials: pd.DataFrame, control: str | None = None) -> Grade:
         **_shape(diagnose(trials)),
     }
     if script:
-        judged = {name: judged[name] for name in OF_SCRIPTS}
+        judged = {name: judged[name] for name in (OF_SEARCHES if searched else OF_SCRIPTS)}
     letters = {
         each.name: None if (value := judged[each.name][0]) is None else each.letter(value)
         for each in CRITERIA

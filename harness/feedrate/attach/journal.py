@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import secrets
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -22,13 +23,10 @@ from feedrate.attach.tune import Session, Tried, Tuning
 from feedrate.attach.tuned import Result
 from feedrate.machine.identity import Software, describe
 from feedrate.machine.probes import gpu
-from feedrate.schema.axes import cell_id
+from feedrate.schema.axes import TUNE, cell_id
 from feedrate.schema.redaction import scrub
 from feedrate.store import runs
 from feedrate.store.manifest import Audited, Counted, Protocol, RunManifest, Tuned
-
-TUNE = "tune"
-"""The suite of trials that a search chose."""
 
 
 class Journal:
@@ -59,7 +57,7 @@ class Journal:
             kept = entry["tried"]
             self.resumed.append(Tried(**kept | {"setting": Setting(*kept["setting"])}))
         self._rows: Rows | None = None
-        self._sampled = 0
+        self._sampled_ns = 0
         self._ids: dict[Setting, str] = {}
 
     def keep(self, tuning: Tuning, watched: Watched, tried: Tried, loader: Loader | None) -> None:
@@ -74,14 +72,16 @@ class Journal:
             part := with_phases(loop.whole_steps(loader, (tried.told["begun_ns"], tried.told["ended_ns"])))
         ):
             error = {"outcome": "error", "error_kind": "LoaderFailed", "error_message": scrub(tried.error)}
-            rows.add(cell, watched.began_ns, error | {"trial_wall_ns": 0}, **place)
+            rows.add(cell, tried.told.get("begun_ns") or time.perf_counter_ns(), error | {"trial_wall_ns": 0}, **place)
         else:
             rows.add_stretch(cell, part, loader, **place)
         trial = rows.trials[-1]
-        samples = watched.samples[self._sampled :]
-        self._sampled = len(watched.samples)
+        samples = [each for each in watched.samples if each["t_ns"] > self._sampled_ns]
+        self._sampled_ns = max((each["t_ns"] for each in samples), default=self._sampled_ns)
+        begun, ended = (tried.told.get(end, 0) for end in ("begun_ns", "ended_ns"))
+        key = {"run_id": rows.run_id, "trial_id": trial["trial_id"]}
         telemetry = [
-            {"run_id": rows.run_id, "trial_id": trial["trial_id"], **sample, "t_ns": sample["t_ns"] - watched.began_ns}
+            key | sample | {"t_ns": sample["t_ns"] - rows.began_ns, "in_window": begun <= sample["t_ns"] <= ended}
             for sample in samples
         ]
         kept = {"block": tried.block, "setting": list(tried.setting), "error": tried.error, "told": dict(tried.told)}
@@ -91,6 +91,8 @@ class Journal:
     def _begin(self, tuning: Tuning, watched: Watched) -> Rows:
         started_at = datetime.fromisoformat(self.started_at)
         rows = Rows(self.name, watched, started_at, "cuda" if tuning.cuda else "cpu", TUNE)
+        # The clock of this session, at the moment when the first one began: trials of all lie one after the other.
+        rows.began_ns = time.perf_counter_ns() - int(1e9 * (datetime.now(UTC) - started_at).total_seconds())
         rows.run_id = self.folder.name
         return rows
 

@@ -134,7 +134,8 @@ class Rows:
             suite: what its trials are measured for.
         """
         self.name, self.watched, self.started_at, self.device, self.suite = name, watched, started_at, device, suite
-        self._began_ns = watched.began_ns
+        self.began_ns = watched.began_ns
+        """When it was started, on the monotonic clock."""
         self.machine = describe(gpu.installed())
         self.run_id = runs.new_id(started_at)
         self.trials: list[dict[str, Any]] = []
@@ -151,7 +152,7 @@ class Rows:
     ) -> dict[str, Any]:
         """Add a trial; by default it is a block of its own, as nothing else ran at its time."""
         block = len(self.trials) if block is None else block
-        began = self.started_at + timedelta(microseconds=(begun - self._began_ns) / 1e3)
+        began = self.started_at + timedelta(microseconds=(begun - self.began_ns) / 1e3)
         whole = {
             "run_id": self.run_id,
             "machine_id": self.machine.machine_id,
@@ -257,7 +258,7 @@ class Rows:
         starts = [begun for begun, _, _ in windows]
         for sample in self.watched.samples:
             begun, ended, trial_id = windows[max(0, int(np.searchsorted(starts, sample["t_ns"], side="right")) - 1)]
-            own = {"t_ns": sample["t_ns"] - self._began_ns, "in_window": begun <= sample["t_ns"] <= ended}
+            own = {"t_ns": sample["t_ns"] - self.began_ns, "in_window": begun <= sample["t_ns"] <= ended}
             rows.append({"run_id": self.run_id, "trial_id": trial_id, **sample, **own})
         return rows
 

@@ -142,7 +142,8 @@ class Chart:
     title: str
     question: str
     fill: Callable[..., Figure]
-    """Takes an empty sheet and a frame, and by name ``cores`` or ``cores_logical`` of the machine if it has them."""
+    """Takes an empty sheet and a frame, and by name what it has of ``cores`` and ``cores_logical`` of the machine, and
+    ``tuned`` of the run."""
     reads: str
     """Which frame: ``cells`` or ``trials`` of a run, its ``telemetry``, or ``steps`` of a few trials."""
 

@@ -28,6 +28,7 @@ from feedrate.schema import words
 from feedrate.schema.errors import InputError, expected_one_of
 from feedrate.store import marks
 from feedrate.store import runs as store_runs
+from feedrate.store.manifest import Tuned
 
 ON_SAMPLES = ("suite", "block", "position", "role", "outcome", "flags", "cached_before_pct", "cached_after_pct")
 """Columns of trials that stand beside every sample of the probes."""
@@ -103,6 +104,11 @@ class RunView:
         run = self.manifest
         basis = f"up to {words.plural(run.blocks, 'block')}{words.protocol(run.protocol_version)}"
         return Origin((self.name,), (run.run_id,), day(run.started_at), (run.feedrate_version,), basis)
+
+    @property
+    def tuned(self) -> Tuned | None:
+        """What a search among the settings of a script's loader found; None of other runs."""
+        return self.manifest.search
 
     @cached_property
     def suites(self) -> list[str]:
@@ -215,7 +221,7 @@ def draw(chart: str, view: RunView, suite: str | None = None) -> Figure:
         frame = getattr(view, drawing.reads)
         frame = frame if suite is None else frame[frame["suite"].eq(suite).fillna(False)]
     takes = signature(drawing.fill).parameters
-    more = {name: getattr(view, name) for name in ("cores", "cores_logical") if name in takes}
+    more = {name: getattr(view, name) for name in ("cores", "cores_logical", "tuned") if name in takes}
     # Altair would hold every part of a chart against its schema, over and again; the tests of charts let it.
     with debug_mode(False):
         return drawing.draw(frame, **more)

@@ -9,7 +9,7 @@ from typing import Any
 
 from feedrate.plan.claim import Claim, Needs, validate
 from feedrate.schema import plugins
-from feedrate.schema.axes import SCRIPT
+from feedrate.schema.axes import SCRIPT, TUNE
 from feedrate.schema.errors import InputError, expected_one_of
 
 MAIN = "loader"
@@ -67,7 +67,7 @@ def for_claims(name: str) -> bool:
 
 def for_machines(name: str) -> bool:
     """Whether a suite's cells are settings to choose from, and not there for claims, for feedrate or for one script."""
-    return name not in (CALIBRATION, SCRIPT) and not for_claims(name)
+    return name not in (CALIBRATION, SCRIPT, TUNE) and not for_claims(name)
 
 
 def claims() -> dict[str, tuple[str, Claim]]:

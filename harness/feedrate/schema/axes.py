@@ -24,6 +24,7 @@ from feedrate.schema.axis import (
     OF_A_SCRIPT,
     SCRIPT,
     STREAMS,
+    TUNE,
     Axis,
     Cell,
     Value,
@@ -50,12 +51,14 @@ __all__ = [
     "SCRIPT",
     "TRAINING",
     "TRANSFER",
+    "TUNE",
     "Axis",
     "Cell",
     "Value",
     "applicable",
     "ceilings",
     "cell_id",
+    "lives",
 ]
 
 
@@ -466,6 +469,11 @@ def ceilings(cell: Cell, device: str) -> dict[str, dict[str, Value]]:
     left_out = {"copy"} if device == "cpu" or cell["workload"] == SCRIPT else set()
     left_out |= {"compute"} if cell.get("step") == "emulated" else set()
     return {stage: applicable({**whole, "mode": stage}, device)[0] for stage in CEILINGS if stage not in left_out}
+
+
+def lives(cell: Cell) -> list[Cell]:
+    """Give the cells that one trial of a script may stand for: lasting workers change starts of epochs alone."""
+    return [{**cell, "persistent_workers": lasting} for lasting in (False, True)] if cell["num_workers"] else [cell]
 
 
 def cell_id(cell: Cell) -> str:

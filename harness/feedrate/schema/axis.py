@@ -17,6 +17,8 @@ Idle = Callable[[Cell, str], str | None]
 """(axes so far, device) → why an axis cannot matter there, or None when it applies."""
 SCRIPT = "script"
 """The workload that is a training script of others (``feedrate run``): what it does is its own."""
+TUNE = "tune"
+"""The suite of trials that a search chose (``feedrate tune``); those of a script as it is have the suite ``SCRIPT``."""
 FREE_NAME = re.compile(r"[\w.+-]{1,60}", re.ASCII)
 """A free name: none can be a path or markup."""
 

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from feedrate.schema.axes import SCRIPT
 from feedrate.schema.errors import EnvironmentFault, InputError
 from feedrate.schema.redaction import names_someone, one_line
 from feedrate.share.validation import guard
@@ -78,14 +77,14 @@ class Submission:
         return f"Run {self.run.manifest.run_id} of {self.run.manifest.machine.machine_id}"
 
     @property
-    def of_script(self) -> bool:
-        """Whether it is a run of a script."""
-        return SCRIPT in self.run.manifest.suites
-
-    @property
     def _measured(self) -> str:
         run = self.run.manifest
-        if self.of_script:
+        if found := run.search:
+            return (
+                f"a search among {found.settings:,} settings of a training script's loader (`{run.command}`), "
+                f"{found.trials:,} trials"
+            )
+        if run.script:
             return f"the loop of a training script (`{run.command}`) in {run.blocks:,} stretches"
         suites = ", ".join(sorted(run.suites)) or "no suite"
         trials = sum(run.outcomes.values())

@@ -119,7 +119,7 @@ def show(prepared: Submission, console: Console) -> None:
     for name, value in prepared.facts:
         facts.add_row(Text(one_line(name)), Text(one_line(value)))
     console.print(facts)
-    if prepared.of_script:
+    if prepared.run.manifest.script:
         said = "Of the script its name alone is published: no code, no path, no argument, and not its report."
         _print(console, f"\n{said}", "bold")
     texts = submission.free_texts(prepared.run)

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from feedrate.machine.identity import Machine, Software
+from feedrate.schema.axes import SCRIPT, TUNE
 from feedrate.schema.columns import NEEDS_FEEDRATE, PROTOCOL_VERSION, SCHEMA_VERSION
 
 
@@ -178,3 +179,13 @@ class RunManifest(_Frozen):
     """cell_id to how its trials varied: what a plan predicts the blocks from."""
     parent_cpu_pct: float
     """CPU of the parent, probes included, during the blocks; 100 is one core."""
+
+    @property
+    def script(self) -> str:
+        """What the script of the run is called; empty where the run is of none."""
+        return self.command.partition(" -- ")[2] if {SCRIPT, TUNE} & self.suites.keys() else ""
+
+    @property
+    def search(self) -> Tuned | None:
+        """What a search among the settings of a script's loader found; None of other runs, tuned sweeps among them."""
+        return self.tuned[0] if TUNE in self.suites and self.tuned else None

@@ -7,6 +7,7 @@ A file says its version in its manifest, which lies inside the file and beside i
 - Version 2: every column is there, and the manifest names the oldest feedrate that reads it.
 - Version 3: trials have the axes ``memory_limit_mib``, ``read_ahead_kib`` and ``ddp_buckets``.
 - Version 4: a training script can be a workload: axis ``script``; ``worker_getitem_ns`` and ``batches_ready``.
+- Version 5: the manifest says what searches found, ``tuned``.
 
 Whatever changes a column, a type or a field of the manifest makes a new version. ``tests/golden`` holds files of each
 version and the list of what the newest holds.
@@ -39,6 +40,8 @@ _CAME_WITH = {
     **dict.fromkeys(("script", "worker_getitem_ns", "batches_ready"), 4),
 }
 """Column to the version that it came with; all others are older than version 2."""
+_FIELDS_CAME_WITH = {"tuned": 5}
+"""The same of fields of the manifest."""
 _SHOWN = 80
 """Characters of a name that a stranger's file may give to a field."""
 _NEWEST = 9_999
@@ -153,6 +156,12 @@ def complete(table: pa.Table, schema: pa.Schema, where: object) -> pa.Table:
 def missing(columns: Iterable[str], version: int) -> list[str]:
     """Of columns that a file does not have, those that a file of its schema version must have."""
     return [column for column in columns if 1 < version >= _CAME_WITH.get(column, 2)]
+
+
+def fields_of(run: RunManifest, version: int) -> dict[str, Any]:
+    """Give the fields of a manifest as a file of its schema version has them; one of version 1 may lack some."""
+    later = {name for name, came in _FIELDS_CAME_WITH.items() if 1 < version < came}
+    return run.model_dump(mode="json", exclude=later) | {"schema_version": version}
 
 
 def _embedded(table: pa.Table, where: object) -> int:

@@ -12,17 +12,29 @@ const SERVING = new Set(["ceiling", "control"]);
 const known = (value) => (isNull(value) ? null : value);
 
 // Lets runs of a script be compared whatever their loader's settings are: a cell of a script that is the only one of its mode
-// gets the same id in every run.
-function oneSetting(table) {
-  const [workload, script, mode] = ["workload", "script", "mode"].map((name) => values(table, name));
-  const own = new Map();
-  for (let row = 0; row < rowsOf(table); row += 1) {
-    if (workload(row) === "script") own.set(table.cell_id[row], `${script(row)}, ${mode(row)}`);
-  }
+// gets the same id in every run. Not where the other run has several of them: then the same settings are compared.
+function oneSetting(table, other) {
+  const [own, theirs] = [table, other].map(loops);
   if (!own.size) return table;
-  const counts = Map.groupBy(own.values(), (name) => name);
-  const named = new Map([...own].filter(([, name]) => counts.get(name).length === 1));
+  const [counts, others] = [own, theirs].map((each) => Map.groupBy(each.values(), (name) => name));
+  const alone = (name) => counts.get(name).length === 1 && (others.get(name)?.length ?? 1) === 1;
+  const named = new Map([...own].filter(([, name]) => alone(name)));
   return { ...table, cell_id: Array.from(table.cell_id, (id) => named.get(id) ?? id) };
+}
+
+// Cells of scripts, each with the script's name and what it runs.
+function loops(table) {
+  const [workload, script, mode] = ["workload", "script", "mode"].map((name) => values(table, name));
+  const found = new Map();
+  for (let row = 0; row < rowsOf(table); row += 1) {
+    if (workload(row) === "script") found.set(table.cell_id[row], `${script(row)}, ${mode(row)}`);
+  }
+  return found;
+}
+
+function bothAlike(tableA, tableB, rules) {
+  const [a, b] = [tableA, tableB].map((table) => believable(table, rules));
+  return [oneSetting(a, b), oneSetting(b, a)];
 }
 
 // The cells of one run, by device and id: their axes, whether a trial ended well, whether the matrix asked for them, what
@@ -341,10 +353,10 @@ const COUNTED = { faster: "faster", slower: "slower", same: "no difference", ope
 const tally = (cells) => Object.fromEntries(Object.entries(COUNTED).map(([name, word]) =>
   [name, cells.filter(({ verdict }) => verdict === word).length]));
 
-// How the settings of a script differ, as [axis, A's value, B's]; null where no training loop of a script is compared. What does
-// not apply is at its default.
+// How the settings of a script differ, as [axis, A's value, B's]; null where none are, or the same settings are compared, as with
+// a search. What does not apply is at its default.
 function changed(cells, rules) {
-  const loop = cells.find(({ axes }) => axes.workload === "script" && axes.mode === "train");
+  const loop = cells.find(({ axes, cell_id }) => axes.workload === "script" && cell_id === `${axes.script}, train`);
   if (!loop) return null;
   const [a, b] = [loop.axes, loop.axes_b];
   return rules.axes.filter(({ name, default: standard }) => (a[name] ?? standard) !== (b[name] ?? standard))
@@ -353,7 +365,7 @@ function changed(cells, rules) {
 
 // How many times as fast B is, and what cannot be compared: reads rules.columns.first.
 export function compare(tableA, tableB, rules) {
-  const [a, b] = [tableA, tableB].map((table) => oneSetting(believable(table, rules)));
+  const [a, b] = bothAlike(tableA, tableB, rules);
   const matched = matchCells(a, b, rules);
   const cells = ratios(a, b, matched.filter(({ reason }) => reason === null), rules)
     .map(({ a: samples_per_s_a, b: samples_per_s_b, ...cell }) =>
@@ -370,7 +382,7 @@ export function compare(tableA, tableB, rules) {
 
 // Why, and which settings are best: reads rules.columns.more too. `cells` are those of compare().
 export function explain(tableA, tableB, cells, rules) {
-  const [a, b] = [tableA, tableB].map((table) => oneSetting(believable(table, rules)));
+  const [a, b] = bothAlike(tableA, tableB, rules);
   const [cellsA, cellsB] = [a, b].map((table) => estimates(table, rules));
   return {
     stages: stages(a, b, cells, rules), held: bottlenecks(cellsA, cellsB, cells),

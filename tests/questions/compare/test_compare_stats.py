@@ -241,6 +241,20 @@ def test_runs_of_a_script_are_compared_alike(page: Page, fake_script: ModuleType
     assert len(want.held) == min(1, len(want.cells))
 
 
+def test_searches_are_compared_alike(
+    page: Page, fake_script: ModuleType, fake_tuned: ModuleType, tmp_path: Path
+) -> None:
+    """A search and a script as it is, or another search, are compared in the settings of both, here as there."""
+    folders = [fake_tuned.write(tmp_path / str(blocks), fake_tuned.Search(blocks=blocks)) for blocks in (3, 2)]
+    folders.append(fake_script.write(tmp_path, fake_script.Script(workers=0)))
+    search, *others = (runs.find(str(folder)).table("trials") for folder in folders)
+    for other in others:
+        got, want = both(page, search, other)
+        assert differ(got, want) == []
+        assert want.changed is None
+        assert len(want.cells)
+
+
 KINDS: dict[str, dict[str, Any]] = {
     "loader": {"workers": (0, 1, 2)},
     "one block": {"blocks": 1, "batches": (8,), "nulls": True},

@@ -218,6 +218,23 @@ def test_two_runs_of_a_script(
     assert re.search(r"This one cell: [\d.]+× \([\d.]+–[\d.]+, 32 and \d+ blocks\)\.", text)
 
 
+def test_searches_are_compared_setting_by_setting(
+    fake_tuned: ModuleType, fake_script: ModuleType, tmp_path: Path
+) -> None:
+    """Two searches are compared in the settings that both tried; a script as it is with a search in its own."""
+    first, second = (fake_tuned.write(tmp_path / str(blocks), fake_tuned.Search(blocks=blocks)) for blocks in (2, 3))
+    both = comparison.compare(str(first), str(second), tmp_path)
+    assert len(both.found.cells) > 1
+    assert both.found.changed is None
+    text = said(both)
+    assert "feedrate tune -- train.py" in text
+    assert "A → B:" not in text
+    plain = fake_script.write(tmp_path / "plain", fake_script.Script(workers=0))
+    against = comparison.compare(str(plain), str(second), tmp_path)
+    assert against.found.cells["cell_id"].tolist() == [runs.find(str(second)).manifest.tuned[0].present]
+    assert against.found.changed is None
+
+
 def test_two_scripts_have_nothing_in_common(fake_script: ModuleType, tmp_path: Path) -> None:
     """Scripts are told apart by their names; the message says what is expected."""
     one, other = (fake_script.write(tmp_path, fake_script.Script(name=name)) for name in ("a.py", "b.py"))

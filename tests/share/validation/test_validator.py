@@ -111,7 +111,7 @@ BROKEN_FIELDS: list[tuple[str, str, Any]] = [
     ("cell_seconds", "cell_seconds", {"0123456789ab": 1.0}),
     ("clock", "ended_at", "2999-01-01T00:00:00Z"),
     ("named", "datasets", []),
-    ("version", "schema_version", 5),
+    ("version", "schema_version", 6),
 ]
 """Rule, field of the manifest, and its value."""
 BROKEN_TRACES: list[tuple[str, str, str, Any]] = [
@@ -353,6 +353,7 @@ IN_OTHER_TESTS = {
     *("plain_file", "folder", "same_manifest", "place", "once", "facts", "half_ratio", "cold", "full", "manifest_text"),
     *("manifest", "manifest_range", "manifest_name", "command"),  # test_manifest
     *("script", "ready"),  # test_scripts
+    "tuned",  # test_tuned
 }
 """Rules that tests of their own are about."""
 

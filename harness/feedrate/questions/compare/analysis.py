@@ -94,12 +94,13 @@ class Compared:
     """A row a task of which both have a cell in common: the cheapest of either's best settings."""
     changed: tuple[tuple[str, Any, Any], ...] | None
     """How the settings of a script differ, whose runs are compared whatever they are: axis, A's value and B's, None
-    where it does not apply. None where no training loop of a script is compared."""
+    where it does not apply. None where none are, or the same settings are compared, as with a search."""
 
 
 def compared(a: Run, b: Run, unranked: Collection[str] = ()) -> Compared:
     """Compare two runs; ``unranked`` as of :func:`best_of_both`."""
-    a, b = ((one_setting(trials), one_setting(judged)) for trials, judged in (a, b))
+    pairs = ((a, b[0]), (b, a[0]))
+    a, b = ((one_setting(trials, other), one_setting(judged, other)) for (trials, judged), other in pairs)
     matched = matching(a[0], b[0])
     cells = compare(a[0], b[0], matched)
     return Compared(
@@ -118,7 +119,7 @@ def changed(
     trials_a: pd.DataFrame, trials_b: pd.DataFrame, cells: pd.DataFrame
 ) -> tuple[tuple[str, Any, Any], ...] | None:
     """Tell how the settings of a script's loop differ (``Compared.changed``); what does not apply is at its default."""
-    loops = cells.loc[_equal(cells["workload"], SCRIPT) & _equal(cells["mode"], "train"), "cell_id"]
+    loops = cells.loc[_equal(cells["workload"], SCRIPT) & cells["cell_id"].eq(cells["script"] + ", train"), "cell_id"]
     if not len(loops):
         return None
     a, b = (trials[trials["cell_id"].eq(loops.iloc[0])].iloc[0] for trials in (trials_a, trials_b))

@@ -31,7 +31,6 @@ from feedrate.questions.claims.charts import TONES as CLAIM_TONES
 from feedrate.questions.compare.analysis import KINDS, STAGES, encoded_formats
 from feedrate.questions.explore.page import RAN
 from feedrate.questions.home.page import leading
-from feedrate.questions.runs.facts import script_name
 from feedrate.schema import plugins
 from feedrate.schema.axes import AXES
 from feedrate.schema.columns import DEVICE_SPANS, PHASES, TRIALS
@@ -212,7 +211,7 @@ def _published(everyone: Selection) -> Iterator[dict[str, Any]]:
             "name": view.name,
             "device": run.device,
             "day": descriptions.day(run.started_at),
-            "label": beside.label or script_name(view),
+            "label": beside.label or run.script,
             "tier": beside.tier,
             "suites": sorted(run.suites),
             "file": f"runs/{view.slug}/trials.parquet",

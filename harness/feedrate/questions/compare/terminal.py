@@ -23,7 +23,6 @@ from feedrate.questions.compare.comparison import Comparison, Side
 from feedrate.questions.explore.page import RAN
 from feedrate.questions.machines import page as machines_page
 from feedrate.questions.summary.terminal import rate, task
-from feedrate.schema.axes import SCRIPT
 from feedrate.schema.words import known, number, percent, plural
 
 MOST_CELLS = 8
@@ -79,7 +78,9 @@ def _facts(side: Side) -> dict[str, str]:
     """A machine and its run, by what a reader calls each fact."""
     run = side.manifest
     trials = sum(run.outcomes.values())
-    if SCRIPT in run.suites:
+    if run.search:
+        asked = {"Asked for": run.command, "Trials": f"{trials:,} of {plural(run.cells, 'setting')} in a search"}
+    elif run.script:
         asked = {"Asked for": run.command, "Trials": f"its loop, in {run.blocks:,} stretches"}
     else:
         failed = f"{trials - run.outcomes.get('ok', 0):,} failed"

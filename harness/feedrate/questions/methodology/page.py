@@ -34,7 +34,7 @@ from feedrate.machine.probes import noise as probed
 from feedrate.pages import markup
 from feedrate.pages.markup import Page
 from feedrate.pages.template import render
-from feedrate.plan import claim_selection, schedule
+from feedrate.plan import claim_selection, schedule, search
 from feedrate.plan.matrix import DEFAULT_PROTOCOL
 from feedrate.questions.runs import telemetry
 from feedrate.questions.runs.page import PARTS
@@ -52,7 +52,7 @@ from feedrate.sweep import run
 PATH = "methodology.md"
 _MODULES = (
     *(blocks, ceilings, claim_selection, claims, crossfit, diagnosis, gpu, loader, metrics, noise, pipeline),
-    *(loop, plugins, prediction, profiler, run, schedule, simulate_noise, telemetry, verdicts, window),
+    *(loop, plugins, prediction, profiler, run, schedule, search, simulate_noise, telemetry, verdicts, window),
 )
 """Those whose constants the prose names."""
 _CAUSES = {

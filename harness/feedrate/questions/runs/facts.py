@@ -11,7 +11,6 @@ from feedrate.pages import descriptions, markup
 from feedrate.pages.runs import RunView
 from feedrate.pages.template import table
 from feedrate.schema import words
-from feedrate.schema.axes import SCRIPT
 from feedrate.store.marks import TIERS
 
 STOPPED = {
@@ -21,6 +20,7 @@ STOPPED = {
     "interrupted": "somebody stopped it",
     "ended": "the script ended",
 }
+SEARCH_STOPPED = {**STOPPED, "target": "the bound is within what was asked for"}
 FILES = {
     "run.json": "the manifest",
     "trials.parquet": "a row a trial, the manifest embedded",
@@ -35,15 +35,14 @@ Cell = Callable[[RunView, str], str]
 
 
 def script_name(view: RunView) -> str:
-    """What the script of a run is called; empty where it is the run of none."""
-    run = view.manifest
-    return run.command.rpartition(" ")[2] if SCRIPT in run.suites else ""
+    """What the script is called that a run watched as it is; empty of other runs."""
+    return "" if view.manifest.search else view.manifest.script
 
 
 def suites(view: RunView) -> list[str]:
     """What a run asked; of a script with its name."""
-    name = script_name(view)
-    return [f"{SCRIPT} {name}"] if name else list(view.manifest.suites)
+    name = view.manifest.script
+    return [f"{suite} {name}".strip() for suite in view.manifest.suites]
 
 
 def badge(page: str, view: RunView) -> Markup:
@@ -77,14 +76,15 @@ def short(view: RunView) -> dict[str, str]:
         "Began": f"{descriptions.day(run.started_at)} ({run.started_at})",
         "Took": descriptions.minutes(run.started_at, run.ended_at),
     }
-    stopped = {"Stopped": STOPPED.get(run.stop_reason, run.stop_reason)}
+    stopped = {"Stopped": (SEARCH_STOPPED if run.search else STOPPED).get(run.stop_reason, run.stop_reason)}
+    cells = words.plural(run.cells, "setting" if run.search else "cell")
     version = f"feedrate {run.feedrate_version}, protocol {run.protocol_version}"
-    if SCRIPT in run.suites:
+    if script_name(view):
         measured = {"Measured": f"its loop, in {run.blocks:,} stretches"}
         return {**began, **measured, **stopped, "PyTorch": run.software.torch or "unknown", "Version": version}
     return {
         **began,
-        "Measured": f"{words.plural(run.cells, 'cell')}, in up to {words.plural(run.blocks, 'block')}",
+        "Measured": f"{cells}, in up to {words.plural(run.blocks, 'block')}",
         "Trials": ", ".join(f"{count:,} {name}" for name, count in run.outcomes.items()),
         **stopped,
         "Suites": words.listed(run.suites) or "none",

@@ -26,9 +26,9 @@ from feedrate.pages.runs import RunView, draw, place
 from feedrate.pages.template import render, table
 from feedrate.plan import suite
 from feedrate.questions.cite import page as cite_page
-from feedrate.questions.runs import facts, script
+from feedrate.questions.runs import facts, script, search
 from feedrate.schema import words
-from feedrate.schema.axes import AXES, SCRIPT
+from feedrate.schema.axes import AXES
 from feedrate.schema.window import STEADY
 from feedrate.store.manifest import Dataset, Protocol, Stopped
 
@@ -77,9 +77,10 @@ def page(view: RunView) -> Page:
         target=f"{run.protocol.ci_target_pct:g}",
         summary=_summary(view),
         script=script.section(view),
+        search=search.section(view),
         of_script=of_script,
         predicted=predicted,
-        stretches=script.stretches(view) if of_script else (),
+        stretches=script.stretches(view) if facts.script_name(view) else (),
         headlines=headline_table(view.headlines),
         rule=RULE,
         notes=[*map(descriptions.note, run.substitutions), *_cautions(view)],
@@ -102,7 +103,7 @@ def page(view: RunView) -> Page:
         datasets=[_packed(data) for data in run.datasets],
         counted=[
             (f"{part.count:,}", became, part.reason)
-            for became, parts in (("merged", run.merged), ("left out", run.excluded))
+            for became, parts in (("merged", run.merged), ("left out", () if run.search else run.excluded))
             for part in parts
         ],
         order=order,
@@ -185,8 +186,8 @@ def _pictures(view: RunView) -> Iterator[tuple[Figure, Placed]]:
 
 
 def _of_script(view: RunView) -> Iterator[tuple[Figure, Placed]]:
-    """The charts of a script's loop."""
-    for chart in suite.load(SCRIPT).charts if SCRIPT in view.manifest.suites else ():
+    """The charts of a script's loop, or of a search."""
+    for chart in suite.load(next(iter(view.manifest.suites))).charts if view.manifest.script else ():
         if placed := _placed(figure := draw(chart, view), chart, view):
             yield figure, placed
 
@@ -202,7 +203,7 @@ def _summary(view: RunView) -> dict[str, str]:
     most = f", half of the cells in {usual:,} or more" if 0 < usual < run.blocks else ""
     cells = f"{words.plural(run.cells, 'cell')}, from {words.plural(run.combinations, 'combination')}"
     grade = Markup('<a href="#how-far-to-trust-it"><strong>{}</strong>, and why</a>').format(view.grade.letter)
-    if SCRIPT in run.suites:
+    if run.script:
         machine = {"Machine": markup.link(view.page, view.machine_page, view.name)}
         return {"Grade": grade, **facts.beside(view), **machine, **short}
     return {
@@ -237,6 +238,9 @@ def _added(view: RunView) -> dict[str, str]:
 
 def _cautions(view: RunView) -> Iterator[str]:
     trials = view.trials
+    if view.manifest.search:
+        yield "Batches were repeated and their order changed meanwhile: what the script trained was not to be kept."
+        return
     if view.manifest.blocks < 2:
         yield "One block only: no interval can be given for any number of this run."
     if reason := diagnose(trials).reason:
@@ -335,7 +339,7 @@ def _details(view: RunView) -> dict[str, dict[str, str]]:
     if run.machine.storage:
         found["Storage"] = _named(run.machine.storage.model_dump())
     found["Software"] = _named(run.software.model_dump(exclude_none=True) | run.runtime)
-    found["Protocol"] = {} if SCRIPT in run.suites else _protocol(run.protocol)
+    found["Protocol"] = {} if run.script else _protocol(run.protocol)
     return {title: values for title, values in found.items() if values}
 
 

@@ -25,7 +25,7 @@ from feedrate.questions.runs import facts as runs_facts
 from feedrate.questions.storage.page import StorageSection
 from feedrate.questions.workers import page as workers_page
 from feedrate.schema import plugins, words
-from feedrate.schema.axes import SCRIPT
+from feedrate.schema.axes import SCRIPT, TUNE
 
 CHARTED = 2
 """Runs whose charts a page has room for, with some thirty kilobytes each, compressed."""
@@ -37,8 +37,9 @@ def found(runs: Sequence[RunView]) -> list[tuple[str, str, Suite]]:
     What asks about machines comes before what asks about feedrate. The suite of all claims has a page of another kind,
     and of scripts there are the pages of their runs.
     """
+    elsewhere = {CLAIMS, SCRIPT, TUNE}
     names = sorted(
-        {name for view in runs for name in view.suites} - {CLAIMS, SCRIPT}, key=lambda name: (name == CALIBRATION, name)
+        {name for view in runs for name in view.suites} - elsewhere, key=lambda name: (name == CALIBRATION, name)
     )
     known = plugins.names("feedrate.suites")
     every = tuple(charts_by_name())

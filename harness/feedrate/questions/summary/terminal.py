@@ -40,7 +40,7 @@ def show(run: StoredRun, console: Console) -> None:
     trials = run.table("trials")
     _quality(run, trials, console)
     if (trials["outcome"] == "ok").any():
-        if run.manifest.tuned:
+        if run.manifest.tuned and not run.manifest.search:
             _tuned(run, trials, console)
             _next(run, console)
             return

@@ -39,8 +39,8 @@ MANIFEST_NAME = Rule(
 )
 COMMAND = Rule(
     "command",
-    "The command that repeats the run is make sweep with plain values, as it is shown to be typed, or feedrate "
-    "run with the script's name.",
+    "The command that repeats the run is make sweep with plain values, as it is shown to be typed, or feedrate run "
+    "or feedrate tune with the script's name.",
 )
 RULES = (MANIFEST, VERSION, MANIFEST_TEXT, MACHINE_ID, MANIFEST_RANGE, MANIFEST_NAME, COMMAND)
 
@@ -59,6 +59,9 @@ _MOST: dict[str, float] = {
     **dict.fromkeys(("cell_spread.*.sd", "cell_spread.*.within"), 1e3),
     "combinations": 1e9,
     "outcomes.*": 1e7,
+    **dict.fromkeys(("tuned.*.settings", "tuned.*.trials", "tuned.*.aside.*.count"), 1e7),
+    **dict.fromkeys(("tuned.*.within_pct", "tuned.*.bound_pct"), 1e6),
+    **dict.fromkeys(("tuned.*.gain.*", "tuned.*.audits.*.predicted", "tuned.*.audits.*.measured"), 1e6),
     "protocol.ci_target_pct": 1e3,
     "parent_cpu_pct": 100.0 * CORES,
     **dict.fromkeys(("noise_before.gpu_throttle_reasons", "noise_after.gpu_throttle_reasons"), 2.0**63),
@@ -69,11 +72,11 @@ _CLAIM = "[a-z0-9][a-z0-9_-]{0,63}"
 _ENDED = ("target", "blocks", "budget", "interrupted", "ended")
 _VALUE = r"(?:[\w.+,-]{1,100}|'[\w.+,@ -]{1,100}')"
 """What a shell and make take as it stands: no expansion, no second command."""
-RUN_COMMAND = "feedrate run -- "
-"""What the command of a script's run begins with; the script's name follows."""
+SCRIPT_COMMANDS = {"script": "feedrate run -- ", "tune": "feedrate tune -- "}
+"""Suite of a script's run to what its command begins with; the script's name follows."""
 _COMMAND = (
     rf"make sweep(?: (?:PROFILE|SUITE|BUDGET|MATRIX|TUNE|DATA|DATA_ROOT)={_VALUE})*|"
-    rf"{RUN_COMMAND}(?a:{FREE_NAME.pattern})"
+    rf"(?:{'|'.join(SCRIPT_COMMANDS.values())})(?a:{FREE_NAME.pattern})"
 )
 _NAMES: dict[str, str] = {
     "suites": NAME,
@@ -101,6 +104,7 @@ _TEXTS: dict[str, str] = {
     "datasets.*.name": r"[a-z0-9_](?:[.-]?[A-Za-z0-9_])*",
     "datasets.*.storage_format": NAME,
     "datasets.*.data_hash": findings.DATA_HASH,
+    **dict.fromkeys(("tuned.*.recommended", "tuned.*.present", "tuned.*.audits.*.cell_id"), CELL_ID),
 }
 """Field to the pattern of its text."""
 
@@ -139,7 +143,7 @@ def _read(text: bytes) -> tuple[dict[str, Any], RunManifest]:
     if own != manifest.machine.machine_id:
         raise MACHINE_ID.refused(where, quote(own), f"{quote(manifest.machine.machine_id)} by its hardware facts")
     version = fields["schema_version"]
-    _compare(fields, manifest.model_dump(mode="json") | {"schema_version": version}, version > 1, where)
+    _compare(fields, migration.fields_of(manifest, version), version > 1, where)
     check_fields(fields, where)
     return fields, manifest
 
@@ -168,8 +172,8 @@ def check_fields(fields: dict[str, Any], where: str) -> None:
             if len(value) > caps.TEXT_CHARACTERS.most or _UNPRINTABLE.search(value):
                 raise MANIFEST_TEXT.refused(place, quote(value), "a short line of plain text")
             if path == "command" and not re.fullmatch(_COMMAND, value):
-                expected = "make sweep and NAME=value, without what a shell or make expands, or feedrate run -- NAME"
-                raise COMMAND.refused(place, quote(value), expected)
+                expected = "make sweep and NAME=value, without what a shell or make expands"
+                raise COMMAND.refused(place, quote(value), f"{expected}, or feedrate run (or tune) -- NAME")
             if path in _TEXTS and not re.fullmatch(_TEXTS[path], value):
                 raise MANIFEST_NAME.refused(place, quote(value), f"a text such as {_TEXTS[path]}")
         elif not isinstance(value, bool) and not 0 <= value <= (most := _MOST.get(path, EXACT)):

@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from feedrate.schema.axes import Axis, Value
 from feedrate.schema.columns import TABLES
 from feedrate.share.validation import caps
 from feedrate.share.validation.findings import Rule, quote
@@ -155,6 +156,13 @@ class Rows:
             else:
                 self._texts[name] = Texts(np.full(len(self), NULL), pa.array([], pa.string()))
         return self._texts[name]
+
+    def axis(self, axis: Axis, row: int) -> Value | None:
+        """The value of an axis in a row; None where it does not apply."""
+        if axis.type is str:
+            return self.text(axis.name).text(row)
+        number = self.number(axis.name)[row]
+        return None if np.isnan(number) else axis.type(number)
 
     def quote(self, name: str, row: int) -> str:
         """Show what a column holds in a row."""

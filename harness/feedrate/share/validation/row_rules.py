@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from feedrate.schema.axes import AXES, BY_NAME, SCRIPT, Axis, Value, applicable, cell_id
+from feedrate.schema.axes import AXES, BY_NAME, SCRIPT, Value, applicable, cell_id
 from feedrate.schema.columns import AXIS_COLUMNS, DEVICE_SPANS, FLAGS, OUTCOMES, PHASES, ROLES, TABLES, WORKER_STAGES
 from feedrate.schema.errors import InputError
 from feedrate.schema.redaction import EVIDENCE_MOST, INVISIBLE, KIND_MOST, MOST
@@ -330,17 +330,10 @@ def _cells(rows: Rows) -> Iterator[Offence]:
         alike = (values == values[like]) | (np.isnan(values) & np.isnan(values[like]))
         yield Offence(axis.name, ~alike, "the value of the first row of its cell")
     for row in first.tolist():
-        cell = tuple((axis.name, value) for axis in there if (value := _axis_value(rows, axis, row)) is not None)
+        cell = tuple((axis.name, value) for axis in there if (value := rows.axis(axis, row)) is not None)
         if problem := _cell_problem(cell, device.text(row) or "", ids.text(row) or ""):
             column, got, expected = problem
             yield Offence(column, np.arange(len(rows)) == row, expected, {row: got}.__getitem__)
-
-
-def _axis_value(rows: Rows, axis: Axis, row: int) -> Value | None:
-    if axis.type is str:
-        return rows.text(axis.name).text(row)
-    number = rows.number(axis.name)[row]
-    return None if np.isnan(number) else axis.type(number)
 
 
 @lru_cache(maxsize=1 << 16)

@@ -6,6 +6,7 @@ what the trial says; else they can only be a part of it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -14,10 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from feedrate.schema.axes import SCRIPT
+from feedrate.plan.search import LEAST_BOUND
+from feedrate.schema.axes import AXES, SCRIPT, TUNE, cell_id, lives
 from feedrate.schema.columns import DEVICE_SPANS, OUTCOMES, PHASES, STEPS_KEPT, WORKER_STAGES
 from feedrate.share.validation.findings import Finding, Rule, quote
-from feedrate.share.validation.manifest import RUN_COMMAND
+from feedrate.share.validation.manifest import SCRIPT_COMMANDS
 from feedrate.share.validation.parquet import Codes, Floats, Rows
 
 CLOCK_MAY_STEP_S = 60.0
@@ -31,6 +33,12 @@ RUN_COLUMNS = (
     *("cell_id", "outcome", "role", "suite", "data_hash", "workload", "script"),
 )
 """Columns of the trials that ``RUN_RULES`` read."""
+SEARCHED_COLUMNS = tuple(axis.name for axis in AXES if axis.of_scripts)
+"""Those of a search's trials that they read, too."""
+_LEAST_PCT = round(100 * math.expm1(LEAST_BOUND), 3)
+"""No search states a bound below it, whatever it was asked for."""
+_SCRIPT_ENDS = {SCRIPT: ("ended", "interrupted"), TUNE: ("target", "budget", "interrupted")}
+"""Suite of a script's run to why it may have stopped."""
 Wrong = tuple[str, str, str]
 """Where, what came, what was expected."""
 
@@ -142,20 +150,52 @@ def _facts(trials: Rows) -> Iterator[Wrong]:
 def _script(trials: Rows) -> Iterator[Wrong]:
     """Find what makes a run both one of a script and one of a sweep."""
     run, own = trials.run, trials.text("workload").one_of(SCRIPT)
-    name = run.command.removeprefix(RUN_COMMAND)
-    if name == run.command:
+    suite = next((suite for suite, command in SCRIPT_COMMANDS.items() if run.command.startswith(command)), None)
+    if suite is None:
         if own.any():
             yield "column workload", quote(SCRIPT), f"no script, as the command is {quote(run.command)}"
         if run.stop_reason == "ended":
             yield "manifest.stop_reason", quote(run.stop_reason), "why a sweep stopped"
         return
-    own &= trials.text("script").one_of(name) & trials.text("suite").one_of(SCRIPT)
+    name, ends = run.command.removeprefix(SCRIPT_COMMANDS[suite]), _SCRIPT_ENDS[suite]
+    own &= trials.text("script").one_of(name) & trials.text("suite").one_of(suite)
     if not own.all():
         got = f"{int((~own).sum())} trials that are not of the script {quote(name)}"
         yield "columns workload, script and suite", got, "all of them, as the command says"
-    if set(run.suites) != {SCRIPT} or run.profile != SCRIPT or run.stop_reason not in ("ended", "interrupted"):
+    if set(run.suites) != {suite} or run.profile != suite or run.stop_reason not in ends:
         got = f"{quote(', '.join(run.suites))}, {quote(run.profile)}, {quote(run.stop_reason)}"
-        yield "manifest.suites, profile and stop_reason", got, "script, script, ended or interrupted"
+        yield "manifest.suites, profile and stop_reason", got, f"{suite}, {suite}, {' or '.join(ends)}"
+
+
+def _tuned(trials: Rows) -> Iterator[Wrong]:
+    """Find what a search cannot have found among its trials."""
+    run = trials.run
+    if run.script and len(run.tuned) != (TUNE in run.suites):
+        yield "manifest.tuned", f"{len(run.tuned)} entries", "one of a search, none of a script as it is"
+        return
+    own = set(_measured(trials)) if run.search else trials.text("cell_id").used().keys()
+    for found in run.tuned:
+        named = {found.recommended, found.present or found.recommended, *(each.cell_id for each in found.audits)}
+        if other := named - own:
+            yield "manifest.tuned", quote(min(other)), "a cell of its trials, whether its workers live on or not"
+        if found.trials > len(trials) or (run.search and found.trials != len(trials)):
+            yield "manifest.tuned.trials", str(found.trials), f"{len(trials)} by the rows"
+        bound = math.inf if found.bound_pct is None else found.bound_pct
+        if bound > max(found.within_pct, _LEAST_PCT) if found.known else bound < found.within_pct:
+            yield "manifest.tuned.known", str(found.known), "whether bound_pct is within_pct at most"
+        if found.gain and not 0 < found.gain[1] <= found.gain[0] <= found.gain[2]:
+            yield "manifest.tuned.gain", quote(found.gain), "a ratio between the ends of its interval"
+        if (left := sum(part.count for part in found.aside)) > found.settings:
+            yield "manifest.tuned.aside", f"{left:,} settings", f"at most {found.settings:,}, all that there are"
+
+
+def _measured(trials: Rows) -> Iterator[str]:
+    """Ids of the cells that a trial may stand for."""
+    codes = trials.text("cell_id").codes
+    for row in np.unique(codes, return_index=True)[1].tolist():
+        values = {axis.name: trials.axis(axis, row) for axis in AXES if axis.of_scripts}
+        for cell in lives({name: value for name, value in values.items() if value is not None}):
+            yield cell_id(cell)
 
 
 RUN_RULES = (
@@ -176,6 +216,12 @@ RUN_RULES = (
         "A run of a script is of that one alone: its command, its suite, its rows and why it stopped say so; no sweep "
         "has a script among its rows.",
         _script,
+    ),
+    RunRule(
+        "tuned",
+        "What a search found names cells of its trials and counts them as the rows do; it is known where its bound is "
+        "within the tolerance, and a gain lies in its interval.",
+        _tuned,
     ),
     RunRule("facts", "A run on a GPU says which, and a machine has cores and memory.", _facts),
 )

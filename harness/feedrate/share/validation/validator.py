@@ -21,7 +21,7 @@ from feedrate.share.validation import manifest as validation_manifest
 from feedrate.share.validation.findings import Finding, Refused, Rule, Validated, quote
 from feedrate.share.validation.parquet import Opened, Rows, open_table
 from feedrate.share.validation.row_rules import IDENTITIES, VALUES, broken
-from feedrate.share.validation.run_rules import RUN_COLUMNS, TRACE_COLUMNS, Traces, check_run
+from feedrate.share.validation.run_rules import RUN_COLUMNS, SEARCHED_COLUMNS, TRACE_COLUMNS, Traces, check_run
 
 RUN, TRIALS = "run.json", "trials.parquet"
 FILES = (RUN, *(f"{table}.parquet" for table in TABLES))
@@ -49,6 +49,7 @@ def judge(path: Path, *, in_place: bool = False) -> Validated:
         result = replace(result, sha256=hashlib.sha256(data).hexdigest())
         trials = open_table(data, "trials", TRIALS)
         columns = {*RUN_COLUMNS, *(TRACE_COLUMNS if RUN in files else ())}
+        columns |= {*SEARCHED_COLUMNS} if trials.manifest.search else set()
         findings, kept = _check_trials(trials, columns)
         if kept and RUN in files:
             findings = [*_check_folder(path, files, trials, in_place), *_check_traces(files, trials, kept)]

@@ -1,0 +1,150 @@
+"""The page of a search answers first, shows what spoke for the answer, and needs nothing but the run's own files."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from html import unescape
+from types import ModuleType
+
+import pytest
+
+from feedrate.analysis.noise import OF_SEARCHES
+from feedrate.charts import render
+from feedrate.pages.markup import Page
+from feedrate.pages.runs import RunView, draw
+from feedrate.questions.machines import page as machines_page
+from feedrate.questions.runs import page as runs_page
+from feedrate.questions.runs.facts import runs_table
+from feedrate.questions.runs.search import settings_of
+from feedrate.questions.suites import page as suites_page
+from feedrate.schema.axes import TUNE
+from feedrate.store import runs
+
+NOTHING = re.compile(r"\bNone\b|\bnan\b|<NA>|NaN")
+"""What a value that is not there must not be shown as."""
+
+
+@pytest.fixture(scope="module")
+def show_search(fake_tuned: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., RunView]:
+    """Make up the run of a search and read it back as one from elsewhere: without its report."""
+
+    def make(**what: object) -> RunView:
+        folder = fake_tuned.write(tmp_path_factory.mktemp("search"), fake_tuned.Search(**what))
+        runs.report_of(folder).unlink()
+        return RunView(runs.find(str(folder)))
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def view(show_search: Callable[..., RunView]) -> RunView:
+    """A search with trials that failed."""
+    return show_search(fails=4)
+
+
+def text(page: Page) -> str:
+    """What a page says, its figures included."""
+    html = page.body + "".join(placed.html for placed in page.figures.values())
+    return unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))).replace("\u00a0", " ")
+
+
+def test_what_to_paste_comes_first(view: RunView) -> None:
+    """The answer with its gain, what to paste, the bound, the path, the settings: in this order; then the run."""
+    page, (found,) = runs_page.page(view), view.manifest.tuned
+    best = settings_of(view.trials)[found.recommended]
+    parts = [
+        *(
+            f'class="fr-answer">Of the settings that were searched, <code>{best}</code> is the one for train.py. ',
+            "<code>",
+        ),
+        *(
+            "DataLoader(..., num_workers=",
+            "The best of all 25 settings is at most ",
+            "A grid of 25 settings × 8 blocks",
+        ),
+        *(f'id="slot-search-{view.slug}"', "## Settings that were tried", "## Settings that were not tried"),
+        *("## Set aside, but measured all the same", "## The run", "feedrate tune -- train.py", "## What failed"),
+    ]
+    places = [page.body.index(part) for part in parts]
+    assert places == sorted(places)
+    said = text(page)
+    ratio, lo, hi = found.gain or (0.0, 0.0, 0.0)
+    assert (
+        f"It is {ratio:.1f} times as fast as num_workers=0 , which the script has (95 % interval {lo:.2f} to {hi:.2f})"
+        in said
+    )
+    assert f"{found.trials} of {view.manifest.cells} settings" in said
+
+
+def test_it_has_no_words_of_a_sweep(view: RunView) -> None:
+    """No control cell, protocol or contrast; nothing is shown as None."""
+    said = text(runs_page.page(view))
+    for word in ("ontrol cell", "Why it stopped", "Best settings", "cells", "stretches", "Protocol"):
+        assert word not in said, word
+    assert not NOTHING.search(said), NOTHING.findall(said)
+
+
+def test_every_setting_that_ran_has_a_row(view: RunView) -> None:
+    """The table has each setting once, marks two of them, and says which only failed."""
+    body = runs_page.page(view).body
+    table = body[body.index("## Settings that were tried") : body.index("## Settings that were not tried")]
+    assert table.count("<tr") == 1 + view.trials["cell_id"].nunique()
+    assert table.count("<strong>recommended</strong>") == table.count("<strong>present</strong>") == 1
+    assert table.count("failed") == view.trials.loc[view.trials["outcome"].ne("ok"), "cell_id"].nunique()
+
+
+def test_the_path_has_a_mark_a_trial(view: RunView) -> None:
+    """Trials that ended well are drawn in their order; those of two settings lie in rings; failed ones are counted."""
+    figure = draw("search", view, TUNE)
+    ended = view.trials[view.trials["outcome"].eq("ok")].sort_values(["block", "position"])
+    assert [row["samples per s"] for row in figure.rows] == ended["samples_per_s"].tolist()
+    assert [row["trial"] for row in figure.rows] == sorted(row["trial"] for row in figure.rows)
+    assert {row["marked"] for row in figure.rows} == {"none", "recommended", "present"}
+    assert {"0 workers", "recommended", "present"} <= {key.label for key in figure.keys}
+    assert f"{len(view.trials) - len(ended)} trials failed and have no mark." in figure.notes
+    assert f"{len(ended)} trials of " in figure.message
+    assert "NaN" not in json.dumps(render.specification(figure.panels[0]))
+    assert ET.fromstring(render.svg(figure.panels[0], "p")).get("width") == "320"
+
+
+def test_a_run_of_no_search_has_no_path(show: Callable[..., RunView]) -> None:
+    """The chart says what is missing."""
+    assert draw("search", show()).missing == "No search chose the trials of this run."
+
+
+def test_a_search_that_was_cut_short_says_so(show_search: Callable[..., RunView]) -> None:
+    """After one block the bound is wide, and the page says what the search was asked for."""
+    view = show_search(blocks=1)
+    said = text(runs_page.page(view))
+    assert f"at most {view.manifest.tuned[0].bound_pct:.1f} % faster" in said
+    assert "The time was used up before it was within the 3 % that the search was asked for." in said
+    assert "The script has it already." in said
+    assert not NOTHING.search(said), NOTHING.findall(said)
+
+
+def test_it_is_graded_by_what_says_something_of_the_machine(view: RunView) -> None:
+    """How often a setting ran is the search's choice, and settings differ: neither grades the run."""
+    assert set(view.grade.letters) == set(OF_SEARCHES)
+    assert "present setting" in " ".join(view.grade.reasons)
+
+
+def test_no_other_page_takes_it_for_a_task(view: RunView) -> None:
+    """Lists name the script; a search has no page of its suite, no headline, and is no machine's best setting."""
+    assert "tune train.py" in runs_table("Runs", [view], "runs/index.md", ("Run", "Suites"))
+    assert suites_page.found([view]) == []
+    assert not len(view.headlines)
+    assert not len(machines_page.tasks_of([view]))
+
+
+def test_names_of_a_stranger_are_text(view: RunView) -> None:
+    """What a manifest says of settings that were set aside is never markup."""
+    run = view.run
+    (found,) = run.manifest.tuned
+    hostile = found.aside[0].model_copy(update={"reason": "<script>alert(1)</script> {{ 7*7 }}"})
+    manifest = run.manifest.model_copy(update={"tuned": (found.model_copy(update={"aside": (hostile,)}),)})
+    body = runs_page.page(RunView(runs.StoredRun(run.folder, manifest))).body
+    assert "<script>alert" not in body
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; {{ 7*7 }}" in body
