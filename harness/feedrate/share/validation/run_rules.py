@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from feedrate.plan.search import LEAST_BOUND
 from feedrate.schema.axes import AXES, SCRIPT, TUNE, cell_id, lives
 from feedrate.schema.columns import DEVICE_SPANS, OUTCOMES, PHASES, STEPS_KEPT, WORKER_STAGES
 from feedrate.share.validation.findings import Finding, Rule, quote
@@ -35,8 +34,6 @@ RUN_COLUMNS = (
 """Columns of the trials that ``RUN_RULES`` read."""
 SEARCHED_COLUMNS = tuple(axis.name for axis in AXES if axis.of_scripts)
 """Those of a search's trials that they read, too."""
-_LEAST_PCT = round(100 * math.expm1(LEAST_BOUND), 3)
-"""No search states a bound below it, whatever it was asked for."""
 _SCRIPT_ENDS = {SCRIPT: ("ended", "interrupted"), TUNE: ("target", "budget", "interrupted")}
 """Suite of a script's run to why it may have stopped."""
 Wrong = tuple[str, str, str]
@@ -181,7 +178,7 @@ def _tuned(trials: Rows) -> Iterator[Wrong]:
         if found.trials > len(trials) or (run.search and found.trials != len(trials)):
             yield "manifest.tuned.trials", str(found.trials), f"{len(trials)} by the rows"
         bound = math.inf if found.bound_pct is None else found.bound_pct
-        if bound > max(found.within_pct, _LEAST_PCT) if found.known else bound < found.within_pct:
+        if bound > found.within_pct if found.known else bound < found.within_pct:
             yield "manifest.tuned.known", str(found.known), "whether bound_pct is within_pct at most"
         if found.gain and not 0 < found.gain[1] <= found.gain[0] <= found.gain[2]:
             yield "manifest.tuned.gain", quote(found.gain), "a ratio between the ends of its interval"
