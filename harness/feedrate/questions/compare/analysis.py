@@ -119,7 +119,8 @@ def changed(
     trials_a: pd.DataFrame, trials_b: pd.DataFrame, cells: pd.DataFrame
 ) -> tuple[tuple[str, Any, Any], ...] | None:
     """Tell how the settings of a script's loop differ (``Compared.changed``); what does not apply is at its default."""
-    loops = cells.loc[_equal(cells["workload"], SCRIPT) & cells["cell_id"].eq(cells["script"] + ", train"), "cell_id"]
+    scripts = cells[_equal(cells["workload"], SCRIPT)]
+    loops = scripts.loc[scripts["cell_id"].eq(scripts["script"].astype("string") + ", train"), "cell_id"]
     if not len(loops):
         return None
     a, b = (trials[trials["cell_id"].eq(loops.iloc[0])].iloc[0] for trials in (trials_a, trials_b))

@@ -178,7 +178,7 @@ def _tuned(trials: Rows) -> Iterator[Wrong]:
         if found.trials > len(trials) or (run.search and found.trials != len(trials)):
             yield "manifest.tuned.trials", str(found.trials), f"{len(trials)} by the rows"
         bound = math.inf if found.bound_pct is None else found.bound_pct
-        if bound > found.within_pct if found.known else bound < found.within_pct:
+        if (bound <= found.within_pct) is not found.known:
             yield "manifest.tuned.known", str(found.known), "whether bound_pct is within_pct at most"
         if found.gain and not 0 < found.gain[1] <= found.gain[0] <= found.gain[2]:
             yield "manifest.tuned.gain", quote(found.gain), "a ratio between the ends of its interval"
