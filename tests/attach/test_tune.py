@@ -48,7 +48,7 @@ def told(place: Place) -> Mapping[str, Any]:
 def test_a_script_that_waits_for_reads_gets_workers(tmp_path: Path) -> None:
     """Four workers feed it four times as fast; it is ended, nothing stays behind, and the search is a run."""
     place = Place(tmp_path)
-    done = tune(place, sys.executable, place.script(SLOW), options=("--max-workers", "4", "--budget", "14s"))
+    done = tune(place, sys.executable, place.script(SLOW), options=("--max-workers", "4", "--budget", "9s"))
     assert done.status == 0, done.err
     found = told(place)
     assert found["recommended"]["num_workers"] >= 3, done.err
@@ -83,7 +83,7 @@ def test_a_trial_that_dies_is_a_row(tmp_path: Path) -> None:
             os.kill(os.getppid(), signal.SIGKILL)
 """,
     )
-    done = tune(place, sys.executable, place.script(text), options=("--max-workers", "4", "--budget", "40s"))
+    done = tune(place, sys.executable, place.script(text), options=("--max-workers", "4", "--budget", "30s"))
     assert done.status == 0, done.err
     assert told(place)["recommended"]["num_workers"] == 2
     assert "four are too many" in done.err
@@ -97,7 +97,7 @@ def test_a_trial_that_dies_is_a_row(tmp_path: Path) -> None:
 def test_ctrl_c_keeps_what_is_known_and_the_same_command_goes_on(tmp_path: Path) -> None:
     """The second session begins with the trials of the first, and the run holds both."""
     place = Place(tmp_path)
-    words = command(place, sys.executable, place.script(SLOW), options=("--max-workers", "4", "--budget", "20s"))
+    words = command(place, sys.executable, place.script(SLOW), options=("--max-workers", "4", "--budget", "14s"))
     first = place.start(*words)
     until = time.monotonic() + 60
     while not any(path.stat().st_size for path in place.results.glob("*/*/journal.jsonl")):
@@ -122,7 +122,7 @@ def test_a_function_is_tuned(tmp_path: Path, gives: str) -> None:
     """It gives a loader and a step, or a data set alone."""
     place = Place(tmp_path)
     place.script(SLOW.partition("if __name__")[0] + f"\ndef make():\n    return {gives}\n")
-    done = tune(place, "train.py:make", options=("--max-workers", "4", "--budget", "12s", "--batch-size", "4"))
+    done = tune(place, "train.py:make", options=("--max-workers", "4", "--budget", "9s", "--batch-size", "4"))
     assert done.status == 0, done.err
     assert told(place)["recommended"]["num_workers"] >= 3
     assert not place.left()
