@@ -81,9 +81,10 @@ def test_a_trial_that_dies_is_a_row(tmp_path: Path) -> None:
             raise OSError("four are too many")
         if workers and workers.num_workers == 3:
             os.kill(os.getppid(), signal.SIGKILL)
+            os._exit(1)  # not its next parent, too
 """,
     )
-    done = tune(place, sys.executable, place.script(text), options=("--max-workers", "4", "--budget", "30s"))
+    done = tune(place, sys.executable, place.script(text), options=("--max-workers", "4", "--budget", "25s"))
     assert done.status == 0, done.err
     assert told(place)["recommended"]["num_workers"] == 2
     assert "four are too many" in done.err
