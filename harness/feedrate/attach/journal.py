@@ -58,7 +58,6 @@ class Journal:
             self.resumed.append(Tried(**kept | {"setting": Setting(*kept["setting"])}))
         self._rows: Rows | None = None
         self._sampled_ns = 0
-        self._ids: dict[Setting, str] = {}
 
     def keep(self, tuning: Tuning, watched: Watched, tried: Tried, loader: Loader | None) -> None:
         """Keep a trial that has ended; returns when the disk has it."""

@@ -107,24 +107,28 @@ class Machine:
             setting: the setting.
             size: how many times a batch of it is one that was seen.
         """
-        workers, stock = setting.num_workers, setting.num_workers * (setting.prefetch_factor or 0)
+        workers, (memory, shared) = setting.num_workers, self.takes(setting, size)
         if not workers:
             return None
-        shared = (stock + 1) * self.batch_bytes * size
         batches = f"{workers} workers × {setting.prefetch_factor} batches of {gib(self.batch_bytes * size)}"
         if self.shm_bytes is not None and shared > ROOM * self.shm_bytes:
             return f"{batches} do not fit in /dev/shm, of which {gib(self.shm_bytes)} are free"
-        if self.memory_bytes is not None and shared + workers * self.worker_bytes > ROOM * self.memory_bytes:
+        if self.memory_bytes is not None and memory > ROOM * self.memory_bytes:
             return (
                 f"{batches} and {gib(workers * self.worker_bytes)} of their own do not fit in memory, of which "
                 f"{gib(self.memory_bytes)} are free"
             )
         return None
 
-    def takes(self, setting: Setting) -> tuple[int, int]:
-        """Bytes of memory (shared ones included) and of shared memory that the workers of a setting take."""
+    def takes(self, setting: Setting, size: int = 1) -> tuple[int, int]:
+        """Bytes of memory (shared ones included) and of shared memory that the workers of a setting take.
+
+        Args:
+            setting: the setting.
+            size: how many times a batch of it is one that was seen.
+        """
         workers, prefetch = setting.num_workers, setting.prefetch_factor or 0
-        shared = (workers * prefetch + 1) * self.batch_bytes if workers else 0
+        shared = (workers * prefetch + 1) * self.batch_bytes * size if workers else 0
         return shared + workers * self.worker_bytes, shared
 
 

@@ -33,7 +33,7 @@ from feedrate.attach.records import Loader
 from feedrate.attach.run import EVERY_S, Ended, Watched, run
 from feedrate.attach.space import Asked, Machine, Setting, fitting, settings
 from feedrate.machine.probes import procfs
-from feedrate.plan.search import Outcome, Search
+from feedrate.plan.search import Search
 from feedrate.schema.window import warm_up_steps
 
 PILOT_S, WINDOW_S = 1.5, (1.0, 3.0)
@@ -115,7 +115,7 @@ class Tuning:
         self.watched: Watched | None = None
         """The script that runs."""
         self.cuda = False
-        self.machine = Machine(cores, psutil.virtual_memory().available, _free_shm())
+        self.machine = Machine(cores, psutil.virtual_memory().available, procfs.free_shared_memory())
         self.present: Setting | None = None
         self.made: list[Any] = []
         """Where the loader was made, innermost caller first."""
@@ -184,7 +184,7 @@ class Tuning:
             batch_size=told["batch_size"] if self._asked.batch_sizes else None,
         )
         self.machine.epoch_steps = int(message["epoch_steps"])
-        self.cuda, self._resizable = bool(message["cuda"]), bool(message["resizable"])
+        self.cuda = bool(message["cuda"])
         self._order = [self._trial_of(self.present)]
         if self.earlier:
             self._resume()
@@ -304,11 +304,6 @@ class Tuning:
         able = [each for each in every if each not in self.excluded]
         return Search(able, within=self._within, seed=self._seed, present=present, trial_of=self._trial_of)
 
-    @property
-    def outcome(self) -> Outcome[Setting] | None:
-        """Where the search stands; None before a trial has ended well."""
-        return self.search.outcome() if self.search is not None and self.search.measured else None
-
 
 def _needed_s(pilot: Tried) -> float:
     """How long a window must be for a pace as precise as wanted, by how batches differ: by their means' errors."""
@@ -372,15 +367,6 @@ def _floor(fits: Sequence[Pipeline], setting: Setting, cores: float) -> float:
     receive = min(fit.receive_compute_ns for fit in fits)
     compute = min(float(fit.compute_ns.mean()) + fit.step_cores * fit.step_ns for fit in fits)
     return max(step + receive, prepare / setting.num_workers, (compute + receive) / cores)
-
-
-def _free_shm() -> int | None:
-    """Bytes free under /dev/shm; None where it is not mounted."""
-    try:
-        found = os.statvfs("/dev/shm")  # noqa: S108 - asked, not written
-    except OSError:
-        return None
-    return found.f_bavail * found.f_frsize
 
 
 class Server:

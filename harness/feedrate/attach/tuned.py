@@ -47,7 +47,6 @@ class Result:
     """The same of those that do not fit the machine."""
     failed: dict[Setting, str]
     audits: tuple[Audit, ...]
-    model_error: float
     memory_bytes: int
     shm_bytes: int
 
@@ -81,7 +80,6 @@ def result(session: Session) -> Result | None:
         excluded=dict(Counter(tuning.excluded.values())),
         failed={each.setting: each.error for each in tuning.tried if each.error},
         audits=tuple(Audit(*found) for found in search.audits()),
-        model_error=search.model_error(),
         memory_bytes=memory,
         shm_bytes=shared,
     )

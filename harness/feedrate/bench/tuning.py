@@ -1,7 +1,7 @@
 """Does ``feedrate tune`` find what is best, and how does it compare with loadtune 0.3.0?
 
 Simulated searches (``simulated_searches``) say how often. Here it tunes planted workloads (``planted_tuning``), and so
-does loadtune (Marija Efremova, MIT, https://pypi.org/project/loadtune) from the same present setting, with its
+does loadtune (Marija Efremova, MIT) from the same present setting, with its
 defaults. feedrate is given a minute, after which it recommends what it then knows to be best. Then the truth is
 measured by a process without either: every setting once, and those that may be the best, that were recommended or were
 present in many blocks. Regret is how much faster than the recommended setting the best one is. The best of several

@@ -18,7 +18,7 @@ from feedrate import __version__
 from feedrate.machine import memory_limit, read_ahead
 from feedrate.machine.identity import Machine, Software, describe, software
 from feedrate.machine.linux import NONE, images
-from feedrate.machine.probes import gpu
+from feedrate.machine.probes import gpu, procfs
 from feedrate.plan import cells, matrix, schedule, tuning
 from feedrate.plan.search import GRID_BLOCKS
 from feedrate.plan.stopping import ORDERING
@@ -136,7 +136,7 @@ def make(options: Options) -> LocalPlan:
         read_ahead_bytes=machine.storage.read_ahead_bytes if machine.storage else None,
         no_read_ahead=read_ahead.problem(nearest) if "read_ahead_kib" in asked else None,
         no_memory_limit=memory_limit.missing() if "memory_limit_mib" in asked else None,
-        shm_bytes=_free_shared_memory(),
+        shm_bytes=procfs.free_shared_memory(),
         seconds=seconds,
         spread=spread,
         gpus=gpu.count(),
@@ -160,15 +160,6 @@ def _require_photographs(data: Path) -> None:
         raise InputError(f"DATA={data}: {error.filename}: {error.strerror}; expected files that can be read") from error
     if first is None:
         raise InputError(f"DATA={data}: {NONE}")
-
-
-def _free_shared_memory() -> int | None:
-    """Bytes free under /dev/shm, or None where it is not mounted."""
-    try:
-        found = os.statvfs("/dev/shm")  # noqa: S108 - asked, not written
-    except OSError:
-        return None
-    return found.f_bavail * found.f_frsize
 
 
 def _earlier(

@@ -357,10 +357,8 @@ def steps_of(loader: Any) -> int:
 def facts(loader: Any) -> dict[str, Any]:
     """What a search has to know of a loader beside its settings."""
     torch = __import__("torch")
-    sampler = getattr(loader, "batch_sampler", None)
     return {
         "epoch_steps": steps_of(loader),
-        "resizable": type(sampler) is torch.utils.data.BatchSampler,
         "cuda": bool(torch.cuda.is_initialized()),
     }
 

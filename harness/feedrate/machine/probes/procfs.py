@@ -177,6 +177,15 @@ def remove_segments(segments: Iterable[str], makers: Collection[int]) -> int:
     return len(dead)
 
 
+def free_shared_memory() -> int | None:
+    """Bytes free under /dev/shm, or None where it is not mounted."""
+    try:
+        found = os.statvfs(SHM)
+    except OSError:
+        return None
+    return found.f_bavail * found.f_frsize
+
+
 def shm_segments() -> set[str]:
     """List the names under ``/dev/shm`` that belong to this user and that training processes make.
 
