@@ -118,7 +118,9 @@ class Journal:
         self.close()
         tuning, ended = session.tuning, session.ended
         machine = describe(gpu.installed())
-        trials = [entry["trial"] for chunk in runs.journal_chunks(self.folder) for entry in chunk]
+        entries = [entry for chunk in runs.journal_chunks(self.folder) for entry in chunk]
+        trials = [entry["trial"] for entry in entries]
+        others = {name: [row for entry in entries for row in entry[name]] for name in ("steps", "telemetry")}
         device = "cuda" if tuning.cuda else "cpu"
 
         def identify(setting: Setting) -> str:
@@ -174,16 +176,7 @@ class Journal:
                 ),
             ),
         )
-        tables = (
-            {name: [row for entry in chunk for row in _listed(entry[key])] for name, key in _TABLES}
-            for chunk in runs.journal_chunks(self.folder)
+        runs.write_run(
+            self.folder, manifest, [{"trials": trials, **others}], json.dumps(report, indent=1).encode() + b"\n"
         )
-        runs.write_run(self.folder, manifest, tables, json.dumps(report, indent=1).encode() + b"\n")
         return runs.StoredRun(self.folder, manifest)
-
-
-_TABLES = (("trials", "trial"), ("steps", "steps"), ("telemetry", "telemetry"))
-
-
-def _listed(rows: Any) -> list[Any]:
-    return rows if isinstance(rows, list) else [rows]

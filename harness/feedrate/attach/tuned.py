@@ -170,7 +170,7 @@ def as_object(session: Session, found: Result | None) -> dict[str, Any]:
     return {
         "recommended": found.recommended.arguments(),
         "present": found.present.arguments(),
-        "gain": None if found.gain is None or math.isnan(found.gain.log) else found.gain.interval(),
+        "gain": found.gain.interval() if found.gain and found.gain_ends else None,
         "bound_pct": 100 * math.expm1(found.bound) if math.isfinite(found.bound) else None,
         "known": found.known,
         "trials": found.trials,

@@ -8,7 +8,7 @@ lowest, and all those that might still be better by more than ``within``:
   divided among the cores: a setting whose floor is too near to the leader's time is set aside unmeasured.
 - **The model.** The pipeline model says how settings compare. Its error is that of the settings that were measured
   (root mean square, at first ``MODEL_ERROR``; more, the farther from the leader it predicts). A setting that beats the
-  leader by less than ``within``, should the model err by ``MODEL_SIGMAS`` times that in its favour, is set aside.
+  leader by less than ``within``, should the model err by ``SIGMAS`` times that in its favour, is set aside.
   ``AUDITS`` of those set aside are measured all the same, and count towards the error. Where what is said of some
   settings rests on trials of their own, what trials vary by is allowed for, in the floors too.
 - **Confidence sequences.** Of two settings that were both measured, the mean difference is bounded by a mixture of
@@ -321,11 +321,6 @@ class Search(Generic[Setting]):
         for each, weight, value in zip(known, weights, left, strict=True):
             squares += weight * max(0.0, (value - level) ** 2 - spread**2 / len(self.logs[each]))
         return level, max(LEAST_ERROR, math.sqrt(squares / (MODEL_BELIEF + len(known) - 1)))
-
-    def model_error(self) -> float:
-        """What the model is off between settings near the leader (log)."""
-        level = self._level()
-        return level[1] if level else MODEL_ERROR
 
     def _differences(self, setting: Setting, other: Setting) -> list[float]:
         """Log times of a setting less those of another one in the same blocks."""
