@@ -13,7 +13,7 @@ import fake_script
 from feedrate.attach import journal, loop, rows, space, tuned
 from feedrate.attach.run import Ended
 from feedrate.attach.space import Setting
-from feedrate.attach.tune import Session, Tried, Tuning
+from feedrate.attach.tune import Session, Tried, Tuning, Window
 
 CORES = 4.0
 TRIAL_S = 1
@@ -86,6 +86,7 @@ def _tried(search: Search, kept: journal.Journal, tuning: Tuning, block: int, se
         tried = Tried(
             block, setting, error="OSError: too many open files at /home/somebody" * (workers == search.fails)
         )
+        window = None
         if not tried.error:
             steps = loader.steps
             begun, end = int(steps["begun_ns"].iloc[5]), int(steps["ended_ns"].iloc[-1])
@@ -95,7 +96,8 @@ def _tried(search: Search, kept: journal.Journal, tuning: Tuning, block: int, se
             told = {"wall_ns": wall, "steps": len(inside), "starts_ns": [30 * fake_script.MS], "bytes": 2**20}
             told |= {"begun_ns": begun, "ended_ns": end, "whole": False, "foreign": False}
             tried = replace(tried, told=told, fit=fit, preparing_ns=float((fit.wait_ns + fit.compute_ns).mean()))
+            window = Window(loader, inside)
         tuning.tried.append(tried)
-        kept.keep(tuning, ended.watched, tried, None if tried.error else loader)
+        kept.keep(tuning, ended.watched, tried, window)
         tuning._learn(tried)
     return ended

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from feedrate.analysis.crossfit import LEAST_BLOCKS, cross_fitted
+from feedrate.analysis.crossfit import LEAST_BLOCKS, cross_fitted, over
 from feedrate.analysis.simulate_noise import gain_covered, naive_bias
 
 COVERED = 0.93
@@ -77,3 +77,17 @@ def test_failed_blocks_cost_a_setting_no_more_than_themselves() -> None:
     gains[1, 2] = np.nan
     found = cross_fitted(gains)
     assert (found.chosen, found.log, found.n) == (1, pytest.approx(0.5), 7)
+
+
+def test_a_search_says_what_its_setting_gains() -> None:
+    """By the blocks in which both ran; a setting that missed one takes no part; the present one gains nothing."""
+    logs = {
+        "present": dict.fromkeys(range(6), 0.0),
+        "best": dict.fromkeys(range(1, 6), -0.7),
+        "lucky": {1: -9.0},
+    }
+    gain = over(logs, "present", "best")
+    assert gain is not None
+    assert (gain.log, gain.n) == (pytest.approx(0.7), 5)
+    assert over(logs, "present", "present") is None
+    assert over(logs, "never ran", "best") is None

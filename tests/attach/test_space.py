@@ -38,6 +38,13 @@ def test_pinning_is_a_question_of_cuda_alone() -> None:
     assert {each.pin_memory for each in settings(PRESENT, Asked(), TWO_CORES, cuda=False)} == {False}
 
 
+def test_copies_that_were_seen_may_return_early_where_batches_are_pinned() -> None:
+    """Pageable memory is copied before the call returns, whatever was asked for."""
+    found = settings(Setting(0, non_blocking=False), Asked(), TWO_CORES, cuda=True)
+    assert {(each.pin_memory, each.non_blocking) for each in found} == {(False, False), (True, False), (True, True)}
+    assert {each.non_blocking for each in settings(PRESENT, Asked(), TWO_CORES, cuda=True)} == {None}
+
+
 def test_what_does_not_fit_is_left_out_with_the_reason() -> None:
     """Eight workers that hold four batches of 200 MB each would take 6 GB of shared memory."""
     machine = Machine(2, memory_bytes=32 << 30, shm_bytes=4 << 30, batch_bytes=200 << 20)

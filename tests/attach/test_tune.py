@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from attaching import Done, Place, ended
 
+from feedrate.analysis.pipeline import Pipeline
+from feedrate.attach.run import HOOK
+from feedrate.attach.space import Machine, Setting
+from feedrate.attach.tune import FLOOR_ERROR, ROOM_SD, Tried, rooms
+from feedrate.plan.search import SIGMAS
 from feedrate.store import runs
 
 SLOW = """
@@ -126,6 +134,99 @@ def test_a_function_is_tuned(tmp_path: Path, gives: str) -> None:
     done = tune(place, "train.py:make", options=("--max-workers", "4", "--budget", "9s", "--batch-size", "4"))
     assert done.status == 0, done.err
     assert told(place)["recommended"]["num_workers"] >= 3
+    assert not place.left()
+
+
+@pytest.mark.parametrize(
+    ("pace_ms", "cpu_ms", "most"),
+    [(10.6, 2.0, 10.6 / 10.5), (13.0, 24.0, 13.0 / 12.0), (13.0, None, 13.0 / 10.5)],
+    ids=["waits for its step", "cores are busy", "neither"],
+)
+def test_a_trial_says_what_it_leaves_to_gain(pace_ms: float, cpu_ms: float | None, most: float) -> None:
+    """By its step with the hand-over, or by the cores' time; of settings alone that take no less of the machine."""
+    every, machine = [Setting(1, 2), Setting(4, 2), Setting(8, 2)], Machine(2, None, None)
+    parts = Pipeline(np.full(8, 20e6), np.full(8, 1e6), 3e5, 2e5, 10e6, 0, 2)
+    told = {"wall_ns": 10 * pace_ms * 1e6, "steps": 10, "starts_ns": [1], "whole": False}
+    tried = Tried(0, every[1], told | {"cpu_ns": cpu_ms and 10 * cpu_ms * 1e6}, fit=parts)
+    left = rooms([tried], every, machine)
+    assert left.keys() == {(every[1], every[2])}
+    allowed = FLOOR_ERROR + SIGMAS * ROOM_SD
+    assert left[every[1], every[2]] == pytest.approx(math.log(most) + allowed)
+
+
+COPIES = """
+from types import SimpleNamespace
+import _feedrate_tune as tune
+
+class device:
+    def __init__(self, name):
+        self.type = str(name).split(":")[0]
+
+class Tensor:
+    device = device("cpu")
+    def to(self, *args, **kwargs):
+        return args, kwargs
+    def cuda(self, *args, **kwargs):
+        return args, kwargs
+
+tune.patch_copies(SimpleNamespace(Tensor=Tensor, device=device))
+if WANTED != "no trial":
+    tune.TUNER.trial = SimpleNamespace(settings={"non_blocking": WANTED})
+print([Tensor().CALL, tune.TUNER.non_blocking])
+"""
+"""A copy, as a script writes it, of a tensor that is not one."""
+
+
+@pytest.mark.parametrize(
+    ("call", "wanted", "given", "seen"),
+    [
+        ("to('cuda')", True, (("cuda",), {"non_blocking": True}), False),
+        ("to('cuda:1', None, True)", False, (("cuda:1", None, False), {}), True),
+        ("to(device=device('cuda'), non_blocking=True)", None, None, True),
+        ("cuda()", True, ((), {"non_blocking": True}), False),
+        ("cuda(0, True)", False, ((0, False), {}), True),
+        ("to('cpu')", True, (("cpu",), {}), None),
+        ("to(dtype=float)", True, ((), {"dtype": float}), None),
+        ("to('cuda')", "no trial", (("cuda",), {}), None),
+    ],
+)
+def test_a_trial_says_whether_copies_block(call: str, wanted: object, given: object, seen: object) -> None:
+    """Only copies to a device are changed, only where a trial asks for it, and what the script gave them is seen."""
+    text = COPIES.replace("CALL", call).replace("WANTED", repr(wanted))
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", text],  # no site: the hook's folder stays on the path, and is not installed
+        env={**os.environ, "PYTHONPATH": str(HOOK)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not done.stderr
+    if given is None:
+        assert done.stdout.endswith(f"{seen}]\n")
+    else:
+        assert done.stdout == f"{[given, seen]}\n"
+
+
+@pytest.mark.slow
+def test_batches_that_the_script_composes_are_left_alone(tmp_path: Path) -> None:
+    """Other batch sizes of a loader with a batch sampler of its own are refused by name; nothing stays behind."""
+    place = Place(tmp_path)
+    text = """
+class Own(torch.utils.data.BatchSampler):
+    pass
+
+own = Own(range(4000), 4, True)
+for epoch in range(1000):
+    for batch in DataLoader(Samples(4000), batch_sampler=own):
+        step(batch)
+"""
+    done = tune(place, sys.executable, place.script(text), options=("--batch-size", "4,8"))
+    assert done.status == 2
+    assert (
+        f"the loader at train.py:{line_of(place, 'batch_sampler=own')} has a batch sampler of its own, Own" in done.err
+    )
+    assert "leave --batch-size out" in done.err
+    assert not list(place.results.glob("*/2*"))
     assert not place.left()
 
 

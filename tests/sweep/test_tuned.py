@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 from sweeping import Place, printed_by
 
+from feedrate.pages import descriptions
+from feedrate.pages.runs import RunView
 from feedrate.plan.search import GRID_BLOCKS
+from feedrate.questions.runs.page import page
+from feedrate.questions.runs.search import searches
 from feedrate.share.terminal import validate
 from feedrate.store import runs
 
@@ -37,7 +41,7 @@ def test_a_tuned_sweep_says_what_it_found(swept: tuple[Place, str]) -> None:
     (run,) = runs.runs(place.results)
     trials, (found,) = run.table("trials"), run.manifest.tuned
     ended = trials[trials["outcome"].eq("ok")]
-    assert (found.settings, found.present, found.trials) == (4, None, len(trials))
+    assert (found.settings, found.present, found.trials) == (4, trials["cell_id"].iloc[0], len(trials))
     assert found.recommended in set(ended["cell_id"])
     assert run.manifest.stop_reason in ("target", "blocks")
     assert (run.manifest.stop_reason == "target") == found.known
@@ -63,3 +67,17 @@ def test_its_files_pass_validation(swept: tuple[Place, str], tmp_path: Path) -> 
     (run,) = runs.runs(swept[0].results)
     (validated,) = validate([run.folder], tmp_path, None)
     assert validated.valid
+
+
+def test_its_page_says_what_was_found(swept: tuple[Place, str]) -> None:
+    """A row names the task, the setting, what it gains over the defaults, its bound, and trials against a grid's."""
+    (run,) = runs.runs(swept[0].results)
+    (found,), view = run.manifest.tuned, RunView(run)
+    ((task, setting, gain, bound, used),) = searches(view)
+    assert "synthetic" in str(task)
+    best = view.cells.set_index("cell_id").loc[found.recommended]
+    assert setting == descriptions.knobs(best)
+    assert gain == ("these are the defaults" if found.present == found.recommended else "needs 4 blocks with both")
+    assert str(bound).endswith("(open)") != found.known
+    assert used == f"{found.trials} of {4 * GRID_BLOCKS}"
+    assert "## What the searches found" in page(view).body

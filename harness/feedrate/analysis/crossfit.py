@@ -13,12 +13,14 @@ more than its number on average (60 settings, of which the best differ by as muc
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Hashable, Mapping
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from feedrate.analysis.blocks import Floats, half_width, moments
 
+Setting = TypeVar("Setting", bound=Hashable)
 HALVINGS = 10
 LEAST_BLOCKS = 4
 """With fewer a half has a single block."""
@@ -46,6 +48,25 @@ def _best(gains: Floats) -> int:
     """The row of the highest mean; a row without a value is never it, as long as there is another."""
     mean = moments(gains).mean
     return int(np.where(np.isnan(mean), -np.inf, mean).argmax())
+
+
+def over(logs: Mapping[Setting, Mapping[int, float]], present: Setting, recommended: Setting) -> Gain | None:
+    """Say what a search's setting gains over the present one, which ran in some of its blocks; None where it did not.
+
+    Args:
+        logs: setting to block to the log of a time, of settings that never failed.
+        present: the setting to compare with.
+        recommended: the setting that was recommended; settings take part that ran wherever these two did.
+    """
+    if present not in logs or recommended == present:
+        return None
+    blocks = sorted(logs[present].keys() & logs[recommended].keys())
+    rows = [
+        [logs[present][block] - own[block] for block in blocks]
+        for each, own in logs.items()
+        if each != present and own.keys() >= set(blocks)
+    ]
+    return cross_fitted(np.array(rows)) if blocks else None
 
 
 def cross_fitted(gains: Floats, of: Floats | None = None) -> Gain:

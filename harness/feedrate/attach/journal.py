@@ -14,19 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from feedrate import __version__
-from feedrate.attach import loop
-from feedrate.attach.records import Loader
 from feedrate.attach.rows import Rows, script_cell, with_phases
 from feedrate.attach.run import Watched
 from feedrate.attach.space import Setting
-from feedrate.attach.tune import Session, Tried, Tuning
+from feedrate.attach.tune import Session, Tried, Tuning, Window
 from feedrate.attach.tuned import Result
 from feedrate.machine.identity import Software, describe
 from feedrate.machine.probes import gpu
+from feedrate.plan.tuning import told
 from feedrate.schema.axes import TUNE, cell_id
 from feedrate.schema.redaction import scrub
 from feedrate.store import runs
-from feedrate.store.manifest import Audited, Counted, Protocol, RunManifest, Tuned
+from feedrate.store.manifest import Counted, Protocol, RunManifest
 
 
 class Journal:
@@ -59,7 +58,7 @@ class Journal:
         self._rows: Rows | None = None
         self._sampled_ns = 0
 
-    def keep(self, tuning: Tuning, watched: Watched, tried: Tried, loader: Loader | None) -> None:
+    def keep(self, tuning: Tuning, watched: Watched, tried: Tried, window: Window | None) -> None:
         """Keep a trial that has ended; returns when the disk has it."""
         rows = self._rows = self._rows or self._begin(tuning, watched)
         rows.watched = watched
@@ -67,13 +66,11 @@ class Journal:
         position = sum(each.block == tried.block for each in tuning.tried) - 1
         place = {"block": tried.block, "position": position}
         cell = rows.cell(self._settings(tuning, tried.setting), self._size(tuning, tried.setting))
-        if loader is None or not len(
-            part := with_phases(loop.whole_steps(loader, (tried.told["begun_ns"], tried.told["ended_ns"])))
-        ):
+        if window is None or not len(part := with_phases(window.steps)):
             error = {"outcome": "error", "error_kind": "LoaderFailed", "error_message": scrub(tried.error)}
             rows.add(cell, tried.told.get("begun_ns") or time.perf_counter_ns(), error | {"trial_wall_ns": 0}, **place)
         else:
-            rows.add_stretch(cell, part, loader, **place)
+            rows.add_stretch(cell, part, window.loader, **place)
         trial = rows.trials[-1]
         samples = [each for each in watched.samples if each["t_ns"] > self._sampled_ns]
         self._sampled_ns = max((each["t_ns"] for each in samples), default=self._sampled_ns)
@@ -149,32 +146,12 @@ class Journal:
             started_at=self.started_at,
             ended_at=datetime.now(UTC).isoformat(timespec="seconds"),
             blocks=len({trial["block"] for trial in trials}),
-            stop_reason="target" if found.known else "budget",
+            stop_reason="target" if found.outcome.known else "budget",
             control=identify(found.present),
             outcomes=dict(Counter(trial["outcome"] for trial in trials)),
             cell_seconds={},
             parent_cpu_pct=ended.parent_cpu_pct,
-            tuned=(
-                Tuned(
-                    recommended=identify(found.recommended),
-                    present=identify(found.present),
-                    settings=found.settings,
-                    trials=found.trials,
-                    within_pct=round(100 * math.expm1(found.within), 3),
-                    bound_pct=round(100 * math.expm1(found.bound), 3) if math.isfinite(found.bound) else None,
-                    known=found.known,
-                    gain=found.gain_ends,
-                    aside=tuple(Counted(count=count, reason=reason) for reason, count in found.aside.items()),
-                    audits=tuple(
-                        Audited(
-                            cell_id=identify(each.setting),
-                            predicted=round(math.exp(-each.predicted), 4),
-                            measured=round(math.exp(-each.measured), 4),
-                        )
-                        for each in found.audits
-                    ),
-                ),
-            ),
+            tuned=(told(found.search, identify, settings=found.settings, trials=found.trials, gain=found.gain_ends),),
         )
         runs.write_run(
             self.folder, manifest, [{"trials": trials, **others}], json.dumps(report, indent=1).encode() + b"\n"

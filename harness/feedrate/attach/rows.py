@@ -32,7 +32,7 @@ from feedrate.store.manifest import Protocol, RunManifest
 
 CEILING_BLOCKS = 6
 """Stretches that a ceiling's steps are cut into."""
-_SETTINGS = ("num_workers", "prefetch_factor", "start_method", "persistent_workers", "pin_memory")
+_SETTINGS = ("num_workers", "prefetch_factor", "start_method", "persistent_workers", "pin_memory", "non_blocking")
 _TIMED = tuple(phase for phase in PHASES if phase != "h2d")
 """Phases of a script's step; a copy to the device is not told from what follows."""
 _WITHIN = ("backward_ns", "optimizer_ns", "forward_ns")
@@ -117,7 +117,8 @@ def script_cell(name: str, settings: Mapping[str, Any], batch_size: int, mode: s
     if (ranks := settings["ranks"]) > 1:
         told |= {"parallel": "ddp", "world_size": ranks}
     own = {"workload": SCRIPT, "script": name, "mode": mode, "batch_size": batch_size}
-    return applicable({axis.name: axis.default for axis in AXES} | told | own, device)[0]
+    cell = applicable({axis.name: axis.default for axis in AXES} | told | own, device)[0]
+    return {name: value for name, value in cell.items() if name != "non_blocking" or name in told}  # else not known
 
 
 class Rows:

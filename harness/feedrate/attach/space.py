@@ -31,6 +31,8 @@ class Setting(NamedTuple):
     pin_memory: bool = False
     start_method: str | None = None
     batch_size: int | None = None
+    non_blocking: bool | None = None
+    """Of copies to the device; None where none were seen."""
 
     def arguments(self) -> dict[str, Any]:
         """As arguments of a DataLoader, those that differ from PyTorch's defaults, and ``num_workers``."""
@@ -47,8 +49,17 @@ class Setting(NamedTuple):
             given["batch_size"] = self.batch_size
         return given
 
+    def given(self) -> dict[str, Any]:
+        """The same, and what copies are given."""
+        return self.arguments() | ({"non_blocking": True} if self.non_blocking else {})
+
     def __str__(self) -> str:
-        return " ".join(f"{name}={value}" for name, value in self.arguments().items())
+        return " ".join(f"{name}={value}" for name, value in self.given().items())
+
+    @property
+    def unmodelled(self) -> Setting:
+        """What the pipeline model does not know of a setting; its trials tell of those alone that share it."""
+        return self._replace(num_workers=0, prefetch_factor=None, persistent_workers=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +157,15 @@ def settings(present: Setting, asked: Asked, machine: Machine, *, cuda: bool) ->
     methods = asked.start_methods or (present.start_method,)
     found = {present}
     pins = (False, True) if cuda else (present.pin_memory,)
-    for size, pin, count in product(asked.batch_sizes or (present.batch_size,), pins, workers):
+    blocking = (present.non_blocking,) if present.non_blocking is None else (False, True)
+    for size, pin, copies, count in product(asked.batch_sizes or (present.batch_size,), pins, blocking, workers):
+        if copies and not pin:  # what is not pinned is copied before the call returns
+            continue
         if not count:
-            found.add(Setting(0, pin_memory=pin, batch_size=size))
+            found.add(Setting(0, pin_memory=pin, batch_size=size, non_blocking=copies))
             continue
         for stock, lasting, method in product(prefetch, lives, methods):
-            found.add(Setting(count, stock, lasting, pin, method, size))
+            found.add(Setting(count, stock, lasting, pin, method, size, copies))
     return sorted(found, key=cost)
 
 

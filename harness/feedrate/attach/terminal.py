@@ -23,10 +23,9 @@ from rich.text import Text
 from feedrate.attach import report, rows, space, tuned
 from feedrate.attach.journal import Journal
 from feedrate.attach.live import View
-from feedrate.attach.records import Loader
 from feedrate.attach.run import HOOK, noted
 from feedrate.attach.run import run as run_script
-from feedrate.attach.tune import Session, Tried, Tuning
+from feedrate.attach.tune import Session, Tried, Tuning, Window
 from feedrate.attach.tune import tune as tune_script
 from feedrate.machine import identity
 from feedrate.machine.identity import describe
@@ -151,10 +150,10 @@ def tune(
     with runs.machine_lock(results, describe(gpu.installed()).machine_id) as folder:
         journal = Journal(folder, name, key, fresh=fresh)
 
-        def keep(tuning: Tuning, tried: Tried, loader: Loader | None) -> None:
+        def keep(tuning: Tuning, tried: Tried, window: Window | None) -> None:
             show([("trial", tuned.line(tried))], console)
             if tuning.watched is not None:
-                journal.keep(tuning, tuning.watched, tried, loader)
+                journal.keep(tuning, tuning.watched, tried, window)
 
         tuning = Tuning(asked, within=math.log1p(within_pct / 100), seed=journal.seed, cores=cores, keep=keep)
         if journal.resumed:

@@ -21,24 +21,27 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import psutil
 
 from feedrate.analysis.pipeline import Pipeline, simulate
-from feedrate.attach import loop, records
+from feedrate.attach import loop, records, report
 from feedrate.attach.records import Loader
 from feedrate.attach.run import EVERY_S, Ended, Watched, run
 from feedrate.attach.space import Asked, Machine, Setting, fitting, settings
 from feedrate.machine.probes import procfs
-from feedrate.plan.search import Search
+from feedrate.plan.search import SIGMAS, Search
+from feedrate.schema.errors import InputError
 from feedrate.schema.window import warm_up_steps
 
-PILOT_S, WINDOW_S = 1.5, (1.0, 3.0)
+PILOT_S, WINDOW_S = 1.0, (0.6, 2.4)
 """Window of the present settings, which says how long those of all others last; least and longest of these."""
-PRECISE = 0.01
+PRECISE = 0.02
 """Standard error of a pace that a window should have."""
 VARIED, SEEN = 0.015, 4
 """Windows become longer where the paces of trials vary by more (log), by so many degrees of freedom at least."""
@@ -49,8 +52,10 @@ RESTARTS = 3
 """Starts of the script, one after the other, in which no trial ends."""
 ASKED = 4
 """So many times a loader is asked for that computes no gradients before it is taken for the one to tune."""
-TOLD = ("wall_ns", "steps", "starts_ns", "bytes", "begun_ns", "ended_ns", "whole", "foreign")
+TOLD = ("wall_ns", "steps", "starts_ns", "bytes", "begun_ns", "ended_ns", "whole", "foreign", "cpu_ns")
 """What is kept of what the hook says of a trial."""
+ROOM_SD = 0.01
+"""What trials of a setting differ by in how much they leave to gain (log sd)."""
 FLOOR_ERROR = 0.01
 """What a floor may be off: both it and the time that it is compared with are measured."""
 
@@ -85,6 +90,14 @@ class Tried:
         return pace + (first if setting.persistent_workers else start) / epoch_steps if epoch_steps else pace
 
 
+class Window(NamedTuple):
+    """What was recorded of a trial."""
+
+    loader: Loader
+    steps: pd.DataFrame
+    """Its steps (``loop.whole_steps``)."""
+
+
 class Tuning:
     """A search while its script runs: what answers the hook."""
 
@@ -95,7 +108,7 @@ class Tuning:
         within: float,
         seed: int,
         cores: float,
-        keep: Callable[[Tuning, Tried, Loader | None], None] = lambda *_: None,
+        keep: Callable[[Tuning, Tried, Window | None], None] = lambda *_: None,
     ) -> None:
         """Begin.
 
@@ -104,7 +117,7 @@ class Tuning:
             within: tolerance, the log of how many times as fast the best setting may be.
             seed: of the search.
             cores: cores that the script may use.
-            keep: is given every trial that has ended, and what was recorded of it.
+            keep: is given every trial that has ended, and its window; None of one that failed.
         """
         self.folder = Path()
         """Where the hook of the running script writes."""
@@ -136,7 +149,9 @@ class Tuning:
         self._answers: list[dict[str, Any]] = []
         self._until = math.inf
         self._pid = 0
-        self._refused: dict[str, int] = {}
+        self._looked_at: dict[str, int] = {}
+        self.refused = ""
+        """Why this loader cannot be tuned as asked."""
 
     @property
     def running(self) -> Setting | None:
@@ -166,14 +181,20 @@ class Tuning:
             self.ranks += same
             return self._answers[-1] | {"follows": True} if same else {"do": "no"}
         place = json.dumps(message["made"][:1])
-        self._refused[place] = self._refused.get(place, 0) + 1
+        self._looked_at[place] = self._looked_at.get(place, 0) + 1
         if not message["any"]:
             known = records.loaders(records.read(self.folder))
             own = [each for each in known if each.settings["made"][:1] == message["made"][:1]]
             others = any(each.trains for each in known)
-            if not any(each.trains for each in own) and (others or self._refused[place] < ASKED):
+            if not any(each.trains for each in own) and (others or self._looked_at[place] < ASKED):
                 return {"do": "no"}
         self._pid, self.made, self.loader = message["pid"], message["made"], message["settings"]
+        if self._asked.batch_sizes and message["batch_sampler"] != "BatchSampler":
+            self.refused = (
+                f"--batch-size: the loader at {report.place(self.made)} has a batch sampler of its own, "
+                f"{message['batch_sampler']}; expected DataLoader(batch_size=...): leave --batch-size out"
+            )
+            return {"do": "stop"}
         told = message["settings"]
         workers = int(told["num_workers"])
         self.present = Setting(
@@ -239,6 +260,9 @@ class Tuning:
     def _ended_trial(self, message: Mapping[str, Any]) -> None:
         """Take over a trial that has ended."""
         setting, error = self._order.pop(0), str(message["error"])
+        if self.search is None and self.present is not None:
+            self.present = self.present._replace(non_blocking=message["non_blocking"])
+            setting = setting._replace(non_blocking=message["non_blocking"])
         if error:
             self._take(Tried(self._block, setting, error=error), None)
             return
@@ -246,17 +270,24 @@ class Tuning:
         steps = loop.whole_steps(loader, (message["begun_ns"], message["ended_ns"]))
         fit = loop.fit(loader, steps, self.machine.cores) if len(steps) > 1 and len(loader.batches) else None
         self.machine.batch_bytes = max(self.machine.batch_bytes, int(message["bytes"]))
-        if setting.num_workers and (own := procfs.workers_uss(int(message["pid"]))):
+        new = all(each.setting.num_workers != setting.num_workers for each in self.tried)
+        if new and setting.num_workers and (own := procfs.workers_uss(int(message["pid"]))):
             self.machine.worker_bytes = max(self.machine.worker_bytes, own // setting.num_workers)
         preparing = float((fit.wait_ns + fit.compute_ns).mean()) if fit else None
         told = {name: message[name] for name in TOLD}
-        self._take(Tried(self._block, setting, told, fit=fit, preparing_ns=preparing), loader)
+        self._take(Tried(self._block, setting, told, fit=fit, preparing_ns=preparing), Window(loader, steps))
 
     def _trial_of(self, setting: Setting) -> Setting:
         return self.machine.trial_of(setting)
 
     def script_ended(self) -> bool:
-        """Note that the script has ended; whether it was because a trial lasted far too long."""
+        """Note that the script has ended; whether it was because a trial lasted far too long.
+
+        Raises:
+            InputError: its loader cannot be tuned as asked.
+        """
+        if self.refused:
+            raise InputError(f"feedrate tune: {self.refused}")
         stuck, self._until, self._pid, self.ranks = self.stuck, math.inf, 0, 1
         return stuck
 
@@ -265,9 +296,9 @@ class Tuning:
         if how and self._order:
             self._take(Tried(self._block, self._order.pop(0), error=how), None)
 
-    def _take(self, tried: Tried, loader: Loader | None) -> None:
+    def _take(self, tried: Tried, window: Window | None) -> None:
         self.tried.append(tried)
-        self._keep(self, tried, loader)
+        self._keep(self, tried, window)
         self._learn(tried)
 
     def _resume(self) -> None:
@@ -293,7 +324,8 @@ class Tuning:
                 if setting not in self.search.logs and setting not in self.excluded:
                     self.excluded[setting] = reason
                     self.search.failed.add(setting)
-            self.search.expect(*expected(self.tried, self.search.settings, self.machine))
+            every = self.search.settings
+            self.search.expect(*expected(self.tried, every, self.machine), rooms=rooms(self.tried, every, self.machine))
 
     def _laid_out(self, pilot: Tried, present: Setting) -> Search[Setting]:
         """Begin a search among all settings that fit, from what the present ones showed."""
@@ -331,7 +363,7 @@ def expected(
 ) -> tuple[dict[Setting, float], dict[Setting, float]]:
     """Give logs of the time that a sample takes, by the pipeline model, and of the least that it can take.
 
-    Settings of a batch size that has not run are left out.
+    Left out are settings with a batch size, a start method, pinning or copying that has not run.
 
     Args:
         tried: trials, of which some show what the model is fitted to.
@@ -339,34 +371,87 @@ def expected(
         machine: its cores, and the steps of an epoch.
     """
     predicted, floors = {}, {}
-    fitted: dict[int | None, list[tuple[Tried, Pipeline]]] = {}
+    fitted: dict[Setting, list[tuple[Tried, Pipeline]]] = {}
     for each in tried:
         if each.fit is not None:
-            fitted.setdefault(each.setting.batch_size, []).append((each, each.fit))
-    for size, own in fitted.items():
-        fits = [fit for _, fit in own]
+            fitted.setdefault(each.setting.unmodelled, []).append((each, each.fit))
+    for unmodelled, own in fitted.items():
+        least = _least([fit for _, fit in own], machine.cores)
         with_workers = [pair for pair in own if pair[0].setting.num_workers] or own
         basis, fit = min(with_workers, key=lambda pair: pair[0].told["wall_ns"] / pair[0].told["steps"])
+        pace_of = lru_cache(None)(partial(_modelled_ns, fit))
         for setting in every:
-            if setting.batch_size == size:
+            if setting.unmodelled == unmodelled:
                 lost, samples = 0.0, setting.batch_size or 1
                 if machine.epoch_steps and setting.num_workers and not setting.persistent_workers:
                     lost = float(np.mean(basis.told["starts_ns"])) / machine.epoch_steps
-                pace = simulate(fit, setting.num_workers, setting.prefetch_factor or 2).step_ns
+                pace = pace_of(setting.num_workers, setting.prefetch_factor or 2)
                 predicted[setting] = math.log((pace + lost) / samples)
-                floors[setting] = math.log(_floor(fits, setting, machine.cores) / samples) - FLOOR_ERROR
+                floors[setting] = math.log(least.with_setting(setting) / samples) - FLOOR_ERROR
     return predicted, floors
 
 
-def _floor(fits: Sequence[Pipeline], setting: Setting, cores: float) -> float:
-    """The least time that a step can take with a setting, by the least that each part took in any trial, in ns."""
-    step = min(fit.step_ns for fit in fits)
-    prepare = min(float((fit.wait_ns + fit.compute_ns).mean()) for fit in fits)
-    if not setting.num_workers:
-        return step + prepare
-    receive = min(fit.receive_compute_ns for fit in fits)
+def rooms(tried: Sequence[Tried], every: Sequence[Setting], machine: Machine) -> dict[tuple[Setting, Setting], float]:
+    """Give how many times as fast (log) a setting can be at most as one that ran, by what that one's trials took.
+
+    Both the trial's pace and what its parts took count, so that what disturbed it does not. Said of settings alone
+    that take more of the machine: their parts take no less.
+
+    Args:
+        tried: trials.
+        every: the settings, cheapest first.
+        machine: its cores, and the steps of an epoch.
+    """
+    left: dict[tuple[Setting, Setting], list[float]] = {}
+    for each in tried:
+        if each.fit is None or not each.setting.num_workers:
+            continue
+        least = _least([each.fit], machine.cores)
+        if cpu_ns := each.told.get("cpu_ns"):  # with what handing over computes in workers
+            least = least._replace(computed=max(least.computed, cpu_ns / each.told["steps"] / machine.cores))
+        for place, setting in enumerate(every):
+            if machine.trial_of(setting) == each.setting:
+                pace = each.step_ns(setting, machine.epoch_steps)
+                for other in every[place + 1 :]:
+                    if other.unmodelled == setting.unmodelled:
+                        left.setdefault((setting, other), []).append(math.log(pace / least.with_setting(other)))
+    return {
+        pair: float(np.mean(logs)) + FLOOR_ERROR + SIGMAS * ROOM_SD / math.sqrt(len(logs))
+        for pair, logs in left.items()
+    }
+
+
+def _modelled_ns(fit: Pipeline, num_workers: int, prefetch_factor: int) -> float:
+    return simulate(fit, num_workers, prefetch_factor).step_ns
+
+
+class _Least(NamedTuple):
+    """The least that the parts of a step took, in ns."""
+
+    step: float
+    prepare: float
+    handed_over: float
+    """The step, and the hand-over of a batch that a worker prepared."""
+    computed: float
+    """Computing of a step, its batch's included, divided among the cores."""
+
+    def with_setting(self, setting: Setting) -> float:
+        """The least time that a step can take with a setting."""
+        if not setting.num_workers:
+            return self.step + self.prepare
+        return max(self.handed_over, self.prepare / setting.num_workers, self.computed)
+
+
+def _least(fits: Sequence[Pipeline], cores: float) -> _Least:
+    """Give the least that each part took in any trial."""
+    step, receive = (min(getattr(fit, name) for fit in fits) for name in ("step_ns", "receive_compute_ns"))
     compute = min(float(fit.compute_ns.mean()) + fit.step_cores * fit.step_ns for fit in fits)
-    return max(step + receive, prepare / setting.num_workers, (compute + receive) / cores)
+    return _Least(
+        step,
+        min(float((fit.wait_ns + fit.compute_ns).mean()) for fit in fits),
+        step + receive + min(fit.receive_wait_ns for fit in fits),
+        (compute + receive) / cores,
+    )
 
 
 class Server:
@@ -438,7 +523,7 @@ def tune(
         any_loader: whether the first loader that gives a batch is the one to tune.
 
     Raises:
-        InputError: the program cannot be started.
+        InputError: the program cannot be started, or its loader cannot be tuned as asked.
         EnvironmentFault: there is no place for temporary files.
     """
     began, idle = time.monotonic(), 0

@@ -8,45 +8,28 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from feedrate.analysis.crossfit import Gain, cross_fitted
+from feedrate.analysis.crossfit import Gain, over
 from feedrate.attach.report import place
 from feedrate.attach.space import Setting, gib
 from feedrate.attach.tune import Session, Tried
-from feedrate.plan.search import GRID_BLOCKS
+from feedrate.plan.search import GRID_BLOCKS, Outcome, Search
 from feedrate.schema.words import number, percent, plural, times
-
-
-@dataclass(frozen=True, slots=True)
-class Audit:
-    """A setting that was set aside and measured all the same: logs of its time over the leader's."""
-
-    setting: Setting
-    predicted: float
-    measured: float
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
     """What a search found."""
 
-    recommended: Setting
+    search: Search[Setting]
+    outcome: Outcome[Setting]
     present: Setting
-    within: float
-    bound: float
-    """The best setting is at most so much faster (log)."""
-    known: bool
     gain: Gain | None
     """Log of how many times as fast as the present setting; None where that is the recommended one."""
     settings: int
     trials: int
-    aside: dict[str, int]
-    """Reason to the number of settings that were not measured for it."""
     excluded: dict[str, int]
-    """The same of those that do not fit the machine."""
+    """Reason to the number of settings that do not fit the machine for it."""
     failed: dict[Setting, str]
-    audits: tuple[Audit, ...]
     memory_bytes: int
     shm_bytes: int
 
@@ -68,35 +51,17 @@ def result(session: Session) -> Result | None:
     outcome = search.outcome()
     memory, shared = tuning.machine.takes(outcome.recommended)
     return Result(
-        recommended=outcome.recommended,
+        search=search,
+        outcome=outcome,
         present=present,
-        within=search.within,
-        bound=outcome.bound,
-        known=outcome.known,
-        gain=_gain(session, outcome.recommended),
+        gain=over({each: search.logs[each] for each in search.measured}, present, outcome.recommended),
         settings=len(search.settings) + len(set(tuning.excluded) - set(search.settings)),
         trials=len(tuning.tried),
-        aside=dict(search.aside()),
         excluded=dict(Counter(tuning.excluded.values())),
         failed={each.setting: each.error for each in tuning.tried if each.error},
-        audits=tuple(Audit(*found) for found in search.audits()),
         memory_bytes=memory,
         shm_bytes=shared,
     )
-
-
-def _gain(session: Session, recommended: Setting) -> Gain | None:
-    """What the best setting gains over the present one: chosen by half of the blocks, measured by the others."""
-    search, present = session.tuning.search, session.tuning.present
-    if search is None or present is None or present not in search.logs or recommended == present:
-        return None
-    blocks = sorted(search.logs[present].keys() & search.logs[recommended].keys())
-    rows = [
-        [search.logs[present][block] - search.logs[each][block] for block in blocks]
-        for each in search.measured
-        if each != present and search.logs[each].keys() >= set(blocks)
-    ]
-    return cross_fitted(np.array(rows)) if rows else None
 
 
 def text(session: Session, found: Result | None, command: str) -> Iterator[tuple[str, str]]:
@@ -112,33 +77,35 @@ def text(session: Session, found: Result | None, command: str) -> Iterator[tuple
         return
     grid = f"a grid of {found.settings} settings × {GRID_BLOCKS} blocks takes {found.settings * GRID_BLOCKS}"
     yield "", f"{command} tuned in {session.took_s:.0f} s by {plural(found.trials, 'trial')}; {grid}"
-    yield "set", f"{found.recommended}  at {place(tuning.made)}"
+    yield "set", f"{found.outcome.recommended}  at {place(tuning.made)}"
     yield "gain", _said_gain(found)
     yield "bound", _said_bound(found)
-    for reason, count in (found.aside | found.excluded).items():
+    for reason, count in (dict(found.search.aside()) | found.excluded).items():
         yield "set aside", f"{plural(count, 'setting')}: {reason}"
-    if found.audits:
+    if audits := list(found.search.audits()):
         said = ", ".join(
             f"{each.setting} {times(math.exp(-each.measured))} (by the model {times(math.exp(-each.predicted))})"
-            for each in found.audits
+            for each in audits
         )
         yield "checked", f"set aside, but measured all the same, against the leader: {said}"
     for error in dict.fromkeys(found.failed.values()):
         yield "failed", f"{', '.join(str(each) for each, why in found.failed.items() if why == error)}: {error}"
-    workers, memory = plural(found.recommended.num_workers, "worker"), gib(found.memory_bytes)
+    workers, memory = plural(found.outcome.recommended.num_workers, "worker"), gib(found.memory_bytes)
     yield "takes", f"{workers}, about {memory} of memory, {gib(found.shm_bytes)} of it in /dev/shm"
-    yield "paste", snippet(found.recommended)
+    yield "paste", snippet(found.outcome.recommended)
     if tuning.ended == "short":
         yield "note", "the script ends before a trial has ended: give it more epochs, or a larger set of samples"
     yield "note", "batches were repeated and their order changed: do not keep what this run trained"
 
 
 def _said_bound(found: Result) -> str:
-    if not math.isfinite(found.bound):
+    if not math.isfinite(found.outcome.bound):
         return "not known yet: a larger --budget gives one"
-    said = f"the best of all settings is at most {percent(math.expm1(found.bound))} faster, with 95 % confidence"
-    more = f"; a larger --budget narrows that to {percent(math.expm1(found.within))}"
-    return said if found.known else said + more
+    said = (
+        f"the best of all settings is at most {percent(math.expm1(found.outcome.bound))} faster, with 95 % confidence"
+    )
+    more = f"; a larger --budget narrows that to {percent(math.expm1(found.search.within))}"
+    return said if found.outcome.known else said + more
 
 
 def _said_gain(found: Result) -> str:
@@ -160,7 +127,7 @@ def line(tried: Tried) -> str:
 def snippet(setting: Setting) -> str:
     """Write the settings as arguments to paste."""
     given = ", ".join(f"{name}={value!r}" for name, value in setting.arguments().items())
-    return f"DataLoader(..., {given})"
+    return f"DataLoader(..., {given})" + ("; batch.to(device, non_blocking=True)" if setting.non_blocking else "")
 
 
 def as_object(session: Session, found: Result | None) -> dict[str, Any]:
@@ -168,15 +135,15 @@ def as_object(session: Session, found: Result | None) -> dict[str, Any]:
     if found is None:
         return {"recommended": None}
     return {
-        "recommended": found.recommended.arguments(),
-        "present": found.present.arguments(),
+        "recommended": found.outcome.recommended.given(),
+        "present": found.present.given(),
         "gain": found.gain.interval() if found.gain and found.gain_ends else None,
-        "bound_pct": 100 * math.expm1(found.bound) if math.isfinite(found.bound) else None,
-        "known": found.known,
+        "bound_pct": 100 * math.expm1(found.outcome.bound) if math.isfinite(found.outcome.bound) else None,
+        "known": found.outcome.known,
         "trials": found.trials,
         "settings": found.settings,
         "took_s": session.took_s,
-        "set_aside": found.aside,
+        "set_aside": dict(found.search.aside()),
         "excluded": found.excluded,
         "memory_bytes": found.memory_bytes,
         "shm_bytes": found.shm_bytes,

@@ -26,7 +26,7 @@ from feedrate.analysis.blocks import Blocks
 from feedrate.analysis.pipeline import Pipeline, simulate
 from feedrate.analysis.simulate import Share
 from feedrate.attach.space import Asked, Machine, Setting, settings
-from feedrate.attach.tune import WINDOW_S, Tried, expected, lengthened
+from feedrate.attach.tune import ROOM_SD, WINDOW_S, Tried, expected, lengthened, rooms
 from feedrate.bench.session import Figure
 from feedrate.bench.statistics import LEAST_BLOCKS, Noise, simulated
 from feedrate.machine import linux
@@ -101,6 +101,8 @@ class Case:
     """Window to the settings whose times it shows."""
     truth: Mapping[Setting, float]
     """Setting to the log of the time that a step takes."""
+    trials: Mapping[Setting, Tried]
+    """Window to its trial without noise."""
     model: tuple[Mapping[Setting, float], Mapping[Setting, float]]
     """What is expected: logs of times, and of the least times."""
 
@@ -149,18 +151,19 @@ def search(case: Case, pools: Sequence[Residuals], seed: int) -> Searched:
     own = {window: chance.choice(pools) for window in case.shown}
     every = [setting for shown in case.shown.values() for setting in shown]
     finding = Search(every, within=WITHIN, seed=seed, present=case.present, trial_of=MACHINE.trial_of)
-    trials, block, drift, window_s = 0, 0, 0.0, WINDOW_S[0]
+    tried, block, drift, window_s = list[Tried](), 0, 0.0, WINDOW_S[0]
     while block < MOST_BLOCKS and (order := finding.next_block(block)):
         drift, recorded = drift + chance.gauss(0, DRIFT), int(window_s / RECORDED_S)
         for window in order:
             noise = drift + fmean(chance.choices(own[window], k=recorded))
             for setting in case.shown[window]:
                 finding.add(block, setting, case.truth[setting] + noise)
-        finding.expect(*case.model)
-        trials, block, window_s = trials + len(order), block + 1, lengthened(window_s, finding)
+            tried.append(_shaken(case.trials[window], chance.gauss(0, ROOM_SD)))
+        finding.expect(*case.model, rooms=rooms(tried, every, MACHINE))
+        block, window_s = block + 1, lengthened(window_s, finding)
     outcome = finding.outcome()
     regret = case.truth[outcome.recommended] - min(case.truth.values())
-    return Searched(len(every), trials, regret, outcome.bound)
+    return Searched(len(every), len(tried), regret, outcome.bound)
 
 
 def _cases(pipeline: Pipeline) -> Iterator[Case]:
@@ -173,7 +176,7 @@ def _cases(pipeline: Pipeline) -> Iterator[Case]:
     for seed in range(TRUTHS):
         windows = {window: _trial(window, _true(pipeline, window), seed) for window in shown}
         truth = {each: math.log(windows[MACHINE.trial_of(each)].step_ns(each, MACHINE.epoch_steps)) for each in every}
-        yield from (Case(present, shown, truth, model) for present in PRESENT for model in models)
+        yield from (Case(present, shown, truth, windows, model) for present in PRESENT for model in models)
 
 
 def _off(pipeline: Pipeline, seed: int) -> Pipeline:
@@ -201,6 +204,11 @@ def _trial(setting: Setting, pipeline: Pipeline, seed: int | None = None) -> Tri
         pace *= (1 + PER_WORKER * setting.num_workers) * math.exp(own)
     told = {"wall_ns": pace, "steps": 1, "starts_ns": [2e7 + 1.2e7 * setting.num_workers], "whole": False}
     return Tried(0, setting, told, fit=pipeline, preparing_ns=float((pipeline.wait_ns + pipeline.compute_ns).mean()))
+
+
+def _shaken(trial: Tried, log: float) -> Tried:
+    """A trial whose pace is off by so much beside what its parts took."""
+    return replace(trial, told={**trial.told, "wall_ns": trial.told["wall_ns"] * math.exp(log)})
 
 
 def judge(found: Sequence[Searched], origin: str) -> Iterator[Figure]:

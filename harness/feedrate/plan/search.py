@@ -2,10 +2,12 @@
 
 Settings are measured in blocks, each setting once a block, so that what a machine does meanwhile cancels in the
 differences of two (logs of the time that a sample takes). In every block take part the leader, whose mean is the
-lowest, and all those that might still be better by more than ``within``:
+lowest, and a few of those that might still be better by more than ``within``, those first that might be best:
 
 - **Floors.** No pipeline is faster than its step, than its workers' preparing divided among them, than its computing
-  divided among the cores: a setting whose floor is too near to the leader's time is set aside unmeasured.
+  divided among the cores: a setting whose floor is too near to the leader's time is set aside unmeasured. The
+  leader's own trials say this best, of settings that take more of the machine than it does: what disturbs a trial
+  disturbs its parts and the whole alike, and cancels.
 - **The model.** The pipeline model says how settings compare. Its error is that of the settings that were measured
   (root mean square, at first ``MODEL_ERROR``; more, the farther from the leader it predicts). A setting that beats the
   leader by less than ``within``, should the model err by ``SIGMAS`` times that in its favour, is set aside.
@@ -41,7 +43,7 @@ MODEL_ERROR, MODEL_BELIEF, LEAST_ERROR = 0.03, 2, 0.005
 """What the model is off before settings tell, for how many of them that counts, and what it is off at least."""
 TIED = 1 / 3
 """Of the tolerance: settings that differ by less are equal, and the cheaper one leads."""
-SIGMAS = 2.2
+SIGMAS = 2.0
 """So many standard deviations are what model and trials together may be off."""
 SPREAD, SPREAD_BELIEF = 0.02, 2
 """Standard deviation of a log time between trials that is assumed before they tell, and for how many of them it counts.
@@ -49,8 +51,9 @@ SPREAD, SPREAD_BELIEF = 0.02, 2
 FAR = 0.1
 """A prediction that differs so much from the leader's (log) may err twice as much as one that does not."""
 AUDITS = 2
-FIRST, WIDTH = 5, 4
-"""Settings of the first block where none is the present one, and those that enter a later one."""
+FIRST, WIDTH, OPEN_ONES = 5, 2, 2
+"""Settings of the first block where none is the present one; those that enter a later one, and of those that ran and
+may still be better than the leader."""
 FEWEST = 2
 """Blocks of the recommended setting."""
 BY_FLOOR = "their step, their workers' preparing or the cores leave too little to gain"
@@ -72,6 +75,14 @@ class Outcome(Generic[Setting]):
     as that is what a search stops by."""
     known: bool
     """Whether that is within the tolerance."""
+
+
+class Audit(NamedTuple, Generic[Setting]):
+    """A setting that was set aside and measured all the same: logs of its time over the leader's."""
+
+    setting: Setting
+    predicted: float
+    measured: float
 
 
 class _Belief(NamedTuple):
@@ -120,6 +131,7 @@ class Search(Generic[Setting]):
         self._predicted: Mapping[Setting, float] = {}
         self._floors: Mapping[Setting, float] = {}
         self._bases: Mapping[Setting, int] = {}
+        self._rooms: Mapping[tuple[Setting, Setting], float] = {}
         self._fitted: tuple[dict[Setting, float], dict[int, float]] | None = None
         self._beliefs: dict[Setting, _Belief] = {}
         self._levelled: list[tuple[float, float] | None] = []
@@ -130,6 +142,7 @@ class Search(Generic[Setting]):
         predicted: Mapping[Setting, float],
         floors: Mapping[Setting, float],
         bases: Mapping[Setting, int] | None = None,
+        rooms: Mapping[tuple[Setting, Setting], float] | None = None,
     ) -> None:
         """Take over what the model says now; settings may lack.
 
@@ -138,8 +151,11 @@ class Search(Generic[Setting]):
             floors: logs of the least times.
             bases: on how many trials that rests, where it rests on other trials for other settings: then what trials
                 vary by does not cancel in the difference of two.
+            rooms: two settings to the log of how many times as fast the second one can be at most, by what trials of
+                the first one leave to gain.
         """
         self._predicted, self._floors, self._bases = dict(predicted), dict(floors), dict(bases or {})
+        self._rooms = dict(rooms or {})
         self._forget()
 
     def _forget(self) -> None:
@@ -176,7 +192,10 @@ class Search(Generic[Setting]):
         outcome, leader = self.outcome(), self.leader
         if not outcome.known or len(self.logs[outcome.recommended]) < FEWEST:
             open_ones = [each for each in self._able() if each != leader and self.bound(leader, each) > self.within]
-            wanted = [leader, *(each for each in open_ones if each in self.logs), *self._entering(open_ones)]
+            tried = sorted(
+                (each for each in open_ones if each in self.logs), key=lambda each: -self.bound(leader, each)
+            )
+            wanted = [leader, *tried[:OPEN_ONES], *self._entering(open_ones)]
             aside = [each for each in self._able() if each not in self.logs and each not in open_ones]
             if len(self.audited) < AUDITS and block > 1 and aside:
                 self.audited.append(self._chance.choice(aside))
@@ -204,7 +223,7 @@ class Search(Generic[Setting]):
             return
         leader = self.leader
         left = [each for each in self._able() if each not in self.logs]
-        by_floor = [each for each in left if self._believed(leader).mean - self._floor(each) <= self.within]
+        by_floor = [each for each in left if self._room(leader, each) <= self.within]
         by_model = [each for each in left if each not in by_floor and self.bound(leader, each) <= self.within]
         for reason, settings in (
             (BY_FLOOR, by_floor),
@@ -214,12 +233,12 @@ class Search(Generic[Setting]):
             if settings:
                 yield reason, len(settings)
 
-    def audits(self) -> Iterator[tuple[Setting, float, float]]:
-        """Settings that were set aside and measured all the same: predicted and measured log of time ÷ the leader's."""
+    def audits(self) -> Iterator[Audit[Setting]]:
+        """Settings that were set aside and measured all the same."""
         means, leader = self._means(), self.leader
         for each in self.audited:
             if each in means:
-                yield each, self._gap(each, leader), means[each] - means[leader]
+                yield Audit(each, self._gap(each, leader), means[each] - means[leader])
 
     def _least(self, setting: Setting) -> float:
         """The least log time that a setting may take."""
@@ -270,11 +289,17 @@ class Search(Generic[Setting]):
         mine, theirs = self._believed(setting), self._believed(other)
         found = [
             mine.mean - theirs.mean + SIGMAS * math.hypot(mine.sd, theirs.sd),
-            mine.mean + SIGMAS * mine.sd - self._floor(other),
+            self._room(setting, other),
         ]
         if pairs := self._differences(setting, other):
-            found.append(fmean(pairs) + self._half(pairs))
+            same_trials = self.trial_of(setting) == self.trial_of(other)
+            found.append(fmean(pairs) + (0.0 if same_trials else self._half(pairs)))
         return min(found)
+
+    def _room(self, setting: Setting, other: Setting) -> float:
+        """How much the floor of another setting leaves to gain over a measured one."""
+        mine = self._believed(setting)
+        return min(mine.mean + SIGMAS * mine.sd - self._floor(other), self._rooms.get((setting, other), math.inf))
 
     def _believed(self, setting: Setting) -> _Belief:
         """Combine what the model says of a setting with its trials, each as far as it can be trusted."""

@@ -20,12 +20,12 @@ import json
 import math
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from feedrate.plan.schedule import Plan, PlannedCell
-from feedrate.plan.search import Search
+from feedrate.plan.search import Search, Setting
 from feedrate.schema.axes import BY_NAME, KNOBS
 from feedrate.schema.columns import WORKER_STAGES
 from feedrate.schema.errors import InputError
@@ -165,23 +165,51 @@ class Searches:
     def found(self, trials: Iterable[Trial]) -> tuple[Tuned, ...]:
         """What the searches found by all trials, in the order of the tasks; nothing of one in which none ended well."""
         self._learn(trial for trial in trials if trial["block"] >= len(self._orders) - 1)
-        return tuple(self._tuned(search) for search in self._searches if search.measured)
-
-    def _tuned(self, search: Search[str]) -> Tuned:
-        outcome = search.outcome()
-        return Tuned(
-            recommended=outcome.recommended,
-            settings=len(search.settings),
-            trials=sum(self._of_cell[cell] is search for cell, _ in self._trials),
-            within_pct=round(100 * math.expm1(search.within), 3),
-            bound_pct=round(100 * math.expm1(outcome.bound), 3) if math.isfinite(outcome.bound) else None,
-            known=outcome.known,
-            aside=tuple(Counted(count=count, reason=reason) for reason, count in search.aside()),
-            audits=tuple(
-                Audited(cell_id=cell, predicted=round(math.exp(-log), 4), measured=round(math.exp(-seen), 4))
-                for cell, log, seen in search.audits()
-            ),
+        ran = Counter(id(self._of_cell[cell]) for cell, _ in self._trials)
+        return tuple(
+            told(search, str, settings=len(search.settings), trials=ran[id(search)])
+            for search in self._searches
+            if search.measured
         )
+
+
+def told(
+    search: Search[Setting],
+    cell_of: Callable[[Setting], str],
+    *,
+    settings: int,
+    trials: int,
+    gain: tuple[float, float, float] | None = None,
+) -> Tuned:
+    """Tell in a manifest what a search found.
+
+    Args:
+        search: has trials that ended well.
+        cell_of: gives the cell_id of a setting.
+        settings: how many there are to choose from.
+        trials: how many ran.
+        gain: how many times as fast the recommended setting is as the present one, and the ends of its interval.
+    """
+    outcome = search.outcome()
+    return Tuned(
+        recommended=cell_of(outcome.recommended),
+        present=cell_of(search.present) if search.present is not None else None,
+        settings=settings,
+        trials=trials,
+        within_pct=round(100 * math.expm1(search.within), 3),
+        bound_pct=round(100 * math.expm1(outcome.bound), 3) if math.isfinite(outcome.bound) else None,
+        known=outcome.known,
+        gain=gain,
+        aside=tuple(Counted(count=count, reason=reason) for reason, count in search.aside()),
+        audits=tuple(
+            Audited(
+                cell_id=cell_of(each.setting),
+                predicted=round(math.exp(-each.predicted), 4),
+                measured=round(math.exp(-each.measured), 4),
+            )
+            for each in search.audits()
+        ),
+    )
 
 
 class _Batch(NamedTuple):

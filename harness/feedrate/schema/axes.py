@@ -300,6 +300,7 @@ TRANSFER = _named(
         False,
         "Whether the copy to the device returns before it is done.",
         idle=on_cuda(only("mode", "train", "copy")),
+        of_scripts=True,
     ),
     prefetcher=Axis(
         "none",

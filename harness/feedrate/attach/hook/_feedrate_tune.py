@@ -15,6 +15,7 @@ import functools
 import json
 import os
 import socket
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,7 @@ SOCKET = os.environ.get("FEEDRATE_TUNE", "")
 EVERY_LOADER = os.environ.get("FEEDRATE_TUNE_ANY") == "1"
 PLACE = os.environ.get("FEEDRATE_TUNE_PLACE")
 """Where the loader is made, known from an earlier start of the script."""
+TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
 LATE = 3
 """A window that is so many times as long as asked for ends at any step."""
 LONG = 1_000_000
@@ -61,6 +63,10 @@ class Trial:
         self.iterators: list[int] = []
         self.first, self.last, self.whole = 0, 0, whole
         """Begin and end of the window; whether it holds whole epochs, starts included."""
+        self.inner: Any = None
+        """The iterator at hand."""
+        self.cpu: int | None = 0
+        """CPU time of this process and its workers in the window, in ns; None where a worker had gone."""
         self.made, self.taken, self.begun, self.base, self.asked = 0, 0, 0, 0, 0
         """Of the iterator at hand: when it was made, batches that came; when the window goes on, and after how many of
         them; when the last one was asked for."""
@@ -80,6 +86,7 @@ class Trial:
             return self.full(wall, self.steps + steps) and (late or (steps % self.turn == 0 and not self.whole))
         if self.taken >= self.warm_steps and (asked - self.made >= self.warmup_ns or self.starts[1:]):
             self.begun, self.base = asked, self.taken
+            self.cpu = plus(self.cpu, cpu_ns(self.inner), -1)
             self.first, self.foreign = self.first or asked, 0 if not self.steps else self.foreign
         return False
 
@@ -91,6 +98,7 @@ class Trial:
         """Note that a batch came."""
         self.taken += 1
         if self.taken == 1:
+            self.inner = iterator
             loop = getattr(iterator, "_feedrate_loop", None)
             self.iterators.append(getattr(loop, "iterator", -1))
             self.starts.append(got - self.made)
@@ -103,6 +111,7 @@ class Trial:
         """End an iterator: its last whole step ended then, after so many batches."""
         if self.begun:
             self.wall += ended - self.begun
+            self.cpu = None if self.whole else plus(self.cpu, cpu_ns(self.inner))
             self.steps += steps - self.base
             self.last = ended
         elif steps:
@@ -120,8 +129,28 @@ class Trial:
             "ended_ns": self.last,
             "whole": self.whole,
             "foreign": self.foreign,
+            "cpu_ns": self.cpu,
             "iterators": self.iterators,
+            "non_blocking": TUNER.non_blocking,
         }
+
+
+def cpu_ns(iterator: Any) -> int | None:
+    """CPU time that this process and an iterator's workers have taken; None where one of them has gone."""
+    total = time.process_time_ns()
+    for worker in getattr(iterator, "_workers", ()):
+        try:
+            with open(f"/proc/{worker.pid}/stat", encoding="utf-8") as file:
+                fields = file.read().rpartition(")")[2].split()
+        except OSError:
+            return None
+        total += (int(fields[11]) + int(fields[12])) * TICK_NS
+    return total
+
+
+def plus(total: int | None, more: int | None, sign: int = 1) -> int | None:
+    """Add to a sum, of which nothing is known where a part is not."""
+    return None if total is None or more is None else total + sign * more
 
 
 class Tuner:
@@ -135,8 +164,12 @@ class Tuner:
         self.trial: Trial | None = None
         self.loader: Any = None
         """What gives the batches of the running trial."""
+        self.met: dict[str, list[int]] = {}
+        """Where loaders were made, to the steps over them and when it was asked whether to tune them."""
         self.seen = 0
         """Which trial another rank was told, by its file's number."""
+        self.non_blocking: bool | None = None
+        """What the script gave the last copy to a device; None where none was seen."""
 
     def ask(self, what: str, **fields: Any) -> dict[str, Any]:
         """Ask what to do next; where nobody answers any more, the script ends."""
@@ -163,6 +196,8 @@ class Tuner:
         if answer["do"] != "trial":
             return False
         self.target, self.trial = place(loader), trial_of(answer)
+        if (torch := __import__("torch")).cuda.is_initialized():
+            patch_copies(torch)
         self.moved_on()
         return True
 
@@ -202,7 +237,7 @@ class Tuned:
         self._feedrate_loader, self._feedrate_make = loader, make
         self._feedrate_inner: Any = None
         self._feedrate_trial: Trial | None = None
-        self._feedrate_seen = [0, now()]
+        self._feedrate_seen = TUNER.met.setdefault(str(place(loader)), [0, now()])
         self._feedrate_pause()
         if (EVERY_LOADER and TUNER.target is None) or (self._feedrate_tuned() and TUNER.trial is None):
             TUNER.look(loader)
@@ -345,6 +380,39 @@ def like(loader: Any, given: dict[str, Any]) -> Any:
     return made
 
 
+def patch_copies(torch: Any) -> None:
+    """Have copies of tensors to a device return before they are done, or not, as a trial says."""
+
+    def patched(copy: Any, place: int) -> Any:
+        """Wrap a method of tensors whose argument ``non_blocking`` may come at a place, too."""
+
+        @functools.wraps(copy)
+        def wrapped(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            trial = TUNER.trial
+            if trial is None or tensor.device.type != "cpu" or not (place == 1 or to_device(torch, args, kwargs)):
+                return copy(tensor, *args, **kwargs)
+            TUNER.non_blocking = bool(args[place] if len(args) > place else kwargs.get("non_blocking", False))
+            if (wanted := trial.settings.get("non_blocking")) is not None:
+                if len(args) > place:
+                    args = (*args[:place], wanted, *args[place + 1 :])
+                else:
+                    kwargs["non_blocking"] = wanted
+            return copy(tensor, *args, **kwargs)
+
+        return wrapped
+
+    if not hasattr(torch.Tensor.to, "__wrapped__"):  # once, though loaders of other starts are named, too
+        torch.Tensor.to, torch.Tensor.cuda = patched(torch.Tensor.to, 2), patched(torch.Tensor.cuda, 1)
+
+
+def to_device(torch: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether arguments of ``Tensor.to`` name a device that is not the CPU."""
+    wanted = kwargs.get("device", args[0] if args else None)
+    if isinstance(wanted, (str, int)):
+        wanted = torch.device(wanted)
+    return isinstance(wanted, torch.device) and wanted.type != "cpu"
+
+
 def steps_of(loader: Any) -> int:
     """Steps of an epoch; 0 where they are not known, or without end."""
     try:
@@ -360,6 +428,7 @@ def facts(loader: Any) -> dict[str, Any]:
     return {
         "epoch_steps": steps_of(loader),
         "cuda": bool(torch.cuda.is_initialized()),
+        "batch_sampler": type(loader.batch_sampler).__name__,
     }
 
 

@@ -78,6 +78,7 @@ def page(view: RunView) -> Page:
         summary=_summary(view),
         script=script.section(view),
         search=search.section(view),
+        searches=search.searches(view),
         of_script=of_script,
         predicted=predicted,
         stretches=script.stretches(view) if facts.script_name(view) else (),

@@ -7,23 +7,28 @@ epoch is in the gain and in the bound, and not in the samples a second that are 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pandas as pd
 from markupsafe import Markup
 
+from feedrate.analysis.blocks import successful
+from feedrate.analysis.crossfit import LEAST_BLOCKS, over
 from feedrate.analysis.estimates import AXIS_NAMES, rows_of
 from feedrate.attach.space import Setting
 from feedrate.attach.tuned import snippet
 from feedrate.pages import descriptions, markup
+from feedrate.pages.headlines import task_cell
 from feedrate.pages.runs import RunView
+from feedrate.pages.tasks import kind_of
 from feedrate.plan.search import GRID_BLOCKS
 from feedrate.schema import words
-from feedrate.schema.axes import AXES, BY_NAME, cell_id, lives
+from feedrate.schema.axes import AXES, BY_NAME, KNOBS, cell_id, lives
 from feedrate.store.manifest import Tuned
 
-_NOT_SHOWN = ("start_method", "batch_size")
+_NOT_SHOWN = ("start_method", "batch_size", "non_blocking")
 """Settings that are named only where a search tried several."""
 
 
@@ -76,6 +81,52 @@ def section(view: RunView) -> dict[str, Any] | None:
             for each in found.audits
         ],
     }
+
+
+def searches(view: RunView) -> list[tuple[object, ...]]:
+    """What the searches of a tuned sweep found, a row a task; none of other runs."""
+    if view.manifest.search is not None:
+        return []
+    cells = {str(row["cell_id"]): row for row in rows_of(view.cells)}
+    return [tuple(_task(view, found, cells)) for found in view.manifest.tuned]
+
+
+def _task(view: RunView, found: Tuned, cells: Mapping[str, Mapping[Any, Any]]) -> Iterator[object]:
+    """A task, its setting, what that gains over the defaults, how far from the best it can be, and trials."""
+    best = cells[found.recommended]
+    yield task_cell({**best, "kind": kind_of(best)})
+    yield descriptions.knobs(best)
+    yield _over_defaults(view.trials, found, cells)
+    bound = "not known" if found.bound_pct is None else f"{found.bound_pct:.1f}\u00a0%"
+    yield bound if found.known else f"{bound} (open)"
+    yield f"{found.trials:,} of {found.settings * GRID_BLOCKS:,}"
+
+
+def _over_defaults(trials: pd.DataFrame, found: Tuned, cells: Mapping[str, Mapping[Any, Any]]) -> str:
+    if found.present is None:
+        return "they were not tried"
+    if found.present == found.recommended:
+        return "these are the defaults"
+    own = _alike_in_all_but_knobs(trials, found.recommended)
+    logs: dict[str, dict[int, float]] = {cell: {} for cell in own if not cells[cell]["failed"]}
+    for row in rows_of(successful(trials)[["cell_id", "block", "samples_per_s"]]):
+        if row["cell_id"] in logs:
+            logs[row["cell_id"]][row["block"]] = -math.log(row["samples_per_s"])
+    gain = over(logs, found.present, found.recommended)
+    if gain is None or math.isnan(gain.log):
+        return f"needs {LEAST_BLOCKS} blocks with both"
+    ends = gain.interval()
+    return f"×\u00a0{words.number(ends['ratio'])} ({words.interval(ends['lo'], ends['hi'], int(ends['n']))})"
+
+
+def _alike_in_all_but_knobs(trials: pd.DataFrame, cell: str) -> set[str]:
+    """The cells of a cell's task."""
+    fixed = [name for name in AXIS_NAMES if name not in KNOBS]
+    keys = {
+        str(row["cell_id"]): tuple(None if pd.isna(row[name]) else row[name] for name in fixed)
+        for row in rows_of(trials.drop_duplicates("cell_id"))
+    }
+    return {each for each, key in keys.items() if key == keys[cell]}
 
 
 def _answer(best: Setting, name: str) -> Markup:
