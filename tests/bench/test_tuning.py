@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from copy import copy
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,6 +32,7 @@ def tuned(ours: int = 2, theirs: int | None = 0, took_s: float = 30, **changes: 
         "bound_pct": 2.5,
         "feedrate": Advice(setting=f"num_workers={ours}", took_s=took_s),
         "loadtune": None if theirs is None else Advice(setting=f"num_workers={theirs}", took_s=40),
+        "stopped": None if theirs is None else Advice(setting="num_workers=2", took_s=39),
         "blocks": 8,
         "steps_per_s": PACES,
     }
@@ -58,17 +60,17 @@ def test_good_settings_and_trials_are_counted() -> None:
 def test_feedrate_is_held_beside_loadtune() -> None:
     """Regrets within 1 % are equal; to be sooner with a worse setting is no lead in both."""
     ahead, equal, behind = tuned(), tuned(4, 4, 50), tuned(2, 4)
-    good, sooner, both = tuning.compare([ahead, equal, behind])
-    assert [figure.measured.split(" (")[0] for figure in (good, sooner, both)] == ["2 of 3", "2 of 3", "1 of 3"]
-    assert [figure.met for figure in (good, sooner, both)] == [False, True, False]
-    assert "1 are equal" in good.measured
+    found = list(tuning.compare([ahead, equal, behind]))
+    assert [figure.measured.split(" (")[0] for figure in found] == ["2 of 3", "2 of 3", "1 of 3", "1 of 3"]
+    assert [figure.met for figure in found] == [False, True, False, False]
+    assert "1 equal" in found[0].measured
     assert all(figure.met for figure in tuning.compare([ahead]))
 
 
 def test_without_loadtune_nothing_is_compared() -> None:
     """The figures say so, and are neither met nor missed."""
     found = list(tuning.compare([tuned(theirs=None)]))
-    assert [figure.met for figure in found] == [None] * 3
+    assert [figure.met for figure in found] == [None] * 4
     assert all("could not be installed" in figure.measured for figure in found)
 
 
@@ -104,10 +106,11 @@ def test_a_search_without_noise_keeps_its_promises() -> None:
 
 
 def test_a_window_counts_its_steps_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a step takes is what was planted: preparing and step one after the other without workers."""
-    planted = {"read_ms": 1, "batch": 2, "step_ms": 2}
-    monkeypatch.setattr(planted_tuning, "COSTS", planted_tuning.COSTS | planted)
-    assert planted_tuning.window(0, None, 0.1) == pytest.approx(0.004, rel=0.4)
+    """By a clock that goes on in steps and samples alone, a step takes what both do: nothing else is in the window."""
+    clock = iter(range(10**6))
+    monkeypatch.setattr(planted_tuning, "step", lambda _: next(clock))
+    monkeypatch.setattr(planted_tuning.time, "perf_counter", lambda: float(next(copy(clock))))
+    assert planted_tuning.window(0, None, 50) == pytest.approx(1)
 
 
 def test_a_tuner_that_fails_is_named(tmp_path: Path) -> None:

@@ -118,11 +118,13 @@ def test_no_floor_lies_above_the_truth(tmp_path: Path) -> None:
     plan = planned(tmp_path, GRID)
     (task,) = tuning.tasks(plan.cells)
     for seen in (cell for cell in task.cells if cell.axes["storage_format"] == "lmdb"):
-        predicted, floors, bases = tuning.expected(task, [trial_of(seen, 0, 0.0)], CORES)
+        predicted, floors, bases, rooms = tuning.expected(task, [trial_of(seen, 0, 0.0)], CORES)
         known = {cell.cell_id: step_ns(cell) for cell in task.cells if cell.axes["storage_format"] == "lmdb"}
         assert predicted.keys() == floors.keys() == known.keys()
         assert bases == dict.fromkeys(known, 1)
         assert all(math.exp(floors[cell]) * 32e9 <= took * (1 + 1e-9) for cell, took in known.items())
+        truth = {cell.cell_id: math.log(step_ns(cell)) for cell in task.cells}
+        assert all(truth[one] - truth[other] <= left + 1e-9 for (one, other), (left,) in rooms.items())
 
 
 def test_a_resumed_search_goes_on_in_the_same_order(tmp_path: Path) -> None:

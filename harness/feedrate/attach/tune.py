@@ -35,7 +35,7 @@ from feedrate.attach.records import Loader
 from feedrate.attach.run import EVERY_S, Ended, Watched, run
 from feedrate.attach.space import Asked, Machine, Setting, fitting, settings
 from feedrate.machine.probes import procfs
-from feedrate.plan.search import SIGMAS, Search
+from feedrate.plan.search import PARTS_ERROR, Search
 from feedrate.schema.errors import InputError
 from feedrate.schema.window import warm_up_steps
 
@@ -54,10 +54,6 @@ ASKED = 4
 """So many times a loader is asked for that computes no gradients before it is taken for the one to tune."""
 TOLD = ("wall_ns", "steps", "starts_ns", "bytes", "begun_ns", "ended_ns", "whole", "foreign", "cpu_ns")
 """What is kept of what the hook says of a trial."""
-ROOM_SD = 0.01
-"""What trials of a setting differ by in how much they leave to gain (log sd)."""
-FLOOR_ERROR = 0.01
-"""What a floor may be off: both it and the time that it is compared with are measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,12 +383,14 @@ def expected(
                     lost = float(np.mean(basis.told["starts_ns"])) / machine.epoch_steps
                 pace = pace_of(setting.num_workers, setting.prefetch_factor or 2)
                 predicted[setting] = math.log((pace + lost) / samples)
-                floors[setting] = math.log(least.with_setting(setting) / samples) - FLOOR_ERROR
+                floors[setting] = math.log(least.with_setting(setting) / samples) - PARTS_ERROR
     return predicted, floors
 
 
-def rooms(tried: Sequence[Tried], every: Sequence[Setting], machine: Machine) -> dict[tuple[Setting, Setting], float]:
-    """Give how many times as fast (log) a setting can be at most as one that ran, by what that one's trials took.
+def rooms(
+    tried: Sequence[Tried], every: Sequence[Setting], machine: Machine
+) -> dict[tuple[Setting, Setting], list[float]]:
+    """Give how many times as fast (log) a setting can be at most as one that ran, by what each of its trials took.
 
     Both the trial's pace and what its parts took count, so that what disturbed it does not. Said of settings alone
     that take more of the machine: their parts take no less.
@@ -415,10 +413,7 @@ def rooms(tried: Sequence[Tried], every: Sequence[Setting], machine: Machine) ->
                 for other in every[place + 1 :]:
                     if other.unmodelled == setting.unmodelled:
                         left.setdefault((setting, other), []).append(math.log(pace / least.with_setting(other)))
-    return {
-        pair: float(np.mean(logs)) + FLOOR_ERROR + SIGMAS * ROOM_SD / math.sqrt(len(logs))
-        for pair, logs in left.items()
-    }
+    return left
 
 
 def _modelled_ns(fit: Pipeline, num_workers: int, prefetch_factor: int) -> float:

@@ -26,12 +26,12 @@ from feedrate.analysis.blocks import Blocks
 from feedrate.analysis.pipeline import Pipeline, simulate
 from feedrate.analysis.simulate import Share
 from feedrate.attach.space import Asked, Machine, Setting, settings
-from feedrate.attach.tune import ROOM_SD, WINDOW_S, Tried, expected, lengthened, rooms
+from feedrate.attach.tune import WINDOW_S, Tried, expected, lengthened, rooms
 from feedrate.bench.session import Figure
 from feedrate.bench.statistics import LEAST_BLOCKS, Noise, simulated
 from feedrate.machine import linux
 from feedrate.machine.identity import usable_cores
-from feedrate.plan.search import GRID_BLOCKS, Search
+from feedrate.plan.search import GRID_BLOCKS, ROOM_SD, Search
 from feedrate.schema.words import percent
 
 SEARCHES = 2000

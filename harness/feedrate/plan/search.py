@@ -50,6 +50,9 @@ SPREAD, SPREAD_BELIEF = 0.02, 2
 """
 FAR = 0.1
 """A prediction that differs so much from the leader's (log) may err twice as much as one that does not."""
+PARTS_ERROR, ROOM_SD = 0.01, 0.01
+"""What the parts that make a floor may be off, and what trials of a setting differ by in what they leave to gain (log).
+"""
 AUDITS = 2
 FIRST, WIDTH, OPEN_ONES = 5, 2, 2
 """Settings of the first block where none is the present one; those that enter a later one, and of those that ran and
@@ -142,7 +145,7 @@ class Search(Generic[Setting]):
         predicted: Mapping[Setting, float],
         floors: Mapping[Setting, float],
         bases: Mapping[Setting, int] | None = None,
-        rooms: Mapping[tuple[Setting, Setting], float] | None = None,
+        rooms: Mapping[tuple[Setting, Setting], Sequence[float]] | None = None,
     ) -> None:
         """Take over what the model says now; settings may lack.
 
@@ -151,11 +154,14 @@ class Search(Generic[Setting]):
             floors: logs of the least times.
             bases: on how many trials that rests, where it rests on other trials for other settings: then what trials
                 vary by does not cancel in the difference of two.
-            rooms: two settings to the log of how many times as fast the second one can be at most, by what trials of
-                the first one leave to gain.
+            rooms: two settings to the logs of how many times as fast the second one can be at most, by what each trial
+                of the first one leaves to gain.
         """
         self._predicted, self._floors, self._bases = dict(predicted), dict(floors), dict(bases or {})
-        self._rooms = dict(rooms or {})
+        self._rooms = {
+            pair: fmean(logs) + PARTS_ERROR + SIGMAS * ROOM_SD / math.sqrt(len(logs))
+            for pair, logs in (rooms or {}).items()
+        }
         self._forget()
 
     def _forget(self) -> None:

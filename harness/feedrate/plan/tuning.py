@@ -230,6 +230,8 @@ class Expected(NamedTuple):
     """Log of the seconds that it takes at least."""
     bases: dict[str, int]
     """Trials of which preparing and CPU were taken."""
+    rooms: dict[tuple[str, str], list[float]]
+    """Two settings to the logs of how many times as fast the second can be at most, by each trial of the first."""
 
 
 def expected(task: Task, trials: Sequence[Trial], cores: int) -> Expected:
@@ -245,7 +247,7 @@ def expected(task: Task, trials: Sequence[Trial], cores: int) -> Expected:
     seen: defaultdict[str, list[_Batch]] = defaultdict(list)
     for trial in ended:
         seen[keys[trial["cell_id"]]] += _batches(trial)
-    found = Expected({}, {}, {})
+    found = Expected({}, {}, {}, _rooms(task, ended, keys, cores))
     for cell in task.cells:
         if batches := seen[keys[cell.cell_id]]:
             workers = int(cell.axes["num_workers"])
@@ -256,6 +258,31 @@ def expected(task: Task, trials: Sequence[Trial], cores: int) -> Expected:
             found.floors[cell.cell_id] = math.log(_step_ns(step, batches, workers, cores) / scale)
             found.bases[cell.cell_id] = len(alike)
     return found
+
+
+def _rooms(
+    task: Task, trials: Sequence[Trial], keys: Mapping[str, str], cores: int
+) -> dict[tuple[str, str], list[float]]:
+    """What trials with workers leave to gain for settings that take no less of the machine.
+
+    Args:
+        task: the settings.
+        trials: those that ended well.
+        keys: of settings; equal ones prepare a batch alike.
+        cores: cores of the machine.
+    """
+    left: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    places = {cell.cell_id: place for place, cell in enumerate(task.cells)}
+    for trial in trials:
+        if not trial["num_workers"]:
+            continue
+        own, batch = trial["cell_id"], next(_batches(trial), None)
+        step = (trial["wall_ns"] - trial["host_fetch_ns"]) / trial["steps"]
+        for other in task.cells[places[own] + 1 :]:
+            alike = [batch] if batch and keys[own] == keys[other.cell_id] else []
+            least = _step_ns(step, alike, int(other.axes["num_workers"]), cores) if alike else step
+            left[own, other.cell_id].append(math.log(trial["wall_ns"] / trial["steps"] / least))
+    return left
 
 
 def _batches(trial: Trial) -> Iterator[_Batch]:

@@ -154,6 +154,8 @@ class TunedWorkload(_Frozen):
     feedrate: Advice
     loadtune: Advice | None
     """None where it was not to be had."""
+    stopped: Advice | None = None
+    """What feedrate recommends where it is stopped within the time that loadtune took."""
     blocks: Count
     """In which the truth was measured."""
     steps_per_s: dict[str, Positive]
@@ -162,7 +164,8 @@ class TunedWorkload(_Frozen):
 
     @model_validator(mode="after")
     def _measured(self) -> TunedWorkload:
-        named = {self.present, self.feedrate.setting, *([self.loadtune.setting] if self.loadtune else [])}
+        advice = [each for each in (self.feedrate, self.loadtune, self.stopped) if each]
+        named = {self.present, *(each.setting for each in advice)}
         if missing := named - self.steps_per_s.keys():
             raise ValueError(f"steps_per_s lacks {', '.join(sorted(missing))}")
         return self

@@ -36,6 +36,8 @@ from feedrate.sweep.launcher import Answer, Template
 from feedrate.sweep.run import ActiveRun
 from feedrate.sweep.screen import TerminalScreen
 
+SERVES = 16
+"""Trials of a tuned sweep, whose blocks are short, after which it starts another template."""
 PREPARE_TIMEOUT_S = 24 * 3600.0
 _SKIPPED = re.compile(r"^skipped .*: ")
 _ERRORS: dict[str | None, type[FeedrateError]] = {"InputError": InputError, "EnvironmentFault": EnvironmentFault}
@@ -138,18 +140,22 @@ def _measure(active: ActiveRun) -> str:
     """
     budget = active.local.plan.matrix.budget_s
     block = first = max((trial["block"] for trial in active.trials), default=0)
-    while order := active.order(block):
-        if block > first and budget and active.elapsed_s() + active.block_s(block, order) > budget:
-            return "budget"
-        if block == first:
-            active.screen.say("Starting: importing torch takes a few seconds.")
-        with Template() as template:
+    template, served = None, 0
+    with contextlib.ExitStack() as stack:
+        while order := active.order(block):
+            if block > first and budget and active.elapsed_s() + active.block_s(block, order) > budget:
+                return "budget"
+            if block == first:
+                active.screen.say("Starting: importing torch takes a few seconds.")
+            if template is None or not active.searches or served >= SERVES:
+                stack.close()
+                template, served = stack.enter_context(Template()), 0
             if block == first:
                 _confirm_device(active, template)
                 _prepare(active, template)
                 active.begin_blocks()
             _run_block(active, block, order, template)
-        block += 1
+            block, served = block + 1, served + len(order)
     return "budget" if active.live(block) else "target" if active.answered(block) else "blocks"
 
 

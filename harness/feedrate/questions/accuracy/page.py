@@ -179,7 +179,7 @@ def _tuned(workloads: Sequence[TunedWorkload]) -> Iterator[tuple[object, ...]]:
             each.costs,
             *(f"{setting}: {each.steps_per_s[setting]:.1f}" for setting in (each.present, each.best)),
             each.trials,
-            *(cell for advice in (each.feedrate, each.loadtune) for cell in _advised(each, advice)),
+            *(cell for advice in (each.feedrate, each.loadtune, each.stopped) for cell in _advised(each, advice)),
         )
 
 
