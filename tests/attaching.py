@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 from feedrate.schema.plugins import PACKAGE, ROOT
 
@@ -123,8 +125,12 @@ class Place:
 
 
 def ended(process: subprocess.Popen[bytes]) -> Done:
-    """Wait for the end of a command."""
-    out, err = process.communicate(timeout=120)
+    """Wait for the end of a command; where that does not come, say what it had printed."""
+    try:
+        out, err = process.communicate(timeout=120)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        pytest.fail(f"{process.args} did not end: {process.communicate()[1].decode()}")
     code = process.returncode
     return Done(code if code >= 0 else 128 - code, out, err.decode())
 

@@ -87,6 +87,8 @@ def test_a_trial_that_dies_is_a_row(tmp_path: Path) -> None:
         if workers and workers.num_workers == 4:
             raise OSError("four are too many")
         if workers and workers.num_workers == 3:
+            if not os.fork():
+                time.sleep(600)  # and leaves a child
             os.kill(os.getppid(), signal.SIGKILL)
             os._exit(1)  # not its next parent, too
 """,

@@ -30,6 +30,7 @@ from feedrate.attach.tune import tune as tune_script
 from feedrate.machine import identity
 from feedrate.machine.identity import describe
 from feedrate.machine.probes import gpu
+from feedrate.plan.search import Outcome
 from feedrate.schema.axes import BY_NAME
 from feedrate.schema.errors import InputError
 from feedrate.schema.words import parse, plural
@@ -155,7 +156,11 @@ def tune(
             if tuning.watched is not None:
                 journal.keep(tuning, tuning.watched, tried, window)
 
-        tuning = Tuning(asked, within=math.log1p(within_pct / 100), seed=journal.seed, cores=cores, keep=keep)
+        def look(outcome: Outcome[space.Setting]) -> None:
+            show([("so far", tuned.standing(outcome))], console)
+
+        within = math.log1p(within_pct / 100)
+        tuning = Tuning(asked, within=within, seed=journal.seed, cores=cores, keep=keep, look=look)
         if journal.resumed:
             tuning.earlier = journal.resumed
             show([("", f"the search goes on: {plural(len(journal.resumed), 'trial')} are there already")], console)

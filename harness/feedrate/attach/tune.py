@@ -11,6 +11,7 @@ Workers that live on (``persistent_workers``) leave of that start what preparing
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -34,8 +35,9 @@ from feedrate.attach import loop, records, report
 from feedrate.attach.records import Loader
 from feedrate.attach.run import EVERY_S, Ended, Watched, run
 from feedrate.attach.space import Asked, Machine, Setting, fitting, settings
+from feedrate.machine import linux
 from feedrate.machine.probes import procfs
-from feedrate.plan.search import PARTS_ERROR, Search
+from feedrate.plan.search import PARTS_ERROR, Outcome, Search
 from feedrate.schema.errors import InputError
 from feedrate.schema.window import warm_up_steps
 
@@ -105,6 +107,7 @@ class Tuning:
         seed: int,
         cores: float,
         keep: Callable[[Tuning, Tried, Window | None], None] = lambda *_: None,
+        look: Callable[[Outcome[Setting]], None] = lambda _: None,
     ) -> None:
         """Begin.
 
@@ -114,13 +117,14 @@ class Tuning:
             seed: of the search.
             cores: cores that the script may use.
             keep: is given every trial that has ended, and its window; None of one that failed.
+            look: is given where the search stands after every block.
         """
         self.folder = Path()
         """Where the hook of the running script writes."""
         self._asked, self._within, self._seed = asked, within, seed
         self.earlier: Sequence[Tried] = ()
         """Trials of an earlier session of the same search."""
-        self._keep = keep
+        self._keep, self._look = keep, look
         self.watched: Watched | None = None
         """The script that runs."""
         self.cuda = False
@@ -214,6 +218,8 @@ class Tuning:
                 return {"do": "stop"}
             self._block += 1
             self.window_s = lengthened(self.window_s, self.search)
+            if self.search.measured:
+                self._look(self.search.outcome())
             self._order = self.search.next_block(self._block)
             if not self._order:
                 self.ended = "known"
@@ -276,12 +282,14 @@ class Tuning:
     def _trial_of(self, setting: Setting) -> Setting:
         return self.machine.trial_of(setting)
 
-    def script_ended(self) -> bool:
+    def script_ended(self, returncode: int) -> bool:
         """Note that the script has ended; whether it was because a trial lasted far too long.
 
         Raises:
             InputError: its loader cannot be tuned as asked.
         """
+        if returncode < 0:
+            bury()
         if self.refused:
             raise InputError(f"feedrate tune: {self.refused}")
         stuck, self._until, self._pid, self.ranks = self.stuck, math.inf, 0, 1
@@ -484,9 +492,17 @@ class Server:
         self._selector.close()
 
 
-def kill(pid: int) -> None:
-    """End a script that does not go on, and all that it started."""
-    for each in (pid, *procfs.descendants(pid)):
+def bury() -> None:
+    """End what a script left that was killed: a worker that was just being forked does not see that its parent died."""
+    kill(*procfs.descendants(os.getpid()))
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
+
+
+def kill(*pids: int) -> None:
+    """Kill processes."""
+    for each in pids:
         try:
             os.kill(each, signal.SIGKILL)
         except ProcessLookupError:
@@ -521,6 +537,7 @@ def tune(
         InputError: the program cannot be started, or its loader cannot be tuned as asked.
         EnvironmentFault: there is no place for temporary files.
     """
+    linux.adopt_orphans()
     began, idle = time.monotonic(), 0
     tuning.deadline = began + budget_s
     while True:
@@ -536,14 +553,14 @@ def tune(
         def wait(process: subprocess.Popen[bytes], server: list[Server] = server) -> None:
             server[0].serve(EVERY_S)
             if tuning.stuck or (tuning.ended and tuning.ranks > 1):  # ranks that wait for others end in no order
-                kill(process.pid)
+                kill(process.pid, *procfs.descendants(process.pid))
 
         def look(watched: Watched) -> None:
             tuning.watched = watched
 
         ended = run(command, lines=False, prepare=prepare, wait=wait, look=look)
         server[0].close()
-        stuck = tuning.script_ended()
+        stuck = tuning.script_ended(ended.returncode)
         if tuning.ended or not tuning.made or ended.returncode in (-signal.SIGINT, 128 + signal.SIGINT):
             break
         if ended.returncode:

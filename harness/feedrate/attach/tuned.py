@@ -13,7 +13,7 @@ from feedrate.attach.report import place
 from feedrate.attach.space import Setting, gib
 from feedrate.attach.tune import Session, Tried
 from feedrate.plan.search import GRID_BLOCKS, Outcome, Search
-from feedrate.schema.words import number, percent, plural, times
+from feedrate.schema.words import number, plural, times
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +69,7 @@ def text(session: Session, found: Result | None, command: str) -> Iterator[tuple
     tuning = session.tuning
     if found is None:
         yield "", f"{command} {session.ended.report.status}: nothing was tuned"
-        yield (
-            "note",
-            "no trial ended well" if tuning.made else "no DataLoader gave batches for two seconds while it ran",
-        )
+        yield "note", "no trial ended well" if tuning.made else _untuned(session)
         yield from (("note", note) for note in session.ended.report.notes)
         return
     grid = f"a grid of {found.settings} settings × {GRID_BLOCKS} blocks takes {found.settings * GRID_BLOCKS}"
@@ -98,14 +95,23 @@ def text(session: Session, found: Result | None, command: str) -> Iterator[tuple
     yield "note", "batches were repeated and their order changed: do not keep what this run trained"
 
 
+def _untuned(session: Session) -> str:
+    """Why there was no loader to tune."""
+    if session.ended.report.loader is None:
+        return "no DataLoader gave batches for two seconds while it ran"
+    return "its loader is not PyTorch's own (torchdata's StatefulDataLoader?), or trained for less than two seconds"
+
+
 def _said_bound(found: Result) -> str:
     if not math.isfinite(found.outcome.bound):
         return "not known yet: a larger --budget gives one"
-    said = (
-        f"the best of all settings is at most {percent(math.expm1(found.outcome.bound))} faster, with 95 % confidence"
-    )
-    more = f"; a larger --budget narrows that to {percent(math.expm1(found.search.within))}"
+    said = f"the best of all settings is at most {_faster(found.outcome.bound)} faster, with 95 % confidence"
+    more = f"; a larger --budget narrows that to {_faster(found.search.within)}"
     return said if found.outcome.known else said + more
+
+
+def _faster(log: float) -> str:
+    return f"{number(100 * math.expm1(log), 2)}\u00a0%"
 
 
 def _said_gain(found: Result) -> str:
@@ -115,6 +121,14 @@ def _said_gain(found: Result) -> str:
         return "not known: too few blocks"
     ends = found.gain.interval()
     return f"{times(ends['ratio'])} (95 % {ends['lo']:.2f}–{ends['hi']:.2f}) over the present {found.present}"
+
+
+def standing(outcome: Outcome[Setting]) -> str:
+    """Say where a search stands."""
+    left = "how much faster the best can be is not known yet"
+    if math.isfinite(outcome.bound):
+        left = f"the best is at most {_faster(outcome.bound)} faster"
+    return f"{outcome.recommended}; {left}"
 
 
 def line(tried: Tried) -> str:
