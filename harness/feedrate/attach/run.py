@@ -149,13 +149,19 @@ def run(
             parent_cpu_pct=round(cpu_pct, 2),
         )
         with noted(notes, "no report"):
-            stacks, processes = profiler.close(), records.read(Path(name))
-            notes += _notes(Path(name), processes)
-            cores = identity.cpu_quota() or len(identity.usable_cores())
-            found = report.make(ended.report, processes, stacks, cores)
-            alone = loop.alone(found.loader, processes) if found.loader else {}
-            ended = replace(ended, report=found, versions=_versions(processes), alone=alone)
+            ended = _reported(ended, profiler)
     return ended
+
+
+def _reported(ended: Ended, profiler: Profiler) -> Ended:
+    """Read what was recorded of a script that has ended, and report it."""
+    folder = ended.watched.folder
+    stacks, processes = profiler.close(), records.read(folder)
+    profiler.problems.extend(_notes(folder, processes))
+    cores = identity.cpu_quota() or len(identity.usable_cores())
+    found = report.make(ended.report, processes, stacks, cores)
+    alone = loop.alone(found.loader, processes) if found.loader else {}
+    return replace(ended, report=found, versions=_versions(processes), alone=alone)
 
 
 @contextlib.contextmanager

@@ -108,10 +108,8 @@ def tune(
     command: Sequence[str],
     console: Console,
     results: Path,
+    asked: space.Asked,
     *,
-    batch_sizes: str,
-    start_methods: str,
-    most_workers: int,
     within_pct: float,
     budget: str,
     python: str = sys.executable,
@@ -125,9 +123,7 @@ def tune(
         command: the program and its arguments, or a FILE.py:FUNCTION alone.
         console: gets what is said.
         results: where the run is written.
-        batch_sizes: those to try, too, by commas.
-        start_methods: how workers may be started, too, by commas.
-        most_workers: 0 for as many as there are cores, 16 at least.
+        asked: what may be changed.
         within_pct: how much faster the best setting may be.
         budget: after how long no other trial begins, as people write it.
         python: the program that runs a FILE.py:FUNCTION.
@@ -139,31 +135,16 @@ def tune(
         InputError: the program cannot be started, or the budget is none.
         Exit: 1 where nothing was tuned, or with the script's own status.
     """
-    asked = space.asked(batch_sizes, start_methods, most_workers)
     called, function = shlex.join(command), _function(command)
     if function:
         size = str((asked.batch_sizes or (MADE_BATCH,))[0])
         command = [python, str(HOOK / "feedrate_make.py"), *function, size]
     name = str(BY_NAME["script"].checked(name or script_name(function or command), "--name"))
-    cores = identity.cpu_quota() or len(identity.usable_cores())
     budget_s = parse(budget, "--budget") if budget else math.inf
     key = (str(Path.cwd()), *command, repr(asked), str(within_pct), name)
     with runs.machine_lock(results, describe(gpu.installed()).machine_id) as folder:
         journal = Journal(folder, name, key, fresh=fresh)
-
-        def keep(tuning: Tuning, tried: Tried, window: Window | None) -> None:
-            show([("trial", tuned.line(tried))], console)
-            if tuning.watched is not None:
-                journal.keep(tuning, tuning.watched, tried, window)
-
-        def look(outcome: Outcome[space.Setting]) -> None:
-            show([("so far", tuned.standing(outcome))], console)
-
-        within = math.log1p(within_pct / 100)
-        tuning = Tuning(asked, within=within, seed=journal.seed, cores=cores, keep=keep, look=look)
-        if journal.resumed:
-            tuning.earlier = journal.resumed
-            show([("", f"the search goes on: {plural(len(journal.resumed), 'trial')} are there already")], console)
+        tuning = _tuning(asked, math.log1p(within_pct / 100), journal, console)
         try:
             session = tune_script(command, tuning, budget_s=budget_s, any_loader=bool(function))
         except BaseException:
@@ -171,6 +152,25 @@ def tune(
                 journal.discard()
             raise
         _tuned(session, journal, called, budget_s, console, as_json)
+
+
+def _tuning(asked: space.Asked, within: float, journal: Journal, console: Console) -> Tuning:
+    """Begin a search, or resume it, that says and keeps what it learns."""
+
+    def keep(tuning: Tuning, tried: Tried, window: Window | None) -> None:
+        show([("trial", tuned.line(tried))], console)
+        if tuning.watched is not None:
+            journal.keep(tuning, tuning.watched, tried, window)
+
+    def look(outcome: Outcome[space.Setting]) -> None:
+        show([("so far", tuned.standing(outcome))], console)
+
+    cores = identity.cpu_quota() or len(identity.usable_cores())
+    tuning = Tuning(asked, within=within, seed=journal.seed, cores=cores, keep=keep, look=look)
+    if journal.resumed:
+        tuning.earlier = journal.resumed
+        show([("", f"the search goes on: {plural(len(journal.resumed), 'trial')} are there already")], console)
+    return tuning
 
 
 def _function(command: Sequence[str]) -> tuple[str, ...]:

@@ -180,13 +180,13 @@ def tune(
     ] = None,
 ) -> None:
     """Find the settings of a script's DataLoader that feed it best, and how far from the best they can be."""
-    from feedrate.attach import terminal
+    from feedrate.attach import space, terminal
     from feedrate.store import runs
 
-    options: dict[str, Any] = {"batch_sizes": batch_size, "start_methods": start_method, "most_workers": max_workers}
-    options |= {"within_pct": within, "budget": budget, "as_json": as_json}
+    asked = space.asked(batch_size, start_method, max_workers)
+    options: dict[str, Any] = {"within_pct": within, "budget": budget, "as_json": as_json}
     options |= {"python": python, "name": name, "fresh": fresh}
-    terminal.tune(command, Console(stderr=True), results or runs.home(), **options)
+    terminal.tune(command, Console(stderr=True), results or runs.home(), asked, **options)
 
 
 @app.command()
