@@ -10,10 +10,11 @@ from unittest.mock import patch
 import fake_kind
 import fake_script
 
-from feedrate.attach import journal, loop, rows, space, tuned
+from feedrate.attach import journal, loop, rows, space, tune_report
 from feedrate.attach.run import Ended
 from feedrate.attach.space import Setting
-from feedrate.attach.tune import Session, Tried, Tuning, Window
+from feedrate.attach.trials import Trial, Window
+from feedrate.attach.tune import Session, Tuning
 
 CORES = 4.0
 TRIAL_S = 1
@@ -45,11 +46,11 @@ def write(results: Path, search: Search = Search()) -> Path:
         kept = journal.Journal(results / machine.machine_id, search.name, [search.name], fresh=True)
         tuning, ended = _searched(search, kept)
         session = Session(tuning, ended, 60.0)
-        found = tuned.result(session)
+        found = tune_report.result(session)
         if found is None:
             raise ValueError(f"{search}: no trial ended well")
-        said = list(tuned.text(session, found, "python train.py --secret=1"))
-        return kept.write(session, found, math.inf, tuned.as_object(session, found) | {"said": said}).folder
+        said = list(tune_report.text(session, found, "python train.py --secret=1"))
+        return kept.write(session, found, math.inf, tune_report.as_object(session, found) | {"said": said}).folder
 
 
 def _searched(search: Search, kept: journal.Journal) -> tuple[Tuning, Ended]:
@@ -83,7 +84,7 @@ def _tried(search: Search, kept: journal.Journal, tuning: Tuning, block: int, se
         raise ValueError(f"{script}: no loader")
     # The first one of a session says when that began.
     with patch.object(journal.time, "perf_counter_ns", lambda: now):
-        tried = Tried(
+        tried = Trial(
             block, setting, error="OSError: too many open files at /home/somebody" * (workers == search.fails)
         )
         window = None

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from feedrate.analysis.crossfit import LEAST_BLOCKS, cross_fitted, over
+from feedrate.analysis.crossfit import LEAST_BLOCKS, cross_fitted, over, regret_pct
 from feedrate.analysis.simulate_noise import gain_covered, naive_bias
 
 COVERED = 0.93
@@ -91,3 +91,16 @@ def test_a_search_says_what_its_setting_gains() -> None:
     assert (gain.log, gain.n) == (pytest.approx(0.7), 5)
     assert over(logs, "present", "present") is None
     assert over(logs, "never ran", "best") is None
+
+
+def test_regret_is_not_what_chance_lent_the_best() -> None:
+    """Of 20 equal settings the best seems 3 % faster, and is not; one that is 10 % faster is so."""
+    random = np.random.default_rng(0)
+    paces = {place: np.exp(random.normal(0, 0.04, 16)).tolist() for place in range(20)}
+    best = max(paces.values(), key=np.mean)
+    assert np.mean(best) / np.mean(paces[0]) > 1.02
+    assert regret_pct(paces, 0) < 1.5
+    faster = {**paces, "faster": [1.1 * pace for pace in paces[0]]}
+    assert regret_pct(faster, 0) == pytest.approx(10, abs=1.5)
+    assert regret_pct(faster, "faster") == 0
+    assert regret_pct({0: paces[0]}, 0) == 0

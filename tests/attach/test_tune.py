@@ -20,7 +20,7 @@ from attaching import Done, Place, ended
 from feedrate.analysis.pipeline import Pipeline
 from feedrate.attach.run import HOOK
 from feedrate.attach.space import Machine, Setting
-from feedrate.attach.tune import Tried, rooms
+from feedrate.attach.trials import Trial, rooms
 from feedrate.store import runs
 
 SLOW = """
@@ -148,7 +148,7 @@ def test_a_trial_says_what_it_leaves_to_gain(pace_ms: float, cpu_ms: float | Non
     every, machine = [Setting(1, 2), Setting(4, 2), Setting(8, 2)], Machine(2, None, None)
     parts = Pipeline(np.full(8, 20e6), np.full(8, 1e6), 3e5, 2e5, 10e6, 0, 2)
     told = {"wall_ns": 10 * pace_ms * 1e6, "steps": 10, "starts_ns": [1], "whole": False}
-    tried = Tried(0, every[1], told | {"cpu_ns": cpu_ms and 10 * cpu_ms * 1e6}, fit=parts)
+    tried = Trial(0, every[1], told | {"cpu_ns": cpu_ms and 10 * cpu_ms * 1e6}, fit=parts)
     left = rooms([tried], every, machine)
     assert left.keys() == {(every[1], every[2])}
     assert left[every[1], every[2]] == pytest.approx([math.log(most)])

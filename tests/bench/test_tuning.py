@@ -19,7 +19,7 @@ from feedrate.schema.errors import TrialError
 from feedrate.store import runs
 from feedrate.store.bench_record import Advice, TunedWorkload
 
-PACES = {"num_workers=0": 50.0, "num_workers=2": 100.0, "num_workers=4": 102.0}
+PACES = {f"num_workers={workers}": (pace,) * 8 for workers, pace in ((0, 50.0), (2, 100.0), (4, 102.0))}
 
 
 def tuned(ours: int = 2, theirs: int | None = 0, took_s: float = 30, **changes: Any) -> TunedWorkload:
@@ -39,12 +39,13 @@ def tuned(ours: int = 2, theirs: int | None = 0, took_s: float = 30, **changes: 
     return TunedWorkload(**alike | changes)
 
 
-def test_regret_is_what_the_best_is_faster() -> None:
-    """Of measured settings the fastest is the best; a recommended one that was not measured has no regret."""
-    assert tuned().best == "num_workers=4"
-    assert [tuned().regret_pct(setting) for setting in PACES] == pytest.approx([104, 2, 0])
+def test_every_setting_that_is_named_was_measured_in_every_block() -> None:
+    """A record without is refused, with the setting or the number of blocks."""
+    assert tuned().paces == pytest.approx({"num_workers=0": 50, "num_workers=2": 100, "num_workers=4": 102})
     with pytest.raises(ValidationError, match="steps_per_s lacks num_workers=3"):
         tuned(3)
+    with pytest.raises(ValidationError, match="expected 9 paces a setting"):
+        tuned(blocks=9)
 
 
 def test_good_settings_and_trials_are_counted() -> None:
@@ -127,5 +128,5 @@ def test_a_workload_is_tuned_and_its_truth_measured(tmp_path: Path) -> None:
     found = tuning.tune(tuning.Tuners(tmp_path), costs, lambda _: theirs, blocks=1, seconds=(0.05, 0.05))
     assert {found.present, found.feedrate.setting, theirs.setting} <= found.steps_per_s.keys()
     assert found.present == "num_workers=1"
-    assert found.steps_per_s[found.feedrate.setting] > 2 * found.steps_per_s[found.present]
+    assert found.paces[found.feedrate.setting] > 2 * found.paces[found.present]
     assert found.trials > 2

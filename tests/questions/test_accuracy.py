@@ -136,7 +136,7 @@ def test_every_script_and_every_prediction_is_shown(make: Any) -> None:
 def test_every_tuned_workload_is_shown(make: Any) -> None:
     """Each tuner's setting stands beside what the best is faster; one that was not to be had leaves its cells empty."""
     alike = {"settings": 49, "trials": 21, "bound_pct": 2.0, "present": "num_workers=0", "blocks": 8}
-    paces = {"num_workers=0": 50.0, "num_workers=2": 100.0, "num_workers=4": 102.0}
+    paces = {f"num_workers={workers}": (pace,) * 8 for workers, pace in ((0, 50.0), (2, 100.0), (4, 102.0))}
     ours, theirs = ({"setting": f"num_workers={workers}", "took_s": took} for workers, took in ((2, 31.4), (0, 47.0)))
     tuned = [
         TunedWorkload(costs=costs, steps_per_s=paces, feedrate=ours, loadtune=other, **alike)

@@ -71,7 +71,7 @@ def test_names_paths_and_addresses_go(text: str, clean: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 79.15 GiB total)",
+        "CUDA out of memory. Trial to allocate 2.00 GiB (GPU 0; 79.15 GiB total)",
         "12.5 samples/s, 3/4 of N/A at 12:34:56",
         "c10::Error in at::native: expected Float but found Half",
         "torch 2.15.0+cu130, protocol 1.2.3.4.5",

@@ -17,8 +17,9 @@ from feedrate import __version__
 from feedrate.attach.rows import Rows, script_cell, with_phases
 from feedrate.attach.run import Watched
 from feedrate.attach.space import Setting
-from feedrate.attach.tune import Session, Tried, Tuning, Window
-from feedrate.attach.tuned import Result
+from feedrate.attach.trials import Trial, Window
+from feedrate.attach.tune import Session, Tuning
+from feedrate.attach.tune_report import Result
 from feedrate.machine.identity import Software, describe
 from feedrate.machine.probes import gpu
 from feedrate.plan.tuning import told
@@ -40,7 +41,7 @@ class Journal:
             key: what must be equal for a search to be the same.
             fresh: leave an unfinished one alone.
         """
-        self.name, self.resumed = name, list[Tried]()
+        self.name, self.resumed = name, list[Trial]()
         own = hashlib.sha256("\0".join((*key, __version__)).encode()).hexdigest()[:16]
         found = [path for path, begun in runs.unfinished(machine_folder) if begun["key"] == own and not fresh]
         now = datetime.now(UTC)
@@ -54,11 +55,11 @@ class Journal:
         self._journal = runs.Journal(self.folder)
         for entry in self._journal.entries():
             kept = entry["tried"]
-            self.resumed.append(Tried(**kept | {"setting": Setting(*kept["setting"])}))
+            self.resumed.append(Trial(**kept | {"setting": Setting(*kept["setting"])}))
         self._rows: Rows | None = None
         self._sampled_ns = 0
 
-    def keep(self, tuning: Tuning, watched: Watched, tried: Tried, window: Window | None) -> None:
+    def keep(self, tuning: Tuning, watched: Watched, tried: Trial, window: Window | None) -> None:
         """Keep a trial that has ended; returns when the disk has it."""
         rows = self._rows = self._rows or self._begin(tuning, watched)
         rows.watched = watched

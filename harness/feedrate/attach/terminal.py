@@ -20,12 +20,13 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from feedrate.attach import report, rows, space, tuned
+from feedrate.attach import report, rows, space, tune_report
 from feedrate.attach.journal import Journal
 from feedrate.attach.live import View
 from feedrate.attach.run import HOOK, noted
 from feedrate.attach.run import run as run_script
-from feedrate.attach.tune import Session, Tried, Tuning, Window
+from feedrate.attach.trials import Trial, Window
+from feedrate.attach.tune import Session, Tuning
 from feedrate.attach.tune import tune as tune_script
 from feedrate.machine import identity
 from feedrate.machine.identity import describe
@@ -157,13 +158,13 @@ def tune(
 def _tuning(asked: space.Asked, within: float, journal: Journal, console: Console) -> Tuning:
     """Begin a search, or resume it, that says and keeps what it learns."""
 
-    def keep(tuning: Tuning, tried: Tried, window: Window | None) -> None:
-        show([("trial", tuned.line(tried))], console)
+    def keep(tuning: Tuning, tried: Trial, window: Window | None) -> None:
+        show([("trial", tune_report.line(tried))], console)
         if tuning.watched is not None:
             journal.keep(tuning, tuning.watched, tried, window)
 
     def look(outcome: Outcome[space.Setting]) -> None:
-        show([("so far", tuned.standing(outcome))], console)
+        show([("so far", tune_report.standing(outcome))], console)
 
     cores = identity.cpu_quota() or len(identity.usable_cores())
     tuning = Tuning(asked, within=within, seed=journal.seed, cores=cores, keep=keep, look=look)
@@ -191,10 +192,10 @@ def _tuned(session: Session, journal: Journal, called: str, budget_s: float, con
     Raises:
         Exit: it found nothing, or was interrupted.
     """
-    found = tuned.result(session)
-    said = list(tuned.text(session, found, called))
+    found = tune_report.result(session)
+    said = list(tune_report.text(session, found, called))
     show(said, console)
-    told = tuned.as_object(session, found)
+    told = tune_report.as_object(session, found)
     if as_json:
         _write_json(told, as_json)
     if found is None:

@@ -4,9 +4,6 @@ The script runs once, as below ``feedrate run``. Its hook (``hook/_feedrate_tune
 to tune and what to try next; ``plan.search`` decides. So a trial takes a second or two instead of a start of the
 script, and trials of one process differ less than starts of it. A script that ends, or is killed by what was tried, is
 started again, and the search goes on.
-
-A trial's value is the time that a sample takes: that of its window, and the start of an epoch divided among its steps.
-Workers that live on (``persistent_workers``) leave of that start what preparing the first batch takes.
 """
 
 from __future__ import annotations
@@ -21,32 +18,24 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-import pandas as pd
 import psutil
 
-from feedrate.analysis.pipeline import Pipeline, simulate
 from feedrate.attach import loop, records, report
-from feedrate.attach.records import Loader
 from feedrate.attach.run import EVERY_S, Ended, Watched, run
 from feedrate.attach.space import Asked, Machine, Setting, fitting, settings
+from feedrate.attach.trials import Trial, Window, expected, first_window_s, lengthened, rooms
 from feedrate.machine import linux
 from feedrate.machine.probes import procfs
-from feedrate.plan.search import PARTS_ERROR, Outcome, Search
+from feedrate.plan.search import Outcome, Search
 from feedrate.schema.errors import InputError
 from feedrate.schema.window import warm_up_steps
 
-PILOT_S, WINDOW_S = 1.0, (0.6, 2.4)
-"""Window of the present settings, which says how long those of all others last; least and longest of these."""
-PRECISE = 0.02
-"""Standard error of a pace that a window should have."""
-VARIED, SEEN = 0.015, 4
-"""Windows become longer where the paces of trials vary by more (log), by so many degrees of freedom at least."""
+PILOT_S = 1.0
+"""Window of the present settings, which says how long those of all others last."""
 WARMUP_S, LEAST_STEPS = 0.1, 12
 SLOW_S, SLOWER = 60.0, 20
 """A trial that lasts longer than this, and so many times what was expected, is ended with its script."""
@@ -56,44 +45,6 @@ ASKED = 4
 """So many times a loader is asked for that computes no gradients before it is taken for the one to tune."""
 TOLD = ("wall_ns", "steps", "starts_ns", "bytes", "begun_ns", "ended_ns", "whole", "foreign", "cpu_ns")
 """What is kept of what the hook says of a trial."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """A trial that has ended."""
-
-    block: int
-    setting: Setting
-    told: Mapping[str, Any] = field(default_factory=dict)
-    """What the hook said of it; nothing of one that died with its script."""
-    error: str = ""
-    fit: Pipeline | None = None
-    """What the pipeline model takes from its window; None where that showed too little."""
-    preparing_ns: float | None = None
-    """Mean time that a batch took to prepare; None where that was not seen."""
-
-    def step_ns(self, setting: Setting, epoch_steps: int) -> float:
-        """Give the time that a step takes with its setting, or with one that has the same window.
-
-        Args:
-            setting: the setting.
-            epoch_steps: steps of an epoch; 0 where it has no end.
-        """
-        told, starts = self.told, self.told["starts_ns"]
-        start = float(np.mean(starts))
-        first = start if self.preparing_ns is None else min(start, self.preparing_ns)
-        pace = float(told["wall_ns"] / told["steps"])
-        if told["whole"]:  # starts lie in the window
-            return pace
-        return pace + (first if setting.persistent_workers else start) / epoch_steps if epoch_steps else pace
-
-
-class Window(NamedTuple):
-    """What was recorded of a trial."""
-
-    loader: Loader
-    steps: pd.DataFrame
-    """Its steps (``loop.whole_steps``)."""
 
 
 class Tuning:
@@ -106,7 +57,7 @@ class Tuning:
         within: float,
         seed: int,
         cores: float,
-        keep: Callable[[Tuning, Tried, Window | None], None] = lambda *_: None,
+        keep: Callable[[Tuning, Trial, Window | None], None] = lambda *_: None,
         look: Callable[[Outcome[Setting]], None] = lambda _: None,
     ) -> None:
         """Begin.
@@ -122,7 +73,7 @@ class Tuning:
         self.folder = Path()
         """Where the hook of the running script writes."""
         self._asked, self._within, self._seed = asked, within, seed
-        self.earlier: Sequence[Tried] = ()
+        self.earlier: Sequence[Trial] = ()
         """Trials of an earlier session of the same search."""
         self._keep, self._look = keep, look
         self.watched: Watched | None = None
@@ -137,7 +88,7 @@ class Tuning:
         self.search: Search[Setting] | None = None
         self.excluded: dict[Setting, str] = {}
         """Settings that do not fit, and why."""
-        self.tried: list[Tried] = []
+        self.tried: list[Trial] = []
         self.window_s = PILOT_S
         self.ended = ""
         """Why the search ended: ``known``, ``budget``, ``short`` (the script ends too soon); empty while it goes on."""
@@ -266,7 +217,7 @@ class Tuning:
             self.present = self.present._replace(non_blocking=message["non_blocking"])
             setting = setting._replace(non_blocking=message["non_blocking"])
         if error:
-            self._take(Tried(self._block, setting, error=error), None)
+            self._take(Trial(self._block, setting, error=error), None)
             return
         loader = records.of_iterators(self.folder, int(message["pid"]), message["iterators"])
         steps = loop.whole_steps(loader, (message["begun_ns"], message["ended_ns"]))
@@ -277,7 +228,7 @@ class Tuning:
             self.machine.worker_bytes = max(self.machine.worker_bytes, own // setting.num_workers)
         preparing = float((fit.wait_ns + fit.compute_ns).mean()) if fit else None
         told = {name: message[name] for name in TOLD}
-        self._take(Tried(self._block, setting, told, fit=fit, preparing_ns=preparing), Window(loader, steps))
+        self._take(Trial(self._block, setting, told, fit=fit, preparing_ns=preparing), Window(loader, steps))
 
     def _trial_of(self, setting: Setting) -> Setting:
         return self.machine.trial_of(setting)
@@ -298,9 +249,9 @@ class Tuning:
     def died(self, how: str) -> None:
         """Take over that the script ended while a trial ran: that failed, unless the script just came to its end."""
         if how and self._order:
-            self._take(Tried(self._block, self._order.pop(0), error=how), None)
+            self._take(Trial(self._block, self._order.pop(0), error=how), None)
 
-    def _take(self, tried: Tried, window: Window | None) -> None:
+    def _take(self, tried: Trial, window: Window | None) -> None:
         self.tried.append(tried)
         self._keep(self, tried, window)
         self._learn(tried)
@@ -312,7 +263,7 @@ class Tuning:
             self._learn(each)
         self._block = 1 + max(each.block for each in self.earlier)
 
-    def _learn(self, tried: Tried) -> None:
+    def _learn(self, tried: Trial) -> None:
         """Have the search know of a trial, and lay it out by the first one."""
         if self.present is None:
             return
@@ -331,130 +282,14 @@ class Tuning:
             every = self.search.settings
             self.search.expect(*expected(self.tried, every, self.machine), rooms=rooms(self.tried, every, self.machine))
 
-    def _laid_out(self, pilot: Tried, present: Setting) -> Search[Setting]:
+    def _laid_out(self, pilot: Trial, present: Setting) -> Search[Setting]:
         """Begin a search among all settings that fit, from what the present ones showed."""
         every = settings(present, self._asked, self.machine, cuda=self.cuda)
         self.excluded = dict(fitting(every, self.machine, present))
         if pilot.told:
-            self.window_s = float(np.clip(_needed_s(pilot), *WINDOW_S))
+            self.window_s = first_window_s(pilot)
         able = [each for each in every if each not in self.excluded]
         return Search(able, within=self._within, seed=self._seed, present=present, trial_of=self._trial_of)
-
-
-def _needed_s(pilot: Tried) -> float:
-    """How long a window must be for a pace as precise as wanted, by how batches differ: by their means' errors."""
-    if pilot.fit is None:
-        return PILOT_S
-    took = pilot.fit.wait_ns + pilot.fit.compute_ns
-    varied = float(took.std() / took.mean()) if took.mean() > 0 else 0.0
-    steps = (varied / PRECISE) ** 2
-    return steps * float(pilot.told["wall_ns"] / pilot.told["steps"]) / 1e9
-
-
-def lengthened(window_s: float, search: Search[Setting]) -> float:
-    """Make windows longer where trials vary.
-
-    Args:
-        window_s: how long they last, in seconds.
-        search: knows the trials.
-    """
-    spread, freedom = search.spread()
-    return min(2 * window_s, WINDOW_S[1]) if freedom >= SEEN and spread > VARIED else window_s
-
-
-def expected(
-    tried: Sequence[Tried], every: Sequence[Setting], machine: Machine
-) -> tuple[dict[Setting, float], dict[Setting, float]]:
-    """Give logs of the time that a sample takes, by the pipeline model, and of the least that it can take.
-
-    Left out are settings with a batch size, a start method, pinning or copying that has not run.
-
-    Args:
-        tried: trials, of which some show what the model is fitted to.
-        every: the settings that are asked about.
-        machine: its cores, and the steps of an epoch.
-    """
-    predicted, floors = {}, {}
-    fitted: dict[Setting, list[tuple[Tried, Pipeline]]] = {}
-    for each in tried:
-        if each.fit is not None:
-            fitted.setdefault(each.setting.unmodelled, []).append((each, each.fit))
-    for unmodelled, own in fitted.items():
-        least = _least([fit for _, fit in own], machine.cores)
-        with_workers = [pair for pair in own if pair[0].setting.num_workers] or own
-        basis, fit = min(with_workers, key=lambda pair: pair[0].told["wall_ns"] / pair[0].told["steps"])
-        pace_of = lru_cache(None)(partial(_modelled_ns, fit))
-        for setting in every:
-            if setting.unmodelled == unmodelled:
-                lost, samples = 0.0, setting.batch_size or 1
-                if machine.epoch_steps and setting.num_workers and not setting.persistent_workers:
-                    lost = float(np.mean(basis.told["starts_ns"])) / machine.epoch_steps
-                pace = pace_of(setting.num_workers, setting.prefetch_factor or 2)
-                predicted[setting] = math.log((pace + lost) / samples)
-                floors[setting] = math.log(least.with_setting(setting) / samples) - PARTS_ERROR
-    return predicted, floors
-
-
-def rooms(
-    tried: Sequence[Tried], every: Sequence[Setting], machine: Machine
-) -> dict[tuple[Setting, Setting], list[float]]:
-    """Give how many times as fast (log) a setting can be at most as one that ran, by what each of its trials took.
-
-    Both the trial's pace and what its parts took count, so that what disturbed it does not. Said of settings alone
-    that take more of the machine: their parts take no less.
-
-    Args:
-        tried: trials.
-        every: the settings, cheapest first.
-        machine: its cores, and the steps of an epoch.
-    """
-    left: dict[tuple[Setting, Setting], list[float]] = {}
-    for each in tried:
-        if each.fit is None or not each.setting.num_workers:
-            continue
-        least = _least([each.fit], machine.cores)
-        if cpu_ns := each.told.get("cpu_ns"):  # with what handing over computes in workers
-            least = least._replace(computed=max(least.computed, cpu_ns / each.told["steps"] / machine.cores))
-        for place, setting in enumerate(every):
-            if machine.trial_of(setting) == each.setting:
-                pace = each.step_ns(setting, machine.epoch_steps)
-                for other in every[place + 1 :]:
-                    if other.unmodelled == setting.unmodelled:
-                        left.setdefault((setting, other), []).append(math.log(pace / least.with_setting(other)))
-    return left
-
-
-def _modelled_ns(fit: Pipeline, num_workers: int, prefetch_factor: int) -> float:
-    return simulate(fit, num_workers, prefetch_factor).step_ns
-
-
-class _Least(NamedTuple):
-    """The least that the parts of a step took, in ns."""
-
-    step: float
-    prepare: float
-    handed_over: float
-    """The step, and the hand-over of a batch that a worker prepared."""
-    computed: float
-    """Computing of a step, its batch's included, divided among the cores."""
-
-    def with_setting(self, setting: Setting) -> float:
-        """The least time that a step can take with a setting."""
-        if not setting.num_workers:
-            return self.step + self.prepare
-        return max(self.handed_over, self.prepare / setting.num_workers, self.computed)
-
-
-def _least(fits: Sequence[Pipeline], cores: float) -> _Least:
-    """Give the least that each part took in any trial."""
-    step, receive = (min(getattr(fit, name) for fit in fits) for name in ("step_ns", "receive_compute_ns"))
-    compute = min(float(fit.compute_ns.mean()) + fit.step_cores * fit.step_ns for fit in fits)
-    return _Least(
-        step,
-        min(float((fit.wait_ns + fit.compute_ns).mean()) for fit in fits),
-        step + receive + min(fit.receive_wait_ns for fit in fits),
-        (compute + receive) / cores,
-    )
 
 
 class Server:

@@ -26,7 +26,7 @@ from feedrate.analysis.blocks import Blocks
 from feedrate.analysis.pipeline import Pipeline, simulate
 from feedrate.analysis.simulate import Share
 from feedrate.attach.space import Asked, Machine, Setting, settings
-from feedrate.attach.tune import WINDOW_S, Tried, expected, lengthened, rooms
+from feedrate.attach.trials import WINDOW_S, Trial, expected, lengthened, rooms
 from feedrate.bench.session import Figure
 from feedrate.bench.statistics import LEAST_BLOCKS, Noise, simulated
 from feedrate.machine import linux
@@ -101,7 +101,7 @@ class Case:
     """Window to the settings whose times it shows."""
     truth: Mapping[Setting, float]
     """Setting to the log of the time that a step takes."""
-    trials: Mapping[Setting, Tried]
+    trials: Mapping[Setting, Trial]
     """Window to its trial without noise."""
     model: tuple[Mapping[Setting, float], Mapping[Setting, float]]
     """What is expected: logs of times, and of the least times."""
@@ -151,7 +151,7 @@ def search(case: Case, pools: Sequence[Residuals], seed: int) -> Searched:
     own = {window: chance.choice(pools) for window in case.shown}
     every = [setting for shown in case.shown.values() for setting in shown]
     finding = Search(every, within=WITHIN, seed=seed, present=case.present, trial_of=MACHINE.trial_of)
-    tried, block, drift, window_s = list[Tried](), 0, 0.0, WINDOW_S[0]
+    tried, block, drift, window_s = list[Trial](), 0, 0.0, WINDOW_S[0]
     while block < MOST_BLOCKS and (order := finding.next_block(block)):
         drift, recorded = drift + chance.gauss(0, DRIFT), int(window_s / RECORDED_S)
         for window in order:
@@ -196,17 +196,17 @@ def _true(pipeline: Pipeline, setting: Setting) -> Pipeline:
     return replace(pipeline, compute_ns=pipeline.compute_ns * (1 + SLOWER * busy))
 
 
-def _trial(setting: Setting, pipeline: Pipeline, seed: int | None = None) -> Tried:
+def _trial(setting: Setting, pipeline: Pipeline, seed: int | None = None) -> Trial:
     """A trial without noise; with a seed it has what the model does not know."""
     pace = simulate(pipeline, setting.num_workers, setting.prefetch_factor or 2).step_ns
     if seed is not None:
         own = random.Random(f"{seed} {setting}").gauss(0, OWN)
         pace *= (1 + PER_WORKER * setting.num_workers) * math.exp(own)
     told = {"wall_ns": pace, "steps": 1, "starts_ns": [2e7 + 1.2e7 * setting.num_workers], "whole": False}
-    return Tried(0, setting, told, fit=pipeline, preparing_ns=float((pipeline.wait_ns + pipeline.compute_ns).mean()))
+    return Trial(0, setting, told, fit=pipeline, preparing_ns=float((pipeline.wait_ns + pipeline.compute_ns).mean()))
 
 
-def _shaken(trial: Tried, log: float) -> Tried:
+def _shaken(trial: Trial, log: float) -> Trial:
     """A trial whose pace is off by so much beside what its parts took."""
     return replace(trial, told={**trial.told, "wall_ns": trial.told["wall_ns"] * math.exp(log)})
 

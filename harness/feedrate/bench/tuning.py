@@ -2,17 +2,16 @@
 
 Simulated searches (``simulated_searches``) say how often. Here it tunes planted workloads (``planted_tuning``), and so
 does loadtune (Marija Efremova, MIT) from the same present setting, with its
-defaults. feedrate goes on until its setting is known to be near enough to the best, at most for ``BUDGET``; then once
+defaults. feedrate goes on until its setting is known to be near enough to the best, at most for ``BUDGET_S``; then once
 more, and is stopped within the time that loadtune took: what does it recommend by then? The truth is measured by a
 process without either: every setting once, and those that may be the best, that were recommended or were present in
-many blocks. Regret is how much faster than the recommended setting the best one is. The best of several
-measured means is too good by chance, so regret is rather over- than understated.
+many blocks. Regret is how much faster than the recommended setting the best one is. The best of several measured means
+is too good by chance: so it is chosen by one half of the blocks and measured by the other (``analysis.crossfit``).
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import signal
@@ -27,6 +26,7 @@ import numpy as np
 from rich.progress import track
 
 from feedrate.analysis.blocks import Floats
+from feedrate.analysis.crossfit import regret_pct
 from feedrate.attach.space import Asked, Machine, Setting, settings
 from feedrate.bench import simulated_searches
 from feedrate.bench.scripts import hashes_per_ms
@@ -44,9 +44,9 @@ LOADTUNE = "loadtune==0.3.0"
 BUDGET_S, SHARE = 120.0, 0.7
 """After so long feedrate begins no other trial; and after so much of loadtune's time, as its last trial is to end
 within that."""
-SCREEN_S, BEST = 0.4, 4
+SCREEN_S, BEST = 0.4, 3
 """Window of the block in which every setting runs, and how many of its fastest may be the best."""
-WINDOW_S, BLOCKS = 1.0, 8
+WINDOW_S, BLOCKS = 1.0, 14
 """Those of the settings that may be the best."""
 REGRET_PCT, OFTEN = 3.0, 0.95
 EQUAL_PCT, MOSTLY = 1.0, 0.5
@@ -205,15 +205,13 @@ def tune(
         loadtune=theirs,
         stopped=stopped,
         blocks=blocks,
-        steps_per_s={
-            str(setting): math.exp(-mean) for setting, mean in zip(asked, logs.mean(axis=1).tolist(), strict=True)
-        },
+        steps_per_s={str(setting): tuple(np.exp(-row).tolist()) for setting, row in zip(asked, logs, strict=True)},
     )
 
 
 def judge(tuned: Sequence[TunedWorkload]) -> Iterator[Figure]:
     """Judge in how many workloads feedrate recommends a good setting, and how many trials it takes."""
-    regrets = [each.regret_pct(each.feedrate.setting) for each in tuned]
+    regrets = [regret_pct(each.steps_per_s, each.feedrate.setting) for each in tuned]
     good = [regret <= REGRET_PCT for regret in regrets]
     spread = f"regret: median {np.median(regrets):.1f} %, worst {max(regrets):.1f} %"
     yield Figure(
@@ -231,7 +229,7 @@ def compare(tuned: Sequence[TunedWorkload]) -> Iterator[Figure]:
     pairs = [(each, each.loadtune, each.stopped or each.feedrate) for each in tuned if each.loadtune]
     regrets = np.array(
         [
-            [each.regret_pct(advice.setting) for advice in (each.feedrate, stopped, theirs)]
+            [regret_pct(each.steps_per_s, advice.setting) for advice in (each.feedrate, stopped, theirs)]
             for each, theirs, stopped in pairs
         ]
     ).reshape(-1, 3)

@@ -353,6 +353,10 @@ class Search(Generic[Setting]):
             squares += weight * max(0.0, (value - level) ** 2 - spread**2 / len(self.logs[each]))
         return level, max(LEAST_ERROR, math.sqrt(squares / (MODEL_BELIEF + len(known) - 1)))
 
+    def difference(self, setting: Setting, other: Setting) -> float:
+        """Log of how many times as long a measured setting takes as another one, by all of their trials."""
+        return self._means()[setting] - self._means()[other]
+
     def _differences(self, setting: Setting, other: Setting) -> list[float]:
         """Log times of a setting less those of another one in the same blocks."""
         mine, theirs = self.logs.get(setting, {}), self.logs.get(other, {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import datetime
+from statistics import geometric_mean
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -158,9 +159,9 @@ class TunedWorkload(_Frozen):
     """What feedrate recommends where it is stopped within the time that loadtune took."""
     blocks: Count
     """In which the truth was measured."""
-    steps_per_s: dict[str, Positive]
-    """Setting to its true pace, the geometric mean over blocks, of all that may be the best, those that are
-    recommended, and the present one."""
+    steps_per_s: dict[str, tuple[Positive, ...]]
+    """Setting to its true pace, block by block, of all that may be the best, those that are recommended, and the
+    present one."""
 
     @model_validator(mode="after")
     def _measured(self) -> TunedWorkload:
@@ -168,16 +169,14 @@ class TunedWorkload(_Frozen):
         named = {self.present, *(each.setting for each in advice)}
         if missing := named - self.steps_per_s.keys():
             raise ValueError(f"steps_per_s lacks {', '.join(sorted(missing))}")
+        if any(len(paces) != self.blocks for paces in self.steps_per_s.values()):
+            raise ValueError(f"steps_per_s: expected {self.blocks} paces a setting, one a block")
         return self
 
     @property
-    def best(self) -> str:
-        """The fastest setting."""
-        return max(self.steps_per_s, key=self.steps_per_s.__getitem__)
-
-    def regret_pct(self, setting: str) -> float:
-        """How much faster than a setting the best one is."""
-        return 100 * (self.steps_per_s[self.best] / self.steps_per_s[setting] - 1)
+    def paces(self) -> dict[str, float]:
+        """Setting to the geometric mean of its pace."""
+        return {setting: geometric_mean(paces) for setting, paces in self.steps_per_s.items()}
 
 
 class BenchRecord(_Frozen):

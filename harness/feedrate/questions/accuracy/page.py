@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
+from feedrate.analysis.crossfit import regret_pct
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.estimators import ESTIMATORS, OURS, frame, summary
 from feedrate.charts.citation import Origin, day
@@ -175,9 +176,10 @@ def _predicted(scripts: Sequence[WatchedScript]) -> dict[str, Any]:
 def _tuned(workloads: Sequence[TunedWorkload]) -> Iterator[tuple[object, ...]]:
     """A row a planted workload: what each tuner recommends, how much faster the best is, and how long it took."""
     for each in workloads:
+        paces = each.paces
         yield (
             each.costs,
-            *(f"{setting}: {each.steps_per_s[setting]:.1f}" for setting in (each.present, each.best)),
+            *(f"{name}: {paces[name]:.1f}" for name in (each.present, max(paces, key=paces.__getitem__))),
             each.trials,
             *(cell for advice in (each.feedrate, each.loadtune, each.stopped) for cell in _advised(each, advice)),
         )
@@ -186,7 +188,11 @@ def _tuned(workloads: Sequence[TunedWorkload]) -> Iterator[tuple[object, ...]]:
 def _advised(workload: TunedWorkload, advice: Advice | None) -> tuple[str, str, str]:
     if advice is None:
         return "–", "–", "–"
-    return advice.setting, f"{workload.regret_pct(advice.setting):.1f}\u00a0%", f"{advice.took_s:.0f}\u00a0s"
+    return (
+        advice.setting,
+        f"{regret_pct(workload.steps_per_s, advice.setting):.1f}\u00a0%",
+        f"{advice.took_s:.0f}\u00a0s",
+    )
 
 
 def _promises(newest: Mapping[str, BenchRecord]) -> dict[str, Any]:

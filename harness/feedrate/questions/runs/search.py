@@ -18,7 +18,7 @@ from feedrate.analysis.blocks import successful
 from feedrate.analysis.crossfit import LEAST_BLOCKS, over
 from feedrate.analysis.estimates import AXIS_NAMES, rows_of
 from feedrate.attach.space import Setting
-from feedrate.attach.tuned import snippet
+from feedrate.attach.tune_report import snippet
 from feedrate.pages import descriptions, markup
 from feedrate.pages.headlines import task_cell
 from feedrate.pages.runs import RunView

@@ -11,7 +11,8 @@ from typing import Any
 from feedrate.analysis.crossfit import Gain, over
 from feedrate.attach.report import place
 from feedrate.attach.space import Setting, gib
-from feedrate.attach.tune import Session, Tried
+from feedrate.attach.trials import Trial
+from feedrate.attach.tune import Session
 from feedrate.plan.search import GRID_BLOCKS, Outcome, Search
 from feedrate.schema.words import number, plural, times
 
@@ -24,7 +25,8 @@ class Result:
     outcome: Outcome[Setting]
     present: Setting
     gain: Gain | None
-    """Log of how many times as fast as the present setting; None where that is the recommended one."""
+    """Log of how many times as fast as the present setting; None where that is the recommended one, or no block ran
+    with both."""
     settings: int
     trials: int
     excluded: dict[str, int]
@@ -115,10 +117,13 @@ def _faster(log: float) -> str:
 
 
 def _said_gain(found: Result) -> str:
-    if found.gain is None:
+    if found.present == found.outcome.recommended:
         return "the present setting is the one"
-    if math.isnan(found.gain.log):
-        return "not known: too few blocks"
+    if found.present not in found.search.measured:
+        return f"not known: the present {found.present} never ended well"
+    if found.gain is None or math.isnan(found.gain.log):
+        ratio = math.exp(found.search.difference(found.present, found.outcome.recommended))
+        return f"about {times(ratio)} over the present {found.present}; too few blocks ran with both for an interval"
     ends = found.gain.interval()
     return f"{times(ends['ratio'])} (95 % {ends['lo']:.2f}–{ends['hi']:.2f}) over the present {found.present}"
 
@@ -131,7 +136,7 @@ def standing(outcome: Outcome[Setting]) -> str:
     return f"{outcome.recommended}; {left}"
 
 
-def line(tried: Tried) -> str:
+def line(tried: Trial) -> str:
     """Say what a trial found."""
     if tried.error:
         return f"{tried.setting}: {tried.error}"

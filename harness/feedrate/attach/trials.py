@@ -1,0 +1,182 @@
+"""Trials of a script's loader settings, and what they tell of those that have not run.
+
+A trial's value is the time that a sample takes: that of its window, and the start of an epoch divided among its steps.
+Workers that live on (``persistent_workers``) leave of that start what preparing the first batch takes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from feedrate.analysis.pipeline import Pipeline, simulate
+from feedrate.attach.records import Loader
+from feedrate.attach.space import Machine, Setting
+from feedrate.plan.search import PARTS_ERROR, Search
+
+WINDOW_S = (0.6, 2.4)
+"""Least and longest window."""
+PRECISE = 0.02
+"""Standard error of a pace that a window should have."""
+VARIED, SEEN = 0.015, 4
+"""Windows become longer where the paces of trials vary by more (log), by so many degrees of freedom at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A trial that has ended."""
+
+    block: int
+    setting: Setting
+    told: Mapping[str, Any] = field(default_factory=dict)
+    """What the hook said of it; nothing of one that died with its script."""
+    error: str = ""
+    fit: Pipeline | None = None
+    """What the pipeline model takes from its window; None where that showed too little."""
+    preparing_ns: float | None = None
+    """Mean time that a batch took to prepare; None where that was not seen."""
+
+    def step_ns(self, setting: Setting, epoch_steps: int) -> float:
+        """Give the time that a step takes with its setting, or with one that has the same window.
+
+        Args:
+            setting: the setting.
+            epoch_steps: steps of an epoch; 0 where it has no end.
+        """
+        told, starts = self.told, self.told["starts_ns"]
+        start = float(np.mean(starts))
+        first = start if self.preparing_ns is None else min(start, self.preparing_ns)
+        pace = float(told["wall_ns"] / told["steps"])
+        if told["whole"]:  # starts lie in the window
+            return pace
+        return pace + (first if setting.persistent_workers else start) / epoch_steps if epoch_steps else pace
+
+
+class Window(NamedTuple):
+    """What was recorded of a trial."""
+
+    loader: Loader
+    steps: pd.DataFrame
+    """Its steps (``loop.whole_steps``)."""
+
+
+def first_window_s(pilot: Trial) -> float:
+    """Give how long a window must be for a pace as precise as wanted, by how much the first trial's batches differ."""
+    if pilot.fit is None:
+        return WINDOW_S[1]
+    pace = float(pilot.told["wall_ns"] / pilot.told["steps"])
+    took = pilot.fit.wait_ns + pilot.fit.compute_ns
+    varied = float(took.std()) / max(1, pilot.setting.num_workers) / pace
+    return float(np.clip((varied / PRECISE) ** 2 * pace / 1e9, *WINDOW_S))
+
+
+def lengthened(window_s: float, search: Search[Setting]) -> float:
+    """Make windows longer where trials vary.
+
+    Args:
+        window_s: how long they last, in seconds.
+        search: knows the trials.
+    """
+    spread, freedom = search.spread()
+    return min(2 * window_s, WINDOW_S[1]) if freedom >= SEEN and spread > VARIED else window_s
+
+
+def expected(
+    tried: Sequence[Trial], every: Sequence[Setting], machine: Machine
+) -> tuple[dict[Setting, float], dict[Setting, float]]:
+    """Give logs of the time that a sample takes, by the pipeline model, and of the least that it can take.
+
+    Left out are settings with a batch size, a start method, pinning or copying that has not run.
+
+    Args:
+        tried: trials, of which some show what the model is fitted to.
+        every: the settings that are asked about.
+        machine: its cores, and the steps of an epoch.
+    """
+    predicted, floors = {}, {}
+    fitted: dict[Setting, list[tuple[Trial, Pipeline]]] = {}
+    for each in tried:
+        if each.fit is not None:
+            fitted.setdefault(each.setting.unmodelled, []).append((each, each.fit))
+    for unmodelled, own in fitted.items():
+        least = _least([fit for _, fit in own], machine.cores)
+        with_workers = [pair for pair in own if pair[0].setting.num_workers] or own
+        basis, fit = min(with_workers, key=lambda pair: pair[0].told["wall_ns"] / pair[0].told["steps"])
+        pace_of = lru_cache(None)(partial(_modelled_ns, fit))
+        for setting in every:
+            if setting.unmodelled == unmodelled:
+                lost, samples = 0.0, setting.batch_size or 1
+                if machine.epoch_steps and setting.num_workers and not setting.persistent_workers:
+                    lost = float(np.mean(basis.told["starts_ns"])) / machine.epoch_steps
+                pace = pace_of(setting.num_workers, setting.prefetch_factor or 2)
+                predicted[setting] = math.log((pace + lost) / samples)
+                floors[setting] = math.log(least.with_setting(setting) / samples) - PARTS_ERROR
+    return predicted, floors
+
+
+def rooms(
+    tried: Sequence[Trial], every: Sequence[Setting], machine: Machine
+) -> dict[tuple[Setting, Setting], list[float]]:
+    """Give how many times as fast (log) a setting can be at most as one that ran, by what each of its trials took.
+
+    Both the trial's pace and what its parts took count, so that what disturbed it does not. Said of settings alone
+    that take more of the machine: their parts take no less.
+
+    Args:
+        tried: trials.
+        every: the settings, cheapest first.
+        machine: its cores, and the steps of an epoch.
+    """
+    left: dict[tuple[Setting, Setting], list[float]] = {}
+    for each in tried:
+        if each.fit is None or not each.setting.num_workers:
+            continue
+        least = _least([each.fit], machine.cores)
+        if cpu_ns := each.told.get("cpu_ns"):  # with what handing over computes in workers
+            least = least._replace(computed=max(least.computed, cpu_ns / each.told["steps"] / machine.cores))
+        for place, setting in enumerate(every):
+            if machine.trial_of(setting) == each.setting:
+                pace = each.step_ns(setting, machine.epoch_steps)
+                for other in every[place + 1 :]:
+                    if other.unmodelled == setting.unmodelled:
+                        left.setdefault((setting, other), []).append(math.log(pace / least.with_setting(other)))
+    return left
+
+
+def _modelled_ns(fit: Pipeline, num_workers: int, prefetch_factor: int) -> float:
+    return simulate(fit, num_workers, prefetch_factor).step_ns
+
+
+class _Least(NamedTuple):
+    """The least that the parts of a step took, in ns."""
+
+    step: float
+    prepare: float
+    handed_over: float
+    """The step, and the hand-over of a batch that a worker prepared."""
+    computed: float
+    """Computing of a step, its batch's included, divided among the cores."""
+
+    def with_setting(self, setting: Setting) -> float:
+        """The least time that a step can take with a setting."""
+        if not setting.num_workers:
+            return self.step + self.prepare
+        return max(self.handed_over, self.prepare / setting.num_workers, self.computed)
+
+
+def _least(fits: Sequence[Pipeline], cores: float) -> _Least:
+    """Give the least that each part took in any trial."""
+    step, receive = (min(getattr(fit, name) for fit in fits) for name in ("step_ns", "receive_compute_ns"))
+    compute = min(float(fit.compute_ns.mean()) + fit.step_cores * fit.step_ns for fit in fits)
+    return _Least(
+        step,
+        min(float((fit.wait_ns + fit.compute_ns).mean()) for fit in fits),
+        step + receive + min(fit.receive_wait_ns for fit in fits),
+        (compute + receive) / cores,
+    )
