@@ -65,7 +65,7 @@ setup: .venv/ready ## Make .venv from requirements.lock (every target does this 
 	@echo "Making .venv from requirements.lock (2 to 4 minutes and 6 GB, most of it PyTorch) ..."
 	@$(NEW_ENOUGH)
 	@rm -rf .venv && $(PYTHON) -m venv .venv
-	@.venv/bin/python -m pip install --disable-pip-version-check --progress-bar off -q -r requirements.lock
+	@.venv/bin/python -m pip install --disable-pip-version-check --progress-bar off -q --no-compile -r requirements.lock
 	@.venv/bin/python -m pip install --disable-pip-version-check -q --no-deps -e .
 	@mkdir .venv/npm && cp site/package.json site/package-lock.json .venv/npm && \
 		PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/npm ci --prefix .venv/npm --ignore-scripts --no-audit --no-fund --silent

@@ -20,7 +20,7 @@ from attaching import Done, Place, ended
 from feedrate.analysis.pipeline import Pipeline
 from feedrate.attach.run import HOOK
 from feedrate.attach.space import Machine, Setting
-from feedrate.attach.trials import Trial, rooms
+from feedrate.attach.trials import WINDOW_S, Trial, first_window_s, rooms
 from feedrate.store import runs
 
 SLOW = """
@@ -154,6 +154,14 @@ def test_a_trial_says_what_it_leaves_to_gain(pace_ms: float, cpu_ms: float | Non
     assert left[every[1], every[2]] == pytest.approx([math.log(most)])
 
 
+@pytest.mark.parametrize(("differ_ms", "window_s"), [(0.1, WINDOW_S[0]), (3.0, 1.125), (10.0, WINDOW_S[1])])
+def test_windows_are_as_long_as_batches_ask_for(differ_ms: float, window_s: float) -> None:
+    """What counts is how much batches change the pace, here 20 ms, not how much they differ for themselves."""
+    parts = Pipeline(np.array([10 - differ_ms, 10 + differ_ms]) * 1e6, np.zeros(2), 0, 0, 1e7, 0, 2)
+    pilot = Trial(0, Setting(0), {"wall_ns": 2e7, "steps": 1, "starts_ns": [1], "whole": False}, fit=parts)
+    assert first_window_s(pilot) == pytest.approx(window_s)
+
+
 COPIES = """
 from types import SimpleNamespace
 import _feedrate_tune as tune
@@ -192,19 +200,31 @@ print([Tensor().CALL, tune.TUNER.non_blocking])
 )
 def test_a_trial_says_whether_copies_block(call: str, wanted: object, given: object, seen: object) -> None:
     """Only copies to a device are changed, only where a trial asks for it, and what the script gave them is seen."""
-    text = COPIES.replace("CALL", call).replace("WANTED", repr(wanted))
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", text],  # no site: the hook's folder stays on the path, and is not installed
-        env={**os.environ, "PYTHONPATH": str(HOOK)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    printed = beside_the_hook(COPIES.replace("CALL", call).replace("WANTED", repr(wanted)))
+    assert printed.endswith(f"{seen}]\n") if given is None else printed == f"{[given, seen]}\n"
+
+
+def beside_the_hook(text: str) -> str:
+    """What a program prints that finds the hook's modules, which are not installed: it starts without ``site``."""
+    known = {**os.environ, "PYTHONPATH": str(HOOK)}
+    done = subprocess.run([sys.executable, "-S", "-c", text], env=known, capture_output=True, text=True, check=False)
     assert not done.stderr
-    if given is None:
-        assert done.stdout.endswith(f"{seen}]\n")
-    else:
-        assert done.stdout == f"{[given, seen]}\n"
+    return done.stdout
+
+
+def test_cpu_time_is_that_of_the_process_and_its_workers() -> None:
+    """Another process' time counts as a worker's; where a worker has gone, nothing is known."""
+    text = """
+import os, time
+from types import SimpleNamespace as Has
+import _feedrate_tune as tune
+while time.process_time() < 0.2:
+    pass
+own, gone = Has(pid=os.getpid()), Has(pid=2**22 + 1)
+alone, both, none = (tune.cpu_ns(Has(_workers=workers)) for workers in ([], [own], [own, gone]))
+print(alone >= 2e8, both - alone > 1e8, none)
+"""
+    assert beside_the_hook(text) == "True True None\n"
 
 
 @pytest.mark.slow

@@ -34,6 +34,8 @@ from _feedrate_log import (
     now,
 )
 
+OWN = os.path.join(os.path.dirname(__file__), "_feedrate")
+"""How the paths of the hook's files begin."""
 STEPS = int(os.environ.get("FEEDRATE_STEPS") or 0)
 HEADSPACE = int(os.environ.get("FEEDRATE_HEADSPACE") or 0)
 TORCH = os.sep + "torch" + os.sep
@@ -411,7 +413,7 @@ def callers() -> list[tuple[str, int, str]]:
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and len(found) < 64:
         file = frame.f_code.co_filename
-        if TORCH not in file and file != __file__ and not file.startswith("<"):
+        if TORCH not in file and not file.startswith(OWN) and not file.startswith("<"):
             found.append((os.path.abspath(file), frame.f_lineno, frame.f_code.co_name))
         frame = frame.f_back
     return found
@@ -519,7 +521,7 @@ class Watched:
 
 
 def hide() -> None:
-    """Leave this file out of the tracebacks that the script prints, which are its own."""
+    """Leave the hook's files out of the tracebacks that the script prints, which are its own."""
     before = sys.excepthook
 
     def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -533,10 +535,10 @@ def hide() -> None:
 
 
 def without_own(trace: TracebackType | None) -> TracebackType | None:
-    """A traceback without the frames of this file."""
+    """A traceback without the frames of the hook's files."""
     frames = []
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename != __file__:
+        if not trace.tb_frame.f_code.co_filename.startswith(OWN):
             frames.append(trace)
         trace = trace.tb_next
     for frame, following in itertools.zip_longest(frames, frames[1:]):
