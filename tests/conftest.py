@@ -34,6 +34,21 @@ NEW_OBJECTS = 70_000
 """Before Python looks for garbage in cycles; its own number is 700."""
 
 
+LONGEST = frozenset(
+    (
+        *("test_end_to_end.py", "test_round_trip.py", "test_proofs.py", "test_tune.py", "test_tuning.py"),
+        *("test_sweep.py", "test_run.py", "test_tuned.py", "test_sweep_interrupted.py", "test_figures.py"),
+        *("test_site_access.py", "test_site_compare.py", "test_site_compare_fuzz.py", "test_fuzz.py"),
+    )
+)
+"""Files that take longest: they run first, so that no process is left with one of them at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest."""
+    items.sort(key=lambda item: item.path.name not in LONGEST)
+
+
 def pytest_collection_finish() -> None:
     """Look for garbage seldom, and never among tests and libraries, which stay: a tenth of the time went into that."""
     gc.freeze()

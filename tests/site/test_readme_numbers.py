@@ -461,6 +461,7 @@ def test_tables_have_every_task(tables: list[tuple[StoredRun, list[Line]]]) -> N
         assert len(pd.DataFrame(given).drop_duplicates()) == len(lines)
 
 
+@pytest.mark.slow
 def test_gains_in_tables_are_paired(tables: list[tuple[StoredRun, list[Line]]]) -> None:
     """Each gain is over the defaults of one format and batch size, cross-fitted; where none is told none is clear."""
     for run, lines in tables:

@@ -1,3 +1,3 @@
-"""Training scripts of others: run, watched and spoken of, with nothing in them changed (``feedrate run``, ``top``)."""
+"""Training scripts of others: run, watched and spoken of, with nothing in them changed (``feedrate run``, …)."""
 
-__all__ = ["loop", "profiler", "report", "rows", "run", "space", "terminal", "tune", "tuned"]
+__all__ = ["loop", "profiler", "report", "rows", "run", "space", "terminal", "trials", "tune_report"]

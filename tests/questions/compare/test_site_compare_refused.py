@@ -57,6 +57,7 @@ def refusal(page: Page) -> str:
     return page.locator(".fr-compare-refused").inner_text()
 
 
+@pytest.mark.slow
 def test_files_over_a_cap_are_refused(page: Page, tmp_path: Path) -> None:
     """Too many bytes, rows, columns or row groups: refused by the number of the cap."""
     large = tmp_path / "bytes.parquet"
