@@ -20,7 +20,7 @@ MATRIX = f"""
 version: 1
 protocol: {{warmup_s: 0.05, window_s: 0.1, min_steps: 4, blocks: [1, {BLOCKS}], timeout_s: 30}}
 suites:
-  loader:
+  tune:
     - {{mode: load, patch_size: 16, n_samples: 96, storage_format: [png, memmap], batch_size: 8, num_workers: [0, 1]}}
     - {{mode: compute, patch_size: 16, batch_size: 8}}
 profiles: {{quick: {{}}}}

@@ -188,4 +188,4 @@ class RunManifest(_Frozen):
     @property
     def search(self) -> Tuned | None:
         """What a search among the settings of a script's loader found; None of other runs, tuned sweeps among them."""
-        return self.tuned[0] if TUNE in self.suites and self.tuned else None
+        return self.tuned[0] if self.script and self.tuned else None
