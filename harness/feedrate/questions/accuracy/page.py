@@ -181,18 +181,16 @@ def _tuned(workloads: Sequence[TunedWorkload]) -> Iterator[tuple[object, ...]]:
             each.costs,
             *(f"{name}: {paces[name]:.1f}" for name in (each.present, max(paces, key=paces.__getitem__))),
             each.trials,
-            *(cell for advice in (each.feedrate, each.loadtune, each.stopped) for cell in _advised(each, advice)),
+            *(_advised(each, advice) for advice in (each.feedrate, each.stopped, each.loadtune)),
         )
 
 
-def _advised(workload: TunedWorkload, advice: Advice | None) -> tuple[str, str, str]:
+def _advised(workload: TunedWorkload, advice: Advice | None) -> str:
+    """What a tuner recommends; below it how much faster the best is, and how long the tuner took."""
     if advice is None:
-        return "–", "–", "–"
-    return (
-        advice.setting,
-        f"{regret_pct(workload.steps_per_s, advice.setting):.1f}\u00a0%",
-        f"{advice.took_s:.0f}\u00a0s",
-    )
+        return "–"
+    regret = regret_pct(workload.steps_per_s, advice.setting)
+    return markup.two_lines(advice.setting, f"{regret:.1f}\u00a0%, {advice.took_s:.0f}\u00a0s")
 
 
 def _promises(newest: Mapping[str, BenchRecord]) -> dict[str, Any]:
