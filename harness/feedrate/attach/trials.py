@@ -108,13 +108,13 @@ def expected(
         least = _least([fit for _, fit in own], machine.cores)
         with_workers = [pair for pair in own if pair[0].setting.num_workers] or own
         basis, fit = min(with_workers, key=lambda pair: pair[0].told["wall_ns"] / pair[0].told["steps"])
-        pace_of = lru_cache(None)(partial(_modelled_ns, fit))
+        paced = lru_cache(None)(partial(simulate, fit))
         for setting in every:
             if setting.unmodelled == unmodelled:
                 lost, samples = 0.0, setting.batch_size or 1
                 if machine.epoch_steps and setting.num_workers and not setting.persistent_workers:
                     lost = float(np.mean(basis.told["starts_ns"])) / machine.epoch_steps
-                pace = pace_of(setting.num_workers, setting.prefetch_factor or 2)
+                pace = paced(setting.num_workers, setting.prefetch_factor or 2).step_ns
                 predicted[setting] = math.log((pace + lost) / samples)
                 floors[setting] = math.log(least.with_setting(setting) / samples) - PARTS_ERROR
     return predicted, floors
@@ -147,10 +147,6 @@ def rooms(
                     if other.unmodelled == setting.unmodelled:
                         left.setdefault((setting, other), []).append(math.log(pace / least.with_setting(other)))
     return left
-
-
-def _modelled_ns(fit: Pipeline, num_workers: int, prefetch_factor: int) -> float:
-    return simulate(fit, num_workers, prefetch_factor).step_ns
 
 
 class _Least(NamedTuple):
