@@ -224,7 +224,8 @@ def test_every_format_says_what_it_is() -> None:
         module = importlib.import_module(f"feedrate.formats.{name}")
         described = traits(name)
         assert module.TRAITS["container"] == described.container, name
-        assert described.stores in {"pixels", "lz4", "gzip", "png", "jpeg"}, name
+        assert set(described.holds) <= {"images", "files", "tokens"}, name
+        assert described.stores in {"pixels", "lz4", "gzip", "png", "jpeg", "files"}, name
         assert set(described.knobs) <= {"decoder", "readahead", "swmr"}, name
         assert ("decoder" in described.knobs) == described.encoded, name
         assert module.VERSION >= 1, name

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import default_collate
 
-from feedrate.formats import Sample
 from feedrate.schema import plugins
 from feedrate.trial import collate as collation
 from feedrate.trial import feed, stages
 from feedrate.trial.job import Job
 from feedrate.trial.loader import Batch, Fields, Transform
+from feedrate.workloads._crops import Crop, Decoded
 
 WORKLOADS = plugins.names("feedrate.workloads")
 COUNT, SIZE = 24, 9
@@ -43,10 +43,14 @@ def fast(workload: str, place: str, **cell: object) -> tuple[Transform, Any, Any
     return *collation.build(asked), collation.normalizer(asked, "host")
 
 
-def drawn(workload: str, seed: int, count: int, height: int, width: int) -> list[Sample]:
-    """Samples as they are decoded: two images, or an image and a label."""
+def drawn(workload: str, seed: int, count: int, height: int, width: int) -> list[Any]:
+    """Samples as they are decoded: two images, an image and a label, or an image and its crop."""
     random = np.random.default_rng(seed)
     images = random.integers(0, 256, (2, count, height, width, 3), np.uint8)
+    if plugins.declared("feedrate.workloads", workload, "SAMPLES") == "files":
+        labels = random.integers(0, 256, (count, 1, 1, 2), np.uint8)
+        crop = Crop(0, 0, height, width, bool(seed % 2))
+        return [Decoded(image, 1, crop, label) for image, label in zip(images[0], labels, strict=True)]
     if plugins.load("feedrate.workloads", workload).TASK == "classification":
         return [(image, random.integers(0, 37, (1, 1, 1), np.uint8)) for image in images[0]]
     return list(zip(images[0], images[1], strict=True))

@@ -260,7 +260,7 @@ def test_notes_reach_the_manifest(tmp_path: Path) -> None:
     (photos / "bad.png").write_bytes(b"")
     PILImage.new("RGB", (16, 16)).save(photos / "good.png")
     manifest = pack(tmp_path, "png", DataSpec("folder", 4, 8, 2, photos))
-    assert manifest.notes == ("skipped bad.png: neither PNG nor JPEG",)
+    assert manifest.notes == ("skipped bad.png: neither PNG, JPEG nor WebP",)
 
 
 def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:

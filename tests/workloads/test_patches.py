@@ -121,7 +121,7 @@ def test_a_folder_of_photographs(tmp_path: Path) -> None:
     PILImage.fromarray(noise(20, 20)).save(tmp_path / "good.png")
     source = folder.samples(DataSpec("folder", 7, 8, 2, tmp_path))
     assert [field.shape for sample in source.samples for field in sample] == [(8, 8, 3)] * 14
-    assert source.notes == ["skipped sub/bad.png: neither PNG nor JPEG"]
+    assert source.notes == ["skipped sub/bad.png: neither PNG, JPEG nor WebP"]
 
 
 def test_without_photographs(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_pixels_are_taken_as_they_are_stored(tmp_path: Path, rgb: np.ndarray) ->
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(b"", "neither PNG nor JPEG"), (b"GIF89a....", "neither"), (b"half", "truncated"), (None, "No such file")],
+    [(b"", "neither PNG, JPEG nor WebP"), (b"GIF89a....", "neither"), (b"half", "truncated"), (None, "No such file")],
 )
 def test_unreadable(tmp_path: Path, rgb: np.ndarray, content: bytes | None, said: str) -> None:
     """A file that cannot be decoded, or vanished after it was listed, says why, without its path."""

@@ -5,9 +5,10 @@ A format module has a docstring (what it is, its pitfalls), and
 - ``REQUIRES: dict[str, str]``: third-party modules that it imports → the name that pip installs;
 - ``VERSION: int``: raised when the bytes on disk change;
 - ``TRAITS: dict[str, object]``: what it is and can do, as ``feedrate.schema.plugins.Traits`` explains;
-- ``pack(samples, root)``: writes an iterable of samples, all of the same shapes, into the empty folder ``root`` and
-  holds few of them at a time. It raises ``InputError`` where the format cannot hold them (image files have 1, 3 or 4
-  channels) and ``OSError`` where the disk cannot take them;
+- ``pack(samples, root)``: writes an iterable of samples, all of the same shapes (one field may be a file of any size,
+  where ``TRAITS`` says that the format holds files), into the empty folder ``root`` and holds few of them at a time.
+  It raises ``InputError`` where the format cannot hold them (image files have 1, 3 or 4 channels) and ``OSError``
+  where the disk cannot take them;
 - ``open(root, options)``: a ``Reader`` over what was packed, or a ``Stream`` where samples can only be read in order.
   It raises ``DataError`` where there is no readable manifest and ``InputError`` where the decoder cannot be used.
 
@@ -33,8 +34,19 @@ from numpy.typing import NDArray
 
 from feedrate.schema.errors import DataError, InputError
 
-__all__ = ["LEAST_IMAGE", "Image", "Manifest", "Packed", "PixelReader", "ReadOptions", "Reader", "Sample", "Stream"]
-__all__ += ["_images", "memmap"]  # the underscore says that a file is no plug-in
+__all__ = [
+    "FILE",
+    "LEAST_IMAGE",
+    "Image",
+    "Manifest",
+    "Packed",
+    "PixelReader",
+    "ReadOptions",
+    "Reader",
+    "Sample",
+    "Stream",
+]
+__all__ += ["_images", "decoders", "memmap"]  # the underscore says that a file is no plug-in
 
 Handle = TypeVar("Handle")
 Item = TypeVar("Item")
@@ -44,6 +56,8 @@ Image = NDArray[np.uint8]
 """Pixels, height × width × channels, uint8."""
 LEAST_IMAGE = 8
 """A field with fewer rows or columns, such as a label, is no image: what is lossy stores it as it is."""
+FILE = (-1,)
+"""Shape of a field that is a file as it is, uint8 and one-dimensional: each is as long as it is."""
 Sample = tuple[Image, ...]
 """One sample: its fields in the workload's order; (input, target) for super-resolution."""
 Buffer: TypeAlias = NDArray[np.uint8] | memoryview
@@ -61,7 +75,7 @@ class Manifest:
     count: int
     """Samples."""
     shapes: tuple[tuple[int, ...], ...]
-    """Shape of each field of a sample; all samples of a set have the same."""
+    """Shape of each field of a sample, or ``FILE``; all samples of a set have the same."""
     bytes: int
     """Size on disk of all files."""
     data_hash: str
@@ -133,6 +147,9 @@ class Stream(Packed):
     def shards(self) -> int:
         """Files that can be read independently of each other; no two hold the same sample."""
 
+    def begin(self, epoch: int) -> None:
+        """Note that another pass over the samples begins, counted from 0."""
+
     @abstractmethod
     def records(self, shard: int) -> Iterator[Any]:
         """Read one shard from its beginning to its end; what comes is for ``decode`` alone.
@@ -173,8 +190,9 @@ class PixelReader(Reader):
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
-        self.size = sum(map(math.prod, self.manifest.shapes))
-        """Bytes of a sample."""
+        shapes = self.manifest.shapes
+        self.size = 0 if FILE in shapes else sum(map(math.prod, shapes))
+        """Bytes of a sample; 0 where it holds a file."""
 
     @abstractmethod
     def read_into(self, index: int, buffer: Buffer) -> None:
@@ -193,6 +211,11 @@ class PixelReader(Reader):
     def decode(self, raw: RawPixels) -> Sample:
         """Cut pixels into fields, without a copy."""
         return cut(raw[1], self.manifest.shapes)
+
+
+def shapes_of(sample: Sample) -> tuple[tuple[int, ...], ...]:
+    """Give the shapes of a sample's fields as a manifest has them."""
+    return tuple(FILE if field.ndim == 1 else field.shape for field in sample)
 
 
 def flat(sample: Sample) -> memoryview:
@@ -219,10 +242,13 @@ def batches(values: Iterator[memoryview], count: int) -> Iterator[tuple[int, byt
 
 
 def cut(pixels: NDArray[np.uint8], shapes: Sequence[tuple[int, ...]]) -> Sample:
-    """Make fields of the given shapes out of the pixels of a sample: views. A ValueError where their sizes differ."""
+    """Make fields of the given shapes out of the pixels of a sample: views. A ValueError where their sizes differ.
+
+    A file, of which there is one at most, takes what the other fields leave.
+    """
     fields, start = [], 0
     for shape in shapes:
-        end = start + math.prod(shape)
+        end = start + (math.prod(shape) if shape != FILE else len(pixels) - sum(map(math.prod, shapes)) - 1)
         fields.append(pixels[start:end].reshape(shape))
         start = end
     if start != len(pixels):

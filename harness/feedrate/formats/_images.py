@@ -1,7 +1,8 @@
 """What formats that store image files share: one encoder, one way to decode, folders of files and shards of a stream.
 
 A sample is one file a field. Such formats hold the same files, byte for byte, and differ in their container alone; the
-axis ``decoder`` says what decodes them.
+axis ``decoder`` says what decodes them. Samples that are files of their own (``formats.FILE``) are stored as they are,
+and the workload's own code decodes them.
 
 Samples are encoded on all cores, in threads: Pillow releases the GIL while it encodes a PNG file, and a JPEG file
 where it writes to a real file instead of a Python object, hence the file in memory (``memfd_create``). Measured on 2
@@ -28,6 +29,7 @@ import numpy as np
 from PIL import Image as PILImage
 
 from feedrate.formats import (
+    FILE,
     LEAST_IMAGE,
     Image,
     Packed,
@@ -38,6 +40,7 @@ from feedrate.formats import (
     damaged,
     decoders,
     map_on_all_cores,
+    shapes_of,
 )
 from feedrate.formats.decoders import JPEG_END, Undecodable
 from feedrate.schema.errors import InputError
@@ -93,13 +96,17 @@ class Codec:
     holds: Callable[[tuple[int, ...]], bool]
     """Whether a field of a shape is such a file; else its pixels are stored as they are."""
 
-    def kind(self, shape: tuple[int, ...]) -> str:
-        """Name what a field of a shape is stored as, the ending of a file's name: the codec, or raw."""
-        return self.name if self.holds(shape) else "raw"
+    def kinds(self, shapes: Sequence[tuple[int, ...]]) -> list[str]:
+        """Name what the fields of a sample are stored as, the ending of a file's name: the codec, file, or raw."""
+        if FILE in shapes:
+            return ["file" if shape == FILE else "raw" for shape in shapes]
+        return [self.name if self.holds(shape) else "raw" for shape in shapes]
 
     def files(self, sample: Sample) -> Files:
         """Encode the fields of a sample."""
-        return [self.encode(field) if self.holds(field.shape) else field.tobytes() for field in sample]
+        kinds = self.kinds(shapes_of(sample))
+        encoded = zip(kinds, sample, strict=True)
+        return [self.encode(field) if kind == self.name else field.tobytes() for kind, field in encoded]
 
 
 PNG = Codec("png", encode_png, lambda _: True)
@@ -133,7 +140,9 @@ class Encoded(Packed):
     def __init__(self, root: Path, options: ReadOptions) -> None:
         super().__init__(root)
         self._decoder = options.decoder
-        decoders.load(self._decoder, self.codec.name)
+        self._kinds = self.codec.kinds(self.manifest.shapes)
+        if self.codec.name in self._kinds:
+            decoders.load(self._decoder, self.codec.name)
 
     def path(self, index: int, field: int) -> Path:  # noqa: ARG002 - most containers are one file
         """Name the file in which a field of a sample lies, for errors."""
@@ -150,8 +159,10 @@ class Encoded(Packed):
     def _pixels(self, index: int, field: int, data: bytes) -> Image:
         shape = self.manifest.shapes[field]
         try:
-            if self.codec.holds(shape):
+            if self._kinds[field] == self.codec.name:
                 return decoders.load(self._decoder, self.codec.name)(data, shape)
+            if self._kinds[field] == "file":
+                return np.frombuffer(bytearray(data), np.uint8)
             if len(data) != math.prod(shape):
                 raise Undecodable(f"{len(data)} bytes, expected {math.prod(shape)}")
             return np.frombuffer(bytearray(data), np.uint8).reshape(shape)
@@ -165,8 +176,7 @@ class FolderReader(Encoded, Reader):
 
     def path(self, index: int, field: int) -> Path:
         """Name the file of a field of a sample."""
-        shapes = self.manifest.shapes
-        return _path(self.root, index, field, len(shapes), self.codec.kind(shapes[field]))
+        return _path(self.root, index, field, self._kinds)
 
     def read(self, index: int) -> RawFiles:
         """Read the files of sample ``index``."""
@@ -176,9 +186,9 @@ class FolderReader(Encoded, Reader):
             raise damaged(Path(error.filename), error, self.root, index) from error
 
 
-def _path(root: Path, index: int, field: int, fields: int, kind: str) -> Path:
-    folder = index // max(1, FILES_PER_FOLDER // fields)
-    return root / f"{folder:05d}" / f"{index:08d}-{field}.{kind}"
+def _path(root: Path, index: int, field: int, kinds: Sequence[str]) -> Path:
+    folder = index // max(1, FILES_PER_FOLDER // len(kinds))
+    return root / f"{folder:05d}" / f"{index:08d}-{field}.{kinds[field]}"
 
 
 def write_files(samples: Iterable[Sample], root: Path, codec: Codec) -> None:
@@ -186,8 +196,9 @@ def write_files(samples: Iterable[Sample], root: Path, codec: Codec) -> None:
 
     def write(index: int, sample: Sample) -> None:
         # In the thread that encoded them: one thread for all holds up a fast encoder.
+        kinds = codec.kinds(shapes_of(sample))
         for field, data in enumerate(codec.files(sample)):
-            path = _path(root, index, field, len(sample), codec.kind(sample[field].shape))
+            path = _path(root, index, field, kinds)
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(data)
 
@@ -200,18 +211,26 @@ Append = Callable[[int, Files], object]
 
 
 def pack_shards(
-    samples: Iterable[Sample], root: Path, kind: str, shard: Callable[[Path], AbstractContextManager[Append]]
+    samples: Iterable[Sample],
+    root: Path,
+    kind: str,
+    shard: Callable[[Path, Sequence[str]], AbstractContextManager[Append]],
 ) -> None:
-    """Encode samples as PNG files and deal them out to a fixed number of shards, which ``shard`` opens for writing.
+    """Encode samples as PNG files and deal them out to a fixed number of shards.
+
+    ``shard`` opens one for writing, given its path and what the fields of a sample are (``Codec.kinds``).
 
     Sample i lies in shard i modulo ``STREAM_SHARDS``: shards are equally long whatever the number of samples, which
     nobody knows when packing begins, and one that is missing, doubled or in the wrong place is noticed.
     """
+    drawn = iter(samples)
+    first = next(drawn, ())
+    kinds = PNG.kinds(shapes_of(first))
     with ExitStack() as opened:
         shards: list[Append] = []
-        for index, files in enumerate(encode_all(samples, PNG)):
+        for index, files in enumerate(encode_all(chain((first,) if first else (), drawn), PNG)):
             if index < STREAM_SHARDS:
-                shards.append(opened.enter_context(shard(_shard_path(root, index, kind))))
+                shards.append(opened.enter_context(shard(_shard_path(root, index, kind), kinds)))
             shards[index % STREAM_SHARDS](index, files)
 
 
@@ -220,7 +239,7 @@ def _shard_path(root: Path, shard: int, kind: str) -> Path:
 
 
 class ShardedStream(Encoded, Stream):
-    """Streams PNG files from the shards that ``pack_shards`` wrote."""
+    """Streams image files from the shards that ``pack_shards`` wrote."""
 
     codec = PNG
     kind: str

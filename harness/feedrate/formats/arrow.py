@@ -1,4 +1,4 @@
-"""An Arrow IPC file: record batches of one column of fixed-size binary, memory-mapped.
+"""An Arrow IPC file: record batches of one column of binary, memory-mapped: of fixed size, but for files.
 
 The samples of a batch lie one after the other, as in a raw file: what Arrow costs is finding the batch and the place.
 
@@ -7,7 +7,8 @@ Pitfalls:
 - a value that is taken out as a Python object is copied into ``bytes`` and once more into an array: here a batch's
   buffer is looked up once, and a sample is one copy out of it;
 - a batch is parsed each time it is asked for: what was found is kept, a few hundred bytes for each batch of some MiB;
-- a plain binary column has offsets of 32 bits and ends at 2 GiB; all samples have one size, so there are none;
+- a plain binary column has offsets of 32 bits and ends at 2 GiB: a batch of it, which holds few samples here. Pixels
+  have one size, so there are none;
 - a file that is cut short has lost its footer and is refused at open, before a page fault can kill the process;
 - there is no checksum: a changed byte is another pixel, unless ``feedrate.trial.prepare`` finds it.
 """
@@ -15,40 +16,87 @@ Pitfalls:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
-from feedrate.formats import Buffer, PerProcess, PixelReader, ReadOptions, Sample, batches, damaged, flattened
+from feedrate.formats import (
+    FILE,
+    Buffer,
+    PerProcess,
+    PixelReader,
+    RawPixels,
+    ReadOptions,
+    Sample,
+    batches,
+    damaged,
+    flat,
+    flattened,
+    shapes_of,
+)
 
 REQUIRES: dict[str, str] = {"pyarrow": "pyarrow", "numpy": "numpy"}
 VERSION: int = 1
-TRAITS: dict[str, object] = {"container": "arrow", "stores": "pixels", "mapped": True}
+TRAITS: dict[str, object] = {
+    "container": "arrow",
+    "stores": "pixels",
+    "holds": ("images", "tokens", "files"),
+    "mapped": True,
+}
 BATCH_BYTES = 1 << 22
 """Bytes of pixels in a record batch, about; a larger sample has one of its own."""
+FILES_PER_BATCH = 32
+"""Samples in a record batch, where they are files."""
 _NAME = "pixels.arrow"
 
 
 def _per_batch(size: int) -> int:
-    return max(1, BATCH_BYTES // size)
+    return max(1, BATCH_BYTES // size) if size else FILES_PER_BATCH
 
 
 def pack(samples: Iterable[Sample], root: Path) -> None:
     """Write samples as record batches into ``root/pixels.arrow``."""
-    size, values = flattened(samples)
-    column = pa.binary(size)
+    drawn = iter(samples)
+    first = next(drawn, None)
+    if first is not None and FILE in shapes_of(first):
+        column, arrays = pa.binary(), _file_arrays(chain((first,), drawn))
+    else:
+        size, values = flattened(chain(() if first is None else (first,), drawn))
+        column = pa.binary(size)
+        arrays = (
+            pa.FixedSizeBinaryArray.from_buffers(column, count, [None, pa.py_buffer(pixels)])
+            for count, pixels in batches(values, _per_batch(size))
+        )
     with (root / _NAME).open("wb") as file, pa.ipc.new_file(file, pa.schema([("pixels", column)])) as writer:
-        for count, pixels in batches(values, _per_batch(size)):
-            array = pa.FixedSizeBinaryArray.from_buffers(column, count, [None, pa.py_buffer(pixels)])
+        for array in arrays:
             writer.write_batch(pa.record_batch([array], names=["pixels"]))
 
 
+def _file_arrays(samples: Iterable[Sample]) -> Iterator[pa.Array]:
+    """Make the columns of samples that are files."""
+    values = map(bytes, map(flat, samples))
+    while batch := list(islice(values, FILES_PER_BATCH)):
+        yield pa.array(batch, pa.binary())
+
+
+class _Batch(NamedTuple):
+    """A record batch, inside the map."""
+
+    pixels: memoryview
+    """Of all its samples, one after the other."""
+    ends: memoryview
+    """Where the first begins and each ends, int32; empty where all have one size."""
+
+
 class _Mapped:
-    """A mapped file and the pixels of those of its batches that were read."""
+    """A mapped file and those of its batches that were read."""
 
     def __init__(self, root: Path, count: int, size: int) -> None:
-        self._batches: dict[int, memoryview] = {}
+        self._batches: dict[int, _Batch] = {}
         self._root = root
         self._count = count
         self._size = size
@@ -58,12 +106,13 @@ class _Mapped:
         except (OSError, pa.ArrowInvalid) as error:
             raise damaged(path, error, root) from error
         found, expected = self._file.num_record_batches, -(-count // _per_batch(size))
-        if found != expected or self._file.schema.types != [pa.binary(size)]:
-            problem = f"{found} batches of {self._file.schema.types}, expected {expected} of [{pa.binary(size)}]"
+        column = pa.binary(size or -1)
+        if found != expected or self._file.schema.types != [column]:
+            problem = f"{found} batches of {self._file.schema.types}, expected {expected} of [{column}]"
             raise damaged(path, problem, root)
 
-    def pixels(self, batch: int) -> memoryview:
-        """All pixels of a batch, inside the map."""
+    def batch(self, batch: int) -> _Batch:
+        """Find a batch."""
         if batch in self._batches:
             return self._batches[batch]
         path, expected = self._root / _NAME, min(self._count - batch * _per_batch(self._size), _per_batch(self._size))
@@ -72,11 +121,11 @@ class _Mapped:
             found.validate()
         except (OSError, ValueError, pa.ArrowException) as error:
             raise damaged(path, f"batch {batch}: {error}", self._root) from error
-        pixels = memoryview(found.column(0).buffers()[1]).cast("B")
-        if found.num_rows != expected or len(pixels) < expected * self._size:
+        _, *offsets, data = (memoryview(buffer or b"").cast("B") for buffer in found.column(0).buffers())
+        if found.num_rows != expected or len(data) < expected * self._size:
             raise damaged(path, f"batch {batch}: {found.num_rows} rows, expected {expected}", self._root)
-        self._batches[batch] = pixels
-        return pixels
+        self._batches[batch] = _Batch(data, offsets[0].cast("i") if offsets else memoryview(b""))
+        return self._batches[batch]
 
 
 class ArrowReader(PixelReader):
@@ -87,11 +136,19 @@ class ArrowReader(PixelReader):
         self._mapped = PerProcess(_Mapped, root, len(self), self.size)
         self._per_batch = _per_batch(self.size)
 
+    def read(self, index: int) -> RawPixels:
+        """Read sample ``index`` into new memory, as much as it takes where it is a file."""
+        if self.size:
+            return super().read(index)
+        batch, row = divmod(index, self._per_batch)
+        pixels, ends = self._mapped().batch(batch)
+        return index, np.array(pixels[ends[row] : ends[row + 1]], np.uint8)
+
     def read_into(self, index: int, buffer: Buffer) -> None:
         """Copy sample ``index`` out of its batch."""
         batch, row = divmod(index, self._per_batch)
         size = self.size
-        pixels = self._mapped().pixels(batch)[row * size : row * size + size]
+        pixels = self._mapped().batch(batch).pixels[row * size : row * size + size]
         if len(pixels) != len(buffer):
             raise damaged(self.root / _NAME, f"{len(pixels)} bytes, expected {len(buffer)}", self.root, index)
         buffer[:] = pixels

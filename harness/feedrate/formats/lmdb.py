@@ -1,7 +1,8 @@
 """LMDB with raw pixels: one memory-mapped file, one value a sample, all of its fields one after the other.
 
-Nothing is left to decode: what differs from a folder of PNG files is that pixels, not compressed files, are stored
-(that is most of the effect), and that a read is a copy out of the page cache without a system call.
+A sample that is a file of its own is such a value, too. Of pixels nothing is left to decode: what differs from a folder
+of PNG files is that pixels, not compressed files, are stored (that is most of the effect), and that a read is a copy
+out of the page cache without a system call.
 
 Pitfalls of the container, which ``lmdb_lz4`` and ``lmdb_png`` share:
 
@@ -27,13 +28,20 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 import lmdb
+import numpy as np
 
-from feedrate.formats import Buffer, PerProcess, PixelReader, ReadOptions, Sample, damaged, flat
+from feedrate.formats import Buffer, PerProcess, PixelReader, RawPixels, ReadOptions, Sample, damaged, flat
 from feedrate.schema.errors import DataError
 
 REQUIRES: dict[str, str] = {"lmdb": "lmdb", "numpy": "numpy"}
 VERSION: int = 1
-TRAITS: dict[str, object] = {"container": "lmdb", "stores": "pixels", "knobs": ("readahead",), "mapped": True}
+TRAITS: dict[str, object] = {
+    "container": "lmdb",
+    "stores": "pixels",
+    "holds": ("images", "tokens", "files"),
+    "knobs": ("readahead",),
+    "mapped": True,
+}
 MAP_BYTES = 1 << 26
 """Size of the map when packing begins, in bytes; it doubles whenever it is full."""
 BATCH_BYTES = 1 << 24
@@ -147,6 +155,10 @@ class LmdbReader(PixelReader):
     def __init__(self, root: Path, options: ReadOptions) -> None:
         super().__init__(root)
         self._values = Values(root, options)
+
+    def read(self, index: int) -> RawPixels:
+        """Read sample ``index`` into new memory, as much as it takes where it is a file."""
+        return super().read(index) if self.size else (index, np.array(self._values.value(index), np.uint8))
 
     def read_into(self, index: int, buffer: Buffer) -> None:
         """Copy the value of sample ``index`` out of the map."""

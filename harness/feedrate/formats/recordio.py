@@ -33,7 +33,12 @@ from feedrate.formats._images import PNG, Encoded, RawFiles, encode_all
 
 REQUIRES: dict[str, str] = {"PIL": "pillow", "numpy": "numpy"}
 VERSION: int = 1
-TRAITS: dict[str, object] = {"container": "recordio", "stores": "png", "knobs": ("decoder",)}
+TRAITS: dict[str, object] = {
+    "container": "recordio",
+    "stores": "png",
+    "holds": ("images", "files"),
+    "knobs": ("decoder",),
+}
 MAGIC = struct.pack("<I", 0xCED7230A)
 LONGEST = (1 << 29) - 1
 """Bytes of a chunk, and so of a record."""

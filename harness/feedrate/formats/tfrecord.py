@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -29,7 +29,13 @@ from feedrate.formats._images import Append, RawFiles, ShardedStream, pack_shard
 
 REQUIRES: dict[str, str] = {"tfrecord": "tfrecord", "crc32c": "crc32c", "PIL": "pillow", "numpy": "numpy"}
 VERSION: int = 1
-TRAITS: dict[str, object] = {"container": "tfrecord", "stores": "png", "access": ("sequential",), "knobs": ("decoder",)}
+TRAITS: dict[str, object] = {
+    "container": "tfrecord",
+    "stores": "png",
+    "holds": ("images", "files"),
+    "access": ("sequential",),
+    "knobs": ("decoder",),
+}
 
 _LENGTH = struct.Struct("<QI")
 _CRC = struct.Struct("<I")
@@ -41,7 +47,7 @@ def pack(samples: Iterable[Sample], root: Path) -> None:
 
 
 @contextmanager
-def _shard(path: Path) -> Iterator[Append]:
+def _shard(path: Path, _kinds: Sequence[str]) -> Iterator[Append]:
     with closing(TFRecordWriter(os.fspath(path))) as writer:
         yield lambda index, files: writer.write({"id": (index, "int"), "image": (list(files), "byte")})
 

@@ -1,7 +1,8 @@
 """WebDataset: tar files of PNG files, written and read with the ``webdataset`` library.
 
-A sample is the run of files with one key: ``00000012.0.png``, ``00000012.1.png``. A tar file has no index, so samples
-can only be streamed; it can be read over anything that gives bytes, which is what the format is for.
+A sample is the run of files with one key: ``00000012.0.png``, ``00000012.1.png``, or ``00000012.0.file`` where it is a
+file as it was. A tar file has no index, so samples can only be streamed; it can be read over anything that gives bytes,
+which is what the format is for.
 
 Pitfalls, each handled here by using the library's reader of tar files without the pipeline around it:
 
@@ -23,7 +24,7 @@ import lzma
 import os
 import tarfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -35,7 +36,13 @@ from feedrate.formats._images import Append, Files, RawFiles, ShardedStream, pac
 
 REQUIRES: dict[str, str] = {"webdataset": "webdataset", "PIL": "pillow", "numpy": "numpy"}
 VERSION: int = 1
-TRAITS: dict[str, object] = {"container": "tar", "stores": "png", "access": ("sequential",), "knobs": ("decoder",)}
+TRAITS: dict[str, object] = {
+    "container": "tar",
+    "stores": "png",
+    "holds": ("images", "files"),
+    "access": ("sequential",),
+    "knobs": ("decoder",),
+}
 
 _END = bytes(2 * tarfile.BLOCKSIZE)
 """With which an archive ends; all of it is filled up to whole records with more zeros."""
@@ -48,12 +55,18 @@ def pack(samples: Iterable[Sample], root: Path) -> None:
     pack_shards(samples, root, "tar", _shard)
 
 
+def _names(kinds: Sequence[str]) -> list[str]:
+    """Name the files of a sample's fields, without their key."""
+    return [f"{field}.{kind}" for field, kind in enumerate(kinds)]
+
+
 @contextmanager
-def _shard(path: Path) -> Iterator[Append]:
+def _shard(path: Path, kinds: Sequence[str]) -> Iterator[Append]:
     with path.open("wb") as file, closing(TarWriter(file, encoder=False, compress=False, mtime=0.0)) as tar:
 
         def append(index: int, files: Files) -> None:
-            tar.write({"__key__": f"{index:08d}", **{f"{field}.png": data for field, data in enumerate(files)}})
+            named = zip(_names(kinds), files, strict=True)
+            tar.write({"__key__": f"{index:08d}", **dict(named)})
             tar.tarstream.members.clear()
 
         yield append
@@ -66,7 +79,7 @@ class TarStream(ShardedStream):
 
     def read_file(self, path: Path) -> Iterator[RawFiles]:
         """Read the samples of a file."""
-        fields = [f"{field}.png" for field in range(len(self.manifest.shapes))]
+        fields = _names(self._kinds)
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size % tarfile.RECORDSIZE or os.pread(file.fileno(), len(_END), max(0, size - len(_END))) != _END:

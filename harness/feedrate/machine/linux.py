@@ -76,11 +76,11 @@ def last_level_cache_bytes(caches: Path = CACHES) -> int:
     return max(sizes, default=CACHE_UNKNOWN)
 
 
-SUFFIXES = (".png", ".jpg", ".jpeg")
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 NONE = f"no image here; expected files that end in {', '.join(SUFFIXES)} (in either case)"
 """What is wrong with a folder that has none."""
 
 
 def images(folder: Path) -> Iterator[Path]:
-    """Find the PNG and JPEG files below a folder, by suffix in either case; links to folders are not followed."""
+    """Find the PNG, JPEG and WebP files below a folder, by suffix in either case; links to folders are not followed."""
     return (path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())

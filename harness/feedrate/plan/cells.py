@@ -52,8 +52,8 @@ def expand(matrix: Matrix, place: Place, *, yes: bool = False) -> Plan:
             f"{matrix.path}: profile {matrix.profile} expands to {total:,} combinations; expected at most "
             f"{MOST_COMBINATIONS:,}. Leave values out, or say --yes (YES=1) if you mean it"
         )
-    slices = [_with_photographs(part, place.photographs) for part in matrix.slices]
-    substitutions = (_substitution(place),) if slices != list(matrix.slices) else ()
+    slices = [_with_stand_ins(part, place) for part in matrix.slices]
+    substitutions = tuple(_substitutions(matrix.slices, place))
     cells: dict[str, PlannedCell] = {}
     merged, excluded = Counter[str](), Counter[str]()
     for part in slices:
@@ -103,19 +103,23 @@ def _combinations(part: SuiteSlice) -> Iterator[dict[str, Value]]:
         yield dict(zip((axis.name for axis in AXES), chosen, strict=True))
 
 
-def _with_photographs(part: SuiteSlice, photographs: str) -> SuiteSlice:
-    """Put the photographs that are at hand in div2k's place."""
+def _with_stand_ins(part: SuiteSlice, place: Place) -> SuiteSlice:
+    """Put the images that are at hand in the place of those that are not."""
     workloads = part.axes.get("workload", ())
-    if "div2k" not in workloads:
+    if not place.stand_ins.keys() & set(workloads):
         return part
-    found = dict.fromkeys(photographs if workload == "div2k" else workload for workload in workloads)
+    found = dict.fromkeys(place.stand_ins.get(str(workload), workload) for workload in workloads)
     return SuiteSlice(part.suite, {**part.axes, "workload": tuple(found)}, part.device)
 
 
-def _substitution(place: Place) -> str:
-    missing = "procedural images of its geometry, as the real ones are not there (make div2k)"
-    why = missing if place.data is None else "the photographs that DATA= names"
-    return f"workload div2k is replaced by {place.photographs}: {why}"
+def _substitutions(slices: Iterable[SuiteSlice], place: Place) -> Iterator[str]:
+    asked = {workload for part in slices for workload in part.axes.get("workload", ())}
+    how = {"div2k": "make div2k", "imagefolder": "DATA=DIR"}
+    for workload, stand_in in place.stand_ins.items():
+        if workload in asked and workload != stand_in:
+            missing = f"procedural images of its geometry, as the real ones are not there ({how[workload]})"
+            why = missing if place.data is None else "the photographs that DATA= names"
+            yield f"workload {workload} is replaced by {stand_in}: {why}"
 
 
 def _why_merged(part: SuiteSlice, reasons: Mapping[str, str]) -> str:
@@ -172,8 +176,8 @@ def _absent(cell: Cell, place: Place) -> Iterator[str]:
     for axis, package in _PLUGINS.items():
         if axis in cell and (absent := plugins.missing(package, str(cell[axis]))):
             yield f"{axis} {cell[axis]} needs {', '.join(absent)} (pip install {' '.join(absent.values())})"
-    if cell["workload"] == "folder" and place.data is None:
-        yield "workload folder needs a folder of photographs (DATA=DIR)"
+    if cell["workload"] in ("folder", "imagefolder") and place.data is None:
+        yield f"workload {cell['workload']} needs a folder of images (DATA=DIR)"
     if cell["workload"] == "pets" and not (place.data_root / PETS_FOLDER / "annotations" / "trainval.txt").is_file():
         yield "workload pets needs the Oxford-IIIT Pets (make pets)"
 
@@ -186,10 +190,15 @@ def _mismatches(cell: Cell) -> Iterator[str]:
         yield f"model {model} is for {able}, workload {workload} for {task}"
     if storage_format and cell["access"] not in traits(storage_format).access:
         yield f"storage_format {storage_format} is streamed from shards: it has no {cell['access']} access"
+    samples = plugins.declared("feedrate.workloads", workload, "SAMPLES") or "images"
+    if storage_format and samples not in (held := traits(storage_format).holds):
+        yield f"storage_format {storage_format} holds {' and '.join(held)}, workload {workload} has {samples}"
     if decoder := str(cell.get("decoder", "")):
-        stores = traits(storage_format).stores
+        stores = "jpeg" if samples == "files" else traits(storage_format).stores
         if stores not in plugins.declared("feedrate.formats.decoders", decoder, "CODECS"):
             yield f"decoder {decoder} cannot decode {stores} (storage_format {storage_format})"
+    if cell.get("scaled_decode") and not plugins.declared("feedrate.formats.decoders", decoder, "SCALES"):
+        yield f"decoder {decoder} has no scaled decoding"
 
 
 def _cpu_limits(cell: Cell, place: Place) -> Iterator[str]:

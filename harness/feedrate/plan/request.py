@@ -81,7 +81,7 @@ class LocalPlan:
 
     def source(self, workload: str) -> str | None:
         """The folder of photographs that a workload reads, if it reads one."""
-        if workload == "folder":
+        if workload in ("folder", "imagefolder"):
             return str(self.options.data)
         if workload == "div2k":
             return str(self.plan.place.div2k)
@@ -153,7 +153,7 @@ def _is_folder(path: Path) -> bool:
 def _require_photographs(data: Path) -> None:
     """Refuse a folder without a photograph before anything takes its time."""
     if not _is_folder(data):
-        raise InputError(f"DATA={data}: no folder that can be read; expected one of photographs (PNG, JPEG)")
+        raise InputError(f"DATA={data}: no folder that can be read; expected one of photographs (PNG, JPEG, WebP)")
     try:
         first = next(images(data), None)
     except OSError as error:

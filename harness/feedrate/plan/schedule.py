@@ -88,6 +88,11 @@ class Place:
             return "folder"
         return "div2k" if self.div2k else "div2k_standin"
 
+    @property
+    def stand_ins(self) -> dict[str, str]:
+        """The workloads that stand in the place of those that read images of the user's."""
+        return {"div2k": self.photographs, "imagefolder": "imagefolder" if self.data else "imagefolder_standin"}
+
 
 class Outlook(NamedTuple):
     """How many blocks it takes until intervals are as narrow as the protocol wants, at the spread of earlier runs."""

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from feedrate.schema.axis import (
+    ALIKE,
     FREE_NAME,
     LOADS,
     LOADS_ONE_BY_ONE,
@@ -22,6 +23,7 @@ from feedrate.schema.axis import (
     NEEDS_WORKERS,
     NO_CUDA,
     OF_A_SCRIPT,
+    OF_FILES,
     SCRIPT,
     STREAMS,
     TUNE,
@@ -146,7 +148,13 @@ STORED = _named(
         "pil",
         "The library that decodes stored image files.",
         choices=lambda: names("feedrate.formats.decoders"),
-        idle=format_has("decoder"),
+        idle=any_of(format_has("decoder"), OF_FILES),
+    ),
+    scaled_decode=Axis(
+        False,
+        "Whether a JPEG file is decoded at a half, a quarter or an eighth of its size (DCT scaling) where the crop "
+        "keeps enough pixels.",
+        idle=OF_FILES,
     ),
     readahead=Axis(True, "LMDB: whether the kernel may read ahead of what is asked for.", idle=format_has("readahead")),
     memory_limit_mib=Axis(
@@ -271,14 +279,14 @@ LOADING = _named(
         "What was prepared once and is read from disk afterwards: nothing, every transformed sample, or whole batches "
         "(the same ones every epoch, in a new order).",
         choices=one_of("none", "sample", "batch"),
-        idle=all_of(LOADS_ONE_BY_ONE, only("page_cache", "warm")),
+        idle=all_of(LOADS_ONE_BY_ONE, only("page_cache", "warm"), ALIKE),
     ),
     index_kind=Axis(
         "none",
         "What the dataset keeps of every entry in memory: nothing, a list of dictionaries, numpy arrays, or one "
         "serialized buffer.",
         choices=one_of("none", "list", "numpy", "serialized"),
-        idle=all_of(LOADS_ONE_BY_ONE, only("page_cache", "warm"), only("cache", "none")),
+        idle=all_of(LOADS_ONE_BY_ONE, only("page_cache", "warm"), only("cache", "none"), ALIKE),
     ),
     index_entries=Axis(
         1000000,

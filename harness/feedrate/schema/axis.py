@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from feedrate.schema.errors import InputError, expected_one_of
-from feedrate.schema.plugins import declared, traits
+from feedrate.schema.plugins import declared, names, traits
 
 Value = bool | int | float | str
 Cell = Mapping[str, Value]
@@ -141,6 +141,12 @@ def format_has(knob: str) -> Idle:
     return idle
 
 
+def of_files(cell: Cell, _device: str = "") -> bool:
+    """Whether a cell's samples are files of any size, decoded and cropped anew at every visit."""
+    workload = str(cell.get("workload", ""))
+    return workload in names("feedrate.workloads") and declared("feedrate.workloads", workload, "SAMPLES") == "files"
+
+
 def _streamed(cell: Cell) -> bool:
     """Whether a cell's format forms its own order and has no single reads."""
     return "storage_format" in cell and traits(str(cell["storage_format"])).streamed
@@ -161,4 +167,6 @@ LOADS_SYNTHETIC = unless(
     "planted only where synthetic samples are loaded one by one",
 )
 """Costs are planted into what a loader does, and into synthetic samples only."""
+ALIKE = unless(lambda cell, _: not of_files(cell), "matters only where a sample is the same at every visit")
+OF_FILES = all_of(LOADS, unless(of_files, "matters only where samples are image files of any size"))
 STREAMS = unless(lambda cell, _: _streamed(cell), "matters only where samples are streamed from shards")

@@ -71,6 +71,10 @@ STREAM_SHARDS = 32
 """Files that a format which can only be streamed is cut into: at most so many workers can share it."""
 
 
+ENCODED = ("png", "jpeg")
+"""What image files are encoded as."""
+
+
 @dataclass(frozen=True, slots=True)
 class Traits:
     """A format's ``TRAITS``, a dictionary of literals in its file."""
@@ -78,7 +82,9 @@ class Traits:
     container: str
     """What holds the samples: files, lmdb, hdf5, raw file, zarr, arrow, tfrecord, recordio, tar."""
     stores: str
-    """What a sample is on disk: pixels, lz4 or gzip (pixels, compressed), png, jpeg."""
+    """What a sample is on disk: pixels, lz4 or gzip (pixels, compressed), png, jpeg, files (as they are)."""
+    holds: tuple[str, ...]
+    """Kinds of samples (``SAMPLES`` of a workload) that can be packed: images, files of any size, tokens."""
     access: tuple[str, ...] = ("random", "sequential")
     """Orders in which samples can be read. A format without ``random`` is streamed: each worker reads whole shards."""
     knobs: tuple[str, ...] = ()
@@ -97,7 +103,7 @@ class Traits:
     @property
     def encoded(self) -> bool:
         """Whether a sample is an image file, which is decoded, rather than its pixels."""
-        return self.stores in ("png", "jpeg")
+        return self.stores in ENCODED
 
 
 @cache
@@ -109,4 +115,5 @@ def traits(storage_format: str) -> Traits:
     given: dict[str, Any] = {"container": storage_format, "stores": "pixels"}
     if storage_format in names("feedrate.formats"):
         given |= declared("feedrate.formats", storage_format, "TRAITS") or {}
+    given.setdefault("holds", ("images",) if given["stores"] in ENCODED else ("images", "tokens"))
     return Traits(**given)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -25,6 +26,7 @@ import torch
 from torch.utils.data import default_collate, get_worker_info
 
 from feedrate.schema import plugins
+from feedrate.trial import visits
 from feedrate.trial.job import Job
 from feedrate.trial.loader import Collate, Fields, Transform
 
@@ -91,10 +93,16 @@ def identity(sample: Any) -> Any:
 
 def build(job: Job) -> tuple[Transform, Collate]:
     """Choose what is done to every sample, and what makes a batch of them."""
+    files = visits.of_files(job)
+    crop: Callable[[Any], Any] = partial(files.augment, size=job.value("patch_size")) if files else identity
     if job.value("collate") == "fast":
-        return identity, FastCollate(_extra_fields(job), normalizer(job, "worker"))
+        return crop, FastCollate(_extra_fields(job), normalizer(job, "worker"))
     transform: Transform = plugins.load("feedrate.workloads", job.value("workload")).transform
-    return transform, default_collate
+    return partial(_in_turn, crop, transform) if files else transform, default_collate
+
+
+def _in_turn(first: Callable[[Any], Any], then: Callable[[Any], Any], sample: Any) -> Any:
+    return then(first(sample))
 
 
 def normalizer(job: Job, place: Literal["worker", "host", "cuda"]) -> Normalizer | None:

@@ -36,7 +36,7 @@ from feedrate.formats import Manifest, Reader, ReadOptions, Stream
 from feedrate.machine import linux
 from feedrate.schema import plugins, window
 from feedrate.schema.errors import InputError
-from feedrate.trial import cache, collate, distributed, loader, page_cache, plants
+from feedrate.trial import cache, collate, distributed, loader, page_cache, plants, visits
 from feedrate.trial.job import Job
 from feedrate.trial.loader import Batch, Batches, Fields, StampedDataset, StampedStream
 
@@ -217,7 +217,7 @@ def samples(job: Job) -> tuple[Manifest, Samples, loader.StampedCollate]:
 
     Where the cell asks for a cache, it is filled if it is not there, and stands in their place.
     """
-    reader = open_packed(job)
+    reader = visits.wrap(job, open_packed(job))
     transform, collation = collate.build(job)
     transform, collation = plants.transform(job, transform), plants.collate(job, collation)
     if isinstance(reader, Stream):
@@ -284,8 +284,16 @@ def order(job: Job, count: int) -> Batches:
     size = job.value("batch_size") * job.value("world_size")
     if job.value("cache") == "batch":  # what is ordered are the whole batches, one for every replica
         count, size = cache.batch_count(job, count), job.value("world_size")
-    shuffled = job.value("access") == "random"
-    return Batches(count, size, job.seed, shuffled=shuffled, endless=not job.single_pass, rank=rank, ranks=ranks)
+    return Batches(
+        count,
+        size,
+        job.seed,
+        shuffled=job.value("access") == "random",
+        endless=not job.single_pass,
+        rank=rank,
+        ranks=ranks,
+        visits=visits.of_files(job) is not None,
+    )
 
 
 def _most_steps(job: Job, count: int, dataset: Samples) -> int:

@@ -131,6 +131,7 @@ class StampedStream(Stamped, IterableDataset[Fields]):
         worker, workers = (info.id, info.num_workers) if info else (0, 1)
         random = np.random.default_rng((self._seed, worker))
         for epoch in count() if self._endless else (0,):
+            self._stream.begin(epoch)
             order = np.random.default_rng((self._seed, epoch)).permutation(self._stream.shards)[worker::workers]
             records = chain.from_iterable(self._stream.records(shard) for shard in order.tolist())
             yield from _shuffled(records, self._buffer, random) if self._buffer else records
@@ -177,7 +178,8 @@ class Batches:
     """Batches of indices; incomplete ones are dropped.
 
     Without end, so that no epoch boundary falls inside a window: one pass over the set after the other, in each of
-    which every sample comes once. Or one pass, for a trial that must not read a sample twice.
+    which every sample comes once. Or one pass, for a trial that must not read a sample twice. Where visits are told
+    apart, indices count on from pass to pass.
 
     A rank gets every n-th sample of each batch, as ``DistributedSampler`` deals them out.
     """
@@ -190,12 +192,15 @@ class Batches:
     endless: bool = True
     rank: int = 0
     ranks: int = 1
+    visits: bool = False
+    """Whether sample i of the pass e is e × count + i."""
 
     def __iter__(self) -> Iterator[list[int]]:
         generator = np.random.default_rng(self.seed)
         end = self.count - self.count % self.batch_size
-        while True:
+        for epoch in count():
             order = generator.permutation(self.count) if self.shuffled else np.arange(self.count)
+            order += epoch * self.count * self.visits
             for start in range(0, end, self.batch_size):
                 yield order[start + self.rank : start + self.batch_size : self.ranks].tolist()
             if not self.endless:

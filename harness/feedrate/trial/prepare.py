@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from feedrate.downloads.crops import RECORD
-from feedrate.formats import LEAST_IMAGE, Image, Manifest, ReadOptions, Sample, Stream
+from feedrate.formats import LEAST_IMAGE, Image, Manifest, ReadOptions, Sample, Stream, shapes_of
 from feedrate.machine import linux
 from feedrate.schema import plugins
 from feedrate.schema.errors import DataError, EnvironmentFault, InputError
@@ -119,8 +119,9 @@ class _Observer:
         for sample in self.samples:
             if self.count == 0:
                 self.first = sample
-            if _shapes(sample) != _shapes(self.first):
-                raise DataError(f"sample {self.count} has shapes {_shapes(sample)}, the first {_shapes(self.first)}")
+            if shapes_of(sample) != shapes_of(self.first):
+                shapes = f"{shapes_of(sample)}, the first {shapes_of(self.first)}"
+                raise DataError(f"sample {self.count} has shapes {shapes}")
             for field in sample:
                 self.hash.update(field.tobytes())
             yield sample
@@ -130,10 +131,6 @@ class _Observer:
                 self.progress(self.count, self.total)
                 reported = time.perf_counter()
         self.progress(self.count, self.total)
-
-
-def _shapes(sample: Sample) -> tuple[tuple[int, ...], ...]:
-    return tuple(field.shape for field in sample)
 
 
 def _fill(
@@ -151,7 +148,7 @@ def _fill(
     manifest = write_manifest(
         temp,
         count=observer.count,
-        shapes=_shapes(observer.first),
+        shapes=shapes_of(observer.first),
         data_hash=observer.hash.hexdigest()[:16],
         workload_version=workload.VERSION,
         format_version=storage.VERSION,
@@ -171,15 +168,15 @@ def _read_back(storage: ModuleType, root: Path, observer: _Observer) -> None:
         pairs = [(0, reader[0], observer.first), (last, reader[last], observer.last)]
     bound = getattr(storage, "MEAN_ERROR", 0.0)
     for index, back, packed in pairs:
-        if _shapes(back) != _shapes(packed) or not all(
-            same_image(bound, *fields) for fields in zip(back, packed, strict=True)
-        ):
+        if not all(same_image(bound, *fields) for fields in zip(back, packed, strict=True)):
             raise DataError(f"{root}: sample {index} was packed but does not come back the same; report this format")
 
 
 def same_image(bound: float, back: Image, packed: Image) -> bool:
     """Whether a field came back: an image on average within ``bound`` levels, anything smaller exactly."""
-    is_image = min(packed.shape[:2]) >= LEAST_IMAGE
+    if back.shape != packed.shape:
+        return False
+    is_image = packed.ndim > 1 and min(packed.shape[:2]) >= LEAST_IMAGE
     return bool(np.abs(back.astype(np.int16) - packed).mean() <= (bound if is_image else 0))
 
 

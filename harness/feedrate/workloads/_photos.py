@@ -23,7 +23,7 @@ class Unusable(Exception):
 
 
 def list_images(folder: Path) -> list[Path]:
-    """List the PNG and JPEG files below a folder, relative to it, in the same order on every machine.
+    """List the PNG, JPEG and WebP files below a folder, relative to it, in the same order on every machine.
 
     Raises:
         InputError: the folder is missing, not a folder, or holds no such file.
@@ -37,13 +37,13 @@ def list_images(folder: Path) -> list[Path]:
 
 
 def open_rgb(path: Path) -> Image:
-    """Decode a PNG or JPEG file to RGB.
+    """Decode a PNG, JPEG or WebP file to RGB.
 
     The pixels are taken as they are stored: EXIF orientation and colour profiles are ignored. Grey is repeated in the
     three channels, alpha is dropped, 16-bit channels keep their high byte. ``Unusable`` where it cannot be decoded.
     """
     try:
-        with path.open("rb") as file, PILImage.open(file, formats=("PNG", "JPEG")) as picture:
+        with path.open("rb") as file, PILImage.open(file, formats=("PNG", "JPEG", "WEBP")) as picture:
             if picture.mode.startswith("I"):  # 16-bit grey, which Pillow's own conversion would clip to 255
                 high = (np.asarray(picture).astype(np.uint32) >> 8).astype(np.uint8)
                 return np.repeat(high[..., None], 3, axis=2)
@@ -51,7 +51,7 @@ def open_rgb(path: Path) -> Image:
                 return np.array(picture.convert("RGBA").convert("RGB"))
             return np.array(picture.convert("RGB"))
     except UnidentifiedImageError:
-        raise Unusable("neither PNG nor JPEG") from None
+        raise Unusable("neither PNG, JPEG nor WebP") from None
     except DAMAGE as error:
         raise Unusable(reason(error)) from error
 

@@ -59,8 +59,8 @@ def samples(spec: DataSpec) -> Source:
 def image(place: int) -> Image:
     """Make image ``place`` of the endless set: uint8, 1356 × 2040 × 3."""
     random = np.random.Generator(np.random.PCG64([_SEED, place]))
-    luma = 110 + 48 * _field(random, _GRID, 1.5)
-    red, blue = (12 * _field(random, (_GRID[0] // 2, _GRID[1] // 2), 2.0) for _ in range(2))
+    luma = 110 + 48 * noise(random, _GRID, 1.5)
+    red, blue = (12 * noise(random, (_GRID[0] // 2, _GRID[1] // 2), 2.0) for _ in range(2))
     pixels = np.empty((HEIGHT, WIDTH, 3), np.uint8)
     for channel, chroma in enumerate((red, -(red + blue) / 2, blue)):
         plane = (luma + chroma.repeat(2, axis=0).repeat(2, axis=1))[:HEIGHT, :WIDTH]
@@ -74,7 +74,7 @@ def fingerprint(pixels: Image) -> str:
     return hashlib.sha256(pixels[:64, :64].tobytes()).hexdigest()[:16]
 
 
-def _field(random: np.random.Generator, shape: tuple[int, int], power: float) -> NDArray[np.float64]:
+def noise(random: np.random.Generator, shape: tuple[int, int], power: float) -> NDArray[np.float64]:
     """Noise of amplitude 1/f^power, mean 0 and standard deviation 1.
 
     Chroma is made at half resolution: it is so smooth that its steps vanish under the white noise.

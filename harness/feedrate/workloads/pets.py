@@ -11,23 +11,23 @@ does in its workers; nor accuracy: the network begins with random weights.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
-import torch
 from torchvision.datasets import OxfordIIITPet
 from torchvision.transforms import InterpolationMode, functional
 
 from feedrate.formats import Sample
 from feedrate.schema.errors import InputError
 from feedrate.workloads import DataSpec, Source, _patches
+from feedrate.workloads._labelled import loss, normalize, transform
 from feedrate.workloads._photos import DAMAGE, Notes, reason
+
+__all__ = ["REQUIRES", "TASK", "VERSION", "loss", "normalize", "samples", "transform"]
 
 REQUIRES: dict[str, str] = {"PIL": "pillow", "numpy": "numpy", "torch": "torch", "torchvision": "torchvision"}
 TASK: str = "classification"
 VERSION: int = 1
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""Of ImageNet's channels, as torchvision's models expect them."""
 _ADVICE = "run: make pets"
 
 
@@ -46,28 +46,6 @@ def samples(spec: DataSpec) -> Source:
         raise InputError(f"{spec.workload}: n_samples is {spec.n_samples}; expected at most {len(photographs)}")
     notes = Notes()
     return Source(_draw(photographs, spec, notes), notes.lines)
-
-
-def transform(sample: Sample) -> tuple[torch.Tensor, ...]:
-    """Make tensors of an image (float32, 3 × height × width, normalised as ImageNet's are) and its label (int64)."""
-    image, label = sample
-    return functional.normalize(functional.to_tensor(image), MEAN, STD), torch.tensor(int(label[0, 0, 0]))
-
-
-def normalize(
-    fields: Sequence[torch.Tensor], empty: Callable[..., torch.Tensor] = torch.empty_like
-) -> tuple[torch.Tensor, ...]:
-    """Do to images and labels of a batch (uint8, batch × 3 × height × width, and batch × 1 × 1 × 1) the same."""
-    images, labels = _patches.normalize(fields[:1], empty)[0], fields[1].flatten()
-    # Channel by channel: a tensor of means would have to be copied to the device in every step.
-    for channel, (mean, std) in enumerate(zip(MEAN, STD, strict=True)):
-        images[:, channel].sub_(mean).div_(std)
-    return images, empty(labels, dtype=torch.int64).copy_(labels)
-
-
-def loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Give the cross entropy of scores (batch × 37) and breeds (batch), as a scalar tensor."""
-    return torch.nn.functional.cross_entropy(output, target)
 
 
 def _draw(photographs: OxfordIIITPet, spec: DataSpec, notes: Notes) -> Iterator[Sample]:

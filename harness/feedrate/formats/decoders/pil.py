@@ -19,14 +19,26 @@ from feedrate.formats import Image
 from feedrate.formats.decoders import Undecodable
 
 REQUIRES: dict[str, str] = {"PIL": "pillow", "numpy": "numpy"}
-CODECS: tuple[str, ...] = ("png", "jpeg")
+CODECS: tuple[str, ...] = ("png", "jpeg", "webp")
+SCALES: tuple[int, ...] = (2, 4, 8)
 FAILURES = (OSError, ValueError, SyntaxError, EOFError, struct.error, zlib.error, PILImage.DecompressionBombError)
 
 
 def decode(data: bytes, _shape: tuple[int, ...]) -> Image:
-    """Decode a PNG or JPEG file."""
+    """Decode a PNG, JPEG or WebP file."""
+    with _opened(data) as picture:
+        return np.array(picture)
+
+
+def reduced(data: bytes, shape: tuple[int, ...], scale: int) -> Image:
+    """Decode a JPEG file at a part of its size, which Pillow calls a draft."""
+    with _opened(data) as picture:
+        picture.draft(None, (shape[1] // scale, shape[0] // scale))
+        return np.array(picture)
+
+
+def _opened(data: bytes) -> PILImage.Image:
     try:
-        with PILImage.open(io.BytesIO(data), formats=("PNG", "JPEG")) as picture:
-            return np.array(picture)
+        return PILImage.open(io.BytesIO(data), formats=("PNG", "JPEG", "WEBP"))
     except UnidentifiedImageError as error:
         raise Undecodable("damaged (Pillow cannot identify it)") from error

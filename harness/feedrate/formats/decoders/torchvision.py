@@ -16,14 +16,14 @@ import torchvision.io  # registers the operator
 from feedrate.formats import Image
 
 REQUIRES: dict[str, str] = {"torch": "torch", "torchvision": "torchvision"}
-CODECS: tuple[str, ...] = ("png", "jpeg")
+CODECS: tuple[str, ...] = ("png", "jpeg", "webp")
 FAILURES = (RuntimeError,)
 
 _UNCHANGED = torchvision.io.ImageReadMode.UNCHANGED.value
 
 
 def decode(data: bytes, _shape: tuple[int, ...]) -> Image:
-    """Decode a PNG or JPEG file."""
+    """Decode a PNG, JPEG or WebP file."""
     tensor = torch.ops.image.decode_image(torch.frombuffer(bytearray(data), dtype=torch.uint8), _UNCHANGED, False)
     pixels: Image = tensor.permute(1, 2, 0).contiguous().numpy()
     return pixels

@@ -1,0 +1,26 @@
+"""imagecodecs: the codecs of many libraries in one wheel; here libjpeg-turbo's, libpng's and libwebp's.
+
+Behind one's back: a JPEG file that is cut short comes back whole, its end grey, without a word (files are looked at
+before); the wheel brings libraries of its own, whose versions are not those of others.
+"""
+
+from __future__ import annotations
+
+import imagecodecs
+
+from feedrate.formats import Image
+
+REQUIRES: dict[str, str] = {"imagecodecs": "imagecodecs", "numpy": "numpy"}
+CODECS: tuple[str, ...] = ("png", "jpeg", "webp")
+FAILURES = (imagecodecs.JpegError, imagecodecs.PngError, imagecodecs.WebpError, ValueError)
+
+
+def decode(data: bytes, _shape: tuple[int, ...]) -> Image:
+    """Decode a PNG, JPEG or WebP file."""
+    if data.startswith(b"\xff\xd8"):
+        pixels: Image = imagecodecs.jpeg_decode(data)
+    elif data.startswith(b"RIFF"):
+        pixels = imagecodecs.webp_decode(data)
+    else:
+        pixels = imagecodecs.png_decode(data)
+    return pixels

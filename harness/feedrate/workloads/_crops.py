@@ -1,0 +1,110 @@
+"""Image files of any size, and where each visit crops them: what training on ImageNet does in its workers.
+
+A sample is a file as it is, and 12 bytes beside it: class, height and width (uint32, little-endian). Sizes are known
+before a file is decoded, so that a decoder that can may decode it smaller where the crop allows.
+
+Crops are Inception's (Szegedy et al., "Going deeper with convolutions", CVPR 2015), with torchvision's figures: 8 % to
+all of the area, 3:4 to 4:3, ten tries, then the middle. They are reduced by Pillow's bilinear filter with antialiasing,
+as torchvision does to images of Pillow's, whatever decoded the file. Every visit's crop follows from the trial's seed,
+the epoch and the sample alone: two settings crop alike, whichever worker does it and when.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image as PILImage
+
+from feedrate.formats import Image, Sample
+from feedrate.formats.decoders import DecodeFile, kind
+
+AREA = (0.08, 1.0)
+"""Least and largest share of the area."""
+RATIO = (3 / 4, 4 / 3)
+"""Least and largest width ÷ height."""
+TRIES = 10
+
+
+class Crop(NamedTuple):
+    """A part of an image, in pixels."""
+
+    top: int
+    left: int
+    height: int
+    width: int
+    flipped: bool
+    """Whether it is turned left to right."""
+
+
+class Decoded(NamedTuple):
+    """A decoded file, and what is to be made of it."""
+
+    pixels: Image
+    """The whole image, uint8, height × width × 3, perhaps reduced by ``scale``."""
+    scale: int
+    crop: Crop
+    """In pixels of the image that is not reduced."""
+    label: Image
+    """Class, uint8, 1 × 1 × 2, little-endian."""
+
+
+def pack(file: bytes, label: int, height: int, width: int) -> Sample:
+    """Make the sample of a file."""
+    about = np.array([label, height, width], "<u4").view(np.uint8)
+    return np.frombuffer(file, np.uint8), about.reshape(1, 1, -1)
+
+
+def unpack(sample: Sample) -> tuple[bytes, int, int, int]:
+    """Give the file of a sample, its class, height and width."""
+    file, about = sample
+    label, height, width = about.reshape(-1).view("<u4").tolist()
+    return file.tobytes(), label, height, width
+
+
+def draw(random: Random, height: int, width: int) -> Crop:
+    """Choose where a visit crops an image."""
+    flipped = random.random() < 0.5
+    for _ in range(TRIES):
+        area = height * width * random.uniform(*AREA)
+        ratio = math.exp(random.uniform(*map(math.log, RATIO)))
+        across, down = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if 0 < across <= width and 0 < down <= height:
+            return Crop(random.randint(0, height - down), random.randint(0, width - across), down, across, flipped)
+    across = min(width, round(height * RATIO[1]))
+    down = min(height, round(width / RATIO[0]))
+    return Crop((height - down) // 2, (width - across) // 2, down, across, flipped)
+
+
+def visit(sample: Sample, random: Random, decode: DecodeFile, scales: Sequence[int], size: int) -> Decoded:
+    """Choose the crop of a visit, and decode as much as it needs.
+
+    Args:
+        sample: as ``pack`` makes it.
+        random: of this visit alone.
+        decode: gives pixels.
+        scales: by which a JPEG file may be reduced while it is decoded, as far as the crop keeps ``size`` pixels.
+        size: height and width of what the crop becomes.
+    """
+    file, label, height, width = unpack(sample)
+    crop = draw(random, height, width)
+    able = scales if kind(file) == "jpeg" else ()
+    scale = max((each for each in able if min(crop.height, crop.width) >= each * size), default=1)
+    two_bytes = np.array([label], "<u2").view(np.uint8).reshape(1, 1, 2)
+    return Decoded(decode(file, height, width, scale), scale, crop, two_bytes)
+
+
+def augment(decoded: Decoded, size: int) -> Sample:
+    """Crop an image, resize and perhaps flip it: (image, label), uint8, size × size × 3 and 1 × 1 × 2."""
+    pixels, by, (top, left, height, width, flipped), label = decoded
+    first_row, first_column = top // by, left // by
+    part = pixels[first_row : -(-(top + height) // by), first_column : -(-(left + width) // by)]
+    begin = left / by - first_column, top / by - first_row
+    end = (min(begin[0] + width / by, part.shape[1]), min(begin[1] + height / by, part.shape[0]))
+    image = PILImage.fromarray(part).resize((size, size), PILImage.Resampling.BILINEAR, box=(*begin, *end))
+    if flipped:
+        image = image.transpose(PILImage.Transpose.FLIP_LEFT_RIGHT)
+    return np.array(image), label

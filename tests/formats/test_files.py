@@ -1,0 +1,73 @@
+"""Formats that hold files of any size: byte for byte, in every order, whole or refused."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+from contract import everything, format_, of
+from contract import raws as records
+
+from feedrate.formats import Manifest, Reader, ReadOptions, Sample, Stream, shapes_of
+from feedrate.schema.errors import DataError
+from feedrate.schema.plugins import names, traits
+
+OF_FILES = [name for name in names("feedrate.formats") if "files" in traits(name).holds]
+COUNT = 70
+
+
+def made() -> list[Sample]:
+    """Files of 1 to 9,000 bytes, some with RecordIO's magic number in them; the last field tells the index."""
+    random = np.random.default_rng(5)
+    magic = np.frombuffer(b"\x0a\x23\xd7\xce", np.uint8)
+    samples = []
+    for index in range(COUNT):
+        file = random.integers(0, 256, int(random.integers(1, 9000)), np.uint8)
+        file = np.concatenate([file, magic, magic]) if index % 3 else file
+        about = np.array([0] * 10 + list(divmod(index, 256)), np.uint8).reshape(1, 1, 12)
+        samples.append((file, about))
+    return samples
+
+
+def packed(name: str, root: Path) -> Reader | Stream:
+    """Pack files and open them."""
+    samples = made()
+    format_(name).pack(iter(samples), root)
+    manifest = Manifest(COUNT, shapes_of(samples[0]), 0, "", 1, 1, 0.0)
+    (root / "manifest.json").write_text(json.dumps(asdict(manifest)))
+    opened: Reader | Stream = format_(name).open(root, ReadOptions(decoder="simplejpeg"))
+    return opened
+
+
+def test_which_formats_hold_files() -> None:
+    """Those that hold encoded files, whatever their size; those of one size for all do not."""
+    assert OF_FILES == ["arrow", "folder", "lmdb", "recordio", "tfrecord", "webdataset"]
+
+
+@pytest.mark.parametrize("name", OF_FILES)
+def test_files_come_back(name: str, tmp_path: Path) -> None:
+    """Every byte of every file, in memory of the caller's, also from a reader that was pickled."""
+    opened = packed(name, tmp_path)
+    for each in (opened, pickle.loads(pickle.dumps(opened))):
+        got = everything(each)
+        for (file, about), (wanted, number) in zip(got, made(), strict=True):
+            assert np.array_equal(file, wanted)
+            assert np.array_equal(about, number)
+            file[:] = 0
+    assert not of(format_(name)).lossy
+
+
+@pytest.mark.parametrize("name", [name for name in OF_FILES if not traits(name).streamed and name != "folder"])
+def test_a_file_that_is_cut_short_is_refused(name: str, tmp_path: Path) -> None:
+    """A container that has lost its end says so, and does not kill the process."""
+    packed(name, tmp_path)
+    path = max(
+        (path for path in tmp_path.iterdir() if path.name != "manifest.json"), key=lambda path: path.stat().st_size
+    )
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(DataError, match="delete"):
+        list(records(format_(name).open(tmp_path, ReadOptions())))
