@@ -21,7 +21,7 @@ from feedrate.store import migration
 from feedrate.store import runs as store_runs
 
 GOLDEN = ROOT / "tests" / "golden"
-VERSIONS = (1, 2, 3, 4, 5)
+VERSIONS = (1, 2, 3, 4, 5, 6)
 MOST_BYTES = 100_000
 
 
@@ -78,10 +78,10 @@ def test_earlier_versions_lack_columns_and_this_one_none() -> None:
         for version in VERSIONS
     }
     assert "evidence" in lacking[1]
-    assert lacking[3] == {"script", "worker_getitem_ns", "batches_ready"}
+    assert lacking[5] == lacking[4] == {"scaled_decode"}
+    assert lacking[3] == lacking[4] | {"script", "worker_getitem_ns", "batches_ready"}
     assert lacking[2] == lacking[3] | {"memory_limit_mib", "read_ahead_kib", "ddp_buckets"} < lacking[1]
-    assert not lacking[4]
-    assert not lacking[5]
+    assert not lacking[6]
     assert "tuned" not in written(4)
 
 
@@ -131,10 +131,10 @@ def test_every_run_that_was_committed_is_read() -> None:
     ("fields", "words"),
     [
         (
-            {"schema_version": 6, "feedrate_version": "9.9.9", "needs_feedrate": "9.8"},
-            r"run\.json: written by feedrate 9\.9\.9 in schema version 6; .* versions 1 to 5: needs feedrate ≥ 9\.8",
+            {"schema_version": 7, "feedrate_version": "9.9.9", "needs_feedrate": "9.8"},
+            r"run\.json: written by feedrate 9\.9\.9 in schema version 7; .* versions 1 to 6: needs feedrate ≥ 9\.8",
         ),
-        ({"schema_version": 6, "feedrate_version": "9.9.9"}, "written by feedrate 9.9.9 .* needs a newer feedrate"),
+        ({"schema_version": 7, "feedrate_version": "9.9.9"}, "written by feedrate 9.9.9 .* needs a newer feedrate"),
         ({"schema_version": 2, "feedrate_version": "0.9", "needs_feedrate": "99.0"}, "needs feedrate ≥ 99.0"),
         (
             {"schema_version": 9_999, "feedrate_version": "<script>", "needs_feedrate": "\x1b[31m"},

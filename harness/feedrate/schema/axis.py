@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from feedrate.schema.errors import InputError, expected_one_of
-from feedrate.schema.plugins import declared, names, traits
+from feedrate.schema.plugins import declared, traits
 
 Value = bool | int | float | str
 Cell = Mapping[str, Value]
@@ -143,8 +143,7 @@ def format_has(knob: str) -> Idle:
 
 def of_files(cell: Cell, _device: str = "") -> bool:
     """Whether a cell's samples are files of any size, decoded and cropped anew at every visit."""
-    workload = str(cell.get("workload", ""))
-    return workload in names("feedrate.workloads") and declared("feedrate.workloads", workload, "SAMPLES") == "files"
+    return bool(declared("feedrate.workloads", str(cell.get("workload", "")), "SAMPLES") == "files")
 
 
 def _streamed(cell: Cell) -> bool:

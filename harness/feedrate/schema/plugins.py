@@ -37,6 +37,8 @@ def _folder(package: str) -> Path:
 @cache
 def declared(package: str, name: str, literal: str) -> Any:
     """Read an annotated literal of a plug-in's file, such as ``REQUIRES``, without importing it; None without one."""
+    if name not in names(package):
+        return None
     for node in ast.parse((_folder(package) / f"{name}.py").read_text(encoding="utf-8")).body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == literal:
             return ast.literal_eval(node.value) if node.value else None

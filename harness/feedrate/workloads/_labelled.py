@@ -33,7 +33,7 @@ def normalize(
     # Channel by channel: a tensor of means would have to be copied to the device in every step.
     for channel, (mean, std) in enumerate(zip(MEAN, STD, strict=True)):
         images[:, channel].sub_(mean).div_(std)
-    lowest, *higher = fields[1].flatten(1).T.contiguous()
+    lowest, *higher = fields[1].flatten(1).T.clone(memory_format=torch.contiguous_format)
     classes = empty(lowest, dtype=torch.int64).copy_(lowest)
     for place, byte in enumerate(higher, start=1):
         classes += byte.to(torch.int64) << 8 * place

@@ -111,7 +111,7 @@ BROKEN_FIELDS: list[tuple[str, str, Any]] = [
     ("cell_seconds", "cell_seconds", {"0123456789ab": 1.0}),
     ("clock", "ended_at", "2999-01-01T00:00:00Z"),
     ("named", "datasets", []),
-    ("version", "schema_version", 6),
+    ("version", "schema_version", 7),
 ]
 """Rule, field of the manifest, and its value."""
 BROKEN_TRACES: list[tuple[str, str, str, Any]] = [
