@@ -1,10 +1,11 @@
-// Every page: pictures that come alive, folded parts, the drawer of a phone, citations, tiers, and the filter of claims.
+// Every page: pictures that come alive, folded parts, the drawer of a phone, citations, tiers, the filter of claims, and cores for a GPU.
 
 import "./figures.js";
 import "./folded.js";
 import "./claims.js";
 import "./cite.js";
 import "./tiers.js";
+import "./cores.js";
 
 // The drawer of a phone is opened by a label, which is no button to a keyboard and to those who hear a page.
 const drawer = /** @type {HTMLInputElement} */ (document.getElementById("__drawer"));

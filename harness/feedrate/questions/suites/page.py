@@ -19,6 +19,7 @@ from feedrate.plan import suite
 from feedrate.plan.suite import CALIBRATION, CLAIMS, Suite
 from feedrate.questions.calibration import page as calibration_page
 from feedrate.questions.claims import page as claims_page
+from feedrate.questions.cores import page as cores_page
 from feedrate.questions.home.page import EXPLORE
 from feedrate.questions.loader import page as loader_page
 from feedrate.questions.runs import facts as runs_facts
@@ -105,6 +106,8 @@ def _around_charts(
     if not planted and not compared:
         text = answer(view.headlines_of(name)) or (claims_page.answer(verdicts, name, view) if verdicts else "")
         before = [markup.paragraph(text, "fr-answer")] if text else []
+    if name == cores_page.SUITE:
+        before = [cores_page.section(view, name)]
     after = [compared.details()]
     after += [workers_page.section(view, name)] if name == workers_page.SUITE else []
     why = loader_page.Why("") if planted else loader_page.section(view, name, path)

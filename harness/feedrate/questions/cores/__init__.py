@@ -1,0 +1,1 @@
+"""How many cores a GPU needs: what a core loads, against what a GPU trains."""

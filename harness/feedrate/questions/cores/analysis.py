@@ -1,0 +1,92 @@
+"""Images a second that a core loads, and that a GPU trains on; the one over the other are the cores that it needs.
+
+A core's rate is the loader's ÷ its workers, where no more of them ran than there are cores: with all cores busy a core
+does less than alone, so that the rate of the most workers counts. The loader's other process, which takes batches over,
+runs beside them; what it takes is thereby charged to the workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from feedrate.analysis.estimates import cells, rows_of
+from feedrate.schema import words
+from feedrate.schema.axis import of_files
+
+Row = Mapping[Any, Any]
+NAMES = {
+    "pil": "Pillow",
+    "torchvision": "torchvision",
+    "cv2": "OpenCV",
+    "simplejpeg": "simplejpeg",
+    "imagecodecs": "imagecodecs",
+    "kornia": "kornia-rs",
+}
+"""Decoders as their authors write them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """What a core loads with one decoder."""
+
+    decoder: str
+    """In words."""
+    workers: int
+    """Worker processes that ran; as many cores were busy."""
+    value: float
+    """Images a second and core."""
+    lo: float | None
+    hi: float | None
+    n: int
+    """Blocks."""
+
+
+def per_core(trials: pd.DataFrame, cores: int) -> list[Core]:
+    """What a core loads, by decoder and workers, the fastest decoder first.
+
+    Args:
+        trials: of one run.
+        cores: that it might use.
+    """
+    found = []
+    for cell in rows_of(cells(trials)):
+        workers = max(1, int(cell["num_workers"] or 0)) if cell["mode"] == "load" else 0
+        if workers and cell["n"] and of_files(cell) and workers <= cores and cell["storage_format"] == "folder":
+            ends = [float(cell[end]) / workers if words.known(cell[end]) else None for end in ("lo", "hi")]
+            found.append(Core(_decoder(cell), workers, float(cell["samples_per_s"]) / workers, *ends, int(cell["n"])))
+    best = {core.decoder: core.value for core in sorted(found, key=lambda core: core.workers)}
+    return sorted(found, key=lambda core: (-best[core.decoder], core.decoder, core.workers))
+
+
+def busiest(found: Sequence[Core]) -> list[Core]:
+    """Of each decoder the rate with the most workers."""
+    return list({core.decoder: core for core in found}.values())
+
+
+def _decoder(cell: Row) -> str:
+    name = NAMES.get(str(cell["decoder"]), str(cell["decoder"]))
+    return f"{name}, scaled" if cell["scaled_decode"] is True else name
+
+
+def trained(trials: pd.DataFrame) -> list[Row]:
+    """What a GPU trains on batches that are there already, a row a model, the fastest first."""
+    kept = [
+        cell
+        for cell in rows_of(cells(trials))
+        if cell["mode"] == "compute" and cell["device"] == "cuda" and cell["n"] and of_files(cell)
+    ]
+    return sorted(kept, key=lambda cell: -cell["samples_per_s"])
+
+
+def fed(trials: pd.DataFrame) -> list[Row]:
+    """What a GPU trains while the loader feeds it, a row a training cell, the fastest first."""
+    kept = [
+        cell
+        for cell in rows_of(cells(trials))
+        if cell["mode"] == "train" and cell["device"] == "cuda" and cell["n"] and of_files(cell)
+    ]
+    return sorted(kept, key=lambda cell: -cell["samples_per_s"])

@@ -1,0 +1,88 @@
+"""How many cores a GPU needs, on the page of the suite: a table that follows a slider, the GPU's rate.
+
+Where a GPU was measured its rates are the slider's places, else one is declared. ``site/scripts/site/cores.js`` moves
+it; without that script the table stands for the rate that is written beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from feedrate.pages.runs import RunView
+from feedrate.pages.template import render
+from feedrate.questions.cores.analysis import Core, Row, busiest, fed, per_core, trained
+from feedrate.schema import words
+
+SUITE = "cores"
+DECLARED = {
+    "an H100 with ResNet-50": 400 / 0.224,
+    "an A100 with ResNet-50": 400 / 0.435,
+}
+"""Images a second that a GPU trains, by MLPerf Storage, whose workload ResNet-50 sleeps so long for 400 images."""
+RANGE = (200, 20_000)
+"""Least and largest rate of the slider, images a second."""
+
+
+def section(view: RunView, suite: str) -> str:
+    """Write what a run says of cores and GPUs; nothing where it loaded no image files as they are."""
+    trials = view.trials_of(suite)
+    cores = int(view.cores)
+    loaded = busiest(per_core(trials, cores))
+    if not loaded:
+        return ""
+    measured = trained(trials)
+    rates = {f"this GPU with {cell['model']}": float(cell["samples_per_s"]) for cell in measured} or DECLARED
+    rate = max(rates.values())
+    return render(
+        "cores/section.md",
+        mark=view.mark,
+        answer=_answer(loaded[0], rates, cores),
+        declared=not measured,
+        rates=[(name, f"{value:.0f}") for name, value in rates.items()],
+        rate=f"{rate:.0f}",
+        place=f"{1000 * math.log10(rate):.0f}",
+        ends=[f"{1000 * math.log10(end):.0f}" for end in RANGE],
+        cores=cores,
+        rows=[_row(core, rate, cores) for core in loaded],
+        fed=[_fed(cell, measured) for cell in fed(trials)],
+    )
+
+
+def _answer(best: Core, rates: dict[str, float], cores: int) -> str:
+    """In one sentence, for every rate: how many cores, and how idle with those of the machine."""
+    parts = []
+    for name, rate in rates.items():
+        idle = max(0.0, 1 - best.value * cores / rate)
+        parts.append(
+            f"{name} ({words.number(rate)} images a second) needs {words.number(rate / best.value, 2)} of these cores"
+            + (f", and is {words.percent(idle)} idle with {cores}" if idle else f"; {cores} feed it")
+        )
+    return f"With {best.decoder}, {'; '.join(parts)}."
+
+
+def _row(core: Core, rate: float, cores: int) -> Sequence[object]:
+    spread = f"n = {core.n}"
+    if core.lo is not None and core.hi is not None:
+        spread = f"{words.number(core.lo)} to {words.number(core.hi)}, {spread}"
+    attributes = Markup('data-core="{:.6g}" data-cores="{}"').format(core.value, cores)
+    return (
+        core.decoder,
+        Markup("{}<br><small>{}</small>").format(words.number(core.value), spread),
+        words.plural(core.workers, "worker"),
+        Markup('<span class="fr-cores-needed" {}>{}</span>').format(attributes, words.number(rate / core.value)),
+        Markup('<span class="fr-cores-idle" {}>{}</span>').format(
+            attributes, f"{100 * max(0.0, 1 - core.value * cores / rate):.0f}\u00a0%"
+        ),
+    )
+
+
+def _fed(cell: Row, measured: Sequence[Row]) -> Sequence[object]:
+    """A training cell: what it reached of what its GPU does on batches that are there."""
+    alone: dict[Any, float] = {each["model"]: float(each["samples_per_s"]) for each in measured}
+    reached = float(cell["samples_per_s"])
+    idle = words.percent(max(0.0, 1 - reached / alone[cell["model"]])) if cell["model"] in alone else "–"
+    return cell["model"], cell["decoder"], words.plural(int(cell["num_workers"]), "worker"), words.number(reached), idle

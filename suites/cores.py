@@ -1,0 +1,39 @@
+"""How many cores does a GPU need?
+
+Image files are decoded, cropped at random and resized in workers, as training on ImageNet does, by each decoder that is
+installed; and a GPU trains on batches that are there already. The one ÷ the other is how many cores the GPU needs.
+Where there is no GPU, its rate is declared, and can be changed on the page.
+
+It does not show other augmentations, most of which cost more, nor how cores are shared with what else a training does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from feedrate.plan.suite import Suite
+
+FILES: dict[str, Any] = {
+    "workload": "imagefolder",
+    "storage_format": "folder",
+    "patch_size": 224,
+    "n_samples": 2048,
+    "collate": "fast",
+    "normalize_on": "device",
+}
+"""JPEG files as they are; pixels stay bytes until they are where the model is."""
+_LOAD = FILES | {"mode": "load", "batch_size": 64}
+_DECODERS = ["pil", "torchvision", "cv2", "simplejpeg", "imagecodecs", "kornia"]
+_SCALED = ["pil", "cv2", "simplejpeg"]
+"""Decoders that can reduce an image while they decode it."""
+
+SUITE = Suite(
+    "How many cores does a GPU need?",
+    ("images_per_core",),
+    (
+        _LOAD | {"num_workers": [1, 2], "decoder": _DECODERS},
+        _LOAD | {"num_workers": [1, 2], "decoder": _SCALED, "scaled_decode": True},
+        _LOAD | {"num_workers": [4, 8, 16], "decoder": "pil"},
+    ),
+    "8m",
+)
