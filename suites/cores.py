@@ -22,7 +22,7 @@ FILES: dict[str, Any] = {
     "normalize_on": "device",
 }
 """JPEG files as they are; pixels stay bytes until they are where the model is."""
-_LOAD = FILES | {"mode": "load", "batch_size": 64}
+_LOAD = FILES | {"mode": "load", "batch_size": 32}
 _DECODERS = ["pil", "torchvision", "cv2", "simplejpeg", "imagecodecs", "kornia"]
 _SCALED = ["pil", "cv2", "simplejpeg"]
 """Decoders that can reduce an image while they decode it."""
@@ -33,7 +33,7 @@ SUITE = Suite(
     (
         _LOAD | {"num_workers": [1, 2], "decoder": _DECODERS},
         _LOAD | {"num_workers": [1, 2], "decoder": _SCALED, "scaled_decode": True},
-        _LOAD | {"num_workers": [4, 8, 16], "decoder": "pil"},
+        _LOAD | {"num_workers": [4, 8], "decoder": "pil"},
     ),
     "8m",
 )

@@ -136,6 +136,38 @@ def test_merging_is_said_with_its_reason(tmp_path: Path) -> None:
         ),
         ("{workload: synthetic}, {workload: pets, model: resnet18}", {}, "make pets"),
         ("{model: [srcnn, resnet18]}", {}, "model resnet18 is for classification, workload synthetic for super-res"),
+        (
+            "{workload: imagefolder, storage_format: folder, model: [resnet50, vit_s16], patch_size: 72}",
+            {},
+            "model vit_s16 takes images of multiples of 16 pixels, patch_size is 72",
+        ),
+        (
+            "{workload: imagefolder, storage_format: folder, model: vit_s16, vary_shapes: [false, true]}",
+            {},
+            "model vit_s16 takes images of one size",
+        ),
+        ("{fusion: [eager, cuda_graphs]}", {}, "fusion cuda_graphs needs a CUDA device"),
+        (
+            "{workload: imagefolder, mode: load, storage_format: [folder, hdf5]}",
+            {},
+            "storage_format hdf5 holds images and tokens, workload imagefolder_standin has files",
+        ),
+        (
+            "{workload: tokens, mode: load, storage_format: [memmap, png]}",
+            {},
+            "storage_format png holds images, workload tokens has tokens",
+        ),
+        ("{storage_format: [png, folder]}", {}, "storage_format folder holds files, workload synthetic has images"),
+        (
+            "{workload: imagefolder, mode: load, storage_format: folder, decoder: [pil, pyspng]}",
+            {},
+            "decoder pyspng cannot decode jpeg",
+        ),
+        (
+            "{workload: imagefolder, mode: load, storage_format: folder, decoder: [pil, kornia], scaled_decode: true}",
+            {},
+            "decoder kornia has no scaled decoding",
+        ),
     ],
 )
 def test_what_cannot_run_is_excluded_with_its_reason(tmp_path: Path, slices: str, place: dict, reason: str) -> None:

@@ -10,7 +10,6 @@ import yaml
 
 from feedrate.plan import cells as plan_cells
 from feedrate.plan import matrix, request, schedule
-from feedrate.plan.stopping import contrasts
 from feedrate.schema import plugins
 from feedrate.schema.errors import InputError
 
@@ -137,41 +136,62 @@ def values(found: schedule.Plan, axis: str, **where: object) -> set[object]:
     return {cell[axis] for cell in cells if axis in cell}
 
 
-def test_the_gpu_profile_asks_its_questions_in_eight_minutes(tmp_path: Path) -> None:
-    """Pinning, non_blocking, streams, mixed precision and cuDNN: 60 cells at most, windows that NVML can see, 5 blocks.
-
-    Each is a contrast of cells that differ in nothing else, in formats that need no package of their own.
-    """
+def test_the_gpu_profile_asks_how_many_cores_a_gpu_needs(tmp_path: Path) -> None:
+    """Eleven cells in eight minutes, six blocks at least: two models alone and fed, workers and decoders alone."""
     found = on_cuda("gpu", tmp_path)
-    assert len(found.all_cells) <= 60
-    assert found.matrix.budget_s == 480
-    assert found.blocks >= schedule.BLOCKS_WANTED
+    assert (len(found.all_cells), found.matrix.budget_s) == (11, 480)
+    assert found.blocks >= 6
     assert {found.window_s(cell) for cell in found.cells if "model" in cell.axes} == {3}
-    size = {"batch_size": 128, "patch_size": 64}
-    training = {**size, "mode": "train", "num_workers": 8}
-    for pinned in (False, True):
-        assert values(found, "non_blocking", **training, pin_memory=pinned) == {False, True}
-    assert values(found, "prefetcher", **training, pin_memory=True, non_blocking=True) == {"none", "stream"}
-    assert values(found, "amp", **size) == {"off", "bf16"}
-    assert values(found, "cudnn_benchmark", **size) == {False, True}
-    axes = {pair.axis for pair in contrasts({cell.cell_id: cell.axes for cell in found.cells})}
-    assert axes >= {"pin_memory", "non_blocking", "prefetcher", "amp", "cudnn_benchmark", "num_workers", "batch_size"}
-    for name in values(found, "storage_format"):
-        assert set(plugins.declared("feedrate.formats", str(name), "REQUIRES")) <= {"numpy", "PIL"}
+    for mode in ("compute", "train"):
+        assert values(found, "model", mode=mode) == {"resnet18", "resnet50"}
+    assert values(found, "num_workers", mode="load", decoder="pil") == {4, 8, 16}
+    assert values(found, "decoder", mode="load", num_workers=16) == {"pil", "torchvision", "cv2", "simplejpeg"}
+    assert {stage for stages in found.ceilings_of.values() for stage in stages} <= {
+        cell.cell_id for cell in found.all_cells
+    }
+    assert all(len(stages) == 3 for stages in found.ceilings_of.values())
+
+
+@pytest.mark.parametrize(
+    ("profile", "suite"),
+    [("quick", ""), ("reference", ""), ("gpu", ""), *(("quick", suite) for suite in ("transfer", "training", "cores"))],
+)
+def test_a_gpu_machine_measures_enough_blocks_by_itself(tmp_path: Path, profile: str, suite: str) -> None:
+    """In the budget that a profile or suite has by default at least as many as intervals need."""
+    wanted = matrix.load(plugins.ROOT / "matrix.yaml", profile, suite, device="cuda")
+    found = plan_cells.expand(wanted, schedule.Place("cuda", tmp_path, gpus=1, cores=16))
+    assert found.blocks >= schedule.BLOCKS_WANTED
+    assert not found.cuts()
+
+
+def test_windows_are_long_where_the_gpu_s_probes_are_asked(tmp_path: Path) -> None:
+    """Claims about utilization and power get NVML's three seconds, those about throughput and spans one."""
+    wanted = matrix.load(plugins.ROOT / "matrix.yaml", "quick", "claims", device="cuda")
+    found = plan_cells.expand(wanted, schedule.Place("cuda", tmp_path, gpus=1, cores=16))
+    cells = {cell.cell_id: cell for cell in found.cells if "model" in cell.axes}
+    windows = {
+        metric: {
+            found.window_s(cells[cell])
+            for claim in found.claims
+            for effect in claim.effects
+            if effect.metric == metric
+            for cell in effect.weights
+            if cell in cells
+        }
+        for metric in ("gpu_util", "exposed_copy")
+    }
+    assert windows == {"gpu_util": {3}, "exposed_copy": {1}}
 
 
 def test_the_reference_profile_is_the_source_s_experiment_on_a_gpu(tmp_path: Path) -> None:
-    """Its batches, workers, sizes, formats and kinds of memory, each with each, in windows that NVML can see."""
+    """Its sizes and formats with its least, middle and largest batch; then workers and memory, one at a time."""
     found = on_cuda("reference", tmp_path)
-    wanted = {
-        "batch_size": {8, 16, 32, 64, 128},
-        "num_workers": {8, 16},
-        "patch_size": {16, 64},
-        "storage_format": {"png", "lmdb"},
-        "pin_memory": {False, True},
-    }
+    wanted = {"batch_size": {8, 32, 128}, "patch_size": {16, 64}, "storage_format": {"png", "lmdb"}}
     asked = {tuple(cell.axes[name] for name in wanted) for cell in found.cells if cell.axes["mode"] == "train"}
     assert asked >= set(product(*wanted.values()))
+    large = {"mode": "train", "batch_size": 128, "patch_size": 64}
+    assert values(found, "num_workers", **large, storage_format="png") == {0, 8, 16}
+    assert values(found, "pin_memory", **large, num_workers=8) == {False, True}
     assert {found.window_s(cell) for cell in found.cells} == {3}
 
 

@@ -47,6 +47,8 @@ def drawn(workload: str, seed: int, count: int, height: int, width: int) -> list
     """Samples as they are decoded: two images, an image and a label, or an image and its crop."""
     random = np.random.default_rng(seed)
     images = random.integers(0, 256, (2, count, height, width, 3), np.uint8)
+    if workload == "tokens":
+        return [(window,) for window in random.integers(0, 256, (count, 1, 1, 2050), np.uint8)]
     if plugins.declared("feedrate.workloads", workload, "SAMPLES") == "files":
         labels = random.integers(0, 256, (count, 1, 1, 2), np.uint8)
         crop = Crop(0, 0, height, width, bool(seed % 2))

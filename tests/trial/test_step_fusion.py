@@ -76,6 +76,13 @@ def test_compilers_start_no_pool_and_shapes_are_static(quick: list[dict[str, Any
     assert quick == [{"dynamic": False, "options": {"compile_threads": 1}}]
 
 
+def test_cuda_graphs_are_what_pytorch_calls_reduced_overhead(quick: list[dict[str, Any]]) -> None:
+    """The same, with the options of that mode: a mode and options of one's own cannot both be given."""
+    stages.build(trial(model="pointwise", fusion="cuda_graphs"), CPU)
+    (given,) = quick
+    assert given["options"] == {"compile_threads": 1, **torch._inductor.list_mode_options()["reduce-overhead"]}
+
+
 @pytest.mark.slow
 def test_nothing_is_left_of_a_rehearsal(quick: list[dict[str, Any]]) -> None:
     """Weights, statistics of norms, moments and gradients are what they were, and no batch is spent."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from types import ModuleType
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from torch.nn import functional
 
 from feedrate.schema.axes import BY_NAME
 from feedrate.schema.plugins import declared, names
-from feedrate.workloads.models import mlp, pointwise, resnet18, srcnn
+from feedrate.workloads.models import mlp, pointwise, resnet18, resnet50, srcnn, vit_s16
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 PACKAGE = "feedrate.workloads.models"
@@ -22,7 +23,9 @@ PACKAGE = "feedrate.workloads.models"
 def test_knobs_are_what_build_takes(name: str) -> None:
     """A literal names the axes that build() takes, by keyword, each with its axis' default."""
     knobs = declared(PACKAGE, name, "KNOBS")
-    taken = inspect.signature(importlib.import_module(f"{PACKAGE}.{name}").build).parameters
+    taken = dict(inspect.signature(importlib.import_module(f"{PACKAGE}.{name}").build).parameters)
+    assert ("classes" in taken) == (declared(PACKAGE, name, "TASK") == "classification")
+    taken.pop("classes", None)
     assert tuple(taken) == knobs
     assert all(taken[knob].kind is inspect.Parameter.KEYWORD_ONLY for knob in knobs)
     assert all(taken[knob].default == BY_NAME[knob].default for knob in knobs)
@@ -34,7 +37,6 @@ def test_knobs_are_what_build_takes(name: str) -> None:
         (srcnn, 69_251, (2, 3, 64, 80)),
         (mlp, 11_541_248, (2, 3, 64, 80)),
         (pointwise, 883, (2, 3, 64, 80)),
-        (resnet18, 11_195_493, (2, 37)),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
@@ -46,6 +48,27 @@ def test_parameters_and_shape(model: object, parameters: int, shape: tuple[int, 
     assert output.shape == shape
     output.square().mean().backward()
     assert all(parameter.grad is not None and parameter.grad.any() for parameter in network.parameters())
+
+
+@pytest.mark.parametrize(
+    ("model", "knobs", "parameters"),
+    [
+        (resnet18, {}, 11_689_512),
+        (resnet50, {}, 25_557_032),
+        (vit_s16, {"patch_size": 224}, 22_050_664),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_classifiers_have_as_many_parameters_as_published(
+    model: ModuleType, knobs: dict[str, int], parameters: int
+) -> None:
+    """With 1,000 classes; with fewer, as many scores come out of small images, and all weights learn."""
+    assert sum(parameter.numel() for parameter in model.build(1000, **knobs).parameters()) == parameters
+    network = model.build(37)
+    output = network(torch.rand(2, 3, 64, 64))
+    assert output.shape == (2, 37)
+    torch.nn.functional.cross_entropy(output, torch.tensor([3, 36])).backward()
+    assert all(parameter.grad is not None for parameter in network.parameters())
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.* is deprecated:FutureWarning")

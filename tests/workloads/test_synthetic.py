@@ -35,4 +35,4 @@ def test_seeded_by_index_alone() -> None:
 def test_every_file_has_a_task(package: str) -> None:
     """Every task has a workload and a model."""
     tasks = {importlib.import_module(f"{package}.{name}").TASK for name in names(package)}
-    assert tasks == {"super-resolution", "classification"}
+    assert tasks == {"super-resolution", "classification", "language"}

@@ -54,5 +54,6 @@ def _held_back(row: Mapping[Any, Any]) -> str:
 
 def task_cell(row: Mapping[Any, Any]) -> Markup:
     """Write a task as the first cell of its row: workload, patch size, what ran."""
-    task = Markup("<strong>{}</strong>, {}\u00a0px").format(row["workload"], row["patch_size"])
+    name = Markup("<strong>{}</strong>").format(row["workload"])
+    task = Markup(words.sized(name, row["patch_size"]).replace(" px", "\u00a0px"))  # noqa: S704 - escaped above
     return markup.two_lines(task, what_ran(row), f"fr-kind fr-kind-{row['kind']}")

@@ -109,7 +109,7 @@ def what_ran(row: Mapping[Any, Any]) -> str:
 def task_words(row: Mapping[Any, Any]) -> str:
     """Name a task within a sentence: ``an emulated step of 10 ms on div2k_standin at 64 px, cold page cache``."""
     step = f" of {row['step_ms']:g} ms" if row["kind"] == EMULATED else ""
-    named = f"{_SPOKEN[row['kind']]}{step} on {row['workload']} at {row['patch_size']} px"
+    named = f"{_SPOKEN[row['kind']]}{step} on {words.sized(row['workload'], row['patch_size'], ' at ')}"
     return ", ".join([named, *_conditions(row)])
 
 

@@ -30,6 +30,8 @@ LARGEST_CHECKED = 8
 """Height and width of an image whose gradients are checked number by number."""
 LEAST_VARIED = 16
 """Height and width of an image that is cut to several sizes."""
+TOKENS_READ = 2048
+"""Bytes of a window of tokens, and thereby more than its numbers."""
 _PLUGINS = {
     "workload": "feedrate.workloads",
     "model": "feedrate.workloads.models",
@@ -215,24 +217,43 @@ def _cpu_limits(cell: Cell, place: Place) -> Iterator[str]:
 
 def _step_limits(cell: Cell, place: Place) -> Iterator[str]:
     """Why a training step cannot be made as a cell says."""
-    model, fusion, debug, size = str(cell["model"]), cell["fusion"], cell["debug"], int(cell["patch_size"])
+    model, fusion, debug, size = str(cell["model"]), cell["fusion"], cell["debug"], int(cell.get("patch_size", 0))
     knobs = plugins.declared("feedrate.workloads.models", model, "KNOBS") or ()
     if fusion == "functional" and "fusion" not in knobs:
         yield f"model {model} has no function that PyTorch has fused: fusion functional changes nothing"
     if fusion == "script" and sys.version_info >= (3, 14):
         yield "fusion script: TorchScript does not run on Python 3.14"
-    if fusion == "compile":
-        if not (os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")):
-            yield "fusion compile needs a C++ compiler (g++)"
-        if place.device == "cuda" and importlib.util.find_spec("triton") is None:
-            yield "fusion compile on CUDA needs triton (pip install triton)"
+    yield from _compiler_limits(str(fusion), place)
     if debug in ("gradcheck", "gradgradcheck"):
-        if int(cell["batch_size"]) > 1 or size > LARGEST_CHECKED:
-            yield f"debug {debug} takes the loss twice for every number of the input (batch_size 1, patch_size ≤ 8)"
-        if model == "resnet18" or cell.get("norm") == "batch":
-            yield f"debug {debug}: a batch norm needs two samples at this size"
-    if cell["vary_shapes"] and size < LEAST_VARIED:
+        yield from _gradient_limits(cell)
+    if cell.get("vary_shapes") and size < LEAST_VARIED:
         yield "vary_shapes: images below 16 pixels have one size only"
+    if side := plugins.declared("feedrate.workloads.models", model, "CELL"):
+        if size % side:
+            yield f"model {model} takes images of multiples of {side} pixels, patch_size is {size}"
+        if cell.get("vary_shapes"):
+            yield f"model {model} takes images of one size"
+
+
+def _gradient_limits(cell: Cell) -> Iterator[str]:
+    """Why gradients cannot be checked number by number."""
+    if "patch_size" not in cell:
+        yield f"debug {cell['debug']} takes the loss for every number of an image"
+    elif int(cell["batch_size"]) > 1 or int(cell["patch_size"]) > LARGEST_CHECKED:
+        yield f"debug {cell['debug']} takes the loss twice for every number of the input (batch_size 1, patch_size ≤ 8)"
+    if str(cell["model"]).startswith("resnet") or cell.get("norm") == "batch":
+        yield f"debug {cell['debug']}: a batch norm needs two samples at this size"
+
+
+def _compiler_limits(fusion: str, place: Place) -> Iterator[str]:
+    """Why a network cannot be compiled."""
+    if fusion == "cuda_graphs" and place.device != "cuda":
+        yield "fusion cuda_graphs needs a CUDA device"
+    if fusion in ("compile", "cuda_graphs"):
+        if not (os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")):
+            yield f"fusion {fusion} needs a C++ compiler (g++)"
+        if place.device == "cuda" and importlib.util.find_spec("triton") is None:
+            yield f"fusion {fusion} on CUDA needs triton (pip install triton)"
 
 
 def _replica_limits(cell: Cell, place: Place) -> Iterator[str]:
@@ -245,7 +266,7 @@ def _replica_limits(cell: Cell, place: Place) -> Iterator[str]:
     if kind == "dp":
         if world < 2:
             yield "parallel dp with world_size 1 calls the model itself: there is nothing to compare"
-        if fusion in ("compile", "script"):
+        if fusion in ("compile", "script", "cuda_graphs"):
             yield (
                 f"parallel dp with fusion {fusion}: DataParallel copies the model in every step, and not what was made "
                 "of it"
@@ -268,8 +289,9 @@ def _sizes(cell: Cell, place: Place) -> Iterator[str]:
         yield "batch_size above index_entries"
     if samples and workers > (shards := _shards(cell) or workers):
         yield f"more workers than shards: storage_format {cell['storage_format']} has {shards} for {samples} samples"
-    # Input and target, three channels, float32, and what is planted.
-    sample_bytes = 2 * 3 * int(cell["patch_size"]) ** 2 * 4 + int(cell.get("payload_bytes", 0))
+    # Bytes where they leave the worker as such, else float32, and what is planted.
+    width = 1 if cell.get("normalize_on") == "device" else 4
+    sample_bytes = width * _pixel_bytes(cell) + int(cell.get("payload_bytes", 0))
     sharing = 0 if cell.get("worker_kind") == "thread" else workers
     prefetched = sharing * int(cell.get("prefetch_factor", 0)) * batch * sample_bytes * world
     if place.shm_bytes and prefetched > place.shm_bytes:
@@ -331,4 +353,9 @@ def _full_limits(cell: Cell, place: Place) -> Iterator[str]:
 def _pixel_bytes(cell: Cell) -> int:
     """Bytes of a sample's pixels."""
     fields = 2 if plugins.declared(_PLUGINS["workload"], str(cell["workload"]), "TASK") == "super-resolution" else 1
-    return fields * 3 * int(cell["patch_size"]) ** 2
+    return fields * _values(cell)
+
+
+def _values(cell: Cell) -> int:
+    """Numbers in an input: of three channels, or tokens of two bytes."""
+    return 3 * int(cell["patch_size"]) ** 2 if "patch_size" in cell else TOKENS_READ

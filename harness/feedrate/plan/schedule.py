@@ -20,6 +20,7 @@ from feedrate.plan.matrix import Matrix
 from feedrate.plan.stopping import Rule, blocks_to, contrasts
 from feedrate.schema import axes
 from feedrate.schema.axes import BY_NAME, Value, cell_id
+from feedrate.schema.metrics import OF_NVML
 from feedrate.store.manifest import Counted, Spread
 
 BLOCKS_WANTED = 5
@@ -27,8 +28,8 @@ BLOCKS_WANTED = 5
 FORK_S, WORKER_S, CUDA_S, TEMPLATE_S = 0.25, 0.05, 2.0, 4.0
 """Where nothing was measured: a trial beside warm-up and window, each worker, a CUDA context, a block's template."""
 CEILING_WINDOW_S = 1.0
-"""Longest window of what no GPU computes in, and of a ceiling that the matrix does not ask for: only training needs
-windows that suit the GPU's own probes."""
+"""Longest window on CUDA where nobody asks the GPU's own probes, which average over up to a second: of what no GPU
+computes in, of a ceiling that the matrix does not ask for, and of claims about throughput and spans."""
 DATA_AXES = ("workload", "storage_format", "n_samples", "patch_size", "scale")
 """They name a packed set."""
 DIV2K_FOLDERS = ("DIV2K_train_HR_sub", "DIV2K_valid_HR_sub")
@@ -197,7 +198,9 @@ class Plan:
             same = ("workload", "patch_size", "scale")
             alike = (other.axes for other in self.all_cells if "n_samples" in other.axes)
             axes = next((other for other in alike if all(other.get(a) == axes.get(a) for a in same)), axes)
-        return {name: axes.get(name, BY_NAME[name].default) for name in DATA_AXES if name != "scale" or "scale" in axes}
+        of_images = ("patch_size", "scale")
+        named = (name for name in DATA_AXES if name not in of_images or name in axes)
+        return {name: axes.get(name, BY_NAME[name].default) for name in named}
 
     def cell_s(self, cell: PlannedCell) -> float:
         """Seconds that a trial of a cell takes: as in earlier runs here, else by the protocol."""
@@ -212,11 +215,19 @@ class Plan:
         start = FORK_S + workers * (TEMPLATE_S if fresh else WORKER_S) + (CUDA_S if self.place.device == "cuda" else 0)
         return start + warm_up + max(self.window_s(cell), protocol.min_steps * step_s)
 
+    @cached_property
+    def watched(self) -> frozenset[str]:
+        """Cells of which NVML's averages are asked: of claims about them, and what is there for no claim."""
+        effects = (effect for claim in self.claims for effect in claim.effects if effect.metric in OF_NVML)
+        own = (cell.cell_id for cell in self.cells if not suite.for_claims(cell.suite))
+        return frozenset((*own, *(cell for effect in effects for cell in effect.weights)))
+
     def window_s(self, cell: PlannedCell) -> float:
-        """Least wall clock of a cell's window."""
+        """Least wall clock of a cell's window: long where a GPU computes in it and its probes are asked."""
         window_s = self.matrix.protocol.window_s
-        computes = self.place.device != "cuda" or "model" in cell.axes
-        return window_s if computes and cell.role != "ceiling" else min(window_s, CEILING_WINDOW_S)
+        if self.place.device != "cuda" or ("model" in cell.axes and cell.cell_id in self.watched):
+            return window_s
+        return min(window_s, CEILING_WINDOW_S)
 
     @property
     def block_s(self) -> float:

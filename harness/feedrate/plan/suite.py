@@ -38,9 +38,9 @@ class Suite:
     """Whether its cells are there for claims alone: no other contrasts are asked about, no ceilings are added."""
 
 
-def claims_suite(question: str, charts: tuple[str, ...], claims: tuple[Claim, ...]) -> Suite:
+def claims_suite(question: str, charts: tuple[str, ...], claims: tuple[Claim, ...], *, budget: str = "10m") -> Suite:
     """Make a suite that measures the cells of its claims and nothing else."""
-    return Suite(question, charts, slices_of(claims), "10m", claims, claims_only=True)
+    return Suite(question, charts, slices_of(claims), budget, claims, claims_only=True)
 
 
 @cache

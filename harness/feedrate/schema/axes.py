@@ -24,6 +24,7 @@ from feedrate.schema.axis import (
     NO_CUDA,
     OF_A_SCRIPT,
     OF_FILES,
+    OF_IMAGES,
     SCRIPT,
     STREAMS,
     TUNE,
@@ -35,6 +36,7 @@ from feedrate.schema.axis import (
     any_of,
     format_has,
     model_has,
+    of_files,
     on_cuda,
     one_of,
     only,
@@ -61,6 +63,7 @@ __all__ = [
     "ceilings",
     "cell_id",
     "lives",
+    "of_files",
 ]
 
 
@@ -178,7 +181,7 @@ STORED = _named(
         idle=format_has("swmr"),
     ),
     n_samples=Axis(1024, "Samples in the set.", unit="samples", least=1, idle=LOADS),
-    patch_size=Axis(64, "Height and width of a sample.", unit="pixels", least=4),
+    patch_size=Axis(64, "Height and width of a sample.", unit="pixels", least=4, idle=OF_IMAGES),
     scale=Axis(
         2,
         "Super-resolution factor: the input is downsampled and upsampled (bicubic) by it.",
@@ -322,7 +325,7 @@ TRANSFER = _named(
         "Where a tensor of the batch's shape is made in every step: not at all, on the host and then moved, or on the "
         "device.",
         choices=one_of("none", "host", "device"),
-        idle=on_cuda(NEEDS_MODEL),
+        idle=on_cuda(NEEDS_MODEL, OF_IMAGES),
     ),
     d2h=Axis(
         "none",
@@ -357,7 +360,7 @@ TRAINING = _named(
         "contiguous",
         "Layout of images and of the model's weights.",
         choices=one_of("contiguous", "channels_last"),
-        idle=NEEDS_MODEL,
+        idle=all_of(NEEDS_MODEL, OF_IMAGES),
     ),
     amp=Axis(
         "off",
@@ -372,9 +375,9 @@ TRAINING = _named(
     ),
     fusion=Axis(
         "eager",
-        "How pointwise operations run: one by one, by PyTorch's own fused function, through torch.compile, or through "
-        "TorchScript.",
-        choices=one_of("eager", "functional", "compile", "script"),
+        "How operations run: one by one, pointwise ones by PyTorch's own fused function, through torch.compile, "
+        "through TorchScript, or through torch.compile as one CUDA graph (reduce-overhead).",
+        choices=one_of("eager", "functional", "compile", "script", "cuda_graphs"),
         idle=NEEDS_MODEL,
     ),
     zero_grad=Axis(
@@ -399,7 +402,9 @@ TRAINING = _named(
         "Whether cuDNN times its algorithms for every new shape and keeps the fastest.",
         idle=on_cuda(NEEDS_MODEL),
     ),
-    vary_shapes=Axis(False, "Whether the size of the images changes from step to step.", idle=NEEDS_MODEL),
+    vary_shapes=Axis(
+        False, "Whether the size of the images changes from step to step.", idle=all_of(NEEDS_MODEL, OF_IMAGES)
+    ),
     parallel=Axis(
         "none",
         "How the model is replicated: not, by DataParallel, or by DistributedDataParallel (torchrun; gloo on CPUs, "

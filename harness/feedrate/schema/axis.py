@@ -166,6 +166,10 @@ LOADS_SYNTHETIC = unless(
     "planted only where synthetic samples are loaded one by one",
 )
 """Costs are planted into what a loader does, and into synthetic samples only."""
+OF_IMAGES = unless(
+    lambda cell, _: declared("feedrate.workloads", str(cell.get("workload", "")), "SAMPLES") != "tokens",
+    "matters only where samples are images",
+)
 ALIKE = unless(lambda cell, _: not of_files(cell), "matters only where a sample is the same at every visit")
 OF_FILES = all_of(LOADS, unless(of_files, "matters only where samples are image files of any size"))
 STREAMS = unless(lambda cell, _: _streamed(cell), "matters only where samples are streamed from shards")

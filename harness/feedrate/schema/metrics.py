@@ -111,6 +111,8 @@ METRICS: Mapping[str, Metric] = {
     "mem_available": Metric(("mem_available_bytes",), (), "memory that is available on the host", "bytes"),
 }
 """By the name that a claim uses."""
+OF_NVML = frozenset(("gpu_util", "throughput_by_util", "gpu_power"))
+"""Metrics that the driver averages over up to a second: they need long windows."""
 
 
 SAME = (0.97, 1.03)

@@ -50,6 +50,11 @@ def interval(lo: float, hi: float, n: int) -> str:
     return f"n = {n}: no interval"
 
 
+def sized(what: object, pixels: object, between: str = ", ") -> str:
+    """Name images with their height and width, ``div2k, 64 px``; what has none stands alone."""
+    return f"{what}{between}{pixels} px" if known(pixels) else str(what)
+
+
 def listed(words: Iterable[str]) -> str:
     """Join words as a sentence does: ``a, b and c``."""
     items = list(words)

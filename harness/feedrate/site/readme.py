@@ -94,7 +94,7 @@ def _sleep(rows: Sequence[Mapping[Any, Any]], gpus: int) -> str:
 def _line(row: Mapping[Any, Any]) -> str:
     rate, spread = words.number(float(row["samples_per_s"])), descriptions.spread(float(row["lo"]), float(row["hi"]))
     cells = (
-        f"{what_ran(row)}: {row['workload']}, {row['patch_size']} px",
+        f"{what_ran(row)}: {words.sized(row['workload'], row['patch_size'])}",
         "<br>".join(filter(None, (descriptions.knobs(row), set_words(row)))),
         f"{rate} ({spread})",
         str(row["n"]),

@@ -190,7 +190,7 @@ def _prepare(active: ActiveRun, template: Template) -> None:
     printed: set[str] = set()
     for key, cell in reversed(first_readers.items()):
         axes = dict(key)
-        name = f"{axes['workload']} {axes['patch_size']} px {axes['storage_format']}"
+        name = f"{words.sized(axes['workload'], axes.get('patch_size'), ' ')} {axes['storage_format']}"
 
         def watch(event: str, _: int, fields: dict[str, Any], name: str = name) -> None:
             if event == "progress":

@@ -13,7 +13,8 @@ and so take a batch of 1 and a few pixels. They look at a copy of the network wi
 does not end the trial: the question is its price.
 
 ``fusion = compile`` uses ``torch.compile`` with static shapes, so that with ``vary_shapes`` each size has code of its
-own, made before the window. It compiles in this process: a pool of compiling processes would burden the window.
+own, made before the window; ``cuda_graphs`` has what was compiled launched as one graph, too (PyTorch calls it
+``mode="reduce-overhead"``). It compiles in this process: a pool of compiling processes would burden the window.
 PyTorch keeps what it compiled among the temporary files of a block, where later trials of the block find it.
 """
 
@@ -37,8 +38,9 @@ from feedrate.trial.job import Job
 from feedrate.trial.loader import Fields
 
 LEARNING_RATE = 1e-4
-REHEARSALS = {"compile": 1, "script": 2}
-"""Steps of one shape after which code is made: TorchScript watches its first run and optimises in the second."""
+REHEARSALS = {"compile": 1, "script": 2, "cuda_graphs": 3}
+"""Steps of one shape after which code is made: TorchScript watches its first run and optimises in the second; graphs
+are recorded in the step behind one that warms them up."""
 AMP_TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 SIZE_STEP = 8
 """Pixels by which one size of ``vary_shapes`` is smaller than the one before."""
@@ -158,7 +160,10 @@ def _set_libraries(job: Job) -> None:
 def bare_network(job: Job, device: torch.device) -> torch.nn.Module:
     """Make the network of a trial where it runs, with the knobs that its file declares, its weights laid out."""
     file = plugins.load("feedrate.workloads.models", job.value("model"))
-    network: torch.nn.Module = file.build(**{knob: job.value(knob) for knob in file.KNOBS}).to(device)
+    knobs = {knob: job.value(knob) for knob in file.KNOBS}
+    if file.TASK == "classification":
+        knobs["classes"] = plugins.load("feedrate.workloads", job.value("workload")).CLASSES
+    network: torch.nn.Module = file.build(**knobs).to(device)
     if job.value("memory_format") == "channels_last":
         network.to(memory_format=torch.channels_last)
     return network
@@ -169,6 +174,11 @@ def fused(network: torch.nn.Module, fusion: str, wrap: Wrap) -> torch.nn.Module:
     if fusion == "compile":
         compiled = torch.compile(wrap(network), dynamic=False, options={"compile_threads": 1})
         return cast(torch.nn.Module, compiled)
+    if fusion == "cuda_graphs":  # what mode="reduce-overhead" stands for
+        recorded = torch.compile(
+            wrap(network), dynamic=False, options={"compile_threads": 1, "triton.cudagraphs": True}
+        )
+        return cast(torch.nn.Module, recorded)
     if fusion == "script":
         with warnings.catch_warnings():
             # TorchScript is deprecated: the question is whether it helps where it is still there.

@@ -23,10 +23,11 @@ from feedrate.workloads import DataSpec, Source, _patches
 from feedrate.workloads._labelled import loss, normalize, transform
 from feedrate.workloads._photos import DAMAGE, Notes, reason
 
-__all__ = ["REQUIRES", "TASK", "VERSION", "loss", "normalize", "samples", "transform"]
+__all__ = ["CLASSES", "REQUIRES", "TASK", "VERSION", "loss", "normalize", "samples", "transform"]
 
 REQUIRES: dict[str, str] = {"PIL": "pillow", "numpy": "numpy", "torch": "torch", "torchvision": "torchvision"}
 TASK: str = "classification"
+CLASSES: int = 37
 VERSION: int = 1
 _ADVICE = "run: make pets"
 

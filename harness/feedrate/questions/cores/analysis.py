@@ -15,7 +15,7 @@ import pandas as pd
 
 from feedrate.analysis.estimates import cells, rows_of
 from feedrate.schema import words
-from feedrate.schema.axis import of_files
+from feedrate.schema.axes import of_files
 
 Row = Mapping[Any, Any]
 NAMES = {
@@ -56,8 +56,9 @@ def per_core(trials: pd.DataFrame, cores: int) -> list[Core]:
     for cell in rows_of(cells(trials)):
         workers = max(1, int(cell["num_workers"] or 0)) if cell["mode"] == "load" else 0
         if workers and cell["n"] and of_files(cell) and workers <= cores and cell["storage_format"] == "folder":
-            ends = [float(cell[end]) / workers if words.known(cell[end]) else None for end in ("lo", "hi")]
-            found.append(Core(_decoder(cell), workers, float(cell["samples_per_s"]) / workers, *ends, int(cell["n"])))
+            lo, hi = (float(cell[end]) / workers if words.known(cell[end]) else None for end in ("lo", "hi"))
+            rate = float(cell["samples_per_s"]) / workers
+            found.append(Core(_decoder(cell), workers, rate, lo, hi, int(cell["n"])))
     best = {core.decoder: core.value for core in sorted(found, key=lambda core: core.workers)}
     return sorted(found, key=lambda core: (-best[core.decoder], core.decoder, core.workers))
 

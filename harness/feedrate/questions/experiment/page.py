@@ -182,7 +182,7 @@ def _setting(values: Mapping[str, Value | None]) -> tuple[str, str]:
     kind = "the loader alone"
     if values["mode"] == "train":
         kind = f"emulated step, {values['step_ms']:g} ms" if values["step"] == "emulated" else "real training"
-    parts = [str(values["workload"]), f"{values['patch_size']} px", str(values.get("storage_format") or "")]
+    parts = [words.sized(values["workload"], values["patch_size"]), str(values.get("storage_format") or "")]
     if "num_workers" in values:
         parts.append(words.plural(int(values["num_workers"] or 0), "worker"))
     if values.get("pin_memory"):

@@ -125,7 +125,8 @@ def tasks(cells: pd.DataFrame) -> list[Task]:
 
     def rank(group: pd.DataFrame) -> tuple[Any, ...]:
         first = group.iloc[0]
-        return first["step"] == EMULATED, first["workload"] not in PHOTOGRAPHS, first["workload"], first["patch_size"]
+        size = first["patch_size"] if words.known(first["patch_size"]) else 0
+        return first["step"] == EMULATED, first["workload"] not in PHOTOGRAPHS, first["workload"], size
 
     return [Task(group, _selected(group)) for group in sorted(groups, key=rank)]
 
@@ -216,7 +217,7 @@ def _task(cell: Row) -> str:
     kind = f"emulated step of {cell['step_ms']:g} ms" if cell["step"] == EMULATED else "real training"
     more = descriptions.changed({name: cell[name] for name in CONDITIONS if name not in _NAMED})
     reading = filter(None, (*descriptions.reading(cell), more))
-    return ", ".join((kind, str(cell["workload"]), f"{cell['patch_size']} px", *reading))
+    return ", ".join((kind, words.sized(cell["workload"], cell["patch_size"]), *reading))
 
 
 def _sentence(task: Task, best: Row | None) -> str:

@@ -86,7 +86,7 @@ def task(row: Row) -> str:
     shown = {"workload", "script", "mode", "step", "step_ms", "patch_size"}
     rest = {axis: row[axis] for axis in CONDITIONS if axis not in shown and not bool(pd.isna(row[axis]))}
     more = [f", {axis}={value}" for axis, value in rest.items() if value != BY_NAME[axis].default]
-    return f"{mode} · {row['workload']} {row['patch_size']} px{''.join(more)}"
+    return f"{mode} · {words.sized(row['workload'], row['patch_size'], ' ')}{''.join(more)}"
 
 
 def rate(value: float, lo: float, hi: float, n: int) -> str:

@@ -1,8 +1,8 @@
-"""ResNet-18 for the 37 breeds of the Oxford-IIIT Pet Dataset, from torchvision, with random weights.
+"""ResNet-18, from torchvision, with random weights.
 
 He, Zhang, Ren and Sun, "Deep Residual Learning for Image Recognition", CVPR 2016 (arXiv 1512.03385); 11,195,493
-parameters. It halves an image five times: below 64 pixels little is left for its last stages, and below 33 pixels its
-batch normalisation needs batches of two samples at least.
+parameters for 37 classes, 11,689,512 for 1,000. It halves an image five times: below 64 pixels little is left for its
+last stages, and below 33 pixels its batch normalisation needs batches of two samples at least.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from torchvision import models
 REQUIRES: dict[str, str] = {"torch": "torch", "torchvision": "torchvision"}
 TASK: str = "classification"
 KNOBS: tuple[str, ...] = ()
-CLASSES = 37
 
 
-def build() -> nn.Module:
-    """Make the network: from float images, batch × 3 × height × width, to scores, batch × 37."""
-    network: nn.Module = models.resnet18(weights=None, num_classes=CLASSES)
+def build(classes: int) -> nn.Module:
+    """Make the network: from float images, batch × 3 × height × width, to scores, batch × classes."""
+    network: nn.Module = models.resnet18(weights=None, num_classes=classes)
     return network

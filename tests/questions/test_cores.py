@@ -1,0 +1,92 @@
+"""How many cores a GPU needs: what a core loads, what a GPU trains, and the one over the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+from made_trials import make_trials
+
+from feedrate.questions.cores import analysis, charts, page
+from feedrate.schema.axes import Value
+
+FILES: dict[str, Value] = {"workload": "imagefolder_standin", "storage_format": "folder", "patch_size": 224}
+LOAD = FILES | {"mode": "load"}
+GPU = FILES | {"amp": "bf16", "batch_size": 256}
+CORES = 4
+
+
+def trials(*more: tuple[dict[str, Value], Sequence[float]], device: str = "cpu") -> pd.DataFrame:
+    """A core loads 300 images a second alone, half of that beside three others, with another decoder twice that."""
+    rates = [
+        (LOAD | {"num_workers": 1}, (300.0, 301.0, 299.0)),
+        (LOAD | {"num_workers": 4}, (600.0, 601.0, 599.0)),
+        (LOAD | {"num_workers": 8}, (900.0, 901.0, 899.0)),
+        (LOAD | {"num_workers": 4, "decoder": "simplejpeg", "scaled_decode": True}, (1200.0, 1201.0, 1199.0)),
+        (LOAD | {"num_workers": 4, "storage_format": "lmdb"}, (5000.0, 5000.0)),
+        ({"mode": "load", "workload": "synthetic", "num_workers": 4}, (9000.0, 9000.0)),
+    ]
+    return make_trials([*rates, *more], device=device)
+
+
+def view(frame: pd.DataFrame) -> Any:
+    """What the page takes of a run."""
+    return SimpleNamespace(trials_of=lambda _: frame, cores=float(CORES), mark="m")
+
+
+def test_a_core_s_rate_is_that_of_busy_cores() -> None:
+    """The loader's ÷ its workers; no more of them than cores, files as they are, the fastest decoder first."""
+    found = analysis.per_core(trials(), CORES)
+    assert [(core.decoder, core.workers, round(core.value)) for core in found] == [
+        ("simplejpeg, scaled", 4, 300),
+        ("Pillow", 1, 300),
+        ("Pillow", 4, 150),
+    ]
+    assert [core.workers for core in analysis.busiest(found)] == [4, 4]
+    assert found[2].lo == pytest.approx(150, rel=0.01)
+    assert found[2].lo < 150 < found[2].hi
+
+
+def test_without_a_gpu_its_rate_is_declared() -> None:
+    """The sentence says whose rate it is, the table follows it, and the slider begins there."""
+    text = page.section(view(trials()), "cores")
+    assert "an H100 with ResNet-50 (1,790 images a second) needs 6.0 of these cores" in text
+    assert "and is 33\u00a0% idle with 4" in text
+    assert "(declared)" in text
+    assert 'data-core="300"' in text
+    assert 'data-core="150"' in text
+    assert "No GPU was measured here" in text
+
+
+def test_a_gpu_that_was_measured_is_named_with_its_models() -> None:
+    """Its rate on batches that are there, and how idle it was while the loader fed it."""
+    frame = trials(
+        (GPU | {"mode": "compute", "model": "resnet50"}, (3000.0, 3000.0)),
+        (GPU | {"mode": "compute", "model": "resnet18"}, (1000.0, 1000.0)),
+        (GPU | {"mode": "train", "model": "resnet50", "num_workers": 4}, (600.0, 600.0)),
+        device="cuda",
+    )
+    text = page.section(view(frame), "cores")
+    assert (
+        "this GPU with resnet50 (3,000 images a second) needs 10 of these cores, and is 60\u00a0% idle with 4" in text
+    )
+    assert "resnet18 (1,000 images a second) needs 3.3 of these cores; 4 feed it" in text
+    assert "declared" not in text
+    assert "80\u00a0%" in text
+
+
+def test_nothing_is_said_without_image_files() -> None:
+    """A run that loaded other samples has no such section."""
+    assert page.section(view(make_trials([({"mode": "load", "workload": "synthetic"}, (1.0, 1.0))])), "cores") == ""
+
+
+def test_the_chart_says_what_a_core_loads() -> None:
+    """A mark for each decoder and number of workers, the fastest and the slowest in words."""
+    figure = charts.images_per_core.draw(trials(), cores=CORES)
+    assert [row["decoder"] for row in figure.rows] == ["simplejpeg, scaled", "Pillow", "Pillow"]
+    assert "A core loads 300 images a second with simplejpeg, scaled" in figure.panels[0].message
+    assert "2.0 times what it does with Pillow" in figure.panels[0].message
+    assert not charts.images_per_core.draw(trials()[:0], cores=CORES).panels

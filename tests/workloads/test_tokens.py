@@ -1,0 +1,70 @@
+"""Windows of tokens: alike on every machine, frequent as Zipf's law says, and read as they were packed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+from feedrate.workloads import DataSpec, tokens
+from feedrate.workloads.models import transformer
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+GOLDEN = "5dadb49cfdb0d318"
+
+
+def windows(count: int) -> list[np.ndarray]:
+    """Samples as they are packed."""
+    return [window for (window,) in tokens.samples(DataSpec("tokens", count, 64, 1)).samples]
+
+
+def test_golden() -> None:
+    """The first windows are the published ones; sample i is the same in every set."""
+    first = windows(3)
+    assert [(window.shape, window.dtype) for window in first] == [((1, 1, 2050), np.uint8)] * 3
+    assert hashlib.sha256(b"".join(map(bytes, first))).hexdigest()[:16] == GOLDEN
+    assert all(map(np.array_equal, first, windows(5)[:3]))
+
+
+def test_frequencies_follow_zipfs_law() -> None:
+    """Of a million tokens rank 1 comes 3.7 / 13.7 ... times as often as others; all lie within the vocabulary."""
+    drawn = np.concatenate([tokens.tokens(place) for place in range(1000)])
+    count = Counter(drawn.tolist())
+    assert max(count) < tokens.VOCABULARY
+    for rank in (2, 11, 101):
+        assert count[0] / count[rank - 1] == pytest.approx((rank + 2.7) / 3.7, rel=0.15)
+
+
+def test_the_target_is_the_token_behind() -> None:
+    """Of every place, in a sample and in a batch."""
+    batch = windows(2)
+    found = [tokens.transform((window,)) for window in batch]
+    for (read, target), window in zip(found, batch, strict=True):
+        assert read.dtype == target.dtype == torch.int64
+        assert len(read) == len(target) == 1024
+        assert torch.equal(read[1:], target[:-1])
+        assert read[0] == int(window[0, 0, 0]) + 256 * int(window[0, 0, 1])
+
+
+def test_a_model_sees_no_token_behind() -> None:
+    """Scores of a place do not depend on what follows it; the parameters are those that its file says."""
+    torch.manual_seed(1)
+    model = transformer.build()
+    assert sum(parameter.numel() for parameter in model.parameters()) == 30_339_456
+    read, target = tokens.transform((windows(1)[0],))
+    read, target = read[None, :64], target[None, :64]
+    other = read.clone()
+    other[0, 40:] = 7
+    scores, others = model(read), model(other)
+    assert scores.shape == (1, 64, tokens.VOCABULARY)
+    assert torch.allclose(scores[:, :40], others[:, :40], atol=1e-4)
+    assert not torch.allclose(scores[:, 40:], others[:, 40:], atol=1e-2)
+    loss = tokens.loss(scores, target)
+    assert loss.item() == pytest.approx(np.log(tokens.VOCABULARY), rel=0.05)
+    loss.backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
