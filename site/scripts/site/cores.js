@@ -4,10 +4,11 @@ import { many, number } from "../dom.js";
 
 for (const box of document.querySelectorAll(".fr-cores")) {
   const slider = /** @type {HTMLInputElement} */ (box.querySelector("input"));
+  const shown = /** @type {HTMLOutputElement} */ (box.querySelector("output"));
   const scope = box.parentElement;
   const cells = [...scope.querySelectorAll(`#${box.id} ~ .fr-scroll [data-core]`)];
   const show = (rate) => {
-    box.querySelector("output").value = many(rate);
+    shown.value = many(rate);
     slider.setAttribute("aria-valuetext", many(rate));
     for (const cell of cells) {
       const [core, cores] = [Number(cell.dataset.core), Number(cell.dataset.cores)];
